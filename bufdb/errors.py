@@ -1,0 +1,47 @@
+"""Errors that bufdb raises on purpose; everything else is a bug.
+
+    BufdbError                  exit 1
+    ├── DumpFormatError         exit 1  a dump that does not follow the format
+    ├── UsageError              exit 2  a wrong name, parameter or path
+    └── DatabaseError           exit 3  database missing, locked or of another version
+
+Messages are one line: where, what was expected, what was found, what to do next.
+Only `bufdb.cli` turns them into text and exit codes.
+"""
+
+QUOTE_LIMIT = 80
+
+
+def quote(text: str) -> str:
+    """Text of a dump fit for a message: one line of at most 80 characters, in quotes."""
+    return repr(text if len(text) <= QUOTE_LIMIT else text[: QUOTE_LIMIT - 1] + "…")
+
+
+class BufdbError(Exception):
+    """Base of all errors meant for the user."""
+
+    exit_code = 1
+
+
+class DumpFormatError(BufdbError):
+    """A dump that does not follow the format."""
+
+    def __init__(self, path: str, line_number: int | None, expected: str, found: str) -> None:
+        where = path if line_number is None else f"{path}:{line_number}"
+        super().__init__(f"{where}: expected {expected}, found {quote(found)}")
+        self.path = path
+        self.line_number = line_number
+        self.expected = expected
+        self.found = found
+
+
+class UsageError(BufdbError):
+    """A wrong name, parameter or path."""
+
+    exit_code = 2
+
+
+class DatabaseError(BufdbError):
+    """The database is missing, in use, or has another schema version."""
+
+    exit_code = 3

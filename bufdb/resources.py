@@ -1,0 +1,24 @@
+"""Where the SQL files are: in the installed package, or beside it in a checkout.
+
+The only module that knows. A wheel carries `schema/` and `queries/` inside the package; an
+editable install or a checkout has them next to it.
+"""
+
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parent
+
+
+def _folder(name: str) -> Path:
+    packaged = _PACKAGE / name
+    return packaged if packaged.is_dir() else _PACKAGE.parent / name
+
+
+def schema_files() -> list[Path]:
+    """The schema's SQL files in the order in which they apply."""
+    return sorted(_folder("schema").glob("*.sql"))
+
+
+def query_folder() -> Path:
+    """The folder of the saved queries that come with bufdb."""
+    return _folder("queries")

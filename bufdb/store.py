@@ -1,0 +1,90 @@
+"""The database file: open it, apply the schema, check its version.
+
+The only module that runs DDL. The database is derived from dumps: a file of another schema
+version is refused with the remedy (ingest again), never migrated.
+"""
+
+from pathlib import Path
+
+import duckdb
+
+from bufdb import resources
+from bufdb.errors import DatabaseError
+
+SCHEMA_VERSION = 1
+FIRST_VIEW = "500"
+"""Schema files from this number on hold macros and views, recreated on every writable open."""
+
+
+def connect(path: str, *, read_only: bool, config: dict[str, str] | None = None) -> duckdb.DuckDBPyConnection:
+    """Open a database with DuckDB's own errors turned into one line that says what to do.
+
+    Raises:
+        DatabaseError: the file is missing (when reading), in use, or no database.
+    """
+    if read_only and not Path(path).exists():
+        raise DatabaseError(f"no database {path}; make one with 'bufdb ingest DUMPS --db {path}'")
+    try:
+        return duckdb.connect(path, read_only=read_only, config=config or {})
+    except duckdb.Error as error:
+        reason = str(error).splitlines()[0]
+        raise DatabaseError(f"cannot open {path}: {reason}") from error
+
+
+def open_writable(path: str, config: dict[str, str] | None = None) -> duckdb.DuckDBPyConnection:
+    """Open or create a database; the schema is applied in one transaction, views are renewed.
+
+    Raises:
+        DatabaseError: as `connect`, or the file has another schema version.
+    """
+    con = connect(path, read_only=False, config=config)
+    try:
+        found = _version(con)
+        _check(path, found)
+        con.execute("BEGIN")
+        for file in resources.schema_files():
+            if found is None or file.name >= FIRST_VIEW:
+                con.execute(file.read_text(encoding="utf-8"))
+        if found is None:
+            con.execute("INSERT INTO schema_info VALUES (?)", [SCHEMA_VERSION])
+        con.execute("COMMIT")
+    except BaseException:
+        con.close()
+        raise
+    return con
+
+
+def open_readable(path: str) -> duckdb.DuckDBPyConnection:
+    """Open an existing database read-only.
+
+    Raises:
+        DatabaseError: as `connect`, or the file has another schema version or none.
+    """
+    con = connect(path, read_only=True)
+    try:
+        found = _version(con)
+        if found is None:
+            raise DatabaseError(f"{path} is no bufdb database; make one with 'bufdb ingest'")
+        _check(path, found)
+    except BaseException:
+        con.close()
+        raise
+    return con
+
+
+def _version(con: duckdb.DuckDBPyConnection) -> int | None:
+    tables = {name for (name,) in con.execute("SELECT table_name FROM duckdb_tables()").fetchall()}
+    if "schema_info" not in tables:
+        if tables:
+            raise DatabaseError("the database holds other tables and no schema_info; name another file with --db")
+        return None
+    row = con.execute("SELECT max(schema_version) FROM schema_info").fetchone()
+    return None if row is None else row[0]
+
+
+def _check(path: str, found: int | None) -> None:
+    if found not in (None, SCHEMA_VERSION):
+        raise DatabaseError(
+            f"{path} has schema version {found}, this bufdb needs {SCHEMA_VERSION}; "
+            "remove the file and run 'bufdb ingest' on the dumps again"
+        )

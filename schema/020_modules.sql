@@ -1,0 +1,74 @@
+-- One row per compiled module (one set of dump files that share a stem). Key: module_id; also run_name, module_key.
+CREATE TABLE modules (
+  module_id BIGINT NOT NULL,
+  run_name VARCHAR NOT NULL,
+  module_key VARCHAR NOT NULL,
+  module_name VARCHAR,
+  function_name VARCHAR,
+  module_number BIGINT,
+  platform VARCHAR CHECK (platform IN ('cpu', 'gpu', 'tpu')),
+  backend VARCHAR,
+  cl_number BIGINT,
+  dump_time_us BIGINT,
+  format_era VARCHAR NOT NULL CHECK (format_era IN ('A', 'B', 'C')),
+  reported_total_bytes BIGINT,
+  schedule_length BIGINT,
+  reported_peak_time BIGINT,
+  reported_peak_status VARCHAR CHECK (reported_peak_status IN ('printed', 'undetermined', 'unavailable')),
+  reported_peak_tree_bytes BIGINT,
+  hlo_module_name VARCHAR,
+  entry_computation_layout VARCHAR,
+  partition_count BIGINT,
+  replica_count BIGINT,
+  has_used_values BOOLEAN NOT NULL,
+  has_live_ranges BOOLEAN NOT NULL,
+  has_hlo_text BOOLEAN NOT NULL
+);
+COMMENT ON TABLE modules IS
+  'One row per compiled module (one set of dump files that share a stem). Key: module_id; also run_name, module_key.';
+COMMENT ON COLUMN modules.module_id IS
+  'Key: 63-bit hash of run_name and module_key, so the order of ingest changes nothing.';
+COMMENT ON COLUMN modules.run_name IS
+  'The run; refers to runs.run_name.';
+COMMENT ON COLUMN modules.module_key IS
+  'Path of the dump below the ingested directory without part suffix and extension: what identifies the module in its run.';
+COMMENT ON COLUMN modules.module_name IS
+  'Name of the HLO module: from the file name, else from the HLO text; NULL if neither has it (XLA drops very long names; renamed files).';
+COMMENT ON COLUMN modules.function_name IS
+  'Jitted function: module_name without its jit_ or pmap_ prefix and its .N suffix; without module_name the first jit(...) of an op_name; NULL if neither is there.';
+COMMENT ON COLUMN modules.module_number IS
+  'Number NNNN of "module_NNNN" in the file name, a counter of the process; NULL for files that do not bear XLA''s name.';
+COMMENT ON COLUMN modules.platform IS
+  'Backend that compiled the module: from the file name''s backend prefix (cpu_, sm_9.0_gpu_, …) or .cl_N, else tpu if a layout has tiles; NULL if nothing tells.';
+COMMENT ON COLUMN modules.backend IS
+  'Backend prefix of the stage in the file name without its last "_", such as cpu or sm_9.0a_gpu; NULL if it has none.';
+COMMENT ON COLUMN modules.cl_number IS
+  'Number N of ".cl_N" in the file name (TPU compiler builds); NULL elsewhere.';
+COMMENT ON COLUMN modules.dump_time_us IS
+  'Microseconds since 1970 at the head of the file name; NULL without --xla_dump_include_timestamp.';
+COMMENT ON COLUMN modules.format_era IS
+  'A: allocations without live ranges (2019 to 2021-04); B: all in one file (to jaxlib 0.9.2); C: split into several files (0.10.0 on).';
+COMMENT ON COLUMN modules.reported_total_bytes IS
+  '"Total bytes used: N" [bytes], sum of all allocations modulo 2^64; NULL if the dump has no such line.';
+COMMENT ON COLUMN modules.schedule_length IS
+  'N of "HloLiveRange (max N)": number of scheduled instructions [program order]; NULL without live ranges.';
+COMMENT ON COLUMN modules.reported_peak_time IS
+  't of "Live ranges at t (peak)" [program order], XLA''s own choice of instant; NULL if the dump has none.';
+COMMENT ON COLUMN modules.reported_peak_status IS
+  'printed: a peak listing is there; undetermined: "Peak memory could not be determined"; unavailable: "HloLiveRange not available"; NULL: no such line.';
+COMMENT ON COLUMN modules.reported_peak_tree_bytes IS
+  'Header of "Stack trace breakdown for peak usage" [bytes]; NULL if there is no tree (before jaxlib 0.7.1, or total 0).';
+COMMENT ON COLUMN modules.hlo_module_name IS
+  'Name on the "HloModule" line of the HLO text; NULL without that file.';
+COMMENT ON COLUMN modules.entry_computation_layout IS
+  'entry_computation_layout of the HLO text: parameter and result shapes with layouts; NULL without that file.';
+COMMENT ON COLUMN modules.partition_count IS
+  'num_partitions of the HLO text, 1 if that line does not say; sizes are per device; NULL without that file.';
+COMMENT ON COLUMN modules.replica_count IS
+  'replica_count of the HLO text, 1 if that line does not say; NULL without that file.';
+COMMENT ON COLUMN modules.has_used_values IS
+  'Whether the dump has a list of used values (positions and uses).';
+COMMENT ON COLUMN modules.has_live_ranges IS
+  'Whether the dump has live ranges.';
+COMMENT ON COLUMN modules.has_hlo_text IS
+  'Whether the optimised HLO text was read with the dump.';

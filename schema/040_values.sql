@@ -1,0 +1,38 @@
+-- One row per HloValue assigned to an allocation. Key: module_id, value_id.
+CREATE TABLE values (
+  module_id BIGINT NOT NULL,
+  value_id BIGINT NOT NULL,
+  allocation_index BIGINT NOT NULL,
+  offset_bytes BIGINT NOT NULL,
+  size_bytes BIGINT NOT NULL,
+  color BIGINT NOT NULL,
+  instruction_name VARCHAR NOT NULL,
+  shape_index VARCHAR NOT NULL,
+  is_phi BOOLEAN NOT NULL,
+  shape VARCHAR NOT NULL,
+  logical_bytes BIGINT
+);
+COMMENT ON TABLE values IS
+  'One row per HloValue assigned to an allocation. Key: module_id, value_id.';
+COMMENT ON COLUMN values.module_id IS
+  'The module; refers to modules.module_id.';
+COMMENT ON COLUMN values.value_id IS
+  'Number in "<326 arg_tuple.3{} (phi) @0>".';
+COMMENT ON COLUMN values.allocation_index IS
+  'The allocation above the line; refers to allocations.';
+COMMENT ON COLUMN values.offset_bytes IS
+  'First byte in the allocation [bytes]. Source: "offset=N".';
+COMMENT ON COLUMN values.size_bytes IS
+  'Assigned size [bytes], padding included. Source: "size=N". Values share bytes over time: do not sum.';
+COMMENT ON COLUMN values.color IS
+  'Memory space of the value: "@N".';
+COMMENT ON COLUMN values.instruction_name IS
+  'Defining instruction; refers to instructions.';
+COMMENT ON COLUMN values.shape_index IS
+  'Index of the value in the instruction''s shape, in braces; {} where the dump prints none.';
+COMMENT ON COLUMN values.is_phi IS
+  '"(phi)": the value merges several definitions and shares their bytes.';
+COMMENT ON COLUMN values.shape IS
+  'Shape of the value with layout, as printed; taken apart in shapes.';
+COMMENT ON COLUMN values.logical_bytes IS
+  'Size of the bare shape [bytes], without padding, 8 bytes per element for a tuple; NULL if the shape was not understood.';

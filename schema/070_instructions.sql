@@ -1,0 +1,47 @@
+-- One row per instruction that is scheduled or defines a value, told once. Key: module_id, instruction_name.
+CREATE TABLE instructions (
+  module_id BIGINT NOT NULL,
+  instruction_name VARCHAR NOT NULL,
+  program_order BIGINT,
+  opcode VARCHAR,
+  shape VARCHAR,
+  op_type VARCHAR,
+  op_name VARCHAR,
+  source_file VARCHAR,
+  source_line BIGINT,
+  source_end_line BIGINT,
+  source_column BIGINT,
+  source_end_column BIGINT,
+  stack_frame_id BIGINT,
+  text VARCHAR USING COMPRESSION zstd
+);
+COMMENT ON TABLE instructions IS
+  'One row per instruction that is scheduled or defines a value, told once. Key: module_id, instruction_name.';
+COMMENT ON COLUMN instructions.module_id IS
+  'The module; refers to modules.module_id.';
+COMMENT ON COLUMN instructions.instruction_name IS
+  'Name, unique in the module; says nothing reliable about the opcode.';
+COMMENT ON COLUMN instructions.program_order IS
+  'Position in "InstructionSequence:", from 0; NULL if not scheduled there (thread-local computations) or without live ranges.';
+COMMENT ON COLUMN instructions.opcode IS
+  'HLO opcode; NULL if the dump tells only the name (scheduled instructions that define no value; no "from instruction:" before jaxlib 0.1.72 and no HLO text).';
+COMMENT ON COLUMN instructions.shape IS
+  'Result shape with layout, as printed; NULL as opcode.';
+COMMENT ON COLUMN instructions.op_type IS
+  'metadata op_type (TensorFlow), unescaped; NULL if the metadata has none.';
+COMMENT ON COLUMN instructions.op_name IS
+  'metadata op_name: scope path of the operation, unescaped; NULL if the metadata has none.';
+COMMENT ON COLUMN instructions.source_file IS
+  'Source file: inline metadata, else the frame of stack_frame_id; NULL if neither is known.';
+COMMENT ON COLUMN instructions.source_line IS
+  'Source line, from the same place as source_file; NULL if unknown.';
+COMMENT ON COLUMN instructions.source_end_line IS
+  'Last source line; NULL if unknown.';
+COMMENT ON COLUMN instructions.source_column IS
+  'First column; NULL if unknown.';
+COMMENT ON COLUMN instructions.source_end_column IS
+  'Last column; NULL if unknown.';
+COMMENT ON COLUMN instructions.stack_frame_id IS
+  'Innermost frame (jaxlib 0.8.2 on); refers to stack_frames; NULL if the metadata has none.';
+COMMENT ON COLUMN instructions.text IS
+  'The instruction as the dump prints it, from its "%"; NULL if the dump tells only the name.';

@@ -1,0 +1,38 @@
+-- One row per frame of a module's stack-frame table (HLO text, jaxlib 0.8.2 on). Key: module_id, stack_frame_id.
+CREATE TABLE stack_frames (
+  module_id BIGINT NOT NULL,
+  stack_frame_id BIGINT NOT NULL,
+  parent_frame_id BIGINT,
+  own_frame_id BIGINT,
+  depth BIGINT NOT NULL,
+  source_file VARCHAR,
+  function_name VARCHAR,
+  source_line BIGINT,
+  source_end_line BIGINT,
+  source_column BIGINT,
+  source_end_column BIGINT
+);
+COMMENT ON TABLE stack_frames IS
+  'One row per frame of a module''s stack-frame table (HLO text, jaxlib 0.8.2 on). Key: module_id, stack_frame_id.';
+COMMENT ON COLUMN stack_frames.module_id IS
+  'The module; refers to modules.module_id.';
+COMMENT ON COLUMN stack_frames.stack_frame_id IS
+  'Number in the list "StackFrames", from 1.';
+COMMENT ON COLUMN stack_frames.parent_frame_id IS
+  'The calling frame; NULL for an outermost one. The text prints it one too high; this is the true value.';
+COMMENT ON COLUMN stack_frames.own_frame_id IS
+  'The innermost frame here or above that is not library code (is_library_path); NULL if there is none.';
+COMMENT ON COLUMN stack_frames.depth IS
+  'Number of frames above this one.';
+COMMENT ON COLUMN stack_frames.source_file IS
+  'File of the frame, unescaped; NULL if the tables do not hold it.';
+COMMENT ON COLUMN stack_frames.function_name IS
+  'Function of the frame, unescaped; NULL if the tables do not hold it.';
+COMMENT ON COLUMN stack_frames.source_line IS
+  'Line; NULL if the tables do not hold it.';
+COMMENT ON COLUMN stack_frames.source_end_line IS
+  'Last line; NULL if the tables do not hold it.';
+COMMENT ON COLUMN stack_frames.source_column IS
+  'First column; NULL if the tables do not hold it.';
+COMMENT ON COLUMN stack_frames.source_end_column IS
+  'Last column; NULL if the tables do not hold it.';

@@ -1,0 +1,106 @@
+-- One row per value, joined with all that explains it.
+CREATE OR REPLACE VIEW value_details AS
+SELECT
+  modules.run_name,
+  values.module_id,
+  modules.module_key,
+  modules.module_name,
+  modules.function_name,
+  modules.platform,
+  values.value_id,
+  values.instruction_name,
+  values.shape_index,
+  values.is_phi,
+  values.shape,
+  shapes.dtype,
+  shapes.dimensions_text,
+  shapes.layout,
+  coalesce(shapes.is_tuple, FALSE) AS is_tuple,
+  values.size_bytes,
+  values.logical_bytes,
+  values.size_bytes - values.logical_bytes AS padding_bytes,
+  values.allocation_index,
+  allocations.kind AS allocation_kind,
+  allocations.size_bytes AS allocation_size_bytes,
+  allocations.parameter_number,
+  values.offset_bytes,
+  allocations.color,
+  memory_spaces.memory_space_name,
+  instructions.program_order,
+  instructions.opcode,
+  instructions.op_type,
+  instructions.op_name,
+  instructions.source_file,
+  instructions.source_line,
+  instructions.stack_frame_id,
+  CASE
+    WHEN instructions.stack_frame_id IS NOT NULL AND stack_frames.stack_frame_id IS NOT NULL
+      THEN own_frames.source_file
+    WHEN NOT is_library_path(instructions.source_file) THEN instructions.source_file
+  END AS own_source_file,
+  CASE
+    WHEN instructions.stack_frame_id IS NOT NULL AND stack_frames.stack_frame_id IS NOT NULL
+      THEN own_frames.source_line
+    WHEN NOT is_library_path(instructions.source_file) THEN instructions.source_line
+  END AS own_source_line,
+  live_ranges.start_time,
+  live_ranges.end_time
+FROM values
+JOIN modules ON modules.module_id = values.module_id
+JOIN allocations
+  ON allocations.module_id = values.module_id
+  AND allocations.allocation_index = values.allocation_index
+LEFT JOIN shapes ON shapes.shape = values.shape
+LEFT JOIN memory_spaces
+  ON memory_spaces.platform = modules.platform
+  AND memory_spaces.color = allocations.color
+LEFT JOIN instructions
+  ON instructions.module_id = values.module_id
+  AND instructions.instruction_name = values.instruction_name
+LEFT JOIN stack_frames
+  ON stack_frames.module_id = instructions.module_id
+  AND stack_frames.stack_frame_id = instructions.stack_frame_id
+LEFT JOIN stack_frames AS own_frames
+  ON own_frames.module_id = stack_frames.module_id
+  AND own_frames.stack_frame_id = stack_frames.own_frame_id
+LEFT JOIN live_ranges
+  ON live_ranges.module_id = values.module_id
+  AND live_ranges.value_id = values.value_id;
+COMMENT ON VIEW value_details IS
+  'One row per value with its module, allocation, shape, instruction, source and live range. Key: module_id, value_id.';
+COMMENT ON COLUMN value_details.run_name IS 'The run: modules.run_name.';
+COMMENT ON COLUMN value_details.module_id IS 'The module: modules.module_id.';
+COMMENT ON COLUMN value_details.module_key IS 'The dump''s path in its run: modules.module_key.';
+COMMENT ON COLUMN value_details.module_name IS 'Name of the module: modules.module_name; NULL if unknown.';
+COMMENT ON COLUMN value_details.function_name IS 'Jitted function: modules.function_name; NULL if unknown.';
+COMMENT ON COLUMN value_details.platform IS 'Backend: modules.platform; NULL if unknown.';
+COMMENT ON COLUMN value_details.value_id IS 'The value: values.value_id.';
+COMMENT ON COLUMN value_details.instruction_name IS 'Defining instruction: values.instruction_name.';
+COMMENT ON COLUMN value_details.shape_index IS 'Index in the instruction''s shape: values.shape_index.';
+COMMENT ON COLUMN value_details.is_phi IS 'Whether the value merges several definitions: values.is_phi.';
+COMMENT ON COLUMN value_details.shape IS 'Shape with layout: values.shape.';
+COMMENT ON COLUMN value_details.dtype IS 'Element type: shapes.dtype; NULL if the shape was not understood.';
+COMMENT ON COLUMN value_details.dimensions_text IS 'Dimensions as printed: shapes.dimensions_text; NULL for a tuple.';
+COMMENT ON COLUMN value_details.layout IS 'Layout: shapes.layout; NULL if none is printed.';
+COMMENT ON COLUMN value_details.is_tuple IS 'Whether the value is a tuple''s table of pointers: shapes.is_tuple.';
+COMMENT ON COLUMN value_details.size_bytes IS 'Assigned size, padding included [bytes]: values.size_bytes.';
+COMMENT ON COLUMN value_details.logical_bytes IS 'Bare shape size [bytes]: values.logical_bytes; NULL if unknown.';
+COMMENT ON COLUMN value_details.padding_bytes IS 'size_bytes minus logical_bytes [bytes]; NULL if the latter is unknown.';
+COMMENT ON COLUMN value_details.allocation_index IS 'The allocation: values.allocation_index.';
+COMMENT ON COLUMN value_details.allocation_kind IS 'Role of the allocation: allocations.kind.';
+COMMENT ON COLUMN value_details.allocation_size_bytes IS 'Size of the whole allocation [bytes]: allocations.size_bytes.';
+COMMENT ON COLUMN value_details.parameter_number IS 'Entry parameter: allocations.parameter_number; NULL if it is none.';
+COMMENT ON COLUMN value_details.offset_bytes IS 'First byte in the allocation [bytes]: values.offset_bytes.';
+COMMENT ON COLUMN value_details.color IS 'Memory space of the allocation: allocations.color.';
+COMMENT ON COLUMN value_details.memory_space_name IS 'Name of the memory space: memory_spaces; NULL if unknown.';
+COMMENT ON COLUMN value_details.program_order IS 'Place of the defining instruction in the schedule: instructions.program_order; NULL if not scheduled.';
+COMMENT ON COLUMN value_details.opcode IS 'Opcode of the defining instruction: instructions.opcode; NULL if unknown.';
+COMMENT ON COLUMN value_details.op_type IS 'Framework operation: instructions.op_type; NULL if unknown.';
+COMMENT ON COLUMN value_details.op_name IS 'Scope path: instructions.op_name; NULL if the instruction has none.';
+COMMENT ON COLUMN value_details.source_file IS 'Innermost source file: instructions.source_file; NULL if unknown.';
+COMMENT ON COLUMN value_details.source_line IS 'Innermost source line: instructions.source_line; NULL if unknown.';
+COMMENT ON COLUMN value_details.stack_frame_id IS 'Innermost frame: instructions.stack_frame_id; NULL if unknown.';
+COMMENT ON COLUMN value_details.own_source_file IS 'Innermost source file that is not library code (is_library_path); NULL if there is none or it is unknown.';
+COMMENT ON COLUMN value_details.own_source_line IS 'Line in own_source_file; NULL as that.';
+COMMENT ON COLUMN value_details.start_time IS 'First live instant [program order]: live_ranges.start_time; NULL without a live range.';
+COMMENT ON COLUMN value_details.end_time IS 'Last live instant, itself included [program order]: live_ranges.end_time; NULL without a live range.';
