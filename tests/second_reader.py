@@ -1,0 +1,883 @@
+"""A second, deliberately simple reader of XLA's buffer-assignment dumps.
+
+It exists to disagree with the fast reader: written from the description of the format and the
+comments of the schema alone, one line after the other, without arrays. ``read_module`` takes the
+files of one module and returns rows with the column names of ``schema/*.sql``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+Row = dict[str, Any]
+
+NAME = r"[A-Za-z_][A-Za-z0-9_.-]*"
+INDEX = r"\{[0-9,]*\}"
+SHORT = rf"<(?P<id>\d+) (?P<name>{NAME})(?P<index>{INDEX})?(?P<phi> \(phi\))?( @(?P<color>\d+))?>"
+LARGEST = 2**63 - 1
+
+ELEMENT_BYTES = {
+    **dict.fromkeys(["pred", "s1", "s2", "s4", "s8", "u1", "u2", "u4", "u8"], 1),
+    **dict.fromkeys(["f4e2m1fn", "f8e3m4", "f8e4m3", "f8e4m3fn", "f8e4m3fnuz"], 1),
+    **dict.fromkeys(["f8e4m3b11fnuz", "f8e5m2", "f8e5m2fnuz", "f8e8m0fnu"], 1),
+    **dict.fromkeys(["s16", "u16", "f16", "bf16"], 2),
+    **dict.fromkeys(["s32", "u32", "f32"], 4),
+    **dict.fromkeys(["s64", "u64", "f64", "c64", "opaque"], 8),
+    "c128": 16,
+    "token": 0,
+}
+
+SOURCE_COLUMNS = (
+    "source_file",
+    "source_line",
+    "source_end_line",
+    "source_column",
+    "source_end_column",
+)
+
+
+def read_module(files: dict[str, bytes]) -> dict[str, list[Row]]:
+    """Read the files of one module, keyed by file kind, into rows per table."""
+    text = {kind: content.decode("utf-8", "replace") for kind, content in files.items()}
+    main = text.get("buffer_assignment", "")
+    allocation_text, used_text, live_text = cut(main)
+    used_text = text.get("values", used_text)
+    live_text = text.get("live_range", live_text)
+
+    allocations, values, positions, uses = read_allocations(allocation_text)
+    total, has_list, told = None, bool(positions), {}
+    if used_text is not None:
+        total = first_integer(r"^Total bytes used: (-?\d+)", used_text.partition("Used values:")[0])
+        has_list = "Used values:" in used_text
+        more_positions, more_uses, told = read_used_values(used_text, values)
+        positions += more_positions
+        uses += more_uses
+    live = read_live_ranges(live_text)
+    hlo = read_hlo(text.get("hlo"))
+
+    by_definition = {}
+    for value in values:
+        key = (value["instruction_name"], value["shape_index"])
+        by_definition.setdefault(key, value["value_id"])
+    for row in live["live_ranges"]:
+        row["value_id"] = by_definition.get((row["instruction_name"], row["shape_index"]))
+    tell_contributors(live, by_definition)
+
+    length = live["module"]["schedule_length"]
+    peaks, steps = occupancy(allocations, values, live["live_ranges"], length)
+    module = {
+        "reported_total_bytes": total,
+        **live["module"],
+        **hlo["module"],
+        "has_used_values": has_list,
+        "has_live_ranges": length is not None,
+        "has_hlo_text": "hlo" in files,
+        "format_era": era(files, allocation_text, used_text, bool(told), length is not None),
+    }
+    return {
+        "modules": [module],
+        "allocations": allocations,
+        "values": [without(value, "short") for value in values],
+        "shapes": [read_shape(shape) for shape in dict.fromkeys(v["shape"] for v in values)],
+        "positions": positions,
+        "uses": uses,
+        "instructions": instructions(told, live["sequence"], values, hlo),
+        "live_ranges": live["live_ranges"],
+        "peak_contributors": live["peak_contributors"],
+        "peak_stack_nodes": live["peak_stack_nodes"],
+        "stack_frames": hlo["stack_frames"],
+        "input_output_aliases": hlo["input_output_aliases"],
+        "compiler_options": read_options(text.get("debug_options", "")),
+        "occupied_peaks": peaks,
+        "occupancy_steps": steps,
+    }
+
+
+def without(row: Row, column: str) -> Row:
+    """The row without one column."""
+    return {name: content for name, content in row.items() if name != column}
+
+
+def first_integer(pattern: str, text: str) -> int | None:
+    """The integer that the first match of a pattern with one group holds."""
+    match = re.search(pattern, text, re.M)
+    return int(match[1]) if match else None
+
+
+def cut(text: str) -> tuple[str, str | None, str | None]:
+    """Cut a -buffer-assignment.txt into allocations, used values and live ranges."""
+    start = re.search(r"^(Total bytes used: |Used values:$)", text, re.M)
+    used_start = start.start() if start else len(text)
+    live_start = len(text)
+    for match in re.finditer(r"^HloLiveRange \(max \d+\):$", text, re.M):
+        live_start = match.start()
+    if live_start == len(text):
+        missing = re.search(r"^HloLiveRange not available \([^()\n]*\)\s*\Z", text, re.M)
+        live_start = missing.start() if missing else live_start
+    used_start = min(used_start, live_start)
+    used = text[used_start:live_start] if start else None
+    live = text[live_start:] if live_start < len(text) else None
+    return text[:used_start], used, live
+
+
+def era(files: dict[str, bytes], allocations: str, used: str | None, told: bool, live: bool) -> str:
+    """Which generation of the format the files are."""
+    if "values" in files or "live_range" in files:
+        return "C"
+    if live or told:
+        return "B"
+    if re.search(r"^allocation \d+: 0x", allocations, re.M):
+        return "A"
+    if re.search(r"^  .*(, positions:|\] ?\[\d+,\d+\]: .*)$", allocations, re.M):
+        return "A"
+    return "C" if used is None else "B"
+
+
+# Allocations
+
+
+def read_allocations(text: str) -> tuple[list[Row], list[Row], list[Row], list[Row]]:
+    """Allocations and values; in 2019's blocks of several lines also positions and uses."""
+    allocations: list[Row] = []
+    values: list[Row] = []
+    positions: list[Row] = []
+    uses: list[Row] = []
+    block: Row = {}
+    for line in text.split("\n"):
+        if line.startswith("allocation "):
+            allocations.append(read_head(line))
+        elif match := re.fullmatch(rf" value: ({SHORT}) \(size=(\d+),offset=(\d+)\): (.*)", line):
+            size, offset, shape = match.groups()[-3:]
+            values.append(new_value(match, allocations, int(offset), int(size), shape))
+        elif match := re.fullmatch(  # 2019-07: the first line of a block
+            rf"  (?P<id>\d+) (?P<phi>PHI )?(?P<name>{NAME})(?P<index>{INDEX})?"
+            r"( @(?P<color>\d+))?, positions:",
+            line,
+        ):
+            block = new_value(match, allocations, 0, 0, "")
+        elif block and (match := re.fullmatch(r" \[(\d+),(\d+)\]: (.*)", line)):
+            block["offset_bytes"], block["size_bytes"] = int(match[1]), int(match[2])
+            block["shape"], block["logical_bytes"] = match[3], logical_bytes(match[3])
+            values.append(block)
+            block = {}
+        elif block and (use := read_use(line)):
+            uses.append({**keyed(uses, "use_ordinal", block["value_id"]), **use})
+        elif block and (position := read_position(line)):
+            key = keyed(positions, "position_ordinal", block["value_id"])
+            positions.append({**key, **position, "is_defining": key["position_ordinal"] == 0})
+        elif match := re.fullmatch(  # 2019-04
+            rf"  (?P<name>{NAME})\[(?P<list>[0-9,]*)\]\(#(?P<id>\d+) @(?P<color>\d+)\)"
+            r" \[(\d+),(\d+)\]: (.*)",
+            line,
+        ):
+            offset, size, shape = match.groups()[-3:]
+            values.append(new_value(match, allocations, int(offset), int(size), shape))
+    return allocations, values, positions, uses
+
+
+def keyed(rows: list[Row], ordinal: str, value_id: int) -> Row:
+    """The key of the next row of a value, in a table of rows grouped by value."""
+    if rows and rows[-1]["value_id"] == value_id:
+        return {"value_id": value_id, ordinal: rows[-1][ordinal] + 1}
+    return {"value_id": value_id, ordinal: 0}
+
+
+def new_value(
+    match: re.Match[str], allocations: list[Row], offset: int, size: int, shape: str
+) -> Row:
+    """A row of values from a match with groups id, name, index or list, phi, color."""
+    groups = match.groupdict()
+    index = "{" + groups["list"] + "}" if "list" in groups else groups["index"]
+    return {
+        "value_id": int(groups["id"]),
+        "allocation_index": allocations[-1]["allocation_index"] if allocations else None,
+        "offset_bytes": offset,
+        "size_bytes": size,
+        "color": int(groups["color"] or 0),
+        "instruction_name": groups["name"],
+        "shape_index": index or "{}",
+        "is_phi": bool(groups.get("phi")),
+        "shape": shape,
+        "logical_bytes": logical_bytes(shape),
+        "short": match[1],
+    }
+
+
+def read_head(line: str) -> Row:
+    """One line "allocation N: …:"."""
+    number, _, rest = line.removeprefix("allocation ").removesuffix(":").partition(": ")
+    row: Row = {
+        "allocation_index": int(number),
+        "size_bytes": None,
+        "color": 0,
+        "page": None,
+        "kind": None,
+        "is_constant": False,
+        "is_thread_local": False,
+        "is_maybe_live_out": False,
+        "is_preallocated_temp": False,
+        "parameter_number": None,
+        "parameter_shape": None,
+        "parameter_shape_index": None,
+        "output_shape": None,
+        "other_attributes": None,
+    }
+    others = []
+    for piece in head_pieces(rest):
+        if match := re.fullmatch(r"size (\d+)", piece):
+            row["size_bytes"] = int(match[1])
+        elif match := re.fullmatch(r"color (\d+)", piece):
+            row["color"] = int(match[1])
+        elif match := re.fullmatch(r"page (-?\d+)", piece):
+            row["page"] = int(match[1])
+        elif match := re.fullmatch(r"parameter (\d+)", piece):
+            row["parameter_number"] = int(match[1])
+        elif match := re.fullmatch(rf"parameter (\d+) at ShapeIndex ({INDEX})", piece):
+            row["parameter_number"], row["parameter_shape_index"] = int(match[1]), match[2]
+        elif match := re.fullmatch(rf"shape \|(.*)\| at ShapeIndex ({INDEX})", piece):
+            row["parameter_shape"], row["parameter_shape_index"] = match[1], match[2]
+        elif match := re.fullmatch(r"output shape is \|(.*)\|", piece):
+            row["output_shape"] = match[1]
+        elif piece in ("constant", "thread-local", "maybe-live-out", "preallocated-temp"):
+            row["is_" + piece.replace("-", "_")] = True
+        elif not re.fullmatch(r"0x[0-9a-f]+", piece):
+            others.append(piece)
+    row["other_attributes"] = ", ".join(others) if others else None
+    row["kind"] = kind(row)
+    return row
+
+
+def head_pieces(text: str) -> Iterator[str]:
+    """Split at ", ", but not between bars or inside brackets."""
+    piece, depth, barred = "", 0, False
+    for character in text:
+        if character == "|":
+            barred = not barred
+        elif not barred and character in "([{":
+            depth += 1
+        elif not barred and character in ")]}":
+            depth -= 1
+        piece += character
+        if piece.endswith(", ") and depth == 0 and not barred:
+            yield piece[:-2]
+            piece = ""
+    yield piece
+
+
+def kind(row: Row) -> str:
+    """The role of an allocation, from its flags."""
+    if row["parameter_number"] is not None:
+        return "donated_parameter" if row["is_maybe_live_out"] else "parameter"
+    if row["is_thread_local"]:
+        return "thread_local"
+    if row["is_constant"]:
+        return "constant"
+    return "output" if row["is_maybe_live_out"] else "temp"
+
+
+# Used values
+
+
+def read_used_values(text: str, values: list[Row]) -> tuple[list[Row], list[Row], dict[str, Row]]:
+    """Positions, uses and the instructions told, by name."""
+    shorts = {value["value_id"]: value["short"] for value in values}
+    start = text.find("Used values:\n")
+    headers = []
+    last = -1
+    for match in re.finditer(SHORT + "\n positions:\n", text[start:] if start >= 0 else ""):
+        number = int(match["id"])
+        if number > last and shorts.get(number) == match[0].partition("\n")[0]:
+            headers.append((number, start + match.start(), start + match.end()))
+            last = number
+    positions: list[Row] = []
+    uses: list[Row] = []
+    told: dict[str, Row] = {}
+    for place, (number, _, begin) in enumerate(headers):
+        end = headers[place + 1][1] if place + 1 < len(headers) else len(text)
+        lists, _, instruction = ("\n" + text[begin:end]).partition("\n from instruction:")
+        for line in lists.split("\n"):
+            if use := read_use(line):
+                uses.append({**keyed(uses, "use_ordinal", number), **use})
+            elif position := read_position(line):
+                key = keyed(positions, "position_ordinal", number)
+                positions.append({**key, **position, "is_defining": key["position_ordinal"] == 0})
+        instruction = instruction.lstrip(" ").rstrip("\n")
+        name = instruction_name(instruction)
+        if name and name not in told:
+            told[name] = read_instruction(instruction)
+    return positions, uses, told
+
+
+def read_position(line: str) -> Row | None:
+    """One line "  NAME {…}" below "positions:"."""
+    match = re.fullmatch(rf"  ({NAME})(?: ({INDEX}))?", line)
+    return match and {"instruction_name": match[1], "shape_index": match[2] or "{}"}
+
+
+def read_use(line: str) -> Row | None:
+    """One line "  NAME, operand N {…}" below "uses:"."""
+    match = re.fullmatch(rf"  ({NAME}), operand (\d+)(?: ({INDEX}))?", line)
+    return match and {
+        "instruction_name": match[1],
+        "operand_number": int(match[2]),
+        "operand_index": match[3] or "{}",
+    }
+
+
+# Instructions
+
+QUOTED = r'"(?:[^"\\]|\\.)*"'
+
+
+def instruction_name(text: str) -> str | None:
+    """The name in "%NAME = …"."""
+    match = re.match(rf"%?({NAME}) = ", text)
+    return match[1] if match else None
+
+
+def closing(text: str, start: int) -> int:
+    """The place after the bracket that closes the one at start; quoted strings are skipped."""
+    depth = 0
+    for match in re.compile(rf"{QUOTED}|[\[\](){{}}]", re.S).finditer(text, start):
+        depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(match[0], 0)
+        if depth == 0:
+            return match.end()
+    return len(text)
+
+
+def read_instruction(text: str) -> Row:
+    """What the text "%NAME = SHAPE OPCODE(…), …" of an instruction says."""
+    row: Row = {"text": text, "opcode": None, "shape": None, "metadata": {}}
+    start = text.index(" = ") + 3
+    end = start
+    while end < len(text) and text[end] != " ":
+        end = closing(text, end) if text[end] in "([{" else end + 1
+    match = re.compile(r" ([A-Za-z][A-Za-z0-9_-]*)\(").match(text, end)
+    if not match:
+        return row
+    row["shape"], row["opcode"] = text[start:end], match[1]
+    row["metadata"] = read_metadata(metadata_text(text, match.end() - 1))
+    return row
+
+
+def metadata_text(text: str, operands: int) -> str:
+    """What stands in the braces of the instruction's own metadata={…}."""
+    at = closing(text, operands)
+    pattern = re.compile(rf"{QUOTED}|[\[({{]|, metadata=\{{|, backend_config=", re.S)
+    while match := pattern.search(text, at):
+        if match[0] == ", backend_config=":
+            break
+        if match[0] == ", metadata={":
+            return text[match.end() : closing(text, match.end() - 1) - 1]
+        at = closing(text, match.start()) if match[0] in "([{" else match.end()
+    return ""
+
+
+def read_metadata(text: str) -> Row:
+    """The fields of metadata={…}, as they are needed."""
+    fields: Row = {}
+    at = 0
+    while match := re.compile(r" *(\w+)=").match(text, at):
+        at = match.end()
+        if quoted := re.compile(QUOTED, re.S).match(text, at):
+            fields[match[1]], at = unescape(quoted[0][1:-1]), quoted.end()
+        else:
+            end = closing(text, at) if text[at : at + 1] == "{" else at
+            while end < len(text) and text[end] != " ":
+                end += 1
+            fields[match[1]], at = text[at:end], end
+    return fields
+
+
+def unescape(text: str) -> str:
+    """Undo C escapes."""
+
+    def one(match: re.Match[bytes]) -> bytes:
+        code = match[1]
+        if len(code) == 3:
+            return bytes([int(code, 8) & 255])
+        return {b"n": b"\n", b"r": b"\r", b"t": b"\t"}.get(code, code)
+
+    return re.sub(rb"\\([0-7]{3}|.)", one, text.encode(), flags=re.S).decode("utf-8", "replace")
+
+
+def instructions(
+    told: dict[str, Row], sequence: list[str], values: list[Row], hlo: dict[str, Any]
+) -> list[Row]:
+    """One row per name that is told, scheduled or defines a value."""
+    names = dict.fromkeys([*told, *sequence, *(value["instruction_name"] for value in values)])
+    if not told:
+        told = {
+            name: read_instruction(hlo["instructions"][name])
+            for name in names
+            if name in hlo["instructions"]
+        }
+    order: dict[str, int] = {}
+    for place, name in enumerate(sequence):
+        order.setdefault(name, place)
+    frames = {frame["stack_frame_id"]: frame for frame in hlo["stack_frames"]}
+    rows = []
+    for name in names:
+        telling = told.get(name, {})
+        metadata = telling.get("metadata", {})
+        frame_id = int(metadata.get("stack_frame_id", 0)) or None
+        rows.append(
+            {
+                "instruction_name": name,
+                "program_order": order.get(name),
+                "opcode": telling.get("opcode"),
+                "shape": telling.get("shape"),
+                "op_type": metadata.get("op_type"),
+                "op_name": metadata.get("op_name"),
+                **source(metadata, frames.get(frame_id, {})),
+                "stack_frame_id": frame_id,
+                "text": telling.get("text"),
+            }
+        )
+    return rows
+
+
+def source(metadata: Row, frame: Row) -> Row:
+    """Where an instruction comes from: its metadata, else the frame."""
+    if "source_file" not in metadata:
+        return {column: frame.get(column) for column in SOURCE_COLUMNS}
+    numbers = {
+        column: int(metadata[column]) if column in metadata else None
+        for column in SOURCE_COLUMNS[1:]
+    }
+    return {"source_file": metadata["source_file"], **numbers}
+
+
+# Shapes
+
+
+def logical_bytes(shape: str) -> int | None:
+    """Size of the bare shape."""
+    return read_shape(shape)["logical_bytes"]
+
+
+def read_shape(shape: str) -> Row:
+    """A row of shapes."""
+    row: Row = {
+        "shape": shape,
+        "dtype": None,
+        "dimensions": None,
+        "dimensions_text": None,
+        "layout": None,
+        "memory_space": None,
+        "element_count": None,
+        "logical_bytes": None,
+        "is_tuple": False,
+    }
+    if shape.startswith("(") and closing(shape, 0) == len(shape) and shape.endswith(")"):
+        count = len(list(tuple_elements(shape)))
+        row.update(dtype="tuple", element_count=count, logical_bytes=8 * count, is_tuple=True)
+        return row
+    match = re.fullmatch(r"([a-z][a-z0-9]*)\[((?:<=)?[\d?][\d,<=?]*)?\](\{.*\})?", shape)
+    if not match or match[1] not in ELEMENT_BYTES:
+        return row
+    dtype, dimensions_text, layout = match[1], match[2] or "", match[3]
+    if layout and closing(layout, 0) != len(layout):
+        return row
+    dimensions = [
+        None if text == "?" else int(text.removeprefix("<="))
+        for text in dimensions_text.split(",")
+        if text
+    ]
+    bits = 8 * ELEMENT_BYTES[dtype]
+    memory_space = 0
+    for attribute, argument in layout_attributes(layout or "{}"):
+        if attribute == "E":
+            bits = int(argument)
+        elif attribute == "S":
+            memory_space = int(argument)
+    count = product(dimensions)
+    size = None if count is None else -(-count * bits // 8)
+    row.update(
+        dtype=dtype,
+        dimensions=None if dtype in ("token", "opaque") else dimensions,
+        dimensions_text=dimensions_text,
+        layout=layout,
+        memory_space=memory_space,
+        element_count=fitting(count),
+        logical_bytes=fitting(size),
+    )
+    return row
+
+
+def tuple_elements(shape: str) -> Iterator[str]:
+    """The shapes of the elements of a tuple shape."""
+    at = 1
+    while at < len(shape) - 1:
+        if comment := re.compile(r"/\*index=\d+\*/").match(shape, at):
+            at = comment.end()
+        start = at
+        while at < len(shape) - 1 and shape[at] != ",":
+            at = closing(shape, at) if shape[at] in "([{" else at + 1
+        yield shape[start:at]
+        at += 2
+
+
+def layout_attributes(layout: str) -> Iterator[tuple[str, str]]:
+    """Name and argument of T(…), S(…), E(…), … after the colon of a layout."""
+    at = layout.find(":") + 1
+    while at and at < len(layout) - 1:
+        start = layout.find("(", at)
+        if start < 0:
+            return
+        end = closing(layout, start)
+        yield layout[at:start], layout[start + 1 : end - 1]
+        at = end
+
+
+def product(numbers: Iterable[int | None]) -> int | None:
+    """The product, None if a factor is None."""
+    result = 1
+    for number in numbers:
+        if number is None:
+            return None
+        result *= number
+    return result
+
+
+def fitting(number: int | None) -> int | None:
+    """The number if a signed 64-bit integer holds it."""
+    return number if number is not None and number <= LARGEST else None
+
+
+# Live ranges
+
+
+def read_live_ranges(text: str | None) -> dict[str, Any]:
+    """Everything from "HloLiveRange (max N):" on."""
+    module: Row = {
+        "schedule_length": None,
+        "reported_peak_time": None,
+        "reported_peak_status": None,
+        "reported_peak_tree_bytes": None,
+    }
+    result: dict[str, Any] = {
+        "module": module,
+        "sequence": [],
+        "live_ranges": [],
+        "peak_contributors": [],
+        "peak_stack_nodes": [],
+    }
+    if text is None:
+        return result
+    if text.startswith("HloLiveRange not available"):
+        module["reported_peak_status"] = "unavailable"
+        return result
+    section = ""
+    lines = text.split("\n")
+    for number, line in enumerate(lines):
+        if match := re.fullmatch(r"HloLiveRange \(max (\d+)\):", line):
+            module["schedule_length"] = int(match[1])
+        elif re.fullmatch(r"  (InstructionSequence|BufferLiveRange):", line):
+            section = line.strip()
+        elif match := re.fullmatch(r"  Live ranges at (-?\d+) \(peak\):", line):
+            section = "peak"
+            module["reported_peak_time"] = int(match[1])
+            module["reported_peak_status"] = "printed"
+        elif line.startswith("  Peak memory could not be determined"):
+            module["reported_peak_status"] = "undetermined"
+        elif match := re.fullmatch(
+            r"  Stack trace breakdown for peak usage: (-?[\d ]+) bytes", line
+        ):
+            module["reported_peak_tree_bytes"] = spaced(match[1])
+            result["peak_stack_nodes"] = read_tree(lines[number + 1 :])
+            break
+        elif section == "InstructionSequence:":
+            if match := re.fullmatch(rf"    \d+:({NAME})", line):
+                result["sequence"].append(match[1])
+        elif section == "BufferLiveRange:":
+            if match := re.fullmatch(rf"    ({NAME})({INDEX}):(-?\d+)-(-?\d+)", line):
+                result["live_ranges"].append(
+                    {
+                        "value_id": None,
+                        "instruction_name": match[1],
+                        "shape_index": match[2],
+                        "start_time": int(match[3]),
+                        "end_time": int(match[4]),
+                    }
+                )
+        elif section == "peak" and (
+            match := re.fullmatch(
+                rf"    ({NAME})({INDEX})?: (-?\d+) bytes(?: \(cumulative: (-?\d+) bytes\))?", line
+            )
+        ):
+            result["peak_contributors"].append(
+                {
+                    "contributor_ordinal": len(result["peak_contributors"]),
+                    "value_id": None,
+                    "instruction_name": match[1],
+                    "shape_index": match[2],
+                    "logical_bytes": int(match[3]),
+                    "cumulative_bytes": int(match[4]) if match[4] else None,
+                }
+            )
+    return result
+
+
+def spaced(text: str) -> int:
+    """A number with its digits in groups of three."""
+    return int(text.replace(" ", ""))
+
+
+TAIL = re.compile(
+    r" \([^() ]+%, total: (-?[\d ]+) bytes, current: (-?[\d ]+) bytes,"
+    r" remaining: (-?[\d ]+) bytes\)\Z"
+)
+
+
+def read_tree(lines: list[str]) -> list[Row]:
+    """The nodes of the stack trace breakdown; a label may hold line breaks."""
+    nodes: list[Row] = []
+    path: list[int] = []
+    pending: str | None = None
+    for line in lines:
+        pending = line if pending is None else pending + "\n" + line
+        tail = TAIL.search(pending)
+        if not tail:
+            continue
+        branch = re.match("  ((?:    |│   )+)(?:├── |└── )", pending)
+        if nodes and branch:
+            depth, label = len(branch[1]) // 4, pending[branch.end() : tail.start()]
+        else:
+            depth, label = 0, pending[4 : tail.start()]
+        del path[depth:]
+        nodes.append(
+            {
+                "node_ordinal": len(nodes),
+                "parent_ordinal": path[-1] if path else None,
+                "depth": depth,
+                "label": label,
+                "total_bytes": spaced(tail[1]),
+                "current_bytes": spaced(tail[2]),
+                "remaining_bytes": spaced(tail[3]),
+            }
+        )
+        path.append(nodes[-1]["node_ordinal"])
+        pending = None
+    return nodes
+
+
+def tell_contributors(live: dict[str, Any], by_definition: dict[tuple[str, str], int]) -> None:
+    """Set value_id of the lines of the peak listing."""
+    instant = live["module"]["reported_peak_time"]
+    at_peak = (
+        sorted(
+            (row["value_id"], row["instruction_name"])
+            for row in live["live_ranges"]
+            if row["value_id"] is not None and row["start_time"] <= instant <= row["end_time"]
+        )
+        if instant is not None
+        else []
+    )
+    for row in live["peak_contributors"]:
+        if row["shape_index"] is not None:
+            row["value_id"] = by_definition.get((row["instruction_name"], row["shape_index"]))
+        elif row["contributor_ordinal"] < len(at_peak):
+            number, name = at_peak[row["contributor_ordinal"]]
+            row["value_id"] = number if name == row["instruction_name"] else None
+
+
+# Occupancy
+
+
+def occupancy(
+    allocations: list[Row], values: list[Row], ranges: list[Row], length: int | None
+) -> tuple[list[Row], list[Row]]:
+    """Rows of occupied_peaks and occupancy_steps."""
+    if length is None:
+        return [], []
+    by_id = {value["value_id"]: value for value in values}
+    by_index = {row["allocation_index"]: row for row in allocations}
+    peaks: list[Row] = []
+    steps: list[Row] = []
+    for color in sorted({row["color"] for row in allocations}):
+        ranged = [
+            (row["start_time"], row["end_time"], by_id[row["value_id"]])
+            for row in ranges
+            if row["value_id"] is not None
+            and by_index[by_id[row["value_id"]]["allocation_index"]]["color"] == color
+            and row["start_time"] <= row["end_time"]
+        ]
+        in_temp = [one for one in ranged if by_index[one[2]["allocation_index"]]["kind"] == "temp"]
+        occupied, peak_time, peak_bytes = 0, 0, 0
+        for instant, live in live_sets(in_temp, length):
+            now = union_bytes(live)
+            if now != occupied:
+                steps.append({"color": color, "start_time": instant, "occupied_temp_bytes": now})
+            occupied = now
+            if now > peak_bytes:
+                peak_time, peak_bytes = instant, now
+        naive = 0
+        for _, live in live_sets(ranged, length):
+            naive = max(naive, sum(value["size_bytes"] for value in live))
+        peaks.append(
+            {
+                "color": color,
+                "peak_time": peak_time,
+                "occupied_temp_bytes": peak_bytes,
+                "naive_live_bytes": naive,
+            }
+        )
+    return peaks, steps
+
+
+def live_sets(ranged: list[tuple[int, int, Row]], length: int) -> Iterator[tuple[int, list[Row]]]:
+    """At each instant at which something begins or ends: the values live then."""
+    begins: dict[int, list[Row]] = {}
+    ends: dict[int, list[Row]] = {}
+    for start, end, value in ranged:
+        begins.setdefault(start, []).append(value)
+        ends.setdefault(end + 1, []).append(value)
+    live: dict[int, Row] = {}
+    for instant in sorted({*begins, *ends}):
+        for value in ends.get(instant, []):
+            del live[value["value_id"]]
+        for value in begins.get(instant, []):
+            live[value["value_id"]] = value
+        if instant <= length:
+            yield instant, list(live.values())
+
+
+def union_bytes(live: list[Row]) -> int:
+    """Bytes that the values hold together; a byte that several hold counts once."""
+    slices = sorted(
+        (value["allocation_index"], value["offset_bytes"], value["size_bytes"]) for value in live
+    )
+    total, current, reached = 0, None, 0
+    for allocation, offset, size in slices:
+        if allocation != current:
+            current, reached = allocation, 0
+        total += max(0, offset + size - max(offset, reached))
+        reached = max(reached, offset + size)
+    return total
+
+
+# HLO text and flags
+
+
+def read_hlo(text: str | None) -> dict[str, Any]:
+    """Head line, stack-frame tables and instruction lines of the optimised HLO text."""
+    module: Row = {
+        "hlo_module_name": None,
+        "entry_computation_layout": None,
+        "partition_count": None,
+        "replica_count": None,
+    }
+    result: dict[str, Any] = {
+        "module": module,
+        "stack_frames": [],
+        "input_output_aliases": [],
+        "instructions": {},
+    }
+    if text is None:
+        return result
+    lines = text.split("\n")
+    head = next((line for line in lines if line.startswith("HloModule ")), None)
+    if head is not None:
+        module["hlo_module_name"] = re.split(r"[, ]", head.removeprefix("HloModule "))[0]
+        module["entry_computation_layout"] = head_attribute(head, "entry_computation_layout")
+        module["partition_count"] = first_integer(r", num_partitions=(\d+)", head) or 1
+        module["replica_count"] = first_integer(r", replica_count=(\d+)", head) or 1
+        result["input_output_aliases"] = read_aliases(head_attribute(head, "input_output_alias"))
+    result["stack_frames"] = read_frames(lines)
+    for line in lines:
+        if match := re.match(rf" +(?:ROOT )?(%?({NAME}) = .*)", line):
+            result["instructions"].setdefault(match[2], match[1])
+    return result
+
+
+def head_attribute(head: str, name: str) -> str | None:
+    """What stands in the braces of ", NAME={…}"."""
+    start = head.find(f", {name}={{")
+    if start < 0:
+        return None
+    start += len(f", {name}=")
+    return head[start + 1 : closing(head, start) - 1]
+
+
+def read_aliases(text: str | None) -> list[Row]:
+    """The entries "{0}: (1, {}, may-alias)" of input_output_alias."""
+    return [
+        {
+            "output_index": "{" + match[1].replace(" ", "") + "}",
+            "parameter_number": int(match[2]),
+            "parameter_index": "{" + match[3].replace(" ", "") + "}",
+            "alias_kind": match[4] or "may-alias",
+        }
+        for match in re.finditer(
+            r"\{([\d, ]*)\}: \((\d+), \{([\d, ]*)\}(?:, ([a-z-]+))?\)", text or ""
+        )
+    ]
+
+
+def read_frames(lines: list[str]) -> list[Row]:
+    """The four tables of the stack frames, joined."""
+    tables: dict[str, dict[int, Any]] = {}
+    table: dict[int, Any] | None = None
+    for line in lines:
+        if line in ("FileNames", "FunctionNames", "FileLocations", "StackFrames"):
+            table = tables.setdefault(line, {})
+        elif table is None or not line:
+            table = None
+        elif match := re.fullmatch(r'(\d+) "(.*)"', line):
+            table[int(match[1])] = unescape(match[2])
+        elif match := re.fullmatch(r"(\d+) \{(.*)\}", line):
+            table[int(match[1])] = {
+                name: int(number) for name, number in re.findall(r"(\w+)=(-?\d+)", match[2])
+            }
+    locations = tables.get("FileLocations", {})
+    rows = []
+    for number, frame in tables.get("StackFrames", {}).items():
+        location = locations.get(frame.get("file_location_id"), {})
+        rows.append(
+            {
+                "stack_frame_id": number,
+                "parent_frame_id": (frame.get("parent_frame_id", 0) - 1) or None,
+                "own_frame_id": None,
+                "depth": 0,
+                "source_file": tables.get("FileNames", {}).get(location.get("file_name_id")),
+                "function_name": tables.get("FunctionNames", {}).get(
+                    location.get("function_name_id")
+                ),
+                "source_line": location.get("line"),
+                "source_end_line": location.get("end_line"),
+                "source_column": location.get("column"),
+                "source_end_column": location.get("end_column"),
+            }
+        )
+    by_id = {row["stack_frame_id"]: row for row in rows}
+    for row in rows:
+        row["parent_frame_id"] = (
+            row["parent_frame_id"] if (row["parent_frame_id"] or 0) > 0 else None
+        )
+        chain = [row]
+        while (above := by_id.get(chain[-1]["parent_frame_id"])) and above not in chain:
+            chain.append(above)
+        row["depth"] = len(chain) - 1
+        row["own_frame_id"] = next(
+            (one["stack_frame_id"] for one in chain if is_own(one["source_file"])), None
+        )
+    return rows
+
+
+def is_own(path: str | None) -> bool:
+    """Whether a source file is known and not library code."""
+    library = r"(^|/)(site-packages|dist-packages)/|/lib/python[0-9.]+/|^<frozen"
+    return path is not None and not re.search(library, path)
+
+
+def read_options(text: str) -> list[Row]:
+    """One row per line "name: value"."""
+    rows: list[Row] = []
+    for line in text.split("\n"):
+        name, colon, value = line.partition(": ")
+        if colon:
+            rows.append({"option_ordinal": len(rows), "option_name": name, "option_value": value})
+    return rows
