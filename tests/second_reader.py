@@ -17,6 +17,7 @@ NAME = r"[A-Za-z_][A-Za-z0-9_.-]*"
 INDEX = r"\{[0-9,]*\}"
 SHORT = rf"<(?P<id>\d+) (?P<name>{NAME})(?P<index>{INDEX})?(?P<phi> \(phi\))?( @(?P<color>\d+))?>"
 LARGEST = 2**63 - 1
+DIMENSION = r"(?:(?:<=)?\d+|\?)"
 
 ELEMENT_BYTES = {
     **dict.fromkeys(["pred", "s1", "s2", "s4", "s8", "u1", "u2", "u4", "u8"], 1),
@@ -475,7 +476,7 @@ def read_shape(shape: str) -> Row:
         count = len(list(tuple_elements(shape)))
         row.update(dtype="tuple", element_count=count, logical_bytes=8 * count, is_tuple=True)
         return row
-    match = re.fullmatch(r"([a-z][a-z0-9]*)\[((?:<=)?[\d?][\d,<=?]*)?\](\{.*\})?", shape)
+    match = re.fullmatch(rf"([a-z][a-z0-9]*)\[({DIMENSION}(?:,{DIMENSION})*)?\](\{{.*\}})?", shape)
     if not match or match[1] not in ELEMENT_BYTES:
         return row
     dtype, dimensions_text, layout = match[1], match[2] or "", match[3]
@@ -839,7 +840,7 @@ def read_frames(lines: list[str]) -> list[Row]:
         rows.append(
             {
                 "stack_frame_id": number,
-                "parent_frame_id": (frame.get("parent_frame_id", 0) - 1) or None,
+                "parent_frame_id": max(frame.get("parent_frame_id", 0) - 1, 0) or None,
                 "own_frame_id": None,
                 "depth": 0,
                 "source_file": tables.get("FileNames", {}).get(location.get("file_name_id")),
@@ -854,9 +855,6 @@ def read_frames(lines: list[str]) -> list[Row]:
         )
     by_id = {row["stack_frame_id"]: row for row in rows}
     for row in rows:
-        row["parent_frame_id"] = (
-            row["parent_frame_id"] if (row["parent_frame_id"] or 0) > 0 else None
-        )
         chain = [row]
         while (above := by_id.get(chain[-1]["parent_frame_id"])) and above not in chain:
             chain.append(above)
