@@ -131,7 +131,7 @@ def era(files: dict[str, bytes], allocations: str, used: str | None, told: bool,
         return "B"
     if re.search(r"^allocation \d+: 0x", allocations, re.M):
         return "A"
-    if re.search(r"^  .*(, positions:|\] ?\[\d+,\d+\]: .*)$", allocations, re.M):
+    if re.search(r"^  .*(, positions:|\) \[\d+,\d+\]: .*)$", allocations, re.M):
         return "A"
     return "C" if used is None else "B"
 
