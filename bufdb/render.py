@@ -1,0 +1,221 @@
+"""Turns a result into text: table and Markdown for people, csv, json and jsonl for programs.
+
+Does no I/O. Invariant: csv, json and jsonl hold every value exactly; units, percent and shortened
+text appear in the two formats for people alone. A column's name tells its unit: `_bytes` is shown
+with IEC units, `_ratio` as percent.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # bufdb.run imports duckdb, which a list of the queries does not need
+    from bufdb.run import Result
+
+FORMATS = ("table", "csv", "json", "jsonl", "markdown")
+NARROWEST = 12
+"""Columns to which a text column of a table is shortened at most."""
+
+_NUMBER = re.compile(r"(U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|DOUBLE|FLOAT|DECIMAL.*)$")
+# C0, DEL, C1, line separators and the characters that reorder text: a terminal obeys them.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_MARKDOWN = re.compile(r"[\\`*|<>\[\]]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
+
+
+def render(result: Result, format_name: str, width: int | None = None) -> tuple[str, int]:
+    """The result's text in one of FORMATS, and the number of cells that had to be shortened.
+
+    Only a table is fitted into `width` columns, by shortening its longest text cells; with None
+    nothing is shortened.
+    """
+    if format_name == "table":
+        return _table(result, width)
+    writers: dict[str, Callable[[Result], str]] = {
+        "csv": _csv,
+        "json": _json,
+        "jsonl": _jsonl,
+        "markdown": _markdown,
+    }
+    return writers[format_name](result), 0
+
+
+def human_bytes(count: int) -> str:
+    """A number of bytes with an IEC unit and one decimal: '16.0 MiB', '512 B'."""
+    size = float(abs(count))
+    units = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB", "YiB")
+    unit = 0
+    # Compared as rounded, or 1048575 would read 1024.0 KiB.
+    while (size if unit == 0 else round(size, 1)) >= 1024 and unit < len(units) - 1:
+        size /= 1024
+        unit += 1
+    sign = "-" if count < 0 else ""
+    return f"{sign}{size:.0f} B" if unit == 0 else f"{sign}{size:.1f} {units[unit]}"
+
+
+def escape_control(text: str) -> str:
+    r"""Text that a terminal shows and does not obey: control characters as \n, \x1b, \u202e."""
+    return _CONTROL.sub(lambda match: ascii(match[0])[1:-1], text)
+
+
+def shorten(text: str, width: int) -> str:
+    """Text of at most `width` columns; '…' stands for its middle, more of the end is kept.
+
+    The end of a path or an op_name says most: the file and line, the operation.
+    """
+    if _width(text) <= width:
+        return text
+    head, tail = "", ""
+    for char in text:
+        if _width(head + char) > (width - 1) // 3:
+            break
+        head += char
+    for char in reversed(text):
+        if _width(head + tail + char) > width - 1:
+            break
+        tail = char + tail
+    return f"{head}…{tail}"
+
+
+def align(rows: list[list[str]], right: list[bool]) -> str:
+    """Lines of cells in columns two blanks apart; `right` tells the columns aligned right."""
+    widths = [max(map(_width, cells)) for cells in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = []
+        for cell, width, is_right in zip(row, widths, right, strict=True):
+            pad = " " * (width - _width(cell))
+            cells.append(pad + cell if is_right else cell + pad)
+        lines.append("  ".join(cells).rstrip() + "\n")
+    return "".join(lines)
+
+
+def _table(result: Result, width: int | None) -> tuple[str, int]:
+    header = [escape_control(name) for name, _ in result.columns]
+    body = [[escape_control(cell) for cell in row] for row in _for_people(result)]
+    right = [_is_number(type_name) for _, type_name in result.columns]
+    cut = 0 if width is None else _fit(header, body, right, width)
+    rule = ["-" * max(map(_width, cells)) for cells in zip(header, *body, strict=True)]
+    return align([header, rule, *body], right), cut
+
+
+def _fit(header: list[str], body: list[list[str]], right: list[bool], width: int) -> int:
+    """Shorten the longest text cells in place until the lines fit; the number of cells cut."""
+    widths = [max(map(_width, cells)) for cells in zip(header, *body, strict=True)]
+    fitted = widths
+    least = [
+        wide if is_right else min(wide, max(NARROWEST, _width(name)))
+        for name, wide, is_right in zip(header, widths, right, strict=True)
+    ]
+    for cap in range(width, NARROWEST - 1, -1):
+        fitted = [max(low, min(wide, cap)) for low, wide in zip(least, widths, strict=True)]
+        if sum(fitted) + 2 * (len(fitted) - 1) <= width:
+            break
+    cut = 0
+    for row in body:
+        for place, cell in enumerate(row):
+            if _width(cell) > fitted[place]:
+                row[place] = shorten(cell, fitted[place])
+                cut += 1
+    return cut
+
+
+def _markdown(result: Result) -> str:
+    def escape(text: str) -> str:
+        return _MARKDOWN.sub(lambda match: "\\" + match[0], escape_control(text))
+
+    rows = [
+        [escape(name) for name, _ in result.columns],
+        ["---:" if _is_number(type_name) else "---" for _, type_name in result.columns],
+        *([escape(cell) for cell in row] for row in _for_people(result)),
+    ]
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def _for_people(result: Result) -> list[list[str]]:
+    """Cells with units; NULL is a '-'."""
+    return [
+        [_human(name, value) for (name, _), value in zip(result.columns, row, strict=True)]
+        for row in result.rows
+    ]
+
+
+def _human(name: str, value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, int) and not isinstance(value, bool) and name.endswith("_bytes"):
+        return human_bytes(value)
+    if isinstance(value, float):
+        return f"{value:.1%}" if name.endswith("_ratio") else f"{value:.6g}"
+    return _text(value)
+
+
+def _csv(result: Result) -> str:
+    # NULL is nothing between the commas, '' a pair of quotes; csv.writer cannot tell them apart.
+    def cell(value: Any) -> str:
+        if value is None:
+            return ""
+        text = _text(value)
+        if text == "" or text != text.strip() or any(char in text for char in ',"\r\n'):
+            return '"' + text.replace('"', '""') + '"'
+        return text
+
+    header = [name for name, _ in result.columns]
+    return "".join(",".join(map(cell, row)) + "\n" for row in [header, *result.rows])
+
+
+def _json(result: Result) -> str:
+    lines = ",\n".join(f"  {line}" for line in _objects(result))
+    return f"[\n{lines}\n]\n" if lines else "[]\n"
+
+
+def _jsonl(result: Result) -> str:
+    return "".join(f"{line}\n" for line in _objects(result))
+
+
+def _objects(result: Result) -> list[str]:
+    names: list[str] = []
+    for name, _ in result.columns:
+        # Ad-hoc SQL may name two columns alike; an object would silently keep only one of them.
+        alike = sum(known == name or known.startswith(f"{name}_dup") for known in names)
+        names.append(f"{name}_dup{alike}" if alike else name)
+    return [
+        json.dumps(dict(zip(names, map(_json_value, row), strict=True)), ensure_ascii=False)
+        for row in result.rows
+    ]
+
+
+def _json_value(value: Any) -> Any:
+    """A value that JSON has: not finite is null, times and the like are text."""
+    if isinstance(value, float) and not abs(value) < float("inf"):
+        return None
+    if isinstance(value, list | tuple):
+        return [_json_value(item) for item in value]
+    if isinstance(value, dict):
+        return {str(key): _json_value(item) for key, item in value.items()}
+    return value if isinstance(value, int | float | str | None) else _text(value)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list | tuple | dict):
+        return json.dumps(_json_value(value), ensure_ascii=False)
+    return str(value)
+
+
+def _is_number(type_name: str) -> bool:
+    return _NUMBER.match(type_name) is not None
+
+
+def _width(text: str) -> int:
+    """Columns of a terminal: East Asian wide characters take two, combining ones none."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(char) else 1 + (unicodedata.east_asian_width(char) in "WF")
+        for char in text
+    )
