@@ -1,0 +1,87 @@
+"""The command line: finds the command, turns errors into one line and an exit code.
+
+With `bufdb.commands` the only code that prints, exits or imports click. A command's module is
+imported when it is named, so that none pays for the imports of another.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import click
+
+from bufdb import __version__
+from bufdb.errors import BufdbError, UsageError, quote
+from bufdb.saved_query import suggestion
+
+COMMANDS = {
+    "ingest": "bufdb.commands.ingest",
+    "query": "bufdb.commands.query",
+    "queries": "bufdb.commands.queries",
+    "sql": "bufdb.commands.sql",
+}
+"""Module of each command, in the order of --help."""
+
+INTERRUPTED = 130
+
+
+class _Commands(click.Group):
+    """The commands of COMMANDS, imported on demand."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
+        if cmd_name not in COMMANDS:
+            hint = suggestion(cmd_name, COMMANDS) or f"; there are {', '.join(COMMANDS)}"
+            raise UsageError(f"no command {quote(cmd_name)}{hint}")
+        command: click.Command = importlib.import_module(COMMANDS[cmd_name]).command
+        return command
+
+
+@click.command(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, prog_name="bufdb", message="%(prog)s %(version)s")
+def bufdb() -> None:
+    r"""XLA buffer-assignment dumps as DuckDB tables, with saved SQL queries.
+
+    \b
+    Exit codes:
+      0    success
+      1    a query or an ingest failed
+      2    wrong usage
+      3    database missing, in use or of another version
+      4    ingest finished, but part of a dump was not understood
+      130  interrupted
+    """
+
+
+def main() -> None:
+    """Entry point of the `bufdb` script."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command; its exit code."""
+    try:
+        code = bufdb.main(arguments, prog_name="bufdb", standalone_mode=False)
+    except BufdbError as error:
+        click.echo(f"bufdb: error: {error}", err=True)
+        return error.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return error.exit_code
+    except click.ClickException as error:
+        hint = ""
+        if isinstance(error, click.UsageError) and error.ctx is not None:
+            hint = f"; try '{error.ctx.command_path} --help'"
+        click.echo(f"bufdb: error: {error.format_message().rstrip('.')}{hint}", err=True)
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("bufdb: interrupted", err=True)
+        return INTERRUPTED
+    # Outside standalone mode click hands back the code of ctx.exit(), or what a command returned.
+    return code if isinstance(code, int) else 0

@@ -1,0 +1,123 @@
+"""What several commands share: options, opening the database, writing the answer.
+
+Invariant: stdout (or the file of -o) gets the answer and nothing else; notes go to stderr.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bufdb import render
+from bufdb.errors import UsageError
+from bufdb.saved_query import Catalogue, query_folders
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from bufdb.run import Result
+
+DEFAULT_DATABASE = "bufdb.duckdb"
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+db_option: Decorator = click.option(
+    "--db",
+    metavar="FILE",
+    envvar="BUFDB_DB",
+    default=DEFAULT_DATABASE,
+    show_default=True,
+    show_envvar=True,
+    help="Database file.",
+)
+
+queries_option: Decorator = click.option(
+    "--queries",
+    "folders",
+    metavar="DIR",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="Also take saved queries from DIR; may be repeated.  [env var: BUFDB_QUERIES]",
+)
+
+
+_format_option: Decorator = click.option(
+    "--format",
+    "format_name",
+    type=click.Choice(render.FORMATS),
+    default="table",
+    show_default=True,
+    help="Form of the answer; csv, json and jsonl hold exact numbers.",
+)
+_output_option: Decorator = click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Write the answer to FILE instead of standard output.",
+)
+_full_option: Decorator = click.option(
+    "--full", is_flag=True, help="Never shorten text to fit the table into the terminal."
+)
+
+
+def output_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Options of every command that prints rows; `emit` takes them as keywords."""
+    return _format_option(_output_option(_full_option(function)))
+
+
+def emit(result: Result, *, format_name: str, output: Path | None, full: bool) -> None:
+    """Write a result in the form that the user asked for."""
+    to_terminal = output is None and sys.stdout.isatty()
+    width = shutil.get_terminal_size().columns if to_terminal and not full else None
+    text, cut = render.render(result, format_name, width)
+    write(text, output)
+    if cut:
+        note(f"{cut} cells shortened to fit the terminal; --full shows all of them")
+
+
+def write(text: str, output: Path | None = None) -> None:
+    """Write an answer as UTF-8 to a file or standard output.
+
+    A reader that has seen enough (`| head`) is no error: the rest is dropped quietly.
+
+    Raises:
+        UsageError: the file cannot be written.
+    """
+    data = text.encode("utf-8", errors="replace")
+    if output is not None:
+        try:
+            output.write_bytes(data)
+        except OSError as error:
+            raise UsageError(f"cannot write {output}: {error.strerror}") from error
+        return
+    stream = click.get_binary_stream("stdout")
+    try:
+        stream.write(data)
+        stream.flush()
+    except BrokenPipeError:
+        # Python flushes stdout once more on its way out; that must not fail either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def note(text: str) -> None:
+    """Tell the user something that is not part of the answer."""
+    click.echo(f"bufdb: {text}", err=True)
+
+
+def catalogue(folders: tuple[Path, ...]) -> Catalogue:
+    """The saved queries of bufdb, of the folders given and of the user's own."""
+    return Catalogue(query_folders(folders, os.environ))
+
+
+def open_database(path: str) -> duckdb.DuckDBPyConnection:
+    """The database, read-only."""
+    from bufdb import store
+
+    return store.open_readable(path)

@@ -1,0 +1,32 @@
+"""`bufdb sql`: one SELECT of the user's own."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from bufdb.commands import common
+
+
+@click.command(name="sql", short_help="Answer one SELECT of your own.")
+@click.argument("text", metavar="SELECT")
+@common.output_options
+@click.option("--explain", is_flag=True, help="Print DuckDB's plan instead of the answer.")
+@common.db_option
+def command(text: str, explain: bool, db: str, **output: Any) -> None:
+    """Answer one SELECT, read-only; '-' takes it from standard input.
+
+    'bufdb schema' describes the tables and views.
+    """
+    from bufdb import run
+
+    if text == "-":
+        text = sys.stdin.read()
+    with common.open_database(db) as con:
+        result = run.run_sql(con, text, explain=explain)
+    if explain:
+        common.write("".join(f"{plan}\n" for _, plan in result.rows), output["output"])
+    else:
+        common.emit(result, **output)
