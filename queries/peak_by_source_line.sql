@@ -1,0 +1,129 @@
+-- title: Bytes held at the peak by source line
+-- group: meaning
+-- engines: duckdb, spark
+--
+-- Attributes every byte that is occupied at the peak to the source line of the instruction that
+-- defined the value there, so that the lines of a module add up to its peak. The peak is the
+-- largest number of bytes occupied at one instant, bytes shared by several values counted once
+-- (query peak tells more). For each run and function the module with the largest peak is shown.
+-- Bytes without a known line, such as those of parameters, are summed by kind of allocation.
+--
+-- param run VARCHAR = NULL: Only runs whose name matches this glob.
+-- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
+-- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
+-- param color BIGINT = NULL: Only this memory space.
+-- param frame VARCHAR = 'own' | 'leaf': Which line of the call stack: own is the innermost that is
+--   not library code, leaf the innermost of all.
+-- param top_functions BIGINT = 3: Functions (of one run and memory space) to show, largest peak
+--   first.
+-- param top_n BIGINT = 10: Lines to show of each.
+--
+-- column run_name VARCHAR: The run.
+-- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
+-- column color BIGINT: Memory space.
+-- column peak_bytes HUGEINT: Peak of the module [bytes].
+-- column held_bytes HUGEINT: Bytes held at the peak by values of this line [bytes].
+-- column held_ratio DOUBLE: The same as share of the peak (0 to 1).
+-- column value_count BIGINT: Number of values that hold them.
+-- column source VARCHAR: file:line, or the kind of allocation in parentheses where no line is known.
+WITH params AS (
+  SELECT
+    getvariable('run')::VARCHAR AS run,
+    getvariable('function')::VARCHAR AS function,
+    getvariable('platform')::VARCHAR AS platform,
+    getvariable('color')::BIGINT AS color,
+    coalesce(getvariable('frame')::VARCHAR, 'own') AS frame,
+    coalesce(getvariable('top_functions')::BIGINT, 3) AS top_functions,
+    coalesce(getvariable('top_n')::BIGINT, 10) AS top_n
+),
+peaks AS (
+  SELECT
+    memory_figures.run_name,
+    coalesce(memory_figures.function_name, memory_figures.module_key) AS function_name,
+    memory_figures.module_id,
+    memory_figures.color,
+    memory_figures.peak_bytes,
+    row_number() OVER (
+      PARTITION BY
+        memory_figures.run_name,
+        coalesce(memory_figures.function_name, memory_figures.module_key),
+        memory_figures.color
+      ORDER BY memory_figures.peak_bytes DESC, memory_figures.module_key
+    ) AS module_place
+  FROM memory_figures
+  CROSS JOIN params
+  WHERE (params.run IS NULL OR memory_figures.run_name GLOB params.run)
+    AND (params.function IS NULL OR memory_figures.function_name GLOB params.function)
+    AND (params.platform IS NULL OR memory_figures.platform = params.platform)
+    AND (params.color IS NULL OR memory_figures.color = params.color)
+    AND memory_figures.peak_bytes > 0
+),
+ranked_functions AS (
+  SELECT
+    peaks.run_name,
+    peaks.function_name,
+    peaks.module_id,
+    peaks.color,
+    peaks.peak_bytes,
+    row_number() OVER (
+      ORDER BY peaks.peak_bytes DESC, peaks.run_name, peaks.function_name, peaks.color
+    ) AS function_place
+  FROM peaks
+  WHERE peaks.module_place = 1
+),
+located_values AS (
+  SELECT
+    ranked_functions.function_place,
+    peak_values.held_bytes,
+    coalesce(
+      CASE params.frame
+        WHEN 'own' THEN value_details.own_source_file || ':' || value_details.own_source_line
+        WHEN 'leaf' THEN value_details.source_file || ':' || value_details.source_line
+      END,
+      '(' || peak_values.allocation_kind || ')'
+    ) AS source
+  FROM ranked_functions
+  CROSS JOIN params
+  JOIN peak_values
+    ON peak_values.module_id = ranked_functions.module_id
+    AND peak_values.color = ranked_functions.color
+  LEFT JOIN value_details
+    ON value_details.module_id = peak_values.module_id
+    AND value_details.value_id = peak_values.value_id
+  WHERE ranked_functions.function_place <= params.top_functions
+),
+lines AS (
+  SELECT
+    located_values.function_place,
+    located_values.source,
+    sum(located_values.held_bytes) AS held_bytes,
+    count(*) AS value_count
+  FROM located_values
+  GROUP BY located_values.function_place, located_values.source
+),
+ranked_lines AS (
+  SELECT
+    lines.function_place,
+    lines.source,
+    lines.held_bytes,
+    lines.value_count,
+    row_number() OVER (
+      PARTITION BY lines.function_place
+      ORDER BY lines.held_bytes DESC, lines.source
+    ) AS line_place
+  FROM lines
+)
+SELECT
+  ranked_functions.run_name,
+  ranked_functions.function_name,
+  ranked_functions.color,
+  ranked_functions.peak_bytes,
+  ranked_lines.held_bytes,
+  CAST(ranked_lines.held_bytes AS DOUBLE) / nullif(ranked_functions.peak_bytes, 0) AS held_ratio,
+  ranked_lines.value_count,
+  ranked_lines.source
+FROM ranked_lines
+CROSS JOIN params
+JOIN ranked_functions ON ranked_functions.function_place = ranked_lines.function_place
+WHERE ranked_lines.line_place <= params.top_n
+ORDER BY ranked_lines.function_place, ranked_lines.line_place;
