@@ -1,0 +1,123 @@
+"""Make the sample dumps in data/demo: model/train.py compiled in several ways.
+
+    python data/make.py --python /opt/venv/bin/python cpu_b8 cpu_b16 cpu_b8_remat
+    python data/make.py --list
+
+Each run is one process whose dumps become one directory. The interpreter that is named
+must have jax; make.py itself needs only the standard library. XLA writes the path of the
+program and of the dump directory into its dumps, so by default the model is copied to a
+neutral place, compiled there and removed, and the dumps are made in /tmp/dumps; nothing
+that XLA wrote is edited. data/README.md says which packages each run needs.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+RUNS = {
+    "cpu_b8": ("--batch 8", ""),
+    "cpu_b16": ("--batch 16", ""),
+    "cpu_b8_remat": ("--batch 8 --remat --no-eval", ""),
+    "cpu_b8_old": ("--batch 8", ""),
+    "gpu_b8": ("--batch 8 --no-eval --target gpu", "--xla_gpu_autotune_level=0"),
+    "tpu_b8": ("--batch 8 --no-eval --target tpu", ""),
+}
+FLAGS = "--xla_backend_optimization_level=0"
+HLO_TEXT = "*after_optimizations.txt"
+KEEP = [
+    HLO_TEXT,
+    "*-buffer-assignment.txt",
+    "*-buffer-assignment-values.txt",
+    "*-live-range.txt",
+    "*.debug_options",
+]
+
+
+def compile_run(name, python, program, dump_to):
+    """Compile one run; XLA writes its dumps to dump_to."""
+    arguments, flags = RUNS[name]
+    environment = {
+        "HOME": "/home/user",
+        "JAX_PLATFORMS": "cpu",
+        "PATH": os.environ["PATH"],
+        "TPU_LOG_DIR": "disabled",
+        "XLA_FLAGS": f"--xla_dump_to={dump_to} {FLAGS} {flags}".strip(),
+    }
+    command = [python, program.name, *arguments.split()]
+    subprocess.run(command, cwd=program.parent, env=environment, check=True)
+
+
+def keep_files(name, dump_to, out):
+    """Copy the files that bufdb reads, of the modules compiled for the target.
+
+    A GPU compilation also evaluates constants on the CPU; those modules are left out. The
+    old version names source lines in the buffer files, so its HLO text is left out too.
+    """
+    if out.exists():
+        shutil.rmtree(out)
+    out.mkdir(parents=True)
+    modules = {
+        module_of(path)
+        for path in dump_to.glob("*-buffer-assignment.txt")
+        if not (name.startswith("gpu") and ".cpu_after_" in path.name)
+    }
+    for pattern in KEEP:
+        if name.endswith("_old") and pattern == HLO_TEXT:
+            continue
+        for path in dump_to.glob(pattern):
+            if module_of(path) in modules:
+                shutil.copyfile(path, out / path.name)
+
+
+def module_of(path):
+    """module_0002.jit_train_step of any file of that module."""
+    return ".".join(path.name.split(".")[:2])
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("runs", nargs="*", metavar="RUN", help="runs to make, see --list")
+    parser.add_argument("--list", action="store_true", help="list the runs and stop")
+    parser.add_argument("--python", default=sys.executable, help="interpreter that has jax")
+    parser.add_argument(
+        "--model-dir",
+        type=Path,
+        default=Path("/home/user/model"),
+        help="where the model is copied to, must not exist (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--dumps",
+        type=Path,
+        default=Path("/tmp/dumps"),
+        help="where XLA writes, one directory per run (default: %(default)s)",
+    )
+    parser.add_argument("--out", type=Path, default=HERE / "demo", help="default: data/demo")
+    args = parser.parse_args()
+    if args.list:
+        for name, (arguments, flags) in RUNS.items():
+            print(f"{name:14} train.py {arguments} {flags}".rstrip())
+        return 0
+    unknown = sorted(set(args.runs) - set(RUNS))
+    if unknown or not args.runs:
+        parser.error(f"runs are {', '.join(RUNS)}; got {', '.join(unknown) or 'none'}")
+    shutil.copytree(HERE / "model", args.model_dir, ignore=shutil.ignore_patterns("__*"))
+    try:
+        for name in args.runs:
+            dump_to = args.dumps / name
+            shutil.rmtree(dump_to, ignore_errors=True)
+            compile_run(name, args.python, args.model_dir / "train.py", dump_to)
+            keep_files(name, dump_to, args.out / name)
+            shutil.rmtree(dump_to)
+    finally:
+        shutil.rmtree(args.model_dir)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
