@@ -101,7 +101,7 @@ def main():
     args = parser.parse_args()
     if args.list:
         for name, (arguments, flags) in RUNS.items():
-            print(f"{name:14} train.py {arguments} {flags}".rstrip())
+            print(f"{name:14} train.py {arguments:30} XLA_FLAGS: {FLAGS} {flags}".rstrip())
         return 0
     unknown = sorted(set(args.runs) - set(RUNS))
     if unknown or not args.runs:
