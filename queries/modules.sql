@@ -40,16 +40,16 @@ ranked_values AS (
   SELECT
     allocations.module_id,
     allocations.color,
-    values.size_bytes,
-    values.instruction_name,
+    "values".size_bytes,
+    "values".instruction_name,
     row_number() OVER (
       PARTITION BY allocations.module_id, allocations.color
-      ORDER BY values.size_bytes DESC, values.value_id
+      ORDER BY "values".size_bytes DESC, "values".value_id
     ) AS place
-  FROM values
+  FROM "values"
   JOIN allocations
-    ON allocations.module_id = values.module_id
-    AND allocations.allocation_index = values.allocation_index
+    ON allocations.module_id = "values".module_id
+    AND allocations.allocation_index = "values".allocation_index
 ),
 matches AS (
   SELECT

@@ -25,7 +25,8 @@
 -- column held_bytes HUGEINT: Bytes held at the peak by values of this line [bytes].
 -- column held_ratio DOUBLE: The same as share of the peak (0 to 1).
 -- column value_count BIGINT: Number of values that hold them.
--- column source VARCHAR: file:line, or the kind of allocation in parentheses where no line is known.
+-- column source VARCHAR: file:line, or the kind of allocation in parentheses where no line is
+--   known.
 WITH params AS (
   SELECT
     getvariable('run')::VARCHAR AS run,

@@ -97,10 +97,9 @@ def write(text: str, output: Path | None = None) -> None:
         except OSError as error:
             raise UsageError(f"cannot write {output}: {error.strerror}") from error
         return
-    stream = click.get_binary_stream("stdout")
     try:
-        stream.write(data)
-        stream.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
     except BrokenPipeError:
         # Python flushes stdout once more on its way out; that must not fail either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,36 @@
+"""`bufdb lint`: saved queries held to their headers and to the catalog."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from bufdb.commands import common
+
+
+@click.command(name="lint", short_help="Check saved queries.")
+@click.argument(
+    "files",
+    metavar="[FILE...]",
+    nargs=-1,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+)
+@click.option("--db", metavar="FILE", help="Check against this database's tables and views.")
+@common.queries_option
+def command(files: tuple[Path, ...], db: str | None, folders: tuple[Path, ...]) -> None:
+    """Check query files, or all saved queries, without running them.
+
+    Prints one finding per line; the exit code is 1 if there is any. Without --db the tables and
+    views are those of an empty database.
+    """
+    from bufdb import lint, store
+
+    paths = files or tuple(common.catalogue(folders).paths.values())
+    con = store.open_writable(":memory:") if db is None else store.open_readable(db)
+    with con:
+        findings = [finding for path in paths for finding in lint.lint(con, path)]
+    common.write("".join(f"{finding}\n" for finding in findings))
+    if findings:
+        click.get_current_context().exit(1)
+    common.note(f"{len(paths)} queries checked, nothing found")
