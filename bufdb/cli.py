@@ -20,6 +20,8 @@ COMMANDS = {
     "query": "bufdb.commands.query",
     "queries": "bufdb.commands.queries",
     "sql": "bufdb.commands.sql",
+    "schema": "bufdb.commands.schema",
+    "lint": "bufdb.commands.lint",
 }
 """Module of each command, in the order of --help."""
 

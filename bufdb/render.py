@@ -23,7 +23,7 @@ NARROWEST = 12
 _NUMBER = re.compile(r"(U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|DOUBLE|FLOAT|DECIMAL.*)$")
 # C0, DEL, C1, line separators and the characters that reorder text: a terminal obeys them.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-_MARKDOWN = re.compile(r"[\\`*|<>\[\]]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
+_MARKDOWN = re.compile(r"[\\`*|<>]|\](?=\()|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 
 
 def render(result: Result, format_name: str, width: int | None = None) -> tuple[str, int]:
@@ -59,6 +59,11 @@ def human_bytes(count: int) -> str:
 def escape_control(text: str) -> str:
     r"""Text that a terminal shows and does not obey: control characters as \n, \x1b, \u202e."""
     return _CONTROL.sub(lambda match: ascii(match[0])[1:-1], text)
+
+
+def markdown_escape(text: str) -> str:
+    """Text that Markdown shows as it is, also in a cell of a table."""
+    return _MARKDOWN.sub(lambda match: "\\" + match[0], escape_control(text))
 
 
 def shorten(text: str, width: int) -> str:
@@ -124,13 +129,10 @@ def _fit(header: list[str], body: list[list[str]], right: list[bool], width: int
 
 
 def _markdown(result: Result) -> str:
-    def escape(text: str) -> str:
-        return _MARKDOWN.sub(lambda match: "\\" + match[0], escape_control(text))
-
     rows = [
-        [escape(name) for name, _ in result.columns],
+        [markdown_escape(name) for name, _ in result.columns],
         ["---:" if _is_number(type_name) else "---" for _, type_name in result.columns],
-        *([escape(cell) for cell in row] for row in _for_people(result)),
+        *([markdown_escape(cell) for cell in row] for row in _for_people(result)),
     ]
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 

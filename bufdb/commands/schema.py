@@ -1,0 +1,45 @@
+"""`bufdb schema`: the tables, views and macros with their columns and comments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from bufdb.commands import common
+from bufdb.errors import UsageError, quote
+from bufdb.saved_query import suggestion
+
+
+@click.command(name="schema", short_help="Describe the tables, views and macros.")
+@click.argument("names", metavar="[NAME...]", nargs=-1)
+@click.option(
+    "--format",
+    "format_name",
+    type=click.Choice(["text", "markdown", "json"]),
+    default="text",
+    show_default=True,
+)
+@common.db_option
+def command(names: tuple[str, ...], format_name: str, db: str) -> None:
+    """Describe the tables, views and macros, all or those named, from the database itself.
+
+    Without a database file they are those of an empty database.
+    """
+    from bufdb import describe, store
+
+    con = store.open_readable(db) if Path(db).exists() else store.open_writable(":memory:")
+    with con:
+        items = describe.describe(con)
+    known = {item.name for item in items}
+    for name in names:
+        if name not in known:
+            hint = suggestion(name, known) or ";"
+            raise UsageError(f"no table {quote(name)}{hint} 'bufdb schema' shows all")
+    chosen = [item for item in items if not names or item.name in names]
+    writers = {
+        "text": describe.as_text,
+        "markdown": describe.as_markdown,
+        "json": describe.as_json,
+    }
+    common.write(writers[format_name](chosen))

@@ -1,0 +1,114 @@
+"""The data model as the database itself tells it: tables, views and macros with their comments.
+
+Renders it as text, Markdown or JSON. Invariant: nothing is said that is not in the database, so a
+user's own tables and views are described in the same way.
+"""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from bufdb.render import align, markdown_escape
+
+if TYPE_CHECKING:
+    import duckdb
+
+_HEADINGS = {"table": "Tables", "view": "Views", "macro": "Macros"}
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table or view, or a parameter of a macro."""
+
+    name: str
+    type: str | None
+    """DuckDB type; None for a macro's parameter, which takes any."""
+    is_nullable: bool
+    """False only for a table's NOT NULL column: a view does not know."""
+    comment: str | None
+
+
+@dataclass(frozen=True)
+class Item:
+    """A table, view or macro."""
+
+    kind: str
+    """table, view or macro."""
+    name: str
+    comment: str | None
+    columns: tuple[Column, ...]
+
+
+def describe(con: duckdb.DuckDBPyConnection) -> list[Item]:
+    """All tables, then views, then macros of the database, each in order of name."""
+    columns: dict[str, list[Column]] = {}
+    for table, *cells in con.execute(
+        "SELECT table_name, column_name, data_type, is_nullable, comment FROM duckdb_columns() "
+        "WHERE NOT internal ORDER BY table_name, column_index"
+    ).fetchall():
+        columns.setdefault(table, []).append(Column(*cells))
+    items = [
+        Item(kind, name, comment, tuple(columns.get(name, ())))
+        for kind, name, comment in con.execute(
+            "SELECT 'table', table_name, comment FROM duckdb_tables() WHERE NOT internal "
+            "UNION ALL "
+            "SELECT 'view', view_name, comment FROM duckdb_views() WHERE NOT internal"
+        ).fetchall()
+    ]
+    for name, parameters, comment in con.execute(
+        "SELECT function_name, parameters, comment FROM duckdb_functions() "
+        "WHERE NOT internal AND function_type IN ('macro', 'table_macro')"
+    ).fetchall():
+        arguments = tuple(Column(parameter, None, True, None) for parameter in parameters)
+        items.append(Item("macro", name, comment, arguments))
+    kinds = list(_HEADINGS)
+    return sorted(items, key=lambda item: (kinds.index(item.kind), item.name))
+
+
+def as_text(items: Iterable[Item]) -> str:
+    """For a terminal: name and comment, below it one line per column."""
+    parts = []
+    for item in items:
+        comment = textwrap.fill(item.comment or "", 98, initial_indent="  ", subsequent_indent="  ")
+        rows = [
+            [f"    {column.name}", column.type or "", column.comment or ""]
+            for column in item.columns
+            if item.kind != "macro"
+        ]
+        table = align(rows, [False, False, False]) if rows else ""
+        parts.append(f"{item.kind} {_signature(item)}\n{comment}\n{table}")
+    return "\n".join(parts)
+
+
+def as_markdown(items: Iterable[Item]) -> str:
+    """For a README: a heading per kind, a section per table or view, a list of macros."""
+    parts = []
+    heading = None
+    for item in items:
+        if item.kind != heading:
+            heading = item.kind
+            parts.append(f"## {_HEADINGS[item.kind]}\n")
+        comment = markdown_escape(item.comment or "")
+        parts.append(f"### `{_signature(item)}`\n\n{comment}\n")
+        if item.columns and item.kind != "macro":
+            rows = (
+                f"| `{column.name}` | {column.type} | {markdown_escape(column.comment or '')} |\n"
+                for column in item.columns
+            )
+            parts.append("| column | type | meaning |\n| --- | --- | --- |\n" + "".join(rows))
+    return "\n".join(parts)
+
+
+def as_json(items: Iterable[Item]) -> str:
+    """For programs: a list of objects with the fields of `Item` and `Column`."""
+    return json.dumps([asdict(item) for item in items], indent=2, ensure_ascii=False) + "\n"
+
+
+def _signature(item: Item) -> str:
+    if item.kind != "macro":
+        return item.name
+    return f"{item.name}({', '.join(column.name for column in item.columns)})"
