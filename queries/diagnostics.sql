@@ -1,0 +1,73 @@
+-- title: What could not be read or does not add up
+-- group: overview
+-- engines: duckdb, spark
+--
+-- One row per finding of ingest, worst first: error (the dump contradicts itself or a file could
+-- not be read), data_loss (part of a dump was not understood), notice (something is missing from
+-- the dump), info.
+--
+-- param run VARCHAR = NULL: Only runs whose name matches this glob.
+-- param function VARCHAR = NULL: Only modules of jitted functions whose name matches this glob.
+-- param platform VARCHAR = NULL: Only modules of this platform: cpu, gpu or tpu.
+-- param severity VARCHAR = NULL: Only this severity: error, data_loss, notice or info.
+-- param top_n BIGINT = 100: Rows to return.
+--
+-- column severity VARCHAR: error, data_loss, notice or info.
+-- column code VARCHAR: Kind of finding.
+-- column run_name VARCHAR: The run.
+-- column module_key VARCHAR: The dump's path in its run; NULL if no module could be told.
+-- column path VARCHAR: File below the ingested directory; NULL if it is about a whole module.
+-- column line_number BIGINT: Line in that file; NULL if it is about no single line.
+-- column message VARCHAR: What was expected, what was found, what to do.
+WITH params AS (
+  SELECT
+    getvariable('run')::VARCHAR AS run,
+    getvariable('function')::VARCHAR AS function,
+    getvariable('platform')::VARCHAR AS platform,
+    getvariable('severity')::VARCHAR AS severity,
+    coalesce(getvariable('top_n')::BIGINT, 100) AS top_n
+),
+matches AS (
+  SELECT
+    diagnostics.severity,
+    diagnostics.code,
+    diagnostics.run_name,
+    modules.module_key,
+    diagnostics.path,
+    diagnostics.line_number,
+    diagnostics.message,
+    row_number() OVER (
+      ORDER BY
+        CASE diagnostics.severity
+          WHEN 'error' THEN 0
+          WHEN 'data_loss' THEN 1
+          WHEN 'notice' THEN 2
+          ELSE 3
+        END,
+        diagnostics.run_name,
+        modules.module_key NULLS LAST,
+        diagnostics.path NULLS LAST,
+        diagnostics.line_number NULLS LAST,
+        diagnostics.code,
+        diagnostics.message
+    ) AS place
+  FROM diagnostics
+  CROSS JOIN params
+  LEFT JOIN modules ON modules.module_id = diagnostics.module_id
+  WHERE (params.run IS NULL OR diagnostics.run_name GLOB params.run)
+    AND (params.function IS NULL OR modules.function_name GLOB params.function)
+    AND (params.platform IS NULL OR modules.platform = params.platform)
+    AND (params.severity IS NULL OR diagnostics.severity = params.severity)
+)
+SELECT
+  matches.severity,
+  matches.code,
+  matches.run_name,
+  matches.module_key,
+  matches.path,
+  matches.line_number,
+  matches.message
+FROM matches
+CROSS JOIN params
+WHERE matches.place <= params.top_n
+ORDER BY matches.place;

@@ -1,0 +1,76 @@
+-- title: Every run with its labels, number of modules and largest peak
+-- group: overview
+--
+-- One row per run in order of the time of its dumps. A filter on function, platform or memory space
+-- narrows what is counted and leaves out runs in which nothing matches.
+--
+-- param run VARCHAR = NULL: Only runs whose name matches this glob.
+-- param function VARCHAR = NULL: Only modules of jitted functions whose name matches this glob.
+-- param platform VARCHAR = NULL: Only modules of this platform: cpu, gpu or tpu.
+-- param color BIGINT = NULL: Only this memory space.
+-- param top_n BIGINT = 100: Rows to return.
+--
+-- column run_name VARCHAR: The run.
+-- column labels VARCHAR: Its labels as K=V, separated by blanks; NULL if it has none.
+-- column dumped_at TIMESTAMP: Earliest time of its dump files [UTC]; NULL if it has no file.
+-- column ingested_at TIMESTAMP: Time of the last ingest that changed it [UTC].
+-- column module_count BIGINT: Modules.
+-- column function_count BIGINT: Different jitted functions among them.
+-- column max_peak_bytes HUGEINT: Largest peak of a module in a memory space [bytes]; NULL if none
+--   is known.
+-- column max_temp_bytes HUGEINT: Largest sum of temp allocations of a module in a memory space
+--   [bytes]; NULL if there is no allocation.
+-- column source_path VARCHAR: Path given to the last ingest into it.
+WITH params AS (
+  SELECT
+    getvariable('run')::VARCHAR AS run,
+    getvariable('function')::VARCHAR AS function,
+    getvariable('platform')::VARCHAR AS platform,
+    getvariable('color')::BIGINT AS color,
+    coalesce(getvariable('top_n')::BIGINT, 100) AS top_n
+),
+figures AS (
+  SELECT
+    modules.run_name,
+    count(DISTINCT modules.module_id) AS module_count,
+    count(DISTINCT modules.function_name) AS function_count,
+    max(memory_figures.peak_bytes) AS max_peak_bytes,
+    max(memory_figures.temp_bytes) AS max_temp_bytes
+  FROM modules
+  CROSS JOIN params
+  LEFT JOIN memory_figures ON memory_figures.module_id = modules.module_id
+  WHERE (params.function IS NULL OR modules.function_name GLOB params.function)
+    AND (params.platform IS NULL OR modules.platform = params.platform)
+    AND (params.color IS NULL OR memory_figures.color = params.color)
+  GROUP BY modules.run_name
+),
+labels AS (
+  SELECT
+    run_labels.run_name,
+    string_agg(
+      run_labels.label || '=' || run_labels.label_value, ' ' ORDER BY run_labels.label
+    ) AS labels
+  FROM run_labels
+  GROUP BY run_labels.run_name
+)
+SELECT
+  runs.run_name,
+  labels.labels,
+  runs.dumped_at,
+  runs.ingested_at,
+  coalesce(figures.module_count, 0) AS module_count,
+  coalesce(figures.function_count, 0) AS function_count,
+  figures.max_peak_bytes,
+  figures.max_temp_bytes,
+  runs.source_path
+FROM runs
+CROSS JOIN params
+LEFT JOIN figures ON figures.run_name = runs.run_name
+LEFT JOIN labels ON labels.run_name = runs.run_name
+WHERE (params.run IS NULL OR runs.run_name GLOB params.run)
+  AND (
+    figures.run_name IS NOT NULL
+    OR (params.function IS NULL AND params.platform IS NULL AND params.color IS NULL)
+  )
+ORDER BY runs.dumped_at NULLS LAST, runs.run_name
+LIMIT (SELECT top_n FROM params);
