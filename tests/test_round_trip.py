@@ -1,0 +1,79 @@
+"""Reading back what the writer wrote gives the rows, in every dialect."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from dump_writer import ERAS, Dialect, Module, dialects, escape, modules, rows, write
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from second_reader import read_module, unescape
+
+# What tells a table's rows apart, for tables whose order means nothing.
+KEYS = {
+    "values": ("value_id",),
+    "shapes": ("shape",),
+    "positions": ("value_id", "position_ordinal"),
+    "uses": ("value_id", "use_ordinal"),
+    "instructions": ("instruction_name",),
+}
+
+many = settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+
+def ordered(table: str, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    key = KEYS.get(table)
+    return sorted(found, key=lambda row: [row[name] for name in key]) if key else found
+
+
+@pytest.mark.parametrize("era", ERAS)
+@many
+@given(data=st.data())
+def test_reading_gives_back_the_rows(era: str, data: st.DataObject) -> None:
+    module = data.draw(modules())
+    dialect = data.draw(dialects(era))
+    expected = rows(module, dialect)
+    found = read_module(write(module, dialect))
+    assert set(found) == set(expected)
+    for table in expected:
+        assert ordered(table, found[table]) == ordered(table, expected[table]), table
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.text())
+def test_unescape_undoes_escape(text: str) -> None:
+    assert unescape(escape(text)) == text
+
+
+WANTED = {
+    "glued header": lambda m, d, t: d.telling == "glued" and len(m.values) > 1,
+    "look-alike header": lambda m, d, t: "lookalike @0>\n positions:" in t and d.era == "B",
+    "negative total": lambda m, d, t: "Total bytes used: -" in t,
+    "octal escape": lambda m, d, t: "\\303\\251" in t and d.telling != "absent",
+    "instructions told by HLO text": lambda m, d, t: d.telling == "absent" and d.hlo == "plain",
+    "tree with line break": lambda m, d, t: (
+        d.has_peak and d.tree and "\n" in "".join(n[1] for n in m.tree)
+    ),
+    "file by frame": lambda m, d, t: "stack_frame_id=" in t and d.hlo != "absent",
+    "two contributors": lambda m, d, t: t.count(" bytes (cumulative: ") > 1,
+}
+
+
+def test_the_strategies_reach_what_they_are_for() -> None:
+    reached = set()
+
+    @settings(many, max_examples=300, phases=[Phase.generate], derandomize=True, database=None)
+    @given(modules(), dialects())
+    def sample(module: Module, dialect: Dialect) -> None:
+        text = b"".join(write(module, dialect).values()).decode()
+        for name, is_reached in WANTED.items():
+            if name not in reached and is_reached(module, dialect, text):
+                reached.add(name)
+
+    sample()
+    assert reached == set(WANTED)
