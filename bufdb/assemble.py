@@ -1,0 +1,771 @@
+"""From sections to tables: keys resolved, instructions told once, sums checked.
+
+Takes the sections of one batch (many small modules, or one large one in several rounds) through the
+readers and gives the rows of every table away as columns. `module` in them is the module's ordinal
+in the batch. Values are found by the hash of their name and index (64 bits, seeded per module;
+a clash would show as two values of one name and is reported), in arrays sorted once, so that memory
+is what the largest module's keys need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from bufdb.columns import Labels
+from bufdb.occupancy import Ranges, largest_sum, occupancy
+from bufdb.read import allocations, instruction, live_ranges, used_values
+from bufdb.read.hlo import HloHeader
+from bufdb.read.section import Finding, Piece, Section
+from bufdb.read.shape import Shape, shape_of
+from bufdb.scan import Bools, Columns, Ints, Numbers, Text, Words, take
+
+Emit = Callable[[str, Columns], None]
+Rounds = Iterator[list[Piece]]
+
+
+class Source(Protocol):
+    """The sections of a batch, each to be read as often as asked, in rounds of whole lines."""
+
+    count: int
+    headers: dict[int, HloHeader]
+
+    def allocations(self) -> Rounds: ...
+    def used_values(self) -> Rounds: ...
+    def live_ranges(self) -> Rounds: ...
+    def hlo(self) -> Rounds: ...
+
+
+@dataclass
+class ModuleFacts:
+    """What is known of one module besides its rows."""
+
+    total_bytes: int | None = None
+    human_total: str | None = None
+    allocation_sum: int = 0
+    """Modulo 2^64, signed: what XLA prints as the total."""
+    has_allocations: bool = False
+    has_used_values: bool = False
+    has_live_ranges: bool = False
+    has_tellings: bool = False
+    has_tiles: bool = False
+    needs_frames: bool = False
+    live: live_ranges.Facts = field(default_factory=live_ranges.Facts)
+    jit_name: str | None = None
+
+
+@dataclass
+class Assembled:
+    """The outcome of a batch."""
+
+    facts: list[ModuleFacts]
+    findings: list[Finding]
+    shapes: list[Shape]
+    """Shapes met for the first time."""
+
+
+def assemble(source: Source, emit: Emit, known_shapes: dict[bytes, Shape]) -> Assembled:
+    """Read a batch and give the rows of its tables to `emit`, table by table and round by round.
+
+    Args:
+        source: the batch.
+        emit: takes a table's name and columns.
+        known_shapes: every shape met so far, by its text; new ones are added.
+    """
+    return _Assembly(source, emit, known_shapes).run()
+
+
+class _Keys:
+    """The values of a batch, sorted by module and number, to be found by name and index."""
+
+    def __init__(self) -> None:
+        self.parts: list[Columns] = []
+
+    def add(self, **columns: Any) -> None:
+        self.parts.append(columns)
+
+    def finish(self) -> None:
+        names = ("module", "value_id", "name_key", "key", "check", "allocation_index")
+        names += ("offset_bytes", "size_bytes", "value_color")
+        for name in names:
+            kind = np.uint64 if name in ("name_key", "key", "check") else np.int64
+            columns = [part[name] for part in self.parts if len(part["module"])]
+            setattr(self, name, np.concatenate(columns) if columns else np.empty(0, kind))
+        self.parts = []
+        order = np.lexsort((self.value_id, self.module))
+        for name in names:
+            setattr(self, name, getattr(self, name)[order])
+        self.names, self.first = np.unique(self.name_key, return_index=True)
+        self.by_key = np.argsort(self.key)
+        self.sorted_key = self.key[self.by_key]
+
+    module: Ints
+    value_id: Ints
+    name_key: Words
+    key: Words
+    check: Words
+    allocation_index: Ints
+    offset_bytes: Ints
+    size_bytes: Ints
+    value_color: Ints
+
+    def __len__(self) -> int:
+        return len(self.value_id)
+
+    def rows(self, keys: Words) -> Ints:
+        """The row of each key, -1 where no value has it."""
+        return _lookup(self.sorted_key, self.by_key, keys)
+
+    def rows_of(self, module: Ints, value_id: Ints) -> Ints:
+        """The row of each value by number, -1 where there is none."""
+        if not len(self):
+            return np.full(len(value_id), -1)
+        ids, rank = np.unique(np.concatenate([self.value_id, value_id]), return_inverse=True)
+        mine = self.module * len(ids) + rank[: len(self)]
+        theirs = module * len(ids) + rank[len(self) :]
+        return _lookup(mine, np.arange(len(self)), theirs)
+
+    def defines(self, names: Words) -> Bools:
+        """Which instruction names define a value."""
+        found: Bools = _lookup(self.names, self.first, names) >= 0
+        return found
+
+
+def _lookup(ordered: Any, rows: Ints, wanted: Any) -> Ints:
+    if not len(ordered):
+        return np.full(len(wanted), -1)
+    place = np.minimum(np.searchsorted(ordered, wanted), len(ordered) - 1)
+    return np.where(ordered[place] == wanted, rows[place], -1)
+
+
+class _Assembly:
+    def __init__(self, source: Source, emit: Emit, known_shapes: dict[bytes, Shape]) -> None:
+        self.source, self.emit, self.known_shapes = source, emit, known_shapes
+        self.new_shapes: list[Shape] = []
+        self.facts = [ModuleFacts() for _ in range(source.count)]
+        self.findings: list[Finding] = []
+        ordinals = np.arange(1, source.count + 1).astype(np.uint64)
+        self.seeds: Words = ordinals * np.uint64(0x9E3779B97F4A7C15)
+        self.keys = _Keys()
+        self.allocation_parts: list[Columns] = []
+        self.order_keys: Words = np.empty(0, np.uint64)
+        self.orders: Ints = np.empty(0, np.int64)
+
+    def run(self) -> Assembled:
+        self._read_allocations()
+        self._add_unassigned()
+        self.keys.finish()
+        count = len(self.keys)
+        self.start = np.zeros(count, np.int64)
+        self.end = np.full(count, -1)
+        self.is_live = np.zeros(count, np.bool_)
+        self._look_for_tellings()
+        self._read_live_ranges()
+        self.told = np.zeros(count, np.bool_)
+        self._read_used_values()
+        self._tell_the_rest()
+        self._occupancy()
+        self._check()
+        return Assembled(self.facts, self.findings, self.new_shapes)
+
+    def _look_for_tellings(self) -> None:
+        """Whether instructions are told decides what the live ranges have to add."""
+        for pieces in self.source.used_values():
+            for piece in pieces:
+                facts = self.facts[piece.module]
+                facts.has_used_values = True
+                facts.has_tellings |= b"\n from instruction:" in piece.text
+            if self.source.count == 1 and self.facts[0].has_tellings:
+                return
+
+    # -- allocations -----------------------------------------------------------------------
+
+    def _read_allocations(self) -> None:
+        last = -1
+        for pieces in self.source.allocations():
+            for piece in pieces:
+                self.facts[piece.module].has_allocations = True
+            section = Section(pieces)
+            found = allocations.read(section, last)
+            rows = found.allocations
+            self._keep_allocations(rows)
+            if len(rows["module"]):
+                last = int(rows["allocation_index"][-1])
+            kinds = rows.pop("kind")
+            self.emit("allocations", {**rows, "kind": Labels(kinds, allocations.KINDS)})
+            values = found.values
+            values["logical_bytes"] = self._logical_bytes(values)
+            name_key = self._name_keys(values)
+            index = values["shape_index"]
+            self.keys.add(
+                module=values["module"],
+                value_id=values["value_id"],
+                name_key=name_key,
+                key=index.hashes(name_key),
+                check=used_values.check_of(values, self.seeds[values["module"]]),
+                allocation_index=values["allocation_index"],
+                offset_bytes=values["offset_bytes"],
+                size_bytes=values["size_bytes"],
+                value_color=values["color"],
+            )
+            self.emit("values", values)
+            self.findings += section.findings
+
+    def _keep_allocations(self, rows: Columns) -> None:
+        names = ("module", "allocation_index", "size_bytes", "color", "kind")
+        self.allocation_parts.append({name: rows[name] for name in names})
+
+    def _name_keys(self, columns: Columns) -> Words:
+        name: Text = columns["instruction_name"]
+        return name.hashes(self.seeds[columns["module"]])
+
+    def _logical_bytes(self, values: Columns) -> Numbers:
+        known = self.known_shapes
+        shapes = values["shape"].tolist()
+        modules = values["module"]
+        sizes, valid = np.zeros(len(shapes), np.int64), np.ones(len(shapes), np.bool_)
+        for row, text in enumerate(shapes):
+            shape = known.get(text)
+            if shape is None:
+                shape = known[text] = shape_of(text.decode(errors="replace"))
+                self.new_shapes.append(shape)
+                if shape.dtype is None:
+                    message = f"the shape {shape.text[:80]!r} is not understood"
+                    self._find(int(modules[row]), "notice", "unknown_shape", message)
+            if shape.logical_bytes is None:
+                valid[row] = False
+            else:
+                sizes[row] = shape.logical_bytes
+            if shape.layout is not None and ":T(" in shape.layout:
+                self.facts[modules[row]].has_tiles = True
+        return Numbers(sizes, valid)
+
+    def _add_unassigned(self) -> None:
+        """Values of modules whose allocations are not there are known from their heads alone."""
+        if all(facts.has_allocations for facts in self.facts):
+            return
+        nothing = used_values.Assigned(*(np.empty(0, np.int64),) * 2, np.empty(0, np.uint64))
+        for pieces in self.source.used_values():
+            mine = [piece for piece in pieces if not self.facts[piece.module].has_allocations]
+            if not mine:
+                continue
+            heads = used_values.read(Section(mine), nothing, self.seeds, True).heads
+            name_key = self._name_keys(heads)
+            zeros = np.zeros(len(name_key), np.int64)
+            self.keys.add(
+                module=heads["module"],
+                value_id=heads["value_id"],
+                name_key=name_key,
+                key=heads["shape_index"].hashes(name_key),
+                check=heads["check"],
+                allocation_index=zeros - 1,
+                offset_bytes=zeros,
+                size_bytes=zeros,
+                value_color=heads["color"],
+            )
+
+    # -- live ranges -----------------------------------------------------------------------
+
+    def _read_live_ranges(self) -> None:
+        order_keys, orders = [], []
+        kind, peak_base = live_ranges.START, 0
+        for pieces in self.source.live_ranges():
+            section = Section(pieces)
+            found = live_ranges.read(section, kind)
+            kind = live_ranges.last_kind(section, kind)
+            for module, live in found.facts.items():
+                mine = self.facts[module].live
+                for name, value in vars(live).items():
+                    if value is not None:
+                        setattr(mine, name, value)
+                if live.schedule_length is not None:
+                    self.facts[module].has_live_ranges = True
+            names = self._name_keys(found.sequence)
+            order_keys.append(names)
+            orders.append(found.sequence["program_order"])
+            told = np.array([f.has_tellings for f in self.facts], np.bool_)
+            lone = ~self.keys.defines(names) & told[found.sequence["module"]]
+            self._emit_names(take(found.sequence, lone))
+            self._ranges(found.ranges)
+            self._peak(found.peak, peak_base)
+            self.emit("peak_stack_nodes", found.tree)
+            self.findings += section.findings
+        if order_keys:
+            keys, values = np.concatenate(order_keys), np.concatenate(orders)
+            rank = np.argsort(keys)
+            self.order_keys, self.orders = keys[rank], values[rank]
+
+    def _ranges(self, ranges: Columns) -> None:
+        rows = self.keys.rows(ranges["shape_index"].hashes(self._name_keys(ranges)))
+        there = rows >= 0
+        self.start[rows[there]] = ranges["start_time"][there]
+        self.end[rows[there]] = ranges["end_time"][there]
+        self.is_live[rows[there]] = True
+        value_id = np.zeros(len(rows), np.int64)
+        value_id[there] = self.keys.value_id[rows[there]]
+        self.emit("live_ranges", {**ranges, "value_id": Numbers(value_id, there)})
+
+    def _peak(self, peak: Columns, base: int) -> None:
+        """Printed contributors: by name and index, or in the oldest form by their order."""
+        index: Text = peak["shape_index"]
+        assert index.valid is not None
+        named = self._name_keys(peak)
+        rows = self.keys.rows(index.hashes(named))
+        rows[~index.valid] = -1
+        bounds = np.searchsorted(peak["module"], np.arange(self.source.count + 1))
+        for module in np.unique(peak["module"]).tolist():
+            mine = slice(*bounds[module : module + 2])
+            time = self.facts[module].live.peak_time
+            if time is None or abs(time) >= 2**62:
+                continue
+            first, behind = np.searchsorted(self.keys.module, [module, module + 1])
+            span = slice(first, behind)
+            live = self.is_live[span] & (self.start[span] <= time) & (time <= self.end[span])
+            listed = np.flatnonzero(live) + first
+            count = mine.stop - mine.start
+            if not index.valid[mine].any():
+                size = min(count, len(listed))
+                same = self.keys.name_key[listed[:size]] == named[mine][:size]
+                rows[mine][:size] = np.where(same, listed[:size], -1)
+            if count != len(listed) or set(rows[mine].tolist()) != set(listed.tolist()):
+                message = (
+                    f"the peak listing at {time} names {count} values, the live ranges "
+                    f"{len(listed)}, and they are not the same"
+                )
+                self._find(module, "error", "peak_listing_mismatch", message)
+        there = rows >= 0
+        value_id = np.zeros(len(rows), np.int64)
+        value_id[there] = self.keys.value_id[rows[there]]
+        self.emit("peak_contributors", {**peak, "value_id": Numbers(value_id, there)})
+
+    # -- used values and instructions ------------------------------------------------------
+
+    def _read_used_values(self) -> None:
+        uses = np.array([f.has_used_values for f in self.facts], np.bool_)
+        mine = np.flatnonzero(uses[self.keys.module]) if len(self.keys) else np.empty(0, np.int64)
+        listed = np.zeros(len(self.keys), np.bool_)
+        done, carried, offset = 0, b"", 0
+        rounds = list(self.source.used_values()) if self.source.count > 1 else None
+        for pieces, is_last in _with_last(iter(rounds) if rounds else self.source.used_values()):
+            if carried:
+                pieces = [_prepend(carried, pieces[0]), *pieces[1:]]
+            section = Section(pieces)
+            rows = mine[done:]
+            assigned = used_values.Assigned(
+                self.keys.module[rows], self.keys.value_id[rows], self.keys.check[rows]
+            )
+            found = used_values.read(section, assigned, self.seeds, is_last, offset > 0)
+            offset += 1
+            carried = b"" if found.rest < 0 else section.block.data[found.rest : section.block.size]
+            heads = found.heads
+            row_of = self.keys.rows_of(heads["module"], heads["value_id"])
+            listed[row_of[row_of >= 0]] = True
+            done += len(row_of)
+            for module, total, human, _ in found.totals:
+                self.facts[module].total_bytes = total
+                self.facts[module].human_total = human
+            for table, rows_of in (("positions", found.positions), ("uses", found.uses)):
+                ordinal = rows_of.pop("ordinal")
+                rows_of["value_id"] = heads["value_id"][rows_of.pop("head")]
+                rows_of[f"{table[:-1]}_ordinal"] = ordinal
+                if table == "positions":
+                    rows_of["is_defining"] = ordinal == 0
+                self.emit(table, rows_of)
+            self._tellings(section, found, row_of)
+            self.findings += section.findings
+        missing = mine[~listed[mine]]
+        for module in np.unique(self.keys.module[missing]).tolist():
+            count = int((self.keys.module[missing] == module).sum())
+            message = f"{count} assigned values are not in the list of used values"
+            self._find(module, "error", "used_values_mismatch", message)
+
+    def _tellings(self, section: Section, found: used_values.UsedValues, row_of: Ints) -> None:
+        """An instruction is told with every value it defines; the first telling counts."""
+        tellings = found.tellings
+        rows = row_of[tellings["head"]]
+        is_first = np.zeros(len(self.keys) + 1, np.bool_)
+        is_first[self.keys.first] = True
+        is_first[-1] = True
+        first = np.flatnonzero(is_first[rows])
+        self.told[rows[first][rows[first] >= 0]] = True
+        tellings = take(tellings, first)
+        self._emit_instructions(section, tellings["text"], tellings["line"], tellings["module"])
+
+    def _emit_instructions(
+        self, section: Section, text: Text, lines: Ints, modules: Ints
+    ) -> None:
+        columns, c = instruction.read(text)
+        good = section.good(lines, c)
+        columns["module"], columns["text"] = modules, text
+        columns = take(columns, good)
+        if any(f.jit_name is None for f in self.facts):
+            self._jit_names(columns)
+        self._sources(columns)
+        columns["program_order"] = self._program_order(columns)
+        self.emit("instructions", columns)
+
+    def _program_order(self, columns: Columns) -> Numbers:
+        place = _lookup(self.order_keys, self.orders, self._name_keys(columns))
+        return Numbers(np.maximum(place, 0), place >= 0)
+
+    def _jit_names(self, columns: Columns) -> None:
+        """The first jit(…) of each module's op_names, for modules whose name is not known."""
+        op_name: Text = columns["op_name"]
+        assert op_name.valid is not None
+        starts = np.flatnonzero(op_name.valid)
+        words = op_name.block.words[op_name.start[starts]]
+        jit = (words & np.uint64(0xFFFFFFFF)) == np.uint64(int.from_bytes(b"jit(", "little"))
+        pjit = (words & np.uint64(0xFFFFFFFFFF)) == np.uint64(int.from_bytes(b"pjit(", "little"))
+        rows = starts[jit | pjit]
+        modules, first = np.unique(columns["module"][rows], return_index=True)
+        for module, row in zip(modules.tolist(), rows[first].tolist(), strict=True):
+            if self.facts[module].jit_name is None:
+                name = op_name.take(np.array([row])).tolist()[0] or b""
+                self.facts[module].jit_name = _inside(name.decode(errors="replace"))
+
+    def _sources(self, columns: Columns) -> None:
+        """Source places of instructions that name a stack frame instead of a file."""
+        frame_id: Numbers = columns["stack_frame_id"]
+        source_file: Text = columns["source_file"]
+        assert frame_id.valid is not None
+        nulls = source_file.is_null()
+        framed = frame_id.valid & (nulls if nulls is not None else False)
+        if not framed.any():
+            return
+        modules = columns["module"]
+        for module in np.unique(modules[framed]).tolist():
+            self.facts[module].needs_frames = True
+        table = _FrameTable(self.source.headers, self.source.count)
+        place = table.place(modules, frame_id.values, framed)
+        there = place >= 0
+        labels: list[str | bytes | None] = [None, *table.files]
+        codes = np.zeros(len(framed), np.int64)
+        codes[there] = table.file_codes[place[there]] + 1
+        inline = np.flatnonzero(~nulls) if nulls is not None else np.arange(len(framed))
+        if len(inline):
+            known: dict[bytes | None, int] = {}
+            for row, text in zip(
+                inline.tolist(), source_file.take(inline).tolist(), strict=True
+            ):
+                if text not in known:
+                    known[text] = len(labels)
+                    labels.append(text)
+                codes[row] = known[text]
+        columns["source_file"] = Labels(codes, labels)
+        for name in ("source_line", "source_end_line", "source_column", "source_end_column"):
+            values = columns[name].values.copy()
+            valid = columns[name].valid.copy()
+            numbers = table.numbers[name]
+            values[there] = numbers.values[place[there]]
+            valid[there] = numbers.valid[place[there]]  # type: ignore[index]
+            columns[name] = Numbers(values, valid)
+
+    def _tell_the_rest(self) -> None:
+        """Instructions that no line tells: their names, and what the HLO text says of them."""
+        told_names = np.unique(self.keys.name_key[self.told])
+        untold = self.keys.first[~_isin(self.keys.names, told_names)]
+        modules = set(np.unique(self.keys.module[untold]).tolist())
+        modules |= {m for m, f in enumerate(self.facts) if f.has_live_ranges and not f.has_tellings}
+        if not modules:
+            return
+        emitted = self._tell_from_hlo(modules, told_names)
+        for rounds, column in (
+            (self.source.live_ranges(), "sequence"),
+            (self.source.allocations(), "values"),
+            (self.source.used_values(), "heads"),
+        ):
+            for pieces in rounds:
+                mine = [piece for piece in pieces if piece.module in modules]
+                if not mine:
+                    continue
+                emitted = self._emit_untold(Section(mine), column, told_names, emitted)
+
+    def _emit_untold(
+        self, section: Section, column: str, told_names: Words, emitted: Words
+    ) -> Words:
+        if column == "sequence":
+            names = live_ranges.read(section).sequence
+            told = np.array([f.has_tellings for f in self.facts], np.bool_)
+            defines = self.keys.defines(self._name_keys(names))
+            names = take(names, defines | ~told[names["module"]])
+        elif column == "values":
+            names = allocations.read(section).values
+        else:
+            if all(self.facts[m].has_allocations for m in section.modules.tolist()):
+                return emitted
+            nothing = used_values.Assigned(*(np.empty(0, np.int64),) * 2, np.empty(0, np.uint64))
+            names = used_values.read(section, nothing, self.seeds, True).heads
+        keys = self._name_keys(names)
+        _, first = np.unique(keys, return_index=True)
+        fresh = np.sort(first[~_isin(keys[first], told_names) & ~_isin(keys[first], emitted)])
+        self._emit_names(take(names, fresh))
+        return np.union1d(emitted, keys[fresh])
+
+    def _emit_names(self, names: Columns) -> None:
+        if not len(names["module"]):
+            return
+        rows = {"module": names["module"], "instruction_name": names["instruction_name"]}
+        if "program_order" in names:
+            rows["program_order"] = names["program_order"]
+        elif len(self.order_keys):
+            rows["program_order"] = self._program_order(names)
+        self.emit("instructions", rows)
+
+    def _tell_from_hlo(self, modules: set[int], told_names: Words) -> Words:
+        """What the HLO text tells of instructions of modules without `from instruction:`."""
+        emitted = np.empty(0, np.uint64)
+        for pieces in self.source.hlo():
+            mine = [
+                piece
+                for piece in pieces
+                if piece.module in modules and not self.facts[piece.module].has_tellings
+            ]
+            if not mine:
+                continue
+            section = Section(mine)
+            text, lines = _hlo_instructions(section)
+            names = Text(text.block, text.start + _percent(text), text.stop)
+            c = section.block.cursor(lines)
+            c.at, c.end = names.start, names.stop
+            name = c.until(b" ")
+            owner = section.module_of[lines]
+            keys = name.hashes(self.seeds[owner])
+            wanted = self.keys.defines(keys) | (
+                _lookup(self.order_keys, self.orders, keys) >= 0
+            )
+            wanted &= ~_isin(keys, told_names) & ~_isin(keys, emitted)
+            rows = np.flatnonzero(wanted)
+            _, first = np.unique(keys[rows], return_index=True)
+            rows = rows[np.sort(first)]
+            self._emit_instructions(section, text.take(rows), lines[rows], owner[rows])
+            emitted = np.union1d(emitted, keys[rows])
+            self.findings += section.findings
+        return emitted
+
+    # -- figures and checks ----------------------------------------------------------------
+
+    def _occupancy(self) -> None:
+        """Occupied bytes of the temp allocations, per module with live ranges and color."""
+        table = self._allocation_table()
+        live = np.array([f.has_live_ranges for f in self.facts], np.bool_)
+        mine = take(table, live[table["module"]])
+        if not len(mine["module"]):
+            return
+        pairs = np.stack([mine["module"], mine["color"]], axis=1)
+        groups, number = np.unique(pairs, axis=0, return_inverse=True)
+        number = number.reshape(-1)
+        row = self._allocation_row(mine)
+        rows = np.flatnonzero(self.is_live & (row >= 0))
+        place = row[rows]
+        is_temp = mine["kind"][place] == allocations.KINDS.index("temp")
+        ranges = Ranges(
+            number[place],
+            mine["allocation_index"][place],
+            self.keys.offset_bytes[rows],
+            self.keys.size_bytes[rows],
+            self.start[rows],
+            self.end[rows],
+        )
+        lengths = [f.live.schedule_length or 0 for f in self.facts]
+        last = np.array(lengths, np.int64)[groups[:, 0]]
+        found = occupancy(ranges.where(is_temp), len(groups), last)
+        on_heap = mine["kind"][place] != allocations.KINDS.index("thread_local")
+        heap = ranges.where(on_heap)
+        naive = largest_sum(heap.group, heap.size, heap.start, heap.end, len(groups))
+        self.emit(
+            "occupied_peaks",
+            {
+                "module": groups[:, 0],
+                "color": groups[:, 1],
+                "peak_time": found.peak_time,
+                "occupied_temp_bytes": found.peak,
+                "naive_live_bytes": Labels(np.arange(len(naive)), [str(n) for n in naive]),
+            },
+        )
+        self.emit(
+            "occupancy_steps",
+            {
+                "module": groups[found.group, 0],
+                "color": groups[found.group, 1],
+                "start_time": found.time,
+                "occupied_temp_bytes": found.occupied,
+            },
+        )
+
+    def _allocation_table(self) -> Columns:
+        names = ("module", "allocation_index", "size_bytes", "color", "kind")
+        parts = self.allocation_parts
+        empty = np.empty(0, np.int64)
+        return {n: np.concatenate([p[n] for p in parts]) if parts else empty for n in names}
+
+    def _allocation_row(self, table: Columns) -> Ints:
+        """For each value the row of its allocation in a table sorted by module, or -1."""
+        if not len(self.keys) or not len(table["module"]):
+            return np.full(len(self.keys), -1)
+        indexes = np.concatenate([table["allocation_index"], self.keys.allocation_index])
+        ids, rank = np.unique(indexes, return_inverse=True)
+        mine = table["module"] * len(ids) + rank[: len(table["module"])]
+        order = np.argsort(mine, kind="stable")
+        theirs = self.keys.module * len(ids) + rank[len(mine) :]
+        return _lookup(mine[order], order, theirs)
+
+    def _check(self) -> None:
+        """Sums and counts that every dump must satisfy (format section 8)."""
+        table = self._allocation_table()
+        bounds = np.searchsorted(table["module"], np.arange(self.source.count + 1))
+        sums = np.concatenate([np.zeros(1, np.int64), np.cumsum(table["size_bytes"])])
+        totals = sums[bounds[1:]] - sums[bounds[:-1]]
+        duplicate = self.keys.sorted_key[1:] == self.keys.sorted_key[:-1]
+        for row in self.keys.by_key[1:][duplicate].tolist():
+            message = f"value {self.keys.value_id[row]} has the name and index of another one"
+            self._find(int(self.keys.module[row]), "error", "duplicate_value", message)
+        steps = np.searchsorted(self.keys.module, np.arange(self.source.count + 1))
+        row = self._allocation_row(table)
+        thread_local = np.zeros(len(self.keys), np.bool_)
+        constant = thread_local.copy()
+        outside = thread_local.copy()
+        if len(table["module"]):
+            kind, size = table["kind"][row], table["size_bytes"][row]
+            thread_local = kind == allocations.KINDS.index("thread_local")
+            constant = kind == allocations.KINDS.index("constant")
+            offset = self.keys.offset_bytes
+            outside = (row >= 0) & (
+                (offset < 0) | (self.keys.size_bytes < 0) | (offset > size - self.keys.size_bytes)
+            )
+        for number, facts in enumerate(self.facts):
+            facts.allocation_sum = int(totals[number])
+            mine = slice(steps[number], steps[number + 1])
+            self._check_module(
+                number,
+                facts,
+                int(outside[mine].sum()),
+                int((~self.is_live[mine] & ~thread_local[mine] & ~constant[mine]).sum()),
+            )
+
+    def _check_module(self, number: int, facts: ModuleFacts, outside: int, dead: int) -> None:
+        total = facts.total_bytes
+        if total is not None and facts.has_allocations and total != facts.allocation_sum:
+            message = f"the allocations sum to {facts.allocation_sum}, the dump says {total}"
+            self._find(number, "error", "total_mismatch", message)
+        if total is not None and facts.human_total not in (None, human_bytes(total)):
+            message = f"{total} bytes print as {human_bytes(total)}, the dump says {facts.human_total}"
+            self._find(number, "notice", "human_total_mismatch", message)
+        if outside:
+            message = f"{outside} values do not lie inside their allocation"
+            self._find(number, "error", "value_outside_allocation", message)
+        if facts.has_live_ranges and dead:
+            message = f"{dead} values that are neither thread-local nor constant have no live range"
+            self._find(number, "error", "missing_live_range", message)
+
+    def _find(self, module: int, severity: str, code: str, message: str) -> None:
+        self.findings.append(Finding(module, severity, code, message))
+
+
+class _FrameTable:
+    """The stack frames of a batch's modules end to end."""
+
+    def __init__(self, headers: dict[int, HloHeader], count: int) -> None:
+        self.base = np.zeros(count, np.int64)
+        self.width = np.zeros(count, np.int64)
+        codes: dict[str | None, int] = {None: -1}
+        slots: list[Any] = []
+        for number, header in headers.items():
+            highest = max((f.stack_frame_id for f in header.frames), default=0)
+            if highest > 10 * len(header.frames) + 1000:
+                continue
+            self.base[number], self.width[number] = len(slots), highest + 1
+            mine: list[Any] = [None] * (highest + 1)
+            for frame in header.frames:
+                mine[frame.stack_frame_id] = frame
+                codes.setdefault(frame.source_file, len(codes) - 1)
+            slots += mine
+        self.files = [name for name in codes if name is not None]
+        self.there = np.array([slot is not None for slot in slots], np.bool_)
+        self.file_codes = np.array(
+            [-1 if slot is None else codes[slot.source_file] for slot in slots], np.int64
+        )
+        self.numbers = {}
+        for name in ("source_line", "source_end_line", "source_column", "source_end_column"):
+            found = [None if slot is None else getattr(slot, name) for slot in slots]
+            valid = np.array([value is not None for value in found], np.bool_)
+            self.numbers[name] = Numbers(np.array([v or 0 for v in found], np.int64), valid)
+
+    def place(self, modules: Ints, frame_ids: Ints, framed: Bools) -> Ints:
+        """The row of each frame, -1 where it is not in the module's table."""
+        inside = framed & (frame_ids < self.width[modules])
+        place = np.where(inside, self.base[modules] + frame_ids, 0)
+        if not len(self.there):
+            return np.full(len(place), -1)
+        return np.where(inside & self.there[place], place, -1)
+
+
+def _hlo_instructions(section: Section) -> tuple[Text, Ints]:
+    """Instruction lines of an HLO text, from the name on: `  ROOT %add.1 = …`."""
+    block = section.block
+    heads = block.heads()
+    lines = np.flatnonzero((heads & np.uint64(0xFFFF)) == np.uint64(0x2020))
+    c = block.cursor(lines)
+    c.expect(b"  ")
+    c.optional(b"ROOT ")
+    start = c.at
+    c.optional(b"%")
+    c.until(b" ")
+    is_instruction = c.matches(b" = ")
+    good = c.good()
+    keep = is_instruction if good is None else is_instruction & good
+    lines = lines[keep]
+    return Text(block, start[keep], block.ends[lines]), lines
+
+
+def _percent(text: Text) -> Bools:
+    return text.block.bytes[text.start] == ord("%")
+
+
+def _isin(values: Words, ordered: Words) -> Bools:
+    found: Bools = _lookup(ordered, np.arange(len(ordered)), values) >= 0
+    return found
+
+
+def _with_last(rounds: Rounds) -> Iterator[tuple[list[Piece], bool]]:
+    before: list[Piece] | None = None
+    for pieces in rounds:
+        if before is not None:
+            yield before, False
+        before = pieces
+    if before is not None:
+        yield before, True
+
+
+def _prepend(carried: bytes, piece: Piece) -> Piece:
+    """A piece with the unread end of the one above it put in front."""
+    lines = carried.count(b"\n")
+    before = piece.lines_before
+    return Piece(piece.module, piece.path, carried + piece.text, lambda: before() - lines)
+
+
+def _inside(op_name: str) -> str | None:
+    """What stands in the outermost parentheses of `jit(f(x))/…`."""
+    start, depth = op_name.find("(") + 1, 1
+    for end in range(start, len(op_name)):
+        depth += (op_name[end] == "(") - (op_name[end] == ")")
+        if depth == 0:
+            return op_name[start:end] or None
+    return None
+
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+
+
+def human_bytes(size: int) -> str:
+    """A size as XLA's HumanReadableNumBytes prints it."""
+    sign, size = ("-", -size) if size < 0 else ("", size)
+    if size < 1024:
+        return f"{sign}{size}B"
+    unit = 1
+    while size >= 1024 * 1024:
+        size //= 1024
+        unit += 1
+    return f"{sign}{size / 1024:.{1 if unit == 1 else 2}f}{_UNITS[unit]}"

@@ -1,0 +1,202 @@
+"""Section "allocations": BufferAllocation and the values assigned to it (format section 4)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from bufdb.read.section import Section
+from bufdb.scan import Columns, Cursor, Numbers, Text, runs_of, starts_with, take
+
+KINDS = ["parameter", "donated_parameter", "output", "constant", "thread_local", "temp"]
+
+
+@dataclass
+class Allocations:
+    """Columns of `allocations` and `values`; `module` holds each row's module ordinal."""
+
+    allocations: Columns = field(default_factory=dict)
+    values: Columns = field(default_factory=dict)
+
+
+def read(section: Section, last_index: int = -1) -> Allocations:
+    """Read the lines of allocation sections; irregular ones become findings.
+
+    Args:
+        section: the lines.
+        last_index: the allocation that lines before the first head belong to, when the section
+            continues one whose earlier lines were read with another block; -1 for none.
+    """
+    block, heads = section.block, section.block.heads()
+    is_head = starts_with(heads, b"allocati")
+    is_value = starts_with(heads, b" value: ")
+    is_reused = starts_with(heads, b"  value:")
+    other = np.flatnonzero(~(is_head | is_value | is_reused))
+    known = (block.starts[other] == block.ends[other]) | starts_with(heads[other], b"BufferAs")
+    known |= starts_with(heads[other], b" reused ")
+    section.unreadable(other[~known], "an allocation or a value line")
+
+    heads_at = np.flatnonzero(is_head)
+    c = block.cursor(heads_at)
+    allocations = _allocation(c)
+    for row in list(c.problems):
+        patch = _irregular_allocation(block.line(int(heads_at[row])))
+        if patch is not None:
+            del c.problems[row]
+            _patch(allocations, row, patch)
+    good = section.good(heads_at, c)
+    indexes = allocations["allocation_index"].copy()
+    if good is not None:
+        indexes[~good] = -1
+    allocations["module"] = section.module_of[heads_at]
+    _add_kind(allocations)
+
+    values_at = np.flatnonzero(is_value)
+    c = block.cursor(values_at)
+    values = _value(c)
+    owner = runs_of(heads_at, len(block))[values_at]
+    values["module"] = section.module_of[values_at]
+    values["allocation_index"] = np.append(indexes, last_index)[owner]
+    foreign = values["module"] != np.append(allocations["module"], section.modules[:1])[owner]
+    c.require((values["allocation_index"] >= 0) & ~foreign, "a readable allocation above it")
+    values = take(values, section.good(values_at, c))
+
+    reused_at = np.flatnonzero(is_reused)
+    c = block.cursor(reused_at)
+    _reused(c)
+    section.good(reused_at, c)
+    return Allocations(take(allocations, good), values)
+
+
+def short(c: Cursor) -> Columns:
+    """`<326 arg_tuple.3{0} (phi) @0>`, written by HloValue::ToShortString."""
+    c.expect(b"<")
+    columns: Columns = {"value_id": c.integer()}
+    c.expect(b" ")
+    columns["instruction_name"] = c.until(b"{", b" ", b">")
+    columns["shape_index"] = c.braced()
+    columns["is_phi"] = c.optional(b" (phi)")
+    columns["color"] = c.integer_where(c.optional(b" @"), signed=True).filled(0)
+    c.expect(b">")
+    return columns
+
+
+def _allocation(c: Cursor) -> Columns:
+    """`allocation 4: size 8192, color 1, …:`, written by BufferAllocation::ToShortString."""
+    c.expect(b"allocation ")
+    columns: Columns = {"allocation_index": c.integer()}
+    c.expect(b": ")
+    pointer = c.enclosed(b"0x", b",")
+    assert pointer.valid is not None
+    c.expect(b" ", where=pointer.valid)
+    c.expect(b"size ")
+    columns["size_bytes"] = c.integer(signed=True)
+    columns["color"] = c.optional_integer(b", color ").filled(0)
+    columns["page"] = c.integer_where(c.optional(b", page "), signed=True)
+    columns["parameter_number"] = c.optional_integer(b", parameter ")
+    columns["parameter_shape"] = c.enclosed(b", shape |", b"|")
+    index = c.enclosed(b" at ShapeIndex {", b"}")
+    assert index.valid is not None
+    columns["parameter_shape_index"] = Text(
+        c.block, index.start - index.valid, index.stop + index.valid, index.valid
+    )
+    columns["output_shape"] = c.enclosed(b", output shape is |", b"|")
+    columns["is_constant"] = c.optional(b", constant")
+    columns["is_thread_local"] = c.optional(b", thread-local")
+    columns["is_maybe_live_out"] = c.optional(b", maybe-live-out")
+    columns["is_preallocated_temp"] = c.optional(b", preallocated-temp")
+    nowhere = np.zeros(len(c), np.int64)
+    columns["other_attributes"] = Text(c.block, nowhere, nowhere, nowhere.astype(np.bool_))
+    c.expect(b":")
+    c.finish()
+    return columns
+
+
+def _value(c: Cursor) -> Columns:
+    """` value: <12 fusion{0} @0> (size=16,offset=64): f32[4]{0}`."""
+    c.expect(b" value: ")
+    columns = short(c)
+    c.expect(b" (size=")
+    columns["size_bytes"] = c.integer(signed=True)
+    c.expect(b",offset=")
+    columns["offset_bytes"] = c.integer(signed=True)
+    c.expect(b"): ")
+    columns["shape"] = c.rest()
+    return columns
+
+
+def _reused(c: Cursor) -> None:
+    """`  value: <12 fusion{0} @2> (color=2)`: repeats a value line; only its form is checked."""
+    c.expect(b"  value: ")
+    short(c)
+    c.expect(b" (color=")
+    c.integer(signed=True)
+    c.expect(b")")
+    c.finish()
+
+
+_HEAD = re.compile(rb"allocation (\d+): (?:0x[0-9a-f]+, )?size (-?\d+)((?:, .*)?):")
+_ATTRIBUTE = re.compile(
+    rb", (?:color (?P<color>\d+)|page (?P<page>-?\d+)|parameter (?P<parameter_number>\d+)"
+    rb"(?: at ShapeIndex (?P<index>\{[\d,]*\}))?"
+    rb"|shape \|(?P<parameter_shape>[^|]*)\| at ShapeIndex (?P<parameter_shape_index>\{[\d,]*\})"
+    rb"|output shape is \|(?P<output_shape>[^|]*)\||(?P<is_constant>constant)"
+    rb"|(?P<is_thread_local>thread-local)|(?P<is_maybe_live_out>maybe-live-out)"
+    rb"|(?P<is_preallocated_temp>preallocated-temp)|(?P<other>[^,|]+(?:\|[^|]*\|)?[^,|]*))(?=,|$)"
+)
+
+
+def _irregular_allocation(line: bytes) -> dict[str, Any] | None:
+    """A head line with unknown attributes or another order, read one attribute at a time."""
+    head = _HEAD.fullmatch(line)
+    if head is None or int(head[2]) >= 2**63:
+        return None
+    patch: dict[str, Any] = {"allocation_index": int(head[1]), "size_bytes": int(head[2])}
+    others, rest = [], head[3]
+    while rest:
+        attribute = _ATTRIBUTE.match(rest)
+        if attribute is None:
+            return None
+        rest = rest[attribute.end() :]
+        for name, text in attribute.groupdict().items():
+            if text is None:
+                continue
+            if name == "other":
+                others.append(text)
+            elif name in ("color", "page", "parameter_number"):
+                patch[name] = int(text)
+            elif name == "index":
+                patch["parameter_shape_index"] = text
+            else:
+                patch[name] = True if name.startswith("is_") else text
+    patch["other_attributes"] = b", ".join(others) if others else None
+    return patch
+
+
+def _patch(columns: Columns, row: int, patch: dict[str, Any]) -> None:
+    """Replace one row by values read another way; what they lack is absent or false."""
+    for name, column in columns.items():
+        if isinstance(column, Text):
+            column.patches[row] = patch.get(name)
+        elif isinstance(column, Numbers):
+            column.values[row] = patch.get(name, 0)
+            assert column.valid is not None
+            column.valid[row] = name in patch
+        else:
+            column = columns[name] = column.copy()
+            column[row] = patch.get(name, 0)
+
+
+def _add_kind(columns: Columns) -> None:
+    """Each allocation has one role; a temp is what has no other (BufferAllocation::IsPreallocatedTempBuffer)."""
+    is_parameter = columns["parameter_number"].valid
+    kind = np.full(len(is_parameter), KINDS.index("temp"))
+    kind[columns["is_maybe_live_out"]] = KINDS.index("output")
+    kind[is_parameter] = KINDS.index("parameter")
+    kind[is_parameter & columns["is_maybe_live_out"]] = KINDS.index("donated_parameter")
+    kind[columns["is_constant"]] = KINDS.index("constant")
+    kind[columns["is_thread_local"]] = KINDS.index("thread_local")
+    columns["kind"] = kind

@@ -1,0 +1,81 @@
+"""The layouts of 2019: rewritten into the later one, line by line (format section 12).
+
+Until 2019-09 a value's positions, uses and place stood together below its allocation, before
+2019-07 only its place. The rewritten text goes through the same readers as any other; for each of
+its lines the number of the line it was made from is kept.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+_BLOCK = re.compile(
+    rb"  (?P<id>\d+) (?P<phi>PHI )?(?P<name>[\w.-]+)(?P<index>\{[\d,]*\})? @(?P<color>\d+), positions:"
+)
+_PLACE = re.compile(rb" \[(?P<offset>-?\d+),(?P<size>-?\d+)\]: (?P<shape>.*)")
+_BUFFER = re.compile(
+    rb"  (?P<name>[\w.-]+)\[(?P<index>[\d,]*)\]\(#(?P<id>\d+)(?: @(?P<color>\d+))?\)"
+    rb" \[(?P<offset>-?\d+),(?P<size>-?\d+)\]: (?P<shape>.*)"
+)
+
+
+@dataclass
+class Rewritten:
+    """The text in the later layout, and the line of the file behind every line of it."""
+
+    allocations: list[bytes] = field(default_factory=list)
+    allocation_lines: list[int] = field(default_factory=list)
+    used_values: list[bytes] = field(default_factory=list)
+    used_lines: list[int] = field(default_factory=list)
+
+
+def is_block_layout(text: bytes) -> bool:
+    """Whether an allocation section is in a layout of 2019."""
+    return re.search(rb"^  (?:\d+ |[\w.-]+\[[\d,]*\]\(#)", text, re.MULTILINE) is not None
+
+
+def rewrite(text: bytes) -> Rewritten:
+    """Put every value on one line below its allocation and its uses into a list by number."""
+    result = Rewritten()
+    blocks: list[tuple[int, list[bytes], list[int]]] = []
+    head: re.Match[bytes] | None = None
+    body: list[bytes] = []
+    numbers: list[int] = []
+    for number, line in enumerate(text.split(b"\n")[: text.count(b"\n")], 1):
+        if buffer := _BUFFER.fullmatch(line):
+            index = b"{" + buffer["index"] + b"}" if buffer["shape"].startswith(b"(") or buffer["index"] else b""
+            short = b"<%s %s%s @%s>" % (buffer["id"], buffer["name"], index, buffer["color"] or b"0")
+            _place(result, short, buffer, number)
+        elif found := _BLOCK.fullmatch(line):
+            head, body, numbers = found, [], []
+            body.append(_short(found))
+            numbers.append(number)
+            body.append(b" positions:")
+            numbers.append(number)
+        elif head is not None and (place := _PLACE.fullmatch(line)):
+            _place(result, body[0], place, number)
+            blocks.append((int(head["id"]), body, numbers))
+            head = None
+        elif head is not None and line.startswith((b"  ", b" uses:")):
+            body.append(line)
+            numbers.append(number)
+        else:
+            result.allocations.append(line)
+            result.allocation_lines.append(number)
+    if blocks:
+        for _, body, numbers in sorted(blocks, key=lambda block: block[0]):
+            result.used_values += body
+            result.used_lines += numbers
+    return result
+
+
+def _short(found: re.Match[bytes]) -> bytes:
+    phi = b" (phi)" if found["phi"] else b""
+    return b"<%s %s%s%s @%s>" % (found["id"], found["name"], found["index"] or b"", phi, found["color"])
+
+
+def _place(result: Rewritten, short: bytes, place: re.Match[bytes], number: int) -> None:
+    line = b" value: %s (size=%s,offset=%s): %s" % (short, place["size"], place["offset"], place["shape"])
+    result.allocations.append(line)
+    result.allocation_lines.append(number)

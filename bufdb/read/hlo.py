@@ -1,0 +1,184 @@
+"""The HLO text beside a dump: what only it knows (format sections 2.1 and 7.1).
+
+Module header, aliases, and the stack-frame tables between the header and the computations.
+`parent_frame_id` is printed one too high; it is put right here.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from bufdb.read.instruction import unescape
+
+_MODULE = re.compile(rb"HloModule ([^\s,]+)")
+_ALIAS = re.compile(rb"(\{[\d, ]*\}): \((\d+), (\{[\d, ]*\})(?:, (may-alias|must-alias))?\)")
+_NAME = re.compile(rb'(\d+) "((?:[^"\\]|\\.)*)"')
+_LOCATION = re.compile(
+    rb"(\d+) \{file_name_id=(\d+) function_name_id=(\d+) line=(\d+)"
+    rb"(?: end_line=(\d+))?(?: column=(\d+))?(?: end_column=(\d+))?\}"
+)
+_FRAME = re.compile(rb"(\d+) \{file_location_id=(\d+)(?: parent_frame_id=(\d+))?\}")
+_LIBRARY = re.compile(r"(^|/)(site-packages|dist-packages)/|/lib/python[0-9.]+/|^<frozen")
+TABLES = (b"FileNames", b"FunctionNames", b"FileLocations", b"StackFrames")
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A row of `stack_frames`."""
+
+    stack_frame_id: int
+    parent_frame_id: int | None
+    own_frame_id: int | None
+    depth: int
+    source_file: str | None
+    function_name: str | None
+    source_line: int | None
+    source_end_line: int | None
+    source_column: int | None
+    source_end_column: int | None
+
+
+@dataclass
+class HloHeader:
+    """What stands above the computations of an HLO text."""
+
+    module_name: str | None = None
+    entry_computation_layout: str | None = None
+    partition_count: int = 1
+    replica_count: int = 1
+    aliases: list[tuple[str, int, str, str]] = field(default_factory=list)
+    """(output index, parameter number, parameter index, kind) of input_output_alias."""
+    frames: list[Frame] = field(default_factory=list)
+    problems: list[tuple[int, str]] = field(default_factory=list)
+    """(line number, message) of lines of the tables that were not understood."""
+
+
+def header_end(text: bytes) -> int:
+    """Where the computations begin; the length of the text if they do not."""
+    found = re.compile(rb"^(?:ENTRY |%|[\w.-]+ (?:\(.*\) -> .*)?\{$)", re.MULTILINE).search(text)
+    return found.start() if found else len(text)
+
+
+def read(text: bytes) -> HloHeader:
+    """Read the text above the computations; a file without "HloModule" gives an empty header."""
+    header = HloHeader()
+    first, _, tables = text.partition(b"\n")
+    module = _MODULE.match(first)
+    if module is None:
+        header.problems.append((1, "expected 'HloModule NAME'"))
+        return header
+    header.module_name = module[1].decode(errors="replace")
+    layout = _braced(first, b"entry_computation_layout=")
+    header.entry_computation_layout = None if layout is None else layout.decode(errors="replace")
+    header.partition_count = _count(first, b"num_partitions=")
+    header.replica_count = _count(first, b"replica_count=")
+    aliases = _braced(first, b"input_output_alias=") or b""
+    for alias in _ALIAS.finditer(aliases):
+        output, number, index, kind = alias.groups()
+        header.aliases.append(
+            (
+                output.replace(b" ", b"").decode(),
+                int(number),
+                index.replace(b" ", b"").decode(),
+                (kind or b"may-alias").decode(),
+            )
+        )
+    _read_tables(tables, header)
+    return header
+
+
+def is_library_path(path: str) -> bool:
+    """Whether a source file belongs to an installed package or to Python itself."""
+    return _LIBRARY.search(path) is not None
+
+
+def _count(line: bytes, key: bytes) -> int:
+    found = re.search(rb", " + key + rb"(\d+)", line)
+    return int(found[1]) if found else 1
+
+
+def _braced(line: bytes, key: bytes) -> bytes | None:
+    """The text inside the balanced braces behind `, KEY={`."""
+    start = line.find(b", " + key + b"{")
+    if start < 0:
+        return None
+    start += len(key) + 3
+    depth = 1
+    for brace in re.compile(rb"[{}]").finditer(line, start):
+        depth += 1 if brace[0] == b"{" else -1
+        if depth == 0:
+            return line[start : brace.start()]
+    return None
+
+
+def _read_tables(text: bytes, header: HloHeader) -> None:
+    files: dict[int, str] = {}
+    functions: dict[int, str] = {}
+    locations: dict[int, tuple[int | None, ...]] = {}
+    frames: dict[int, tuple[int, int]] = {}
+    table = b""
+    for number, line in enumerate(text.split(b"\n"), 2):
+        if not line:
+            continue
+        if line in TABLES:
+            table = line
+            continue
+        if table in (b"FileNames", b"FunctionNames"):
+            if name := _NAME.fullmatch(line):
+                names = files if table == b"FileNames" else functions
+                names[int(name[1])] = unescape(name[2]).decode()
+                continue
+        elif table == b"FileLocations":
+            if place := _LOCATION.fullmatch(line):
+                numbers = [None if group is None else int(group) for group in place.groups()]
+                locations[int(place[1])] = tuple(numbers[1:])
+                continue
+        elif table == b"StackFrames":
+            if frame := _FRAME.fullmatch(line):
+                frames[int(frame[1])] = (int(frame[2]), int(frame[3] or 0))
+                continue
+        else:
+            continue
+        header.problems.append((number, f"expected a line of {table.decode()}"))
+    _resolve(header, files, functions, locations, frames)
+
+
+def _resolve(
+    header: HloHeader,
+    files: dict[int, str],
+    functions: dict[int, str],
+    locations: dict[int, tuple[int | None, ...]],
+    frames: dict[int, tuple[int, int]],
+) -> None:
+    for frame_id, (location_id, parent) in sorted(frames.items()):
+        place = locations.get(location_id, (None,) * 6)
+        chain = _outwards(frame_id, frames)
+        own = next((f for f in chain if _is_own(f, files, locations, frames)), None)
+        source_file = None if place[0] is None else files.get(place[0])
+        function = None if place[1] is None else functions.get(place[1])
+        depth = len(chain) - 1
+        parent_id = parent - 1 if parent > 1 else None
+        header.frames.append(
+            Frame(frame_id, parent_id, own, depth, source_file, function, *place[2:])
+        )
+
+
+def _outwards(frame_id: int, frames: dict[int, tuple[int, int]]) -> list[int]:
+    """The frame and its callers, innermost first; a cycle ends the walk."""
+    chain: list[int] = []
+    while frame_id in frames and frame_id not in chain:
+        chain.append(frame_id)
+        frame_id = frames[frame_id][1] - 1
+    return chain
+
+
+def _is_own(
+    frame_id: int,
+    files: dict[int, str],
+    locations: dict[int, tuple[int | None, ...]],
+    frames: dict[int, tuple[int, int]],
+) -> bool:
+    file_id = locations.get(frames[frame_id][0], (None,))[0]
+    source_file = None if file_id is None else files.get(file_id)
+    return source_file is not None and not is_library_path(source_file)

@@ -1,0 +1,183 @@
+"""The one-line text of an instruction and its metadata (format section 7).
+
+Nearly all lines are read as columns. A line whose metadata could be mistaken (quotes or open braces
+before it, escapes, rare fields) is read by `metadata_of`, a tokenizer of one line.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+from bufdb.scan import Bools, Columns, Cursor, Ints, Numbers, Text
+
+TEXT_FIELDS = ("op_type", "op_name", "source_file")
+NUMBER_FIELDS = (
+    "source_line",
+    "source_end_line",
+    "source_column",
+    "source_end_column",
+    "stack_frame_id",
+)
+
+
+def read(text: Text) -> tuple[Columns, Cursor]:
+    """Name, opcode, shape and metadata of each instruction; the cursor holds what failed.
+
+    Args:
+        text: instructions from their name on, with or without its `%`.
+    """
+    c = Cursor(text.block, text.start, text.stop)
+    c.optional(b"%")
+    columns: Columns = {"instruction_name": c.until(b" ")}
+    c.expect(b" = ")
+    start = c.at
+    is_tuple = c.matches(b"(")
+    behind = c.find(b" ", where=~is_tuple)
+    paren = c.search(b") ", where=is_tuple)
+    c.at = np.where(is_tuple, np.minimum(paren + 1, c.end), behind)
+    columns["shape"] = Text(c.block, start, c.at)
+    c.expect(b" ")
+    columns["opcode"] = c.until(b"(")
+    columns.update(_metadata(c))
+    return columns, c
+
+
+def _metadata(c: Cursor) -> Columns:
+    """The fields of `, metadata={…}` outside all quotes and brackets."""
+    data, begin = c.block.data, c.at
+    place = c.search(b", metadata={")
+    has = place < c.end
+    slow = np.zeros(len(c), np.bool_)
+    spans = zip(begin.tolist(), np.where(has, place, begin).tolist(), strict=True)
+    for row, (a, b) in enumerate(spans):
+        if a < b and (
+            data.find(b'"', a, b) >= 0 or data.count(b"{", a, b) != data.count(b"}", a, b)
+        ):
+            slow[row] = True
+    c.at = np.where(has, place, c.end)
+    c.optional(b", metadata={")
+    failed = set(c.problems)
+    columns: Columns = {}
+    for name in TEXT_FIELDS:
+        columns[name], odd = _quoted(c, f'{name}="'.encode(), has)
+        slow |= odd
+    for name in NUMBER_FIELDS:
+        there = c.optional(f"{name}=".encode()) & has
+        columns[name] = c.integer_where(there)
+        c.optional(b" ")
+    slow |= has & ~c.matches(b"}")
+    for row in np.flatnonzero(slow).tolist():
+        if row not in failed:
+            c.problems.pop(row, None)
+        fields = metadata_of(data[int(begin[row]) : int(c.end[row])])
+        for name in TEXT_FIELDS:
+            columns[name].patches[row] = fields.get(name)
+        for name in NUMBER_FIELDS:
+            _set(columns[name], row, fields.get(name))
+    return columns
+
+
+def _set(column: Numbers, row: int, value: Any) -> None:
+    assert column.valid is not None
+    column.valid[row] = value is not None
+    column.values[row] = value or 0
+
+
+def _quoted(c: Cursor, opener: bytes, has: Bools) -> tuple[Text, Bools]:
+    """A quoted field and the blank behind it; also the rows in which it holds an escape."""
+    there = c.optional(opener) & has
+    start = c.at
+    stop = c.find(b'"', b"\\", where=there)
+    odd = there & ((stop >= c.end) | (c.block.bytes[np.minimum(stop, c.block.size)] == ord("\\")))
+    c.at = np.where(there & ~odd, stop + 1, start)
+    c.optional(b" ")
+    return Text(c.block, start, np.where(there, stop, start), there), odd
+
+
+_TOKEN = re.compile(
+    rb'"(?P<string>(?:[^"\\]|\\.)*)"|(?P<open>[{(\[])|(?P<close>[})\]])|(?P<mark>, metadata=\{)',
+    re.DOTALL,
+)
+_MARK = re.compile(rb", metadata=\{")
+_FIELD = re.compile(
+    rb' ?(?P<name>\w+)=(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<number>-?\d+)(?=[ }])|(?P<word>[^ "{}]+))',
+    re.DOTALL,
+)
+_ESCAPE = re.compile(rb"\\([0-7]{1,3}|x[0-9a-fA-F]{2}|.)", re.DOTALL)
+_ESCAPES = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"a": b"\a", b"b": b"\b", b"f": b"\f", b"v": b"\v"}
+
+
+def unescape(text: bytes) -> bytes:
+    """Text between quotes with its C escapes undone, as valid UTF-8 (format section 7)."""
+    if b"\\" in text:
+        text = _ESCAPE.sub(_unescaped, text)
+    return text if text.isascii() else text.decode("utf-8", "replace").encode()
+
+
+def _unescaped(match: re.Match[bytes]) -> bytes:
+    code: bytes = match[1]
+    if code[:1].isdigit():
+        return bytes([int(code, 8) & 0xFF])
+    if len(code) == 3:
+        return bytes([int(code[1:], 16)])
+    return _ESCAPES.get(code, code)
+
+
+def metadata_of(text: bytes) -> dict[str, Any]:
+    """The metadata fields of an instruction's text from its operands on.
+
+    Only a `metadata={` outside all quotes and brackets counts: a sharding may hold another one.
+    Text fields are unescaped bytes, number fields are int; a field that is missing is not there.
+    """
+    depth, at = 0, 0
+    while True:
+        if depth == 0 and (mark := _MARK.match(text, at)):
+            return _fields(text, mark.end())
+        token = _TOKEN.search(text, at)
+        if token is None:
+            return {}
+        if token["mark"]:
+            if depth == 0:
+                return _fields(text, token.end())
+            depth += 1
+        elif token["open"]:
+            depth += 1
+        elif token["close"]:
+            depth -= 1
+        at = token.end()
+
+
+def _fields(text: bytes, at: int) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    while at < len(text) and text[at : at + 1] != b"}":
+        found = _FIELD.match(text, at)
+        if found is None:
+            at = _over(text, at)
+            continue
+        name = found["name"].decode()
+        if found["quoted"] is not None:
+            fields.setdefault(name, unescape(found["quoted"]))
+        elif found["number"] is not None and abs(int(found["number"])) < 2**63:
+            fields.setdefault(name, int(found["number"]))
+        at = found.end()
+    return {
+        name: value
+        for name, value in fields.items()
+        if (name in TEXT_FIELDS and isinstance(value, bytes))
+        or (name in NUMBER_FIELDS and isinstance(value, int))
+    }
+
+
+def _over(text: bytes, at: int) -> int:
+    """Behind a field with a value in braces (profile_type), or one byte on."""
+    found = re.compile(rb" ?\w+=\{").match(text, at)
+    if found is None:
+        return at + 1
+    depth, at = 1, found.end()
+    while depth and (token := _TOKEN.search(text, at)):
+        depth += bool(token["open"] or token["mark"]) - bool(token["close"])
+        at = token.end()
+    return at if not depth else len(text)

@@ -1,0 +1,119 @@
+"""Shapes: `f32[16,<=32]{1,0:T(8,128)S(1)}` taken apart, and their bare size (format section 3)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+_ARRAY = re.compile(r"([a-z][a-z0-9_]*)\[([^\]]*)\](\{.*\})?", re.DOTALL)
+_DIMENSION = re.compile(r"(<=)?(\d+)|\?")
+_WIDTH = re.compile(r"^(?:f|bf|s|u|c)(\d+)")
+_BITS = re.compile(r"E\((\d+)\)")
+_SPACE = re.compile(r"S\((\d+)\)")
+LIMIT = 2**63
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One shape text taken apart; a row of `shapes`."""
+
+    text: str
+    dtype: str | None = None
+    dimensions: tuple[int | None, ...] | None = None
+    dimensions_text: str | None = None
+    layout: str | None = None
+    memory_space: int | None = None
+    element_count: int | None = None
+    logical_bytes: int | None = None
+    is_tuple: bool = False
+
+
+@lru_cache(maxsize=65536)
+def shape_of(text: str) -> Shape:
+    """Take a shape apart; one that is not understood has only its text."""
+    if text.startswith("("):
+        count = _element_count(text)
+        if count is None:
+            return Shape(text, is_tuple=True)
+        return Shape(text, "tuple", element_count=count, logical_bytes=8 * count, is_tuple=True)
+    if text.startswith("b(") and text.endswith(")"):
+        inner = shape_of(text[2:-1])
+        return Shape(
+            text, inner.dtype, inner.dimensions, inner.dimensions_text, inner.layout,
+            inner.memory_space, inner.element_count, inner.logical_bytes, False,
+        )
+    match = _ARRAY.fullmatch(text)
+    if match is None:
+        return Shape(text)
+    dtype, dimensions_text, layout = match.groups()
+    attributes = (layout or "").partition(":")[2]
+    space = _SPACE.search(_without_nested(attributes))
+    memory_space = int(space[1]) if space else 0
+    if dtype in ("token", "opaque"):
+        size = 0 if dtype == "token" else 8
+        return Shape(text, dtype, None, None, layout, memory_space, 0, size)
+    dimensions: list[int | None] = []
+    for part in dimensions_text.split(",") if dimensions_text else []:
+        found = _DIMENSION.fullmatch(part.strip())
+        if found is None:
+            return Shape(text)
+        dimensions.append(int(found[2]) if found[2] else None)
+    count = 1
+    for dimension in dimensions:
+        if dimension is None:
+            count = -1
+            break
+        count *= dimension
+    bits = _bits(dtype, attributes)
+    size = None if bits is None or count < 0 else -(-count * bits // 8)
+    return Shape(
+        text,
+        dtype,
+        tuple(dimensions),
+        dimensions_text,
+        layout,
+        memory_space,
+        count if 0 <= count < LIMIT else None,
+        size if size is not None and size < LIMIT else None,
+    )
+
+
+def _bits(dtype: str, attributes: str) -> int | None:
+    """Width of an element: as the layout packs it, else the type's own, a byte at least."""
+    packed = _BITS.search(_without_nested(attributes))
+    if packed:
+        return int(packed[1])
+    if dtype == "pred":
+        return 8
+    width = _WIDTH.match(dtype)
+    return max(8, int(width[1])) if width else None
+
+
+def _without_nested(attributes: str) -> str:
+    """Layout attributes without the shape that P(…) may hold."""
+    start = attributes.find("P(")
+    if start < 0:
+        return attributes
+    depth = 0
+    for end in range(start + 1, len(attributes)):
+        depth += (attributes[end] == "(") - (attributes[end] == ")")
+        if depth == 0:
+            return attributes[:start] + attributes[end + 1 :]
+    return attributes[:start]
+
+
+def _element_count(text: str) -> int | None:
+    """Number of elements of a tuple shape; None if its brackets are not closed."""
+    body = re.sub(r"/\*index=\d+\*/", "", text)
+    if body == "()":
+        return 0
+    depth, commas = 0, 0
+    for char in re.findall(r"[(){}\[\],]", body):
+        if char in "({[":
+            depth += 1
+        elif char in ")}]":
+            depth -= 1
+        elif depth == 1:
+            commas += 1
+    return commas + 1 if depth == 0 and body.endswith(")") else None

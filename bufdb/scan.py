@@ -1,0 +1,412 @@
+"""The columnar scanner: many lines of text, one cursor position per line, all moved together.
+
+A `Block` holds lines of text and a `Cursor` one position in each of some of them. A step of a
+cursor (`expect`, `integer`, `until`, …) moves all positions in a few NumPy operations, so the
+grammar of a line reads like a hand-written parser but runs once per block. Text is looked at
+eight bytes at a time, through an overlapping view of the block as little-endian uint64, and is
+never copied: a `Text` column is starts and stops into the block.
+
+The scanner knows nothing of XLA. Its one invariant: a line that does not follow the grammar stops
+where it failed, is remembered with what was expected there, and disturbs no other line. Positions
+are rebound, never changed in place, because `Text` columns share them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+Words = NDArray[np.uint64]
+
+PAD = bytes(32)
+"""Behind every block, so that eight bytes can be read at any position of it."""
+
+_EACH_BYTE = 0x0101010101010101
+_HIGH_BITS = 0x8080808080808080
+_LOW_BYTES = np.array([(1 << 8 * n) - 1 for n in range(8)] + [2**64 - 1], np.uint64)
+_STRAGGLERS = 48
+"""Below this many unfinished lines a search goes on one by one: a line of 100 kB would otherwise
+cost thousands of NumPy calls."""
+
+
+def word(literal: bytes) -> np.uint64:
+    """The first eight bytes at most, as a block's words hold them."""
+    return np.uint64(int.from_bytes(literal[:8], "little"))
+
+
+class Block:
+    """Lines of text: line i is `data[starts[i]:ends[i]]`, its line end left out."""
+
+    def __init__(self, text: bytes) -> None:
+        """Split `text`, which ends with a line end or is empty, into lines."""
+        self.size = len(text)
+        self.data = text + PAD
+        self.bytes = np.frombuffer(self.data, np.uint8)
+        self.words: Words = np.ndarray(
+            (len(self.data) - 7,), np.dtype("<u8"), self.data, strides=(1,)
+        )
+        self.ends: Ints = np.flatnonzero(self.bytes[: self.size] == ord("\n"))
+        self.starts: Ints = np.concatenate([np.zeros(1, np.int64), self.ends[:-1] + 1])[
+            : len(self.ends)
+        ]
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def split(self, places: Ints) -> None:
+        """Begin a line of its own at each of these positions, which lie inside lines."""
+        self.starts = np.sort(np.concatenate([self.starts, places]))
+        self.ends = np.sort(np.concatenate([self.ends, places]))
+
+    def heads(self) -> Words:
+        """The first eight bytes of every line (those of the next line where it is shorter)."""
+        return self.words[self.starts]
+
+    def cursor(self, lines: Ints) -> Cursor:
+        """A cursor at the start of each of these lines."""
+        return Cursor(self, self.starts[lines], self.ends[lines])
+
+    def line(self, number: int) -> bytes:
+        """The text of one line."""
+        return self.data[self.starts[number] : self.ends[number]]
+
+
+def starts_with(heads: Words, prefix: bytes) -> Bools:
+    """Which of these first words begin with a prefix of at most eight bytes."""
+    return (heads & _LOW_BYTES[len(prefix)]) == word(prefix)
+
+
+@dataclass
+class Text:
+    """A column of strings: slices of a block, some of them absent."""
+
+    block: Block
+    start: Ints
+    stop: Ints
+    valid: Bools | None = None
+    """False where the string is absent; None if all are there."""
+    default: bytes | None = None
+    """What stands for an absent string (at most 12 bytes); None for NULL."""
+    patches: dict[int, bytes | None] = field(default_factory=dict)
+    """Rows whose string is not a slice of the block (unescaped text), by row."""
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def take(self, rows: Any) -> Text:
+        """The column of these rows (positions or a mask)."""
+        valid = None if self.valid is None else self.valid[rows]
+        taken = Text(self.block, self.start[rows], self.stop[rows], valid, self.default)
+        if self.patches:
+            places = np.arange(len(self))[rows].tolist()
+            taken.patches = {
+                new: self.patches[old] for new, old in enumerate(places) if old in self.patches
+            }
+        return taken
+
+    def tolist(self) -> list[bytes | None]:
+        """Every string as bytes, the default or None where it is absent."""
+        data = self.block.data
+        spans = zip(self.start.tolist(), self.stop.tolist(), strict=True)
+        strings: list[bytes | None] = [data[a:b] for a, b in spans]
+        if self.valid is not None:
+            for row in np.flatnonzero(~self.valid).tolist():
+                strings[row] = self.default
+        for row, patch in self.patches.items():
+            strings[row] = patch
+        return strings
+
+    def hashes(self, seed: Words | np.uint64) -> Words:
+        """A 64-bit hash of each string, mixed with a seed per row.
+
+        Equal strings with equal seeds have equal hashes; absent strings hash as their default.
+        Patched rows are not looked at.
+        """
+        start, size = self.start, self.stop - self.start
+        if self.valid is not None:
+            size = np.where(self.valid, size, 0)
+        seeds = np.broadcast_to(np.asarray(seed, np.uint64), start.shape)
+        value = _mix(seeds ^ size.astype(np.uint64))
+        if self.valid is not None and self.default:
+            absent = _mix(_mix(seeds ^ np.uint64(len(self.default))) ^ word(self.default))
+            value = np.where(self.valid, value, absent)
+        rows = np.flatnonzero(size > 0)
+        done = 0
+        while len(rows):
+            left = size[rows] - done
+            piece = self.block.words[start[rows] + done] & _LOW_BYTES[np.minimum(left, 8)]
+            value[rows] = _mix(value[rows] ^ piece)
+            done += 8
+            rows = rows[left > 8]
+        return value
+
+    def views(self) -> tuple[Any, bytes]:
+        """Arrow's 16-byte string views (length, then 12 bytes or prefix, buffer, offset) and data."""
+        start, stop, valid, data = self.start, self.stop, self.valid, self.block.data
+        words = self.block.words
+        if self.patches:
+            extra, rows = bytearray(), sorted(self.patches)
+            start, stop = start.copy(), stop.copy()
+            for row in rows:
+                start[row] = len(data) + len(extra)
+                extra += self.patches[row] or b""
+                stop[row] = len(data) + len(extra)
+            data = data + bytes(extra) + PAD
+            words = np.ndarray((len(data) - 7,), np.dtype("<u8"), data, strides=(1,))
+        size = stop - start
+        if valid is not None:
+            size = np.where(valid, size, 0)
+        first, rest = words[start], words[start + 4]
+        short = size <= 12
+        head = np.where(short, first & _LOW_BYTES[np.clip(size, 0, 4)], first)
+        tail = rest & _LOW_BYTES[np.clip(size - 4, 0, 8)]
+        views = np.empty((len(size), 2), np.uint64)
+        views[:, 0] = size.astype(np.uint64) | head << np.uint64(32)
+        views[:, 1] = np.where(short, tail, start.astype(np.uint64) << np.uint64(32))
+        if valid is not None and self.default is not None:
+            literal = len(self.default).to_bytes(4, "little") + self.default.ljust(12, b"\0")
+            views[~valid] = np.frombuffer(literal, np.uint64)
+        return views, data
+
+    def is_null(self) -> Bools | None:
+        """Which rows are NULL; None if no row is."""
+        nulls = None if self.valid is None or self.default is not None else ~self.valid
+        if self.patches:
+            nulls = np.zeros(len(self), np.bool_) if nulls is None else nulls.copy()
+            for row, patch in self.patches.items():
+                nulls[row] = patch is None
+        return nulls
+
+
+@dataclass
+class Numbers:
+    """A column of 64-bit integers, some of them absent."""
+
+    values: Ints
+    valid: Bools | None = None
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def take(self, rows: Any) -> Numbers:
+        """The column of these rows (positions or a mask)."""
+        return Numbers(self.values[rows], None if self.valid is None else self.valid[rows])
+
+    def filled(self, value: int) -> Ints:
+        """The integers with `value` where they are absent."""
+        return self.values if self.valid is None else np.where(self.valid, self.values, value)
+
+
+class Cursor:
+    """One position in each of some lines, between the line's start and its end."""
+
+    def __init__(self, block: Block, at: Ints, end: Ints) -> None:
+        self.block, self.at, self.end = block, at, end
+        self.problems: dict[int, str] = {}
+        """What was expected where a line failed, by row; the row's position stays there."""
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+    def good(self) -> Bools | None:
+        """Which rows followed the grammar so far; None if all did."""
+        if not self.problems:
+            return None
+        mask = np.ones(len(self.at), np.bool_)
+        mask[list(self.problems)] = False
+        return mask
+
+    def require(self, good: Bools, what: str) -> None:
+        """Note, for the rows where `good` is false, that `what` was expected."""
+        if not good.all():
+            for row in np.flatnonzero(~good).tolist():
+                self.problems.setdefault(row, what)
+
+    def matches(self, literal: bytes) -> Bools:
+        """Where this text stands."""
+        found: Bools | None = None
+        for i in range(0, len(literal), 8):
+            part = literal[i : i + 8]
+            at = self.at + i if i else self.at
+            if i:  # a block is padded, but not for every length of literal
+                at = np.minimum(at, self.block.size + len(PAD) - 8)
+            here = (self.block.words[at] & _LOW_BYTES[len(part)]) == word(part)
+            found = here if found is None else found & here
+        assert found is not None, "a literal has at least one byte"
+        return found
+
+    def optional(self, literal: bytes) -> Bools:
+        """Step over this text where it stands; says where it did."""
+        found = self.matches(literal)
+        self.at = self.at + found * len(literal)
+        return found
+
+    def expect(self, literal: bytes, where: Bools | None = None) -> None:
+        """Step over this text, which must stand in every row (in those of `where`)."""
+        found = self.matches(literal)
+        if where is None:
+            self.require(found, repr(literal.decode()))
+        else:
+            self.require(found | ~where, repr(literal.decode()))
+            found = found & where
+        self.at = self.at + found * len(literal)
+
+    def integer(self, signed: bool = False) -> Ints:
+        """A decimal number of 64 bits, read eight digits at a time."""
+        if signed:
+            negative = self.optional(b"-")
+            values = self.integer()
+            return np.where(negative, -values, values)
+        begin = self.at
+        values, self.at = _digits(self.block, self.at)
+        length = self.at - begin
+        self.require(length > 0, "a number")
+        if len(length) and length.max() > 18:
+            self.require((length <= 19) & (values >= 0), "a number below 2^63")
+        return values
+
+    def integer_where(self, where: Bools, signed: bool = False) -> Numbers:
+        """A decimal number in the rows of `where`, absent in the others."""
+        values = np.zeros(len(where), np.int64)
+        rows = np.flatnonzero(where)
+        if len(rows):
+            some = Cursor(self.block, self.at[rows], self.end[rows])
+            values[rows] = some.integer(signed)
+            at = self.at.copy()
+            at[rows] = some.at
+            self.at = at
+            for row, what in some.problems.items():
+                self.problems.setdefault(int(rows[row]), what)
+        return Numbers(values, where)
+
+    def optional_integer(self, prefix: bytes) -> Numbers:
+        """A number behind a prefix, absent where the prefix is."""
+        return self.integer_where(self.optional(prefix))
+
+    def find(self, *chars: bytes, where: Bools | None = None) -> Ints:
+        """Position of the first of these bytes at or after each position, else the line's end."""
+        at = self.at.copy()
+        live = np.arange(len(at)) if where is None else np.flatnonzero(where)
+        live = live[at[live] < self.end[live]]
+        while len(live) > _STRAGGLERS:
+            words = self.block.words[at[live]]
+            hit = np.zeros(len(live), np.uint64)
+            for char in chars:
+                other = words ^ np.uint64(ord(char) * _EACH_BYTE)
+                hit |= (other - np.uint64(_EACH_BYTE)) & ~other & np.uint64(_HIGH_BITS)
+            at[live] += _first_byte(hit)
+            live = live[(hit == 0) & (at[live] < self.end[live])]
+        data = self.block.data
+        for row in live.tolist():
+            begin, end = int(at[row]), int(self.end[row])
+            for char in chars:
+                place = data.find(char, begin, end)
+                end = place if place >= 0 else end
+            at[row] = end
+        return np.minimum(at, self.end)
+
+    def until(self, *chars: bytes) -> Text:
+        """The text up to the first of these bytes or the line's end; it must not be empty."""
+        start, self.at = self.at, self.find(*chars)
+        self.require(self.at > start, "a name")
+        return Text(self.block, start, self.at)
+
+    def enclosed(self, opener: bytes, closer: bytes, default: bytes | None = None) -> Text:
+        """Text between two marks, absent where the opener is."""
+        there = self.optional(opener)
+        start = self.at
+        stop = self.find(closer, where=there)
+        closed = there & (stop < self.end)
+        self.require(closed | ~there, repr(closer.decode()))
+        self.at = np.where(closed, stop + len(closer), start)
+        return Text(self.block, start, np.where(there, stop, start), there, default)
+
+    def braced(self, prefix: bytes = b"") -> Text:
+        """An index in its braces behind a prefix, `{}` where there is none."""
+        text = self.enclosed(prefix + b"{", b"}", default=b"{}")
+        assert text.valid is not None
+        text.start, text.stop = text.start - text.valid, text.stop + text.valid
+        return text
+
+    def rest(self) -> Text:
+        """The text up to the line's end."""
+        start, self.at = self.at, self.end
+        return Text(self.block, start, self.end)
+
+    def search(self, literal: bytes, where: Bools | None = None) -> Ints:
+        """Position of a text that may stand far away, else the line's end."""
+        find = self.block.data.find
+        found = self.end.copy()
+        rows = np.arange(len(self)) if where is None else np.flatnonzero(where)
+        spans = zip(self.at[rows].tolist(), self.end[rows].tolist(), strict=True)
+        places = np.fromiter((find(literal, a, b) for a, b in spans), np.int64, len(rows))
+        found[rows] = np.where(places < 0, self.end[rows], places)
+        return found
+
+    def finish(self) -> None:
+        """Require the line's end."""
+        self.require(self.at == self.end, "the end of the line")
+
+    def failures(self) -> Iterator[tuple[int, str]]:
+        """(row, what was expected there) of every line that failed."""
+        yield from sorted(self.problems.items())
+
+
+Columns = dict[str, Any]
+"""Columns of one table by name, all of one length: Text, Numbers or NumPy arrays."""
+
+
+def take(columns: Columns, rows: Any) -> Columns:
+    """The rows of all columns that a mask or positions choose; None chooses all."""
+    if rows is None:
+        return columns
+    return {
+        name: column.take(rows) if isinstance(column, (Text, Numbers)) else column[rows]
+        for name, column in columns.items()
+    }
+
+
+def runs_of(lines: Ints, total: int) -> Ints:
+    """For each line of 0..total-1, which of the sorted `lines` is the last at or before it (or -1)."""
+    counts = np.diff(np.concatenate([np.zeros(1, np.int64), lines, np.array([total])]))
+    return np.repeat(np.arange(-1, len(lines)), counts)
+
+
+def _digits(block: Block, at: Ints) -> tuple[Ints, Ints]:
+    """The number at each position and the position behind it."""
+    digits = block.words[at] ^ np.uint64(0x3030303030303030)
+    marks = ((digits + np.uint64(0x7676767676767676)) | digits) & np.uint64(_HIGH_BITS)
+    count = _first_byte(marks)
+    behind = at + count
+    shift = (64 - 8 * count).astype(np.uint64)
+    digits = np.where(count == 0, np.uint64(0), digits << (shift & np.uint64(63)))
+    pairs = digits * np.uint64(10) + (digits >> np.uint64(8))
+    low = pairs & np.uint64(0x000000FF000000FF)
+    high = pairs >> np.uint64(16) & np.uint64(0x000000FF000000FF)
+    values: Ints = (
+        low * np.uint64(0x000F424000000064) + high * np.uint64(0x0000271000000001) >> np.uint64(32)
+    ).astype(np.int64)
+    longer = np.flatnonzero((count == 8) & (block.bytes[behind] - np.uint8(ord("0")) < 10))
+    if len(longer):
+        rest, end = _digits(block, behind[longer])
+        values[longer] = values[longer] * 10 ** np.minimum(end - behind[longer], 18) + rest
+        behind[longer] = end
+    return values, behind
+
+
+def _first_byte(marks: Words) -> Ints:
+    """The lowest byte (0 to 8) whose high bit is set."""
+    return (np.bitwise_count(~marks & (marks - np.uint64(1))) >> 3).astype(np.int64)
+
+
+def _mix(value: Any) -> Any:
+    """A bijection of 64 bits in which every input bit moves about half of the output bits."""
+    value = (value ^ (value >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
+    value = (value ^ (value >> np.uint64(29))) * np.uint64(0x9FB21C651E98DF25)
+    return value ^ (value >> np.uint64(32))
