@@ -242,11 +242,6 @@ def _where(node: exp.Expr) -> Iterator[str]:
             yield f"{column.name} is an alias; WHERE cannot use it elsewhere"
 
 
-def _regexp_extract(node: exp.Expr) -> Iterator[str]:
-    if node.args.get("group") is None:
-        yield "write the group: regexp_extract(text, pattern, 1)"
-
-
 _RULES: dict[str, tuple[Callable[[exp.Expr], Iterator[str]], ...]] = {
     "Star": (_star,),
     "Join": (_join,),
@@ -260,5 +255,4 @@ _RULES: dict[str, tuple[Callable[[exp.Expr], Iterator[str]], ...]] = {
     "Subquery": (_subquery,),
     "Limit": (_limit,),
     "Where": (_where,),
-    "RegexpExtract": (_regexp_extract,),
 }

@@ -110,7 +110,6 @@ def _table(result: Result, width: int | None) -> tuple[str, int]:
 def _fit(header: list[str], body: list[list[str]], right: list[bool], width: int) -> int:
     """Shorten the longest text cells in place until the lines fit; the number of cells cut."""
     widths = [max(map(_width, cells)) for cells in zip(header, *body, strict=True)]
-    fitted = widths
     least = [
         wide if is_right else min(wide, max(NARROWEST, _width(name)))
         for name, wide, is_right in zip(header, widths, right, strict=True)
@@ -119,6 +118,8 @@ def _fit(header: list[str], body: list[list[str]], right: list[bool], width: int
         fitted = [max(low, min(wide, cap)) for low, wide in zip(least, widths, strict=True)]
         if sum(fitted) + 2 * (len(fitted) - 1) <= width:
             break
+    else:
+        fitted = least
     cut = 0
     for row in body:
         for place, cell in enumerate(row):

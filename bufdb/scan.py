@@ -153,7 +153,9 @@ class Text:
         if self.patches:
             extra, rows = bytearray(), sorted(self.patches)
             start, stop = start.copy(), stop.copy()
+            valid = np.ones(len(self), np.bool_) if valid is None else valid.copy()
             for row in rows:
+                valid[row] = self.patches[row] is not None
                 start[row] = len(data) + len(extra)
                 extra += self.patches[row] or b""
                 stop[row] = len(data) + len(extra)

@@ -203,7 +203,7 @@ def _tree(section: Section, lines: Ints) -> Columns:
         bar = open_rows & ~branch & c.matches(_BAR)
         gap = open_rows & ~branch & ~bar & c.matches(_GAP)
         c.at = c.at + branch * len(_BRANCH) + bar * len(_BAR) + gap * len(_GAP)
-        depth = depth + open_rows
+        depth = depth + (bar | gap)
         c.require(~open_rows | branch | bar | gap, "a branch of the tree")
         open_rows = bar | gap
     start = c.at

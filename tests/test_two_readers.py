@@ -1,0 +1,79 @@
+"""The columnar reader and the simple one give the same rows, on real dumps and on written ones."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from second_reader import read_module
+from shared_dumps import DUMPS, all_modules, needs_dumps, read_files
+
+from bufdb.ingest import ingest, module_id_of
+
+TABLES = (
+    "allocations",
+    "values",
+    "positions",
+    "uses",
+    "instructions",
+    "live_ranges",
+    "peak_contributors",
+    "peak_stack_nodes",
+    "stack_frames",
+    "input_output_aliases",
+    "compiler_options",
+    "occupied_peaks",
+    "occupancy_steps",
+)
+
+
+def stored(con: duckdb.DuckDBPyConnection, table: str) -> dict[int, list[dict[str, Any]]]:
+    """The rows of a table by module."""
+    cursor = con.execute(f'SELECT * FROM "{table}"')
+    names = [column[0] for column in cursor.description]
+    rows: dict[int, list[dict[str, Any]]] = {}
+    for row in cursor.fetchall():
+        record = dict(zip(names, row, strict=True))
+        rows.setdefault(record.pop("module_id"), []).append(record)
+    return rows
+
+
+def ordered(rows: list[dict[str, Any]]) -> list[str]:
+    return sorted(json.dumps(row, sort_keys=True, default=str) for row in rows)
+
+
+def differences(con: duckdb.DuckDBPyConnection, modules: dict[int, Any]) -> list[str]:
+    """Where the stored rows are not those of the simple reader."""
+    found = []
+    tables = {table: stored(con, table) for table in (*TABLES, "modules")}
+    for module_id, (key, files) in modules.items():
+        simple = read_module(read_files(files))
+        for table in TABLES:
+            mine, theirs = ordered(tables[table].get(module_id, [])), ordered(simple[table])
+            if mine != theirs:
+                only_mine = sorted(set(mine) - set(theirs))[:2]
+                only_theirs = sorted(set(theirs) - set(mine))[:2]
+                found.append(f"{key} {table} {len(mine)}/{len(theirs)}: {only_mine} {only_theirs}")
+        (row,) = tables["modules"][module_id]
+        (facts,) = simple["modules"]
+        odd = {name: (row[name], value) for name, value in facts.items() if row[name] != value}
+        if odd:
+            found.append(f"{key} modules {odd}")
+    return found
+
+
+@needs_dumps
+@pytest.mark.parametrize("name", sorted({name for name, _, _ in all_modules()}))
+def test_both_readers_agree_on_every_sample_dump(name: str, tmp_path: Path) -> None:
+    db = tmp_path / "t.duckdb"
+    summary = ingest(str(db), [DUMPS / name])
+    modules = {
+        module_id_of(name, key): (key, files) for set_, key, files in all_modules() if set_ == name
+    }
+    assert summary.module_count == len(modules)
+    con = duckdb.connect(str(db), read_only=True)
+    assert con.execute(
+        "SELECT * FROM diagnostics WHERE severity IN ('error', 'data_loss')"
+    ).fetchall() == []
+    assert differences(con, modules) == []
