@@ -1,0 +1,55 @@
+"""Options and databases that several tests share."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from bufdb import store
+
+DATA = Path(__file__).parents[1] / "data" / "demo"
+FIRST_DUMP_TIME = 1_750_000_000
+"""Time given to the files of the first demo run [s since 1970]; each next run is an hour later."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden",
+        action="store_true",
+        help="write the answers of the saved queries over data/ into tests/golden/",
+    )
+
+
+@pytest.fixture
+def con() -> Iterator[duckdb.DuckDBPyConnection]:
+    """An empty database in memory with the schema."""
+    with store.open_writable(":memory:") as connection:
+        yield connection
+
+
+@pytest.fixture(scope="session")
+def demo_db(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database with one run for each directory of data/demo, the same on every machine."""
+    if importlib.util.find_spec("bufdb.ingest") is None:
+        pytest.skip("bufdb.ingest is not there")
+    if not DATA.is_dir():
+        pytest.skip("data/demo is not there")
+    from bufdb.ingest import ingest
+
+    folder = tmp_path_factory.mktemp("demo")
+    shutil.copytree(DATA, folder / "demo")
+    runs = sorted(path for path in (folder / "demo").iterdir() if path.is_dir())
+    with contextlib.chdir(folder):  # for a runs.source_path that does not depend on the machine
+        for number, run in enumerate(runs):
+            time = FIRST_DUMP_TIME + 3600 * number
+            for path in run.rglob("*"):
+                os.utime(path, (time, time))
+            ingest("demo.duckdb", [run.relative_to(folder)])
+    return folder / "demo.duckdb"

@@ -1,0 +1,132 @@
+"""A few rows in a database, written by hand: what the tests of queries and views start from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import duckdb
+
+from bufdb import resources, run, saved_query
+
+_FILL = {"BIGINT": 0, "VARCHAR": "", "BOOLEAN": False, "TIMESTAMP": "2026-01-01", "HUGEINT": 0}
+"""What a NOT NULL column gets that the test does not care about."""
+_defaults: dict[str, dict[str, Any]] = {}
+
+
+def insert(con: duckdb.DuckDBPyConnection, table: str, **cells: Any) -> None:
+    """Insert one row; columns not given are NULL, or 0, '' or FALSE where NULL is not allowed."""
+    if table not in _defaults:
+        columns = con.execute(
+            "SELECT column_name, data_type FROM duckdb_columns() "
+            "WHERE table_name = ? AND NOT is_nullable",
+            [table],
+        ).fetchall()
+        _defaults[table] = {name: _FILL[data_type] for name, data_type in columns}
+    row = _defaults[table] | cells
+    names = ", ".join(f'"{name}"' for name in row)
+    marks = ", ".join("?" for _ in row)
+    con.execute(f'INSERT INTO "{table}" ({names}) VALUES ({marks})', list(row.values()))
+
+
+class Module:
+    """One module; allocations and values are added, then `close` computes its peaks."""
+
+    def __init__(
+        self,
+        con: duckdb.DuckDBPyConnection,
+        module_id: int,
+        run_name: str = "r",
+        function_name: str | None = "f",
+        **cells: Any,
+    ) -> None:
+        self.con = con
+        self.id = module_id
+        self.allocations: dict[int, tuple[str, int]] = {}
+        self.temps: list[tuple[int, int, int, int, int, int]] = []
+        if not con.execute("SELECT 1 FROM runs WHERE run_name = ?", [run_name]).fetchall():
+            insert(con, "runs", run_name=run_name)
+        row = {"module_key": f"m{module_id}", "format_era": "C", "has_live_ranges": True} | cells
+        insert(
+            con,
+            "modules",
+            module_id=module_id,
+            run_name=run_name,
+            function_name=function_name,
+            **row,
+        )
+
+    def allocation(self, index: int, kind: str, size: int, color: int = 0) -> None:
+        self.allocations[index] = (kind, color)
+        insert(
+            self.con,
+            "allocations",
+            module_id=self.id,
+            allocation_index=index,
+            kind=kind,
+            size_bytes=size,
+            color=color,
+        )
+
+    def value(
+        self,
+        value_id: int,
+        index: int,
+        offset: int,
+        size: int,
+        live: tuple[int, int] | None = (0, 9),
+        name: str | None = None,
+        shape: str = "f32[]",
+        is_phi: bool = False,
+        **instruction: Any,
+    ) -> None:
+        """A value, its live range (both ends included) and, once per name, its instruction."""
+        name = name or f"v{value_id}"
+        key = {"module_id": self.id, "instruction_name": name}
+        insert(
+            self.con,
+            "values",
+            **key,
+            value_id=value_id,
+            allocation_index=index,
+            offset_bytes=offset,
+            size_bytes=size,
+            shape=shape,
+            shape_index="{}",
+            is_phi=is_phi,
+        )
+        insert(self.con, "instructions", **key, **instruction)
+        if live is not None:
+            times = {"start_time": live[0], "end_time": live[1]}
+            insert(self.con, "live_ranges", **key, value_id=value_id, shape_index="{}", **times)
+            kind, color = self.allocations[index]
+            if kind == "temp":
+                self.temps.append((color, index, offset, offset + size, *live))
+
+    def close(self) -> None:
+        """Compute occupied_peaks byte by byte: slow and plain, for small sizes only."""
+        for color in {color for _, color in self.allocations.values()}:
+            best = (0, 0)
+            for time in sorted({temp[4] for temp in self.temps if temp[0] == color}):
+                occupied = {
+                    (index, byte)
+                    for temp_color, index, begin, end, start, last in self.temps
+                    if temp_color == color and start <= time <= last
+                    for byte in range(begin, end)
+                }
+                if len(occupied) > best[0]:
+                    best = (len(occupied), time)
+            insert(
+                self.con,
+                "occupied_peaks",
+                module_id=self.id,
+                color=color,
+                peak_time=best[1],
+                occupied_temp_bytes=best[0],
+            )
+
+
+def answer(con: duckdb.DuckDBPyConnection, name: str, **given: Any) -> list[tuple[Any, ...]]:
+    """Rows of a saved query that comes with bufdb."""
+    query = saved_query.Catalogue([resources.query_folder()]).find(name)
+    bound = run.bind(query, {key: str(value) for key, value in given.items()})
+    return run.run_query(con, query, bound).rows
