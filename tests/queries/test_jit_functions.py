@@ -1,0 +1,38 @@
+from small_db import Module, answer
+
+
+def compiled(con, module_id, run_name, function, size, layout=None):
+    module = Module(con, module_id, run_name, function, entry_computation_layout=layout)
+    module.allocation(0, "parameter", size)
+    module.allocation(1, "temp", 3)
+    module.close()
+
+
+def test_nothing_in_an_empty_database(con):
+    assert answer(con, "jit-functions") == []
+
+
+def test_counts_and_range_of_peaks_of_a_function(con):
+    compiled(con, 1, "a", "f", 10, "(f32[1])->f32[1]")
+    compiled(con, 2, "a", "f", 40, "(f32[2])->f32[2]")
+    compiled(con, 3, "b", "f", 20, "(f32[2])->f32[2]")
+    compiled(con, 4, "b", "f", 30)
+    compiled(con, 5, "b", None, 5)
+    unknown = Module(con, 6, "b", "f", has_live_ranges=False)
+    unknown.allocation(0, "temp", 50)
+    assert answer(con, "jit-functions") == [
+        ("f", 0, 2, 5, 2, 10, 20, 40, 50),
+        (None, 0, 1, 1, None, 5, 5, 5, 3),
+    ]
+    assert answer(con, "jit-functions", run="a") == [("f", 0, 1, 2, 2, 10, 10, 40, 3)]
+
+
+def test_unknown_peaks_come_last_and_ties_by_name(con):
+    for module_id, function in ((1, "z"), (2, "b"), (3, "a")):
+        module = Module(con, module_id, "r", function)
+        module.allocation(0, "parameter", 8)
+        if function != "z":
+            module.close()
+    rows = [(row[0], row[7]) for row in answer(con, "jit-functions")]
+    assert rows == [("a", 8), ("b", 8), ("z", None)]
+    assert len(answer(con, "jit-functions", top_n=2)) == 2

@@ -1,0 +1,47 @@
+from small_db import Module, answer
+
+
+def test_nothing_in_an_empty_database(con):
+    assert answer(con, "modules") == []
+
+
+def test_figures_biggest_value_and_order(con):
+    small = Module(con, 1, function_name="small", platform="cpu")
+    small.allocation(0, "parameter", 10)
+    small.allocation(1, "donated_parameter", 5)
+    small.allocation(2, "output", 3)
+    small.allocation(3, "constant", 2)
+    small.allocation(4, "temp", 100)
+    small.allocation(5, "thread_local", 7)
+    small.value(1, 0, offset=0, size=10, name="p")
+    small.value(3, 4, offset=0, size=40, name="tie")
+    small.value(2, 4, offset=40, size=40, live=(5, 6), name="first")
+    small.close()
+    unknown = Module(con, 2, function_name="unknown", has_live_ranges=False)
+    unknown.allocation(0, "temp", 9000)
+    bare = Module(con, 3, function_name=None)
+    bare.close()
+    assert answer(con, "modules") == [
+        ("r", "small", "m1", "cpu", 0, 100, 15, 8, 5, 2, 100, 127, 40, "first"),
+        ("r", "unknown", "m2", None, 0, None, 0, 0, 0, 0, 9000, 9000, None, None),
+        ("r", None, "m3", *[None] * 11),
+    ]
+
+
+def test_one_row_per_memory_space_and_ties_by_run_key_and_color(con):
+    for module_id, run_name in ((1, "b"), (2, "a")):
+        module = Module(con, module_id, run_name=run_name)
+        module.allocation(0, "parameter", 8, color=1)
+        module.allocation(1, "parameter", 8, color=0)
+        module.close()
+    rows = [(row[0], row[4]) for row in answer(con, "modules")]
+    assert rows == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
+    assert [row[4] for row in answer(con, "modules", color=1)] == [1, 1]
+    assert [row[0] for row in answer(con, "modules", run="b*", top_n=1)] == ["b"]
+
+
+def test_filters_on_function_and_platform(con):
+    Module(con, 1, function_name="train_step", platform="gpu")
+    Module(con, 2, function_name="trainXstep", platform="cpu")
+    assert [row[1] for row in answer(con, "modules", function="train_*")] == ["train_step"]
+    assert [row[1] for row in answer(con, "modules", platform="cpu")] == ["trainXstep"]

@@ -1,0 +1,54 @@
+from small_db import Module, answer, insert
+
+
+def test_nothing_in_an_empty_database(con):
+    assert answer(con, "top-temps") == []
+
+
+def test_largest_arena_of_each_run_and_function_with_its_largest_values(con):
+    insert(con, "stack_frames", module_id=1, stack_frame_id=1, own_frame_id=1,
+           source_file="model.py", source_line=7)  # fmt: skip
+    module = Module(con, 1, function_name="step")
+    module.allocation(0, "temp", 100)
+    module.allocation(1, "temp", 50)
+    module.allocation(2, "parameter", 5000)
+    module.value(1, 0, offset=0, size=60, shape="f32[15]{0}", opcode="dot",
+                 op_name="jit(step)/dot", stack_frame_id=1)  # fmt: skip
+    module.value(2, 1, offset=0, size=50, shape="s32[5]{0}")
+    module.value(3, 0, offset=60, size=40)
+    module.value(4, 2, offset=0, size=5000)
+    module.value(5, 0, offset=0, size=60, is_phi=True)
+    module.close()
+    again = Module(con, 2, function_name="step")
+    again.allocation(0, "temp", 149)
+    again.value(1, 0, offset=0, size=149)
+    again.close()
+    other = Module(con, 3, function_name=None)
+    other.allocation(0, "temp", 8)
+    other.value(1, 0, offset=0, size=8)
+    other.close()
+    assert answer(con, "top-temps", top_n=2) == [
+        ("r", "step", 0, 150, 60, "f32[15]{0}", "dot", "v1", "jit(step)/dot", "model.py:7"),
+        ("r", "step", 0, 150, 50, "s32[5]{0}", None, "v2", None, None),
+        ("r", "m3", 0, 8, 8, "f32[]", None, "v1", None, None),
+    ]
+
+
+def test_ties_go_to_the_lower_value_id_and_the_first_run(con):
+    for module_id, run_name in ((1, "b"), (2, "a")):
+        module = Module(con, module_id, run_name=run_name)
+        module.allocation(0, "temp", 20)
+        module.value(9, 0, offset=0, size=10)
+        module.value(8, 0, offset=10, size=10)
+        module.close()
+    rows = [(row[0], row[7]) for row in answer(con, "top-temps")]
+    assert rows == [("a", "v8"), ("a", "v9"), ("b", "v8"), ("b", "v9")]
+    assert [row[0] for row in answer(con, "top-temps", top_functions=1, top_n=1)] == ["a"]
+
+
+def test_an_arena_without_live_ranges_counts_and_filters_apply(con):
+    module = Module(con, 1, function_name="old", platform="tpu", has_live_ranges=False)
+    module.allocation(0, "temp", 20, color=1)
+    module.value(1, 0, offset=0, size=10, live=None)
+    assert len(answer(con, "top-temps", function="o?d", platform="tpu", color=1)) == 1
+    assert answer(con, "top-temps", color=0) == []

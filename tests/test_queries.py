@@ -1,0 +1,71 @@
+"""What holds for every saved query that comes with bufdb."""
+
+import csv
+import io
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from bufdb import render, resources, run, saved_query
+from bufdb.run import Result
+
+GOLDEN = Path(__file__).parent / "golden"
+QUERIES = {
+    query.name: query for query in saved_query.Catalogue([resources.query_folder()]).load_all()
+}
+VARYING = {"ingested_at"}
+"""Columns that no two ingests agree on; a golden file holds * in their place."""
+
+each_query = pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES.keys())
+
+
+@each_query
+def test_it_has_a_test_over_a_few_rows(query):
+    name = query.name.replace("-", "_")
+    assert (Path(__file__).parent / "queries" / f"test_{name}.py").is_file()
+
+
+@each_query
+def test_it_takes_the_common_filters(query):
+    names = {param.name for param in query.params}
+    assert {"run", "function", "platform", "top_n"} <= names
+    # A diagnostic is about a file or a module, never about a memory space.
+    assert ("color" in names) == (query.name != "diagnostics")
+
+
+@each_query
+def test_the_file_runs_unchanged_in_duckdb(con, query):
+    text = query.path.read_text(encoding="utf-8")
+    assert con.execute(text).fetchall() == []
+    con.execute("SET VARIABLE top_n = 5; SET VARIABLE run = 'a*'; SET VARIABLE color = 0;")
+    assert con.execute(text).fetchall() == []
+
+
+@each_query
+def test_its_answer_over_the_demo_dumps(demo_db, query, request):
+    with duckdb.connect(str(demo_db), read_only=True) as con:
+        result = run.run_query(con, query, {})
+        plain = con.execute(query.path.read_text(encoding="utf-8")).fetchall()
+    assert plain == result.rows
+    assert [tuple(c) for c in result.columns] == [(c.name, c.type) for c in query.columns]
+    text = golden_text(result)
+    path = GOLDEN / f"{query.name.replace('-', '_')}.csv"
+    if request.config.getoption("--update-golden"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8", newline="\n")
+    assert path.is_file(), "no golden file; 'pytest --update-golden' writes it"
+    expected = path.read_text(encoding="utf-8")
+    assert list(csv.reader(io.StringIO(text))) == list(csv.reader(io.StringIO(expected)))
+
+
+def golden_text(result):
+    names = [name for name, _ in result.columns]
+    rows = [
+        tuple(
+            "*" if name in VARYING else "[NULL]" if value is None else value
+            for name, value in zip(names, row, strict=True)
+        )
+        for row in result.rows
+    ]
+    return render.render(Result(result.columns, rows), "csv")[0]
