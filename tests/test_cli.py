@@ -1,0 +1,317 @@
+"""The command line: what goes to stdout, to stderr and into the exit code."""
+
+import io
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from small_db import Module
+
+from bufdb import __version__, cli, store
+
+SCRIPT = "import sys; from bufdb.cli import main; main()"
+
+
+@pytest.fixture(autouse=True)
+def _no_user_settings(monkeypatch, tmp_path):
+    monkeypatch.delenv("BUFDB_DB", raising=False)
+    monkeypatch.delenv("BUFDB_QUERIES", raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def db(tmp_path):
+    path = str(tmp_path / "small.duckdb")
+    with store.open_writable(path) as con:
+        module = Module(con, 1, "base", "step", platform="cpu")
+        module.allocation(0, "temp", 2048)
+        module.value(1, 0, offset=0, size=2048, op_name="jit(step)/" + "very_long_scope/" * 20)
+        module.close()
+    return path
+
+
+def bufdb(capfdbinary, *arguments):
+    code = cli.run(list(arguments))
+    out, err = capfdbinary.readouterr()
+    return code, out.decode(), err.decode()
+
+
+@pytest.fixture
+def call(capfdbinary):
+    return lambda *arguments: bufdb(capfdbinary, *arguments)
+
+
+def test_version(call):
+    assert call("--version") == (0, f"bufdb {__version__}\n", "")
+
+
+def test_help_lists_commands_and_exit_codes(call):
+    code, out, err = call("--help")
+    assert (code, err) == (0, "")
+    for word in (*cli.COMMANDS, "Exit codes:", "130"):
+        assert word in out
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_every_command_has_help(call, name):
+    code, out, err = call(name, "--help")
+    assert (code, err) == (0, "")
+    assert out.startswith(f"Usage: bufdb {name} ")
+
+
+def test_no_command_shows_the_help_on_stderr(call):
+    code, out, err = call()
+    assert (code, out) == (2, "")
+    assert err.startswith("Usage: bufdb ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["quer"], 2, "no command 'quer'; did you mean 'query'?"),
+        (["query"], 2, "which query? 'bufdb queries' lists them"),
+        (["query", "modles"], 2, "no saved query 'modles'; did you mean 'modules'? 'bufdb queries"),
+        (["query", "modules", "--bad"], 2, "No such option"),
+        (["query", "modules", "-p", "top_n", "x"], 2, "modules: parameter top_n wants BIGINT, got"),
+        (["query", "modules", "-p", "top_n", "1", "-p", "top_n", "2"], 2, "top_n is set twice"),
+        (["query", "modules", "--run", "a", "-p", "run", "b"], 2, "parameter run is set twice"),
+        (["query", "modules", "--queries", "none"], 2, "no folder none to take queries from"),
+        (["query", "modules", "--dialect", "x"], 2, "no SQL dialect 'x'"),
+        (["query", "modules"], 3, "no database bufdb.duckdb; make one with 'bufdb ingest"),
+        (["sql", "SELECT 1", "--db", "none.duckdb"], 3, "no database none.duckdb"),
+        (["schema", "modles"], 2, "no table 'modles'; did you mean 'modules'?"),
+        (["ingest"], 2, "Missing argument 'PATH...'"),
+        (["ingest", "nowhere"], 2, "Path 'nowhere' does not exist"),
+        (["ingest", ".", "--label", "batch"], 2, "--label wants K=V, got 'batch'"),
+        (["ingest", ".", "--label", "a=1", "--label", "a=2"], 2, "--label a is given twice"),
+    ],
+)
+def test_errors_are_one_line_on_stderr(call, arguments, code, message):
+    found, out, err = call(*arguments)
+    assert (found, out) == (code, "")
+    assert err.startswith("bufdb: error: ")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_a_query_answers_as_a_table_in_full_where_stdout_is_no_terminal(call, db):
+    code, out, err = call("query", "top-temps", "--db", db)
+    assert (code, err) == (0, "")
+    assert "2.0 KiB" in out
+    assert "very_long_scope/" * 20 in out
+
+
+def test_the_database_comes_from_the_environment(call, db, monkeypatch):
+    monkeypatch.setenv("BUFDB_DB", db)
+    code, out, _ = call("query", "top_temps", "--format", "jsonl", "-p", "top_n", "1")
+    assert code == 0
+    assert json.loads(out)["size_bytes"] == 2048
+
+
+def test_run_is_short_for_the_parameter(call, db):
+    assert (
+        call("query", "modules", "--db", db, "--run", "b*", "--format", "csv")[1].count("\n") == 2
+    )
+    assert (
+        call("query", "modules", "--db", db, "--run", "x*", "--format", "csv")[1].count("\n") == 1
+    )
+
+
+def test_no_rows_is_a_header_and_success(call, db):
+    assert call("query", "diagnostics", "--db", db, "--format", "csv") == (
+        0,
+        "severity,code,run_name,module_key,path,line_number,message\n",
+        "",
+    )
+
+
+def test_output_goes_to_a_file(call, db):
+    code, out, err = call("query", "modules", "--db", db, "--format", "csv", "-o", "a.csv")
+    assert (code, out, err) == (0, "", "")
+    assert Path("a.csv").read_text().startswith("run_name,function_name,")
+    code, _, err = call("query", "modules", "--db", db, "-o", "no/where.csv")
+    assert (code, err) == (
+        2,
+        "bufdb: error: cannot write no/where.csv: No such file or directory\n",
+    )
+
+
+def test_help_of_a_query_comes_from_its_header(call):
+    code, out, _ = call("query", "peak-by-source-line", "--help")
+    assert code == 0
+    assert out.startswith("peak-by-source-line: Bytes held at the peak by source line\n")
+    assert "  -p frame VARCHAR\n" in out
+    assert "[default: own]" in out
+    assert "  held_ratio DOUBLE\n" in out
+
+
+def test_sql_prints_the_file_and_needs_no_database(call):
+    path = Path(store.__file__).parents[1] / "queries" / "peak.sql"
+    assert call("query", "peak", "--sql") == (0, path.read_text(), "")
+    code, out, _ = call("query", "peak", "--dialect", "spark")
+    assert code == 0
+    assert "CAST(:color AS BIGINT)" in out
+
+
+def test_explain_shows_a_plan(call, db):
+    for arguments in (["query", "modules"], ["sql", "SELECT run_name FROM runs"]):
+        code, out, _ = call(*arguments, "--explain", "--db", db)
+        assert code == 0
+        assert "Scan" in out
+
+
+def test_sql_answers_a_select_and_refuses_the_rest(call, db, monkeypatch):
+    assert call("sql", "SELECT 1 AS a", "--db", db, "--format", "csv") == (0, "a\n1\n", "")
+    monkeypatch.setattr(sys, "stdin", io.StringIO("SELECT 2 AS a"))
+    assert call("sql", "-", "--db", db, "--format", "csv") == (0, "a\n2\n", "")
+    code, out, err = call("sql", "DROP TABLE runs", "--db", db)
+    assert (code, out) == (2, "")
+    assert (
+        err == "bufdb: error: sql: expected a SELECT, found DROP; only reading is possible here\n"
+    )
+    code, _, err = call("sql", "SELECT nothing FROM runs", "--db", db)
+    assert code == 1
+    assert err.startswith("bufdb: error: sql: Binder Error: ")
+
+
+def test_queries_lists_titles_by_group(call):
+    code, out, err = call("queries")
+    assert (code, err) == (0, "")
+    assert out.startswith("Overview\n  diagnostics ")
+    assert "\nWhat is live\n  peak " in out
+
+
+def test_a_folder_of_the_user(call, db, tmp_path, monkeypatch):
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "my_runs.sql").write_text(
+        "-- title: Names of runs\n-- group: runs\n-- column run_name VARCHAR: The run.\n"
+        "SELECT runs.run_name FROM runs ORDER BY runs.run_name;\n"
+    )
+    code, out, _ = call("query", "my-runs", "--queries", str(own), "--db", db, "--format", "csv")
+    assert (code, out) == (0, "run_name\nbase\n")
+    code, _, err = call("query", "my-runs", "--run", "x", "--queries", str(own), "--db", db)
+    assert (code, err) == (2, "bufdb: error: my-runs: no parameter 'run'; it has none\n")
+    monkeypatch.setenv("BUFDB_QUERIES", str(own))
+    assert "Names of runs" in call("queries")[1]
+    (own / "peak.sql").write_text("SELECT 1")
+    code, out, err = call("query", "my-runs", "--db", db)
+    assert (code, out) == (1, "")
+    assert f"{own / 'peak.sql'}: " in err
+    assert "queries/peak.sql is also named 'peak'; rename one of them" in err
+
+
+def test_lint_finds_nothing_in_the_queries_of_bufdb(call):
+    code, out, err = call("lint")
+    assert (code, out) == (0, "")
+    assert err.endswith("queries checked, nothing found\n")
+
+
+def test_lint_prints_findings_and_fails(call, tmp_path):
+    path = tmp_path / "odd.sql"
+    path.write_text("-- title: T\n-- group: runs\n-- column a INTEGER: A\nSELECT 1 AS b\n")
+    code, out, err = call("lint", str(path))
+    assert (code, err) == (1, "")
+    assert out.splitlines() == [
+        f"{path}: no final ORDER BY; rows must come in a total order",
+        f"{path}: column b INTEGER has no column line",
+        f"{path}: column line a INTEGER: the query gives no such column",
+    ]
+
+
+def test_schema_needs_no_database_and_describes_one(call, db):
+    assert call("schema", "runs")[1].startswith("table runs\n  One row per run")
+    code, out, _ = call("schema", "run_labels", "--format", "json", "--db", db)
+    assert code == 0
+    assert [item["name"] for item in json.loads(out)] == ["run_labels"]
+    assert call("schema", "peak_values", "--format", "markdown")[1].startswith("## Views\n")
+
+
+def test_an_interrupt_has_its_own_code(call, monkeypatch):
+    def interrupted(*_args, **_more):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli.bufdb, "main", interrupted)
+    assert call("queries") == (130, "", "bufdb: interrupted\n")
+
+
+def test_a_reader_that_stops_early_is_no_error(db):
+    process = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, "sql", "FROM range(300000)", "--db", db],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b" range\n"
+    process.stdout.close()
+    assert process.stderr is not None
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert process.wait() == 0
+
+
+def test_a_terminal_gets_lines_that_fit_and_a_note(db):
+    def lines(*arguments):
+        master, slave = pty.openpty()
+        with subprocess.Popen(
+            [sys.executable, "-c", SCRIPT, "query", "top-temps", "--db", db, *arguments],
+            stdout=slave,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "COLUMNS": "150"},
+        ) as process:
+            os.close(slave)
+            out = b""
+            while True:
+                try:
+                    part = os.read(master, 4096)
+                except OSError:
+                    break
+                if not part:
+                    break
+                out += part
+            assert process.stderr is not None
+            note = process.stderr.read().decode()
+        os.close(master)
+        assert process.returncode == 0
+        return out.decode().splitlines(), note
+
+    shown, note = lines()
+    assert max(map(len, shown)) <= 150
+    assert any("…" in line for line in shown)
+    assert note == "bufdb: 1 cells shortened to fit the terminal; --full shows all of them\n"
+    shown, note = lines("--full")
+    assert max(map(len, shown)) > 300
+    assert note == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "absent"),
+    [
+        (["query", "top-temps"], ["sqlglot", "numpy", "pyarrow", "nanoarrow", "bufdb.ingest"]),
+        (["sql", "SELECT 1"], ["sqlglot", "numpy", "pyarrow", "nanoarrow", "bufdb.ingest"]),
+        (["queries"], ["duckdb", "sqlglot", "numpy", "bufdb.ingest"]),
+        (["query", "top-temps", "--help"], ["duckdb", "sqlglot", "numpy", "bufdb.ingest"]),
+        (["--help"], ["duckdb", "sqlglot", "numpy", "bufdb.ingest"]),
+    ],
+)
+def test_no_command_pays_for_the_imports_of_another(db, arguments, absent):
+    script = (
+        "import sys; from bufdb.cli import run; code = run(sys.argv[1:]);"
+        "print(code, *sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "BUFDB_DB": db},
+        check=True,
+    )
+    code, *modules = done.stderr.split()
+    assert code == "0"
+    assert "bufdb.cli" in modules
+    assert not set(absent) & set(modules)

@@ -1,0 +1,55 @@
+"""The data model as the database tells it."""
+
+import json
+
+from bufdb import describe
+
+
+def test_every_object_and_column_has_a_comment(con):
+    for item in describe.describe(con):
+        assert item.comment, item.name
+        for column in item.columns if item.kind != "macro" else ():
+            assert column.comment, f"{item.name}.{column.name}"
+
+
+def test_tables_then_views_then_macros_with_columns_in_order(con):
+    items = {item.name: item for item in describe.describe(con)}
+    kinds = [item.kind for item in items.values()]
+    assert kinds == sorted(kinds, key=["table", "view", "macro"].index)
+    label = items["run_labels"]
+    assert [(column.name, column.type) for column in label.columns] == [
+        ("run_name", "VARCHAR"),
+        ("label", "VARCHAR"),
+        ("label_value", "VARCHAR"),
+    ]
+    assert not label.columns[0].is_nullable
+    assert items["peak_values"].kind == "view"
+    assert [column.name for column in items["is_library_path"].columns] == ["path"]
+
+
+def test_text_markdown_and_json(con):
+    con.execute("CREATE TABLE own (a|b INTEGER)".replace("a|b", '"a|b"'))
+    con.execute("COMMENT ON TABLE own IS 'Mine.'")
+    con.execute("""COMMENT ON COLUMN own."a|b" IS 'x|y [bytes]'""")
+    own = [item for item in describe.describe(con) if item.name == "own"]
+    assert describe.as_text(own) == "table own\n  Mine.\n    a|b  INTEGER  x|y [bytes]\n"
+    assert describe.as_markdown(own) == (
+        "## Tables\n\n### `own`\n\nMine.\n\n"
+        "| column | type | meaning |\n| --- | --- | --- |\n| `a|b` | INTEGER | x\\|y [bytes] |\n"
+    )
+    assert json.loads(describe.as_json(own)) == [
+        {
+            "kind": "table",
+            "name": "own",
+            "comment": "Mine.",
+            "columns": [
+                {"name": "a|b", "type": "INTEGER", "is_nullable": True, "comment": "x|y [bytes]"}
+            ],
+        }
+    ]
+
+
+def test_a_macro_shows_its_parameters(con):
+    macro = [item for item in describe.describe(con) if item.name == "jit_function"]
+    assert describe.as_text(macro).startswith("macro jit_function(op_name)\n  Outermost")
+    assert "### `jit_function(op_name)`" in describe.as_markdown(macro)

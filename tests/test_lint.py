@@ -1,0 +1,167 @@
+"""Header, SQL and catalog held together; the portable subset."""
+
+import pytest
+import sqlglot
+
+from bufdb import lint, portable, resources, saved_query
+from bufdb.errors import UsageError
+
+GOOD = """\
+-- title: Biggest modules
+-- group: overview
+--
+-- param top_n BIGINT = 20: Rows.
+-- param run VARCHAR = NULL: A glob.
+-- param least BIGINT = -1: Smallest size.
+-- column run_name VARCHAR: The run.
+-- column total_bytes HUGEINT: Sum [bytes].
+WITH params AS (
+  SELECT
+    coalesce(getvariable('top_n')::BIGINT, 20) AS top_n,
+    getvariable('run')::VARCHAR AS run,
+    coalesce(getvariable('least')::BIGINT, -1) AS least
+)
+SELECT memory_figures.run_name, memory_figures.total_bytes
+FROM memory_figures
+CROSS JOIN params
+WHERE (params.run IS NULL OR memory_figures.run_name GLOB params.run)
+  AND memory_figures.total_bytes >= params.least
+ORDER BY memory_figures.total_bytes DESC, memory_figures.module_id
+LIMIT (SELECT top_n FROM params);
+"""
+
+
+def findings(con, tmp_path, text):
+    path = tmp_path / "biggest_modules.sql"
+    path.write_text(text)
+    return [str(finding).removeprefix(str(tmp_path) + "/") for finding in lint.lint(con, path)]
+
+
+def test_a_good_query_has_no_findings(con, tmp_path):
+    assert findings(con, tmp_path, GOOD) == []
+
+
+@pytest.mark.parametrize(
+    "path", sorted(resources.query_folder().glob("*.sql")), ids=lambda p: p.stem
+)
+def test_the_queries_that_come_with_bufdb(con, path):
+    assert [str(finding) for finding in lint.lint(con, path)] == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("title: ", "titel: ", "1: expected a header line '-- title: …'"),
+        ("top_n BIGINT = 20", "top_n BIGINT = 2O", "4: top_n: 2O is no BIGINT"),
+        ("memory_figures.total_bytes\n", "memory_figures.total\n", "does not have a column"),
+        ("total_bytes HUGEINT", "total_bytes BIGINT", "column total_bytes HUGEINT has no col"),
+        ("total_bytes HUGEINT", "sum_bytes HUGEINT", "column line sum_bytes HUGEINT: the query"),
+        ("20) AS top_n", "21) AS top_n", "param top_n: default is 20 in its line, 21 in params"),
+        ("run VARCHAR = NULL", "run VARCHAR = 'x'", "param run: default is 'x' in its line, None"),
+        ("top_n')::BIGINT", "top_n')::DOUBLE", "expected getvariable('top_n')::BIGINT in the CTE"),
+        ("getvariable('run')", "getvariable('rum')", "param run: expected getvariable('run')::VAR"),
+        ("-- param run VARCHAR = NULL: A glob.\n", "", "run is in the CTE params without a"),
+        ("    getvariable('run')::VARCHAR AS run,\n", "", "param run is declared, but not in"),
+        ("  AND memory_figures.total_bytes >= params.least\n", "", "param least is not used"),
+        ("WITH params", "WITH inputs", "the first CTE must be params"),
+        (">= params.least", ">= params.least + getvariable('x')", "outside the CTE params"),
+        ("ORDER BY memory_figures.total_bytes DESC, memory_figures.module_id\n", "", "no final O"),
+        ("SELECT memory_figures.run_name, memory_figures.total_bytes", "SELECT *", "list the"),
+        ("WITH params", "DELETE FROM runs; WITH params", "expected one SELECT, found DELETE, SEL"),
+        ("SELECT memory_figures.run_name, memory_figures.total_bytes\nFROM memory_figures",
+         "SELECT run_name, total_bytes FROM values", 'write "values" for the table'),
+        ("FROM memory_figures", "FROM _figures AS memory_figures", "_figures is a helper"),
+        ("A glob.", "A glob." + " " * 90 + "x", "5: longer than 100 characters"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_found(con, tmp_path, old, new, message):
+    assert old in GOOD
+    found = findings(con, tmp_path, GOOD.replace(old, new))
+    assert any(message in finding for finding in found), found
+    assert all(finding.startswith("biggest_modules.sql:") for finding in found)
+
+
+def test_column_lines_in_another_order_are_found(con, tmp_path):
+    lines = GOOD.splitlines(keepends=True)
+    text = "".join([*lines[:6], lines[7], lines[6], *lines[8:]])
+    assert findings(con, tmp_path, text) == [
+        "biggest_modules.sql: the column lines are in another order than the query's: "
+        "run_name, total_bytes"
+    ]
+
+
+def test_statements_that_write_are_refused(con, tmp_path):
+    header = "-- title: T\n-- group: runs\n-- column x BIGINT: X\n"
+    for sql in ("CREATE TABLE t (x BIGINT)", "INSERT INTO runs SELECT 1", "COPY runs TO 'x'"):
+        assert "expected one SELECT" in findings(con, tmp_path, header + sql)[0]
+
+
+@pytest.mark.parametrize(
+    ("sql", "message"),
+    [
+        ("SELECT [1, 2] AS x ORDER BY 1", "Array is not in the portable subset"),
+        ("SELECT {'a': 1} AS x", "Struct is not in the portable subset"),
+        ("SELECT string_agg(x, ' ' ORDER BY x) AS x FROM t AS t", "is not in the portable subset"),
+        ("SELECT t.x FROM t ORDER BY ALL", "name the columns; no ALL"),
+        ("SELECT t.x, count(*) AS n FROM t GROUP BY ALL", "name the columns to group by"),
+        ("SELECT t.x FROM t GROUP BY 1", "name the columns, not their numbers"),
+        ("SELECT DISTINCT ON (t.x) t.x FROM t", "no DISTINCT ON"),
+        ("SELECT t.x FROM t JOIN u USING (x)", "join with ON; no USING"),
+        ("SELECT t.x FROM t, u", "join with ON or CROSS JOIN"),
+        ("SELECT t.x FROM t ASOF JOIN u ON t.x >= u.x", "no USING, NATURAL or ASOF"),
+        ("SELECT t.x FROM (SELECT 1 AS x)", "a subquery needs a name"),
+        ("SELECT t.x AS y FROM t WHERE y > 1", "y is an alias"),
+        ("SELECT t.x / t.y AS q FROM t", "divide CAST(x AS DOUBLE)"),
+        ("SELECT CAST(t.x AS DOUBLE) / t.y AS q FROM t", "divide by nullif(y, 0)"),
+        ("SELECT CAST(t.x AS INTEGER) AS q FROM t", "no cast to INT"),
+        ("SELECT CAST(t.x AS BIGINT) AS q FROM t", "a fraction is rounded here"),
+        ("SELECT regexp_matches(t.x, '\\d') AS q FROM t", "no backslash in a literal"),
+        ("SELECT sum(t.x) OVER (ORDER BY t.x) AS q FROM t", "write the frame"),
+        ("SELECT sum(t.x) OVER (ORDER BY t.x RANGE UNBOUNDED PRECEDING) AS q FROM t", "no RANGE"),
+        ("SELECT list_transform(t.x, v -> v + 1) AS q FROM t", "is not in the portable subset"),
+        ("SELECT t.x FROM t LIMIT (SELECT max(u.x) FROM u)", "a LIMIT is a number or"),
+        ("SELECT jit_function(t.x) AS q FROM t", "Anonymous is not in the portable subset"),
+        ("PIVOT t ON x", "is not in the portable subset"),
+    ],
+)
+def test_what_is_not_portable_is_found(sql, message):
+    found = portable.findings(sqlglot.parse_one(sql, read="duckdb"))
+    assert any(message in finding for finding in found), found
+
+
+def test_the_subset_is_asked_for_only_where_it_is_claimed(con, tmp_path):
+    text = GOOD.replace("AS run,", "AS run,").replace(
+        "memory_figures.total_bytes\n", "memory_figures.total_bytes::HUGEINT AS total_bytes\n"
+    )
+    assert findings(con, tmp_path, text) == []
+    claimed = text.replace("-- group", "-- engines: duckdb, spark\n-- group")
+    assert "no cast to" in findings(con, tmp_path, claimed)[0]
+
+
+def test_spark_text_has_placeholders_for_the_variables(tmp_path):
+    path = tmp_path / "biggest_modules.sql"
+    text = portable.transpile(saved_query.parse(GOOD, path), "spark")
+    assert text.startswith("-- unverified: the query claims duckdb only\n-- title: Biggest modules")
+    assert "getvariable" not in text.lower()
+    assert "GLOB" not in text
+    assert "COALESCE(CAST(:top_n AS BIGINT), 20) AS `top_n`" in text
+    assert "`memory_figures`.`run_name` RLIKE `params`.`run`" in text
+    assert text.endswith("LIMIT COALESCE(CAST(:top_n AS BIGINT), 20)\n")
+
+
+def test_an_unknown_dialect_is_told(tmp_path):
+    with pytest.raises(UsageError, match="no SQL dialect 'sparc'"):
+        portable.transpile(saved_query.parse(GOOD, tmp_path / "a.sql"), "sparc")
+
+
+@pytest.mark.parametrize("pattern", ["a*", "a?c", "[!a]bc", "[ab]*", "f(x)|.$^+{}", "*.py", "^a"])
+def test_the_regex_of_a_glob_matches_the_same_names(con, pattern):
+    names = ["abc", "a.c", "bbc", "f(x)|.$^+{}", "fx", "x.py", "xzpy", "^a", "a", ""]
+    glob = sqlglot.parse_one(f"n GLOB '{pattern}'", read="duckdb")
+    regex = portable._rewritten(glob).sql("duckdb")
+    for name in names:
+        same, translated = con.execute(
+            f"SELECT n GLOB $pattern, {regex} FROM (SELECT $name AS n)",
+            {"pattern": pattern, "name": name},
+        ).fetchone()
+        assert same == translated, (pattern, name)

@@ -1,0 +1,155 @@
+"""Results as text."""
+
+import csv
+import io
+import json
+from datetime import datetime
+from decimal import Decimal
+
+import pytest
+
+from bufdb.render import escape_control, human_bytes, markdown_escape, render, shorten
+from bufdb.run import Result
+
+RESULT = Result(
+    [("name", "VARCHAR"), ("size_bytes", "HUGEINT"), ("held_ratio", "DOUBLE"), ("n", "BIGINT")],
+    [("a|b", 2**24, 0.125, 7), (None, None, None, None), ("", 2**63, 1.0, 12)],
+)
+
+
+def text(result, format_name, width=None):
+    return render(result, format_name, width)[0]
+
+
+def test_table_shows_units_and_aligns_numbers_right():
+    assert text(RESULT, "table") == (
+        "name  size_bytes  held_ratio   n\n"
+        "----  ----------  ----------  --\n"
+        "a|b     16.0 MiB       12.5%   7\n"
+        "-              -           -   -\n"
+        "         8.0 EiB      100.0%  12\n"
+    )
+
+
+def test_markdown_shows_units_and_escapes_bars():
+    assert text(RESULT, "markdown") == (
+        "| name | size\\_bytes | held\\_ratio | n |\n".replace("\\_", "_")
+        + "| --- | ---: | ---: | ---: |\n"
+        "| a\\|b | 16.0 MiB | 12.5% | 7 |\n"
+        "| - | - | - | - |\n"
+        "|  | 8.0 EiB | 100.0% | 12 |\n"
+    )
+
+
+def test_csv_is_exact_and_tells_null_from_empty():
+    assert text(RESULT, "csv") == (
+        'name,size_bytes,held_ratio,n\na|b,16777216,0.125,7\n,,,\n"",9223372036854775808,1.0,12\n'
+    )
+
+
+def test_csv_quotes_so_that_a_reader_gets_the_text_back():
+    cells = ['a"b', "a,b", "a\nb", " a ", "a\r", "x"]
+    result = Result([(f"c{i}", "VARCHAR") for i in range(len(cells))], [tuple(cells)])
+    assert list(csv.reader(io.StringIO(text(result, "csv"), newline="")))[1] == cells
+
+
+def test_json_is_exact_and_null_is_null():
+    rows = json.loads(text(RESULT, "json"))
+    assert rows[0] == {"name": "a|b", "size_bytes": 2**24, "held_ratio": 0.125, "n": 7}
+    assert rows[1] == {"name": None, "size_bytes": None, "held_ratio": None, "n": None}
+    assert rows[2]["size_bytes"] == 2**63
+    assert [json.loads(line) for line in text(RESULT, "jsonl").splitlines()] == rows
+
+
+def test_values_of_other_types():
+    result = Result(
+        [("t", "TIMESTAMP"), ("d", "DECIMAL(5,2)"), ("l", "BIGINT[]"), ("s", "STRUCT(a INTEGER)"),
+         ("b", "BOOLEAN"), ("f", "DOUBLE")],
+        [(datetime(2026, 1, 2, 3), Decimal("1.50"), [1, None], {"a": 1}, True, float("nan"))],
+    )  # fmt: skip
+    assert text(result, "csv").splitlines()[1] == (
+        '2026-01-02 03:00:00,1.50,"[1, null]","{""a"": 1}",true,nan'
+    )
+    assert json.loads(text(result, "json")) == [
+        {"t": "2026-01-02 03:00:00", "d": "1.50", "l": [1, None], "s": {"a": 1}, "b": True,
+         "f": None}
+    ]  # fmt: skip
+
+
+def test_json_keeps_both_of_two_columns_named_alike():
+    result = Result([("a", "BIGINT"), ("a", "BIGINT")], [(1, 2)])
+    assert text(result, "jsonl") == '{"a": 1, "a_dup1": 2}\n'
+
+
+@pytest.mark.parametrize("format_name", ["table", "csv", "json", "jsonl", "markdown"])
+def test_no_rows(format_name):
+    expected = {
+        "table": "a\n-\n",
+        "csv": "a\n",
+        "json": "[]\n",
+        "jsonl": "",
+        "markdown": "| a |\n| ---: |\n",
+    }
+    assert text(Result([("a", "BIGINT")], []), format_name) == expected[format_name]
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.0 KiB"),
+        (1048575, "1.0 MiB"),
+        (-1536, "-1.5 KiB"),
+        (2**63, "8.0 EiB"),
+        (2**100, "1048576.0 YiB"),
+    ],
+)
+def test_human_bytes(count, shown):
+    assert human_bytes(count) == shown
+
+
+def test_a_terminal_gets_no_control_characters():
+    assert escape_control("a\x1b[31m\nb\x9b\u202e\u2028é…") == "a\\x1b[31m\\nb\\x9b\\u202e\\u2028é…"
+    result = Result([("a", "VARCHAR")], [("x\ty\n",)])
+    assert text(result, "table").splitlines()[2] == "x\\ty\\n"
+
+
+def test_markdown_keeps_names_readable():
+    assert markdown_escape("train_step __call__ <lambda> [bytes] [a](b)") == (
+        "train_step \\_\\_call\\_\\_ \\<lambda\\> [bytes] [a\\](b)"
+    )
+
+
+def test_long_text_gives_way_to_fit_the_terminal():
+    result = Result(
+        [("path", "VARCHAR"), ("n", "BIGINT"), ("short", "VARCHAR")],
+        [("jit(train_step)/layer_1/dot_general", 123456, "ok"), ("b", 1, "fine")],
+    )
+    shown, cut = render(result, "table", 40)
+    assert shown == (
+        "path                            n  short\n"
+        "-------------------------  ------  -----\n"
+        "jit(trai…er_1/dot_general  123456  ok\n"
+        "b                               1  fine\n"
+    )
+    assert cut == 1
+    assert render(result, "table", 80)[1] == 0
+
+
+def test_numbers_never_give_way():
+    result = Result([("n", "BIGINT"), ("text", "VARCHAR")], [(10**18, "x" * 50)])
+    shown, cut = render(result, "table", 10)
+    assert str(10**18) in shown
+    assert cut == 1
+
+
+def test_the_middle_is_cut_and_the_end_kept():
+    assert shorten("abcdefghij", 10) == "abcdefghij"
+    assert shorten("abcdefghijklm", 10) == "abc…hijklm"
+    assert shorten("漢字漢字漢字", 7) == "漢…漢字"
+
+
+def test_wide_characters_take_two_columns():
+    result = Result([("a", "VARCHAR"), ("b", "VARCHAR")], [("漢字", "x"), ("abc", "y")])
+    assert text(result, "table").splitlines()[2:] == ["漢字  x", "abc   y"]

@@ -1,0 +1,171 @@
+"""The header grammar and the catalogue."""
+
+from pathlib import Path
+
+import pytest
+
+from bufdb import saved_query
+from bufdb.errors import UsageError
+from bufdb.saved_query import Catalogue, Column, Parameter, QueryFileError, parse, query_folders
+
+HEADER = """\
+-- title: Largest things
+-- group: live
+-- engines: duckdb, spark
+--
+-- Why one asks,
+-- on two lines.
+--
+-- A second paragraph.
+--
+-- wrong when: the moon
+-- is full.
+--
+-- param top_n BIGINT = 20: Rows
+--   to return.
+-- param frame VARCHAR = 'own' | 'leaf': Which one.
+-- param color BIGINT = NULL: Only this: space.
+-- param share DOUBLE = -0.5: Share.
+-- param deep BOOLEAN = true: Whether.
+-- column name VARCHAR: Its name,
+--   in full.
+-- column size_bytes DECIMAL(18,3): Size [bytes].
+"""
+SQL = HEADER + "SELECT 1;\n"
+
+
+def test_a_header_comes_apart():
+    query = parse(SQL, Path("q/largest_things.sql"))
+    assert query.name == "largest-things"
+    assert (query.title, query.group) == ("Largest things", "live")
+    assert query.engines == ("duckdb", "spark")
+    assert query.description == "Why one asks,\non two lines.\n\nA second paragraph."
+    assert query.wrong_when == "the moon is full."
+    assert query.params == (
+        Parameter("top_n", "BIGINT", 20, (), "Rows to return."),
+        Parameter("frame", "VARCHAR", "own", ("own", "leaf"), "Which one."),
+        Parameter("color", "BIGINT", None, (), "Only this: space."),
+        Parameter("share", "DOUBLE", -0.5, (), "Share."),
+        Parameter("deep", "BOOLEAN", True, (), "Whether."),
+    )
+    assert query.columns == (
+        Column("name", "VARCHAR", "Its name, in full."),
+        Column("size_bytes", "DECIMAL(18,3)", "Size [bytes]."),
+    )
+    assert query.sql == SQL
+
+
+def test_engines_and_prose_are_optional():
+    query = parse("-- title: T\n-- group: runs\n-- column x BIGINT: X.\nSELECT 1", Path("t.sql"))
+    assert query.engines == ("duckdb",)
+    assert query.description == ""
+    assert query.wrong_when is None
+    assert query.params == ()
+
+
+@pytest.mark.parametrize(
+    ("line", "place", "message"),
+    [
+        ("-- title: Again", ":22", "a second 'title:' line"),
+        ("-- param x INT = 1: X", ":22", "expected 'param NAME BIGINT|DOUBLE|VARCHAR|BOOLEAN"),
+        ("-- param x BIGINT: X", ":22", "expected 'param NAME"),
+        ("-- param x BIGINT = ten: X", ":22", "x: ten is no BIGINT"),
+        ("-- param x BOOLEAN = 7: X", ":22", "x: 7 is no BOOLEAN"),
+        ("-- param x VARCHAR = own: X", ":22", "x: own is no VARCHAR"),
+        ("-- param top_n BIGINT = 1: X", ":22", "a second param 'top_n'"),
+        ("-- column Name VARCHAR: X", ":22", "expected 'column NAME TYPE: text'"),
+        ("-- column name VARCHAR: X", ":22", "a second column 'name'"),
+    ],
+)
+def test_a_malformed_line_is_an_error_with_file_and_line(line, place, message):
+    with pytest.raises(QueryFileError) as error:
+        parse(HEADER + line + "\nSELECT 1;\n", Path("q/t.sql"))
+    assert str(error.value).startswith(f"q/t.sql{place}: {message}")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("-- group: live\n-- column x BIGINT: X\nSELECT 1", "expected a header line '-- title: …'"),
+        ("-- title: T\n-- column x BIGINT: X\nSELECT 1", "expected a header line '-- group: …'"),
+        ("-- title: T\n-- group: live\nSELECT 1", "expected a header line '-- column NAME TYPE"),
+        ("-- title: T\n-- group: odd\n-- column x BIGINT: X\nSELECT 1", "expected group overview"),
+        ("-- title: T\n-- group: live\n-- column x BIGINT: X\n\n", "expected a SELECT below"),
+        (HEADER.replace("spark", "oracle") + "SELECT 1", "expected engine duckdb | spark"),
+        ("", "expected a SELECT below"),
+    ],
+)
+def test_what_is_missing_is_told(text, message):
+    with pytest.raises(QueryFileError, match=message.replace("|", "[|]")):
+        parse(text, Path("t.sql"))
+
+
+def test_a_file_name_with_dashes_is_refused():
+    with pytest.raises(QueryFileError, match="snake_case"):
+        parse(SQL, Path("largest-things.sql"))
+
+
+def test_a_query_is_found_with_dashes_or_underscores(tmp_path):
+    (tmp_path / "largest_things.sql").write_text(SQL)
+    catalogue = Catalogue([tmp_path])
+    assert catalogue.find("largest-things") == catalogue.find("largest_things")
+
+
+def test_a_misspelling_gets_a_suggestion(tmp_path):
+    (tmp_path / "largest_things.sql").write_text(SQL)
+    with pytest.raises(UsageError) as error:
+        Catalogue([tmp_path]).find("largest-thing")
+    assert str(error.value) == (
+        "no saved query 'largest-thing'; did you mean 'largest-things'? 'bufdb queries' lists them"
+    )
+    with pytest.raises(UsageError, match="no saved query 'xyz'; 'bufdb queries' lists them"):
+        Catalogue([tmp_path]).find("xyz")
+
+
+def test_two_files_of_one_name_are_an_error_naming_both(tmp_path):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "same.sql").write_text(SQL)
+    with pytest.raises(QueryFileError) as error:
+        Catalogue([tmp_path / "a", tmp_path / "b"])
+    assert str(tmp_path / "a" / "same.sql") in str(error.value)
+    assert str(tmp_path / "b" / "same.sql") in str(error.value)
+
+
+def test_one_folder_named_twice_is_no_conflict(tmp_path):
+    (tmp_path / "same.sql").write_text(SQL)
+    assert list(Catalogue([tmp_path, tmp_path / "." / ""]).paths) == ["same"]
+
+
+def test_folders_come_from_bufdb_the_option_the_environment_and_the_config(tmp_path):
+    for name in ("option", "env1", "env2", "config/bufdb/queries"):
+        (tmp_path / name).mkdir(parents=True)
+    environ = {
+        "BUFDB_QUERIES": f"{tmp_path / 'env1'}:{tmp_path / 'env2'}",
+        "XDG_CONFIG_HOME": str(tmp_path / "config"),
+    }
+    folders = query_folders([tmp_path / "option"], environ)
+    assert (folders[0] / "top_temps.sql").is_file()
+    names = ["option", "env1", "env2", "config/bufdb/queries"]
+    assert folders[1:] == [tmp_path / name for name in names]
+    (tmp_path / "home" / ".config" / "bufdb" / "queries").mkdir(parents=True)
+    home = query_folders([], {"HOME": str(tmp_path / "home")})
+    assert home[1:] == [tmp_path / "home" / ".config" / "bufdb" / "queries"]
+    assert len(query_folders([], {"HOME": str(tmp_path)})) == 1
+
+
+def test_a_named_folder_must_exist(tmp_path):
+    with pytest.raises(UsageError, match="no folder"):
+        query_folders([tmp_path / "none"], {})
+
+
+def test_the_whole_catalogue_comes_in_order_of_groups(tmp_path):
+    for name, group in (("b", "overview"), ("a", "live"), ("c", "overview")):
+        (tmp_path / f"{name}.sql").write_text(SQL.replace("group: live", f"group: {group}"))
+    assert [query.name for query in Catalogue([tmp_path]).load_all()] == ["b", "c", "a"]
+
+
+def test_a_file_that_is_no_text_is_an_error(tmp_path):
+    (tmp_path / "odd.sql").write_bytes(b"\xff\xfe")
+    with pytest.raises(QueryFileError, match="cannot read the query"):
+        saved_query.load(tmp_path / "odd.sql")
