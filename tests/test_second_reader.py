@@ -678,6 +678,21 @@ def test_no_metadata() -> None:
     assert row["op_name"] is None
 
 
+def test_first_telling_of_a_name_wins() -> None:
+    tables = read(
+        """
+        BufferAssignment:
+        allocation 0: size 4, maybe-live-out:
+         value: <1 x{} @0> (size=8,offset=0): (f32[])
+         value: <2 x{0} @0> (size=4,offset=0): f32[]
+        """,
+        values="\nTotal bytes used: 4 (4B)\n\nUsed values:\n"
+        "<1 x{} @0>\n positions:\n  x {}\n uses:\n from instruction: %x = (f32[]) first()\n"
+        "<2 x{0} @0>\n positions:\n  x {0}\n uses:\n from instruction: %x = (f32[]) second()\n",
+    )
+    assert [row["opcode"] for row in tables["instructions"]] == ["first"]
+
+
 HLO_HEAD = """\
 HloModule jit_f.3, is_scheduled=true, input_output_alias={ {0}: (2, {}, may-alias), \
 {1,0}: (3, {1}, must-alias) }, entry_computation_layout={(f32[2]{0})->(f32[2]{0}, \
