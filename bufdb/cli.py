@@ -7,6 +7,7 @@ imported when it is named, so that none pays for the imports of another.
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 
 import click
@@ -63,7 +64,12 @@ def bufdb() -> None:
 
 def main() -> None:
     """Entry point of the `bufdb` script."""
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    if code == INTERRUPTED:
+        # A query may still be at work on its thread, and a normal exit would wait for it.
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:
@@ -82,7 +88,10 @@ def run(arguments: list[str]) -> int:
             hint = f"; try '{error.ctx.command_path} --help'"
         click.echo(f"bufdb: error: {error.format_message().rstrip('.')}{hint}", err=True)
         return error.exit_code
-    except (click.Abort, KeyboardInterrupt):
+    except (click.Abort, KeyboardInterrupt, RuntimeError) as error:
+        # What DuckDB makes of Ctrl-C while it is at work.
+        if type(error) is RuntimeError and str(error) != "Query interrupted":
+            raise
         click.echo("bufdb: interrupted", err=True)
         return INTERRUPTED
     # Outside standalone mode click hands back the code of ctx.exit(), or what a command returned.

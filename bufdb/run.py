@@ -5,6 +5,7 @@ file is the text that runs, and no value of one query is seen by the next. Rows 
 nothing here imports NumPy or Arrow, which would cost more than most answers.
 """
 
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -97,15 +98,31 @@ def _typed(query: SavedQuery, param: Parameter, text: str) -> Value:
 
 
 def _execute(cursor: duckdb.DuckDBPyConnection, sql: str, name: str) -> Result:
-    try:
-        cursor.execute(sql)
-        description = cursor.description or []
-        columns = [(str(column[0]), str(column[1])) for column in description]
-        return Result(columns, cursor.fetchall())
-    except duckdb.InterruptException as error:
-        raise KeyboardInterrupt from error
-    except duckdb.Error as error:
-        raise BufdbError(f"{name}: {_reason(error)}") from error
+    """Execute on a thread of its own while this one waits.
+
+    DuckDB looks for Ctrl-C only between its tasks, which can take minutes; a thread that waits for
+    another gets it at once. The query dies with the process.
+    """
+    outcome: list[Result | BaseException] = []
+
+    def work() -> None:
+        try:
+            cursor.execute(sql)
+            description = cursor.description or []
+            columns = [(str(column[0]), str(column[1])) for column in description]
+            outcome.append(Result(columns, cursor.fetchall()))
+        except BaseException as error:  # handed to the waiting thread, which raises it
+            outcome.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join()
+    result = outcome[0]
+    if isinstance(result, Result):
+        return result
+    if isinstance(result, duckdb.Error):
+        raise BufdbError(f"{name}: {_reason(result)}") from result
+    raise result
 
 
 def _reason(error: duckdb.Error) -> str:

@@ -315,3 +315,35 @@ def test_no_command_pays_for_the_imports_of_another(db, arguments, absent):
     assert code == "0"
     assert "bufdb.cli" in modules
     assert not set(absent) & set(modules)
+
+
+def test_an_interrupted_query_ends_at_once(db):
+    script = (
+        "import os, signal, threading;"
+        "threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT)).start();" + SCRIPT
+    )
+    # One task of this query takes hours, and DuckDB looks for an interrupt between tasks only.
+    numbers = "range(10000000)"
+    endless = f"SELECT count(*) FROM {numbers} a, {numbers} b WHERE a.range * b.range % 7 = 3"
+    done = subprocess.run(
+        [sys.executable, "-c", script, "sql", endless, "--db", db],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr.strip() == "bufdb: interrupted"
+
+
+def test_duckdbs_own_interrupt_counts_as_one(call, monkeypatch):
+    def fails(message):
+        def fail(*_args, **_more):
+            raise RuntimeError(message)
+
+        monkeypatch.setattr(cli.bufdb, "main", fail)
+
+    fails("Query interrupted")
+    assert call("queries") == (130, "", "bufdb: interrupted\n")
+    fails("a bug")
+    with pytest.raises(RuntimeError, match="a bug"):
+        call("queries")

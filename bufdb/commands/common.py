@@ -116,7 +116,10 @@ def catalogue(folders: tuple[Path, ...]) -> Catalogue:
 
 
 def open_database(path: str) -> duckdb.DuckDBPyConnection:
-    """The database, read-only."""
+    """The database, read-only.
+
+    Left open until the process ends: closing it fails while an interrupted query is at work.
+    """
     from bufdb import store
 
     return store.open_readable(path)

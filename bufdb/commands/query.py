@@ -130,8 +130,7 @@ def _answer(
     from bufdb import run
 
     bound = run.bind(query, values)
-    with common.open_database(db) as con:
-        result = run.run_query(con, query, bound, explain=explain)
+    result = run.run_query(common.open_database(db), query, bound, explain=explain)
     if explain:
         common.write("".join(f"{plan}\n" for _, plan in result.rows), output["output"])
     else:

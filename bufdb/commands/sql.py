@@ -24,8 +24,7 @@ def command(text: str, explain: bool, db: str, **output: Any) -> None:
 
     if text == "-":
         text = sys.stdin.read()
-    with common.open_database(db) as con:
-        result = run.run_sql(con, text, explain=explain)
+    result = run.run_sql(common.open_database(db), text, explain=explain)
     if explain:
         common.write("".join(f"{plan}\n" for _, plan in result.rows), output["output"])
     else:
