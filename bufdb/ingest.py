@@ -32,7 +32,8 @@ from bufdb.source import Batch, LargeModule, Loaded, dumped_at, load
 BLOCK_BYTES = 6 << 20
 TRANSACTION_BYTES = 256 << 20
 """Text per transaction: what an interrupted ingest loses at the most, large modules apart."""
-INSERT_BLOCKS = 4
+INSERT_ROWS = 300_000
+"""Rows that wait for an insert: enough to make its fixed cost small, few enough to hold."""
 MODULE_TABLES = (
     "modules",
     "files",
@@ -191,7 +192,7 @@ class _Ingest:
         self.problems: Counter[str] = Counter()
         self.shapes: dict[bytes, Shape] = {}
         self.batches: dict[str, list[Any]] = {}
-        self.pending = 0
+        self.waiting_rows = 0
         self.in_transaction = 0
 
     def run(self, labels: dict[str, str]) -> Summary:
@@ -304,9 +305,6 @@ class _Ingest:
         self.summary.module_count += len(batch)
         self.summary.text_bytes += size
         self.in_transaction += size
-        self.pending += 1
-        if self.pending >= INSERT_BLOCKS:
-            self._flush()
 
     def _emit(self, table: str, columns: Columns, ids: Ints) -> None:
         columns = dict(columns)
@@ -327,19 +325,21 @@ class _Ingest:
         waiting = self.batches.setdefault(table, [])
         waiting.append(to_arrow(ordered))
         self.summary.row_count += length
-        if len(waiting) >= 4 * INSERT_BLOCKS:
+        self.waiting_rows += length
+        if self.waiting_rows >= INSERT_ROWS:
             self._flush()
 
     def _flush(self) -> None:
         for table, waiting in self.batches.items():
             if not waiting:
                 continue
-            self.con.register("_batch", Batches(waiting))
+            # DuckDB finds the variable by its name. To register it would make a view, which the
+            # transaction keeps, with all the text behind it, until it ends.
+            arrow_batches = Batches(waiting)  # noqa: F841
             cast = _CASTS.get(table, "*")
-            self.con.execute(f'INSERT INTO "{table}" BY NAME SELECT {cast} FROM _batch')
-            self.con.unregister("_batch")
+            self.con.execute(f'INSERT INTO "{table}" BY NAME SELECT {cast} FROM arrow_batches')
         self.batches = {}
-        self.pending = 0
+        self.waiting_rows = 0
 
     def _begin(self) -> None:
         self.con.execute("BEGIN")

@@ -53,9 +53,7 @@ def _metadata(c: Cursor) -> Columns:
     slow = np.zeros(len(c), np.bool_)
     spans = zip(begin.tolist(), np.where(has, place, begin).tolist(), strict=True)
     for row, (a, b) in enumerate(spans):
-        if a < b and (
-            data.find(b'"', a, b) >= 0 or data.count(b"{", a, b) != data.count(b"}", a, b)
-        ):
+        if a < b and not _is_outside(data, a, b):
             slow[row] = True
     c.at = np.where(has, place, c.end)
     c.optional(b", metadata={")
@@ -65,6 +63,8 @@ def _metadata(c: Cursor) -> Columns:
         columns[name], odd = _quoted(c, f'{name}="'.encode(), has)
         slow |= odd
     for name in NUMBER_FIELDS:
+        if name == "stack_frame_id":
+            slow |= _skip_names(c, has)
         there = c.optional(f"{name}=".encode()) & has
         columns[name] = c.integer_where(there)
         c.optional(b" ")
@@ -78,6 +78,25 @@ def _metadata(c: Cursor) -> Columns:
         for name in NUMBER_FIELDS:
             _set(columns[name], row, fields.get(name))
     return columns
+
+
+def _is_outside(data: bytes, start: int, stop: int) -> bool:
+    """Whether all quotes and braces opened in a span are closed at its end."""
+    if data.find(b'"', start, stop) >= 0:
+        text = _QUOTED.sub(b"", data[start:stop])
+        return text.find(b'"') < 0 and text.count(b"{") == text.count(b"}")
+    return data.count(b"{", start, stop) == data.count(b"}", start, stop)
+
+
+def _skip_names(c: Cursor, has: Bools) -> Bools:
+    """Step over the names that stand before the frame; the rows in which one holds an escape."""
+    odd = np.zeros(len(c), np.bool_)
+    for name in (b"deduplicated_name", b"scheduling_name"):
+        if name == b"scheduling_name":
+            c.optional(b"preserve_layout=true ")
+        if c.matches(name).any():
+            odd |= _quoted(c, name + b'="', has)[1]
+    return odd
 
 
 def _set(column: Numbers, row: int, value: Any) -> None:
@@ -97,6 +116,7 @@ def _quoted(c: Cursor, opener: bytes, has: Bools) -> tuple[Text, Bools]:
     return Text(c.block, start, np.where(there, stop, start), there), odd
 
 
+_QUOTED = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _TOKEN = re.compile(
     rb'"(?P<string>(?:[^"\\]|\\.)*)"|(?P<open>[{(\[])|(?P<close>[})\]])|(?P<mark>, metadata=\{)',
     re.DOTALL,
