@@ -78,6 +78,9 @@ def assemble(source: Source, emit: Emit, known_shapes: dict[bytes, Shape]) -> As
     return _Assembly(source, emit, known_shapes).run()
 
 
+_LARGEST_ID = (1 << 40) - 1
+
+
 class _Keys:
     """The values of a batch, sorted by module and number, to be found by name and index."""
 
@@ -98,6 +101,7 @@ class _Keys:
         order = np.lexsort((self.value_id, self.module))
         for name in names:
             setattr(self, name, getattr(self, name)[order])
+        self.numbers = self._numbers(self.module, self.value_id)
         self.names, self.first = np.unique(self.name_key, return_index=True)
         self.by_key = np.argsort(self.key)
         self.sorted_key = self.key[self.by_key]
@@ -121,12 +125,14 @@ class _Keys:
 
     def rows_of(self, module: Ints, value_id: Ints) -> Ints:
         """The row of each value by number, -1 where there is none."""
-        if not len(self):
-            return np.full(len(value_id), -1)
-        ids, rank = np.unique(np.concatenate([self.value_id, value_id]), return_inverse=True)
-        mine = self.module * len(ids) + rank[: len(self)]
-        theirs = module * len(ids) + rank[len(self) :]
-        return _lookup(mine, np.arange(len(self)), theirs)
+        wanted = self._numbers(module, value_id)
+        rows = _lookup(self.numbers, np.arange(len(self)), wanted)
+        return np.where(value_id < _LARGEST_ID, rows, -1)
+
+    @staticmethod
+    def _numbers(module: Ints, value_id: Ints) -> Ints:
+        """Module and number in one; XLA counts values from 0, so 40 bits are ample."""
+        return (module << 40) | np.minimum(value_id, _LARGEST_ID)
 
     def defines(self, names: Words) -> Bools:
         """Which instruction names define a value."""
@@ -165,6 +171,10 @@ class _Assembly:
         self._look_for_tellings()
         self._read_live_ranges()
         self.told = np.zeros(count, np.bool_)
+        self.is_first = np.zeros(count + 1, np.bool_)
+        """Per value whether it is its instruction's first; the last entry is for row -1."""
+        self.is_first[self.keys.first] = True
+        self.is_first[-1] = True
         self._read_used_values()
         self._tell_the_rest()
         self._occupancy()
@@ -223,25 +233,30 @@ class _Assembly:
         return name.hashes(self.seeds[columns["module"]])
 
     def _logical_bytes(self, values: Columns) -> Numbers:
-        known = self.known_shapes
-        shapes = values["shape"].tolist()
-        modules = values["module"]
-        sizes, valid = np.zeros(len(shapes), np.int64), np.ones(len(shapes), np.bool_)
-        for row, text in enumerate(shapes):
-            shape = known.get(text)
+        text: Text = values["shape"]
+        _, first, inverse = np.unique(
+            text.hashes(np.uint64(0)), return_index=True, return_inverse=True
+        )
+        sizes, valid = np.zeros(len(first), np.int64), np.zeros(len(first), np.bool_)
+        tiled = np.zeros(len(first), np.bool_)
+        for row, shape_text in enumerate(text.take(first).tolist()):
+            assert shape_text is not None
+            shape = self.known_shapes.get(shape_text)
             if shape is None:
-                shape = known[text] = shape_of(text.decode(errors="replace"))
+                shape = shape_of(shape_text.decode(errors="replace"))
+                self.known_shapes[shape_text] = shape
                 self.new_shapes.append(shape)
-                if shape.dtype is None:
-                    message = f"the shape {shape.text[:80]!r} is not understood"
-                    self._find(int(modules[row]), "notice", "unknown_shape", message)
-            if shape.logical_bytes is None:
-                valid[row] = False
-            else:
-                sizes[row] = shape.logical_bytes
-            if shape.layout is not None and ":T(" in shape.layout:
-                self.facts[modules[row]].has_tiles = True
-        return Numbers(sizes, valid)
+            if shape.dtype is None:
+                message = f"the shape {shape.text[:80]!r} is not understood"
+                module = int(values["module"][first[row]])
+                self._find(module, "notice", "unknown_shape", message)
+            if shape.logical_bytes is not None:
+                sizes[row], valid[row] = shape.logical_bytes, True
+            tiled[row] = shape.layout is not None and ":T(" in shape.layout
+        if tiled.any():
+            for module in np.unique(values["module"][tiled[inverse]]).tolist():
+                self.facts[module].has_tiles = True
+        return Numbers(sizes[inverse], valid[inverse])
 
     def _add_unassigned(self) -> None:
         """Values of modules whose allocations are not there are known from their heads alone."""
@@ -353,7 +368,7 @@ class _Assembly:
             if carried:
                 pieces = [_prepend(carried, pieces[0]), *pieces[1:]]
             section = Section(pieces)
-            rows = mine[done:]
+            rows = mine[done : done + len(section)]
             assigned = used_values.Assigned(
                 self.keys.module[rows], self.keys.value_id[rows], self.keys.check[rows]
             )
@@ -386,10 +401,7 @@ class _Assembly:
         """An instruction is told with every value it defines; the first telling counts."""
         tellings = found.tellings
         rows = row_of[tellings["head"]]
-        is_first = np.zeros(len(self.keys) + 1, np.bool_)
-        is_first[self.keys.first] = True
-        is_first[-1] = True
-        first = np.flatnonzero(is_first[rows])
+        first = np.flatnonzero(self.is_first[rows])
         self.told[rows[first][rows[first] >= 0]] = True
         tellings = take(tellings, first)
         self._emit_instructions(section, tellings["text"], tellings["line"], tellings["module"])

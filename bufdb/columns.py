@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import nanoarrow as na
@@ -56,15 +57,26 @@ class Batches:
 
 def to_arrow(columns: Columns) -> Any:
     """One struct array with a field per column."""
-    schema, children, length = {}, [], 0
+    kinds, children, length = [], [], 0
     for name, column in columns.items():
         kind, array = _array(column)
-        schema[name], length = kind, len(column)
+        kinds.append((name, kind))
         children.append(array)
-    return na.c_array_from_buffers(na.struct(schema), length, [None], children=children)
+        length = len(column)
+    schema = _struct(tuple(kinds))
+    return na.c_array_from_buffers(schema, length, [None], children=children, move=True)
 
 
-def _array(column: Any) -> tuple[Any, Any]:
+@lru_cache(maxsize=256)
+def _struct(kinds: tuple[tuple[str, str], ...]) -> Any:
+    return na.c_schema(na.struct({name: _SCHEMAS[kind] for name, kind in kinds}))
+
+
+_SCHEMAS = {"int64": na.int64(), "bool": na.bool_(), "string": na.string_view()}
+_C_SCHEMAS = {kind: na.c_schema(schema) for kind, schema in _SCHEMAS.items()}
+
+
+def _array(column: Any) -> tuple[str, Any]:
     length = len(column)
     if isinstance(column, Text):
         views, data = column.views()
@@ -74,20 +86,20 @@ def _array(column: Any) -> tuple[Any, Any]:
         return _text(length, nulls, views, data)
     if isinstance(column, Numbers):
         nulls = None if column.valid is None else ~column.valid
-        return _fixed(na.int64(), length, nulls, column.values)
+        return _fixed("int64", length, nulls, column.values)
     if column.dtype == np.bool_:
-        return _fixed(na.bool_(), length, None, np.packbits(column, bitorder="little"))
-    return _fixed(na.int64(), length, None, column)
+        return _fixed("bool", length, None, np.packbits(column, bitorder="little"))
+    return _fixed("int64", length, None, column)
 
 
-def _fixed(kind: Any, length: int, nulls: Bools | None, values: Any) -> tuple[Any, Any]:
+def _fixed(kind: str, length: int, nulls: Bools | None, values: Any) -> tuple[str, Any]:
     buffers = [_validity(nulls), np.ascontiguousarray(values)]
-    return kind, na.c_array_from_buffers(kind, length, buffers)
+    return kind, na.c_array_from_buffers(_C_SCHEMAS[kind], length, buffers)
 
 
-def _text(length: int, nulls: Bools | None, views: Any, data: bytes) -> tuple[Any, Any]:
-    kind = na.string_view()
-    return kind, na.c_array_from_buffers(kind, length, [_validity(nulls), views, data])
+def _text(length: int, nulls: Bools | None, views: Any, data: bytes) -> tuple[str, Any]:
+    buffers = [_validity(nulls), views, data]
+    return "string", na.c_array_from_buffers(_C_SCHEMAS["string"], length, buffers)
 
 
 def _validity(nulls: Bools | None) -> Any:

@@ -19,7 +19,7 @@ import numpy as np
 
 from bufdb.scan import Bools, Ints
 
-_SAMPLES = 32
+_SAMPLES = 16
 """Instants per memory space, besides the maximum, at which the sum is held against the union; all of
 them where there are no more."""
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 _BLOCK = re.compile(
     rb"  (?P<id>\d+) (?P<phi>PHI )?(?P<name>[\w.-]+)(?P<index>\{[\d,]*\})? @(?P<color>\d+), positions:"
 )
+_INDENTED = re.compile(rb"  (?:\d+ |[\w.-]+\[[\d,]*\]\(#)")
 _PLACE = re.compile(rb" \[(?P<offset>-?\d+),(?P<size>-?\d+)\]: (?P<shape>.*)")
 _BUFFER = re.compile(
     rb"  (?P<name>[\w.-]+)\[(?P<index>[\d,]*)\]\(#(?P<id>\d+)(?: @(?P<color>\d+))?\)"
@@ -32,7 +33,8 @@ class Rewritten:
 
 def is_block_layout(text: bytes) -> bool:
     """Whether an allocation section is in a layout of 2019."""
-    return re.search(rb"^  (?:\d+ |[\w.-]+\[[\d,]*\]\(#)", text, re.MULTILINE) is not None
+    indented = text.find(b"\n  ")
+    return indented >= 0 and _INDENTED.match(text, indented + 1) is not None
 
 
 def rewrite(text: bytes) -> Rewritten:

@@ -13,6 +13,7 @@ import numpy as np
 
 from bufdb.scan import Bools, Columns, Cursor, Ints, Numbers, Text
 
+_MARK_TEXT = b", metadata={"
 TEXT_FIELDS = ("op_type", "op_name", "source_file")
 NUMBER_FIELDS = (
     "source_line",
@@ -48,15 +49,19 @@ def read(text: Text) -> tuple[Columns, Cursor]:
 def _metadata(c: Cursor) -> Columns:
     """The fields of `, metadata={…}` outside all quotes and brackets."""
     data, begin = c.block.data, c.at
-    place = c.search(b", metadata={")
+    find, places, slow_rows = data.find, [], []
+    for row, (start, end) in enumerate(zip(begin.tolist(), c.end.tolist(), strict=True)):
+        found = find(_MARK_TEXT, start, end)
+        places.append(found if found >= 0 else end)
+        # Only a quoted text, or a sharding, which quotes names, holds a mark that does not count.
+        if found >= 0 and find(b'"', start, found) >= 0 and not _is_outside(data, start, found):
+            slow_rows.append(row)
+    place = np.array(places, np.int64)
     has = place < c.end
     slow = np.zeros(len(c), np.bool_)
-    spans = zip(begin.tolist(), np.where(has, place, begin).tolist(), strict=True)
-    for row, (a, b) in enumerate(spans):
-        if a < b and not _is_outside(data, a, b):
-            slow[row] = True
+    slow[slow_rows] = True
     c.at = np.where(has, place, c.end)
-    c.optional(b", metadata={")
+    c.optional(_MARK_TEXT)
     failed = set(c.problems)
     columns: Columns = {}
     for name in TEXT_FIELDS:
@@ -82,10 +87,8 @@ def _metadata(c: Cursor) -> Columns:
 
 def _is_outside(data: bytes, start: int, stop: int) -> bool:
     """Whether all quotes and braces opened in a span are closed at its end."""
-    if data.find(b'"', start, stop) >= 0:
-        text = _QUOTED.sub(b"", data[start:stop])
-        return text.find(b'"') < 0 and text.count(b"{") == text.count(b"}")
-    return data.count(b"{", start, stop) == data.count(b"}", start, stop)
+    text = _QUOTED.sub(b"", data[start:stop])
+    return text.find(b'"') < 0 and text.count(b"{") == text.count(b"}")
 
 
 def _skip_names(c: Cursor, has: Bools) -> Bools:
