@@ -1,0 +1,137 @@
+-- title: Bytes held at the peak by scope of the operation
+-- group: meaning
+--
+-- Attributes every byte that is occupied at the peak to the scope path (op_name) of the instruction
+-- that defined the value there, so that the rows of a module add up to its peak (query peak tells
+-- how that is counted). For each run and function the module with the largest peak is shown. Bytes
+-- without an op_name are summed by kind of allocation.
+--
+-- A path is first brought to one spelling, whichever version of JAX wrote it: no primitive
+-- parameters, no jit(main), of several merged names the first; an argument such as
+-- opt_state[0].mu['w'] becomes opt_state/0/mu/w. With wrappers = 'strip' what JAX adds goes away as
+-- well: jit(f), while/body, cond/branch_0_fun, checkpoint, rematted_computation, closed_call,
+-- shard_map, and jvp(), transpose(), vmap() around a scope, so that forward, backward and
+-- recomputed values of a layer come together. Query peak-by-category keeps these apart. Then depth
+-- cuts it: 1 shows whole modules and arguments, 2 their parts.
+--
+-- param run VARCHAR = NULL: Only runs whose name matches this glob.
+-- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
+-- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
+-- param color BIGINT = NULL: Only this memory space.
+-- param wrappers VARCHAR = 'strip' | 'keep': What to do with what JAX adds to a scope.
+-- param depth BIGINT = 100: Elements of the path to keep.
+-- param merge_numbers BOOLEAN = false: Whether numbers become *, so that layer_0 and layer_1 are
+--   one.
+-- param top_functions BIGINT = 3: Functions (of one run and memory space) to show, largest peak
+--   first.
+-- param top_n BIGINT = 10: Paths to show of each.
+--
+-- column run_name VARCHAR: The run.
+-- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
+-- column color BIGINT: Memory space.
+-- column peak_bytes HUGEINT: Peak of the module [bytes].
+-- column held_bytes HUGEINT: Bytes held at the peak by values of this path [bytes].
+-- column held_ratio DOUBLE: The same as share of the peak (0 to 1).
+-- column value_count BIGINT: Number of values that hold them.
+-- column op_path VARCHAR: Scopes and, if not cut off, the operation; the kind of allocation in
+--   parentheses where there is no op_name.
+WITH params AS (
+  SELECT
+    getvariable('run')::VARCHAR AS run,
+    getvariable('function')::VARCHAR AS function,
+    getvariable('platform')::VARCHAR AS platform,
+    getvariable('color')::BIGINT AS color,
+    coalesce(getvariable('wrappers')::VARCHAR, 'strip') AS wrappers,
+    coalesce(getvariable('depth')::BIGINT, 100) AS depth,
+    coalesce(getvariable('merge_numbers')::BOOLEAN, FALSE) AS merge_numbers,
+    coalesce(getvariable('top_functions')::BIGINT, 3) AS top_functions,
+    coalesce(getvariable('top_n')::BIGINT, 10) AS top_n
+),
+ranked_functions AS (
+  SELECT
+    function_peaks.run_name,
+    function_peaks.function_name,
+    function_peaks.module_id,
+    function_peaks.color,
+    function_peaks.peak_bytes,
+    row_number() OVER (
+      ORDER BY
+        function_peaks.peak_bytes DESC, function_peaks.run_name, function_peaks.function_name,
+        function_peaks.color, function_peaks.platform NULLS LAST
+    ) AS function_place
+  FROM function_peaks
+  CROSS JOIN params
+  WHERE function_peaks.module_place = 1
+    AND (params.run IS NULL OR function_peaks.run_name GLOB params.run)
+    AND (params.function IS NULL OR function_peaks.function_name GLOB params.function)
+    AND (params.platform IS NULL OR function_peaks.platform = params.platform)
+    AND (params.color IS NULL OR function_peaks.color = params.color)
+),
+keyed_values AS (
+  SELECT
+    ranked_functions.function_place,
+    peak_value_details.held_bytes,
+    coalesce(
+      regexp_replace(
+        array_to_string(
+          list_slice(
+            string_split(
+              CASE params.wrappers
+                WHEN 'strip' THEN peak_value_details.stripped_op_path
+                ELSE peak_value_details.op_path
+              END,
+              '/'
+            ),
+            1,
+            params.depth
+          ),
+          '/'
+        ),
+        CASE WHEN params.merge_numbers THEN '[0-9]+' ELSE '$^' END,
+        '*',
+        'g'
+      ),
+      '(' || peak_value_details.allocation_kind || ')'
+    ) AS op_path
+  FROM ranked_functions
+  CROSS JOIN params
+  JOIN peak_value_details
+    ON peak_value_details.module_id = ranked_functions.module_id
+    AND peak_value_details.color = ranked_functions.color
+  WHERE ranked_functions.function_place <= params.top_functions
+),
+sums AS (
+  SELECT
+    keyed_values.function_place,
+    keyed_values.op_path,
+    sum(keyed_values.held_bytes) AS held_bytes,
+    count(*) AS value_count
+  FROM keyed_values
+  GROUP BY keyed_values.function_place, keyed_values.op_path
+),
+ranked_sums AS (
+  SELECT
+    sums.function_place,
+    sums.op_path,
+    sums.held_bytes,
+    sums.value_count,
+    row_number() OVER (
+      PARTITION BY sums.function_place
+      ORDER BY sums.held_bytes DESC, sums.op_path NULLS LAST
+    ) AS sum_place
+  FROM sums
+)
+SELECT
+  ranked_functions.run_name,
+  ranked_functions.function_name,
+  ranked_functions.color,
+  ranked_functions.peak_bytes,
+  ranked_sums.held_bytes,
+  CAST(ranked_sums.held_bytes AS DOUBLE) / nullif(ranked_functions.peak_bytes, 0) AS held_ratio,
+  ranked_sums.value_count,
+  ranked_sums.op_path
+FROM ranked_sums
+CROSS JOIN params
+JOIN ranked_functions ON ranked_functions.function_place = ranked_sums.function_place
+WHERE ranked_sums.sum_place <= params.top_n
+ORDER BY ranked_sums.function_place, ranked_sums.sum_place;

@@ -1,0 +1,174 @@
+-- title: Bytes held at the peak by Python call stack
+-- group: meaning
+--
+-- Attributes every byte that is occupied at the peak to the call stack of the instruction that
+-- defined the value there, so that the rows of a module add up to its peak (query peak tells how
+-- that is counted). For each run and function the module with the largest peak is shown. A line
+-- that is called from two places stands apart here for each of them.
+--
+-- Stacks are known from jaxlib 0.8.2 on where the HLO text was dumped too; before, the innermost
+-- line alone. Bytes without either, such as those of parameters, are summed by kind of allocation.
+--
+-- param run VARCHAR = NULL: Only runs whose name matches this glob.
+-- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
+-- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
+-- param color BIGINT = NULL: Only this memory space.
+-- param frames VARCHAR = 'own' | 'all': Which frames: own leaves out library code, all keeps it.
+-- param depth BIGINT = 100: Frames of the call stack to look at, from the innermost.
+-- param top_functions BIGINT = 3: Functions (of one run and memory space) to show, largest peak
+--   first.
+-- param top_n BIGINT = 10: Stacks to show of each.
+--
+-- column run_name VARCHAR: The run.
+-- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
+-- column color BIGINT: Memory space.
+-- column peak_bytes HUGEINT: Peak of the module [bytes].
+-- column held_bytes HUGEINT: Bytes held at the peak by values of this stack [bytes].
+-- column held_ratio DOUBLE: The same as share of the peak (0 to 1).
+-- column value_count BIGINT: Number of values that hold them.
+-- column call_stack VARCHAR: FILE:LINE FUNCTION of each frame, innermost first, divided by " < ",
+--   without the outer functions of a local one; the kind of allocation in parentheses where none
+--   is known.
+WITH RECURSIVE params AS (
+  SELECT
+    getvariable('run')::VARCHAR AS run,
+    getvariable('function')::VARCHAR AS function,
+    getvariable('platform')::VARCHAR AS platform,
+    getvariable('color')::BIGINT AS color,
+    coalesce(getvariable('frames')::VARCHAR, 'own') AS frames,
+    coalesce(getvariable('depth')::BIGINT, 100) AS depth,
+    coalesce(getvariable('top_functions')::BIGINT, 3) AS top_functions,
+    coalesce(getvariable('top_n')::BIGINT, 10) AS top_n
+),
+ranked_functions AS (
+  SELECT
+    function_peaks.run_name,
+    function_peaks.function_name,
+    function_peaks.module_id,
+    function_peaks.color,
+    function_peaks.peak_bytes,
+    row_number() OVER (
+      ORDER BY
+        function_peaks.peak_bytes DESC, function_peaks.run_name, function_peaks.function_name,
+        function_peaks.color, function_peaks.platform NULLS LAST
+    ) AS function_place
+  FROM function_peaks
+  CROSS JOIN params
+  WHERE function_peaks.module_place = 1
+    AND (params.run IS NULL OR function_peaks.run_name GLOB params.run)
+    AND (params.function IS NULL OR function_peaks.function_name GLOB params.function)
+    AND (params.platform IS NULL OR function_peaks.platform = params.platform)
+    AND (params.color IS NULL OR function_peaks.color = params.color)
+),
+frame_labels AS (
+  -- A module is there once for each of its memory spaces.
+  SELECT DISTINCT
+    stack_frames.module_id,
+    stack_frames.stack_frame_id,
+    stack_frames.parent_frame_id,
+    -- NULL for a frame that is left out: concat_ws passes over it.
+    CASE
+      WHEN params.frames = 'all' OR NOT is_library_path(coalesce(stack_frames.source_file, ''))
+        THEN concat_ws(
+          ' ',
+          base_name(coalesce(stack_frames.source_file, '?')) || ':'
+            || coalesce(stack_frames.source_line::VARCHAR, '?'),
+          regexp_replace(stack_frames.function_name, '^.*<locals>[.]', '')
+        )
+    END AS label
+  FROM ranked_functions
+  CROSS JOIN params
+  JOIN stack_frames ON stack_frames.module_id = ranked_functions.module_id
+  WHERE ranked_functions.function_place <= params.top_functions
+),
+walks AS (
+  SELECT
+    frame_labels.module_id,
+    frame_labels.stack_frame_id,
+    frame_labels.parent_frame_id,
+    1 AS frame_count,
+    frame_labels.label AS call_stack
+  FROM frame_labels
+  UNION ALL
+  SELECT
+    walks.module_id,
+    walks.stack_frame_id,
+    frame_labels.parent_frame_id,
+    walks.frame_count + 1 AS frame_count,
+    nullif(concat_ws(' < ', walks.call_stack, frame_labels.label), '') AS call_stack
+  FROM walks
+  CROSS JOIN params
+  JOIN frame_labels
+    ON frame_labels.module_id = walks.module_id
+    AND frame_labels.stack_frame_id = walks.parent_frame_id
+  WHERE walks.frame_count < params.depth
+),
+ranked_walks AS (
+  SELECT
+    walks.module_id,
+    walks.stack_frame_id,
+    walks.call_stack,
+    row_number() OVER (
+      PARTITION BY walks.module_id, walks.stack_frame_id
+      ORDER BY walks.frame_count DESC
+    ) AS walk_place
+  FROM walks
+),
+keyed_values AS (
+  SELECT
+    ranked_functions.function_place,
+    peak_value_details.held_bytes,
+    coalesce(
+      ranked_walks.call_stack,
+      CASE
+        WHEN params.frames = 'all' OR NOT is_library_path(peak_value_details.source_file)
+          THEN base_name(peak_value_details.source_file) || ':' || peak_value_details.source_line
+      END,
+      '(' || peak_value_details.allocation_kind || ')'
+    ) AS call_stack
+  FROM ranked_functions
+  CROSS JOIN params
+  JOIN peak_value_details
+    ON peak_value_details.module_id = ranked_functions.module_id
+    AND peak_value_details.color = ranked_functions.color
+  LEFT JOIN ranked_walks
+    ON ranked_walks.module_id = peak_value_details.module_id
+    AND ranked_walks.stack_frame_id = peak_value_details.stack_frame_id
+    AND ranked_walks.walk_place = 1
+  WHERE ranked_functions.function_place <= params.top_functions
+),
+sums AS (
+  SELECT
+    keyed_values.function_place,
+    keyed_values.call_stack,
+    sum(keyed_values.held_bytes) AS held_bytes,
+    count(*) AS value_count
+  FROM keyed_values
+  GROUP BY keyed_values.function_place, keyed_values.call_stack
+),
+ranked_sums AS (
+  SELECT
+    sums.function_place,
+    sums.call_stack,
+    sums.held_bytes,
+    sums.value_count,
+    row_number() OVER (
+      PARTITION BY sums.function_place
+      ORDER BY sums.held_bytes DESC, sums.call_stack NULLS LAST
+    ) AS sum_place
+  FROM sums
+)
+SELECT
+  ranked_functions.run_name,
+  ranked_functions.function_name,
+  ranked_functions.color,
+  ranked_functions.peak_bytes,
+  ranked_sums.held_bytes,
+  CAST(ranked_sums.held_bytes AS DOUBLE) / nullif(ranked_functions.peak_bytes, 0) AS held_ratio,
+  ranked_sums.value_count,
+  ranked_sums.call_stack
+FROM ranked_sums
+CROSS JOIN params
+JOIN ranked_functions ON ranked_functions.function_place = ranked_sums.function_place
+WHERE ranked_sums.sum_place <= params.top_n
+ORDER BY ranked_sums.function_place, ranked_sums.sum_place;

@@ -1,0 +1,98 @@
+import pytest
+from small_db import Module, answer
+
+
+def test_nothing_in_an_empty_database(con):
+    assert answer(con, "peak-by-op") == []
+
+
+NAMES = (
+    "jit(step)/transpose(jvp(Net))/layer_0/dot_general",
+    "jit(step)/jvp(Net)/layer_1/dot_general",
+    "jit(step)/while/body/closed_call/tanh",
+    "opt_state[0].mu['w']",
+    None,
+)
+
+
+def one_module(con):
+    module = Module(con, 1)
+    module.allocation(0, "temp", 100)
+    for value_id, op_name in enumerate(NAMES):
+        module.value(value_id, 0, offset=20 * value_id, size=20, op_name=op_name)
+    module.close()
+
+
+def test_scopes_without_what_jax_adds(con):
+    one_module(con)
+    assert [row[4:] for row in answer(con, "peak-by-op")] == [
+        (20, 0.2, 1, "(temp)"),
+        (20, 0.2, 1, "Net/layer_0/dot_general"),
+        (20, 0.2, 1, "Net/layer_1/dot_general"),
+        (20, 0.2, 1, "opt_state/0/mu/w"),
+        (20, 0.2, 1, "tanh"),
+    ]
+
+
+def test_depth_and_merged_numbers(con):
+    one_module(con)
+    rows = [(row[4], row[7]) for row in answer(con, "peak-by-op", depth=2, merge_numbers="true")]
+    assert rows == [(40, "Net/layer_*"), (20, "(temp)"), (20, "opt_state/*"), (20, "tanh")]
+    rows = [(row[4], row[7]) for row in answer(con, "peak-by-op", depth=1)]
+    assert rows == [(40, "Net"), (20, "(temp)"), (20, "opt_state"), (20, "tanh")]
+
+
+def test_wrappers_are_kept_on_request(con):
+    one_module(con)
+    rows = [row[7] for row in answer(con, "peak-by-op", wrappers="keep", depth=2)]
+    assert rows == [
+        "(temp)",
+        "jit(step)/jvp(Net)",
+        "jit(step)/transpose(jvp(Net))",
+        "jit(step)/while",
+        "opt_state/0",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("op_name", "path", "stripped", "functions"),
+    [
+        (
+            "jit(f)/jit(main)/transpose(jvp(while))/body/remat/dot_general[dims=(((1,), (1,)))]",
+            "jit(f)/transpose(jvp(while))/body/remat/dot_general",
+            "dot_general",
+            "f",
+        ),
+        (
+            "jit(f)/transpose(jvp(Net))/jvp(Net)/checkpoint/rematted_computation/norm_0/div",
+            "jit(f)/transpose(jvp(Net))/jvp(Net)/checkpoint/rematted_computation/norm_0/div",
+            "Net/norm_0/div",
+            "f",
+        ),
+        ("jit(f)/vmap(transpose(jvp()))/mul;jit(f)/x", "jit(f)/vmap(transpose(jvp()))/mul",
+         "mul", "f"),
+        ("jit(f)/(jvp()/reduce_sum:transpose(jvp())/dot)", "jit(f)/jvp()/reduce_sum",
+         "reduce_sum", "f"),
+        ("jit(f)/cond/branch_1_fun/jit(_where)/select_n",
+         "jit(f)/cond/branch_1_fun/jit(_where)/select_n", "select_n", "f/_where"),
+        ("jit(f)/transpose(jvp(jit(take)))/a/scatter-add",
+         "jit(f)/transpose(jvp(jit(take)))/a/scatter-add", "a/scatter-add", "f/take"),
+        ("jit(f)/a/bqhd,bkhd->bhqk/while", "jit(f)/a/bqhd,bkhd->bhqk/while",
+         "a/bqhd,bkhd->bhqk/while", "f"),
+        ("jit(f)/body/while/body/while", "jit(f)/body/while/body/while", "body/while", "f"),
+        ("jit(f)/jit(main)/shard_map[mesh=Mesh(ids=array([0, 1]), names=('i',))]",
+         "jit(f)/shard_map", "shard_map", "f"),
+        ("jit(<lambda>)/add", "jit(<lambda>)/add", "add", "<lambda>"),
+        ("args[0]", "args/0", "args/0", None),
+        ("params['a/b'].w[-1]", "params/a/b/w/-1", "params/a/b/w/-1", None),
+        ("gradient_tape/MatMul", "gradient_tape/MatMul", "gradient_tape/MatMul", None),
+        ("reduce_sum[axes=(0,)]", "reduce_sum", "reduce_sum", None),
+        ("", "", "", None),
+        (None, None, None, None),
+    ],
+)  # fmt: skip
+def test_op_names_of_every_jax(con, op_name, path, stripped, functions):
+    row = con.execute(
+        "SELECT op_path($1), strip_op_path(op_path($1)), jit_path($1)", [op_name]
+    ).fetchone()
+    assert row == (path, stripped, functions)

@@ -1,0 +1,66 @@
+from small_db import Module, answer, insert
+
+
+def test_nothing_in_an_empty_database(con):
+    assert answer(con, "peak-by-stack") == []
+
+
+def frame(con, number, parent, source_file, line, function_name, module_id=1):
+    insert(con, "stack_frames", module_id=module_id, stack_frame_id=number,
+           parent_frame_id=parent, source_file=source_file, source_line=line,
+           function_name=function_name)  # fmt: skip
+
+
+def one_module(con):
+    frame(con, 1, None, "/home/me/train.py", 90, "<module>")
+    frame(con, 2, 1, "/home/me/train.py", 40, "make.<locals>.step")
+    frame(con, 3, 2, "/lib/python3.11/site-packages/nn.py", 5, "dense")
+    frame(con, 4, 3, "/home/me/model.py", 12, "loss")
+    frame(con, 5, 1, "/home/me/model.py", 12, "loss")
+    frame(con, 6, None, "/lib/python3.11/site-packages/nn.py", 5, "dense")
+    module = Module(con, 1)
+    module.allocation(0, "temp", 100)
+    module.allocation(1, "constant", 10)
+    module.allocation(2, "temp", 10, color=1)
+    for value_id, stack_frame_id in enumerate((4, 5, 3, 4, 6)):
+        module.value(value_id, 0, offset=10 * value_id, size=10, stack_frame_id=stack_frame_id)
+    module.value(5, 0, offset=50, size=10, source_file="/home/me/old.py", source_line=3)
+    module.value(6, 0, offset=60, size=20)
+    module.value(7, 2, offset=0, size=10, stack_frame_id=2)
+    module.close()
+
+
+def test_the_frames_of_the_user_innermost_first(con):
+    one_module(con)
+    assert [(row[2], *row[4:]) for row in answer(con, "peak-by-stack")] == [
+        (0, 30, 30 / 90, 2, "(temp)"),
+        (0, 20, 20 / 90, 2, "model.py:12 loss < train.py:40 step < train.py:90 <module>"),
+        (0, 10, 10 / 90, 1, "(constant)"),
+        (0, 10, 10 / 90, 1, "model.py:12 loss < train.py:90 <module>"),
+        (0, 10, 10 / 90, 1, "old.py:3"),
+        (0, 10, 10 / 90, 1, "train.py:40 step < train.py:90 <module>"),
+        (1, 10, 1.0, 1, "train.py:40 step < train.py:90 <module>"),
+    ]
+
+
+def test_all_frames_and_a_limit_of_depth(con):
+    one_module(con)
+    whole = [row[7] for row in answer(con, "peak-by-stack", frames="all", color=0)]
+    stack = "model.py:12 loss < nn.py:5 dense < train.py:40 step < train.py:90 <module>"
+    assert stack in whole
+    assert "nn.py:5 dense" in whole
+    cut = [(row[4], row[7]) for row in answer(con, "peak-by-stack", depth=1, color=0)]
+    assert cut[:2] == [(40, "(temp)"), (30, "model.py:12 loss")]
+
+
+def test_frames_that_call_themselves_come_to_an_end(con):
+    frame(con, 1, 2, "a.py", 1, "f")
+    frame(con, 2, 1, "b.py", 2, "g")
+    frame(con, 3, 9, "c.py", 3, "h")  # the table lacks frame 9
+    module = Module(con, 1)
+    module.allocation(0, "temp", 20)
+    module.value(1, 0, offset=0, size=10, stack_frame_id=1)
+    module.value(2, 0, offset=10, size=10, stack_frame_id=3)
+    module.close()
+    rows = [row[7] for row in answer(con, "peak-by-stack", depth=3)]
+    assert rows == ["a.py:1 f < b.py:2 g < a.py:1 f", "c.py:3 h"]
