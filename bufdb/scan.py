@@ -35,6 +35,10 @@ _STRAGGLERS = 48
 cost thousands of NumPy calls."""
 
 
+_LONG = 256
+"""Strings above this many bytes, few but up to 100 kB, are hashed one by one."""
+
+
 def word(literal: bytes) -> np.uint64:
     """The first eight bytes at most, as a block's words hold them."""
     return np.uint64(int.from_bytes(literal[:8], "little"))
@@ -125,8 +129,8 @@ class Text:
     def hashes(self, seed: Words | np.uint64) -> Words:
         """A 64-bit hash of each string, mixed with a seed per row.
 
-        Equal strings with equal seeds have equal hashes; absent strings hash as their default.
-        Patched rows are not looked at.
+        Equal strings with equal seeds have equal hashes in one process; absent strings hash as
+        their default. Patched rows are not looked at.
         """
         start, size = self.start, self.stop - self.start
         if self.valid is not None:
@@ -136,7 +140,7 @@ class Text:
         if self.valid is not None and self.default:
             absent = _mix(_mix(seeds ^ np.uint64(len(self.default))) ^ word(self.default))
             value = np.where(self.valid, value, absent)
-        rows = np.flatnonzero(size > 0)
+        rows = np.flatnonzero((size > 0) & (size <= _LONG))
         done = 0
         while len(rows):
             left = size[rows] - done
@@ -144,6 +148,9 @@ class Text:
             value[rows] = _mix(value[rows] ^ piece)
             done += 8
             rows = rows[left > 8]
+        for row in np.flatnonzero(size > _LONG).tolist():
+            text = self.block.data[start[row] : self.stop[row]]
+            value[row] ^= np.uint64(hash(text) & 0xFFFFFFFFFFFFFFFF)
         return value
 
     def views(self) -> tuple[Any, bytes]:
