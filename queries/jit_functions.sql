@@ -16,8 +16,8 @@
 -- column color BIGINT: Memory space.
 -- column run_count BIGINT: Runs that compiled it.
 -- column module_count BIGINT: Compilations.
--- column signature_count BIGINT: Different entry layouts (shapes of arguments and results); NULL if
---   no dump came with its HLO text.
+-- column signature_count BIGINT: Different signatures (shapes of arguments and result) among them;
+--   NULL if no dump tells one.
 -- column min_peak_bytes HUGEINT: Smallest peak [bytes]; NULL if no peak is known.
 -- column median_peak_bytes HUGEINT: Median peak [bytes]; NULL if no peak is known.
 -- column max_peak_bytes HUGEINT: Largest peak [bytes]; NULL if no peak is known.
@@ -37,7 +37,7 @@ figures AS (
     memory_figures.run_name,
     memory_figures.peak_bytes,
     memory_figures.temp_bytes,
-    modules.entry_computation_layout,
+    module_signatures.entry_signature,
     row_number() OVER (
       PARTITION BY memory_figures.function_name, memory_figures.color
       ORDER BY memory_figures.peak_bytes NULLS LAST, memory_figures.module_id
@@ -46,7 +46,7 @@ figures AS (
       PARTITION BY memory_figures.function_name, memory_figures.color
     ) AS peak_count
   FROM memory_figures
-  JOIN modules ON modules.module_id = memory_figures.module_id
+  JOIN module_signatures ON module_signatures.module_id = memory_figures.module_id
   CROSS JOIN params
   WHERE (params.run IS NULL OR memory_figures.run_name GLOB params.run)
     AND (params.function IS NULL OR memory_figures.function_name GLOB params.function)
@@ -59,7 +59,7 @@ functions AS (
     figures.color,
     count(DISTINCT figures.run_name) AS run_count,
     count(*) AS module_count,
-    nullif(count(DISTINCT figures.entry_computation_layout), 0) AS signature_count,
+    nullif(count(DISTINCT figures.entry_signature), 0) AS signature_count,
     min(figures.peak_bytes) AS min_peak_bytes,
     min(figures.peak_bytes) FILTER (WHERE figures.place = (figures.peak_count + 1) // 2)
       AS median_peak_bytes,

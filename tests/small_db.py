@@ -42,6 +42,7 @@ class Module:
         self.con = con
         self.id = module_id
         self.allocations: dict[int, tuple[str, int]] = {}
+        self.instructions: set[str] = set()
         self.temps: list[tuple[int, int, int, int, int, int]] = []
         if not con.execute("SELECT 1 FROM runs WHERE run_name = ?", [run_name]).fetchall():
             insert(con, "runs", run_name=run_name)
@@ -55,7 +56,7 @@ class Module:
             **row,
         )
 
-    def allocation(self, index: int, kind: str, size: int, color: int = 0) -> None:
+    def allocation(self, index: int, kind: str, size: int, color: int = 0, **cells: Any) -> None:
         self.allocations[index] = (kind, color)
         insert(
             self.con,
@@ -65,6 +66,7 @@ class Module:
             kind=kind,
             size_bytes=size,
             color=color,
+            **cells,
         )
 
     def value(
@@ -77,6 +79,8 @@ class Module:
         name: str | None = None,
         shape: str = "f32[]",
         is_phi: bool = False,
+        shape_index: str = "{}",
+        logical: int | None = None,
         **instruction: Any,
     ) -> None:
         """A value, its live range (both ends included) and, once per name, its instruction."""
@@ -91,16 +95,27 @@ class Module:
             offset_bytes=offset,
             size_bytes=size,
             shape=shape,
-            shape_index="{}",
+            shape_index=shape_index,
             is_phi=is_phi,
+            logical_bytes=logical,
         )
-        insert(self.con, "instructions", **key, **instruction)
+        if name not in self.instructions:
+            self.instructions.add(name)
+            insert(self.con, "instructions", **key, **instruction)
         if live is not None:
             times = {"start_time": live[0], "end_time": live[1]}
-            insert(self.con, "live_ranges", **key, value_id=value_id, shape_index="{}", **times)
+            insert(
+                self.con, "live_ranges", **key, value_id=value_id, shape_index=shape_index, **times
+            )
             kind, color = self.allocations[index]
             if kind == "temp":
                 self.temps.append((color, index, offset, offset + size, *live))
+
+    def use(self, value_id: int, by: str, operand: int = 0, index: str = "{}") -> None:
+        """One use of a value by an instruction."""
+        row = {"value_id": value_id, "instruction_name": by}
+        number = {"operand_number": operand, "operand_index": index}
+        insert(self.con, "uses", module_id=self.id, **row, **number)
 
     def close(self) -> None:
         """Compute occupied_peaks byte by byte: slow and plain, for small sizes only."""
@@ -123,6 +138,27 @@ class Module:
                 peak_time=best[1],
                 occupied_temp_bytes=best[0],
             )
+
+
+def shape(
+    con: duckdb.DuckDBPyConnection, text: str, logical: int | None = None, count: int = 1
+) -> str:
+    """A row of `shapes` taken from the text; the text again, for `Module.value`."""
+    is_tuple = text.startswith("(")
+    head, _, layout = text.partition("{")
+    dtype, _, dimensions = head.partition("[")
+    insert(
+        con,
+        "shapes",
+        shape=text,
+        dtype="tuple" if is_tuple else dtype,
+        dimensions_text=None if is_tuple else dimensions.rstrip("]"),
+        layout="{" + layout if layout else None,
+        logical_bytes=logical,
+        element_count=count,
+        is_tuple=is_tuple,
+    )
+    return text
 
 
 def answer(con: duckdb.DuckDBPyConnection, name: str, **given: Any) -> list[tuple[Any, ...]]:

@@ -1,9 +1,17 @@
 from small_db import Module, answer
 
 
-def compiled(con, module_id, run_name, function, size, layout=None):
-    module = Module(con, module_id, run_name, function, entry_computation_layout=layout)
-    module.allocation(0, "parameter", size)
+def compiled(con, module_id, run_name, function, size, shape=None):
+    module = Module(con, module_id, run_name, function)
+    module.allocation(
+        0,
+        "donated_parameter",
+        size,
+        parameter_number=0,
+        parameter_shape_index="{}",
+        parameter_shape=shape,
+        output_shape=shape,
+    )
     module.allocation(1, "temp", 3)
     module.close()
 
@@ -13,9 +21,9 @@ def test_nothing_in_an_empty_database(con):
 
 
 def test_counts_and_range_of_peaks_of_a_function(con):
-    compiled(con, 1, "a", "f", 10, "(f32[1])->f32[1]")
-    compiled(con, 2, "a", "f", 40, "(f32[2])->f32[2]")
-    compiled(con, 3, "b", "f", 20, "(f32[2])->f32[2]")
+    compiled(con, 1, "a", "f", 10, "f32[1]")
+    compiled(con, 2, "a", "f", 40, "f32[2]")
+    compiled(con, 3, "b", "f", 20, "f32[2]")
     compiled(con, 4, "b", "f", 30)
     compiled(con, 5, "b", None, 5)
     unknown = Module(con, 6, "b", "f", has_live_ranges=False)

@@ -1,0 +1,44 @@
+-- One row per module: the shapes that its compilation was for.
+CREATE OR REPLACE VIEW module_signatures AS
+WITH parameters AS (
+  SELECT
+    allocations.module_id,
+    count(*) AS parameter_count,
+    -- Index {} holds the shape of the whole parameter in every format era; deeper ones do not.
+    CASE WHEN count(*) = count(allocations.parameter_shape)
+      THEN string_agg(allocations.parameter_shape, ', ' ORDER BY allocations.parameter_number)
+    END AS parameter_shapes
+  FROM allocations
+  WHERE allocations.parameter_shape_index = '{}'
+  GROUP BY allocations.module_id
+),
+outputs AS (
+  SELECT allocations.module_id, min(allocations.output_shape) AS output_shape
+  FROM allocations
+  GROUP BY allocations.module_id
+)
+SELECT
+  modules.module_id,
+  modules.run_name,
+  modules.function_name,
+  coalesce(parameters.parameter_count, 0) AS parameter_count,
+  CASE WHEN parameters.module_id IS NULL THEN '' ELSE parameters.parameter_shapes END
+    AS parameter_shapes,
+  outputs.output_shape,
+  '(' || CASE WHEN parameters.module_id IS NULL THEN '' ELSE parameters.parameter_shapes END
+    || ') -> ' || outputs.output_shape AS entry_signature
+FROM modules
+LEFT JOIN parameters ON parameters.module_id = modules.module_id
+LEFT JOIN outputs ON outputs.module_id = modules.module_id;
+COMMENT ON VIEW module_signatures IS
+  'One row per module: the shapes of its parameters and of its result, without layouts. Key: module_id.';
+COMMENT ON COLUMN module_signatures.module_id IS 'The module: modules.module_id.';
+COMMENT ON COLUMN module_signatures.run_name IS 'The run: modules.run_name.';
+COMMENT ON COLUMN module_signatures.function_name IS 'Jitted function: modules.function_name; NULL if unknown.';
+COMMENT ON COLUMN module_signatures.parameter_count IS 'Entry parameters that have an allocation; a tuple counts once.';
+COMMENT ON COLUMN module_signatures.parameter_shapes IS
+  'Shapes of the entry parameters in order, separated by ", ": allocations.parameter_shape at index {}; NULL if the dump lacks one (before 2019-12).';
+COMMENT ON COLUMN module_signatures.output_shape IS
+  'Shape of the result: allocations.output_shape; NULL if the dump does not tell (before 2019-12).';
+COMMENT ON COLUMN module_signatures.entry_signature IS
+  '"(parameter_shapes) -> output_shape"; NULL if one of them is. Sharded modules have the shapes of one device.';
