@@ -1,0 +1,102 @@
+-- title: Values that occupy given bytes of an allocation, over time
+-- group: live
+-- engines: duckdb, spark
+--
+-- Who uses an address, one after another: all values of one allocation whose bytes meet the range
+-- that starts at first_byte. Without more said it is the last byte of the largest temp allocation:
+-- the values that reach it make the arena as large as it is. Values that stand in the list one
+-- after another without a gap of time are often one buffer under several names: a loop carry, or a
+-- result written over its operand. Of all modules that the filters leave, the one with the largest
+-- such allocation is shown.
+--
+-- param run VARCHAR = NULL: Only runs whose name matches this glob.
+-- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
+-- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
+-- param color BIGINT = NULL: Only this memory space.
+-- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
+-- param allocation BIGINT = NULL: Index of the allocation; NULL takes the largest temp one.
+-- param first_byte BIGINT = 0: First byte to look at, from 0.
+-- param byte_count BIGINT = 1: Number of bytes to look at.
+-- param top_n BIGINT = 100: Values to show, earliest first.
+--
+-- column run_name VARCHAR: The run.
+-- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
+-- column color BIGINT: Memory space of the allocation.
+-- column allocation_index BIGINT: The allocation.
+-- column allocation_size_bytes BIGINT: Its size [bytes].
+-- column start_time BIGINT: First instant at which the value is live [program order]; NULL if it
+--   has no live range, as in thread-local allocations and in dumps without live ranges.
+-- column end_time BIGINT: Last such instant; NULL as that.
+-- column offset_bytes BIGINT: First byte of the value [bytes].
+-- column size_bytes BIGINT: Its assigned size [bytes].
+-- column is_phi BOOLEAN: Whether it merges other values, whose bytes it shares.
+-- column shape VARCHAR: Its shape with layout.
+-- column opcode VARCHAR: Opcode of the defining instruction; NULL if unknown.
+-- column instruction_name VARCHAR: Defining instruction.
+-- column op_name VARCHAR: Scope path of the operation; NULL if the dump has none.
+-- column source VARCHAR: Innermost file:line that is not library code; NULL if unknown.
+WITH params AS (
+  SELECT
+    getvariable('run')::VARCHAR AS run,
+    getvariable('function')::VARCHAR AS function,
+    getvariable('platform')::VARCHAR AS platform,
+    getvariable('color')::BIGINT AS color,
+    getvariable('module')::VARCHAR AS module,
+    getvariable('allocation')::BIGINT AS allocation,
+    coalesce(getvariable('first_byte')::BIGINT, 0) AS first_byte,
+    coalesce(getvariable('byte_count')::BIGINT, 1) AS byte_count,
+    coalesce(getvariable('top_n')::BIGINT, 100) AS top_n
+),
+ranked_allocations AS (
+  SELECT
+    modules.run_name,
+    coalesce(modules.function_name, modules.module_key) AS function_name,
+    allocations.module_id,
+    allocations.color,
+    allocations.allocation_index,
+    allocations.size_bytes,
+    row_number() OVER (
+      ORDER BY
+        allocations.size_bytes DESC, modules.run_name, modules.module_key,
+        allocations.allocation_index
+    ) AS place
+  FROM allocations
+  CROSS JOIN params
+  JOIN modules ON modules.module_id = allocations.module_id
+  WHERE (params.run IS NULL OR modules.run_name GLOB params.run)
+    AND (params.function IS NULL OR modules.function_name GLOB params.function)
+    AND (params.platform IS NULL OR modules.platform = params.platform)
+    AND (params.color IS NULL OR allocations.color = params.color)
+    AND (params.module IS NULL OR modules.module_key GLOB params.module)
+    AND (allocations.allocation_index = params.allocation
+      OR (params.allocation IS NULL AND allocations.kind = 'temp'))
+)
+SELECT
+  ranked_allocations.run_name,
+  ranked_allocations.function_name,
+  ranked_allocations.color,
+  ranked_allocations.allocation_index,
+  ranked_allocations.size_bytes AS allocation_size_bytes,
+  value_details.start_time,
+  value_details.end_time,
+  value_details.offset_bytes,
+  value_details.size_bytes,
+  value_details.is_phi,
+  value_details.shape,
+  value_details.opcode,
+  value_details.instruction_name,
+  value_details.op_name,
+  value_details.own_source_file || ':' || value_details.own_source_line AS source
+FROM ranked_allocations
+CROSS JOIN params
+JOIN value_details
+  ON value_details.module_id = ranked_allocations.module_id
+  AND value_details.allocation_index = ranked_allocations.allocation_index
+WHERE ranked_allocations.place = 1
+  -- Differences, for a sum of sizes near 2^63 would not fit.
+  AND value_details.offset_bytes - params.first_byte < params.byte_count
+  AND params.first_byte - value_details.offset_bytes < value_details.size_bytes
+ORDER BY
+  value_details.start_time NULLS LAST, value_details.end_time, value_details.offset_bytes,
+  value_details.value_id
+LIMIT (SELECT top_n FROM params);

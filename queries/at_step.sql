@@ -1,0 +1,177 @@
+-- title: Values live at one step of the program
+-- group: live
+--
+-- What is in memory at a given instant, in the way in which query peak counts it: allocations
+-- other than temp and thread-local ones as a whole, under the value that stands for them; in temp
+-- allocations the values live at that instant, bytes that several of them share told once, for the
+-- first of them by offset. All rows add up to the bytes occupied at that instant. Of all modules
+-- that the filters leave, the one with the largest peak is shown.
+--
+-- param run VARCHAR = NULL: Only runs whose name matches this glob.
+-- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
+-- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
+-- param color BIGINT = NULL: Only this memory space.
+-- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
+-- param step BIGINT = NULL: The instant [program order]; NULL takes that of instruction.
+-- param instruction VARCHAR = NULL: Instruction at whose place to look; NULL, or a name that is
+--   not scheduled, takes the instant of the peak.
+-- param top_n BIGINT = 50: Values to show, largest first.
+--
+-- column run_name VARCHAR: The run.
+-- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
+-- column color BIGINT: Memory space.
+-- column step_time BIGINT: The instant [program order].
+-- column occupied_bytes HUGEINT: Bytes occupied at that instant [bytes].
+-- column held_bytes BIGINT: Bytes held by the value and by none before it [bytes].
+-- column cumulative_ratio DOUBLE: Share of occupied_bytes held by this and all rows above it (0 to
+--   1).
+-- column allocation_kind VARCHAR: parameter, donated_parameter, output, constant or temp.
+-- column start_time BIGINT: First instant at which the value is live [program order]; NULL if the
+--   dump lists no value or no live range.
+-- column end_time BIGINT: Last such instant; NULL as that.
+-- column shape VARCHAR: Shape of the value with layout; NULL if the dump lists no value.
+-- column opcode VARCHAR: Opcode of the defining instruction; NULL if unknown.
+-- column instruction_name VARCHAR: Defining instruction; NULL if the dump lists no value.
+-- column op_name VARCHAR: Scope path of the operation; NULL if the dump has none.
+-- column source VARCHAR: Innermost file:line that is not library code; NULL if unknown.
+WITH params AS (
+  SELECT
+    getvariable('run')::VARCHAR AS run,
+    getvariable('function')::VARCHAR AS function,
+    getvariable('platform')::VARCHAR AS platform,
+    getvariable('color')::BIGINT AS color,
+    getvariable('module')::VARCHAR AS module,
+    getvariable('step')::BIGINT AS step,
+    getvariable('instruction')::VARCHAR AS instruction,
+    coalesce(getvariable('top_n')::BIGINT, 50) AS top_n
+),
+ranked_modules AS (
+  SELECT
+    function_peaks.run_name,
+    function_peaks.function_name,
+    function_peaks.module_id,
+    function_peaks.color,
+    coalesce(params.step, instructions.program_order, function_peaks.peak_time) AS step_time,
+    row_number() OVER (
+      ORDER BY
+        -- A module that has the instruction goes before a larger one that has not.
+        CASE WHEN instructions.program_order IS NULL THEN 1 ELSE 0 END,
+        function_peaks.peak_bytes DESC, function_peaks.run_name, function_peaks.module_key,
+        function_peaks.color
+    ) AS place
+  FROM function_peaks
+  CROSS JOIN params
+  LEFT JOIN instructions
+    ON instructions.module_id = function_peaks.module_id
+    AND instructions.instruction_name = params.instruction
+  WHERE (params.run IS NULL OR function_peaks.run_name GLOB params.run)
+    AND (params.function IS NULL OR function_peaks.function_name GLOB params.function)
+    AND (params.platform IS NULL OR function_peaks.platform = params.platform)
+    AND (params.color IS NULL OR function_peaks.color = params.color)
+    AND (params.module IS NULL OR function_peaks.module_key GLOB params.module)
+),
+chosen AS (
+  SELECT
+    ranked_modules.run_name,
+    ranked_modules.function_name,
+    ranked_modules.module_id,
+    ranked_modules.color,
+    ranked_modules.step_time
+  FROM ranked_modules
+  WHERE ranked_modules.place = 1
+),
+live_temps AS (
+  SELECT
+    value_details.allocation_index,
+    value_details.value_id,
+    value_details.size_bytes,
+    -- 128 bits: sizes come near 2^63.
+    value_details.offset_bytes::HUGEINT AS begin_bytes,
+    value_details.offset_bytes::HUGEINT + value_details.size_bytes AS end_bytes
+  FROM chosen
+  JOIN value_details
+    ON value_details.module_id = chosen.module_id
+    AND value_details.color = chosen.color
+  WHERE value_details.allocation_kind = 'temp'
+    AND value_details.start_time <= chosen.step_time
+    AND value_details.end_time >= chosen.step_time
+),
+covered_temps AS (
+  SELECT
+    live_temps.allocation_index,
+    live_temps.value_id,
+    live_temps.end_bytes,
+    greatest(
+      live_temps.begin_bytes,
+      coalesce(
+        max(live_temps.end_bytes) OVER (
+          PARTITION BY live_temps.allocation_index
+          ORDER BY live_temps.begin_bytes, live_temps.size_bytes DESC, live_temps.value_id
+          ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        ),
+        live_temps.begin_bytes
+      )
+    ) AS covered_bytes
+  FROM live_temps
+),
+held_values AS (
+  SELECT
+    covered_temps.allocation_index,
+    'temp' AS allocation_kind,
+    covered_temps.value_id,
+    (covered_temps.end_bytes - covered_temps.covered_bytes)::BIGINT AS held_bytes
+  FROM covered_temps
+  WHERE covered_temps.end_bytes > covered_temps.covered_bytes
+  UNION ALL
+  -- What is held for the whole run is the same at every instant.
+  SELECT
+    peak_values.allocation_index,
+    peak_values.allocation_kind,
+    peak_values.value_id,
+    peak_values.held_bytes
+  FROM chosen
+  JOIN peak_values
+    ON peak_values.module_id = chosen.module_id
+    AND peak_values.color = chosen.color
+  WHERE peak_values.allocation_kind <> 'temp'
+),
+summed_values AS (
+  SELECT
+    held_values.allocation_index,
+    held_values.allocation_kind,
+    held_values.value_id,
+    held_values.held_bytes,
+    sum(held_values.held_bytes) OVER () AS occupied_bytes,
+    sum(held_values.held_bytes) OVER (
+      ORDER BY
+        held_values.held_bytes DESC, held_values.allocation_index, held_values.value_id NULLS LAST
+      ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+    ) AS cumulative_bytes
+  FROM held_values
+)
+SELECT
+  chosen.run_name,
+  chosen.function_name,
+  chosen.color,
+  chosen.step_time,
+  summed_values.occupied_bytes,
+  summed_values.held_bytes,
+  CAST(summed_values.cumulative_bytes AS DOUBLE) / nullif(summed_values.occupied_bytes, 0)
+    AS cumulative_ratio,
+  summed_values.allocation_kind,
+  value_details.start_time,
+  value_details.end_time,
+  value_details.shape,
+  value_details.opcode,
+  value_details.instruction_name,
+  value_details.op_name,
+  value_details.own_source_file || ':' || value_details.own_source_line AS source
+FROM summed_values
+CROSS JOIN chosen
+LEFT JOIN value_details
+  ON value_details.module_id = chosen.module_id
+  AND value_details.value_id = summed_values.value_id
+ORDER BY
+  summed_values.held_bytes DESC, summed_values.allocation_index,
+  summed_values.value_id NULLS LAST
+LIMIT (SELECT top_n FROM params);

@@ -1,0 +1,72 @@
+-- title: Sizes and peak of every module by memory space
+-- group: meaning
+-- engines: duckdb, spark
+--
+-- One row per module and memory space (color) that it has an allocation in, largest peak first:
+-- what lies where. On a TPU space 0 is the large memory (HBM) and space 1 the fast one (VMEM), on a
+-- GPU space 5 is the host. Names come from the table memory_spaces, which is yours to edit.
+--
+-- param run VARCHAR = NULL: Only runs whose name matches this glob.
+-- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
+-- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
+-- param color BIGINT = NULL: Only this memory space.
+-- param top_n BIGINT = 50: Rows to return.
+--
+-- column run_name VARCHAR: The run.
+-- column function_name VARCHAR: Jitted function; NULL if unknown.
+-- column module_key VARCHAR: The module: its dump's path in the run.
+-- column color BIGINT: Memory space.
+-- column memory_space_name VARCHAR: Its name; NULL if the platform or its name is unknown.
+-- column peak_bytes HUGEINT: Most bytes occupied at one instant [bytes]; NULL without live ranges.
+-- column module_peak_ratio DOUBLE: peak_bytes as share of the sum over all memory spaces of the
+--   module, whose peaks need not coincide (0 to 1); NULL as peak_bytes.
+-- column argument_bytes HUGEINT: Sum of parameter allocations, donated ones included [bytes].
+-- column output_bytes HUGEINT: Sum of output allocations, donated parameters included [bytes].
+-- column alias_bytes HUGEINT: Sum of donated parameters [bytes].
+-- column temp_bytes HUGEINT: Sum of temp allocations [bytes].
+-- column constant_bytes HUGEINT: Sum of constant allocations [bytes].
+-- column thread_local_bytes HUGEINT: Sum of thread-local allocations [bytes].
+-- column fragmentation_bytes HUGEINT: Temp space not occupied even at the peak [bytes]; NULL
+--   without live ranges.
+WITH params AS (
+  SELECT
+    getvariable('run')::VARCHAR AS run,
+    getvariable('function')::VARCHAR AS function,
+    getvariable('platform')::VARCHAR AS platform,
+    getvariable('color')::BIGINT AS color,
+    coalesce(getvariable('top_n')::BIGINT, 50) AS top_n
+),
+module_peaks AS (
+  SELECT
+    memory_figures.module_id,
+    sum(memory_figures.peak_bytes) AS peak_bytes
+  FROM memory_figures
+  GROUP BY memory_figures.module_id
+)
+SELECT
+  memory_figures.run_name,
+  memory_figures.function_name,
+  memory_figures.module_key,
+  memory_figures.color,
+  memory_figures.memory_space_name,
+  memory_figures.peak_bytes,
+  CAST(memory_figures.peak_bytes AS DOUBLE) / nullif(module_peaks.peak_bytes, 0)
+    AS module_peak_ratio,
+  memory_figures.argument_bytes,
+  memory_figures.output_bytes,
+  memory_figures.alias_bytes,
+  memory_figures.temp_bytes,
+  memory_figures.constant_bytes,
+  memory_figures.thread_local_bytes,
+  memory_figures.fragmentation_bytes
+FROM memory_figures
+CROSS JOIN params
+JOIN module_peaks ON module_peaks.module_id = memory_figures.module_id
+WHERE (params.run IS NULL OR memory_figures.run_name GLOB params.run)
+  AND (params.function IS NULL OR memory_figures.function_name GLOB params.function)
+  AND (params.platform IS NULL OR memory_figures.platform = params.platform)
+  AND (params.color IS NULL OR memory_figures.color = params.color)
+ORDER BY
+  memory_figures.peak_bytes DESC NULLS LAST, memory_figures.total_bytes DESC,
+  memory_figures.run_name, memory_figures.module_key, memory_figures.color
+LIMIT (SELECT top_n FROM params);

@@ -1,0 +1,70 @@
+from small_db import Module, answer
+
+
+def test_nothing_in_an_empty_database(con):
+    assert answer(con, "at-offset") == []
+
+
+def one_module(con):
+    module = Module(con, 1, function_name="step")
+    module.allocation(0, "temp", 50)
+    module.allocation(1, "temp", 100)
+    module.allocation(2, "parameter", 500)
+    module.value(1, 1, offset=0, size=30, live=(4, 6), opcode="dot", op_name="jit(step)/dot",
+                 source_file="a.py", source_line=3)  # fmt: skip
+    module.value(2, 1, offset=30, size=70, live=(0, 9))
+    module.value(3, 1, offset=0, size=100, live=(0, 3))
+    module.value(4, 1, offset=0, size=40, live=(6, 8), is_phi=True)
+    module.value(5, 1, offset=0, size=0, live=(0, 9))
+    module.value(6, 2, offset=0, size=500)
+    module.close()
+
+
+def test_values_at_the_first_byte_of_the_largest_temp_allocation_in_time_order(con):
+    one_module(con)
+    rows = answer(con, "at-offset")
+    assert rows[1] == (
+        "r", "step", 0, 1, 100, 4, 6, 0, 30, False, "f32[]", "dot", "v1", "jit(step)/dot", "a.py:3"
+    )  # fmt: skip
+    assert [row[12] for row in rows] == ["v3", "v1", "v4"]
+    assert [row[12] for row in answer(con, "at-offset", top_n=1)] == ["v3"]
+
+
+def test_a_range_of_bytes_ends_before_its_end(con):
+    one_module(con)
+    names = [row[12] for row in answer(con, "at-offset", first_byte=29)]
+    assert names == ["v3", "v1", "v4"]
+    names = [row[12] for row in answer(con, "at-offset", first_byte=29, byte_count=2)]
+    assert names == ["v3", "v2", "v1", "v4"]
+    names = [row[12] for row in answer(con, "at-offset", first_byte=30)]
+    assert names == ["v3", "v2", "v4"]
+    assert answer(con, "at-offset", first_byte=100) == []
+
+
+def test_any_allocation_by_its_index(con):
+    one_module(con)
+    assert [row[12] for row in answer(con, "at-offset", allocation=2)] == ["v6"]
+    assert answer(con, "at-offset", allocation=7) == []
+
+
+def test_the_module_with_the_largest_arena_ties_by_run(con):
+    for module_id, run_name, size in ((1, "b", 50), (2, "a", 50), (3, "c", 40)):
+        module = Module(con, module_id, run_name=run_name, platform="cpu")
+        module.allocation(0, "temp", size)
+        module.value(1, 0, offset=0, size=10, live=None)
+        module.value(2, 0, offset=0, size=20, live=(0, 1))
+    rows = answer(con, "at-offset")
+    assert [(row[0], row[5], row[12]) for row in rows] == [("a", 0, "v2"), ("a", None, "v1")]
+    assert answer(con, "at-offset", run="[bc]")[0][0] == "b"
+    assert answer(con, "at-offset", module="m3")[0][0] == "c"
+    assert answer(con, "at-offset", platform="gpu") == []
+    assert answer(con, "at-offset", function="g") == []
+    assert answer(con, "at-offset", color=1) == []
+
+
+def test_sizes_near_two_to_the_63(con):
+    module = Module(con, 1)
+    module.allocation(0, "temp", 2**63 - 1)
+    module.value(1, 0, offset=2**62, size=2**62 + 5, live=None)
+    given = {"first_byte": 2**62 + 7, "byte_count": 2**63 - 1}
+    assert len(answer(con, "at-offset", **given)) == 1

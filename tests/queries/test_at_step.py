@@ -1,0 +1,75 @@
+from small_db import Module, answer
+
+
+def test_nothing_in_an_empty_database(con):
+    assert answer(con, "at-step") == []
+
+
+def one_module(con):
+    module = Module(con, 1, function_name="step", schedule_length=9)
+    module.allocation(0, "temp", 100)
+    module.allocation(1, "parameter", 20)
+    module.allocation(2, "output", 5)
+    module.allocation(3, "thread_local", 1000)
+    module.allocation(4, "temp", 50, color=1)
+    module.value(1, 0, offset=0, size=30, live=(2, 4), program_order=2, opcode="dot",
+                 op_name="jit(step)/dot", source_file="a.py", source_line=3)  # fmt: skip
+    module.value(2, 0, offset=20, size=20, live=(4, 6), program_order=4)  # shares 20 to 30
+    module.value(3, 0, offset=50, size=10, live=(4, 9), program_order=3)
+    module.value(4, 0, offset=60, size=30, live=(6, 9), program_order=6)
+    module.value(5, 1, offset=0, size=20, live=(0, 9))
+    module.value(6, 3, offset=0, size=1000, live=None)
+    module.value(7, 4, offset=0, size=50, live=(0, 9))
+    module.close()
+
+
+def test_values_at_the_peak_unless_told_otherwise(con):
+    one_module(con)
+    rows = answer(con, "at-step")
+    assert rows[0] == (
+        "r", "step", 0, 6, 85, 30, 30 / 85, "temp", 6, 9, "f32[]", None, "v4", None, None
+    )  # fmt: skip
+    assert [(row[5], row[7], row[12]) for row in rows] == [
+        (30, "temp", "v4"),
+        (20, "temp", "v2"),
+        (20, "parameter", "v5"),
+        (10, "temp", "v3"),
+        (5, "output", None),
+    ]
+    assert rows[-1][6:] == (1.0, "output", *[None] * 7)
+
+
+def test_shared_bytes_count_once_at_any_step_and_both_ends_are_live(con):
+    one_module(con)
+    rows = answer(con, "at-step", step=4)
+    assert [(row[3], row[4], row[5], row[12]) for row in rows] == [
+        (4, 75, 30, "v1"),
+        (4, 75, 20, "v5"),
+        (4, 75, 10, "v2"),
+        (4, 75, 10, "v3"),
+        (4, 75, 5, None),
+    ]
+    assert rows[0][14] == "a.py:3"
+    assert sum(row[5] for row in answer(con, "at-step", step=0)) == 25
+
+
+def test_the_step_of_an_instruction_and_its_module(con):
+    one_module(con)
+    larger = Module(con, 2, function_name="large")
+    larger.allocation(0, "output", 1000)
+    larger.close()
+    assert answer(con, "at-step")[0][1:4] == ("large", 0, 0)
+    assert answer(con, "at-step", instruction="v3")[0][1:4] == ("step", 0, 3)
+    assert answer(con, "at-step", instruction="v3", step=5)[0][1:4] == ("step", 0, 5)
+    assert answer(con, "at-step", instruction="nowhere")[0][1:4] == ("large", 0, 0)
+    assert answer(con, "at-step", module="m1")[0][1:4] == ("step", 0, 6)
+    assert answer(con, "at-step", color=1)[0][1:6] == ("step", 1, 0, 50, 50)
+
+
+def test_sizes_near_two_to_the_63(con):
+    module = Module(con, 1)
+    module.allocation(0, "temp", 2**63 - 1)
+    module.close()
+    module.value(1, 0, offset=2**62, size=2**62 + 5)
+    con.execute("UPDATE occupied_peaks SET occupied_temp_bytes = 2::HUGEINT**62 + 5")
+    assert [row[5] for row in answer(con, "at-step")] == [2**62 + 5]

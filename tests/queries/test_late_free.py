@@ -1,0 +1,90 @@
+from small_db import Module, answer, insert
+
+
+def test_nothing_in_an_empty_database(con):
+    assert answer(con, "late-free") == []
+
+
+def use(con, value_id, instruction_name, module_id=1):
+    ordinal = con.execute("SELECT count(*) FROM uses").fetchone()[0]
+    insert(con, "uses", module_id=module_id, value_id=value_id, use_ordinal=ordinal,
+           instruction_name=instruction_name)  # fmt: skip
+
+
+def one_module(con):
+    """The peak is at 10; i3 to i19 are instructions at these places."""
+    module = Module(con, 1, function_name="step", has_used_values=True)
+    module.allocation(0, "temp", 1000)
+    module.value(0, 0, offset=900, size=100, live=(10, 10))
+    for order in range(3, 20):
+        opcode = {5: "bitcast", 6: "tuple", 7: "get-tuple-element"}.get(order, "add")
+        insert(con, "instructions", module_id=1, instruction_name=f"i{order}",
+               program_order=order, opcode=opcode)  # fmt: skip
+    return module
+
+
+def test_the_longest_time_between_two_touches_around_the_peak(con):
+    module = one_module(con)
+    module.value(1, 0, offset=0, size=10, live=(2, 19), opcode="dot", op_name="jit(step)/dot",
+                 source_file="a.py", source_line=3)  # fmt: skip
+    for name in ("i3", "i5", "i6", "i7", "i15", "i19"):
+        use(con, 1, name)
+    module.value(2, 0, offset=20, size=8, live=(15, 15), name="w")
+    con.execute("UPDATE uses SET instruction_name = 'w' WHERE instruction_name = 'i15'")
+    con.execute("UPDATE instructions SET program_order = 15 WHERE instruction_name = 'w'")
+    module.close()
+    assert answer(con, "late-free") == [
+        ("r", "step", 0, 110.0, 10, 3, 15, "before_use", True, "w", 8, "f32[]", "dot", "v1",
+         "jit(step)/dot", "a.py:3"),
+    ]  # fmt: skip
+
+
+def found(con, **given):
+    return [(row[13], *row[3:11]) for row in answer(con, "late-free", **given)]
+
+
+def test_nobody_uses_it_after_the_peak(con):
+    module = one_module(con)
+    module.value(1, 0, offset=0, size=10, live=(4, 18))
+    use(con, 1, "i8")
+    module.close()
+    assert found(con) == [("v1", 90.0, 10, 8, 18, "after_last_use", True, None, None)]
+
+
+def test_a_use_after_the_end_counts_as_at_the_end(con):
+    module = one_module(con)
+    module.value(1, 0, offset=0, size=10, live=(4, 14))
+    use(con, 1, "i16")  # such as a while, which stands after its body
+    module.close()
+    assert found(con) == [("v1", 90.0, 10, 4, 14, "before_use", True, "i16", None)]
+
+
+def test_a_touch_at_the_peak_ends_an_idle_time(con):
+    module = one_module(con)
+    module.value(1, 0, offset=0, size=10, live=(4, 14))
+    use(con, 1, "i10")
+    module.close()
+    assert found(con) == []
+    expected = [("v1", 50.0, 10, 4, 10, "before_use", False, "i10", None)]
+    assert found(con, at_peak="false") == expected
+
+
+def test_ties_by_value_id_and_limits(con):
+    module = one_module(con)
+    for value_id in (3, 2):
+        module.value(value_id, 0, offset=value_id * 10, size=10, live=(4, 14))
+    module.close()
+    assert [row[0] for row in found(con)] == ["v2", "v3"]
+    assert [row[0] for row in found(con, top_n=1)] == ["v2"]
+    assert found(con, run="x") == []
+    assert found(con, function="x") == []
+    assert found(con, platform="tpu") == []
+    assert found(con, color=1) == []
+
+
+def test_without_a_list_of_uses_nothing_is_said(con):
+    module = one_module(con)
+    module.value(1, 0, offset=0, size=10, live=(4, 14))
+    module.close()
+    con.execute("UPDATE modules SET has_used_values = FALSE")
+    assert found(con) == []

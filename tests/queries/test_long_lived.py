@@ -1,0 +1,39 @@
+from small_db import Module, answer
+
+
+def test_nothing_in_an_empty_database(con):
+    assert answer(con, "long-lived") == []
+
+
+def test_size_times_lifetime_both_ends_included(con):
+    module = Module(con, 1, function_name="step", schedule_length=9)
+    module.allocation(0, "temp", 100)
+    module.allocation(1, "parameter", 500)
+    module.value(1, 0, offset=0, size=50, live=(3, 4))
+    module.value(2, 0, offset=50, size=20, live=(0, 9), opcode="dot", op_name="jit(step)/dot",
+                 source_file="a.py", source_line=3)  # fmt: skip
+    module.value(3, 0, offset=0, size=25, live=(5, 8), is_phi=True)
+    module.value(4, 0, offset=70, size=10, live=None)
+    module.value(5, 0, offset=70, size=0, live=(0, 9))
+    module.value(6, 1, offset=0, size=500, live=(0, 9))
+    module.close()
+    assert answer(con, "long-lived") == [
+        ("r", "step", 0, 200.0, 1.0, 20, 0, 9, True, "f32[]", "dot", "v2", "jit(step)/dot",
+         "a.py:3"),
+        ("r", "step", 0, 100.0, 0.2, 50, 3, 4, True, "f32[]", None, "v1", None, None),
+        ("r", "step", 0, 100.0, 0.4, 25, 5, 8, False, "f32[]", None, "v3", None, None),
+    ]  # fmt: skip
+    assert len(answer(con, "long-lived", top_n=1)) == 1
+
+
+def test_functions_by_peak_and_ties_by_value_id(con):
+    for module_id, run_name, size in ((1, "b", 10), (2, "a", 10), (3, "c", 11)):
+        module = Module(con, module_id, run_name=run_name, schedule_length=9)
+        module.allocation(0, "temp", 50)
+        module.value(9, 0, offset=0, size=size)
+        module.value(8, 0, offset=20, size=size)
+        module.close()
+    rows = [(row[0], row[11]) for row in answer(con, "long-lived", top_functions=2)]
+    assert rows == [("c", "v8"), ("c", "v9"), ("a", "v8"), ("a", "v9")]
+    assert {row[0] for row in answer(con, "long-lived", run="[ab]")} == {"a", "b"}
+    assert answer(con, "long-lived", platform="tpu") == []

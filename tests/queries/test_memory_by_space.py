@@ -1,0 +1,27 @@
+from small_db import Module, answer
+
+
+def test_nothing_in_an_empty_database(con):
+    assert answer(con, "memory-by-space") == []
+
+
+def test_one_row_for_each_module_and_memory_space(con):
+    module = Module(con, 1, function_name="step", platform="tpu")
+    module.allocation(0, "temp", 30, color=1)
+    module.allocation(1, "parameter", 10)
+    module.allocation(2, "donated_parameter", 5)
+    module.allocation(3, "output", 3)
+    module.allocation(4, "constant", 2)
+    module.allocation(5, "thread_local", 100)
+    module.value(1, 0, offset=0, size=20)
+    module.close()
+    old = Module(con, 2, run_name="a", function_name=None, has_live_ranges=False)
+    old.allocation(0, "temp", 1000)
+    assert answer(con, "memory-by-space") == [
+        ("r", "step", "m1", 0, "hbm", 20, 0.5, 15, 8, 5, 0, 2, 100, 0),
+        ("r", "step", "m1", 1, "vmem", 20, 0.5, 0, 0, 0, 30, 0, 0, 10),
+        ("a", None, "m2", 0, None, None, None, 0, 0, 0, 1000, 0, 0, None),
+    ]
+    assert len(answer(con, "memory-by-space", top_n=1)) == 1
+    rows = answer(con, "memory-by-space", color=1, platform="tpu", function="s*", run="r")
+    assert [row[3:7] for row in rows] == [(1, "vmem", 20, 0.5)]
