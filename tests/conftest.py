@@ -18,6 +18,16 @@ DATA = Path(__file__).parents[1] / "data" / "demo"
 FIRST_DUMP_TIME = 1_750_000_000
 """Time given to the files of the first demo run [s since 1970]; each next run is an hour later."""
 
+LABELS = {
+    "cpu_b8": {"batch": "8"},
+    "cpu_b16": {"batch": "16"},
+    "cpu_b8_remat": {"batch": "8", "remat": "full"},
+    "cpu_b8_old": {"batch": "8", "jaxlib": "0.4.30"},
+    "gpu_b8": {"batch": "8"},
+    "tpu_b8": {"batch": "8"},
+}
+"""Labels of the demo runs."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
@@ -51,5 +61,5 @@ def demo_db(tmp_path_factory: pytest.TempPathFactory) -> Path:
             time = FIRST_DUMP_TIME + 3600 * number
             for path in run.rglob("*"):
                 os.utime(path, (time, time))
-            ingest("demo.duckdb", [run.relative_to(folder)])
+            ingest("demo.duckdb", [run.relative_to(folder)], labels=LABELS[run.name])
     return folder / "demo.duckdb"

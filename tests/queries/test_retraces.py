@@ -1,0 +1,52 @@
+from small_db import Module, answer
+
+
+def compiled(con, module_id, shapes, output, size=10, run_name="r", function="f", color=0):
+    module = Module(con, module_id, run_name, function, platform="cpu")
+    for number, shape in enumerate(shapes):
+        module.allocation(
+            number,
+            "parameter",
+            0,
+            color,
+            parameter_number=number,
+            parameter_shape_index="{}",
+            parameter_shape=shape,
+        )
+    module.allocation(90, "output", size, color, output_shape=output)
+    module.close()
+
+
+def test_nothing_in_an_empty_database(con):
+    assert answer(con, "retraces") == []
+
+
+def test_functions_compiled_twice_or_more_with_what_differs(con):
+    compiled(con, 1, ["f32[1]", "f32[8]"], "f32[]", 10)
+    compiled(con, 2, ["f32[1]", "f32[4]"], "f32[]", 30)
+    compiled(con, 3, ["f32[1]", "f32[4]"], "f32[]", 20)
+    compiled(con, 4, [], "f32[2]", function="g")
+    compiled(con, 5, [], "f32[3]", function="g")
+    compiled(con, 6, [], "f32[3]", function="once")
+    compiled(con, 7, ["f32[1]"], "f32[]", run_name="other")
+    assert answer(con, "retraces") == [
+        ("r", "f", "cpu", 0, 3, 2, 1, "parameter 1", "f32[4]", "f32[8]", 60, 10, 30),
+        ("r", "g", "cpu", 0, 2, 2, 0, "result", "f32[2]", "f32[3]", 20, 10, 10),
+    ]
+
+
+def test_one_signature_again_and_none_known(con):
+    for module_id in (1, 2):
+        compiled(con, module_id, ["f32[1]"], "f32[]")
+    for module_id in (3, 4):
+        compiled(con, module_id, [None], None, function="old")
+    rows = [row[1:2] + row[4:10] for row in answer(con, "retraces")]
+    assert rows == [("f", 2, 1, 1, None, None, None), ("old", 2, None, 0, None, None, None)]
+
+
+def test_ties_by_run_function_and_color(con):
+    for module_id, run_name, color in ((1, "b", 0), (2, "a", 1), (3, "a", 0)):
+        for number in (0, 1):
+            compiled(con, 2 * module_id + number, [], "f32[]", 10, run_name, "f", color)
+    assert [(row[0], row[3]) for row in answer(con, "retraces")] == [("a", 0), ("a", 1), ("b", 0)]
+    assert [row[0] for row in answer(con, "retraces", top_n=1)] == ["a"]
