@@ -1,0 +1,134 @@
+-- title: Holes in the temp allocations at the peak
+-- group: waste
+-- engines: duckdb, spark
+--
+-- A temp allocation is as large as XLA's packing of all its values over time; at the instant when
+-- most of it is occupied the rest is holes. For each run and function (its compilation with the
+-- largest peak) every hole in every temp allocation of the memory space at its peak, largest first,
+-- with the values on both sides of it. All holes of a module and memory space add up to
+-- fragmentation_bytes, which is what the temp allocations could shrink by at the very best.
+--
+-- wrong when: The peak is the memory space's; a module with several temp allocations may fill one
+-- of them at another instant. Not every hole can be closed: values are aligned (64 bytes on the
+-- CPU, 256 on the GPU, more on the TPU), which leaves many small ones, and values that must share
+-- an address over time pin each other. On the TPU temp allocations in HBM are far larger than all
+-- the values that the dump lists in them; what else is there (scratch space of instructions, it
+-- seems) shows as holes. A hole is no loss if the space would not be used otherwise.
+--
+-- param run VARCHAR = NULL: Only runs whose name matches this glob.
+-- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
+-- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
+-- param color BIGINT = NULL: Only this memory space.
+-- param top_n BIGINT = 30: Rows to return.
+--
+-- column run_name VARCHAR: The run.
+-- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
+-- column color BIGINT: Memory space.
+-- column fragmentation_bytes HUGEINT: All holes of the module and memory space [bytes].
+-- column allocation_index BIGINT: The temp allocation.
+-- column allocation_bytes BIGINT: Its size [bytes].
+-- column hole_offset_bytes BIGINT: First byte of the hole in the allocation [bytes].
+-- column hole_bytes BIGINT: Size of the hole [bytes].
+-- column hole_ratio DOUBLE: Share of the allocation (0 to 1).
+-- column value_below VARCHAR: Instruction whose value ends where the hole begins; NULL if the hole
+--   begins the allocation.
+-- column value_above VARCHAR: Instruction whose value begins where the hole ends; NULL if the hole
+--   ends the allocation.
+WITH params AS (
+  SELECT
+    getvariable('run')::VARCHAR AS run,
+    getvariable('function')::VARCHAR AS function,
+    getvariable('platform')::VARCHAR AS platform,
+    getvariable('color')::BIGINT AS color,
+    coalesce(getvariable('top_n')::BIGINT, 30) AS top_n
+),
+temps AS (
+  SELECT
+    function_modules.run_name,
+    function_modules.function_name,
+    function_modules.platform,
+    function_modules.color,
+    function_modules.fragmentation_bytes,
+    allocations.module_id,
+    allocations.allocation_index,
+    allocations.size_bytes
+  FROM function_modules
+  CROSS JOIN params
+  JOIN allocations
+    ON allocations.module_id = function_modules.module_id
+    AND allocations.color = function_modules.color
+  WHERE allocations.kind = 'temp'
+    AND function_modules.fragmentation_bytes > 0
+    AND (params.run IS NULL OR function_modules.run_name GLOB params.run)
+    AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
+    AND (params.platform IS NULL OR function_modules.platform = params.platform)
+    AND (params.color IS NULL OR function_modules.color = params.color)
+),
+segments AS (
+  -- The parts that peak_values gives to a temp allocation's values do not overlap: each ends where
+  -- its value ends. A last, empty one stands for the end of the allocation.
+  SELECT
+    temps.module_id,
+    temps.allocation_index,
+    "values".offset_bytes + "values".size_bytes - peak_values.held_bytes AS begin_bytes,
+    "values".offset_bytes + "values".size_bytes AS end_bytes,
+    "values".instruction_name
+  FROM temps
+  JOIN peak_values
+    ON peak_values.module_id = temps.module_id
+    AND peak_values.allocation_index = temps.allocation_index
+  JOIN "values"
+    ON "values".module_id = peak_values.module_id
+    AND "values".value_id = peak_values.value_id
+  UNION ALL
+  SELECT
+    temps.module_id,
+    temps.allocation_index,
+    temps.size_bytes AS begin_bytes,
+    temps.size_bytes AS end_bytes,
+    NULL AS instruction_name
+  FROM temps
+),
+gaps AS (
+  SELECT
+    segments.module_id,
+    segments.allocation_index,
+    segments.begin_bytes,
+    segments.instruction_name AS value_above,
+    lag(segments.end_bytes) OVER (
+      PARTITION BY segments.module_id, segments.allocation_index
+      ORDER BY segments.end_bytes, segments.begin_bytes
+    ) AS previous_end_bytes,
+    lag(segments.instruction_name) OVER (
+      PARTITION BY segments.module_id, segments.allocation_index
+      ORDER BY segments.end_bytes, segments.begin_bytes
+    ) AS value_below
+  FROM segments
+)
+SELECT
+  temps.run_name,
+  temps.function_name,
+  temps.color,
+  temps.fragmentation_bytes,
+  temps.allocation_index,
+  temps.size_bytes AS allocation_bytes,
+  coalesce(gaps.previous_end_bytes, 0) AS hole_offset_bytes,
+  gaps.begin_bytes - coalesce(gaps.previous_end_bytes, 0) AS hole_bytes,
+  CAST(gaps.begin_bytes - coalesce(gaps.previous_end_bytes, 0) AS DOUBLE)
+    / nullif(temps.size_bytes, 0) AS hole_ratio,
+  gaps.value_below,
+  gaps.value_above
+FROM temps
+JOIN gaps
+  ON gaps.module_id = temps.module_id
+  AND gaps.allocation_index = temps.allocation_index
+WHERE gaps.begin_bytes > coalesce(gaps.previous_end_bytes, 0)
+ORDER BY
+  gaps.begin_bytes - coalesce(gaps.previous_end_bytes, 0) DESC,
+  temps.run_name,
+  temps.function_name,
+  temps.platform NULLS LAST,
+  temps.color,
+  temps.allocation_index,
+  gaps.begin_bytes
+LIMIT (SELECT top_n FROM params);

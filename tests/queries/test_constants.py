@@ -1,0 +1,38 @@
+from small_db import Module, answer
+
+
+def test_nothing_in_an_empty_database(con):
+    assert answer(con, "constants") == []
+
+
+def test_constants_with_their_uses_and_copies(con):
+    module = Module(con, 1, function_name="step")
+    module.allocation(0, "constant", 40)
+    module.allocation(1, "constant", 4)
+    module.allocation(2, "temp", 40)
+    module.allocation(3, "parameter", 76)
+    module.allocation(4, "thread_local", 1000)
+    module.allocation(5, "constant", 0)
+    module.value(1, 0, 0, 40, name="table", shape="f32[10]{0}", opcode="constant",
+                 op_name="jit(step)/add", source_file="model.py", source_line=7)  # fmt: skip
+    module.value(2, 1, 0, 4, live=None, name="zero", opcode="constant")
+    module.value(3, 2, 0, 40, name="copy", shape="f32[10]{0}", opcode="copy")
+    module.use(1, "copy")
+    module.use(1, "add", operand=1)
+    module.close()
+    # All allocations but the thread-local one: 40 + 4 + 40 + 76 = 160.
+    assert answer(con, "constants") == [
+        ("r", "step", 0, 44, 40, 0.25, "f32[10]{0}", "table", 2, 40, "jit(step)/add", "model.py:7"),
+        ("r", "step", 0, 44, 4, 0.025, "f32[]", "zero", 0, 0, None, None),
+    ]
+    assert [row[7] for row in answer(con, "constants", top_n=1)] == ["table"]
+
+
+def test_ties_by_run_and_allocation(con):
+    for module_id, run_name in ((1, "b"), (2, "a")):
+        module = Module(con, module_id, run_name)
+        for index in (1, 0):
+            module.allocation(index, "constant", 8)
+            module.value(9 - index, index, 0, 8)
+    rows = [(row[0], row[7]) for row in answer(con, "constants")]
+    assert rows == [("a", "v9"), ("a", "v8"), ("b", "v9"), ("b", "v8")]

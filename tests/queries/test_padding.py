@@ -1,0 +1,42 @@
+from small_db import Module, answer, shape
+
+
+def test_nothing_in_an_empty_database(con):
+    assert answer(con, "padding") == []
+
+
+def test_padding_at_the_peak_by_shape_and_layout(con):
+    tiled = shape(con, "f32[2]{0:T(128)}")
+    other = shape(con, "f32[4]{0:T(128)}")
+    exact = shape(con, "f32[128]{0:T(128)}")
+    table = shape(con, "(f32[2]{0:T(128)})")
+    module = Module(con, 1, function_name="step", platform="tpu")
+    module.allocation(0, "temp", 2000)
+    module.allocation(1, "parameter", 512)
+    module.value(1, 0, offset=0, size=512, shape=tiled, logical=8)
+    module.value(2, 0, offset=512, size=512, shape=tiled, logical=8, live=(20, 30))
+    module.value(3, 0, offset=0, size=512, shape=tiled, logical=8, is_phi=True)
+    module.value(4, 0, offset=256, size=512, shape=other, logical=16)  # 256 bytes are value 1's
+    module.value(5, 0, offset=1000, size=512, shape=exact, logical=512)
+    module.value(6, 0, offset=1512, size=32, shape=table, logical=8)
+    module.value(7, 1, offset=0, size=512, shape=tiled, logical=8)
+    module.close()
+    # f32[2]: 512 - 8 of value 1 and 512 - 8 of value 7; f32[4]: (512 - 256) - 16.
+    assert answer(con, "padding") == [
+        ("r", "step", 0, tiled, 1008, 2, 512, 8, 504, 504 / 512, 3),
+        ("r", "step", 0, other, 240, 1, 512, 16, 496, 496 / 512, 1),
+    ]
+    assert answer(con, "padding", platform="cpu") == []
+    assert len(answer(con, "padding", top_n=1)) == 1
+
+
+def test_without_live_ranges_the_peak_is_unknown_and_ties_go_by_shape(con):
+    module = Module(con, 1, has_live_ranges=False)
+    module.allocation(0, "temp", 600)
+    for value_id, dimension in ((1, 3), (2, 2)):
+        text = shape(con, f"f32[{dimension}]")
+        module.value(value_id, 0, 0, 30, None, shape=text, logical=20)
+    assert [row[3:6] for row in answer(con, "padding")] == [
+        ("f32[2]", None, 0),
+        ("f32[3]", None, 0),
+    ]
