@@ -1,0 +1,74 @@
+from small_db import Module, answer, insert
+
+
+def test_nothing_in_an_empty_database(con):
+    assert answer(con, "carry-copies") == []
+
+
+def loop(con, module_id=1, run_name="r", size=100):
+    """A loop with one element of carry at offset 0 of the temp allocation; its body is 2 to 5."""
+    module = Module(con, module_id, run_name, "step")
+    module.allocation(0, "temp", 10 * size)
+    module.allocation(1, "parameter", size)
+    module.value(10, 1, 0, size, (0, 9), "x", opcode="parameter", op_name="x")
+    module.value(1, 0, 0, size, (1, 2), "init", opcode="copy")
+    module.value(2, 0, 0, size, (2, 4), "arg", is_phi=True, opcode="parameter")
+    module.value(3, 0, size, size, (3, 5), "old", opcode="copy", op_name="jit(step)/while/body")
+    module.value(4, 0, 2 * size, size, (4, 5), "new", opcode="add")
+    module.value(5, 0, 0, size, (5, 6), "back", opcode="copy")
+    module.value(6, 0, 0, size, (6, 8), "while", is_phi=True, opcode="while", program_order=6)
+    module.value(7, 0, size, size, (7, 9), "saved", opcode="copy")
+    module.use(10, "init")
+    module.use(1, "while")
+    module.use(2, "old")
+    module.use(4, "back")
+    module.use(6, "saved")
+    module.close()
+    return module
+
+
+def test_each_role_of_a_copy(con):
+    loop(con)
+    # Most is held at 4: arg, old and new, 100 bytes each.
+    rows = answer(con, "carry-copies")
+    assert [(row[3], row[5], row[7], row[8], row[9]) for row in rows] == [
+        (100, "initial", "init", "x", "while"),
+        (100, "taken", "old", "arg", None),
+        (100, "returned", "back", "new", "while"),
+        (0, "result", "saved", "while", "while"),
+    ]
+    assert rows[1] == (
+        "r", "step", 0, 100, 100, "taken", "f32[]", "old", "arg", None, "jit(step)/while/body", None
+    )  # fmt: skip
+    assert rows[0][10] == "x"
+
+
+def test_a_copy_that_takes_over_is_left_out(con):
+    loop(con)
+    con.execute("UPDATE live_ranges SET end_time = 1 WHERE value_id = 10")
+    con.execute("UPDATE live_ranges SET end_time = 7 WHERE value_id = 6")
+    assert [row[5] for row in answer(con, "carry-copies")] == ["taken", "returned"]
+
+
+def test_a_copy_at_the_same_address_that_ends_elsewhere_is_none(con):
+    loop(con)
+    con.execute("UPDATE live_ranges SET end_time = 5 WHERE value_id = 5")
+    assert "back" not in [row[7] for row in answer(con, "carry-copies")]
+
+
+def test_small_ones_are_left_out_and_ties_go_by_run_and_value(con):
+    loop(con, 1, "b", size=8)
+    loop(con, 2, "a", size=8)
+    assert answer(con, "carry-copies") == []
+    rows = [(row[0], row[7]) for row in answer(con, "carry-copies", min_bytes=8, top_n=4)]
+    assert rows == [("a", "init"), ("a", "old"), ("a", "back"), ("b", "init")]
+
+
+def test_no_loop_no_row(con):
+    module = Module(con, 1)
+    module.allocation(0, "temp", 100)
+    module.value(1, 0, 0, 100, opcode="dot")
+    module.value(2, 0, 0, 100, opcode="copy")
+    insert(con, "uses", module_id=1, value_id=1, instruction_name="v2", operand_index="{}")
+    module.close()
+    assert answer(con, "carry-copies") == []
