@@ -33,6 +33,7 @@
 -- column shape VARCHAR: Its shape with layout.
 -- column opcode VARCHAR: Opcode of the defining instruction; NULL if unknown.
 -- column instruction_name VARCHAR: Defining instruction.
+-- column shape_index VARCHAR: Index of the value in that instruction's shape, {} for all of it.
 -- column op_name VARCHAR: Scope path of the operation; NULL if the dump has none.
 -- column source VARCHAR: Innermost file:line that is not library code; NULL if unknown.
 WITH params AS (
@@ -85,6 +86,7 @@ SELECT
   value_details.shape,
   value_details.opcode,
   value_details.instruction_name,
+  value_details.shape_index,
   value_details.op_name,
   value_details.own_source_file || ':' || value_details.own_source_line AS source
 FROM ranked_allocations

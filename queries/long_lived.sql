@@ -29,6 +29,7 @@
 -- column shape VARCHAR: Shape of the value with layout.
 -- column opcode VARCHAR: Opcode of the defining instruction; NULL if unknown.
 -- column instruction_name VARCHAR: Defining instruction.
+-- column shape_index VARCHAR: Index of the value in that instruction's shape, {} for all of it.
 -- column op_name VARCHAR: Scope path of the operation; NULL if the dump has none.
 -- column source VARCHAR: Innermost file:line that is not library code; NULL if unknown.
 WITH params AS (
@@ -79,6 +80,7 @@ lived_values AS (
     value_details.shape,
     value_details.opcode,
     value_details.instruction_name,
+    value_details.shape_index,
     value_details.op_name,
     value_details.own_source_file || ':' || value_details.own_source_line AS source
   FROM ranked_functions
@@ -107,6 +109,7 @@ ranked_values AS (
     lived_values.shape,
     lived_values.opcode,
     lived_values.instruction_name,
+    lived_values.shape_index,
     lived_values.op_name,
     lived_values.source,
     row_number() OVER (
@@ -128,6 +131,7 @@ SELECT
   ranked_values.shape,
   ranked_values.opcode,
   ranked_values.instruction_name,
+  ranked_values.shape_index,
   ranked_values.op_name,
   ranked_values.source
 FROM ranked_values

@@ -24,7 +24,8 @@ def test_values_at_the_first_byte_of_the_largest_temp_allocation_in_time_order(c
     one_module(con)
     rows = answer(con, "at-offset")
     assert rows[1] == (
-        "r", "step", 0, 1, 100, 4, 6, 0, 30, False, "f32[]", "dot", "v1", "jit(step)/dot", "a.py:3"
+        "r", "step", 0, 1, 100, 4, 6, 0, 30, False, "f32[]", "dot", "v1", "{}",
+        "jit(step)/dot", "a.py:3"
     )  # fmt: skip
     assert [row[12] for row in rows] == ["v3", "v1", "v4"]
     assert [row[12] for row in answer(con, "at-offset", top_n=1)] == ["v3"]

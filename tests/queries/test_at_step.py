@@ -27,7 +27,7 @@ def test_values_at_the_peak_unless_told_otherwise(con):
     one_module(con)
     rows = answer(con, "at-step")
     assert rows[0] == (
-        "r", "step", 0, 6, 85, 30, 30 / 85, "temp", 6, 9, "f32[]", None, "v4", None, None
+        "r", "step", 0, 6, 85, 30, 30 / 85, "temp", 6, 9, "f32[]", None, "v4", "{}", None, None
     )  # fmt: skip
     assert [(row[5], row[7], row[12]) for row in rows] == [
         (30, "temp", "v4"),
@@ -36,7 +36,7 @@ def test_values_at_the_peak_unless_told_otherwise(con):
         (10, "temp", "v3"),
         (5, "output", None),
     ]
-    assert rows[-1][6:] == (1.0, "output", *[None] * 7)
+    assert rows[-1][6:] == (1.0, "output", *[None] * 8)
 
 
 def test_shared_bytes_count_once_at_any_step_and_both_ends_are_live(con):
@@ -49,7 +49,7 @@ def test_shared_bytes_count_once_at_any_step_and_both_ends_are_live(con):
         (4, 75, 10, "v3"),
         (4, 75, 5, None),
     ]
-    assert rows[0][14] == "a.py:3"
+    assert rows[0][15] == "a.py:3"
     assert sum(row[5] for row in answer(con, "at-step", step=0)) == 25
 
 

@@ -34,7 +34,7 @@ def test_the_longest_time_between_two_touches_around_the_peak(con):
     con.execute("UPDATE instructions SET program_order = 15 WHERE instruction_name = 'w'")
     module.close()
     assert answer(con, "late-free") == [
-        ("r", "step", 0, 110.0, 10, 3, 15, "before_use", True, "w", 8, "f32[]", "dot", "v1",
+        ("r", "step", 0, 110.0, 10, 3, 15, "before_use", True, "w", 8, "f32[]", "dot", "v1", "{}",
          "jit(step)/dot", "a.py:3"),
     ]  # fmt: skip
 

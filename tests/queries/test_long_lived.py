@@ -18,10 +18,10 @@ def test_size_times_lifetime_both_ends_included(con):
     module.value(6, 1, offset=0, size=500, live=(0, 9))
     module.close()
     assert answer(con, "long-lived") == [
-        ("r", "step", 0, 200.0, 1.0, 20, 0, 9, True, "f32[]", "dot", "v2", "jit(step)/dot",
+        ("r", "step", 0, 200.0, 1.0, 20, 0, 9, True, "f32[]", "dot", "v2", "{}", "jit(step)/dot",
          "a.py:3"),
-        ("r", "step", 0, 100.0, 0.2, 50, 3, 4, True, "f32[]", None, "v1", None, None),
-        ("r", "step", 0, 100.0, 0.4, 25, 5, 8, False, "f32[]", None, "v3", None, None),
+        ("r", "step", 0, 100.0, 0.2, 50, 3, 4, True, "f32[]", None, "v1", "{}", None, None),
+        ("r", "step", 0, 100.0, 0.4, 25, 5, 8, False, "f32[]", None, "v3", "{}", None, None),
     ]  # fmt: skip
     assert len(answer(con, "long-lived", top_n=1)) == 1
 
