@@ -1,0 +1,137 @@
+-- title: Large f32 values at the peak of a program that computes in bf16
+-- group: waste
+-- engines: duckdb, spark
+--
+-- In a program that is meant to run in bf16, an f32 activation takes twice what it need: a constant
+-- or a mask of f32 promotes what it touches, a norm or a softmax returns f32, a loss keeps its
+-- logits. For each run and function (its compilation with the largest peak) that computes in bf16,
+-- the f32 temps held at the peak, largest first. A program computes in bf16 if at least
+-- min_bf16_ratio of its floating-point temp values (bf16, f16, f32, f64) are bf16.
+--
+-- wrong when: f32 is often wanted: master weights, moments of an optimizer, sums, softmax, the
+-- loss. The CPU backend computes many bf16 operations in f32 and converts, so a CPU dump shows f32
+-- temps that a GPU or TPU would not have. Arguments and outputs are left out; their dtype is the
+-- caller's.
+--
+-- param run VARCHAR = NULL: Only runs whose name matches this glob.
+-- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
+-- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
+-- param color BIGINT = NULL: Only this memory space.
+-- param min_bf16_ratio DOUBLE = 0.1: Least share of bf16 among the floating-point temp values (0 to
+--   1).
+-- param min_bytes BIGINT = 1: Smallest value to show [bytes].
+-- param top_n BIGINT = 20: Rows to return.
+--
+-- column run_name VARCHAR: The run.
+-- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
+-- column color BIGINT: Memory space.
+-- column bf16_ratio DOUBLE: Share of bf16 among the floating-point temp values (0 to 1).
+-- column peak_bytes HUGEINT: Peak of the memory space [bytes].
+-- column f32_bytes HUGEINT: f32 temps held at the peak, all of them [bytes].
+-- column held_bytes BIGINT: Bytes that this one holds [bytes]; bf16 would halve them.
+-- column shape VARCHAR: Shape with layout.
+-- column opcode VARCHAR: Opcode of the defining instruction; NULL if unknown.
+-- column instruction_name VARCHAR: Defining instruction.
+-- column op_name VARCHAR: Scope path of the operation; NULL if the dump has none.
+-- column source VARCHAR: Innermost file:line that is not library code; NULL if unknown.
+WITH params AS (
+  SELECT
+    getvariable('run')::VARCHAR AS run,
+    getvariable('function')::VARCHAR AS function,
+    getvariable('platform')::VARCHAR AS platform,
+    getvariable('color')::BIGINT AS color,
+    coalesce(getvariable('min_bf16_ratio')::DOUBLE, 0.1) AS min_bf16_ratio,
+    coalesce(getvariable('min_bytes')::BIGINT, 1) AS min_bytes,
+    coalesce(getvariable('top_n')::BIGINT, 20) AS top_n
+),
+dtypes AS (
+  SELECT
+    "values".module_id,
+    count(CASE WHEN shapes.dtype = 'bf16' THEN 1 END) AS bf16_count,
+    count(*) AS float_count
+  FROM "values"
+  JOIN shapes ON shapes.shape = "values".shape
+  JOIN allocations
+    ON allocations.module_id = "values".module_id
+    AND allocations.allocation_index = "values".allocation_index
+  WHERE shapes.dtype IN ('bf16', 'f16', 'f32', 'f64')
+    AND allocations.kind = 'temp'
+    AND NOT "values".is_phi
+  GROUP BY "values".module_id
+),
+f32_values AS (
+  SELECT
+    function_modules.run_name,
+    function_modules.function_name,
+    function_modules.platform,
+    function_modules.color,
+    function_modules.peak_bytes,
+    CAST(dtypes.bf16_count AS DOUBLE) / nullif(dtypes.float_count, 0) AS bf16_ratio,
+    peak_values.module_id,
+    peak_values.value_id,
+    peak_values.held_bytes,
+    sum(peak_values.held_bytes) OVER (PARTITION BY peak_values.module_id, peak_values.color)
+      AS f32_bytes
+  FROM function_modules
+  CROSS JOIN params
+  JOIN dtypes ON dtypes.module_id = function_modules.module_id
+  JOIN peak_values
+    ON peak_values.module_id = function_modules.module_id
+    AND peak_values.color = function_modules.color
+  JOIN "values"
+    ON "values".module_id = peak_values.module_id
+    AND "values".value_id = peak_values.value_id
+  JOIN shapes ON shapes.shape = "values".shape
+  WHERE shapes.dtype = 'f32'
+    AND peak_values.allocation_kind = 'temp'
+    AND (params.run IS NULL OR function_modules.run_name GLOB params.run)
+    AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
+    AND (params.platform IS NULL OR function_modules.platform = params.platform)
+    AND (params.color IS NULL OR function_modules.color = params.color)
+),
+ranked_values AS (
+  SELECT
+    f32_values.run_name,
+    f32_values.function_name,
+    f32_values.color,
+    f32_values.bf16_ratio,
+    f32_values.peak_bytes,
+    f32_values.f32_bytes,
+    f32_values.held_bytes,
+    f32_values.module_id,
+    f32_values.value_id,
+    row_number() OVER (
+      ORDER BY
+        f32_values.held_bytes DESC,
+        f32_values.run_name,
+        f32_values.function_name,
+        f32_values.platform NULLS LAST,
+        f32_values.color,
+        f32_values.value_id
+    ) AS place
+  FROM f32_values
+  CROSS JOIN params
+  WHERE f32_values.bf16_ratio > 0
+    AND f32_values.bf16_ratio >= params.min_bf16_ratio
+    AND f32_values.held_bytes >= params.min_bytes
+)
+SELECT
+  ranked_values.run_name,
+  ranked_values.function_name,
+  ranked_values.color,
+  ranked_values.bf16_ratio,
+  ranked_values.peak_bytes,
+  ranked_values.f32_bytes,
+  ranked_values.held_bytes,
+  value_details.shape,
+  value_details.opcode,
+  value_details.instruction_name,
+  value_details.op_name,
+  value_details.own_source_file || ':' || value_details.own_source_line AS source
+FROM ranked_values
+CROSS JOIN params
+JOIN value_details
+  ON value_details.module_id = ranked_values.module_id
+  AND value_details.value_id = ranked_values.value_id
+WHERE ranked_values.place <= params.top_n
+ORDER BY ranked_values.place;

@@ -1,0 +1,213 @@
+-- title: Values at the peak that are cheap to compute again
+-- group: waste
+-- engines: duckdb, spark
+--
+-- A temp value that is live across the peak without being used there could be thrown away and
+-- computed again after it (jax.checkpoint, a policy, or moving the computation). Listed are values
+-- that are held at the peak, begin before and end after it, live long, are not used at it, and come
+-- from an instruction that costs little: elementwise operations, broadcast, convert, iota, reshape,
+-- transpose, slice, pad, concatenate, copy, or a fusion of kind kLoop, which is made of them. What
+-- is saved is the bytes held minus the operands that would have to stay for it: those in temp
+-- allocations that are not held at the peak. For each run and function (its compilation with the
+-- largest peak) the largest saving first.
+--
+-- wrong when: A kLoop fusion can hold a reduction or a gather, and what one calls cheap may read
+-- much. Operands are counted one step back; they may need others. Several rows may count on the
+-- same operand staying, or one be the operand of another, so savings do not simply add up. Past the
+-- peak another instant, almost as high, may be the next limit. A value that is updated in place, or
+-- whose bytes another value continues, cannot be dropped.
+--
+-- param run VARCHAR = NULL: Only runs whose name matches this glob.
+-- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
+-- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
+-- param color BIGINT = NULL: Only this memory space.
+-- param min_bytes BIGINT = 1: Smallest saving to show [bytes].
+-- param min_lifetime_ratio DOUBLE = 0.1: Shortest life to show, as share of the schedule (0 to 1).
+-- param top_n BIGINT = 20: Rows to return.
+--
+-- column run_name VARCHAR: The run.
+-- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
+-- column color BIGINT: Memory space.
+-- column peak_bytes HUGEINT: Peak of the memory space [bytes].
+-- column saved_bytes HUGEINT: What dropping the value would save at the peak [bytes].
+-- column held_bytes BIGINT: Bytes that it holds at the peak [bytes].
+-- column kept_bytes HUGEINT: Operands that would have to stay for it [bytes].
+-- column lifetime_ratio DOUBLE: Its life as share of the schedule (0 to 1).
+-- column idle_time BIGINT: Time around the peak in which nothing uses it [program order].
+-- column shape VARCHAR: Shape with layout.
+-- column opcode VARCHAR: Opcode of the defining instruction.
+-- column instruction_name VARCHAR: Defining instruction.
+-- column op_name VARCHAR: Scope path of the operation; NULL if the dump has none.
+-- column source VARCHAR: Innermost file:line that is not library code; NULL if unknown.
+WITH params AS (
+  SELECT
+    getvariable('run')::VARCHAR AS run,
+    getvariable('function')::VARCHAR AS function,
+    getvariable('platform')::VARCHAR AS platform,
+    getvariable('color')::BIGINT AS color,
+    coalesce(getvariable('min_bytes')::BIGINT, 1) AS min_bytes,
+    coalesce(getvariable('min_lifetime_ratio')::DOUBLE, 0.1) AS min_lifetime_ratio,
+    coalesce(getvariable('top_n')::BIGINT, 20) AS top_n
+),
+crossing_values AS (
+  SELECT
+    function_modules.run_name,
+    function_modules.function_name,
+    function_modules.platform,
+    function_modules.color,
+    function_modules.peak_bytes,
+    function_modules.peak_time,
+    peak_values.module_id,
+    peak_values.value_id,
+    peak_values.held_bytes,
+    "values".shape,
+    "values".instruction_name,
+    instructions.opcode,
+    live_ranges.start_time,
+    live_ranges.end_time,
+    CAST(live_ranges.end_time - live_ranges.start_time AS DOUBLE)
+      / nullif(modules.schedule_length, 0) AS lifetime_ratio
+  FROM function_modules
+  CROSS JOIN params
+  JOIN modules ON modules.module_id = function_modules.module_id
+  JOIN peak_values
+    ON peak_values.module_id = function_modules.module_id
+    AND peak_values.color = function_modules.color
+  JOIN "values"
+    ON "values".module_id = peak_values.module_id
+    AND "values".value_id = peak_values.value_id
+  JOIN instructions
+    ON instructions.module_id = "values".module_id
+    AND instructions.instruction_name = "values".instruction_name
+  JOIN live_ranges
+    ON live_ranges.module_id = peak_values.module_id
+    AND live_ranges.value_id = peak_values.value_id
+  WHERE peak_values.allocation_kind = 'temp'
+    AND live_ranges.start_time < function_modules.peak_time
+    AND live_ranges.end_time > function_modules.peak_time
+    AND NOT "values".is_phi
+    AND "values".shape_index = '{}'
+    AND (
+      instructions.opcode IN (
+        'abs', 'add', 'and', 'atan2', 'bitcast-convert', 'broadcast', 'cbrt', 'ceil', 'clamp',
+        'compare', 'complex', 'concatenate', 'convert', 'copy', 'cosine', 'divide',
+        'dynamic-slice', 'erf', 'exponential', 'exponential-minus-one', 'floor', 'imag', 'iota',
+        'is-finite', 'log', 'log-plus-one', 'logistic', 'maximum', 'minimum', 'multiply', 'negate',
+        'not', 'or', 'pad', 'power', 'real', 'reduce-precision', 'remainder', 'reshape', 'reverse',
+        'round-nearest-afz', 'round-nearest-even', 'rsqrt', 'select', 'shift-left',
+        'shift-right-arithmetic', 'shift-right-logical', 'sign', 'sine', 'slice', 'sqrt',
+        'subtract', 'tan', 'tanh', 'transpose', 'xor'
+      )
+      OR (instructions.opcode = 'fusion' AND regexp_matches(instructions.text, 'kind=kLoop'))
+    )
+    AND (params.run IS NULL OR function_modules.run_name GLOB params.run)
+    AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
+    AND (params.platform IS NULL OR function_modules.platform = params.platform)
+    AND (params.color IS NULL OR function_modules.color = params.color)
+),
+use_times AS (
+  SELECT
+    crossing_values.module_id,
+    crossing_values.value_id,
+    max(CASE WHEN users.program_order <= crossing_values.peak_time THEN users.program_order END)
+      AS previous_use_time,
+    min(CASE WHEN users.program_order >= crossing_values.peak_time THEN users.program_order END)
+      AS next_use_time
+  FROM crossing_values
+  JOIN uses
+    ON uses.module_id = crossing_values.module_id
+    AND uses.value_id = crossing_values.value_id
+  JOIN instructions AS users
+    ON users.module_id = uses.module_id
+    AND users.instruction_name = uses.instruction_name
+  GROUP BY crossing_values.module_id, crossing_values.value_id
+),
+operands AS (
+  SELECT DISTINCT crossing_values.module_id, crossing_values.value_id, uses.value_id AS operand_id
+  FROM crossing_values
+  JOIN uses
+    ON uses.module_id = crossing_values.module_id
+    AND uses.instruction_name = crossing_values.instruction_name
+),
+kept_operands AS (
+  SELECT
+    operands.module_id,
+    operands.value_id,
+    sum("values".size_bytes) AS kept_bytes
+  FROM operands
+  JOIN "values"
+    ON "values".module_id = operands.module_id
+    AND "values".value_id = operands.operand_id
+  JOIN allocations
+    ON allocations.module_id = "values".module_id
+    AND allocations.allocation_index = "values".allocation_index
+  JOIN live_ranges
+    ON live_ranges.module_id = operands.module_id
+    AND live_ranges.value_id = operands.operand_id
+  JOIN crossing_values
+    ON crossing_values.module_id = operands.module_id
+    AND crossing_values.value_id = operands.value_id
+  WHERE allocations.kind = 'temp'
+    AND live_ranges.end_time < crossing_values.peak_time
+  GROUP BY operands.module_id, operands.value_id
+),
+candidates AS (
+  SELECT
+    crossing_values.run_name,
+    crossing_values.function_name,
+    crossing_values.color,
+    crossing_values.peak_bytes,
+    crossing_values.held_bytes - coalesce(kept_operands.kept_bytes, 0) AS saved_bytes,
+    crossing_values.held_bytes,
+    coalesce(kept_operands.kept_bytes, 0) AS kept_bytes,
+    crossing_values.lifetime_ratio,
+    coalesce(use_times.next_use_time, crossing_values.end_time)
+      - coalesce(use_times.previous_use_time, crossing_values.start_time) AS idle_time,
+    crossing_values.shape,
+    crossing_values.opcode,
+    crossing_values.instruction_name,
+    crossing_values.module_id,
+    crossing_values.value_id,
+    row_number() OVER (
+      ORDER BY
+        crossing_values.held_bytes - coalesce(kept_operands.kept_bytes, 0) DESC,
+        crossing_values.run_name,
+        crossing_values.function_name,
+        crossing_values.platform NULLS LAST,
+        crossing_values.color,
+        crossing_values.value_id
+    ) AS place
+  FROM crossing_values
+  CROSS JOIN params
+  LEFT JOIN use_times
+    ON use_times.module_id = crossing_values.module_id
+    AND use_times.value_id = crossing_values.value_id
+  LEFT JOIN kept_operands
+    ON kept_operands.module_id = crossing_values.module_id
+    AND kept_operands.value_id = crossing_values.value_id
+  WHERE crossing_values.held_bytes - coalesce(kept_operands.kept_bytes, 0) >= params.min_bytes
+    AND crossing_values.lifetime_ratio >= params.min_lifetime_ratio
+    AND coalesce(use_times.next_use_time, crossing_values.end_time) > crossing_values.peak_time
+)
+SELECT
+  candidates.run_name,
+  candidates.function_name,
+  candidates.color,
+  candidates.peak_bytes,
+  candidates.saved_bytes,
+  candidates.held_bytes,
+  candidates.kept_bytes,
+  candidates.lifetime_ratio,
+  candidates.idle_time,
+  candidates.shape,
+  candidates.opcode,
+  candidates.instruction_name,
+  value_details.op_name,
+  value_details.own_source_file || ':' || value_details.own_source_line AS source
+FROM candidates
+CROSS JOIN params
+JOIN value_details
+  ON value_details.module_id = candidates.module_id
+  AND value_details.value_id = candidates.value_id
+WHERE candidates.place <= params.top_n
+ORDER BY candidates.place;

@@ -1,0 +1,56 @@
+from small_db import Module, answer, shape
+
+
+def test_nothing_in_an_empty_database(con):
+    assert answer(con, "f32-large") == []
+
+
+def mixed(con, module_id=1, run_name="r"):
+    """Two bf16 and three f32 temps: 0.4."""
+    f32, bf16, other = (shape(con, f"{dtype}[8]{{0}}") for dtype in ("f32", "bf16", "s32"))
+    module = Module(con, module_id, run_name, "step")
+    module.allocation(0, "temp", 500)
+    module.allocation(1, "parameter", 32)
+    module.value(1, 1, 0, 32, shape=f32)
+    module.value(2, 0, 0, 16, shape=bf16)
+    module.value(3, 0, 16, 16, shape=bf16)
+    module.value(4, 0, 32, 32, name="norm", shape=f32, opcode="fusion", op_name="jit(step)/norm",
+                 source_file="model.py", source_line=7)  # fmt: skip
+    module.value(5, 0, 64, 48, name="big", shape=f32)
+    module.value(6, 0, 112, 100, live=(20, 20), name="later", shape=f32)
+    module.value(7, 0, 112, 32, shape=other)
+    module.value(8, 0, 0, 16, shape=bf16, is_phi=True)
+    module.close()
+
+
+def test_f32_temps_at_the_peak_of_a_module_in_bf16(con):
+    mixed(con)
+    f32 = "f32[8]{0}"
+    assert answer(con, "f32-large") == [
+        ("r", "step", 0, 0.4, 176, 80, 48, f32, None, "big", None, None),
+        ("r", "step", 0, 0.4, 176, 80, 32, f32, "fusion", "norm", "jit(step)/norm", "model.py:7"),
+    ]
+    assert answer(con, "f32-large", min_bf16_ratio=0.41) == []
+    assert [row[9] for row in answer(con, "f32-large", min_bytes=33)] == ["big"]
+
+
+def test_a_module_without_bf16_is_left_out_whatever_the_ratio(con):
+    module = Module(con, 1)
+    module.allocation(0, "temp", 500)
+    module.value(1, 0, 0, 32, shape=shape(con, "f32[8]{0}"))
+    module.close()
+    assert answer(con, "f32-large", min_bf16_ratio=0) == []
+
+
+def test_ties_by_run_and_value(con):
+    text, half = shape(con, "f32[1]{0}"), shape(con, "bf16[1]{0}")
+    for module_id, run_name in ((1, "b"), (2, "a")):
+        module = Module(con, module_id, run_name)
+        module.allocation(0, "temp", 500)
+        module.value(9, 0, 0, 2, shape=half)
+        for value_id in (4, 3):
+            module.value(value_id, 0, 100 * value_id, 4, shape=text)
+        module.close()
+    rows = [(row[0], row[9]) for row in answer(con, "f32-large")]
+    assert rows == [("a", "v3"), ("a", "v4"), ("b", "v3"), ("b", "v4")]
+    assert len(answer(con, "f32-large", top_n=1)) == 1

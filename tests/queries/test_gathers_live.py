@@ -1,0 +1,39 @@
+from small_db import Module, answer, shape
+
+
+def test_nothing_in_an_empty_database(con):
+    assert answer(con, "gathers-live") == []
+
+
+def test_results_alive_at_the_fullest_instant(con):
+    array, table = shape(con, "f32[8]{0}"), shape(con, "(f32[2]{0}, f32[8]{0})")
+    module = Module(con, 1, function_name="step")
+    module.allocation(0, "temp", 500)
+    module.value(1, 0, 0, 100, (0, 3), "g1", array, opcode="all-gather")
+    module.value(2, 0, 100, 60, (3, 5), "g2", array, opcode="all-gather-start",
+                 shape_index="{1}", op_name="jit(step)/dot", source_file="model.py",
+                 source_line=7)  # fmt: skip
+    module.value(3, 0, 160, 16, (3, 5), "g2", table)
+    module.value(4, 0, 200, 90, (4, 9), "g3", array, opcode="all-gather")
+    module.value(5, 0, 300, 200, (0, 9), "dot", array, opcode="dot")
+    module.close()
+    # 0: 100, 3: 160, 4: 150, 6: 90.
+    assert answer(con, "gathers-live") == [
+        ("r", "step", 0, 376, 160, 2, 3, 100, 0, 3, array, "g1", None, None),
+        ("r", "step", 0, 376, 160, 2, 3, 60, 3, 5, array, "g2", "jit(step)/dot", "model.py:7"),
+    ]
+    assert answer(con, "gathers-live", color=1) == []
+
+
+def test_the_first_of_equal_instants_and_ties_by_run_and_value(con):
+    array = shape(con, "f32[8]{0}")
+    for module_id, run_name in ((1, "b"), (2, "a")):
+        module = Module(con, module_id, run_name)
+        module.allocation(0, "temp", 500)
+        module.value(1, 0, 0, 20, (7, 8), shape=array, opcode="all-gather")
+        module.value(3, 0, 0, 10, (1, 2), shape=array, opcode="all-gather")
+        module.value(2, 0, 10, 10, (1, 2), shape=array, opcode="all-gather")
+        module.close()
+    rows = [(row[0], row[6], row[11]) for row in answer(con, "gathers-live")]
+    assert rows == [("a", 1, "v2"), ("a", 1, "v3"), ("b", 1, "v2"), ("b", 1, "v3")]
+    assert len(answer(con, "gathers-live", top_n=1)) == 1

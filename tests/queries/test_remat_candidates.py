@@ -1,0 +1,87 @@
+import pytest
+from small_db import Module, answer, insert
+
+
+def test_nothing_in_an_empty_database(con):
+    assert answer(con, "remat-candidates") == []
+
+
+def step(con, module_id=1, run_name="r"):
+    """A module of 10 instructions that peaks at 5, where value 9 is computed."""
+    module = Module(con, module_id, run_name, "step", schedule_length=10)
+    module.allocation(0, "temp", 2000)
+    module.allocation(1, "parameter", 100)
+    module.value(9, 0, 1000, 500, (5, 5), "largest", opcode="dot", program_order=5)
+    for order in (6, 8):
+        insert(con, "instructions", module_id=module_id, instruction_name=f"use{order}",
+               program_order=order)  # fmt: skip
+    return module
+
+
+def test_a_cheap_value_live_across_the_peak(con):
+    module = step(con)
+    module.value(1, 1, 0, 100, (0, 10), "x", opcode="parameter")
+    module.value(2, 0, 100, 30, (0, 2), "gone", opcode="dot")
+    module.value(3, 0, 0, 100, (2, 8), "tanh", "f32[25]{0}", opcode="fusion", program_order=2,
+                 text="%tanh = f32[25]{0} fusion(%x, %gone), kind=kLoop, calls=%c",
+                 op_name="jit(step)/tanh", source_file="model.py", source_line=7)  # fmt: skip
+    module.use(1, "tanh")
+    module.use(2, "tanh", operand=1)
+    module.use(3, "use8")
+    module.close()
+    # The argument x stays anyway; gone (30 bytes) would have to stay to compute tanh again.
+    assert answer(con, "remat-candidates") == [
+        ("r", "step", 0, 700, 70, 100, 30, 0.6, 6, "f32[25]{0}", "fusion", "tanh",
+         "jit(step)/tanh", "model.py:7"),
+    ]  # fmt: skip
+    assert answer(con, "remat-candidates", min_bytes=71) == []
+    assert answer(con, "remat-candidates", min_lifetime_ratio=0.61) == []
+
+
+NOT = {
+    "dear": {"opcode": "dot"},
+    "of unknown opcode": {"opcode": None},
+    "a fusion that is no loop": {"opcode": "fusion", "text": "kind=kInput, calls=%c"},
+    "a merge of others": {"is_phi": True},
+    "freed at the peak": {"live": (2, 5)},
+    "made at the peak": {"live": (5, 8)},
+}
+
+
+@pytest.mark.parametrize("cells", NOT.values(), ids=NOT.keys())
+def test_what_is_no_candidate(con, cells):
+    module = step(con)
+    module.value(3, 0, 0, 100, **{"live": (2, 8), "opcode": "add", "program_order": 2} | cells)
+    module.use(3, "use8")
+    module.close()
+    assert answer(con, "remat-candidates") == []
+
+
+def test_what_is_used_at_the_peak_is_none(con):
+    module = step(con)
+    module.value(3, 0, 0, 100, (2, 8), opcode="add")
+    module.use(3, "largest")
+    module.use(3, "use8")
+    module.close()
+    assert answer(con, "remat-candidates") == []
+
+
+def test_idle_time_is_between_the_uses_around_the_peak(con):
+    module = step(con)
+    insert(con, "instructions", module_id=1, instruction_name="use4", program_order=4)
+    module.value(3, 0, 0, 100, (2, 8), opcode="add", program_order=2)
+    for name in ("use4", "use6", "use8"):
+        module.use(3, name)
+    module.close()
+    assert [row[8] for row in answer(con, "remat-candidates")] == [2]
+
+
+def test_ties_by_run_and_value(con):
+    for module_id, run_name in ((1, "b"), (2, "a")):
+        module = step(con, module_id, run_name)
+        for value_id in (4, 3):
+            module.value(value_id, 0, 100 * value_id, 100, (2, 8), opcode="add")
+        module.close()
+    rows = [(row[0], row[11]) for row in answer(con, "remat-candidates")]
+    assert rows == [("a", "v3"), ("a", "v4"), ("b", "v3"), ("b", "v4")]
+    assert len(answer(con, "remat-candidates", top_n=3)) == 3
