@@ -1,0 +1,107 @@
+-- title: All figures of a module's memory side by side
+-- group: waste
+-- engines: duckdb, spark
+--
+-- One row per module and memory space, largest peak first: the peak by occupied bytes, what XLA
+-- prints, the naive sum, and the sums that JAX's memory_analysis() gives. They differ for good
+-- reasons. peak_bytes counts what is held for the whole run and the bytes of temp allocations that
+-- live values occupy, shared bytes once, padding included. printed_peak_bytes is the sum of XLA's
+-- peak listing: bare shape sizes of the values live at an instant that XLA chose, shared bytes
+-- counted once per value, all memory spaces together; so it can be more or less than the peak.
+-- naive_live_bytes adds the sizes of all live values, shared bytes again and again. Both sums of
+-- memory_analysis(), arguments and outputs, count donated buffers.
+--
+-- wrong when: printed figures and reported_total_bytes are of the whole module and repeat on each
+-- of its memory spaces. memory_analysis() adds up its sums over the device's memory spaces; with
+-- several of them add the rows. thread_local_bytes lie on a stack at run time, not in device
+-- memory, though XLA's total counts them. What the run-time needs besides (code, scratch space of
+-- library calls that is not in the dump, other programs, the allocator's own fragmentation) is in
+-- no figure.
+--
+-- param run VARCHAR = NULL: Only runs whose name matches this glob.
+-- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
+-- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
+-- param color BIGINT = NULL: Only this memory space.
+-- param top_n BIGINT = 100: Rows to return.
+--
+-- column run_name VARCHAR: The run.
+-- column function_name VARCHAR: Jitted function; NULL if unknown.
+-- column module_key VARCHAR: The dump's path in its run.
+-- column color BIGINT: Memory space.
+-- column peak_bytes HUGEINT: The peak: fixed_bytes plus occupied_temp_bytes [bytes]; NULL without
+--   live ranges.
+-- column peak_time BIGINT: First instant of the peak [program order]; NULL without live ranges.
+-- column printed_peak_bytes HUGEINT: Sum of XLA's peak listing, of the whole module [bytes]; NULL
+--   if none is printed.
+-- column printed_peak_time BIGINT: Instant of that listing [program order]; NULL likewise.
+-- column naive_live_bytes HUGEINT: Largest sum of the sizes of live values [bytes]; NULL without
+--   live ranges.
+-- column fixed_bytes HUGEINT: Allocations that are neither temp nor thread-local [bytes].
+-- column occupied_temp_bytes BIGINT: Most bytes of temp allocations occupied at once [bytes]; NULL
+--   without live ranges.
+-- column fragmentation_bytes HUGEINT: Temp allocations minus that [bytes]; NULL without live
+--   ranges.
+-- column argument_bytes HUGEINT: Parameters, donated ones included [bytes]: argument_size_in_bytes
+--   of memory_analysis().
+-- column output_bytes HUGEINT: Outputs, donated parameters included [bytes]: output_size_in_bytes.
+-- column alias_bytes HUGEINT: Donated parameters [bytes]: alias_size_in_bytes.
+-- column temp_bytes HUGEINT: Temp allocations [bytes]: temp_size_in_bytes.
+-- column constant_bytes HUGEINT: Constants [bytes].
+-- column thread_local_bytes HUGEINT: Thread-local allocations [bytes].
+-- column total_bytes HUGEINT: All allocations of the memory space [bytes].
+-- column reported_total_bytes BIGINT: "Total bytes used" of the whole module [bytes], modulo 2^64;
+--   NULL if the dump has no such line.
+WITH params AS (
+  SELECT
+    getvariable('run')::VARCHAR AS run,
+    getvariable('function')::VARCHAR AS function,
+    getvariable('platform')::VARCHAR AS platform,
+    getvariable('color')::BIGINT AS color,
+    coalesce(getvariable('top_n')::BIGINT, 100) AS top_n
+),
+printed_peaks AS (
+  SELECT
+    peak_contributors.module_id,
+    sum(peak_contributors.logical_bytes) AS printed_peak_bytes
+  FROM peak_contributors
+  GROUP BY peak_contributors.module_id
+)
+SELECT
+  memory_figures.run_name,
+  memory_figures.function_name,
+  memory_figures.module_key,
+  memory_figures.color,
+  memory_figures.peak_bytes,
+  memory_figures.peak_time,
+  CASE
+    WHEN modules.reported_peak_status = 'printed'
+      THEN coalesce(printed_peaks.printed_peak_bytes, 0)
+  END AS printed_peak_bytes,
+  modules.reported_peak_time AS printed_peak_time,
+  memory_figures.naive_live_bytes,
+  memory_figures.fixed_bytes,
+  memory_figures.occupied_temp_bytes,
+  memory_figures.fragmentation_bytes,
+  memory_figures.argument_bytes,
+  memory_figures.output_bytes,
+  memory_figures.alias_bytes,
+  memory_figures.temp_bytes,
+  memory_figures.constant_bytes,
+  memory_figures.thread_local_bytes,
+  memory_figures.total_bytes,
+  modules.reported_total_bytes
+FROM memory_figures
+CROSS JOIN params
+JOIN modules ON modules.module_id = memory_figures.module_id
+LEFT JOIN printed_peaks ON printed_peaks.module_id = memory_figures.module_id
+WHERE (params.run IS NULL OR memory_figures.run_name GLOB params.run)
+    AND (params.function IS NULL OR memory_figures.function_name GLOB params.function)
+    AND (params.platform IS NULL OR memory_figures.platform = params.platform)
+    AND (params.color IS NULL OR memory_figures.color = params.color)
+ORDER BY
+  memory_figures.peak_bytes DESC NULLS LAST,
+  memory_figures.total_bytes DESC,
+  memory_figures.run_name,
+  memory_figures.module_key,
+  memory_figures.color
+LIMIT (SELECT top_n FROM params);
