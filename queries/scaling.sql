@@ -1,0 +1,213 @@
+-- title: How the peak grows with a label such as the batch size
+-- group: runs
+--
+-- Fits a line through runs that differ in one numeric label (ingest them with --label batch=8,
+-- --label batch=16, …): peak = fixed part + slope * label. One row per function, memory space and
+-- set of other labels; only runs whose other labels are equal are fitted together, so that
+-- precision or remat do not mix; rows without two sizes to fit come last. Of several compilations
+-- in a run the one with the largest peak counts; several runs of one size count as several points.
+-- With the parameter size the row predicts the figure for that size; with budget it tells the
+-- largest size that fits.
+--
+-- wrong when: Two points always lie on a line: look at point_count, r2 and max_error_ratio. Memory
+-- is a step function of size: XLA chooses other layouts, fusions, library calls or
+-- rematerialisation at other sizes, so what lies outside the sizes measured is a guess. The figure
+-- is one program's and one memory space's; leave room for what else the device holds. A label that
+-- is different in each run (a commit, a date) leaves no two runs alike: name the labels that matter
+-- in fixed.
+--
+-- param run VARCHAR = NULL: Only runs whose name matches this glob.
+-- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
+-- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
+-- param color BIGINT = NULL: Only this memory space.
+-- param label VARCHAR = 'batch': Label whose value is the size; runs in which it is no number are
+--   left out.
+-- param fixed VARCHAR = NULL: Labels, separated by commas, that must be equal within a fit; NULL
+--   takes all others.
+-- param metric VARCHAR = 'peak' | 'temp' | 'total': Figure to fit: the peak, the temp allocations,
+--   or all allocations but thread-local ones.
+-- param size DOUBLE = NULL: Size to predict the figure for.
+-- param budget BIGINT = NULL: Bytes that the figure may not exceed.
+-- param top_n BIGINT = 50: Rows to return.
+--
+-- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
+-- column platform VARCHAR: Backend; NULL if unknown.
+-- column color BIGINT: Memory space.
+-- column other_labels VARCHAR: What the runs have in common, as K=V separated by blanks.
+-- column point_count BIGINT: Runs in the fit.
+-- column min_size DOUBLE: Smallest size among them.
+-- column max_size DOUBLE: Largest size among them.
+-- column largest_bytes HUGEINT: Largest figure among them [bytes].
+-- column fixed_bytes BIGINT: The line at size 0 [bytes]; NULL with fewer than two sizes.
+-- column slope_bytes DOUBLE: The line's growth per unit of the label [bytes]; NULL likewise.
+-- column r2 DOUBLE: Share of the figures' variance that the line explains (0 to 1); 1 if they do
+--   not vary; NULL with fewer than two sizes.
+-- column max_error_ratio DOUBLE: Largest distance of a figure from the line, as share of the
+--   figure.
+-- column predicted_bytes BIGINT: The line at size [bytes]; NULL without size.
+-- column largest_size BIGINT: Largest whole size at which the line is within budget, 0 or less if
+--   none is; NULL without budget, or if the line does not grow.
+WITH params AS (
+  SELECT
+    getvariable('run')::VARCHAR AS run,
+    getvariable('function')::VARCHAR AS function,
+    getvariable('platform')::VARCHAR AS platform,
+    getvariable('color')::BIGINT AS color,
+    coalesce(getvariable('label')::VARCHAR, 'batch') AS label,
+    getvariable('fixed')::VARCHAR AS fixed,
+    coalesce(getvariable('metric')::VARCHAR, 'peak') AS metric,
+    getvariable('size')::DOUBLE AS size,
+    getvariable('budget')::BIGINT AS budget,
+    coalesce(getvariable('top_n')::BIGINT, 50) AS top_n
+),
+run_groups AS (
+  -- Runs are alike if all that they are labelled with is the same, but for the label asked about.
+  SELECT
+    sized.run_name,
+    sized.label_value,
+    coalesce(
+      string_agg(others.label || '=' || others.label_value, ' ' ORDER BY others.label), ''
+    ) AS other_labels
+  FROM run_labels AS sized
+  CROSS JOIN params
+  LEFT JOIN run_labels AS others
+    ON others.run_name = sized.run_name
+    AND others.label <> sized.label
+    AND (
+      params.fixed IS NULL
+      OR contains(',' || replace(params.fixed, ' ', '') || ',', ',' || others.label || ',')
+    )
+  WHERE sized.label = params.label
+  GROUP BY sized.run_name, sized.label_value
+),
+points AS (
+  SELECT
+    function_modules.function_name,
+    function_modules.platform,
+    function_modules.color,
+    run_groups.other_labels,
+    TRY_CAST(run_groups.label_value AS DOUBLE) AS size,
+    CASE params.metric
+      WHEN 'peak' THEN function_modules.peak_bytes
+      WHEN 'temp' THEN function_modules.temp_bytes
+      WHEN 'total' THEN function_modules.total_bytes - function_modules.thread_local_bytes
+    END AS bytes
+  FROM function_modules
+  CROSS JOIN params
+  JOIN run_groups ON run_groups.run_name = function_modules.run_name
+  WHERE isfinite(TRY_CAST(run_groups.label_value AS DOUBLE))
+    AND (params.run IS NULL OR function_modules.run_name GLOB params.run)
+    AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
+    AND (params.platform IS NULL OR function_modules.platform = params.platform)
+    AND (params.color IS NULL OR function_modules.color = params.color)
+),
+-- Sums about the means: sums of raw squares would lose the digits that matter.
+centred_points AS (
+  SELECT
+    points.function_name,
+    points.platform,
+    points.color,
+    points.other_labels,
+    points.size,
+    points.bytes,
+    avg(points.size) OVER fit AS mean_size,
+    avg(points.bytes) OVER fit AS mean_bytes
+  FROM points
+  WHERE points.bytes IS NOT NULL
+  WINDOW fit AS (
+    PARTITION BY points.function_name, points.platform, points.color, points.other_labels
+  )
+),
+sums AS (
+  SELECT
+    centred_points.function_name,
+    centred_points.platform,
+    centred_points.color,
+    centred_points.other_labels,
+    centred_points.mean_size,
+    centred_points.mean_bytes,
+    count(*) AS point_count,
+    min(centred_points.size) AS min_size,
+    max(centred_points.size) AS max_size,
+    max(centred_points.bytes) AS largest_bytes,
+    -- Rounded, as all figures below, so that the order of summation does not show.
+    round(
+      sum((centred_points.size - centred_points.mean_size)
+        * (centred_points.bytes - centred_points.mean_bytes))
+      / nullif(sum(pow(centred_points.size - centred_points.mean_size, 2)), 0),
+      6
+    ) AS slope_bytes,
+    sum(pow(centred_points.bytes - centred_points.mean_bytes, 2)) AS bytes_squares
+  FROM centred_points
+  GROUP BY
+    centred_points.function_name,
+    centred_points.platform,
+    centred_points.color,
+    centred_points.other_labels,
+    centred_points.mean_size,
+    centred_points.mean_bytes
+),
+errors AS (
+  SELECT
+    sums.function_name,
+    sums.platform,
+    sums.color,
+    sums.other_labels,
+    sum(pow(
+      centred_points.bytes - sums.mean_bytes
+        - sums.slope_bytes * (centred_points.size - sums.mean_size), 2
+    )) AS error_squares,
+    max(
+      abs(centred_points.bytes - sums.mean_bytes
+        - sums.slope_bytes * (centred_points.size - sums.mean_size))
+      / nullif(centred_points.bytes, 0)
+    ) AS max_error_ratio
+  FROM sums
+  JOIN centred_points
+    ON centred_points.function_name = sums.function_name
+    AND centred_points.platform IS NOT DISTINCT FROM sums.platform
+    AND centred_points.color = sums.color
+    AND centred_points.other_labels = sums.other_labels
+  GROUP BY sums.function_name, sums.platform, sums.color, sums.other_labels
+)
+SELECT
+  sums.function_name,
+  sums.platform,
+  sums.color,
+  sums.other_labels,
+  sums.point_count,
+  sums.min_size,
+  sums.max_size,
+  sums.largest_bytes,
+  round(sums.mean_bytes - sums.slope_bytes * sums.mean_size)::BIGINT AS fixed_bytes,
+  sums.slope_bytes,
+  CASE
+    WHEN sums.slope_bytes IS NULL THEN NULL
+    WHEN sums.bytes_squares = 0 THEN 1
+    ELSE round(greatest(1 - errors.error_squares / sums.bytes_squares, 0), 6)
+  END AS r2,
+  round(errors.max_error_ratio, 6) AS max_error_ratio,
+  round(sums.mean_bytes + sums.slope_bytes * (params.size - sums.mean_size))::BIGINT
+    AS predicted_bytes,
+  CASE
+    WHEN sums.slope_bytes > 0
+      THEN floor(
+        (params.budget - round(sums.mean_bytes - sums.slope_bytes * sums.mean_size))
+        / sums.slope_bytes
+      )::BIGINT
+  END AS largest_size
+FROM sums
+CROSS JOIN params
+JOIN errors
+  ON errors.function_name = sums.function_name
+  AND errors.platform IS NOT DISTINCT FROM sums.platform
+  AND errors.color = sums.color
+  AND errors.other_labels = sums.other_labels
+ORDER BY
+  CASE WHEN sums.slope_bytes IS NULL THEN 1 ELSE 0 END,
+  sums.largest_bytes DESC,
+  sums.function_name,
+  sums.platform NULLS LAST,
+  sums.color,
+  sums.other_labels
+LIMIT (SELECT top_n FROM params);

@@ -1,0 +1,44 @@
+from datetime import datetime
+
+from small_db import Module, answer, insert
+
+
+def test_nothing_in_an_empty_database(con):
+    assert answer(con, "peak-matrix") == []
+
+
+def compiled(con, module_id, run_name, size, function="f", known=True):
+    module = Module(con, module_id, run_name, function, platform="cpu", has_live_ranges=known)
+    module.allocation(0, "output", size)
+    module.allocation(1, "temp", 1)
+    if known:
+        module.close()
+
+
+def test_functions_by_largest_peak_and_runs_by_time(con):
+    insert(con, "runs", run_name="late", dumped_at=datetime(2026, 2, 1))
+    insert(con, "runs", run_name="early", dumped_at=datetime(2026, 1, 1))
+    compiled(con, 1, "late", 40)
+    compiled(con, 2, "late", 30)
+    compiled(con, 3, "early", 20)
+    compiled(con, 4, "early", 25, "g")
+    assert answer(con, "peak-matrix") == [
+        ("f", "cpu", 0, "early", 1, 20, 1.0, 1),
+        ("f", "cpu", 0, "late", 2, 40, 2.0, 1),
+        ("g", "cpu", 0, "early", 1, 25, 1.0, 1),
+    ]
+    assert [row[3] for row in answer(con, "peak-matrix", run="l*")] == ["late"]
+    assert len(answer(con, "peak-matrix", top_n=2)) == 2
+
+
+def test_unknown_peaks_and_runs_without_a_time(con):
+    compiled(con, 1, "b", 10)
+    compiled(con, 2, "a", 90, known=False)
+    compiled(con, 3, "c", 20)
+    rows = [(row[3], row[5], row[6]) for row in answer(con, "peak-matrix")]
+    assert rows == [("a", None, None), ("b", 10, 1.0), ("c", 20, 2.0)]
+
+
+def test_a_function_of_unknown_name_goes_by_its_key(con):
+    compiled(con, 7, "r", 10, function=None)
+    assert [row[0] for row in answer(con, "peak-matrix", function="m7")] == ["m7"]

@@ -1,0 +1,49 @@
+from small_db import Module, answer, insert
+
+
+def test_nothing_in_an_empty_database(con):
+    assert answer(con, "ranks") == []
+
+
+def compiled(con, module_id, rank, size, function="f", known=True, **labels):
+    run_name = f"run{module_id}"
+    module = Module(con, module_id, run_name, function, has_live_ranges=known)
+    module.allocation(0, "output", size, output_shape=f"f32[{size}]")
+    if known:
+        module.close()
+    for label, value in (labels | {"rank": rank}).items():
+        insert(con, "run_labels", run_name=run_name, label=label, label_value=value)
+
+
+def test_spread_over_ranks(con):
+    for module_id, (rank, size) in enumerate([("0", 30), ("1", 40), ("2", 10), ("3", 40)]):
+        compiled(con, module_id, rank, size, job="j")
+    compiled(con, 9, "4", 99, known=False, job="j")
+    # 10, 30, 40, 40: the lower one of the two in the middle is 30.
+    assert answer(con, "ranks") == [
+        ("f", None, 0, "job=j", 5, 4, 10, 30, 40, 30, 0.75, "1", "2"),
+    ]
+    assert answer(con, "ranks", label="job", fixed="none")[0][3:5] == ("", 5)
+
+
+def test_other_labels_keep_jobs_apart_unless_they_do_not_matter(con):
+    compiled(con, 1, "0", 10, job="a", host="x")
+    compiled(con, 2, "1", 20, job="a", host="y")
+    compiled(con, 3, "0", 30, job="b", host="x")
+    assert [row[3] for row in answer(con, "ranks")] == [
+        "host=x job=b", "host=y job=a", "host=x job=a"
+    ]  # fmt: skip
+    rows = [(row[3], row[4], row[9]) for row in answer(con, "ranks", fixed="job")]
+    assert rows == [("job=a", 2, 10), ("job=b", 1, 0)]
+    assert len(answer(con, "ranks", fixed="job", top_n=1)) == 1
+
+
+def test_without_any_peak(con):
+    compiled(con, 1, "0", 10, known=False)
+    assert answer(con, "ranks") == [("f", None, 0, "", 1, 1, *[None] * 7)]
+
+
+def test_ties_by_function(con):
+    compiled(con, 1, "0", 10, function="b")
+    compiled(con, 2, "0", 10, function="a")
+    assert [row[0] for row in answer(con, "ranks")] == ["a", "b"]
