@@ -290,7 +290,7 @@ class _Assembly:
         for pieces in self.source.live_ranges():
             section = Section(pieces)
             found = live_ranges.read(section, kind)
-            kind = live_ranges.last_kind(section, kind)
+            kind = found.last_kind
             for module, live in found.facts.items():
                 mine = self.facts[module].live
                 for name, value in vars(live).items():

@@ -11,7 +11,7 @@ import hashlib
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -53,6 +53,17 @@ MODULE_TABLES = (
     "diagnostics",
 )
 """Every table that holds rows of a module, by module_id."""
+_TEXT_TABLES = (
+    "allocations",
+    "values",
+    "positions",
+    "uses",
+    "instructions",
+    "live_ranges",
+    "peak_contributors",
+    "peak_stack_nodes",
+)
+"""Tables whose waiting rows keep blocks of text alive; the others can wait for the commit."""
 
 Progress = Callable[[int, int], None]
 
@@ -329,20 +340,22 @@ class _Ingest:
         waiting = self.batches.setdefault(table, [])
         waiting.append(to_arrow(ordered))
         self.summary.row_count += length
-        self.waiting_rows += length
-        if self.waiting_rows >= INSERT_ROWS:
-            self._flush()
+        if table in _TEXT_TABLES:
+            self.waiting_rows += length
+            if self.waiting_rows >= INSERT_ROWS:
+                self._flush(_TEXT_TABLES)
 
-    def _flush(self) -> None:
-        for table, waiting in self.batches.items():
-            if not waiting:
+    def _flush(self, tables: Collection[str] | None = None) -> None:
+        """Insert what waits for all tables or for these."""
+        for table in list(self.batches) if tables is None else tables:
+            waiting = self.batches.pop(table, None)
+            if waiting is None:
                 continue
             # DuckDB finds the variable by its name. To register it would make a view, which the
             # transaction keeps, with all the text behind it, until it ends.
             arrow_batches = Batches(waiting)  # noqa: F841
             cast = _CASTS.get(table, "*")
             self.con.execute(f'INSERT INTO "{table}" BY NAME SELECT {cast} FROM arrow_batches')
-        self.batches = {}
         self.waiting_rows = 0
 
     def _begin(self) -> None:

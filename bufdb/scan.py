@@ -47,10 +47,10 @@ def word(literal: bytes) -> np.uint64:
 class Block:
     """Lines of text: line i is `data[starts[i]:ends[i]]`, its line end left out."""
 
-    def __init__(self, text: bytes) -> None:
-        """Split `text`, which ends with a line end or is empty, into lines."""
-        self.size = len(text)
-        self.data = text + PAD
+    def __init__(self, *texts: bytes) -> None:
+        """Split texts, each of which ends with a line end or is empty, into lines."""
+        self.data = b"".join((*texts, PAD))
+        self.size = len(self.data) - len(PAD)
         self.bytes = np.frombuffer(self.data, np.uint8)
         self.words: Words = np.ndarray(
             (len(self.data) - 7,), np.dtype("<u8"), self.data, strides=(1,)

@@ -17,7 +17,7 @@ from pathlib import Path
 from bufdb.assemble import Rounds
 from bufdb.discover import BUFFER_KINDS, DumpFile, ModuleFiles
 from bufdb.read import block_layout, hlo, options
-from bufdb.read.cut import TOTAL, USED, Cut, Span, cut, live_start
+from bufdb.read.cut import TOTAL, USED, Cut, Span, cut_part, live_start
 from bufdb.read.section import Finding, Piece
 
 BLOCK_BYTES = 10 << 20
@@ -147,7 +147,7 @@ class Batch:
             if file is None or kind not in loaded.texts:
                 continue
             text = self._valid(number, file.name, loaded.texts[kind])
-            found = cut(text)
+            found = cut_part(text, kind)
             if not (found.allocations[1] or found.used_values[1] or found.live_ranges[1]):
                 self._nothing(number, file.name, kind, text)
                 continue

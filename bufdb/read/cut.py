@@ -37,6 +37,15 @@ def cut(text: bytes) -> Cut:
     )
 
 
+def cut_part(text: bytes, kind: str) -> Cut:
+    """Cut a file that bears XLA's name, which says what it holds if it begins so."""
+    if kind == "live_range" and text.startswith(LIVE):
+        return Cut(live_ranges=(0, len(text)))
+    if kind == "values" and text.startswith((b"\n" + TOTAL, TOTAL)):
+        return Cut(used_values=(0, len(text)))
+    return cut(text)
+
+
 def line_start(text: bytes, prefix: bytes, end: int | None = None) -> int:
     """First line that starts so; -1 if none does."""
     if text.startswith(prefix):

@@ -14,6 +14,8 @@ import numpy as np
 from bufdb.scan import Bools, Columns, Cursor, Ints, Numbers, Text
 
 _MARK_TEXT = b", metadata={"
+_FIRST = _MARK_TEXT + b'op_name="'
+_FIRST_TYPE = _MARK_TEXT + b'op_type="'
 TEXT_FIELDS = ("op_type", "op_name", "source_file")
 NUMBER_FIELDS = (
     "source_line",
@@ -49,17 +51,8 @@ def read(text: Text) -> tuple[Columns, Cursor]:
 def _metadata(c: Cursor) -> Columns:
     """The fields of `, metadata={…}` outside all quotes and brackets."""
     data, begin = c.block.data, c.at
-    find, places, slow_rows = data.find, [], []
-    for row, (start, end) in enumerate(zip(begin.tolist(), c.end.tolist(), strict=True)):
-        found = find(_MARK_TEXT, start, end)
-        places.append(found if found >= 0 else end)
-        # Only a quoted text, or a sharding, which quotes names, holds a mark that does not count.
-        if found >= 0 and find(b'"', start, found) >= 0 and not _is_outside(data, start, found):
-            slow_rows.append(row)
-    place = np.array(places, np.int64)
+    place, slow = _marks(c)
     has = place < c.end
-    slow = np.zeros(len(c), np.bool_)
-    slow[slow_rows] = True
     c.at = np.where(has, place, c.end)
     c.optional(_MARK_TEXT)
     failed = set(c.problems)
@@ -83,6 +76,29 @@ def _metadata(c: Cursor) -> Columns:
         for name in NUMBER_FIELDS:
             _set(columns[name], row, fields.get(name))
     return columns
+
+
+def _marks(c: Cursor) -> tuple[Ints, Bools]:
+    """Where `, metadata={` stands, the line's end where it does not; rows to read one by one.
+
+    Only a quoted text, or a sharding, which quotes names, can hold a mark that does not count. In
+    most lines the first quote of all is that of the first field.
+    """
+    data, begin = c.block.data, c.at
+    find = data.find
+    spans = zip(begin.tolist(), c.end.tolist(), strict=True)
+    quote = np.fromiter((find(b'"', a, b) for a, b in spans), np.int64, len(c))
+    first = Cursor(c.block, np.maximum(quote - len(_FIRST), begin), c.end)
+    plain = first.matches(_FIRST) | first.matches(_FIRST_TYPE)
+    place = np.where(plain, first.at, c.end)
+    slow = np.zeros(len(c), np.bool_)
+    for row in np.flatnonzero(~plain).tolist():
+        start, end = int(begin[row]), int(c.end[row])
+        found = find(_MARK_TEXT, start, end)
+        if found >= 0:
+            place[row] = found
+            slow[row] = 0 <= quote[row] < found and not _is_outside(data, start, found)
+    return place, slow
 
 
 def _is_outside(data: bytes, start: int, stop: int) -> bool:
@@ -109,16 +125,29 @@ def _set(column: Numbers, row: int, value: Any) -> None:
 
 
 def _quoted(c: Cursor, opener: bytes, has: Bools) -> tuple[Text, Bools]:
-    """A quoted field and the blank behind it; also the rows in which it holds an escape."""
+    """A quoted field, unescaped, and the blank behind it; also the rows in which it is not closed."""
     there = c.optional(opener) & has
     start = c.at
     stop = c.find(b'"', b"\\", where=there)
-    odd = there & ((stop >= c.end) | (c.block.bytes[np.minimum(stop, c.block.size)] == ord("\\")))
-    c.at = np.where(there & ~odd, stop + 1, start)
+    open_rows = np.zeros(len(c), np.bool_)
+    patches: dict[int, bytes | None] = {}
+    data = c.block.data
+    ended = (stop < c.end) & (c.block.bytes[np.minimum(stop, c.block.size)] == ord('"'))
+    for row in np.flatnonzero(there & ~ended).tolist():
+        closing = _REST_OF_STRING.match(data, int(stop[row]), int(c.end[row]))
+        if closing is None:
+            open_rows[row] = True
+        else:
+            stop[row] = closing.end() - 1
+            patches[row] = unescape(data[int(start[row]) : int(stop[row])])
+    c.at = np.where(there & ~open_rows, stop + 1, start)
     c.optional(b" ")
-    return Text(c.block, start, np.where(there, stop, start), there), odd
+    text = Text(c.block, start, np.where(there, stop, start), there)
+    text.patches = patches
+    return text, open_rows
 
 
+_REST_OF_STRING = re.compile(rb'(?:[^"\\]|\\.)*"', re.DOTALL)
 _QUOTED = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _TOKEN = re.compile(
     rb'"(?P<string>(?:[^"\\]|\\.)*)"|(?P<open>[{(\[])|(?P<close>[})\]])|(?P<mark>, metadata=\{)',

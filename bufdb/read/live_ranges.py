@@ -32,6 +32,8 @@ class LiveRanges:
     peak: Columns = field(default_factory=dict)
     tree: Columns = field(default_factory=dict)
     facts: dict[int, Facts] = field(default_factory=dict)
+    last_kind: int = START
+    """The part of the section in which its last line stands."""
 
 
 _TITLES = {
@@ -50,6 +52,7 @@ def read(section: Section, kind: int = START) -> LiveRanges:
     block, heads = section.block, section.block.heads()
     found = LiveRanges()
     lines, kinds = _titles(section, heads, found, kind)
+    found.last_kind = int(kinds[-1]) if len(kinds) else kind
     owner = runs_of(lines, len(block))
     kind_of = np.append(kinds, kind)[owner]
     on_title = np.zeros(len(block), np.bool_)
@@ -77,12 +80,6 @@ def read(section: Section, kind: int = START) -> LiveRanges:
     found.sequence, found.ranges = _good(found.sequence), _good(found.ranges)
     found.peak = _good(found.peak)
     return found
-
-
-def last_kind(section: Section, kind: int = START) -> int:
-    """The part of the section in which its last line stands."""
-    _, kinds = _titles(section, section.block.heads(), LiveRanges(), kind)
-    return int(kinds[-1]) if len(kinds) else kind
 
 
 def _titles(

@@ -49,7 +49,7 @@ class Section:
     def __init__(self, pieces: Sequence[Piece]) -> None:
         self.pieces = [piece for piece in pieces if piece.text]
         texts = [p.text if p.text.endswith(b"\n") else p.text + b"\n" for p in self.pieces]
-        self.block = Block(b"".join(texts))
+        self.block = Block(*texts)
         sizes = np.array([0, *map(len, texts)], np.int64)
         self.piece_at: Ints = np.cumsum(sizes)[:-1]
         self.modules: Ints = np.array([p.module for p in self.pieces], np.int64)
