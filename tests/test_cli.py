@@ -183,7 +183,7 @@ def test_queries_lists_titles_by_group(call):
     code, out, err = call("queries")
     assert (code, err) == (0, "")
     assert out.startswith("Overview\n  diagnostics ")
-    assert "\nWhat is live\n  peak " in out
+    assert "\nWhat is live\n  at-offset " in out
 
 
 def test_a_folder_of_the_user(call, db, tmp_path, monkeypatch):

@@ -1,0 +1,77 @@
+"""Queries and views that tell the peak apart must give the whole of it, over the demo dumps."""
+
+import duckdb
+import pytest
+
+from bufdb import resources, run, saved_query
+
+CATALOGUE = saved_query.Catalogue([resources.query_folder()])
+WAYS = [
+    *((name, {}) for name in sorted(CATALOGUE.paths) if name.startswith("peak-by-")),
+    ("peak-by-function", {"by": "jit"}),
+    ("peak-by-op", {"wrappers": "keep"}),
+    ("peak-by-op", {"depth": "1", "merge_numbers": "true"}),
+    ("peak-by-shape", {"layout": "true"}),
+    ("peak-by-source-line", {"frame": "leaf"}),
+    ("peak-by-stack", {"frames": "all"}),
+    ("peak-by-stack", {"depth": "1"}),
+]
+
+
+@pytest.fixture
+def demo(demo_db):
+    with duckdb.connect(str(demo_db), read_only=True) as connection:
+        yield connection
+
+
+@pytest.mark.parametrize(("name", "given"), WAYS, ids=[f"{name}{given}" for name, given in WAYS])
+def test_rows_of_a_function_add_up_to_its_peak(demo, name, given):
+    query = CATALOGUE.find(name)
+    names = [column.name for column in query.columns]
+    bound = run.bind(query, given | {"top_functions": "1000", "top_n": "100000"})
+    sums, peaks = {}, {}
+    for row in run.run_query(demo, query, bound).rows:
+        cells = dict(zip(names, row, strict=True))
+        key = cells["run_name"], cells["function_name"], cells["color"]
+        sums[key] = sums.get(key, 0) + cells["held_bytes"]
+        peaks[key] = cells["peak_bytes"]
+    assert sums == peaks
+    expected = demo.execute(
+        "SELECT run_name, function_name, color, peak_bytes FROM function_peaks "
+        "WHERE module_place = 1"
+    ).fetchall()
+    assert peaks == {row[:3]: row[3] for row in expected}
+
+
+def test_the_highest_step_is_the_peak_and_steps_leave_no_gap(demo):
+    assert demo.execute("SELECT count(*) > 100 FROM memory_steps").fetchone() == (True,)
+    wrong = demo.execute("""
+        SELECT module_id, color
+        FROM memory_steps
+        JOIN modules USING (module_id)
+        JOIN memory_figures USING (module_id, color)
+        GROUP BY module_id, color
+        HAVING max(occupied_bytes) <> any_value(peak_bytes)
+          OR min(start_time) <> 0
+          OR sum(end_time - start_time + 1) <> any_value(schedule_length) + 1
+    """).fetchall()
+    assert wrong == []
+
+
+def test_values_at_any_step_add_up_to_what_is_occupied(demo):
+    query = CATALOGUE.find("at-step")
+    module_key, run_name, color = demo.execute(
+        "SELECT module_key, run_name, color FROM function_peaks "
+        "WHERE color = 1 ORDER BY peak_bytes DESC LIMIT 1"
+    ).fetchone()
+    steps = demo.execute(
+        "SELECT start_time, end_time, occupied_bytes FROM memory_steps "
+        "JOIN modules USING (module_id) WHERE module_key = ? AND run_name = ? AND color = ?",
+        [module_key, run_name, color],
+    ).fetchall()
+    given = {"module": module_key, "run": run_name, "color": str(color), "top_n": "100000"}
+    for start_time, end_time, occupied_bytes in steps[::9]:
+        for time in (start_time, end_time):
+            bound = run.bind(query, given | {"step": str(time)})
+            rows = run.run_query(demo, query, bound).rows
+            assert sum(row[5] for row in rows) == occupied_bytes
