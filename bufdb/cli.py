@@ -22,6 +22,7 @@ COMMANDS = {
     "queries": "bufdb.commands.queries",
     "sql": "bufdb.commands.sql",
     "schema": "bufdb.commands.schema",
+    "runs": "bufdb.commands.runs",
     "lint": "bufdb.commands.lint",
 }
 """Module of each command, in the order of --help."""

@@ -110,6 +110,22 @@ def note(text: str) -> None:
     click.echo(f"bufdb: {text}", err=True)
 
 
+def parse_labels(texts: tuple[str, ...], what: str = "--label") -> dict[str, str]:
+    """Labels from texts such as `batch=16`; `what` names them in a message.
+
+    Raises:
+        UsageError: a text is not K=V, or two give one label different values.
+    """
+    labels: dict[str, str] = {}
+    for text in texts:
+        label, equals, value = text.partition("=")
+        if not label or not equals:
+            raise UsageError(f"{what} wants K=V, got {text!r}")
+        if labels.setdefault(label, value) != value:
+            raise UsageError(f"{what} {label} is given twice")
+    return labels
+
+
 def catalogue(folders: tuple[Path, ...]) -> Catalogue:
     """The saved queries of bufdb, of the folders given and of the user's own."""
     return Catalogue(query_folders(folders, os.environ))

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from bufdb.commands import common
 from bufdb.errors import UsageError
+
+if TYPE_CHECKING:
+    from bufdb.ingest import Summary
 
 
 @click.command(name="ingest", short_help="Read dumps into the database.")
@@ -23,6 +29,15 @@ from bufdb.errors import UsageError
 @common.db_option
 @click.option("--run", metavar="NAME", help="Name of the run; the directory's name if not given.")
 @click.option("--label", "labels", metavar="K=V", multiple=True, help="Label of the run.")
+@click.option(
+    "--run-from-dir", is_flag=True, help="Make each sub-directory of PATH a run of its name."
+)
+@click.option(
+    "--labels-from",
+    "pattern",
+    metavar="PATTERN",
+    help="With --run-from-dir: labels from the names, such as model_b{batch}_{dtype}.",
+)
 @click.option("--jobs", metavar="N", type=click.IntRange(min=1), help="Files read at a time.")
 @click.option("--memory-limit", metavar="SIZE", help="Memory for DuckDB, such as 1GB.")
 def command(
@@ -30,38 +45,86 @@ def command(
     db: str,
     run: str | None,
     labels: tuple[str, ...],
-    jobs: int | None,
-    memory_limit: str | None,
+    run_from_dir: bool,
+    pattern: str | None,
+    **options: Any,
 ) -> None:
     """Read XLA dumps into the database: directories (with all below) or single files.
 
     Dumps that have not changed since they were last read are left alone. What could not be read
     is told by 'bufdb query diagnostics', and by exit code 4.
+
+    With --run-from-dir a name that PATTERN does not fit makes a run without labels, and a
+    sub-directory without dumps makes none; both are noted.
     """
     from bufdb.ingest import ingest
 
-    summary = ingest(
-        db,
-        list(paths),
-        run=run,
-        labels=_labels(labels),
-        jobs=jobs,
-        memory_limit=memory_limit,
-        progress=_progress(),
-    )
+    if run_from_dir and run is not None:
+        raise UsageError("--run names one run and --run-from-dir makes several; give one of them")
+    if pattern is not None and not run_from_dir:
+        raise UsageError("--labels-from needs --run-from-dir")
+    pairs = common.parse_labels(labels)
+    options["progress"] = _progress()
+    if run_from_dir:
+        summary = _run_per_folder(db, paths, pattern, pairs, **options)
+    else:
+        summary = ingest(db, list(paths), run=run, labels=pairs, **options)
     common.note(summary.line())
     click.get_current_context().exit(summary.exit_code)
 
 
-def _labels(texts: tuple[str, ...]) -> dict[str, str]:
-    labels: dict[str, str] = {}
-    for text in texts:
-        label, equals, value = text.partition("=")
-        if not label or not equals:
-            raise UsageError(f"--label wants K=V, got {text!r}")
-        if labels.setdefault(label, value) != value:
-            raise UsageError(f"--label {label} is given twice")
-    return labels
+def _run_per_folder(
+    db: str,
+    paths: tuple[Path, ...],
+    pattern_text: str | None,
+    labels: dict[str, str],
+    **options: Any,
+) -> Summary:
+    """Ingest each sub-directory of each path as a run; the sum of what was done."""
+    from bufdb import run_folders
+    from bufdb.discover import discover
+    from bufdb.ingest import ingest
+
+    pattern = None if pattern_text is None else run_folders.parse_pattern(pattern_text)
+    both = sorted(set(labels) & set(pattern.labels if pattern else ()))
+    if both:
+        raise UsageError(f"label {both[0]} is in --label and in --labels-from")
+    folders: dict[str, Path] = {}
+    for path in paths:
+        for folder in run_folders.run_folders(path):
+            if folder.name in folders:
+                raise UsageError(
+                    f"{folders[folder.name]} and {folder} would both be run {folder.name}"
+                )
+            folders[folder.name] = folder
+        # Directories get a run of their own; what lies beside them belongs to none.
+        loose = [file for file in path.iterdir() if file.name.endswith("-buffer-assignment.txt")]
+        if loose:
+            common.note(f"left out: {len(loose)} dumps in {path} that are in no sub-directory")
+    summaries = []
+    for name, folder in folders.items():
+        if not discover(folder):
+            common.note(f"left out: {folder} has no buffer assignment")
+            continue
+        found = pattern.labels_of(name) if pattern else {}
+        if found is None:
+            common.note(f"no labels for run {name}: {pattern_text} does not fit its name")
+        summaries.append(ingest(db, [folder], run=name, labels=labels | (found or {}), **options))
+    if not summaries:
+        raise UsageError(f"no buffer assignment in a sub-directory of {paths[0]}")
+    return _total(summaries)
+
+
+def _total(summaries: list[Summary]) -> Summary:
+    """What all the ingests did together."""
+    total = summaries[0]
+    problems = Counter(total.problem_counts)
+    for summary in summaries[1:]:
+        for name in (field.name for field in fields(total) if field.name != "problem_counts"):
+            setattr(total, name, getattr(total, name) + getattr(summary, name))
+        problems.update(summary.problem_counts)
+    total.problem_counts = dict(problems)
+    return total
 
 
 def _progress() -> Callable[[int, int], None] | None:

@@ -1,0 +1,91 @@
+"""`bufdb runs`: list runs, change their labels, remove them."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import Any
+
+import click
+
+from bufdb.commands import common
+from bufdb.errors import DatabaseError
+
+
+class _Runs(click.Group):
+    """A group whose command `list` need not be named."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args or (args[0].startswith("-") and args[0] not in ctx.help_option_names):
+            args = ["list", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(name="runs", cls=_Runs, short_help="List, label and remove runs.")
+def command() -> None:
+    """List, label and remove runs; without a command it lists them."""
+
+
+@command.command(name="list", short_help="List the runs (what 'bufdb runs' does).")
+@common.output_options
+@common.db_option
+def list_command(db: str, **output: Any) -> None:
+    """List the runs in order of the time of their dumps.
+
+    Shown are the labels and what the dumps themselves say: platforms, format eras, partitions,
+    and the compiler options that all modules of the run share, but for those of the dump itself.
+    """
+    from bufdb import runs
+
+    common.emit(runs.list_runs(common.open_database(db)), **output)
+
+
+@command.command(name="label", short_help="Give a run labels.")
+@click.argument("run", metavar="RUN")
+@click.argument("labels", metavar="K=V...", nargs=-1, required=True)
+@common.db_option
+def label_command(run: str, labels: tuple[str, ...], db: str) -> None:
+    """Give a run labels, in place of those of the same name; its other labels stay."""
+    from bufdb import runs
+
+    pairs = common.parse_labels(labels, "label")
+    with closing(_writable(db)) as con:
+        runs.set_labels(con, run, pairs)
+
+
+@command.command(name="unlabel", short_help="Take labels from a run.")
+@click.argument("run", metavar="RUN")
+@click.argument("labels", metavar="K...", nargs=-1, required=True)
+@common.db_option
+def unlabel_command(run: str, labels: tuple[str, ...], db: str) -> None:
+    """Take labels from a run."""
+    from bufdb import runs
+
+    with closing(_writable(db)) as con:
+        runs.remove_labels(con, run, labels)
+
+
+@command.command(name="remove", short_help="Remove runs with all that belongs to them.")
+@click.argument("names", metavar="RUN...", nargs=-1, required=True)
+@common.db_option
+def remove_command(names: tuple[str, ...], db: str) -> None:
+    """Remove runs with all that belongs to them, without asking: the dumps can rebuild them.
+
+    All of them go or, if there is no run of one of the names, none.
+    """
+    from bufdb import runs
+
+    with closing(_writable(db)) as con:
+        removed = runs.remove_runs(con, names)
+    for name, what in removed.items():
+        common.note(f"removed run {name}: {what.module_count} modules, {what.row_count} rows")
+
+
+def _writable(db: str) -> Any:
+    """The database, which must be there: a change of nothing makes no file."""
+    from pathlib import Path
+
+    from bufdb import store
+
+    if not Path(db).exists():
+        raise DatabaseError(f"no database {db}; make one with 'bufdb ingest DUMPS --db {db}'")
+    return store.open_writable(db)

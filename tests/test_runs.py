@@ -1,0 +1,267 @@
+"""Runs: one per sub-directory, labels, and removal without a trace."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from bufdb import cli, run_folders, runs, store
+from bufdb.errors import UsageError
+from bufdb.ingest import MODULE_TABLES
+
+DEMO = Path(__file__).parents[1] / "data" / "demo"
+
+
+@pytest.fixture(autouse=True)
+def _in_empty_folder(monkeypatch, tmp_path):
+    monkeypatch.delenv("BUFDB_DB", raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def call(capfdbinary):
+    def run(*arguments):
+        code = cli.run([str(argument) for argument in arguments])
+        out, err = capfdbinary.readouterr()
+        return code, out.decode(), err.decode()
+
+    return run
+
+
+def rows(sql, db="bufdb.duckdb"):
+    with store.open_readable(db) as con:
+        return con.execute(sql).fetchall()
+
+
+def content(db="bufdb.duckdb"):
+    """All rows of all tables but the times of ingest."""
+    with store.open_readable(db) as con:
+        tables = [t for (t,) in con.execute("SELECT table_name FROM duckdb_tables()").fetchall()]
+        return {
+            table: sorted(
+                map(repr, con.execute(f'SELECT * EXCLUDE (ingested_at) FROM "{table}"').fetchall())
+                if table == "runs"
+                else map(repr, con.execute(f'SELECT * FROM "{table}"').fetchall())
+            )
+            for table in tables
+        }
+
+
+@pytest.fixture
+def ingested(call, tmp_path):
+    for name in ("cpu_b8", "cpu_b16"):
+        assert call("ingest", DEMO / name)[0] == 0
+
+
+# -- one run per sub-directory ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "labels"),
+    [
+        ("t_b{batch}_{dtype}_{remat}", "t_b8_f32_noremat", ("8", "f32", "noremat")),
+        ("t_b{batch}_{dtype}_{remat}", "t_b8_f32_no_remat", ("8", "f32", "no_remat")),
+        ("{model}.b{batch}", "a.b.b8", ("a", ".b8")),
+        ("t_b{batch}", "t_b", None),
+        ("t_b{batch}", "xt_b8", None),
+        ("t.b{batch}", "txb8", None),
+    ],
+)
+def test_labels_from_a_name(pattern, name, labels):
+    parsed = run_folders.parse_pattern(pattern)
+    found = parsed.labels_of(name)
+    assert (found and tuple(found.values())) == labels
+
+
+@pytest.mark.parametrize(
+    ("pattern", "message"),
+    [
+        ("plain", "expected a placeholder"),
+        ("b{}", "expected a label's name in braces, found ''"),
+        ("b{1 2}", "found '1 2'"),
+        ("{a}_{a}", "placeholder a is there twice"),
+        ("{a}{b}", "some text between"),
+        ("{a}_}", "braces in pairs"),
+    ],
+)
+def test_bad_patterns(pattern, message):
+    with pytest.raises(UsageError, match="--labels-from") as error:
+        run_folders.parse_pattern(pattern)
+    assert message in str(error.value)
+
+
+def test_each_sub_directory_is_a_run(call, tmp_path):
+    folder = tmp_path / "dumps"
+    for name in ("cpu_b8", "cpu_b16", "gpu_b8"):
+        shutil.copytree(DEMO / name, folder / name)
+    (folder / "empty").mkdir()
+    dump = next((folder / "cpu_b8").glob("*-buffer-assignment.txt"))
+    shutil.copy(dump, folder / dump.name)
+    arguments = ("ingest", folder, "--run-from-dir", "--labels-from", "cpu_b{batch}")
+    code, out, err = call(*arguments, "--label", "who=me")
+    assert (code, out) == (0, "")
+    assert f"left out: 1 dumps in {folder} that are in no sub-directory\n" in err
+    assert f"left out: {folder}/empty has no buffer assignment\n" in err
+    assert "no labels for run gpu_b8: cpu_b{batch} does not fit its name\n" in err
+    assert "ingested 8 modules (0 replaced), " in err
+    assert rows("SELECT * FROM run_labels ORDER BY ALL") == [
+        ("cpu_b16", "batch", "16"),
+        ("cpu_b16", "who", "me"),
+        ("cpu_b8", "batch", "8"),
+        ("cpu_b8", "who", "me"),
+        ("gpu_b8", "who", "me"),
+    ]
+    before = content()
+    code, _, err = call(*arguments, "--label", "who=me")
+    assert (code, content()) == (0, before)
+    assert "unchanged 8" in err
+
+
+def test_a_linked_directory_keeps_its_own_name(call, tmp_path):
+    (tmp_path / "dumps").mkdir()
+    (tmp_path / "dumps" / "mine").symlink_to(DEMO / "cpu_b8")
+    assert call("ingest", "dumps", "--run-from-dir")[0] == 0
+    assert rows("SELECT run_name FROM runs") == [("mine",)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--run-from-dir", "--run", "a"), "--run names one run"),
+        (("--labels-from", "b{b}"), "--labels-from needs --run-from-dir"),
+        (
+            ("--run-from-dir", "--labels-from", "b{b}", "--label", "b=1"),
+            "label b is in --label and",
+        ),
+        (("--run-from-dir", "--labels-from", "b"), "expected a placeholder"),
+    ],
+)
+def test_options_that_contradict(call, arguments, message):
+    code, out, err = call("ingest", DEMO, *arguments)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert not Path("bufdb.duckdb").exists()
+
+
+def test_no_sub_directory_with_dumps(call, tmp_path):
+    code, _, err = call("ingest", DEMO / "cpu_b8", "--run-from-dir")
+    assert (code, "no directory in" in err) == (2, True)
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    code, _, err = call("ingest", "a", "--run-from-dir")
+    assert (code, "no buffer assignment in a sub-directory of a" in err) == (2, True)
+    (tmp_path / "file").touch()
+    code, _, err = call("ingest", "file", "--run-from-dir")
+    assert (code, "wants a directory of directories" in err) == (2, True)
+
+
+def test_two_sub_directories_of_one_name(call, tmp_path):
+    for parent in ("a", "b"):
+        shutil.copytree(DEMO / "cpu_b8", tmp_path / parent / "same")
+    code, _, err = call("ingest", "a", "b", "--run-from-dir")
+    assert (code, "would both be run same" in err) == (2, True)
+
+
+# -- list and label ---------------------------------------------------------------------------
+
+
+def test_runs_lists_what_the_dumps_say(call, ingested):
+    call("runs", "label", "cpu_b8", "batch=8", "remat=none")
+    for arguments in (("runs",), ("runs", "list")):
+        code, out, err = call(*arguments, "--format", "jsonl")
+        assert (code, err) == (0, "")
+        found = {row["run_name"]: row for row in map(json.loads, out.splitlines())}
+        assert found["cpu_b16"]["labels"] is None
+        row = found["cpu_b8"]
+        assert row["labels"] == "batch=8 remat=none"
+        assert (row["module_count"], row["platforms"], row["format_eras"]) == (3, "cpu", "C")
+        assert (row["max_partition_count"], row["problem_count"]) == (1, 0)
+        assert row["compiler_options"] == (
+            "xla_backend_optimization_level=0 xla_cpu_enable_fast_min_max=false"
+        )
+
+
+def test_labels_are_replaced_and_removed(call, ingested):
+    assert call("runs", "label", "cpu_b8", "a=1", "b=2") == (0, "", "")
+    assert call("runs", "label", "cpu_b8", "a=x=y") == (0, "", "")
+    assert rows("SELECT * FROM run_labels ORDER BY ALL") == [
+        ("cpu_b8", "a", "x=y"),
+        ("cpu_b8", "b", "2"),
+    ]
+    assert call("runs", "unlabel", "cpu_b8", "a") == (0, "", "")
+    assert rows("SELECT * FROM run_labels") == [("cpu_b8", "b", "2")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("label", "cpu_b9", "a=1"), "no run 'cpu_b9'; did you mean 'cpu_b8'?"),
+        (("label", "cpu_b8", "a"), "label wants K=V, got 'a'"),
+        (("unlabel", "cpu_b8", "a"), "run cpu_b8 has no label 'a'; it has none"),
+        (("remove", "cpu_b16", "zzz"), "no run 'zzz'; 'bufdb runs' lists them"),
+        (("remove",), "Missing argument 'RUN...'"),
+        (("relabel", "cpu_b8"), "No such command 'relabel'"),
+    ],
+)
+def test_wrong_usage_changes_nothing(call, ingested, arguments, message):
+    before = content()
+    code, out, err = call("runs", *arguments)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert content() == before
+
+
+def test_no_database(call):
+    for arguments in ((), ("label", "a", "b=c"), ("unlabel", "a", "b"), ("remove", "a")):
+        code, out, err = call("runs", *arguments)
+        assert (code, out) == (3, "")
+        assert "no database bufdb.duckdb" in err
+    assert not Path("bufdb.duckdb").exists()
+
+
+# -- remove -----------------------------------------------------------------------------------
+
+
+def test_removal_leaves_what_a_database_without_the_run_has(call, ingested):
+    call("runs", "label", "cpu_b16", "batch=16")
+    code, out, err = call("runs", "remove", "cpu_b16")
+    assert (code, out) == (0, "")
+    assert err.startswith("bufdb: removed run cpu_b16: 3 modules, ")
+    call("ingest", DEMO / "cpu_b8", "--db", "other.duckdb")
+    assert content() == content("other.duckdb")
+
+
+def test_removal_of_all_leaves_an_empty_database(call, ingested):
+    with store.open_writable("bufdb.duckdb") as con:
+        con.execute("INSERT INTO diagnostics VALUES ('cpu_b8', NULL, 'error', 'x', 'p', 1, 'm')")
+    assert call("runs", "remove", "cpu_b8", "cpu_b16", "cpu_b8")[0] == 0
+    store.open_writable("empty.duckdb").close()
+    assert content() == content("empty.duckdb")
+    assert call("runs", "--format", "csv")[1].count("\n") == 1
+
+
+def test_every_table_with_rows_of_a_module_is_found(con):
+    assert set(runs._tables_with(con, "module_id")) == set(MODULE_TABLES)
+    assert set(runs._tables_with(con, "run_name")) == {
+        "runs",
+        "run_labels",
+        "modules",
+        "diagnostics",
+    }
+
+
+def test_a_failed_removal_removes_nothing(con, monkeypatch):
+    con.execute("INSERT INTO runs VALUES ('a', 'p', NULL, now(), '1')")
+    con.execute("INSERT INTO run_labels VALUES ('a', 'b', 'c')")
+    real = runs._delete
+
+    def fail(con, where, values):
+        if where.startswith("shapes"):
+            raise KeyboardInterrupt
+        return real(con, where, values)
+
+    monkeypatch.setattr(runs, "_delete", fail)
+    with pytest.raises(KeyboardInterrupt):
+        runs.remove_runs(con, ["a"])
+    assert con.execute("SELECT count(*) FROM run_labels").fetchall() == [(1,)]
+    assert runs.names(con) == ["a"]
