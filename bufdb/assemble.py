@@ -84,6 +84,9 @@ _LARGEST_ID = (1 << 40) - 1
 class _Keys:
     """The values of a batch, sorted by module and number, to be found by name and index."""
 
+    HASHES = ("name_key", "key", "check")
+    BYTES = ("offset_bytes", "size_bytes")
+
     def __init__(self) -> None:
         self.parts: list[Columns] = []
 
@@ -91,16 +94,16 @@ class _Keys:
         self.parts.append(columns)
 
     def finish(self) -> None:
-        names = ("module", "value_id", "name_key", "key", "check", "allocation_index")
-        names += ("offset_bytes", "size_bytes", "value_color")
-        for name in names:
-            kind = np.uint64 if name in ("name_key", "key", "check") else np.int64
-            columns = [part[name] for part in self.parts if len(part["module"])]
-            setattr(self, name, np.concatenate(columns) if columns else np.empty(0, kind))
+        order: Ints | None = None
+        for name in ("module", "value_id", *self.HASHES, "allocation_index", *self.BYTES):
+            kind = np.uint64 if name in self.HASHES else np.int64
+            columns = [part.pop(name) for part in self.parts]
+            column = np.concatenate([np.empty(0, kind), *columns])
+            if name == "value_id":
+                order = np.lexsort((column, self.module))
+                self.module = self.module[order]
+            setattr(self, name, column if order is None else column[order])
         self.parts = []
-        order = np.lexsort((self.value_id, self.module))
-        for name in names:
-            setattr(self, name, getattr(self, name)[order])
         self.numbers = self._numbers(self.module, self.value_id)
         self.names, self.first = np.unique(self.name_key, return_index=True)
         self.by_key = np.argsort(self.key)
@@ -114,10 +117,14 @@ class _Keys:
     allocation_index: Ints
     offset_bytes: Ints
     size_bytes: Ints
-    value_color: Ints
 
     def __len__(self) -> int:
         return len(self.value_id)
+
+    def forget(self, *names: str) -> None:
+        """Give up columns that are done with, in time for the largest section."""
+        for name in names:
+            delattr(self, name)
 
     def rows(self, keys: Words) -> Ints:
         """The row of each key, -1 where no value has it."""
@@ -164,12 +171,18 @@ class _Assembly:
         self._read_allocations()
         self._add_unassigned()
         self.keys.finish()
+        self._check_names()
         count = len(self.keys)
         self.start = np.zeros(count, np.int64)
         self.end = np.full(count, -1)
         self.is_live = np.zeros(count, np.bool_)
         self._look_for_tellings()
         self._read_live_ranges()
+        self._occupancy()
+        self._check()
+        del self.start, self.end
+        self.keys.forget("key", "by_key", "sorted_key", "allocation_index", *self.keys.BYTES)
+        self.allocation_parts = []
         self.told = np.zeros(count, np.bool_)
         self.is_first = np.zeros(count + 1, np.bool_)
         """Per value whether it is its instruction's first; the last entry is for row -1."""
@@ -177,8 +190,8 @@ class _Assembly:
         self.is_first[-1] = True
         self._read_used_values()
         self._tell_the_rest()
-        self._occupancy()
-        self._check()
+        for number, facts in enumerate(self.facts):
+            self._check_total(number, facts)
         return Assembled(self.facts, self.findings, self.new_shapes)
 
     def _look_for_tellings(self) -> None:
@@ -219,7 +232,6 @@ class _Assembly:
                 allocation_index=values["allocation_index"],
                 offset_bytes=values["offset_bytes"],
                 size_bytes=values["size_bytes"],
-                value_color=values["color"],
             )
             self.emit("values", values)
             self.findings += section.findings
@@ -279,7 +291,6 @@ class _Assembly:
                 allocation_index=zeros - 1,
                 offset_bytes=zeros,
                 size_bytes=zeros,
-                value_color=heads["color"],
             )
 
     # -- live ranges -----------------------------------------------------------------------
@@ -571,11 +582,20 @@ class _Assembly:
         number = number.reshape(-1)
         row = self._allocation_row(mine)
         rows = np.flatnonzero(self.is_live & (row >= 0))
-        place = row[rows]
-        is_temp = mine["kind"][place] == allocations.KINDS.index("temp")
+        kind = mine["kind"][row[rows]]
+        on_heap = rows[kind != allocations.KINDS.index("thread_local")]
+        naive = largest_sum(
+            number[row[on_heap]],
+            self.keys.size_bytes[on_heap],
+            self.start[on_heap],
+            self.end[on_heap],
+            len(groups),
+        )
+        rows = rows[kind == allocations.KINDS.index("temp")]
+        rows = rows[(self.keys.size_bytes[rows] > 0) & (self.start[rows] <= self.end[rows])]
         ranges = Ranges(
-            number[place],
-            mine["allocation_index"][place],
+            number[row[rows]],
+            mine["allocation_index"][row[rows]],
             self.keys.offset_bytes[rows],
             self.keys.size_bytes[rows],
             self.start[rows],
@@ -583,10 +603,7 @@ class _Assembly:
         )
         lengths = [f.live.schedule_length or 0 for f in self.facts]
         last = np.array(lengths, np.int64)[groups[:, 0]]
-        found = occupancy(ranges.where(is_temp), len(groups), last)
-        on_heap = mine["kind"][place] != allocations.KINDS.index("thread_local")
-        heap = ranges.where(on_heap)
-        naive = largest_sum(heap.group, heap.size, heap.start, heap.end, len(groups))
+        found = occupancy(ranges, len(groups), last)
         self.emit(
             "occupied_peaks",
             {
@@ -624,16 +641,18 @@ class _Assembly:
         theirs = self.keys.module * len(ids) + rank[len(mine) :]
         return _lookup(mine[order], order, theirs)
 
+    def _check_names(self) -> None:
+        duplicate = self.keys.sorted_key[1:] == self.keys.sorted_key[:-1]
+        for row in self.keys.by_key[1:][duplicate].tolist():
+            message = f"value {self.keys.value_id[row]} has the name and index of another one"
+            self._find(int(self.keys.module[row]), "error", "duplicate_value", message)
+
     def _check(self) -> None:
         """Sums and counts that every dump must satisfy (format section 8)."""
         table = self._allocation_table()
         bounds = np.searchsorted(table["module"], np.arange(self.source.count + 1))
         sums = np.concatenate([np.zeros(1, np.int64), np.cumsum(table["size_bytes"])])
         totals = sums[bounds[1:]] - sums[bounds[:-1]]
-        duplicate = self.keys.sorted_key[1:] == self.keys.sorted_key[:-1]
-        for row in self.keys.by_key[1:][duplicate].tolist():
-            message = f"value {self.keys.value_id[row]} has the name and index of another one"
-            self._find(int(self.keys.module[row]), "error", "duplicate_value", message)
         steps = np.searchsorted(self.keys.module, np.arange(self.source.count + 1))
         row = self._allocation_row(table)
         thread_local = np.zeros(len(self.keys), np.bool_)
@@ -658,19 +677,23 @@ class _Assembly:
             )
 
     def _check_module(self, number: int, facts: ModuleFacts, outside: int, dead: int) -> None:
-        total = facts.total_bytes
-        if total is not None and facts.has_allocations and total != facts.allocation_sum:
-            message = f"the allocations sum to {facts.allocation_sum}, the dump says {total}"
-            self._find(number, "error", "total_mismatch", message)
-        if total is not None and facts.human_total not in (None, human_bytes(total)):
-            message = f"{total} bytes print as {human_bytes(total)}, the dump says {facts.human_total}"
-            self._find(number, "notice", "human_total_mismatch", message)
         if outside:
             message = f"{outside} values do not lie inside their allocation"
             self._find(number, "error", "value_outside_allocation", message)
         if facts.has_live_ranges and dead:
             message = f"{dead} values that are neither thread-local nor constant have no live range"
             self._find(number, "error", "missing_live_range", message)
+
+    def _check_total(self, number: int, facts: ModuleFacts) -> None:
+        total = facts.total_bytes
+        if total is None:
+            return
+        if facts.has_allocations and total != facts.allocation_sum:
+            message = f"the allocations sum to {facts.allocation_sum}, the dump says {total}"
+            self._find(number, "error", "total_mismatch", message)
+        if facts.human_total not in (None, human_bytes(total)):
+            message = f"{total} bytes print as {human_bytes(total)}, the dump says {facts.human_total}"
+            self._find(number, "notice", "human_total_mismatch", message)
 
     def _find(self, module: int, severity: str, code: str, message: str) -> None:
         self.findings.append(Finding(module, severity, code, message))

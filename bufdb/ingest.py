@@ -32,7 +32,7 @@ from bufdb.source import BLOCK_BYTES, Batch, LargeModule, Loaded, dumped_at, loa
 
 TRANSACTION_BYTES = 256 << 20
 """Text per transaction: what an interrupted ingest loses at the most, large modules apart."""
-INSERT_ROWS = 500_000
+INSERT_ROWS = 300_000
 """Rows that wait for an insert: enough to make its fixed cost small, few enough to hold."""
 MODULE_TABLES = (
     "modules",

@@ -69,7 +69,8 @@ def occupancy(ranges: Ranges, groups: int, last_time: Ints) -> Occupancy:
         groups: number of groups; some may have no range.
         last_time: per group, the last instant that counts (schedule length).
     """
-    ranges = ranges.where((ranges.size > 0) & (ranges.start <= ranges.end))
+    counts = (ranges.size > 0) & (ranges.start <= ranges.end)
+    ranges = ranges if counts.all() else ranges.where(counts)
     group, time, occupied = _by_sorting(ranges)
     wrong = _disagrees(ranges, group, time, occupied, groups)
     if wrong.any():
