@@ -23,6 +23,7 @@ COMMANDS = {
     "sql": "bufdb.commands.sql",
     "schema": "bufdb.commands.schema",
     "runs": "bufdb.commands.runs",
+    "budget": "bufdb.commands.budget",
     "lint": "bufdb.commands.lint",
 }
 """Module of each command, in the order of --help."""

@@ -1,0 +1,174 @@
+"""`bufdb budget`: a run against the limits of a file, for a pull request and its exit code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from bufdb import render
+from bufdb.commands import common
+from bufdb.errors import DatabaseError, UsageError
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from bufdb.budget import Budget, Figure, Verdict
+    from bufdb.run import Result
+
+
+@click.command(name="budget", short_help="Check a run against a file of memory limits.")
+@click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
+@click.option("--run", metavar="RUN", help="The run to check; needed if there are several.")
+@click.option(
+    "--base", metavar="RUN", help="Run that limits such as +2% start from; goes before the file's."
+)
+@click.option(
+    "--format",
+    "format_name",
+    type=click.Choice(["table", "markdown", "json"]),
+    default="table",
+    show_default=True,
+    help="Form of the answer; markdown is fit for a pull request, json holds exact numbers.",
+)
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Write the answer to FILE instead of standard output.",
+)
+@common.db_option
+def command(
+    file: Path, run: str | None, base: str | None, format_name: str, output: Path | None, db: str
+) -> None:
+    r"""Check a run against the memory limits in FILE, in TOML.
+
+    \b
+      base = "main"             # run that relative limits start from
+      [[budget]]
+      function = "train_*"      # glob of jitted functions
+      metric = "peak"           # temp, arguments, outputs, constants, total, fragmentation
+      memory_space = "hbm"      # or color = 1; without either color 0, the default memory
+      limit = "16 GiB"          # or bytes; "+2%" or "+10 MiB" over the same function in base
+      platform = "tpu"          # only modules for it (may be left out)
+      allow_new = true          # a relative limit lets functions pass that base does not have
+
+    Each module that an entry fits is judged by itself. Nothing passes that was not judged: an
+    entry that fits no module, a figure that the dump does not tell (the peak without live
+    ranges), a module that the base run does not have, a dump that was not read in full.
+
+    \b
+    Exit codes:
+      0  all within their limits
+      1  at least one over its limit
+      2  wrong usage, or FILE is wrong
+      3  database missing, in use or of another version
+      4  none over, but something could not be judged
+    """
+    from bufdb import budget
+
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        raise UsageError(f"cannot read {file}: {reason}") from error
+    content = budget.parse(text, str(file))
+    run, base, verdicts = _judge(
+        common.open_database(db), content.budgets, run, base or content.base
+    )
+    common.write(_text(verdicts, format_name, run, base), output)
+    common.note(f"run {run}: {budget.summary(verdicts)}")
+    click.get_current_context().exit(budget.exit_code(verdicts))
+
+
+def _judge(
+    con: duckdb.DuckDBPyConnection, budgets: tuple[Budget, ...], run: str | None, base: str | None
+) -> tuple[str, str | None, list[Verdict]]:
+    """The verdicts, with the run and, if a limit needs one, the base run."""
+    import duckdb
+
+    from bufdb import figures, runs
+    from bufdb.budget import judge
+
+    relative = [budget for budget in budgets if budget.limit.is_relative]
+    if relative and base is None:
+        raise UsageError(
+            f"{relative[0].where}: limit {relative[0].limit.text!r} starts from a base run; "
+            "name it with --base or, at the top of the file, base"
+        )
+    try:
+        if run is None:
+            others = [name for name in runs.names(con) if name != base]
+            if len(others) != 1:
+                known = ", ".join(others) or "none"
+                raise UsageError(f"which run is to be checked? --run names it; there is {known}")
+            run = others[0]
+        runs.require(con, [run])
+        base_figures: list[Figure] = []
+        if relative and base is not None:
+            runs.require(con, [base])
+            base_figures = figures.of_run(con, base)
+        verdicts = judge(budgets, figures.of_run(con, run), base_figures, figures.unread(con, run))
+    except duckdb.Error as error:
+        # Code 1 would say that a limit is exceeded.
+        raise DatabaseError(f"cannot read the figures: {str(error).splitlines()[0]}") from error
+    return run, base if relative else None, verdicts
+
+
+def _text(verdicts: list[Verdict], format_name: str, run: str, base: str | None) -> str:
+    from bufdb.budget import summary
+
+    text = render.render(_result(verdicts), format_name)[0]
+    if format_name != "markdown":
+        return text
+    against = f", base {render.markdown_escape(base)}" if base else ""
+    heading = f"**Memory budget: {summary(verdicts)}** (run {render.markdown_escape(run)}{against})"
+    return f"{heading}\n\n{text}"
+
+
+def _result(verdicts: list[Verdict]) -> Result:
+    from bufdb.run import Result
+
+    columns = [
+        ("status", "VARCHAR"),
+        ("function_name", "VARCHAR"),
+        ("metric", "VARCHAR"),
+        ("memory_space", "VARCHAR"),
+        ("value_bytes", "HUGEINT"),
+        ("base_bytes", "HUGEINT"),
+        ("limit_bytes", "HUGEINT"),
+        ("headroom_bytes", "HUGEINT"),
+        ("headroom_ratio", "DOUBLE"),
+        ("module_key", "VARCHAR"),
+        ("budget", "VARCHAR"),
+        ("reason", "VARCHAR"),
+    ]
+    return Result(columns, [_row(verdict) for verdict in verdicts])
+
+
+def _row(verdict: Verdict) -> tuple[object, ...]:
+    budget, figure = verdict.budget, verdict.figure
+    space = None
+    if figure is not None and figure.color is not None:
+        space = figure.memory_space or f"color {figure.color}"
+    elif budget is not None:
+        space = budget.space
+    ratio = None
+    if verdict.headroom is not None and verdict.limit:
+        ratio = verdict.headroom / verdict.limit
+    return (
+        verdict.status,
+        figure.function if figure else budget.function if budget else None,
+        verdict.metric,
+        space,
+        verdict.value,
+        verdict.base,
+        verdict.limit,
+        verdict.headroom,
+        ratio,
+        figure.module_key if figure else None,
+        f"{budget.limit.text} ({budget.where})" if budget else None,
+        verdict.reason,
+    )

@@ -1,0 +1,430 @@
+"""Budgets: the file, the judgement, and the command with its exit codes."""
+
+import json
+from fractions import Fraction
+from pathlib import Path
+
+import duckdb
+import pytest
+from small_db import Module, insert
+
+from bufdb import budget, cli, figures, store
+from bufdb.budget import Budget, Figure, Limit, judge, parse, parse_limit
+from bufdb.errors import UsageError
+
+MIB = 1 << 20
+
+
+def figure(function="f", value=100, color=0, **cells):
+    key = f"{function}/{value}/{color}"
+    fields = {
+        "module_id": hash(key),
+        "module_key": key,
+        "function": function,
+        "platform": "tpu",
+        "signature": "(f32[8]) -> f32[8]",
+        "color": color,
+        "memory_space": {0: "hbm", 1: "vmem", None: None}.get(color),
+        "values": dict.fromkeys(budget.METRICS, value),
+    }
+    return Figure(**(fields | cells))
+
+
+def entry(limit, function="*", metric="peak", **cells):
+    return Budget(function, metric, parse_limit(limit), **cells)
+
+
+def judged(budgets, run, base=()):
+    """(status, function, value, limit, reason) of each verdict."""
+    return [
+        (v.status, v.figure and v.figure.function, v.value, v.limit, v.reason)
+        for v in judge(budgets, run, base)
+    ]
+
+
+# -- limits -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "amount"),
+    [
+        (0, 0),
+        (123456, 123456),
+        ("512 B", 512),
+        ("16 GiB", 16 << 30),
+        ("1.5MiB", 3 << 19),
+        ("2 kB", 2000),
+        ("2 KB", 2000),
+        ("1 TB", 10**12),
+        (" 8 EiB ", 1 << 63),
+    ],
+)
+def test_an_absolute_limit(value, amount):
+    limit = parse_limit(value)
+    assert (limit.bytes_for(None), limit.is_relative) == (amount, False)
+
+
+@pytest.mark.parametrize(
+    ("text", "base", "amount"),
+    [
+        ("+2%", 100, 102),
+        ("+2%", 149, 151),
+        ("+2.5 %", 1000, 1025),
+        ("-10%", 95, 85),
+        ("+0%", 95, 95),
+        ("+10 MiB", 5, 10 * MIB + 5),
+        ("-1 KiB", 2000, 976),
+        ("+1%", 3 * 2**62, 3 * 2**62 + 3 * 2**62 // 100),
+        ("+2%", None, None),
+    ],
+)
+def test_a_relative_limit_is_exact_and_rounded_down(text, base, amount):
+    assert parse_limit(text).bytes_for(base) == amount
+
+
+@pytest.mark.parametrize(
+    "value", ["16", "16 gib", "GiB", "2%", "", True, -1, 1.5, None, [], "1e3 B"]
+)
+def test_no_limit(value):
+    with pytest.raises(ValueError, match="expected "):
+        parse_limit(value)
+
+
+# -- the file ---------------------------------------------------------------------------------
+
+
+def test_a_file_with_all_keys():
+    text = """
+base = "main"
+[[budget]]
+function = "train_*"
+metric = "temp"
+limit = "+2%"
+color = 1
+platform = "gpu"
+allow_new = true
+# the next
+[[budget]]
+function = "eval"
+limit = 7
+memory_space = "hbm"
+"""
+    found = parse(text, "b.toml")
+    assert found.base == "main"
+    assert found.budgets == (
+        Budget(
+            "train_*",
+            "temp",
+            Limit("+2%", Fraction(2), True, True),
+            color=1,
+            platform="gpu",
+            allow_new=True,
+            where="b.toml:3",
+        ),
+        Budget("eval", "peak", Limit("7", Fraction(7)), memory_space="hbm", where="b.toml:11"),
+    )
+
+
+GOOD = '[[budget]]\nfunction = "f"\nlimit = 1\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "b.toml:1: budget: expected entries under [[budget]], found none"),
+        ("budget = 1", "b.toml:1: budget: expected entries"),
+        ("\nbase = 1\n" + GOOD, "b.toml:2: base: expected the name of a run, found '1'"),
+        ("x y", "b.toml:1: no TOML: "),
+        ("a = 1\n\nb = [", "b.toml:3: no TOML: "),
+        (GOOD + "\nlimits = 2\n", "b.toml:5: limits: expected one of "),
+        ("bass = 'a'\n" + GOOD, "found 'bass'; did you mean 'base'?"),
+        (GOOD + GOOD.replace("limit = 1", ""), "b.toml:4: expected a key 'limit' in this entry"),
+        ('[[budget]]\nlimit = "1 MiB"', "b.toml:1: expected a key 'function'"),
+        ('[[budget]]\nlimit = 1\nfunction = ""', "b.toml:3: function: expected text, found ''"),
+        (GOOD + 'metric = "peek"', "b.toml:4: metric: expected one of peak, temp, arguments, "),
+        (GOOD + "color = -1", "b.toml:4: color: expected a number from 0, found '-1'"),
+        (GOOD + 'color = 0\nmemory_space = "hbm"', "b.toml:4: color: expected memory_space or"),
+        (GOOD + "allow_new = 1", "b.toml:4: allow_new: expected true or false"),
+        (GOOD.replace("1", '"2%"'), "b.toml:3: limit: expected a sign before a percentage"),
+        (GOOD + GOOD.replace("1", '"16"'), "b.toml:6: limit: expected bytes such as 123456 or"),
+        ('budget = [{function = "f", limit = "x"}]', "b.toml:1: limit: expected bytes"),
+    ],
+)
+def test_what_is_wrong_in_a_file_and_where(text, message):
+    with pytest.raises(UsageError) as error:
+        parse(text, "b.toml")
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+# -- judgement --------------------------------------------------------------------------------
+
+
+def test_a_limit_is_inclusive():
+    assert judged([entry(100)], [figure()]) == [("within", "f", 100, 100, None)]
+    assert judged([entry(99)], [figure()]) == [("over", "f", 100, 99, None)]
+
+
+def test_worst_first():
+    run = [figure("a", 1), figure("b", 9), figure("c", None)]
+    assert [row[:2] for row in judged([entry(5)], run)] == [
+        ("over", "b"),
+        ("not judged", "c"),
+        ("within", "a"),
+    ]
+
+
+def test_what_fits_no_module_does_not_pass():
+    run = [figure("train_step"), figure("init")]
+    assert judged([entry(999, "train_stop")], run) == [
+        ("not judged", None, None, None, "fits no module; did you mean 'train_step'?")
+    ]
+    assert judged([entry(999, platform="gpu")], run)[0][4] == "fits no module"
+    assert judged([entry(999, memory_space="hmb")], run)[0][4] == (
+        "no memory space hmb in what fits; there is hbm"
+    )
+    assert judged([entry(999, color=3)], run)[0][0] == "not judged"
+    assert judged([entry(999)], []) == [("not judged", None, None, None, "fits no module")]
+
+
+def test_memory_space_by_name_by_number_and_by_default():
+    run = [figure(value=10), figure(value=20, color=1)]
+    assert [v.value for v in judge([entry(99)], run)] == [10]
+    assert [v.value for v in judge([entry(99, color=1)], run)] == [20]
+    assert [v.value for v in judge([entry(99, memory_space="vmem")], run)] == [20]
+
+
+def test_unknown_figures_do_not_pass():
+    no_ranges = figure(values={"peak": None, "temp": 5})
+    assert judged([entry(99)], [no_ranges])[0][::4] == (
+        "not judged",
+        "the dump has no live ranges",
+    )
+    assert judged([entry(99, metric="temp")], [no_ranges])[0][0] == "within"
+    assert judged([entry(99)], [figure(color=None)])[0][::4] == (
+        "not judged",
+        "the dump has no allocations",
+    )
+
+
+def test_a_dump_that_was_not_read_in_full_passes_nothing_but_can_fail():
+    broken = figure(problem_count=1)
+    status, *_, reason = judged([entry(100)], [broken])[0]
+    assert (status, reason.startswith("part of the dump was not")) == ("not judged", True)
+    assert judged([entry(99)], [broken])[0][0] == "over"
+    status, *_, reason = judged([entry("+0%")], [figure()], [broken])[0]
+    assert (status, "of the base run" in reason) == ("not judged", True)
+    verdicts = judge([entry(100)], [figure()], unread=["x.txt: cannot be read"])
+    assert [v.status for v in verdicts] == ["not judged", "within"]
+
+
+def test_relative_to_the_same_function():
+    run = [figure("a", 103), figure("b", 102)]
+    base = [figure("a", 100), figure("b", 100)]
+    assert judged([entry("+2%")], run, base) == [
+        ("over", "a", 103, 102, None),
+        ("within", "b", 102, 102, None),
+    ]
+
+
+def test_compilations_of_one_function_are_paired_by_signature_then_by_size():
+    def one(value, signature):
+        return figure(value=value, signature=signature)
+
+    run = [one(50, "s"), one(11, "new"), one(5, "t")]
+    base = [one(7, "old"), one(5, "t"), one(40, "s")]
+    assert [(v.value, v.base) for v in judge([entry("+999 B")], run, base)] == [
+        (11, 7),
+        (5, 5),
+        (50, 40),
+    ]
+
+
+def test_what_the_base_does_not_have():
+    assert judged([entry("+2%")], [figure()], [figure("g")]) == [
+        ("not judged", "f", 100, None, "not in the base run")
+    ]
+    assert judged([entry("+2%", allow_new=True)], [figure()], [])[0][0] == "within"
+    assert judged([entry("+2%")], [figure()], [figure(value=None)])[0][::4] == (
+        "not judged",
+        "the base run's dump has no live ranges",
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "code"), [((1,), 0), ((1, 9), 1), ((1, None), 4), ((1, None, 9), 1)]
+)
+def test_exit_code(values, code):
+    run = [figure(str(n), value) for n, value in enumerate(values)]
+    assert budget.exit_code(judge([entry(5)], run)) == code
+
+
+# -- the command ------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def _in_empty_folder(monkeypatch, tmp_path):
+    monkeypatch.delenv("BUFDB_DB", raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def db():
+    with store.open_writable("bufdb.duckdb") as con:
+        for number, (run, size) in enumerate([("base", 2048), ("new", 3072)], 1):
+            module = Module(con, number, run, "step", platform="tpu")
+            module.allocation(0, "parameter", 512)
+            module.allocation(1, "temp", size)
+            module.value(1, 1, offset=0, size=size - 1024)
+            module.close()
+
+
+@pytest.fixture
+def call(capfdbinary, db):
+    def run(text, *arguments):
+        Path("b.toml").write_text(text)
+        code = cli.run(["budget", "b.toml", *arguments])
+        out, err = capfdbinary.readouterr()
+        return code, out.decode(), err.decode()
+
+    return run
+
+
+def budget_text(limit, more=""):
+    return f'[[budget]]\nfunction = "st*"\nlimit = {limit}\n{more}\n'
+
+
+def test_every_metric(call):
+    expected = {
+        "peak": 2560,
+        "temp": 3072,
+        "arguments": 512,
+        "outputs": 0,
+        "constants": 0,
+        "total": 3584,
+        "fragmentation": 1024,
+    }
+    text = "".join(budget_text(10**6, f'metric = "{metric}"') for metric in budget.METRICS)
+    code, out, _ = call(text, "--run", "new", "--format", "json")
+    assert code == 0
+    assert {row["metric"]: row["value_bytes"] for row in json.loads(out)} == expected
+
+
+def test_over_is_exit_code_1(call):
+    code, out, err = call(budget_text('"+20%"'), "--base", "base", "--format", "json")
+    assert (code, err) == (1, "bufdb: run new: 1 over\n")
+    assert json.loads(out) == [
+        {
+            "status": "over",
+            "function_name": "step",
+            "metric": "peak",
+            "memory_space": "hbm",
+            "value_bytes": 2560,
+            "base_bytes": 1536,
+            "limit_bytes": 1843,
+            "headroom_bytes": -717,
+            "headroom_ratio": -717 / 1843,
+            "module_key": "m2",
+            "budget": "+20% (b.toml:1)",
+            "reason": None,
+        }
+    ]
+
+
+def test_markdown_for_a_pull_request(call):
+    text = 'base = "base"\n' + budget_text('"+1 KiB"')
+    code, out, err = call(text, "--format", "markdown", "-o", "report.md")
+    assert (code, out, err) == (0, "", "bufdb: run new: 1 within\n")
+    lines = Path("report.md").read_text().splitlines()
+    assert lines[0] == "**Memory budget: 1 within** (run new, base base)"
+    assert lines[1] == ""
+    assert lines[2].startswith("| status | function_name | metric |")
+    assert lines[4] == (
+        "| within | step | peak | hbm | 2.5 KiB | 1.5 KiB | 2.5 KiB | 0 B | 0.0% | m2 "
+        "| +1 KiB (b.toml:2) | - |"
+    )
+
+
+def test_the_table_has_units(call):
+    code, out, _ = call(budget_text('"5 KiB"'), "--run", "new")
+    assert code == 0
+    assert out.splitlines()[2].split()[:5] == ["within", "step", "peak", "hbm", "2.5"]
+    assert "50.0%" in out
+
+
+def test_not_judged_is_exit_code_4(call):
+    code, out, err = call(budget_text(1).replace("st*", "stop"), "--run", "new")
+    assert (code, err) == (4, "bufdb: run new: 1 not judged\n")
+    assert "fits no module; did you mean 'step'?" in out
+
+
+def test_a_file_of_the_run_that_could_not_be_read_is_exit_code_4(call):
+    with store.open_writable("bufdb.duckdb") as con:
+        insert(
+            con,
+            "diagnostics",
+            run_name="new",
+            severity="error",
+            code="unreadable_file",
+            path="x.txt",
+            message="cannot be read",
+        )
+    code, out, _ = call(budget_text(10**6), "--run", "new")
+    assert code == 4
+    assert "x.txt: cannot be read" in out
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "message"),
+    [
+        (budget_text(1), (), "which run is to be checked? --run names it; there is base, new"),
+        (budget_text(1), ("--run", "mew"), "no run 'mew'; did you mean 'new'?"),
+        (budget_text('"+1%"'), ("--run", "new"), "b.toml:1: limit '+1%' starts from a base run;"),
+        (budget_text('"+1%"'), ("--run", "new", "--base", "bas"), "no run 'bas'; did you mean"),
+        (budget_text('"x"'), (), "b.toml:3: limit: expected bytes"),
+        (budget_text(1), ("--run", "new", "-o", "no/r.md"), "cannot write no/r.md"),
+    ],
+)
+def test_wrong_usage_is_exit_code_2(call, text, arguments, message):
+    code, out, err = call(text, *arguments)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_a_file_that_cannot_be_read(call, capfdbinary):
+    assert cli.run(["budget", "no.toml"]) == 2
+    assert b"cannot read no.toml: No such file" in capfdbinary.readouterr().err
+    Path("bin.toml").write_bytes(b"\xff\xfe")
+    assert cli.run(["budget", "bin.toml"]) == 2
+    assert b"cannot read bin.toml: it is no UTF-8 text" in capfdbinary.readouterr().err
+
+
+def test_no_database_is_exit_code_3(call):
+    code, out, err = call(budget_text(1), "--db", "no.duckdb")
+    assert (code, out) == (3, "")
+    assert "no database no.duckdb" in err
+
+
+def test_a_failing_query_is_not_taken_for_a_budget_exceeded(call, monkeypatch):
+    def fail(*_):
+        raise duckdb.IOException("IO Error: torn\nmore")
+
+    monkeypatch.setattr(figures, "of_run", fail)
+    code, _, err = call(budget_text(1), "--run", "new")
+    assert (code, err) == (3, "bufdb: error: cannot read the figures: IO Error: torn\n")
+
+
+# -- over the demo dumps ----------------------------------------------------------------------
+
+
+def test_largest_contributors_by_metric(demo_db):
+    with store.open_readable(str(demo_db)) as con:
+        (step,) = [f for f in figures.of_run(con, "cpu_b8") if f.function == "train_step"]
+        largest, count = figures.contributors(con, step, "peak", 3)
+        assert [len(largest), count > 3] == [3, True]
+        everything, _ = figures.contributors(con, step, "peak", 10**6)
+        assert sum(c.held_bytes for c in everything) == step.values["peak"]
+        arguments, _ = figures.contributors(con, step, "arguments", 10**6)
+        assert sum(c.held_bytes for c in arguments) == step.values["arguments"]
+        assert {c.kind for c in arguments} <= {"parameter", "donated_parameter"}
