@@ -1,0 +1,159 @@
+-- The figures of two sides' modules next to each other.
+CREATE OR REPLACE MACRO diff_modules(base_run, new_run) AS TABLE
+WITH pairs AS (
+  SELECT pairs.*
+  FROM diff_pairs(base_run, new_run) AS pairs
+),
+paddings AS (
+  SELECT
+    peak_values.module_id,
+    peak_values.color,
+    sum(greatest(peak_values.held_bytes - "values".logical_bytes, 0)) AS padding_bytes
+  FROM peak_values
+  JOIN "values"
+    ON "values".module_id = peak_values.module_id
+    AND "values".value_id = peak_values.value_id
+  JOIN shapes ON shapes.shape = "values".shape
+  WHERE NOT shapes.is_tuple
+  GROUP BY peak_values.module_id, peak_values.color
+),
+figures AS (
+  SELECT
+    memory_figures.module_id,
+    memory_figures.color,
+    memory_figures.memory_space_name,
+    unnest(
+      ['peak', 'arguments', 'outputs', 'aliased', 'temps', 'constants', 'fragmentation', 'padding']
+    ) AS figure,
+    unnest(range(8)) AS figure_place,
+    unnest(
+      [
+        memory_figures.peak_bytes,
+        memory_figures.argument_bytes,
+        memory_figures.output_bytes,
+        memory_figures.alias_bytes,
+        memory_figures.temp_bytes,
+        memory_figures.constant_bytes,
+        memory_figures.fragmentation_bytes,
+        CASE WHEN memory_figures.peak_bytes IS NOT NULL THEN coalesce(paddings.padding_bytes, 0) END
+      ]
+    ) AS figure_bytes
+  FROM memory_figures
+  LEFT JOIN paddings
+    ON paddings.module_id = memory_figures.module_id
+    AND paddings.color = memory_figures.color
+),
+sides AS (
+  SELECT pairs.base_module_id, pairs.new_module_id, 'base' AS side, figures.*
+  FROM pairs
+  JOIN figures ON figures.module_id = pairs.base_module_id
+  UNION ALL
+  SELECT pairs.base_module_id, pairs.new_module_id, 'new' AS side, figures.*
+  FROM pairs
+  JOIN figures ON figures.module_id = pairs.new_module_id
+),
+joined AS (
+  SELECT
+    base_module_id,
+    new_module_id,
+    color,
+    figure,
+    figure_place,
+    max(memory_space_name) FILTER (WHERE side = 'base') AS base_space_name,
+    max(memory_space_name) FILTER (WHERE side = 'new') AS new_space_name,
+    max(figure_bytes) FILTER (WHERE side = 'base') AS base_bytes,
+    max(figure_bytes) FILTER (WHERE side = 'new') AS new_bytes,
+    count(*) FILTER (WHERE side = 'base') AS base_count,
+    count(*) FILTER (WHERE side = 'new') AS new_count
+  FROM sides
+  GROUP BY base_module_id, new_module_id, color, figure, figure_place
+),
+filled AS (
+  -- A module that does not use a memory space has 0 bytes there; one without live ranges has NULL
+  -- where they are needed, and one that is not there has NULL everywhere.
+  SELECT
+    joined.*
+      REPLACE (
+        CASE
+          WHEN joined.base_count = 0
+            AND base_modules.module_id IS NOT NULL
+            AND (
+              base_modules.has_live_ranges
+              OR joined.figure NOT IN ('peak', 'fragmentation', 'padding')
+            )
+            THEN 0
+          ELSE joined.base_bytes
+        END AS base_bytes,
+        CASE
+          WHEN joined.new_count = 0
+            AND new_modules.module_id IS NOT NULL
+            AND (
+              new_modules.has_live_ranges
+              OR joined.figure NOT IN ('peak', 'fragmentation', 'padding')
+            )
+            THEN 0
+          ELSE joined.new_bytes
+        END AS new_bytes
+      )
+  FROM joined
+  LEFT JOIN modules AS base_modules ON base_modules.module_id = joined.base_module_id
+  LEFT JOIN modules AS new_modules ON new_modules.module_id = joined.new_module_id
+),
+peaks AS (
+  -- What grew comes first, then what shrank, what is on one side only, what is the same.
+  SELECT
+    filled.base_module_id,
+    filled.new_module_id,
+    filled.color,
+    row_number() OVER (
+      ORDER BY
+        CASE
+          WHEN filled.new_bytes > filled.base_bytes THEN 0
+          WHEN filled.new_bytes < filled.base_bytes THEN 1
+          WHEN filled.base_module_id IS NULL OR filled.new_module_id IS NULL THEN 2
+          ELSE 3
+        END,
+        abs(filled.new_bytes - filled.base_bytes) DESC NULLS LAST,
+        coalesce(filled.new_bytes, filled.base_bytes) DESC NULLS LAST,
+        pairs.function_name,
+        pairs.new_run_name NULLS LAST,
+        pairs.base_run_name NULLS LAST,
+        pairs.new_module_key NULLS LAST,
+        pairs.base_module_key NULLS LAST,
+        filled.color
+    ) AS place
+  FROM filled
+  JOIN pairs
+    ON pairs.base_module_id IS NOT DISTINCT FROM filled.base_module_id
+    AND pairs.new_module_id IS NOT DISTINCT FROM filled.new_module_id
+  WHERE filled.figure = 'peak'
+)
+SELECT
+  peaks.place,
+  pairs.function_name,
+  pairs.paired_by,
+  pairs.base_run_name,
+  pairs.new_run_name,
+  pairs.base_module_id,
+  pairs.new_module_id,
+  pairs.base_module_key,
+  pairs.new_module_key,
+  filled.color,
+  coalesce(filled.new_space_name, filled.base_space_name) AS memory_space_name,
+  filled.figure,
+  filled.base_bytes,
+  filled.new_bytes,
+  filled.new_bytes - filled.base_bytes AS delta_bytes,
+  CAST(filled.new_bytes - filled.base_bytes AS DOUBLE) / nullif(filled.base_bytes, 0)
+    AS delta_ratio
+FROM filled
+JOIN peaks
+  ON peaks.base_module_id IS NOT DISTINCT FROM filled.base_module_id
+  AND peaks.new_module_id IS NOT DISTINCT FROM filled.new_module_id
+  AND peaks.color = filled.color
+JOIN pairs
+  ON pairs.base_module_id IS NOT DISTINCT FROM filled.base_module_id
+  AND pairs.new_module_id IS NOT DISTINCT FROM filled.new_module_id
+ORDER BY peaks.place, filled.figure_place;
+COMMENT ON MACRO TABLE diff_modules IS
+  'The figures of the modules of base_run beside those of new_run, paired by diff_pairs. One row per pair (or module without partner), memory space and figure: peak, arguments, outputs, aliased, temps, constants, fragmentation as in memory_figures, and padding (bytes held at the peak beyond the bare shapes, tuples left out). base_bytes and new_bytes, their difference delta_bytes and delta_ratio, the difference as share of base_bytes. NULL where a side has no such module or no live ranges; 0 where a module does not use the memory space. place numbers pairs and memory spaces: those whose peak grew most first, then those that shrank, those on one side only, those that are the same.';

@@ -1,0 +1,331 @@
+-- Where the change of the peak comes from: bytes held at the peaks of two sides, group by group.
+CREATE OR REPLACE MACRO diff_peak(base_run, new_run, key_name := 'op') AS TABLE
+WITH RECURSIVE figures AS (
+  SELECT figures.*
+  FROM diff_modules(base_run, new_run) AS figures
+  WHERE figures.figure = 'peak'
+    AND figures.delta_bytes IS NOT NULL
+),
+compared AS (
+  SELECT DISTINCT figures.base_module_id AS module_id
+  FROM figures
+  UNION
+  SELECT DISTINCT figures.new_module_id AS module_id
+  FROM figures
+),
+held AS (
+  SELECT peak_value_details.*
+  FROM peak_value_details
+  JOIN compared ON compared.module_id = peak_value_details.module_id
+),
+-- A parameter keeps its name and shape, whatever the module puts into its bytes later on.
+parameters AS (
+  SELECT
+    allocations.module_id,
+    allocations.allocation_index,
+    arg_min(coalesce(instructions.op_name, ''), "values".value_id) AS op_name,
+    arg_min("values".shape, "values".value_id) AS shape
+  FROM allocations
+  JOIN compared ON compared.module_id = allocations.module_id
+  JOIN "values"
+    ON "values".module_id = allocations.module_id
+    AND "values".allocation_index = allocations.allocation_index
+  JOIN instructions
+    ON instructions.module_id = "values".module_id
+    AND instructions.instruction_name = "values".instruction_name
+  WHERE allocations.kind IN ('parameter', 'donated_parameter')
+    AND instructions.opcode = 'parameter'
+    AND NOT "values".is_phi
+  GROUP BY allocations.module_id, allocations.allocation_index
+),
+-- XLA makes copies, conversions and initial values without an op_name. What they are for tells as
+-- much: the first use that has one, through uses that have none.
+walks AS (
+  SELECT
+    held.module_id,
+    held.value_id,
+    held.instruction_name,
+    NULL::VARCHAR AS op_name,
+    0 AS step_count
+  FROM held
+  WHERE held.op_name IS NULL
+    AND held.allocation_kind IN ('temp', 'output')
+    AND held.dtype <> 'tuple'
+  UNION ALL
+  (
+    SELECT
+      walks.module_id,
+      walks.value_id,
+      instructions.instruction_name,
+      instructions.op_name,
+      walks.step_count + 1 AS step_count
+    FROM walks
+    JOIN "values"
+      ON "values".module_id = walks.module_id
+      AND "values".instruction_name = walks.instruction_name
+      AND (walks.step_count > 0 OR "values".value_id = walks.value_id)
+    JOIN uses
+      ON uses.module_id = "values".module_id
+      AND uses.value_id = "values".value_id
+    JOIN instructions
+      ON instructions.module_id = uses.module_id
+      AND instructions.instruction_name = uses.instruction_name
+    WHERE walks.op_name IS NULL
+      AND walks.step_count < 4
+      -- Uses inside a fused or called computation stand beside that of the caller; such have no
+      -- place in the program.
+      AND instructions.program_order IS NOT NULL
+    QUALIFY row_number() OVER (
+      PARTITION BY walks.module_id, walks.value_id
+      ORDER BY
+        instructions.op_name IS NULL, instructions.program_order, instructions.instruction_name
+    ) = 1
+  )
+),
+users AS (
+  SELECT
+    walks.module_id,
+    walks.value_id,
+    walks.op_name,
+    instructions.opcode,
+    instructions.stack_frame_id,
+    CASE
+      WHEN stack_frames.stack_frame_id IS NOT NULL THEN own_frames.source_file
+      WHEN NOT is_library_path(instructions.source_file) THEN instructions.source_file
+    END AS own_source_file,
+    CASE
+      WHEN stack_frames.stack_frame_id IS NOT NULL THEN own_frames.source_line
+      WHEN NOT is_library_path(instructions.source_file) THEN instructions.source_line
+    END AS own_source_line
+  FROM walks
+  JOIN instructions
+    ON instructions.module_id = walks.module_id
+    AND instructions.instruction_name = walks.instruction_name
+  LEFT JOIN stack_frames
+    ON stack_frames.module_id = instructions.module_id
+    AND stack_frames.stack_frame_id = instructions.stack_frame_id
+  LEFT JOIN stack_frames AS own_frames
+    ON own_frames.module_id = stack_frames.module_id
+    AND own_frames.stack_frame_id = stack_frames.own_frame_id
+  WHERE walks.op_name IS NOT NULL
+),
+named AS (
+  SELECT
+    held.module_id,
+    held.color,
+    held.allocation_kind,
+    held.value_id,
+    held.held_bytes,
+    coalesce(shapes.dtype, held.dtype) AS dtype,
+    CASE
+      WHEN shapes.dtype IS NULL THEN held.dtype || coalesce('[' || held.dimensions_text || ']', '')
+      ELSE shapes.dtype || coalesce('[' || shapes.dimensions_text || ']', '')
+    END AS bare_shape,
+    CASE
+      WHEN held.allocation_kind IN ('parameter', 'donated_parameter') THEN 'parameter'
+      ELSE held.opcode
+    END AS opcode,
+    -- What a loop carries is the loop's, and older XLA names it so.
+    CASE WHEN users.opcode <> 'while' THEN 'for ' ELSE '' END AS relation,
+    CASE
+      WHEN held.allocation_kind IN ('parameter', 'donated_parameter')
+        THEN coalesce(nullif(parameters.op_name, ''), '(' || held.allocation_kind || ')')
+      ELSE coalesce(held.op_name, users.op_name)
+    END AS op_name,
+    CASE
+      WHEN held.allocation_kind NOT IN ('parameter', 'donated_parameter')
+        THEN coalesce(held.stack_frame_id, users.stack_frame_id)
+    END AS stack_frame_id,
+    CASE
+      WHEN held.allocation_kind NOT IN ('parameter', 'donated_parameter')
+        THEN base_name(coalesce(held.own_source_file, users.own_source_file)) || ':'
+          || coalesce(held.own_source_line, users.own_source_line)
+    END AS source
+  FROM held
+  LEFT JOIN parameters
+    ON parameters.module_id = held.module_id
+    AND parameters.allocation_index = held.allocation_index
+  LEFT JOIN shapes ON shapes.shape = parameters.shape
+  LEFT JOIN users
+    ON users.module_id = held.module_id
+    AND users.value_id = held.value_id
+),
+-- Call stacks, innermost frame first, without library code.
+frame_labels AS (
+  SELECT
+    stack_frames.module_id,
+    stack_frames.stack_frame_id,
+    stack_frames.parent_frame_id,
+    CASE
+      WHEN NOT is_library_path(coalesce(stack_frames.source_file, ''))
+        THEN concat_ws(
+          ' ',
+          base_name(coalesce(stack_frames.source_file, '?')) || ':'
+            || coalesce(stack_frames.source_line::VARCHAR, '?'),
+          regexp_replace(stack_frames.function_name, '^.*<locals>[.]', '')
+        )
+    END AS label
+  FROM stack_frames
+  JOIN compared ON compared.module_id = stack_frames.module_id
+  WHERE key_name = 'stack'
+),
+stacks AS (
+  SELECT
+    frame_labels.module_id,
+    frame_labels.stack_frame_id,
+    frame_labels.label AS call_stack
+  FROM frame_labels
+  WHERE frame_labels.parent_frame_id IS NULL
+  UNION ALL
+  SELECT
+    frame_labels.module_id,
+    frame_labels.stack_frame_id,
+    nullif(concat_ws(' < ', frame_labels.label, stacks.call_stack), '') AS call_stack
+  FROM stacks
+  JOIN frame_labels
+    ON frame_labels.module_id = stacks.module_id
+    AND frame_labels.parent_frame_id = stacks.stack_frame_id
+),
+categories AS (
+  SELECT op_name_categories.module_id, op_name_categories.op_name, op_name_categories.category
+  FROM op_name_categories
+  WHERE key_name = 'category'
+),
+keyed AS (
+  SELECT
+    named.*,
+    coalesce(
+      CASE key_name
+        WHEN 'op' THEN
+          named.relation
+          -- Layers are one: layer_0 and layer_1 are layer_*.
+          || regexp_replace(strip_op_path(op_path(named.op_name)), '([/_])[0-9]+', '\1*', 'g')
+        WHEN 'source' THEN named.relation || named.source
+        WHEN 'shape' THEN named.bare_shape
+        WHEN 'dtype' THEN named.dtype
+        WHEN 'opcode' THEN named.opcode
+        WHEN 'category' THEN categories.category
+        WHEN 'stack' THEN named.relation || coalesce(stacks.call_stack, named.source)
+        WHEN 'all' THEN
+          concat_ws(
+            ' ',
+            named.bare_shape,
+            named.opcode,
+            named.relation || op_path(named.op_name),
+            named.source
+          )
+        ELSE error('key_name is op, source, shape, dtype, opcode, category, stack or all')
+      END,
+      '(' || CASE key_name WHEN 'op' THEN coalesce(named.opcode, named.allocation_kind)
+        ELSE named.allocation_kind END || ')'
+    ) AS part
+  FROM named
+  LEFT JOIN stacks
+    ON stacks.module_id = named.module_id
+    AND stacks.stack_frame_id = named.stack_frame_id
+  LEFT JOIN categories
+    ON categories.module_id = named.module_id
+    AND categories.op_name = named.op_name
+),
+sides AS (
+  SELECT figures.place, 'base' AS side, keyed.*
+  FROM figures
+  JOIN keyed
+    ON keyed.module_id = figures.base_module_id
+    AND keyed.color = figures.color
+  UNION ALL
+  SELECT figures.place, 'new' AS side, keyed.*
+  FROM figures
+  JOIN keyed
+    ON keyed.module_id = figures.new_module_id
+    AND keyed.color = figures.color
+),
+sums AS (
+  SELECT
+    place,
+    allocation_kind,
+    part,
+    coalesce(sum(held_bytes) FILTER (WHERE side = 'base'), 0) AS base_bytes,
+    coalesce(sum(held_bytes) FILTER (WHERE side = 'new'), 0) AS new_bytes,
+    count(*) FILTER (WHERE side = 'base') AS base_value_count,
+    count(*) FILTER (WHERE side = 'new') AS new_value_count,
+    first(bare_shape ORDER BY held_bytes DESC, value_id) FILTER (WHERE side = 'base') AS base_shape,
+    first(bare_shape ORDER BY held_bytes DESC, value_id) FILTER (WHERE side = 'new') AS new_shape,
+    first(source ORDER BY held_bytes DESC, value_id) FILTER (WHERE side = 'base') AS base_source,
+    first(source ORDER BY held_bytes DESC, value_id) FILTER (WHERE side = 'new') AS new_source
+  FROM sides
+  GROUP BY place, allocation_kind, part
+),
+attributed AS (
+  SELECT
+    sums.place,
+    sum(sums.base_bytes) AS base_bytes,
+    sum(sums.new_bytes) AS new_bytes
+  FROM sums
+  GROUP BY sums.place
+),
+parts AS (
+  SELECT sums.*
+  FROM sums
+  UNION ALL
+  SELECT
+    figures.place,
+    NULL AS allocation_kind,
+    '(not attributed)' AS part,
+    figures.base_bytes - coalesce(attributed.base_bytes, 0) AS base_bytes,
+    figures.new_bytes - coalesce(attributed.new_bytes, 0) AS new_bytes,
+    0 AS base_value_count,
+    0 AS new_value_count,
+    NULL AS base_shape,
+    NULL AS new_shape,
+    NULL AS base_source,
+    NULL AS new_source
+  FROM figures
+  LEFT JOIN attributed ON attributed.place = figures.place
+  WHERE figures.base_bytes <> coalesce(attributed.base_bytes, 0)
+    OR figures.new_bytes <> coalesce(attributed.new_bytes, 0)
+)
+SELECT
+  parts.place,
+  row_number() OVER (
+    PARTITION BY parts.place
+    ORDER BY
+      abs(parts.new_bytes - parts.base_bytes) DESC,
+      parts.new_bytes DESC,
+      parts.allocation_kind NULLS LAST,
+      parts.part
+  ) AS part_place,
+  figures.function_name,
+  figures.paired_by,
+  figures.base_run_name,
+  figures.new_run_name,
+  figures.base_module_id,
+  figures.new_module_id,
+  figures.base_module_key,
+  figures.new_module_key,
+  figures.color,
+  figures.memory_space_name,
+  CASE
+    WHEN parts.base_value_count = 0 AND parts.new_value_count > 0 THEN 'appeared'
+    WHEN parts.base_value_count > 0 AND parts.new_value_count = 0 THEN 'vanished'
+    WHEN parts.new_bytes > parts.base_bytes THEN 'grew'
+    WHEN parts.new_bytes < parts.base_bytes THEN 'shrank'
+    ELSE 'same'
+  END AS change,
+  parts.allocation_kind,
+  parts.part,
+  parts.base_bytes,
+  parts.new_bytes,
+  parts.new_bytes - parts.base_bytes AS delta_bytes,
+  CAST(parts.new_bytes - parts.base_bytes AS DOUBLE) / nullif(parts.base_bytes, 0) AS delta_ratio,
+  parts.base_value_count,
+  parts.new_value_count,
+  parts.base_shape,
+  parts.new_shape,
+  parts.base_source,
+  parts.new_source
+FROM parts
+JOIN figures ON figures.place = parts.place
+ORDER BY parts.place, part_place;
+COMMENT ON MACRO TABLE diff_peak IS
+  'What the change of the peak is made of: the bytes held at the peak of each side (peak_values), grouped by kind of allocation and by a key that a recompilation does not change; delta_bytes of a place (pair and memory space, see diff_modules) add up to the delta of its peak exactly. key_name chooses the key: op (scope path without what JAX adds, numbered layers as one; the default), source (line of the user''s code), shape, dtype, opcode, category (phase by op_categories), stack (call stack) or all (shape, opcode, whole path and line). A value without an op_name is named for its first use that has one: "for PATH". A parameter bears its own name even where its bytes hold something else. Shapes and lines are those of the largest value of the group on each side. Nothing for a pair of which a side has no live ranges.';
