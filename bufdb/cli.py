@@ -24,6 +24,7 @@ COMMANDS = {
     "schema": "bufdb.commands.schema",
     "runs": "bufdb.commands.runs",
     "budget": "bufdb.commands.budget",
+    "diff": "bufdb.commands.diff",
     "lint": "bufdb.commands.lint",
 }
 """Module of each command, in the order of --help."""

@@ -54,10 +54,21 @@ def run_query(
     Raises:
         BufdbError: DuckDB refused the query or failed on the way.
     """
+    return run_with(con, f"EXPLAIN {query.sql}" if explain else query.sql, values, query.name)
+
+
+def run_with(
+    con: duckdb.DuckDBPyConnection, sql: str, values: Mapping[str, Value], name: str
+) -> Result:
+    """The answer of SQL of bufdb's own that reads `values` with getvariable.
+
+    Raises:
+        BufdbError: DuckDB refused the query or failed on the way; the message begins with `name`.
+    """
     cursor = con.cursor()
-    for name, value in values.items():
-        cursor.execute(f'SET VARIABLE "{name}" = ?', [value])
-    return _execute(cursor, f"EXPLAIN {query.sql}" if explain else query.sql, query.name)
+    for variable, value in values.items():
+        cursor.execute(f'SET VARIABLE "{variable}" = ?', [value])
+    return _execute(cursor, sql, name)
 
 
 def run_sql(con: duckdb.DuckDBPyConnection, sql: str, *, explain: bool = False) -> Result:

@@ -1,0 +1,121 @@
+"""`bufdb diff`: what changed between two compilations, and why."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bufdb import render
+from bufdb.commands import common
+
+if TYPE_CHECKING:
+    from bufdb.comparison import Comparison
+    from bufdb.run import Result
+
+DEFAULT_TOP = 10
+
+
+@click.command(name="diff", short_help="Compare two runs: what changed, and why.")
+@click.argument("base")
+@click.argument("new")
+@click.option(
+    "--by",
+    "key_name",
+    metavar="KEY",
+    default="op",
+    show_default=True,
+    type=click.Choice(
+        ("op", "source", "shape", "dtype", "opcode", "category", "stack", "all"),
+        case_sensitive=True,
+    ),
+    help="What the parts of a changed peak are grouped by: op (scope path), source (line), shape, "
+    "dtype, opcode, category (forward, backward, …), stack or all.",
+)
+@click.option("--function", metavar="GLOB", help="Only jitted functions that match.")
+@click.option("--color", type=int, metavar="N", help="Only this memory space.")
+@click.option(
+    "--top",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help=f"Functions and parts to show in a table or in Markdown.  [default: {DEFAULT_TOP}]",
+)
+@common.output_options
+@common.db_option
+def command(
+    base: str,
+    new: str,
+    key_name: str,
+    function: str | None,
+    color: int | None,
+    top: int | None,
+    db: str,
+    **output: Any,
+) -> None:
+    r"""Compare the modules of BASE with those of NEW: figures, and what the peak is made of.
+
+    BASE and NEW are names of runs, or LABEL=VALUE for all runs with that label. Modules are paired
+    by function and shapes of arguments and result, else by function; several of a kind by size.
+
+    csv, json and jsonl give one row per figure and, where part is not empty, per part of it; parts
+    of a figure add up to its change. '~' stands where nothing changed.
+
+    The comparison itself is SQL: FROM diff_modules('BASE', 'NEW'), diff_peak, diff_temps.
+    """
+    from bufdb import comparison
+
+    con = common.open_database(db)
+    for selection in (base, new):
+        comparison.selected_runs(con, selection)
+    values = {"base": base, "new": new, "key_name": key_name, "function": function, "color": color}
+    is_text = output["format_name"] in ("table", "markdown")
+    answer = comparison.compare(con, values, temps=not is_text)
+    if is_text:
+        _write_text(answer, key_name, top or DEFAULT_TOP, **output)
+    else:
+        if top is not None:
+            common.note("--top cuts tables and Markdown only; all rows are written")
+        common.emit(answer.as_result(), **output)
+
+
+def _write_text(
+    answer: Comparison, key_name: str, top: int, *, format_name: str, output: Any, full: bool
+) -> None:
+    from bufdb import comparison
+
+    is_markdown = format_name == "markdown"
+    to_terminal = output is None and sys.stdout.isatty()
+    width = shutil.get_terminal_size().columns if to_terminal and not full else None
+    cut = 0
+
+    def table(result: Result) -> str:
+        nonlocal cut
+        text, cells = render.render(result, format_name, width)
+        cut += cells
+        return text
+
+    def line(text: str) -> str:
+        return (render.markdown_escape(text) if is_markdown else render.escape_control(text)) + "\n"
+
+    def bold(text: str) -> str:
+        return f"**{line(text).rstrip()}**\n" if is_markdown else line(text)
+
+    figures, left_out = comparison.figures_table(answer, top)
+    blocks = [bold(comparison.summary(answer)), table(figures)]
+    parts = comparison.part_tables(answer, key_name, top)
+    for heading, result, temps in parts[: comparison.MOST_TABLES]:
+        text = table(result)
+        # Markdown needs an empty line between a paragraph and a table, and after it.
+        blocks.append(f"{bold(heading)}\n{text}" if is_markdown else f"{bold(heading)}{text}")
+        if temps is not None:
+            blocks.append(line(temps))
+    common.write("\n".join(blocks), output)
+    if left_out:
+        common.note(f"{left_out} more functions; --top shows more")
+    if len(parts) > comparison.MOST_TABLES:
+        more = len(parts) - comparison.MOST_TABLES
+        common.note(f"parts of {more} more functions changed; --function shows them")
+    if cut:
+        common.note(f"{cut} cells shortened to fit the terminal; --full shows all of them")

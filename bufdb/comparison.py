@@ -1,0 +1,385 @@
+"""What `bufdb diff` says of two sides: the rows of schema/6xx_diff_*.sql, made readable.
+
+Asks the table macros and lays out their answer; compares nothing itself. Invariant: `~` stands
+where nothing changed and nowhere else; rows cut off are summed up, so that what is shown adds up.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from bufdb import render
+from bufdb.errors import UsageError, quote
+from bufdb.run import Result, run_with
+from bufdb.saved_query import Value, suggestion
+
+if TYPE_CHECKING:
+    import duckdb
+
+KEYS = ("op", "source", "shape", "dtype", "opcode", "category", "stack", "all")
+"""Keys of the macro diff_peak."""
+MOST_TABLES = 3
+"""Tables of parts to show: one per module and memory space."""
+
+_COMMON = """
+  place, function_name, paired_by, base_run_name, new_run_name, base_module_key, new_module_key,
+  color, memory_space_name"""
+_NUMBERS = "base_bytes, new_bytes, delta_bytes, delta_ratio"
+_DETAILS = """
+  base_value_count, new_value_count, base_shape, new_shape, base_source, new_source"""
+_WHERE = """
+WHERE (getvariable('function')::VARCHAR IS NULL
+    OR function_name GLOB getvariable('function')::VARCHAR)
+  AND (getvariable('color')::BIGINT IS NULL OR color = getvariable('color')::BIGINT)
+ORDER BY place"""
+_SIDES = "getvariable('base')::VARCHAR, getvariable('new')::VARCHAR"
+_KEYED = f"{_SIDES}, getvariable('key_name')::VARCHAR"
+
+_MODULES = f"""
+SELECT {_COMMON}, figure, NULL::VARCHAR AS allocation_kind, NULL::VARCHAR AS part,
+  CASE
+    WHEN delta_bytes > 0 THEN 'grew' WHEN delta_bytes < 0 THEN 'shrank'
+    WHEN delta_bytes = 0 THEN 'same'
+  END AS change,
+  {_NUMBERS}, NULL::BIGINT AS base_value_count, NULL::BIGINT AS new_value_count,
+  NULL::VARCHAR AS base_shape, NULL::VARCHAR AS new_shape,
+  NULL::VARCHAR AS base_source, NULL::VARCHAR AS new_source
+FROM diff_modules({_SIDES})
+{_WHERE}, list_position(
+  ['peak', 'arguments', 'outputs', 'aliased', 'temps', 'constants', 'fragmentation', 'padding'],
+  figure
+)"""
+_PEAK = f"""
+SELECT {_COMMON}, 'peak' AS figure, allocation_kind, part, change, {_NUMBERS}, {_DETAILS}
+FROM diff_peak({_KEYED})
+{_WHERE}, part_place"""
+_TEMPS = f"""
+SELECT {_COMMON}, 'temps' AS figure, 'temp' AS allocation_kind, part, change, {_NUMBERS}, {_DETAILS}
+FROM diff_temps({_KEYED})
+{_WHERE}, part_place"""
+
+
+class Row(NamedTuple):
+    """A figure of a pair of modules (`part` is None), or a part of its change."""
+
+    place: int
+    """Number of the pair and memory space, what grew most first."""
+    function_name: str
+    paired_by: str
+    base_run_name: str | None
+    new_run_name: str | None
+    base_module_key: str | None
+    new_module_key: str | None
+    color: int
+    memory_space_name: str | None
+    figure: str
+    allocation_kind: str | None
+    part: str | None
+    change: str | None
+    base_bytes: int | None
+    new_bytes: int | None
+    delta_bytes: int | None
+    delta_ratio: float | None
+    base_value_count: int | None
+    new_value_count: int | None
+    base_shape: str | None
+    new_shape: str | None
+    base_source: str | None
+    new_source: str | None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two sides next to each other."""
+
+    figures: list[Row]
+    """By place, then in the order of figures."""
+    peak_parts: list[Row]
+    """Parts of each change of a peak, by place, largest change first."""
+    temp_parts: list[Row]
+    """The same for temps; empty if they were not asked for."""
+    columns: list[tuple[str, str]]
+    """(name, DuckDB type) of the fields of `Row`."""
+
+    def as_result(self) -> Result:
+        """All rows: each figure, followed by its parts."""
+        parts: dict[tuple[int, str], list[Row]] = {}
+        for row in (*self.peak_parts, *self.temp_parts):
+            parts.setdefault((row.place, row.figure), []).append(row)
+        rows = [
+            tuple(row)
+            for figure in self.figures
+            for row in (figure, *parts.get((figure.place, figure.figure), ()))
+        ]
+        return Result(self.columns, rows)
+
+
+def selected_runs(con: duckdb.DuckDBPyConnection, selection: str) -> list[str]:
+    """Names of the runs that a run name or LABEL=VALUE means.
+
+    Raises:
+        UsageError: none, or both a run and a label of other runs.
+    """
+    runs = _names(con, "SELECT run_name FROM selected_runs(getvariable('x')::VARCHAR)", selection)
+    labelled = _names(
+        con,
+        "SELECT run_name FROM run_labels WHERE label || '=' || label_value = getvariable('x')",
+        selection,
+    )
+    if selection in runs and set(labelled) - {selection}:
+        raise UsageError(
+            f"{quote(selection)} is a run and also a label of {', '.join(labelled)}; name the runs"
+        )
+    if runs:
+        return runs
+    known = _names(
+        con,
+        "SELECT run_name FROM runs UNION SELECT label || '=' || label_value FROM run_labels "
+        "ORDER BY ALL",
+        "",
+    )
+    hint = suggestion(selection, known) or ";"
+    raise UsageError(f"no run and no label {quote(selection)}{hint} 'bufdb query runs' lists them")
+
+
+def _names(con: duckdb.DuckDBPyConnection, sql: str, value: str) -> list[str]:
+    return [name for (name,) in run_with(con, sql, {"x": value}, "diff").rows]
+
+
+def compare(
+    con: duckdb.DuckDBPyConnection, values: Mapping[str, Value], *, temps: bool
+) -> Comparison:
+    """Compare two sides.
+
+    `values`: base and new (see `selected_runs`), key_name (one of KEYS), and if wanted function (a
+    glob) and color. `temps` asks for the parts of the temp allocations too.
+    """
+    modules = run_with(con, _MODULES, values, "diff")
+    return Comparison(
+        figures=_rows(modules),
+        peak_parts=_rows(run_with(con, _PEAK, values, "diff")),
+        temp_parts=_rows(run_with(con, _TEMPS, values, "diff")) if temps else [],
+        columns=modules.columns,
+    )
+
+
+def _rows(result: Result) -> list[Row]:
+    return [Row(*row) for row in result.rows]
+
+
+def summary(comparison: Comparison) -> str:
+    """One line: the peak that grew most (or else shrank most) with its largest part, and a count.
+
+    "train_step: peak 2.5 MiB → 4.1 MiB (+61.4%), largest: +1.2 MiB dot_general train.py:48".
+    """
+    peaks = [row for row in comparison.figures if row.figure == "peak"]
+    kinds = [_outcome(row) for row in peaks]
+    counts = {
+        text: kinds.count(text) - (text == kinds[0] and text in ("grew", "shrank"))
+        for text in dict.fromkeys(kinds)
+    }
+    rest = [f"{count} {text}" for text, count in counts.items() if count]
+    if not peaks:
+        return "nothing to compare"
+    if kinds[0] not in ("grew", "shrank"):
+        return f"no peak changed: {', '.join(rest)}"
+    first = peaks[0]
+    line = f"{_subject(first, peaks)}: peak {_from_to(first)}"
+    cause = _largest(first, comparison.peak_parts)
+    if cause is not None:
+        line += f", largest: {signed_bytes(cause.delta_bytes)} {_cause(cause)}"
+    return f"{line}; others: {', '.join(rest)}" if rest else line
+
+
+def _outcome(row: Row) -> str:
+    """What became of a peak, in the words of the summary."""
+    if row.paired_by.startswith("only"):
+        return row.paired_by
+    return {None: "unknown", "same": "unchanged"}.get(row.change, str(row.change))
+
+
+def _from_to(row: Row) -> str:
+    ratio = "" if row.delta_ratio is None else f" ({row.delta_ratio:+.1%})"
+    return f"{_size(row.base_bytes)} → {_size(row.new_bytes)}{ratio}"
+
+
+def _largest(peak: Row, parts: Iterable[Row]) -> Row | None:
+    """The part that changed most in the direction of the peak."""
+    grew = (peak.delta_bytes or 0) > 0
+    mine = (row for row in parts if row.place == peak.place and row.delta_bytes)
+    return next((row for row in mine if ((row.delta_bytes or 0) > 0) == grew), None)
+
+
+def _cause(row: Row) -> str:
+    source = row.new_source or row.base_source
+    part = str(row.part)
+    return part if source is None or source in part else f"{part} {source}"
+
+
+def _subject(row: Row, peaks: list[Row]) -> str:
+    spaces = {other.color for other in peaks}
+    return f"{row.function_name} ({_space(row)})" if len(spaces) > 1 else row.function_name
+
+
+def _space(row: Row) -> str:
+    return row.memory_space_name or f"color {row.color}"
+
+
+def figures_table(comparison: Comparison, top: int) -> tuple[Result, int]:
+    """The figures of the first `top` places, unchanged ones in one row, and the places left out."""
+    places = [list(rows) for _, rows in groupby(comparison.figures, key=lambda row: row.place)]
+    label = _labels([rows[0] for rows in places])
+    names = ("function", "space", "figure", "base", "new", "delta", "change", "paired by")
+    table: list[tuple[Any, ...]] = []
+    for rows in places[:top]:
+        first = rows[0]
+        body: list[tuple[str, ...]] = []
+        if first.paired_by.startswith("only"):
+            body.append(("peak", _size(first.base_bytes), _size(first.new_bytes), "-", "-"))
+        else:
+            body.extend(
+                (row.figure, _size(row.base_bytes), _size(row.new_bytes), *_delta(row))
+                for row in rows
+                if row.delta_bytes != 0
+            )
+            same = [row.figure for row in rows if row.delta_bytes == 0]
+            if same:
+                text = "all figures" if len(same) == len(rows) else ", ".join(same)
+                body.append((text, "~", "~", "~", "~"))
+        for number, cells in enumerate(body):
+            head = (label[first.place], _space(first)) if number == 0 else ("", "")
+            table.append((*head, *cells, first.paired_by if number == 0 else ""))
+    return _result(names, 3, 4, table), max(0, len(places) - top)
+
+
+def _labels(firsts: list[Row]) -> dict[int, str]:
+    """Name of each place: the function, with runs and modules only where they tell it apart."""
+    runs = {(row.base_run_name, row.new_run_name) for row in firsts if _is_pair(row)}
+    alike = Counter((row.function_name, row.color) for row in firsts)
+    labels = {}
+    for row in firsts:
+        details = []
+        if len(runs) > 1:
+            details.append(f"{row.base_run_name or '-'} → {row.new_run_name or '-'}")
+        if alike[row.function_name, row.color] > 1:
+            details.append(f"{_short(row.base_module_key)} → {_short(row.new_module_key)}")
+        text = f" [{', '.join(details)}]" if details else ""
+        labels[row.place] = row.function_name + text
+    return labels
+
+
+def _is_pair(row: Row) -> bool:
+    return row.base_run_name is not None and row.new_run_name is not None
+
+
+def _short(module_key: str | None) -> str:
+    """The module_NNNN of a module's path, all of a path that is not XLA's."""
+    if module_key is None:
+        return "-"
+    match = re.search(r"module_[0-9]+", module_key)
+    return match[0] if match else module_key
+
+
+def part_tables(
+    comparison: Comparison, key_name: str, top: int
+) -> list[tuple[str, Result, str | None]]:
+    """For the first places with a changed part: heading, parts, and what the temps are made of."""
+    label = _labels([row for row in comparison.figures if row.figure == "peak"])
+    figures: dict[int, dict[str, Row]] = {}
+    for row in comparison.figures:
+        figures.setdefault(row.place, {})[row.figure] = row
+    tables = []
+    for place, group in groupby(comparison.peak_parts, key=lambda row: row.place):
+        parts = list(group)
+        if all(row.delta_bytes == 0 for row in parts):
+            continue
+        peak = figures[place]["peak"]
+        delta = signed_bytes(peak.delta_bytes)
+        heading = f"{label[place]}, {_space(peak)}: peak {delta} by {key_name}"
+        tables.append((heading, _part_table(peak, parts, top), _temps(figures[place], parts)))
+    return tables
+
+
+def _part_table(peak: Row, parts: list[Row], top: int) -> Result:
+    names = ("change", "base", "new", "delta", "kind", "values", "shape", "source", "part")
+    changed = [row for row in parts if row.delta_bytes != 0]
+    rest = changed[top:]
+    same = [row for row in parts if row.delta_bytes == 0]
+    table: list[tuple[Any, ...]] = [
+        (
+            row.change,
+            _size(row.base_bytes),
+            _size(row.new_bytes),
+            signed_bytes(row.delta_bytes),
+            row.allocation_kind,
+            _pair(row.base_value_count, row.new_value_count, row),
+            _pair(row.base_shape, row.new_shape, row),
+            row.new_source or row.base_source,
+            row.part,
+        )
+        for row in changed[:top]
+    ]
+    for rows, text in ((rest, "smaller"), (same, "unchanged")):
+        if rows:
+            base = sum(row.base_bytes or 0 for row in rows)
+            new = sum(row.new_bytes or 0 for row in rows)
+            delta = signed_bytes(new - base) if text == "smaller" else "~"
+            cells = (_size(base), _size(new), delta, None, None, None, None, f"{len(rows)} {text}")
+            table.append(("", *cells))
+    total = (_size(peak.base_bytes), _size(peak.new_bytes), signed_bytes(peak.delta_bytes))
+    table.append(("", *total, None, None, None, None, "peak"))
+    return _result(names, 1, 3, [tuple("" if c is None else c for c in row) for row in table])
+
+
+def _temps(figures: Mapping[str, Row], parts: list[Row]) -> str | None:
+    """What the change of the temp allocations is made of; None where there is none."""
+    temps, holes = figures.get("temps"), figures.get("fragmentation")
+    if temps is None or holes is None or (temps.delta_bytes == 0 and holes.delta_bytes == 0):
+        return None
+    held = sum(row.delta_bytes or 0 for row in parts if row.allocation_kind == "temp")
+    rest = (temps.delta_bytes or 0) - held - (holes.delta_bytes or 0)
+    text = (
+        f"temps {signed_bytes(temps.delta_bytes)}: {signed_bytes(held)} in parts of kind temp, "
+        f"{signed_bytes(holes.delta_bytes)} fragmentation"
+    )
+    return f"{text}, {signed_bytes(rest)} not attributed" if rest else text
+
+
+def _pair(base: object, new: object, row: Row) -> str:
+    """Both sides where they differ, else one; only one for what appeared or vanished."""
+    if base == new or row.change in ("appeared", "vanished"):
+        shown = base if row.change == "vanished" else new
+        return "" if shown is None else str(shown)
+    return f"{'-' if base is None else base} → {'-' if new is None else new}"
+
+
+def _result(
+    names: tuple[str, ...], first_number: int, number_count: int, rows: list[tuple[Any, ...]]
+) -> Result:
+    """Rows of text for `render`, with the type of a number where it is to be aligned right."""
+    numbers = range(first_number, first_number + number_count)
+    columns = [(name, "BIGINT" if i in numbers else "VARCHAR") for i, name in enumerate(names)]
+    return Result(columns, rows)
+
+
+def _delta(row: Row) -> tuple[str, str]:
+    ratio = "-" if row.delta_ratio is None else f"{row.delta_ratio:+.1%}"
+    return signed_bytes(row.delta_bytes), ratio
+
+
+def signed_bytes(count: int | None) -> str:
+    """A change with its sign: '+1.2 MiB', '-4 B', '~' for none, '-' if unknown."""
+    if count is None:
+        return "-"
+    if count == 0:
+        return "~"
+    return f"{'+' if count > 0 else ''}{render.human_bytes(count)}"
+
+
+def _size(count: int | None) -> str:
+    return "-" if count is None else render.human_bytes(count)
