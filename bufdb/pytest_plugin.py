@@ -1,0 +1,226 @@
+"""pytest plugin: the fixture `bufdb_limit` fails a test that compiles to too much memory.
+
+pytest imports this in every session where bufdb is installed, so nothing heavier than pytest is
+imported before the fixture is used, and jax never: the test brings it along.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from bufdb.budget import Figure, Verdict
+
+CONTRIBUTORS = 10
+"""Values that a failing test names."""
+
+
+@pytest.fixture
+def bufdb_limit(tmp_path_factory: pytest.TempPathFactory) -> BufdbLimit:
+    """Fails the test if a compiled function needs more memory than it may.
+
+    Compile what `jax.jit(f).lower(...)` gave, and check its memory:
+
+        def test_step(bufdb_limit):
+            bufdb_limit(jax.jit(step).lower(params, batch), peak="16 MiB")
+
+    `bufdb_limit.dumps(DIR, function="step", peak="16 MiB")` checks dumps that are there already.
+    """
+    return BufdbLimit(tmp_path_factory)
+
+
+class BufdbLimit:
+    """What the fixture `bufdb_limit` is."""
+
+    def __init__(self, tmp_path_factory: pytest.TempPathFactory) -> None:
+        self._tmp_path_factory = tmp_path_factory
+
+    def __call__(
+        self,
+        lowered: Any,
+        *,
+        function: str = "*",
+        memory_space: str | None = None,
+        color: int | None = None,
+        platform: str | None = None,
+        compiler_options: Mapping[str, Any] | None = None,
+        **limits: int | str,
+    ) -> dict[str, int | None]:
+        """Compile a lowered function, of which XLA writes a dump, and check the dump.
+
+        Args:
+            lowered: what `jax.jit(f).lower(...)` or `.trace(...).lower()` gave.
+            function: glob; of the modules compiled only those of functions it fits count.
+            memory_space: name of the memory space, such as "hbm".
+            color: the same by number; 0, the default memory, if neither is given.
+            platform: only modules for this platform: cpu, gpu or tpu.
+            compiler_options: passed on to `lowered.compile`.
+            limits: by metric (peak, temp, arguments, outputs, constants, total, fragmentation),
+                each bytes or text such as "16 MiB".
+
+        Returns:
+            The figures by metric, of several modules the largest; None for what is not known.
+        """
+        __tracebackhide__ = True
+        if not callable(getattr(lowered, "compile", None)):
+            raise TypeError(
+                "bufdb_limit wants what can still be compiled, jax.jit(f).lower(...), for XLA "
+                f"writes a dump when it compiles; got {type(lowered).__name__}"
+            )
+        folder = self._tmp_path_factory.mktemp("bufdb-dump")
+        options = {**(compiler_options or {}), "xla_dump_to": str(folder)}
+        with _without_persistent_cache():
+            lowered.compile(compiler_options=options)
+        return self._check(folder, function, memory_space, color, platform, limits)
+
+    def dumps(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        function: str = "*",
+        memory_space: str | None = None,
+        color: int | None = None,
+        platform: str | None = None,
+        **limits: int | str,
+    ) -> dict[str, int | None]:
+        """Check the dumps in a directory; arguments and result as for a call of the fixture."""
+        __tracebackhide__ = True
+        return self._check(Path(folder), function, memory_space, color, platform, limits)
+
+    def _check(
+        self,
+        folder: Path,
+        function: str,
+        memory_space: str | None,
+        color: int | None,
+        platform: str | None,
+        limits: Mapping[str, int | str],
+    ) -> dict[str, int | None]:
+        __tracebackhide__ = True
+        from bufdb import figures, store
+        from bufdb.budget import METRICS, WITHIN, Budget, judge
+        from bufdb.discover import discover
+        from bufdb.ingest import ingest
+
+        # As keywords of the fixture these would be taken for metrics, so they are looked at here.
+        budgets = [
+            Budget(function, metric, limit, memory_space, color, platform)
+            for metric, limit in _limits(limits).items()
+        ]
+        if not discover(folder):
+            pytest.fail(
+                f"bufdb: no buffer assignment in {folder}: what was compiled came from a cache, "
+                "or XLA_FLAGS turn dumps off",
+                pytrace=False,
+            )
+        db = str(self._tmp_path_factory.mktemp("bufdb") / "bufdb.duckdb")
+        ingest(db, [folder], run="test")
+        with store.open_readable(db) as con:
+            found = figures.of_run(con, "test")
+            verdicts = judge(budgets, found, unread=figures.unread(con, "test"))
+            failures = [verdict for verdict in verdicts if verdict.status != WITHIN]
+            if failures:
+                texts = [_text(verdict, con) for verdict in failures]
+                pytest.fail("\n\n".join(texts), pytrace=False)
+        judged = [verdict.figure for verdict in verdicts if verdict.figure is not None]
+        return {metric: _largest(judged, metric) for metric in METRICS}
+
+
+def _limits(limits: Mapping[str, int | str]) -> dict[str, Any]:
+    from bufdb.budget import METRICS, parse_limit
+
+    if not limits:
+        raise TypeError(f"bufdb_limit wants a limit: one or more of {', '.join(METRICS)}")
+    parsed = {}
+    for metric, value in limits.items():
+        if metric not in METRICS:
+            raise TypeError(f"bufdb_limit has no limit {metric!r}; there are {', '.join(METRICS)}")
+        parsed[metric] = parse_limit(value)
+        if parsed[metric].is_relative:
+            raise ValueError(f"{metric}={value!r}: there is no base run here; give a size")
+    return parsed
+
+
+def _largest(judged: list[Figure], metric: str) -> int | None:
+    values = [figure.values[metric] for figure in judged]
+    known = [value for value in values if value is not None]
+    return max(known) if known and len(known) == len(values) else None
+
+
+def _text(verdict: Verdict, con: Any) -> str:
+    """Why one verdict fails the test."""
+    from bufdb import figures
+    from bufdb.budget import OVER
+    from bufdb.render import align, escape_control, human_bytes
+
+    figure, metric = verdict.figure, verdict.metric
+    what = f"{metric} of {figure.function}" if figure else f"{metric or 'dumps'}"
+    if figure is None or metric is None or verdict.status != OVER:
+        fits = f" ({verdict.budget.function})" if verdict.budget and figure is None else ""
+        return f"bufdb: {what}{fits} cannot be judged: {escape_control(verdict.reason or '')}"
+    assert verdict.value is not None and verdict.limit is not None
+    lines = [
+        f"bufdb: {what} is over its limit",
+        f"  {metric:<14}{_exact(verdict.value)}",
+        f"  limit         {_exact(verdict.limit)}",
+        f"  too much      {_exact(verdict.value - verdict.limit)}",
+        f"  memory space  {figure.memory_space or 'unknown'} (color {figure.color}) "
+        f"of {figure.platform or 'an unknown platform'}",
+        f"  module        {figure.module_key}",
+    ]
+    largest, count = figures.contributors(con, figure, metric, CONTRIBUTORS)
+    if largest:
+        kinds = "" if metric in ("peak", "total") else f" among {metric}"
+        lines.append(f"  largest of {count} values held at the peak{kinds}:")
+        rows = [
+            [
+                human_bytes(item.held_bytes),
+                *(
+                    escape_control(text or "-")
+                    for text in (
+                        item.kind,
+                        item.shape,
+                        item.source,
+                        item.op_path or item.instruction_name,
+                    )
+                ),
+            ]
+            for item in largest
+        ]
+        table = align(rows, [True, False, False, False, False])
+        lines += [f"    {line}" for line in table.splitlines()]
+    return "\n".join(lines)
+
+
+def _exact(count: int) -> str:
+    from bufdb.render import human_bytes
+
+    return human_bytes(count) if count < 1024 else f"{human_bytes(count)} ({count} bytes)"
+
+
+@contextmanager
+def _without_persistent_cache() -> Iterator[None]:
+    """JAX's persistent compilation cache switched off: a hit compiles nothing, so dumps nothing."""
+    jax = sys.modules.get("jax")
+    name = "jax_enable_compilation_cache"
+    before = getattr(getattr(jax, "config", None), name, None)
+    if jax is None or not before:
+        yield
+        return
+    cache = importlib.import_module("jax.experimental.compilation_cache.compilation_cache")
+    jax.config.update(name, False)
+    # JAX looks at the setting once, at the first compilation, and again after a reset.
+    cache.reset_cache()
+    try:
+        yield
+    finally:
+        jax.config.update(name, before)
+        cache.reset_cache()

@@ -1,0 +1,192 @@
+"""The fixture bufdb_limit, in pytest sessions of its own."""
+
+import importlib.metadata
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+DEMO = Path(__file__).parents[1] / "data" / "demo"
+FAKE_JAX = f"""
+import shutil, sys, types
+
+events = []
+config = types.SimpleNamespace(jax_enable_compilation_cache=True)
+config.update = lambda name, value: (events.append(value), setattr(config, name, value))
+cache = types.ModuleType("jax.experimental.compilation_cache.compilation_cache")
+cache.reset_cache = lambda: events.append("reset")
+jax = types.ModuleType("jax")
+jax.config = config
+sys.modules["jax"] = jax
+sys.modules[cache.__name__] = cache
+
+class Lowered:
+    def compile(self, compiler_options):
+        events.append(compiler_options.pop("mine"))
+        assert config.jax_enable_compilation_cache is False
+        shutil.copytree({str(DEMO / "cpu_b8")!r}, compiler_options["xla_dump_to"],
+                        dirs_exist_ok=True)
+"""
+
+
+@pytest.fixture
+def session(pytester, monkeypatch):
+    """Runs a test file with the plugin, whether or not its entry point is installed."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+
+    def run(body):
+        pytester.makepyfile(f"DEMO = {str(DEMO)!r}\n{body}")
+        return pytester.runpytest_subprocess("-p", "bufdb.pytest_plugin", "-p", "no:cacheprovider")
+
+    return run
+
+
+def test_within(session):
+    result = session(
+        """
+def test_step(bufdb_limit):
+    figures = bufdb_limit.dumps(DEMO + "/cpu_b8", peak="9 MiB", temp=8_000_000, total="1 GB")
+    assert figures["peak"] == 8905504
+    assert figures["arguments"] == 927908
+    assert bufdb_limit.dumps(DEMO + "/cpu_b8", function="init", peak="1 MiB")["peak"] == 924792
+"""
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_over_names_the_largest_contributors(session):
+    result = session(
+        """
+def test_step(bufdb_limit):
+    bufdb_limit.dumps(DEMO + "/cpu_b8", function="train_*", peak="1 MiB", arguments=1000)
+"""
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "bufdb: peak of train_step is over its limit",
+            "  peak          8.5 MiB (8905504 bytes)",
+            "  limit         1.0 MiB (1048576 bytes)",
+            "  too much      7.5 MiB (7856928 bytes)",
+            "  memory space  host (color 0) of cpu",
+            "  module        module_0002.jit_train_step.cpu_after_optimizations",
+            "  largest of * values held at the peak:",
+            "*800.0 KiB  temp  f32[[]800,256] *train.py:53 *",
+            "bufdb: arguments of train_step is over its limit",
+            "  limit         1000 B",
+            "  largest of * values held at the peak among arguments:",
+            "    *iB  donated_parameter  f32[[]*]*",
+        ]
+    )
+    # The failure is the message; no line of the plugin's own code stands in it.
+    result.stdout.no_fnmatch_line("*pytest_plugin.py*")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ('DEMO, function="stop", peak=1', "*peak (stop) cannot be judged: fits no module*"),
+        (
+            'DEMO + "/cpu_b8", color=3, peak=1',
+            "*no memory space color 3 in what fits; there is ho*",
+        ),
+        ('DEMO + "/cpu_b8"', "*bufdb_limit wants a limit: one or more of peak, temp, *"),
+        ('DEMO + "/cpu_b8", peek=1', "*bufdb_limit has no limit 'peek'; there are peak, *"),
+        ('DEMO + "/cpu_b8", peak="1"', "*expected bytes such as 123456 or '16 GiB'*"),
+        ('DEMO + "/cpu_b8", peak="+1%"', "*peak='+1%': there is no base run here; give a size"),
+        ('".", peak=1', "*no buffer assignment in .: what was compiled came from a cache, or*"),
+    ],
+)
+def test_what_cannot_be_judged_fails(session, call, message):
+    result = session(f"def test_step(bufdb_limit):\n    bufdb_limit.dumps({call})\n")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([message])
+
+
+def test_a_dump_without_live_ranges_has_no_peak(session, tmp_path):
+    folder = tmp_path / "dumps"
+    folder.mkdir()
+    for path in (DEMO / "cpu_b8").glob("*jit_init*-buffer-assignment.txt"):
+        shutil.copy(path, folder)
+    result = session(
+        f"""
+def test_temp(bufdb_limit):
+    assert bufdb_limit.dumps({str(folder)!r}, temp="1 MiB")["peak"] is None
+def test_peak(bufdb_limit):
+    bufdb_limit.dumps({str(folder)!r}, peak="1 GiB")
+"""
+    )
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["*peak of init cannot be judged: the dump has no live ranges"])
+
+
+def test_a_lowered_function_is_compiled_with_a_dump_and_without_the_cache(session):
+    result = session(
+        FAKE_JAX
+        + """
+def test_step(bufdb_limit):
+    bufdb_limit(Lowered(), compiler_options={"mine": 1}, function="eval*", peak="3 MiB")
+    assert events == [False, "reset", 1, True, "reset"]
+    assert config.jax_enable_compilation_cache is True
+
+def test_compiled(bufdb_limit):
+    bufdb_limit(object(), peak="3 MiB")
+"""
+    )
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["*wants what can still be compiled, jax.jit(f).lower(...)*"])
+
+
+def test_the_plugin_imports_nothing_heavy():
+    text = (
+        "import sys; before = set(sys.modules); import pytest; import bufdb.pytest_plugin; "
+        "print(*sorted(set(sys.modules) - before))"
+    )
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    modules = {name.partition(".")[0] for name in done.stdout.split()}
+    assert not modules & {"duckdb", "numpy", "nanoarrow", "sqlglot", "click", "jax"}
+    own = {name for name in done.stdout.split() if name.startswith("bufdb")}
+    assert own == {"bufdb", "bufdb.pytest_plugin"}
+
+
+def test_the_entry_point_is_declared():
+    import tomllib
+
+    text = (Path(__file__).parents[1] / "pyproject.toml").read_text()
+    declared = tomllib.loads(text)["project"]["entry-points"]["pytest11"]
+    assert declared == {"bufdb": "bufdb.pytest_plugin"}
+    installed = importlib.metadata.entry_points(group="pytest11", name="bufdb")
+    assert {point.value for point in installed} <= {"bufdb.pytest_plugin"}
+
+
+def test_a_real_compilation(session):
+    """In this interpreter if it has jax, as BUFDB_TEST_PYTHON may not have pytest."""
+    pytest.importorskip("jax", reason="this Python has no jax")
+    result = session(
+        """
+import jax
+import jax.numpy as jnp
+
+jax.config.update("jax_compilation_cache_dir", "cache")
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+def step(x):
+    return (jnp.sin(x) @ x.T).sum()
+
+def test_step(bufdb_limit):
+    x = jnp.ones((256, 256))
+    jax.jit(step)(x)  # fills the cache
+    lowered = jax.jit(step).lower(x)
+    for _ in range(2):
+        figures = bufdb_limit(lowered, function="step", peak="16 MiB")
+        assert figures["arguments"] == 256 * 256 * 4
+    bufdb_limit(lowered, peak=1000)
+"""
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*bufdb: peak of step is over its limit", "* parameter *"])
