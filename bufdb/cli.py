@@ -22,6 +22,7 @@ COMMANDS = {
     "queries": "bufdb.commands.queries",
     "sql": "bufdb.commands.sql",
     "schema": "bufdb.commands.schema",
+    "check": "bufdb.commands.check",
     "runs": "bufdb.commands.runs",
     "budget": "bufdb.commands.budget",
     "diff": "bufdb.commands.diff",
@@ -57,7 +58,7 @@ def bufdb() -> None:
     \b
     Exit codes:
       0    success
-      1    a query or an ingest failed
+      1    a query or an ingest failed, or an invariant does not hold
       2    wrong usage
       3    database missing, in use or of another version
       4    ingest finished, but part of a dump was not understood

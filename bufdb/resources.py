@@ -22,3 +22,8 @@ def schema_files() -> list[Path]:
 def query_folder() -> Path:
     """The folder of the saved queries that come with bufdb."""
     return _folder("queries")
+
+
+def check_folder() -> Path:
+    """The folder of the invariants that `bufdb check` holds a database to."""
+    return query_folder() / "checks"

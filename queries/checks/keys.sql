@@ -1,0 +1,54 @@
+-- title: Keys are unique
+-- group: overview
+--
+-- Format section 8, rules 1, 2 and 9, and the keys that the schema states for its large tables,
+-- which DuckDB does not enforce.
+--
+-- column module_id BIGINT: The module.
+-- column finding VARCHAR: What was expected, what was found.
+WITH doubles AS (
+  SELECT module_id, 'module' AS what FROM modules GROUP BY module_id HAVING count(*) > 1
+  UNION ALL
+  SELECT module_id, 'value ' || value_id AS what
+  FROM "values"
+  GROUP BY module_id, value_id
+  HAVING count(*) > 1
+  UNION ALL
+  SELECT module_id, 'value ' || instruction_name || shape_index AS what
+  FROM "values"
+  GROUP BY module_id, instruction_name, shape_index
+  HAVING count(*) > 1
+  UNION ALL
+  SELECT module_id, 'instruction ' || instruction_name AS what
+  FROM instructions
+  GROUP BY module_id, instruction_name
+  HAVING count(*) > 1
+  UNION ALL
+  SELECT module_id, 'live range of ' || instruction_name || shape_index AS what
+  FROM live_ranges
+  GROUP BY module_id, instruction_name, shape_index
+  HAVING count(*) > 1
+  UNION ALL
+  SELECT module_id, 'position ' || position_ordinal || ' of value ' || value_id AS what
+  FROM positions
+  GROUP BY module_id, value_id, position_ordinal
+  HAVING count(*) > 1
+  UNION ALL
+  SELECT module_id, 'use ' || use_ordinal || ' of value ' || value_id AS what
+  FROM uses
+  GROUP BY module_id, value_id, use_ordinal
+  HAVING count(*) > 1
+  UNION ALL
+  SELECT module_id, 'stack frame ' || stack_frame_id AS what
+  FROM stack_frames
+  GROUP BY module_id, stack_frame_id
+  HAVING count(*) > 1
+  UNION ALL
+  SELECT module_id, 'step ' || start_time || ' of memory space ' || color AS what
+  FROM occupancy_steps
+  GROUP BY module_id, color, start_time
+  HAVING count(*) > 1
+)
+SELECT doubles.module_id, doubles.what || ' is there more than once' AS finding
+FROM doubles
+ORDER BY doubles.module_id, doubles.what;
