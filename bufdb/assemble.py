@@ -33,10 +33,17 @@ class Source(Protocol):
     count: int
     headers: dict[int, HloHeader]
 
-    def allocations(self) -> Rounds: ...
-    def used_values(self) -> Rounds: ...
-    def live_ranges(self) -> Rounds: ...
-    def hlo(self) -> Rounds: ...
+    def allocations(self) -> Rounds:
+        """Allocation sections."""
+
+    def used_values(self) -> Rounds:
+        """Sections of totals and used values."""
+
+    def live_ranges(self) -> Rounds:
+        """Live-range sections."""
+
+    def hlo(self) -> Rounds:
+        """Computations of the HLO texts."""
 
 
 @dataclass
@@ -52,6 +59,8 @@ class ModuleFacts:
     has_live_ranges: bool = False
     has_tellings: bool = False
     has_tiles: bool = False
+    has_pointer: bool = False
+    """Whether allocation lines print an address, as until 2022."""
     needs_frames: bool = False
     live: live_ranges.Facts = field(default_factory=live_ranges.Facts)
     jit_name: str | None = None
@@ -164,6 +173,8 @@ class _Assembly:
         self.seeds: Words = ordinals * np.uint64(0x9E3779B97F4A7C15)
         self.keys = _Keys()
         self.allocation_parts: list[Columns] = []
+        self.unassigned: list[Ints] = []
+        """(module, start, end) of live ranges whose value has no allocation."""
         self.order_keys: Words = np.empty(0, np.uint64)
         self.orders: Ints = np.empty(0, np.int64)
 
@@ -200,23 +211,30 @@ class _Assembly:
             for piece in pieces:
                 facts = self.facts[piece.module]
                 facts.has_used_values = True
-                facts.has_tellings |= b"\n from instruction:" in piece.text
+                told = b"\n from instruction:" in piece.text
+                facts.has_tellings |= told or piece.text.startswith(b" from instruction:")
             if self.source.count == 1 and self.facts[0].has_tellings:
                 return
 
     # -- allocations -----------------------------------------------------------------------
 
-    def _read_allocations(self) -> None:
+    def _allocation_rounds(self) -> Iterator[tuple[Section, allocations.Allocations]]:
         last = -1
         for pieces in self.source.allocations():
-            for piece in pieces:
-                self.facts[piece.module].has_allocations = True
             section = Section(pieces)
             found = allocations.read(section, last)
+            if len(found.allocations["module"]):
+                last = int(found.allocations["allocation_index"][-1])
+            yield section, found
+
+    def _read_allocations(self) -> None:
+        for section, found in self._allocation_rounds():
+            for module in section.modules.tolist():
+                self.facts[module].has_allocations = True
             rows = found.allocations
+            for module in np.unique(rows["module"][rows.pop("has_pointer")]).tolist():
+                self.facts[module].has_pointer = True
             self._keep_allocations(rows)
-            if len(rows["module"]):
-                last = int(rows["allocation_index"][-1])
             kinds = rows.pop("kind")
             self.emit("allocations", {**rows, "kind": Labels(kinds, allocations.KINDS)})
             values = found.values
@@ -274,12 +292,10 @@ class _Assembly:
         """Values of modules whose allocations are not there are known from their heads alone."""
         if all(facts.has_allocations for facts in self.facts):
             return
-        nothing = used_values.Assigned(*(np.empty(0, np.int64),) * 2, np.empty(0, np.uint64))
-        for pieces in self.source.used_values():
-            mine = [piece for piece in pieces if not self.facts[piece.module].has_allocations]
-            if not mine:
-                continue
-            heads = used_values.read(Section(mine), nothing, self.seeds, True).heads
+        for _, found in self._used_rounds(self._nothing_assigned):
+            heads = found.heads
+            here = np.array([f.has_allocations for f in self.facts], np.bool_)
+            heads = take(heads, ~here[heads["module"]])
             name_key = self._name_keys(heads)
             zeros = np.zeros(len(name_key), np.int64)
             self.keys.add(
@@ -295,13 +311,17 @@ class _Assembly:
 
     # -- live ranges -----------------------------------------------------------------------
 
-    def _read_live_ranges(self) -> None:
-        order_keys, orders = [], []
-        kind, peak_base = live_ranges.START, 0
+    def _live_rounds(self) -> Iterator[tuple[Section, live_ranges.LiveRanges]]:
+        kind = live_ranges.START
         for pieces in self.source.live_ranges():
             section = Section(pieces)
             found = live_ranges.read(section, kind)
             kind = found.last_kind
+            yield section, found
+
+    def _read_live_ranges(self) -> None:
+        order_keys, orders = [], []
+        for section, found in self._live_rounds():
             for module, live in found.facts.items():
                 mine = self.facts[module].live
                 for name, value in vars(live).items():
@@ -316,7 +336,7 @@ class _Assembly:
             lone = ~self.keys.defines(names) & told[found.sequence["module"]]
             self._emit_names(take(found.sequence, lone))
             self._ranges(found.ranges)
-            self._peak(found.peak, peak_base)
+            self._peak(found.peak)
             self.emit("peak_stack_nodes", found.tree)
             self.findings += section.findings
         if order_keys:
@@ -330,11 +350,16 @@ class _Assembly:
         self.start[rows[there]] = ranges["start_time"][there]
         self.end[rows[there]] = ranges["end_time"][there]
         self.is_live[rows[there]] = True
+        if not there.all():
+            lone = take(ranges, ~there)
+            self.unassigned.append(
+                np.stack([lone["module"], lone["start_time"], lone["end_time"]], axis=1)
+            )
         value_id = np.zeros(len(rows), np.int64)
         value_id[there] = self.keys.value_id[rows[there]]
         self.emit("live_ranges", {**ranges, "value_id": Numbers(value_id, there)})
 
-    def _peak(self, peak: Columns, base: int) -> None:
+    def _peak(self, peak: Columns) -> None:
         """Printed contributors: by name and index, or in the oldest form by their order."""
         index: Text = peak["shape_index"]
         assert index.valid is not None
@@ -356,10 +381,15 @@ class _Assembly:
                 size = min(count, len(listed))
                 same = self.keys.name_key[listed[:size]] == named[mine][:size]
                 rows[mine][:size] = np.where(same, listed[:size], -1)
-            if count != len(listed) or set(rows[mine].tolist()) != set(listed.tolist()):
+            told = rows[mine][rows[mine] >= 0]
+            others = sum(
+                int(((lone[:, 0] == module) & (lone[:, 1] <= time) & (time <= lone[:, 2])).sum())
+                for lone in self.unassigned
+            )
+            if count != len(listed) + others or set(told.tolist()) != set(listed.tolist()):
                 message = (
                     f"the peak listing at {time} names {count} values, the live ranges "
-                    f"{len(listed)}, and they are not the same"
+                    f"{len(listed) + others}, and they are not the same"
                 )
                 self._find(module, "error", "peak_listing_mismatch", message)
         there = rows >= 0
@@ -369,23 +399,38 @@ class _Assembly:
 
     # -- used values and instructions ------------------------------------------------------
 
+    def _used_rounds(
+        self, assigned: Callable[[Section], used_values.Assigned]
+    ) -> Iterator[tuple[Section, used_values.UsedValues]]:
+        """Rounds of used values; what a round leaves unread goes in front of the next one."""
+        carried, is_first = b"", True
+        for pieces, is_last in _with_last(self.source.used_values()):
+            if carried:
+                pieces = [_prepend(carried, pieces[0]), *pieces[1:]]
+            section = Section(pieces)
+            found = used_values.read(section, assigned(section), self.seeds, is_last, not is_first)
+            yield section, found
+            is_first = False
+            rest = section.block.size if found.rest < 0 else found.rest
+            carried = section.block.data[rest : section.block.size]
+
+    @staticmethod
+    def _nothing_assigned(section: Section) -> used_values.Assigned:
+        empty = np.empty(0, np.int64)
+        return used_values.Assigned(empty, empty, np.empty(0, np.uint64))
+
     def _read_used_values(self) -> None:
         uses = np.array([f.has_used_values for f in self.facts], np.bool_)
         mine = np.flatnonzero(uses[self.keys.module]) if len(self.keys) else np.empty(0, np.int64)
         listed = np.zeros(len(self.keys), np.bool_)
-        done, carried, offset = 0, b"", 0
-        rounds = list(self.source.used_values()) if self.source.count > 1 else None
-        for pieces, is_last in _with_last(iter(rounds) if rounds else self.source.used_values()):
-            if carried:
-                pieces = [_prepend(carried, pieces[0]), *pieces[1:]]
-            section = Section(pieces)
+        done = 0
+
+        def assigned(section: Section) -> used_values.Assigned:
             rows = mine[done : done + len(section)]
-            assigned = used_values.Assigned(
-                self.keys.module[rows], self.keys.value_id[rows], self.keys.check[rows]
-            )
-            found = used_values.read(section, assigned, self.seeds, is_last, offset > 0)
-            offset += 1
-            carried = b"" if found.rest < 0 else section.block.data[found.rest : section.block.size]
+            keys = self.keys
+            return used_values.Assigned(keys.module[rows], keys.value_id[rows], keys.check[rows])
+
+        for section, found in self._used_rounds(assigned):
             heads = found.heads
             row_of = self.keys.rows_of(heads["module"], heads["value_id"])
             listed[row_of[row_of >= 0]] = True
@@ -417,9 +462,7 @@ class _Assembly:
         tellings = take(tellings, first)
         self._emit_instructions(section, tellings["text"], tellings["line"], tellings["module"])
 
-    def _emit_instructions(
-        self, section: Section, text: Text, lines: Ints, modules: Ints
-    ) -> None:
+    def _emit_instructions(self, section: Section, text: Text, lines: Ints, modules: Ints) -> None:
         columns, c = instruction.read(text)
         good = section.good(lines, c)
         columns["module"], columns["text"] = modules, text
@@ -470,9 +513,7 @@ class _Assembly:
         inline = np.flatnonzero(~nulls) if nulls is not None else np.arange(len(framed))
         if len(inline):
             known: dict[bytes | None, int] = {}
-            for row, text in zip(
-                inline.tolist(), source_file.take(inline).tolist(), strict=True
-            ):
+            for row, text in zip(inline.tolist(), source_file.take(inline).tolist(), strict=True):
                 if text not in known:
                     known[text] = len(labels)
                     labels.append(text)
@@ -495,32 +536,20 @@ class _Assembly:
         if not modules:
             return
         emitted = self._tell_from_hlo(modules, told_names)
-        for rounds, column in (
-            (self.source.live_ranges(), "sequence"),
-            (self.source.allocations(), "values"),
-            (self.source.used_values(), "heads"),
-        ):
-            for pieces in rounds:
-                mine = [piece for piece in pieces if piece.module in modules]
-                if not mine:
-                    continue
-                emitted = self._emit_untold(Section(mine), column, told_names, emitted)
-
-    def _emit_untold(
-        self, section: Section, column: str, told_names: Words, emitted: Words
-    ) -> Words:
-        if column == "sequence":
-            names = live_ranges.read(section).sequence
-            told = np.array([f.has_tellings for f in self.facts], np.bool_)
+        told = np.array([f.has_tellings for f in self.facts], np.bool_)
+        for _, live in self._live_rounds():
+            names = live.sequence
             defines = self.keys.defines(self._name_keys(names))
             names = take(names, defines | ~told[names["module"]])
-        elif column == "values":
-            names = allocations.read(section).values
-        else:
-            if all(self.facts[m].has_allocations for m in section.modules.tolist()):
-                return emitted
-            nothing = used_values.Assigned(*(np.empty(0, np.int64),) * 2, np.empty(0, np.uint64))
-            names = used_values.read(section, nothing, self.seeds, True).heads
+            emitted = self._emit_untold(names, told_names, emitted)
+        for _, found in self._allocation_rounds():
+            emitted = self._emit_untold(found.values, told_names, emitted)
+        if not all(facts.has_allocations for facts in self.facts):
+            for _, used in self._used_rounds(self._nothing_assigned):
+                emitted = self._emit_untold(used.heads, told_names, emitted)
+
+    def _emit_untold(self, names: Columns, told_names: Words, emitted: Words) -> Words:
+        """Rows for the names among these that have none; returns all names without a telling."""
         keys = self._name_keys(names)
         _, first = np.unique(keys, return_index=True)
         fresh = np.sort(first[~_isin(keys[first], told_names) & ~_isin(keys[first], emitted)])
@@ -556,9 +585,7 @@ class _Assembly:
             name = c.until(b" ")
             owner = section.module_of[lines]
             keys = name.hashes(self.seeds[owner])
-            wanted = self.keys.defines(keys) | (
-                _lookup(self.order_keys, self.orders, keys) >= 0
-            )
+            wanted = self.keys.defines(keys) | (_lookup(self.order_keys, self.orders, keys) >= 0)
             wanted &= ~_isin(keys, told_names) & ~_isin(keys, emitted)
             rows = np.flatnonzero(wanted)
             _, first = np.unique(keys[rows], return_index=True)
@@ -583,12 +610,11 @@ class _Assembly:
         row = self._allocation_row(mine)
         rows = np.flatnonzero(self.is_live & (row >= 0))
         kind = mine["kind"][row[rows]]
-        on_heap = rows[kind != allocations.KINDS.index("thread_local")]
         naive = largest_sum(
-            number[row[on_heap]],
-            self.keys.size_bytes[on_heap],
-            self.start[on_heap],
-            self.end[on_heap],
+            number[row[rows]],
+            self.keys.size_bytes[rows],
+            self.start[rows],
+            self.end[rows],
             len(groups),
         )
         rows = rows[kind == allocations.KINDS.index("temp")]
@@ -692,7 +718,9 @@ class _Assembly:
             message = f"the allocations sum to {facts.allocation_sum}, the dump says {total}"
             self._find(number, "error", "total_mismatch", message)
         if facts.human_total not in (None, human_bytes(total)):
-            message = f"{total} bytes print as {human_bytes(total)}, the dump says {facts.human_total}"
+            message = (
+                f"{total} bytes print as {human_bytes(total)}, the dump says {facts.human_total}"
+            )
             self._find(number, "notice", "human_total_mismatch", message)
 
     def _find(self, module: int, severity: str, code: str, message: str) -> None:
@@ -756,7 +784,8 @@ def _hlo_instructions(section: Section) -> tuple[Text, Ints]:
 
 
 def _percent(text: Text) -> Bools:
-    return text.block.bytes[text.start] == ord("%")
+    found: Bools = text.block.bytes[text.start] == ord("%")
+    return found
 
 
 def _isin(values: Words, ordered: Words) -> Bools:

@@ -115,7 +115,7 @@ def discover(path: Path) -> list[ModuleFiles]:
         raise UsageError(f"no such file or directory: {path}")
     if path.is_dir():
         return _modules(path, list(_walk(path)))
-    beside = [path.parent / name for name in sorted(os.listdir(path.parent))]
+    beside = [path.parent / name for name in sorted(entry.name for entry in path.parent.iterdir())]
     stem = stem_of(path.name)
     mine = [file for file in beside if file == path or stem_of(file.name) == stem]
     modules = _modules(path.parent, [file for file in mine if file.is_file()])

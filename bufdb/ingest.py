@@ -21,9 +21,9 @@ import duckdb
 import numpy as np
 
 from bufdb import __version__, store
-from bufdb.assemble import Assembled, assemble
+from bufdb.assemble import Assembled, ModuleFacts, assemble
 from bufdb.columns import Batches, Labels, integers, strings, to_arrow
-from bufdb.discover import BUFFER_KINDS, ModuleFiles, base_of, discover
+from bufdb.discover import ModuleFiles, base_of, discover
 from bufdb.errors import UsageError
 from bufdb.read.section import Finding
 from bufdb.read.shape import Shape
@@ -32,6 +32,8 @@ from bufdb.source import BLOCK_BYTES, Batch, LargeModule, Loaded, dumped_at, loa
 
 TRANSACTION_BYTES = 256 << 20
 """Text per transaction: what an interrupted ingest loses at the most, large modules apart."""
+MEMORY_LIMIT = "512MB"
+"""DuckDB's memory limit unless another is asked for."""
 INSERT_ROWS = 300_000
 """Rows that wait for an insert: enough to make its fixed cost small, few enough to hold."""
 MODULE_TABLES = (
@@ -148,19 +150,26 @@ def ingest(
     """
     began = time.perf_counter()
     plan = _plan(paths, run)
-    limit = memory_limit or "512MB"
-    con = store.open_writable(db, {"threads": "1", "memory_limit": limit})
+    con = store.open_writable(db, {"threads": "1", "memory_limit": memory_limit or MEMORY_LIMIT})
     # Nothing here makes cycles, and the collector's visits cost 5 % of a gigabyte's ingest.
     collects = gc.isenabled()
     gc.disable()
     try:
-        summary = _Ingest(con, plan, block_bytes, progress, jobs or 1).run(dict(labels or {}))
+        work = _Ingest(con, plan, block_bytes, progress, jobs or 1)
+        summary = work.run(dict(labels or {}))
     finally:
         if collects:
             gc.enable()
         con.close()
     summary.seconds = time.perf_counter() - began
     return summary
+
+
+def ingest_into(
+    con: duckdb.DuckDBPyConnection, path: Path, run: str, block_bytes: int = BLOCK_BYTES
+) -> Summary:
+    """Read the dumps of one path into an open database; see `ingest`."""
+    return _Ingest(con, _plan([path], run), block_bytes, None, 1).run({})
 
 
 def _plan(paths: list[Path], run: str | None) -> dict[str, tuple[Path, list[_Job]]]:
@@ -326,7 +335,10 @@ class _Ingest:
         modules = columns.pop("module")
         if not len(modules):
             return
-        rows = {"module_id": ids[modules], **{n: c for n, c in columns.items() if n in _COLUMNS[table]}}
+        rows = {
+            "module_id": ids[modules],
+            **{n: c for n, c in columns.items() if n in _COLUMNS[table]},
+        }
         self._queue(table, rows)
 
     def _queue(self, table: str, columns: Columns) -> None:
@@ -336,7 +348,9 @@ class _Ingest:
         for name in _COLUMNS[table]:
             if name not in columns:
                 columns[name] = _missing(name, length)
-        ordered = {name: columns[name] for name in ("module_id", *_COLUMNS[table]) if name in columns}
+        ordered = {
+            name: columns[name] for name in ("module_id", *_COLUMNS[table]) if name in columns
+        }
         waiting = self.batches.setdefault(table, [])
         waiting.append(to_arrow(ordered))
         self.summary.row_count += length
@@ -461,7 +475,7 @@ class _Ingest:
         )
 
     def _missing_parts(
-        self, number: int, files: ModuleFiles, facts: Any, source: Batch
+        self, number: int, files: ModuleFiles, facts: ModuleFacts, source: Batch
     ) -> None:
         """Files that would tell more, as notices."""
         if facts.needs_frames and not facts_have_frames(source, number):
@@ -542,9 +556,7 @@ class _Ingest:
             "INSERT INTO runs VALUES (?, ?, NULL, ?, ?) ON CONFLICT DO NOTHING",
             [name, str(path), now, __version__],
         )
-        self.con.execute(
-            "DELETE FROM diagnostics WHERE run_name = ? AND module_id IS NULL", [name]
-        )
+        self.con.execute("DELETE FROM diagnostics WHERE run_name = ? AND module_id IS NULL", [name])
         for label, value in labels.items():
             self.con.execute(
                 "DELETE FROM run_labels WHERE run_name = ? AND label = ?", [name, label]
@@ -583,15 +595,15 @@ def function_name(module_name: str | None) -> str | None:
     return re.sub(r"^(?:p?jit|pmap|xmap)_+(?=.)", "", name)
 
 
-def _era(files: ModuleFiles, facts: Any, has_block_layout: bool) -> str:
-    if has_block_layout:
-        return "A"
-    parts = set(BUFFER_KINDS) & set(files.files)
-    if parts != {"buffer_assignment"}:
+def _era(files: ModuleFiles, facts: ModuleFacts, has_block_layout: bool) -> str:
+    """modules.format_era: by the files there are, then by what only some eras print."""
+    if "values" in files.files or "live_range" in files.files:
         return "C"
-    if facts.has_live_ranges or facts.live.peak_status:
+    if facts.has_live_ranges or facts.has_tellings or facts.live.peak_status:
         return "B"
-    return "A" if facts.has_used_values else "C"
+    if facts.has_pointer or has_block_layout:
+        return "A"
+    return "B" if facts.has_used_values else "C"
 
 
 _COLUMNS: dict[str, tuple[str, ...]] = {

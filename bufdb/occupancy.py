@@ -14,14 +14,15 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from bufdb.scan import Bools, Ints
 
 _SAMPLES = 16
-"""Instants per memory space, besides the maximum, at which the sum is held against the union; all of
-them where there are no more."""
+"""Instants per memory space, besides the maximum, at which the sum is held against the union; all
+of them where there are no more."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ def largest_sum(group: Ints, size: Ints, start: Ints, end: Ints, groups: int) ->
 
 def _spans(group: Ints, groups: int) -> list[tuple[int, int]]:
     bounds = np.searchsorted(group, np.arange(groups + 1)).tolist()
-    return list(zip(bounds[:-1], bounds[1:], strict=True))
+    return list(pairwise(bounds))
 
 
 def _by_sorting(r: Ranges) -> tuple[Ints, Ints, Ints]:
@@ -217,9 +218,7 @@ def _compare(r: Ranges, time: Ints, expected: Ints, wrong: Bools) -> None:
         return
     at = time[r.group]
     live = r.where((r.start <= at) & (at <= r.end))
-    union_group, _, held = _unions(
-        live.group, live.group, live.allocation, live.offset, live.size
-    )
+    union_group, _, held = _unions(live.group, live.group, live.allocation, live.offset, live.size)
     found = np.zeros(len(wrong), np.int64)
     found[union_group] = held
     wrong |= found != expected

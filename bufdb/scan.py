@@ -83,7 +83,8 @@ class Block:
 
 def starts_with(heads: Words, prefix: bytes) -> Bools:
     """Which of these first words begin with a prefix of at most eight bytes."""
-    return (heads & _LOW_BYTES[len(prefix)]) == word(prefix)
+    found: Bools = (heads & _LOW_BYTES[len(prefix)]) == word(prefix)
+    return found
 
 
 @dataclass
@@ -151,10 +152,11 @@ class Text:
         for row in np.flatnonzero(size > _LONG).tolist():
             text = self.block.data[start[row] : self.stop[row]]
             value[row] ^= np.uint64(hash(text) & 0xFFFFFFFFFFFFFFFF)
-        return value
+        hashed: Words = value
+        return hashed
 
     def views(self) -> tuple[Any, bytes]:
-        """Arrow's 16-byte string views (length, then 12 bytes or prefix, buffer, offset) and data."""
+        """Arrow's string views (length, then 12 bytes or prefix, buffer, offset) and their data."""
         start, stop, valid, data = self.start, self.stop, self.valid, self.block.data
         words = self.block.words
         if self.patches:
@@ -268,17 +270,16 @@ class Cursor:
 
     def integer(self, signed: bool = False) -> Ints:
         """A decimal number of 64 bits, read eight digits at a time."""
-        if signed:
-            negative = self.optional(b"-")
-            values = self.integer()
-            return np.where(negative, -values, values)
+        negative = self.optional(b"-") if signed else None
         begin = self.at
         values, self.at = _digits(self.block, self.at)
         length = self.at - begin
         self.require(length > 0, "a number")
         if len(length) and length.max() > 18:
-            self.require((length <= 19) & (values >= 0), "a number below 2^63")
-        return values
+            lowest = values == np.iinfo(np.int64).min
+            fits = values >= 0 if negative is None else (values >= 0) | (negative & lowest)
+            self.require((length <= 19) & fits, "a number of 64 bits")
+        return values if negative is None else np.where(negative, -values, values)
 
     def integer_where(self, where: Bools, signed: bool = False) -> Numbers:
         """A decimal number in the rows of `where`, absent in the others."""
@@ -382,7 +383,7 @@ def take(columns: Columns, rows: Any) -> Columns:
 
 
 def runs_of(lines: Ints, total: int) -> Ints:
-    """For each line of 0..total-1, which of the sorted `lines` is the last at or before it (or -1)."""
+    """For each of `total` lines, which of the sorted `lines` is the last at or before it, or -1."""
     counts = np.diff(np.concatenate([np.zeros(1, np.int64), lines, np.array([total])]))
     return np.repeat(np.arange(-1, len(lines)), counts)
 

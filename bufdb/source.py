@@ -17,7 +17,7 @@ from pathlib import Path
 from bufdb.assemble import Rounds
 from bufdb.discover import BUFFER_KINDS, DumpFile, ModuleFiles
 from bufdb.read import block_layout, hlo, options
-from bufdb.read.cut import TOTAL, USED, Cut, Span, cut_part, live_start
+from bufdb.read.cut import TOTAL, USED, Cut, Span, cut, cut_part, live_start
 from bufdb.read.section import Finding, Piece
 
 BLOCK_BYTES = 10 << 20
@@ -52,7 +52,8 @@ def load(files: ModuleFiles, block_bytes: int = BLOCK_BYTES) -> Loaded:
     loaded = Loaded(files)
     for kind, file in files.files.items():
         loaded.sizes[kind] = file.size()
-    loaded.is_large = sum(loaded.sizes.get(kind, 0) for kind in BUFFER_KINDS) > block_bytes
+    large = sum(loaded.sizes.get(kind, 0) for kind in BUFFER_KINDS) > block_bytes
+    loaded.is_large = large and not _is_rewritten(files)
     for kind, file in files.files.items():
         if loaded.is_large and kind in BUFFER_KINDS:
             loaded.hashes[kind] = _hash(file)
@@ -61,6 +62,12 @@ def load(files: ModuleFiles, block_bytes: int = BLOCK_BYTES) -> Loaded:
             loaded.hashes[kind] = hashlib.sha256(text).hexdigest()
             loaded.texts[kind] = text
     return loaded
+
+
+def _is_rewritten(files: ModuleFiles) -> bool:
+    """Whether the text is in a layout of 2019, which is rewritten as a whole."""
+    file = files.files.get("buffer_assignment")
+    return file is not None and block_layout.is_block_layout(read_span(file, 0, 1 << 16))
 
 
 def read_span(file: DumpFile, start: int, stop: int) -> bytes:
@@ -122,10 +129,19 @@ class Batch:
                 file = loaded.files.files["hlo"]
                 begin = hlo.header_end(text)
                 before = functools.partial(text.count, b"\n", 0, begin)
-                yield [Piece(number, file.name, self._valid(number, file.name, text[begin:]), before)]
+                yield [
+                    Piece(number, file.name, self._valid(number, file.name, text[begin:]), before)
+                ]
 
-    def find(self, module: int, severity: str, code: str, message: str,
-             path: str | None = None, line: int | None = None) -> None:
+    def find(
+        self,
+        module: int,
+        severity: str,
+        code: str,
+        message: str,
+        path: str | None = None,
+        line: int | None = None,
+    ) -> None:
         """Report something about a module or one of its files."""
         self.findings.append(Finding(module, severity, code, message, path, line))
 
@@ -150,7 +166,7 @@ class Batch:
             if file is None or kind not in loaded.texts:
                 continue
             text = self._valid(number, file.name, loaded.texts[kind])
-            found = cut_part(text, kind)
+            found = cut_part(text, len(text), kind) or cut(text)
             if not (found.allocations[1] or found.used_values[1] or found.live_ranges[1]):
                 self._nothing(number, file.name, kind, text)
                 continue
@@ -166,9 +182,7 @@ class Batch:
         what = "is empty" if not text.strip() else "holds no section of a buffer assignment"
         self.find(number, "data_loss", "unreadable_file", f"the {kind} file {what}", name)
 
-    def _add(
-        self, pieces: list[Piece], number: int, name: str, text: bytes, span: Span
-    ) -> None:
+    def _add(self, pieces: list[Piece], number: int, name: str, text: bytes, span: Span) -> None:
         start, stop = span
         if stop > start:
             whole = text if (start, stop) == (0, len(text)) else text[start:stop]
@@ -216,16 +230,18 @@ class LargeModule(Batch):
             file = loaded.files.files.get(kind)
             if file is None:
                 continue
-            found = self._cut(file, loaded.sizes[kind])
+            found = self._cut(file, loaded.sizes[kind], kind)
             if not (found.allocations[1] or found.used_values[1] or found.live_ranges[1]):
                 self._nothing(number, file.name, kind, b"?")
             self.spans.append((file, found))
 
-    def _cut(self, file: DumpFile, size: int) -> Cut:
+    def _cut(self, file: DumpFile, size: int, kind: str) -> Cut:
         """The sections of a file too large to hold: searched from both ends."""
+        head = read_span(file, 0, 4096)
+        if (part := cut_part(head, size, kind)) is not None:
+            return part
         live = self._last_title(file, size)
         end = size if live < 0 else live
-        head = read_span(file, 0, 4096)
         starts_here = b"BufferAssignment:" in head
         used = self._first_total(file, end)
         assignment = (0, end if used < 0 else used) if starts_here else (0, 0)
@@ -324,5 +340,4 @@ def dumped_at(files: ModuleFiles) -> float:
     """Seconds since 1970 of the earliest file, by the name's time stamp if it has one."""
     if files.name.dump_time_us is not None:
         return files.name.dump_time_us / 1e6
-    paths: list[Path] = [file.path for file in files.files.values()]
-    return min(os.stat(path).st_mtime for path in paths)
+    return min(file.path.stat().st_mtime for file in files.files.values())

@@ -16,7 +16,9 @@ FIRST_VIEW = "500"
 """Schema files from this number on hold macros and views, recreated on every writable open."""
 
 
-def connect(path: str, *, read_only: bool, config: dict[str, str] | None = None) -> duckdb.DuckDBPyConnection:
+def connect(
+    path: str, *, read_only: bool, config: dict[str, str] | None = None
+) -> duckdb.DuckDBPyConnection:
     """Open a database with DuckDB's own errors turned into one line that says what to do.
 
     Raises:
@@ -25,7 +27,7 @@ def connect(path: str, *, read_only: bool, config: dict[str, str] | None = None)
     if read_only and not Path(path).exists():
         raise DatabaseError(f"no database {path}; make one with 'bufdb ingest DUMPS --db {path}'")
     try:
-        return duckdb.connect(path, read_only=read_only, config=config or {})
+        return duckdb.connect(path, read_only=read_only, config={**(config or {})})
     except duckdb.Error as error:
         reason = str(error).splitlines()[0]
         raise DatabaseError(f"cannot open {path}: {reason}") from error
@@ -76,7 +78,9 @@ def _version(con: duckdb.DuckDBPyConnection) -> int | None:
     tables = {name for (name,) in con.execute("SELECT table_name FROM duckdb_tables()").fetchall()}
     if "schema_info" not in tables:
         if tables:
-            raise DatabaseError("the database holds other tables and no schema_info; name another file with --db")
+            raise DatabaseError(
+                "the database holds other tables and no schema_info; name another file with --db"
+            )
         return None
     row = con.execute("SELECT max(schema_version) FROM schema_info").fetchone()
     return None if row is None else row[0]

@@ -287,7 +287,19 @@ def bare(dtype: str, size: int) -> Shape:
 ODD_SHAPES = [
     bare("token", 0),
     bare("opaque", 8),
-    Shape("b(f32[2]{0})", shape_row("b(f32[2]{0})")),
+    Shape(
+        "b(f32[2]{0})",
+        shape_row(
+            "b(f32[2]{0})",
+            dtype="f32",
+            dimensions=[2],
+            dimensions_text="2",
+            layout="{0}",
+            memory_space=0,
+            element_count=2,
+            logical_bytes=8,
+        ),
+    ),
 ]
 
 

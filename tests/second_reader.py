@@ -472,6 +472,8 @@ def read_shape(shape: str) -> Row:
         "logical_bytes": None,
         "is_tuple": False,
     }
+    if shape.startswith("b(") and shape.endswith(")"):
+        return {**read_shape(shape[2:-1]), "shape": shape}
     if shape.startswith("(") and closing(shape, 0) == len(shape) and shape.endswith(")"):
         count = len(list(tuple_elements(shape)))
         row.update(dtype="tuple", element_count=count, logical_bytes=8 * count, is_tuple=True)

@@ -73,7 +73,8 @@ def test_both_readers_agree_on_every_sample_dump(name: str, tmp_path: Path) -> N
     }
     assert summary.module_count == len(modules)
     con = duckdb.connect(str(db), read_only=True)
-    assert con.execute(
-        "SELECT * FROM diagnostics WHERE severity IN ('error', 'data_loss')"
-    ).fetchall() == []
+    assert (
+        con.execute("SELECT * FROM diagnostics WHERE severity IN ('error', 'data_loss')").fetchall()
+        == []
+    )
     assert differences(con, modules) == []

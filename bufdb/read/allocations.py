@@ -91,6 +91,7 @@ def _allocation(c: Cursor) -> Columns:
     c.expect(b": ")
     pointer = c.enclosed(b"0x", b",")
     assert pointer.valid is not None
+    columns["has_pointer"] = pointer.valid
     c.expect(b" ", where=pointer.valid)
     c.expect(b"size ")
     columns["size_bytes"] = c.integer(signed=True)
@@ -138,7 +139,7 @@ def _reused(c: Cursor) -> None:
     c.finish()
 
 
-_HEAD = re.compile(rb"allocation (\d+): (?:0x[0-9a-f]+, )?size (-?\d+)((?:, .*)?):")
+_HEAD = re.compile(rb"allocation (\d+): (0x[0-9a-f]+, )?size (-?\d+)((?:, .*)?):")
 _ATTRIBUTE = re.compile(
     rb", (?:color (?P<color>\d+)|page (?P<page>-?\d+)|parameter (?P<parameter_number>\d+)"
     rb"(?: at ShapeIndex (?P<index>\{[\d,]*\}))?"
@@ -152,10 +153,11 @@ _ATTRIBUTE = re.compile(
 def _irregular_allocation(line: bytes) -> dict[str, Any] | None:
     """A head line with unknown attributes or another order, read one attribute at a time."""
     head = _HEAD.fullmatch(line)
-    if head is None or int(head[2]) >= 2**63:
+    if head is None or int(head[3]) >= 2**63:
         return None
-    patch: dict[str, Any] = {"allocation_index": int(head[1]), "size_bytes": int(head[2])}
-    others, rest = [], head[3]
+    patch: dict[str, Any] = {"allocation_index": int(head[1]), "size_bytes": int(head[3])}
+    patch["has_pointer"] = head[2] is not None
+    others, rest = [], head[4]
     while rest:
         attribute = _ATTRIBUTE.match(rest)
         if attribute is None:
@@ -191,7 +193,7 @@ def _patch(columns: Columns, row: int, patch: dict[str, Any]) -> None:
 
 
 def _add_kind(columns: Columns) -> None:
-    """Each allocation has one role; a temp is what has no other (BufferAllocation::IsPreallocatedTempBuffer)."""
+    """Each allocation has one role; a temp is what has no other (IsPreallocatedTempBuffer)."""
     is_parameter = columns["parameter_number"].valid
     kind = np.full(len(is_parameter), KINDS.index("temp"))
     kind[columns["is_maybe_live_out"]] = KINDS.index("output")

@@ -46,8 +46,17 @@ def rewrite(text: bytes) -> Rewritten:
     numbers: list[int] = []
     for number, line in enumerate(text.split(b"\n")[: text.count(b"\n")], 1):
         if buffer := _BUFFER.fullmatch(line):
-            index = b"{" + buffer["index"] + b"}" if buffer["shape"].startswith(b"(") or buffer["index"] else b""
-            short = b"<%s %s%s @%s>" % (buffer["id"], buffer["name"], index, buffer["color"] or b"0")
+            index = (
+                b"{" + buffer["index"] + b"}"
+                if buffer["shape"].startswith(b"(") or buffer["index"]
+                else b""
+            )
+            short = b"<%s %s%s @%s>" % (
+                buffer["id"],
+                buffer["name"],
+                index,
+                buffer["color"] or b"0",
+            )
             _place(result, short, buffer, number)
         elif found := _BLOCK.fullmatch(line):
             head, body, numbers = found, [], []
@@ -74,10 +83,21 @@ def rewrite(text: bytes) -> Rewritten:
 
 def _short(found: re.Match[bytes]) -> bytes:
     phi = b" (phi)" if found["phi"] else b""
-    return b"<%s %s%s%s @%s>" % (found["id"], found["name"], found["index"] or b"", phi, found["color"])
+    return b"<%s %s%s%s @%s>" % (
+        found["id"],
+        found["name"],
+        found["index"] or b"",
+        phi,
+        found["color"],
+    )
 
 
 def _place(result: Rewritten, short: bytes, place: re.Match[bytes], number: int) -> None:
-    line = b" value: %s (size=%s,offset=%s): %s" % (short, place["size"], place["offset"], place["shape"])
+    line = b" value: %s (size=%s,offset=%s): %s" % (
+        short,
+        place["size"],
+        place["offset"],
+        place["shape"],
+    )
     result.allocations.append(line)
     result.allocation_lines.append(number)

@@ -37,13 +37,13 @@ def cut(text: bytes) -> Cut:
     )
 
 
-def cut_part(text: bytes, kind: str) -> Cut:
-    """Cut a file that bears XLA's name, which says what it holds if it begins so."""
-    if kind == "live_range" and text.startswith(LIVE):
-        return Cut(live_ranges=(0, len(text)))
-    if kind == "values" and text.startswith((b"\n" + TOTAL, TOTAL)):
-        return Cut(used_values=(0, len(text)))
-    return cut(text)
+def cut_part(head: bytes, size: int, kind: str) -> Cut | None:
+    """The cut of a file of one section, by its kind and how it begins; None for any other."""
+    if kind == "live_range" and head.startswith(LIVE):
+        return Cut(live_ranges=(0, size))
+    if kind == "values" and head.startswith((b"\n" + TOTAL, TOTAL)):
+        return Cut(used_values=(0, size))
+    return None
 
 
 def line_start(text: bytes, prefix: bytes, end: int | None = None) -> int:

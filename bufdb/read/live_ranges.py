@@ -8,7 +8,18 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bufdb.read.section import Section
-from bufdb.scan import Bools, Columns, Cursor, Ints, Numbers, Text, Words, runs_of, starts_with, take
+from bufdb.scan import (
+    Bools,
+    Columns,
+    Cursor,
+    Ints,
+    Numbers,
+    Text,
+    Words,
+    runs_of,
+    starts_with,
+    take,
+)
 
 START, SEQUENCE, RANGES, PEAK, TREE = range(5)
 
@@ -42,6 +53,8 @@ _TITLES = {
     PEAK: re.compile(rb"  Live ranges at (-?\d+) \(peak\):"),
     TREE: re.compile(rb"  Stack trace breakdown for peak usage: (-?[\d ]+) bytes"),
 }
+_TOO_LARGE = re.compile(rb"[0-9]{19}")
+"""No schedule has 10^18 steps: such a title is reported as a line that was not understood."""
 _MAX = re.compile(rb"HloLiveRange \(max (\d+)\):")
 _UNDETERMINED = b"  Peak memory could not be determined"
 _UNAVAILABLE = b"HloLiveRange not available"
@@ -82,9 +95,7 @@ def read(section: Section, kind: int = START) -> LiveRanges:
     return found
 
 
-def _titles(
-    section: Section, heads: Words, found: LiveRanges, kind: int
-) -> tuple[Ints, Ints]:
+def _titles(section: Section, heads: Words, found: LiveRanges, kind: int) -> tuple[Ints, Ints]:
     """Lines and kinds of the titles; nothing below a tree's title is one, whatever it says."""
     block = section.block
     candidates = np.flatnonzero(
@@ -107,6 +118,8 @@ def _titles(
         if state == TREE:
             continue
         text = block.line(line)
+        if _TOO_LARGE.search(text):
+            continue
         facts = found.facts.setdefault(module, Facts())
         kind_found = -1
         if (title := _MAX.fullmatch(text)) is not None:
@@ -123,7 +136,8 @@ def _titles(
                 if number == PEAK:
                     facts.peak_status, facts.peak_time = "printed", int(title[1])
                 elif number == TREE:
-                    facts.tree_bytes = int(title[1].replace(b" ", b""))
+                    tree_bytes = int(title[1].replace(b" ", b""))
+                    facts.tree_bytes = tree_bytes if abs(tree_bytes) < 2**63 else None
         if kind_found >= 0:
             state = kind_found
             lines.append(line)
@@ -190,8 +204,9 @@ def _tree(section: Section, lines: Ints) -> Columns:
     block = section.block
     c = Cursor(block, block.starts[lines], ends)
     depth = np.zeros(len(c), np.int64)
-    nested = c.matches(b"  " + _BRANCH) | c.matches(b"  " + _LAST)
-    nested |= c.matches(b"  " + _BAR) | c.matches(b"  " + _GAP)
+    modules = section.module_of[lines]
+    nested = np.zeros(len(c), np.bool_)
+    nested[1:] = modules[1:] == modules[:-1]  # the first node is the root, whatever its text
     c.expect(b"  ", where=nested)
     c.expect(_GAP, where=~nested)
     open_rows = nested
@@ -215,7 +230,7 @@ def _tree(section: Section, lines: Ints) -> Columns:
         columns[f"{name}_bytes"] = _spaced(c)
     c.expect(b" bytes)")
     c.finish()
-    columns["module"] = section.module_of[lines]
+    columns["module"] = modules
     columns = take(columns, section.good(lines, c))
     ordinals, parents = [], []
     stack: list[int] = []
@@ -278,4 +293,6 @@ def _spaced(c: Cursor) -> Ints:
             return np.where(negative, -values, values)
         c.at = c.at + more
         group = c.integer_where(more).filled(0)
+        grown = values.astype(np.float64) * 1000 + group
+        c.require(~more | (grown < 2.0**63), "a number of 64 bits")
         values = np.where(more, values * 1000 + group, values)

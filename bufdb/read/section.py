@@ -40,7 +40,7 @@ class Piece:
 
 
 MAX_FINDINGS = 50
-"""Lines reported one by one per section and kind of problem; the rest is one finding with a count."""
+"""Lines reported one by one per section and kind of problem; the rest is one finding."""
 
 
 class Section:

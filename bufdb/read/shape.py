@@ -40,8 +40,15 @@ def shape_of(text: str) -> Shape:
     if text.startswith("b(") and text.endswith(")"):
         inner = shape_of(text[2:-1])
         return Shape(
-            text, inner.dtype, inner.dimensions, inner.dimensions_text, inner.layout,
-            inner.memory_space, inner.element_count, inner.logical_bytes, False,
+            text,
+            inner.dtype,
+            inner.dimensions,
+            inner.dimensions_text,
+            inner.layout,
+            inner.memory_space,
+            inner.element_count,
+            inner.logical_bytes,
+            False,
         )
     match = _ARRAY.fullmatch(text)
     if match is None:
@@ -51,8 +58,8 @@ def shape_of(text: str) -> Shape:
     space = _SPACE.search(_without_nested(attributes))
     memory_space = int(space[1]) if space else 0
     if dtype in ("token", "opaque"):
-        size = 0 if dtype == "token" else 8
-        return Shape(text, dtype, None, None, layout, memory_space, 0, size)
+        bare = 0 if dtype == "token" else 8
+        return Shape(text, dtype, None, dimensions_text, layout, memory_space, 1, bare)
     dimensions: list[int | None] = []
     for part in dimensions_text.split(",") if dimensions_text else []:
         found = _DIMENSION.fullmatch(part.strip())
@@ -66,7 +73,7 @@ def shape_of(text: str) -> Shape:
             break
         count *= dimension
     bits = _bits(dtype, attributes)
-    size = None if bits is None or count < 0 else -(-count * bits // 8)
+    size: int | None = None if bits is None or count < 0 else -(-count * bits // 8)
     return Shape(
         text,
         dtype,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
@@ -190,10 +191,13 @@ def _accept(
     """Walk over the candidates in order and keep those that stand outside instruction text.
 
     A head counts where one may stand, with a number above the last one's, if its text is that of
-    an assigned value or the instruction before it is complete (XLA prints raw line breaks only
-    inside text that lexes as one balanced JSON object).
+    an assigned value, and that is the next one or the instruction before is complete (XLA prints
+    raw line breaks only inside text that lexes as one balanced JSON object). Where no assigned
+    values are known, the latter alone decides.
     """
     block = section.block
+    places = zip(assigned.module.tolist(), assigned.value_id.tolist(), strict=True)
+    following = dict(pairwise([(-1, -1), *places]))
     known = dict(
         zip(
             zip(assigned.module.tolist(), assigned.value_id.tolist(), strict=True),
@@ -201,9 +205,11 @@ def _accept(
             strict=True,
         )
     )
+    known_modules = set(assigned.module.tolist())
     ids, checks = rows["value_id"].tolist(), rows["check"].tolist()
     keep: list[int] = []
     state, last_id, row, opened = START, -1, -1, 0
+    last = (-1, -1)
     for candidate, (line, kind) in enumerate(zip(lines.tolist(), kinds.tolist(), strict=True)):
         row += kind == HEAD
         if kind == START:
@@ -212,12 +218,16 @@ def _accept(
             module = int(section.module_of[line])
             if state not in _FOLLOWS[HEAD] or ids[row] <= last_id:
                 continue
-            if state == FROM and not is_whole(block.data[opened : int(block.ends[line - 1])]):
+            is_known = known.get((module, ids[row])) == checks[row]
+            is_next = is_known and following.get(last) == (module, ids[row])
+            before = block.data[opened : int(block.ends[line - 1])]
+            if state == FROM and not is_next and not is_whole(before):
                 continue
-            if known and known.get((module, ids[row])) != checks[row]:
-                message = "the head is not that of an assigned value"
-                section.finding(line, "error", "unassigned_value", message)
-            last_id, state = ids[row], HEAD
+            if module in known_modules and not is_known:
+                message = "what looks like a value is none of the assigned ones; taken as text"
+                section.finding(line, "notice", "unassigned_value", message)
+                continue
+            last, last_id, state = (module, ids[row]), ids[row], HEAD
         elif state not in _FOLLOWS[kind]:
             continue
         else:
@@ -280,7 +290,7 @@ def _preamble(section: Section, used: UsedValues, at: Ints, heads: Words, in_val
     for line in at.tolist():
         text = block.line(line)
         total = _TOTAL.fullmatch(text)
-        if total is not None and abs(int(total[1])) < 2**63:
+        if total is not None and -(2**63) <= int(total[1]) < 2**63:
             human = total[2].decode() if total[2] else None
             used.totals.append((int(section.module_of[line]), int(total[1]), human, line))
         elif text and text != b"Used values:":

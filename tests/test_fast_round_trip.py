@@ -1,0 +1,74 @@
+"""The columnar reader gives back what the writer wrote, in every dialect and block size."""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from dump_writer import ERAS, dialects, modules, rows, write
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from test_two_readers import TABLES, ordered
+
+from bufdb import store
+from bufdb.ingest import ingest_into, module_id_of
+
+STEM = "module_0001.jit_f.cpu_after_optimizations"
+SUFFIXES = {
+    "buffer_assignment": "-buffer-assignment.txt",
+    "values": "-buffer-assignment-values.txt",
+    "live_range": "-live-range.txt",
+    "hlo": ".txt",
+}
+many = settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+
+def put(folder: Path, files: dict[str, bytes]) -> None:
+    for kind, content in files.items():
+        name = (
+            "module_0001.jit_f.debug_options" if kind == "debug_options" else STEM + SUFFIXES[kind]
+        )
+        (folder / name).write_bytes(content)
+
+
+@pytest.fixture(scope="module")
+def shared_con() -> duckdb.DuckDBPyConnection:
+    return store.open_writable(":memory:")
+
+
+def stored_rows(con: duckdb.DuckDBPyConnection, table: str, module_id: int) -> list[dict[str, Any]]:
+    cursor = con.execute(
+        f'SELECT * EXCLUDE (module_id) FROM "{table}" WHERE module_id = ?', [module_id]
+    )
+    names = [column[0] for column in cursor.description]
+    return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+
+@pytest.mark.parametrize("block_bytes", [10_000_000, 500], ids=["whole", "in blocks"])
+@pytest.mark.parametrize("era", ERAS)
+@many
+@given(data=st.data())
+def test_reading_gives_back_the_rows(
+    shared_con: duckdb.DuckDBPyConnection, era: str, block_bytes: int, data: st.DataObject
+) -> None:
+    module, dialect = data.draw(modules()), data.draw(dialects(era))
+    expected = rows(module, dialect)
+    # XLA's numbers have 64 bits; a sum that the writer makes of several may have more.
+    assume(all(abs(node["total_bytes"]) < 2**63 for node in expected["peak_stack_nodes"]))
+    with tempfile.TemporaryDirectory() as folder:
+        put(Path(folder), write(module, dialect))
+        shared_con.execute("DELETE FROM files")
+        run = str(shared_con.execute("SELECT count(*) FROM runs").fetchone())
+        ingest_into(shared_con, Path(folder), run, block_bytes)
+    module_id = module_id_of(run, STEM)
+    for table in TABLES:
+        found = ordered(stored_rows(shared_con, table, module_id))
+        assert found == ordered(expected[table]), table
+    (facts,) = expected["modules"]
+    (found,) = stored_rows(shared_con, "modules", module_id)
+    assert {name: found[name] for name in facts} == facts
