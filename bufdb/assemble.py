@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from bufdb.columns import Labels
+from bufdb.columns import Labels, strings
 from bufdb.occupancy import Ranges, largest_sum, occupancy
 from bufdb.read import allocations, instruction, live_ranges, used_values
 from bufdb.read.hlo import HloHeader
@@ -636,8 +636,8 @@ class _Assembly:
                 "module": groups[:, 0],
                 "color": groups[:, 1],
                 "peak_time": found.peak_time,
-                "occupied_temp_bytes": found.peak,
-                "naive_live_bytes": Labels(np.arange(len(naive)), [str(n) for n in naive]),
+                "occupied_temp_bytes": _exact_integers(found.peak),
+                "naive_live_bytes": _exact_integers(np.array(naive, object)),
             },
         )
         self.emit(
@@ -646,7 +646,7 @@ class _Assembly:
                 "module": groups[found.group, 0],
                 "color": groups[found.group, 1],
                 "start_time": found.time,
-                "occupied_temp_bytes": found.occupied,
+                "occupied_temp_bytes": _exact_integers(found.occupied),
             },
         )
 
@@ -786,6 +786,11 @@ def _hlo_instructions(section: Section) -> tuple[Text, Ints]:
 def _percent(text: Text) -> Bools:
     found: Bools = text.block.bytes[text.start] == ord("%")
     return found
+
+
+def _exact_integers(values: Any) -> Any:
+    """A column for HUGEINT: text, which DuckDB converts, where 64 bits may not do."""
+    return strings([str(value) for value in values]) if values.dtype == object else values
 
 
 def _isin(values: Words, ordered: Words) -> Bools:

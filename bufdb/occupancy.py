@@ -58,8 +58,10 @@ class Occupancy:
     group: Ints
     time: Ints
     occupied: Ints
+    """Python integers instead where 64 bits may not do."""
     peak_time: Ints
     peak: Ints
+    """As `occupied`; 0 at time 0 for a group without a range."""
 
 
 def occupancy(ranges: Ranges, groups: int, last_time: Ints) -> Occupancy:
@@ -72,22 +74,52 @@ def occupancy(ranges: Ranges, groups: int, last_time: Ints) -> Occupancy:
     """
     counts = (ranges.size > 0) & (ranges.start <= ranges.end)
     ranges = ranges if counts.all() else ranges.where(counts)
-    group, time, occupied = _by_sorting(ranges)
-    wrong = _disagrees(ranges, group, time, occupied, groups)
-    if wrong.any():
-        keep = ~wrong[group]
-        parts = [(group[keep], time[keep], occupied[keep])]
-        for number in np.flatnonzero(wrong).tolist():
-            exact_time, exact = _exact(ranges.where(ranges.group == number))
-            parts.append((np.full(len(exact), number), exact_time, exact))
-        group, time, occupied = (np.concatenate(column) for column in zip(*parts, strict=True))
-        order = np.argsort(group, kind="stable")
-        group, time, occupied = group[order], time[order], occupied[order]
-    group, time, occupied = _changes(group, time, occupied)
+    wrong = _too_large(ranges, groups)
+    fits = ranges.where(~wrong[ranges.group]) if wrong.any() else ranges
+    group, time, occupied = _by_sorting(fits)
+    wrong |= _disagrees(fits, group, time, occupied, groups)
+    keep = ~wrong[group]
+    group, time, occupied = _changes(group[keep], time[keep], occupied[keep])
     within = time <= last_time[group]
     group, time, occupied = group[within], time[within], occupied[within]
     peak_time, peak = _maxima(group, time, occupied, groups)
-    return Occupancy(group, time, occupied, peak_time, peak)
+    result = Occupancy(group, time, occupied, peak_time, peak)
+    for number in np.flatnonzero(wrong).tolist():
+        steps = _exact(ranges.where(ranges.group == number))
+        result = _with(result, number, [s for s in steps if s[0] <= last_time[number]])
+    return result
+
+
+def _with(found: Occupancy, number: int, steps: list[tuple[int, int]]) -> Occupancy:
+    """The same with the steps of one more group, which may need more than 64 bits."""
+    times = np.array([time for time, _ in steps], np.int64)
+    values = np.array([value for _, value in steps], object)
+    place = int(np.searchsorted(found.group, number))
+    best = max((value for _, value in steps), default=0)
+    peak_time, peak = found.peak_time.copy(), found.peak.astype(object)
+    peak_time[number] = next((time for time, value in steps if value == best), 0)
+    peak[number] = best
+    return Occupancy(
+        np.insert(found.group, place, np.full(len(steps), number)),
+        np.insert(found.time, place, times),
+        np.insert(found.occupied.astype(object), place, values),
+        peak_time,
+        peak,
+    )
+
+
+def _too_large(ranges: Ranges, groups: int) -> Bools:
+    """Groups whose bytes may not add up in 64 bits."""
+    if not len(ranges.group):
+        return np.zeros(groups, np.bool_)
+    ends = ranges.offset.astype(np.float64) + ranges.size
+    if ends.max() * len(ends) < 2.0**62:
+        return np.zeros(groups, np.bool_)
+    order = np.lexsort((ends, ranges.allocation, ranges.group))
+    group, allocation = ranges.group[order], ranges.allocation[order]
+    last = np.ones(len(order), np.bool_)
+    last[:-1] = (group[1:] != group[:-1]) | (allocation[1:] != allocation[:-1])
+    return np.bincount(group[last], weights=ends[order][last], minlength=groups) >= 2.0**62
 
 
 def largest_sum(group: Ints, size: Ints, start: Ints, end: Ints, groups: int) -> list[int]:
@@ -224,31 +256,32 @@ def _compare(r: Ranges, time: Ints, expected: Ints, wrong: Bools) -> None:
     wrong |= found != expected
 
 
-def _exact(r: Ranges) -> tuple[Ints, Ints]:
-    """Union of one group's ranges at every instant, by a segment tree over their end points.
+def _exact(r: Ranges) -> list[tuple[int, int]]:
+    """(time, union of one group's ranges) wherever it changes, by a segment tree.
 
-    Slow (about 0.1 ms per range) and right for any ranges whatever.
+    Slow (about 0.1 ms per range) and right for any ranges and sizes whatever.
     """
-    total: dict[int, int] = {}
+    changes: dict[int, int] = {}
     for number in np.unique(r.allocation).tolist():
         part = r.where(r.allocation == number)
-        points = np.unique(np.concatenate([part.offset, part.offset + part.size])).tolist()
+        columns = (part.start, part.end, part.offset, part.size)
+        rows = list(zip(*(column.tolist() for column in columns), strict=True))
+        points = sorted({p for _, _, offset, size in rows for p in (offset, offset + size)})
         tree = _Cover(points)
         events: list[tuple[int, int, int, int]] = []
-        columns = (part.start, part.end, part.offset, part.size)
-        for start, end, offset, size in zip(*(c.tolist() for c in columns), strict=True):
+        for start, end, offset, size in rows:
             low, high = bisect_left(points, offset), bisect_left(points, offset + size)
             events += [(start, 1, low, high), (end + 1, -1, low, high)]
-        events.sort()
-        before = 0
-        for place, (time, sign, low, high) in enumerate(events):
+        for time, sign, low, high in sorted(events):
+            before = tree.length[1]
             tree.add(low, high, sign)
-            if place + 1 == len(events) or events[place + 1][0] != time:
-                total[time] = total.get(time, 0) + tree.length[1] - before
-                before = tree.length[1]
-    times = sorted(total)
-    sums = np.cumsum(np.array([total[time] for time in times], np.int64))
-    return np.array(times, np.int64), sums
+            changes[time] = changes.get(time, 0) + tree.length[1] - before
+    steps, occupied = [], 0
+    for time, change in sorted(changes.items()):
+        occupied += change
+        if change:
+            steps.append((time, occupied))
+    return steps
 
 
 class _Cover:

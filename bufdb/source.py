@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from bufdb.assemble import Rounds
 from bufdb.discover import BUFFER_KINDS, DumpFile, ModuleFiles

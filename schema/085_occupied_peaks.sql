@@ -3,7 +3,7 @@ CREATE TABLE occupied_peaks (
   module_id BIGINT NOT NULL,
   color BIGINT NOT NULL,
   peak_time BIGINT NOT NULL,
-  occupied_temp_bytes BIGINT NOT NULL,
+  occupied_temp_bytes HUGEINT NOT NULL,
   naive_live_bytes HUGEINT NOT NULL
 );
 COMMENT ON TABLE occupied_peaks IS

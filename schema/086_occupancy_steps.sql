@@ -3,7 +3,7 @@ CREATE TABLE occupancy_steps (
   module_id BIGINT NOT NULL,
   color BIGINT NOT NULL,
   start_time BIGINT NOT NULL,
-  occupied_temp_bytes BIGINT NOT NULL
+  occupied_temp_bytes HUGEINT NOT NULL
 );
 COMMENT ON TABLE occupancy_steps IS
   'One row per instant at which the occupied temp bytes of a memory space change: a step function. Computed from values and live_ranges. Key: module_id, color, start_time.';

@@ -11,7 +11,8 @@ import re
 from dataclasses import dataclass, field
 
 _BLOCK = re.compile(
-    rb"  (?P<id>\d+) (?P<phi>PHI )?(?P<name>[\w.-]+)(?P<index>\{[\d,]*\})? @(?P<color>\d+), positions:"
+    rb"  (?P<id>\d+) (?P<phi>PHI )?(?P<name>[\w.-]+)(?P<index>\{[\d,]*\})?"
+    rb" @(?P<color>\d+), positions:"
 )
 _INDENTED = re.compile(rb"  (?:\d+ |[\w.-]+\[[\d,]*\]\(#)")
 _PLACE = re.compile(rb" \[(?P<offset>-?\d+),(?P<size>-?\d+)\]: (?P<shape>.*)")

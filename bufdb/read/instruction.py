@@ -125,7 +125,7 @@ def _set(column: Numbers, row: int, value: Any) -> None:
 
 
 def _quoted(c: Cursor, opener: bytes, has: Bools) -> tuple[Text, Bools]:
-    """A quoted field, unescaped, and the blank behind it; also the rows in which it is not closed."""
+    """A quoted field, unescaped, and the blank behind it; also the rows that do not close it."""
     there = c.optional(opener) & has
     start = c.at
     stop = c.find(b'"', b"\\", where=there)
@@ -155,7 +155,8 @@ _TOKEN = re.compile(
 )
 _MARK = re.compile(rb", metadata=\{")
 _FIELD = re.compile(
-    rb' ?(?P<name>\w+)=(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<number>-?\d+)(?=[ }])|(?P<word>[^ "{}]+))',
+    rb' ?(?P<name>\w+)=(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<number>-?\d+)(?=[ }])'
+    rb'|(?P<word>[^ "{}]+))',
     re.DOTALL,
 )
 _ESCAPE = re.compile(rb"\\([0-7]{1,3}|x[0-9a-fA-F]{2}|.)", re.DOTALL)
