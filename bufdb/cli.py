@@ -18,6 +18,7 @@ from bufdb.saved_query import suggestion
 
 COMMANDS = {
     "ingest": "bufdb.commands.ingest",
+    "capture": "bufdb.commands.capture",
     "query": "bufdb.commands.query",
     "queries": "bufdb.commands.queries",
     "sql": "bufdb.commands.sql",

@@ -3,7 +3,8 @@
     BufdbError                  exit 1
     ├── DumpFormatError         exit 1  a dump that does not follow the format
     ├── UsageError              exit 2  a wrong name, parameter or path
-    └── DatabaseError           exit 3  database missing, locked or of another version
+    ├── DatabaseError           exit 3  database missing, locked or of another version
+    └── CommandError            exit 126 or 127  the command of `bufdb capture` cannot be started
 
 Messages are one line: where, what was expected, what was found, what to do next.
 Only `bufdb.cli` turns them into text and exit codes.
@@ -45,3 +46,11 @@ class DatabaseError(BufdbError):
     """The database is missing, in use, or has another schema version."""
 
     exit_code = 3
+
+
+class CommandError(BufdbError):
+    """The command of `bufdb capture` cannot be started; the code is what a shell gives."""
+
+    def __init__(self, message: str, *, is_found: bool) -> None:
+        super().__init__(message)
+        self.exit_code = 126 if is_found else 127

@@ -1,0 +1,331 @@
+"""Runs a command so that XLA dumps what it compiles, and finds out what it ran with.
+
+Prints nothing and knows no database. Invariant: the command sees its own arguments, standard
+streams and signals as if it had been started without bufdb; only its environment is added to.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from types import FrameType
+
+from bufdb.discover import BUFFER_KINDS, PARTS, ModuleFiles
+from bufdb.errors import CommandError, UsageError
+
+PROBE_SECONDS = 30
+"""Time that finding out a version may take; without an answer there is no label."""
+
+_FLAG = re.compile(r"""\S*?=(?:"(?:\\.|[^"\\])*"|'[^']*')|\S+""", re.DOTALL)
+_DUMP_TO = re.compile(r"--?xla_dump_to(=|$)")
+_HIDING = re.compile(
+    r"--?(xla_enable_dumping|xla_dump_hlo_module_re|xla_dump_max_hlo_modules"
+    r"|xla_dump_buffer_assignment_analysis)(=|$)"
+)
+_PYTHON = re.compile(r"(python|pypy)[\d.]*")
+_VERSIONS = """
+import importlib.metadata as metadata
+for name in ("jax", "jaxlib"):
+    try:
+        print(name, metadata.version(name))
+    except metadata.PackageNotFoundError:
+        pass
+"""
+# Whoever sends these to bufdb means the command. Stop and continue need no help: a terminal sends
+# them to both.
+_PASSED_ON = ("SIGINT", "SIGQUIT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
+_FROM_TERMINAL = ("SIGINT", "SIGQUIT", "SIGHUP")
+
+
+@dataclass(frozen=True)
+class Environment:
+    """The environment of a captured command."""
+
+    variables: dict[str, str]
+    flags: str
+    """The user's own XLA flags, without where to dump; '' if there are none."""
+    notes: tuple[str, ...]
+    """What the user should know about it."""
+    hiding_flags: tuple[str, ...]
+    """Flags of the user that keep XLA from dumping, or from dumping all."""
+
+
+def environment(given: Mapping[str, str], folder: Path) -> Environment:
+    """The given environment plus what makes XLA dump every module to `folder`.
+
+    The flags of the user stay. A dump directory among them is overridden: what lies there may be
+    another program's, and module numbers begin anew in each process.
+
+    Raises:
+        UsageError: XLA_FLAGS names a file of flags that cannot be read.
+    """
+    variables = dict(given)
+    text = given.get("XLA_FLAGS", "").strip()
+    if text and not text.startswith("-"):
+        # XLA's rule: what does not begin like a flag is the name of a file with flags.
+        try:
+            text = Path(text).read_text(encoding="utf-8").strip()
+        except OSError as error:
+            raise UsageError(
+                f"XLA_FLAGS names a file of flags, {text}, that cannot be read: {error.strerror}"
+            ) from error
+    flags = _FLAG.findall(text)
+    kept = [flag for flag in flags if not _DUMP_TO.match(flag)]
+    notes = []
+    for flag in flags:
+        if _DUMP_TO.match(flag):
+            notes.append(f"{flag} in XLA_FLAGS is overridden; --keep-dumps DIR keeps the dumps")
+    hiding = tuple(flag for flag in kept if _HIDING.match(flag))
+    if hiding:
+        notes.append(f"not every module may be dumped: XLA_FLAGS have {' '.join(hiding)}")
+    # Other forms of dump would replace the text, which is the default only if none is named.
+    added = [f"--xla_dump_to={_quoted(str(folder))}", "--xla_dump_hlo_as_text"]
+    variables["XLA_FLAGS"] = " ".join([*kept, *added])
+    # Wins over a directory that the program sets by jax.config; a variable for the directory
+    # would not.
+    variables["JAX_ENABLE_COMPILATION_CACHE"] = "false"
+    # Versions of JAX that do not know the former.
+    variables.pop("JAX_COMPILATION_CACHE_DIR", None)
+    notes.append("JAX's persistent compilation cache is off for the command: a hit dumps nothing")
+    return Environment(variables, " ".join(kept), tuple(notes), hiding)
+
+
+def _quoted(value: str) -> str:
+    """A flag's value in the quotes that XLA takes off, if it needs any."""
+    if not re.search(r"[\s\"'\\]", value):
+        return value
+    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+# -- what it runs with ------------------------------------------------------------------------
+
+
+def labels(command: Sequence[str], given: Environment) -> dict[str, str]:
+    """Labels that tell what the command runs with: versions, flags, commit, command line."""
+    found = {"command": shlex.join(command)}
+    if given.flags:
+        found["xla_flags"] = given.flags
+    found.update(_versions(command, given.variables))
+    commit = _output(
+        ["git", "describe", "--always", "--dirty=+dirty", "--abbrev=40", "--exclude=*"],
+        {**given.variables, "GIT_OPTIONAL_LOCKS": "0"},
+    )
+    if commit:
+        found["git_commit"] = commit
+    return found
+
+
+def run_name(command: Sequence[str], now: datetime) -> str:
+    """Name for a run without one: the program's and the time, such as train-20260131-235959."""
+    words = [word for word in command[1:] if word.endswith(".py")]
+    if "-m" in command[1:-1]:
+        words.append(command[command.index("-m") + 1])
+    program = Path(words[0] if words and _PYTHON.fullmatch(Path(command[0]).name) else command[0])
+    return f"{program.name.removesuffix('.py')}-{now:%Y%m%d-%H%M%S}"
+
+
+def _versions(command: Sequence[str], variables: Mapping[str, str]) -> dict[str, str]:
+    """Versions of jax and jaxlib that the command's Python would import, else that on PATH."""
+    python = _python_of(command[0], variables)
+    if python is None:
+        return {}
+    lines = (_output([python, "-c", _VERSIONS], variables) or "").splitlines()
+    words = [line.split() for line in lines]
+    return {word[0]: word[1] for word in words if len(word) == 2 and word[0] in ("jax", "jaxlib")}
+
+
+def _python_of(program: str, variables: Mapping[str, str]) -> str | None:
+    path = variables.get("PATH")
+    found = shutil.which(program, path=path)
+    if found is not None and not _PYTHON.fullmatch(Path(found).name):
+        found = _script_python(found, path)
+    return found or shutil.which("python3", path=path) or shutil.which("python", path=path)
+
+
+def _script_python(script: str, path: str | None) -> str | None:
+    """The Python in the first line of a script, such as pytest or torchrun; None if not Python."""
+    try:
+        with Path(script).open("rb") as file:
+            first = file.readline(1024)
+    except OSError:
+        return None
+    words = first[2:].decode(errors="replace").split() if first.startswith(b"#!") else []
+    for word in words:
+        if _PYTHON.fullmatch(Path(word).name):
+            return shutil.which(word, path=path)
+    return None
+
+
+def _output(command: Sequence[str], variables: Mapping[str, str]) -> str | None:
+    """What a command prints; None if it fails."""
+    try:
+        done = subprocess.run(
+            command,
+            env=variables,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=PROBE_SECONDS,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.decode(errors="replace").strip()
+
+
+# -- running it -------------------------------------------------------------------------------
+
+
+def run(command: Sequence[str], variables: Mapping[str, str]) -> int:
+    """Run the command to its end; its exit code, 128+n if signal n ended it.
+
+    It keeps our process group, so that it can use the terminal, and dies with the group.
+
+    Raises:
+        CommandError: it cannot be started.
+    """
+    with _signals_passed_on() as started:
+        try:
+            child = subprocess.Popen(command, env=variables)
+        except FileNotFoundError as error:
+            raise CommandError(f"no command {command[0]}", is_found=False) from error
+        except OSError as error:
+            raise CommandError(
+                f"cannot start {command[0]}: {error.strerror}", is_found=True
+            ) from error
+        started(child)
+        code = _wait(child)
+    return code if code >= 0 else 128 - code
+
+
+def _wait(child: subprocess.Popen[bytes]) -> int:
+    """Wait for a child on a thread of its own.
+
+    A signal that comes just before the system call that waits is handled only after it, which here
+    would be after the end of the child. This thread looks at its signals every second.
+    """
+    thread = threading.Thread(target=child.wait, daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(1)
+    return child.wait()
+
+
+@contextmanager
+def _signals_passed_on() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
+    """Signals go to the child from when the function given is called with it; ours live on."""
+    children: list[subprocess.Popen[bytes]] = []
+    waiting: list[int] = []
+
+    def send(number: int) -> None:
+        # From a terminal the child has it already: the whole foreground group gets it. Twice it
+        # could cut short what the program does on the first.
+        if signal.Signals(number).name not in _FROM_TERMINAL or not _in_foreground():
+            children[0].send_signal(number)
+
+    def handle(number: int, _frame: FrameType | None) -> None:
+        if children:
+            send(number)
+        else:
+            waiting.append(number)
+
+    def started(child: subprocess.Popen[bytes]) -> None:
+        children.append(child)
+        while waiting:
+            send(waiting.pop(0))
+
+    before = {}
+    for name in _PASSED_ON:
+        number = getattr(signal, name)
+        # What is ignored (nohup, a job in the background) stays so, also for the child.
+        if signal.getsignal(number) != signal.SIG_IGN:
+            before[number] = signal.signal(number, handle)
+    try:
+        yield started
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _in_foreground() -> bool:
+    """Whether our process group is the one that a terminal sends its signals to."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)
+
+
+# -- what it left -----------------------------------------------------------------------------
+
+
+def cached_modules(folder: Path) -> list[str]:
+    """Names of modules that came out of a compilation cache: dumped as HLO text alone."""
+    names = {path.name for path in folder.rglob("module_*") if path.is_file()}
+    compiled = {_id(name) for name in names if name.endswith(tuple(PARTS))}
+    text = ".after_optimizations.txt"
+    return sorted(
+        name.removesuffix(text)
+        for name in names
+        if name.endswith(text) and _id(name) not in compiled
+    )
+
+
+def is_shared(modules: Sequence[ModuleFiles]) -> bool:
+    """Whether several processes wrote the dumps: a process gives each module its own number."""
+    seen: dict[tuple[str, int], str | None] = {}
+    for module in modules:
+        name = module.name
+        if name.module_number is None or not set(module.files) & set(BUFFER_KINDS):
+            continue
+        key = (module.key.rpartition("/")[0], name.module_number)
+        if seen.setdefault(key, name.module_name) != name.module_name:
+            return True
+    return False
+
+
+def why_nothing(folder: Path, given: Environment, exit_code: int) -> str:
+    """Why a command usually leaves no buffer assignment in the directory, and what to do."""
+    cached = cached_modules(folder)
+    if cached:
+        return (
+            f"nothing was compiled: {len(cached)} modules came out of a compilation cache, such as "
+            f"{cached[0]}. The program turns the cache on itself "
+            "(jax_enable_compilation_cache); turn it off there, or remove the cached files"
+        )
+    reasons = []
+    if exit_code:
+        reasons.append(f"the command failed (exit code {exit_code}) before it compiled anything")
+    if given.hiding_flags:
+        reasons.append(f"XLA_FLAGS have {' '.join(given.hiding_flags)}: try without")
+    if any(folder.iterdir()):
+        reasons.append("XLA dumped other files only: a compilation did not get far enough")
+    else:
+        reasons += [
+            "nothing was jitted: no function under jax.jit was called, lowered and compiled",
+            "the program sets XLA_FLAGS itself, or starts its worker without our environment "
+            "(sudo, ssh, a scheduler): it must add to XLA_FLAGS, not replace them",
+            "it computes with no XLA compiler, such as PyTorch without torch_xla",
+        ]
+    return "nothing was dumped. Usual reasons:\n" + "\n".join(f"  - {text}" for text in reasons)
+
+
+def _id(name: str) -> str:
+    """`module_0007` of a dump file's name, by which the files of a module are known."""
+    found = re.search(r"module_\d+", name)
+    return found[0] if found else name

@@ -1,0 +1,232 @@
+"""`bufdb capture`: runs a command, ingests what XLA dumped, shows the peaks."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from bufdb import render
+from bufdb.commands import common
+from bufdb.errors import BufdbError, DatabaseError, UsageError
+
+if TYPE_CHECKING:
+    from bufdb.capture import Environment
+    from bufdb.run import Result
+
+TABLE_ROWS = 20
+"""Modules shown at the end, those with the highest peak."""
+
+
+@click.command(
+    name="capture",
+    context_settings={"allow_interspersed_args": False},
+    short_help="Run a command and ingest what it compiles.",
+)
+@click.argument("command_line", metavar="-- COMMAND...", nargs=-1, type=click.UNPROCESSED)
+@common.db_option
+@click.option("--run", metavar="NAME", help="Name of the run; the program's and the time if none.")
+@click.option("--label", "labels", metavar="K=V", multiple=True, help="Label of the run.")
+@click.option(
+    "--keep-dumps",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Dump to DIR, which must be new or empty, and keep it.",
+)
+@click.option(
+    "--format",
+    "format_name",
+    type=click.Choice(render.FORMATS),
+    default="table",
+    show_default=True,
+    help="Form of the table of peaks.",
+)
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Write the table of peaks to FILE instead of standard error.",
+)
+def command(
+    command_line: tuple[str, ...],
+    db: str,
+    run: str | None,
+    labels: tuple[str, ...],
+    keep_dumps: Path | None,
+    format_name: str,
+    output: Path | None,
+) -> None:
+    r"""Run COMMAND, ingest what XLA compiles in it, and show the peaks.
+
+    \b
+      bufdb capture --run b16 --label batch=16 -- python train.py --batch 16
+
+    Standard input and output belong to COMMAND; signals are passed on to it. All that bufdb says,
+    the table of peaks too, goes to standard error, the table after the end of COMMAND. Also when
+    COMMAND fails or is interrupted, what was dumped until then is ingested.
+
+    XLA_FLAGS is added to: XLA dumps to a fresh directory, in place of one that --xla_dump_to names
+    there. JAX's persistent compilation cache is off, since a hit compiles and so dumps nothing.
+    Processes that COMMAND starts dump to the same directory; two that compile overwrite each
+    other's dumps, which is noted. A run of the same name is replaced.
+
+    The run gets labels: jax and jaxlib (versions; of the Python on PATH if COMMAND is neither a
+    Python nor a script for one), xla_flags, git_commit of the working directory (+dirty if files
+    were changed), command (the whole command line: mind secrets in it) and exit_code. A --label of
+    the same name goes before them.
+
+    \b
+    Exit codes:
+      that of COMMAND, 128+N if signal N ended it; 126 and 127 if it cannot be started.
+      If that is 0:
+      0  what was compiled is in the database
+      2  wrong usage
+      3  database in use or of another version; the dumps are kept
+      4  nothing was dumped, or part of a dump was not understood
+    """
+    from bufdb import capture
+
+    if not command_line:
+        raise UsageError("which command? bufdb capture -- COMMAND...")
+    given_labels = common.parse_labels(labels)
+    _check_database(db)
+    name = run or capture.run_name(command_line, datetime.now(UTC))
+    folder = _dump_folder(keep_dumps)
+    is_needed = keep_dumps is not None
+    try:
+        environment = capture.environment(os.environ, folder)
+        for text in environment.notes:
+            common.note(text)
+        all_labels = capture.labels(command_line, environment)
+        code = capture.run(command_line, environment.variables)
+        is_needed = True
+        all_labels |= {"exit_code": str(code), **given_labels}
+        try:
+            own_code = _ingest(db, folder, name, all_labels, environment, code)
+            is_needed = keep_dumps is not None
+            if own_code is None:
+                own_code = 4
+            else:
+                _show(db, name, format_name, output)
+        except BufdbError as error:
+            click.echo(f"bufdb: error: {error}", err=True)
+            own_code = error.exit_code
+    finally:
+        if not is_needed:
+            shutil.rmtree(folder, ignore_errors=True)
+        elif keep_dumps is None:
+            again = shlex.join(["bufdb", "ingest", str(folder), "--run", name])
+            common.note(f"the dumps are kept: {again}")
+    click.get_current_context().exit(code or own_code)
+
+
+def _check_database(db: str) -> None:
+    """Find out before a long command, not after it, that its results could not be stored."""
+    from bufdb import store
+
+    path = Path(db)
+    if path.exists():
+        store.open_writable(db).close()
+    elif not path.absolute().parent.is_dir():
+        raise DatabaseError(f"cannot make {db}: no directory {path.parent}")
+
+
+def _dump_folder(keep_dumps: Path | None) -> Path:
+    """A fresh directory, by its absolute path: the command may change its own."""
+    if keep_dumps is None:
+        return Path(tempfile.mkdtemp(prefix="bufdb-dumps-"))
+    try:
+        keep_dumps.mkdir(parents=True, exist_ok=True)
+        is_empty = not any(keep_dumps.iterdir())
+    except OSError as error:
+        raise UsageError(f"--keep-dumps {keep_dumps}: {error.strerror}") from error
+    if not is_empty:
+        raise UsageError(
+            f"--keep-dumps {keep_dumps} holds files already; name a new or an empty directory"
+        )
+    return keep_dumps.absolute()
+
+
+def _ingest(
+    db: str,
+    folder: Path,
+    name: str,
+    labels: dict[str, str],
+    environment: Environment,
+    code: int,
+) -> int | None:
+    """Ingest the dumps in place of a run of the same name; the exit code, None without dumps."""
+    from bufdb import capture, runs, store
+    from bufdb.discover import discover
+    from bufdb.ingest import ingest
+
+    modules = discover(folder)
+    if not modules:
+        common.note(capture.why_nothing(folder, environment, code))
+        return None
+    if capture.is_shared(modules):
+        common.note(
+            "several processes dumped to one directory, where modules of one number and name "
+            "overwrite each other; capture one process at a time to have all"
+        )
+    cached = capture.cached_modules(folder)
+    if cached:
+        common.note(f"{len(cached)} modules came out of a compilation cache and are not in the run")
+    if Path(db).exists():
+        with store.open_writable(db) as con:
+            if name in runs.names(con):
+                removed = runs.remove_runs(con, [name])[name]
+                common.note(f"replaced run {name}, which had {removed.module_count} modules")
+    summary = ingest(db, [folder], run=name, labels=labels)
+    common.note(f"run {name} in {db}: {summary.line()}")
+    return summary.exit_code
+
+
+def _show(db: str, name: str, format_name: str, output: Path | None) -> None:
+    width = None
+    if output is None and sys.stderr.isatty():
+        width = shutil.get_terminal_size().columns
+    result, left_out = _peaks(db, name)
+    text, _ = render.render(result, format_name, width)
+    if output is not None:
+        common.write(text, output)
+    else:
+        click.echo(text, nl=False, err=True)
+    if left_out:
+        common.note(f"{left_out} more rows: bufdb query modules --run {name}")
+
+
+def _peaks(db: str, name: str) -> tuple[Result, int]:
+    """The modules with the highest peaks, and how many rows more there are."""
+    from bufdb import figures, store
+    from bufdb.budget import METRICS
+    from bufdb.run import Result
+
+    with store.open_readable(db) as con:
+        found = figures.of_run(con, name)
+    metrics = ("peak", "arguments", "outputs", "temp", "constants", "fragmentation")
+    found.sort(key=lambda f: [-(f.values[metric] or 0) for metric in ("peak", "total")])
+    columns = [
+        ("function_name", "VARCHAR"),
+        ("memory_space", "VARCHAR"),
+        *((METRICS[metric], "HUGEINT") for metric in metrics),
+        ("module_key", "VARCHAR"),
+    ]
+    rows = [
+        (
+            figure.function,
+            figure.memory_space or (None if figure.color is None else f"color {figure.color}"),
+            *(figure.values[metric] for metric in metrics),
+            figure.module_key,
+        )
+        for figure in found
+    ]
+    return Result(columns, rows[:TABLE_ROWS]), len(rows[TABLE_ROWS:])

@@ -1,0 +1,568 @@
+"""bufdb capture: a command's environment, streams, signals and exit code, and its dumps."""
+
+import fcntl
+import json
+import os
+import pty
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import termios
+import time
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from bufdb import capture, cli, store
+from bufdb.discover import discover
+from bufdb.errors import UsageError
+
+DEMO = Path(__file__).parents[1] / "data" / "demo"
+BUFDB = [sys.executable, "-c", "from bufdb.cli import main; main()"]
+WAIT_SECONDS = 60
+FAKE = f"""
+import os, re, shutil, signal, sys, time
+
+def dump(run="cpu_b8"):
+    folder = re.findall("--xla_dump_to=(\\\\S+)", os.environ["XLA_FLAGS"])[-1]
+    shutil.copytree({str(DEMO)!r} + "/" + run, folder, dirs_exist_ok=True)
+    return folder
+"""
+
+
+@pytest.fixture(autouse=True)
+def _clean(monkeypatch, tmp_path):
+    for name in ("BUFDB_DB", "XLA_FLAGS", "JAX_COMPILATION_CACHE_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "work").mkdir()
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    monkeypatch.chdir(tmp_path / "work")
+
+
+@pytest.fixture
+def left_behind(tmp_path):
+    """Dump directories that were not removed."""
+    return lambda: list((tmp_path / "tmp").glob("bufdb-*"))
+
+
+def fake(body, name="train.py"):
+    """A command that dumps without a compiler."""
+    Path(name).write_text(FAKE + body)
+    return [sys.executable, name]
+
+
+def run(*arguments, command, **options):
+    done = subprocess.run(
+        [*BUFDB, "capture", *arguments, "--", *command],
+        capture_output=True,
+        text=True,
+        timeout=WAIT_SECONDS,
+        check=False,
+        **options,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def rows(sql, db="bufdb.duckdb"):
+    with store.open_readable(db) as con:
+        return con.execute(sql).fetchall()
+
+
+def labels(name):
+    return dict(rows(f"SELECT label, label_value FROM run_labels WHERE run_name = '{name}'"))
+
+
+# -- the environment --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("flags", "kept"),
+    [
+        (None, ""),
+        ("--a=1", "--a=1"),
+        ("  --a=1   --b ", "--a=1 --b"),
+        ("--xla_dump_to=/x --a=1 --xla_dump_to='/y z'", "--a=1"),
+        ('--a="x --xla_dump_to=q \\" r" --b=\'1 2\'', '--a="x --xla_dump_to=q \\" r" --b=\'1 2\''),
+        ("--xla_dump_to_other=1", "--xla_dump_to_other=1"),
+    ],
+)
+def test_xla_flags_are_added_to(flags, kept):
+    given = {"HOME": "h"} if flags is None else {"HOME": "h", "XLA_FLAGS": flags}
+    found = capture.environment(given, Path("/d"))
+    assert found.flags == kept
+    assert found.variables == {
+        "HOME": "h",
+        "JAX_ENABLE_COMPILATION_CACHE": "false",
+        "XLA_FLAGS": f"{kept} --xla_dump_to=/d --xla_dump_hlo_as_text".strip(),
+    }
+    assert sum("is overridden" in note for note in found.notes) == (flags or "").count("_to=/x") + (
+        flags or ""
+    ).count("_to='/y")
+
+
+def test_a_dump_directory_is_quoted_as_xla_reads_it():
+    found = capture.environment({}, Path('/my "d"\\x'))
+    assert '--xla_dump_to="/my \\"d\\"\\\\x"' in found.variables["XLA_FLAGS"]
+
+
+def test_flags_in_a_file():
+    Path("flags").write_text("--a=1\n--b=2\n")
+    assert capture.environment({"XLA_FLAGS": "flags"}, Path("/d")).flags == "--a=1 --b=2"
+    with pytest.raises(UsageError, match="XLA_FLAGS names a file of flags, none, that cannot be"):
+        capture.environment({"XLA_FLAGS": "none"}, Path("/d"))
+
+
+def test_flags_that_hide_modules_are_named():
+    found = capture.environment({"XLA_FLAGS": "--xla_dump_hlo_module_re=f --a=1"}, Path("/d"))
+    assert found.hiding_flags == ("--xla_dump_hlo_module_re=f",)
+    assert "not every module may be dumped: XLA_FLAGS have --xla_dump_hlo_m" in found.notes[0]
+
+
+def test_a_cache_directory_of_the_user_is_left_out():
+    found = capture.environment({"JAX_COMPILATION_CACHE_DIR": "c"}, Path("/d"))
+    assert "JAX_COMPILATION_CACHE_DIR" not in found.variables
+
+
+# -- what it runs with ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (["python", "train.py", "--x"], "train"),
+        (["/opt/python3.12", "-O", "a/b/train.py"], "train"),
+        (["python", "-m", "my.train", "x.txt"], "my.train"),
+        (["python"], "python"),
+        (["/usr/bin/pytest", "tests/test_a.py"], "pytest"),
+        (["./run.py"], "run"),
+    ],
+)
+def test_name_of_a_run_without_one(command, name):
+    now = datetime(2026, 1, 31, 23, 59, 58)
+    assert capture.run_name(command, now) == f"{name}-20260131-235958"
+
+
+def fake_packages(folder):
+    for name, version in (("jax", "9.8.7"), ("jaxlib", "9.8.6")):
+        info = folder / f"{name}-{version}.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+
+
+def test_versions_come_from_the_commands_own_python(tmp_path):
+    fake_packages(tmp_path / "site")
+    link = tmp_path / "bin" / "python3"
+    link.parent.mkdir()
+    link.symlink_to(sys.executable)
+    script = tmp_path / "bin" / "tool"
+    script.write_text(f"#!{link} -O\n")
+    script.chmod(0o755)
+    env_script = tmp_path / "bin" / "other"
+    env_script.write_text("#!/usr/bin/env python3\n")
+    env_script.chmod(0o755)
+    variables = {"PATH": str(link.parent), "PYTHONPATH": str(tmp_path / "site")}
+    expected = {"jax": "9.8.7", "jaxlib": "9.8.6"}
+    for program in ("python3", str(link), "tool", "other", "/bin/sh", "missing"):
+        assert capture._versions([program], variables) == expected
+    assert capture._versions(["/bin/sh"], {"PATH": str(tmp_path)}) == {}
+
+
+def test_labels_tell_commit_and_changes(monkeypatch):
+    git = shutil.which("git")
+    if git is None:
+        pytest.skip("git is not there")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    given = capture.environment(dict(os.environ), Path("/d"))
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(Path.cwd().parent))
+    assert "git_commit" not in capture.labels(["true"], given)
+    author = ["-c", "user.name=n", "-c", "user.email=e"]
+    subprocess.run([git, "init", "-q"], check=True)
+    Path("a").write_text("1")
+    subprocess.run([git, "add", "a"], check=True)
+    subprocess.run([git, *author, "commit", "-qm", "m"], check=True)
+    head = subprocess.run([git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True)
+    commit = head.stdout.strip()
+    assert capture.labels(["true"], given)["git_commit"] == commit
+    Path("a").write_text("2")
+    assert capture.labels(["true"], given)["git_commit"] == f"{commit}+dirty"
+
+
+# -- a command --------------------------------------------------------------------------------
+
+
+def test_a_run_with_table_and_labels(left_behind, monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", "--a=1")
+    command = fake(
+        "dump(); print('out', sys.stdin.read(), sys.argv[1:]); print('err', file=sys.stderr)"
+    )
+    code, out, err = run(
+        "--run", "r", "--label", "batch=8", command=[*command, "--db", "--", "x y"], input="in"
+    )
+    assert (code, out) == (0, "out in ['--db', '--', 'x y']\n")
+    lines = err.splitlines()
+    assert lines[:2] == [
+        "bufdb: JAX's persistent compilation cache is off for the command: a hit dumps nothing",
+        "err",
+    ]
+    assert lines[2].startswith("bufdb: run r in bufdb.duckdb: ingested 3 modules (0 replaced), ")
+    assert [line.split()[0] for line in lines[3:]] == [
+        "function_name",
+        "-------------",
+        "train_step",
+        "eval_step",
+        "init",
+    ]
+    assert "8.5 MiB" in lines[5]
+    assert rows("SELECT run_name FROM runs") == [("r",)]
+    found = labels("r")
+    assert found.pop("command") == shlex.join([*command, "--db", "--", "x y"])
+    found = {label: value for label, value in found.items() if not label.startswith(("jax", "git"))}
+    assert found == {"batch": "8", "exit_code": "0", "xla_flags": "--a=1"}
+    assert left_behind() == []
+
+
+def test_two_dashes_may_be_left_out_and_a_label_of_the_user_wins():
+    command = fake("dump()")
+    done = subprocess.run(
+        [*BUFDB, "capture", "--run", "r", "--label", "command=mine", *command, "--run", "x"],
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert labels("r")["command"] == "mine"
+
+
+def test_a_failing_command_is_ingested_and_its_code_handed_through(left_behind):
+    code, out, err = run("--run", "r", command=fake("dump(); print(1); sys.exit(7)"))
+    assert (code, out) == (7, "1\n")
+    assert "ingested 3 modules" in err
+    assert labels("r")["exit_code"] == "7"
+    assert left_behind() == []
+
+
+def test_a_part_of_a_dump_is_ingested_with_diagnostics():
+    body = """
+folder = dump()
+for name in os.listdir(folder):
+    if "train_step" in name and name.endswith("-buffer-assignment-values.txt"):
+        size = os.path.getsize(folder + "/" + name)
+        os.truncate(folder + "/" + name, size // 2)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    code, _, err = run("--run", "r", command=fake(body))
+    assert code == 128 + signal.SIGKILL
+    assert "ingested 3 modules" in err
+    assert rows("SELECT count(*) > 0 FROM diagnostics") == [(True,)]
+    assert labels("r")["exit_code"] == "137"
+
+
+def test_a_run_of_the_same_name_is_replaced():
+    assert run("--run", "r", "--label", "old=1", command=fake("dump()"))[0] == 0
+    code, _, err = run("--run", "r", command=fake("dump('tpu_b8')"))
+    assert (code, "replaced run r, which had 3 modules\n" in err) == (0, True)
+    assert rows("SELECT DISTINCT platform FROM modules") == [("tpu",)]
+    assert "old" not in labels("r")
+
+
+def test_a_run_without_a_name_is_named_after_the_program():
+    assert run(command=fake("dump()", "my_train.py"))[0] == 0
+    ((name,),) = rows("SELECT run_name FROM runs")
+    assert name.startswith("my_train-2")
+
+
+def test_dumps_that_are_kept(left_behind):
+    code, _, _ = run(
+        "--keep-dumps", "new/dumps", "--run", "r", command=fake("os.chdir('/'); dump()")
+    )
+    assert code == 0
+    assert len(discover(Path("new/dumps"))) == 3
+    assert left_behind() == []
+    code, out, err = run("--keep-dumps", "new/dumps", command=fake("print(1)"))
+    assert (code, out) == (2, "")
+    assert "--keep-dumps new/dumps holds files already; name a new or an empty directory" in err
+
+
+def test_the_table_can_go_to_a_file():
+    code, _, err = run("-o", "t.json", "--format", "json", "--run", "r", command=fake("dump()"))
+    assert (code, "train_step" in err) == (0, False)
+    found = json.loads(Path("t.json").read_text())
+    assert [row["peak_bytes"] for row in found] == [8905504, 2116268, 924792]
+
+
+def test_several_processes_in_one_directory_are_noted():
+    body = """
+folder = dump()
+for name in os.listdir(folder):
+    if "jit_init" in name:
+        shutil.copy(folder + "/" + name, folder + "/" + name.replace("jit_init", "jit_start"))
+"""
+    code, _, err = run("--run", "r", command=fake(body))
+    assert (code, "several processes dumped to one directory" in err) == (0, True)
+
+
+# -- nothing dumped ---------------------------------------------------------------------------
+
+
+def test_a_command_that_compiles_nothing(left_behind):
+    code, out, err = run("--run", "r", command=fake("print(1)"))
+    assert (code, out) == (4, "1\n")
+    assert "bufdb: nothing was dumped. Usual reasons:\n  - nothing was jitted" in err
+    assert "the program sets XLA_FLAGS itself" in err
+    assert not Path("bufdb.duckdb").exists()
+    assert left_behind() == []
+    code, _, err = run("--run", "r", command=fake("sys.exit(3)"))
+    assert (code, "the command failed (exit code 3) before it compiled" in err) == (3, True)
+
+
+def test_a_command_whose_modules_come_from_a_cache(left_behind):
+    body = """
+folder = dump()
+for name in os.listdir(folder):
+    path = folder + "/" + name
+    if name.endswith(".cpu_after_optimizations.txt"):
+        os.rename(path, path.replace(".cpu_after", ".after"))
+    elif "buffer" in name or "live" in name:
+        os.remove(path)
+"""
+    code, _, err = run("--run", "r", command=fake(body))
+    assert code == 4
+    assert "nothing was compiled: 3 modules came out of a compilation cache, such as mo" in err
+    assert left_behind() == []
+    more = body + "dump('gpu_b8')"
+    code, _, err = run("--run", "r", command=fake(more))
+    assert code == 0
+    assert "3 modules came out of a compilation cache and are not in the run" in err
+
+
+def test_only_other_files(monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", "--xla_dump_hlo_module_re=x")
+    body = "open(dump() + '/../x', 'w'); shutil.rmtree(f := dump()); os.mkdir(f); "
+    code, _, err = run(command=fake(body + "open(f + '/module_0001.a.debug_options', 'w')"))
+    assert code == 4
+    assert "  - XLA_FLAGS have --xla_dump_hlo_module_re=x: try without\n" in err
+    assert "  - XLA dumped other files only" in err
+
+
+# -- errors -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ((), 2, "which command? bufdb capture -- COMMAND..."),
+        (("--label", "x", "--", "true"), 2, "--label wants K=V, got 'x'"),
+        (("--db", "no/x.duckdb", "--", "true"), 3, "cannot make no/x.duckdb: no directory no"),
+        (("--", "no-such-command"), 127, "no command no-such-command"),
+        (("--", "./plain"), 126, "cannot start ./plain: Permission denied"),
+    ],
+)
+def test_errors(arguments, code, message, capfd, left_behind):
+    Path("plain").touch()
+    assert cli.run(["capture", *arguments]) == code
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.splitlines()[-1].startswith(f"bufdb: error: {message}")
+    assert left_behind() == []
+
+
+def test_a_database_of_another_version_is_found_out_before_the_command_runs():
+    with store.open_writable("bufdb.duckdb") as con:
+        con.execute("UPDATE schema_info SET schema_version = 0")
+    code, out, err = run(command=fake("print(1)"))
+    assert (code, out) == (3, "")
+    assert "has schema version 0" in err
+
+
+def test_dumps_are_kept_if_they_cannot_be_stored(left_behind):
+    body = "dump(); open('bufdb.duckdb', 'w').write('no database' * 1000)"
+    code, _, err = run("--run", "r", command=fake(body))
+    assert code == 3
+    (folder,) = left_behind()
+    assert f"bufdb: the dumps are kept: bufdb ingest {folder} --run r\n" in err
+    assert len(discover(folder)) == 3
+
+
+# -- signals ----------------------------------------------------------------------------------
+
+TALKING = """
+dump()
+seen = []
+def handle(number, frame):
+    seen.append(signal.Signals(number).name)
+    print("got", *seen, flush=True)
+    time.sleep(0.3)  # a second one would be seen
+    print("end", *seen, flush=True)
+    sys.exit(5)
+for name in sys.argv[1:]:
+    signal.signal(getattr(signal, name), handle)
+print("ready", flush=True)
+for _ in range(600):  # a signal just before a long sleep would be handled only after it
+    time.sleep(0.1)
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1"])
+def test_a_signal_to_bufdb_reaches_the_command(name):
+    process = subprocess.Popen(
+        [*BUFDB, "capture", "--run", "r", "--", *fake(TALKING), name],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # no terminal, as under a scheduler
+    )
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(getattr(signal, name))
+    out, err = process.communicate(timeout=WAIT_SECONDS)
+    assert out == f"got {name}\nend {name}\n"
+    assert process.returncode == 5
+    assert "ingested 3 modules" in err
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_a_command_that_a_signal_ends(name):
+    process = subprocess.Popen(
+        [*BUFDB, "capture", "--run", "r", "--", *fake(TALKING), "SIGUSR1"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(getattr(signal, name))
+    _, err = process.communicate(timeout=WAIT_SECONDS)
+    assert process.returncode == 128 + getattr(signal, name)
+    assert "ingested 3 modules" in err
+    assert labels("r")["exit_code"] == str(process.returncode)
+
+
+def test_ctrl_c_at_a_terminal_reaches_the_command_once():
+    leader, follower = pty.openpty()
+
+    def take_terminal():
+        os.setsid()
+        fcntl.ioctl(follower, termios.TIOCSCTTY, 0)
+
+    process = subprocess.Popen(
+        [*BUFDB, "capture", "--run", "r", "--", *fake(TALKING), "SIGINT"],
+        stdin=follower,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=take_terminal,
+    )
+    os.close(follower)
+    try:
+        assert process.stdout.readline() == "ready\n"
+        os.write(leader, b"\x03")
+        out, err = process.communicate(timeout=WAIT_SECONDS)
+    finally:
+        os.close(leader)
+    assert out == "got SIGINT\nend SIGINT\n"
+    assert process.returncode == 5
+    assert "ingested 3 modules" in err
+
+
+def test_an_ignored_signal_stays_ignored():
+    shell = "trap '' INT; exec \"$@\""
+    process = subprocess.Popen(
+        ["sh", "-c", shell, "sh", *BUFDB, "capture", "--", *fake(TALKING), "SIGTERM"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGTERM)
+    out, _ = process.communicate(timeout=WAIT_SECONDS)
+    assert out == "got SIGTERM\nend SIGTERM\n"
+
+
+# -- with jax ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def jax_python():
+    """An interpreter that has jax: that of BUFDB_TEST_PYTHON, else this one."""
+    python = os.environ.get("BUFDB_TEST_PYTHON", sys.executable)
+    done = subprocess.run([python, "-c", "import jax"], capture_output=True, check=False)
+    if done.returncode:
+        pytest.skip(f"{python} has no jax; BUFDB_TEST_PYTHON can name a Python that has")
+    return python
+
+
+JAX = """
+import sys
+import jax
+import jax.numpy as jnp
+
+if "forced" in sys.argv:
+    jax.config.update("jax_enable_compilation_cache", True)
+if "cached" in sys.argv:
+    jax.config.update("jax_compilation_cache_dir", "cache")
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+@jax.jit
+def step(x):
+    return jnp.sin(x) @ x.T
+
+if "none" not in sys.argv:
+    step(jnp.ones((64, 64))).block_until_ready()
+if "fail" in sys.argv:
+    raise SystemExit(9)
+if "wait" in sys.argv:
+    print("ready", flush=True)
+    input()
+"""
+
+
+def test_jax(jax_python, monkeypatch):
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    Path("train.py").write_text(JAX)
+    command = [jax_python, "train.py"]
+    peak = "SELECT peak_bytes FROM memory_figures WHERE function_name = 'step' AND run_name = '{}'"
+
+    assert run("--run", "plain", command=command)[0] == 0
+    assert rows(peak.format("plain")) == [(3 * 64 * 64 * 4,)]
+    assert set(labels("plain")) >= {"jax", "jaxlib", "command", "exit_code"}
+
+    assert run("--run", "failed", command=[*command, "fail"])[0] == 9
+    assert rows(peak.format("failed")) == rows(peak.format("plain"))
+
+    code, _, err = run("--run", "none", command=[*command, "none"])
+    assert (code, "nothing was jitted" in err) == (4, True)
+
+    # The program sets the directory itself; a warm cache must not hide the compilation.
+    for name in ("cold", "warm"):
+        subprocess.run([*command, "cached"], check=True)
+        assert run("--run", name, command=[*command, "cached"])[0] == 0
+        assert rows(peak.format(name)) == rows(peak.format("plain"))
+
+    code, _, err = run("--run", "forced", command=[*command, "cached", "forced"])
+    assert (code, "modules came out of a compilation cache" in err) == (4, True)
+
+
+def test_jax_interrupted(jax_python, monkeypatch):
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    Path("train.py").write_text(JAX)
+    process = subprocess.Popen(
+        [*BUFDB, "capture", "--run", "r", "--", jax_python, "train.py", "wait"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(0.2)  # until it waits for input
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=WAIT_SECONDS)
+    assert process.returncode == 130
+    assert "KeyboardInterrupt" in err
+    assert "run r in bufdb.duckdb: ingested" in err
+    assert ("step",) in rows("SELECT function_name FROM modules")
