@@ -37,7 +37,7 @@
 -- column naive_live_bytes HUGEINT: Largest sum of the sizes of live values [bytes]; NULL without
 --   live ranges.
 -- column fixed_bytes HUGEINT: Allocations that are neither temp nor thread-local [bytes].
--- column occupied_temp_bytes BIGINT: Most bytes of temp allocations occupied at once [bytes]; NULL
+-- column occupied_temp_bytes HUGEINT: Most bytes of temp allocations occupied at once [bytes]; NULL
 --   without live ranges.
 -- column fragmentation_bytes HUGEINT: Temp allocations minus that [bytes]; NULL without live
 --   ranges.

@@ -794,7 +794,7 @@ def test_debug_options() -> None:
         ("opaque[]", "opaque", None, None, 0, 1, 8),
         ("()", "tuple", None, None, None, 0, 0),
         ("((f32[2]{0}, token[]), /*index=1*/s32[])", "tuple", None, None, None, 2, 16),
-        ("b(f32[2]{0})", None, None, None, None, None, None),
+        ("b(f32[2]{0})", "f32", [2], "{0}", 0, 2, 8),
         ("f17[2]", None, None, None, None, None, None),
     ],
 )
