@@ -67,7 +67,7 @@ WANTED = {
 def test_the_strategies_reach_what_they_are_for() -> None:
     reached = set()
 
-    @settings(many, max_examples=300, phases=[Phase.generate], derandomize=True, database=None)
+    @settings(many, max_examples=500, phases=[Phase.generate], derandomize=True, database=None)
     @given(modules(), dialects())
     def sample(module: Module, dialect: Dialect) -> None:
         text = b"".join(write(module, dialect).values()).decode()
