@@ -52,9 +52,14 @@ option_counts AS (
 options AS (
   SELECT
     run_name,
-    string_agg(option_text, ' ' ORDER BY option_text)
-      FILTER (WHERE option_modules = all_modules) AS compiler_options
+    -- TPU compilers print dozens; the table compiler_options has them all.
+    CASE
+      WHEN sum(length(option_text) + 1) <= 160
+      THEN string_agg(option_text, ' ' ORDER BY option_text)
+      ELSE count(*) || ' options'
+    END AS compiler_options
   FROM option_counts
+  WHERE option_modules = all_modules
   GROUP BY run_name
 ),
 problems AS (
@@ -96,7 +101,7 @@ def list_runs(con: duckdb.DuckDBPyConnection) -> Result:
     """One row per run, in order of the time of its dumps.
 
     `compiler_options` are the flags that all modules of the run share, without those that only say
-    how the dump was made.
+    how the dump was made; their number if they are too many to show.
     """
     return run_sql(con, _LIST)
 

@@ -181,6 +181,12 @@ def test_runs_lists_what_the_dumps_say(call, ingested):
         )
 
 
+def test_many_compiler_options_are_counted(call):
+    call("ingest", DEMO / "tpu_b8")
+    _, out, _ = call("runs", "--format", "jsonl")
+    assert json.loads(out)["compiler_options"] == "35 options"
+
+
 def test_labels_are_replaced_and_removed(call, ingested):
     assert call("runs", "label", "cpu_b8", "a=1", "b=2") == (0, "", "")
     assert call("runs", "label", "cpu_b8", "a=x=y") == (0, "", "")

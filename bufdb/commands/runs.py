@@ -32,7 +32,8 @@ def list_command(db: str, **output: Any) -> None:
     """List the runs in order of the time of their dumps.
 
     Shown are the labels and what the dumps themselves say: platforms, format eras, partitions,
-    and the compiler options that all modules of the run share, but for those of the dump itself.
+    and the compiler options that all modules of the run share, but for those of the dump itself
+    (their number if they are many).
     """
     from bufdb import runs
 
