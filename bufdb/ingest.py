@@ -12,6 +12,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,7 +35,7 @@ TRANSACTION_BYTES = 256 << 20
 """Text per transaction: what an interrupted ingest loses at the most, large modules apart."""
 MEMORY_LIMIT = "512MB"
 """DuckDB's memory limit unless another is asked for."""
-INSERT_ROWS = 300_000
+INSERT_ROWS = 250_000
 """Rows that wait for an insert: enough to make its fixed cost small, few enough to hold."""
 MODULE_TABLES = (
     "modules",
@@ -211,7 +212,8 @@ class _Ingest:
         jobs: int,
     ) -> None:
         self.con, self.plan, self.block_bytes, self.progress = con, plan, block_bytes, progress
-        self.jobs = jobs
+        self.loader = ThreadPoolExecutor(1) if jobs > 1 else None
+        self.loading: Future[None] | None = None
         self.summary = Summary()
         self.problems: Counter[str] = Counter()
         self.shapes: dict[bytes, Shape] = {}
@@ -220,6 +222,14 @@ class _Ingest:
         self.in_transaction = 0
 
     def run(self, labels: dict[str, str]) -> Summary:
+        """Read and store the plan; what was committed stays when this fails or is interrupted."""
+        try:
+            return self._run(labels)
+        finally:
+            if self.loader is not None:
+                self.loader.shutdown()
+
+    def _run(self, labels: dict[str, str]) -> Summary:
         total = sum(
             file.size()
             for _, jobs in self.plan.values()
@@ -303,6 +313,7 @@ class _Ingest:
 
     def _delete(self, module_id: int) -> None:
         self._flush()
+        self._wait()
         for table in MODULE_TABLES:
             self.con.execute(f'DELETE FROM "{table}" WHERE module_id = ?', [module_id])
 
@@ -361,16 +372,28 @@ class _Ingest:
 
     def _flush(self, tables: Collection[str] | None = None) -> None:
         """Insert what waits for all tables or for these."""
-        for table in list(self.batches) if tables is None else tables:
-            waiting = self.batches.pop(table, None)
-            if waiting is None:
-                continue
+        chosen = list(self.batches) if tables is None else tables
+        waiting = {table: self.batches.pop(table) for table in chosen if table in self.batches}
+        self.waiting_rows = 0
+        self._wait()
+        if self.loader is None:
+            self._insert(waiting)
+        else:
+            self.loading = self.loader.submit(self._insert, waiting)
+
+    def _insert(self, waiting: dict[str, list[Any]]) -> None:
+        for table, batches in waiting.items():
             # DuckDB finds the variable by its name. To register it would make a view, which the
             # transaction keeps, with all the text behind it, until it ends.
-            arrow_batches = Batches(waiting)  # noqa: F841
+            arrow_batches = Batches(batches)  # noqa: F841
             cast = _CASTS.get(table, "*")
             self.con.execute(f'INSERT INTO "{table}" BY NAME SELECT {cast} FROM arrow_batches')
-        self.waiting_rows = 0
+
+    def _wait(self) -> None:
+        """Wait for the loader thread: there is one connection, and inserts keep their order."""
+        if self.loading is not None:
+            loading, self.loading = self.loading, None
+            loading.result()
 
     def _begin(self) -> None:
         self.con.execute("BEGIN")
@@ -378,6 +401,7 @@ class _Ingest:
 
     def _commit(self) -> None:
         self._flush()
+        self._wait()
         self.con.execute("COMMIT")
 
     # -- small tables ----------------------------------------------------------------------
@@ -564,6 +588,8 @@ class _Ingest:
             self.con.execute("INSERT INTO run_labels VALUES (?, ?, ?)", [name, label, value])
 
     def _finish_run(self, name: str, path: Path, jobs: list[_Job]) -> None:
+        self._flush()
+        self._wait()
         if not self.run_changed:
             return
         earliest = min((dumped_at(job.files) for job in jobs), default=None)

@@ -8,9 +8,10 @@ grow with the file.
 from __future__ import annotations
 
 import functools
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+
+import xxhash
 
 from bufdb.assemble import Rounds
 from bufdb.discover import BUFFER_KINDS, DumpFile, ModuleFiles
@@ -57,7 +58,7 @@ def load(files: ModuleFiles, block_bytes: int = BLOCK_BYTES) -> Loaded:
             loaded.hashes[kind] = _hash(file)
         else:
             text = read_span(file, 0, loaded.sizes[kind])
-            loaded.hashes[kind] = hashlib.sha256(text).hexdigest()
+            loaded.hashes[kind] = xxhash.xxh3_128_hexdigest(text)
             loaded.texts[kind] = text
     return loaded
 
@@ -76,7 +77,7 @@ def read_span(file: DumpFile, start: int, stop: int) -> bytes:
 
 
 def _hash(file: DumpFile) -> str:
-    digest = hashlib.sha256()
+    digest = xxhash.xxh3_128()
     for text in _chunks(file, 0, file.size(), 1 << 20):
         digest.update(text)
     return digest.hexdigest()

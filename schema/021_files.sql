@@ -17,4 +17,4 @@ COMMENT ON COLUMN files.file_kind IS
 COMMENT ON COLUMN files.size_bytes IS
   'Size of the file [bytes].';
 COMMENT ON COLUMN files.content_hash IS
-  'SHA-256 of the file, in hexadecimal; an unchanged set of files is not read again.';
+  '128-bit XXH3 hash of the file, in hexadecimal; an unchanged set of files is not read again.';

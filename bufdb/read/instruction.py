@@ -92,7 +92,8 @@ def _marks(c: Cursor) -> tuple[Ints, Bools]:
     plain = first.matches(_FIRST) | first.matches(_FIRST_TYPE)
     place = np.where(plain, first.at, c.end)
     slow = np.zeros(len(c), np.bool_)
-    for row in np.flatnonzero(~plain).tolist():
+    last = c.block.bytes[np.maximum(c.end - 1, 0)] == ord("}")
+    for row in np.flatnonzero(~plain & ((quote >= 0) | last)).tolist():
         start, end = int(begin[row]), int(c.end[row])
         found = find(_MARK_TEXT, start, end)
         if found >= 0:
