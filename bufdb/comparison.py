@@ -50,10 +50,7 @@ SELECT {_COMMON}, figure, NULL::VARCHAR AS allocation_kind, NULL::VARCHAR AS par
   NULL::VARCHAR AS base_shape, NULL::VARCHAR AS new_shape,
   NULL::VARCHAR AS base_source, NULL::VARCHAR AS new_source
 FROM diff_modules({_SIDES})
-{_WHERE}, list_position(
-  ['peak', 'arguments', 'outputs', 'aliased', 'temps', 'constants', 'fragmentation', 'padding'],
-  figure
-)"""
+{_WHERE}, figure_place"""
 _PEAK = f"""
 SELECT {_COMMON}, 'peak' AS figure, allocation_kind, part, change, {_NUMBERS}, {_DETAILS}
 FROM diff_peak({_KEYED})
@@ -259,22 +256,21 @@ def figures_table(comparison: Comparison, top: int) -> tuple[Result, int]:
 
 def _labels(firsts: list[Row]) -> dict[int, str]:
     """Name of each place: the function, with runs and modules only where they tell it apart."""
-    runs = {(row.base_run_name, row.new_run_name) for row in firsts if _is_pair(row)}
-    alike = Counter((row.function_name, row.color) for row in firsts)
+    sides = [{row.base_run_name for row in firsts}, {row.new_run_name for row in firsts}]
+    several = any(len(runs - {None}) > 1 for runs in sides)
+    alike = Counter(
+        (row.function_name, row.color, row.base_run_name, row.new_run_name) for row in firsts
+    )
     labels = {}
     for row in firsts:
         details = []
-        if len(runs) > 1:
+        if several:
             details.append(f"{row.base_run_name or '-'} → {row.new_run_name or '-'}")
-        if alike[row.function_name, row.color] > 1:
+        if alike[row.function_name, row.color, row.base_run_name, row.new_run_name] > 1:
             details.append(f"{_short(row.base_module_key)} → {_short(row.new_module_key)}")
         text = f" [{', '.join(details)}]" if details else ""
         labels[row.place] = row.function_name + text
     return labels
-
-
-def _is_pair(row: Row) -> bool:
-    return row.base_run_name is not None and row.new_run_name is not None
 
 
 def _short(module_key: str | None) -> str:

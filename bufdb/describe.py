@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import textwrap
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from bufdb.render import align, markdown_escape
@@ -106,6 +107,24 @@ def as_markdown(items: Iterable[Item]) -> str:
 def as_json(items: Iterable[Item]) -> str:
     """For programs: a list of objects with the fields of `Item` and `Column`."""
     return json.dumps([asdict(item) for item in items], indent=2, ensure_ascii=False) + "\n"
+
+
+def brief(items: Iterable[Item], format_name: str) -> str:
+    """Names and comments alone, as text, markdown or json."""
+    chosen = list(items)
+    if format_name == "json":
+        objects = [{"kind": i.kind, "name": i.name, "comment": i.comment} for i in chosen]
+        return json.dumps(objects, indent=2, ensure_ascii=False) + "\n"
+    if format_name == "text":
+        return as_text(replace(i, columns=()) if i.kind != "macro" else i for i in chosen)
+    parts = []
+    for kind, members in groupby(chosen, key=lambda item: item.kind):
+        rows = (
+            f"| `{_signature(item)}` | {markdown_escape(item.comment or '')} |\n"
+            for item in members
+        )
+        parts.append(f"| {kind} | what it holds |\n| --- | --- |\n" + "".join(rows))
+    return "\n".join(parts)
 
 
 def _signature(item: Item) -> str:

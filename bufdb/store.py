@@ -12,6 +12,9 @@ from bufdb import resources
 from bufdb.errors import DatabaseError
 
 SCHEMA_VERSION = 1
+BLOCK_SIZE = "65536"
+"""Bytes per block of a new file. DuckDB's own 256 KiB make the file of 200 modules (28 MB of text)
+7.4 MB, 64 KiB 3.7 MB, 16 KiB 5.6 MB; that of 1,000 modules (991 MB) 121, 132 and 274 MB."""
 FIRST_VIEW = "500"
 """Schema files from this number on hold macros and views, recreated on every writable open."""
 
@@ -27,7 +30,9 @@ def connect(
     if read_only and not Path(path).exists():
         raise DatabaseError(f"no database {path}; make one with 'bufdb ingest DUMPS --db {path}'")
     try:
-        return duckdb.connect(path, read_only=read_only, config={**(config or {})})
+        return duckdb.connect(
+            path, read_only=read_only, config={"default_block_size": BLOCK_SIZE, **(config or {})}
+        )
     except duckdb.Error as error:
         reason = str(error).splitlines()[0]
         raise DatabaseError(f"cannot open {path}: {reason}") from error

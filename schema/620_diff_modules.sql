@@ -25,7 +25,7 @@ figures AS (
     unnest(
       ['peak', 'arguments', 'outputs', 'aliased', 'temps', 'constants', 'fragmentation', 'padding']
     ) AS figure,
-    unnest(range(8)) AS figure_place,
+    unnest(range(1, 9)) AS figure_place,
     unnest(
       [
         memory_figures.peak_bytes,
@@ -140,6 +140,7 @@ SELECT
   pairs.new_module_key,
   filled.color,
   coalesce(filled.new_space_name, filled.base_space_name) AS memory_space_name,
+  filled.figure_place,
   filled.figure,
   filled.base_bytes,
   filled.new_bytes,

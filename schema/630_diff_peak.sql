@@ -50,7 +50,7 @@ walks AS (
   FROM held
   WHERE held.op_name IS NULL
     AND held.allocation_kind IN ('temp', 'output')
-    AND held.dtype <> 'tuple'
+    AND held.dtype IS DISTINCT FROM 'tuple'
   UNION ALL
   (
     SELECT
@@ -109,7 +109,9 @@ users AS (
     AND own_frames.stack_frame_id = stack_frames.own_frame_id
   WHERE walks.op_name IS NOT NULL
 ),
-named AS (
+-- MATERIALIZED keeps the joins below apart from those here: DuckDB 2.0.0 stops with "dict-surviving
+-- cache: global dictionary column … changed identity" on a longer chain of LEFT JOINs to few rows.
+named AS MATERIALIZED (
   SELECT
     held.module_id,
     held.color,
@@ -126,7 +128,10 @@ named AS (
       ELSE held.opcode
     END AS opcode,
     -- What a loop carries is the loop's, and older XLA names it so.
-    CASE WHEN users.opcode <> 'while' THEN 'for ' ELSE '' END AS relation,
+    CASE
+      WHEN users.value_id IS NOT NULL AND users.opcode IS DISTINCT FROM 'while' THEN 'for '
+      ELSE ''
+    END AS relation,
     CASE
       WHEN held.allocation_kind IN ('parameter', 'donated_parameter')
         THEN coalesce(nullif(parameters.op_name, ''), '(' || held.allocation_kind || ')')

@@ -2,28 +2,67 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from itertools import groupby
 from pathlib import Path
 
 import click
 
 from bufdb import render
 from bufdb.commands import common
-from bufdb.saved_query import GROUPS
+from bufdb.saved_query import GROUPS, SavedQuery
 
 
 @click.command(name="queries", short_help="List the saved queries.")
+@click.option(
+    "--format",
+    "format_name",
+    type=click.Choice(["text", "markdown", "json"]),
+    default="text",
+    show_default=True,
+    help="Form of the list; json holds all that the headers say.",
+)
 @common.queries_option
-def command(folders: tuple[Path, ...]) -> None:
+def command(format_name: str, folders: tuple[Path, ...]) -> None:
     """List the saved queries by group, one line each."""
     queries = common.catalogue(folders).load_all()
+    writers = {"text": _as_text, "markdown": _as_markdown, "json": _as_json}
+    common.write(writers[format_name](queries))
+
+
+def _groups(queries: Iterable[SavedQuery]) -> Iterator[tuple[str, list[SavedQuery]]]:
+    """Heading and queries of each group that has any."""
+    for group, members in groupby(queries, key=lambda query: query.group):
+        yield GROUPS[group], list(members)
+
+
+def _as_text(queries: list[SavedQuery]) -> str:
+    """For a terminal."""
     name_width = max((len(query.name) for query in queries), default=0)
     parts = []
-    for group, heading in GROUPS.items():
-        rows = [
-            ["  " + query.name.ljust(name_width), query.title]
-            for query in queries
-            if query.group == group
+    for heading, members in _groups(queries):
+        rows = [["  " + query.name.ljust(name_width), query.title] for query in members]
+        parts.append(f"{heading}\n{render.align(rows, [False, False])}")
+    return "\n".join(parts)
+
+
+def _as_markdown(queries: list[SavedQuery]) -> str:
+    """For a README: a table per group."""
+    parts = []
+    for heading, members in _groups(queries):
+        lines = [f"**{heading}**\n\n| query | what it tells |\n| --- | --- |\n"]
+        lines += [
+            f"| `{query.name}` | {render.markdown_escape(query.title)} |\n" for query in members
         ]
-        if rows:
-            parts.append(f"{heading}\n{render.align(rows, [False, False])}")
-    common.write("\n".join(parts))
+        parts.append("".join(lines))
+    return "\n".join(parts)
+
+
+def _as_json(queries: list[SavedQuery]) -> str:
+    """For programs: a list of objects with the fields of `SavedQuery` but its text and place."""
+    objects = [asdict(query) for query in queries]
+    for item in objects:
+        del item["sql"], item["path"]
+    return json.dumps(objects, indent=2, ensure_ascii=False) + "\n"

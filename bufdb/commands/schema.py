@@ -20,8 +20,9 @@ from bufdb.saved_query import suggestion
     default="text",
     show_default=True,
 )
+@click.option("--brief", is_flag=True, help="Leave out the columns.")
 @common.db_option
-def command(names: tuple[str, ...], format_name: str, db: str) -> None:
+def command(names: tuple[str, ...], format_name: str, brief: bool, db: str) -> None:
     """Describe the tables, views and macros, all or those named, from the database itself.
 
     Without a database file they are those of an empty database.
@@ -37,6 +38,9 @@ def command(names: tuple[str, ...], format_name: str, db: str) -> None:
             hint = suggestion(name, known) or ";"
             raise UsageError(f"no table {quote(name)}{hint} 'bufdb schema' shows all")
     chosen = [item for item in items if not names or item.name in names]
+    if brief:
+        common.write(describe.brief(chosen, format_name))
+        return
     writers = {
         "text": describe.as_text,
         "markdown": describe.as_markdown,
