@@ -123,7 +123,8 @@ def brief(items: Iterable[Item], format_name: str) -> str:
             f"| `{_signature(item)}` | {markdown_escape(item.comment or '')} |\n"
             for item in members
         )
-        parts.append(f"| {kind} | what it holds |\n| --- | --- |\n" + "".join(rows))
+        verb = "gives" if kind == "macro" else "holds"
+        parts.append(f"| {kind} | what it {verb} |\n| --- | --- |\n" + "".join(rows))
     return "\n".join(parts)
 
 

@@ -57,6 +57,13 @@ def test_help_lists_commands_and_exit_codes(call):
         assert word in out
 
 
+def test_lists_in_help_keep_their_lines(call):
+    for command in ([], ["budget"]):
+        out = call(*command, "--help")[1]
+        assert "\n    2  " in out
+        assert "\\b" not in out
+
+
 @pytest.mark.parametrize("name", cli.COMMANDS)
 def test_every_command_has_help(call, name):
     code, out, err = call(name, "--help")
@@ -186,6 +193,17 @@ def test_queries_lists_titles_by_group(call):
     assert "\nWhat is live\n  at-offset " in out
 
 
+def test_queries_as_markdown_and_json(call):
+    code, out, err = call("queries", "--format", "markdown")
+    assert (code, err) == (0, "")
+    assert out.startswith("**Overview**\n\n| query | what it tells |\n| --- | --- |\n| `")
+    assert "|\n\n**What is live**\n\n| query " in out
+    items = {item["name"]: item for item in json.loads(call("queries", "--format", "json")[1])}
+    assert items["peak"]["group"] == "live"
+    assert items["peak"]["params"][0]["name"] == "run"
+    assert out.count("| `") == len(items)
+
+
 def test_a_folder_of_the_user(call, db, tmp_path, monkeypatch):
     own = tmp_path / "own"
     own.mkdir()
@@ -230,6 +248,8 @@ def test_schema_needs_no_database_and_describes_one(call, db):
     assert code == 0
     assert [item["name"] for item in json.loads(out)] == ["run_labels"]
     assert call("schema", "peak_values", "--format", "markdown")[1].startswith("## Views\n")
+    brief = call("schema", "runs", "--brief", "--format", "markdown")[1]
+    assert brief.startswith("| table | what it holds |\n| --- | --- |\n| `runs` | One row per run")
 
 
 def test_an_interrupt_has_its_own_code(call, monkeypatch):

@@ -53,3 +53,19 @@ def test_a_macro_shows_its_parameters(con):
     macro = [item for item in describe.describe(con) if item.name == "jit_function"]
     assert describe.as_text(macro).startswith("macro jit_function(op_name)\n  Outermost")
     assert "### `jit_function(op_name)`" in describe.as_markdown(macro)
+
+
+def test_brief_leaves_out_the_columns(con):
+    items = [i for i in describe.describe(con) if i.name in ("run_labels", "base_name")]
+    table, macro = items
+    assert describe.brief(items, "text") == (
+        f"table run_labels\n  {table.comment}\n\nmacro base_name(path)\n  {macro.comment}\n"
+    )
+    assert describe.brief(items, "markdown") == (
+        f"| table | what it holds |\n| --- | --- |\n| `run_labels` | {table.comment} |\n\n"
+        f"| macro | what it gives |\n| --- | --- |\n| `base_name(path)` | {macro.comment} |\n"
+    )
+    assert [item["name"] for item in json.loads(describe.brief(items, "json"))] == [
+        "run_labels",
+        "base_name",
+    ]
