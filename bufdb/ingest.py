@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import hashlib
+import os
 import re
 import time
 from collections import Counter
@@ -132,6 +133,7 @@ def ingest(
     memory_limit: str | None = None,
     progress: Progress | None = None,
     block_bytes: int = BLOCK_BYTES,
+    labels_by_run: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Summary:
     """Read dumps and store them.
 
@@ -144,6 +146,7 @@ def ingest(
         memory_limit: DuckDB's memory limit, such as "512MB".
         progress: is told the bytes done and the bytes in all.
         block_bytes: text read at a time; changes nothing in the result.
+        labels_by_run: further labels of single runs.
 
     Raises:
         UsageError: a path does not exist, holds no dump, or two paths hold one module.
@@ -157,7 +160,7 @@ def ingest(
     gc.disable()
     try:
         work = _Ingest(con, plan, block_bytes, progress, jobs or 1)
-        summary = work.run(dict(labels or {}))
+        summary = work.run(labels or {}, labels_by_run or {})
     finally:
         if collects:
             gc.enable()
@@ -170,7 +173,7 @@ def ingest_into(
     con: duckdb.DuckDBPyConnection, path: Path, run: str, block_bytes: int = BLOCK_BYTES
 ) -> Summary:
     """Read the dumps of one path into an open database; see `ingest`."""
-    return _Ingest(con, _plan([path], run), block_bytes, None, 1).run({})
+    return _Ingest(con, _plan([path], run), block_bytes, None, 1).run({}, {})
 
 
 def _plan(paths: list[Path], run: str | None) -> dict[str, tuple[Path, list[_Job]]]:
@@ -184,7 +187,7 @@ def _plan(paths: list[Path], run: str | None) -> dict[str, tuple[Path, list[_Job
                 f"no buffer assignment in {path}; dumps are made with "
                 "XLA_FLAGS=--xla_dump_to=DIR (text, which is the default)"
             )
-        base = base_of(path).resolve()
+        base = Path(os.path.abspath(base_of(path)))  # noqa: PTH100 - a link keeps its own name
         name = run or base.name or "dumps"
         _, jobs = plan.setdefault(name, (path, []))
         for files in modules:
@@ -221,15 +224,19 @@ class _Ingest:
         self.waiting_rows = 0
         self.in_transaction = 0
 
-    def run(self, labels: dict[str, str]) -> Summary:
+    def run(
+        self, labels: Mapping[str, str], labels_by_run: Mapping[str, Mapping[str, str]]
+    ) -> Summary:
         """Read and store the plan; what was committed stays when this fails or is interrupted."""
         try:
-            return self._run(labels)
+            return self._run(labels, labels_by_run)
         finally:
             if self.loader is not None:
                 self.loader.shutdown()
 
-    def _run(self, labels: dict[str, str]) -> Summary:
+    def _run(
+        self, labels: Mapping[str, str], labels_by_run: Mapping[str, Mapping[str, str]]
+    ) -> Summary:
         total = sum(
             file.size()
             for _, jobs in self.plan.values()
@@ -243,7 +250,7 @@ class _Ingest:
             known = self._known(name)
             self._begin()
             self.run_changed = not known
-            self._add_run(name, path, labels)
+            self._add_run(name, path, {**labels, **labels_by_run.get(name, {})})
             for batch in self._grouped(jobs, known):
                 self._store(batch)
                 done += sum(loaded.size for _, loaded in batch)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +36,12 @@ if TYPE_CHECKING:
     metavar="PATTERN",
     help="With --run-from-dir: labels from the names, such as model_b{batch}_{dtype}.",
 )
-@click.option("--jobs", metavar="N", type=click.IntRange(min=1), help="Files read at a time.")
+@click.option(
+    "--jobs",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="2 or more: store in a thread of its own.",
+)
 @click.option("--memory-limit", metavar="SIZE", help="Memory for DuckDB, such as 1GB.")
 def command(
     paths: tuple[Path, ...],
@@ -80,7 +83,7 @@ def _run_per_folder(
     labels: dict[str, str],
     **options: Any,
 ) -> Summary:
-    """Ingest each sub-directory of each path as a run; the sum of what was done."""
+    """Ingest each sub-directory of each path as a run of its own."""
     from bufdb import run_folders
     from bufdb.discover import discover
     from bufdb.ingest import ingest
@@ -101,7 +104,7 @@ def _run_per_folder(
         loose = [file for file in path.iterdir() if file.name.endswith("-buffer-assignment.txt")]
         if loose:
             common.note(f"left out: {len(loose)} dumps in {path} that are in no sub-directory")
-    summaries = []
+    labels_by_run: dict[str, dict[str, str]] = {}
     for name, folder in folders.items():
         if not discover(folder):
             common.note(f"left out: {folder} has no buffer assignment")
@@ -109,22 +112,11 @@ def _run_per_folder(
         found = pattern.labels_of(name) if pattern else {}
         if found is None:
             common.note(f"no labels for run {name}: {pattern_text} does not fit its name")
-        summaries.append(ingest(db, [folder], run=name, labels=labels | (found or {}), **options))
-    if not summaries:
+        labels_by_run[name] = found or {}
+    if not labels_by_run:
         raise UsageError(f"no buffer assignment in a sub-directory of {paths[0]}")
-    return _total(summaries)
-
-
-def _total(summaries: list[Summary]) -> Summary:
-    """What all the ingests did together."""
-    total = summaries[0]
-    problems = Counter(total.problem_counts)
-    for summary in summaries[1:]:
-        for name in (field.name for field in fields(total) if field.name != "problem_counts"):
-            setattr(total, name, getattr(total, name) + getattr(summary, name))
-        problems.update(summary.problem_counts)
-    total.problem_counts = dict(problems)
-    return total
+    chosen = [folders[name] for name in labels_by_run]
+    return ingest(db, chosen, labels=labels, labels_by_run=labels_by_run, **options)
 
 
 def _progress() -> Callable[[int, int], None] | None:
