@@ -321,6 +321,7 @@ class _Assembly:
 
     def _read_live_ranges(self) -> None:
         order_keys, orders = [], []
+        steps = np.zeros(self.source.count, np.int64)
         for section, found in self._live_rounds():
             for module, live in found.facts.items():
                 mine = self.facts[module].live
@@ -330,6 +331,7 @@ class _Assembly:
                 if live.schedule_length is not None:
                     self.facts[module].has_live_ranges = True
             names = self._name_keys(found.sequence)
+            steps += np.bincount(found.sequence["module"], minlength=self.source.count)
             order_keys.append(names)
             orders.append(found.sequence["program_order"])
             told = np.array([f.has_tellings for f in self.facts], np.bool_)
@@ -339,6 +341,11 @@ class _Assembly:
             self._peak(found.peak)
             self.emit("peak_stack_nodes", found.tree)
             self.findings += section.findings
+        for module, facts in enumerate(self.facts):
+            length = facts.live.schedule_length
+            if length is not None and length != steps[module]:
+                message = f"the schedule has {steps[module]} steps, its title says {length}"
+                self._find(module, "error", "schedule_mismatch", message)
         if order_keys:
             keys, values = np.concatenate(order_keys), np.concatenate(orders)
             rank = np.argsort(keys)
@@ -630,6 +637,7 @@ class _Assembly:
         lengths = [f.live.schedule_length or 0 for f in self.facts]
         last = np.array(lengths, np.int64)[groups[:, 0]]
         found = occupancy(ranges, len(groups), last)
+        self._check_peaks(mine, number, groups, found.peak)
         self.emit(
             "occupied_peaks",
             {
@@ -649,6 +657,16 @@ class _Assembly:
                 "occupied_temp_bytes": _exact_integers(found.occupied),
             },
         )
+
+    def _check_peaks(self, table: Columns, number: Ints, groups: Ints, peaks: Any) -> None:
+        """Temp allocations hold no more than they are large, so a peak is within the total."""
+        temps = table["kind"] == allocations.KINDS.index("temp")
+        room = np.zeros(len(groups))
+        np.add.at(room, number[temps], table["size_bytes"][temps].astype(np.float64))
+        # Doubles tell a wrong peak from a right one wherever sizes are below 2^53.
+        for group in np.flatnonzero(peaks.astype(np.float64) > room * (1 + 1e-15)).tolist():
+            message = f"{peaks[group]} bytes are occupied in temp allocations of {room[group]:.0f}"
+            self._find(int(groups[group, 0]), "error", "peak_exceeds_total", message)
 
     def _allocation_table(self) -> Columns:
         names = ("module", "allocation_index", "size_bytes", "color", "kind")
@@ -679,6 +697,10 @@ class _Assembly:
         bounds = np.searchsorted(table["module"], np.arange(self.source.count + 1))
         sums = np.concatenate([np.zeros(1, np.int64), np.cumsum(table["size_bytes"])])
         totals = sums[bounds[1:]] - sums[bounds[:-1]]
+        in_order = table["allocation_index"] + bounds[table["module"]] == np.arange(len(sums) - 1)
+        for module in np.unique(table["module"][~in_order]).tolist():
+            message = "the allocations are not numbered 0, 1, 2, …; the file may be truncated"
+            self._find(module, "error", "allocation_gap", message)
         steps = np.searchsorted(self.keys.module, np.arange(self.source.count + 1))
         row = self._allocation_row(table)
         thread_local = np.zeros(len(self.keys), np.bool_)

@@ -169,6 +169,7 @@ class Batch:
             if not (found.allocations[1] or found.used_values[1] or found.live_ranges[1]):
                 self._nothing(number, file.name, kind, text)
                 continue
+            self._check_end(number, file.name, text[-64:])
             start, stop = found.allocations
             if stop and block_layout.is_block_layout(text[start:stop]):
                 self._block_layout(number, file.name, text[start:stop])
@@ -180,6 +181,12 @@ class Batch:
     def _nothing(self, number: int, name: str, kind: str, text: bytes) -> None:
         what = "is empty" if not text.strip() else "holds no section of a buffer assignment"
         self.find(number, "data_loss", "unreadable_file", f"the {kind} file {what}", name)
+
+    def _check_end(self, number: int, name: str, tail: bytes) -> None:
+        """XLA ends every section with a line end, but for the one line of no live ranges."""
+        if not tail.endswith((b"\n", b"proto)")):
+            message = "the file ends within a line; what was cut off is missing"
+            self.find(number, "data_loss", "truncated_file", message, name)
 
     def _add(self, pieces: list[Piece], number: int, name: str, text: bytes, span: Span) -> None:
         start, stop = span
@@ -232,6 +239,8 @@ class LargeModule(Batch):
             found = self._cut(file, loaded.sizes[kind], kind)
             if not (found.allocations[1] or found.used_values[1] or found.live_ranges[1]):
                 self._nothing(number, file.name, kind, b"?")
+            size = loaded.sizes[kind]
+            self._check_end(number, file.name, read_span(file, max(0, size - 64), size))
             self.spans.append((file, found))
 
     def _cut(self, file: DumpFile, size: int, kind: str) -> Cut:
