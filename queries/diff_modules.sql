@@ -1,0 +1,66 @@
+-- title: Figures of two runs side by side
+-- group: comparison
+--
+-- What changed between two compilations: for each pair of modules and memory space the peak, then
+-- arguments, outputs, aliased (donated) bytes, temps, constants, fragmentation and padding, in base
+-- and new, with the change. What grew most comes first, then what shrank, what only one side has,
+-- and what is the same. Query diff-peak tells why.
+--
+-- Name both sides: a run, or LABEL=VALUE for all runs with that label. Modules are paired by
+-- function and shapes of arguments and result; then by function alone if the shapes changed; where
+-- several fit, the largest with the largest. Runs that have their other labels in common are
+-- compared with each other.
+--
+-- wrong when: Several modules of one function that were paired by rank of size need not be each
+-- other's successors; paired_by says so.
+--
+-- param base VARCHAR = NULL: The run, or LABEL=VALUE, to compare with; nothing without it.
+-- param new VARCHAR = NULL: The run, or LABEL=VALUE, that is compared; nothing without it.
+-- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
+-- param color BIGINT = NULL: Only this memory space.
+-- param figure VARCHAR = NULL: Only this figure: peak, arguments, outputs, aliased, temps,
+--   constants, fragmentation or padding.
+-- param top_n BIGINT = 200: Rows to return.
+--
+-- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
+-- column paired_by VARCHAR: Rule that paired the modules: signature, name, each with "rank of size"
+--   where there were several; only in base or only in new where there is no pair.
+-- column base_run_name VARCHAR: Run of the base module; NULL if there is none.
+-- column new_run_name VARCHAR: Run of the new module; NULL if there is none.
+-- column base_module_key VARCHAR: The base dump's path in its run; NULL if there is none.
+-- column new_module_key VARCHAR: The new dump's path in its run; NULL if there is none.
+-- column color BIGINT: Memory space.
+-- column figure VARCHAR: What the bytes are.
+-- column base_bytes HUGEINT: The figure in base [bytes]; NULL without the module or live ranges.
+-- column new_bytes HUGEINT: The figure in new [bytes]; NULL without the module or live ranges.
+-- column delta_bytes HUGEINT: new_bytes minus base_bytes [bytes].
+-- column delta_ratio DOUBLE: The same divided by base_bytes; NULL if those are 0.
+WITH params AS (
+  SELECT
+    getvariable('base')::VARCHAR AS base,
+    getvariable('new')::VARCHAR AS new,
+    getvariable('function')::VARCHAR AS function,
+    getvariable('color')::BIGINT AS color,
+    getvariable('figure')::VARCHAR AS figure,
+    coalesce(getvariable('top_n')::BIGINT, 200) AS top_n
+)
+SELECT
+  figures.function_name,
+  figures.paired_by,
+  figures.base_run_name,
+  figures.new_run_name,
+  figures.base_module_key,
+  figures.new_module_key,
+  figures.color,
+  figures.figure,
+  figures.base_bytes,
+  figures.new_bytes,
+  figures.delta_bytes,
+  figures.delta_ratio
+FROM diff_modules((SELECT params.base FROM params), (SELECT params.new FROM params)) AS figures
+CROSS JOIN params
+WHERE (params.function IS NULL OR figures.function_name GLOB params.function)
+  AND (params.color IS NULL OR figures.color = params.color)
+  AND (params.figure IS NULL OR figures.figure = params.figure)
+ORDER BY figures.place, figures.figure_place
+LIMIT (SELECT top_n FROM params);

@@ -1,0 +1,77 @@
+-- title: What the change of a peak between two runs is made of
+-- group: comparison
+--
+-- Groups the bytes held at each side's peak (query peak tells how they are counted) by kind of
+-- allocation and by a key that a recompilation does not change, and sets base and new side by side.
+-- delta_bytes of a pair of modules and memory space add up to the change of its peak exactly.
+-- Largest change first; pairs in the order of query diff-modules, which tells how they are found.
+--
+-- Keys: op is the scope path of the operation without what JAX adds, numbered layers taken as one
+-- (layer_*); source the line of the user's code; shape; dtype; opcode; category the phase (forward,
+-- backward, rematerialised, optimizer); stack the call stack; all the shape, opcode, whole path and
+-- line together. A value without an op_name (a copy, a conversion, an initial value) is named for
+-- its first use that has one: "for PATH". Parameters bear their own names.
+--
+-- wrong when: The two peaks are different instants of different programs: a group that vanished may
+-- still exist, only not at that instant. Where values share bytes, the first one by offset holds
+-- them, so two groups can trade bytes without a cause of their own.
+--
+-- param base VARCHAR = NULL: The run, or LABEL=VALUE, to compare with; nothing without it.
+-- param new VARCHAR = NULL: The run, or LABEL=VALUE, that is compared; nothing without it.
+-- param by VARCHAR = 'op' | 'source' | 'shape' | 'dtype' | 'opcode' | 'category' | 'stack' | 'all':
+--   Key of the groups.
+-- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
+-- param color BIGINT = NULL: Only this memory space.
+-- param unchanged BOOLEAN = false: Whether to show groups that have the same bytes on both sides.
+-- param top_n BIGINT = 50: Rows to return.
+--
+-- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
+-- column color BIGINT: Memory space.
+-- column change VARCHAR: appeared, vanished, grew, shrank or same.
+-- column base_bytes HUGEINT: Bytes held at the base's peak [bytes].
+-- column new_bytes HUGEINT: Bytes held at the new peak [bytes].
+-- column delta_bytes HUGEINT: The change [bytes].
+-- column allocation_kind VARCHAR: parameter, donated_parameter, output, constant or temp; NULL for
+--   bytes that could not be attributed.
+-- column base_value_count BIGINT: Values that hold base_bytes.
+-- column new_value_count BIGINT: Values that hold new_bytes.
+-- column base_shape VARCHAR: Shape of the largest of these, without layout; NULL if there is none.
+-- column new_shape VARCHAR: The same in new.
+-- column base_source VARCHAR: FILE:LINE of the largest; NULL if unknown.
+-- column new_source VARCHAR: The same in new.
+-- column part VARCHAR: The group: the key's text; in parentheses an opcode or a kind of allocation
+--   where nothing else is known.
+WITH params AS (
+  SELECT
+    getvariable('base')::VARCHAR AS base,
+    getvariable('new')::VARCHAR AS new,
+    coalesce(getvariable('by')::VARCHAR, 'op') AS by,
+    getvariable('function')::VARCHAR AS function,
+    getvariable('color')::BIGINT AS color,
+    coalesce(getvariable('unchanged')::BOOLEAN, FALSE) AS unchanged,
+    coalesce(getvariable('top_n')::BIGINT, 50) AS top_n
+)
+SELECT
+  parts.function_name,
+  parts.color,
+  parts.change,
+  parts.base_bytes,
+  parts.new_bytes,
+  parts.delta_bytes,
+  parts.allocation_kind,
+  parts.base_value_count,
+  parts.new_value_count,
+  parts.base_shape,
+  parts.new_shape,
+  parts.base_source,
+  parts.new_source,
+  parts.part
+FROM diff_peak(
+  (SELECT params.base FROM params), (SELECT params.new FROM params), (SELECT params.by FROM params)
+) AS parts
+CROSS JOIN params
+WHERE (params.function IS NULL OR parts.function_name GLOB params.function)
+  AND (params.color IS NULL OR parts.color = params.color)
+  AND (params.unchanged OR parts.change <> 'same')
+ORDER BY parts.place, parts.part_place
+LIMIT (SELECT top_n FROM params);

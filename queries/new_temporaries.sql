@@ -1,0 +1,62 @@
+-- title: Temporaries at the new peak that the base does not have
+-- group: comparison
+--
+-- Groups of temporary values that hold bytes at the peak in new and held none, or with grown =
+-- true fewer, at the peak in base: what a change of the program, of its shapes or of the compiler
+-- brought in. Most bytes added first. Query diff-peak shows all groups, also those that went away,
+-- and tells what the keys mean; diff-modules tells how modules are paired.
+--
+-- wrong when: The two peaks are different instants: a value may have existed in base, only not at
+-- its peak. With by = 'all' or 'shape' every changed shape is a new group.
+--
+-- param base VARCHAR = NULL: The run, or LABEL=VALUE, to compare with; nothing without it.
+-- param new VARCHAR = NULL: The run, or LABEL=VALUE, that is compared; nothing without it.
+-- param by VARCHAR = 'op' | 'source' | 'shape' | 'dtype' | 'opcode' | 'category' | 'stack' | 'all':
+--   Key of the groups.
+-- param grown BOOLEAN = false: Whether to show groups that grew, too.
+-- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
+-- param color BIGINT = NULL: Only this memory space.
+-- param top_n BIGINT = 20: Rows to return.
+--
+-- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
+-- column new_run_name VARCHAR: The run of the new module.
+-- column color BIGINT: Memory space.
+-- column change VARCHAR: appeared or grew.
+-- column delta_bytes HUGEINT: Bytes more than at the base's peak [bytes].
+-- column new_bytes HUGEINT: Bytes held at the new peak [bytes].
+-- column new_value_count BIGINT: Values that hold them.
+-- column new_shape VARCHAR: Shape of the largest, without layout.
+-- column new_source VARCHAR: FILE:LINE of the largest; NULL if unknown.
+-- column part VARCHAR: The group: the key's text; in parentheses an opcode or a kind of allocation
+--   where nothing else is known.
+WITH params AS (
+  SELECT
+    getvariable('base')::VARCHAR AS base,
+    getvariable('new')::VARCHAR AS new,
+    coalesce(getvariable('by')::VARCHAR, 'op') AS by,
+    coalesce(getvariable('grown')::BOOLEAN, FALSE) AS grown,
+    getvariable('function')::VARCHAR AS function,
+    getvariable('color')::BIGINT AS color,
+    coalesce(getvariable('top_n')::BIGINT, 20) AS top_n
+)
+SELECT
+  parts.function_name,
+  parts.new_run_name,
+  parts.color,
+  parts.change,
+  parts.delta_bytes,
+  parts.new_bytes,
+  parts.new_value_count,
+  parts.new_shape,
+  parts.new_source,
+  parts.part
+FROM diff_peak(
+  (SELECT params.base FROM params), (SELECT params.new FROM params), (SELECT params.by FROM params)
+) AS parts
+CROSS JOIN params
+WHERE parts.allocation_kind = 'temp'
+  AND (parts.change = 'appeared' OR (params.grown AND parts.change = 'grew'))
+  AND (params.function IS NULL OR parts.function_name GLOB params.function)
+  AND (params.color IS NULL OR parts.color = params.color)
+ORDER BY parts.delta_bytes DESC, parts.place, parts.part_place
+LIMIT (SELECT top_n FROM params);

@@ -1,0 +1,191 @@
+import duckdb
+import pytest
+from small_db import Module, answer, insert, shape
+
+
+def test_nothing_without_two_sides(con):
+    assert answer(con, "diff-peak") == []
+
+
+def module(con, module_id, run, values, **cells):
+    """A module whose temps, live together, have the sizes and details given."""
+    made = Module(con, module_id, run, "f", **cells)
+    made.allocation(0, "temp", sum(size for size, _ in values) + 1)
+    offset = 0
+    for value_id, (size, details) in enumerate(values):
+        made.value(value_id, 0, offset, size, **details)
+        offset += size
+    made.close()
+    return made
+
+
+def op(path, /, **details):
+    return {"op_name": f"jit(f)/{path}", **details}
+
+
+def parts(con, base="a", new="b", **given):
+    """(change, base, new, delta, kind, part) of each group."""
+    rows = answer(con, "diff-peak", base=base, new=new, **given)
+    return [(*row[2:7], row[13]) for row in rows]
+
+
+def test_groups_that_appear_vanish_grow_shrink_and_stay(con):
+    module(con, 1, "a", [(10, op("gone")), (20, op("less")), (5, op("more")), (7, op("same"))])
+    module(con, 2, "b", [(40, op("more")), (2, op("less")), (7, op("same")), (3, op("added"))])
+    changed = [
+        ("grew", 5, 40, 35, "temp", "more"),
+        ("shrank", 20, 2, -18, "temp", "less"),
+        ("vanished", 10, 0, -10, "temp", "gone"),
+        ("appeared", 0, 3, 3, "temp", "added"),
+    ]
+    assert parts(con) == changed
+    assert parts(con, unchanged="true") == [*changed, ("same", 7, 7, 0, "temp", "same")]
+    assert parts(con, top_n=1) == changed[:1]
+    assert parts(con, function="g") == parts(con, color=1) == []
+
+
+def test_counts_shapes_and_lines_are_of_the_largest_values(con):
+    own = {"source_file": "/home/me/t.py"}
+    small, large = shape(con, "f32[2]{0}"), shape(con, "f32[3,4]{1,0}")
+    module(con, 1, "a", [(8, op("x", shape=small, source_line=3, **own))])
+    values = [(8, op("x", shape=small, source_line=4, **own))]
+    module(con, 2, "b", [*values, (48, op("x", shape=large, source_line=5, **own))])
+    assert answer(con, "diff-peak", base="a", new="b") == [
+        ("f", 0, "grew", 8, 56, 48, "temp", 1, 2, "f32[2]", "f32[3,4]", "t.py:3", "t.py:5", "x")
+    ]
+
+
+VALUE = {"opcode": "dot", "source_file": "/x/t.py", "source_line": 7}
+
+
+@pytest.mark.parametrize(
+    ("key", "part"),
+    [
+        ("op", "Net/layer_*/dot_general"),
+        ("source", "t.py:7"),
+        ("shape", "bf16[2,3]"),
+        ("dtype", "bf16"),
+        ("opcode", "dot"),
+        ("category", "backward"),
+        ("stack", "t.py:7"),
+        ("all", "bf16[2,3] dot jit(f)/transpose(jvp(Net))/layer_11/dot_general t.py:7"),
+    ],
+)
+def test_keys(con, key, part):
+    name = "transpose(jvp(Net))/layer_11/dot_general"
+    value = op(name, shape=shape(con, "bf16[2,3]{1,0}"), **VALUE)
+    module(con, 1, "a", [(12, value)])
+    module(con, 2, "b", [])
+    assert parts(con, by=key) == [("vanished", 12, 0, -12, "temp", part)]
+
+
+@pytest.mark.parametrize(
+    ("key", "part"), [("op", "(fusion)"), ("opcode", "fusion"), ("source", "(temp)")]
+)
+def test_a_value_of_which_nothing_is_known(con, key, part):
+    module(con, 1, "a", [])
+    module(con, 2, "b", [(12, {"opcode": "fusion"})])
+    assert parts(con, by=key)[0][-1] == part
+
+
+def test_an_unknown_key_is_told(con):
+    module(con, 1, "a", [(1, {})])
+    with pytest.raises(duckdb.Error, match="key_name is op, source"):
+        con.execute("FROM diff_peak('a', 'a', 'colour')").fetchall()
+
+
+def test_stacks_are_of_the_users_frames(con):
+    frames = {1: ("/x/main.py", "main", None), 2: ("/x/t.py", "loss", 1),
+              3: ("/lib/python3.11/f.py", "g", 2)}  # fmt: skip
+    for module_id, run in ((1, "a"), (2, "b")):
+        for frame, (path, function, parent) in frames.items():
+            insert(con, "stack_frames", module_id=module_id, stack_frame_id=frame, source_line=9,
+                   source_file=path, function_name=function, parent_frame_id=parent,
+                   own_frame_id=2 if frame > 1 else 1)  # fmt: skip
+        module(con, module_id, run, [(module_id, {"stack_frame_id": 3})])
+    assert parts(con, by="stack") == [("grew", 1, 2, 1, "temp", "t.py:9 loss < main.py:9 main")]
+    assert parts(con, by="source")[0][-1] == "t.py:9"
+
+
+def test_a_value_without_a_name_is_named_for_its_first_use_that_has_one(con):
+    for module_id, run in ((1, "a"), (2, "b")):
+        values = [
+            (8 * module_id, {"name": "copy.1", "opcode": "copy"}),
+            (1, {"name": "convert.2", "opcode": "convert", "program_order": 1}),
+            (1, op("late", name="late", program_order=9)),
+            (1, op("dot", name="dot", program_order=5, source_file="t.py", source_line=3)),
+        ]
+        made = module(con, module_id, run, values)
+        made.use(0, "convert.2")
+        made.use(1, "late")
+        made.use(1, "dot")
+    assert parts(con) == [("grew", 9, 17, 8, "temp", "for dot")]
+    assert parts(con, by="source") == [("grew", 9, 17, 8, "temp", "for t.py:3")]
+
+
+def test_what_a_loop_carries_is_the_loops(con):
+    values = [(8, {"name": "zeros"}), (1, op("while", name="w", opcode="while", program_order=4))]
+    module(con, 1, "a", values).use(0, "w")
+    module(con, 2, "b", [])
+    assert parts(con) == [("vanished", 9, 0, -9, "temp", "while")]
+
+
+def test_parameters_keep_their_name_when_their_bytes_are_donated(con):
+    for module_id, run in ((1, "a"), (2, "b")):
+        made = Module(con, module_id, run, "f")
+        made.allocation(0, "donated_parameter", 16 * module_id)
+        # The result that is written in place may come first in the list.
+        made.value(1, 0, 0, 16 * module_id, op_name="jit(f)/add", opcode="fusion",
+                   shape="f32[8]{0}")  # fmt: skip
+        made.value(2, 0, 0, 16 * module_id, op_name="state['w'][0]", opcode="parameter",
+                   shape="f32[2,2]{1,0}")  # fmt: skip
+        made.close()
+    shape(con, "f32[8]{0}")
+    shape(con, "f32[2,2]{1,0}")
+    rows = answer(con, "diff-peak", base="a", new="b")
+    assert [row[9:] for row in rows] == [("f32[2,2]", "f32[2,2]", None, None, "state/w/*")]
+    assert parts(con, by="opcode")[0][-1] == "parameter"
+    assert parts(con, by="source")[0][-1] == "(donated_parameter)"
+
+
+def test_without_live_ranges_nothing_is_attributed(con):
+    Module(con, 1, "a", "f", has_live_ranges=False).allocation(0, "temp", 64)
+    module(con, 2, "b", [(8, op("x"))])
+    assert parts(con) == []
+    assert con.execute(
+        "SELECT part, base_bytes, new_bytes FROM diff_temps('a', 'b')"
+    ).fetchall() == [("(not attributed)", 64, 9)]
+
+
+def test_a_memory_space_that_one_side_does_not_use(con):
+    module(con, 1, "a", [])
+    made = module(con, 2, "b", [])
+    made.allocation(1, "temp", 8, color=1)
+    made.value(9, 1, 0, 8, **op("x"))
+    con.execute("DELETE FROM occupied_peaks WHERE module_id = 2")
+    made.close()
+    assert parts(con, color=1) == [("appeared", 0, 8, 8, "temp", "x")]
+
+
+def test_bytes_that_no_value_accounts_for_are_a_part_of_their_own(con):
+    module(con, 1, "a", [(8, op("x"))])
+    module(con, 2, "b", [(8, op("x"))])
+    con.execute("UPDATE occupied_peaks SET occupied_temp_bytes = 11 WHERE module_id = 2")
+    assert parts(con) == [("grew", 0, 3, 3, None, "(not attributed)")]
+
+
+def test_temps_are_what_occupies_them_and_fragmentation(con):
+    module(con, 1, "a", [(10, op("x")), (5, op("y"))])
+    made = module(con, 2, "b", [(30, op("x")), (5, op("y"))])
+    made.allocation(1, "temp", 7)
+    rows = con.execute(
+        "SELECT change, part, base_bytes, new_bytes, delta_bytes FROM diff_temps('a', 'b')"
+    ).fetchall()
+    assert rows == [
+        ("grew", "x", 10, 30, 20),
+        ("grew", "(fragmentation)", 1, 8, 7),
+        ("same", "y", 5, 5, 0),
+    ]
+    assert con.execute(
+        "SELECT delta_bytes FROM diff_modules('a', 'b') WHERE figure = 'temps'"
+    ).fetchall() == [(27,)]

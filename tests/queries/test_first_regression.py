@@ -1,0 +1,66 @@
+import datetime
+
+from small_db import Module, answer, insert
+
+DAY = [datetime.datetime(2026, 1, day) for day in range(1, 10)]
+
+
+def test_nothing_in_an_empty_database(con):
+    assert answer(con, "first-regression") == []
+
+
+def series(con, *peaks, function="f", signature=None):
+    """One run for each peak; the first one is named last, so that names do not order them."""
+    count = len(peaks)
+    for number, peak in enumerate(peaks):
+        run = f"r{count - number}"
+        if not con.execute("SELECT 1 FROM runs WHERE run_name = ?", [run]).fetchall():
+            insert(con, "runs", run_name=run, dumped_at=DAY[number])
+        made = Module(con, 100 * ord(function) + number, run, function)
+        made.allocation(0, "output", 0, output_shape=signature[number] if signature else None)
+        made.allocation(1, "temp", peak or 1)
+        if peak is not None:
+            made.value(1, 1, 0, peak)
+            made.close()
+
+
+def rows(con, **given):
+    return [(row[0], row[3], *row[5:12]) for row in answer(con, "first-regression", **given)]
+
+
+def test_the_first_run_that_exceeds_the_one_before(con):
+    series(con, 100, 104, 50, 60, 200, signature="aaaab")
+    assert rows(con) == [("f", "r2", "r3", 50, 60, 10, 0.2, True, 2)]
+    assert rows(con, factor=2) == [("f", "r1", "r2", 60, 200, 140, 140 / 60, False, 1)]
+    assert rows(con, factor=1.03)[0][1:3] == ("r4", "r5")
+    assert rows(con, least_bytes=11)[0][1] == "r1"
+    assert rows(con, factor=4) == []
+    assert rows(con, run="r[345]") == []
+    assert answer(con, "first-regression")[0][4] == DAY[3]
+
+
+def test_exactly_the_factor_does_not_exceed(con):
+    series(con, 100, 150)
+    assert rows(con, factor=1.5) == []
+    assert len(rows(con, factor=1.49)) == 1
+
+
+def test_a_run_whose_figure_is_unknown_is_no_predecessor(con):
+    series(con, 100, None, 150)
+    assert rows(con) == [("f", "r1", "r3", 100, 150, 50, 0.5, None, 1)]
+    assert rows(con, figure="temps") == [("f", "r1", "r2", 1, 150, 149, 149.0, None, 1)]
+
+
+def test_growth_from_nothing_has_no_ratio(con):
+    series(con, 0, 5)
+    assert rows(con)[0][3:7] == (0, 5, 5, None)
+
+
+def test_largest_growth_first_and_filters(con):
+    series(con, 100, 110, function="f")
+    series(con, 100, 190, function="g")
+    series(con, 100, 110, function="e")
+    assert [row[0] for row in rows(con)] == ["g", "e", "f"]
+    assert [row[0] for row in rows(con, top_n=1)] == ["g"]
+    assert [row[0] for row in rows(con, function="[ef]")] == ["e", "f"]
+    assert rows(con, color=1) == rows(con, platform="tpu") == []

@@ -1,0 +1,38 @@
+from small_db import Module, answer
+
+
+def test_nothing_without_two_sides(con):
+    assert answer(con, "new-temporaries") == []
+
+
+def module(con, module_id, run, **sizes):
+    made = Module(con, module_id, run, "f")
+    made.allocation(0, "temp", sum(sizes.values()))
+    made.allocation(1, "output", 50 * module_id)
+    offset = 0
+    for value_id, (name, size) in enumerate(sizes.items()):
+        made.value(value_id, 0, offset, size, op_name=f"jit(f)/{name}", opcode="add")
+        offset += size
+    made.close()
+
+
+def rows(con, **given):
+    return [(row[3], row[4], row[5], row[9]) for row in answer(con, "new-temporaries", **given)]
+
+
+def test_temps_that_the_base_does_not_have(con):
+    module(con, 1, "a", kept=10, less=9, more=1)
+    module(con, 2, "b", kept=10, less=2, more=4, small=3, large=7, also=3)
+    sides = {"base": "a", "new": "b"}
+    appeared = [
+        ("appeared", 7, 7, "large"),
+        ("appeared", 3, 3, "also"),
+        ("appeared", 3, 3, "small"),
+    ]
+    assert rows(con, **sides) == appeared
+    grown = rows(con, grown="true", **sides)
+    assert grown == [appeared[0], ("grew", 3, 4, "more"), *appeared[1:]]
+    assert rows(con, base="b", new="b") == []
+    assert rows(con, by="opcode", **sides) == []
+    assert rows(con, top_n=1, **sides) == appeared[:1]
+    assert rows(con, function="g*", **sides) == rows(con, color=1, **sides) == []

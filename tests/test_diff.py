@@ -1,0 +1,422 @@
+"""`bufdb diff` and what holds for any two sides."""
+
+import csv
+import io
+import json
+import re
+from pathlib import Path
+
+import duckdb
+import pytest
+import shared_dumps
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_db import Module, insert
+
+from bufdb import cli, comparison, store
+from bufdb.commands import diff
+
+GOLDEN = Path(__file__).parent / "golden"
+DEMO_PAIRS = [("cpu_b8", "cpu_b16"), ("cpu_b8", "cpu_b8_remat"), ("cpu_b8_old", "cpu_b8")]
+FIGURES = "place, function_name, color, figure, base_bytes, new_bytes, delta_bytes"
+IDS = "base_module_id, new_module_id, color"
+
+
+# What holds for any two sides.
+
+
+def check_sums(con, base, new, key):
+    """Parts add up to the change, on both sides, for peaks and temp allocations."""
+    figures = con.execute(
+        f"SELECT {IDS}, figure, base_bytes, new_bytes, delta_bytes FROM diff_modules($1, $2)",
+        [base, new],
+    ).fetchall()
+    for macro, figure in (("diff_peak", "peak"), ("diff_temps", "temps")):
+        sums = {
+            row[:3]: row[3:]
+            for row in con.execute(
+                f"SELECT {IDS}, sum(base_bytes), sum(new_bytes), sum(delta_bytes) "
+                f"FROM {macro}($1, $2, $3) GROUP BY ALL",
+                [base, new, key],
+            ).fetchall()
+        }
+        for *ids, name, base_bytes, new_bytes, delta in figures:
+            if name == figure and delta is not None:
+                expected = (base_bytes, new_bytes, delta)
+                assert sums.pop(tuple(ids), (0, 0, 0)) == expected, (macro, ids)
+        assert not sums, macro
+
+
+def check_mirror(con, base, new, key):
+    """B against A says the reverse of A against B."""
+    sides = (
+        "function_name, color, {0}_run_name, {1}_run_name, {0}_module_id, {1}_module_id, "
+        "{0}_bytes, {1}_bytes, "
+    )
+    rules = (
+        ("diff_modules", "", "figure"),
+        ("diff_peak", f", '{key}'", "allocation_kind, part, {0}_shape, {1}_shape, {0}_source"),
+        ("diff_temps", f", '{key}'", "part, {0}_value_count, {1}_value_count, {1}_source"),
+    )
+    for macro, argument, extra in rules:
+        there = f"SELECT delta_bytes, {(sides + extra).format('base', 'new')} "
+        back = f"SELECT -delta_bytes, {(sides + extra).format('new', 'base')} "
+        assert sorted(
+            con.execute(f"{there} FROM {macro}($1, $2{argument})", [base, new]).fetchall(), key=str
+        ) == sorted(
+            con.execute(f"{back} FROM {macro}($2, $1{argument})", [base, new]).fetchall(), key=str
+        )
+
+
+def check_self(con, run, key):
+    """Nothing changed, whatever the module."""
+    rows = con.execute(
+        "SELECT delta_bytes, paired_by, base_module_id = new_module_id FROM diff_modules($1, $1)",
+        [run],
+    ).fetchall()
+    assert {row[0] for row in rows} <= {0, None}
+    assert all(row[1].startswith("signature") or row[1].startswith("name") for row in rows)
+    assert all(row[2] for row in rows)
+    changes = con.execute("SELECT change FROM diff_peak($1, $1, $2)", [run, key]).fetchall()
+    assert set(changes) <= {("same",)}
+
+
+TEMP = st.tuples(
+    st.integers(0, 40),  # offset
+    st.integers(0, 30),  # size
+    st.integers(0, 4),  # start
+    st.integers(0, 4),  # duration
+    st.sampled_from(["jit(f)/a/dot", "jit(f)/layer_1/add", "jit(f)/layer_2/add", None]),
+    st.sampled_from(["f32[2]{0}", "bf16[4,4]{1,0}", "(f32[], f32[])"]),
+)
+MODULE = st.tuples(
+    st.sampled_from("ab"),  # run
+    st.sampled_from(["f", "g"]),
+    st.sampled_from(["f32[2]", "f32[4]", None]),  # parameter
+    st.sampled_from(["cpu", "gpu", None]),
+    st.integers(0, 50),  # output
+    st.lists(TEMP, max_size=5),
+    st.integers(0, 1),  # color of temps
+    st.booleans(),  # live ranges
+)
+
+
+@pytest.fixture(scope="module")
+def empty_db():
+    with store.open_writable(":memory:") as connection:
+        yield connection
+
+
+def fill(con, modules):
+    for table in ("runs", "modules", "allocations", "values", "instructions", "live_ranges",
+                  "occupied_peaks", "uses", "shapes"):  # fmt: skip
+        con.execute(f'DELETE FROM "{table}"')
+    for shape, dtype in (("f32[2]{0}", "f32"), ("(f32[], f32[])", "tuple")):
+        insert(con, "shapes", shape=shape, dtype=dtype, is_tuple=dtype == "tuple")
+    for number, (run, function, parameter, platform, output, temps, color, live) in enumerate(
+        modules
+    ):
+        made = Module(con, number, run, function, platform=platform, has_live_ranges=live)
+        made.allocation(0, "output", output, output_shape="f32[2]")
+        made.allocation(
+            1, "parameter", 8, parameter_number=0, parameter_shape_index="{}",
+            parameter_shape=parameter,
+        )  # fmt: skip
+        made.value(100, 1, 0, 8, name="p", op_name="x[0]", opcode="parameter", shape="f32[2]{0}")
+        made.allocation(2, "temp", 100, color=color)
+        for value_id, (offset, size, start, duration, op_name, shape) in enumerate(temps):
+            span = (start, start + duration) if live else None
+            details = {"op_name": op_name, "opcode": "add", "program_order": start}
+            made.value(value_id, 2, offset, size, span, shape=shape, **details)
+        for value_id in range(len(temps) - 1):
+            made.use(value_id, f"v{value_id + 1}")
+        if live:
+            made.close()
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(MODULE, max_size=6), st.sampled_from(comparison.KEYS))
+def test_any_modules(empty_db, modules, key):
+    fill(empty_db, modules)
+    check_sums(empty_db, "a", "b", key)
+    check_mirror(empty_db, "a", "b", key)
+    check_self(empty_db, "a", key)
+
+
+@pytest.fixture(scope="module")
+def shared_db(tmp_path_factory):
+    from bufdb.ingest import ingest
+
+    path = tmp_path_factory.mktemp("shared") / "shared.duckdb"
+    names = {
+        "cpu-0.10.2": ["transformer_b*", "scan_layers_*"],
+        "cpu-0.7.2": ["transformer_b8_f32_*", "scan_layers_*"],
+    }
+    for version, globs in names.items():
+        for glob in globs:
+            for folder in sorted((shared_dumps.DUMPS / version).glob(glob)):
+                ingest(str(path), [folder], run=f"{version}/{folder.name}")
+    with duckdb.connect(str(path), read_only=True) as con:
+        yield con
+
+
+VERSIONS = ("cpu-0.7.2", "cpu-0.10.2")
+SHARED_PAIRS = [
+    *(
+        tuple(f"cpu-0.10.2/transformer_{name}" for name in pair)
+        for d in ("f32", "bf16")
+        for r in ("remat", "noremat")
+        for pair in (
+            (f"b8_{d}_{r}", f"b16_{d}_{r}"),
+            (f"b16_{d}_{r}", f"b32_{d}_{r}"),
+        )
+    ),
+    *(
+        tuple(f"cpu-0.10.2/transformer_{name}" for name in pair)
+        for b in ("b8", "b16", "b32")
+        for pair in (
+            (f"{b}_f32_noremat", f"{b}_f32_remat"),
+            (f"{b}_bf16_noremat", f"{b}_bf16_remat"),
+            (f"{b}_f32_noremat", f"{b}_bf16_noremat"),
+            (f"{b}_f32_remat", f"{b}_bf16_remat"),
+        )
+    ),
+    *(
+        tuple(f"{version}/{name}" for version in VERSIONS)
+        for name in (
+            "scan_layers_none",
+            "scan_layers_full",
+            "scan_layers_dots",
+            "transformer_b8_f32_noremat",
+            "transformer_b8_f32_remat",
+        )
+    ),
+]
+
+
+@shared_dumps.needs_dumps
+@pytest.mark.parametrize(("base", "new"), SHARED_PAIRS)
+def test_parts_add_up_on_real_programs(shared_db, base, new):
+    for key in comparison.KEYS:
+        check_sums(shared_db, base, new, key)
+    check_mirror(shared_db, base, new, "op")
+    check_self(shared_db, base, "op")
+
+
+@shared_dumps.needs_dumps
+def test_a_larger_batch_is_told_by_the_lines_that_grew(shared_db):
+    base, new = (f"cpu-0.10.2/transformer_b{b}_f32_noremat" for b in (8, 16))
+    rows = shared_db.execute(
+        "SELECT paired_by, change, allocation_kind, part, new_source, base_value_count, "
+        "new_value_count, base_shape, new_shape, delta_bytes FROM diff_peak($1, $2) LIMIT 1",
+        [base, new],
+    ).fetchall()
+    assert rows == [
+        ("name", "grew", "temp", "Decoder/layer_*/Attention_*/div", "programs.py:88", 9, 9,
+         "f32[8,4,128,128]", "f32[16,4,128,128]", 16793600)
+    ]  # fmt: skip
+
+
+# Over the demo dumps.
+
+
+def answer(capfdbinary, *arguments):
+    code = cli.run(["diff", *arguments])
+    out, err = capfdbinary.readouterr()
+    return code, out.decode(), err.decode()
+
+
+@pytest.fixture
+def call(capfdbinary, demo_db):
+    return lambda *arguments: answer(capfdbinary, *arguments, "--db", str(demo_db))
+
+
+@pytest.mark.parametrize(("base", "new"), DEMO_PAIRS)
+def test_the_demo_runs(call, request, base, new):
+    code, text, err = call(base, new, "--format", "markdown")
+    assert (code, err) == (0, "")
+    path = GOLDEN / f"diff_{base}_{new}.md"
+    if request.config.getoption("--update-golden"):
+        path.write_text(text, encoding="utf-8", newline="\n")
+    assert text == path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("key", comparison.KEYS)
+def test_sums_mirror_and_self_over_the_demo_runs(demo_db, key):
+    with duckdb.connect(str(demo_db), read_only=True) as con:
+        for base, new in [*DEMO_PAIRS, ("gpu_b8", "tpu_b8"), ("cpu_b8", "gpu_b8")]:
+            check_sums(con, base, new, key)
+            check_mirror(con, base, new, key)
+        for run in ("cpu_b8", "tpu_b8", "gpu_b8"):
+            check_self(con, run, key)
+
+
+def test_nothing_changed(call):
+    code, text, err = call("tpu_b8", "tpu_b8")
+    assert (code, err) == (0, "")
+    lines = text.splitlines()
+    assert lines[0] == "no peak changed: 7 unchanged"
+    assert all(line.split("  ")[-1] == "signature" and " ~ " in line for line in lines[4:])
+    assert "by op" not in text
+
+
+def test_csv_holds_figures_and_their_parts_exactly(call):
+    code, text, err = call("cpu_b8", "cpu_b16", "--format", "csv", "--by", "source")
+    assert (code, err) == (0, "")
+    rows = list(csv.DictReader(io.StringIO(text)))
+    figures = [row for row in rows if row["part"] == ""]
+    assert len(figures) == 3 * 8
+    for name in ("peak", "temps"):
+        for function in ("train_step", "eval_step"):
+            mine = [r for r in rows if (r["figure"], r["function_name"]) == (name, function)]
+            total, *parts = [int(row["delta_bytes"]) for row in mine]
+            assert sum(parts) == total
+            assert next(row["part"] for row in mine) == ""
+    assert int(rows[0]["base_bytes"]) == 8905504
+
+
+def test_json_and_jsonl_hold_the_same_rows(call):
+    lists = json.loads(call("cpu_b8", "cpu_b8_remat", "--format", "json")[1])
+    lines = call("cpu_b8", "cpu_b8_remat", "--format", "jsonl")[1].splitlines()
+    assert [json.loads(line) for line in lines] == lists
+    assert lists[0]["delta_bytes"] == -2514004
+    assert {row["paired_by"] for row in lists} == {"signature", "only in base"}
+
+
+def test_function_and_color(call):
+    text = call("cpu_b8", "cpu_b16", "--function", "eval*")[1]
+    assert text.startswith("eval_step: peak 2.0 MiB → 3.7 MiB (+85.4%), largest: +1.5 MiB dot")
+    assert "train_step" not in text
+    assert call("tpu_b8", "tpu_b8", "--color", "1")[1].startswith("no peak changed: 2 unchanged")
+    assert call("cpu_b8", "cpu_b16", "--function", "x")[1].startswith("nothing to compare")
+
+
+def test_top_cuts_and_says_so(call):
+    code, text, err = call("cpu_b8", "cpu_b16", "--top", "1")
+    assert (code, err) == (0, "bufdb: 2 more functions; --top shows more\n")
+    assert "23 smaller" not in text and "11 smaller" in text
+    code, text, err = call("cpu_b8", "cpu_b16", "--top", "1", "--format", "csv")
+    assert err == "bufdb: --top cuts tables and Markdown only; all rows are written\n"
+
+
+def test_output_to_a_file(call, tmp_path):
+    path = tmp_path / "diff.md"
+    arguments = ("cpu_b8", "cpu_b16", "--format", "markdown")
+    assert call(*arguments, "-o", str(path)) == (0, "", "")
+    assert path.read_text(encoding="utf-8") == call(*arguments)[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("cpu_b9", "cpu_b8"), "no run and no label 'cpu_b9'; did you mean 'cpu_b8'?"),
+        (("cpu_b8", "x=1"), "no run and no label 'x=1'; 'bufdb query runs' lists them"),
+        (("cpu_b8", "cpu_b8", "--by", "colour"), "Invalid value for '--by'"),
+        (("cpu_b8",), "Missing argument 'NEW'"),
+    ],
+)
+def test_wrong_usage(call, arguments, message):
+    code, text, err = call(*arguments)
+    assert (code, text) == (2, "")
+    assert err.startswith("bufdb: error: ") and message in err
+    assert err.count("\n") == 1
+
+
+def test_keys_of_the_command_are_those_of_the_macro():
+    option = next(item for item in diff.command.params if item.name == "key_name")
+    assert option.type.choices == comparison.KEYS
+
+
+# Over a few rows.
+
+
+@pytest.fixture
+def small(tmp_path, capfdbinary):
+    path = str(tmp_path / "small.duckdb")
+
+    def call(modules, *arguments):
+        with store.open_writable(path) as con:
+            for number, (run, function, temps, cells) in enumerate(modules):
+                made = Module(con, number, run, function, **cells)
+                made.allocation(0, "temp", sum(temps.values()) + 3)
+                offset = 0
+                for value_id, (name, size) in enumerate(temps.items()):
+                    made.value(value_id, 0, offset, size, op_name=f"jit(f)/{name}")
+                    offset += size
+                if made.temps:
+                    made.close()
+        return answer(capfdbinary, *arguments, "--db", path)
+
+    return call
+
+
+def test_a_table(small):
+    modules = [
+        ("a", "f", {"x": 1024, "y": 2048}, {}),
+        ("b", "f", {"x": 4096, "z": 1}, {}),
+        ("b", "g", {"x": 1}, {}),
+    ]
+    code, text, err = small(modules, "a", "b")
+    assert (code, err) == (0, "")
+    assert [re.split(" {2,}", line) for line in text.splitlines() if "---" not in line] == [
+        ["f: peak 3.0 KiB → 4.0 KiB (+33.4%), largest: +3.0 KiB x; others: 1 only in new"],
+        [""],
+        ["function", "space", "figure", "base", "new", "delta", "change", "paired by"],
+        ["f", "color 0", "peak", "3.0 KiB", "4.0 KiB", "+1.0 KiB", "+33.4%", "name"],
+        ["", "temps", "3.0 KiB", "4.0 KiB", "+1.0 KiB", "+33.3%"],
+        ["", "arguments, outputs, aliased, constants, fragmentation, padding", *"~~~~"],
+        ["g", "color 0", "peak", "-", "1 B", "-", "-", "only in new"],
+        [""],
+        ["f, color 0: peak +1.0 KiB by op"],
+        ["change", "base", "new", "delta", "kind", "values", "shape", "source", "part"],
+        ["grew", "1.0 KiB", "4.0 KiB", "+3.0 KiB", "temp", "1", "x"],
+        ["vanished", "2.0 KiB", "0 B", "-2.0 KiB", "temp", "1", "y"],
+        ["appeared", "0 B", "1 B", "+1 B", "temp", "1", "z"],
+        ["", "3.0 KiB", "4.0 KiB", "+1.0 KiB", "peak"],
+        [""],
+        ["temps +1.0 KiB: +1.0 KiB in parts of kind temp, ~ fragmentation"],
+    ]
+
+
+def test_without_live_ranges(small):
+    modules = [("a", "f", {}, {"has_live_ranges": False}), ("b", "f", {"x": 4}, {})]
+    code, text, _ = small(modules, "a", "b")
+    assert code == 0
+    assert text.splitlines()[0] == "no peak changed: 1 unknown"
+    assert [line.split() for line in text.splitlines()[4:6]] == [
+        ["f", "color", "0", "peak", "-", "4", "B", "-", "-", "name"],
+        ["temps", "3", "B", "7", "B", "+4", "B", "+133.3%"],
+    ]
+
+
+def test_modules_of_one_function_are_told_apart(small):
+    modules = [
+        (run, "f", {"x": size}, {"module_key": f"module_{number:04}.jit_f.cpu"})
+        for run, number, size in (("a", 1, 9), ("a", 2, 5), ("b", 4, 9), ("b", 6, 7))
+    ]
+    text = small(modules, "a", "b")[1]
+    assert "f [module_0002 → module_0006]  color 0  peak " in text
+    assert "f [module_0001 → module_0004]  color 0  all figures " in text
+
+
+def test_runs_of_a_label_are_told_apart(small, tmp_path):
+    small(
+        [("a1", "f", {"x": 1}, {}), ("a2", "f", {"x": 2}, {}), ("b", "f", {"x": 3}, {})], "b", "b"
+    )
+    with duckdb.connect(str(tmp_path / "small.duckdb")) as con:
+        for run in ("a1", "a2"):
+            insert(con, "run_labels", run_name=run, label="x", label_value="a")
+    text = small([], "x=a", "b")[1]
+    assert text.startswith("f: peak 2 B → 3 B (+50.0%), largest: +1 B x; others: 1 only in base\n")
+    assert text.splitlines()[4].startswith("f [a2 → b]  color 0  peak ")
+
+
+def test_a_name_that_is_a_run_and_a_label_is_ambiguous(small, tmp_path):
+    small([("x=a", "f", {"x": 1}, {}), ("b", "f", {"x": 3}, {})], "b", "b")
+    with duckdb.connect(str(tmp_path / "small.duckdb")) as con:
+        insert(con, "run_labels", run_name="b", label="x", label_value="a")
+    assert small([], "x=a", "b") == (
+        2,
+        "",
+        "bufdb: error: 'x=a' is a run and also a label of b; name the runs\n",
+    )
