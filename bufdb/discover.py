@@ -24,8 +24,8 @@ PARTS = {
 BUFFER_KINDS = tuple(PARTS.values())
 _XLA_NAME = re.compile(r"(?:\d+\.)?module_\d{4,}\.")
 _STEM = re.compile(
-    r"(?:(?P<time>\d+)\.)?module_(?P<number>\d{4,})"
-    r"(?:\.(?P<name>.+?))??(?:\.cl_(?P<cl>\d+))?"
+    r"(?:(?P<time>\d{1,18})\.)?module_(?P<number>\d{4,18})"
+    r"(?:\.(?P<name>.+?))??(?:\.cl_(?P<cl>\d{1,18}))?"
     r"(?:\.(?P<stage>(?:(?P<backend>cpu|sm_\d+\.\d+[a-z]?_gpu|gfx[0-9a-f]+_gpu|_gpu|[a-z0-9]+)_)?"
     r"(?:after|before)_optimizations\w*|[^.]+))?"
 )

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from bufdb.read.instruction import unescape
 
 _MODULE = re.compile(rb"HloModule ([^\s,]+)")
-_ALIAS = re.compile(rb"(\{[\d, ]*\}): \((\d+), (\{[\d, ]*\})(?:, (may-alias|must-alias))?\)")
-_NAME = re.compile(rb'(\d+) "((?:[^"\\]|\\.)*)"')
+_ALIAS = re.compile(rb"(\{[\d, ]*\}): \((\d{1,18}), (\{[\d, ]*\})(?:, (may-alias|must-alias))?\)")
+_NAME = re.compile(rb'(\d{1,18}) "((?:[^"\\]|\\.)*)"')
 _LOCATION = re.compile(
-    rb"(\d+) \{file_name_id=(\d+) function_name_id=(\d+) line=(\d+)"
-    rb"(?: end_line=(\d+))?(?: column=(\d+))?(?: end_column=(\d+))?\}"
+    rb"(\d{1,18}) \{file_name_id=(\d{1,18}) function_name_id=(\d{1,18}) line=(\d{1,18})"
+    rb"(?: end_line=(\d{1,18}))?(?: column=(\d{1,18}))?(?: end_column=(\d{1,18}))?\}"
 )
-_FRAME = re.compile(rb"(\d+) \{file_location_id=(\d+)(?: parent_frame_id=(\d+))?\}")
+_FRAME = re.compile(rb"(\d{1,18}) \{file_location_id=(\d{1,18})(?: parent_frame_id=(\d{1,18}))?\}")
 _LIBRARY = re.compile(r"(^|/)(site-packages|dist-packages)/|/lib/python[0-9.]+/|^<frozen")
 TABLES = (b"FileNames", b"FunctionNames", b"FileLocations", b"StackFrames")
 
@@ -94,7 +94,7 @@ def is_library_path(path: str) -> bool:
 
 
 def _count(line: bytes, key: bytes) -> int:
-    found = re.search(rb", " + key + rb"(\d+)", line)
+    found = re.search(rb", " + key + rb"(\d{1,18})", line)
     return int(found[1]) if found else 1
 
 
