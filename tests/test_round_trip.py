@@ -72,8 +72,9 @@ class AllReached(Exception):
 def test_the_strategies_reach_what_they_are_for() -> None:
     reached = set()
 
-    @settings(many, max_examples=500, phases=[Phase.generate], derandomize=True, database=None)
-    @given(modules(), dialects())
+    # Era B has them all, and of 400 examples at least 13 have any one of them.
+    @settings(many, max_examples=400, phases=[Phase.generate], derandomize=True, database=None)
+    @given(modules(), dialects("B"))
     def sample(module: Module, dialect: Dialect) -> None:
         text = b"".join(write(module, dialect).values()).decode()
         for name, is_reached in WANTED.items():
