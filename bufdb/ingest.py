@@ -223,6 +223,7 @@ class _Ingest:
         self.batches: dict[str, list[Any]] = {}
         self.waiting_rows = 0
         self.in_transaction = 0
+        self.is_open = False
 
     def run(
         self, labels: Mapping[str, str], labels_by_run: Mapping[str, Mapping[str, str]]
@@ -230,9 +231,17 @@ class _Ingest:
         """Read and store the plan; what was committed stays when this fails or is interrupted."""
         try:
             return self._run(labels, labels_by_run)
+        except BaseException:
+            self._shut_down()
+            if self.is_open:
+                self.con.execute("ROLLBACK")
+            raise
         finally:
-            if self.loader is not None:
-                self.loader.shutdown()
+            self._shut_down()
+
+    def _shut_down(self) -> None:
+        if self.loader is not None:
+            self.loader.shutdown()
 
     def _run(
         self, labels: Mapping[str, str], labels_by_run: Mapping[str, Mapping[str, str]]
@@ -404,12 +413,14 @@ class _Ingest:
 
     def _begin(self) -> None:
         self.con.execute("BEGIN")
+        self.is_open = True
         self.in_transaction = 0
 
     def _commit(self) -> None:
         self._flush()
         self._wait()
         self.con.execute("COMMIT")
+        self.is_open = False
 
     # -- small tables ----------------------------------------------------------------------
 

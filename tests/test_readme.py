@@ -185,10 +185,10 @@ def in_duckdb(con, text, columns):
     """What the shell of DuckDB prints; its Python package draws the same tables."""
     if text.startswith(".read "):
         text = Path(text.removeprefix(".read ").strip()).read_text(encoding="utf-8")
-    relation = con.sql(text)
-    if relation is None:  # SET VARIABLE
+    if text.startswith("SET "):
+        con.execute(text)
         return ""
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
-        relation.show(max_width=columns)
+        con.sql(text).show(max_width=columns)
     return out.getvalue().rstrip("\n") + "\n"

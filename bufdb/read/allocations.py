@@ -153,7 +153,7 @@ _ATTRIBUTE = re.compile(
 def _irregular_allocation(line: bytes) -> dict[str, Any] | None:
     """A head line with unknown attributes or another order, read one attribute at a time."""
     head = _HEAD.fullmatch(line)
-    if head is None or int(head[3]) >= 2**63:
+    if head is None:
         return None
     patch: dict[str, Any] = {"allocation_index": int(head[1]), "size_bytes": int(head[3])}
     patch["has_pointer"] = head[2] is not None
@@ -174,6 +174,8 @@ def _irregular_allocation(line: bytes) -> dict[str, Any] | None:
                 patch["parameter_shape_index"] = text
             else:
                 patch[name] = True if name.startswith("is_") else text
+    if any(type(value) is int and abs(value) >= 2**63 for value in patch.values()):
+        return None
     patch["other_attributes"] = b", ".join(others) if others else None
     return patch
 
