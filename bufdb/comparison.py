@@ -201,8 +201,12 @@ def _outcome(row: Row) -> str:
 
 
 def _from_to(row: Row) -> str:
-    ratio = "" if row.delta_ratio is None else f" ({row.delta_ratio:+.1%})"
-    return f"{_size(row.base_bytes)} → {_size(row.new_bytes)}{ratio}"
+    base, new = _size(row.base_bytes), _size(row.new_bytes)
+    # A change below the last digit of the unit would look like none.
+    notes = [signed_bytes(row.delta_bytes)] if base == new else []
+    if row.delta_ratio is not None:
+        notes.append(f"{row.delta_ratio:+.1%}")
+    return f"{base} → {new} ({', '.join(notes)})" if notes else f"{base} → {new}"
 
 
 def _largest(peak: Row, parts: Iterable[Row]) -> Row | None:

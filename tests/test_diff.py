@@ -134,7 +134,7 @@ def fill(con, modules):
             made.close()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.lists(MODULE, max_size=6), st.sampled_from(comparison.KEYS))
 def test_any_modules(empty_db, modules, key):
     fill(empty_db, modules)
@@ -197,10 +197,9 @@ SHARED_PAIRS = [
 @shared_dumps.needs_dumps
 @pytest.mark.parametrize(("base", "new"), SHARED_PAIRS)
 def test_parts_add_up_on_real_programs(shared_db, base, new):
-    for key in comparison.KEYS:
+    for key in ("op", "stack", "all"):
         check_sums(shared_db, base, new, key)
     check_mirror(shared_db, base, new, "op")
-    check_self(shared_db, base, "op")
 
 
 @shared_dumps.needs_dumps
@@ -297,6 +296,11 @@ def test_top_cuts_and_says_so(call):
     assert "23 smaller" not in text and "11 smaller" in text
     code, text, err = call("cpu_b8", "cpu_b16", "--top", "1", "--format", "csv")
     assert err == "bufdb: --top cuts tables and Markdown only; all rows are written\n"
+
+
+def test_a_change_too_small_for_the_unit_is_told(call):
+    text = call("cpu_b8_old", "cpu_b8")[1]
+    assert text.startswith("train_step: peak 8.5 MiB → 8.5 MiB (-37.3 KiB, -0.4%), largest: ")
 
 
 def test_output_to_a_file(call, tmp_path):

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 _ARRAY = re.compile(r"([a-z][a-z0-9_]*)\[([^\]]*)\](\{.*\})?", re.DOTALL)
-_DIMENSION = re.compile(r"(<=)?(\d+)|\?")
+_DIMENSION = re.compile(r"(<=)?(\d{1,18})|\?")
 _WIDTH = re.compile(r"^(?:f|bf|s|u|c)(\d+)")
-_BITS = re.compile(r"E\((\d+)\)")
-_SPACE = re.compile(r"S\((\d+)\)")
+_BITS = re.compile(r"E\((\d{1,18})\)")
+_SPACE = re.compile(r"S\((\d{1,18})\)")
 LIMIT = 2**63
 
 
