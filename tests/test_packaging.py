@@ -118,6 +118,16 @@ def test_what_the_project_says_of_itself():
     from bufdb import __version__
 
     assert project["version"] == __version__
+
+
+def test_the_top_level_holds_nothing_else():
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if listed.returncode:
+        pytest.skip("this is no git checkout")
+    top = {line.split("/")[0] for line in listed.stdout.splitlines()}
+    assert {name for name in top if not name.startswith(".")} == {
         "pyproject.toml",
         "README.md",
         "LICENSE",
