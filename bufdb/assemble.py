@@ -10,20 +10,21 @@ is what the largest module's keys need.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
-from bufdb.columns import Labels, strings
-from bufdb.occupancy import Ranges, largest_sum, occupancy
+from bufdb.balance import Balance, Emit, ModuleFacts, check_total
+from bufdb.columns import Labels
+from bufdb.frames import fill_sources
+from bufdb.keys import Keys, isin, lookup
 from bufdb.read import allocations, instruction, live_ranges, used_values
 from bufdb.read.hlo import HloHeader
 from bufdb.read.section import Finding, Piece, Section
 from bufdb.read.shape import Shape, shape_of
 from bufdb.scan import Bools, Columns, Ints, Numbers, Text, Words, take
 
-Emit = Callable[[str, Columns], None]
 Rounds = Iterator[list[Piece]]
 
 
@@ -47,26 +48,6 @@ class Source(Protocol):
 
 
 @dataclass
-class ModuleFacts:
-    """What is known of one module besides its rows."""
-
-    total_bytes: int | None = None
-    human_total: str | None = None
-    allocation_sum: int = 0
-    """Modulo 2^64, signed: what XLA prints as the total."""
-    has_allocations: bool = False
-    has_used_values: bool = False
-    has_live_ranges: bool = False
-    has_tellings: bool = False
-    has_tiles: bool = False
-    has_pointer: bool = False
-    """Whether allocation lines print an address, as until 2022."""
-    needs_frames: bool = False
-    live: live_ranges.Facts = field(default_factory=live_ranges.Facts)
-    jit_name: str | None = None
-
-
-@dataclass
 class Assembled:
     """The outcome of a batch."""
 
@@ -87,82 +68,6 @@ def assemble(source: Source, emit: Emit, known_shapes: dict[bytes, Shape]) -> As
     return _Assembly(source, emit, known_shapes).run()
 
 
-_LARGEST_ID = (1 << 40) - 1
-
-
-class _Keys:
-    """The values of a batch, sorted by module and number, to be found by name and index."""
-
-    HASHES = ("name_key", "key", "check")
-    BYTES = ("offset_bytes", "size_bytes")
-
-    def __init__(self) -> None:
-        self.parts: list[Columns] = []
-
-    def add(self, **columns: Any) -> None:
-        self.parts.append(columns)
-
-    def finish(self) -> None:
-        order: Ints | None = None
-        for name in ("module", "value_id", *self.HASHES, "allocation_index", *self.BYTES):
-            kind = np.uint64 if name in self.HASHES else np.int64
-            columns = [part.pop(name) for part in self.parts]
-            column = np.concatenate([np.empty(0, kind), *columns])
-            if name == "value_id":
-                order = np.lexsort((column, self.module))
-                self.module = self.module[order]
-            setattr(self, name, column if order is None else column[order])
-        self.parts = []
-        self.numbers = self._numbers(self.module, self.value_id)
-        self.names, self.first = np.unique(self.name_key, return_index=True)
-        self.by_key = np.argsort(self.key)
-        self.sorted_key = self.key[self.by_key]
-
-    module: Ints
-    value_id: Ints
-    name_key: Words
-    key: Words
-    check: Words
-    allocation_index: Ints
-    offset_bytes: Ints
-    size_bytes: Ints
-
-    def __len__(self) -> int:
-        return len(self.value_id)
-
-    def forget(self, *names: str) -> None:
-        """Give up columns that are done with, in time for the largest section."""
-        for name in names:
-            delattr(self, name)
-
-    def rows(self, keys: Words) -> Ints:
-        """The row of each key, -1 where no value has it."""
-        return _lookup(self.sorted_key, self.by_key, keys)
-
-    def rows_of(self, module: Ints, value_id: Ints) -> Ints:
-        """The row of each value by number, -1 where there is none."""
-        wanted = self._numbers(module, value_id)
-        rows = _lookup(self.numbers, np.arange(len(self)), wanted)
-        return np.where(value_id < _LARGEST_ID, rows, -1)
-
-    @staticmethod
-    def _numbers(module: Ints, value_id: Ints) -> Ints:
-        """Module and number in one; XLA counts values from 0, so 40 bits are ample."""
-        return (module << 40) | np.minimum(value_id, _LARGEST_ID)
-
-    def defines(self, names: Words) -> Bools:
-        """Which instruction names define a value."""
-        found: Bools = _lookup(self.names, self.first, names) >= 0
-        return found
-
-
-def _lookup(ordered: Any, rows: Ints, wanted: Any) -> Ints:
-    if not len(ordered):
-        return np.full(len(wanted), -1)
-    place = np.minimum(np.searchsorted(ordered, wanted), len(ordered) - 1)
-    return np.where(ordered[place] == wanted, rows[place], -1)
-
-
 class _Assembly:
     def __init__(self, source: Source, emit: Emit, known_shapes: dict[bytes, Shape]) -> None:
         self.source, self.emit, self.known_shapes = source, emit, known_shapes
@@ -171,7 +76,7 @@ class _Assembly:
         self.findings: list[Finding] = []
         ordinals = np.arange(1, source.count + 1).astype(np.uint64)
         self.seeds: Words = ordinals * np.uint64(0x9E3779B97F4A7C15)
-        self.keys = _Keys()
+        self.keys = Keys()
         self.allocation_parts: list[Columns] = []
         self.unassigned: list[Ints] = []
         """(module, start, end) of live ranges whose value has no allocation."""
@@ -189,8 +94,17 @@ class _Assembly:
         self.is_live = np.zeros(count, np.bool_)
         self._look_for_tellings()
         self._read_live_ranges()
-        self._occupancy()
-        self._check()
+        balance = Balance(
+            self._allocation_table(),
+            self.keys,
+            self.start,
+            self.end,
+            self.is_live,
+            self.facts,
+            self._find,
+        )
+        balance.occupied(self.emit)
+        balance.check()
         del self.start, self.end
         self.keys.forget("key", "by_key", "sorted_key", "allocation_index", *self.keys.BYTES)
         self.allocation_parts = []
@@ -202,7 +116,7 @@ class _Assembly:
         self._read_used_values()
         self._tell_the_rest()
         for number, facts in enumerate(self.facts):
-            self._check_total(number, facts)
+            check_total(number, facts, self._find)
         return Assembled(self.facts, self.findings, self.new_shapes)
 
     def _look_for_tellings(self) -> None:
@@ -476,12 +390,13 @@ class _Assembly:
         columns = take(columns, good)
         if any(f.jit_name is None for f in self.facts):
             self._jit_names(columns)
-        self._sources(columns)
+        for module in fill_sources(columns, self.source.headers, self.source.count):
+            self.facts[module].needs_frames = True
         columns["program_order"] = self._program_order(columns)
         self.emit("instructions", columns)
 
     def _program_order(self, columns: Columns) -> Numbers:
-        place = _lookup(self.order_keys, self.orders, self._name_keys(columns))
+        place = lookup(self.order_keys, self.orders, self._name_keys(columns))
         return Numbers(np.maximum(place, 0), place >= 0)
 
     def _jit_names(self, columns: Columns) -> None:
@@ -499,45 +414,10 @@ class _Assembly:
                 name = op_name.take(np.array([row])).tolist()[0] or b""
                 self.facts[module].jit_name = _inside(name.decode(errors="replace"))
 
-    def _sources(self, columns: Columns) -> None:
-        """Source places of instructions that name a stack frame instead of a file."""
-        frame_id: Numbers = columns["stack_frame_id"]
-        source_file: Text = columns["source_file"]
-        assert frame_id.valid is not None
-        nulls = source_file.is_null()
-        framed = frame_id.valid & (nulls if nulls is not None else False)
-        if not framed.any():
-            return
-        modules = columns["module"]
-        for module in np.unique(modules[framed]).tolist():
-            self.facts[module].needs_frames = True
-        table = _FrameTable(self.source.headers, self.source.count)
-        place = table.place(modules, frame_id.values, framed)
-        there = place >= 0
-        labels: list[str | bytes | None] = [None, *table.files]
-        codes = np.zeros(len(framed), np.int64)
-        codes[there] = table.file_codes[place[there]] + 1
-        inline = np.flatnonzero(~nulls) if nulls is not None else np.arange(len(framed))
-        if len(inline):
-            known: dict[bytes | None, int] = {}
-            for row, text in zip(inline.tolist(), source_file.take(inline).tolist(), strict=True):
-                if text not in known:
-                    known[text] = len(labels)
-                    labels.append(text)
-                codes[row] = known[text]
-        columns["source_file"] = Labels(codes, labels)
-        for name in ("source_line", "source_end_line", "source_column", "source_end_column"):
-            values = columns[name].values.copy()
-            valid = columns[name].valid.copy()
-            numbers = table.numbers[name]
-            values[there] = numbers.values[place[there]]
-            valid[there] = numbers.valid[place[there]]  # type: ignore[index]
-            columns[name] = Numbers(values, valid)
-
     def _tell_the_rest(self) -> None:
         """Instructions that no line tells: their names, and what the HLO text says of them."""
         told_names = np.unique(self.keys.name_key[self.told])
-        untold = self.keys.first[~_isin(self.keys.names, told_names)]
+        untold = self.keys.first[~isin(self.keys.names, told_names)]
         modules = set(np.unique(self.keys.module[untold]).tolist())
         modules |= {m for m, f in enumerate(self.facts) if f.has_live_ranges and not f.has_tellings}
         if not modules:
@@ -559,7 +439,7 @@ class _Assembly:
         """Rows for the names among these that have none; returns all names without a telling."""
         keys = self._name_keys(names)
         _, first = np.unique(keys, return_index=True)
-        fresh = np.sort(first[~_isin(keys[first], told_names) & ~_isin(keys[first], emitted)])
+        fresh = np.sort(first[~isin(keys[first], told_names) & ~isin(keys[first], emitted)])
         self._emit_names(take(names, fresh))
         return np.union1d(emitted, keys[fresh])
 
@@ -592,8 +472,8 @@ class _Assembly:
             name = c.until(b" ")
             owner = section.module_of[lines]
             keys = name.hashes(self.seeds[owner])
-            wanted = self.keys.defines(keys) | (_lookup(self.order_keys, self.orders, keys) >= 0)
-            wanted &= ~_isin(keys, told_names) & ~_isin(keys, emitted)
+            wanted = self.keys.defines(keys) | (lookup(self.order_keys, self.orders, keys) >= 0)
+            wanted &= ~isin(keys, told_names) & ~isin(keys, emitted)
             rows = np.flatnonzero(wanted)
             _, first = np.unique(keys[rows], return_index=True)
             rows = rows[np.sort(first)]
@@ -602,88 +482,11 @@ class _Assembly:
             self.findings += section.findings
         return emitted
 
-    # -- figures and checks ----------------------------------------------------------------
-
-    def _occupancy(self) -> None:
-        """Occupied bytes of the temp allocations, per module with live ranges and color."""
-        table = self._allocation_table()
-        live = np.array([f.has_live_ranges for f in self.facts], np.bool_)
-        mine = take(table, live[table["module"]])
-        if not len(mine["module"]):
-            return
-        pairs = np.stack([mine["module"], mine["color"]], axis=1)
-        groups, number = np.unique(pairs, axis=0, return_inverse=True)
-        number = number.reshape(-1)
-        row = self._allocation_row(mine)
-        rows = np.flatnonzero(self.is_live & (row >= 0))
-        kind = mine["kind"][row[rows]]
-        naive = largest_sum(
-            number[row[rows]],
-            self.keys.size_bytes[rows],
-            self.start[rows],
-            self.end[rows],
-            len(groups),
-        )
-        rows = rows[kind == allocations.KINDS.index("temp")]
-        rows = rows[(self.keys.size_bytes[rows] > 0) & (self.start[rows] <= self.end[rows])]
-        ranges = Ranges(
-            number[row[rows]],
-            mine["allocation_index"][row[rows]],
-            self.keys.offset_bytes[rows],
-            self.keys.size_bytes[rows],
-            self.start[rows],
-            self.end[rows],
-        )
-        lengths = [f.live.schedule_length or 0 for f in self.facts]
-        last = np.array(lengths, np.int64)[groups[:, 0]]
-        found = occupancy(ranges, len(groups), last)
-        self._check_peaks(mine, number, groups, found.peak)
-        self.emit(
-            "occupied_peaks",
-            {
-                "module": groups[:, 0],
-                "color": groups[:, 1],
-                "peak_time": found.peak_time,
-                "occupied_temp_bytes": _exact_integers(found.peak),
-                "naive_live_bytes": _exact_integers(np.array(naive, object)),
-            },
-        )
-        self.emit(
-            "occupancy_steps",
-            {
-                "module": groups[found.group, 0],
-                "color": groups[found.group, 1],
-                "start_time": found.time,
-                "occupied_temp_bytes": _exact_integers(found.occupied),
-            },
-        )
-
-    def _check_peaks(self, table: Columns, number: Ints, groups: Ints, peaks: Any) -> None:
-        """Temp allocations hold no more than they are large, so a peak is within the total."""
-        temps = table["kind"] == allocations.KINDS.index("temp")
-        room = np.zeros(len(groups))
-        np.add.at(room, number[temps], table["size_bytes"][temps].astype(np.float64))
-        # Doubles tell a wrong peak from a right one wherever sizes are below 2^53.
-        for group in np.flatnonzero(peaks.astype(np.float64) > room * (1 + 1e-15)).tolist():
-            message = f"{peaks[group]} bytes are occupied in temp allocations of {room[group]:.0f}"
-            self._find(int(groups[group, 0]), "error", "peak_exceeds_total", message)
-
     def _allocation_table(self) -> Columns:
         names = ("module", "allocation_index", "size_bytes", "color", "kind")
         parts = self.allocation_parts
         empty = np.empty(0, np.int64)
         return {n: np.concatenate([p[n] for p in parts]) if parts else empty for n in names}
-
-    def _allocation_row(self, table: Columns) -> Ints:
-        """For each value the row of its allocation in a table sorted by module, or -1."""
-        if not len(self.keys) or not len(table["module"]):
-            return np.full(len(self.keys), -1)
-        indexes = np.concatenate([table["allocation_index"], self.keys.allocation_index])
-        ids, rank = np.unique(indexes, return_inverse=True)
-        mine = table["module"] * len(ids) + rank[: len(table["module"])]
-        order = np.argsort(mine, kind="stable")
-        theirs = self.keys.module * len(ids) + rank[len(mine) :]
-        return _lookup(mine[order], order, theirs)
 
     def _check_names(self) -> None:
         duplicate = self.keys.sorted_key[1:] == self.keys.sorted_key[:-1]
@@ -691,100 +494,8 @@ class _Assembly:
             message = f"value {self.keys.value_id[row]} has the name and index of another one"
             self._find(int(self.keys.module[row]), "error", "duplicate_value", message)
 
-    def _check(self) -> None:
-        """Sums and counts that every dump must satisfy (format section 8)."""
-        table = self._allocation_table()
-        bounds = np.searchsorted(table["module"], np.arange(self.source.count + 1))
-        sums = np.concatenate([np.zeros(1, np.int64), np.cumsum(table["size_bytes"])])
-        totals = sums[bounds[1:]] - sums[bounds[:-1]]
-        in_order = table["allocation_index"] + bounds[table["module"]] == np.arange(len(sums) - 1)
-        for module in np.unique(table["module"][~in_order]).tolist():
-            message = "the allocations are not numbered 0, 1, 2, …; the file may be truncated"
-            self._find(module, "error", "allocation_gap", message)
-        steps = np.searchsorted(self.keys.module, np.arange(self.source.count + 1))
-        row = self._allocation_row(table)
-        thread_local = np.zeros(len(self.keys), np.bool_)
-        constant = thread_local.copy()
-        outside = thread_local.copy()
-        if len(table["module"]):
-            kind, size = table["kind"][row], table["size_bytes"][row]
-            thread_local = kind == allocations.KINDS.index("thread_local")
-            constant = kind == allocations.KINDS.index("constant")
-            offset = self.keys.offset_bytes
-            outside = (row >= 0) & (
-                (offset < 0) | (self.keys.size_bytes < 0) | (offset > size - self.keys.size_bytes)
-            )
-        for number, facts in enumerate(self.facts):
-            facts.allocation_sum = int(totals[number])
-            mine = slice(steps[number], steps[number + 1])
-            self._check_module(
-                number,
-                facts,
-                int(outside[mine].sum()),
-                int((~self.is_live[mine] & ~thread_local[mine] & ~constant[mine]).sum()),
-            )
-
-    def _check_module(self, number: int, facts: ModuleFacts, outside: int, dead: int) -> None:
-        if outside:
-            message = f"{outside} values do not lie inside their allocation"
-            self._find(number, "error", "value_outside_allocation", message)
-        if facts.has_live_ranges and dead:
-            message = f"{dead} values that are neither thread-local nor constant have no live range"
-            self._find(number, "error", "missing_live_range", message)
-
-    def _check_total(self, number: int, facts: ModuleFacts) -> None:
-        total = facts.total_bytes
-        if total is None:
-            return
-        if facts.has_allocations and total != facts.allocation_sum:
-            message = f"the allocations sum to {facts.allocation_sum}, the dump says {total}"
-            self._find(number, "error", "total_mismatch", message)
-        if facts.human_total not in (None, human_bytes(total)):
-            message = (
-                f"{total} bytes print as {human_bytes(total)}, the dump says {facts.human_total}"
-            )
-            self._find(number, "notice", "human_total_mismatch", message)
-
     def _find(self, module: int, severity: str, code: str, message: str) -> None:
         self.findings.append(Finding(module, severity, code, message))
-
-
-class _FrameTable:
-    """The stack frames of a batch's modules end to end."""
-
-    def __init__(self, headers: dict[int, HloHeader], count: int) -> None:
-        self.base = np.zeros(count, np.int64)
-        self.width = np.zeros(count, np.int64)
-        codes: dict[str | None, int] = {None: -1}
-        slots: list[Any] = []
-        for number, header in headers.items():
-            highest = max((f.stack_frame_id for f in header.frames), default=0)
-            if highest > 10 * len(header.frames) + 1000:
-                continue
-            self.base[number], self.width[number] = len(slots), highest + 1
-            mine: list[Any] = [None] * (highest + 1)
-            for frame in header.frames:
-                mine[frame.stack_frame_id] = frame
-                codes.setdefault(frame.source_file, len(codes) - 1)
-            slots += mine
-        self.files = [name for name in codes if name is not None]
-        self.there = np.array([slot is not None for slot in slots], np.bool_)
-        self.file_codes = np.array(
-            [-1 if slot is None else codes[slot.source_file] for slot in slots], np.int64
-        )
-        self.numbers = {}
-        for name in ("source_line", "source_end_line", "source_column", "source_end_column"):
-            found = [None if slot is None else getattr(slot, name) for slot in slots]
-            valid = np.array([value is not None for value in found], np.bool_)
-            self.numbers[name] = Numbers(np.array([v or 0 for v in found], np.int64), valid)
-
-    def place(self, modules: Ints, frame_ids: Ints, framed: Bools) -> Ints:
-        """The row of each frame, -1 where it is not in the module's table."""
-        inside = framed & (frame_ids < self.width[modules])
-        place = np.where(inside, self.base[modules] + frame_ids, 0)
-        if not len(self.there):
-            return np.full(len(place), -1)
-        return np.where(inside & self.there[place], place, -1)
 
 
 def _hlo_instructions(section: Section) -> tuple[Text, Ints]:
@@ -807,16 +518,6 @@ def _hlo_instructions(section: Section) -> tuple[Text, Ints]:
 
 def _percent(text: Text) -> Bools:
     found: Bools = text.block.bytes[text.start] == ord("%")
-    return found
-
-
-def _exact_integers(values: Any) -> Any:
-    """A column for HUGEINT: text, which DuckDB converts, where 64 bits may not do."""
-    return strings([str(value) for value in values]) if values.dtype == object else values
-
-
-def _isin(values: Words, ordered: Words) -> Bools:
-    found: Bools = _lookup(ordered, np.arange(len(ordered)), values) >= 0
     return found
 
 
@@ -845,18 +546,3 @@ def _inside(op_name: str) -> str | None:
         if depth == 0:
             return op_name[start:end] or None
     return None
-
-
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
-
-
-def human_bytes(size: int) -> str:
-    """A size as XLA's HumanReadableNumBytes prints it."""
-    sign, size = ("-", -size) if size < 0 else ("", size)
-    if size < 1024:
-        return f"{sign}{size}B"
-    unit = 1
-    while size >= 1024 * 1024:
-        size //= 1024
-        unit += 1
-    return f"{sign}{size / 1024:.{1 if unit == 1 else 2}f}{_UNITS[unit]}"

@@ -9,35 +9,39 @@ from __future__ import annotations
 import gc
 import hashlib
 import os
-import re
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import numpy as np
 
 from bufdb import __version__, store
-from bufdb.assemble import Assembled, ModuleFacts, assemble
-from bufdb.columns import Batches, Labels, integers, strings, to_arrow
+from bufdb.assemble import assemble
 from bufdb.discover import ModuleFiles, base_of, discover
 from bufdb.errors import UsageError
+from bufdb.module_rows import (
+    Row,
+    companion_rows,
+    diagnostic_row,
+    file_rows,
+    missing_parts,
+    module_row,
+    shape_row,
+)
 from bufdb.read.section import Finding
 from bufdb.read.shape import Shape
-from bufdb.scan import Columns, Ints
+from bufdb.scan import Columns
 from bufdb.source import BLOCK_BYTES, Batch, LargeModule, Loaded, dumped_at, load
+from bufdb.writer import TableWriter
 
 TRANSACTION_BYTES = 256 << 20
 """Text per transaction: what an interrupted ingest loses at the most, large modules apart."""
 MEMORY_LIMIT = "512MB"
 """DuckDB's memory limit unless another is asked for."""
-INSERT_ROWS = 250_000
-"""Rows that wait for an insert: enough to make its fixed cost small, few enough to hold."""
 MODULE_TABLES = (
     "modules",
     "files",
@@ -57,18 +61,6 @@ MODULE_TABLES = (
     "diagnostics",
 )
 """Every table that holds rows of a module, by module_id."""
-_TEXT_TABLES = (
-    "allocations",
-    "values",
-    "positions",
-    "uses",
-    "instructions",
-    "live_ranges",
-    "peak_contributors",
-    "peak_stack_nodes",
-)
-"""Tables whose waiting rows keep blocks of text alive; the others can wait for the commit."""
-
 Progress = Callable[[int, int], None]
 
 
@@ -215,15 +207,11 @@ class _Ingest:
         jobs: int,
     ) -> None:
         self.con, self.plan, self.block_bytes, self.progress = con, plan, block_bytes, progress
-        self.loader = ThreadPoolExecutor(1) if jobs > 1 else None
-        self.loading: Future[None] | None = None
+        self.writer = TableWriter(con, jobs)
         self.summary = Summary()
         self.problems: Counter[str] = Counter()
         self.shapes: dict[bytes, Shape] = {}
-        self.batches: dict[str, list[Any]] = {}
-        self.waiting_rows = 0
         self.in_transaction = 0
-        self.is_open = False
 
     def run(
         self, labels: Mapping[str, str], labels_by_run: Mapping[str, Mapping[str, str]]
@@ -231,17 +219,8 @@ class _Ingest:
         """Read and store the plan; what was committed stays when this fails or is interrupted."""
         try:
             return self._run(labels, labels_by_run)
-        except BaseException:
-            self._shut_down()
-            if self.is_open:
-                self.con.execute("ROLLBACK")
-            raise
         finally:
-            self._shut_down()
-
-    def _shut_down(self) -> None:
-        if self.loader is not None:
-            self.loader.shutdown()
+            self.writer.close()
 
     def _run(
         self, labels: Mapping[str, str], labels_by_run: Mapping[str, Mapping[str, str]]
@@ -257,7 +236,7 @@ class _Ingest:
         done = 0
         for name, (path, jobs) in self.plan.items():
             known = self._known(name)
-            self._begin()
+            self.writer.begin()
             self.run_changed = not known
             self._add_run(name, path, {**labels, **labels_by_run.get(name, {})})
             for batch in self._grouped(jobs, known):
@@ -266,10 +245,13 @@ class _Ingest:
                 if self.progress is not None:
                     self.progress(done, total)
                 if self.in_transaction >= TRANSACTION_BYTES:
-                    self._commit()
-                    self._begin()
+                    self.writer.commit()
+                    self.writer.begin()
+                    self.in_transaction = 0
             self._finish_run(name, path, jobs)
-            self._commit()
+            self.writer.commit()
+            self.in_transaction = 0
+        self.summary.row_count = self.writer.row_count
         self.summary.problem_counts = dict(self.problems)
         return self.summary
 
@@ -323,13 +305,11 @@ class _Ingest:
         self.summary.skipped_count += 1
         path = next(iter(job.files.files.values())).name
         message = f"cannot be read: {error.strerror}"
-        self._add_diagnostics(
-            job.run, [(None, Finding(0, "error", "unreadable_file", message, path))]
-        )
+        finding = Finding(0, "error", "unreadable_file", message, path)
+        self._add_findings([diagnostic_row(job.run, None, finding)])
 
     def _delete(self, module_id: int) -> None:
-        self._flush()
-        self._wait()
+        self.writer.settle()
         for table in MODULE_TABLES:
             self.con.execute(f'DELETE FROM "{table}" WHERE module_id = ?', [module_id])
 
@@ -343,254 +323,34 @@ class _Ingest:
         ids = np.array([job.module_id for job, _ in batch], np.int64)
 
         def emit(table: str, columns: Columns) -> None:
-            self._emit(table, columns, ids)
+            self.writer.add(table, {**columns, "module_id": ids[columns["module"]]})
 
         assembled = assemble(source, emit, self.shapes)
-        self._emit_shapes(assembled.shapes)
-        self._emit_modules(batch, source, assembled, ids)
-        self._emit_companions(source, ids)
-        run = batch[0][0].run
+        fresh = [shape for shape in assembled.shapes if shape.text not in self.stored_shapes]
+        self.stored_shapes.update(shape.text for shape in fresh)
+        self.writer.add_rows("shapes", [shape_row(shape) for shape in fresh])
+        rows: list[Row] = []
+        files: list[Row] = []
         findings = [*source.findings, *assembled.findings]
-        self._add_diagnostics(run, [(int(ids[f.module]), f) for f in findings])
+        for number, (job, loaded) in enumerate(batch):
+            facts = assembled.facts[number]
+            rows.append(module_row(job.run, job.module_id, job.files, facts, source, number))
+            files += file_rows(job.module_id, loaded)
+            findings += missing_parts(job.files, facts, source, number)
+        self.writer.add_rows("modules", rows)
+        self.writer.add_rows("files", files)
+        for table, some in companion_rows(source, ids.tolist()).items():
+            self.writer.add_rows(table, some)
+        run = batch[0][0].run
+        self._add_findings([diagnostic_row(run, int(ids[f.module]), f) for f in findings])
         size = sum(loaded.size for loaded in modules)
         self.summary.module_count += len(batch)
         self.summary.text_bytes += size
         self.in_transaction += size
 
-    def _emit(self, table: str, columns: Columns, ids: Ints) -> None:
-        columns = dict(columns)
-        modules = columns.pop("module")
-        if not len(modules):
-            return
-        rows = {
-            "module_id": ids[modules],
-            **{n: c for n, c in columns.items() if n in _COLUMNS[table]},
-        }
-        self._queue(table, rows)
-
-    def _queue(self, table: str, columns: Columns) -> None:
-        length = len(next(iter(columns.values())))
-        if not length:
-            return
-        for name in _COLUMNS[table]:
-            if name not in columns:
-                columns[name] = _missing(name, length)
-        ordered = {
-            name: columns[name] for name in ("module_id", *_COLUMNS[table]) if name in columns
-        }
-        waiting = self.batches.setdefault(table, [])
-        waiting.append(to_arrow(ordered))
-        self.summary.row_count += length
-        if table in _TEXT_TABLES:
-            self.waiting_rows += length
-            if self.waiting_rows >= INSERT_ROWS:
-                self._flush(_TEXT_TABLES)
-
-    def _flush(self, tables: Collection[str] | None = None) -> None:
-        """Insert what waits for all tables or for these."""
-        chosen = list(self.batches) if tables is None else tables
-        waiting = {table: self.batches.pop(table) for table in chosen if table in self.batches}
-        self.waiting_rows = 0
-        self._wait()
-        if self.loader is None:
-            self._insert(waiting)
-        else:
-            self.loading = self.loader.submit(self._insert, waiting)
-
-    def _insert(self, waiting: dict[str, list[Any]]) -> None:
-        for table, batches in waiting.items():
-            # DuckDB finds the variable by its name. To register it would make a view, which the
-            # transaction keeps, with all the text behind it, until it ends.
-            arrow_batches = Batches(batches)  # noqa: F841
-            cast = _CASTS.get(table, "*")
-            self.con.execute(f'INSERT INTO "{table}" BY NAME SELECT {cast} FROM arrow_batches')
-
-    def _wait(self) -> None:
-        """Wait for the loader thread: there is one connection, and inserts keep their order."""
-        if self.loading is not None:
-            loading, self.loading = self.loading, None
-            loading.result()
-
-    def _begin(self) -> None:
-        self.con.execute("BEGIN")
-        self.is_open = True
-        self.in_transaction = 0
-
-    def _commit(self) -> None:
-        self._flush()
-        self._wait()
-        self.con.execute("COMMIT")
-        self.is_open = False
-
-    # -- small tables ----------------------------------------------------------------------
-
-    def _emit_shapes(self, shapes: list[Shape]) -> None:
-        fresh = [shape for shape in shapes if shape.text not in self.stored_shapes]
-        self.stored_shapes.update(shape.text for shape in fresh)
-        dimensions = [
-            None
-            if shape.dimensions is None
-            else "[" + ", ".join("NULL" if d is None else str(d) for d in shape.dimensions) + "]"
-            for shape in fresh
-        ]
-        self._queue(
-            "shapes",
-            {
-                "shape": strings([s.text for s in fresh]),
-                "dtype": strings([s.dtype for s in fresh]),
-                "dimensions": strings(dimensions),
-                "dimensions_text": strings([s.dimensions_text for s in fresh]),
-                "layout": strings([s.layout for s in fresh]),
-                "memory_space": integers([s.memory_space for s in fresh]),
-                "element_count": integers([s.element_count for s in fresh]),
-                "logical_bytes": integers([s.logical_bytes for s in fresh]),
-                "is_tuple": np.array([s.is_tuple for s in fresh], np.bool_),
-            },
-        )
-
-    def _emit_modules(
-        self,
-        batch: list[tuple[_Job, Loaded]],
-        source: Batch,
-        assembled: Assembled,
-        ids: Ints,
-    ) -> None:
-        rows: list[dict[str, Any]] = []
-        files: list[tuple[int, str, str, int, str]] = []
-        for number, (job, loaded) in enumerate(batch):
-            facts, header = assembled.facts[number], source.headers.get(number)
-            name = job.files.name
-            hlo_name = header.module_name if header else None
-            module_name = name.module_name or hlo_name
-            live = facts.live
-            rows.append(
-                {
-                    "run_name": job.run,
-                    "module_key": job.files.key,
-                    "module_name": module_name,
-                    "function_name": function_name(module_name) or facts.jit_name,
-                    "module_number": name.module_number,
-                    "platform": name.platform or ("tpu" if facts.has_tiles else None),
-                    "backend": name.backend,
-                    "cl_number": name.cl_number,
-                    "dump_time_us": name.dump_time_us,
-                    "format_era": _era(job.files, facts, number in source.has_block_layout),
-                    "reported_total_bytes": facts.total_bytes,
-                    "schedule_length": live.schedule_length,
-                    "reported_peak_time": live.peak_time,
-                    "reported_peak_status": live.peak_status,
-                    "reported_peak_tree_bytes": live.tree_bytes,
-                    "hlo_module_name": hlo_name,
-                    "entry_computation_layout": header.entry_computation_layout if header else None,
-                    "partition_count": header.partition_count if header and hlo_name else None,
-                    "replica_count": header.replica_count if header and hlo_name else None,
-                    "has_used_values": facts.has_used_values,
-                    "has_live_ranges": facts.has_live_ranges,
-                    "has_hlo_text": header is not None,
-                }
-            )
-            for kind, file in job.files.files.items():
-                files.append(
-                    (job.module_id, file.name, kind, loaded.sizes[kind], loaded.hashes[kind])
-                )
-            self._missing_parts(number, job.files, facts, source)
-        columns: Columns = {"module_id": ids}
-        for column in _COLUMNS["modules"]:
-            values = [row[column] for row in rows]
-            if column.startswith("has_"):
-                columns[column] = np.array(values, np.bool_)
-            elif column in _TEXT_COLUMNS:
-                columns[column] = strings(values)
-            else:
-                columns[column] = integers(values)
-        self._queue("modules", columns)
-        file_ids, paths, kinds, sizes, hashes = zip(*files, strict=True)
-        self._queue(
-            "files",
-            {
-                "module_id": np.array(file_ids, np.int64),
-                "path": strings(paths),
-                "file_kind": strings(kinds),
-                "size_bytes": np.array(sizes, np.int64),
-                "content_hash": strings(hashes),
-            },
-        )
-
-    def _missing_parts(
-        self, number: int, files: ModuleFiles, facts: ModuleFacts, source: Batch
-    ) -> None:
-        """Files that would tell more, as notices."""
-        if facts.needs_frames and not facts_have_frames(source, number):
-            message = (
-                f"source lines are unknown: instructions name stack frames, and the tables are in "
-                f"the HLO text {files.key}.txt, which is not there"
-            )
-            source.find(number, "notice", "missing_hlo_text", message)
-        if _era(files, facts, number in source.has_block_layout) != "C":
-            return
-        for kind, suffix, what in (
-            ("buffer_assignment", "-buffer-assignment.txt", "sizes and offsets"),
-            ("values", "-buffer-assignment-values.txt", "positions, uses and opcodes"),
-            ("live_range", "-live-range.txt", "live ranges and the peak"),
-        ):
-            if kind not in files.files:
-                message = f"{what} are unknown: {files.key}{suffix} is not there"
-                source.find(number, "notice", "missing_file", message)
-
-    def _emit_companions(self, source: Batch, ids: Ints) -> None:
-        frames = [(ids[n], f) for n, header in source.headers.items() for f in header.frames]
-        if frames:
-            columns: Columns = {"module_id": np.array([i for i, _ in frames], np.int64)}
-            for name in _COLUMNS["stack_frames"]:
-                values = [getattr(frame, name) for _, frame in frames]
-                text = name in ("source_file", "function_name")
-                columns[name] = strings(values) if text else integers(values)
-            self._queue("stack_frames", columns)
-        aliases = [(ids[n], a) for n, header in source.headers.items() for a in header.aliases]
-        if aliases:
-            self._queue(
-                "input_output_aliases",
-                {
-                    "module_id": np.array([i for i, _ in aliases], np.int64),
-                    "output_index": strings([a[0] for _, a in aliases]),
-                    "parameter_number": integers([a[1] for _, a in aliases]),
-                    "parameter_index": strings([a[2] for _, a in aliases]),
-                    "alias_kind": strings([a[3] for _, a in aliases]),
-                },
-            )
-        options = [
-            (ids[number], ordinal, option)
-            for number, found in source.options.items()
-            for ordinal, option in enumerate(found)
-        ]
-        if options:
-            self._queue(
-                "compiler_options",
-                {
-                    "module_id": np.array([i for i, _, _ in options], np.int64),
-                    "option_ordinal": integers([o for _, o, _ in options]),
-                    "option_name": strings([o[0] for _, _, o in options]),
-                    "option_value": strings([o[1] for _, _, o in options]),
-                },
-            )
-
-    def _add_diagnostics(self, run: str, findings: list[tuple[int | None, Finding]]) -> None:
-        if not findings:
-            return
-        found = [finding for _, finding in findings]
-        self.problems.update(finding.severity for finding in found)
-        self._queue(
-            "diagnostics",
-            {
-                "run_name": Labels(np.zeros(len(found), np.int64), [run]),
-                "module_id": integers([module_id for module_id, _ in findings]),
-                "severity": strings([f.severity for f in found]),
-                "code": strings([f.code for f in found]),
-                "path": strings([f.path for f in found]),
-                "line_number": integers([f.line_number for f in found]),
-                "message": strings([f.message for f in found]),
-            },
-        )
+    def _add_findings(self, rows: list[Row]) -> None:
+        self.problems.update(row["severity"] for row in rows)
+        self.writer.add_rows("diagnostics", rows)
 
     def _add_run(self, name: str, path: Path, labels: dict[str, str]) -> None:
         now = datetime.now(UTC).replace(tzinfo=None)
@@ -606,8 +366,7 @@ class _Ingest:
             self.con.execute("INSERT INTO run_labels VALUES (?, ?, ?)", [name, label, value])
 
     def _finish_run(self, name: str, path: Path, jobs: list[_Job]) -> None:
-        self._flush()
-        self._wait()
+        self.writer.settle()
         if not self.run_changed:
             return
         earliest = min((dumped_at(job.files) for job in jobs), default=None)
@@ -623,176 +382,3 @@ class _Ingest:
                 name,
             ],
         )
-
-
-def facts_have_frames(source: Batch, number: int) -> bool:
-    """Whether a module's stack-frame tables were read."""
-    header = source.headers.get(number)
-    return header is not None and bool(header.frames)
-
-
-def function_name(module_name: str | None) -> str | None:
-    """The jitted function that a module name such as `jit_train_step.15` is made from."""
-    if module_name is None:
-        return None
-    name = re.sub(r"\.\d+$", "", module_name)
-    return re.sub(r"^(?:p?jit|pmap|xmap)_+(?=.)", "", name)
-
-
-def _era(files: ModuleFiles, facts: ModuleFacts, has_block_layout: bool) -> str:
-    """modules.format_era: by the files there are, then by what only some eras print."""
-    if "values" in files.files or "live_range" in files.files:
-        return "C"
-    if facts.has_live_ranges or facts.has_tellings or facts.live.peak_status:
-        return "B"
-    if facts.has_pointer or has_block_layout:
-        return "A"
-    return "B" if facts.has_used_values else "C"
-
-
-_COLUMNS: dict[str, tuple[str, ...]] = {
-    "modules": (
-        "run_name",
-        "module_key",
-        "module_name",
-        "function_name",
-        "module_number",
-        "platform",
-        "backend",
-        "cl_number",
-        "dump_time_us",
-        "format_era",
-        "reported_total_bytes",
-        "schedule_length",
-        "reported_peak_time",
-        "reported_peak_status",
-        "reported_peak_tree_bytes",
-        "hlo_module_name",
-        "entry_computation_layout",
-        "partition_count",
-        "replica_count",
-        "has_used_values",
-        "has_live_ranges",
-        "has_hlo_text",
-    ),
-    "files": ("path", "file_kind", "size_bytes", "content_hash"),
-    "allocations": (
-        "allocation_index",
-        "size_bytes",
-        "color",
-        "page",
-        "kind",
-        "is_constant",
-        "is_thread_local",
-        "is_maybe_live_out",
-        "is_preallocated_temp",
-        "parameter_number",
-        "parameter_shape",
-        "parameter_shape_index",
-        "output_shape",
-        "other_attributes",
-    ),
-    "values": (
-        "value_id",
-        "allocation_index",
-        "offset_bytes",
-        "size_bytes",
-        "color",
-        "instruction_name",
-        "shape_index",
-        "is_phi",
-        "shape",
-        "logical_bytes",
-    ),
-    "shapes": (
-        "shape",
-        "dtype",
-        "dimensions",
-        "dimensions_text",
-        "layout",
-        "memory_space",
-        "element_count",
-        "logical_bytes",
-        "is_tuple",
-    ),
-    "positions": ("value_id", "position_ordinal", "instruction_name", "shape_index", "is_defining"),
-    "uses": ("value_id", "use_ordinal", "instruction_name", "operand_number", "operand_index"),
-    "instructions": (
-        "instruction_name",
-        "program_order",
-        "opcode",
-        "shape",
-        "op_type",
-        "op_name",
-        "source_file",
-        "source_line",
-        "source_end_line",
-        "source_column",
-        "source_end_column",
-        "stack_frame_id",
-        "text",
-    ),
-    "live_ranges": ("value_id", "instruction_name", "shape_index", "start_time", "end_time"),
-    "occupied_peaks": ("color", "peak_time", "occupied_temp_bytes", "naive_live_bytes"),
-    "occupancy_steps": ("color", "start_time", "occupied_temp_bytes"),
-    "peak_contributors": (
-        "contributor_ordinal",
-        "value_id",
-        "instruction_name",
-        "shape_index",
-        "logical_bytes",
-        "cumulative_bytes",
-    ),
-    "peak_stack_nodes": (
-        "node_ordinal",
-        "parent_ordinal",
-        "depth",
-        "label",
-        "total_bytes",
-        "current_bytes",
-        "remaining_bytes",
-    ),
-    "stack_frames": (
-        "stack_frame_id",
-        "parent_frame_id",
-        "own_frame_id",
-        "depth",
-        "source_file",
-        "function_name",
-        "source_line",
-        "source_end_line",
-        "source_column",
-        "source_end_column",
-    ),
-    "input_output_aliases": ("output_index", "parameter_number", "parameter_index", "alias_kind"),
-    "compiler_options": ("option_ordinal", "option_name", "option_value"),
-    "diagnostics": ("run_name", "module_id", "severity", "code", "path", "line_number", "message"),
-}
-"""Columns that the ingest fills, module_id apart."""
-
-_TEXT_COLUMNS = {
-    "run_name",
-    "module_key",
-    "module_name",
-    "function_name",
-    "platform",
-    "backend",
-    "format_era",
-    "reported_peak_status",
-    "hlo_module_name",
-    "entry_computation_layout",
-    "opcode",
-    "shape",
-    "op_type",
-    "op_name",
-    "source_file",
-    "text",
-}
-_CASTS = {"shapes": "* REPLACE (dimensions::BIGINT[] AS dimensions)"}
-
-
-def _missing(name: str, length: int) -> Any:
-    """A column of NULLs."""
-    if name in _TEXT_COLUMNS:
-        return Labels(np.zeros(length, np.int64), [None])
-    return integers([None]).take(np.zeros(length, np.int64))
