@@ -8,7 +8,7 @@ grow with the file.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import xxhash
@@ -207,7 +207,9 @@ class Batch:
                 rewritten = b"\n".join([*lines, b""])
                 pieces.append(Piece(number, name, rewritten, line_numbers=numbers))
 
-    def _valid(self, number: int, name: str, text: bytes, before: int = 0) -> bytes:
+    def _valid(
+        self, number: int, name: str, text: bytes, before: Callable[[], int] = lambda: 0
+    ) -> bytes:
         """The text with line ends of one byte and without bytes that are no UTF-8."""
         if b"\r\n" in text[:4096]:
             text = text.replace(b"\r\n", b"\n")
@@ -217,7 +219,7 @@ class Batch:
             text.decode()
             return text
         except UnicodeDecodeError as error:
-            line = before + text.count(b"\n", 0, error.start) + 1
+            line = before() + text.count(b"\n", 0, error.start) + 1
         message = "bytes that are not UTF-8 were replaced by '?' from here on"
         self.find(number, "data_loss", "invalid_utf8", message, name, line)
         return text.decode("utf-8", "replace").replace("\ufffd", "?").encode()
@@ -300,7 +302,7 @@ class LargeModule(Batch):
     def _piece(self, file: DumpFile, at: int, text: bytes) -> Piece:
         before = functools.partial(_lines_before, file, at)
         if not text.isascii():
-            text = self._valid(0, file.name, text, 0)
+            text = self._valid(0, file.name, text, before)
         return Piece(0, file.name, text, before)
 
     def allocations(self) -> Rounds:
