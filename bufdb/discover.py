@@ -174,7 +174,7 @@ def _dump_files(path: Path, name: str) -> Iterator[DumpFile]:
         return
     with path.open("rb") as file:
         head = file.read(_SNIFF_BYTES)
-    kind_found = cut.kind_of(head)
+    kind_found = None if _FRAME.search(head) else cut.kind_of(head)
     if kind_found is not None:
         yield DumpFile(path, name, kind_found)
     elif path.suffix in _CAPTURED and b"\0" not in head:

@@ -6,6 +6,10 @@
 -- how that is counted). For each run and function the module with the largest peak is shown. Bytes
 -- without an op_name are summed by kind of allocation.
 --
+-- XLA makes copies, conversions and broadcasts of its own, without an op_name. They are often half
+-- of the temp bytes. A row for Net/dot_general has those whose first use that has an op_name is
+-- Net/dot_general. They are never in the row Net/dot_general, which has what that itself makes.
+--
 -- A path is first brought to one spelling, whichever version of JAX wrote it: no primitive
 -- parameters, no jit(main), of several merged names the first; an argument such as
 -- opt_state[0].mu['w'] becomes opt_state/0/mu/w. With wrappers = 'strip' what JAX adds goes away as
@@ -13,6 +17,10 @@
 -- shard_map, and jvp(), transpose(), vmap() around a scope, so that forward, backward and
 -- recomputed values of a layer come together. Query peak-by-category keeps these apart. Then depth
 -- cuts it: 1 shows whole modules and arguments, 2 their parts.
+--
+-- wrong when: a value that XLA made has several uses. It is named for the first one in program order
+-- that has an op_name, so another may be what keeps it alive; and where no use of its own has one,
+-- for what comes of its first use, at most four steps on.
 --
 -- param run VARCHAR = NULL: Only runs whose name matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
@@ -22,6 +30,8 @@
 -- param depth BIGINT = 100: Elements of the path to keep.
 -- param merge_numbers BOOLEAN = false: Whether numbers become *, so that layer_0 and layer_1 are
 --   one.
+-- param unnamed VARCHAR = 'use' | 'none': What to do with values that XLA made without an op_name:
+--   use names them for their first use that has one, none counts them by kind of allocation.
 -- param top_functions BIGINT = 3: Functions (of one run and memory space) to show, largest peak
 --   first.
 -- param top_n BIGINT = 10: Paths to show of each.
@@ -44,6 +54,7 @@ WITH params AS (
     coalesce(getvariable('wrappers')::VARCHAR, 'strip') AS wrappers,
     coalesce(getvariable('depth')::BIGINT, 100) AS depth,
     coalesce(getvariable('merge_numbers')::BOOLEAN, FALSE) AS merge_numbers,
+    coalesce(getvariable('unnamed')::VARCHAR, 'use') AS unnamed,
     coalesce(getvariable('top_functions')::BIGINT, 3) AS top_functions,
     coalesce(getvariable('top_n')::BIGINT, 10) AS top_n
 ),

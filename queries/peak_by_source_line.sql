@@ -8,12 +8,23 @@
 -- (query peak tells more). For each run and function the module with the largest peak is shown.
 -- Bytes without a known line, such as those of parameters, are summed by kind of allocation.
 --
+-- XLA makes copies, conversions and broadcasts of its own, which no line of the model stands for:
+-- values without an op_name. They are often half of the temp bytes. A row for train.py:77 has those
+-- that are made for line 77: their first use that has an op_name is of that line. They are never in
+-- the row train.py:77, which has what the line itself makes.
+--
+-- wrong when: a value that XLA made has several uses. It is named for the first one in program order
+-- that has an op_name, so another may be what keeps it alive; and where no use of its own has one,
+-- for what comes of its first use, at most four steps on.
+--
 -- param run VARCHAR = NULL: Only runs whose name matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
 -- param color BIGINT = NULL: Only this memory space.
 -- param frame VARCHAR = 'own' | 'leaf': Which line of the call stack: own is the innermost that is
 --   not library code, leaf the innermost of all.
+-- param unnamed VARCHAR = 'use' | 'none': What to do with values that XLA made without an op_name:
+--   use names them for their first use that has one, none counts them by kind of allocation.
 -- param top_functions BIGINT = 3: Functions (of one run and memory space) to show, largest peak
 --   first.
 -- param top_n BIGINT = 10: Lines to show of each.
@@ -25,8 +36,8 @@
 -- column held_bytes HUGEINT: Bytes held at the peak by values of this line [bytes].
 -- column held_ratio DOUBLE: The same as share of the peak (0 to 1).
 -- column value_count BIGINT: Number of values that hold them.
--- column source VARCHAR: file:line, or the kind of allocation in parentheses where no line is
---   known.
+-- column source VARCHAR: file:line; "for file:line" where XLA made the values; the kind of
+--   allocation in parentheses where no line is known.
 WITH params AS (
   SELECT
     getvariable('run')::VARCHAR AS run,
@@ -34,6 +45,7 @@ WITH params AS (
     getvariable('platform')::VARCHAR AS platform,
     getvariable('color')::BIGINT AS color,
     coalesce(getvariable('frame')::VARCHAR, 'own') AS frame,
+    coalesce(getvariable('unnamed')::VARCHAR, 'use') AS unnamed,
     coalesce(getvariable('top_functions')::BIGINT, 3) AS top_functions,
     coalesce(getvariable('top_n')::BIGINT, 10) AS top_n
 ),
@@ -81,6 +93,11 @@ located_values AS (
         WHEN 'own' THEN value_details.own_source_file || ':' || value_details.own_source_line
         WHEN 'leaf' THEN value_details.source_file || ':' || value_details.source_line
       END,
+      CASE params.unnamed WHEN 'use' THEN 'for ' END
+        || CASE params.frame
+          WHEN 'own' THEN named_uses.own_source_file || ':' || named_uses.own_source_line
+          WHEN 'leaf' THEN named_uses.source_file || ':' || named_uses.source_line
+        END,
       '(' || peak_values.allocation_kind || ')'
     ) AS source
   FROM ranked_functions
@@ -91,6 +108,9 @@ located_values AS (
   LEFT JOIN value_details
     ON value_details.module_id = peak_values.module_id
     AND value_details.value_id = peak_values.value_id
+  LEFT JOIN named_uses
+    ON named_uses.module_id = peak_values.module_id
+    AND named_uses.value_id = peak_values.value_id
   WHERE ranked_functions.function_place <= params.top_functions
 ),
 lines AS (

@@ -39,75 +39,18 @@ parameters AS (
   GROUP BY allocations.module_id, allocations.allocation_index
 ),
 -- XLA makes copies, conversions and initial values without an op_name. What they are for tells as
--- much: the first use that has one, through uses that have none.
-walks AS (
-  SELECT
-    held.module_id,
-    held.value_id,
-    held.instruction_name,
-    NULL::VARCHAR AS op_name,
-    0 AS step_count
-  FROM held
-  WHERE held.op_name IS NULL
-    AND held.allocation_kind IN ('temp', 'output')
-    AND held.dtype IS DISTINCT FROM 'tuple'
-  UNION ALL
-  (
-    SELECT
-      walks.module_id,
-      walks.value_id,
-      instructions.instruction_name,
-      instructions.op_name,
-      walks.step_count + 1 AS step_count
-    FROM walks
-    JOIN "values"
-      ON "values".module_id = walks.module_id
-      AND "values".instruction_name = walks.instruction_name
-      AND (walks.step_count > 0 OR "values".value_id = walks.value_id)
-    JOIN uses
-      ON uses.module_id = "values".module_id
-      AND uses.value_id = "values".value_id
-    JOIN instructions
-      ON instructions.module_id = uses.module_id
-      AND instructions.instruction_name = uses.instruction_name
-    WHERE walks.op_name IS NULL
-      AND walks.step_count < 4
-      -- Uses inside a fused or called computation stand beside that of the caller; such have no
-      -- place in the program.
-      AND instructions.program_order IS NOT NULL
-    QUALIFY row_number() OVER (
-      PARTITION BY walks.module_id, walks.value_id
-      ORDER BY
-        instructions.op_name IS NULL, instructions.program_order, instructions.instruction_name
-    ) = 1
-  )
-),
+-- much.
 users AS (
   SELECT
-    walks.module_id,
-    walks.value_id,
-    walks.op_name,
-    instructions.opcode,
-    instructions.stack_frame_id,
-    CASE
-      WHEN stack_frames.stack_frame_id IS NOT NULL THEN own_frames.source_file
-      WHEN NOT is_library_path(instructions.source_file) THEN instructions.source_file
-    END AS own_source_file,
-    CASE
-      WHEN stack_frames.stack_frame_id IS NOT NULL THEN own_frames.source_line
-      WHEN NOT is_library_path(instructions.source_file) THEN instructions.source_line
-    END AS own_source_line
-  FROM walks
-  JOIN instructions
-    ON instructions.module_id = walks.module_id
-    AND instructions.instruction_name = walks.instruction_name
-  LEFT JOIN stack_frames
-    ON stack_frames.module_id = instructions.module_id
-    AND stack_frames.stack_frame_id = instructions.stack_frame_id
-  LEFT JOIN stack_frames AS own_frames
-    ON own_frames.module_id = stack_frames.module_id
-    AND own_frames.stack_frame_id = stack_frames.own_frame_id
-  WHERE walks.op_name IS NOT NULL
+    named_uses.module_id,
+    named_uses.value_id,
+    named_uses.opcode,
+    named_uses.op_name,
+    named_uses.stack_frame_id,
+    named_uses.own_source_file,
+    named_uses.own_source_line
+  FROM named_uses
+  JOIN compared ON compared.module_id = named_uses.module_id
 ),
 -- MATERIALIZED keeps the joins below apart from those here: DuckDB 2.0.0 stops with "dict-surviving
 -- cache: global dictionary column … changed identity" on a longer chain of LEFT JOINs to few rows.
@@ -154,6 +97,7 @@ named AS MATERIALIZED (
   LEFT JOIN users
     ON users.module_id = held.module_id
     AND users.value_id = held.value_id
+    AND held.dtype IS DISTINCT FROM 'tuple'
 ),
 -- Call stacks, innermost frame first, without library code.
 frame_labels AS (
