@@ -46,8 +46,9 @@ def fill_sources(columns: Columns, headers: dict[int, HloHeader], count: int) ->
         values = columns[name].values.copy()
         valid = columns[name].valid.copy()
         numbers = table.numbers[name]
+        assert numbers.valid is not None
         values[there] = numbers.values[place[there]]
-        valid[there] = numbers.valid[place[there]]  # type: ignore[index]
+        valid[there] = numbers.valid[place[there]]
         columns[name] = Numbers(values, valid)
     return [int(module) for module in np.unique(modules[framed])]
 

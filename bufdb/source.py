@@ -327,11 +327,8 @@ class LargeModule(Batch):
                 continue
             if place:
                 yield [Piece(0, piece.path, piece.text[:place], piece.lines_before)]
-            lines = piece.text.count(b"\n", 0, place)
-            before = piece.lines_before
-            rest.append(
-                Piece(0, piece.path, piece.text[place:], lambda b=before, n=lines: b() + n)  # type: ignore[misc]
-            )
+            above = functools.partial(_lines_above, piece, place)
+            rest.append(Piece(0, piece.path, piece.text[place:], above))
         if rest:
             yield [Piece(0, rest[0].path, b"".join(p.text for p in rest), rest[0].lines_before)]
 
@@ -340,6 +337,11 @@ def _peak_start(text: bytes) -> int:
     places = [text.find(title) for title in (b"  Live ranges at ", b"  Peak memory could not")]
     found = [p for p in places if p == 0 or (p > 0 and text[p - 1 : p] == b"\n")]
     return min(found, default=-1)
+
+
+def _lines_above(piece: Piece, place: int) -> int:
+    """Number of lines above a place in a piece, in its file."""
+    return piece.lines_before() + piece.text.count(b"\n", 0, place)
 
 
 def _lines_before(file: DumpFile, at: int) -> int:
