@@ -353,7 +353,10 @@ class _Assembly:
 
         for section, found in self._used_rounds(assigned):
             heads = found.heads
-            row_of = self.keys.rows_of(heads["module"], heads["value_id"])
+            if found.as_assigned:
+                row_of = mine[done : done + len(heads["value_id"])]
+            else:
+                row_of = self.keys.rows_of(heads["module"], heads["value_id"])
             listed[row_of[row_of >= 0]] = True
             done += len(row_of)
             for module, total, human, _ in found.totals:

@@ -36,7 +36,7 @@ from bufdb.read.section import Finding
 from bufdb.read.shape import Shape
 from bufdb.scan import Columns
 from bufdb.source import BLOCK_BYTES, Batch, LargeModule, Loaded, dumped_at, load
-from bufdb.writer import TableWriter
+from bufdb.writer import FEW_INSERT_ROWS, INSERT_ROWS, TableWriter
 
 TRANSACTION_BYTES = 256 << 20
 """Text per transaction: what an interrupted ingest loses at the most, large modules apart."""
@@ -320,6 +320,7 @@ class _Ingest:
         modules = [loaded for _, loaded in batch]
         is_large = len(modules) == 1 and modules[0].is_large
         source = LargeModule(modules[0], self.block_bytes) if is_large else Batch(modules)
+        self.writer.insert_rows = FEW_INSERT_ROWS if is_large else INSERT_ROWS
         ids = np.array([job.module_id for job, _ in batch], np.int64)
 
         def emit(table: str, columns: Columns) -> None:

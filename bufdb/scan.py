@@ -6,9 +6,9 @@ grammar of a line reads like a hand-written parser but runs once per block. Text
 eight bytes at a time, through an overlapping view of the block as little-endian uint64, and is
 never copied: a `Text` column is starts and stops into the block.
 
-The scanner knows nothing of XLA. Its one invariant: a line that does not follow the grammar stops
-where it failed, is remembered with what was expected there, and disturbs no other line. Positions
-are rebound, never changed in place, because `Text` columns share them.
+The scanner knows nothing of XLA. Its one invariant: a line that does not follow the grammar is
+remembered with the place where it failed first and what was expected there, and disturbs no other
+line; where its cursor goes from there means nothing. Positions are rebound, never changed in place, because `Text` columns share them.
 """
 
 from __future__ import annotations
@@ -219,8 +219,8 @@ class Cursor:
 
     def __init__(self, block: Block, at: Ints, end: Ints) -> None:
         self.block, self.at, self.end = block, at, end
-        self.problems: dict[int, str] = {}
-        """What was expected where a line failed, by row; the row's position stays there."""
+        self.problems: dict[int, tuple[int, str]] = {}
+        """Where a line failed first and what was expected there, by row."""
 
     def __len__(self) -> int:
         return len(self.at)
@@ -233,11 +233,12 @@ class Cursor:
         mask[list(self.problems)] = False
         return mask
 
-    def require(self, good: Bools, what: str) -> None:
-        """Note, for the rows where `good` is false, that `what` was expected."""
+    def require(self, good: Bools, what: str, at: Ints | None = None) -> None:
+        """Note, for the rows where `good` is false, that `what` was expected (there or `at`)."""
         if not good.all():
+            places = self.at if at is None else at
             for row in np.flatnonzero(~good).tolist():
-                self.problems.setdefault(row, what)
+                self.problems.setdefault(row, (int(places[row]), what))
 
     def matches(self, literal: bytes) -> Bools:
         """Where this text stands."""
@@ -278,7 +279,7 @@ class Cursor:
         if len(length) and length.max() > 18:
             lowest = values == np.iinfo(np.int64).min
             fits = values >= 0 if negative is None else (values >= 0) | (negative & lowest)
-            self.require((length <= 19) & fits, "a number of 64 bits")
+            self.require((length <= 19) & fits, "a number of 64 bits", begin)
         return values if negative is None else np.where(negative, -values, values)
 
     def integer_where(self, where: Bools, signed: bool = False) -> Numbers:
@@ -291,8 +292,8 @@ class Cursor:
             at = self.at.copy()
             at[rows] = some.at
             self.at = at
-            for row, what in some.problems.items():
-                self.problems.setdefault(int(rows[row]), what)
+            for row, problem in some.problems.items():
+                self.problems.setdefault(int(rows[row]), problem)
         return Numbers(values, where)
 
     def optional_integer(self, prefix: bytes) -> Numbers:
@@ -363,9 +364,10 @@ class Cursor:
         """Require the line's end."""
         self.require(self.at == self.end, "the end of the line")
 
-    def failures(self) -> Iterator[tuple[int, str]]:
-        """(row, what was expected there) of every line that failed."""
-        yield from sorted(self.problems.items())
+    def failures(self) -> Iterator[tuple[int, int, str]]:
+        """(row, where it failed, what was expected there) of every line that failed."""
+        for row, (place, what) in sorted(self.problems.items()):
+            yield row, place, what
 
 
 Columns = dict[str, Any]

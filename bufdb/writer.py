@@ -16,8 +16,10 @@ import numpy as np
 from bufdb.columns import Batches, Labels, integers, strings, to_arrow
 from bufdb.scan import Columns
 
-INSERT_ROWS = 180_000
-"""Rows that wait for an insert: enough to make its fixed cost small, few enough to hold."""
+INSERT_ROWS = 450_000
+"""Rows that wait for an insert, which costs some milliseconds per table however few they are."""
+FEW_INSERT_ROWS = 150_000
+"""The same beside a large module, whose keys need the memory."""
 _TEXT_TABLES = (
     "allocations",
     "values",
@@ -42,6 +44,8 @@ class TableWriter:
         self.loading: Future[None] | None = None
         self.batches: dict[str, list[Any]] = {}
         self.waiting_rows = 0
+        self.insert_rows = INSERT_ROWS
+        """Rows that wait for an insert; may be set at any time."""
         self.row_count = 0
         """Rows given so far."""
         self.is_open = False
@@ -67,7 +71,7 @@ class TableWriter:
         self.row_count += length
         if table in _TEXT_TABLES:
             self.waiting_rows += length
-            if self.waiting_rows >= INSERT_ROWS:
+            if self.waiting_rows >= self.insert_rows:
                 self._flush(_TEXT_TABLES)
 
     def add_rows(self, table: str, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -12,11 +12,21 @@
 -- step/_where for jit(step)/jit(_where)/select_n. Bytes without a function, such as those of
 -- parameters, are summed by kind of allocation.
 --
+-- XLA makes copies, conversions and broadcasts of its own, without an op_name. They are often half
+-- of the temp bytes. A row for Net.__call__ has those whose first use that has an op_name is in
+-- Net.__call__. They are never in the row Net.__call__, which has what the function itself makes.
+--
+-- wrong when: a value that XLA made has several uses. It is named for the first in program order
+-- that has an op_name, and another one may be what keeps it alive. Where no use of its own has an
+-- op_name, it is named for what its first use is used for, and so on, at most four steps away.
+--
 -- param run VARCHAR = NULL: Only runs whose name matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
 -- param color BIGINT = NULL: Only this memory space.
 -- param by VARCHAR = 'python' | 'jit': Which function.
+-- param unnamed VARCHAR = 'use' | 'none': What to do with values that XLA made without an op_name:
+--   use names them for their first use that has one, none counts them by kind of allocation.
 -- param top_functions BIGINT = 3: Functions (of one run and memory space) to show, largest peak
 --   first.
 -- param top_n BIGINT = 10: Functions to show of each.
@@ -29,8 +39,8 @@
 -- column held_ratio DOUBLE: The same as share of the peak (0 to 1).
 -- column value_count BIGINT: Number of values that hold them.
 -- column source_function VARCHAR: Python function (with its class and outer function) or chain of
---   jitted functions; NULL if only the file is known; the kind of allocation in
---   parentheses where nothing is.
+--   jitted functions; NULL if only the file is known; "for FUNCTION" or "for FILE" where XLA made
+--   the values; the kind of allocation in parentheses where nothing is known.
 -- column source_file VARCHAR: File of the Python function; NULL if unknown or by = 'jit'.
 WITH params AS (
   SELECT
@@ -39,6 +49,7 @@ WITH params AS (
     getvariable('platform')::VARCHAR AS platform,
     getvariable('color')::BIGINT AS color,
     coalesce(getvariable('by')::VARCHAR, 'python') AS "by",
+    coalesce(getvariable('unnamed')::VARCHAR, 'use') AS unnamed,
     coalesce(getvariable('top_functions')::BIGINT, 3) AS top_functions,
     coalesce(getvariable('top_n')::BIGINT, 10) AS top_n
 ),
@@ -73,17 +84,32 @@ keyed_values AS (
       END,
       CASE
         WHEN params.by = 'jit' OR peak_value_details.own_source_file IS NULL
-          THEN '(' || peak_value_details.allocation_kind || ')'
+          THEN coalesce(
+            CASE params.unnamed WHEN 'use' THEN 'for ' END
+              || CASE params.by
+                WHEN 'python'
+                  THEN coalesce(named_uses.own_function_name, named_uses.own_source_file)
+                WHEN 'jit' THEN named_uses.jit_path
+              END,
+            '(' || peak_value_details.allocation_kind || ')'
+          )
       END
     ) AS source_function,
     CASE
-      WHEN params.by = 'python' THEN peak_value_details.own_source_file
+      WHEN params.by = 'python'
+        THEN coalesce(
+          peak_value_details.own_source_file,
+          CASE params.unnamed WHEN 'use' THEN named_uses.own_source_file END
+        )
     END AS source_file
   FROM ranked_functions
   CROSS JOIN params
   JOIN peak_value_details
     ON peak_value_details.module_id = ranked_functions.module_id
     AND peak_value_details.color = ranked_functions.color
+  LEFT JOIN named_uses
+    ON named_uses.module_id = peak_value_details.module_id
+    AND named_uses.value_id = peak_value_details.value_id
   LEFT JOIN stack_frames
     ON stack_frames.module_id = peak_value_details.module_id
     AND stack_frames.stack_frame_id = peak_value_details.stack_frame_id

@@ -18,9 +18,9 @@
 -- recomputed values of a layer come together. Query peak-by-category keeps these apart. Then depth
 -- cuts it: 1 shows whole modules and arguments, 2 their parts.
 --
--- wrong when: a value that XLA made has several uses. It is named for the first one in program order
--- that has an op_name, so another may be what keeps it alive; and where no use of its own has one,
--- for what comes of its first use, at most four steps on.
+-- wrong when: a value that XLA made has several uses. It is named for the first in program order
+-- that has an op_name, and another one may be what keeps it alive. Where no use of its own has an
+-- op_name, it is named for what its first use is used for, and so on, at most four steps away.
 --
 -- param run VARCHAR = NULL: Only runs whose name matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
@@ -43,8 +43,8 @@
 -- column held_bytes HUGEINT: Bytes held at the peak by values of this path [bytes].
 -- column held_ratio DOUBLE: The same as share of the peak (0 to 1).
 -- column value_count BIGINT: Number of values that hold them.
--- column op_path VARCHAR: Scopes and, if not cut off, the operation; the kind of allocation in
---   parentheses where there is no op_name.
+-- column op_path VARCHAR: Scopes and, if not cut off, the operation; "for PATH" where XLA made the
+--   values; the kind of allocation in parentheses where there is no op_name.
 WITH params AS (
   SELECT
     getvariable('run')::VARCHAR AS run,
@@ -88,8 +88,17 @@ keyed_values AS (
           list_slice(
             string_split(
               CASE params.wrappers
-                WHEN 'strip' THEN peak_value_details.stripped_op_path
-                ELSE peak_value_details.op_path
+                WHEN 'strip'
+                  THEN coalesce(
+                    peak_value_details.stripped_op_path,
+                    CASE params.unnamed WHEN 'use' THEN 'for ' END
+                      || named_uses.stripped_op_path
+                  )
+                ELSE
+                  coalesce(
+                    peak_value_details.op_path,
+                    CASE params.unnamed WHEN 'use' THEN 'for ' END || named_uses.op_path
+                  )
               END,
               '/'
             ),
@@ -109,6 +118,9 @@ keyed_values AS (
   JOIN peak_value_details
     ON peak_value_details.module_id = ranked_functions.module_id
     AND peak_value_details.color = ranked_functions.color
+  LEFT JOIN named_uses
+    ON named_uses.module_id = peak_value_details.module_id
+    AND named_uses.value_id = peak_value_details.value_id
   WHERE ranked_functions.function_place <= params.top_functions
 ),
 sums AS (

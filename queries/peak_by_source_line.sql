@@ -13,9 +13,9 @@
 -- that are made for line 77: their first use that has an op_name is of that line. They are never in
 -- the row train.py:77, which has what the line itself makes.
 --
--- wrong when: a value that XLA made has several uses. It is named for the first one in program order
--- that has an op_name, so another may be what keeps it alive; and where no use of its own has one,
--- for what comes of its first use, at most four steps on.
+-- wrong when: a value that XLA made has several uses. It is named for the first in program order
+-- that has an op_name, and another one may be what keeps it alive. Where no use of its own has an
+-- op_name, it is named for what its first use is used for, and so on, at most four steps away.
 --
 -- param run VARCHAR = NULL: Only runs whose name matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.

@@ -9,12 +9,22 @@
 -- Stacks are known from jaxlib 0.8.2 on where the HLO text was dumped too; before, the innermost
 -- line alone. Bytes without either, such as those of parameters, are summed by kind of allocation.
 --
+-- XLA makes copies, conversions and broadcasts of its own, without an op_name. They are often half
+-- of the temp bytes. A row for STACK has those whose first use that has an op_name is called so.
+-- They are never in the row STACK, which has what is made there itself.
+--
+-- wrong when: a value that XLA made has several uses. It is named for the first in program order
+-- that has an op_name, and another one may be what keeps it alive. Where no use of its own has an
+-- op_name, it is named for what its first use is used for, and so on, at most four steps away.
+--
 -- param run VARCHAR = NULL: Only runs whose name matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
 -- param color BIGINT = NULL: Only this memory space.
 -- param frames VARCHAR = 'own' | 'all': Which frames: own leaves out library code, all keeps it.
 -- param depth BIGINT = 100: Frames of the call stack to look at, from the innermost.
+-- param unnamed VARCHAR = 'use' | 'none': What to do with values that XLA made without an op_name:
+--   use names them for their first use that has one, none counts them by kind of allocation.
 -- param top_functions BIGINT = 3: Functions (of one run and memory space) to show, largest peak
 --   first.
 -- param top_n BIGINT = 10: Stacks to show of each.
@@ -27,8 +37,8 @@
 -- column held_ratio DOUBLE: The same as share of the peak (0 to 1).
 -- column value_count BIGINT: Number of values that hold them.
 -- column call_stack VARCHAR: FILE:LINE FUNCTION of each frame, innermost first, divided by " < ",
---   without the outer functions of a local one; the kind of allocation in parentheses where none
---   is known.
+--   without the outer functions of a local one; "for STACK" where XLA made the values; the kind of
+--   allocation in parentheses where none is known.
 WITH RECURSIVE params AS (
   SELECT
     getvariable('run')::VARCHAR AS run,
@@ -37,6 +47,7 @@ WITH RECURSIVE params AS (
     getvariable('color')::BIGINT AS color,
     coalesce(getvariable('frames')::VARCHAR, 'own') AS frames,
     coalesce(getvariable('depth')::BIGINT, 100) AS depth,
+    coalesce(getvariable('unnamed')::VARCHAR, 'use') AS unnamed,
     coalesce(getvariable('top_functions')::BIGINT, 3) AS top_functions,
     coalesce(getvariable('top_n')::BIGINT, 10) AS top_n
 ),
@@ -124,6 +135,14 @@ keyed_values AS (
         WHEN params.frames = 'all' OR NOT is_library_path(peak_value_details.source_file)
           THEN base_name(peak_value_details.source_file) || ':' || peak_value_details.source_line
       END,
+      CASE params.unnamed WHEN 'use' THEN 'for ' END
+        || coalesce(
+          use_walks.call_stack,
+          CASE
+            WHEN params.frames = 'all' OR NOT is_library_path(named_uses.source_file)
+              THEN base_name(named_uses.source_file) || ':' || named_uses.source_line
+          END
+        ),
       '(' || peak_value_details.allocation_kind || ')'
     ) AS call_stack
   FROM ranked_functions
@@ -135,6 +154,13 @@ keyed_values AS (
     ON ranked_walks.module_id = peak_value_details.module_id
     AND ranked_walks.stack_frame_id = peak_value_details.stack_frame_id
     AND ranked_walks.walk_place = 1
+  LEFT JOIN named_uses
+    ON named_uses.module_id = peak_value_details.module_id
+    AND named_uses.value_id = peak_value_details.value_id
+  LEFT JOIN ranked_walks AS use_walks
+    ON use_walks.module_id = named_uses.module_id
+    AND use_walks.stack_frame_id = named_uses.stack_frame_id
+    AND use_walks.walk_place = 1
   WHERE ranked_functions.function_place <= params.top_functions
 ),
 sums AS (

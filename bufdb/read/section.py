@@ -93,14 +93,13 @@ class Section:
 
     def good(self, lines: Ints, cursor: Cursor) -> Bools | None:
         """Report the lines in which a cursor failed; which of the rows are good (None: all)."""
-        for count, (row, expected) in enumerate(cursor.failures()):
+        for count, (row, place, expected) in enumerate(cursor.failures()):
             line = int(lines[row])
             if count == MAX_FINDINGS:
                 more = f"and {len(cursor.problems) - count} more lines like this from here on"
                 self.finding(line, "data_loss", "unreadable_line", more)
                 break
-            start = int(self.block.starts[line])
-            column = int(cursor.at[row]) - start + 1
+            column = place - int(self.block.starts[line]) + 1
             text = self.block.line(line).decode(errors="replace")
             message = f"expected {expected} at column {column}, found {quote(text)}"
             self.finding(line, "data_loss", "unreadable_line", message)

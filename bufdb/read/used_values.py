@@ -44,6 +44,8 @@ class UsedValues:
     """`text` (the instruction from its name sign on), `head` (row in heads), per telling."""
     totals: list[tuple[int, int, str | None, int]] = field(default_factory=list)
     """(module, total bytes, human size, line) of "Total bytes used:"."""
+    as_assigned: bool = False
+    """Whether the heads are the next assigned values one by one."""
     rest: int = -1
     """Position in the block of the last head, which was left out; -1 if nothing was."""
 
@@ -74,12 +76,13 @@ def read(
     lines, kinds = _structure(section, heads)
     head_lines = lines[kinds == HEAD]
     rows = short_columns(section, head_lines, seeds)
-    if not _is_regular(lines, kinds, rows, assigned):
+    is_regular = _is_regular(lines, kinds, rows, assigned)
+    if not is_regular:
         lines, kinds = _accept(section, lines, kinds, rows, assigned)
         head_lines = lines[kinds == HEAD]
         rows = short_columns(section, head_lines, seeds)
 
-    used = UsedValues()
+    used = UsedValues(as_assigned=is_regular and len(assigned.value_id) > 0)
     total = len(block)
     if not is_last and len(head_lines):
         total = int(head_lines[-1])
