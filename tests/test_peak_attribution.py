@@ -16,6 +16,11 @@ WAYS = [
     ("peak-by-stack", {"frames": "all"}),
     ("peak-by-stack", {"depth": "1"}),
 ]
+WAYS += [
+    (name, given | {"unnamed": "none"})
+    for name, given in WAYS
+    if CATALOGUE.find(name).param("unnamed")
+]
 
 
 @pytest.fixture
@@ -41,6 +46,23 @@ def test_rows_of_a_function_add_up_to_its_peak(demo, name, given):
         "WHERE module_place = 1"
     ).fetchall()
     assert peaks == {row[:3]: row[3] for row in expected}
+
+
+@pytest.mark.parametrize(("name", "given"), WAYS, ids=[f"{name}{given}" for name, given in WAYS])
+def test_what_the_compiler_made_comes_out_of_the_kinds_of_allocation_alone(demo, name, given):
+    query = CATALOGUE.find(name)
+    if query.param("unnamed") is None or "unnamed" in given:
+        return
+    whole = given | {"top_functions": "1000", "top_n": "100000"}
+    rows = {}
+    for unnamed in ("use", "none"):
+        bound = run.bind(query, whole | {"unnamed": unnamed})
+        rows[unnamed] = set(run.run_query(demo, query, bound).rows)
+    key = [column.name for column in query.columns].index("value_count") + 1
+    taken, given_back = rows["none"] - rows["use"], rows["use"] - rows["none"]
+    assert {row[key] for row in taken} <= {"(temp)", "(output)"}
+    assert {row[key].startswith("for ") or row[key] in {"(temp)", "(output)"}
+            for row in given_back} == {True}  # fmt: skip
 
 
 def test_the_highest_step_is_the_peak_and_steps_leave_no_gap(demo):

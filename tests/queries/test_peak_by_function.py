@@ -40,3 +40,42 @@ def test_the_chain_of_jitted_functions(con):
         (10, 0.1, 1, "(parameter)", None),
         (10, 0.1, 1, "step", None),
     ]
+
+
+def made_by_xla(con):
+    insert(con, "stack_frames", module_id=1, stack_frame_id=1, own_frame_id=1,
+           source_file="model.py", source_line=7, function_name="Net.__call__")  # fmt: skip
+    module = Module(con, 1, function_name="step")
+    module.allocation(0, "temp", 100)
+    module.value(1, 0, offset=0, size=40, name="copy.1")
+    module.value(2, 0, offset=40, size=30, name="dot", op_name="jit(step)/jit(f)/dot",
+                 stack_frame_id=1, program_order=1)  # fmt: skip
+    module.value(3, 0, offset=70, size=20, name="copy.2")
+    module.value(4, 0, offset=90, size=10, name="add", op_name="jit(step)/add",
+                 source_file="old.py", source_line=7, program_order=2)  # fmt: skip
+    module.use(1, "dot")
+    module.use(3, "add")
+    module.close()
+
+
+def test_what_xla_made_is_named_for_its_first_named_use(con):
+    made_by_xla(con)
+    assert [row[4:] for row in answer(con, "peak-by-function")] == [
+        (40, 0.4, 1, "for Net.__call__", "model.py"),
+        (30, 0.3, 1, "Net.__call__", "model.py"),
+        (20, 0.2, 1, "for old.py", "old.py"),
+        (10, 0.1, 1, None, "old.py"),
+    ]
+    assert [row[4:] for row in answer(con, "peak-by-function", by="jit")] == [
+        (40, 0.4, 1, "for step/f", None),
+        (30, 0.3, 1, "step/f", None),
+        (20, 0.2, 1, "for step", None),
+        (10, 0.1, 1, "step", None),
+    ]
+
+
+def test_unnamed_none_counts_it_by_kind_of_allocation(con):
+    made_by_xla(con)
+    for by, own, of_file in (("python", "Net.__call__", None), ("jit", "step/f", "step")):
+        rows = [(row[4], row[7]) for row in answer(con, "peak-by-function", by=by, unnamed="none")]
+        assert rows == [(60, "(temp)"), (30, own), (10, of_file)]

@@ -96,3 +96,51 @@ def test_op_names_of_every_jax(con, op_name, path, stripped, functions):
         "SELECT op_path($1), strip_op_path(op_path($1)), jit_path($1)", [op_name]
     ).fetchone()
     assert row == (path, stripped, functions)
+
+
+def made_by_xla(con):
+    """A convert, used by a copy, used by a dot of a layer; and one used too far away."""
+    module = Module(con, 1)
+    module.allocation(0, "temp", 100)
+    module.value(1, 0, offset=0, size=40, name="convert")
+    module.value(2, 0, offset=40, size=20, name="copy", program_order=1)
+    module.value(3, 0, offset=60, size=10, name="dot", program_order=2,
+                 op_name="jit(f)/jvp(Net)/layer_0/dot")  # fmt: skip
+    module.use(1, "copy")
+    module.use(2, "dot")
+    for number in range(5):
+        module.value(10 + number, 0, offset=70 + number, size=1, name=f"far.{number}",
+                     program_order=10 + number)  # fmt: skip
+        module.use(10 + number, f"far.{number + 1}" if number < 4 else "dot")
+    module.close()
+
+
+def test_what_xla_made_is_named_for_its_first_named_use(con):
+    made_by_xla(con)
+    assert [row[4:] for row in answer(con, "peak-by-op")] == [
+        (64, 64 / 75, 6, "for Net/layer_0/dot"),
+        (10, 10 / 75, 1, "Net/layer_0/dot"),
+        (1, 1 / 75, 1, "(temp)"),
+    ]
+    rows = answer(con, "peak-by-op", depth=2, merge_numbers="true")
+    assert [row[7] for row in rows] == ["for Net/layer_*", "Net/layer_*", "(temp)"]
+    rows = answer(con, "peak-by-op", wrappers="keep", depth=2)
+    assert [row[7] for row in rows] == ["for jit(f)/jvp(Net)", "jit(f)/jvp(Net)", "(temp)"]
+
+
+def test_unnamed_none_counts_it_by_kind_of_allocation(con):
+    made_by_xla(con)
+    assert [row[4:] for row in answer(con, "peak-by-op", unnamed="none")] == [
+        (65, 65 / 75, 7, "(temp)"),
+        (10, 10 / 75, 1, "Net/layer_0/dot"),
+    ]
+
+
+def test_a_use_inside_a_called_computation_does_not_count(con):
+    module = Module(con, 1)
+    module.allocation(0, "temp", 20)
+    module.value(1, 0, offset=0, size=10, name="copy")
+    module.value(2, 0, offset=10, size=1, name="inner", op_name="inner")
+    module.use(1, "inner")
+    module.close()
+    assert [row[7] for row in answer(con, "peak-by-op")] == ["(temp)", "inner"]

@@ -52,3 +52,53 @@ def test_functions_in_order_of_their_peak_then_run(con):
     assert [row[0] for row in answer(con, "peak-by-source-line")] == ["c", "a", "b"]
     assert [row[0] for row in answer(con, "peak-by-source-line", top_functions=1)] == ["c"]
     assert [row[0] for row in answer(con, "peak-by-source-line", run="[ab]")] == ["a", "b"]
+
+
+def made_by_xla(con):
+    """A line's own dot, and a copy, a loop's zeros, a copy for nothing that XLA made."""
+    own = {"source_file": "train.py", "source_line": 77}
+    library = {"source_file": "/lib/python3.11/site-packages/nn.py", "source_line": 90}
+    module = Module(con, 1, function_name="step")
+    module.allocation(0, "temp", 100)
+    module.allocation(1, "constant", 10)
+    module.value(1, 0, offset=0, size=30, name="dot", op_name="dot", program_order=5, **own)
+    module.value(2, 0, offset=30, size=20, name="copy")
+    module.value(3, 0, offset=50, size=10, name="zeros")
+    module.value(4, 0, offset=60, size=8, name="while", op_name="while", opcode="while",
+                 program_order=3, source_file="train.py", source_line=60)  # fmt: skip
+    module.value(5, 0, offset=68, size=6, name="relu_input")
+    module.value(6, 0, offset=74, size=4, name="relu", op_name="relu", program_order=7, **library)
+    module.value(7, 0, offset=78, size=2, name="unused")
+    module.value(8, 0, offset=80, size=1, name="no_line", op_name="x")
+    module.value(9, 1, offset=0, size=10, name="constant")
+    module.use(2, "relu")
+    module.use(2, "dot")  # the first in program order
+    module.use(3, "while")
+    module.use(5, "relu")
+    module.use(8, "dot")
+    module.use(9, "dot")
+    module.close()
+
+
+def test_what_xla_made_is_named_for_its_first_named_use(con):
+    made_by_xla(con)
+    assert [row[4:] for row in answer(con, "peak-by-source-line")] == [
+        (30, 30 / 91, 1, "train.py:77"),
+        (20, 20 / 91, 1, "for train.py:77"),
+        (13, 13 / 91, 4, "(temp)"),
+        (10, 10 / 91, 1, "(constant)"),
+        (10, 10 / 91, 1, "for train.py:60"),
+        (8, 8 / 91, 1, "train.py:60"),
+    ]
+    rows = answer(con, "peak-by-source-line", frame="leaf")
+    assert (6, 6 / 91, 1, "for /lib/python3.11/site-packages/nn.py:90") in [row[4:] for row in rows]
+
+
+def test_unnamed_none_counts_it_by_kind_of_allocation(con):
+    made_by_xla(con)
+    assert [row[4:] for row in answer(con, "peak-by-source-line", unnamed="none")] == [
+        (43, 43 / 91, 6, "(temp)"),
+        (30, 30 / 91, 1, "train.py:77"),
+        (10, 10 / 91, 1, "(constant)"),
+        (8, 8 / 91, 1, "train.py:60"),
+    ]

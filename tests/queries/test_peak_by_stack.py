@@ -64,3 +64,37 @@ def test_frames_that_call_themselves_come_to_an_end(con):
     module.close()
     rows = [row[7] for row in answer(con, "peak-by-stack", depth=3)]
     assert rows == ["a.py:1 f < b.py:2 g < a.py:1 f", "c.py:3 h"]
+
+
+def made_by_xla(con):
+    frame(con, 1, None, "/home/me/train.py", 90, "<module>")
+    frame(con, 2, 1, "/lib/python3.11/site-packages/nn.py", 5, "dense")
+    module = Module(con, 1)
+    module.allocation(0, "temp", 100)
+    module.value(1, 0, offset=0, size=40, name="copy.1")
+    module.value(2, 0, offset=40, size=30, name="dot", op_name="dot", stack_frame_id=2,
+                 program_order=1)  # fmt: skip
+    module.value(3, 0, offset=70, size=20, name="copy.2")
+    module.value(4, 0, offset=90, size=10, name="add", op_name="add", program_order=2,
+                 source_file="/home/me/old.py", source_line=7)  # fmt: skip
+    module.use(1, "dot")
+    module.use(3, "add")
+    module.close()
+
+
+def test_what_xla_made_is_named_for_its_first_named_use(con):
+    made_by_xla(con)
+    assert [row[4:] for row in answer(con, "peak-by-stack")] == [
+        (40, 0.4, 1, "for train.py:90 <module>"),
+        (30, 0.3, 1, "train.py:90 <module>"),
+        (20, 0.2, 1, "for old.py:7"),
+        (10, 0.1, 1, "old.py:7"),
+    ]
+    rows = answer(con, "peak-by-stack", frames="all")
+    assert rows[0][7] == "for nn.py:5 dense < train.py:90 <module>"
+
+
+def test_unnamed_none_counts_it_by_kind_of_allocation(con):
+    made_by_xla(con)
+    rows = [(row[4], row[7]) for row in answer(con, "peak-by-stack", unnamed="none")]
+    assert rows == [(60, "(temp)"), (30, "train.py:90 <module>"), (10, "old.py:7")]
