@@ -8,7 +8,8 @@ never copied: a `Text` column is starts and stops into the block.
 
 The scanner knows nothing of XLA. Its one invariant: a line that does not follow the grammar is
 remembered with the place where it failed first and what was expected there, and disturbs no other
-line; where its cursor goes from there means nothing. Positions are rebound, never changed in place, because `Text` columns share them.
+line; where its cursor goes from there means nothing. Positions are rebound, never changed in
+place, because `Text` columns share them.
 """
 
 from __future__ import annotations
