@@ -9,7 +9,7 @@
 -- result written over its operand. Of all modules that the filters leave, the one with the largest
 -- such allocation is shown.
 --
--- param run VARCHAR = NULL: Only runs whose name matches this glob.
+-- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
 -- param color BIGINT = NULL: Only this memory space.
@@ -64,7 +64,15 @@ ranked_allocations AS (
   FROM allocations
   CROSS JOIN params
   JOIN modules ON modules.module_id = allocations.module_id
-  WHERE (params.run IS NULL OR modules.run_name GLOB params.run)
+  WHERE (
+    params.run IS NULL
+    OR modules.run_name IN (
+      SELECT run_selectors.run_name
+      FROM run_selectors
+      CROSS JOIN params
+      WHERE run_selectors.selector GLOB params.run
+    )
+  )
     AND (params.function IS NULL OR modules.function_name GLOB params.function)
     AND (params.platform IS NULL OR modules.platform = params.platform)
     AND (params.color IS NULL OR allocations.color = params.color)

@@ -7,7 +7,7 @@
 -- first of them by offset. All rows add up to the bytes occupied at that instant. Of all modules
 -- that the filters leave, the one with the largest peak is shown.
 --
--- param run VARCHAR = NULL: Only runs whose name matches this glob.
+-- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
 -- param color BIGINT = NULL: Only this memory space.
@@ -66,7 +66,15 @@ ranked_modules AS (
   LEFT JOIN instructions
     ON instructions.module_id = function_peaks.module_id
     AND instructions.instruction_name = params.instruction
-  WHERE (params.run IS NULL OR function_peaks.run_name GLOB params.run)
+  WHERE (
+    params.run IS NULL
+    OR function_peaks.run_name IN (
+      SELECT run_selectors.run_name
+      FROM run_selectors
+      CROSS JOIN params
+      WHERE run_selectors.selector GLOB params.run
+    )
+  )
     AND (params.function IS NULL OR function_peaks.function_name GLOB params.function)
     AND (params.platform IS NULL OR function_peaks.platform = params.platform)
     AND (params.color IS NULL OR function_peaks.color = params.color)

@@ -17,7 +17,7 @@
 -- can be taken for one. Counters of a few bytes are copied in nearly every loop. Modules without
 -- live ranges have none of these.
 --
--- param run VARCHAR = NULL: Only runs whose name matches this glob.
+-- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
 -- param color BIGINT = NULL: Only this memory space.
@@ -79,7 +79,15 @@ carry_copies AS (
       copy_details.carry_role IN ('taken', 'returned')
       OR (copy_details.carry_role IN ('initial', 'result') AND copy_details.is_kept_twice)
     )
-    AND (params.run IS NULL OR function_modules.run_name GLOB params.run)
+    AND (
+      params.run IS NULL
+      OR function_modules.run_name IN (
+        SELECT run_selectors.run_name
+        FROM run_selectors
+        CROSS JOIN params
+        WHERE run_selectors.selector GLOB params.run
+      )
+    )
     AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
     AND (params.platform IS NULL OR function_modules.platform = params.platform)
     AND (params.color IS NULL OR function_modules.color = params.color)

@@ -12,7 +12,7 @@
 -- each. A constant that a fusion contains has no allocation of its own and does not show. The CPU
 -- may keep constants in the code instead of on a heap.
 --
--- param run VARCHAR = NULL: Only runs whose name matches this glob.
+-- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
 -- param color BIGINT = NULL: Only this memory space.
@@ -74,7 +74,15 @@ ranked_constants AS (
     AND "values".allocation_index = allocations.allocation_index
   WHERE allocations.kind = 'constant'
     AND allocations.size_bytes > 0
-    AND (params.run IS NULL OR function_modules.run_name GLOB params.run)
+    AND (
+      params.run IS NULL
+      OR function_modules.run_name IN (
+        SELECT run_selectors.run_name
+        FROM run_selectors
+        CROSS JOIN params
+        WHERE run_selectors.selector GLOB params.run
+      )
+    )
     AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
     AND (params.platform IS NULL OR function_modules.platform = params.platform)
     AND (params.color IS NULL OR function_modules.color = params.color)

@@ -14,7 +14,7 @@
 -- needs; is_kept_twice tells those that cost memory (both buffers are live together) from those
 -- that take over as the original dies. Prefetches into a fast memory space are meant.
 --
--- param run VARCHAR = NULL: Only runs whose name matches this glob.
+-- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
 -- param color BIGINT = NULL: Only this memory space.
@@ -89,7 +89,15 @@ ranked_copies AS (
   LEFT JOIN peak_values
     ON peak_values.module_id = copy_details.module_id
     AND peak_values.value_id = copy_details.value_id
-  WHERE (params.run IS NULL OR function_modules.run_name GLOB params.run)
+  WHERE (
+    params.run IS NULL
+    OR function_modules.run_name IN (
+      SELECT run_selectors.run_name
+      FROM run_selectors
+      CROSS JOIN params
+      WHERE run_selectors.selector GLOB params.run
+    )
+  )
     AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
     AND (params.platform IS NULL OR function_modules.platform = params.platform)
     AND (params.color IS NULL OR function_modules.color = params.color)

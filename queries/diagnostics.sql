@@ -6,7 +6,7 @@
 -- not be read), data_loss (part of a dump was not understood), notice (something is missing from
 -- the dump), info.
 --
--- param run VARCHAR = NULL: Only runs whose name matches this glob.
+-- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only modules of jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only modules of this platform: cpu, gpu or tpu.
 -- param severity VARCHAR = NULL: Only this severity: error, data_loss, notice or info.
@@ -54,7 +54,15 @@ matches AS (
   FROM diagnostics
   CROSS JOIN params
   LEFT JOIN modules ON modules.module_id = diagnostics.module_id
-  WHERE (params.run IS NULL OR diagnostics.run_name GLOB params.run)
+  WHERE (
+    params.run IS NULL
+    OR diagnostics.run_name IN (
+      SELECT run_selectors.run_name
+      FROM run_selectors
+      CROSS JOIN params
+      WHERE run_selectors.selector GLOB params.run
+    )
+  )
     AND (params.function IS NULL OR modules.function_name GLOB params.function)
     AND (params.platform IS NULL OR modules.platform = params.platform)
     AND (params.severity IS NULL OR diagnostics.severity = params.severity)

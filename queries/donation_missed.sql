@@ -14,7 +14,7 @@
 -- output is compared by the shape of the last value in its allocation; where a bitcast reshapes it
 -- at the end, a pair is missed. XLA may still refuse to alias when layouts or shardings differ.
 --
--- param run VARCHAR = NULL: Only runs whose name matches this glob.
+-- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
 -- param color BIGINT = NULL: Only this memory space.
@@ -88,7 +88,15 @@ candidates AS (
   WHERE allocations.kind IN ('parameter', 'output')
     AND allocations.size_bytes > 0
     AND NOT shapes.is_tuple
-    AND (params.run IS NULL OR function_modules.run_name GLOB params.run)
+    AND (
+      params.run IS NULL
+      OR function_modules.run_name IN (
+        SELECT run_selectors.run_name
+        FROM run_selectors
+        CROSS JOIN params
+        WHERE run_selectors.selector GLOB params.run
+      )
+    )
     AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
     AND (params.platform IS NULL OR function_modules.platform = params.platform)
     AND (params.color IS NULL OR function_modules.color = params.color)

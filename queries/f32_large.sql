@@ -13,7 +13,7 @@
 -- temps that a GPU or TPU would not have. Arguments and outputs are left out; their dtype is the
 -- caller's.
 --
--- param run VARCHAR = NULL: Only runs whose name matches this glob.
+-- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
 -- param color BIGINT = NULL: Only this memory space.
@@ -84,7 +84,15 @@ f32_values AS (
   JOIN shapes ON shapes.shape = "values".shape
   WHERE shapes.dtype = 'f32'
     AND peak_values.allocation_kind = 'temp'
-    AND (params.run IS NULL OR function_modules.run_name GLOB params.run)
+    AND (
+      params.run IS NULL
+      OR function_modules.run_name IN (
+        SELECT run_selectors.run_name
+        FROM run_selectors
+        CROSS JOIN params
+        WHERE run_selectors.selector GLOB params.run
+      )
+    )
     AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
     AND (params.platform IS NULL OR function_modules.platform = params.platform)
     AND (params.color IS NULL OR function_modules.color = params.color)

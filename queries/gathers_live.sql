@@ -12,7 +12,7 @@
 -- right away lives on under another name. Overlapping gathers with computation needs two of them
 -- live. Where gathered_bytes are small beside the peak, nothing is gained.
 --
--- param run VARCHAR = NULL: Only runs whose name matches this glob.
+-- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
 -- param color BIGINT = NULL: Only this memory space.
@@ -68,7 +68,15 @@ gathered_values AS (
     AND live_ranges.value_id = "values".value_id
   WHERE instructions.opcode IN ('all-gather', 'all-gather-start', 'all-gather-done')
     AND NOT shapes.is_tuple
-    AND (params.run IS NULL OR function_modules.run_name GLOB params.run)
+    AND (
+      params.run IS NULL
+      OR function_modules.run_name IN (
+        SELECT run_selectors.run_name
+        FROM run_selectors
+        CROSS JOIN params
+        WHERE run_selectors.selector GLOB params.run
+      )
+    )
     AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
     AND (params.platform IS NULL OR function_modules.platform = params.platform)
     AND (params.color IS NULL OR function_modules.color = params.color)

@@ -6,7 +6,7 @@
 -- The median is the lower one of the two middle peaks if their number is even. Compilations whose
 -- dump has no live ranges have no known peak; they count as modules and in no peak.
 --
--- param run VARCHAR = NULL: Only runs whose name matches this glob.
+-- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
 -- param color BIGINT = NULL: Only this memory space.
@@ -48,7 +48,15 @@ figures AS (
   FROM memory_figures
   JOIN module_signatures ON module_signatures.module_id = memory_figures.module_id
   CROSS JOIN params
-  WHERE (params.run IS NULL OR memory_figures.run_name GLOB params.run)
+  WHERE (
+    params.run IS NULL
+    OR memory_figures.run_name IN (
+      SELECT run_selectors.run_name
+      FROM run_selectors
+      CROSS JOIN params
+      WHERE run_selectors.selector GLOB params.run
+    )
+  )
     AND (params.function IS NULL OR memory_figures.function_name GLOB params.function)
     AND (params.platform IS NULL OR memory_figures.platform = params.platform)
     AND (params.color IS NULL OR memory_figures.color = params.color)

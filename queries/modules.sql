@@ -7,7 +7,7 @@
 -- whole run, plus the bytes of temp allocations that live values occupy, shared bytes counted once.
 -- It is NULL for a module whose dump has no live ranges.
 --
--- param run VARCHAR = NULL: Only runs whose name matches this glob.
+-- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
 -- param color BIGINT = NULL: Only this memory space.
@@ -83,7 +83,15 @@ matches AS (
     ON ranked_values.module_id = memory_figures.module_id
     AND ranked_values.color = memory_figures.color
     AND ranked_values.place = 1
-  WHERE (params.run IS NULL OR modules.run_name GLOB params.run)
+  WHERE (
+    params.run IS NULL
+    OR modules.run_name IN (
+      SELECT run_selectors.run_name
+      FROM run_selectors
+      CROSS JOIN params
+      WHERE run_selectors.selector GLOB params.run
+    )
+  )
     AND (params.function IS NULL OR modules.function_name GLOB params.function)
     AND (params.platform IS NULL OR modules.platform = params.platform)
     AND (params.color IS NULL OR memory_figures.color = params.color)

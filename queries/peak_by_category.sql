@@ -14,7 +14,7 @@
 -- To jax 0.6 operations outside of any scope do not tell their phase and have none here, and to
 -- jax 0.4.15 the gradient of a rematerialised scope counts as rematerialised.
 --
--- param run VARCHAR = NULL: Only runs whose name matches this glob.
+-- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
 -- param color BIGINT = NULL: Only this memory space.
@@ -55,7 +55,15 @@ ranked_functions AS (
   FROM function_peaks
   CROSS JOIN params
   WHERE function_peaks.module_place = 1
-    AND (params.run IS NULL OR function_peaks.run_name GLOB params.run)
+    AND (
+      params.run IS NULL
+      OR function_peaks.run_name IN (
+        SELECT run_selectors.run_name
+        FROM run_selectors
+        CROSS JOIN params
+        WHERE run_selectors.selector GLOB params.run
+      )
+    )
     AND (params.function IS NULL OR function_peaks.function_name GLOB params.function)
     AND (params.platform IS NULL OR function_peaks.platform = params.platform)
     AND (params.color IS NULL OR function_peaks.color = params.color)

@@ -7,7 +7,7 @@
 -- counted). For each run and function the module with the largest peak is shown. Much under copy,
 -- broadcast or transpose is memory that computes nothing.
 --
--- param run VARCHAR = NULL: Only runs whose name matches this glob.
+-- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
 -- param color BIGINT = NULL: Only this memory space.
@@ -47,7 +47,15 @@ ranked_functions AS (
   FROM function_peaks
   CROSS JOIN params
   WHERE function_peaks.module_place = 1
-    AND (params.run IS NULL OR function_peaks.run_name GLOB params.run)
+    AND (
+      params.run IS NULL
+      OR function_peaks.run_name IN (
+        SELECT run_selectors.run_name
+        FROM run_selectors
+        CROSS JOIN params
+        WHERE run_selectors.selector GLOB params.run
+      )
+    )
     AND (params.function IS NULL OR function_peaks.function_name GLOB params.function)
     AND (params.platform IS NULL OR function_peaks.platform = params.platform)
     AND (params.color IS NULL OR function_peaks.color = params.color)

@@ -18,7 +18,7 @@
 -- library calls that is not in the dump, other programs, the allocator's own fragmentation) is in
 -- no figure.
 --
--- param run VARCHAR = NULL: Only runs whose name matches this glob.
+-- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
 -- param color BIGINT = NULL: Only this memory space.
@@ -94,7 +94,15 @@ FROM memory_figures
 CROSS JOIN params
 JOIN modules ON modules.module_id = memory_figures.module_id
 LEFT JOIN printed_peaks ON printed_peaks.module_id = memory_figures.module_id
-WHERE (params.run IS NULL OR memory_figures.run_name GLOB params.run)
+WHERE (
+  params.run IS NULL
+  OR memory_figures.run_name IN (
+    SELECT run_selectors.run_name
+    FROM run_selectors
+    CROSS JOIN params
+    WHERE run_selectors.selector GLOB params.run
+  )
+)
     AND (params.function IS NULL OR memory_figures.function_name GLOB params.function)
     AND (params.platform IS NULL OR memory_figures.platform = params.platform)
     AND (params.color IS NULL OR memory_figures.color = params.color)

@@ -8,7 +8,7 @@
 -- runs of each in order of the time of their dumps; the ratio is to the first of these that has a
 -- known peak.
 --
--- param run VARCHAR = NULL: Only runs whose name matches this glob.
+-- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
 -- param color BIGINT = NULL: Only this memory space.
@@ -57,7 +57,15 @@ figures AS (
   FROM function_modules
   CROSS JOIN params
   JOIN runs ON runs.run_name = function_modules.run_name
-  WHERE (params.run IS NULL OR function_modules.run_name GLOB params.run)
+  WHERE (
+    params.run IS NULL
+    OR function_modules.run_name IN (
+      SELECT run_selectors.run_name
+      FROM run_selectors
+      CROSS JOIN params
+      WHERE run_selectors.selector GLOB params.run
+    )
+  )
     AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
     AND (params.platform IS NULL OR function_modules.platform = params.platform)
     AND (params.color IS NULL OR function_modules.color = params.color)

@@ -12,7 +12,7 @@
 -- compilations of one signature can still be meant. Several processes that dumped into one run
 -- compile the same program once each.
 --
--- param run VARCHAR = NULL: Only runs whose name matches this glob.
+-- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
 -- param color BIGINT = NULL: Only this memory space.
@@ -54,7 +54,15 @@ compilations AS (
   CROSS JOIN params
   JOIN module_signatures ON module_signatures.module_id = memory_figures.module_id
   WHERE memory_figures.function_name IS NOT NULL
-    AND (params.run IS NULL OR memory_figures.run_name GLOB params.run)
+    AND (
+      params.run IS NULL
+      OR memory_figures.run_name IN (
+        SELECT run_selectors.run_name
+        FROM run_selectors
+        CROSS JOIN params
+        WHERE run_selectors.selector GLOB params.run
+      )
+    )
     AND (params.function IS NULL OR memory_figures.function_name GLOB params.function)
     AND (params.platform IS NULL OR memory_figures.platform = params.platform)
     AND (params.color IS NULL OR memory_figures.color = params.color)

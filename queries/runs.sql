@@ -4,7 +4,7 @@
 -- One row per run in order of the time of its dumps. A filter on function, platform or memory space
 -- narrows what is counted and leaves out runs in which nothing matches.
 --
--- param run VARCHAR = NULL: Only runs whose name matches this glob.
+-- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only modules of jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only modules of this platform: cpu, gpu or tpu.
 -- param color BIGINT = NULL: Only this memory space.
@@ -67,7 +67,15 @@ FROM runs
 CROSS JOIN params
 LEFT JOIN figures ON figures.run_name = runs.run_name
 LEFT JOIN labels ON labels.run_name = runs.run_name
-WHERE (params.run IS NULL OR runs.run_name GLOB params.run)
+WHERE (
+  params.run IS NULL
+  OR runs.run_name IN (
+    SELECT run_selectors.run_name
+    FROM run_selectors
+    CROSS JOIN params
+    WHERE run_selectors.selector GLOB params.run
+  )
+)
   AND (
     figures.run_name IS NOT NULL
     OR (params.function IS NULL AND params.platform IS NULL AND params.color IS NULL)

@@ -10,7 +10,7 @@
 -- modules that the filters leave, the one with the largest peak is shown. An instruction that runs
 -- a loop stands after the loop's body, which is told once, not once per iteration.
 --
--- param run VARCHAR = NULL: Only runs whose name matches this glob.
+-- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
 -- param color BIGINT = NULL: Only this memory space.
@@ -52,7 +52,15 @@ ranked_modules AS (
     ) AS place
   FROM function_peaks
   CROSS JOIN params
-  WHERE (params.run IS NULL OR function_peaks.run_name GLOB params.run)
+  WHERE (
+    params.run IS NULL
+    OR function_peaks.run_name IN (
+      SELECT run_selectors.run_name
+      FROM run_selectors
+      CROSS JOIN params
+      WHERE run_selectors.selector GLOB params.run
+    )
+  )
     AND (params.function IS NULL OR function_peaks.function_name GLOB params.function)
     AND (params.platform IS NULL OR function_peaks.platform = params.platform)
     AND (params.color IS NULL OR function_peaks.color = params.color)

@@ -8,7 +8,7 @@
 -- values may share bytes with others: sizes do not add up to the memory that is used. Values that
 -- merge others (phi), which are the same bytes again, and thread-local ones are left out.
 --
--- param run VARCHAR = NULL: Only runs whose name matches this glob.
+-- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
 -- param color BIGINT = NULL: Only this memory space.
@@ -49,7 +49,15 @@ located_values AS (
     value_details.op_name
   FROM value_details
   CROSS JOIN params
-  WHERE (params.run IS NULL OR value_details.run_name GLOB params.run)
+  WHERE (
+    params.run IS NULL
+    OR value_details.run_name IN (
+      SELECT run_selectors.run_name
+      FROM run_selectors
+      CROSS JOIN params
+      WHERE run_selectors.selector GLOB params.run
+    )
+  )
     AND (params.function IS NULL OR value_details.function_name GLOB params.function)
     AND (params.platform IS NULL OR value_details.platform = params.platform)
     AND (params.color IS NULL OR value_details.color = params.color)
