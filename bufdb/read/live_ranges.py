@@ -262,6 +262,8 @@ def _node_lines(section: Section, lines: Ints) -> tuple[Ints, Ints]:
     block = section.block
     tail = np.minimum(np.maximum(block.ends[lines] - 7, 0), block.size)
     closed = starts_with(block.words[tail], b" bytes)")
+    c = block.cursor(lines)
+    closed &= c.search(b" bytes, remaining: ") < c.end
     if not closed.all():
         keep, ends, begin = [], [], -1
         for line in lines.tolist():

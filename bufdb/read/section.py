@@ -99,7 +99,8 @@ class Section:
                 more = f"and {len(cursor.problems) - count} more lines like this from here on"
                 self.finding(line, "data_loss", "unreadable_line", more)
                 break
-            column = place - int(self.block.starts[line]) + 1
+            start = int(self.block.starts[line])
+            column = len(self.block.data[start:place].decode(errors="replace")) + 1
             text = self.block.line(line).decode(errors="replace")
             message = f"expected {expected} at column {column}, found {quote(text)}"
             self.finding(line, "data_loss", "unreadable_line", message)
