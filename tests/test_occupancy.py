@@ -1,0 +1,159 @@
+"""Occupied bytes over time, against counting byte by byte."""
+
+import numpy as np
+import pytest
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
+
+from bufdb.occupancy import Ranges, largest_sum, occupancy
+
+HUGE = 2**62
+Row = tuple[int, int, int, int, int, int]
+"""group, allocation, offset, size, first and last instant"""
+
+
+def ranges(rows: list[Row]) -> Ranges:
+    columns = np.array(rows, np.int64).reshape(-1, 6).T
+    return Ranges(*columns)
+
+
+def union(rows: list[Row], group: int, time: int) -> int:
+    """Bytes held at one instant, by merging intervals; sizes of 0 and less hold nothing."""
+    live = sorted(
+        (allocation, offset, offset + size)
+        for owner, allocation, offset, size, start, end in rows
+        if owner == group and start <= time <= end and size > 0
+    )
+    total, last, reached = 0, -1, 0
+    for allocation, begin, end in live:
+        if allocation != last:
+            last, reached = allocation, begin
+        total += max(0, end - max(begin, reached))
+        reached = max(reached, end)
+    return total
+
+
+def by_counting(rows: list[Row], groups: int, last_time: list[int]):
+    steps, peaks = [], []
+    for group in range(groups):
+        before, best = 0, (0, 0)
+        for time in range(last_time[group] + 1):
+            now = union(rows, group, time)
+            if now != before:
+                steps.append((group, time, now))
+            if now > best[1]:
+                best = (time, now)
+            before = now
+        peaks.append(best)
+    return steps, peaks
+
+
+def found(rows: list[Row], groups: int, last_time: list[int]):
+    result = occupancy(ranges(rows), groups, np.array(last_time, np.int64))
+    columns = (result.group.tolist(), result.time.tolist(), result.occupied.tolist())
+    peaks = list(zip(result.peak_time.tolist(), result.peak.tolist(), strict=True))
+    return list(zip(*columns, strict=True)), peaks
+
+
+TIMES = st.integers(0, 12)
+SMALL = st.integers(0, 9)
+LARGE = st.sampled_from([0, 1, 7, HUGE - 1, HUGE, HUGE + 7])
+
+
+def tables(offsets: st.SearchStrategy[int], sizes: st.SearchStrategy[int]):
+    row = st.tuples(st.integers(0, 2), st.integers(0, 1), offsets, sizes, TIMES, TIMES)
+    return st.lists(row, max_size=25)
+
+
+@st.composite
+def sharing(draw: st.DrawFn) -> list[Row]:
+    """Ranges as XLA makes them: those that share bytes are live together at most for a moment."""
+    kept: list[Row] = []
+    for row in draw(tables(SMALL, SMALL)):
+        group, allocation, offset, size, start, end = row
+        clash = any(
+            (group, allocation) == other[:2]
+            and offset < other[2] + other[3]
+            and other[2] < offset + size
+            and start < other[5]
+            and other[4] < end
+            for other in kept
+        )
+        if not clash and start <= end:
+            kept.append(row)
+    return kept
+
+
+@settings(max_examples=150, deadline=None)
+@given(rows=sharing(), last=st.lists(st.integers(0, 14), min_size=4, max_size=4))
+def test_occupancy_is_that_of_counting(rows, last):
+    assert found(rows, 4, last) == by_counting(rows, 4, last)
+
+
+@settings(max_examples=150, deadline=None)
+@given(rows=tables(SMALL, SMALL))
+@example([(0, 0, 0, 4, 0, 9), (0, 0, 0, 4, 0, 9)])
+@example([(0, 0, 0, 4, 0, 9), (0, 0, 2, 4, 3, 9), (0, 1, 0, 1, 5, 5)])
+def test_the_peak_is_exact_where_ranges_break_the_rule_of_sharing(rows):
+    """The steps may overcount between the sampled instants then; the maximum never does."""
+    last = [12] * 3
+    steps, peaks = found(rows, 3, last)
+    true_steps, true_peaks = by_counting(rows, 3, last)
+    assert peaks == true_peaks
+    if len(steps) <= 3 * 16:
+        assert steps == true_steps
+
+
+@settings(max_examples=80, deadline=None)
+@given(rows=tables(LARGE, LARGE))
+@example([(0, 0, HUGE, HUGE - 1, 0, 3), (0, 1, 0, HUGE, 2, 5), (0, 1, HUGE, HUGE - 1, 2, 2)])
+@example([(0, n, 0, HUGE, 0, 3) for n in range(5)] + [(1, 0, 0, 8, 1, 2)])
+def test_sizes_near_the_end_of_64_bits_are_exact(rows):
+    assume(all(offset + size < 2**63 for _, _, offset, size, _, _ in rows))
+    assert found(rows, 3, [13] * 3) == by_counting(rows, 3, [13] * 3)
+
+
+def test_nothing_is_occupied_without_ranges():
+    assert found([], 2, [5, 5]) == ([], [(0, 0), (0, 0)])
+    assert found([(1, 0, 0, 0, 0, 5), (1, 0, 0, 8, 5, 3)], 2, [5, 5]) == ([], [(0, 0), (0, 0)])
+
+
+def test_values_that_touch_share_their_bytes_at_that_instant():
+    rows = [(0, 0, 0, 8, 0, 2), (0, 0, 0, 8, 2, 4), (0, 0, 8, 4, 2, 2)]
+    assert found(rows, 1, [9]) == ([(0, 0, 8), (0, 2, 12), (0, 3, 8), (0, 5, 0)], [(2, 12)])
+
+
+def test_the_same_bytes_of_two_allocations_count_twice():
+    rows = [(0, 0, 0, 8, 0, 2), (0, 1, 0, 8, 0, 2)]
+    assert found(rows, 1, [2]) == ([(0, 0, 16)], [(0, 16)])
+
+
+def test_of_equal_maxima_the_first_counts():
+    rows = [(0, 0, 0, 8, 1, 1), (0, 0, 0, 8, 5, 6)]
+    assert found(rows, 1, [9])[1] == [(1, 8)]
+
+
+def test_a_violation_is_found_in_a_long_schedule():
+    """Two values on the same bytes at the maximum: the sum says 16, the union 8."""
+    steps = [(0, 0, 100 * n, 1, 3 * n, 3 * n + 1) for n in range(200)]
+    rows = [*steps, (0, 0, 50_000, 8, 30, 90), (0, 0, 50_000, 8, 40, 90)]
+    assert found(rows, 1, [700])[1] == by_counting(rows, 1, [700])[1]
+
+
+@settings(max_examples=100, deadline=None)
+@given(rows=st.one_of(tables(SMALL, SMALL), tables(SMALL, LARGE)))
+def test_the_largest_sum_counts_shared_bytes_every_time(rows):
+    expected = [
+        max(sum(s for g, _, _, s, a, b in rows if g == group and a <= t <= b) for t in range(13))
+        for group in range(4)
+    ]
+    r = ranges(rows)
+    assert largest_sum(r.group, r.size, r.start, r.end, 4) == expected
+
+
+@pytest.mark.parametrize("sizes", [[2**62] * 4, [2**63 - 1] * 2, [2**62, -(2**62)]])
+def test_the_largest_sum_is_exact(sizes):
+    count = len(sizes)
+    zeros = np.zeros(count, np.int64)
+    (found_sum,) = largest_sum(zeros, np.array(sizes, np.int64), zeros, zeros + 3, 1)
+    assert found_sum == max(0, sum(sizes))
