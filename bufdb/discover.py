@@ -159,8 +159,10 @@ def _modules(base: Path, paths: list[Path]) -> list[ModuleFiles]:
             if file.kind in module.files:
                 module = found.setdefault(file.name, ModuleFiles(file.name))
             module.files[file.kind] = file
+    taken = {file.name for module in found.values() for file in module.files.values()}
+    others = {name: path for name, path in names.items() if name not in taken}
     for module in found.values():
-        _add_companions(module, names)
+        _add_companions(module, others)
     whole = {key: m for key, m in found.items() if any(k in m.files for k in BUFFER_KINDS)}
     return [whole[key] for key in sorted(whole)]
 
@@ -201,7 +203,7 @@ def _frames(path: Path, name: str) -> Iterator[DumpFile]:
 def _add_companions(module: ModuleFiles, names: dict[str, Path]) -> None:
     """The HLO text and the compiler options that lie beside the buffer files."""
     hlo = f"{module.key}.txt"
-    if "hlo" not in module.files and hlo in names and not _is_buffer(module, hlo):
+    if "hlo" not in module.files and hlo in names:
         module.files["hlo"] = DumpFile(names[hlo], hlo, "hlo")
     folder, slash, stem = module.key.rpartition("/")
     found = _STEM.fullmatch(stem)
@@ -213,7 +215,3 @@ def _add_companions(module: ModuleFiles, names: dict[str, Path]) -> None:
     options = f"{folder}{slash}{whole}.debug_options"
     if options in names:
         module.files["debug_options"] = DumpFile(names[options], options, "debug_options")
-
-
-def _is_buffer(module: ModuleFiles, name: str) -> bool:
-    return any(file.name == name for file in module.files.values())
