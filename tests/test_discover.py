@@ -1,0 +1,216 @@
+"""Which files make a module: names, siblings, renamed files, captured output (format section 2)."""
+
+from pathlib import Path
+
+import pytest
+
+from bufdb.discover import ModuleName, base_of, discover, parse_stem, stem_of
+from bufdb.errors import UsageError
+
+ALLOCATIONS = "BufferAssignment:\nallocation 0: size 4, preallocated-temp:\n"
+VALUES = "\nTotal bytes used: 4 (4B)\n\nUsed values:\n"
+LIVE = "HloLiveRange (max 1):\n  InstructionSequence:\n    0:a\n"
+CONTENT = {
+    "-buffer-assignment.txt": ALLOCATIONS,
+    "-buffer-assignment-values.txt": VALUES,
+    "-live-range.txt": LIVE,
+    ".txt": "HloModule jit_f\n",
+}
+STEM = "module_0001.jit_f.cpu_after_optimizations"
+
+
+def put(folder: Path, stem: str, *suffixes: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for suffix in suffixes or CONTENT:
+        (folder / f"{stem}{suffix}").write_text(CONTENT[suffix])
+
+
+def found(path: Path) -> dict[str, dict[str, str]]:
+    """Name of every file by kind, by module key."""
+    return {m.key: {kind: f.name for kind, f in m.files.items()} for m in discover(path)}
+
+
+def kinds(path: Path) -> dict[str, list[str]]:
+    return {key: sorted(files) for key, files in found(path).items()}
+
+
+# -- names ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("stem", "expected"),
+    [
+        (STEM, ("jit_f", 1, None, None, "cpu")),
+        ("module_12345.jit_f.after_optimizations", ("jit_f", 12345, None, None, None)),
+        ("module_0031.cpu_after_optimizations", (None, 31, None, None, "cpu")),
+        ("module_0031.after_optimizations", (None, 31, None, None, None)),
+        ("1625000000000000.module_0002.f.sm_8.0_gpu_after_optimizations",
+         ("f", 2, 1625000000000000, None, "sm_8.0_gpu")),
+        ("module_0002.f.sm_9.0a_gpu_after_optimizations", ("f", 2, None, None, "sm_9.0a_gpu")),
+        ("module_0002.f.sm_10.0f_gpu_after_optimizations", ("f", 2, None, None, "sm_10.0f_gpu")),
+        ("module_0002.f.gfx90a_gpu_after_optimizations", ("f", 2, None, None, "gfx90a_gpu")),
+        ("module_0002._gpu_after_optimizations", (None, 2, None, None, "_gpu")),
+        ("module_0105.SyncTensorsGraph.105381.cpu_after_optimizations",
+         ("SyncTensorsGraph.105381", 105, None, None, "cpu")),
+        ("module_0105.a.b.c.sm_8.0_gpu_after_optimizations",
+         ("a.b.c", 105, None, None, "sm_8.0_gpu")),
+        ("module_0051.jit_mini.cl_772339112.after_optimizations",
+         ("jit_mini", 51, None, 772339112, None)),
+        ("module_0051.cl_772339112.after_optimizations", (None, 51, None, 772339112, None)),
+        ("module_0051.jit_f.15.cl_7.after_optimizations", ("jit_f.15", 51, None, 7, None)),
+        ("renamed", (None, None, None, None, None)),
+        ("module_1.jit_f.after_optimizations", (None, None, None, None, None)),
+    ],
+)  # fmt: skip
+def test_stems(stem, expected):
+    name = parse_stem(stem)
+    parts = (name.module_name, name.module_number, name.dump_time_us, name.cl_number, name.backend)
+    assert parts == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "platform"),
+    [
+        (ModuleName(backend="cpu"), "cpu"),
+        (ModuleName(backend="sm_9.0a_gpu"), "gpu"),
+        (ModuleName(backend="gfx90a_gpu"), "gpu"),
+        (ModuleName(backend="_gpu"), "gpu"),
+        (ModuleName(cl_number=7), "tpu"),
+        (ModuleName(), None),
+    ],
+)
+def test_the_platform_is_told_by_the_name(name, platform):
+    assert name.platform == platform
+
+
+def test_the_stem_is_the_name_without_part_and_extension():
+    assert {stem_of(STEM + suffix) for suffix in CONTENT} == {STEM}
+    assert stem_of("other.log") == "other.log"
+
+
+# -- grouping ---------------------------------------------------------------------------------
+
+
+def test_files_of_one_stem_are_one_module(tmp_path):
+    put(tmp_path, STEM)
+    (tmp_path / "module_0001.jit_f.debug_options").write_text("a: b\n")
+    (tmp_path / "module_0001.jit_f.before_optimizations.txt").write_text("HloModule jit_f\n")
+    (tmp_path / f"{STEM}-memory-usage-report.txt").write_text("Total bytes used: 4\n")
+    assert found(tmp_path) == {
+        STEM: {
+            "buffer_assignment": f"{STEM}-buffer-assignment.txt",
+            "values": f"{STEM}-buffer-assignment-values.txt",
+            "live_range": f"{STEM}-live-range.txt",
+            "hlo": f"{STEM}.txt",
+            "debug_options": "module_0001.jit_f.debug_options",
+        }
+    }
+
+
+def test_compiler_options_bear_no_time_stamp(tmp_path):
+    put(tmp_path, f"1625000000000000.{STEM}", "-buffer-assignment.txt")
+    (tmp_path / "module_0001.jit_f.debug_options").write_text("a: b\n")
+    assert kinds(tmp_path) == {f"1625000000000000.{STEM}": ["buffer_assignment", "debug_options"]}
+
+
+def test_modules_come_from_all_directories_in_order(tmp_path):
+    for folder in ("b", "a/x", "."):
+        put(tmp_path / folder, STEM, "-live-range.txt")
+    put(tmp_path, "module_0000.g.cpu_after_optimizations", "-live-range.txt")
+    assert list(found(tmp_path)) == [
+        f"a/x/{STEM}", f"b/{STEM}", "module_0000.g.cpu_after_optimizations", STEM,
+    ]  # fmt: skip
+
+
+def test_two_backends_may_share_a_number_and_a_name(tmp_path):
+    other = "module_0001.jit_f.sm_9.0_gpu_after_optimizations"
+    put(tmp_path, STEM)
+    put(tmp_path, other)
+    assert [(m.key, m.name.platform) for m in discover(tmp_path)] == [(STEM, "cpu"), (other, "gpu")]
+
+
+def test_texts_without_buffer_files_are_no_module(tmp_path):
+    put(tmp_path, STEM, ".txt")
+    (tmp_path / "notes.txt").write_text("something about BufferAssignment: and so on\n")
+    (tmp_path / "empty.txt").touch()
+    (tmp_path / "code.o").write_bytes(b"\0" * 100)
+    assert discover(tmp_path) == []
+
+
+def test_a_single_file_brings_its_siblings(tmp_path):
+    put(tmp_path, STEM)
+    put(tmp_path, "module_0002.jit_g.cpu_after_optimizations")
+    for suffix in CONTENT:
+        assert kinds(tmp_path / f"{STEM}{suffix}") == {
+            STEM: ["buffer_assignment", "hlo", "live_range", "values"]
+        }, suffix
+    assert base_of(tmp_path / f"{STEM}.txt") == tmp_path == base_of(tmp_path)
+
+
+def test_a_path_that_is_not_there_is_an_error(tmp_path):
+    with pytest.raises(UsageError, match=r"^no such file or directory: .*nowhere$"):
+        discover(tmp_path / "nowhere")
+
+
+# -- renamed files ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a", "a.log", "a.dump"])
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [(ALLOCATIONS, "buffer_assignment"), (VALUES, "values"), (LIVE, "live_range"),
+     ("HloLiveRange not available (finalized)", "live_range"),
+     ("a title\n" + ALLOCATIONS, "buffer_assignment")],
+)  # fmt: skip
+def test_a_renamed_file_is_known_by_its_content(tmp_path, name, content, kind):
+    (tmp_path / name).write_text(content)
+    assert found(tmp_path) == {stem_of(name): {kind: name}}
+
+
+def test_a_single_renamed_file_leaves_others_alone(tmp_path):
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_text(ALLOCATIONS)
+    assert list(found(tmp_path / "b.txt")) == ["b"]
+
+
+def test_two_files_of_one_kind_and_stem_are_two_modules(tmp_path):
+    (tmp_path / "a-buffer-assignment.txt").write_text(ALLOCATIONS)
+    (tmp_path / "a.txt").write_text(ALLOCATIONS)
+    assert found(tmp_path) == {
+        "a": {"buffer_assignment": "a-buffer-assignment.txt"},
+        "a.txt": {"buffer_assignment": "a.txt"},
+    }
+
+
+# -- captured output of --xla_dump_to=- -------------------------------------------------------
+
+
+def framed(name: str, content: str) -> str:
+    return f"*** Begin {name} ***\n{content}\n*** End {name} ***\n"
+
+
+def captured() -> str:
+    text = "WARNING: something\n"
+    for suffix, content in CONTENT.items():
+        text += framed(STEM + suffix, content) + "a line of the program\n"
+    return text + framed("module_0001.jit_f.before_optimizations.txt", "HloModule jit_f\n")
+
+
+@pytest.mark.parametrize("name", ["log.txt", "run.log", "run.out", "log"])
+def test_frames_of_a_captured_output_are_files(tmp_path, name):
+    path = tmp_path / name
+    path.write_text(captured())
+    (module,) = discover(tmp_path)
+    assert module.key == f"{name}/{STEM}"
+    content = path.read_bytes()
+    texts = {kind: content[f.start : f.stop].decode() for kind, f in module.files.items()}
+    names = ("buffer_assignment", "values", "live_range", "hlo")
+    assert texts == dict(zip(names, CONTENT.values(), strict=True))
+    assert [m.key for m in discover(path)] == [module.key]
+
+
+def test_a_frame_that_is_cut_off_goes_to_the_end(tmp_path):
+    whole = framed(f"{STEM}-live-range.txt", LIVE)
+    (tmp_path / "log").write_text(whole[: whole.index("0:a")])
+    ((file,),) = [m.files.values() for m in discover(tmp_path)]
+    assert file.size() == len(LIVE) - len("0:a\n")
