@@ -1,8 +1,11 @@
--- One row: the version of the schema that this file was made with.
+-- One row: the versions of what this file was made with.
 CREATE TABLE schema_info (
-  schema_version INTEGER NOT NULL
+  schema_version INTEGER NOT NULL,
+  views_hash VARCHAR NOT NULL
 );
 COMMENT ON TABLE schema_info IS
-  'One row: the version of the schema that this file was made with.';
+  'One row: the versions of what this file was made with.';
 COMMENT ON COLUMN schema_info.schema_version IS
   'Version of the tables; bufdb refuses a file of another version.';
+COMMENT ON COLUMN schema_info.views_hash IS
+  'Hash of the SQL of views and macros; bufdb renews them when its own are others.';
