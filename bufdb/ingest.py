@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import hashlib
+import math
 import os
 import time
 from collections import Counter
@@ -197,6 +198,14 @@ def _plan(paths: list[Path], run: str | None) -> dict[str, tuple[Path, list[_Job
     return plan
 
 
+def _size_of(files: ModuleFiles) -> int:
+    """Bytes in a module's files; 0 if one is gone, which is told when it is read."""
+    try:
+        return sum(file.size() for file in files.files.values())
+    except OSError:
+        return 0
+
+
 class _Ingest:
     def __init__(
         self,
@@ -225,19 +234,14 @@ class _Ingest:
     def _run(
         self, labels: Mapping[str, str], labels_by_run: Mapping[str, Mapping[str, str]]
     ) -> Summary:
-        total = sum(
-            file.size()
-            for _, jobs in self.plan.values()
-            for job in jobs
-            for file in job.files.files.values()
-        )
+        total = sum(_size_of(job.files) for _, jobs in self.plan.values() for job in jobs)
         stored = self.con.execute("SELECT shape FROM shapes").fetchall()
         self.stored_shapes = {shape for (shape,) in stored}
         done = 0
         for name, (path, jobs) in self.plan.items():
             known = self._known(name)
             self.writer.begin()
-            self.run_changed = not known
+            self.run_changed, self.dumped_at = not known, math.inf
             self._add_run(name, path, {**labels, **labels_by_run.get(name, {})})
             for batch in self._grouped(jobs, known):
                 self._store(batch)
@@ -248,7 +252,7 @@ class _Ingest:
                     self.writer.commit()
                     self.writer.begin()
                     self.in_transaction = 0
-            self._finish_run(name, path, jobs)
+            self._finish_run(name, path)
             self.writer.commit()
             self.in_transaction = 0
         self.summary.row_count = self.writer.row_count
@@ -277,6 +281,7 @@ class _Ingest:
         for job in jobs:
             try:
                 loaded = load(job.files, self.block_bytes)
+                self.dumped_at = min(self.dumped_at, dumped_at(job.files))
             except OSError as error:
                 self._unreadable(job, error)
                 continue
@@ -366,12 +371,12 @@ class _Ingest:
             )
             self.con.execute("INSERT INTO run_labels VALUES (?, ?, ?)", [name, label, value])
 
-    def _finish_run(self, name: str, path: Path, jobs: list[_Job]) -> None:
+    def _finish_run(self, name: str, path: Path) -> None:
         self.writer.settle()
         if not self.run_changed:
             return
-        earliest = min((dumped_at(job.files) for job in jobs), default=None)
-        dumped = None if earliest is None else datetime.fromtimestamp(earliest, UTC)
+        is_known = self.dumped_at < math.inf
+        dumped = datetime.fromtimestamp(self.dumped_at, UTC) if is_known else None
         self.con.execute(
             "UPDATE runs SET source_path = ?, dumped_at = least(dumped_at, ?), ingested_at = ?, "
             "bufdb_version = ? WHERE run_name = ?",
