@@ -1,0 +1,302 @@
+"""Ingest: what is stored does not depend on how, and what fails leaves whole modules."""
+
+import shutil
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from bufdb import ingest as ingest_module
+from bufdb import store
+from bufdb.errors import UsageError
+from bufdb.ingest import MODULE_TABLES, ingest
+from bufdb.source import load
+from bufdb.writer import TableWriter
+
+DEMO = Path(__file__).parents[1] / "data" / "demo"
+INIT = "module_0000.jit_init.cpu_after_optimizations"
+EVAL = "module_0004.jit_eval_step.cpu_after_optimizations"
+
+
+def content(db, *left_out):
+    """All rows of all tables, in one order; columns left out of the comparison are named."""
+    with store.open_readable(str(db)) as con:
+        found = {}
+        for (table,) in con.execute("SELECT table_name FROM duckdb_tables()").fetchall():
+            cursor = con.execute(f'SELECT * FROM "{table}"')
+            keep = [n for n, column in enumerate(cursor.description) if column[0] not in left_out]
+            found[table] = sorted(repr([row[n] for n in keep]) for row in cursor.fetchall())
+    return found
+
+
+def same(one, other):
+    """Tables whose rows differ, with their counts."""
+    return {t: (len(one[t]), len(other[t])) for t in one if one[t] != other[t]} == {}
+
+
+def rows(db, sql):
+    with duckdb.connect(str(db), read_only=True) as con:
+        return con.execute(sql).fetchall()
+
+
+def keys(db):
+    return [key for (key,) in rows(db, "SELECT module_key FROM modules ORDER BY ALL")]
+
+
+@pytest.fixture
+def db(tmp_path):
+    return tmp_path / "t.duckdb"
+
+
+@pytest.fixture
+def dumps(tmp_path):
+    """A copy of a demo run, to be changed."""
+    return Path(shutil.copytree(DEMO / "cpu_b8", tmp_path / "dumps" / "run"))
+
+
+# -- the same rows ----------------------------------------------------------------------------
+
+
+def test_a_second_ingest_changes_no_row(db):
+    first = ingest(str(db), [DEMO / "cpu_b8"])
+    before = content(db)
+    second = ingest(str(db), [DEMO / "cpu_b8"])
+    assert content(db) == before
+    assert (first.module_count, first.unchanged_count) == (3, 0)
+    assert (second.module_count, second.unchanged_count, second.row_count) == (0, 3, 0)
+
+
+@pytest.mark.parametrize("suffix", ["-live-range.txt", ".txt"])
+def test_a_changed_file_replaces_its_module_only(db, dumps, tmp_path, suffix):
+    ingest(str(db), [dumps])
+    path = dumps / f"{INIT}{suffix}"
+    path.write_text(path.read_text() + "\n")
+    summary = ingest(str(db), [dumps])
+    assert (summary.module_count, summary.replaced_count, summary.unchanged_count) == (1, 1, 2)
+    ingest(str(tmp_path / "new.duckdb"), [dumps])
+    assert same(content(db, "ingested_at", "dumped_at"),
+                content(tmp_path / "new.duckdb", "ingested_at", "dumped_at"))  # fmt: skip
+
+
+def test_a_file_that_came_later_replaces_its_module(db, dumps):
+    path = dumps / f"{INIT}-live-range.txt"
+    text = path.read_bytes()
+    path.unlink()
+    ingest(str(db), [dumps])
+    assert rows(db, "SELECT code FROM diagnostics") == [("missing_file",)]
+    path.write_bytes(text)
+    assert ingest(str(db), [dumps]).replaced_count == 1
+    assert rows(db, "SELECT code FROM diagnostics") == []
+
+
+def test_the_order_of_paths_changes_no_row(tmp_path):
+    paths = [DEMO / "cpu_b8", DEMO / "gpu_b8", DEMO / "cpu_b8_old"]
+    one, other = tmp_path / "1.duckdb", tmp_path / "2.duckdb"
+    ingest(str(one), paths)
+    for path in reversed(paths):
+        ingest(str(other), [path])
+    assert same(content(one, "ingested_at"), content(other, "ingested_at"))
+
+
+def test_the_order_of_paths_of_one_run_changes_no_row(tmp_path):
+    paths = [DEMO / "cpu_b8", DEMO / "gpu_b8"]
+    one, other = tmp_path / "1.duckdb", tmp_path / "2.duckdb"
+    ingest(str(one), paths, run="r")
+    for path in reversed(paths):
+        ingest(str(other), [path], run="r")
+    left_out = "ingested_at", "source_path"
+    assert same(content(one, *left_out), content(other, *left_out))
+    assert len(rows(one, "SELECT * FROM runs")) == 1
+
+
+@pytest.mark.parametrize("run", ["cpu_b8", "cpu_b8_old", "tpu_b8"])
+def test_block_size_and_jobs_change_no_row(tmp_path, run):
+    found = []
+    for number, given in enumerate([{}, {"block_bytes": 2000}, {"jobs": 2}]):
+        path = tmp_path / f"{number}.duckdb"
+        ingest(str(path), [DEMO / run], **given)
+        found.append(content(path, "ingested_at"))
+    assert same(found[0], found[1]), "in blocks"
+    assert same(found[0], found[2]), "with jobs"
+
+
+def test_labels_are_kept_and_added(db):
+    ingest(str(db), [DEMO / "cpu_b8"], labels={"a": "1", "b": "1"})
+    ingest(str(db), [DEMO / "cpu_b8"], labels={"b": "2"}, labels_by_run={"cpu_b8": {"c": "3"}})
+    labels = rows(db, "SELECT label, label_value FROM run_labels ORDER BY ALL")
+    assert labels == [("a", "1"), ("b", "2"), ("c", "3")]
+
+
+def test_names_with_blanks_and_other_letters(db, tmp_path):
+    folder = tmp_path / "my dümps" / "größe 8"
+    shutil.copytree(DEMO / "cpu_b8_old", folder)
+    ingest(str(db), [folder.parent])
+    assert rows(db, "SELECT run_name FROM runs") == [("my dümps",)]
+    assert [key.rpartition("/")[0] for key in keys(db)] == ["größe 8"] * 3
+    assert ingest(str(db), [folder.parent]).unchanged_count == 3
+
+
+def test_progress_ends_at_the_total(db):
+    told = []
+    ingest(str(db), [DEMO / "cpu_b8"], progress=lambda done, total: told.append((done, total)))
+    assert told == sorted(told)
+    assert told[-1][0] == told[-1][1]
+
+
+# -- refused ----------------------------------------------------------------------------------
+
+
+def test_one_module_in_two_paths_of_a_run_is_refused(db):
+    with pytest.raises(UsageError) as error:
+        ingest(str(db), [DEMO / "cpu_b8", DEMO / "cpu_b16"], run="r")
+    message = str(error.value)
+    assert message.startswith(f"run r: {INIT} is in ")
+    assert "cpu_b8 and in " in message
+    assert "cpu_b16; give the directories different --run names" in message
+    assert not db.exists()
+
+
+def test_a_path_given_twice_is_one(db):
+    path = DEMO / "cpu_b8"
+    assert ingest(str(db), [path, path, path / f"{INIT}-live-range.txt"]).module_count == 3
+
+
+def test_a_directory_without_dumps_is_refused(db, tmp_path):
+    with pytest.raises(UsageError, match=r"^no buffer assignment in .*; dumps are made with"):
+        ingest(str(db), [tmp_path])
+    assert not db.exists()
+
+
+# -- failures ---------------------------------------------------------------------------------
+
+
+def whole_modules(db):
+    """The modules stored; fails if a table holds rows of any other."""
+    for table in MODULE_TABLES:
+        found = rows(
+            db,
+            f'SELECT DISTINCT module_id FROM "{table}" '
+            "WHERE module_id NOT IN (SELECT module_id FROM modules)",
+        )
+        assert found == [], table
+    return [key.rpartition(".")[0] for key in keys(db)]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_failed_insert_leaves_the_transactions_before(db, tmp_path, monkeypatch, jobs):
+    ingest(str(db), [DEMO / "gpu_b8"])
+    before = content(db)
+    real = TableWriter._insert
+
+    def fail(self, waiting):
+        real(self, waiting)
+        if "modules" in waiting:
+            raise duckdb.Error("no space left")
+
+    monkeypatch.setattr(TableWriter, "_insert", fail)
+    with pytest.raises(duckdb.Error, match="no space left"):
+        ingest(str(db), [DEMO / "cpu_b8"], jobs=jobs)
+    assert content(db) == before
+    monkeypatch.undo()
+    ingest(str(db), [DEMO / "cpu_b8"])
+    ingest(str(tmp_path / "new.duckdb"), [DEMO / "gpu_b8", DEMO / "cpu_b8"])
+    assert same(content(db, "ingested_at"), content(tmp_path / "new.duckdb", "ingested_at"))
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_an_interrupt_leaves_whole_modules(db, monkeypatch, jobs):
+    monkeypatch.setattr(ingest_module, "TRANSACTION_BYTES", 1)
+    calls = []
+
+    def interrupt(done, total):
+        calls.append(done)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ingest(str(db), [DEMO / "cpu_b8"], jobs=jobs, progress=interrupt, block_bytes=1000)
+    assert whole_modules(db) == ["module_0000.jit_init"]
+    monkeypatch.undo()
+    summary = ingest(str(db), [DEMO / "cpu_b8"], jobs=jobs)
+    assert (summary.module_count, summary.unchanged_count) == (2, 1)
+
+
+def test_a_file_that_vanishes_is_told_and_the_others_are_stored(db, dumps):
+    gone = dumps / f"{EVAL}-live-range.txt"
+
+    def vanish(done, total):
+        gone.unlink(missing_ok=True)
+
+    summary = ingest(str(db), [dumps], progress=vanish, block_bytes=1000)
+    assert (summary.module_count, summary.skipped_count, summary.exit_code) == (2, 1, 4)
+    found = rows(db, "SELECT severity, code, path, message FROM diagnostics")
+    message = "cannot be read: No such file or directory"
+    assert [(*row[:2], row[3]) for row in found] == [("error", "unreadable_file", message)]
+    assert found[0][2].startswith(EVAL)
+    assert EVAL not in keys(db)
+    ingest(str(db), [dumps])
+    assert rows(db, "SELECT code FROM diagnostics") == [("missing_file",)]
+
+
+def test_all_files_may_vanish(db, dumps, monkeypatch):
+    plan = ingest_module._plan([dumps], None)
+    monkeypatch.setattr(ingest_module, "_plan", lambda paths, run: plan)
+    shutil.rmtree(dumps)
+    summary = ingest(str(db), [dumps])
+    assert (summary.module_count, summary.skipped_count, summary.exit_code) == (0, 3, 4)
+    assert rows(db, "SELECT run_name, dumped_at FROM runs") == [("run", None)]
+
+
+def test_a_file_that_may_not_be_read_is_told(db, monkeypatch):
+    def refuse(files, block_bytes):
+        if files.key == INIT:
+            raise PermissionError(13, "Permission denied")
+        return load(files, block_bytes)
+
+    monkeypatch.setattr(ingest_module, "load", refuse)
+    assert ingest(str(db), [DEMO / "cpu_b8"]).skipped_count == 1
+    assert rows(db, "SELECT module_id, message FROM diagnostics") == [
+        (None, "cannot be read: Permission denied")
+    ]
+    assert len(keys(db)) == 2
+    monkeypatch.undo()
+    ingest(str(db), [DEMO / "cpu_b8"])
+    assert (len(keys(db)), rows(db, "SELECT * FROM diagnostics")) == (3, [])
+
+
+# -- findings ---------------------------------------------------------------------------------
+
+FINDINGS = "SELECT severity, code, message FROM diagnostics"
+
+
+def test_a_total_that_is_not_the_sum_is_told(db, tmp_path):
+    text = "BufferAssignment:\nallocation 0: size 4, constant:\nallocation 1: size 8, constant:\n"
+    (tmp_path / "a.txt").write_text(f"{text}\nTotal bytes used: 13 (14B)\n\nUsed values:\n")
+    assert ingest(str(db), [tmp_path]).exit_code == 4
+    assert rows(db, f"{FINDINGS} ORDER BY ALL") == [
+        ("error", "total_mismatch", "the allocations sum to 12, the dump says 13"),
+        ("notice", "human_total_mismatch", "13 bytes print as 13B, the dump says 14B"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("suffix", "what"),
+    [
+        ("-buffer-assignment.txt", "sizes and offsets"),
+        ("-buffer-assignment-values.txt", "positions, uses and opcodes"),
+        ("-live-range.txt", "live ranges and the peak"),
+    ],
+)
+def test_a_missing_sibling_is_told(db, dumps, suffix, what):
+    (dumps / f"{INIT}{suffix}").unlink()
+    assert ingest(str(db), [dumps]).exit_code == 0
+    message = f"{what} are unknown: {INIT}{suffix} is not there"
+    assert rows(db, FINDINGS) == [("notice", "missing_file", message)]
+
+
+def test_a_missing_hlo_text_is_told_where_frames_need_it(db, dumps):
+    (dumps / f"{INIT}.txt").unlink()
+    ingest(str(db), [dumps])
+    ((severity, code, message),) = rows(db, FINDINGS)
+    assert (severity, code) == ("notice", "missing_hlo_text")
+    assert f"the HLO text {INIT}.txt, which is not there" in message
