@@ -211,7 +211,8 @@ class Batch:
         self, number: int, name: str, text: bytes, before: Callable[[], int] = lambda: 0
     ) -> bytes:
         """The text with line ends of one byte and without bytes that are no UTF-8."""
-        if b"\r\n" in text[:4096]:
+        end = text.find(b"\n", 0, 4096)
+        if end > 0 and text[end - 1 : end] == b"\r":
             text = text.replace(b"\r\n", b"\n")
         if text.isascii():
             return text
