@@ -103,22 +103,28 @@ def parse_stem(stem: str) -> ModuleName:
     )
 
 
-def discover(path: Path) -> list[ModuleFiles]:
+def discover(path: Path, unreadable: list[OSError] | None = None) -> list[ModuleFiles]:
     """The modules in a directory and all below it, or of one file, in order of their keys.
 
     A single file brings along the files beside it that belong to the same module.
+
+    Args:
+        path: a directory or a file.
+        unreadable: takes the errors of directories and files that could not be looked into;
+            without it they are passed over.
 
     Raises:
         UsageError: there is no such path.
     """
     if not path.exists():
         raise UsageError(f"no such file or directory: {path}")
+    errors = [] if unreadable is None else unreadable
     if path.is_dir():
-        return _modules(path, list(_walk(path)))
+        return _modules(path, list(_walk(path, errors)), errors)
     beside = [path.parent / name for name in sorted(entry.name for entry in path.parent.iterdir())]
     stem = stem_of(path.name)
     mine = [file for file in beside if file == path or stem_of(file.name) == stem]
-    modules = _modules(path.parent, [file for file in mine if file.is_file()])
+    modules = _modules(path.parent, [file for file in mine if file.is_file()], errors)
     chosen = [m for m in modules if any(f.path == path for f in m.files.values())]
     return chosen or modules
 
@@ -136,23 +142,32 @@ def stem_of(name: str) -> str:
     return name
 
 
-def _walk(folder: Path) -> Iterator[Path]:
-    entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+def _walk(folder: Path, errors: list[OSError]) -> Iterator[Path]:
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError as error:
+        errors.append(error)
+        return
     for entry in entries:
         if entry.is_dir():
-            yield from _walk(Path(entry.path))
+            yield from _walk(Path(entry.path), errors)
         elif entry.is_file():
             yield Path(entry.path)
 
 
-def _modules(base: Path, paths: list[Path]) -> list[ModuleFiles]:
+def _modules(base: Path, paths: list[Path], errors: list[OSError]) -> list[ModuleFiles]:
     found: dict[str, ModuleFiles] = {}
     names: dict[str, Path] = {}
     prefix = len(str(base)) + 1
     for path in paths:
         name = str(path)[prefix:].replace(os.sep, "/")
         names[name] = path
-        for file in _dump_files(path, name):
+        try:
+            dump_files = list(_dump_files(path, name))
+        except OSError as error:
+            errors.append(error)
+            continue
+        for file in dump_files:
             key = file.name.rpartition("/")
             stem = f"{key[0]}{key[1]}{stem_of(key[2])}"
             module = found.setdefault(stem, ModuleFiles(stem))

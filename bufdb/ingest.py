@@ -111,6 +111,17 @@ class _Job:
     files: ModuleFiles
 
 
+@dataclass
+class _Run:
+    """What is planned for one run."""
+
+    path: Path
+    """The path that the run was named by."""
+    jobs: list[_Job] = field(default_factory=list)
+    errors: list[OSError] = field(default_factory=list)
+    """Files and directories that could not be looked into."""
+
+
 def module_id_of(run: str, key: str) -> int:
     """63-bit hash of a run and a module key: modules.module_id."""
     digest = hashlib.blake2b(f"{run}\0{key}".encode(), digest_size=8).digest()
@@ -169,32 +180,32 @@ def ingest_into(
     return _Ingest(con, _plan([path], run), block_bytes, None, 1).run({}, {})
 
 
-def _plan(paths: list[Path], run: str | None) -> dict[str, tuple[Path, list[_Job]]]:
-    """The modules of every run, with the path the run was named by."""
-    plan: dict[str, tuple[Path, list[_Job]]] = {}
+def _plan(paths: list[Path], run: str | None) -> dict[str, _Run]:
+    """The modules of every run, by its name."""
+    plan: dict[str, _Run] = {}
     taken: dict[int, Path] = {}
     for path in paths:
-        modules = discover(path)
-        if not modules:
+        errors: list[OSError] = []
+        modules = discover(path, errors)
+        if not modules and not errors:
             raise UsageError(
                 f"no buffer assignment in {path}; dumps are made with "
                 "XLA_FLAGS=--xla_dump_to=DIR (text, which is the default)"
             )
         base = Path(os.path.abspath(base_of(path)))  # noqa: PTH100 - a link keeps its own name
         name = run or base.name or "dumps"
-        _, jobs = plan.setdefault(name, (path, []))
+        planned = plan.setdefault(name, _Run(path))
+        planned.errors += errors
         for files in modules:
             module_id = module_id_of(name, files.key)
+            if module_id not in taken:
+                planned.jobs.append(_Job(name, module_id, files))
             first = taken.setdefault(module_id, base)
             if first != base:
                 raise UsageError(
                     f"run {name}: {files.key} is in {first} and in {base}; give the directories "
                     "different --run names, or ingest the directory above both"
                 )
-            if all(job.module_id != module_id for job in jobs[-1:]) and not any(
-                job.module_id == module_id for job in (jobs if len(paths) > 1 else [])
-            ):
-                jobs.append(_Job(name, module_id, files))
     return plan
 
 
@@ -210,7 +221,7 @@ class _Ingest:
     def __init__(
         self,
         con: duckdb.DuckDBPyConnection,
-        plan: dict[str, tuple[Path, list[_Job]]],
+        plan: dict[str, _Run],
         block_bytes: int,
         progress: Progress | None,
         jobs: int,
@@ -234,15 +245,18 @@ class _Ingest:
     def _run(
         self, labels: Mapping[str, str], labels_by_run: Mapping[str, Mapping[str, str]]
     ) -> Summary:
-        total = sum(_size_of(job.files) for _, jobs in self.plan.values() for job in jobs)
+        total = sum(_size_of(job.files) for run in self.plan.values() for job in run.jobs)
         stored = self.con.execute("SELECT shape FROM shapes").fetchall()
         self.stored_shapes = {shape for (shape,) in stored}
         done = 0
-        for name, (path, jobs) in self.plan.items():
+        for name, planned in self.plan.items():
+            path, jobs = planned.path, planned.jobs
             known = self._known(name)
             self.writer.begin()
             self.run_changed, self.dumped_at = not known, math.inf
             self._add_run(name, path, {**labels, **labels_by_run.get(name, {})})
+            for error in planned.errors:
+                self._unreadable(name, os.path.relpath(error.filename, base_of(path)), error)
             for batch in self._grouped(jobs, known):
                 self._store(batch)
                 done += sum(loaded.size for _, loaded in batch)
@@ -283,7 +297,7 @@ class _Ingest:
                 loaded = load(job.files, self.block_bytes)
                 self.dumped_at = min(self.dumped_at, dumped_at(job.files))
             except OSError as error:
-                self._unreadable(job, error)
+                self._unreadable(job.run, next(iter(job.files.files.values())).name, error)
                 continue
             hashes = {
                 (job.files.files[kind].name, content) for kind, content in loaded.hashes.items()
@@ -306,12 +320,11 @@ class _Ingest:
         if batch:
             yield batch
 
-    def _unreadable(self, job: _Job, error: OSError) -> None:
+    def _unreadable(self, run: str, path: str, error: OSError) -> None:
         self.summary.skipped_count += 1
-        path = next(iter(job.files.files.values())).name
         message = f"cannot be read: {error.strerror}"
         finding = Finding(0, "error", "unreadable_file", message, path)
-        self._add_findings([diagnostic_row(job.run, None, finding)])
+        self._add_findings([diagnostic_row(run, None, finding)])
 
     def _delete(self, module_id: int) -> None:
         self.writer.settle()

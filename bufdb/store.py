@@ -17,6 +17,8 @@ BLOCK_SIZE = "131072"
 """Bytes per block of a new file. The file of 223 modules (28 MB of text) takes 7.4 MB in DuckDB's
 own blocks of 256 KiB, 5.3 in 128, 3.7 in 64; that of 1,000 modules (991 MB) 121, 119 and 132 MB,
 the last at 8 % more CPU."""
+_FILE_FORMAT = {"default_block_size": BLOCK_SIZE, "storage_compatibility_version": "v1.5.0"}
+"""A new file can be opened by shells since DuckDB 1.5, at the same size and speed."""
 FIRST_VIEW = "500"
 """Schema files from this number on hold macros and views, made anew when the file has others."""
 
@@ -32,9 +34,7 @@ def connect(
     if read_only and not Path(path).exists():
         raise DatabaseError(f"no database {path}; make one with 'bufdb ingest DUMPS --db {path}'")
     try:
-        return duckdb.connect(
-            path, read_only=read_only, config={"default_block_size": BLOCK_SIZE, **(config or {})}
-        )
+        return duckdb.connect(path, read_only=read_only, config={**_FILE_FORMAT, **(config or {})})
     except duckdb.Error as error:
         reason = str(error).splitlines()[0]
         raise DatabaseError(f"cannot open {path}: {reason}") from error

@@ -1,5 +1,6 @@
 """Whatever is done to a dump, reading it ends well and leaves the dump beside it whole."""
 
+import os
 import tempfile
 from pathlib import Path
 
@@ -102,3 +103,34 @@ def test_bytes_that_are_no_utf8_are_replaced_and_told(tmp_path: Path) -> None:
     line = text.count(b"\n", 0, at) + 1
     found = con.execute("SELECT severity, code, line_number FROM diagnostics").fetchall()
     assert found == [("data_loss", "invalid_utf8", line)]
+
+
+def test_what_cannot_be_looked_into_is_told_and_harms_no_dump(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in texts(*WHOLE).items():
+        (tmp_path / name).write_bytes(text)
+    (tmp_path / "closed").mkdir()
+    (tmp_path / "notes.txt").write_text("closed too")
+    scandir, open_path = os.scandir, Path.open
+
+    def closed_scandir(folder: Path) -> object:
+        if Path(folder).name == "closed":
+            raise PermissionError(13, "Permission denied", str(folder))
+        return scandir(folder)
+
+    def closed_open(self: Path, *args: object, **kwargs: object) -> object:
+        if self.name == "notes.txt":
+            raise PermissionError(13, "Permission denied", str(self))
+        return open_path(self, *args, **kwargs)
+
+    monkeypatch.setattr(os, "scandir", closed_scandir)
+    monkeypatch.setattr(Path, "open", closed_open)
+    con = store.open_writable(":memory:")
+    summary = ingest_into(con, tmp_path, "r")
+    found = con.execute("SELECT severity, code, path FROM diagnostics ORDER BY path").fetchall()
+    assert found == [
+        ("error", "unreadable_file", "closed"),
+        ("error", "unreadable_file", "notes.txt"),
+    ]
+    assert (summary.module_count, summary.skipped_count) == (1, 2)
