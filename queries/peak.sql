@@ -37,48 +37,33 @@ WITH params AS (
     coalesce(getvariable('top_functions')::BIGINT, 1) AS top_functions,
     coalesce(getvariable('top_n')::BIGINT, 20) AS top_n
 ),
-peaks AS (
-  SELECT
-    memory_figures.run_name,
-    coalesce(memory_figures.function_name, memory_figures.module_key) AS function_name,
-    memory_figures.module_id,
-    memory_figures.color,
-    memory_figures.peak_bytes,
-    row_number() OVER (
-      PARTITION BY
-        memory_figures.run_name,
-        coalesce(memory_figures.function_name, memory_figures.module_key),
-        memory_figures.color
-      ORDER BY memory_figures.peak_bytes DESC, memory_figures.module_key
-    ) AS module_place
-  FROM memory_figures
-  CROSS JOIN params
-  WHERE (
-    params.run IS NULL
-    OR memory_figures.run_name IN (
-      SELECT run_selectors.run_name
-      FROM run_selectors
-      CROSS JOIN params
-      WHERE run_selectors.selector GLOB params.run
-    )
-  )
-    AND (params.function IS NULL OR memory_figures.function_name GLOB params.function)
-    AND (params.platform IS NULL OR memory_figures.platform = params.platform)
-    AND (params.color IS NULL OR memory_figures.color = params.color)
-    AND memory_figures.peak_bytes > 0
-),
 ranked_functions AS (
   SELECT
-    peaks.run_name,
-    peaks.function_name,
-    peaks.module_id,
-    peaks.color,
-    peaks.peak_bytes,
+    function_modules.run_name,
+    function_modules.function_name,
+    function_modules.module_id,
+    function_modules.color,
+    function_modules.peak_bytes,
     row_number() OVER (
-      ORDER BY peaks.peak_bytes DESC, peaks.run_name, peaks.function_name, peaks.color
+      ORDER BY
+        function_modules.peak_bytes DESC, function_modules.run_name, function_modules.function_name,
+        function_modules.color, function_modules.platform NULLS LAST
     ) AS function_place
-  FROM peaks
-  WHERE peaks.module_place = 1
+  FROM function_modules
+  CROSS JOIN params
+  WHERE function_modules.peak_bytes > 0
+    AND (
+      params.run IS NULL
+      OR function_modules.run_name IN (
+        SELECT run_selectors.run_name
+        FROM run_selectors
+        CROSS JOIN params
+        WHERE run_selectors.selector GLOB params.run
+      )
+    )
+    AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
+    AND (params.platform IS NULL OR function_modules.platform = params.platform)
+    AND (params.color IS NULL OR function_modules.color = params.color)
 ),
 ranked_values AS (
   SELECT

@@ -53,31 +53,31 @@ WITH RECURSIVE params AS (
 ),
 ranked_functions AS (
   SELECT
-    function_peaks.run_name,
-    function_peaks.function_name,
-    function_peaks.module_id,
-    function_peaks.color,
-    function_peaks.peak_bytes,
+    function_modules.run_name,
+    function_modules.function_name,
+    function_modules.module_id,
+    function_modules.color,
+    function_modules.peak_bytes,
     row_number() OVER (
       ORDER BY
-        function_peaks.peak_bytes DESC, function_peaks.run_name, function_peaks.function_name,
-        function_peaks.color, function_peaks.platform NULLS LAST
+        function_modules.peak_bytes DESC, function_modules.run_name, function_modules.function_name,
+        function_modules.color, function_modules.platform NULLS LAST
     ) AS function_place
-  FROM function_peaks
+  FROM function_modules
   CROSS JOIN params
-  WHERE function_peaks.module_place = 1
+  WHERE function_modules.peak_bytes > 0
     AND (
       params.run IS NULL
-      OR function_peaks.run_name IN (
+      OR function_modules.run_name IN (
         SELECT run_selectors.run_name
         FROM run_selectors
         CROSS JOIN params
         WHERE run_selectors.selector GLOB params.run
       )
     )
-    AND (params.function IS NULL OR function_peaks.function_name GLOB params.function)
-    AND (params.platform IS NULL OR function_peaks.platform = params.platform)
-    AND (params.color IS NULL OR function_peaks.color = params.color)
+    AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
+    AND (params.platform IS NULL OR function_modules.platform = params.platform)
+    AND (params.color IS NULL OR function_modules.color = params.color)
 ),
 frame_labels AS (
   -- A module is there once for each of its memory spaces.

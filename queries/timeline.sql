@@ -40,31 +40,31 @@ WITH params AS (
 ),
 ranked_modules AS (
   SELECT
-    function_peaks.run_name,
-    function_peaks.function_name,
-    function_peaks.module_id,
-    function_peaks.color,
-    function_peaks.peak_bytes,
+    module_peaks.run_name,
+    module_peaks.function_name,
+    module_peaks.module_id,
+    module_peaks.color,
+    module_peaks.peak_bytes,
     row_number() OVER (
       ORDER BY
-        function_peaks.peak_bytes DESC, function_peaks.run_name, function_peaks.module_key,
-        function_peaks.color
+        module_peaks.peak_bytes DESC, module_peaks.run_name, module_peaks.module_key,
+        module_peaks.color
     ) AS place
-  FROM function_peaks
+  FROM module_peaks
   CROSS JOIN params
   WHERE (
     params.run IS NULL
-    OR function_peaks.run_name IN (
+    OR module_peaks.run_name IN (
       SELECT run_selectors.run_name
       FROM run_selectors
       CROSS JOIN params
       WHERE run_selectors.selector GLOB params.run
     )
   )
-    AND (params.function IS NULL OR function_peaks.function_name GLOB params.function)
-    AND (params.platform IS NULL OR function_peaks.platform = params.platform)
-    AND (params.color IS NULL OR function_peaks.color = params.color)
-    AND (params.module IS NULL OR function_peaks.module_key GLOB params.module)
+    AND (params.function IS NULL OR module_peaks.function_name GLOB params.function)
+    AND (params.platform IS NULL OR module_peaks.platform = params.platform)
+    AND (params.color IS NULL OR module_peaks.color = params.color)
+    AND (params.module IS NULL OR module_peaks.module_key GLOB params.module)
 ),
 numbered_steps AS (
   SELECT

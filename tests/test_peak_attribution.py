@@ -42,8 +42,8 @@ def test_rows_of_a_function_add_up_to_its_peak(demo, name, given):
         peaks[key] = cells["peak_bytes"]
     assert sums == peaks
     expected = demo.execute(
-        "SELECT run_name, function_name, color, peak_bytes FROM function_peaks "
-        "WHERE module_place = 1"
+        "SELECT run_name, function_name, color, peak_bytes FROM function_modules "
+        "WHERE peak_bytes > 0"
     ).fetchall()
     assert peaks == {row[:3]: row[3] for row in expected}
 
@@ -83,7 +83,7 @@ def test_the_highest_step_is_the_peak_and_steps_leave_no_gap(demo):
 def test_values_at_any_step_add_up_to_what_is_occupied(demo):
     query = CATALOGUE.find("at-step")
     module_key, run_name, color = demo.execute(
-        "SELECT module_key, run_name, color FROM function_peaks "
+        "SELECT module_key, run_name, color FROM module_peaks "
         "WHERE color = 1 ORDER BY peak_bytes DESC LIMIT 1"
     ).fetchone()
     steps = demo.execute(
