@@ -137,8 +137,7 @@ class _Assembly:
         for pieces in self.source.allocations():
             section = Section(pieces)
             found = allocations.read(section, last)
-            if len(found.allocations["module"]):
-                last = int(found.allocations["allocation_index"][-1])
+            last = found.last_index
             yield section, found
 
     def _read_allocations(self) -> None:
@@ -252,7 +251,7 @@ class _Assembly:
             lone = ~self.keys.defines(names) & told[found.sequence["module"]]
             self._emit_names(take(found.sequence, lone))
             self._ranges(found.ranges)
-            self._peak(found.peak)
+            self._peak(found.peak, [m for m, f in found.facts.items() if f.peak_time is not None])
             self.emit("peak_stack_nodes", found.tree)
             self.findings += section.findings
         for module, facts in enumerate(self.facts):
@@ -280,15 +279,20 @@ class _Assembly:
         value_id[there] = self.keys.value_id[rows[there]]
         self.emit("live_ranges", {**ranges, "value_id": Numbers(value_id, there)})
 
-    def _peak(self, peak: Columns) -> None:
-        """Printed contributors: by name and index, or in the oldest form by their order."""
+    def _peak(self, peak: Columns, printed: list[int]) -> None:
+        """Printed contributors: by name and index, or in the oldest form by their order.
+
+        Args:
+            peak: the lines of the listings.
+            printed: the modules that have a listing, be it empty.
+        """
         index: Text = peak["shape_index"]
         assert index.valid is not None
         named = self._name_keys(peak)
         rows = self.keys.rows(index.hashes(named))
         rows[~index.valid] = -1
         bounds = np.searchsorted(peak["module"], np.arange(self.source.count + 1))
-        for module in np.unique(peak["module"]).tolist():
+        for module in printed:
             mine = slice(*bounds[module : module + 2])
             time = self.facts[module].live.peak_time
             if time is None or abs(time) >= 2**62:

@@ -134,3 +134,27 @@ def test_what_cannot_be_looked_into_is_told_and_harms_no_dump(
         ("error", "unreadable_file", "notes.txt"),
     ]
     assert (summary.module_count, summary.skipped_count) == (1, 2)
+
+
+def test_values_below_an_unreadable_allocation_go_to_no_other(tmp_path: Path) -> None:
+    (name, text), *_ = texts(*WHOLE).items()
+    heads = [line for line in text.split(b"\n") if line.startswith(b"allocation 1:")]
+    (tmp_path / name).write_bytes(text.replace(heads[0], b"allocation 1: size many:"))
+    found = []
+    for block_bytes in (10_000_000, 150, 200, 300):
+        con = store.open_writable(":memory:")
+        ingest_into(con, tmp_path, "r", block_bytes)
+        rows = con.execute("SELECT value_id, allocation_index FROM values ORDER BY 1").fetchall()
+        found.append(rows)
+    assert all(rows == found[0] for rows in found)
+    assert 1 not in {allocation for _, allocation in found[0]}
+
+
+def test_an_empty_peak_listing_is_told_where_values_are_live(tmp_path: Path) -> None:
+    (name, text), *_ = texts(*WHOLE).items()
+    start = text.index(b"\n", text.index(b"  Live ranges at ")) + 1
+    (tmp_path / name).write_bytes(text[:start])
+    con = store.open_writable(":memory:")
+    ingest_into(con, tmp_path, "r")
+    codes = {code for (code,) in con.execute("SELECT code FROM diagnostics").fetchall()}
+    assert codes == {"peak_listing_mismatch"}

@@ -20,6 +20,8 @@ class Allocations:
 
     allocations: Columns = field(default_factory=dict)
     values: Columns = field(default_factory=dict)
+    last_index: int = -1
+    """The allocation that values at the start of the next block belong to; -1 for none."""
 
 
 def read(section: Section, last_index: int = -1) -> Allocations:
@@ -68,7 +70,8 @@ def read(section: Section, last_index: int = -1) -> Allocations:
     c = block.cursor(reused_at)
     _reused(c)
     section.good(reused_at, c)
-    return Allocations(take(allocations, good), values)
+    last = int(indexes[-1]) if len(indexes) else last_index
+    return Allocations(take(allocations, good), values, last)
 
 
 def short(c: Cursor) -> Columns:
