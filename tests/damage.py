@@ -50,6 +50,11 @@ class Sample:
     files: dict[str, bytes] = field(hash=False)
     """By file name."""
 
+    @property
+    def has_xla_names(self) -> bool:
+        """Whether its files are known by their names; others by what they hold."""
+        return any(_NUMBER.match(name) for name in self.files)
+
     def renamed(self, number: int, files: dict[str, bytes]) -> dict[str, bytes]:
         """The files under names that bear this module number, so that several fit in a folder."""
         return {_renamed(name, number): text for name, text in files.items()}

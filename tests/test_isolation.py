@@ -34,6 +34,7 @@ import pytest
 from damage import Sample, damage, samples
 
 from bufdb import store
+from bufdb.errors import UsageError
 from bufdb.ingest import MODULE_TABLES, ingest, ingest_into
 
 CASES = int(os.environ.get("BUFDB_ISOLATION_CASES", "240"))
@@ -120,6 +121,9 @@ class Base:
         self.empty()
         try:
             ingest_into(self.con, folder, RUN, block_bytes)
+        except UsageError as error:  # renamed files that are damaged so that nothing is recognised
+            if "no buffer assignment" not in str(error):
+                raise
         except BaseException:
             self.con.close()
             self.con = store.open_writable(":memory:")
@@ -200,9 +204,11 @@ def rows_of(con: duckdb.DuckDBPyConnection, table: str, number: int) -> Counter[
 
 @cache
 def alone(dump: Dump) -> Content:
-    """What a dump gives when nothing lies beside it."""
+    """What a dump gives when nothing lies beside it; nothing if no file of it is recognised."""
     ingest_alone(dump)
     found = contents(base().con)
+    if not found and not dump.sample.has_xla_names:
+        return {}
     assert list(found) == [dump.number], f"{dump.told}: modules {list(found)}"
     return found[dump.number]
 
@@ -273,7 +279,12 @@ def together(some: Case) -> list[Difference]:
             base().ingest(dumps, some.block_bytes)
             return differences(base().con, expected)
         db = str(Path(folder) / "t.duckdb")
-        ingest(db, [dumps], RUN, jobs=some.jobs, block_bytes=some.block_bytes)
+        try:
+            ingest(db, [dumps], RUN, jobs=some.jobs, block_bytes=some.block_bytes)
+        except UsageError as error:
+            if "no buffer assignment" not in str(error):
+                raise
+            store.open_writable(db).close()
         with duckdb.connect(db) as con:
             return differences(con, expected)
 
