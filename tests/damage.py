@@ -8,19 +8,19 @@ machine. Number 0 leaves a dump whole.
 
 from __future__ import annotations
 
+import json
 import random
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import shared_dumps
-from dump_writer import ERAS, dialects, modules, write
-from hypothesis import HealthCheck, Phase, given, seed, settings
-from hypothesis import strategies as st
 
 DEMO = Path(__file__).parents[1] / "data" / "demo"
+MADE_UP = Path(__file__).parent / "made_up_dumps.json"
 LOOPS = shared_dumps.DUMPS.parent / "loops" / "dumps"
 SMALL_BYTES = 40_000
 """Size of a sample [bytes of all its files]; a set without one so small gives its smallest."""
@@ -30,11 +30,13 @@ PER_SET = 8
 """Samples taken of every set of real dumps, and made up for every era."""
 
 _NUMBER = re.compile(r"^(?P<time>\d+\.)?module_\d+(?=\.)")
+STEM = "module_0001.jit_f"
 _SUFFIXES = {
-    "buffer_assignment": "-buffer-assignment.txt",
-    "values": "-buffer-assignment-values.txt",
-    "live_range": "-live-range.txt",
-    "hlo": ".txt",
+    "buffer_assignment": ".cpu_after_optimizations-buffer-assignment.txt",
+    "values": ".cpu_after_optimizations-buffer-assignment-values.txt",
+    "live_range": ".cpu_after_optimizations-live-range.txt",
+    "hlo": ".cpu_after_optimizations.txt",
+    "debug_options": ".debug_options",
 }
 
 
@@ -72,9 +74,10 @@ def samples() -> list[Sample]:
     found: list[tuple[str, str, dict[str, bytes]]] = []
     for run in sorted(path for path in DEMO.iterdir() if path.is_dir()):
         found += _real(f"demo {run.name}", run)
-    for era in ERAS:
-        made = _made(era, PER_SET)
-        found += [(f"made up {era}/{n}", f"made up {era}", files) for n, files in enumerate(made)]
+    for era, made in _made().items():
+        for n, kinds in enumerate(made):
+            files = {STEM + _SUFFIXES[kind]: text.encode() for kind, text in kinds.items()}
+            found.append((f"made up {era}/{n}", f"made up {era}", files))
     for root in (shared_dumps.DUMPS, LOOPS):
         sets = sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
         for folder in sets[:: LOOP_STEP if root == LOOPS else 1]:
@@ -95,36 +98,49 @@ def _real(generation: str, folder: Path) -> list[tuple[str, str, dict[str, bytes
     ]
 
 
-def _made(era: str, count: int) -> list[dict[str, bytes]]:
-    """Dumps that dump_writer makes up, the same on every call."""
-    made: list[dict[str, bytes]] = []
+@cache
+def _made() -> dict[str, list[dict[str, str]]]:
+    """Dumps that dump_writer made up, by era and by kind of file.
 
-    @seed(len(era))
+    They are kept, since hypothesis draws others in another version or beside other modules.
+    `python tests/damage.py` makes them anew, and with them every damaged dump.
+    """
+    kept: dict[str, list[dict[str, str]]] = json.loads(MADE_UP.read_text(encoding="utf-8"))
+    return kept
+
+
+def _make() -> None:
+    made = {}
+    for era in ("2019-04", "2019-07", "A", "B", "C"):
+        found = _drawn(era)
+        step = len(found) / PER_SET
+        made[era] = [found[int(n * step)] for n in range(PER_SET)]
+    MADE_UP.write_text(json.dumps(made, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+
+
+def _drawn(era: str) -> list[dict[str, str]]:
+    """Dumps of an era as hypothesis draws them, by size."""
+    from dump_writer import dialects, modules, write
+    from hypothesis import HealthCheck, Phase, given, settings
+    from hypothesis import strategies as st
+
+    made: list[dict[str, str]] = []
+
     @settings(
-        max_examples=2 * count,
+        max_examples=12 * PER_SET,
         phases=[Phase.generate],
         database=None,
         deadline=None,
         suppress_health_check=list(HealthCheck),
     )
     @given(st.tuples(modules(), dialects(era)))
-    def collect(drawn: tuple[object, object]) -> None:
-        files = write(*drawn)
-        if files not in made:
+    def collect(drawn: tuple[Any, Any]) -> None:
+        files = {kind: text.decode() for kind, text in write(*drawn).items()}
+        if 300 < sum(map(len, files.values())) < 8000 and files not in made:
             made.append(files)
 
     collect()
-    made.sort(key=lambda files: sum(map(len, files.values())))
-    stem = "module_0001.jit_f.cpu_after_optimizations"
-    return [
-        {
-            "module_0001.jit_f.debug_options"
-            if kind == "debug_options"
-            else stem + _SUFFIXES[kind]: text
-            for kind, text in files.items()
-        }
-        for files in made[-count:]
-    ]
+    return sorted(made, key=lambda files: sum(map(len, files.values())))
 
 
 # -- damage ----------------------------------------------------------------------------------------
@@ -649,3 +665,7 @@ def _own_count() -> int:
     """Samples that are there on every machine: only they are pasted from."""
     names = ("demo ", "made up ")
     return sum(sample.generation.startswith(names) for sample in samples())
+
+
+if __name__ == "__main__":
+    _make()
