@@ -479,7 +479,8 @@ def _spread(given: argparse.Namespace) -> int:
             done += int(cases[-1]) - first + 1 if cases else 0
         else:
             done, failed = done + int(summary[1]), failed + int(summary[2])
-    print(f"{done} {kind[2:]}, {failed} failed")
+    generations = len({sample.generation for sample in samples()})
+    print(f"{done} {kind[2:]} of {generations} generations, {failed} failed")
     return 1 if failed else 0
 
 
