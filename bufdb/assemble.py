@@ -373,11 +373,16 @@ class _Assembly:
     ) -> Iterator[tuple[Section, used_values.UsedValues]]:
         """Rounds of used values; what a round leaves unread goes in front of the next one."""
         carried, left = b"", 0
+        waiting: list[Piece] = []
         for pieces, is_last in _with_last(self.source.used_values()):
             if only is not None:
                 pieces = [piece for piece in pieces if piece.module in only]
             if carried:
-                pieces = [_prepend(carried, pieces[0]), *pieces[1:]]
+                # A value of many rounds is read again when it has doubled, not in each of them.
+                waiting += pieces
+                if not is_last and sum(len(piece.text) for piece in waiting) < len(carried):
+                    continue
+                pieces, waiting = [_prepend(carried, waiting)], []
             section = Section(pieces, account)
             section.first_state = left
             found = used_values.read(section, assigned, self.seeds, is_last)
@@ -604,11 +609,12 @@ def _with_last(rounds: Rounds) -> Iterator[tuple[list[Piece], bool]]:
         yield before, True
 
 
-def _prepend(carried: bytes, piece: Piece) -> Piece:
-    """A piece with the unread end of the one above it put in front."""
+def _prepend(carried: bytes, pieces: list[Piece]) -> Piece:
+    """Pieces of one section in one, with the unread end of the one above them put in front."""
     lines = carried.count(b"\n")
-    before = piece.lines_before
-    return replace(piece, text=carried + piece.text, lines_before=lambda: before() - lines)
+    first = pieces[0]
+    text = b"".join([carried, *(piece.text for piece in pieces)])
+    return replace(first, text=text, lines_before=lambda: first.lines_before() - lines)
 
 
 def _inside(op_name: str) -> str | None:

@@ -134,7 +134,7 @@ class _Text:
         account.open(module, self.path, lines, rest_is_known=kind not in BUFFER_KINDS)
         if last and last not in (_NOT_AVAILABLE, b"}"):
             self.size -= len(last)
-            account.count(module, self.path, np.array([UNREAD]))
+            account.count(module, self.path, np.array([UNREAD], np.uint8))
             message = "the file ends within a line; what was cut off is missing"
             number = self.titles.line_count + 1
             account.unread(module, self.path, [(number, message)], 1, "truncated_file")
@@ -275,6 +275,11 @@ class Batch:
         begin = 0
         for _ in range(lines):
             begin = text.whole.find(b"\n", begin) + 1
+        if not plain:
+            self.headers[number] = hlo.HloHeader()
+            if not text.titles.size:
+                self.account.find(number, "data_loss", "empty_file", "it is empty", text.path)
+            return
         header = self.headers[number] = hlo.read(plain[:above])
         self._tell(text, header.read_count, header.problems)
         if not plain.rstrip().endswith(b"}"):
@@ -284,7 +289,7 @@ class Batch:
 
     def _tell(self, text: _Text, read_count: int, problems: list[tuple[int, str]]) -> None:
         states = [READ] * read_count + [UNREAD] * len(problems)
-        self.account.count(text.module, text.path, np.array(states, np.int64))
+        self.account.count(text.module, text.path, np.array(states, np.uint8))
         if problems:
             self.account.unread(text.module, text.path, problems[:51], len(problems))
 
@@ -322,7 +327,7 @@ class Batch:
             return
         message = f"the {text.kind} file holds no section of a buffer assignment"
         self.account.find(number, "data_loss", "unreadable_file", message, text.path)
-        self.account.count(number, text.path, np.full(left, UNREAD))
+        self.account.count(number, text.path, np.full(left, UNREAD, np.uint8))
 
     def _block_layout(self, piece: Piece) -> None:
         """Allocations of 2019, rewritten into the later layout."""

@@ -14,8 +14,8 @@ from bufdb.scan import Columns, Numbers, Text
 PATH = "m.txt"
 
 
-def section(text: str | bytes, before: int = 0, begins: bool = True) -> Section:
-    """A section of one module that stands below `before` lines of its file."""
+def section(text: str | bytes, before: int = 0, begins: bool = False) -> Section:
+    """Part of a section of one module that stands below `before` lines of its file."""
     data = text.encode() if isinstance(text, str) else text
     return Section([Piece(0, PATH, data, lambda: before, begins=begins)])
 

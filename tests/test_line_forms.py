@@ -168,7 +168,7 @@ VALUE = " value: <7 a @0> (size=4,offset=0): f32[]"
 )  # fmt: skip
 def test_what_cannot_be_read_is_told_with_its_line(line, message):
     text = f"BufferAssignment:\nallocation 0: size 4:\n{VALUE}\n{line}\nallocation 2: size 4:\n"
-    found = section(text, before=10)
+    found = section(text, before=10, begins=True)
     result = allocations.read(found)
     assert rows(result.allocations, "allocation_index") == [0, 2]
     assert rows(result.values, "value_id") == [7]

@@ -11,8 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
-from bufdb.scan import Bools, Ints
+from bufdb.scan import Ints
+
+States = NDArray[np.uint8]
 
 UNSEEN, KNOWN, READ, UNREAD = range(4)
 """States of a line; the highest counts where a line has several parts."""
@@ -69,13 +72,13 @@ class Account:
         self._by_line: dict[tuple[int, str, str], _LineFindings] = {}
         self._others: dict[tuple[int, str], list[Finding]] = {}
         self._counts: dict[tuple[int, str], int] = {}
-        self._states: dict[tuple[int, str], Bools] = {}
+        self._states: dict[tuple[int, str], States] = {}
 
     def open(self, module: int, path: str, line_count: int, *, rest_is_known: bool) -> None:
         """Say how many lines a file has, and whether those that no reader takes are known."""
         self.tallies[module, path] = Tally(line_count, rest_is_known=rest_is_known)
 
-    def count(self, module: int, path: str, states: Ints) -> None:
+    def count(self, module: int, path: str, states: States) -> None:
         """Add lines of a file by their states."""
         counts = np.bincount(states, minlength=4).tolist()
         tally = self.tallies.setdefault((module, path), Tally())
@@ -83,11 +86,11 @@ class Account:
         tally.read_count += counts[READ]
         tally.unread_count += counts[UNREAD]
 
-    def count_numbered(self, module: int, path: str, numbers: Ints, states: Ints) -> None:
+    def count_numbered(self, module: int, path: str, numbers: Ints, states: States) -> None:
         """Add lines by number (from 1), for text in which a line of the file may come twice."""
         lines = self.tallies[module, path].line_count
         known = self._states.setdefault((module, path), np.zeros(lines, np.uint8))
-        np.maximum.at(known, numbers - 1, states.astype(np.uint8))
+        np.maximum.at(known, numbers - 1, states)
 
     def unread(
         self,

@@ -11,7 +11,7 @@ import numpy as np
 from bufdb.errors import quote
 from bufdb.read.account import KNOWN
 from bufdb.read.section import Section
-from bufdb.scan import Columns, Cursor, Numbers, Text, Words, runs_of, starts_with, take
+from bufdb.scan import Columns, Cursor, Numbers, Text, Words, runs_of, starts_with, take, word
 
 KINDS = ["parameter", "donated_parameter", "output", "constant", "thread_local", "temp"]
 
@@ -80,6 +80,10 @@ def read(section: Section, last_index: int = -1) -> Allocations:
     return Allocations(take(allocations, good), values, last)
 
 
+_FIRST = {word(b"allocation"), word(b" value: ")}
+"""How a line begins that is read though it is no title."""
+
+
 def _titles(section: Section, heads: Words) -> None:
     """Mark the title of the section, at its beginning, and those of reused buffers."""
     block = section.block
@@ -88,6 +92,10 @@ def _titles(section: Section, heads: Words) -> None:
     first = first[starts_with(heads[first], b"BufferAs")]
     lines = [line for line in first.tolist() if block.line(line) == b"BufferAssignment:"]
     section.mark(np.array(lines, np.int64), KNOWN)
+    for line in np.setdiff1d(section.piece_lines[begins], lines).tolist():
+        if not block.line(line) or heads[line] in _FIRST:
+            message = "the section does not begin with 'BufferAssignment:'; lines may be missing"
+            section.finding(line, "data_loss", "missing_title", message)
     at = np.flatnonzero(starts_with(heads, b" reused "))
     c = block.cursor(at)
     c.expect(b" reused by buffers of a different color:")

@@ -44,8 +44,9 @@ class Titles:
         """Line ends so far."""
         self.first_line = b""
         """Its first bytes."""
-        self.is_crlf = False
-        """Whether the first line, and so the file's, ends with CR LF."""
+        self.cr_count = 0
+        """Lines that end with CR LF."""
+        self._first_is_crlf = False
         self.allocations = self.total = self.used = self.live = -1
         """First of "BufferAssignment:" or an allocation, of the total, of "Used values:"; last of
         the live ranges, since text above it may look like one. -1 where there is none."""
@@ -57,7 +58,7 @@ class Titles:
             begin = len(BOM) if text.startswith(BOM) else 0
             end = text.find(b"\n", begin)
             self.first_line = text[begin : min(len(text), begin + 4096) if end < 0 else end]
-            self.is_crlf = end > begin and text[end - 1 : end] == b"\r"
+            self._first_is_crlf = end > begin and text[end - 1 : end] == b"\r"
         if self.allocations < 0 and (found := _ALLOCATION.search(text, begin)):
             self.allocations = self.size + found.start()
         if self.total < 0:
@@ -72,6 +73,16 @@ class Titles:
             end = place + len(LIVE) - 1
         self.size += len(text)
         self.line_count += text.count(b"\n")
+        if b"\r" in text:
+            self.cr_count += text.count(b"\r\n")
+
+    @property
+    def is_crlf(self) -> bool:
+        """Whether CR LF ends the first line or most of them.
+
+        XLA writes none as a line end, but text that it prints raw may hold some.
+        """
+        return self._first_is_crlf or 2 * self.cr_count > self.line_count
 
     def _first(
         self, text: bytes, begin: int, prefix: bytes, pattern: re.Pattern[bytes] | None
