@@ -128,7 +128,8 @@ class _Text:
         """Bytes of whole lines."""
         self._counted = (0, 0)
         """A position and the number of lines above it."""
-        self._told: set[int] = set()
+        self._told: list[tuple[int, int]] = []
+        """Spans whose invalid bytes were reported."""
         last = self._last_line()
         lines = self.titles.line_count + bool(last)
         account.open(module, self.path, lines, rest_is_known=kind not in BUFFER_KINDS)
@@ -180,6 +181,7 @@ class _Text:
         return lines
 
     def _plain(self, text: bytes, at: int) -> bytes:
+        end = at + len(text)
         if at == 0:
             text = text.removeprefix(BOM)
         if self.titles.is_crlf:
@@ -189,15 +191,14 @@ class _Text:
         try:
             text.decode()
         except UnicodeDecodeError:
-            self._tell_invalid(text, at)
+            if not any(start <= at and end <= stop for start, stop in self._told):
+                self._told.append((at, end))
+                self._tell_invalid(text, at)
             return text.decode("utf-8", _QUESTION).encode()
         return text
 
     def _tell_invalid(self, text: bytes, at: int) -> None:
-        """Report lines with bytes that are no UTF-8, once however often they are read."""
-        if at in self._told:
-            return
-        self._told.add(at)
+        """Report lines with bytes that are no UTF-8."""
         lines = enumerate(text.split(b"\n"), self.lines_before(at) + 1)
         numbers = [number for number, line in lines if not _is_utf8(line)]
         message = "bytes that are not UTF-8 were replaced by '?'"
