@@ -64,7 +64,7 @@ def load(files: ModuleFiles, block_bytes: int = BLOCK_BYTES) -> Loaded:
     large = sum(loaded.sizes.get(kind, 0) for kind in BUFFER_KINDS) > block_bytes
     loaded.is_large = large and not _is_rewritten(files)
     for kind, file in files.files.items():
-        titles = loaded.titles[kind] = Titles()
+        titles = loaded.titles[kind] = Titles(kind)
         if loaded.is_large and kind in BUFFER_KINDS:
             digest = xxhash.xxh3_128()
             for _, text in _whole_lines(file, 0, loaded.sizes[kind], 1 << 20):
@@ -295,7 +295,7 @@ class Batch:
             self.account.unread(text.module, text.path, problems[:51], len(problems))
 
     def _sections(self, number: int, loaded: Loaded, text: _Text) -> None:
-        found = cut(text.titles, text.kind)
+        found = cut(text.titles)
         if found.is_empty:
             self._nothing(number, text)
             return

@@ -16,7 +16,7 @@ Span = tuple[int, int]
 BOM = b"\xef\xbb\xbf"
 _LIVE = re.compile(rb"HloLiveRange \(max \d+\):\r?\n|HloLiveRange not available")
 _USED = re.compile(rb"Used values:\r?\n")
-_ALLOCATION = re.compile(rb"^(?:BufferAssignment:|allocation \d)", re.MULTILINE)
+TITLE, ALLOCATION = b"BufferAssignment:", b"allocation "
 TOTAL, USED, LIVE = b"Total bytes used:", b"Used values:", b"HloLiveRange "
 
 
@@ -37,7 +37,10 @@ class Cut:
 class Titles:
     """The places of the titles in a file that comes in parts of whole lines."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: str) -> None:
+        """Begin a file of this kind; one that its name says is one section is not searched."""
+        self.kind = kind
+        self._has_titles = kind == "buffer_assignment"
         self.size = 0
         """Bytes looked at so far."""
         self.line_count = 0
@@ -59,10 +62,20 @@ class Titles:
             end = text.find(b"\n", begin)
             self.first_line = text[begin : min(len(text), begin + 4096) if end < 0 else end]
             self._first_is_crlf = end > begin and text[end - 1 : end] == b"\r"
-        if self.allocations < 0 and (found := _ALLOCATION.search(text, begin)):
-            self.allocations = self.size + found.start()
+            self._has_titles |= self.first_line.startswith(TITLE)
+        if self._has_titles:
+            self._look(text, begin)
+        self.size += len(text)
+        self.line_count += text.count(b"\n")
+        if b"\r" in text:
+            self.cr_count += text.count(b"\r\n")
+
+    def _look(self, text: bytes, begin: int) -> None:
+        if self.allocations < 0:
+            places = [self._first(text, begin, title) for title in (TITLE, ALLOCATION)]
+            self.allocations = min((place for place in places if place >= 0), default=-1)
         if self.total < 0:
-            self.total = self._first(text, begin, TOTAL, None)
+            self.total = self._first(text, begin, TOTAL)
         if self.used < 0:
             self.used = self._first(text, begin, USED, _USED)
         end = len(text)
@@ -71,10 +84,6 @@ class Titles:
                 self.live = self.size + place
                 break
             end = place + len(LIVE) - 1
-        self.size += len(text)
-        self.line_count += text.count(b"\n")
-        if b"\r" in text:
-            self.cr_count += text.count(b"\r\n")
 
     @property
     def is_crlf(self) -> bool:
@@ -85,25 +94,28 @@ class Titles:
         return self._first_is_crlf or 2 * self.cr_count > self.line_count
 
     def _first(
-        self, text: bytes, begin: int, prefix: bytes, pattern: re.Pattern[bytes] | None
+        self, text: bytes, begin: int, prefix: bytes, pattern: re.Pattern[bytes] | None = None
     ) -> int:
-        at = begin
-        while (place := text.find(prefix, at)) >= 0:
-            starts_line = place == begin or text[place - 1 : place] == b"\n"
-            if starts_line and (pattern is None or pattern.match(text, place)):
-                return self.size + place
-            at = place + 1
-        return -1
+        """The first line that begins so (and as a pattern says), or -1."""
+        place = begin if text.startswith(prefix, begin) else _below(text, begin, prefix)
+        while place >= 0 and pattern is not None and not pattern.match(text, place):
+            place = _below(text, place, prefix)
+        return -1 if place < 0 else self.size + place
 
 
-def cut(titles: Titles, kind: str) -> Cut:
-    """Cut a file that was looked through to its end; `kind` says what its name promises."""
+def _below(text: bytes, at: int, prefix: bytes) -> int:
+    """The next line below a position that begins so, or -1."""
+    found = text.find(b"\n" + prefix, at)
+    return -1 if found < 0 else found + 1
+
+
+def cut(titles: Titles) -> Cut:
+    """Cut a file that was looked through to its end."""
     size = titles.size
-    if not titles.first_line.startswith(b"BufferAssignment:"):
-        if kind == "values":
-            return Cut(used_values=(0, size))
-        if kind == "live_range":
-            return Cut(live_ranges=(0, size))
+    if titles.kind == "values" and not titles.first_line.startswith(TITLE):
+        return Cut(used_values=(0, size))
+    if titles.kind == "live_range" and not titles.first_line.startswith(TITLE):
+        return Cut(live_ranges=(0, size))
     live = titles.live if titles.live >= 0 else size
     used = next((place for place in (titles.total, titles.used) if 0 <= place < live), live)
     if 0 <= titles.allocations < used:
