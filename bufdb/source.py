@@ -7,6 +7,7 @@ grow with the file.
 
 from __future__ import annotations
 
+import errno
 import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field
 import xxhash
 
 from bufdb.assemble import Rounds
-from bufdb.discover import BUFFER_KINDS, DumpFile, ModuleFiles
+from bufdb.discover import BUFFER_KINDS, DumpFile, ModuleFiles, open_file
 from bufdb.read import block_layout, hlo, options
 from bufdb.read.cut import TOTAL, USED, Cut, Span, cut, cut_part, live_start
 from bufdb.read.section import Finding, Piece
@@ -66,14 +67,18 @@ def load(files: ModuleFiles, block_bytes: int = BLOCK_BYTES) -> Loaded:
 def _is_rewritten(files: ModuleFiles) -> bool:
     """Whether the text is in a layout of 2019, which is rewritten as a whole."""
     file = files.files.get("buffer_assignment")
-    return file is not None and block_layout.is_block_layout(read_span(file, 0, 1 << 16))
+    return file is not None and block_layout.is_block_layout(
+        read_span(file, 0, min(file.size(), 1 << 16))
+    )
 
 
 def read_span(file: DumpFile, start: int, stop: int) -> bytes:
-    """The bytes of a dump file from one position of it to another."""
-    with file.path.open("rb", buffering=0) as stream:
-        stream.seek(file.start + start)
-        return stream.read(stop - start)
+    """The bytes of a dump file from one position of it to another.
+
+    Raises:
+        OSError: it cannot be read, or has fewer bytes by now.
+    """
+    return b"".join(_chunks(file, start, stop, stop - start))
 
 
 def _hash(file: DumpFile) -> str:
@@ -84,9 +89,12 @@ def _hash(file: DumpFile) -> str:
 
 
 def _chunks(file: DumpFile, start: int, stop: int, size: int) -> Iterator[bytes]:
-    with file.path.open("rb", buffering=0) as stream:
+    with open_file(file.path) as stream:
         stream.seek(file.start + start)
-        while start < stop and (text := stream.read(min(size, stop - start))):
+        while start < stop:
+            text = stream.read(min(size, stop - start))
+            if not text:
+                raise OSError(errno.ESTALE, "it became shorter while it was read")
             start += len(text)
             yield text
 
@@ -248,7 +256,7 @@ class LargeModule(Batch):
 
     def _cut(self, file: DumpFile, size: int, kind: str) -> Cut:
         """The sections of a file too large to hold: searched from both ends."""
-        head = read_span(file, 0, 4096)
+        head = read_span(file, 0, min(size, 4096))
         if (part := cut_part(head, size, kind)) is not None:
             return part
         live = self._last_title(file, size)
