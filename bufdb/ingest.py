@@ -201,7 +201,7 @@ def _plan(paths: list[Path], run: str | None) -> dict[str, _Run]:
         oddities: list[Oddity] = []
         modules = discover(path, oddities)
         if not modules and not any(oddity.severity == "error" for oddity in oddities):
-            raise UsageError(nothing_in(path, oddities))
+            raise UsageError(_nothing_in(path, oddities))
         base = Path(os.path.abspath(base_of(path)))  # noqa: PTH100 - a link keeps its own name
         name = as_text(run or base.name or "dumps")
         planned = plan.setdefault(name, _Run(path))
@@ -219,7 +219,7 @@ def _plan(paths: list[Path], run: str | None) -> dict[str, _Run]:
     return plan
 
 
-def nothing_in(path: Path, oddities: Sequence[Oddity]) -> str:
+def _nothing_in(path: Path, oddities: Sequence[Oddity]) -> str:
     """What to say of a path without dumps."""
     told = [oddity.message for oddity in oddities if oddity.code == NO_BUFFERS]
     if told:
