@@ -110,12 +110,22 @@ def run(arguments: list[str]) -> int:
         if faults.is_interrupt(error):
             return _interrupted()
         told = faults.as_told(error, state.get("db"))
+        if told is None and not _is_utf8(arguments):
+            told = faults.NOT_UTF8
         if told is None:
             raise
         _say(f"bufdb: error: {one_line(str(told))}")
         return told.exit_code
     # Outside standalone mode click hands back the code of ctx.exit(), or what a command returned.
     return code if isinstance(code, int) else 0
+
+
+def _is_utf8(arguments: list[str]) -> bool:
+    try:
+        "".join(arguments).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _interrupted() -> int:

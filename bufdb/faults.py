@@ -12,9 +12,10 @@ from collections.abc import Callable
 
 from bufdb.errors import BufdbError, DatabaseError
 
-_KIND = re.compile(r"^(?:[A-Z]\w+ )+Error: ")
+_KIND = re.compile(r"^(?:\w+ ){1,4}Error: ")
 _ORIGINAL = re.compile(r'Original error: "(.+)"', re.DOTALL)
 _NUMBERS = re.compile(r"computed checksum \d+ does not match stored checksum \d+ in")
+NOT_UTF8 = BufdbError("a name or an argument holds bytes that are not UTF-8; write it in UTF-8")
 
 
 def as_told(error: BaseException, db: str | None = None) -> BufdbError | None:
@@ -38,7 +39,7 @@ def as_told(error: BaseException, db: str | None = None) -> BufdbError | None:
     if isinstance(error, MemoryError):
         return _no_memory("", db)
     if isinstance(error, UnicodeError):
-        return BufdbError("a name or an argument holds bytes that are not UTF-8; write it in UTF-8")
+        return NOT_UTF8
     if isinstance(error, OSError):
         return _of_system(error, db)
     if is_duckdb(error):
@@ -57,6 +58,11 @@ def is_interrupt(error: BaseException) -> bool:
     return is_plain or type(error).__name__ == "InterruptException"
 
 
+def is_full(error: BaseException) -> bool:
+    """Whether DuckDB could write no more."""
+    return is_duckdb(error) and any(_MEANINGS[i][0].search(str(error)) for i in (0, 1))
+
+
 def is_outside(error: BaseException) -> bool:
     """Whether DuckDB failed by something outside, and not by what it was asked."""
     return is_duckdb(error) and any(pattern.search(str(error)) for pattern, _ in _MEANINGS)
@@ -69,6 +75,8 @@ def _of_system(error: OSError, db: str | None) -> BufdbError:
         return _disk_full(reason, db)
     if error.errno == errno.EFBIG:
         return _too_large(reason, db)
+    if db is not None and error.filename == db:
+        return DatabaseError(f"cannot open {reason}; name another file with --db")
     return BufdbError(f"{reason}; see to it and run the same command again")
 
 

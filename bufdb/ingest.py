@@ -23,10 +23,10 @@ from pathlib import Path
 import duckdb
 import numpy as np
 
-from bufdb import __version__, runs, store
+from bufdb import __version__, faults, runs, store
 from bufdb.assemble import assemble
 from bufdb.discover import NO_BUFFERS, ModuleFiles, Oddity, as_text, base_of, discover
-from bufdb.errors import UsageError
+from bufdb.errors import DatabaseError, UsageError
 from bufdb.module_rows import (
     Row,
     companion_rows,
@@ -171,7 +171,7 @@ def ingest(
     """
     began = time.perf_counter()
     plan = _plan(paths, run)
-    con = store.open_writable(db, {"threads": "1", "memory_limit": memory_limit or MEMORY_LIMIT})
+    con = _open(db, {"threads": "1", "memory_limit": memory_limit or MEMORY_LIMIT})
     # Nothing here makes cycles, and the collector's visits cost 5 % of a gigabyte's ingest.
     collects = gc.isenabled()
     gc.disable()
@@ -184,6 +184,17 @@ def ingest(
         con.close()
     summary.seconds = time.perf_counter() - began
     return summary
+
+
+def _open(db: str, config: dict[str, str]) -> duckdb.DuckDBPyConnection:
+    """The database, made if it is not there; a full disk leaves no part of a new one behind."""
+    is_new = not os.path.lexists(db)
+    try:
+        return store.open_writable(db, config)
+    except (DatabaseError, duckdb.Error) as error:
+        if is_new and any(faults.is_full(e) for e in (error, error.__cause__) if e is not None):
+            Path(db).unlink(missing_ok=True)
+        raise
 
 
 def ingest_into(

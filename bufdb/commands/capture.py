@@ -139,7 +139,7 @@ def _check_database(db: str) -> None:
     from bufdb import store
 
     path = Path(os.path.realpath(db))
-    if path.exists():
+    if os.path.lexists(path):
         store.open_writable(db).close()
         return
     try:
