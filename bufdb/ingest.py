@@ -182,6 +182,12 @@ def ingest(
         if collects:
             gc.enable()
         con.close()
+    if Path(f"{db}.wal").exists():
+        # DuckDB says nothing of a disk too full for it; all is stored, in two files.
+        summary.notes.append(
+            f"part of the database is in {db}.wal, which belongs to {db}; the next command that "
+            "writes puts them together if the disk has room"
+        )
     summary.seconds = time.perf_counter() - began
     return summary
 
@@ -193,7 +199,8 @@ def _open(db: str, config: dict[str, str]) -> duckdb.DuckDBPyConnection:
         return store.open_writable(db, config)
     except (DatabaseError, duckdb.Error) as error:
         if is_new and any(faults.is_full(e) for e in (error, error.__cause__) if e is not None):
-            Path(db).unlink(missing_ok=True)
+            for part in (db, f"{db}.wal"):
+                Path(part).unlink(missing_ok=True)
         raise
 
 

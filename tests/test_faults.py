@@ -543,6 +543,21 @@ def test_file_that_may_not_grow(whole_db, limit, jobs):
     assert content("t.duckdb") == content(whole_db)
 
 
+def test_room_for_the_log_alone(whole_db):
+    """All is stored, in two files, which is told; the next command that writes joins them."""
+    limit = whole_db.stat().st_size * 2 // 3
+    code, out, err = bufdb(
+        "ingest", *RUNS, "--db", "t.duckdb",
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
+    )  # fmt: skip
+    assert (code, out) == (0, "")
+    assert "bufdb: part of the database is in t.duckdb.wal, which belongs to t.duckdb" in err
+    assert content("t.duckdb") == content(whole_db)
+    assert bufdb("ingest", *RUNS, "--db", "t.duckdb")[0] == 0
+    assert not Path("t.duckdb.wal").exists()
+    assert content("t.duckdb") == content(whole_db)
+
+
 FULL = 'IO Error: Could not write file "t.duckdb": No space left on device'
 FATAL = (
     "FATAL Error: Failed: database has been invalidated because of a previous fatal error. The "

@@ -203,6 +203,9 @@ def _ingest(
     summary = ingest(db, [folder], run=name, labels=labels, replace=True)
     if summary.removed_count:
         common.note(f"replaced run {name}, which had {summary.removed_count} modules")
+    # Of cached modules ingest says that the cache must be off; for the command it was.
+    for text in [] if cached else summary.notes:
+        common.note(text)
     common.note(f"run {name} in {db}: {summary.line()}")
     return summary.exit_code
 
