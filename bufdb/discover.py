@@ -7,6 +7,7 @@ standard output of `--xla_dump_to=-`, where each file stands in a frame.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
@@ -228,7 +229,8 @@ class Walk:
     def run(self, base: Path) -> None:
         """Look into a directory and all below it."""
         for folder in base.resolve().parents:
-            self.seen[_identity(folder.stat())] = ".."
+            with contextlib.suppress(OSError):
+                self.seen[_identity(folder.stat())] = ".."
         self._read("", base)
         # Links wait until all real directories are read, and then go by their names: under which
         # name a directory is read depends on nothing else.
