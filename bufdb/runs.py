@@ -15,6 +15,9 @@ from bufdb.errors import UsageError, quote
 from bufdb.run import Result, run_sql
 from bufdb.saved_query import suggestion
 
+DELETE_UNUSED_SHAPES = 'DELETE FROM shapes WHERE shape NOT IN (SELECT "values".shape FROM "values")'
+"""What modules leave behind that were removed or replaced."""
+
 _LIST = """
 WITH labels AS (
   SELECT run_name, string_agg(label || '=' || label_value, ' ' ORDER BY label) AS labels
@@ -168,26 +171,9 @@ def remove_runs(con: duckdb.DuckDBPyConnection, runs: Iterable[str]) -> dict[str
     """
     wanted = list(dict.fromkeys(runs))
     require(con, wanted)
-    by_module, by_run = _tables_with(con, "module_id"), _tables_with(con, "run_name")
-    removed = {}
     con.execute("BEGIN")
     try:
-        for run in wanted:
-            modules = "(SELECT module_id FROM modules WHERE run_name = ?)"
-            (module_count,) = con.execute(
-                "SELECT count(*) FROM modules WHERE run_name = ?", [run]
-            ).fetchall()[0]
-            rows = 0
-            # `modules` goes with the tables of runs: until then it tells whose the modules are.
-            for table in by_module:
-                if table not in by_run:
-                    rows += _delete(con, f'"{table}" WHERE module_id IN {modules}', [run])
-            for table in by_run:
-                rows += _delete(con, f'"{table}" WHERE run_name = ?', [run])
-            rows += _delete(
-                con, 'shapes WHERE shape NOT IN (SELECT "values".shape FROM "values")', []
-            )
-            removed[run] = Removal(module_count, rows)
+        removed = {run: delete(con, run) for run in wanted}
     except BaseException:
         con.execute("ROLLBACK")
         raise
@@ -195,6 +181,28 @@ def remove_runs(con: duckdb.DuckDBPyConnection, runs: Iterable[str]) -> dict[str
     # Gives the space back to the file now, and not when somebody writes the next time.
     con.execute("CHECKPOINT")
     return removed
+
+
+def delete(con: duckdb.DuckDBPyConnection, run: str) -> Removal:
+    """Delete all rows of a run, if there is one, in the transaction that is open."""
+    by_module, by_run = _tables_with(con, "module_id"), _tables_with(con, "run_name")
+    modules = "(SELECT module_id FROM modules WHERE run_name = ?)"
+    (module_count,) = con.execute(
+        "SELECT count(*) FROM modules WHERE run_name = ?", [run]
+    ).fetchall()[0]
+    rows = 0
+    # `modules` goes with the tables of runs: until then it tells whose the modules are.
+    for table in by_module:
+        if table not in by_run:
+            rows += _delete(con, f'"{table}" WHERE module_id IN {modules}', [run])
+    for table in by_run:
+        rows += _delete(con, f'"{table}" WHERE run_name = ?', [run])
+    return Removal(module_count, rows + delete_unused_shapes(con))
+
+
+def delete_unused_shapes(con: duckdb.DuckDBPyConnection) -> int:
+    """Delete the shapes that removed or replaced modules left behind; their number."""
+    return _delete(con, 'shapes WHERE shape NOT IN (SELECT "values".shape FROM "values")', [])
 
 
 def _tables_with(con: duckdb.DuckDBPyConnection, column: str) -> list[str]:

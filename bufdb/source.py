@@ -8,6 +8,7 @@ grow with the file.
 from __future__ import annotations
 
 import codecs
+import errno
 import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -16,7 +17,7 @@ import numpy as np
 import xxhash
 
 from bufdb.assemble import Rounds
-from bufdb.discover import BUFFER_KINDS, DumpFile, ModuleFiles
+from bufdb.discover import BUFFER_KINDS, DumpFile, ModuleFiles, open_file
 from bufdb.read import block_layout, hlo, options
 from bufdb.read.account import READ, UNREAD, Account
 from bufdb.read.cut import BOM, Span, Titles, cut
@@ -82,20 +83,27 @@ def load(files: ModuleFiles, block_bytes: int = BLOCK_BYTES) -> Loaded:
 def _is_rewritten(files: ModuleFiles) -> bool:
     """Whether the text is in a layout of 2019, which is rewritten as a whole."""
     file = files.files.get("buffer_assignment")
-    return file is not None and block_layout.is_block_layout(read_span(file, 0, _LOOK_BYTES))
+    return file is not None and block_layout.is_block_layout(
+        read_span(file, 0, min(file.size(), _LOOK_BYTES))
+    )
 
 
 def read_span(file: DumpFile, start: int, stop: int) -> bytes:
-    """The bytes of a dump file from one position of it to another."""
-    with file.path.open("rb", buffering=0) as stream:
-        stream.seek(file.start + start)
-        return stream.read(stop - start)
+    """The bytes of a dump file from one position of it to another.
+
+    Raises:
+        OSError: it cannot be read, or has fewer bytes by now.
+    """
+    return b"".join(_chunks(file, start, stop, stop - start))
 
 
 def _chunks(file: DumpFile, start: int, stop: int, size: int) -> Iterator[bytes]:
-    with file.path.open("rb", buffering=0) as stream:
+    with open_file(file.path) as stream:
         stream.seek(file.start + start)
-        while start < stop and (text := stream.read(min(size, stop - start))):
+        while start < stop:
+            text = stream.read(min(size, stop - start))
+            if not text:
+                raise OSError(errno.ESTALE, "it became shorter while it was read")
             start += len(text)
             yield text
 

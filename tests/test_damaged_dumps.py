@@ -112,20 +112,20 @@ def test_what_cannot_be_looked_into_is_told_and_harms_no_dump(
         (tmp_path / name).write_bytes(text)
     (tmp_path / "closed").mkdir()
     (tmp_path / "notes.txt").write_text("closed too")
-    scandir, open_path = os.scandir, Path.open
+    scandir, open_file = os.scandir, os.open
 
     def closed_scandir(folder: Path) -> object:
         if Path(folder).name == "closed":
             raise PermissionError(13, "Permission denied", str(folder))
         return scandir(folder)
 
-    def closed_open(self: Path, *args: object, **kwargs: object) -> object:
-        if self.name == "notes.txt":
-            raise PermissionError(13, "Permission denied", str(self))
-        return open_path(self, *args, **kwargs)
+    def closed_open(path: Path, *args: int) -> int:
+        if Path(path).name == "notes.txt":
+            raise PermissionError(13, "Permission denied", str(path))
+        return open_file(path, *args)
 
     monkeypatch.setattr(os, "scandir", closed_scandir)
-    monkeypatch.setattr(Path, "open", closed_open)
+    monkeypatch.setattr(os, "open", closed_open)
     con = store.open_writable(":memory:")
     summary = ingest_into(con, tmp_path, "r")
     found = con.execute("SELECT severity, code, path FROM diagnostics ORDER BY path").fetchall()
