@@ -20,7 +20,7 @@ from pathlib import Path
 import duckdb
 import numpy as np
 
-from bufdb import __version__, store
+from bufdb import __version__, checksums, store
 from bufdb.assemble import assemble
 from bufdb.discover import ModuleFiles, base_of, discover
 from bufdb.errors import UsageError
@@ -60,6 +60,7 @@ MODULE_TABLES = (
     "input_output_aliases",
     "compiler_options",
     "diagnostics",
+    "row_checksums",
 )
 """Every table that holds rows of a module, by module_id."""
 Progress = Callable[[int, int], None]
@@ -263,15 +264,19 @@ class _Ingest:
                 if self.progress is not None:
                     self.progress(done, total)
                 if self.in_transaction >= TRANSACTION_BYTES:
-                    self.writer.commit()
+                    self._commit(name)
                     self.writer.begin()
-                    self.in_transaction = 0
             self._finish_run(name, path)
-            self.writer.commit()
-            self.in_transaction = 0
+            self._commit(name)
         self.summary.row_count = self.writer.row_count
         self.summary.problem_counts = dict(self.problems)
         return self.summary
+
+    def _commit(self, run: str) -> None:
+        self.writer.settle()
+        checksums.store_run(self.con, run)
+        self.writer.commit()
+        self.in_transaction = 0
 
     # -- what to read ----------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from typing import Any
 import duckdb
 import numpy as np
 
+from bufdb import checksums
 from bufdb.columns import Batches, Labels, integers, strings, to_arrow
 from bufdb.scan import Columns
 
@@ -57,6 +58,7 @@ class TableWriter:
         """Type of every column by table and name."""
         for table, column, data_type in found:
             self.columns.setdefault(table, {})[column] = data_type
+        checksums.begin(con)
 
     def add(self, table: str, columns: Columns) -> None:
         """Take rows of a table; columns that the table does not have are left out."""
@@ -94,6 +96,7 @@ class TableWriter:
     def commit(self) -> None:
         """Insert all that waits and commit."""
         self.settle()
+        checksums.store(self.con)
         self.con.execute("COMMIT")
         self.is_open = False
 
@@ -104,6 +107,7 @@ class TableWriter:
         if self.is_open:
             self.con.execute("ROLLBACK")
             self.is_open = False
+        checksums.end(self.con)
 
     def _flush(self, tables: Collection[str] | None = None) -> None:
         """Insert what waits for all tables or for these."""
@@ -123,6 +127,9 @@ class TableWriter:
             arrow_batches = Batches(batches)  # noqa: F841
             cast = _CASTS.get(table, "*")
             self.con.execute(f'INSERT INTO "{table}" BY NAME SELECT {cast} FROM arrow_batches')
+            types = self.columns[table]
+            if "module_id" in types:
+                self.con.execute(checksums.of_rows(table, types, "arrow_batches"))
 
     def _wait(self) -> None:
         """Wait for the loader thread: there is one connection, and inserts keep their order."""
