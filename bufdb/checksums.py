@@ -57,7 +57,7 @@ def store(con: duckdb.DuckDBPyConnection) -> None:
     con.execute(
         "INSERT INTO row_checksums SELECT module_id, table_name, sum(row_count), "
         f"(sum(checksum) % {MODULUS})::BIGINT, {_PROBE} "
-        "FROM checksum_parts GROUP BY module_id, table_name"
+        "FROM checksum_parts GROUP BY ALL ORDER BY ALL"
     )
     con.execute("DELETE FROM checksum_parts")
 
