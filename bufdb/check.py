@@ -121,8 +121,7 @@ def _parts(con: duckdb.DuckDBPyConnection, part_rows: int) -> Iterator[_Part]:
             "WHERE severity IN ('data_loss', 'error') AND module_id IS NOT NULL"
         ).fetchall()
         yield _Part(cursor, number is None, {module_id for (module_id,) in reported})
-        tables.forget()
-    cursor.execute(f"DETACH {_PLAN_DATABASE}")
+    tables.forget()
     cursor.close()
 
 
@@ -130,7 +129,7 @@ class _Tables:
     """The tables of a database and the copy of a part of them."""
 
     def __init__(self, cursor: duckdb.DuckDBPyConnection, database: str) -> None:
-        self.cursor, self.database = cursor, database
+        self.cursor, self.database, self.has_views = cursor, database, False
         rows = cursor.execute(
             "SELECT table_name, list(column_name) FROM duckdb_columns() "
             "SEMI JOIN duckdb_tables() USING (database_name, schema_name, table_name) "
@@ -158,38 +157,45 @@ class _Tables:
             f"// {part_rows})::BIGINT AS part FROM sizes"
         )
 
-    def copy(self, part: int | None) -> None:
-        """Copy the modules of a part, or what belongs to no module, and make bufdb's views of it.
+        self.cursor.execute(f"ATTACH ':memory:' AS {_COPY} (READ_WRITE)")
 
-        Leaves the copy as what unqualified names mean.
+    def copy(self, part: int | None) -> None:
+        """Copy the modules of a part, or what belongs to no module, in the place of the last part.
+
+        Leaves the copy, and bufdb's own views of it, as what unqualified names mean.
         """
         execute = self.cursor.execute
-        execute(f"ATTACH ':memory:' AS {_COPY} (READ_WRITE)")
         execute(f"USE {_COPY}")
-        chosen = (
-            "module_id IS NULL"
-            if part is None
-            else f"module_id IN (SELECT module_id FROM {_PLAN} WHERE part = {part})"
-        )
         for table in self.names:
             if table in self.of_modules:
-                where = f"WHERE {chosen}"
-                execute(f'CREATE TABLE "{table}" AS SELECT * FROM {self._of(table)} {where}')
-            elif table != "shapes" or part is None:
+                self._copy(table, "module_id IS NULL" if part is None else _of_part(part))
+        used = 'SELECT shape FROM "values" UNION SELECT shape FROM instructions'
+        self._copy("shapes", "TRUE" if part is None else f"shape IN ({used})")
+        if self.has_views:
+            return
+        self.has_views = True
+        for table in self.names:
+            if table not in self.of_modules and table != "shapes":
                 execute(f'CREATE VIEW "{table}" AS SELECT * FROM {self._of(table)}')
-        if part is not None:
-            execute(
-                f"CREATE TABLE shapes AS SELECT * FROM {self._of('shapes')} WHERE shape IN "
-                '(SELECT shape FROM "values" UNION SELECT shape FROM instructions)'
-            )
         for file in resources.schema_files():
             if file.name >= store.FIRST_VIEW:
                 execute(file.read_text(encoding="utf-8"))
 
+    def _copy(self, table: str, condition: str) -> None:
+        self.cursor.execute(
+            f'CREATE OR REPLACE TABLE "{table}" AS SELECT * FROM {self._of(table)} '
+            f"WHERE {condition}"
+        )
+
     def forget(self) -> None:
         """Give up the copy."""
         self.cursor.execute(f'USE "{self.database}"')
-        self.cursor.execute(f"DETACH {_COPY}")
+        for database in (_COPY, _PLAN_DATABASE):
+            self.cursor.execute(f"DETACH {database}")
 
     def _of(self, table: str) -> str:
         return f'"{self.database}".main."{table}"'
+
+
+def _of_part(part: int) -> str:
+    return f"module_id IN (SELECT module_id FROM {_PLAN} WHERE part = {part})"
