@@ -44,6 +44,28 @@ WITH doubles AS (
   GROUP BY module_id, stack_frame_id
   HAVING count(*) > 1
   UNION ALL
+  SELECT module_id, 'file ' || path AS what FROM files GROUP BY module_id, path HAVING count(*) > 1
+  UNION ALL
+  SELECT module_id, 'peak of memory space ' || color AS what
+  FROM occupied_peaks
+  GROUP BY module_id, color
+  HAVING count(*) > 1
+  UNION ALL
+  SELECT module_id, 'alias of output ' || output_index AS what
+  FROM input_output_aliases
+  GROUP BY module_id, output_index
+  HAVING count(*) > 1
+  UNION ALL
+  SELECT NULL AS module_id, 'label ' || label || ' of run ' || run_name AS what
+  FROM run_labels
+  GROUP BY run_name, label
+  HAVING count(*) > 1
+  UNION ALL
+  SELECT max(module_id) AS module_id, 'module key ' || module_key AS what
+  FROM modules
+  GROUP BY run_name, module_key
+  HAVING count(*) > 1
+  UNION ALL
   SELECT module_id, 'step ' || start_time || ' of memory space ' || color AS what
   FROM occupancy_steps
   GROUP BY module_id, color, start_time

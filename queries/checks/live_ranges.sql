@@ -6,10 +6,10 @@
 -- 0.1.72), the beginning is not checked.
 --
 -- The computation that an asynchronous operation wraps stands in the schedule right before the
--- operation's start (or update, if that completes its operands). Its values live at least to the operation's end, and from their own place on;
--- in jaxlib 0.12.0 (GPU) and libtpu 0.0.52 from the place of the operation's start, and in newer
--- XLA from the start of the computation around it: 0, or where one of its parameters is live first.
--- copy-start wraps nothing.
+-- operation's start (or update, if that completes its operands). Its values live at least to the
+-- operation's end, and from their own place on; in jaxlib 0.12.0 (GPU) and libtpu 0.0.52 from the
+-- place of the operation's start, and in newer XLA from the start of the computation around it: 0,
+-- or where one of its parameters is live first. copy-start wraps nothing.
 --
 -- column module_id BIGINT: The module.
 -- column finding VARCHAR: What was expected, what was found.
