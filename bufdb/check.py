@@ -10,12 +10,13 @@ invariants as its dump does. Such findings are told apart from those that nothin
 was changed since the ingest is known by its checksum in any module.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import duckdb
 
 from bufdb import resources, run, saved_query, store
+from bufdb.errors import BufdbError, UsageError, quote
 from bufdb.saved_query import SavedQuery
 
 PART_ROWS = 1_000_000
@@ -51,13 +52,33 @@ def checks() -> list[SavedQuery]:
     return [saved_query.load(path) for path in paths]
 
 
+def chosen(skipped: Collection[str] = ()) -> list[SavedQuery]:
+    """All invariants but these.
+
+    Raises:
+        UsageError: a name is no invariant's.
+    """
+    queries = checks()
+    known = [query.name for query in queries]
+    for name in skipped:
+        if saved_query.query_name(name) not in known:
+            hint = saved_query.suggestion(name, known) or f"; there are {', '.join(known)}"
+            raise UsageError(f"no invariant {quote(name)}{hint}")
+    left_out = {saved_query.query_name(name) for name in skipped}
+    return [query for query in queries if query.name not in left_out]
+
+
 def violations(
-    con: duckdb.DuckDBPyConnection, examples: int = 3, part_rows: int = PART_ROWS
+    con: duckdb.DuckDBPyConnection,
+    queries: Sequence[SavedQuery] | None = None,
+    examples: int = 3,
+    part_rows: int = PART_ROWS,
 ) -> list[Violation]:
     """The invariants that do not hold, by name.
 
     Args:
         con: the database; nothing in it is changed.
+        queries: the invariants to look at; all if not given.
         examples: findings to keep of each invariant.
         part_rows: rows to look at together; changes nothing in the result.
 
@@ -65,9 +86,11 @@ def violations(
         BufdbError: DuckDB failed on the way.
     """
     found: dict[str, Violation] = {}
-    queries = checks()
+    queries = checks() if queries is None else queries
     for part in _parts(con, part_rows):
         for query in queries:
+            if not _is_about(query, part):
+                continue
             found_rows = run.execute(part.con, query.sql, query.name).rows
             rows = [(row[0], row[1]) for row in found_rows if (row[0] is None) == part.is_rest]
             if not rows:
@@ -76,6 +99,52 @@ def violations(
             reported = set() if query.name in CHECKSUMS else part.reported
             _add(violation, rows, reported, examples)
     return [found[query.name] for query in queries if query.name in found]
+
+
+def summary(con: duckdb.DuckDBPyConnection, broken: Sequence[Violation]) -> run.Result:
+    """One row per invariant that does not hold, with the number of findings and the first ones."""
+    columns = [
+        ("invariant", "VARCHAR"),
+        ("title", "VARCHAR"),
+        ("finding_count", "BIGINT"),
+        ("module_count", "BIGINT"),
+        ("explained_count", "BIGINT"),
+        ("examples", "VARCHAR"),
+    ]
+    ids = {module_id for violation in broken for module_id, _ in violation.examples}
+    named = con.execute(
+        "SELECT module_id, run_name || '/' || module_key FROM modules "
+        "WHERE module_id IN (SELECT unnest(?::BIGINT[]))",
+        [[module_id for module_id in ids if module_id is not None]],
+    ).fetchall()
+    names: dict[int | None, str] = {module_id: f"{name}: " for module_id, name in named}
+    names[None] = ""
+    rows = [
+        (
+            violation.check.name,
+            violation.check.title,
+            violation.finding_count,
+            len(violation.module_ids),
+            violation.explained_count,
+            "; ".join(
+                f"{names.get(module_id, f'module {module_id}: ')}{text}"
+                for module_id, text in violation.examples
+            ),
+        )
+        for violation in broken
+    ]
+    return run.Result(columns, rows)
+
+
+def uncompared_count(con: duckdb.DuckDBPyConnection) -> int:
+    """Number of modules and runs whose checksums cannot be compared by this DuckDB."""
+    rows = con.execute(
+        "SELECT count(DISTINCT owner) FROM ("
+        "SELECT module_id::VARCHAR AS owner, hash_probe FROM row_checksums "
+        "UNION ALL SELECT run_name, hash_probe FROM run_checksums) "
+        "WHERE hash_probe <> hash('bufdb')"
+    ).fetchall()
+    return int(rows[0][0])
 
 
 def _add(
@@ -106,23 +175,33 @@ class _Part:
     """The modules about which ingest has reported data_loss or an error."""
 
 
+def _is_about(query: SavedQuery, part: _Part) -> bool:
+    """Whether an invariant is one of modules, or of the rest: its column module_id says so."""
+    text = next(column.text for column in query.columns if column.name == "module_id")
+    return "NULL" in text if part.is_rest else not text.startswith("NULL")
+
+
 def _parts(con: duckdb.DuckDBPyConnection, part_rows: int) -> Iterator[_Part]:
     """Copies of the rows of every module, some modules at a time, and of the rows of none."""
     cursor = con.cursor()
     row = cursor.execute("SELECT current_database()").fetchone()
     assert row is not None
     tables = _Tables(cursor, str(row[0]))
-    tables.plan(part_rows)
-    numbers = cursor.execute(f"SELECT DISTINCT part FROM {_PLAN} ORDER BY part").fetchall()
-    for (number,) in [*numbers, (None,)]:
-        tables.copy(number)
-        reported = cursor.execute(
-            "SELECT DISTINCT module_id FROM diagnostics "
-            "WHERE severity IN ('data_loss', 'error') AND module_id IS NOT NULL"
-        ).fetchall()
-        yield _Part(cursor, number is None, {module_id for (module_id,) in reported})
-    tables.forget()
-    cursor.close()
+    try:
+        tables.plan(part_rows)
+        numbers = cursor.execute(f"SELECT DISTINCT part FROM {_PLAN} ORDER BY part").fetchall()
+        for (number,) in [*numbers, (None,)]:
+            tables.copy(number)
+            reported = cursor.execute(
+                "SELECT DISTINCT module_id FROM diagnostics "
+                "WHERE severity IN ('data_loss', 'error') AND module_id IS NOT NULL"
+            ).fetchall()
+            yield _Part(cursor, number is None, {module_id for (module_id,) in reported})
+    except duckdb.Error as error:
+        raise BufdbError(f"check: {' '.join(str(error).split())}") from error
+    finally:
+        tables.forget()
+        cursor.close()
 
 
 class _Tables:
@@ -191,7 +270,7 @@ class _Tables:
         """Give up the copy."""
         self.cursor.execute(f'USE "{self.database}"')
         for database in (_COPY, _PLAN_DATABASE):
-            self.cursor.execute(f"DETACH {database}")
+            self.cursor.execute(f"DETACH DATABASE IF EXISTS {database}")
 
     def _of(self, table: str) -> str:
         return f'"{self.database}".main."{table}"'

@@ -23,6 +23,10 @@ import duckdb
 
 from bufdb import check
 
+GENERATIONS = ("tf-1.15", "tf-2.4", "cpu-0.4.13", "cpu-0.4.30", "cpu-0.7.2",
+               "cpu-0.10.2/while_newton", "cpu-0.12.0/while_newton",
+               "gpu-0.10.2/fsdp", "tpu-0.10.2/offload")  # fmt: skip
+"""Sample dumps of every form that XLA's text has had, and of every backend."""
 KINDS = ("drop", "double", "alter")
 
 

@@ -4,7 +4,7 @@
 -- Format section 8, rules 1, 2 and 9, and the keys that the schema states for its large tables,
 -- which DuckDB does not enforce.
 --
--- column module_id BIGINT: The module.
+-- column module_id BIGINT: The module; NULL for a label of a run.
 -- column finding VARCHAR: What was expected, what was found.
 WITH doubles AS (
   SELECT module_id, 'module' AS what FROM modules GROUP BY module_id HAVING count(*) > 1
