@@ -29,6 +29,14 @@ BREAKING = [
     ("allocation-kinds", f"UPDATE allocations SET is_constant = TRUE WHERE module_id = {NEW}"),
     ("allocation-kinds", f"UPDATE allocations SET output_shape = NULL WHERE module_id = {NEW}"),
     ("colors", f"UPDATE allocations SET color = 1 WHERE module_id = {NEW} AND kind = 'constant'"),
+    ("file-lines", f"UPDATE files SET line_count = 3, read_line_count = 1, known_line_count = 1,"
+     f" unread_line_count = 0 WHERE module_id = {NEW}"),
+    ("file-lines", f"UPDATE files SET line_count = 3, read_line_count = 1, known_line_count = 1,"
+     f" unread_line_count = 1 WHERE module_id = {NEW}"),
+    ("file-lines", f"INSERT INTO diagnostics SELECT 'cpu_b8', module_id, 'data_loss',"
+     f" 'unreadable_line', path, 1, 'x' FROM files WHERE module_id = {NEW};"
+     f" UPDATE files SET line_count = 3, read_line_count = 3, known_line_count = 0,"
+     f" unread_line_count = 0 WHERE module_id = {NEW}"),
     ("instruction-shapes", f"UPDATE instructions SET shape = 'f32[]' WHERE module_id = {NEW}"),
     ("keys", f'INSERT INTO "values" FROM "values" WHERE module_id = {NEW}'),
     ("instruction-texts", f"UPDATE instructions SET opcode = 'add' WHERE module_id = {NEW}"),
@@ -62,6 +70,10 @@ BREAKING = [
     ("occupancy", f"UPDATE occupied_peaks SET peak_time = 1 WHERE module_id = {NEW}"),
     ("occupancy", f"UPDATE occupancy_steps SET occupied_temp_bytes = 5 WHERE module_id = {NEW}"),
     ("occupancy", f"DELETE FROM occupied_peaks WHERE module_id = {NEW}"),
+    ("occupancy", f"UPDATE occupied_peaks SET naive_live_bytes = 3 WHERE module_id = {NEW}"),
+    ("occupancy", f"UPDATE modules SET peak_unknown_reason = 'x' WHERE module_id = {NEW}"),
+    ("occupancy", f"DELETE FROM occupancy_steps WHERE module_id = {NEW} AND start_time = ("
+     f"SELECT min(start_time) FROM occupancy_steps WHERE module_id = {NEW})"),
     ("overlap", f'UPDATE "values" SET offset_bytes = 0 WHERE {TEMP}'),
     ("overlap", f"UPDATE live_ranges SET end_time = 160 WHERE module_id = {NEW}"),
     ("parameters", f"UPDATE allocations SET parameter_number = 1 WHERE module_id = {NEW}"

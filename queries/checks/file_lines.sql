@@ -14,8 +14,9 @@ WITH reported AS (
 SELECT
   files.module_id,
   'file ' || files.path || ': ' || files.line_count || ' lines, ' || files.read_line_count
-    || ' read, ' || files.known_line_count || ' known, ' || files.unread_line_count || ' unread and '
-    || CASE WHEN reported.path IS NULL THEN 'none' ELSE 'some' END || ' reported' AS finding
+    || ' read, ' || files.known_line_count || ' known, ' || files.unread_line_count
+    || ' unread and ' || CASE WHEN reported.path IS NULL THEN 'none' ELSE 'some' END
+    || ' reported' AS finding
 FROM files
 LEFT JOIN reported
   ON reported.module_id = files.module_id
