@@ -335,7 +335,7 @@ def test_only_before_an_asynchronous_start_a_value_begins_elsewhere(con):
 def test_of_all_corruptions_few_are_missed(demo_db, tmp_path):
     path = shutil.copy(demo_db, tmp_path / "corrupt.duckdb")
     with duckdb.connect(str(path)) as con:
-        outcome = corrupt.try_cases(con, seed=0, count=200)
+        outcome = corrupt.try_cases(con, seed=0, count=200, is_quick=True)
     assert outcome.tried == 200
     assert len(outcome.missed) <= 200 * 0.05, str(outcome)
 
@@ -347,5 +347,5 @@ def test_of_corruptions_of_every_generation_few_are_missed(tmp_path):
         ingest(str(path), [DUMPS / name])
     with duckdb.connect(str(path)) as con:
         assert names(con) == []
-        outcome = corrupt.try_cases(con, seed=1, count=40)
+        outcome = corrupt.try_cases(con, seed=1, count=40, is_quick=True)
     assert len(outcome.missed) <= 2, str(outcome)
