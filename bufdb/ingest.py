@@ -23,7 +23,7 @@ from pathlib import Path
 import duckdb
 import numpy as np
 
-from bufdb import __version__, faults, runs, store
+from bufdb import __version__, checksums, faults, runs, store
 from bufdb.assemble import assemble
 from bufdb.discover import NO_BUFFERS, ModuleFiles, Oddity, as_text, base_of, discover
 from bufdb.errors import DatabaseError, UsageError
@@ -63,6 +63,7 @@ MODULE_TABLES = (
     "input_output_aliases",
     "compiler_options",
     "diagnostics",
+    "row_checksums",
 )
 """Every table that holds rows of a module, by module_id."""
 Progress = Callable[[int, int], None]
@@ -342,10 +343,9 @@ class _Ingest:
                 if self.progress is not None:
                     self.progress(done, total)
                 if self.in_transaction >= TRANSACTION_BYTES:
-                    self._begin_anew()
+                    self._begin_anew(name)
             self._finish_run(name, path)
-            self.writer.commit()
-            self.in_transaction = 0
+            self._commit(name)
         self.summary.row_count = self.writer.row_count
         self.summary.problem_counts = dict(self.problems)
         return self.summary
@@ -354,12 +354,17 @@ class _Ingest:
         stored = self.con.execute("SELECT shape FROM shapes").fetchall()
         self.stored_shapes = {shape for (shape,) in stored}
 
-    def _begin_anew(self) -> None:
+    def _begin_anew(self, run: str) -> None:
         """Commit what was stored so far, unless all must become visible at once."""
         if not self.replace:
-            self.writer.commit()
+            self._commit(run)
             self.writer.begin()
-            self.in_transaction = 0
+
+    def _commit(self, run: str) -> None:
+        self.writer.settle()
+        checksums.store_run(self.con, run)
+        self.writer.commit()
+        self.in_transaction = 0
 
     # -- what to read ----------------------------------------------------------------------
 
@@ -434,7 +439,7 @@ class _Ingest:
 
     def _store_large(self, job: _Job, loaded: Loaded) -> None:
         """Store a module whose files are read meanwhile: all of it, or what was there stays."""
-        self._begin_anew()
+        self._begin_anew(job.run)
         summary, problems = copy.copy(self.summary), Counter(self.problems)
         row_count = self.writer.row_count
         try:

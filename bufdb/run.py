@@ -68,7 +68,7 @@ def run_with(
     cursor = con.cursor()
     for variable, value in values.items():
         cursor.execute(f'SET VARIABLE "{variable}" = ?', [value])
-    return _execute(cursor, sql, name)
+    return execute(cursor, sql, name)
 
 
 def run_sql(con: duckdb.DuckDBPyConnection, sql: str, *, explain: bool = False) -> Result:
@@ -90,7 +90,7 @@ def run_sql(con: duckdb.DuckDBPyConnection, sql: str, *, explain: bool = False) 
     kind = statements[0].type.name
     if kind != "SELECT":
         raise UsageError(f"sql: expected a SELECT, found {kind}; only reading is possible here")
-    return _execute(con.cursor(), f"EXPLAIN {sql}" if explain else sql, "sql")
+    return execute(con.cursor(), f"EXPLAIN {sql}" if explain else sql, "sql")
 
 
 def _typed(query: SavedQuery, param: Parameter, text: str) -> Value:
@@ -108,7 +108,7 @@ def _typed(query: SavedQuery, param: Parameter, text: str) -> Value:
     return value
 
 
-def _execute(cursor: duckdb.DuckDBPyConnection, sql: str, name: str) -> Result:
+def execute(cursor: duckdb.DuckDBPyConnection, sql: str, name: str) -> Result:
     """Execute on a thread of its own while this one waits.
 
     DuckDB looks for Ctrl-C only between its tasks, which can take minutes; a thread that waits for

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import duckdb
 
+from bufdb import checksums
 from bufdb.errors import UsageError, quote
 from bufdb.run import Result, run_sql
 from bufdb.saved_query import suggestion
@@ -140,6 +141,7 @@ def set_labels(con: duckdb.DuckDBPyConnection, run: str, labels: Mapping[str, st
         _delete_labels(con, run, labels)
         for label, value in labels.items():
             con.execute("INSERT INTO run_labels VALUES (?, ?, ?)", [run, label, value])
+        checksums.store_run(con, run)
     except BaseException:
         con.execute("ROLLBACK")
         raise
@@ -160,7 +162,14 @@ def remove_labels(con: duckdb.DuckDBPyConnection, run: str, labels: Iterable[str
         if label not in known:
             hint = suggestion(label, known) or f"; it has {', '.join(known) or 'none'}"
             raise UsageError(f"run {run} has no label {quote(label)}{hint}")
-    _delete_labels(con, run, labels)
+    con.execute("BEGIN")
+    try:
+        _delete_labels(con, run, labels)
+        checksums.store_run(con, run)
+    except BaseException:
+        con.execute("ROLLBACK")
+        raise
+    con.execute("COMMIT")
 
 
 def remove_runs(con: duckdb.DuckDBPyConnection, runs: Iterable[str]) -> dict[str, Removal]:

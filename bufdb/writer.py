@@ -13,6 +13,7 @@ from typing import Any
 import duckdb
 import numpy as np
 
+from bufdb import checksums
 from bufdb.columns import TYPES, Batches, Misfits, TableSchema, objects, strings, to_arrow
 from bufdb.scan import Columns
 
@@ -62,6 +63,7 @@ class TableWriter:
             if set(columns.values()) <= set(TYPES)
         }
         """The one schema of each table, to which all its batches are held."""
+        checksums.begin(con)
 
     def add(self, table: str, columns: Columns) -> Misfits:
         """Take rows of a table; columns that the table does not have are left out.
@@ -102,6 +104,7 @@ class TableWriter:
     def commit(self) -> None:
         """Insert all that waits and commit."""
         self.settle()
+        checksums.store(self.con)
         self.con.execute("COMMIT")
         self.is_open = False
 
@@ -112,6 +115,7 @@ class TableWriter:
         if self.is_open:
             self.con.execute("ROLLBACK")
             self.is_open = False
+        checksums.end(self.con)
 
     def _flush(self, tables: Collection[str] | None = None) -> None:
         """Insert what waits for all tables or for these."""
@@ -131,6 +135,9 @@ class TableWriter:
             arrow_batches = Batches(batches)  # noqa: F841
             cast = _CASTS.get(table, "*")
             self.con.execute(f'INSERT INTO "{table}" BY NAME SELECT {cast} FROM arrow_batches')
+            types = self.schemas[table].types
+            if "module_id" in types:
+                self.con.execute(checksums.of_rows(table, types, "arrow_batches"))
 
     def _wait(self) -> None:
         """Wait for the loader thread: there is one connection, and inserts keep their order."""

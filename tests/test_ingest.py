@@ -27,6 +27,8 @@ def content(db, *left_out):
             cursor = con.execute(f'SELECT * FROM "{table}"')
             keep = [n for n, column in enumerate(cursor.description) if column[0] not in left_out]
             found[table] = sorted(repr([row[n] for n in keep]) for row in cursor.fetchall())
+    if left_out:
+        del found["run_checksums"]  # of whole rows of runs, times of ingest included
     return found
 
 
