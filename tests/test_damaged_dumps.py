@@ -1,4 +1,4 @@
-"""Single accidents and what is told of them; see test_isolation and test_accounting for the many."""
+"""Single accidents and what is told of them; test_isolation and test_accounting try many."""
 
 import os
 from pathlib import Path
