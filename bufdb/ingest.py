@@ -24,16 +24,16 @@ from bufdb import __version__, store
 from bufdb.assemble import assemble
 from bufdb.discover import ModuleFiles, base_of, discover
 from bufdb.errors import UsageError
+from bufdb.missing import missing
 from bufdb.module_rows import (
     Row,
     companion_rows,
     diagnostic_row,
     file_rows,
-    missing_parts,
     module_row,
     shape_row,
 )
-from bufdb.read.section import Finding
+from bufdb.read.account import Finding
 from bufdb.read.shape import Shape
 from bufdb.scan import Columns
 from bufdb.source import BLOCK_BYTES, Batch, LargeModule, Loaded, dumped_at, load
@@ -341,8 +341,13 @@ class _Ingest:
         self.writer.insert_rows = FEW_INSERT_ROWS if is_large else INSERT_ROWS
         ids = np.array([job.module_id for job, _ in batch], np.int64)
 
+        account = source.account
+
         def emit(table: str, columns: Columns) -> None:
-            self.writer.add(table, {**columns, "module_id": ids[columns["module"]]})
+            misfits = self.writer.add(table, {**columns, "module_id": ids[columns["module"]]})
+            for row, column in misfits:
+                message = f"{table}.{column} does not fit into its type and is NULL"
+                account.find(int(columns["module"][row]), "error", "misfit", message)
 
         assembled = assemble(source, emit, self.shapes)
         fresh = [shape for shape in assembled.shapes if shape.text not in self.stored_shapes]
@@ -350,17 +355,22 @@ class _Ingest:
         self.writer.add_rows("shapes", [shape_row(shape) for shape in fresh])
         rows: list[Row] = []
         files: list[Row] = []
-        findings = [*source.findings, *assembled.findings]
-        for number, (job, loaded) in enumerate(batch):
+        account.close()
+        for number, (job, _) in enumerate(batch):
             facts = assembled.facts[number]
-            rows.append(module_row(job.run, job.module_id, job.files, facts, source, number))
-            files += file_rows(job.module_id, loaded)
-            findings += missing_parts(job.files, facts, source, number)
-        self.writer.add_rows("modules", rows)
+            row = module_row(job.run, job.module_id, job.files, facts, source, number)
+            rows.append(row)
+            files += file_rows(job.module_id, source, number)
+            for finding in missing(job.files, facts, row["format_era"], source, number):
+                account.add(finding)
+        for row_number, column in self.writer.add_rows("modules", rows):
+            message = f"modules.{column} does not fit into its type and is NULL"
+            account.find(row_number, "error", "misfit", message)
         self.writer.add_rows("files", files)
         for table, some in companion_rows(source, ids.tolist()).items():
             self.writer.add_rows(table, some)
         run = batch[0][0].run
+        findings = account.findings()
         self._add_findings([diagnostic_row(run, int(ids[f.module]), f) for f in findings])
         size = sum(loaded.size for loaded in modules)
         self.summary.module_count += len(batch)

@@ -13,7 +13,7 @@ from typing import Any
 import duckdb
 import numpy as np
 
-from bufdb.columns import Batches, Labels, integers, strings, to_arrow
+from bufdb.columns import TYPES, Batches, Misfits, TableSchema, objects, strings, to_arrow
 from bufdb.scan import Columns
 
 INSERT_ROWS = 450_000
@@ -53,33 +53,41 @@ class TableWriter:
             "SELECT table_name, column_name, data_type FROM duckdb_columns() "
             "WHERE NOT internal ORDER BY table_name, column_index"
         ).fetchall()
-        self.columns: dict[str, dict[str, str]] = {}
-        """Type of every column by table and name."""
+        types: dict[str, dict[str, str]] = {}
         for table, column, data_type in found:
-            self.columns.setdefault(table, {})[column] = data_type
+            types.setdefault(table, {})[column] = data_type
+        self.schemas = {
+            table: TableSchema.of(columns)
+            for table, columns in types.items()
+            if set(columns.values()) <= set(TYPES)
+        }
+        """The one schema of each table, to which all its batches are held."""
 
-    def add(self, table: str, columns: Columns) -> None:
-        """Take rows of a table; columns that the table does not have are left out."""
+    def add(self, table: str, columns: Columns) -> Misfits:
+        """Take rows of a table; columns that the table does not have are left out.
+
+        Returns:
+            The values that do not fit into their column; they are NULL.
+        """
         length = len(next(iter(columns.values())))
         if not length:
-            return
-        rows = {
-            name: columns[name] if name in columns else _nulls(data_type, length)
-            for name, data_type in self.columns[table].items()
-        }
-        self.batches.setdefault(table, []).append(to_arrow(rows))
+            return []
+        array, misfits = to_arrow(columns, self.schemas[table])
+        self.batches.setdefault(table, []).append(array)
         self.row_count += length
         if table in _TEXT_TABLES:
             self.waiting_rows += length
             if self.waiting_rows >= self.insert_rows:
                 self._flush(_TEXT_TABLES)
+        return misfits
 
-    def add_rows(self, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Take rows of a table, by column: for tables with few rows."""
-        if rows:
-            types = self.columns[table].items()
-            names = {name: _column([row.get(name) for row in rows], kind) for name, kind in types}
-            self.add(table, names)
+    def add_rows(self, table: str, rows: Sequence[Mapping[str, Any]]) -> Misfits:
+        """Take rows of a table, by column: for tables with few rows; returns as `add`."""
+        if not rows:
+            return []
+        types = self.schemas[table].types.items()
+        columns = {name: _column([row.get(name) for row in rows], kind) for name, kind in types}
+        return self.add(table, columns)
 
     def begin(self) -> None:
         """Begin a transaction."""
@@ -134,9 +142,4 @@ class TableWriter:
 def _column(values: list[Any], data_type: str) -> Any:
     if data_type == "BOOLEAN":
         return np.array(values, np.bool_)
-    return integers(values) if data_type == "BIGINT" else strings(values)
-
-
-def _nulls(data_type: str, length: int) -> Any:
-    rows = np.zeros(length, np.int64)
-    return Labels(rows, [None]) if data_type == "VARCHAR" else integers([None]).take(rows)
+    return objects(values) if data_type in ("BIGINT", "HUGEINT") else strings(values)

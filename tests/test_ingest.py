@@ -273,7 +273,9 @@ def test_a_total_that_is_not_the_sum_is_told(db, tmp_path):
     text = "BufferAssignment:\nallocation 0: size 4, constant:\nallocation 1: size 8, constant:\n"
     (tmp_path / "a.txt").write_text(f"{text}\nTotal bytes used: 13 (14B)\n\nUsed values:\n")
     assert ingest(str(db), [tmp_path]).exit_code == 4
+    cut_off = "the live ranges are missing; the file may have been cut off"
     assert rows(db, f"{FINDINGS} ORDER BY ALL") == [
+        ("data_loss", "missing_section", cut_off),
         ("error", "total_mismatch", "the allocations sum to 12, the dump says 13"),
         ("notice", "human_total_mismatch", "13 bytes print as 13B, the dump says 14B"),
     ]
