@@ -9,6 +9,7 @@ A few hundred cases run with every test run. Thousands on demand:
     python tests/test_isolation.py --cases 5000          # each case is its own number
     python tests/test_isolation.py --case 1234           # one case again, told in full
     python tests/test_isolation.py --dumps 100000        # many damaged dumps, in bulk
+    python tests/test_isolation.py --dump 17055          # one of them again, in blocks of all sizes
 """
 
 from __future__ import annotations
@@ -394,10 +395,27 @@ def bulk(first: int, count: int) -> tuple[int, list[str]]:
                 for content in (one, other):
                     if content is not None and content != whole:
                         tables = [t for t in whole if whole[t] != content.get(t)]
-                        found.append(f"{dump.told}\n  differs in {tables}")
+                        again = f"again: python tests/test_isolation.py --dump {dump.number}"
+                        found.append(f"{dump.told}\n  differs in {tables}\n  {again}")
         done += size
         alone.cache_clear()
     return done, found
+
+
+def in_blocks(number: int) -> list[str]:
+    """How a damaged dump differs from itself in blocks of other sizes, alone in its folder."""
+    accident, sample = divmod(number - 1000, 1000)
+    dump = Dump(samples()[sample], accident)
+    found = []
+    print(dump.told)
+    for block_bytes in (*TINY, 20_000, 100_000, 400_000):
+        try:
+            differ = together(Case(-1, [[dump]], block_bytes, 1))
+        except Exception:
+            found.append(f"block_bytes={block_bytes}\n{traceback.format_exc()}")
+            continue
+        found += [f"block_bytes={block_bytes}: {one}" for one in differ]
+    return found
 
 
 def main() -> int:
@@ -409,6 +427,7 @@ def main() -> int:
     parser.add_argument("--dumps", type=int, default=0, help="damaged dumps, in bulk")
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--case", type=int)
+    parser.add_argument("--dump", type=int, help="number of a damaged dump")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -416,6 +435,10 @@ def main() -> int:
         print(case(given.case))
         found = list(failures([given.case]))
         print("\n\n".join(found) or "as alone")
+        return 1 if found else 0
+    if given.dump is not None:
+        found = in_blocks(given.dump)
+        print("\n\n".join(found) or "in blocks of all sizes as in one")
         return 1 if found else 0
     if given.worker:
         return _work(given)
