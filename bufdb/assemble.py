@@ -194,6 +194,11 @@ class _Assembly:
         name: Text = columns["instruction_name"]
         return name.hashes(self.seeds[columns["module"]])
 
+    def _index_keys(self, columns: Columns) -> Words:
+        """Hashes of name and index; where the index is absent they mean nothing."""
+        index: Text = columns["shape_index"]
+        return index.hashes(self._name_keys(columns))
+
     def _logical_bytes(self, values: Columns) -> Numbers:
         text: Text = values["shape"]
         _, first, inverse = np.unique(text.hashes(_SECRET), return_index=True, return_inverse=True)
@@ -252,7 +257,8 @@ class _Assembly:
             yield section, found
 
     def _read_live_ranges(self) -> None:
-        order_keys, orders = [], []
+        order_keys, orders, peaks = [], [], []
+        tree_bytes: dict[int, int] = {}
         steps = np.zeros(self.source.count, np.int64)
         self.range_counts = np.zeros(self.source.count, np.int64)
         for section, found in self._live_rounds(self.account):
@@ -274,8 +280,14 @@ class _Assembly:
             lone = ~self.keys.defines(names) & told[found.sequence["module"]]
             self._emit_names(take(found.sequence, lone))
             self._ranges(found.ranges)
-            self._peak(found.peak, [m for m, f in found.facts.items() if f.peak_time is not None])
-            self._tree(found.tree)
+            peaks.append(found.peak)
+            self._tree(found.tree, tree_bytes)
+        self._peaks(peaks)
+        for module, total in tree_bytes.items():
+            title = self.facts[module].live.tree_bytes
+            if title is not None and total != title:
+                message = f"the nodes of the peak's tree hold {total} bytes, its title says {title}"
+                self._find(module, "error", "peak_tree_mismatch", message)
         for module, facts in enumerate(self.facts):
             length = facts.live.schedule_length
             if length is not None and length != steps[module]:
@@ -292,7 +304,7 @@ class _Assembly:
             self.order_keys, self.orders = keys[rank], values[rank]
 
     def _ranges(self, ranges: Columns) -> None:
-        rows = self.keys.rows(ranges["shape_index"].hashes(self._name_keys(ranges)))
+        rows = self.keys.rows(self._index_keys(ranges))
         there = rows >= 0
         self.range_counts += np.bincount(ranges["module"][there], minlength=self.source.count)
         self.start[rows[there]] = ranges["start_time"][there]
@@ -307,61 +319,66 @@ class _Assembly:
         value_id[there] = self.keys.value_id[rows[there]]
         self.emit("live_ranges", {**ranges, "value_id": Numbers(value_id, there)})
 
-    def _tree(self, tree: Columns) -> None:
-        """The bytes of a tree's nodes add up to its title."""
+    def _tree(self, tree: Columns, tree_bytes: dict[int, int]) -> None:
+        """Nodes of the trees, whose bytes are added up by module."""
         modules, first = np.unique(tree["module"], return_index=True)
         bounds = [*first.tolist(), len(tree["module"])]
-        current = tree["current_bytes"]
         for number, module in enumerate(modules.tolist()):
-            total = sum(current[bounds[number] : bounds[number + 1]].tolist())
-            title = self.facts[module].live.tree_bytes
-            if title is not None and total != title:
-                message = f"the nodes of the peak's tree hold {total} bytes, its title says {title}"
-                self._find(module, "error", "peak_tree_mismatch", message)
+            mine = tree["current_bytes"][bounds[number] : bounds[number + 1]]
+            tree_bytes[module] = tree_bytes.get(module, 0) + sum(mine.tolist())
         self.emit("peak_stack_nodes", tree)
 
-    def _peak(self, peak: Columns, printed: list[int]) -> None:
+    def _peaks(self, parts: list[Columns]) -> None:
         """Printed contributors: by name and index, or in the oldest form by their order.
 
         Args:
-            peak: the lines of the listings.
-            printed: the modules that have a listing, be it empty.
+            parts: the lines of the listings of all files, sorted by module.
         """
-        index: Text = peak["shape_index"]
-        assert index.valid is not None
-        named = self._name_keys(peak)
-        rows = self.keys.rows(index.hashes(named))
-        rows[~index.valid] = -1
-        bounds = np.searchsorted(peak["module"], np.arange(self.source.count + 1))
-        for module in printed:
-            mine = slice(*bounds[module : module + 2])
-            time = self.facts[module].live.peak_time
-            if time is None or abs(time) >= 2**62:
-                continue
-            first, behind = np.searchsorted(self.keys.module, [module, module + 1])
-            span = slice(first, behind)
-            live = self.is_live[span] & (self.start[span] <= time) & (time <= self.end[span])
-            listed = np.flatnonzero(live) + first
-            count = mine.stop - mine.start
-            if not index.valid[mine].any():
-                size = min(count, len(listed))
-                same = self.keys.name_key[listed[:size]] == named[mine][:size]
-                rows[mine][:size] = np.where(same, listed[:size], -1)
-            told = rows[mine][rows[mine] >= 0]
-            others = sum(
-                int(((lone[:, 0] == module) & (lone[:, 1] <= time) & (time <= lone[:, 2])).sum())
-                for lone in self.unassigned
+        if not parts:
+            return
+        named = np.concatenate([self._name_keys(part) for part in parts])
+        indexes: list[Text] = [part["shape_index"] for part in parts]
+        keys = [self._index_keys(part) for part in parts]
+        rows = self.keys.rows(np.concatenate(keys))
+        has_index = np.concatenate([index.valid for index in indexes])
+        rows[~has_index] = -1
+        modules = np.concatenate([part["module"] for part in parts])
+        bounds = np.searchsorted(modules, np.arange(self.source.count + 1))
+        for module, facts in enumerate(self.facts):
+            if facts.live.peak_time is not None:
+                mine = slice(*bounds[module : module + 2])
+                is_old = not has_index[mine].any()
+                self._peak(module, facts.live.peak_time, rows[mine], named[mine], is_old)
+        at = 0
+        for part in parts:
+            mine_of_part = rows[at : at + len(part["module"])]
+            at += len(mine_of_part)
+            there = mine_of_part >= 0
+            value_id = np.zeros(len(there), np.int64)
+            value_id[there] = self.keys.value_id[mine_of_part[there]]
+            self.emit("peak_contributors", {**part, "value_id": Numbers(value_id, there)})
+
+    def _peak(self, module: int, time: int, rows: Ints, named: Words, is_old: bool) -> None:
+        """Hold one module's listing to its live ranges; fill in its rows if it has no indexes."""
+        first, behind = np.searchsorted(self.keys.module, [module, module + 1])
+        span = slice(first, behind)
+        live = self.is_live[span] & (self.start[span] <= time) & (time <= self.end[span])
+        listed = np.flatnonzero(live) + first
+        if is_old:
+            size = min(len(rows), len(listed))
+            same = self.keys.name_key[listed[:size]] == named[:size]
+            rows[:size] = np.where(same, listed[:size], -1)
+        told = rows[rows >= 0]
+        others = sum(
+            int(((lone[:, 0] == module) & (lone[:, 1] <= time) & (time <= lone[:, 2])).sum())
+            for lone in self.unassigned
+        )
+        if len(rows) != len(listed) + others or set(told.tolist()) != set(listed.tolist()):
+            message = (
+                f"the peak listing at {time} names {len(rows)} values, the live ranges "
+                f"{len(listed) + others}, and they are not the same"
             )
-            if count != len(listed) + others or set(told.tolist()) != set(listed.tolist()):
-                message = (
-                    f"the peak listing at {time} names {count} values, the live ranges "
-                    f"{len(listed) + others}, and they are not the same"
-                )
-                self._find(module, "error", "peak_listing_mismatch", message)
-        there = rows >= 0
-        value_id = np.zeros(len(rows), np.int64)
-        value_id[there] = self.keys.value_id[rows[there]]
-        self.emit("peak_contributors", {**peak, "value_id": Numbers(value_id, there)})
+            self._find(module, "error", "peak_listing_mismatch", message)
 
     # -- used values and instructions ------------------------------------------------------
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import codecs
 import errno
 import functools
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
@@ -81,10 +82,11 @@ def load(files: ModuleFiles, block_bytes: int = BLOCK_BYTES) -> Loaded:
 
 
 def _is_rewritten(files: ModuleFiles) -> bool:
-    """Whether the text is in a layout of 2019, which is rewritten as a whole."""
-    file = files.files.get("buffer_assignment")
-    return file is not None and block_layout.is_block_layout(
-        read_span(file, 0, min(file.size(), _LOOK_BYTES))
+    """Whether a text is in a layout of 2019, which is rewritten as a whole."""
+    return any(
+        block_layout.is_block_layout(read_span(file, 0, min(file.size(), _LOOK_BYTES)))
+        for kind, file in files.files.items()
+        if kind in BUFFER_KINDS
     )
 
 
@@ -404,11 +406,15 @@ def _joined(pieces: list[Piece]) -> Piece:
     return replace(pieces[0], text=b"".join(piece.text for piece in pieces))
 
 
+_BEHIND_RANGES = re.compile(
+    rb"^  (?:Live ranges at |Peak memory could not |Stack trace breakdown for )", re.MULTILINE
+)
+
+
 def _peak_start(text: bytes) -> int:
-    titles = (b"  Live ranges at ", b"  Peak memory could not", b"  Stack trace breakdown for ")
-    places = [text.find(title) for title in titles]
-    found = [p for p in places if p == 0 or (p > 0 and text[p - 1 : p] == b"\n")]
-    return min(found, default=-1)
+    """Where the peak listing or its tree may begin, or -1."""
+    found = _BEHIND_RANGES.search(text)
+    return found.start() if found else -1
 
 
 def _lines_above(piece: Piece, place: int) -> int:

@@ -70,7 +70,7 @@ class UsedValues:
     incomplete: list[int] = field(default_factory=list)
     """Module of every value without positions or uses."""
     rest: int = -1
-    """Position in the block of the last head, which was left out; -1 if nothing was."""
+    """Position in the block from which on the next round reads again; -1 if it need not."""
 
 
 def check_of(columns: Columns, seeds: Words) -> Words:
@@ -101,12 +101,14 @@ def read(section: Section, assigned: Assigned, seeds: Words, is_last: bool) -> U
 
     used = UsedValues()
     total = len(block)
-    if not is_last and (kinds == HEAD).any():
-        total = int(lines[kinds == HEAD][-1])
+    if not is_last:
+        # What follows a head is judged by it, so that without another one all is read again.
+        total = int(lines[kinds == HEAD][-1]) if (kinds == HEAD).any() else 0
         used.rest = int(block.starts[total])
         keep = lines < total
-        lines, kinds, rows = lines[keep], kinds[keep], rows[:-1]
-        columns = take(columns, slice(0, len(rows)))
+        count = int((kinds[keep] == HEAD).sum())
+        lines, kinds, rows = lines[keep], kinds[keep], rows[:count]
+        columns = take(columns, slice(0, count))
     used.heads, used.rows = columns, rows
     parts = _Parts(lines, kinds, total)
     section.mark(lines[kinds != START], READ)
