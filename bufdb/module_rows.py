@@ -57,7 +57,17 @@ def module_row(
         "has_used_values": facts.has_used_values,
         "has_live_ranges": facts.has_live_ranges,
         "has_hlo_text": header is not None,
+        "peak_unknown_reason": peak_unknown_reason(facts),
     }
+
+
+def peak_unknown_reason(facts: ModuleFacts) -> str | None:
+    """modules.peak_unknown_reason: one sentence; None if the peak is known."""
+    if not facts.has_allocations:
+        return "the dump has no allocations"
+    if not facts.has_live_ranges:
+        return "the dump has no live ranges"
+    return None
 
 
 def file_rows(module_id: int, loaded: Loaded) -> Iterable[Row]:
