@@ -27,10 +27,10 @@
 --   (0 to 1).
 -- column shape VARCHAR: Shape with layout; NULL if the dump lists no value.
 -- column instruction_name VARCHAR: The constant; NULL as shape.
--- column use_count BIGINT: Instructions that use it, once per operand; NULL if the dump
---   does not list uses.
--- column copied_bytes HUGEINT: Copies of it [bytes], whenever they live; 0 if there is none;
---   NULL likewise.
+-- column use_count BIGINT: Instructions that use it, once per operand; NULL if the dump does not
+--   list uses.
+-- column copied_bytes HUGEINT: Copies of it [bytes], whenever they live; 0 if there is none; NULL
+--   likewise.
 -- column op_name VARCHAR: Scope path of the operation; NULL if the dump has none.
 -- column source VARCHAR: Innermost file:line that is not library code; NULL if unknown.
 -- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that

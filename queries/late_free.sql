@@ -33,8 +33,8 @@
 -- column run_name VARCHAR: The run.
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
 -- column color BIGINT: Memory space.
--- column idle_byte_steps DOUBLE: size_bytes times the instants strictly between idle_start_time
---   and idle_end_time [bytes x program order].
+-- column idle_byte_steps DOUBLE: size_bytes times the instants strictly between idle_start_time and
+--   idle_end_time [bytes x program order].
 -- column size_bytes BIGINT: Assigned size of the value [bytes].
 -- column idle_start_time BIGINT: Instant of the touch before the idle time [program order].
 -- column idle_end_time BIGINT: Instant of the next touch, or the last instant of the live range
