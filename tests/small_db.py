@@ -167,11 +167,14 @@ def shape(
 def answer(con: duckdb.DuckDBPyConnection, name: str, **given: Any) -> list[tuple[Any, ...]]:
     """Rows of a saved query that comes with bufdb.
 
-    A row whose unknown_reason is NULL is given without that column, which is the last.
+    A row whose unknown_reason is NULL is given without that column, which is the last, and without
+    an unknown_count of 0 before it.
     """
     query = saved_query.Catalogue([resources.query_folder()]).find(name)
     bound = run.bind(query, {key: str(value) for key, value in given.items()})
     rows = run.run_query(con, query, bound).rows
-    if query.columns[-1].name != "unknown_reason":
+    names = [column.name for column in query.columns]
+    if names[-1] != "unknown_reason":
         return rows
-    return [row[:-1] if row[-1] is None else row for row in rows]
+    known = (0, None) if names[-2] == "unknown_count" else (None,)
+    return [row[: -len(known)] if row[-len(known) :] == known else row for row in rows]
