@@ -60,6 +60,13 @@ sides AS (
   FROM pairs
   JOIN figures ON figures.module_id = pairs.new_module_id
 ),
+spaces AS (
+  SELECT
+    sides.*,
+    count(sides.color) OVER (PARTITION BY sides.base_module_id, sides.new_module_id)
+      AS space_count
+  FROM sides
+),
 joined AS (
   SELECT
     base_module_id,
@@ -73,16 +80,10 @@ joined AS (
     max(figure_bytes) FILTER (WHERE side = 'new') AS new_bytes,
     count(*) FILTER (WHERE side = 'base') AS base_count,
     count(*) FILTER (WHERE side = 'new') AS new_count
-  FROM sides
+  FROM spaces
   -- A module without allocations is compared in the memory spaces of the other side.
-  WHERE sides.color IS NOT NULL
-    OR NOT EXISTS (
-      SELECT 1
-      FROM sides AS others
-      WHERE others.base_module_id IS NOT DISTINCT FROM sides.base_module_id
-        AND others.new_module_id IS NOT DISTINCT FROM sides.new_module_id
-        AND others.color IS NOT NULL
-    )
+  WHERE color IS NOT NULL
+    OR space_count = 0
   GROUP BY base_module_id, new_module_id, color, figure, figure_place
 ),
 filled AS (
