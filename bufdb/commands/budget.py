@@ -57,7 +57,7 @@ def command(
 
     Each module that an entry fits is judged by itself. Nothing passes that was not judged: an
     entry that fits no module, a figure that the dump does not tell (the peak without live
-    ranges), a module that the base run does not have, a dump that was not read in full.
+    ranges: the reason says why it is unknown), a module that the base run does not have, a dump that was not read in full.
 
     \b
     Exit codes:
