@@ -364,7 +364,6 @@ def _pairs(new: Sequence[Figure], base: Sequence[Figure], metric: str) -> dict[i
     First those of the same signature, then what is left over; of several the largest go together,
     by their total if the metric of one is unknown.
     """
-
     is_known = all(figure.values[metric] is not None for figure in (*new, *base))
     ranked_by = metric if is_known else "total"
 

@@ -58,8 +58,8 @@ SELECT {_COMMON}, 'peak' AS figure, allocation_kind, part, change, {_NUMBERS}, {
 FROM diff_peak({_KEYED})
 {_WHERE}, part_place"""
 _TEMPS = f"""
-SELECT {_COMMON}, 'temps' AS figure, 'temp' AS allocation_kind, part, change, {_NUMBERS}, {_DETAILS},
-  NULL::VARCHAR AS unknown_reason
+SELECT {_COMMON}, 'temps' AS figure, 'temp' AS allocation_kind, part, change, {_NUMBERS},
+  {_DETAILS}, NULL::VARCHAR AS unknown_reason
 FROM diff_temps({_KEYED})
 {_WHERE}, part_place"""
 
@@ -167,9 +167,7 @@ def compare(
         figures=_rows(modules),
         # A pair with an unknown peak has no parts; its figure says so.
         peak_parts=[
-            row
-            for row in _rows(run_with(con, _PEAK, values, "diff"))
-            if row.unknown_reason is None
+            row for row in _rows(run_with(con, _PEAK, values, "diff")) if row.unknown_reason is None
         ],
         temp_parts=_rows(run_with(con, _TEMPS, values, "diff")) if temps else [],
         columns=modules.columns,
@@ -258,9 +256,7 @@ def figures_table(comparison: Comparison, top: int) -> tuple[Result, int]:
             body.append(("peak", *_sides(first), "-", "-"))
         else:
             body.extend(
-                (row.figure, *_sides(row), *_delta(row))
-                for row in rows
-                if row.delta_bytes != 0
+                (row.figure, *_sides(row), *_delta(row)) for row in rows if row.delta_bytes != 0
             )
             same = [row.figure for row in rows if row.delta_bytes == 0]
             if same:
