@@ -8,8 +8,8 @@
 -- not donated), taken (the body copies the element it was given, and then writes the new one over
 -- it), returned (the body computes the new one elsewhere and copies it into place), result (the
 -- element is copied after the loop, while it is still needed). For each run and function (its
--- compilation with the largest peak) one row per such copy, those with the second buffer at the
--- peak first.
+-- compilation with the largest known peak) one row per such copy, those with the second buffer at
+-- the peak first.
 --
 -- wrong when: Inside a body every copy of a carry element counts, also one for the short time of
 -- one instruction; peak_held_bytes tells whether it matters. Which copies are returned is told by

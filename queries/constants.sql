@@ -5,8 +5,8 @@
 -- Constant allocations are held for the whole execution and are part of the executable, once per
 -- compiled program. Large ones are arrays that a traced function closes over (a table, a mask, a
 -- model's weights): given as an argument instead, several programs can share one copy, and the
--- compiler has less to fold. For each run and function (its compilation with the largest peak) one
--- row per constant allocation, largest first.
+-- compiler has less to fold. For each run and function (its compilation with the largest known
+-- peak) one row per constant allocation, largest first.
 --
 -- wrong when: Constants of computations that run on a stack (reducers) are listed too, a few bytes
 -- each. A constant that a fusion contains has no allocation of its own and does not show. The CPU

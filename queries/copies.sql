@@ -3,9 +3,9 @@
 -- engines: duckdb, spark
 --
 -- A copy instruction makes a second buffer with the same contents. For each run and function (its
--- compilation with the largest peak) one row per copied array, those that hold most bytes at the
--- peak first. The reason is the first that applies: memory_space (to another memory space, such as
--- a prefetch), layout (the same elements in another order), loop_carry (query carry-copies tells
+-- compilation with the largest known peak) one row per copied array, those that hold most bytes at
+-- the peak first. The reason is the first that applies: memory_space (to another memory space, such
+-- as a prefetch), layout (the same elements in another order), loop_carry (query carry-copies tells
 -- more), argument (of an argument, mostly because it is not donated or is returned unchanged),
 -- constant, other.
 --

@@ -4,9 +4,9 @@
 --
 -- An argument that is not donated and an output of the same dtype and dimensions in an allocation
 -- of its own: with donate_argnums the output could be written over the argument, which saves its
--- bytes for the whole execution. For each run and function (its compilation with the largest peak)
--- arguments and outputs of equal shape are paired off, so that as many rows show as buffers could
--- be saved; largest first.
+-- bytes for the whole execution. For each run and function (its compilation with the largest known
+-- peak) arguments and outputs of equal shape are paired off, so that as many rows show as buffers
+-- could be saved; largest first.
 --
 -- wrong when: The caller still needs the argument after the call: the usual case for a model's
 -- parameters in an evaluation step or in a function that returns gradients. Which argument belongs

@@ -4,8 +4,8 @@
 --
 -- In a program that is meant to run in bf16, an f32 activation takes twice what it need: a constant
 -- or a mask of f32 promotes what it touches, a norm or a softmax returns f32, a loss keeps its
--- logits. For each run and function (its compilation with the largest peak) that computes in bf16,
--- the f32 temps held at the peak, largest first. A program computes in bf16 if at least
+-- logits. For each run and function (its compilation with the largest known peak) that computes in
+-- bf16, the f32 temps held at the peak, largest first. A program computes in bf16 if at least
 -- min_bf16_ratio of its floating-point temp values (bf16, f16, f32, f64) are bf16.
 --
 -- wrong when: f32 is often wanted: master weights, moments of an optimizer, sums, softmax, the

@@ -4,8 +4,8 @@
 --
 -- A temp allocation is as large as XLA's packing of all its values over time; at the instant when
 -- most of it is occupied the rest is holes. For each run and function (its compilation with the
--- largest peak) every hole in every temp allocation of the memory space at its peak, largest first,
--- with the values on both sides of it. All holes of a module and memory space add up to
+-- largest known peak) every hole in every temp allocation of the memory space at its peak, largest
+-- first, with the values on both sides of it. All holes of a module and memory space add up to
 -- fragmentation_bytes, which is what the temp allocations could shrink by at the very best.
 --
 -- wrong when: The peak is the memory space's; a module with several temp allocations may fill one

@@ -4,7 +4,7 @@
 --
 -- Sharded parameters (FSDP, ZeRO) are gathered before use; a schedule that gathers early or frees
 -- late holds many gathered arrays at once, and the sharding saves nothing. For each run and
--- function (its compilation with the largest peak) the instant when most bytes of all-gather
+-- function (its compilation with the largest known peak) the instant when most bytes of all-gather
 -- results are live, and the results live then, largest first; gathered_bytes is their sum.
 --
 -- wrong when: An all-gather inside a fusion, a custom call or a loop of permutes does not show; one

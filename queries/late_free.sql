@@ -7,7 +7,7 @@
 -- other in program order, and between the last one and the end of its live range, it is idle: it
 -- takes memory and nobody reads it. Each temp value is shown with its longest idle time, by default
 -- among those that the peak lies in, for only these raise it. Values are ranked by size times idle
--- instants. For each run and function the module with the largest peak is shown.
+-- instants. For each run and function the module with the largest known peak is shown.
 --
 -- An idle time that a use ends (reason before_use) belongs to a value computed long before it is
 -- needed: recompute it, offload it, or make its consumer run earlier, all the more where that

@@ -6,7 +6,7 @@
 -- that lives for two steps costs less than a middling one that lives through the whole backward
 -- pass. A buffer that goes through a loop is several values (initial value, loop state, result),
 -- each with its own part of the lifetime. For each run and function the module with the largest
--- peak is shown.
+-- known peak is shown.
 --
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.

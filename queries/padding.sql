@@ -3,11 +3,11 @@
 -- engines: duckdb, spark
 --
 -- An array can take more bytes than its elements: tiled layouts (TPU) round dimensions up to whole
--- tiles. For each run and function (its compilation with the largest peak) and each shape with its
--- layout: what one value takes, what its elements need, and how much of the difference counts at
--- the peak of the memory space. Most padding at the peak first, then most in all values. A small
--- minor dimension is the usual cause; another axis last, or dimensions that are multiples of the
--- tile, avoid it.
+-- tiles. For each run and function (its compilation with the largest known peak) and each shape
+-- with its layout: what one value takes, what its elements need, and how much of the difference
+-- counts at the peak of the memory space. Most padding at the peak first, then most in all values.
+-- A small minor dimension is the usual cause; another axis last, or dimensions that are multiples
+-- of the tile, avoid it.
 --
 -- wrong when: A value that shares its bytes with others at the peak counts with the part it holds,
 -- and only what goes beyond its elements' bytes is called padding, so an in-place pair may show

@@ -4,8 +4,9 @@
 --
 -- Attributes every byte that is occupied at the peak to the kind of its allocation and to a phase:
 -- forward, backward, rematerialised, optimizer. The rows of a module add up to its peak (query peak
--- tells how that is counted). For each run and function the module with the largest peak is shown.
--- The phase comes from rules on the op_name in the table op_categories, which is yours to edit.
+-- tells how that is counted). For each run and function the module with the largest known peak is
+-- shown. The phase comes from rules on the op_name in the table op_categories, which is yours to
+-- edit.
 --
 -- wrong when: the rules do not fit the program. In a function that takes a gradient, all that lies
 -- outside of it counts as optimizer, metrics and preparation of data included. XLA fuses and

@@ -4,7 +4,7 @@
 --
 -- Attributes every byte that is occupied at the peak to the element type of the value there, so
 -- that the rows of a module add up to its peak (query peak tells how that is counted). For each run
--- and function the module with the largest peak is shown.
+-- and function the module with the largest known peak is shown.
 --
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.

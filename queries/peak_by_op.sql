@@ -3,8 +3,8 @@
 --
 -- Attributes every byte that is occupied at the peak to the scope path (op_name) of the instruction
 -- that defined the value there, so that the rows of a module add up to its peak (query peak tells
--- how that is counted). For each run and function the module with the largest peak is shown. Bytes
--- without an op_name are summed by kind of allocation.
+-- how that is counted). For each run and function the module with the largest known peak is shown.
+-- Bytes without an op_name are summed by kind of allocation.
 --
 -- XLA makes copies, conversions and broadcasts of its own, without an op_name. They are often half
 -- of the temp bytes. A row for Net/dot_general has those whose first use that has an op_name is

@@ -4,8 +4,8 @@
 --
 -- Attributes every byte that is occupied at the peak to the opcode of the instruction that defined
 -- the value there, so that the rows of a module add up to its peak (query peak tells how that is
--- counted). For each run and function the module with the largest peak is shown. Much under copy,
--- broadcast or transpose is memory that computes nothing.
+-- counted). For each run and function the module with the largest known peak is shown. Much under
+-- copy, broadcast or transpose is memory that computes nothing.
 --
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.

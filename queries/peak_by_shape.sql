@@ -4,9 +4,9 @@
 --
 -- Attributes every byte that is occupied at the peak to the element type and dimensions of the
 -- value there, so that the rows of a module add up to its peak (query peak tells how that is
--- counted). For each run and function the module with the largest peak is shown. With layout = true
--- the same dimensions in different layouts stand apart: large arrays that occur in two layouts at
--- once are copies or transposes of each other.
+-- counted). For each run and function the module with the largest known peak is shown. With layout
+-- = true the same dimensions in different layouts stand apart: large arrays that occur in two
+-- layouts at once are copies or transposes of each other.
 --
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.

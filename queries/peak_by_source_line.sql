@@ -5,8 +5,8 @@
 -- Attributes every byte that is occupied at the peak to the source line of the instruction that
 -- defined the value there, so that the lines of a module add up to its peak. The peak is the
 -- largest number of bytes occupied at one instant, bytes shared by several values counted once
--- (query peak tells more). For each run and function the module with the largest peak is shown.
--- Bytes without a known line, such as those of parameters, are summed by kind of allocation.
+-- (query peak tells more). For each run and function the module with the largest known peak is
+-- shown. Bytes without a known line, such as those of parameters, are summed by kind of allocation.
 --
 -- XLA makes copies, conversions and broadcasts of its own, which no line of the model stands for:
 -- values without an op_name. They are often half of the temp bytes. A row for train.py:77 has those

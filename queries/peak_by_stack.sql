@@ -3,8 +3,8 @@
 --
 -- Attributes every byte that is occupied at the peak to the call stack of the instruction that
 -- defined the value there, so that the rows of a module add up to its peak (query peak tells how
--- that is counted). For each run and function the module with the largest peak is shown. A line
--- that is called from two places stands apart here for each of them.
+-- that is counted). For each run and function the module with the largest known peak is shown. A
+-- line that is called from two places stands apart here for each of them.
 --
 -- Stacks are known from jaxlib 0.8.2 on where the HLO text was dumped too; before, the innermost
 -- line alone. Bytes without either, such as those of parameters, are summed by kind of allocation.

@@ -9,7 +9,7 @@
 -- transpose, slice, pad, concatenate, copy, or a fusion of kind kLoop, which is made of them. What
 -- is saved is the bytes held minus the operands that would have to stay for it: those in temp
 -- allocations that are not held at the peak. For each run and function (its compilation with the
--- largest peak) the largest saving first.
+-- largest known peak) the largest saving first.
 --
 -- wrong when: A kLoop fusion can hold a reduction or a gather, and what one calls cheap may read
 -- much. Operands are counted one step back; they may need others. Several rows may count on the

@@ -5,9 +5,9 @@
 -- A tuple that lives in memory is a table of pointers to its elements: 8 bytes each, more on the
 -- TPU, where tables are padded. Results of a program and carries of loops with thousands of
 -- elements make large ones, once per loop, condition and body. For each run and function (its
--- compilation with the largest peak) the tables by the opcode that makes them; those that hold most
--- at the peak first. Fewer, larger arrays in the carry or the result (stacked parameters) make them
--- small.
+-- compilation with the largest known peak) the tables by the opcode that makes them; those that
+-- hold most at the peak first. Fewer, larger arrays in the carry or the result (stacked parameters)
+-- make them small.
 --
 -- wrong when: Tables in temp allocations share their bytes over time, so table_bytes is not what
 -- they take together. Where the run-time passes a loop's elements one by one the table may never be

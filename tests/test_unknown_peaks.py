@@ -7,7 +7,7 @@ import itertools
 import pytest
 from small_db import Module, insert, shape
 
-from bufdb import cli, resources, run, saved_query, store
+from bufdb import cli, render, resources, run, saved_query, store
 
 REASON = "values of temp allocation 1 are missing"
 QUERIES = {
@@ -222,6 +222,16 @@ def test_padding_near_two_to_the_63_is_exact(huge_db):
             rows(con, QUERIES["padding"], top_n=1000), key=lambda row: row["padding_bytes"] or 0
         )
     assert widest["padding_bytes"] == HUGE + 2**63
+
+
+@pytest.mark.parametrize("format_name", render.FORMATS)
+def test_people_see_the_column_of_reasons_where_there_is_one(format_name):
+    columns = [("peak_bytes", "HUGEINT"), ("unknown_reason", "VARCHAR")]
+    for_people = format_name in ("table", "markdown")
+    all_known, _ = render.render(run.Result(columns, [(7, None)]), format_name)
+    assert ("unknown_reason" in all_known) is not for_people
+    unknown, _ = render.render(run.Result(columns, [(7, None), (None, REASON)]), format_name)
+    assert "unknown_reason" in unknown and REASON in unknown
 
 
 def test_a_table_smaller_than_its_pointers_has_no_padding_and_takes_none_away(con):
