@@ -6,7 +6,6 @@ WITH figures AS (
   WHERE figures.figure IN ('temps', 'fragmentation')
     AND figures.base_module_id IS NOT NULL
     AND figures.new_module_id IS NOT NULL
-    AND figures.color IS NOT NULL
 ),
 parts AS (
   SELECT
@@ -74,6 +73,7 @@ all_parts AS (
   FROM figures AS temps
   LEFT JOIN attributed ON attributed.place = temps.place
   WHERE temps.figure = 'temps'
+    AND temps.delta_bytes IS NOT NULL
     AND (
       temps.base_bytes <> coalesce(attributed.base_bytes, 0)
       OR temps.new_bytes <> coalesce(attributed.new_bytes, 0)
