@@ -2,7 +2,7 @@
 
 Does no I/O. Invariant: csv, json and jsonl hold every value exactly; units, percent and shortened
 text appear in the two formats for people alone. A column's name tells its unit: `_bytes` is shown
-with IEC units, `_ratio` as percent.
+with IEC units, `_ratio` as percent. A column `unknown_reason` without any reason is left out there.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # bufdb.run imports duckdb, which a list of the queries does not need
@@ -32,6 +33,8 @@ def render(result: Result, format_name: str, width: int | None = None) -> tuple[
     Only a table is fitted into `width` columns, by shortening its longest text cells; with None
     nothing is shortened.
     """
+    if format_name in ("table", "markdown"):
+        result = _without_empty_reasons(result)
     if format_name == "table":
         return _table(result, width)
     writers: dict[str, Callable[[Result], str]] = {
@@ -41,6 +44,14 @@ def render(result: Result, format_name: str, width: int | None = None) -> tuple[
         "markdown": _markdown,
     }
     return writers[format_name](result), 0
+
+
+def _without_empty_reasons(result: Result) -> Result:
+    """The same, without `unknown_reason` if all is known: its width is needed for what is."""
+    names = [name for name, _ in result.columns]
+    if names[-1:] != ["unknown_reason"] or any(row[-1] is not None for row in result.rows):
+        return result
+    return replace(result, columns=result.columns[:-1], rows=[row[:-1] for row in result.rows])
 
 
 def human_bytes(count: int) -> str:

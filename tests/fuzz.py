@@ -25,7 +25,6 @@ from typing import Any
 
 import damage
 import numpy as np
-from bufdb.read.account import Account
 
 from bufdb.read import (
     allocations,
@@ -38,6 +37,7 @@ from bufdb.read import (
     shape,
     used_values,
 )
+from bufdb.read.account import Account
 from bufdb.read.section import Piece, Section
 from bufdb.scan import Block, Columns, Numbers, Text
 

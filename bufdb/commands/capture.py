@@ -233,12 +233,18 @@ def _peaks(db: str, name: str) -> tuple[Result, int]:
     with store.open_readable(db) as con:
         found = figures.of_run(con, name)
     metrics = ("peak", "arguments", "outputs", "temp", "constants", "fragmentation")
-    found.sort(key=lambda f: [-(f.values[metric] or 0) for metric in ("peak", "total")])
+    # What is unknown may be the highest, so it comes first.
+    found.sort(
+        key=lambda f: [
+            (f.values[metric] is not None, -(f.values[metric] or 0)) for metric in ("peak", "total")
+        ]
+    )
     columns = [
         ("function_name", "VARCHAR"),
         ("memory_space", "VARCHAR"),
         *((METRICS[metric], "HUGEINT") for metric in metrics),
         ("module_key", "VARCHAR"),
+        ("unknown_reason", "VARCHAR"),
     ]
     rows = [
         (
@@ -246,6 +252,7 @@ def _peaks(db: str, name: str) -> tuple[Result, int]:
             figure.memory_space or (None if figure.color is None else f"color {figure.color}"),
             *(figure.values[metric] for metric in metrics),
             figure.module_key,
+            figure.unknown_reason,
         )
         for figure in found
     ]
