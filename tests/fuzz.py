@@ -322,13 +322,13 @@ def read_cut(cases: Sequence[Case]) -> Outcome:
     found: Outcome = {}
     for number, text in cases:
         rng = random.Random(number)
-        whole, in_parts = cut.Titles(), cut.Titles()
-        whole.feed(text)
-        for part in parts_of(rng, text):
-            in_parts.feed(part)
-        assert vars(whole) == vars(in_parts) or not text, (number, vars(whole), vars(in_parts))
         for kind in ("buffer_assignment", "values", "live_range"):
-            spans = cut.cut(whole, kind)
+            whole, in_parts = cut.Titles(kind), cut.Titles(kind)
+            whole.feed(text)
+            for part in parts_of(rng, text):
+                in_parts.feed(part)
+            assert vars(whole) == vars(in_parts) or not text, (number, vars(whole), vars(in_parts))
+            spans = cut.cut(whole)
             sections = (spans.allocations, spans.used_values, spans.live_ranges)
             places = [span for span in sections if span[1]]
             assert places == [] or (places[0][0], places[-1][1]) == (0, len(text)), (number, spans)

@@ -51,10 +51,12 @@ def rows(db, sql):
 
 
 def content(db):
-    """All rows of all tables in one order, but for times of day."""
+    """All rows of all tables in one order, but for times of day and sums of them."""
     found = {}
     with duckdb.connect(str(db), read_only=True) as con:
         for (table,) in con.execute("SELECT table_name FROM duckdb_tables()").fetchall():
+            if table == "run_checksums":
+                continue
             cursor = con.execute(f'SELECT * FROM "{table}"')
             keep = [n for n, column in enumerate(cursor.description) if column[0] != "ingested_at"]
             found[table] = sorted(repr([row[n] for n in keep]) for row in cursor.fetchall())

@@ -162,6 +162,8 @@ def number_in(key: str) -> int:
 def _contents_query() -> str:
     parts = []
     for table in MODULE_TABLES:
+        if table == "row_checksums":  # sums over rows with their module_id
+            continue
         names = [_normal(n) for n in base().columns[table] if n not in ("module_id", "run_name")]
         where = "WHERE module_id IS NOT NULL" if table == "diagnostics" else ""
         parts.append(
@@ -345,7 +347,7 @@ def test_the_comparison_sees_a_changed_row() -> None:
     whole = next(d for d in pool(0) if d.accident == 0 and d.sample.generation.startswith("demo"))
     expected = alone(whole)
     ingest_alone(whole)
-    base().con.execute('UPDATE "values" SET offset_bytes = offset_bytes + 1 WHERE value_id = 0')
+    base().con.execute('UPDATE "values" SET offset_bytes = offset_bytes + 1')
     found = contents(base().con)[whole.number]
     assert [table for table in expected if expected[table] != found[table]] == ["values"]
 
