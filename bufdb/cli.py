@@ -14,6 +14,7 @@ import click
 
 from bufdb import __version__
 from bufdb.errors import BufdbError, UsageError, quote
+from bufdb.render import escape_control
 from bufdb.saved_query import suggestion
 
 COMMANDS = {
@@ -94,7 +95,8 @@ def run(arguments: list[str]) -> int:
     try:
         code = bufdb.main(arguments, prog_name="bufdb", standalone_mode=False)
     except BufdbError as error:
-        click.echo(f"bufdb: error: {error}", err=True)
+        # A message may quote a dump, a path or the SQL of a file that somebody sent.
+        click.echo(f"bufdb: error: {escape_control(str(error))}", err=True)
         return error.exit_code
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
@@ -103,7 +105,8 @@ def run(arguments: list[str]) -> int:
         hint = ""
         if isinstance(error, click.UsageError) and error.ctx is not None:
             hint = f"; try '{error.ctx.command_path} --help'"
-        click.echo(f"bufdb: error: {error.format_message().rstrip('.')}{hint}", err=True)
+        message = escape_control(error.format_message().rstrip("."))
+        click.echo(f"bufdb: error: {message}{hint}", err=True)
         return error.exit_code
     except (click.Abort, KeyboardInterrupt, RuntimeError) as error:
         # What DuckDB makes of Ctrl-C while it is at work.

@@ -93,8 +93,8 @@ def test_adhoc_sql(con):
         ("EXPLAIN ANALYZE COPY (SELECT 1) TO 'x.csv'", "expected a SELECT, found EXPLAIN"),
         ("DROP TABLE runs", "expected a SELECT, found DROP"),
         ("ATTACH 'x.duckdb'", "expected a SELECT, found ATTACH"),
-        ("SELECT 1; SELECT 2", "expected one statement, found 2"),
-        ("-- nothing", "expected one statement, found 0"),
+        ("SELECT 1; SELECT 2", "expected one statement, a SELECT, found 2: SELECT, SELECT"),
+        ("-- nothing", "expected one statement, a SELECT, found none"),
     ],
 )
 def test_adhoc_sql_only_reads(con, sql, message):

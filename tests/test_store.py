@@ -1,5 +1,7 @@
 """The database file: versions, views and what is refused."""
 
+from pathlib import Path
+
 import duckdb
 import pytest
 
@@ -19,17 +21,20 @@ def change(path, sql):
         con.execute(sql)
 
 
-def test_views_of_another_bufdb_are_renewed_when_reading(path):
+def test_views_of_another_bufdb_are_renewed_when_writing(path):
     change(path, "DROP VIEW memory_figures; UPDATE schema_info SET views_hash = 'other'")
-    with store.open_readable(path) as con:
+    store.open_writable(path).close()
+    with duckdb.connect(path, read_only=True) as con:
         assert con.execute("SELECT * FROM memory_figures").fetchall() == []
 
 
-def test_views_that_are_current_are_left_alone(path):
-    change(path, "CREATE OR REPLACE VIEW run_selectors AS SELECT 1 AS mine")
-    store.open_writable(path).close()
+def test_reading_takes_bufdbs_views_and_leaves_the_file_alone(path):
+    change(path, "DROP VIEW memory_figures; UPDATE schema_info SET views_hash = 'other'")
+    before = Path(path).read_bytes()
     with store.open_readable(path) as con:
-        assert con.execute("SELECT mine FROM run_selectors").fetchall() == [(1,)]
+        assert con.execute("SELECT * FROM memory_figures").fetchall() == []
+    assert Path(path).read_bytes() == before
+    assert [file.name for file in Path(path).parent.iterdir()] == ["t.duckdb"]
 
 
 def test_another_schema_version_is_refused_with_the_remedy(path):

@@ -117,7 +117,7 @@ def command(
             else:
                 _show(db, name, format_name, output)
         except BufdbError as error:
-            click.echo(f"bufdb: error: {error}", err=True)
+            click.echo(f"bufdb: error: {render.escape_control(str(error))}", err=True)
             own_code = error.exit_code
     finally:
         if not is_needed:
@@ -199,7 +199,7 @@ def _show(db: str, name: str, format_name: str, output: Path | None) -> None:
     if output is not None:
         common.write(text, output)
     else:
-        click.echo(text, nl=False, err=True)
+        click.echo(render.terminal_safe(text) if sys.stderr.isatty() else text, nl=False, err=True)
     if left_out:
         common.note(f"{left_out} more rows: bufdb query modules --run {name}")
 

@@ -16,6 +16,7 @@ import click
 
 from bufdb import render
 from bufdb.errors import UsageError
+from bufdb.patience import DEFAULT_WAIT_S, PATIENCE, Patience
 from bufdb.saved_query import Catalogue, query_folders
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ DEFAULT_DATABASE = "bufdb.duckdb"
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-db_option: Decorator = click.option(
+_file_option: Decorator = click.option(
     "--db",
     metavar="FILE",
     envvar="BUFDB_DB",
@@ -35,6 +36,35 @@ db_option: Decorator = click.option(
     show_default=True,
     show_envvar=True,
     help="Database file.",
+)
+
+
+def _set_patience(context: click.Context, _: click.Parameter, seconds: float) -> None:
+    token = PATIENCE.set(Patience(seconds, note))
+    context.call_on_close(lambda: PATIENCE.reset(token))
+
+
+wait_option: Decorator = click.option(
+    "--wait",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0, max=10**9),
+    default=DEFAULT_WAIT_S,
+    show_default=True,
+    expose_value=False,
+    callback=_set_patience,
+    help="How long to wait while another process holds the database.",
+)
+
+
+def db_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Options of every command that opens the database; only `db` is handed to it."""
+    return _file_option(wait_option(function))
+
+
+allow_files_option: Decorator = click.option(
+    "--allow-files",
+    is_flag=True,
+    help="Let the SQL read other files: read_csv, read_parquet, 'file.csv', glob.",
 )
 
 queries_option: Decorator = click.option(
@@ -85,11 +115,14 @@ def emit(result: Result, *, format_name: str, output: Path | None, full: bool) -
 def write(text: str, output: Path | None = None) -> None:
     """Write an answer as UTF-8 to a file or standard output.
 
-    A reader that has seen enough (`| head`) is no error: the rest is dropped quietly.
+    A reader that has seen enough (`| head`) is no error: the rest is dropped quietly. On a
+    terminal control characters are escaped; in a file and in a pipe the answer is exact.
 
     Raises:
         UsageError: the file cannot be written.
     """
+    if output is None and sys.stdout.isatty():
+        text = render.terminal_safe(text)
     data = text.encode("utf-8", errors="replace")
     if output is not None:
         try:
@@ -107,7 +140,8 @@ def write(text: str, output: Path | None = None) -> None:
 
 def note(text: str) -> None:
     """Tell the user something that is not part of the answer."""
-    click.echo(f"bufdb: {text}", err=True)
+    lines = "\n".join(map(render.escape_control, text.split("\n")))
+    click.echo(f"bufdb: {lines}", err=True)
 
 
 def parse_labels(texts: tuple[str, ...], what: str = "--label") -> dict[str, str]:
@@ -131,11 +165,13 @@ def catalogue(folders: tuple[Path, ...]) -> Catalogue:
     return Catalogue(query_folders(folders, os.environ))
 
 
-def open_database(path: str) -> duckdb.DuckDBPyConnection:
-    """The database, read-only.
+def open_database(
+    path: str, sql: str | None = None, *, allow_files: bool = False
+) -> duckdb.DuckDBPyConnection:
+    """The database, as `store.open_readable` opens it.
 
     Left open until the process ends: closing it fails while an interrupted query is at work.
     """
     from bufdb import store
 
-    return store.open_readable(path)
+    return store.open_readable(path, sql, allow_files=allow_files)
