@@ -15,7 +15,6 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # bufdb.run imports duckdb, which a list of the queries does not need
@@ -230,7 +229,7 @@ def _text(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, list | tuple | dict):
         return json.dumps(_json_value(value), ensure_ascii=False)
-    if isinstance(value, Decimal):
+    if hasattr(value, "as_tuple"):  # a Decimal; str has 1E-7 where DuckDB has 0.0000001
         return f"{value:f}"
     return str(value)
 

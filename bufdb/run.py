@@ -1,7 +1,7 @@
 """Runs SQL and gives back rows: a saved query with its parameters, or ad-hoc SQL that only reads.
 
-Parameters become session variables on a cursor of their own (`SET VARIABLE`), so the text of the
-file is the text that runs, and no value of one query is seen by the next. Rows come by `fetchall`:
+Parameters become session variables (`SET VARIABLE`), reset after the query, so the text of the file
+is the text that runs, and no value of one query is seen by the next. Rows come by `fetchall`:
 nothing here imports NumPy or Arrow, which would cost more than most answers.
 
 Invariant: a value is what DuckDB has, or DuckDB's own text of it, never what Python makes of it.
@@ -9,7 +9,7 @@ Invariant: a value is what DuckDB has, or DuckDB's own text of it, never what Py
 
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,7 +67,8 @@ def run_query(
         UsageError: the file holds more than one SELECT, or something else.
         BufdbError: DuckDB refused the query or failed on the way.
     """
-    require_select(con, query.sql, query.name)
+    if not query.is_own:  # bufdb's own are held to it by `bufdb lint`, which takes longer
+        require_select(con, query.sql, query.name)
     return run_with(con, f"EXPLAIN {query.sql}" if explain else query.sql, values, query.name)
 
 
@@ -79,19 +80,21 @@ def run_with(
     Raises:
         BufdbError: DuckDB refused the query or failed on the way; the message begins with `name`.
     """
-    cursor = _cursor(con)
     for variable, value in values.items():
-        cursor.execute(f'SET VARIABLE "{variable}" = ?', [value])
-    return execute(cursor, sql, name)
+        con.execute(f'SET VARIABLE "{variable}" = ?', [value])
+    try:
+        result = execute(con, sql, name)
+    except BufdbError:
+        _forget(con, values)
+        raise
+    # Not after an interrupt: the query is still at work, and the process ends.
+    _forget(con, values)
+    return result
 
 
-def _cursor(con: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
-    """A session of its own in which names mean what they mean in that of `con`."""
-    cursor = con.cursor()
-    (path,) = con.execute("SELECT current_setting('search_path')").fetchall()[0]
-    if path:
-        cursor.execute("SET search_path = ?", [path])
-    return cursor
+def _forget(con: duckdb.DuckDBPyConnection, variables: Iterable[str]) -> None:
+    for variable in variables:
+        con.execute(f'RESET VARIABLE "{variable}"')
 
 
 def run_sql(con: duckdb.DuckDBPyConnection, sql: str, *, explain: bool = False) -> Result:
@@ -102,7 +105,7 @@ def run_sql(con: duckdb.DuckDBPyConnection, sql: str, *, explain: bool = False) 
         BufdbError: DuckDB refused the statement or failed on the way.
     """
     require_select(con, sql, "sql")
-    return execute(_cursor(con), f"EXPLAIN {sql}" if explain else sql, "sql")
+    return execute(con, f"EXPLAIN {sql}" if explain else sql, "sql")
 
 
 def require_select(con: duckdb.DuckDBPyConnection, sql: str, name: str) -> None:
@@ -163,7 +166,7 @@ def _typed(query: SavedQuery, param: Parameter, text: str) -> Value:
     return value
 
 
-def execute(cursor: duckdb.DuckDBPyConnection, sql: str, name: str) -> Result:
+def execute(con: duckdb.DuckDBPyConnection, sql: str, name: str) -> Result:
     """Execute on a thread of its own while this one waits.
 
     DuckDB looks for Ctrl-C only between its tasks, which can take minutes; a thread that waits for
@@ -173,7 +176,7 @@ def execute(cursor: duckdb.DuckDBPyConnection, sql: str, name: str) -> Result:
 
     def work() -> None:
         try:
-            outcome.append(_fetch(cursor, sql))
+            outcome.append(_fetch(con, sql))
         except BaseException as error:  # handed to the waiting thread, which raises it
             outcome.append(error)
 
@@ -188,23 +191,23 @@ def execute(cursor: duckdb.DuckDBPyConnection, sql: str, name: str) -> Result:
     raise result
 
 
-def _fetch(cursor: duckdb.DuckDBPyConnection, sql: str) -> Result:
+def _fetch(con: duckdb.DuckDBPyConnection, sql: str) -> Result:
     """Execute and fetch; types of which Python has no like come as DuckDB's own text.
 
     Python's datetime, for one, has no infinity, no nanoseconds and no year after 9999, and DuckDB
     needs another package for times with a zone. Which types there are is known only now, so such
     an answer is computed twice.
     """
-    description = cursor.execute(sql).description or []
+    description = con.execute(sql).description or []
     casts = [_cast(column[1]) for column in description]
     if any(casts):
         names = [f"c{number}" for number in range(len(casts))]
         cells = (
             f"{name}::{cast}" if cast else name for name, cast in zip(names, casts, strict=True)
         )
-        text = cursor.extract_statements(sql)[0].query.rstrip().removesuffix(";")
-        cursor.execute(f"SELECT {', '.join(cells)} FROM ({text}\n) AS answer({', '.join(names)})")
-    return Result([(str(column[0]), str(column[1])) for column in description], cursor.fetchall())
+        text = con.extract_statements(sql)[0].query.rstrip().removesuffix(";")
+        con.execute(f"SELECT {', '.join(cells)} FROM ({text}\n) AS answer({', '.join(names)})")
+    return Result([(str(column[0]), str(column[1])) for column in description], con.fetchall())
 
 
 def _cast(type_: Any) -> str | None:

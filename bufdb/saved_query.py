@@ -105,6 +105,11 @@ class SavedQuery:
     sql: str
     path: Path
 
+    @property
+    def is_own(self) -> bool:
+        """Whether the query comes with bufdb."""
+        return self.path.parent == resources.query_folder()
+
     def param(self, name: str) -> Parameter | None:
         """The parameter of that name, or None."""
         return next((param for param in self.params if param.name == name), None)

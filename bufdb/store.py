@@ -12,9 +12,8 @@ file. Files outside the database cannot be reached.
 import hashlib
 import os
 import re
-import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -42,25 +41,16 @@ _NO_EXTENSIONS = {
     "allow_community_extensions": "false",
     "allow_unsigned_extensions": "false",
 }
-_DIFFERENT_VIEWS = f"""
-SELECT ours.view_name
-FROM duckdb_views() AS ours
-JOIN duckdb_views() AS theirs ON theirs.view_name = ours.view_name
-WHERE ours.database_name = 'memory'
-  AND theirs.database_name = '{CATALOG}'
-  AND theirs.schema_name = 'main'
-  AND theirs.sql <> ours.sql
+_VIEWS = """
+SELECT database_name = 'memory' AS is_own, view_name, sql
+FROM duckdb_views()
+WHERE schema_name = 'main' AND NOT internal
 """
-_DIFFERENT_MACROS = f"""
-SELECT DISTINCT ours.function_name
-FROM duckdb_functions() AS ours
-JOIN duckdb_functions() AS theirs ON theirs.function_name = ours.function_name
-WHERE ours.database_name = 'memory'
-  AND theirs.database_name = '{CATALOG}'
-  AND theirs.schema_name = 'main'
-  AND (theirs.macro_definition <> ours.macro_definition OR theirs.parameters <> ours.parameters)
+_MACROS = """
+SELECT database_name = 'memory' AS is_own, function_name, parameters::VARCHAR || macro_definition
+FROM duckdb_functions()
+WHERE schema_name = 'main' AND NOT internal
 """
-"""Apart from the views, for DuckDB takes 10 ms to list its functions."""
 _OBEYED_IN_WRITING = """
 SELECT DISTINCT 'macro' AS kind, theirs.function_name AS name
 FROM system.main.duckdb_functions() AS theirs
@@ -100,6 +90,8 @@ def open_writable(path: str, config: dict[str, str] | None = None) -> duckdb.Duc
     try:
         version, views = _versions(con, path)
         current = _views_hash()
+        rows = con.execute("SELECT view_name FROM system.main.duckdb_views() WHERE NOT internal")
+        _require_tables(path, (name for (name,) in rows.fetchall()))
         found = con.execute(_OBEYED_IN_WRITING).fetchone()
         if found is not None:
             raise DatabaseError(
@@ -107,17 +99,21 @@ def open_writable(path: str, config: dict[str, str] | None = None) -> duckdb.Duc
                 "bufdb writes; drop it, or name another file with --db"
             )
         if views != current:
-            con.execute("BEGIN")
-            for file in resources.schema_files():
-                if version is None or file.name >= FIRST_VIEW:
-                    con.execute(file.read_text(encoding="utf-8"))
-            con.execute("DELETE FROM schema_info")
-            con.execute("INSERT INTO schema_info VALUES (?, ?)", [SCHEMA_VERSION, current])
-            con.execute("COMMIT")
+            _apply_schema(con, current, all_of_it=version is None)
     except BaseException:
         con.close()
         raise
     return con
+
+
+def _apply_schema(con: duckdb.DuckDBPyConnection, views: str, *, all_of_it: bool) -> None:
+    con.execute("BEGIN")
+    for file in resources.schema_files():
+        if all_of_it or file.name >= FIRST_VIEW:
+            con.execute(file.read_text(encoding="utf-8"))
+    con.execute("DELETE FROM schema_info")
+    con.execute("INSERT INTO schema_info VALUES (?, ?)", [SCHEMA_VERSION, views])
+    con.execute("COMMIT")
 
 
 def open_empty() -> duckdb.DuckDBPyConnection:
@@ -153,9 +149,10 @@ def open_readable(
         _open(path, lambda: con.execute(attach))
         # Not the file before what is built in: it may hold a macro named sum.
         con.execute(f"SET search_path = 'memory.main,system.main,{CATALOG}.main'")
-        if _versions(con, path)[0] is None:
+        version, views = _versions(con, path)
+        if version is None:
             raise DatabaseError(f"{path} is no bufdb database; name another file with --db")
-        _make_views(con, path, sql, comments)
+        _make_views(con, path, sql, comments, is_current=views == _views_hash())
         con.execute(f"SET temp_directory = '{_spill_folder()}'")
         _lock(con, allow_files=allow_files)
     except BaseException:
@@ -180,13 +177,13 @@ def _spill_folder() -> str:
     """Where a query that outgrows memory spills to: a name that nobody can guess, made on need.
 
     DuckDB's own choice is `FILE.tmp` beside the database, where nothing may be writable, and which
-    two readers of one file would share.
+    two readers of one file would share. '' where nothing can be written: queries must fit in memory.
     """
-    try:
-        folder = Path(tempfile.gettempdir(), f"bufdb-{os.urandom(8).hex()}")
-    except FileNotFoundError:  # no directory that can be written to: a query must fit in memory
-        return ""
-    return str(folder).replace("'", "''")
+    for folder in (os.environ.get("TMPDIR"), "/tmp", "/var/tmp"):  # tempfile takes 4 ms to import
+        if folder and os.access(folder, os.W_OK | os.X_OK):
+            name = Path(folder).absolute() / f"bufdb-{os.urandom(8).hex()}"
+            return str(name).replace("'", "''")
+    return ""
 
 
 def _open(path: str, attempt: Callable[[], _Opened]) -> _Opened:
@@ -249,23 +246,43 @@ def _failure(path: str, error: duckdb.Error) -> DatabaseError:
     return DatabaseError(f"cannot open {path}: {reason}; {other}")
 
 
-def _make_views(con: duckdb.DuckDBPyConnection, path: str, sql: str | None, comments: bool) -> None:
+def _make_views(
+    con: duckdb.DuckDBPyConnection, path: str, sql: str | None, comments: bool, is_current: bool
+) -> None:
     """Make bufdb's views and macros in memory, over the tables of the attached file.
 
     Those that `sql` needs are told by their names in it.
     """
     known = dict(_definitions(comments))
     used = list(known) if sql is None else _needed(sql, known)
-    con.execute("BEGIN")
-    for name in used:
-        con.execute(known[name])
-    con.execute("COMMIT")
-    different = con.execute(_DIFFERENT_VIEWS).fetchall()
-    if any(known[name].startswith("CREATE OR REPLACE MACRO") for name in used):
-        different += con.execute(_DIFFERENT_MACROS).fetchall()
-    if different:
-        names = ", ".join(sorted(name for (name,) in different))
+    try:
+        con.execute("BEGIN")
+        for name in used:
+            con.execute(known[name])
+        con.execute("COMMIT")
+    except duckdb.Error as error:  # a table or a column that is not there
+        reason = str(error).splitlines()[0]
+        raise DatabaseError(
+            f"{path} does not hold bufdb's tables ({reason}); "
+            "remove the file and run 'bufdb ingest' on the dumps again"
+        ) from error
+    # DuckDB takes longer to list its functions than many a query: bufdb's own queries go without,
+    # if the file says that it has the macros that they use.
+    rows = con.execute(_VIEWS).fetchall()
+    if sql is None or not is_current:
+        rows += con.execute(_MACROS).fetchall()
+    own = {name: text for is_own, name, text in rows if is_own}
+    in_file = {name: text for is_own, name, text in rows if not is_own}
+    _require_tables(path, in_file)
+    others = [name for name, text in in_file.items() if _words(own.get(name, text)) != _words(text)]
+    if others:
+        names = ", ".join(sorted(others))
         PATIENCE.get().tell(f"{path} has another {names} than bufdb; bufdb's own is used")
+
+
+def _words(sql: str) -> list[str]:
+    """Words of SQL as DuckDB prints it; `* REPLACE` comes in any order."""
+    return sorted(re.findall(r"\w+|\S", sql))
 
 
 def _definitions(comments: bool) -> Iterator[tuple[str, str]]:
@@ -316,35 +333,44 @@ def _versions(con: duckdb.DuckDBPyConnection, path: str) -> tuple[int | None, st
     Calls no function that the file may have put in place of DuckDB's.
 
     Raises:
-        DatabaseError: it is of another version, or does not hold bufdb's tables.
+        DatabaseError: it is of another version, or no database of bufdb's.
     """
-    rows = con.execute(
-        "SELECT table_name FROM system.main.duckdb_tables() "
-        "WHERE schema_name = 'main' AND NOT internal AND NOT temporary"
-    ).fetchall()
-    tables = {name for (name,) in rows}
-    if not tables:
-        return None, None
-    if "schema_info" not in tables:
+    try:
+        con.execute("SELECT * FROM schema_info LIMIT 2")
+    except duckdb.CatalogException:
+        others = con.execute(
+            "SELECT table_name FROM system.main.duckdb_tables() WHERE NOT internal LIMIT 1"
+        ).fetchall()
+        if not others:
+            return None, None
         raise DatabaseError(
             f"{path} holds other tables and no schema_info; name another file with --db"
-        )
-    con.execute("SELECT * FROM schema_info ORDER BY ALL DESC LIMIT 1")
+        ) from None
+    except duckdb.Error as error:
+        raise _failure(path, error) from error
     names = [column[0] for column in con.description or []]
-    info = dict(zip(names, con.fetchone() or [None] * len(names), strict=True))
+    rows = con.fetchall()
+    info = dict(zip(names, rows[0], strict=True)) if len(rows) == 1 else {}
     version = info.get("schema_version")
-    again = "remove the file and run 'bufdb ingest' on the dumps again"
     if version != SCHEMA_VERSION:
         raise DatabaseError(
-            f"{path} has schema version {version}, this bufdb needs {SCHEMA_VERSION}; {again}"
+            f"{path} has schema version {version}, this bufdb needs {SCHEMA_VERSION}; "
+            "remove the file and run 'bufdb ingest' on the dumps again"
         )
-    missing = [name for name in _tables() if name not in tables]
-    if missing:
-        raise DatabaseError(f"{path} lacks the table {missing[0]}; {again}")
     return version, info.get("views_hash")
 
 
-def _tables() -> list[str]:
-    """Names of bufdb's tables: one file of the schema holds one."""
-    files = [file for file in resources.schema_files() if file.name < FIRST_VIEW]
-    return [file.stem.partition("_")[2] for file in files]
+def _require_tables(path: str, views: Iterable[str]) -> None:
+    """Nothing if no view of the file stands in place of a table of bufdb's.
+
+    Raises:
+        DatabaseError: one does.
+    """
+    # One file of the schema holds one table.
+    files = (file for file in resources.schema_files() if file.name < FIRST_VIEW)
+    instead = {file.stem.partition("_")[2] for file in files} & set(views)
+    if instead:
+        raise DatabaseError(
+            f"{path} has a view in place of the table {min(instead)}; "
+            "remove the file and run 'bufdb ingest' on the dumps again"
+        )

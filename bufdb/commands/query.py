@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from bufdb import resources, saved_query
+from bufdb import saved_query
 from bufdb.commands import common
 from bufdb.errors import UsageError
 from bufdb.saved_query import SavedQuery
@@ -143,8 +143,8 @@ def _answer(
     from bufdb import run
 
     bound = run.bind(query, values)
-    is_own = query.path.parent == resources.query_folder()
-    con = common.open_database(db, query.sql if is_own else None, allow_files=allow_files)
+    sql = query.sql if query.is_own else None
+    con = common.open_database(db, sql, allow_files=allow_files)
     result = run.run_query(con, query, bound, explain=explain)
     if explain:
         common.write("".join(f"{plan}\n" for _, plan in result.rows), output["output"])
