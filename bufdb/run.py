@@ -132,7 +132,7 @@ def require_select(con: duckdb.DuckDBPyConnection, sql: str, name: str) -> None:
         )
     if _WRITING.search(sql):
         try:
-            con.execute(f"EXPLAIN FROM ({statements[0].query}\n)")
+            con.execute(f"EXPLAIN FROM ({_without_semicolon(sql)}\n)")
         except duckdb.Error as error:
             writing = _WRITING_CTE.search(str(error))
             if writing:
@@ -205,9 +205,21 @@ def _fetch(con: duckdb.DuckDBPyConnection, sql: str) -> Result:
         cells = (
             f"{name}::{cast}" if cast else name for name, cast in zip(names, casts, strict=True)
         )
-        text = con.extract_statements(sql)[0].query.rstrip().removesuffix(";")
-        con.execute(f"SELECT {', '.join(cells)} FROM ({text}\n) AS answer({', '.join(names)})")
+        inner = _without_semicolon(sql)
+        con.execute(f"SELECT {', '.join(cells)} FROM ({inner}\n) AS answer({', '.join(names)})")
     return Result([(str(column[0]), str(column[1])) for column in description], con.fetchall())
+
+
+def _without_semicolon(sql: str) -> str:
+    """One statement as it can stand in parentheses."""
+    text = sql.encode()
+    start = 0
+    for place, kind in duckdb.tokenize(sql):
+        if text[place : place + 1] == b";" and kind != duckdb.token_type.comment:
+            if text[start:place].strip():
+                return text[start:place].decode()
+            start = place + 1
+    return text[start:].decode()
 
 
 def _cast(type_: Any) -> str | None:

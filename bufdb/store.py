@@ -177,7 +177,7 @@ def _spill_folder() -> str:
     """Where a query that outgrows memory spills to: a name that nobody can guess, made on need.
 
     DuckDB's own choice is `FILE.tmp` beside the database, where nothing may be writable, and which
-    two readers of one file would share. '' where nothing can be written: queries must fit in memory.
+    two readers of one file would share. '' if nothing can be written: queries must fit in memory.
     """
     for folder in (os.environ.get("TMPDIR"), "/tmp", "/var/tmp"):  # tempfile takes 4 ms to import
         if folder and os.access(folder, os.W_OK | os.X_OK):
@@ -231,10 +231,10 @@ def _failure(path: str, error: duckdb.Error) -> DatabaseError:
     if "file handle conflict" in reason or "different configuration" in reason:
         return DatabaseError(f"{path} is open in this process already; close that connection first")
     # For a file of SQLite DuckDB wants an extension.
-    if "not a valid DuckDB database" in reason or "external extensions" in reason:
+    if "not a valid DuckDB database" in reason or "xtension" in reason:
         kind = "an empty file" if Path(path).stat().st_size == 0 else "no DuckDB database"
         return DatabaseError(f"{path} is {kind}; {other}")
-    if "database file with version number" in reason or "newer version of DuckDB" in reason:
+    if "version number" in reason or "newer version of DuckDB" in reason:
         return DatabaseError(
             f"{path} was written by another version of DuckDB than {duckdb.__version__}; "
             f"upgrade with 'pip install -U duckdb', or {other}"
