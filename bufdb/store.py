@@ -90,20 +90,30 @@ def open_writable(path: str, config: dict[str, str] | None = None) -> duckdb.Duc
     try:
         version, views = _versions(con, path)
         current = _views_hash()
-        rows = con.execute("SELECT view_name FROM system.main.duckdb_views() WHERE NOT internal")
-        _require_tables(path, (name for (name,) in rows.fetchall()))
-        found = con.execute(_OBEYED_IN_WRITING).fetchone()
-        if found is not None:
-            raise DatabaseError(
-                f"{path} has a {found[0]} {found[1]} that is not bufdb's and would act when "
-                "bufdb writes; drop it, or name another file with --db"
-            )
+        if path != ":memory:":
+            _refuse_actors(con, path)
         if views != current:
             _apply_schema(con, current, all_of_it=version is None)
     except BaseException:
         con.close()
         raise
     return con
+
+
+def _refuse_actors(con: duckdb.DuckDBPyConnection, path: str) -> None:
+    """Nothing if the file holds nothing that would act, or stand for something, in an ingest.
+
+    Raises:
+        DatabaseError: it does.
+    """
+    rows = con.execute("SELECT view_name FROM system.main.duckdb_views() WHERE NOT internal")
+    _require_tables(path, (name for (name,) in rows.fetchall()))
+    found = con.execute(_OBEYED_IN_WRITING).fetchone()
+    if found is not None:
+        raise DatabaseError(
+            f"{path} has a {found[0]} {found[1]} that is not bufdb's and would act when "
+            "bufdb writes; drop it, or name another file with --db"
+        )
 
 
 def _apply_schema(con: duckdb.DuckDBPyConnection, views: str, *, all_of_it: bool) -> None:
