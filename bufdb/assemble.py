@@ -9,19 +9,22 @@ is what the largest module's keys need.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 
-from bufdb.balance import Balance, Emit, ModuleFacts, check_total
+from bufdb.balance import PEAK_PROBLEMS, Balance, Emit, ModuleFacts, check_total
 from bufdb.columns import Labels
+from bufdb.errors import quote
 from bufdb.frames import fill_sources
 from bufdb.keys import Keys, isin, lookup
 from bufdb.read import allocations, instruction, live_ranges, used_values
+from bufdb.read.account import UNREAD, Account
 from bufdb.read.hlo import HloHeader
-from bufdb.read.section import Finding, Piece, Section
+from bufdb.read.section import Piece, Section
 from bufdb.read.shape import Shape, shape_of
 from bufdb.scan import Bools, Columns, Ints, Numbers, Text, Words, take
 
@@ -33,6 +36,7 @@ class Source(Protocol):
 
     count: int
     headers: dict[int, HloHeader]
+    account: Account
 
     def allocations(self) -> Rounds:
         """Allocation sections."""
@@ -52,7 +56,6 @@ class Assembled:
     """The outcome of a batch."""
 
     facts: list[ModuleFacts]
-    findings: list[Finding]
     shapes: list[Shape]
     """Shapes met for the first time."""
 
@@ -68,14 +71,18 @@ def assemble(source: Source, emit: Emit, known_shapes: dict[bytes, Shape]) -> As
     return _Assembly(source, emit, known_shapes).run()
 
 
+_SECRET = np.uint64(secrets.randbits(64))
+"""Nobody can write a dump whose names have equal hashes."""
+
+
 class _Assembly:
     def __init__(self, source: Source, emit: Emit, known_shapes: dict[bytes, Shape]) -> None:
         self.source, self.emit, self.known_shapes = source, emit, known_shapes
+        self.account = source.account
         self.new_shapes: list[Shape] = []
         self.facts = [ModuleFacts() for _ in range(source.count)]
-        self.findings: list[Finding] = []
         ordinals = np.arange(1, source.count + 1).astype(np.uint64)
-        self.seeds: Words = ordinals * np.uint64(0x9E3779B97F4A7C15)
+        self.seeds: Words = _SECRET + ordinals * np.uint64(0x9E3779B97F4A7C15)
         self.keys = Keys()
         self.allocation_parts: list[Columns] = []
         self.unassigned: list[Ints] = []
@@ -103,8 +110,9 @@ class _Assembly:
             self.facts,
             self._find,
         )
-        balance.occupied(self.emit)
         balance.check()
+        occupied = balance.occupied()
+        del balance
         del self.start, self.end
         self.keys.forget("key", "by_key", "sorted_key", "allocation_index", *self.keys.BYTES)
         self.allocation_parts = []
@@ -115,9 +123,13 @@ class _Assembly:
         self.is_first[-1] = True
         self._read_used_values()
         self._tell_the_rest()
+        self._check_frames()
         for number, facts in enumerate(self.facts):
             check_total(number, facts, self._find)
-        return Assembled(self.facts, self.findings, self.new_shapes)
+        for table, columns in occupied.items():
+            known = np.array([f.peak_unknown_reason is None for f in self.facts], np.bool_)
+            self.emit(table, take(columns, known[columns["module"]]))
+        return Assembled(self.facts, self.new_shapes)
 
     def _look_for_tellings(self) -> None:
         """Whether instructions are told decides what the live ranges have to add."""
@@ -132,21 +144,28 @@ class _Assembly:
 
     # -- allocations -----------------------------------------------------------------------
 
-    def _allocation_rounds(self) -> Iterator[tuple[Section, allocations.Allocations]]:
+    def _allocation_rounds(
+        self, account: Account | None = None
+    ) -> Iterator[tuple[Section, allocations.Allocations]]:
         last = -1
         for pieces in self.source.allocations():
-            section = Section(pieces)
-            found = allocations.read(section, last)
+            section = Section(pieces, account)
+            found = allocations.read(section, -1 if pieces[0].begins else last)
             last = found.last_index
             yield section, found
 
     def _read_allocations(self) -> None:
-        for section, found in self._allocation_rounds():
+        for section, found in self._allocation_rounds(self.account):
             for module in section.modules.tolist():
                 self.facts[module].has_allocations = True
+            for module in np.unique(section.module_of[section.states == UNREAD]).tolist():
+                self.facts[module].has_unread_allocations = True
             rows = found.allocations
             for module in np.unique(rows["module"][rows.pop("has_pointer")]).tolist():
                 self.facts[module].has_pointer = True
+            shaped = rows["parameter_shape"].valid | rows["output_shape"].valid
+            for module in np.unique(rows["module"][shaped]).tolist():
+                self.facts[module].has_shapes = True
             self._keep_allocations(rows)
             kinds = rows.pop("kind")
             self.emit("allocations", {**rows, "kind": Labels(kinds, allocations.KINDS)})
@@ -165,7 +184,7 @@ class _Assembly:
                 size_bytes=values["size_bytes"],
             )
             self.emit("values", values)
-            self.findings += section.findings
+            section.close()
 
     def _keep_allocations(self, rows: Columns) -> None:
         names = ("module", "allocation_index", "size_bytes", "color", "kind")
@@ -175,13 +194,16 @@ class _Assembly:
         name: Text = columns["instruction_name"]
         return name.hashes(self.seeds[columns["module"]])
 
+    def _index_keys(self, columns: Columns) -> Words:
+        """Hashes of name and index; where the index is absent they mean nothing."""
+        index: Text = columns["shape_index"]
+        return index.hashes(self._name_keys(columns))
+
     def _logical_bytes(self, values: Columns) -> Numbers:
         text: Text = values["shape"]
-        _, first, inverse = np.unique(
-            text.hashes(np.uint64(0)), return_index=True, return_inverse=True
-        )
+        _, first, inverse = np.unique(text.hashes(_SECRET), return_index=True, return_inverse=True)
         sizes, valid = np.zeros(len(first), np.int64), np.zeros(len(first), np.bool_)
-        tiled = np.zeros(len(first), np.bool_)
+        tiled, odd = np.zeros(len(first), np.bool_), np.zeros(len(first), np.bool_)
         for row, shape_text in enumerate(text.take(first).tolist()):
             assert shape_text is not None
             shape = self.known_shapes.get(shape_text)
@@ -189,26 +211,26 @@ class _Assembly:
                 shape = shape_of(shape_text.decode(errors="replace"))
                 self.known_shapes[shape_text] = shape
                 self.new_shapes.append(shape)
-            if shape.dtype is None:
-                message = f"the shape {shape.text[:80]!r} is not understood"
-                module = int(values["module"][first[row]])
-                self._find(module, "notice", "unknown_shape", message)
+            odd[row] = shape.dtype is None
             if shape.logical_bytes is not None:
                 sizes[row], valid[row] = shape.logical_bytes, True
             tiled[row] = shape.layout is not None and ":T(" in shape.layout
         if tiled.any():
             for module in np.unique(values["module"][tiled[inverse]]).tolist():
                 self.facts[module].has_tiles = True
+        for row in np.flatnonzero(odd[inverse]).tolist():
+            shape_text = text.take(np.array([row])).tolist()[0] or b""
+            message = f"the shape {quote(shape_text.decode(errors='replace'))} is not understood"
+            self._find(int(values["module"][row]), "notice", "unknown_shape", message)
         return Numbers(sizes[inverse], valid[inverse])
 
     def _add_unassigned(self) -> None:
         """Values of modules whose allocations are not there are known from their heads alone."""
-        if all(facts.has_allocations for facts in self.facts):
+        lacking = {number for number, f in enumerate(self.facts) if not f.has_allocations}
+        if not lacking:
             return
-        for _, found in self._used_rounds(self._nothing_assigned):
+        for _, found in self._used_rounds(used_values.NothingAssigned(), only=lacking):
             heads = found.heads
-            here = np.array([f.has_allocations for f in self.facts], np.bool_)
-            heads = take(heads, ~here[heads["module"]])
             name_key = self._name_keys(heads)
             zeros = np.zeros(len(name_key), np.int64)
             self.keys.add(
@@ -224,18 +246,23 @@ class _Assembly:
 
     # -- live ranges -----------------------------------------------------------------------
 
-    def _live_rounds(self) -> Iterator[tuple[Section, live_ranges.LiveRanges]]:
+    def _live_rounds(
+        self, account: Account | None = None
+    ) -> Iterator[tuple[Section, live_ranges.LiveRanges]]:
         kind = live_ranges.START
         for pieces in self.source.live_ranges():
-            section = Section(pieces)
+            section = Section(pieces, account)
             found = live_ranges.read(section, kind)
             kind = found.last_kind
             yield section, found
 
     def _read_live_ranges(self) -> None:
-        order_keys, orders = [], []
+        order_keys, orders, peaks = [], [], []
+        tree_bytes: dict[int, int] = {}
         steps = np.zeros(self.source.count, np.int64)
-        for section, found in self._live_rounds():
+        self.range_counts = np.zeros(self.source.count, np.int64)
+        for section, found in self._live_rounds(self.account):
+            section.close()
             for module, live in found.facts.items():
                 mine = self.facts[module].live
                 for name, value in vars(live).items():
@@ -243,6 +270,8 @@ class _Assembly:
                         setattr(mine, name, value)
                 if live.schedule_length is not None:
                     self.facts[module].has_live_ranges = True
+            for module in found.unread:
+                self.facts[module].has_unread_live_ranges = True
             names = self._name_keys(found.sequence)
             steps += np.bincount(found.sequence["module"], minlength=self.source.count)
             order_keys.append(names)
@@ -251,22 +280,33 @@ class _Assembly:
             lone = ~self.keys.defines(names) & told[found.sequence["module"]]
             self._emit_names(take(found.sequence, lone))
             self._ranges(found.ranges)
-            self._peak(found.peak, [m for m, f in found.facts.items() if f.peak_time is not None])
-            self.emit("peak_stack_nodes", found.tree)
-            self.findings += section.findings
+            peaks.append(found.peak)
+            self._tree(found.tree, tree_bytes)
+        self._peaks(peaks)
+        for module, total in tree_bytes.items():
+            title = self.facts[module].live.tree_bytes
+            if title is not None and total != title:
+                message = f"the nodes of the peak's tree hold {total} bytes, its title says {title}"
+                self._find(module, "error", "peak_tree_mismatch", message)
         for module, facts in enumerate(self.facts):
             length = facts.live.schedule_length
             if length is not None and length != steps[module]:
                 message = f"the schedule has {steps[module]} steps, its title says {length}"
                 self._find(module, "error", "schedule_mismatch", message)
+        live_counts = np.bincount(self.keys.module[self.is_live], minlength=self.source.count)
+        for module in np.flatnonzero(self.range_counts > live_counts).tolist():
+            count = int(self.range_counts[module] - live_counts[module])
+            message = f"{count} live ranges are of values that have another one"
+            self._find(module, "error", "duplicate_live_range", message)
         if order_keys:
             keys, values = np.concatenate(order_keys), np.concatenate(orders)
-            rank = np.argsort(keys)
+            rank = np.argsort(keys, kind="stable")
             self.order_keys, self.orders = keys[rank], values[rank]
 
     def _ranges(self, ranges: Columns) -> None:
-        rows = self.keys.rows(ranges["shape_index"].hashes(self._name_keys(ranges)))
+        rows = self.keys.rows(self._index_keys(ranges))
         there = rows >= 0
+        self.range_counts += np.bincount(ranges["module"][there], minlength=self.source.count)
         self.start[rows[there]] = ranges["start_time"][there]
         self.end[rows[there]] = ranges["end_time"][there]
         self.is_live[rows[there]] = True
@@ -279,90 +319,104 @@ class _Assembly:
         value_id[there] = self.keys.value_id[rows[there]]
         self.emit("live_ranges", {**ranges, "value_id": Numbers(value_id, there)})
 
-    def _peak(self, peak: Columns, printed: list[int]) -> None:
+    def _tree(self, tree: Columns, tree_bytes: dict[int, int]) -> None:
+        """Nodes of the trees, whose bytes are added up by module."""
+        modules, first = np.unique(tree["module"], return_index=True)
+        bounds = [*first.tolist(), len(tree["module"])]
+        for number, module in enumerate(modules.tolist()):
+            mine = tree["current_bytes"][bounds[number] : bounds[number + 1]]
+            tree_bytes[module] = tree_bytes.get(module, 0) + sum(mine.tolist())
+        self.emit("peak_stack_nodes", tree)
+
+    def _peaks(self, parts: list[Columns]) -> None:
         """Printed contributors: by name and index, or in the oldest form by their order.
 
         Args:
-            peak: the lines of the listings.
-            printed: the modules that have a listing, be it empty.
+            parts: the lines of the listings of all files, sorted by module.
         """
-        index: Text = peak["shape_index"]
-        assert index.valid is not None
-        named = self._name_keys(peak)
-        rows = self.keys.rows(index.hashes(named))
-        rows[~index.valid] = -1
-        bounds = np.searchsorted(peak["module"], np.arange(self.source.count + 1))
-        for module in printed:
-            mine = slice(*bounds[module : module + 2])
-            time = self.facts[module].live.peak_time
-            if time is None or abs(time) >= 2**62:
-                continue
-            first, behind = np.searchsorted(self.keys.module, [module, module + 1])
-            span = slice(first, behind)
-            live = self.is_live[span] & (self.start[span] <= time) & (time <= self.end[span])
-            listed = np.flatnonzero(live) + first
-            count = mine.stop - mine.start
-            if not index.valid[mine].any():
-                size = min(count, len(listed))
-                same = self.keys.name_key[listed[:size]] == named[mine][:size]
-                rows[mine][:size] = np.where(same, listed[:size], -1)
-            told = rows[mine][rows[mine] >= 0]
-            others = sum(
-                int(((lone[:, 0] == module) & (lone[:, 1] <= time) & (time <= lone[:, 2])).sum())
-                for lone in self.unassigned
+        if not parts:
+            return
+        named = np.concatenate([self._name_keys(part) for part in parts])
+        indexes: list[Text] = [part["shape_index"] for part in parts]
+        keys = [self._index_keys(part) for part in parts]
+        rows = self.keys.rows(np.concatenate(keys))
+        has_index = np.concatenate([index.valid for index in indexes])
+        rows[~has_index] = -1
+        modules = np.concatenate([part["module"] for part in parts])
+        bounds = np.searchsorted(modules, np.arange(self.source.count + 1))
+        for module, facts in enumerate(self.facts):
+            if facts.live.peak_time is not None:
+                mine = slice(*bounds[module : module + 2])
+                is_old = not has_index[mine].any()
+                self._peak(module, facts.live.peak_time, rows[mine], named[mine], is_old)
+        at = 0
+        for part in parts:
+            mine_of_part = rows[at : at + len(part["module"])]
+            at += len(mine_of_part)
+            there = mine_of_part >= 0
+            value_id = np.zeros(len(there), np.int64)
+            value_id[there] = self.keys.value_id[mine_of_part[there]]
+            self.emit("peak_contributors", {**part, "value_id": Numbers(value_id, there)})
+
+    def _peak(self, module: int, time: int, rows: Ints, named: Words, is_old: bool) -> None:
+        """Hold one module's listing to its live ranges; fill in its rows if it has no indexes."""
+        first, behind = np.searchsorted(self.keys.module, [module, module + 1])
+        span = slice(first, behind)
+        live = self.is_live[span] & (self.start[span] <= time) & (time <= self.end[span])
+        listed = np.flatnonzero(live) + first
+        if is_old:
+            size = min(len(rows), len(listed))
+            same = self.keys.name_key[listed[:size]] == named[:size]
+            rows[:size] = np.where(same, listed[:size], -1)
+        told = rows[rows >= 0]
+        others = sum(
+            int(((lone[:, 0] == module) & (lone[:, 1] <= time) & (time <= lone[:, 2])).sum())
+            for lone in self.unassigned
+        )
+        if len(rows) != len(listed) + others or set(told.tolist()) != set(listed.tolist()):
+            message = (
+                f"the peak listing at {time} names {len(rows)} values, the live ranges "
+                f"{len(listed) + others}, and they are not the same"
             )
-            if count != len(listed) + others or set(told.tolist()) != set(listed.tolist()):
-                message = (
-                    f"the peak listing at {time} names {count} values, the live ranges "
-                    f"{len(listed) + others}, and they are not the same"
-                )
-                self._find(module, "error", "peak_listing_mismatch", message)
-        there = rows >= 0
-        value_id = np.zeros(len(rows), np.int64)
-        value_id[there] = self.keys.value_id[rows[there]]
-        self.emit("peak_contributors", {**peak, "value_id": Numbers(value_id, there)})
+            self._find(module, "error", "peak_listing_mismatch", message)
 
     # -- used values and instructions ------------------------------------------------------
 
     def _used_rounds(
-        self, assigned: Callable[[Section], used_values.Assigned]
+        self,
+        assigned: used_values.Assigned,
+        account: Account | None = None,
+        only: set[int] | None = None,
     ) -> Iterator[tuple[Section, used_values.UsedValues]]:
         """Rounds of used values; what a round leaves unread goes in front of the next one."""
-        carried, is_first = b"", True
+        carried, left = b"", 0
+        waiting: list[Piece] = []
         for pieces, is_last in _with_last(self.source.used_values()):
+            if only is not None:
+                pieces = [piece for piece in pieces if piece.module in only]
             if carried:
-                pieces = [_prepend(carried, pieces[0]), *pieces[1:]]
-            section = Section(pieces)
-            found = used_values.read(section, assigned(section), self.seeds, is_last, not is_first)
+                # A value of many rounds is read again when it has doubled, not in each of them.
+                waiting += pieces
+                if not is_last and sum(len(piece.text) for piece in waiting) < len(carried):
+                    continue
+                pieces, waiting = [_prepend(carried, waiting)], []
+            section = Section(pieces, account)
+            section.first_state = left
+            found = used_values.read(section, assigned, self.seeds, is_last)
             yield section, found
-            is_first = False
+            left = section.close()
             rest = section.block.size if found.rest < 0 else found.rest
             carried = section.block.data[rest : section.block.size]
-
-    @staticmethod
-    def _nothing_assigned(section: Section) -> used_values.Assigned:
-        empty = np.empty(0, np.int64)
-        return used_values.Assigned(empty, empty, np.empty(0, np.uint64))
 
     def _read_used_values(self) -> None:
         uses = np.array([f.has_used_values for f in self.facts], np.bool_)
         mine = np.flatnonzero(uses[self.keys.module]) if len(self.keys) else np.empty(0, np.int64)
         listed = np.zeros(len(self.keys), np.bool_)
-        done = 0
-
-        def assigned(section: Section) -> used_values.Assigned:
-            rows = mine[done : done + len(section)]
-            keys = self.keys
-            return used_values.Assigned(keys.module[rows], keys.value_id[rows], keys.check[rows])
-
-        for section, found in self._used_rounds(assigned):
-            heads = found.heads
-            if found.as_assigned:
-                row_of = mine[done : done + len(heads["value_id"])]
-            else:
-                row_of = self.keys.rows_of(heads["module"], heads["value_id"])
+        incomplete: list[int] = []
+        for section, found in self._used_rounds(self.keys, self.account):
+            heads, row_of = found.heads, found.rows
             listed[row_of[row_of >= 0]] = True
-            done += len(row_of)
+            incomplete += found.incomplete
             for module, total, human, _ in found.totals:
                 self.facts[module].total_bytes = total
                 self.facts[module].human_total = human
@@ -374,12 +428,25 @@ class _Assembly:
                     rows_of["is_defining"] = ordinal == 0
                 self.emit(table, rows_of)
             self._tellings(section, found, row_of)
-            self.findings += section.findings
-        missing = mine[~listed[mine]]
-        for module in np.unique(self.keys.module[missing]).tolist():
-            count = int((self.keys.module[missing] == module).sum())
-            message = f"{count} assigned values are not in the list of used values"
-            self._find(module, "error", "used_values_mismatch", message)
+            told = np.zeros(len(row_of), np.bool_)
+            told[found.tellings["head"]] = True
+            tells = np.array([f.has_tellings for f in self.facts], np.bool_)
+            incomplete += heads["module"][~told & tells[heads["module"]]].tolist()
+        self._count_by_module(
+            np.array(incomplete, np.int64),
+            "incomplete_value",
+            "used values lack their positions, uses or instruction",
+        )
+        self._count_by_module(
+            self.keys.module[mine[~listed[mine]]],
+            "used_values_mismatch",
+            "assigned values are not in the list of used values",
+        )
+
+    def _count_by_module(self, modules: Ints, code: str, what: str) -> None:
+        """One error for each module that is named, with how often it is."""
+        for module, count in zip(*np.unique(modules, return_counts=True), strict=True):
+            self._find(int(module), "error", code, f"{count} {what}")
 
     def _tellings(self, section: Section, found: used_values.UsedValues, row_of: Ints) -> None:
         """An instruction is told with every value it defines; the first telling counts."""
@@ -397,8 +464,11 @@ class _Assembly:
         columns = take(columns, good)
         if any(f.jit_name is None for f in self.facts):
             self._jit_names(columns)
-        for module in fill_sources(columns, self.source.headers, self.source.count):
+        framed, lost = fill_sources(columns, self.source.headers)
+        for module in framed:
             self.facts[module].needs_frames = True
+        for module in lost:
+            self.facts[module].lost_frames += 1
         columns["program_order"] = self._program_order(columns)
         self.emit("instructions", columns)
 
@@ -438,8 +508,9 @@ class _Assembly:
             emitted = self._emit_untold(names, told_names, emitted)
         for _, found in self._allocation_rounds():
             emitted = self._emit_untold(found.values, told_names, emitted)
-        if not all(facts.has_allocations for facts in self.facts):
-            for _, used in self._used_rounds(self._nothing_assigned):
+        lacking = {number for number, f in enumerate(self.facts) if not f.has_allocations}
+        if lacking:
+            for _, used in self._used_rounds(used_values.NothingAssigned(), only=lacking):
                 emitted = self._emit_untold(used.heads, told_names, emitted)
 
     def _emit_untold(self, names: Columns, told_names: Words, emitted: Words) -> Words:
@@ -471,7 +542,7 @@ class _Assembly:
             ]
             if not mine:
                 continue
-            section = Section(mine)
+            section = Section(mine, self.account)
             text, lines = _hlo_instructions(section)
             names = Text(text.block, text.start + _percent(text), text.stop)
             c = section.block.cursor(lines)
@@ -486,8 +557,17 @@ class _Assembly:
             rows = rows[np.sort(first)]
             self._emit_instructions(section, text.take(rows), lines[rows], owner[rows])
             emitted = np.union1d(emitted, keys[rows])
-            self.findings += section.findings
+            section.settle()
+            section.close()
         return emitted
+
+    def _check_frames(self) -> None:
+        """Every frame that an instruction names is in the tables, if they are there."""
+        for module, facts in enumerate(self.facts):
+            header = self.source.headers.get(module)
+            if facts.lost_frames and header is not None and header.frames:
+                message = f"{facts.lost_frames} instructions name stack frames that are in no table"
+                self._find(module, "data_loss", "missing_frame", message)
 
     def _allocation_table(self) -> Columns:
         names = ("module", "allocation_index", "size_bytes", "color", "kind")
@@ -497,12 +577,19 @@ class _Assembly:
 
     def _check_names(self) -> None:
         duplicate = self.keys.sorted_key[1:] == self.keys.sorted_key[:-1]
-        for row in self.keys.by_key[1:][duplicate].tolist():
-            message = f"value {self.keys.value_id[row]} has the name and index of another one"
-            self._find(int(self.keys.module[row]), "error", "duplicate_value", message)
+        rows = np.union1d(
+            self.keys.by_key[1:][duplicate],
+            1 + np.flatnonzero(self.keys.numbers[1:] == self.keys.numbers[:-1]),
+        )
+        self._count_by_module(
+            self.keys.module[rows], "duplicate_value", "values have the name or number of another"
+        )
 
     def _find(self, module: int, severity: str, code: str, message: str) -> None:
-        self.findings.append(Finding(module, severity, code, message))
+        self.account.find(module, severity, code, message)
+        facts = self.facts[module]
+        if code in PEAK_PROBLEMS and facts.peak_problem is None:
+            facts.peak_problem = message
 
 
 def _hlo_instructions(section: Section) -> tuple[Text, Ints]:
@@ -529,20 +616,22 @@ def _percent(text: Text) -> Bools:
 
 
 def _with_last(rounds: Rounds) -> Iterator[tuple[list[Piece], bool]]:
+    """Each round, and whether no other one goes on with its last section."""
     before: list[Piece] | None = None
     for pieces in rounds:
         if before is not None:
-            yield before, False
+            yield before, pieces[0].begins
         before = pieces
     if before is not None:
         yield before, True
 
 
-def _prepend(carried: bytes, piece: Piece) -> Piece:
-    """A piece with the unread end of the one above it put in front."""
+def _prepend(carried: bytes, pieces: list[Piece]) -> Piece:
+    """Pieces of one section in one, with the unread end of the one above them put in front."""
     lines = carried.count(b"\n")
-    before = piece.lines_before
-    return Piece(piece.module, piece.path, carried + piece.text, lambda: before() - lines)
+    first = pieces[0]
+    text = b"".join([carried, *(piece.text for piece in pieces)])
+    return replace(first, text=text, lines_before=lambda: first.lines_before() - lines)
 
 
 def _inside(op_name: str) -> str | None:

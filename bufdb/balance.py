@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from bufdb.columns import strings
 from bufdb.keys import Keys, lookup
 from bufdb.occupancy import Ranges, largest_sum, occupancy
 from bufdb.read import live_ranges
@@ -19,6 +18,24 @@ Emit = Callable[[str, Columns], None]
 """Takes a table's name and columns; `module` in them is the module's ordinal in the batch."""
 Find = Callable[[int, str, str, str], None]
 """Takes a module's ordinal, severity, code and message of a finding."""
+
+PEAK_PROBLEMS = frozenset(
+    {
+        "allocation_gap",
+        "duplicate_live_range",
+        "duplicate_value",
+        "live_range_outside_schedule",
+        "missing_live_range",
+        "missing_values",
+        "negative_size",
+        "peak_exceeds_total",
+        "peak_listing_mismatch",
+        "schedule_mismatch",
+        "total_mismatch",
+        "value_outside_allocation",
+    }
+)
+"""Codes of findings with which the peak of a module cannot be relied on."""
 
 
 @dataclass
@@ -36,9 +53,32 @@ class ModuleFacts:
     has_tiles: bool = False
     has_pointer: bool = False
     """Whether allocation lines print an address, as until 2022."""
+    has_shapes: bool = False
+    """Whether allocation lines print shapes of parameters and outputs, as since 2019-12."""
+    has_unread_allocations: bool = False
+    """Whether a line of the allocations was not understood."""
+    has_unread_live_ranges: bool = False
+    """Whether a line of the schedule or the live ranges was not understood."""
     needs_frames: bool = False
+    lost_frames: int = 0
+    """Instructions that name a stack frame that is in no table."""
     live: live_ranges.Facts = field(default_factory=live_ranges.Facts)
     jit_name: str | None = None
+    peak_problem: str | None = None
+    """What was found first that makes the peak uncertain."""
+
+    @property
+    def peak_unknown_reason(self) -> str | None:
+        """modules.peak_unknown_reason: None if all that the peak is made of was read and agrees."""
+        if not self.has_allocations:
+            return "the dump has no allocations"
+        if not self.has_live_ranges:
+            return "the dump has no live ranges"
+        if self.has_unread_allocations:
+            return "lines of the allocations could not be read"
+        if self.has_unread_live_ranges:
+            return "lines of the schedule or the live ranges could not be read"
+        return self.peak_problem
 
 
 @dataclass
@@ -57,13 +97,13 @@ class Balance:
     facts: list[ModuleFacts]
     find: Find
 
-    def occupied(self, emit: Emit) -> None:
-        """Occupied bytes of the temp allocations, per module with live ranges and color."""
+    def occupied(self) -> dict[str, Columns]:
+        """Rows of `occupied_peaks` and `occupancy_steps` of the modules whose peak is known."""
         table = self.table
-        live = np.array([f.has_live_ranges for f in self.facts], np.bool_)
-        mine = take(table, live[table["module"]])
+        known = np.array([f.peak_unknown_reason is None for f in self.facts], np.bool_)
+        mine = take(table, known[table["module"]])
         if not len(mine["module"]):
-            return
+            return {}
         pairs = np.stack([mine["module"], mine["color"]], axis=1)
         groups, number = np.unique(pairs, axis=0, return_inverse=True)
         number = number.reshape(-1)
@@ -91,25 +131,21 @@ class Balance:
         last = np.array(lengths, np.int64)[groups[:, 0]]
         found = occupancy(ranges, len(groups), last)
         self._check_peaks(mine, number, groups, found.peak)
-        emit(
-            "occupied_peaks",
-            {
+        return {
+            "occupied_peaks": {
                 "module": groups[:, 0],
                 "color": groups[:, 1],
                 "peak_time": found.peak_time,
-                "occupied_temp_bytes": _exact_integers(found.peak),
-                "naive_live_bytes": _exact_integers(np.array(naive, object)),
+                "occupied_temp_bytes": found.peak,
+                "naive_live_bytes": np.array(naive, object),
             },
-        )
-        emit(
-            "occupancy_steps",
-            {
+            "occupancy_steps": {
                 "module": groups[found.group, 0],
                 "color": groups[found.group, 1],
                 "start_time": found.time,
-                "occupied_temp_bytes": _exact_integers(found.occupied),
+                "occupied_temp_bytes": found.occupied,
             },
-        )
+        }
 
     def _check_peaks(self, table: Columns, number: Ints, groups: Ints, peaks: Any) -> None:
         """Temp allocations hold no more than they are large, so a peak is within the total."""
@@ -138,32 +174,59 @@ class Balance:
         bounds = np.searchsorted(table["module"], np.arange(len(self.facts) + 1))
         sums = np.concatenate([np.zeros(1, np.int64), np.cumsum(table["size_bytes"])])
         totals = sums[bounds[1:]] - sums[bounds[:-1]]
+        for number, facts in enumerate(self.facts):
+            facts.allocation_sum = int(totals[number])
         in_order = table["allocation_index"] + bounds[table["module"]] == np.arange(len(sums) - 1)
         for module in np.unique(table["module"][~in_order]).tolist():
             message = "the allocations are not numbered 0, 1, 2, …; the file may be truncated"
             self.find(module, "error", "allocation_gap", message)
-        steps = np.searchsorted(self.keys.module, np.arange(len(self.facts) + 1))
-        row = self._allocation_row(table)
-        outside = dead = np.zeros(len(self.keys), np.bool_)
+        for module, count in self._counts(table["module"][table["size_bytes"] < 0]):
+            self.find(module, "error", "negative_size", f"{count} allocations have a size below 0")
         if len(table["module"]):
-            kind, room = table["kind"][row], table["size_bytes"][row]
-            offset, size = self.keys.offset_bytes, self.keys.size_bytes
-            outside = (row >= 0) & ((offset < 0) | (size < 0) | (offset > room - size))
-            # Of a thread-local computation constants have no live range either.
-            without = [KINDS.index("thread_local"), KINDS.index("constant")]
-            dead = (row >= 0) & ~self.is_live & ~np.isin(kind, without)
-        for number, facts in enumerate(self.facts):
-            facts.allocation_sum = int(totals[number])
-            mine = slice(steps[number], steps[number + 1])
-            self._check_module(number, facts, int(outside[mine].sum()), int(dead[mine].sum()))
+            self._check_values(self._allocation_row(table))
+        self._check_times()
 
-    def _check_module(self, number: int, facts: ModuleFacts, outside: int, dead: int) -> None:
-        if outside:
-            message = f"{outside} values do not lie inside their allocation"
-            self.find(number, "error", "value_outside_allocation", message)
-        if facts.has_live_ranges and dead:
-            message = f"{dead} values that are neither thread-local nor constant have no live range"
-            self.find(number, "error", "missing_live_range", message)
+    def _check_values(self, row: Ints) -> None:
+        """Values lie in their allocation, fill it to its end if it is temp, and live some time."""
+        table, keys = self.table, self.keys
+        kind, room = table["kind"][row], table["size_bytes"][row]
+        offset, size = keys.offset_bytes, keys.size_bytes
+        placed = row >= 0
+        # Of numbers below 0 the difference may not fit into 64 bits.
+        outside = (offset < 0) | (size < 0) | (room < 0) | (offset > room - size)
+        for module, count in self._counts(keys.module[placed & outside]):
+            message = f"{count} values do not lie inside their allocation"
+            self.find(module, "error", "value_outside_allocation", message)
+        filled = np.zeros(len(table["module"]), np.bool_)
+        filled[row[placed & ~outside & (offset == room - size)]] = True
+        empty = ~filled & (table["kind"] == KINDS.index("temp")) & (table["size_bytes"] > 0)
+        for module, count in self._counts(table["module"][empty]):
+            message = f"values of {count} temp allocations are missing: those listed do not fill it"
+            self.find(module, "data_loss", "missing_values", message)
+        # Of a thread-local computation constants have no live range either.
+        without = [KINDS.index("thread_local"), KINDS.index("constant")]
+        dead = placed & ~self.is_live & ~np.isin(kind, without)
+        has_ranges = np.array([f.has_live_ranges for f in self.facts], np.bool_)
+        for module, count in self._counts(keys.module[dead & has_ranges[keys.module]]):
+            message = (
+                f"{count} values that are neither thread-local nor constant have no live range"
+            )
+            self.find(module, "error", "missing_live_range", message)
+
+    def _check_times(self) -> None:
+        """Live ranges lie within the schedule."""
+        lengths = [f.live.schedule_length or 0 for f in self.facts]
+        last = np.array(lengths, np.int64)[self.keys.module]
+        odd = self.is_live & ((self.start < 0) | (self.end < self.start) | (self.end > last))
+        for module, count in self._counts(self.keys.module[odd]):
+            message = f"{count} live ranges do not lie within the schedule"
+            self.find(module, "error", "live_range_outside_schedule", message)
+
+    @staticmethod
+    def _counts(modules: Ints) -> list[tuple[int, int]]:
+        """Each module with how often it is there."""
+        found, counts = np.unique(modules, return_counts=True)
+        return list(zip(found.tolist(), counts.tolist(), strict=True))
 
 
 def check_total(number: int, facts: ModuleFacts, find: Find) -> None:
@@ -177,11 +240,6 @@ def check_total(number: int, facts: ModuleFacts, find: Find) -> None:
     if facts.human_total not in (None, human_bytes(total)):
         message = f"{total} bytes print as {human_bytes(total)}, the dump says {facts.human_total}"
         find(number, "notice", "human_total_mismatch", message)
-
-
-def _exact_integers(values: Any) -> Any:
-    """A column for HUGEINT: text, which DuckDB converts, where 64 bits may not do."""
-    return strings([str(value) for value in values]) if values.dtype == object else values
 
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")

@@ -100,6 +100,8 @@ class Figure:
     memory_space: str | None
     values: Mapping[str, int | None]
     """By metric; None for what cannot be known."""
+    unknown_reason: str | None = None
+    """Why the peak, and what hangs on it, is not known."""
     problem_count: int = 0
     """Diagnostics that say that the dump was not read in full."""
 
@@ -325,15 +327,14 @@ def _judge_figure(budget: Budget, figure: Figure, other: Figure | None) -> Verdi
     limit = budget.limit.bytes_for(base)
     reason: str | None = None
     status = NOT_JUDGED
-    if figure.color is None:
-        reason = "the dump has no allocations"
-    elif value is None:
-        reason = "the dump has no live ranges"
+    if figure.color is None or value is None:
+        reason = f"{metric} is unknown: {figure.unknown_reason or 'the dump does not tell it'}"
     elif budget.limit.is_relative and other is None:
         status = WITHIN if budget.allow_new else NOT_JUDGED
         reason = "not in the base run"
     elif limit is None:
-        reason = "the base run's dump has no live ranges"
+        why = (other and other.unknown_reason) or "the dump does not tell it"
+        reason = f"{metric} of the base run is unknown: {why}"
     elif value > limit:
         status = OVER
     elif figure.problem_count or (other is not None and other.problem_count):
@@ -360,11 +361,14 @@ def _in_space(budget: Budget, figure: Figure) -> bool:
 def _pairs(new: Sequence[Figure], base: Sequence[Figure], metric: str) -> dict[int, Figure]:
     """For each figure (by identity) that of the same function in the base run.
 
-    First those of the same signature, then what is left over; of several the largest go together.
+    First those of the same signature, then what is left over; of several the largest go together,
+    by their total if the metric of one is unknown.
     """
+    is_known = all(figure.values[metric] is not None for figure in (*new, *base))
+    ranked_by = metric if is_known else "total"
 
     def size(figure: Figure) -> tuple[int, str]:
-        return (-(figure.values[metric] or 0), figure.module_key)
+        return (-(figure.values[ranked_by] or 0), figure.module_key)
 
     def exact(figure: Figure) -> tuple[Any, ...]:
         return (*same(figure), figure.signature)

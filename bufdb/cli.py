@@ -6,15 +6,15 @@ imported when it is named, so that none pays for the imports of another.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import sys
 
 import click
 
-from bufdb import __version__
-from bufdb.errors import BufdbError, UsageError, quote
-from bufdb.render import escape_control
+from bufdb import __version__, faults
+from bufdb.errors import UsageError, one_line, quote
 from bufdb.saved_query import suggestion
 
 COMMANDS = {
@@ -71,7 +71,7 @@ def bufdb() -> None:
       0    success
       1    a query or an ingest failed, or an invariant does not hold
       2    wrong usage
-      3    database missing, in use or of another version
+      3    database missing, in use, damaged, not writable or of another version
       4    ingest finished, but part of a dump was not understood
       130  interrupted
     """
@@ -83,36 +83,68 @@ keep_lines(bufdb)
 def main() -> None:
     """Entry point of the `bufdb` script."""
     code = run(sys.argv[1:])
+    _settle_streams()
     if code == INTERRUPTED:
         # A query may still be at work on its thread, and a normal exit would wait for it.
-        sys.stderr.flush()
         os._exit(code)
     sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:
     """Run one command; its exit code."""
+    state: dict[str, str] = {}
     try:
-        code = bufdb.main(arguments, prog_name="bufdb", standalone_mode=False)
-    except BufdbError as error:
-        # A message may quote a dump, a path or the SQL of a file that somebody sent.
-        click.echo(f"bufdb: error: {escape_control(str(error))}", err=True)
-        return error.exit_code
+        code = bufdb.main(arguments, prog_name="bufdb", standalone_mode=False, obj=state)
     except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.format_message(), err=True)
+        _say(error.format_message())
         return error.exit_code
     except click.ClickException as error:
         hint = ""
         if isinstance(error, click.UsageError) and error.ctx is not None:
             hint = f"; try '{error.ctx.command_path} --help'"
-        message = escape_control(error.format_message().rstrip("."))
-        click.echo(f"bufdb: error: {message}{hint}", err=True)
+        _say(f"bufdb: error: {one_line(error.format_message().rstrip('.'))}{hint}")
         return error.exit_code
-    except (click.Abort, KeyboardInterrupt, RuntimeError) as error:
-        # What DuckDB makes of Ctrl-C while it is at work.
-        if type(error) is RuntimeError and str(error) != "Query interrupted":
+    except (click.Abort, KeyboardInterrupt):
+        return _interrupted()
+    except Exception as error:
+        if faults.is_interrupt(error):
+            return _interrupted()
+        told = faults.as_told(error, state.get("db"))
+        if told is None and not _is_utf8(arguments):
+            told = faults.NOT_UTF8
+        if told is None:
             raise
-        click.echo("bufdb: interrupted", err=True)
-        return INTERRUPTED
+        _say(f"bufdb: error: {one_line(str(told))}")
+        return told.exit_code
     # Outside standalone mode click hands back the code of ctx.exit(), or what a command returned.
     return code if isinstance(code, int) else 0
+
+
+def _is_utf8(arguments: list[str]) -> bool:
+    try:
+        "".join(arguments).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _interrupted() -> int:
+    _say("bufdb: interrupted")
+    return INTERRUPTED
+
+
+def _say(text: str) -> None:
+    """Tell the user; where standard error takes nothing there is nobody to be told."""
+    with contextlib.suppress(OSError):
+        click.echo(text, err=True)
+
+
+def _settle_streams() -> None:
+    """Flush what is left; what fails now was told before, and must not fail again at the exit."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is None:
+            continue
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -35,7 +35,8 @@ _DETAILS = """
 _WHERE = """
 WHERE (getvariable('function')::VARCHAR IS NULL
     OR function_name GLOB getvariable('function')::VARCHAR)
-  AND (getvariable('color')::BIGINT IS NULL OR color = getvariable('color')::BIGINT)
+  AND (getvariable('color')::BIGINT IS NULL OR color IS NULL
+    OR color = getvariable('color')::BIGINT)
 ORDER BY place"""
 _SIDES = "getvariable('base')::VARCHAR, getvariable('new')::VARCHAR"
 _KEYED = f"{_SIDES}, getvariable('key_name')::VARCHAR"
@@ -44,19 +45,21 @@ _MODULES = f"""
 SELECT {_COMMON}, figure, NULL::VARCHAR AS allocation_kind, NULL::VARCHAR AS part,
   CASE
     WHEN delta_bytes > 0 THEN 'grew' WHEN delta_bytes < 0 THEN 'shrank'
-    WHEN delta_bytes = 0 THEN 'same'
+    WHEN delta_bytes = 0 THEN 'same' WHEN unknown_reason IS NOT NULL THEN 'unknown'
   END AS change,
   {_NUMBERS}, NULL::BIGINT AS base_value_count, NULL::BIGINT AS new_value_count,
   NULL::VARCHAR AS base_shape, NULL::VARCHAR AS new_shape,
-  NULL::VARCHAR AS base_source, NULL::VARCHAR AS new_source
+  NULL::VARCHAR AS base_source, NULL::VARCHAR AS new_source, unknown_reason
 FROM diff_modules({_SIDES})
 {_WHERE}, figure_place"""
 _PEAK = f"""
-SELECT {_COMMON}, 'peak' AS figure, allocation_kind, part, change, {_NUMBERS}, {_DETAILS}
+SELECT {_COMMON}, 'peak' AS figure, allocation_kind, part, change, {_NUMBERS}, {_DETAILS},
+  unknown_reason
 FROM diff_peak({_KEYED})
 {_WHERE}, part_place"""
 _TEMPS = f"""
-SELECT {_COMMON}, 'temps' AS figure, 'temp' AS allocation_kind, part, change, {_NUMBERS}, {_DETAILS}
+SELECT {_COMMON}, 'temps' AS figure, 'temp' AS allocation_kind, part, change, {_NUMBERS},
+  {_DETAILS}, NULL::VARCHAR AS unknown_reason
 FROM diff_temps({_KEYED})
 {_WHERE}, part_place"""
 
@@ -72,7 +75,8 @@ class Row(NamedTuple):
     new_run_name: str | None
     base_module_key: str | None
     new_module_key: str | None
-    color: int
+    color: int | None
+    """None where neither side has allocations."""
     memory_space_name: str | None
     figure: str
     allocation_kind: str | None
@@ -88,6 +92,8 @@ class Row(NamedTuple):
     new_shape: str | None
     base_source: str | None
     new_source: str | None
+    unknown_reason: str | None
+    """Which side does not tell the figure, and why."""
 
 
 @dataclass(frozen=True)
@@ -159,7 +165,10 @@ def compare(
     modules = run_with(con, _MODULES, values, "diff")
     return Comparison(
         figures=_rows(modules),
-        peak_parts=_rows(run_with(con, _PEAK, values, "diff")),
+        # A pair with an unknown peak has no parts; its figure says so.
+        peak_parts=[
+            row for row in _rows(run_with(con, _PEAK, values, "diff")) if row.unknown_reason is None
+        ],
         temp_parts=_rows(run_with(con, _TEMPS, values, "diff")) if temps else [],
         columns=modules.columns,
     )
@@ -184,7 +193,8 @@ def summary(comparison: Comparison) -> str:
     if not peaks:
         return "nothing to compare"
     if kinds[0] not in ("grew", "shrank"):
-        return f"no peak changed: {', '.join(rest)}"
+        known = " known" if "unknown" in counts else ""
+        return f"no{known} peak changed: {', '.join(rest)}"
     first = peaks[0]
     line = f"{_subject(first, peaks)}: peak {_from_to(first)}"
     cause = _largest(first, comparison.peak_parts)
@@ -197,7 +207,7 @@ def _outcome(row: Row) -> str:
     """What became of a peak, in the words of the summary."""
     if row.paired_by.startswith("only"):
         return row.paired_by
-    return {None: "unknown", "same": "unchanged"}.get(row.change, str(row.change))
+    return "unchanged" if row.change == "same" else str(row.change)
 
 
 def _from_to(row: Row) -> str:
@@ -228,6 +238,8 @@ def _subject(row: Row, peaks: list[Row]) -> str:
 
 
 def _space(row: Row) -> str:
+    if row.color is None:
+        return "-"
     return row.memory_space_name or f"color {row.color}"
 
 
@@ -241,12 +253,10 @@ def figures_table(comparison: Comparison, top: int) -> tuple[Result, int]:
         first = rows[0]
         body: list[tuple[str, ...]] = []
         if first.paired_by.startswith("only"):
-            body.append(("peak", _size(first.base_bytes), _size(first.new_bytes), "-", "-"))
+            body.append(("peak", *_sides(first), "-", "-"))
         else:
             body.extend(
-                (row.figure, _size(row.base_bytes), _size(row.new_bytes), *_delta(row))
-                for row in rows
-                if row.delta_bytes != 0
+                (row.figure, *_sides(row), *_delta(row)) for row in rows if row.delta_bytes != 0
             )
             same = [row.figure for row in rows if row.delta_bytes == 0]
             if same:
@@ -367,7 +377,29 @@ def _result(
     return Result(columns, rows)
 
 
+def unknown_lines(comparison: Comparison, top: int) -> list[str]:
+    """For those of the first `top` places that have an unknown peak: whose it is, and why."""
+    peaks = [row for row in comparison.figures if row.figure == "peak"]
+    label = _labels(peaks)
+    return [
+        f"{label[row.place]}, {_space(row)}: peak unknown: {row.unknown_reason}"
+        for row in peaks[:top]
+        if row.unknown_reason is not None
+    ]
+
+
+def _sides(row: Row) -> tuple[str, str]:
+    """Base and new: '-' where there is no module, 'unknown' where it does not tell the figure."""
+    sides = ((row.base_bytes, row.base_module_key), (row.new_bytes, row.new_module_key))
+    base, new = (
+        "unknown" if count is None and key is not None else _size(count) for count, key in sides
+    )
+    return base, new
+
+
 def _delta(row: Row) -> tuple[str, str]:
+    if row.unknown_reason is not None:
+        return "unknown", "-"
     ratio = "-" if row.delta_ratio is None else f"{row.delta_ratio:+.1%}"
     return signed_bytes(row.delta_bytes), ratio
 

@@ -3,19 +3,29 @@
     BufdbError                  exit 1
     ├── DumpFormatError         exit 1  a dump that does not follow the format
     ├── UsageError              exit 2  a wrong name, parameter or path
-    ├── DatabaseError           exit 3  database missing, locked or of another version
+    ├── DatabaseError           exit 3  database missing, locked, damaged or of another version
     └── CommandError            exit 126 or 127  the command of `bufdb capture` cannot be started
 
 Messages are one line: where, what was expected, what was found, what to do next.
 Only `bufdb.cli` turns them into text and exit codes.
 """
 
+import re
+
 QUOTE_LIMIT = 80
+OBEYED = "\x7f-\x9f\u061c\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069"
+"""What a terminal obeys besides C0: DEL, C1, line separators, characters that reorder text."""
+_CONTROL = re.compile(f"[\x00-\x1f{OBEYED}]")
 
 
 def quote(text: str) -> str:
     """Text of a dump fit for a message: one line of at most 80 characters, in quotes."""
     return repr(text if len(text) <= QUOTE_LIMIT else text[: QUOTE_LIMIT - 1] + "…")
+
+
+def one_line(text: str) -> str:
+    """Text that may name files or quote a dump, fit for a terminal: control characters escaped."""
+    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
 
 
 class BufdbError(Exception):
@@ -43,7 +53,7 @@ class UsageError(BufdbError):
 
 
 class DatabaseError(BufdbError):
-    """The database is missing, in use, or has another schema version."""
+    """The database is missing, in use, damaged, not writable, or has another schema version."""
 
     exit_code = 3
 

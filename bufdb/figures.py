@@ -52,6 +52,7 @@ def of_run(con: duckdb.DuckDBPyConnection, run: str) -> list[Figure]:
             WHERE diagnostics.module_id = modules.module_id
               AND diagnostics.severity IN ('data_loss', 'error')
           ),
+          memory_figures.peak_unknown_reason,
           {columns}
         FROM modules
         LEFT JOIN memory_figures ON memory_figures.module_id = modules.module_id
@@ -71,9 +72,21 @@ def of_run(con: duckdb.DuckDBPyConnection, run: str) -> list[Figure]:
             color,
             space,
             dict(zip(METRICS, values, strict=True)),
+            reason,
             problems,
         )
-        for module_id, key, function, platform, signature, color, space, problems, *values in rows
+        for (
+            module_id,
+            key,
+            function,
+            platform,
+            signature,
+            color,
+            space,
+            problems,
+            reason,
+            *values,
+        ) in rows
     ]
 
 

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from bufdb.columns import Labels
+from bufdb.keys import lookup
 from bufdb.read.hlo import HloHeader
-from bufdb.scan import Bools, Columns, Ints, Numbers, Text
+from bufdb.scan import Columns, Ints, Numbers, Text
 
 
-def fill_sources(columns: Columns, headers: dict[int, HloHeader], count: int) -> list[int]:
-    """Fill in file, line and columns from the frames; the modules that have such instructions.
+def fill_sources(columns: Columns, headers: dict[int, HloHeader]) -> tuple[list[int], list[int]]:
+    """Fill in file, line and columns from the frames.
 
     Args:
         columns: of `instructions`, with the ordinal of each row's module.
         headers: HLO headers by module ordinal.
-        count: number of modules in the batch.
+
+    Returns:
+        The modules that have instructions with frames, and the module of every instruction whose
+        frame is in no table.
     """
     frame_id: Numbers = columns["stack_frame_id"]
     source_file: Text = columns["source_file"]
@@ -25,10 +27,10 @@ def fill_sources(columns: Columns, headers: dict[int, HloHeader], count: int) ->
     nulls = source_file.is_null()
     framed = frame_id.valid & (nulls if nulls is not None else False)
     if not framed.any():
-        return []
+        return [], []
     modules = columns["module"]
-    table = _FrameTable(headers, count)
-    place = table.place(modules, frame_id.values, framed)
+    table = _FrameTable(headers)
+    place = np.where(framed, table.place(modules, frame_id.values), -1)
     there = place >= 0
     labels: list[str | bytes | None] = [None, *table.files]
     codes = np.zeros(len(framed), np.int64)
@@ -50,42 +52,30 @@ def fill_sources(columns: Columns, headers: dict[int, HloHeader], count: int) ->
         values[there] = numbers.values[place[there]]
         valid[there] = numbers.valid[place[there]]
         columns[name] = Numbers(values, valid)
-    return [int(module) for module in np.unique(modules[framed])]
+    return np.unique(modules[framed]).tolist(), modules[framed & ~there].tolist()
 
 
 class _FrameTable:
     """The stack frames of a batch's modules end to end."""
 
-    def __init__(self, headers: dict[int, HloHeader], count: int) -> None:
-        self.base = np.zeros(count, np.int64)
-        self.width = np.zeros(count, np.int64)
+    def __init__(self, headers: dict[int, HloHeader]) -> None:
+        frames = [(number, f) for number, header in headers.items() for f in header.frames]
+        self.modules = np.array([number for number, _ in frames], np.int64)
+        self.ids = np.array([frame.stack_frame_id for _, frame in frames], np.int64)
         codes: dict[str | None, int] = {None: -1}
-        slots: list[Any] = []
-        for number, header in headers.items():
-            highest = max((f.stack_frame_id for f in header.frames), default=0)
-            if highest > 10 * len(header.frames) + 1000:
-                continue
-            self.base[number], self.width[number] = len(slots), highest + 1
-            mine: list[Any] = [None] * (highest + 1)
-            for frame in header.frames:
-                mine[frame.stack_frame_id] = frame
-                codes.setdefault(frame.source_file, len(codes) - 1)
-            slots += mine
+        for _, frame in frames:
+            codes.setdefault(frame.source_file, len(codes) - 1)
         self.files = [name for name in codes if name is not None]
-        self.there = np.array([slot is not None for slot in slots], np.bool_)
-        self.file_codes = np.array(
-            [-1 if slot is None else codes[slot.source_file] for slot in slots], np.int64
-        )
+        self.file_codes = np.array([codes[frame.source_file] for _, frame in frames], np.int64)
         self.numbers = {}
         for name in ("source_line", "source_end_line", "source_column", "source_end_column"):
-            found = [None if slot is None else getattr(slot, name) for slot in slots]
+            found = [getattr(frame, name) for _, frame in frames]
             valid = np.array([value is not None for value in found], np.bool_)
             self.numbers[name] = Numbers(np.array([v or 0 for v in found], np.int64), valid)
 
-    def place(self, modules: Ints, frame_ids: Ints, framed: Bools) -> Ints:
+    def place(self, modules: Ints, frame_ids: Ints) -> Ints:
         """The row of each frame, -1 where it is not in the module's table."""
-        inside = framed & (frame_ids < self.width[modules])
-        place = np.where(inside, self.base[modules] + frame_ids, 0)
-        if not len(self.there):
-            return np.full(len(place), -1)
-        return np.where(inside & self.there[place], place, -1)
+        ids, rank = np.unique(np.concatenate([self.ids, frame_ids]), return_inverse=True)
+        mine = self.modules * len(ids) + rank[: len(self.ids)]
+        order = np.argsort(mine, kind="stable")
+        return lookup(mine[order], order, modules * len(ids) + rank[len(self.ids) :])

@@ -44,6 +44,9 @@ class Keys:
         self.names, self.first = np.unique(self.name_key, return_index=True)
         self.by_key = np.argsort(self.key)
         self.sorted_key = self.key[self.by_key]
+        if (self.sorted_key[1:] == self.sorted_key[:-1]).any():
+            # Of values with one name the first is found, whatever else is in the batch.
+            self.by_key = np.argsort(self.key, kind="stable")
 
     module: Ints
     value_id: Ints
@@ -71,6 +74,15 @@ class Keys:
         wanted = self._numbers(module, value_id)
         rows = lookup(self.numbers, np.arange(len(self)), wanted)
         return np.where(value_id < LARGEST_ID, rows, -1)
+
+    def checks(self, rows: Ints) -> Words:
+        """Hash of the whole short text of the values in these rows."""
+        found: Words = self.check[rows]
+        return found
+
+    def modules(self) -> Ints:
+        """The modules that have values."""
+        return np.unique(self.module)
 
     @staticmethod
     def _numbers(module: Ints, value_id: Ints) -> Ints:

@@ -9,9 +9,9 @@ from typing import Any
 
 from bufdb.balance import ModuleFacts
 from bufdb.discover import ModuleFiles
-from bufdb.read.section import Finding
+from bufdb.read.account import Finding
 from bufdb.read.shape import Shape
-from bufdb.source import Batch, Loaded
+from bufdb.source import Batch
 
 Row = dict[str, Any]
 
@@ -57,18 +57,25 @@ def module_row(
         "has_used_values": facts.has_used_values,
         "has_live_ranges": facts.has_live_ranges,
         "has_hlo_text": header is not None,
+        "peak_unknown_reason": facts.peak_unknown_reason,
     }
 
 
-def file_rows(module_id: int, loaded: Loaded) -> Iterable[Row]:
-    """Rows of `files` of one module."""
+def file_rows(module_id: int, source: Batch, number: int) -> Iterable[Row]:
+    """Rows of `files` of the module with this number in its batch."""
+    loaded = source.modules[number]
     for kind, file in loaded.files.files.items():
+        tally = source.account.tallies[number, file.name]
         yield {
             "module_id": module_id,
             "path": file.name,
             "file_kind": kind,
             "size_bytes": loaded.sizes[kind],
             "content_hash": loaded.hashes[kind],
+            "line_count": tally.line_count,
+            "read_line_count": tally.read_count,
+            "known_line_count": tally.known_count,
+            "unread_line_count": tally.unread_count,
         }
 
 
@@ -110,29 +117,6 @@ def diagnostic_row(run: str, module_id: int | None, finding: Finding) -> Row:
         "line_number": finding.line_number,
         "message": finding.message,
     }
-
-
-def missing_parts(
-    files: ModuleFiles, facts: ModuleFacts, source: Batch, number: int
-) -> Iterable[Finding]:
-    """Files that are not there and would tell more, as notices."""
-    header = source.headers.get(number)
-    if facts.needs_frames and (header is None or not header.frames):
-        message = (
-            "source lines are unknown: instructions name stack frames, and the tables are in "
-            f"the HLO text {files.key}.txt, which is not there"
-        )
-        yield Finding(number, "notice", "missing_hlo_text", message)
-    if format_era(files, facts, number in source.has_block_layout) != "C":
-        return
-    for kind, suffix, what in (
-        ("buffer_assignment", "-buffer-assignment.txt", "sizes and offsets"),
-        ("values", "-buffer-assignment-values.txt", "positions, uses and opcodes"),
-        ("live_range", "-live-range.txt", "live ranges and the peak"),
-    ):
-        if kind not in files.files:
-            message = f"{what} are unknown: {files.key}{suffix} is not there"
-            yield Finding(number, "notice", "missing_file", message)
 
 
 def function_name(module_name: str | None) -> str | None:

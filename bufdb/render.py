@@ -2,7 +2,7 @@
 
 Does no I/O. Invariant: csv, json and jsonl hold every value exactly; units, percent and shortened
 text appear in the two formats for people alone. A column's name tells its unit: `_bytes` is shown
-with IEC units, `_ratio` as percent.
+with IEC units, `_ratio` as percent. A column `unknown_reason` without any reason is left out there.
 
 Names come from dumps, so from anybody. `terminal_safe` makes any text fit to be shown, and csv
 stays exact also where a cell begins with `=`, `+`, `-` or `@`: it is for programs; in a spreadsheet
@@ -15,7 +15,10 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from bufdb.errors import OBEYED, one_line
 
 if TYPE_CHECKING:  # bufdb.run imports duckdb, which a list of the queries does not need
     from bufdb.run import Result
@@ -25,10 +28,7 @@ NARROWEST = 12
 """Columns to which a text column of a table is shortened at most."""
 
 _NUMBER = re.compile(r"(U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|DOUBLE|FLOAT|DECIMAL.*)$")
-# DEL, C1, line separators and the characters that reorder text: a terminal obeys them, as C0.
-_OBEYED = "\x7f-\x9f\u061c\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069"
-_CONTROL = re.compile(f"[\x00-\x1f{_OBEYED}]")
-_CONTROL_IN_LINES = re.compile(f"[\x00-\x08\x0b-\x1f{_OBEYED}]")
+_CONTROL_IN_LINES = re.compile(f"[\x00-\x08\x0b-\x1f{OBEYED}]")
 _MARKDOWN = re.compile(
     r"[\\`*|<>$]|\](?=[(\[:])|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|~(?=[~\w])|&(?=#?\w+;)"
 )
@@ -45,6 +45,8 @@ def render(result: Result, format_name: str, width: int | None = None) -> tuple[
     Only a table is fitted into `width` columns, by shortening its longest text cells; with None
     nothing is shortened.
     """
+    if format_name in ("table", "markdown"):
+        result = _without_empty_reasons(result)
     if format_name == "table":
         return _table(result, width)
     writers: dict[str, Callable[[Result], str]] = {
@@ -54,6 +56,14 @@ def render(result: Result, format_name: str, width: int | None = None) -> tuple[
         "markdown": _markdown,
     }
     return writers[format_name](result), 0
+
+
+def _without_empty_reasons(result: Result) -> Result:
+    """The same, without `unknown_reason` if all is known: its width is needed for what is."""
+    names = [name for name, _ in result.columns]
+    if names[-1:] != ["unknown_reason"] or any(row[-1] is not None for row in result.rows):
+        return result
+    return replace(result, columns=result.columns[:-1], rows=[row[:-1] for row in result.rows])
 
 
 def human_bytes(count: int) -> str:
@@ -71,7 +81,7 @@ def human_bytes(count: int) -> str:
 
 def escape_control(text: str) -> str:
     r"""Text that a terminal shows and does not obey: control characters as \n, \x1b, \u202e."""
-    return _CONTROL.sub(lambda match: ascii(match[0])[1:-1], text)
+    return one_line(text)
 
 
 def terminal_safe(text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,15 +53,31 @@ def parse_pattern(text: str) -> LabelPattern:
     return LabelPattern(text, tuple(labels), re.compile(regex, re.DOTALL))
 
 
-def run_folders(folder: Path) -> Iterator[Path]:
-    """The sub-directories of a directory, in order of their names.
+def run_folders(folder: Path, note: Callable[[str], None]) -> list[Path]:
+    """The sub-directories of a directory, in order of their names, each once.
+
+    A link to one of the others, such as `latest`, or to a directory above is left out; `note` is
+    told.
 
     Raises:
-        UsageError: it is no directory, or has no sub-directory.
+        UsageError: it is no directory, cannot be read, or has no sub-directory.
     """
     if not folder.is_dir():
         raise UsageError(f"--run-from-dir wants a directory of directories, {folder} is a file")
-    found = sorted((path for path in folder.iterdir() if path.is_dir()), key=lambda p: p.name)
+    try:
+        folders = [path for path in folder.iterdir() if path.is_dir()]
+    except OSError as error:
+        raise UsageError(f"--run-from-dir: cannot read {folder}: {error.strerror}") from error
+    real = folder.resolve()
+    first = {above: str(above) for above in (real, *real.parents)}
+    found = []
+    for path in sorted(folders, key=lambda path: (path.is_symlink(), path.name)):
+        target = path.resolve()
+        if target in first:
+            note(f"left out: {path} is a link to {first[target]}")
+            continue
+        first[target] = str(path)
+        found.append(path)
     if not found:
         raise UsageError(f"--run-from-dir: no directory in {folder}; without it, it is one run")
-    yield from found
+    return sorted(found, key=lambda path: path.name)

@@ -11,9 +11,13 @@ from dataclasses import dataclass
 
 import duckdb
 
+from bufdb import checksums
 from bufdb.errors import UsageError, quote
 from bufdb.run import Result, run_sql
 from bufdb.saved_query import suggestion
+
+DELETE_UNUSED_SHAPES = 'DELETE FROM shapes WHERE shape NOT IN (SELECT "values".shape FROM "values")'
+"""What modules leave behind that were removed or replaced."""
 
 _LIST = """
 WITH labels AS (
@@ -137,6 +141,7 @@ def set_labels(con: duckdb.DuckDBPyConnection, run: str, labels: Mapping[str, st
         _delete_labels(con, run, labels)
         for label, value in labels.items():
             con.execute("INSERT INTO run_labels VALUES (?, ?, ?)", [run, label, value])
+        checksums.store_run(con, run)
     except BaseException:
         con.execute("ROLLBACK")
         raise
@@ -157,7 +162,14 @@ def remove_labels(con: duckdb.DuckDBPyConnection, run: str, labels: Iterable[str
         if label not in known:
             hint = suggestion(label, known) or f"; it has {', '.join(known) or 'none'}"
             raise UsageError(f"run {run} has no label {quote(label)}{hint}")
-    _delete_labels(con, run, labels)
+    con.execute("BEGIN")
+    try:
+        _delete_labels(con, run, labels)
+        checksums.store_run(con, run)
+    except BaseException:
+        con.execute("ROLLBACK")
+        raise
+    con.execute("COMMIT")
 
 
 def remove_runs(con: duckdb.DuckDBPyConnection, runs: Iterable[str]) -> dict[str, Removal]:
@@ -168,26 +180,9 @@ def remove_runs(con: duckdb.DuckDBPyConnection, runs: Iterable[str]) -> dict[str
     """
     wanted = list(dict.fromkeys(runs))
     require(con, wanted)
-    by_module, by_run = _tables_with(con, "module_id"), _tables_with(con, "run_name")
-    removed = {}
     con.execute("BEGIN")
     try:
-        for run in wanted:
-            modules = "(SELECT module_id FROM modules WHERE run_name = ?)"
-            (module_count,) = con.execute(
-                "SELECT count(*) FROM modules WHERE run_name = ?", [run]
-            ).fetchall()[0]
-            rows = 0
-            # `modules` goes with the tables of runs: until then it tells whose the modules are.
-            for table in by_module:
-                if table not in by_run:
-                    rows += _delete(con, f'"{table}" WHERE module_id IN {modules}', [run])
-            for table in by_run:
-                rows += _delete(con, f'"{table}" WHERE run_name = ?', [run])
-            rows += _delete(
-                con, 'shapes WHERE shape NOT IN (SELECT "values".shape FROM "values")', []
-            )
-            removed[run] = Removal(module_count, rows)
+        removed = {run: delete(con, run) for run in wanted}
     except BaseException:
         con.execute("ROLLBACK")
         raise
@@ -195,6 +190,28 @@ def remove_runs(con: duckdb.DuckDBPyConnection, runs: Iterable[str]) -> dict[str
     # Gives the space back to the file now, and not when somebody writes the next time.
     con.execute("CHECKPOINT")
     return removed
+
+
+def delete(con: duckdb.DuckDBPyConnection, run: str) -> Removal:
+    """Delete all rows of a run, if there is one, in the transaction that is open."""
+    by_module, by_run = _tables_with(con, "module_id"), _tables_with(con, "run_name")
+    modules = "(SELECT module_id FROM modules WHERE run_name = ?)"
+    (module_count,) = con.execute(
+        "SELECT count(*) FROM modules WHERE run_name = ?", [run]
+    ).fetchall()[0]
+    rows = 0
+    # `modules` goes with the tables of runs: until then it tells whose the modules are.
+    for table in by_module:
+        if table not in by_run:
+            rows += _delete(con, f'"{table}" WHERE module_id IN {modules}', [run])
+    for table in by_run:
+        rows += _delete(con, f'"{table}" WHERE run_name = ?', [run])
+    return Removal(module_count, rows + delete_unused_shapes(con))
+
+
+def delete_unused_shapes(con: duckdb.DuckDBPyConnection) -> int:
+    """Delete the shapes that removed or replaced modules left behind; their number."""
+    return _delete(con, 'shapes WHERE shape NOT IN (SELECT "values".shape FROM "values")', [])
 
 
 def _tables_with(con: duckdb.DuckDBPyConnection, column: str) -> list[str]:

@@ -209,9 +209,12 @@ def query_folders(given: Iterable[Path], environ: Mapping[str, str]) -> list[Pat
     for folder in named:
         if not folder.is_dir():
             raise UsageError(f"no folder {folder} to take queries from")
-    config = environ.get("XDG_CONFIG_HOME") or str(Path(environ.get("HOME", "~"), ".config"))
+    home = environ.get("HOME")
+    config = environ.get("XDG_CONFIG_HOME") or (os.path.join(home, ".config") if home else "")  # noqa: PTH118
     default = Path(config, "bufdb", "queries")
-    return [resources.query_folder(), *named, *([default] if default.is_dir() else [])]
+    # Unlike Path.is_dir it takes a home that may not be looked into for none.
+    has_default = bool(config) and os.path.isdir(default)  # noqa: PTH112
+    return [resources.query_folder(), *named, *([default] if has_default else [])]
 
 
 def query_name(text: str) -> str:

@@ -392,11 +392,26 @@ def runs_of(lines: Ints, total: int) -> Ints:
 
 
 def _digits(block: Block, at: Ints) -> tuple[Ints, Ints]:
-    """The number at each position and the position behind it."""
+    """The number at each position and the position behind it, or behind its first 24 digits."""
+    values, behind = _eight_digits(block, at)
+    open_rows = np.flatnonzero(behind - at == 8)
+    for _ in range(2):
+        open_rows = open_rows[block.bytes[behind[open_rows]] - np.uint8(ord("0")) < 10]
+        if not len(open_rows):
+            break
+        rest, end = _eight_digits(block, behind[open_rows])
+        length = end - behind[open_rows]
+        values[open_rows] = values[open_rows] * 10**length + rest
+        behind[open_rows] = end
+        open_rows = open_rows[length == 8]
+    return values, behind
+
+
+def _eight_digits(block: Block, at: Ints) -> tuple[Ints, Ints]:
+    """The number of at most eight digits at each position and the position behind it."""
     digits = block.words[at] ^ np.uint64(0x3030303030303030)
     marks = ((digits + np.uint64(0x7676767676767676)) | digits) & np.uint64(_HIGH_BITS)
     count = _first_byte(marks)
-    behind = at + count
     shift = (64 - 8 * count).astype(np.uint64)
     digits = np.where(count == 0, np.uint64(0), digits << (shift & np.uint64(63)))
     pairs = digits * np.uint64(10) + (digits >> np.uint64(8))
@@ -405,12 +420,7 @@ def _digits(block: Block, at: Ints) -> tuple[Ints, Ints]:
     values: Ints = (
         low * np.uint64(0x000F424000000064) + high * np.uint64(0x0000271000000001) >> np.uint64(32)
     ).astype(np.int64)
-    longer = np.flatnonzero((count == 8) & (block.bytes[behind] - np.uint8(ord("0")) < 10))
-    if len(longer):
-        rest, end = _digits(block, behind[longer])
-        values[longer] = values[longer] * 10 ** np.minimum(end - behind[longer], 18) + rest
-        behind[longer] = end
-    return values, behind
+    return values, at + count
 
 
 def _first_byte(marks: Words) -> Ints:

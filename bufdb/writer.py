@@ -13,7 +13,8 @@ from typing import Any
 import duckdb
 import numpy as np
 
-from bufdb.columns import Batches, Labels, integers, strings, to_arrow
+from bufdb import checksums
+from bufdb.columns import TYPES, Batches, Misfits, TableSchema, objects, strings, to_arrow
 from bufdb.scan import Columns
 
 INSERT_ROWS = 450_000
@@ -53,33 +54,42 @@ class TableWriter:
             "SELECT table_name, column_name, data_type FROM duckdb_columns() "
             "WHERE NOT internal ORDER BY table_name, column_index"
         ).fetchall()
-        self.columns: dict[str, dict[str, str]] = {}
-        """Type of every column by table and name."""
+        types: dict[str, dict[str, str]] = {}
         for table, column, data_type in found:
-            self.columns.setdefault(table, {})[column] = data_type
+            types.setdefault(table, {})[column] = data_type
+        self.schemas = {
+            table: TableSchema.of(columns)
+            for table, columns in types.items()
+            if set(columns.values()) <= set(TYPES)
+        }
+        """The one schema of each table, to which all its batches are held."""
+        checksums.begin(con)
 
-    def add(self, table: str, columns: Columns) -> None:
-        """Take rows of a table; columns that the table does not have are left out."""
+    def add(self, table: str, columns: Columns) -> Misfits:
+        """Take rows of a table; columns that the table does not have are left out.
+
+        Returns:
+            The values that do not fit into their column; they are NULL.
+        """
         length = len(next(iter(columns.values())))
         if not length:
-            return
-        rows = {
-            name: columns[name] if name in columns else _nulls(data_type, length)
-            for name, data_type in self.columns[table].items()
-        }
-        self.batches.setdefault(table, []).append(to_arrow(rows))
+            return []
+        array, misfits = to_arrow(columns, self.schemas[table])
+        self.batches.setdefault(table, []).append(array)
         self.row_count += length
         if table in _TEXT_TABLES:
             self.waiting_rows += length
             if self.waiting_rows >= self.insert_rows:
                 self._flush(_TEXT_TABLES)
+        return misfits
 
-    def add_rows(self, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Take rows of a table, by column: for tables with few rows."""
-        if rows:
-            types = self.columns[table].items()
-            names = {name: _column([row.get(name) for row in rows], kind) for name, kind in types}
-            self.add(table, names)
+    def add_rows(self, table: str, rows: Sequence[Mapping[str, Any]]) -> Misfits:
+        """Take rows of a table, by column: for tables with few rows; returns as `add`."""
+        if not rows:
+            return []
+        types = self.schemas[table].types.items()
+        columns = {name: _column([row.get(name) for row in rows], kind) for name, kind in types}
+        return self.add(table, columns)
 
     def begin(self) -> None:
         """Begin a transaction."""
@@ -94,6 +104,7 @@ class TableWriter:
     def commit(self) -> None:
         """Insert all that waits and commit."""
         self.settle()
+        checksums.store(self.con)
         self.con.execute("COMMIT")
         self.is_open = False
 
@@ -104,6 +115,7 @@ class TableWriter:
         if self.is_open:
             self.con.execute("ROLLBACK")
             self.is_open = False
+        checksums.end(self.con)
 
     def _flush(self, tables: Collection[str] | None = None) -> None:
         """Insert what waits for all tables or for these."""
@@ -123,6 +135,9 @@ class TableWriter:
             arrow_batches = Batches(batches)  # noqa: F841
             cast = _CASTS.get(table, "*")
             self.con.execute(f'INSERT INTO "{table}" BY NAME SELECT {cast} FROM arrow_batches')
+            types = self.schemas[table].types
+            if "module_id" in types:
+                self.con.execute(checksums.of_rows(table, types, "arrow_batches"))
 
     def _wait(self) -> None:
         """Wait for the loader thread: there is one connection, and inserts keep their order."""
@@ -134,9 +149,4 @@ class TableWriter:
 def _column(values: list[Any], data_type: str) -> Any:
     if data_type == "BOOLEAN":
         return np.array(values, np.bool_)
-    return integers(values) if data_type == "BIGINT" else strings(values)
-
-
-def _nulls(data_type: str, length: int) -> Any:
-    rows = np.zeros(length, np.int64)
-    return Labels(rows, [None]) if data_type == "VARCHAR" else integers([None]).take(rows)
+    return objects(values) if data_type in ("BIGINT", "HUGEINT") else strings(values)

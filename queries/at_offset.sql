@@ -36,6 +36,8 @@
 -- column shape_index VARCHAR: Index of the value in that instruction's shape, {} for all of it.
 -- column op_name VARCHAR: Scope path of the operation; NULL if the dump has none.
 -- column source VARCHAR: Innermost file:line that is not library code; NULL if unknown.
+-- column unknown_reason VARCHAR: Why the peak of a module that fits is unknown, in a row of its own
+--   that has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
   SELECT
     getvariable('run')::VARCHAR AS run,
@@ -79,34 +81,102 @@ ranked_allocations AS (
     AND (params.module IS NULL OR modules.module_key GLOB params.module)
     AND (allocations.allocation_index = params.allocation
       OR (params.allocation IS NULL AND allocations.kind = 'temp'))
+),
+answers AS (
+  SELECT
+    ranked_allocations.run_name,
+    ranked_allocations.function_name,
+    ranked_allocations.color,
+    ranked_allocations.allocation_index,
+    ranked_allocations.size_bytes AS allocation_size_bytes,
+    value_details.start_time,
+    value_details.end_time,
+    value_details.offset_bytes,
+    value_details.size_bytes,
+    value_details.is_phi,
+    value_details.shape,
+    value_details.opcode,
+    value_details.instruction_name,
+    value_details.shape_index,
+    value_details.op_name,
+    value_details.own_source_file || ':' || value_details.own_source_line AS source,
+    CAST(NULL AS VARCHAR) AS unknown_reason,
+    row_number() OVER (
+      ORDER BY
+        value_details.start_time NULLS LAST, value_details.end_time, value_details.offset_bytes,
+        value_details.value_id
+    ) AS place
+  FROM ranked_allocations
+  CROSS JOIN params
+  JOIN value_details
+    ON value_details.module_id = ranked_allocations.module_id
+    AND value_details.allocation_index = ranked_allocations.allocation_index
+  WHERE ranked_allocations.place = 1
+    -- end_bytes has 128 bits: sizes come near 2^63.
+    AND value_details.end_bytes > params.first_byte
+    AND value_details.end_bytes - value_details.size_bytes - params.first_byte < params.byte_count
+  UNION ALL
+  SELECT
+    module_peaks.run_name,
+    module_peaks.function_name,
+    module_peaks.color,
+    NULL AS allocation_index,
+    NULL AS allocation_size_bytes,
+    NULL AS start_time,
+    NULL AS end_time,
+    NULL AS offset_bytes,
+    NULL AS size_bytes,
+    NULL AS is_phi,
+    NULL AS shape,
+    NULL AS opcode,
+    NULL AS instruction_name,
+    NULL AS shape_index,
+    NULL AS op_name,
+    NULL AS source,
+    module_peaks.peak_unknown_reason AS unknown_reason,
+    0 AS place
+  FROM module_peaks
+  CROSS JOIN params
+  WHERE module_peaks.peak_unknown_reason IS NOT NULL
+    AND (
+      params.run IS NULL
+      OR module_peaks.run_name IN (
+        SELECT run_selectors.run_name
+        FROM run_selectors
+        CROSS JOIN params
+        WHERE run_selectors.selector GLOB params.run
+      )
+    )
+    AND (params.function IS NULL OR module_peaks.function_name GLOB params.function)
+    AND (params.platform IS NULL OR module_peaks.platform = params.platform)
+    AND (
+      params.color IS NULL
+      OR module_peaks.color IS NULL
+      OR module_peaks.color = params.color
+    )
+    AND (params.module IS NULL OR module_peaks.module_key GLOB params.module)
 )
 SELECT
-  ranked_allocations.run_name,
-  ranked_allocations.function_name,
-  ranked_allocations.color,
-  ranked_allocations.allocation_index,
-  ranked_allocations.size_bytes AS allocation_size_bytes,
-  value_details.start_time,
-  value_details.end_time,
-  value_details.offset_bytes,
-  value_details.size_bytes,
-  value_details.is_phi,
-  value_details.shape,
-  value_details.opcode,
-  value_details.instruction_name,
-  value_details.shape_index,
-  value_details.op_name,
-  value_details.own_source_file || ':' || value_details.own_source_line AS source
-FROM ranked_allocations
+  answers.run_name,
+  answers.function_name,
+  answers.color,
+  answers.allocation_index,
+  answers.allocation_size_bytes,
+  answers.start_time,
+  answers.end_time,
+  answers.offset_bytes,
+  answers.size_bytes,
+  answers.is_phi,
+  answers.shape,
+  answers.opcode,
+  answers.instruction_name,
+  answers.shape_index,
+  answers.op_name,
+  answers.source,
+  answers.unknown_reason
+FROM answers
 CROSS JOIN params
-JOIN value_details
-  ON value_details.module_id = ranked_allocations.module_id
-  AND value_details.allocation_index = ranked_allocations.allocation_index
-WHERE ranked_allocations.place = 1
-  -- Differences, for a sum of sizes near 2^63 would not fit.
-  AND value_details.offset_bytes - params.first_byte < params.byte_count
-  AND params.first_byte - value_details.offset_bytes < value_details.size_bytes
+WHERE answers.place <= params.top_n
 ORDER BY
-  value_details.start_time NULLS LAST, value_details.end_time, value_details.offset_bytes,
-  value_details.value_id
-LIMIT (SELECT top_n FROM params);
+  answers.place, answers.run_name, answers.function_name, answers.color NULLS LAST,
+  answers.unknown_reason;

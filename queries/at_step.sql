@@ -5,7 +5,7 @@
 -- other than temp and thread-local ones as a whole, under the value that stands for them; in temp
 -- allocations the values live at that instant, bytes that several of them share told once, for the
 -- first of them by offset. All rows add up to the bytes occupied at that instant. Of all modules
--- that the filters leave, the one with the largest peak is shown.
+-- that the filters leave, the one with the largest known peak is shown.
 --
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
@@ -36,6 +36,8 @@
 --   NULL as that.
 -- column op_name VARCHAR: Scope path of the operation; NULL if the dump has none.
 -- column source VARCHAR: Innermost file:line that is not library code; NULL if unknown.
+-- column unknown_reason VARCHAR: Why the peak of a module that fits is unknown, in a row of its own
+--   that has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
   SELECT
     getvariable('run')::VARCHAR AS run,
@@ -66,15 +68,16 @@ ranked_modules AS (
   LEFT JOIN instructions
     ON instructions.module_id = module_peaks.module_id
     AND instructions.instruction_name = params.instruction
-  WHERE (
-    params.run IS NULL
-    OR module_peaks.run_name IN (
-      SELECT run_selectors.run_name
-      FROM run_selectors
-      CROSS JOIN params
-      WHERE run_selectors.selector GLOB params.run
+  WHERE module_peaks.peak_bytes IS NOT NULL
+    AND (
+      params.run IS NULL
+      OR module_peaks.run_name IN (
+        SELECT run_selectors.run_name
+        FROM run_selectors
+        CROSS JOIN params
+        WHERE run_selectors.selector GLOB params.run
+      )
     )
-  )
     AND (params.function IS NULL OR module_peaks.function_name GLOB params.function)
     AND (params.platform IS NULL OR module_peaks.platform = params.platform)
     AND (params.color IS NULL OR module_peaks.color = params.color)
@@ -158,31 +161,99 @@ summed_values AS (
       ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
     ) AS cumulative_bytes
   FROM held_values
+),
+answers AS (
+  SELECT
+    chosen.run_name,
+    chosen.function_name,
+    chosen.color,
+    chosen.step_time,
+    summed_values.occupied_bytes,
+    summed_values.held_bytes,
+    CAST(summed_values.cumulative_bytes AS DOUBLE) / nullif(summed_values.occupied_bytes, 0)
+      AS cumulative_ratio,
+    summed_values.allocation_kind,
+    value_details.start_time,
+    value_details.end_time,
+    value_details.shape,
+    value_details.opcode,
+    value_details.instruction_name,
+    value_details.shape_index,
+    value_details.op_name,
+    value_details.own_source_file || ':' || value_details.own_source_line AS source,
+    CAST(NULL AS VARCHAR) AS unknown_reason,
+    row_number() OVER (
+      ORDER BY
+        summed_values.held_bytes DESC, summed_values.allocation_index,
+        summed_values.value_id NULLS LAST
+    ) AS place
+  FROM summed_values
+  CROSS JOIN chosen
+  LEFT JOIN value_details
+    ON value_details.module_id = chosen.module_id
+    AND value_details.value_id = summed_values.value_id
+  UNION ALL
+  SELECT
+    module_peaks.run_name,
+    module_peaks.function_name,
+    module_peaks.color,
+    NULL AS step_time,
+    NULL AS occupied_bytes,
+    NULL AS held_bytes,
+    NULL AS cumulative_ratio,
+    NULL AS allocation_kind,
+    NULL AS start_time,
+    NULL AS end_time,
+    NULL AS shape,
+    NULL AS opcode,
+    NULL AS instruction_name,
+    NULL AS shape_index,
+    NULL AS op_name,
+    NULL AS source,
+    module_peaks.peak_unknown_reason AS unknown_reason,
+    0 AS place
+  FROM module_peaks
+  CROSS JOIN params
+  WHERE module_peaks.peak_unknown_reason IS NOT NULL
+    AND (
+      params.run IS NULL
+      OR module_peaks.run_name IN (
+        SELECT run_selectors.run_name
+        FROM run_selectors
+        CROSS JOIN params
+        WHERE run_selectors.selector GLOB params.run
+      )
+    )
+    AND (params.function IS NULL OR module_peaks.function_name GLOB params.function)
+    AND (params.platform IS NULL OR module_peaks.platform = params.platform)
+    AND (
+      params.color IS NULL
+      OR module_peaks.color IS NULL
+      OR module_peaks.color = params.color
+    )
+    AND (params.module IS NULL OR module_peaks.module_key GLOB params.module)
 )
 SELECT
-  chosen.run_name,
-  chosen.function_name,
-  chosen.color,
-  chosen.step_time,
-  summed_values.occupied_bytes,
-  summed_values.held_bytes,
-  CAST(summed_values.cumulative_bytes AS DOUBLE) / nullif(summed_values.occupied_bytes, 0)
-    AS cumulative_ratio,
-  summed_values.allocation_kind,
-  value_details.start_time,
-  value_details.end_time,
-  value_details.shape,
-  value_details.opcode,
-  value_details.instruction_name,
-  value_details.shape_index,
-  value_details.op_name,
-  value_details.own_source_file || ':' || value_details.own_source_line AS source
-FROM summed_values
-CROSS JOIN chosen
-LEFT JOIN value_details
-  ON value_details.module_id = chosen.module_id
-  AND value_details.value_id = summed_values.value_id
+  answers.run_name,
+  answers.function_name,
+  answers.color,
+  answers.step_time,
+  answers.occupied_bytes,
+  answers.held_bytes,
+  answers.cumulative_ratio,
+  answers.allocation_kind,
+  answers.start_time,
+  answers.end_time,
+  answers.shape,
+  answers.opcode,
+  answers.instruction_name,
+  answers.shape_index,
+  answers.op_name,
+  answers.source,
+  answers.unknown_reason
+FROM answers
+CROSS JOIN params
+WHERE answers.place <= params.top_n
 ORDER BY
-  summed_values.held_bytes DESC, summed_values.allocation_index,
-  summed_values.value_id NULLS LAST
-LIMIT (SELECT top_n FROM params);
+  answers.place, answers.run_name, answers.function_name, answers.color NULLS LAST,
+  answers.unknown_reason;

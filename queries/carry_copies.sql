@@ -8,8 +8,8 @@
 -- not donated), taken (the body copies the element it was given, and then writes the new one over
 -- it), returned (the body computes the new one elsewhere and copies it into place), result (the
 -- element is copied after the loop, while it is still needed). For each run and function (its
--- compilation with the largest peak) one row per such copy, those with the second buffer at the
--- peak first.
+-- compilation with the largest known peak) one row per such copy, those with the second buffer at
+-- the peak first.
 --
 -- wrong when: Inside a body every copy of a carry element counts, also one for the short time of
 -- one instruction; peak_held_bytes tells whether it matters. Which copies are returned is told by
@@ -36,6 +36,8 @@
 -- column while_name VARCHAR: The loop; NULL for taken.
 -- column op_name VARCHAR: Scope path of the copy, else of what is copied; NULL if neither has one.
 -- column source VARCHAR: Innermost file:line that is not library code, likewise; NULL if unknown.
+-- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
+--   has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
   SELECT
     getvariable('run')::VARCHAR AS run,
@@ -121,30 +123,86 @@ ranked_copies AS (
   LEFT JOIN peak_values
     ON peak_values.module_id = carry_copies.module_id
     AND peak_values.value_id = carry_copies.second_value_id
+),
+answers AS (
+  SELECT
+    ranked_copies.run_name,
+    ranked_copies.function_name,
+    ranked_copies.color,
+    ranked_copies.peak_held_bytes,
+    ranked_copies.size_bytes,
+    ranked_copies.carry_role,
+    ranked_copies.shape,
+    ranked_copies.instruction_name,
+    ranked_copies.source_name,
+    ranked_copies.while_name,
+    coalesce(value_details.op_name, source_details.op_name) AS op_name,
+    coalesce(
+      value_details.own_source_file || ':' || value_details.own_source_line,
+      source_details.own_source_file || ':' || source_details.own_source_line
+    ) AS source,
+    CAST(NULL AS VARCHAR) AS unknown_reason,
+    ranked_copies.place
+  FROM ranked_copies
+  CROSS JOIN params
+  LEFT JOIN value_details
+    ON value_details.module_id = ranked_copies.module_id
+    AND value_details.value_id = ranked_copies.value_id
+  LEFT JOIN value_details AS source_details
+    ON source_details.module_id = ranked_copies.module_id
+    AND source_details.value_id = ranked_copies.source_value_id
+  WHERE ranked_copies.place <= params.top_n
+  UNION ALL
+  SELECT
+    function_modules.run_name,
+    function_modules.function_name,
+    function_modules.color,
+    NULL AS peak_held_bytes,
+    NULL AS size_bytes,
+    NULL AS carry_role,
+    NULL AS shape,
+    NULL AS instruction_name,
+    NULL AS source_name,
+    NULL AS while_name,
+    NULL AS op_name,
+    NULL AS source,
+    function_modules.unknown_reason,
+    0 AS place
+  FROM function_modules
+  CROSS JOIN params
+  WHERE function_modules.unknown_count > 0
+    AND (
+      params.run IS NULL
+      OR function_modules.run_name IN (
+        SELECT run_selectors.run_name
+        FROM run_selectors
+        CROSS JOIN params
+        WHERE run_selectors.selector GLOB params.run
+      )
+    )
+    AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
+    AND (params.platform IS NULL OR function_modules.platform = params.platform)
+    AND (
+      params.color IS NULL
+      OR function_modules.color IS NULL
+      OR function_modules.color = params.color
+    )
 )
 SELECT
-  ranked_copies.run_name,
-  ranked_copies.function_name,
-  ranked_copies.color,
-  ranked_copies.peak_held_bytes,
-  ranked_copies.size_bytes,
-  ranked_copies.carry_role,
-  ranked_copies.shape,
-  ranked_copies.instruction_name,
-  ranked_copies.source_name,
-  ranked_copies.while_name,
-  coalesce(value_details.op_name, source_details.op_name) AS op_name,
-  coalesce(
-    value_details.own_source_file || ':' || value_details.own_source_line,
-    source_details.own_source_file || ':' || source_details.own_source_line
-  ) AS source
-FROM ranked_copies
-CROSS JOIN params
-LEFT JOIN value_details
-  ON value_details.module_id = ranked_copies.module_id
-  AND value_details.value_id = ranked_copies.value_id
-LEFT JOIN value_details AS source_details
-  ON source_details.module_id = ranked_copies.module_id
-  AND source_details.value_id = ranked_copies.source_value_id
-WHERE ranked_copies.place <= params.top_n
-ORDER BY ranked_copies.place;
+  answers.run_name,
+  answers.function_name,
+  answers.color,
+  answers.peak_held_bytes,
+  answers.size_bytes,
+  answers.carry_role,
+  answers.shape,
+  answers.instruction_name,
+  answers.source_name,
+  answers.while_name,
+  answers.op_name,
+  answers.source,
+  answers.unknown_reason
+FROM answers
+ORDER BY
+  answers.place, answers.run_name, answers.function_name, answers.color NULLS LAST,
+  answers.unknown_reason;

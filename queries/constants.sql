@@ -5,8 +5,8 @@
 -- Constant allocations are held for the whole execution and are part of the executable, once per
 -- compiled program. Large ones are arrays that a traced function closes over (a table, a mask, a
 -- model's weights): given as an argument instead, several programs can share one copy, and the
--- compiler has less to fold. For each run and function (its compilation with the largest peak) one
--- row per constant allocation, largest first.
+-- compiler has less to fold. For each run and function (its compilation with the largest known
+-- peak) one row per constant allocation, largest first.
 --
 -- wrong when: Constants of computations that run on a stack (reducers) are listed too, a few bytes
 -- each. A constant that a fusion contains has no allocation of its own and does not show. The CPU
@@ -27,10 +27,14 @@
 --   (0 to 1).
 -- column shape VARCHAR: Shape with layout; NULL if the dump lists no value.
 -- column instruction_name VARCHAR: The constant; NULL as shape.
--- column use_count BIGINT: Instructions that use it, once per operand.
--- column copied_bytes HUGEINT: Copies of it [bytes], whenever they live; 0 if there is none.
+-- column use_count BIGINT: Instructions that use it, once per operand; NULL if the dump does not
+--   list uses.
+-- column copied_bytes HUGEINT: Copies of it [bytes], whenever they live; 0 if there is none; NULL
+--   likewise.
 -- column op_name VARCHAR: Scope path of the operation; NULL if the dump has none.
 -- column source VARCHAR: Innermost file:line that is not library code; NULL if unknown.
+-- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
+--   has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
   SELECT
     getvariable('run')::VARCHAR AS run,
@@ -119,28 +123,85 @@ copies AS (
     ON constants.module_id = copy_details.module_id
     AND constants.value_id = copy_details.source_value_id
   GROUP BY copy_details.module_id, copy_details.source_value_id
+),
+answers AS (
+  SELECT
+    constants.run_name,
+    constants.function_name,
+    constants.color,
+    constants.constant_bytes,
+    constants.size_bytes,
+    CAST(constants.size_bytes AS DOUBLE) / nullif(constants.footprint_bytes, 0) AS size_ratio,
+    value_details.shape,
+    value_details.instruction_name,
+    CASE WHEN modules.has_used_values THEN coalesce(use_counts.use_count, 0) END AS use_count,
+    CASE WHEN modules.has_used_values THEN coalesce(copies.copied_bytes, 0) END AS copied_bytes,
+    value_details.op_name,
+    value_details.own_source_file || ':' || value_details.own_source_line AS source,
+    CAST(NULL AS VARCHAR) AS unknown_reason,
+    constants.place
+  FROM constants
+  JOIN modules ON modules.module_id = constants.module_id
+  LEFT JOIN value_details
+    ON value_details.module_id = constants.module_id
+    AND value_details.value_id = constants.value_id
+  LEFT JOIN use_counts
+    ON use_counts.module_id = constants.module_id
+    AND use_counts.value_id = constants.value_id
+  LEFT JOIN copies
+    ON copies.module_id = constants.module_id
+    AND copies.source_value_id = constants.value_id
+  UNION ALL
+  SELECT
+    function_modules.run_name,
+    function_modules.function_name,
+    function_modules.color,
+    NULL AS constant_bytes,
+    NULL AS size_bytes,
+    NULL AS size_ratio,
+    NULL AS shape,
+    NULL AS instruction_name,
+    NULL AS use_count,
+    NULL AS copied_bytes,
+    NULL AS op_name,
+    NULL AS source,
+    function_modules.unknown_reason,
+    0 AS place
+  FROM function_modules
+  CROSS JOIN params
+  WHERE function_modules.unknown_count > 0
+    AND (
+      params.run IS NULL
+      OR function_modules.run_name IN (
+        SELECT run_selectors.run_name
+        FROM run_selectors
+        CROSS JOIN params
+        WHERE run_selectors.selector GLOB params.run
+      )
+    )
+    AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
+    AND (params.platform IS NULL OR function_modules.platform = params.platform)
+    AND (
+      params.color IS NULL
+      OR function_modules.color IS NULL
+      OR function_modules.color = params.color
+    )
 )
 SELECT
-  constants.run_name,
-  constants.function_name,
-  constants.color,
-  constants.constant_bytes,
-  constants.size_bytes,
-  CAST(constants.size_bytes AS DOUBLE) / nullif(constants.footprint_bytes, 0) AS size_ratio,
-  value_details.shape,
-  value_details.instruction_name,
-  coalesce(use_counts.use_count, 0) AS use_count,
-  coalesce(copies.copied_bytes, 0) AS copied_bytes,
-  value_details.op_name,
-  value_details.own_source_file || ':' || value_details.own_source_line AS source
-FROM constants
-LEFT JOIN value_details
-  ON value_details.module_id = constants.module_id
-  AND value_details.value_id = constants.value_id
-LEFT JOIN use_counts
-  ON use_counts.module_id = constants.module_id
-  AND use_counts.value_id = constants.value_id
-LEFT JOIN copies
-  ON copies.module_id = constants.module_id
-  AND copies.source_value_id = constants.value_id
-ORDER BY constants.place;
+  answers.run_name,
+  answers.function_name,
+  answers.color,
+  answers.constant_bytes,
+  answers.size_bytes,
+  answers.size_ratio,
+  answers.shape,
+  answers.instruction_name,
+  answers.use_count,
+  answers.copied_bytes,
+  answers.op_name,
+  answers.source,
+  answers.unknown_reason
+FROM answers
+ORDER BY
+  answers.place, answers.run_name, answers.function_name, answers.color NULLS LAST,
+  answers.unknown_reason;

@@ -3,8 +3,8 @@
 --
 -- What changed between two compilations: for each pair of modules and memory space the peak, then
 -- arguments, outputs, aliased (donated) bytes, temps, constants, fragmentation and padding, in base
--- and new, with the change. What grew most comes first, then what shrank, what only one side has,
--- and what is the same. Query diff-peak tells why.
+-- and new, with the change. What grew most comes first, then what shrank, what is unknown,
+-- what only one side has, and what is the same. Query diff-peak tells why.
 --
 -- Name both sides: a run, or LABEL=VALUE for all runs with that label. Modules are paired by
 -- function and shapes of arguments and result; then by function alone if the shapes changed; where
@@ -29,12 +29,13 @@
 -- column new_run_name VARCHAR: Run of the new module; NULL if there is none.
 -- column base_module_key VARCHAR: The base dump's path in its run; NULL if there is none.
 -- column new_module_key VARCHAR: The new dump's path in its run; NULL if there is none.
--- column color BIGINT: Memory space.
+-- column color BIGINT: Memory space; NULL where neither side has allocations.
 -- column figure VARCHAR: What the bytes are.
--- column base_bytes HUGEINT: The figure in base [bytes]; NULL without the module or live ranges.
--- column new_bytes HUGEINT: The figure in new [bytes]; NULL without the module or live ranges.
+-- column base_bytes HUGEINT: The figure in base [bytes]; NULL without the module or if unknown.
+-- column new_bytes HUGEINT: The figure in new [bytes]; NULL without the module or if unknown.
 -- column delta_bytes HUGEINT: new_bytes minus base_bytes [bytes].
 -- column delta_ratio DOUBLE: The same divided by base_bytes; NULL if those are 0.
+-- column unknown_reason VARCHAR: Which side does not tell the figure, and why; NULL if none.
 WITH params AS (
   SELECT
     getvariable('base')::VARCHAR AS base,
@@ -56,11 +57,12 @@ SELECT
   figures.base_bytes,
   figures.new_bytes,
   figures.delta_bytes,
-  figures.delta_ratio
+  figures.delta_ratio,
+  figures.unknown_reason
 FROM diff_modules((SELECT params.base FROM params), (SELECT params.new FROM params)) AS figures
 CROSS JOIN params
 WHERE (params.function IS NULL OR figures.function_name GLOB params.function)
-  AND (params.color IS NULL OR figures.color = params.color)
+  AND (params.color IS NULL OR figures.color IS NULL OR figures.color = params.color)
   AND (params.figure IS NULL OR figures.figure = params.figure)
 ORDER BY figures.place, figures.figure_place
 LIMIT (SELECT top_n FROM params);

@@ -3,7 +3,8 @@
 --
 -- Groups the bytes held at each side's peak (query peak tells how they are counted) by kind of
 -- allocation and by a key that a recompilation does not change, and sets base and new side by side.
--- delta_bytes of a pair of modules and memory space add up to the change of its peak exactly.
+-- delta_bytes of a pair of modules and memory space add up to the change of its peak exactly; a
+-- pair of which a peak is unknown has one row that says why.
 -- Largest change first; pairs in the order of query diff-modules, which tells how they are found.
 --
 -- Keys: op is the scope path of the operation without what JAX adds, numbered layers taken as one
@@ -27,10 +28,10 @@
 --
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
 -- column color BIGINT: Memory space.
--- column change VARCHAR: appeared, vanished, grew, shrank or same.
--- column base_bytes HUGEINT: Bytes held at the base's peak [bytes].
--- column new_bytes HUGEINT: Bytes held at the new peak [bytes].
--- column delta_bytes HUGEINT: The change [bytes].
+-- column change VARCHAR: appeared, vanished, grew, shrank, same or unknown.
+-- column base_bytes HUGEINT: Bytes held at the base's peak [bytes]; NULL if that is unknown.
+-- column new_bytes HUGEINT: Bytes held at the new peak [bytes]; NULL if that is unknown.
+-- column delta_bytes HUGEINT: The change [bytes]; NULL likewise.
 -- column allocation_kind VARCHAR: parameter, donated_parameter, output, constant or temp; NULL for
 --   bytes that could not be attributed.
 -- column base_value_count BIGINT: Values that hold base_bytes.
@@ -41,6 +42,7 @@
 -- column new_source VARCHAR: The same in new.
 -- column part VARCHAR: The group: the key's text; in parentheses an opcode or a kind of allocation
 --   where nothing else is known.
+-- column unknown_reason VARCHAR: Which side's peak is unknown, and why; NULL if none is.
 WITH params AS (
   SELECT
     getvariable('base')::VARCHAR AS base,
@@ -65,13 +67,14 @@ SELECT
   parts.new_shape,
   parts.base_source,
   parts.new_source,
-  parts.part
+  parts.part,
+  parts.unknown_reason
 FROM diff_peak(
   (SELECT params.base FROM params), (SELECT params.new FROM params), (SELECT params.by FROM params)
 ) AS parts
 CROSS JOIN params
 WHERE (params.function IS NULL OR parts.function_name GLOB params.function)
-  AND (params.color IS NULL OR parts.color = params.color)
+  AND (params.color IS NULL OR parts.color IS NULL OR parts.color = params.color)
   AND (params.unchanged OR parts.change <> 'same')
 ORDER BY parts.place, parts.part_place
 LIMIT (SELECT top_n FROM params);

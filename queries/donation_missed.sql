@@ -4,9 +4,9 @@
 --
 -- An argument that is not donated and an output of the same dtype and dimensions in an allocation
 -- of its own: with donate_argnums the output could be written over the argument, which saves its
--- bytes for the whole execution. For each run and function (its compilation with the largest peak)
--- arguments and outputs of equal shape are paired off, so that as many rows show as buffers could
--- be saved; largest first.
+-- bytes for the whole execution. For each run and function (its compilation with the largest known
+-- peak) arguments and outputs of equal shape are paired off, so that as many rows show as buffers
+-- could be saved; largest first.
 --
 -- wrong when: The caller still needs the argument after the call: the usual case for a model's
 -- parameters in an evaluation step or in a function that returns gradients. Which argument belongs
@@ -32,6 +32,8 @@
 -- column shape VARCHAR: Shape of the parameter with layout.
 -- column output_name VARCHAR: Instruction that defines the output.
 -- column output_op_name VARCHAR: Scope path of that instruction; NULL if the dump has none.
+-- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
+--   has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
   SELECT
     getvariable('run')::VARCHAR AS run,
@@ -132,42 +134,99 @@ numbered AS (
     ) AS pair
   FROM candidates
   WHERE candidates.place = 1
+),
+answers AS (
+  SELECT
+    arguments.run_name,
+    arguments.function_name,
+    arguments.color,
+    outputs.size_bytes AS saved_bytes,
+    sum(outputs.size_bytes) OVER (PARTITION BY arguments.module_id, arguments.color)
+      AS missed_bytes,
+    arguments.parameter_number,
+    arguments.parameter_shape_index,
+    coalesce(argument_instructions.op_name, arguments.instruction_name) AS parameter_name,
+    arguments.shape,
+    outputs.instruction_name AS output_name,
+    output_instructions.op_name AS output_op_name,
+    CAST(NULL AS VARCHAR) AS unknown_reason,
+    row_number() OVER (
+      ORDER BY
+        outputs.size_bytes DESC,
+        arguments.run_name,
+        arguments.function_name,
+        arguments.platform NULLS LAST,
+        arguments.color,
+        arguments.parameter_number,
+        arguments.parameter_shape_index,
+        outputs.allocation_index
+    ) AS place
+  FROM numbered AS arguments
+  JOIN numbered AS outputs
+    ON outputs.module_id = arguments.module_id
+    AND outputs.color = arguments.color
+    AND outputs.dtype = arguments.dtype
+    AND outputs.dimensions_text = arguments.dimensions_text
+    AND outputs.pair = arguments.pair
+  LEFT JOIN instructions AS argument_instructions
+    ON argument_instructions.module_id = arguments.module_id
+    AND argument_instructions.instruction_name = arguments.instruction_name
+  LEFT JOIN instructions AS output_instructions
+    ON output_instructions.module_id = outputs.module_id
+    AND output_instructions.instruction_name = outputs.instruction_name
+  WHERE arguments.kind = 'parameter'
+    AND outputs.kind = 'output'
+  UNION ALL
+  SELECT
+    function_modules.run_name,
+    function_modules.function_name,
+    function_modules.color,
+    NULL AS saved_bytes,
+    NULL AS missed_bytes,
+    NULL AS parameter_number,
+    NULL AS parameter_shape_index,
+    NULL AS parameter_name,
+    NULL AS shape,
+    NULL AS output_name,
+    NULL AS output_op_name,
+    function_modules.unknown_reason,
+    0 AS place
+  FROM function_modules
+  CROSS JOIN params
+  WHERE function_modules.unknown_count > 0
+    AND (
+      params.run IS NULL
+      OR function_modules.run_name IN (
+        SELECT run_selectors.run_name
+        FROM run_selectors
+        CROSS JOIN params
+        WHERE run_selectors.selector GLOB params.run
+      )
+    )
+    AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
+    AND (params.platform IS NULL OR function_modules.platform = params.platform)
+    AND (
+      params.color IS NULL
+      OR function_modules.color IS NULL
+      OR function_modules.color = params.color
+    )
 )
 SELECT
-  arguments.run_name,
-  arguments.function_name,
-  arguments.color,
-  outputs.size_bytes AS saved_bytes,
-  sum(outputs.size_bytes) OVER (PARTITION BY arguments.module_id, arguments.color)
-    AS missed_bytes,
-  arguments.parameter_number,
-  arguments.parameter_shape_index,
-  coalesce(argument_instructions.op_name, arguments.instruction_name) AS parameter_name,
-  arguments.shape,
-  outputs.instruction_name AS output_name,
-  output_instructions.op_name AS output_op_name
-FROM numbered AS arguments
-JOIN numbered AS outputs
-  ON outputs.module_id = arguments.module_id
-  AND outputs.color = arguments.color
-  AND outputs.dtype = arguments.dtype
-  AND outputs.dimensions_text = arguments.dimensions_text
-  AND outputs.pair = arguments.pair
-LEFT JOIN instructions AS argument_instructions
-  ON argument_instructions.module_id = arguments.module_id
-  AND argument_instructions.instruction_name = arguments.instruction_name
-LEFT JOIN instructions AS output_instructions
-  ON output_instructions.module_id = outputs.module_id
-  AND output_instructions.instruction_name = outputs.instruction_name
-WHERE arguments.kind = 'parameter'
-  AND outputs.kind = 'output'
+  answers.run_name,
+  answers.function_name,
+  answers.color,
+  answers.saved_bytes,
+  answers.missed_bytes,
+  answers.parameter_number,
+  answers.parameter_shape_index,
+  answers.parameter_name,
+  answers.shape,
+  answers.output_name,
+  answers.output_op_name,
+  answers.unknown_reason
+FROM answers
+CROSS JOIN params
+WHERE answers.place <= params.top_n
 ORDER BY
-  outputs.size_bytes DESC,
-  arguments.run_name,
-  arguments.function_name,
-  arguments.platform NULLS LAST,
-  arguments.color,
-  arguments.parameter_number,
-  arguments.parameter_shape_index,
-  outputs.allocation_index
-LIMIT (SELECT top_n FROM params);
+  answers.place, answers.run_name, answers.function_name, answers.color NULLS LAST,
+  answers.unknown_reason;

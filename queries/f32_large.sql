@@ -4,8 +4,8 @@
 --
 -- In a program that is meant to run in bf16, an f32 activation takes twice what it need: a constant
 -- or a mask of f32 promotes what it touches, a norm or a softmax returns f32, a loss keeps its
--- logits. For each run and function (its compilation with the largest peak) that computes in bf16,
--- the f32 temps held at the peak, largest first. A program computes in bf16 if at least
+-- logits. For each run and function (its compilation with the largest known peak) that computes in
+-- bf16, the f32 temps held at the peak, largest first. A program computes in bf16 if at least
 -- min_bf16_ratio of its floating-point temp values (bf16, f16, f32, f64) are bf16.
 --
 -- wrong when: f32 is often wanted: master weights, moments of an optimizer, sums, softmax, the
@@ -34,6 +34,8 @@
 -- column instruction_name VARCHAR: Defining instruction.
 -- column op_name VARCHAR: Scope path of the operation; NULL if the dump has none.
 -- column source VARCHAR: Innermost file:line that is not library code; NULL if unknown.
+-- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
+--   has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
   SELECT
     getvariable('run')::VARCHAR AS run,
@@ -122,24 +124,80 @@ ranked_values AS (
   WHERE f32_values.bf16_ratio > 0
     AND f32_values.bf16_ratio >= params.min_bf16_ratio
     AND f32_values.held_bytes >= params.min_bytes
+),
+answers AS (
+  SELECT
+    ranked_values.run_name,
+    ranked_values.function_name,
+    ranked_values.color,
+    ranked_values.bf16_ratio,
+    ranked_values.peak_bytes,
+    ranked_values.f32_bytes,
+    ranked_values.held_bytes,
+    value_details.shape,
+    value_details.opcode,
+    value_details.instruction_name,
+    value_details.op_name,
+    value_details.own_source_file || ':' || value_details.own_source_line AS source,
+    CAST(NULL AS VARCHAR) AS unknown_reason,
+    ranked_values.place
+  FROM ranked_values
+  CROSS JOIN params
+  JOIN value_details
+    ON value_details.module_id = ranked_values.module_id
+    AND value_details.value_id = ranked_values.value_id
+  WHERE ranked_values.place <= params.top_n
+  UNION ALL
+  SELECT
+    function_modules.run_name,
+    function_modules.function_name,
+    function_modules.color,
+    NULL AS bf16_ratio,
+    NULL AS peak_bytes,
+    NULL AS f32_bytes,
+    NULL AS held_bytes,
+    NULL AS shape,
+    NULL AS opcode,
+    NULL AS instruction_name,
+    NULL AS op_name,
+    NULL AS source,
+    function_modules.unknown_reason,
+    0 AS place
+  FROM function_modules
+  CROSS JOIN params
+  WHERE function_modules.unknown_count > 0
+    AND (
+      params.run IS NULL
+      OR function_modules.run_name IN (
+        SELECT run_selectors.run_name
+        FROM run_selectors
+        CROSS JOIN params
+        WHERE run_selectors.selector GLOB params.run
+      )
+    )
+    AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
+    AND (params.platform IS NULL OR function_modules.platform = params.platform)
+    AND (
+      params.color IS NULL
+      OR function_modules.color IS NULL
+      OR function_modules.color = params.color
+    )
 )
 SELECT
-  ranked_values.run_name,
-  ranked_values.function_name,
-  ranked_values.color,
-  ranked_values.bf16_ratio,
-  ranked_values.peak_bytes,
-  ranked_values.f32_bytes,
-  ranked_values.held_bytes,
-  value_details.shape,
-  value_details.opcode,
-  value_details.instruction_name,
-  value_details.op_name,
-  value_details.own_source_file || ':' || value_details.own_source_line AS source
-FROM ranked_values
-CROSS JOIN params
-JOIN value_details
-  ON value_details.module_id = ranked_values.module_id
-  AND value_details.value_id = ranked_values.value_id
-WHERE ranked_values.place <= params.top_n
-ORDER BY ranked_values.place;
+  answers.run_name,
+  answers.function_name,
+  answers.color,
+  answers.bf16_ratio,
+  answers.peak_bytes,
+  answers.f32_bytes,
+  answers.held_bytes,
+  answers.shape,
+  answers.opcode,
+  answers.instruction_name,
+  answers.op_name,
+  answers.source,
+  answers.unknown_reason
+FROM answers
+ORDER BY
+  answers.place, answers.run_name, answers.function_name, answers.color NULLS LAST,
+  answers.unknown_reason;

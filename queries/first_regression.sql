@@ -5,7 +5,9 @@
 -- Goes through the runs that compiled a function in order of the time of their dumps and finds the
 -- first whose figure is more than factor times that of the run before: where did it break? One row
 -- per function, platform and memory space that has such a run, largest growth first. Of several
--- compilations in a run the one with the largest peak counts. Compare the two runs with bufdb diff.
+-- compilations in a run the one with the largest peak counts. A run whose figure is unknown is
+-- passed over: unknown_count tells how many were, and a function that has such runs and no run that
+-- exceeds another has a row without one. Compare the two runs with bufdb diff.
 --
 -- wrong when: Times are those of the dump files; files that were copied without their times, or
 -- runs ingested from one checkout, are out of order. Growth in small steps, each below the factor,
@@ -24,10 +26,11 @@
 --
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
 -- column platform VARCHAR: Backend; NULL if unknown.
--- column color BIGINT: Memory space.
--- column run_name VARCHAR: The first run that exceeds the run before.
+-- column color BIGINT: Memory space; NULL for compilations without allocations.
+-- column run_name VARCHAR: The first run that exceeds the run before; like all below NULL if none
+--   of those with a known figure does.
 -- column dumped_at TIMESTAMP: Earliest time of its dump files [UTC]; NULL if unknown.
--- column previous_run_name VARCHAR: The run before.
+-- column previous_run_name VARCHAR: The run before that has a known figure.
 -- column previous_bytes HUGEINT: The figure in the run before [bytes].
 -- column figure_bytes HUGEINT: The figure in this run [bytes].
 -- column delta_bytes HUGEINT: The difference [bytes].
@@ -35,6 +38,9 @@
 -- column signature_is_same BOOLEAN: Whether shapes of arguments and result are those of the run
 --   before; NULL where either is unknown.
 -- column regression_count BIGINT: Runs of the series that exceed the run before them.
+-- column unknown_count BIGINT: Runs of the series whose figure is unknown.
+-- column unknown_reason VARCHAR: Why, of several the first reason in alphabetical order; NULL if
+--   all figures are known.
 WITH params AS (
   SELECT
     getvariable('run')::VARCHAR AS run,
@@ -54,14 +60,19 @@ figures AS (
     function_modules.run_name,
     runs.dumped_at,
     module_signatures.entry_signature,
-    CASE params.figure
-      WHEN 'peak' THEN function_modules.peak_bytes
-      WHEN 'temps' THEN function_modules.temp_bytes
-      WHEN 'arguments' THEN function_modules.argument_bytes
-      WHEN 'outputs' THEN function_modules.output_bytes
-      WHEN 'constants' THEN function_modules.constant_bytes
-      WHEN 'fragmentation' THEN function_modules.fragmentation_bytes
-    END AS figure_bytes
+    -- Which of several compilations is the largest cannot be told without all their peaks.
+    CASE
+      WHEN function_modules.unknown_count = 0 OR function_modules.module_count = 1
+        THEN CASE params.figure
+          WHEN 'peak' THEN function_modules.peak_bytes
+          WHEN 'temps' THEN function_modules.temp_bytes
+          WHEN 'arguments' THEN function_modules.argument_bytes
+          WHEN 'outputs' THEN function_modules.output_bytes
+          WHEN 'constants' THEN function_modules.constant_bytes
+          WHEN 'fragmentation' THEN function_modules.fragmentation_bytes
+        END
+    END AS figure_bytes,
+    function_modules.unknown_reason
   FROM function_modules
   CROSS JOIN params
   JOIN runs ON runs.run_name = function_modules.run_name
@@ -77,10 +88,13 @@ figures AS (
   )
     AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
     AND (params.platform IS NULL OR function_modules.platform = params.platform)
-    AND (params.color IS NULL OR function_modules.color = params.color)
+    AND (
+      params.color IS NULL
+      OR function_modules.color IS NULL
+      OR function_modules.color = params.color
+    )
 ),
 placed_figures AS (
-  -- A run whose figure is unknown is no predecessor.
   SELECT
     figures.function_name,
     figures.platform,
@@ -144,26 +158,81 @@ regressions AS (
   CROSS JOIN params
   WHERE compared_figures.figure_bytes > compared_figures.previous_bytes * params.factor
     AND compared_figures.figure_bytes - compared_figures.previous_bytes >= params.least_bytes
+),
+unknown_figures AS (
+  SELECT
+    figures.function_name,
+    coalesce(figures.platform, '') AS platform,
+    coalesce(figures.color, -1) AS color,
+    count(*) AS unknown_count,
+    min(figures.unknown_reason) AS unknown_reason
+  FROM figures
+  WHERE figures.figure_bytes IS NULL
+  GROUP BY figures.function_name, coalesce(figures.platform, ''), coalesce(figures.color, -1)
+),
+answers AS (
+  SELECT
+    regressions.function_name,
+    regressions.platform,
+    regressions.color,
+    regressions.run_name,
+    regressions.dumped_at,
+    regressions.previous_run_name,
+    regressions.previous_bytes,
+    regressions.figure_bytes,
+    regressions.signature_is_same,
+    regressions.regression_count,
+    coalesce(unknown_figures.unknown_count, 0) AS unknown_count,
+    unknown_figures.unknown_reason
+  FROM regressions
+  LEFT JOIN unknown_figures
+    ON unknown_figures.function_name = regressions.function_name
+    AND unknown_figures.platform = coalesce(regressions.platform, '')
+    AND unknown_figures.color = regressions.color
+  WHERE regressions.regression_place = 1
+  UNION ALL
+  SELECT
+    unknown_figures.function_name,
+    nullif(unknown_figures.platform, '') AS platform,
+    nullif(unknown_figures.color, -1) AS color,
+    NULL AS run_name,
+    NULL AS dumped_at,
+    NULL AS previous_run_name,
+    NULL AS previous_bytes,
+    NULL AS figure_bytes,
+    NULL AS signature_is_same,
+    NULL AS regression_count,
+    unknown_figures.unknown_count,
+    unknown_figures.unknown_reason
+  FROM unknown_figures
+  WHERE NOT EXISTS (
+    SELECT 1
+    FROM regressions
+    WHERE regressions.function_name = unknown_figures.function_name
+      AND coalesce(regressions.platform, '') = unknown_figures.platform
+      AND regressions.color = unknown_figures.color
+  )
 )
 SELECT
-  regressions.function_name,
-  regressions.platform,
-  regressions.color,
-  regressions.run_name,
-  regressions.dumped_at,
-  regressions.previous_run_name,
-  regressions.previous_bytes,
-  regressions.figure_bytes,
-  regressions.figure_bytes - regressions.previous_bytes AS delta_bytes,
-  CAST(regressions.figure_bytes - regressions.previous_bytes AS DOUBLE)
-    / nullif(regressions.previous_bytes, 0) AS delta_ratio,
-  regressions.signature_is_same,
-  regressions.regression_count
-FROM regressions
-WHERE regressions.regression_place = 1
+  answers.function_name,
+  answers.platform,
+  answers.color,
+  answers.run_name,
+  answers.dumped_at,
+  answers.previous_run_name,
+  answers.previous_bytes,
+  answers.figure_bytes,
+  answers.figure_bytes - answers.previous_bytes AS delta_bytes,
+  CAST(answers.figure_bytes - answers.previous_bytes AS DOUBLE)
+    / nullif(answers.previous_bytes, 0) AS delta_ratio,
+  answers.signature_is_same,
+  answers.regression_count,
+  answers.unknown_count,
+  answers.unknown_reason
+FROM answers
 ORDER BY
-  regressions.figure_bytes - regressions.previous_bytes DESC,
-  regressions.function_name,
-  regressions.platform NULLS LAST,
-  regressions.color
+  answers.figure_bytes - answers.previous_bytes DESC NULLS FIRST,
+  answers.function_name,
+  answers.platform NULLS LAST,
+  answers.color NULLS LAST
 LIMIT (SELECT top_n FROM params);

@@ -4,8 +4,8 @@
 --
 -- A temp allocation is as large as XLA's packing of all its values over time; at the instant when
 -- most of it is occupied the rest is holes. For each run and function (its compilation with the
--- largest peak) every hole in every temp allocation of the memory space at its peak, largest first,
--- with the values on both sides of it. All holes of a module and memory space add up to
+-- largest known peak) every hole in every temp allocation of the memory space at its peak, largest
+-- first, with the values on both sides of it. All holes of a module and memory space add up to
 -- fragmentation_bytes, which is what the temp allocations could shrink by at the very best.
 --
 -- wrong when: The peak is the memory space's; a module with several temp allocations may fill one
@@ -27,13 +27,15 @@
 -- column fragmentation_bytes HUGEINT: All holes of the module and memory space [bytes].
 -- column allocation_index BIGINT: The temp allocation.
 -- column allocation_bytes BIGINT: Its size [bytes].
--- column hole_offset_bytes BIGINT: First byte of the hole in the allocation [bytes].
--- column hole_bytes BIGINT: Size of the hole [bytes].
+-- column hole_offset_bytes HUGEINT: First byte of the hole in the allocation [bytes].
+-- column hole_bytes HUGEINT: Size of the hole [bytes].
 -- column hole_ratio DOUBLE: Share of the allocation (0 to 1).
 -- column value_below VARCHAR: Instruction whose value ends where the hole begins; NULL if the hole
 --   begins the allocation.
 -- column value_above VARCHAR: Instruction whose value begins where the hole ends; NULL if the hole
 --   ends the allocation.
+-- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
+--   has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
   SELECT
     getvariable('run')::VARCHAR AS run,
@@ -78,16 +80,16 @@ segments AS (
   SELECT
     temps.module_id,
     temps.allocation_index,
-    "values".offset_bytes + "values".size_bytes - peak_values.held_bytes AS begin_bytes,
-    "values".offset_bytes + "values".size_bytes AS end_bytes,
-    "values".instruction_name
+    value_details.end_bytes - peak_values.held_bytes AS begin_bytes,
+    value_details.end_bytes,
+    value_details.instruction_name
   FROM temps
   JOIN peak_values
     ON peak_values.module_id = temps.module_id
     AND peak_values.allocation_index = temps.allocation_index
-  JOIN "values"
-    ON "values".module_id = peak_values.module_id
-    AND "values".value_id = peak_values.value_id
+  JOIN value_details
+    ON value_details.module_id = peak_values.module_id
+    AND value_details.value_id = peak_values.value_id
   UNION ALL
   SELECT
     temps.module_id,
@@ -112,31 +114,88 @@ gaps AS (
       ORDER BY segments.end_bytes, segments.begin_bytes
     ) AS value_below
   FROM segments
+),
+answers AS (
+  SELECT
+    temps.run_name,
+    temps.function_name,
+    temps.color,
+    temps.fragmentation_bytes,
+    temps.allocation_index,
+    temps.size_bytes AS allocation_bytes,
+    coalesce(gaps.previous_end_bytes, 0) AS hole_offset_bytes,
+    gaps.begin_bytes - coalesce(gaps.previous_end_bytes, 0) AS hole_bytes,
+    CAST(gaps.begin_bytes - coalesce(gaps.previous_end_bytes, 0) AS DOUBLE)
+      / nullif(temps.size_bytes, 0) AS hole_ratio,
+    gaps.value_below,
+    gaps.value_above,
+    CAST(NULL AS VARCHAR) AS unknown_reason,
+    row_number() OVER (
+      ORDER BY
+        gaps.begin_bytes - coalesce(gaps.previous_end_bytes, 0) DESC,
+        temps.run_name,
+        temps.function_name,
+        temps.platform NULLS LAST,
+        temps.color,
+        temps.allocation_index,
+        gaps.begin_bytes
+    ) AS place
+  FROM temps
+  JOIN gaps
+    ON gaps.module_id = temps.module_id
+    AND gaps.allocation_index = temps.allocation_index
+  WHERE gaps.begin_bytes > coalesce(gaps.previous_end_bytes, 0)
+  UNION ALL
+  SELECT
+    function_modules.run_name,
+    function_modules.function_name,
+    function_modules.color,
+    NULL AS fragmentation_bytes,
+    NULL AS allocation_index,
+    NULL AS allocation_bytes,
+    NULL AS hole_offset_bytes,
+    NULL AS hole_bytes,
+    NULL AS hole_ratio,
+    NULL AS value_below,
+    NULL AS value_above,
+    function_modules.unknown_reason,
+    0 AS place
+  FROM function_modules
+  CROSS JOIN params
+  WHERE function_modules.unknown_count > 0
+    AND (
+      params.run IS NULL
+      OR function_modules.run_name IN (
+        SELECT run_selectors.run_name
+        FROM run_selectors
+        CROSS JOIN params
+        WHERE run_selectors.selector GLOB params.run
+      )
+    )
+    AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
+    AND (params.platform IS NULL OR function_modules.platform = params.platform)
+    AND (
+      params.color IS NULL
+      OR function_modules.color IS NULL
+      OR function_modules.color = params.color
+    )
 )
 SELECT
-  temps.run_name,
-  temps.function_name,
-  temps.color,
-  temps.fragmentation_bytes,
-  temps.allocation_index,
-  temps.size_bytes AS allocation_bytes,
-  coalesce(gaps.previous_end_bytes, 0) AS hole_offset_bytes,
-  gaps.begin_bytes - coalesce(gaps.previous_end_bytes, 0) AS hole_bytes,
-  CAST(gaps.begin_bytes - coalesce(gaps.previous_end_bytes, 0) AS DOUBLE)
-    / nullif(temps.size_bytes, 0) AS hole_ratio,
-  gaps.value_below,
-  gaps.value_above
-FROM temps
-JOIN gaps
-  ON gaps.module_id = temps.module_id
-  AND gaps.allocation_index = temps.allocation_index
-WHERE gaps.begin_bytes > coalesce(gaps.previous_end_bytes, 0)
+  answers.run_name,
+  answers.function_name,
+  answers.color,
+  answers.fragmentation_bytes,
+  answers.allocation_index,
+  answers.allocation_bytes,
+  answers.hole_offset_bytes,
+  answers.hole_bytes,
+  answers.hole_ratio,
+  answers.value_below,
+  answers.value_above,
+  answers.unknown_reason
+FROM answers
+CROSS JOIN params
+WHERE answers.place <= params.top_n
 ORDER BY
-  gaps.begin_bytes - coalesce(gaps.previous_end_bytes, 0) DESC,
-  temps.run_name,
-  temps.function_name,
-  temps.platform NULLS LAST,
-  temps.color,
-  temps.allocation_index,
-  gaps.begin_bytes
-LIMIT (SELECT top_n FROM params);
+  answers.place, answers.run_name, answers.function_name, answers.color NULLS LAST,
+  answers.unknown_reason;

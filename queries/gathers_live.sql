@@ -4,7 +4,7 @@
 --
 -- Sharded parameters (FSDP, ZeRO) are gathered before use; a schedule that gathers early or frees
 -- late holds many gathered arrays at once, and the sharding saves nothing. For each run and
--- function (its compilation with the largest peak) the instant when most bytes of all-gather
+-- function (its compilation with the largest known peak) the instant when most bytes of all-gather
 -- results are live, and the results live then, largest first; gathered_bytes is their sum.
 --
 -- wrong when: An all-gather inside a fusion, a custom call or a loop of permutes does not show; one
@@ -32,6 +32,8 @@
 -- column instruction_name VARCHAR: The all-gather.
 -- column op_name VARCHAR: Scope path of the operation; NULL if the dump has none.
 -- column source VARCHAR: Innermost file:line that is not library code; NULL if unknown.
+-- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
+--   has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
   SELECT
     getvariable('run')::VARCHAR AS run,
@@ -68,6 +70,9 @@ gathered_values AS (
     AND live_ranges.value_id = "values".value_id
   WHERE instructions.opcode IN ('all-gather', 'all-gather-start', 'all-gather-done')
     AND NOT shapes.is_tuple
+    AND "values".size_bytes > 0
+    -- Where the peak is unknown, so is what else is live.
+    AND function_modules.peak_bytes IS NOT NULL
     AND (
       params.run IS NULL
       OR function_modules.run_name IN (
@@ -93,7 +98,8 @@ changes AS (
   SELECT
     gathered_values.module_id,
     gathered_values.color,
-    gathered_values.end_time + 1 AS change_time,
+    -- Damaged dumps have times near 2^63.
+    least(gathered_values.end_time, 9223372036854775806) + 1 AS change_time,
     -gathered_values.size_bytes AS size_bytes,
     -1 AS change_count
   FROM gathered_values
@@ -122,39 +128,102 @@ ranked_steps AS (
       ORDER BY steps.gathered_bytes DESC, steps.change_time
     ) AS place
   FROM steps
+),
+answers AS (
+  SELECT
+    gathered_values.run_name,
+    gathered_values.function_name,
+    gathered_values.color,
+    gathered_values.peak_bytes,
+    ranked_steps.gathered_bytes,
+    count(*) OVER (PARTITION BY gathered_values.module_id, gathered_values.color) AS gathered_count,
+    ranked_steps.gathered_time,
+    gathered_values.size_bytes,
+    gathered_values.start_time,
+    gathered_values.end_time,
+    value_details.shape,
+    value_details.instruction_name,
+    value_details.op_name,
+    value_details.own_source_file || ':' || value_details.own_source_line AS source,
+    CAST(NULL AS VARCHAR) AS unknown_reason,
+    row_number() OVER (
+      ORDER BY
+        ranked_steps.gathered_bytes DESC,
+        gathered_values.run_name,
+        gathered_values.function_name,
+        gathered_values.platform NULLS LAST,
+        gathered_values.color,
+        gathered_values.size_bytes DESC,
+        gathered_values.start_time,
+        gathered_values.value_id
+    ) AS place
+  FROM gathered_values
+  JOIN ranked_steps
+    ON ranked_steps.module_id = gathered_values.module_id
+    AND ranked_steps.color = gathered_values.color
+    AND ranked_steps.place = 1
+  JOIN value_details
+    ON value_details.module_id = gathered_values.module_id
+    AND value_details.value_id = gathered_values.value_id
+  WHERE gathered_values.start_time <= ranked_steps.gathered_time
+    AND gathered_values.end_time >= ranked_steps.gathered_time
+  UNION ALL
+  SELECT
+    function_modules.run_name,
+    function_modules.function_name,
+    function_modules.color,
+    NULL AS peak_bytes,
+    NULL AS gathered_bytes,
+    NULL AS gathered_count,
+    NULL AS gathered_time,
+    NULL AS size_bytes,
+    NULL AS start_time,
+    NULL AS end_time,
+    NULL AS shape,
+    NULL AS instruction_name,
+    NULL AS op_name,
+    NULL AS source,
+    function_modules.unknown_reason,
+    0 AS place
+  FROM function_modules
+  CROSS JOIN params
+  WHERE function_modules.unknown_count > 0
+    AND (
+      params.run IS NULL
+      OR function_modules.run_name IN (
+        SELECT run_selectors.run_name
+        FROM run_selectors
+        CROSS JOIN params
+        WHERE run_selectors.selector GLOB params.run
+      )
+    )
+    AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
+    AND (params.platform IS NULL OR function_modules.platform = params.platform)
+    AND (
+      params.color IS NULL
+      OR function_modules.color IS NULL
+      OR function_modules.color = params.color
+    )
 )
 SELECT
-  gathered_values.run_name,
-  gathered_values.function_name,
-  gathered_values.color,
-  gathered_values.peak_bytes,
-  ranked_steps.gathered_bytes,
-  count(*) OVER (PARTITION BY gathered_values.module_id, gathered_values.color) AS gathered_count,
-  ranked_steps.gathered_time,
-  gathered_values.size_bytes,
-  gathered_values.start_time,
-  gathered_values.end_time,
-  value_details.shape,
-  value_details.instruction_name,
-  value_details.op_name,
-  value_details.own_source_file || ':' || value_details.own_source_line AS source
-FROM gathered_values
-JOIN ranked_steps
-  ON ranked_steps.module_id = gathered_values.module_id
-  AND ranked_steps.color = gathered_values.color
-  AND ranked_steps.place = 1
-JOIN value_details
-  ON value_details.module_id = gathered_values.module_id
-  AND value_details.value_id = gathered_values.value_id
-WHERE gathered_values.start_time <= ranked_steps.gathered_time
-  AND gathered_values.end_time >= ranked_steps.gathered_time
+  answers.run_name,
+  answers.function_name,
+  answers.color,
+  answers.peak_bytes,
+  answers.gathered_bytes,
+  answers.gathered_count,
+  answers.gathered_time,
+  answers.size_bytes,
+  answers.start_time,
+  answers.end_time,
+  answers.shape,
+  answers.instruction_name,
+  answers.op_name,
+  answers.source,
+  answers.unknown_reason
+FROM answers
+CROSS JOIN params
+WHERE answers.place <= params.top_n
 ORDER BY
-  ranked_steps.gathered_bytes DESC,
-  gathered_values.run_name,
-  gathered_values.function_name,
-  gathered_values.platform NULLS LAST,
-  gathered_values.color,
-  gathered_values.size_bytes DESC,
-  gathered_values.start_time,
-  gathered_values.value_id
-LIMIT (SELECT top_n FROM params);
+  answers.place, answers.run_name, answers.function_name, answers.color NULLS LAST,
+  answers.unknown_reason;

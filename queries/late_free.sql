@@ -7,7 +7,7 @@
 -- other in program order, and between the last one and the end of its live range, it is idle: it
 -- takes memory and nobody reads it. Each temp value is shown with its longest idle time, by default
 -- among those that the peak lies in, for only these raise it. Values are ranked by size times idle
--- instants. For each run and function the module with the largest peak is shown.
+-- instants. For each run and function the module with the largest known peak is shown.
 --
 -- An idle time that a use ends (reason before_use) belongs to a value computed long before it is
 -- needed: recompute it, offload it, or make its consumer run earlier, all the more where that
@@ -33,8 +33,8 @@
 -- column run_name VARCHAR: The run.
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
 -- column color BIGINT: Memory space.
--- column idle_byte_steps DOUBLE: size_bytes times the instants strictly between idle_start_time
---   and idle_end_time [bytes x program order].
+-- column idle_byte_steps DOUBLE: size_bytes times the instants strictly between idle_start_time and
+--   idle_end_time [bytes x program order].
 -- column size_bytes BIGINT: Assigned size of the value [bytes].
 -- column idle_start_time BIGINT: Instant of the touch before the idle time [program order].
 -- column idle_end_time BIGINT: Instant of the next touch, or the last instant of the live range
@@ -51,6 +51,9 @@
 -- column shape_index VARCHAR: Index of the value in that instruction's shape, {} for all of it.
 -- column op_name VARCHAR: Scope path of the operation; NULL if the dump has none.
 -- column source VARCHAR: Innermost file:line that is not library code; NULL if unknown.
+-- column unknown_reason VARCHAR: Why the peak of the function or the uses of its values are
+--   unknown, in a row of its own that has nothing else, comes first and does not count in top_n;
+--   NULL in all other rows.
 WITH params AS (
   SELECT
     getvariable('run')::VARCHAR AS run,
@@ -79,7 +82,7 @@ ranked_functions AS (
   JOIN modules
     ON modules.module_id = function_modules.module_id
     AND modules.has_used_values
-  WHERE function_modules.peak_bytes > 0
+  WHERE function_modules.peak_bytes <> 0
     AND (
       params.run IS NULL
       OR function_modules.run_name IN (
@@ -223,33 +226,100 @@ consumers AS (
     WHERE ranked_functions.module_id = "values".module_id
   )
   GROUP BY "values".module_id, "values".instruction_name
+),
+answers AS (
+  SELECT
+    ranked_functions.run_name,
+    ranked_functions.function_name,
+    ranked_functions.color,
+    ranked_values.idle_byte_steps,
+    ranked_values.size_bytes,
+    ranked_values.idle_start_time,
+    ranked_values.idle_end_time,
+    CASE WHEN ranked_values.user_name IS NULL THEN 'after_last_use' ELSE 'before_use' END AS reason,
+    ranked_values.is_at_peak,
+    ranked_values.user_name AS consumer_name,
+    consumers.consumer_bytes,
+    value_details.shape,
+    value_details.opcode,
+    value_details.instruction_name,
+    value_details.shape_index,
+    value_details.op_name,
+    value_details.own_source_file || ':' || value_details.own_source_line AS source,
+    CAST(NULL AS VARCHAR) AS unknown_reason,
+    row_number() OVER (ORDER BY ranked_values.function_place, ranked_values.value_place) AS place
+  FROM ranked_values
+  CROSS JOIN params
+  JOIN ranked_functions ON ranked_functions.function_place = ranked_values.function_place
+  JOIN value_details
+    ON value_details.module_id = ranked_values.module_id
+    AND value_details.value_id = ranked_values.value_id
+  LEFT JOIN consumers
+    ON consumers.module_id = ranked_values.module_id
+    AND consumers.instruction_name = ranked_values.user_name
+  WHERE ranked_values.value_place <= params.top_n
+  UNION ALL
+  SELECT
+    function_modules.run_name,
+    function_modules.function_name,
+    function_modules.color,
+    NULL AS idle_byte_steps,
+    NULL AS size_bytes,
+    NULL AS idle_start_time,
+    NULL AS idle_end_time,
+    NULL AS reason,
+    NULL AS is_at_peak,
+    NULL AS consumer_name,
+    NULL AS consumer_bytes,
+    NULL AS shape,
+    NULL AS opcode,
+    NULL AS instruction_name,
+    NULL AS shape_index,
+    NULL AS op_name,
+    NULL AS source,
+    coalesce(function_modules.unknown_reason, 'the dump does not list uses') AS unknown_reason,
+    0 AS place
+  FROM function_modules
+  CROSS JOIN params
+  JOIN modules ON modules.module_id = function_modules.module_id
+  WHERE (function_modules.unknown_count > 0 OR NOT modules.has_used_values)
+    AND (
+      params.run IS NULL
+      OR function_modules.run_name IN (
+        SELECT run_selectors.run_name
+        FROM run_selectors
+        CROSS JOIN params
+        WHERE run_selectors.selector GLOB params.run
+      )
+    )
+    AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
+    AND (params.platform IS NULL OR function_modules.platform = params.platform)
+    AND (
+      params.color IS NULL
+      OR function_modules.color IS NULL
+      OR function_modules.color = params.color
+    )
 )
 SELECT
-  ranked_functions.run_name,
-  ranked_functions.function_name,
-  ranked_functions.color,
-  ranked_values.idle_byte_steps,
-  ranked_values.size_bytes,
-  ranked_values.idle_start_time,
-  ranked_values.idle_end_time,
-  CASE WHEN ranked_values.user_name IS NULL THEN 'after_last_use' ELSE 'before_use' END AS reason,
-  ranked_values.is_at_peak,
-  ranked_values.user_name AS consumer_name,
-  consumers.consumer_bytes,
-  value_details.shape,
-  value_details.opcode,
-  value_details.instruction_name,
-  value_details.shape_index,
-  value_details.op_name,
-  value_details.own_source_file || ':' || value_details.own_source_line AS source
-FROM ranked_values
-CROSS JOIN params
-JOIN ranked_functions ON ranked_functions.function_place = ranked_values.function_place
-JOIN value_details
-  ON value_details.module_id = ranked_values.module_id
-  AND value_details.value_id = ranked_values.value_id
-LEFT JOIN consumers
-  ON consumers.module_id = ranked_values.module_id
-  AND consumers.instruction_name = ranked_values.user_name
-WHERE ranked_values.value_place <= params.top_n
-ORDER BY ranked_values.function_place, ranked_values.value_place;
+  answers.run_name,
+  answers.function_name,
+  answers.color,
+  answers.idle_byte_steps,
+  answers.size_bytes,
+  answers.idle_start_time,
+  answers.idle_end_time,
+  answers.reason,
+  answers.is_at_peak,
+  answers.consumer_name,
+  answers.consumer_bytes,
+  answers.shape,
+  answers.opcode,
+  answers.instruction_name,
+  answers.shape_index,
+  answers.op_name,
+  answers.source,
+  answers.unknown_reason
+FROM answers
+ORDER BY
+  answers.place, answers.run_name, answers.function_name, answers.color NULLS LAST,
+  answers.unknown_reason;

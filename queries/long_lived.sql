@@ -6,7 +6,7 @@
 -- that lives for two steps costs less than a middling one that lives through the whole backward
 -- pass. A buffer that goes through a loop is several values (initial value, loop state, result),
 -- each with its own part of the lifetime. For each run and function the module with the largest
--- peak is shown.
+-- known peak is shown.
 --
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
@@ -32,6 +32,8 @@
 -- column shape_index VARCHAR: Index of the value in that instruction's shape, {} for all of it.
 -- column op_name VARCHAR: Scope path of the operation; NULL if the dump has none.
 -- column source VARCHAR: Innermost file:line that is not library code; NULL if unknown.
+-- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
+--   has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
   SELECT
     getvariable('run')::VARCHAR AS run,
@@ -55,7 +57,7 @@ ranked_functions AS (
     ) AS function_place
   FROM function_modules
   CROSS JOIN params
-  WHERE function_modules.peak_bytes > 0
+  WHERE function_modules.peak_bytes <> 0
     AND (
       params.run IS NULL
       OR function_modules.run_name IN (
@@ -76,9 +78,9 @@ lived_values AS (
     ranked_functions.color,
     ranked_functions.function_place,
     CAST(value_details.size_bytes AS DOUBLE)
-      * (value_details.end_time - value_details.start_time + 1) AS byte_steps,
-    CAST(value_details.end_time - value_details.start_time + 1 AS DOUBLE)
-      / nullif(modules.schedule_length + 1, 0) AS lifetime_ratio,
+      * (CAST(value_details.end_time AS DOUBLE) - value_details.start_time + 1) AS byte_steps,
+    CAST(CAST(value_details.end_time AS DOUBLE) - value_details.start_time + 1 AS DOUBLE)
+      / nullif(CAST(modules.schedule_length AS DOUBLE) + 1, 0) AS lifetime_ratio,
     value_details.value_id,
     value_details.size_bytes,
     value_details.start_time,
@@ -125,24 +127,86 @@ ranked_values AS (
       ORDER BY lived_values.byte_steps DESC, lived_values.size_bytes DESC, lived_values.value_id
     ) AS value_place
   FROM lived_values
+),
+answers AS (
+  SELECT
+    ranked_values.run_name,
+    ranked_values.function_name,
+    ranked_values.color,
+    ranked_values.byte_steps,
+    ranked_values.lifetime_ratio,
+    ranked_values.size_bytes,
+    ranked_values.start_time,
+    ranked_values.end_time,
+    ranked_values.is_at_peak,
+    ranked_values.shape,
+    ranked_values.opcode,
+    ranked_values.instruction_name,
+    ranked_values.shape_index,
+    ranked_values.op_name,
+    ranked_values.source,
+    CAST(NULL AS VARCHAR) AS unknown_reason,
+    row_number() OVER (ORDER BY ranked_values.function_place, ranked_values.value_place) AS place
+  FROM ranked_values
+  CROSS JOIN params
+  WHERE ranked_values.value_place <= params.top_n
+  UNION ALL
+  SELECT
+    function_modules.run_name,
+    function_modules.function_name,
+    function_modules.color,
+    NULL AS byte_steps,
+    NULL AS lifetime_ratio,
+    NULL AS size_bytes,
+    NULL AS start_time,
+    NULL AS end_time,
+    NULL AS is_at_peak,
+    NULL AS shape,
+    NULL AS opcode,
+    NULL AS instruction_name,
+    NULL AS shape_index,
+    NULL AS op_name,
+    NULL AS source,
+    function_modules.unknown_reason,
+    0 AS place
+  FROM function_modules
+  CROSS JOIN params
+  WHERE function_modules.unknown_count > 0
+    AND (
+      params.run IS NULL
+      OR function_modules.run_name IN (
+        SELECT run_selectors.run_name
+        FROM run_selectors
+        CROSS JOIN params
+        WHERE run_selectors.selector GLOB params.run
+      )
+    )
+    AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
+    AND (params.platform IS NULL OR function_modules.platform = params.platform)
+    AND (
+      params.color IS NULL
+      OR function_modules.color IS NULL
+      OR function_modules.color = params.color
+    )
 )
 SELECT
-  ranked_values.run_name,
-  ranked_values.function_name,
-  ranked_values.color,
-  ranked_values.byte_steps,
-  ranked_values.lifetime_ratio,
-  ranked_values.size_bytes,
-  ranked_values.start_time,
-  ranked_values.end_time,
-  ranked_values.is_at_peak,
-  ranked_values.shape,
-  ranked_values.opcode,
-  ranked_values.instruction_name,
-  ranked_values.shape_index,
-  ranked_values.op_name,
-  ranked_values.source
-FROM ranked_values
-CROSS JOIN params
-WHERE ranked_values.value_place <= params.top_n
-ORDER BY ranked_values.function_place, ranked_values.value_place;
+  answers.run_name,
+  answers.function_name,
+  answers.color,
+  answers.byte_steps,
+  answers.lifetime_ratio,
+  answers.size_bytes,
+  answers.start_time,
+  answers.end_time,
+  answers.is_at_peak,
+  answers.shape,
+  answers.opcode,
+  answers.instruction_name,
+  answers.shape_index,
+  answers.op_name,
+  answers.source,
+  answers.unknown_reason
+FROM answers
+ORDER BY
+  answers.place, answers.run_name, answers.function_name, answers.color NULLS LAST,
+  answers.unknown_reason;

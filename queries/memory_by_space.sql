@@ -2,9 +2,10 @@
 -- group: meaning
 -- engines: duckdb, spark
 --
--- One row per module and memory space (color) that it has an allocation in, largest peak first:
--- what lies where. On a TPU space 0 is the large memory (HBM) and space 1 the fast one (VMEM), on a
--- GPU space 5 is the host. Names come from the table memory_spaces, which is yours to edit.
+-- One row per module and memory space (color) that it has an allocation in, largest peak first,
+-- unknown ones before all others: what lies where. On a TPU space 0 is the large memory (HBM) and
+-- space 1 the fast one (VMEM), on a GPU space 5 is the host. Names come from the table
+-- memory_spaces, which is yours to edit.
 --
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
@@ -15,9 +16,9 @@
 -- column run_name VARCHAR: The run.
 -- column function_name VARCHAR: Jitted function; NULL if unknown.
 -- column module_key VARCHAR: The module: its dump's path in the run.
--- column color BIGINT: Memory space.
+-- column color BIGINT: Memory space; NULL for a module without allocations.
 -- column memory_space_name VARCHAR: Its name; NULL if the platform or its name is unknown.
--- column peak_bytes HUGEINT: Most bytes occupied at one instant [bytes]; NULL without live ranges.
+-- column peak_bytes HUGEINT: Most bytes occupied at one instant [bytes]; NULL if unknown.
 -- column module_peak_ratio DOUBLE: peak_bytes as share of the sum over all memory spaces of the
 --   module, whose peaks need not coincide (0 to 1); NULL as peak_bytes.
 -- column argument_bytes HUGEINT: Sum of parameter allocations, donated ones included [bytes].
@@ -26,8 +27,9 @@
 -- column temp_bytes HUGEINT: Sum of temp allocations [bytes].
 -- column constant_bytes HUGEINT: Sum of constant allocations [bytes].
 -- column thread_local_bytes HUGEINT: Sum of thread-local allocations [bytes].
--- column fragmentation_bytes HUGEINT: Temp space not occupied even at the peak [bytes]; NULL
---   without live ranges.
+-- column fragmentation_bytes HUGEINT: Temp space not occupied even at the peak [bytes]; NULL as
+--   peak_bytes.
+-- column unknown_reason VARCHAR: Why the peak is unknown; NULL if it is known.
 WITH params AS (
   SELECT
     getvariable('run')::VARCHAR AS run,
@@ -39,7 +41,9 @@ WITH params AS (
 module_peaks AS (
   SELECT
     memory_figures.module_id,
-    sum(memory_figures.peak_bytes) AS peak_bytes
+    CASE
+      WHEN count(*) = count(memory_figures.peak_bytes) THEN sum(memory_figures.peak_bytes)
+    END AS peak_bytes
   FROM memory_figures
   GROUP BY memory_figures.module_id
 )
@@ -58,7 +62,8 @@ SELECT
   memory_figures.temp_bytes,
   memory_figures.constant_bytes,
   memory_figures.thread_local_bytes,
-  memory_figures.fragmentation_bytes
+  memory_figures.fragmentation_bytes,
+  memory_figures.peak_unknown_reason AS unknown_reason
 FROM memory_figures
 CROSS JOIN params
 JOIN module_peaks ON module_peaks.module_id = memory_figures.module_id
@@ -73,8 +78,12 @@ WHERE (
 )
   AND (params.function IS NULL OR memory_figures.function_name GLOB params.function)
   AND (params.platform IS NULL OR memory_figures.platform = params.platform)
-  AND (params.color IS NULL OR memory_figures.color = params.color)
+  AND (
+    params.color IS NULL
+    OR memory_figures.color IS NULL
+    OR memory_figures.color = params.color
+  )
 ORDER BY
-  memory_figures.peak_bytes DESC NULLS LAST, memory_figures.total_bytes DESC,
+  memory_figures.peak_bytes DESC NULLS FIRST, memory_figures.total_bytes DESC,
   memory_figures.run_name, memory_figures.module_key, memory_figures.color
 LIMIT (SELECT top_n FROM params);

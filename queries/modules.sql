@@ -2,10 +2,11 @@
 -- group: overview
 -- engines: duckdb, spark
 --
--- One row per module and memory space, largest peak first. The peak is the largest number of bytes
--- occupied at one instant: all allocations but temp and thread-local ones, which are held for the
--- whole run, plus the bytes of temp allocations that live values occupy, shared bytes counted once.
--- It is NULL for a module whose dump has no live ranges.
+-- One row per module and memory space, largest peak first, unknown ones before all others. The peak
+-- is the largest number of bytes occupied at one instant: all allocations but temp and thread-local
+-- ones, which are held for the whole run, plus the bytes of temp allocations that live values
+-- occupy, shared bytes counted once. It is NULL where the dump does not tell it; unknown_reason
+-- says why.
 --
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
@@ -18,7 +19,7 @@
 -- column module_key VARCHAR: The dump's path in its run.
 -- column platform VARCHAR: Backend; NULL if unknown.
 -- column color BIGINT: Memory space; NULL for a module without allocations.
--- column peak_bytes HUGEINT: The peak [bytes]; NULL without live ranges.
+-- column peak_bytes HUGEINT: The peak [bytes]; NULL if unknown.
 -- column argument_bytes HUGEINT: Parameters, donated ones included [bytes].
 -- column output_bytes HUGEINT: Outputs, donated parameters included [bytes].
 -- column alias_bytes HUGEINT: Donated parameters, counted in both [bytes].
@@ -28,6 +29,7 @@
 -- column biggest_value_bytes BIGINT: Largest value [bytes]; NULL if no value is listed.
 -- column biggest_value VARCHAR: Its defining instruction, of equal ones the lowest value_id; NULL
 --   if no value is listed.
+-- column unknown_reason VARCHAR: Why the peak is unknown; NULL if it is known.
 WITH params AS (
   SELECT
     getvariable('run')::VARCHAR AS run,
@@ -66,11 +68,12 @@ matches AS (
     memory_figures.constant_bytes,
     memory_figures.temp_bytes,
     memory_figures.total_bytes,
+    memory_figures.peak_unknown_reason AS unknown_reason,
     ranked_values.size_bytes AS biggest_value_bytes,
     ranked_values.instruction_name AS biggest_value,
     row_number() OVER (
       ORDER BY
-        memory_figures.peak_bytes DESC NULLS LAST,
+        memory_figures.peak_bytes DESC NULLS FIRST,
         memory_figures.total_bytes DESC NULLS LAST,
         modules.run_name,
         modules.module_key,
@@ -78,7 +81,7 @@ matches AS (
     ) AS place
   FROM modules
   CROSS JOIN params
-  LEFT JOIN memory_figures ON memory_figures.module_id = modules.module_id
+  JOIN memory_figures ON memory_figures.module_id = modules.module_id
   LEFT JOIN ranked_values
     ON ranked_values.module_id = memory_figures.module_id
     AND ranked_values.color = memory_figures.color
@@ -94,7 +97,11 @@ matches AS (
   )
     AND (params.function IS NULL OR modules.function_name GLOB params.function)
     AND (params.platform IS NULL OR modules.platform = params.platform)
-    AND (params.color IS NULL OR memory_figures.color = params.color)
+    AND (
+      params.color IS NULL
+      OR memory_figures.color IS NULL
+      OR memory_figures.color = params.color
+    )
 )
 SELECT
   matches.run_name,
@@ -110,7 +117,8 @@ SELECT
   matches.temp_bytes,
   matches.total_bytes,
   matches.biggest_value_bytes,
-  matches.biggest_value
+  matches.biggest_value,
+  matches.unknown_reason
 FROM matches
 CROSS JOIN params
 WHERE matches.place <= params.top_n

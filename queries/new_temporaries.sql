@@ -1,10 +1,11 @@
 -- title: Temporaries at the new peak that the base does not have
 -- group: comparison
 --
--- Groups of temporary values that hold bytes at the peak in new and held none, or with grown =
--- true fewer, at the peak in base: what a change of the program, of its shapes or of the compiler
--- brought in. Most bytes added first. Query diff-peak shows all groups, also those that went away,
--- and tells what the keys mean; diff-modules tells how modules are paired.
+-- Groups of temporary values that hold bytes at the peak in new and held none, or with grown = true
+-- fewer, at the peak in base: what a change of the program, of its shapes or of the compiler
+-- brought in. Most bytes added first, before them a row for each pair of which a peak is unknown.
+-- Query diff-peak shows all groups, also those that went away, and tells what the keys mean;
+-- diff-modules tells how modules are paired.
 --
 -- wrong when: The two peaks are different instants: a value may have existed in base, only not at
 -- its peak. With by = 'all' or 'shape' every changed shape is a new group.
@@ -21,14 +22,16 @@
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
 -- column new_run_name VARCHAR: The run of the new module.
 -- column color BIGINT: Memory space.
--- column change VARCHAR: appeared or grew.
--- column delta_bytes HUGEINT: Bytes more than at the base's peak [bytes].
--- column new_bytes HUGEINT: Bytes held at the new peak [bytes].
+-- column change VARCHAR: appeared, grew or unknown.
+-- column delta_bytes HUGEINT: Bytes more than at the base's peak [bytes]; NULL if a peak is
+--   unknown.
+-- column new_bytes HUGEINT: Bytes held at the new peak [bytes]; NULL if that is unknown.
 -- column new_value_count BIGINT: Values that hold them.
 -- column new_shape VARCHAR: Shape of the largest, without layout.
 -- column new_source VARCHAR: FILE:LINE of the largest; NULL if unknown.
 -- column part VARCHAR: The group: the key's text; in parentheses an opcode or a kind of allocation
 --   where nothing else is known.
+-- column unknown_reason VARCHAR: Which side's peak is unknown, and why; NULL if none is.
 WITH params AS (
   SELECT
     getvariable('base')::VARCHAR AS base,
@@ -49,14 +52,20 @@ SELECT
   parts.new_value_count,
   parts.new_shape,
   parts.new_source,
-  parts.part
+  parts.part,
+  parts.unknown_reason
 FROM diff_peak(
   (SELECT params.base FROM params), (SELECT params.new FROM params), (SELECT params.by FROM params)
 ) AS parts
 CROSS JOIN params
-WHERE parts.allocation_kind = 'temp'
-  AND (parts.change = 'appeared' OR (params.grown AND parts.change = 'grew'))
+WHERE (
+    parts.change = 'unknown'
+    OR (
+      parts.allocation_kind = 'temp'
+      AND (parts.change = 'appeared' OR (params.grown AND parts.change = 'grew'))
+    )
+  )
   AND (params.function IS NULL OR parts.function_name GLOB params.function)
-  AND (params.color IS NULL OR parts.color = params.color)
-ORDER BY parts.delta_bytes DESC, parts.place, parts.part_place
+  AND (params.color IS NULL OR parts.color IS NULL OR parts.color = params.color)
+ORDER BY parts.delta_bytes DESC NULLS FIRST, parts.place, parts.part_place
 LIMIT (SELECT top_n FROM params);

@@ -7,7 +7,7 @@
 -- whole, under the value that stands for them. In temp allocations the values live at that instant
 -- count; bytes that several of them share count once, for the first of them by offset, so that all
 -- rows of a module add up to its peak. For each run and function the module with the largest
--- peak is shown; a module whose dump has no live ranges has no known peak and is not.
+-- known peak is shown; a function with an unknown one has a row that says why.
 --
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
@@ -28,6 +28,8 @@
 -- column instruction_name VARCHAR: Defining instruction; NULL if the dump lists no value.
 -- column op_name VARCHAR: Scope path of the operation; NULL if the dump has none.
 -- column source VARCHAR: Innermost file:line that is not library code; NULL if unknown.
+-- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
+--   has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
   SELECT
     getvariable('run')::VARCHAR AS run,
@@ -51,7 +53,7 @@ ranked_functions AS (
     ) AS function_place
   FROM function_modules
   CROSS JOIN params
-  WHERE function_modules.peak_bytes > 0
+  WHERE function_modules.peak_bytes <> 0
     AND (
       params.run IS NULL
       OR function_modules.run_name IN (
@@ -107,23 +109,77 @@ summed_values AS (
     ) / nullif(ranked_values.peak_bytes, 0) AS cumulative_ratio,
     ranked_values.allocation_kind
   FROM ranked_values
+),
+answers AS (
+  SELECT
+    summed_values.run_name,
+    summed_values.function_name,
+    summed_values.color,
+    summed_values.held_bytes,
+    summed_values.cumulative_ratio,
+    summed_values.allocation_kind,
+    value_details.shape,
+    value_details.opcode,
+    value_details.instruction_name,
+    value_details.op_name,
+    value_details.own_source_file || ':' || value_details.own_source_line AS source,
+    CAST(NULL AS VARCHAR) AS unknown_reason,
+    row_number() OVER (ORDER BY summed_values.function_place, summed_values.value_place) AS place
+  FROM summed_values
+  CROSS JOIN params
+  LEFT JOIN value_details
+    ON value_details.module_id = summed_values.module_id
+    AND value_details.value_id = summed_values.value_id
+  WHERE summed_values.value_place <= params.top_n
+  UNION ALL
+  SELECT
+    function_modules.run_name,
+    function_modules.function_name,
+    function_modules.color,
+    NULL AS held_bytes,
+    NULL AS cumulative_ratio,
+    NULL AS allocation_kind,
+    NULL AS shape,
+    NULL AS opcode,
+    NULL AS instruction_name,
+    NULL AS op_name,
+    NULL AS source,
+    function_modules.unknown_reason,
+    0 AS place
+  FROM function_modules
+  CROSS JOIN params
+  WHERE function_modules.unknown_count > 0
+    AND (
+      params.run IS NULL
+      OR function_modules.run_name IN (
+        SELECT run_selectors.run_name
+        FROM run_selectors
+        CROSS JOIN params
+        WHERE run_selectors.selector GLOB params.run
+      )
+    )
+    AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
+    AND (params.platform IS NULL OR function_modules.platform = params.platform)
+    AND (
+      params.color IS NULL
+      OR function_modules.color IS NULL
+      OR function_modules.color = params.color
+    )
 )
 SELECT
-  summed_values.run_name,
-  summed_values.function_name,
-  summed_values.color,
-  summed_values.held_bytes,
-  summed_values.cumulative_ratio,
-  summed_values.allocation_kind,
-  value_details.shape,
-  value_details.opcode,
-  value_details.instruction_name,
-  value_details.op_name,
-  value_details.own_source_file || ':' || value_details.own_source_line AS source
-FROM summed_values
-CROSS JOIN params
-LEFT JOIN value_details
-  ON value_details.module_id = summed_values.module_id
-  AND value_details.value_id = summed_values.value_id
-WHERE summed_values.value_place <= params.top_n
-ORDER BY summed_values.function_place, summed_values.value_place;
+  answers.run_name,
+  answers.function_name,
+  answers.color,
+  answers.held_bytes,
+  answers.cumulative_ratio,
+  answers.allocation_kind,
+  answers.shape,
+  answers.opcode,
+  answers.instruction_name,
+  answers.op_name,
+  answers.source,
+  answers.unknown_reason
+FROM answers
+ORDER BY
+  answers.place, answers.run_name, answers.function_name, answers.color NULLS LAST,
+  answers.unknown_reason;

@@ -4,8 +4,9 @@
 --
 -- Attributes every byte that is occupied at the peak to the kind of its allocation and to a phase:
 -- forward, backward, rematerialised, optimizer. The rows of a module add up to its peak (query peak
--- tells how that is counted). For each run and function the module with the largest peak is shown.
--- The phase comes from rules on the op_name in the table op_categories, which is yours to edit.
+-- tells how that is counted). For each run and function the module with the largest known peak is
+-- shown. The phase comes from rules on the op_name in the table op_categories, which is yours to
+-- edit.
 --
 -- wrong when: the rules do not fit the program. In a function that takes a gradient, all that lies
 -- outside of it counts as optimizer, metrics and preparation of data included. XLA fuses and
@@ -31,6 +32,8 @@
 -- column value_count BIGINT: Number of values that hold them.
 -- column allocation_kind VARCHAR: parameter, donated_parameter, output, constant or temp.
 -- column category VARCHAR: Phase; NULL if no rule covers the op_name or there is none.
+-- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
+--   has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
   SELECT
     getvariable('run')::VARCHAR AS run,
@@ -54,7 +57,7 @@ ranked_functions AS (
     ) AS function_place
   FROM function_modules
   CROSS JOIN params
-  WHERE function_modules.peak_bytes > 0
+  WHERE function_modules.peak_bytes <> 0
     AND (
       params.run IS NULL
       OR function_modules.run_name IN (
@@ -106,19 +109,69 @@ ranked_sums AS (
       ORDER BY sums.held_bytes DESC, sums.allocation_kind NULLS LAST, sums.category NULLS LAST
     ) AS sum_place
   FROM sums
+),
+answers AS (
+  SELECT
+    ranked_functions.run_name,
+    ranked_functions.function_name,
+    ranked_functions.color,
+    ranked_functions.peak_bytes,
+    ranked_sums.held_bytes,
+    CAST(ranked_sums.held_bytes AS DOUBLE) / nullif(ranked_functions.peak_bytes, 0) AS held_ratio,
+    ranked_sums.value_count,
+    ranked_sums.allocation_kind,
+    ranked_sums.category,
+    CAST(NULL AS VARCHAR) AS unknown_reason,
+    row_number() OVER (ORDER BY ranked_sums.function_place, ranked_sums.sum_place) AS place
+  FROM ranked_sums
+  CROSS JOIN params
+  JOIN ranked_functions ON ranked_functions.function_place = ranked_sums.function_place
+  WHERE ranked_sums.sum_place <= params.top_n
+  UNION ALL
+  SELECT
+    function_modules.run_name,
+    function_modules.function_name,
+    function_modules.color,
+    NULL AS peak_bytes,
+    NULL AS held_bytes,
+    NULL AS held_ratio,
+    NULL AS value_count,
+    NULL AS allocation_kind,
+    NULL AS category,
+    function_modules.unknown_reason,
+    0 AS place
+  FROM function_modules
+  CROSS JOIN params
+  WHERE function_modules.unknown_count > 0
+    AND (
+      params.run IS NULL
+      OR function_modules.run_name IN (
+        SELECT run_selectors.run_name
+        FROM run_selectors
+        CROSS JOIN params
+        WHERE run_selectors.selector GLOB params.run
+      )
+    )
+    AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
+    AND (params.platform IS NULL OR function_modules.platform = params.platform)
+    AND (
+      params.color IS NULL
+      OR function_modules.color IS NULL
+      OR function_modules.color = params.color
+    )
 )
 SELECT
-  ranked_functions.run_name,
-  ranked_functions.function_name,
-  ranked_functions.color,
-  ranked_functions.peak_bytes,
-  ranked_sums.held_bytes,
-  CAST(ranked_sums.held_bytes AS DOUBLE) / nullif(ranked_functions.peak_bytes, 0) AS held_ratio,
-  ranked_sums.value_count,
-  ranked_sums.allocation_kind,
-  ranked_sums.category
-FROM ranked_sums
-CROSS JOIN params
-JOIN ranked_functions ON ranked_functions.function_place = ranked_sums.function_place
-WHERE ranked_sums.sum_place <= params.top_n
-ORDER BY ranked_sums.function_place, ranked_sums.sum_place;
+  answers.run_name,
+  answers.function_name,
+  answers.color,
+  answers.peak_bytes,
+  answers.held_bytes,
+  answers.held_ratio,
+  answers.value_count,
+  answers.allocation_kind,
+  answers.category,
+  answers.unknown_reason
+FROM answers
+ORDER BY
+  answers.place, answers.run_name, answers.function_name, answers.color NULLS LAST,
+  answers.unknown_reason;

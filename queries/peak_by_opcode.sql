@@ -4,8 +4,8 @@
 --
 -- Attributes every byte that is occupied at the peak to the opcode of the instruction that defined
 -- the value there, so that the rows of a module add up to its peak (query peak tells how that is
--- counted). For each run and function the module with the largest peak is shown. Much under copy,
--- broadcast or transpose is memory that computes nothing.
+-- counted). For each run and function the module with the largest known peak is shown. Much under
+-- copy, broadcast or transpose is memory that computes nothing.
 --
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
@@ -23,6 +23,8 @@
 -- column held_ratio DOUBLE: The same as share of the peak (0 to 1).
 -- column value_count BIGINT: Number of values that hold them.
 -- column opcode VARCHAR: HLO opcode; NULL where the dump does not tell it.
+-- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
+--   has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
   SELECT
     getvariable('run')::VARCHAR AS run,
@@ -46,7 +48,7 @@ ranked_functions AS (
     ) AS function_place
   FROM function_modules
   CROSS JOIN params
-  WHERE function_modules.peak_bytes > 0
+  WHERE function_modules.peak_bytes <> 0
     AND (
       params.run IS NULL
       OR function_modules.run_name IN (
@@ -92,18 +94,66 @@ ranked_sums AS (
       ORDER BY sums.held_bytes DESC, sums.opcode NULLS LAST
     ) AS sum_place
   FROM sums
+),
+answers AS (
+  SELECT
+    ranked_functions.run_name,
+    ranked_functions.function_name,
+    ranked_functions.color,
+    ranked_functions.peak_bytes,
+    ranked_sums.held_bytes,
+    CAST(ranked_sums.held_bytes AS DOUBLE) / nullif(ranked_functions.peak_bytes, 0) AS held_ratio,
+    ranked_sums.value_count,
+    ranked_sums.opcode,
+    CAST(NULL AS VARCHAR) AS unknown_reason,
+    row_number() OVER (ORDER BY ranked_sums.function_place, ranked_sums.sum_place) AS place
+  FROM ranked_sums
+  CROSS JOIN params
+  JOIN ranked_functions ON ranked_functions.function_place = ranked_sums.function_place
+  WHERE ranked_sums.sum_place <= params.top_n
+  UNION ALL
+  SELECT
+    function_modules.run_name,
+    function_modules.function_name,
+    function_modules.color,
+    NULL AS peak_bytes,
+    NULL AS held_bytes,
+    NULL AS held_ratio,
+    NULL AS value_count,
+    NULL AS opcode,
+    function_modules.unknown_reason,
+    0 AS place
+  FROM function_modules
+  CROSS JOIN params
+  WHERE function_modules.unknown_count > 0
+    AND (
+      params.run IS NULL
+      OR function_modules.run_name IN (
+        SELECT run_selectors.run_name
+        FROM run_selectors
+        CROSS JOIN params
+        WHERE run_selectors.selector GLOB params.run
+      )
+    )
+    AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
+    AND (params.platform IS NULL OR function_modules.platform = params.platform)
+    AND (
+      params.color IS NULL
+      OR function_modules.color IS NULL
+      OR function_modules.color = params.color
+    )
 )
 SELECT
-  ranked_functions.run_name,
-  ranked_functions.function_name,
-  ranked_functions.color,
-  ranked_functions.peak_bytes,
-  ranked_sums.held_bytes,
-  CAST(ranked_sums.held_bytes AS DOUBLE) / nullif(ranked_functions.peak_bytes, 0) AS held_ratio,
-  ranked_sums.value_count,
-  ranked_sums.opcode
-FROM ranked_sums
-CROSS JOIN params
-JOIN ranked_functions ON ranked_functions.function_place = ranked_sums.function_place
-WHERE ranked_sums.sum_place <= params.top_n
-ORDER BY ranked_sums.function_place, ranked_sums.sum_place;
+  answers.run_name,
+  answers.function_name,
+  answers.color,
+  answers.peak_bytes,
+  answers.held_bytes,
+  answers.held_ratio,
+  answers.value_count,
+  answers.opcode,
+  answers.unknown_reason
+FROM answers
+ORDER BY
+  answers.place, answers.run_name, answers.function_name, answers.color NULLS LAST,
+  answers.unknown_reason;

@@ -5,8 +5,8 @@
 -- Attributes every byte that is occupied at the peak to the source line of the instruction that
 -- defined the value there, so that the lines of a module add up to its peak. The peak is the
 -- largest number of bytes occupied at one instant, bytes shared by several values counted once
--- (query peak tells more). For each run and function the module with the largest peak is shown.
--- Bytes without a known line, such as those of parameters, are summed by kind of allocation.
+-- (query peak tells more). For each run and function the module with the largest known peak is
+-- shown. Bytes without a known line, such as those of parameters, are summed by kind of allocation.
 --
 -- XLA makes copies, conversions and broadcasts of its own, which no line of the model stands for:
 -- values without an op_name. They are often half of the temp bytes. A row for train.py:77 has those
@@ -38,6 +38,8 @@
 -- column value_count BIGINT: Number of values that hold them.
 -- column source VARCHAR: file:line; "for file:line" where XLA made the values; the kind of
 --   allocation in parentheses where no line is known.
+-- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
+--   has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
   SELECT
     getvariable('run')::VARCHAR AS run,
@@ -63,7 +65,7 @@ ranked_functions AS (
     ) AS function_place
   FROM function_modules
   CROSS JOIN params
-  WHERE function_modules.peak_bytes > 0
+  WHERE function_modules.peak_bytes <> 0
     AND (
       params.run IS NULL
       OR function_modules.run_name IN (
@@ -126,18 +128,66 @@ ranked_lines AS (
       ORDER BY lines.held_bytes DESC, lines.source
     ) AS line_place
   FROM lines
+),
+answers AS (
+  SELECT
+    ranked_functions.run_name,
+    ranked_functions.function_name,
+    ranked_functions.color,
+    ranked_functions.peak_bytes,
+    ranked_lines.held_bytes,
+    CAST(ranked_lines.held_bytes AS DOUBLE) / nullif(ranked_functions.peak_bytes, 0) AS held_ratio,
+    ranked_lines.value_count,
+    ranked_lines.source,
+    CAST(NULL AS VARCHAR) AS unknown_reason,
+    row_number() OVER (ORDER BY ranked_lines.function_place, ranked_lines.line_place) AS place
+  FROM ranked_lines
+  CROSS JOIN params
+  JOIN ranked_functions ON ranked_functions.function_place = ranked_lines.function_place
+  WHERE ranked_lines.line_place <= params.top_n
+  UNION ALL
+  SELECT
+    function_modules.run_name,
+    function_modules.function_name,
+    function_modules.color,
+    NULL AS peak_bytes,
+    NULL AS held_bytes,
+    NULL AS held_ratio,
+    NULL AS value_count,
+    NULL AS source,
+    function_modules.unknown_reason,
+    0 AS place
+  FROM function_modules
+  CROSS JOIN params
+  WHERE function_modules.unknown_count > 0
+    AND (
+      params.run IS NULL
+      OR function_modules.run_name IN (
+        SELECT run_selectors.run_name
+        FROM run_selectors
+        CROSS JOIN params
+        WHERE run_selectors.selector GLOB params.run
+      )
+    )
+    AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
+    AND (params.platform IS NULL OR function_modules.platform = params.platform)
+    AND (
+      params.color IS NULL
+      OR function_modules.color IS NULL
+      OR function_modules.color = params.color
+    )
 )
 SELECT
-  ranked_functions.run_name,
-  ranked_functions.function_name,
-  ranked_functions.color,
-  ranked_functions.peak_bytes,
-  ranked_lines.held_bytes,
-  CAST(ranked_lines.held_bytes AS DOUBLE) / nullif(ranked_functions.peak_bytes, 0) AS held_ratio,
-  ranked_lines.value_count,
-  ranked_lines.source
-FROM ranked_lines
-CROSS JOIN params
-JOIN ranked_functions ON ranked_functions.function_place = ranked_lines.function_place
-WHERE ranked_lines.line_place <= params.top_n
-ORDER BY ranked_lines.function_place, ranked_lines.line_place;
+  answers.run_name,
+  answers.function_name,
+  answers.color,
+  answers.peak_bytes,
+  answers.held_bytes,
+  answers.held_ratio,
+  answers.value_count,
+  answers.source,
+  answers.unknown_reason
+FROM answers
+ORDER BY
+  answers.place, answers.run_name, answers.function_name, answers.color NULLS LAST,
+  answers.unknown_reason;

@@ -2,14 +2,15 @@
 -- group: waste
 -- engines: duckdb, spark
 --
--- One row per module and memory space, largest peak first: the peak by occupied bytes, what XLA
--- prints, the naive sum, and the sums that JAX's memory_analysis() gives. They differ for good
--- reasons. peak_bytes counts what is held for the whole run and the bytes of temp allocations that
--- live values occupy, shared bytes once, padding included. printed_peak_bytes is the sum of XLA's
--- peak listing: bare shape sizes of the values live at an instant that XLA chose, shared bytes
--- counted once per value, all memory spaces together; so it can be more or less than the peak.
--- naive_live_bytes adds the sizes of all live values, shared bytes again and again. Both sums of
--- memory_analysis(), arguments and outputs, count donated buffers.
+-- One row per module and memory space, largest peak first, unknown ones before all others: the peak
+-- by occupied bytes, what XLA prints, the naive sum, and the sums that JAX's memory_analysis()
+-- gives. They differ for good reasons. peak_bytes counts what is held for the whole run and the
+-- bytes of temp allocations that live values occupy, shared bytes once, padding included.
+-- printed_peak_bytes is the sum of XLA's peak listing: bare shape sizes of the values live at an
+-- instant that XLA chose, shared bytes counted once per value, all memory spaces together; so it
+-- can be more or less than the peak. naive_live_bytes adds the sizes of all live values, shared
+-- bytes again and again. Both sums of memory_analysis(), arguments and outputs, count donated
+-- buffers.
 --
 -- wrong when: printed figures and reported_total_bytes are of the whole module and repeat on each
 -- of its memory spaces. memory_analysis() adds up its sums over the device's memory spaces; with
@@ -27,20 +28,19 @@
 -- column run_name VARCHAR: The run.
 -- column function_name VARCHAR: Jitted function; NULL if unknown.
 -- column module_key VARCHAR: The dump's path in its run.
--- column color BIGINT: Memory space.
--- column peak_bytes HUGEINT: The peak: fixed_bytes plus occupied_temp_bytes [bytes]; NULL without
---   live ranges.
--- column peak_time BIGINT: First instant of the peak [program order]; NULL without live ranges.
+-- column color BIGINT: Memory space; NULL for a module without allocations.
+-- column peak_bytes HUGEINT: The peak: fixed_bytes plus occupied_temp_bytes [bytes]; NULL if the
+--   peak is unknown.
+-- column peak_time BIGINT: First instant of the peak [program order]; NULL likewise.
 -- column printed_peak_bytes HUGEINT: Sum of XLA's peak listing, of the whole module [bytes]; NULL
 --   if none is printed.
 -- column printed_peak_time BIGINT: Instant of that listing [program order]; NULL likewise.
--- column naive_live_bytes HUGEINT: Largest sum of the sizes of live values [bytes]; NULL without
---   live ranges.
+-- column naive_live_bytes HUGEINT: Largest sum of the sizes of live values [bytes]; NULL if the
+--   peak is unknown.
 -- column fixed_bytes HUGEINT: Allocations that are neither temp nor thread-local [bytes].
 -- column occupied_temp_bytes HUGEINT: Most bytes of temp allocations occupied at once [bytes]; NULL
---   without live ranges.
--- column fragmentation_bytes HUGEINT: Temp allocations minus that [bytes]; NULL without live
---   ranges.
+--   likewise.
+-- column fragmentation_bytes HUGEINT: Temp allocations minus that [bytes]; NULL likewise.
 -- column argument_bytes HUGEINT: Parameters, donated ones included [bytes]: argument_size_in_bytes
 --   of memory_analysis().
 -- column output_bytes HUGEINT: Outputs, donated parameters included [bytes]: output_size_in_bytes.
@@ -51,6 +51,7 @@
 -- column total_bytes HUGEINT: All allocations of the memory space [bytes].
 -- column reported_total_bytes BIGINT: "Total bytes used" of the whole module [bytes], modulo 2^64;
 --   NULL if the dump has no such line.
+-- column unknown_reason VARCHAR: Why the peak is unknown; NULL if it is known.
 WITH params AS (
   SELECT
     getvariable('run')::VARCHAR AS run,
@@ -89,7 +90,8 @@ SELECT
   memory_figures.constant_bytes,
   memory_figures.thread_local_bytes,
   memory_figures.total_bytes,
-  modules.reported_total_bytes
+  modules.reported_total_bytes,
+  memory_figures.peak_unknown_reason AS unknown_reason
 FROM memory_figures
 CROSS JOIN params
 JOIN modules ON modules.module_id = memory_figures.module_id
@@ -105,9 +107,13 @@ WHERE (
 )
     AND (params.function IS NULL OR memory_figures.function_name GLOB params.function)
     AND (params.platform IS NULL OR memory_figures.platform = params.platform)
-    AND (params.color IS NULL OR memory_figures.color = params.color)
+    AND (
+      params.color IS NULL
+      OR memory_figures.color IS NULL
+      OR memory_figures.color = params.color
+    )
 ORDER BY
-  memory_figures.peak_bytes DESC NULLS LAST,
+  memory_figures.peak_bytes DESC NULLS FIRST,
   memory_figures.total_bytes DESC,
   memory_figures.run_name,
   memory_figures.module_key,

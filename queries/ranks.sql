@@ -5,13 +5,13 @@
 -- rank's dumps as a run of its own with a label (--label rank=0, --label rank=1, …): one row per
 -- function, memory space and set of other labels tells how far the peaks are apart and which rank
 -- is the fullest. Only runs whose other labels are equal are taken together. Of several
--- compilations in a run the one with the largest peak counts. Largest spread first.
+-- compilations in a run the one with the largest peak counts. If the peak in one run is unknown, so
+-- are the spread and all below it, and the row comes first; else largest spread first.
 --
 -- wrong when: With one program for all devices (SPMD) all ranks compile the same module, so a
 -- spread means that they did not run the same thing; none says nothing about what the ranks hold
--- besides. Ranks whose dump has no live ranges count in run_count only. A label that is different
--- in each run for another reason (a host's name beside its rank) leaves no two runs alike: name the
--- labels that matter in fixed.
+-- besides. A label that is different in each run for another reason (a host's name beside its
+-- rank) leaves no two runs alike: name the labels that matter in fixed.
 --
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
@@ -24,12 +24,12 @@
 --
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
 -- column platform VARCHAR: Backend; NULL if unknown.
--- column color BIGINT: Memory space.
+-- column color BIGINT: Memory space; NULL for compilations without allocations.
 -- column other_labels VARCHAR: What the runs have in common, as K=V separated by blanks.
 -- column run_count BIGINT: Runs, one per rank.
 -- column signature_count BIGINT: Different shapes of arguments and result among them; NULL if none
 --   is known.
--- column min_peak_bytes HUGEINT: Smallest peak [bytes]; NULL if none is known.
+-- column min_peak_bytes HUGEINT: Smallest peak [bytes]; NULL if a peak is unknown.
 -- column median_peak_bytes HUGEINT: Median peak, the lower one of two [bytes]; NULL likewise.
 -- column max_peak_bytes HUGEINT: Largest peak [bytes]; NULL likewise.
 -- column spread_bytes HUGEINT: Largest minus smallest peak [bytes]; NULL likewise.
@@ -37,6 +37,9 @@
 -- column fullest_rank VARCHAR: Value of the label with the largest peak, of equal ones the first
 --   run by name; NULL likewise.
 -- column emptiest_rank VARCHAR: Value of the label with the smallest peak; NULL likewise.
+-- column unknown_count BIGINT: Runs in which the function's peak is unknown.
+-- column unknown_reason VARCHAR: Why, of several the first reason in alphabetical order; NULL if
+--   all peaks are known.
 WITH params AS (
   SELECT
     getvariable('run')::VARCHAR AS run,
@@ -76,8 +79,10 @@ figures AS (
     run_groups.other_labels,
     run_groups.label_value,
     function_modules.peak_bytes,
+    function_modules.unknown_reason,
     module_signatures.entry_signature,
-    count(function_modules.peak_bytes) OVER ranks AS peak_count,
+    count(*) OVER ranks AS peak_count,
+    count(function_modules.unknown_reason) OVER ranks AS unknown_count,
     row_number() OVER (
       ranks ORDER BY function_modules.peak_bytes NULLS LAST, function_modules.run_name
     ) AS place,
@@ -99,7 +104,11 @@ figures AS (
   )
     AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
     AND (params.platform IS NULL OR function_modules.platform = params.platform)
-    AND (params.color IS NULL OR function_modules.color = params.color)
+    AND (
+      params.color IS NULL
+      OR function_modules.color IS NULL
+      OR function_modules.color = params.color
+    )
   WINDOW ranks AS (
     PARTITION BY
       function_modules.function_name,
@@ -116,15 +125,18 @@ spreads AS (
     figures.other_labels,
     count(*) AS run_count,
     nullif(count(DISTINCT figures.entry_signature), 0) AS signature_count,
-    min(figures.peak_bytes) AS min_peak_bytes,
-    min(figures.peak_bytes) FILTER (WHERE figures.place = (figures.peak_count + 1) // 2)
-      AS median_peak_bytes,
-    max(figures.peak_bytes) AS max_peak_bytes,
+    count(figures.unknown_reason) AS unknown_count,
+    min(figures.unknown_reason) AS unknown_reason,
+    min(figures.peak_bytes) FILTER (WHERE figures.unknown_count = 0) AS min_peak_bytes,
+    min(figures.peak_bytes) FILTER (
+      WHERE figures.unknown_count = 0 AND figures.place = (figures.peak_count + 1) // 2
+    ) AS median_peak_bytes,
+    max(figures.peak_bytes) FILTER (WHERE figures.unknown_count = 0) AS max_peak_bytes,
     min(figures.label_value) FILTER (
-      WHERE figures.reverse_place = 1 AND figures.peak_bytes IS NOT NULL
+      WHERE figures.unknown_count = 0 AND figures.reverse_place = 1
     ) AS fullest_rank,
     min(figures.label_value) FILTER (
-      WHERE figures.place = 1 AND figures.peak_bytes IS NOT NULL
+      WHERE figures.unknown_count = 0 AND figures.place = 1
     ) AS emptiest_rank
   FROM figures
   GROUP BY figures.function_name, figures.platform, figures.color, figures.other_labels
@@ -143,13 +155,15 @@ SELECT
   CAST(spreads.max_peak_bytes - spreads.min_peak_bytes AS DOUBLE)
     / nullif(spreads.max_peak_bytes, 0) AS spread_ratio,
   spreads.fullest_rank,
-  spreads.emptiest_rank
+  spreads.emptiest_rank,
+  spreads.unknown_count,
+  spreads.unknown_reason
 FROM spreads
 ORDER BY
-  spreads.max_peak_bytes - spreads.min_peak_bytes DESC NULLS LAST,
+  spreads.max_peak_bytes - spreads.min_peak_bytes DESC NULLS FIRST,
   spreads.max_peak_bytes DESC NULLS LAST,
   spreads.function_name,
   spreads.platform NULLS LAST,
-  spreads.color,
+  spreads.color NULLS LAST,
   spreads.other_labels
 LIMIT (SELECT top_n FROM params);

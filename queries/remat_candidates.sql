@@ -9,7 +9,7 @@
 -- transpose, slice, pad, concatenate, copy, or a fusion of kind kLoop, which is made of them. What
 -- is saved is the bytes held minus the operands that would have to stay for it: those in temp
 -- allocations that are not held at the peak. For each run and function (its compilation with the
--- largest peak) the largest saving first.
+-- largest known peak) the largest saving first.
 --
 -- wrong when: A kLoop fusion can hold a reduction or a gather, and what one calls cheap may read
 -- much. Operands are counted one step back; they may need others. Several rows may count on the
@@ -39,6 +39,9 @@
 -- column instruction_name VARCHAR: Defining instruction.
 -- column op_name VARCHAR: Scope path of the operation; NULL if the dump has none.
 -- column source VARCHAR: Innermost file:line that is not library code; NULL if unknown.
+-- column unknown_reason VARCHAR: Why the peak of the function or the uses of its values are
+--   unknown, in a row of its own that has nothing else, comes first and does not count in top_n;
+--   NULL in all other rows.
 WITH params AS (
   SELECT
     getvariable('run')::VARCHAR AS run,
@@ -69,7 +72,10 @@ crossing_values AS (
       / nullif(modules.schedule_length, 0) AS lifetime_ratio
   FROM function_modules
   CROSS JOIN params
-  JOIN modules ON modules.module_id = function_modules.module_id
+  -- Without the list of uses everything would look idle.
+  JOIN modules
+    ON modules.module_id = function_modules.module_id
+    AND modules.has_used_values
   JOIN peak_values
     ON peak_values.module_id = function_modules.module_id
     AND peak_values.color = function_modules.color
@@ -196,26 +202,87 @@ candidates AS (
   WHERE crossing_values.held_bytes - coalesce(kept_operands.kept_bytes, 0) >= params.min_bytes
     AND crossing_values.lifetime_ratio >= params.min_lifetime_ratio
     AND coalesce(use_times.next_use_time, crossing_values.end_time) > crossing_values.peak_time
+),
+answers AS (
+  SELECT
+    candidates.run_name,
+    candidates.function_name,
+    candidates.color,
+    candidates.peak_bytes,
+    candidates.saved_bytes,
+    candidates.held_bytes,
+    candidates.kept_bytes,
+    candidates.lifetime_ratio,
+    candidates.idle_time,
+    candidates.shape,
+    candidates.opcode,
+    candidates.instruction_name,
+    value_details.op_name,
+    value_details.own_source_file || ':' || value_details.own_source_line AS source,
+    CAST(NULL AS VARCHAR) AS unknown_reason,
+    candidates.place
+  FROM candidates
+  CROSS JOIN params
+  JOIN value_details
+    ON value_details.module_id = candidates.module_id
+    AND value_details.value_id = candidates.value_id
+  WHERE candidates.place <= params.top_n
+  UNION ALL
+  SELECT
+    function_modules.run_name,
+    function_modules.function_name,
+    function_modules.color,
+    NULL AS peak_bytes,
+    NULL AS saved_bytes,
+    NULL AS held_bytes,
+    NULL AS kept_bytes,
+    NULL AS lifetime_ratio,
+    NULL AS idle_time,
+    NULL AS shape,
+    NULL AS opcode,
+    NULL AS instruction_name,
+    NULL AS op_name,
+    NULL AS source,
+    coalesce(function_modules.unknown_reason, 'the dump does not list uses') AS unknown_reason,
+    0 AS place
+  FROM function_modules
+  CROSS JOIN params
+  JOIN modules ON modules.module_id = function_modules.module_id
+  WHERE (function_modules.unknown_count > 0 OR NOT modules.has_used_values)
+    AND (
+      params.run IS NULL
+      OR function_modules.run_name IN (
+        SELECT run_selectors.run_name
+        FROM run_selectors
+        CROSS JOIN params
+        WHERE run_selectors.selector GLOB params.run
+      )
+    )
+    AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
+    AND (params.platform IS NULL OR function_modules.platform = params.platform)
+    AND (
+      params.color IS NULL
+      OR function_modules.color IS NULL
+      OR function_modules.color = params.color
+    )
 )
 SELECT
-  candidates.run_name,
-  candidates.function_name,
-  candidates.color,
-  candidates.peak_bytes,
-  candidates.saved_bytes,
-  candidates.held_bytes,
-  candidates.kept_bytes,
-  candidates.lifetime_ratio,
-  candidates.idle_time,
-  candidates.shape,
-  candidates.opcode,
-  candidates.instruction_name,
-  value_details.op_name,
-  value_details.own_source_file || ':' || value_details.own_source_line AS source
-FROM candidates
-CROSS JOIN params
-JOIN value_details
-  ON value_details.module_id = candidates.module_id
-  AND value_details.value_id = candidates.value_id
-WHERE candidates.place <= params.top_n
-ORDER BY candidates.place;
+  answers.run_name,
+  answers.function_name,
+  answers.color,
+  answers.peak_bytes,
+  answers.saved_bytes,
+  answers.held_bytes,
+  answers.kept_bytes,
+  answers.lifetime_ratio,
+  answers.idle_time,
+  answers.shape,
+  answers.opcode,
+  answers.instruction_name,
+  answers.op_name,
+  answers.source,
+  answers.unknown_reason
+FROM answers
+ORDER BY
+  answers.place, answers.run_name, answers.function_name, answers.color NULLS LAST,
+  answers.unknown_reason;

@@ -21,17 +21,21 @@
 -- column run_name VARCHAR: The run.
 -- column function_name VARCHAR: Jitted function.
 -- column platform VARCHAR: Backend; NULL if unknown.
--- column color BIGINT: Memory space.
--- column module_count BIGINT: Compilations.
+-- column color BIGINT: Memory space; NULL for compilations without allocations.
+-- column module_count BIGINT: Compilations, those without allocations counted in each memory space.
 -- column signature_count BIGINT: Different signatures among them; NULL if no dump tells one.
 -- column repeated_count BIGINT: Compilations of a signature that another one has too.
 -- column varying_part VARCHAR: First part of the signature that is not the same in all
 --   compilations: "parameter N" or "result"; NULL if all are the same or none is known.
 -- column one_shape VARCHAR: A shape of that part: the first in alphabetical order.
 -- column other_shape VARCHAR: Another one: the last in alphabetical order.
--- column total_bytes HUGEINT: Allocations of all the compilations together [bytes].
--- column min_peak_bytes HUGEINT: Smallest peak [bytes]; NULL if none is known.
--- column max_peak_bytes HUGEINT: Largest peak [bytes]; NULL if none is known.
+-- column total_bytes HUGEINT: Allocations of all the compilations together [bytes]; NULL if one has
+--   none in its dump.
+-- column min_peak_bytes HUGEINT: Smallest peak [bytes]; NULL if a peak is unknown.
+-- column max_peak_bytes HUGEINT: Largest peak [bytes]; NULL if a peak is unknown.
+-- column unknown_count BIGINT: Compilations whose peak is unknown.
+-- column unknown_reason VARCHAR: Why, of several the first reason in alphabetical order; NULL if
+--   all peaks are known.
 WITH params AS (
   SELECT
     getvariable('run')::VARCHAR AS run,
@@ -49,7 +53,16 @@ compilations AS (
     memory_figures.module_id,
     memory_figures.total_bytes,
     memory_figures.peak_bytes,
-    module_signatures.entry_signature
+    memory_figures.peak_unknown_reason,
+    module_signatures.entry_signature,
+    -- What a compilation without allocations needs is unknown in every memory space.
+    CASE
+      WHEN memory_figures.color IS NULL THEN 0
+      ELSE count(CASE WHEN memory_figures.color IS NULL THEN 1 END) OVER (
+        PARTITION BY
+          memory_figures.run_name, memory_figures.function_name, memory_figures.platform
+      )
+    END AS bare_count
   FROM memory_figures
   CROSS JOIN params
   JOIN module_signatures ON module_signatures.module_id = memory_figures.module_id
@@ -65,7 +78,11 @@ compilations AS (
     )
     AND (params.function IS NULL OR memory_figures.function_name GLOB params.function)
     AND (params.platform IS NULL OR memory_figures.platform = params.platform)
-    AND (params.color IS NULL OR memory_figures.color = params.color)
+    AND (
+      params.color IS NULL
+      OR memory_figures.color IS NULL
+      OR memory_figures.color = params.color
+    )
 ),
 functions AS (
   SELECT
@@ -73,20 +90,28 @@ functions AS (
     compilations.function_name,
     compilations.platform,
     compilations.color,
-    count(*) AS module_count,
+    count(*) + max(compilations.bare_count) AS module_count,
     nullif(count(DISTINCT compilations.entry_signature), 0) AS signature_count,
     count(compilations.entry_signature) - count(DISTINCT compilations.entry_signature)
       AS repeated_count,
-    sum(compilations.total_bytes) AS total_bytes,
+    CASE
+      WHEN count(*) = count(compilations.total_bytes) AND max(compilations.bare_count) = 0
+        THEN sum(compilations.total_bytes)
+    END AS total_bytes,
     min(compilations.peak_bytes) AS min_peak_bytes,
-    max(compilations.peak_bytes) AS max_peak_bytes
+    max(compilations.peak_bytes) AS max_peak_bytes,
+    count(compilations.peak_unknown_reason) + max(compilations.bare_count) AS unknown_count,
+    coalesce(
+      min(compilations.peak_unknown_reason),
+      CASE WHEN max(compilations.bare_count) > 0 THEN 'the dump has no allocations' END
+    ) AS unknown_reason
   FROM compilations
   GROUP BY
     compilations.run_name,
     compilations.function_name,
     compilations.platform,
     compilations.color
-  HAVING count(*) > 1
+  HAVING count(*) + max(compilations.bare_count) > 1
 ),
 parts AS (
   SELECT
@@ -145,19 +170,21 @@ SELECT
   varying_parts.one_shape,
   varying_parts.other_shape,
   functions.total_bytes,
-  functions.min_peak_bytes,
-  functions.max_peak_bytes
+  CASE WHEN functions.unknown_count = 0 THEN functions.min_peak_bytes END AS min_peak_bytes,
+  CASE WHEN functions.unknown_count = 0 THEN functions.max_peak_bytes END AS max_peak_bytes,
+  functions.unknown_count,
+  functions.unknown_reason
 FROM functions
 LEFT JOIN varying_parts
   ON varying_parts.run_name = functions.run_name
   AND varying_parts.function_name = functions.function_name
   AND coalesce(varying_parts.platform, '') = coalesce(functions.platform, '')
-  AND varying_parts.color = functions.color
+  AND coalesce(varying_parts.color, -1) = coalesce(functions.color, -1)
   AND varying_parts.place = 1
 ORDER BY
-  functions.total_bytes DESC,
+  functions.total_bytes DESC NULLS FIRST,
   functions.run_name,
   functions.function_name,
   functions.platform NULLS LAST,
-  functions.color
+  functions.color NULLS LAST
 LIMIT (SELECT top_n FROM params);

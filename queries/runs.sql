@@ -16,11 +16,14 @@
 -- column ingested_at TIMESTAMP: Time of the last ingest that changed it [UTC].
 -- column module_count BIGINT: Modules.
 -- column function_count BIGINT: Different jitted functions among them.
--- column max_peak_bytes HUGEINT: Largest peak of a module in a memory space [bytes]; NULL if none
---   is known.
+-- column max_peak_bytes HUGEINT: Largest peak of a module in a memory space [bytes]; NULL if there
+--   is none or the peak of a module is unknown.
 -- column max_temp_bytes HUGEINT: Largest sum of temp allocations of a module in a memory space
 --   [bytes]; NULL if there is no allocation.
 -- column source_path VARCHAR: Path given to the last ingest into it.
+-- column unknown_count BIGINT: Modules whose peak is unknown.
+-- column unknown_reason VARCHAR: Why, of several the first reason in alphabetical order; NULL if
+--   all peaks are known.
 WITH params AS (
   SELECT
     getvariable('run')::VARCHAR AS run,
@@ -34,14 +37,24 @@ figures AS (
     modules.run_name,
     count(DISTINCT modules.module_id) AS module_count,
     count(DISTINCT modules.function_name) AS function_count,
-    max(memory_figures.peak_bytes) AS max_peak_bytes,
-    max(memory_figures.temp_bytes) AS max_temp_bytes
+    CASE
+      WHEN count(memory_figures.peak_unknown_reason) = 0 THEN max(memory_figures.peak_bytes)
+    END AS max_peak_bytes,
+    max(memory_figures.temp_bytes) AS max_temp_bytes,
+    count(DISTINCT modules.module_id) FILTER (
+      WHERE memory_figures.peak_unknown_reason IS NOT NULL
+    ) AS unknown_count,
+    min(memory_figures.peak_unknown_reason) AS unknown_reason
   FROM modules
   CROSS JOIN params
-  LEFT JOIN memory_figures ON memory_figures.module_id = modules.module_id
+  JOIN memory_figures ON memory_figures.module_id = modules.module_id
   WHERE (params.function IS NULL OR modules.function_name GLOB params.function)
     AND (params.platform IS NULL OR modules.platform = params.platform)
-    AND (params.color IS NULL OR memory_figures.color = params.color)
+    AND (
+      params.color IS NULL
+      OR memory_figures.color IS NULL
+      OR memory_figures.color = params.color
+    )
   GROUP BY modules.run_name
 ),
 labels AS (
@@ -62,7 +75,9 @@ SELECT
   coalesce(figures.function_count, 0) AS function_count,
   figures.max_peak_bytes,
   figures.max_temp_bytes,
-  runs.source_path
+  runs.source_path,
+  coalesce(figures.unknown_count, 0) AS unknown_count,
+  figures.unknown_reason
 FROM runs
 CROSS JOIN params
 LEFT JOIN figures ON figures.run_name = runs.run_name

@@ -6,6 +6,8 @@
 -- set of other labels; only runs whose other labels are equal are fitted together, so that
 -- precision or remat do not mix; rows without two sizes to fit come last. Of several compilations
 -- in a run the one with the largest peak counts; several runs of one size count as several points.
+-- Runs whose figure is unknown are no points; unknown_count tells how many there are, and where it
+-- leaves no point the row has nothing else.
 -- With the parameter size the row predicts the figure for that size; with budget it tells the
 -- largest size that fits.
 --
@@ -32,21 +34,24 @@
 --
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
 -- column platform VARCHAR: Backend; NULL if unknown.
--- column color BIGINT: Memory space.
+-- column color BIGINT: Memory space; NULL for compilations without allocations.
 -- column other_labels VARCHAR: What the runs have in common, as K=V separated by blanks.
 -- column point_count BIGINT: Runs in the fit.
 -- column min_size DOUBLE: Smallest size among them.
 -- column max_size DOUBLE: Largest size among them.
 -- column largest_bytes HUGEINT: Largest figure among them [bytes].
--- column fixed_bytes BIGINT: The line at size 0 [bytes]; NULL with fewer than two sizes.
+-- column fixed_bytes HUGEINT: The line at size 0 [bytes]; NULL with fewer than two sizes.
 -- column slope_bytes DOUBLE: The line's growth per unit of the label [bytes]; NULL likewise.
 -- column r2 DOUBLE: Share of the figures' variance that the line explains (0 to 1); 1 if they do
 --   not vary; NULL with fewer than two sizes.
 -- column max_error_ratio DOUBLE: Largest distance of a figure from the line, as share of the
 --   figure.
--- column predicted_bytes BIGINT: The line at size [bytes]; NULL without size.
+-- column predicted_bytes HUGEINT: The line at size [bytes]; NULL without size, or beyond 2^127.
 -- column largest_size BIGINT: Largest whole size at which the line is within budget, 0 or less if
---   none is; NULL without budget, or if the line does not grow.
+--   none is; NULL without budget, if the line does not grow, or beyond 2^63.
+-- column unknown_count BIGINT: Runs left out of the fit because their figure is unknown.
+-- column unknown_reason VARCHAR: Why, of several the first reason in alphabetical order; NULL if
+--   all figures are known.
 WITH params AS (
   SELECT
     getvariable('run')::VARCHAR AS run,
@@ -87,11 +92,16 @@ points AS (
     function_modules.color,
     run_groups.other_labels,
     TRY_CAST(run_groups.label_value AS DOUBLE) AS size,
-    CASE params.metric
-      WHEN 'peak' THEN function_modules.peak_bytes
-      WHEN 'temp' THEN function_modules.temp_bytes
-      WHEN 'total' THEN function_modules.total_bytes - function_modules.thread_local_bytes
-    END AS bytes
+    -- Which of several compilations is the largest cannot be told without all their peaks.
+    CASE
+      WHEN function_modules.unknown_count = 0 OR function_modules.module_count = 1
+        THEN CASE params.metric
+          WHEN 'peak' THEN function_modules.peak_bytes
+          WHEN 'temp' THEN function_modules.temp_bytes
+          WHEN 'total' THEN function_modules.total_bytes - function_modules.thread_local_bytes
+        END
+    END AS bytes,
+    function_modules.unknown_reason
   FROM function_modules
   CROSS JOIN params
   JOIN run_groups ON run_groups.run_name = function_modules.run_name
@@ -107,7 +117,11 @@ points AS (
     )
     AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
     AND (params.platform IS NULL OR function_modules.platform = params.platform)
-    AND (params.color IS NULL OR function_modules.color = params.color)
+    AND (
+      params.color IS NULL
+      OR function_modules.color IS NULL
+      OR function_modules.color = params.color
+    )
 ),
 -- Sums about the means: sums of raw squares would lose the digits that matter.
 centred_points AS (
@@ -177,17 +191,33 @@ errors AS (
     AND centred_points.color = sums.color
     AND centred_points.other_labels = sums.other_labels
   GROUP BY sums.function_name, sums.platform, sums.color, sums.other_labels
+),
+unknown_points AS (
+  SELECT
+    points.function_name,
+    points.platform,
+    points.color,
+    points.other_labels,
+    count(*) AS unknown_count,
+    min(points.unknown_reason) AS unknown_reason
+  FROM points
+  WHERE points.bytes IS NULL
+  GROUP BY points.function_name, points.platform, points.color, points.other_labels
+),
+groups AS (
+  SELECT DISTINCT points.function_name, points.platform, points.color, points.other_labels
+  FROM points
 )
 SELECT
-  sums.function_name,
-  sums.platform,
-  sums.color,
-  sums.other_labels,
-  sums.point_count,
+  groups.function_name,
+  groups.platform,
+  groups.color,
+  groups.other_labels,
+  coalesce(sums.point_count, 0) AS point_count,
   sums.min_size,
   sums.max_size,
   sums.largest_bytes,
-  round(sums.mean_bytes - sums.slope_bytes * sums.mean_size)::BIGINT AS fixed_bytes,
+  TRY_CAST(round(sums.mean_bytes - sums.slope_bytes * sums.mean_size) AS HUGEINT) AS fixed_bytes,
   sums.slope_bytes,
   CASE
     WHEN sums.slope_bytes IS NULL THEN NULL
@@ -195,27 +225,42 @@ SELECT
     ELSE round(greatest(1 - errors.error_squares / sums.bytes_squares, 0), 6)
   END AS r2,
   round(errors.max_error_ratio, 6) AS max_error_ratio,
-  round(sums.mean_bytes + sums.slope_bytes * (params.size - sums.mean_size))::BIGINT
-    AS predicted_bytes,
+  TRY_CAST(
+    round(sums.mean_bytes + sums.slope_bytes * (params.size - sums.mean_size)) AS HUGEINT
+  ) AS predicted_bytes,
   CASE
     WHEN sums.slope_bytes > 0
-      THEN floor(
-        (params.budget - round(sums.mean_bytes - sums.slope_bytes * sums.mean_size))
-        / sums.slope_bytes
-      )::BIGINT
-  END AS largest_size
-FROM sums
+      THEN TRY_CAST(
+        floor(
+          (params.budget - round(sums.mean_bytes - sums.slope_bytes * sums.mean_size))
+          / sums.slope_bytes
+        ) AS BIGINT
+      )
+  END AS largest_size,
+  coalesce(unknown_points.unknown_count, 0) AS unknown_count,
+  unknown_points.unknown_reason
+FROM groups
 CROSS JOIN params
-JOIN errors
-  ON errors.function_name = sums.function_name
-  AND errors.platform IS NOT DISTINCT FROM sums.platform
-  AND errors.color = sums.color
-  AND errors.other_labels = sums.other_labels
+LEFT JOIN sums
+  ON sums.function_name = groups.function_name
+  AND sums.platform IS NOT DISTINCT FROM groups.platform
+  AND sums.color IS NOT DISTINCT FROM groups.color
+  AND sums.other_labels = groups.other_labels
+LEFT JOIN errors
+  ON errors.function_name = groups.function_name
+  AND errors.platform IS NOT DISTINCT FROM groups.platform
+  AND errors.color IS NOT DISTINCT FROM groups.color
+  AND errors.other_labels = groups.other_labels
+LEFT JOIN unknown_points
+  ON unknown_points.function_name = groups.function_name
+  AND unknown_points.platform IS NOT DISTINCT FROM groups.platform
+  AND unknown_points.color IS NOT DISTINCT FROM groups.color
+  AND unknown_points.other_labels = groups.other_labels
 ORDER BY
-  CASE WHEN sums.slope_bytes IS NULL THEN 1 ELSE 0 END,
+  CASE WHEN sums.point_count IS NULL THEN 0 WHEN sums.slope_bytes IS NULL THEN 2 ELSE 1 END,
   sums.largest_bytes DESC,
-  sums.function_name,
-  sums.platform NULLS LAST,
-  sums.color,
-  sums.other_labels
+  groups.function_name,
+  groups.platform NULLS LAST,
+  groups.color NULLS LAST,
+  groups.other_labels
 LIMIT (SELECT top_n FROM params);

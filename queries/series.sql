@@ -4,8 +4,10 @@
 --
 -- The figures of a function in each run that compiled it, in order of the time of the runs' dumps,
 -- with the change to the run before: where did the peak jump? Name the function with the parameter
--- function; without it all functions follow one another, those with the largest peak first. Of
--- several compilations in a run the one with the largest peak counts.
+-- function; without it all functions follow one another, those with an unknown peak first, then
+-- those with the largest. Of several compilations in a run the one with the largest peak counts; if
+-- the peak of one of them is unknown, so is the largest, and the other figures are those of the
+-- largest known.
 --
 -- wrong when: Times are those of the dump files; files that were copied without their times, or
 -- runs ingested from one checkout, are out of order. A change can come from a new shape as well as
@@ -20,7 +22,7 @@
 --
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
 -- column platform VARCHAR: Backend; NULL if unknown.
--- column color BIGINT: Memory space.
+-- column color BIGINT: Memory space; NULL for compilations without allocations.
 -- column run_name VARCHAR: The run.
 -- column dumped_at TIMESTAMP: Earliest time of the run's dump files [UTC]; NULL if unknown.
 -- column peak_bytes HUGEINT: Peak [bytes]; NULL if unknown.
@@ -32,6 +34,7 @@
 -- column output_bytes HUGEINT: Outputs, donated parameters included [bytes].
 -- column signature_is_same BOOLEAN: Whether shapes of arguments and result are those of the run
 --   before; NULL in the first run and where either is unknown.
+-- column unknown_reason VARCHAR: Why the peak is unknown; NULL if it is known.
 WITH params AS (
   SELECT
     getvariable('run')::VARCHAR AS run,
@@ -47,7 +50,8 @@ figures AS (
     function_modules.color,
     function_modules.run_name,
     runs.dumped_at,
-    function_modules.peak_bytes,
+    CASE WHEN function_modules.unknown_count = 0 THEN function_modules.peak_bytes END AS peak_bytes,
+    function_modules.unknown_reason,
     function_modules.temp_bytes,
     function_modules.argument_bytes,
     function_modules.output_bytes,
@@ -71,7 +75,11 @@ figures AS (
   )
     AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
     AND (params.platform IS NULL OR function_modules.platform = params.platform)
-    AND (params.color IS NULL OR function_modules.color = params.color)
+    AND (
+      params.color IS NULL
+      OR function_modules.color IS NULL
+      OR function_modules.color = params.color
+    )
 ),
 compared_figures AS (
   SELECT
@@ -81,6 +89,7 @@ compared_figures AS (
     figures.run_name,
     figures.dumped_at,
     figures.peak_bytes,
+    figures.unknown_reason,
     figures.temp_bytes,
     figures.argument_bytes,
     figures.output_bytes,
@@ -93,6 +102,9 @@ compared_figures AS (
     max(figures.peak_bytes) OVER (
       PARTITION BY figures.function_name, figures.platform, figures.color
     ) AS largest_bytes,
+    count(figures.unknown_reason) OVER (
+      PARTITION BY figures.function_name, figures.platform, figures.color
+    ) AS unknown_count,
     lag(figures.entry_signature) OVER (
       PARTITION BY figures.function_name, figures.platform, figures.color
       ORDER BY figures.place
@@ -112,12 +124,14 @@ SELECT
   compared_figures.temp_bytes,
   compared_figures.argument_bytes,
   compared_figures.output_bytes,
-  compared_figures.entry_signature = compared_figures.previous_signature AS signature_is_same
+  compared_figures.entry_signature = compared_figures.previous_signature AS signature_is_same,
+  compared_figures.unknown_reason
 FROM compared_figures
 ORDER BY
+  CASE WHEN compared_figures.unknown_count = 0 THEN 1 ELSE 0 END,
   compared_figures.largest_bytes DESC NULLS LAST,
   compared_figures.function_name,
   compared_figures.platform NULLS LAST,
-  compared_figures.color,
+  compared_figures.color NULLS LAST,
   compared_figures.place
 LIMIT (SELECT top_n FROM params);

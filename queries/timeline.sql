@@ -7,8 +7,8 @@
 -- top_n such spans, neighbours are put together, about as many in each row, and a row tells the
 -- highest moment of its spans. Occupied are all allocations other than temp and thread-local ones
 -- as a whole, and the bytes of live values in temp allocations, shared bytes counted once. Of all
--- modules that the filters leave, the one with the largest peak is shown. An instruction that runs
--- a loop stands after the loop's body, which is told once, not once per iteration.
+-- modules that the filters leave, the one with the largest known peak is shown. An instruction that
+-- runs a loop stands after the loop's body, which is told once, not once per iteration.
 --
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
@@ -29,6 +29,8 @@
 -- column instruction_name VARCHAR: Instruction at that instant; NULL at the end of the program.
 -- column opcode VARCHAR: Its opcode; NULL if unknown.
 -- column op_name VARCHAR: Its scope path; NULL if the dump has none.
+-- column unknown_reason VARCHAR: Why the peak of a module that fits is unknown, in a row of its own
+--   that has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
   SELECT
     getvariable('run')::VARCHAR AS run,
@@ -52,15 +54,16 @@ ranked_modules AS (
     ) AS place
   FROM module_peaks
   CROSS JOIN params
-  WHERE (
-    params.run IS NULL
-    OR module_peaks.run_name IN (
-      SELECT run_selectors.run_name
-      FROM run_selectors
-      CROSS JOIN params
-      WHERE run_selectors.selector GLOB params.run
+  WHERE module_peaks.peak_bytes IS NOT NULL
+    AND (
+      params.run IS NULL
+      OR module_peaks.run_name IN (
+        SELECT run_selectors.run_name
+        FROM run_selectors
+        CROSS JOIN params
+        WHERE run_selectors.selector GLOB params.run
+      )
     )
-  )
     AND (params.function IS NULL OR module_peaks.function_name GLOB params.function)
     AND (params.platform IS NULL OR module_peaks.platform = params.platform)
     AND (params.color IS NULL OR module_peaks.color = params.color)
@@ -105,25 +108,83 @@ ranked_steps AS (
       ORDER BY placed_steps.occupied_bytes DESC, placed_steps.start_time
     ) AS place
   FROM placed_steps
+),
+answers AS (
+  SELECT
+    ranked_modules.run_name,
+    ranked_modules.function_name,
+    ranked_modules.color,
+    ranked_steps.start_time,
+    ranked_steps.end_time,
+    ranked_steps.lowest_bytes,
+    ranked_steps.occupied_bytes,
+    CAST(ranked_steps.occupied_bytes AS DOUBLE) / nullif(ranked_modules.peak_bytes, 0)
+      AS peak_ratio,
+    ranked_steps.occupied_time,
+    instructions.instruction_name,
+    instructions.opcode,
+    instructions.op_name,
+    CAST(NULL AS VARCHAR) AS unknown_reason,
+    row_number() OVER (ORDER BY ranked_steps.start_time) AS place
+  FROM ranked_steps
+  CROSS JOIN params
+  JOIN ranked_modules ON ranked_modules.place = 1
+  LEFT JOIN instructions
+    ON instructions.module_id = ranked_steps.module_id
+    AND instructions.program_order = ranked_steps.occupied_time
+  WHERE ranked_steps.place = 1
+  UNION ALL
+  SELECT
+    module_peaks.run_name,
+    module_peaks.function_name,
+    module_peaks.color,
+    NULL AS start_time,
+    NULL AS end_time,
+    NULL AS lowest_bytes,
+    NULL AS occupied_bytes,
+    NULL AS peak_ratio,
+    NULL AS occupied_time,
+    NULL AS instruction_name,
+    NULL AS opcode,
+    NULL AS op_name,
+    module_peaks.peak_unknown_reason AS unknown_reason,
+    0 AS place
+  FROM module_peaks
+  CROSS JOIN params
+  WHERE module_peaks.peak_unknown_reason IS NOT NULL
+    AND (
+      params.run IS NULL
+      OR module_peaks.run_name IN (
+        SELECT run_selectors.run_name
+        FROM run_selectors
+        CROSS JOIN params
+        WHERE run_selectors.selector GLOB params.run
+      )
+    )
+    AND (params.function IS NULL OR module_peaks.function_name GLOB params.function)
+    AND (params.platform IS NULL OR module_peaks.platform = params.platform)
+    AND (
+      params.color IS NULL
+      OR module_peaks.color IS NULL
+      OR module_peaks.color = params.color
+    )
+    AND (params.module IS NULL OR module_peaks.module_key GLOB params.module)
 )
 SELECT
-  ranked_modules.run_name,
-  ranked_modules.function_name,
-  ranked_modules.color,
-  ranked_steps.start_time,
-  ranked_steps.end_time,
-  ranked_steps.lowest_bytes,
-  ranked_steps.occupied_bytes,
-  CAST(ranked_steps.occupied_bytes AS DOUBLE) / nullif(ranked_modules.peak_bytes, 0) AS peak_ratio,
-  ranked_steps.occupied_time,
-  instructions.instruction_name,
-  instructions.opcode,
-  instructions.op_name
-FROM ranked_steps
-CROSS JOIN params
-JOIN ranked_modules ON ranked_modules.place = 1
-LEFT JOIN instructions
-  ON instructions.module_id = ranked_steps.module_id
-  AND instructions.program_order = ranked_steps.occupied_time
-WHERE ranked_steps.place = 1
-ORDER BY ranked_steps.start_time;
+  answers.run_name,
+  answers.function_name,
+  answers.color,
+  answers.start_time,
+  answers.end_time,
+  answers.lowest_bytes,
+  answers.occupied_bytes,
+  answers.peak_ratio,
+  answers.occupied_time,
+  answers.instruction_name,
+  answers.opcode,
+  answers.op_name,
+  answers.unknown_reason
+FROM answers
+ORDER BY
+  answers.place, answers.run_name, answers.function_name, answers.color NULLS LAST,
+  answers.unknown_reason;

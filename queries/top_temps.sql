@@ -25,6 +25,8 @@
 -- column instruction_name VARCHAR: Defining instruction.
 -- column op_name VARCHAR: Scope path of the operation; NULL if the dump has none.
 -- column source VARCHAR: Innermost file:line that is not library code; NULL if unknown.
+-- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
+--   has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
   SELECT
     getvariable('run')::VARCHAR AS run,
@@ -102,19 +104,71 @@ ranked_values AS (
   WHERE ranked_functions.function_place <= params.top_functions
     AND value_details.allocation_kind = 'temp'
     AND NOT value_details.is_phi
+),
+answers AS (
+  SELECT
+    ranked_values.run_name,
+    ranked_values.function_name,
+    ranked_values.color,
+    ranked_values.temp_bytes,
+    ranked_values.size_bytes,
+    ranked_values.shape,
+    ranked_values.opcode,
+    ranked_values.instruction_name,
+    ranked_values.op_name,
+    ranked_values.source,
+    CAST(NULL AS VARCHAR) AS unknown_reason,
+    row_number() OVER (ORDER BY ranked_values.function_place, ranked_values.value_place) AS place
+  FROM ranked_values
+  CROSS JOIN params
+  WHERE ranked_values.value_place <= params.top_n
+  UNION ALL
+  SELECT
+    function_modules.run_name,
+    function_modules.function_name,
+    function_modules.color,
+    NULL AS temp_bytes,
+    NULL AS size_bytes,
+    NULL AS shape,
+    NULL AS opcode,
+    NULL AS instruction_name,
+    NULL AS op_name,
+    NULL AS source,
+    function_modules.unknown_reason,
+    0 AS place
+  FROM function_modules
+  CROSS JOIN params
+  WHERE function_modules.unknown_count > 0
+    AND (
+      params.run IS NULL
+      OR function_modules.run_name IN (
+        SELECT run_selectors.run_name
+        FROM run_selectors
+        CROSS JOIN params
+        WHERE run_selectors.selector GLOB params.run
+      )
+    )
+    AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
+    AND (params.platform IS NULL OR function_modules.platform = params.platform)
+    AND (
+      params.color IS NULL
+      OR function_modules.color IS NULL
+      OR function_modules.color = params.color
+    )
 )
 SELECT
-  ranked_values.run_name,
-  ranked_values.function_name,
-  ranked_values.color,
-  ranked_values.temp_bytes,
-  ranked_values.size_bytes,
-  ranked_values.shape,
-  ranked_values.opcode,
-  ranked_values.instruction_name,
-  ranked_values.op_name,
-  ranked_values.source
-FROM ranked_values
-CROSS JOIN params
-WHERE ranked_values.value_place <= params.top_n
-ORDER BY ranked_values.function_place, ranked_values.value_place;
+  answers.run_name,
+  answers.function_name,
+  answers.color,
+  answers.temp_bytes,
+  answers.size_bytes,
+  answers.shape,
+  answers.opcode,
+  answers.instruction_name,
+  answers.op_name,
+  answers.source,
+  answers.unknown_reason
+FROM answers
+ORDER BY
+  answers.place, answers.run_name, answers.function_name, answers.color NULLS LAST,
+  answers.unknown_reason;

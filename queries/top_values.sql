@@ -26,6 +26,8 @@
 -- column source VARCHAR: Innermost file:line that is not library code; NULL if unknown.
 -- column instruction_name VARCHAR: Defining instruction of one of the values, the first by name.
 -- column op_name VARCHAR: Scope path of one of them, the first by name; NULL if the dump has none.
+-- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
+--   has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
   SELECT
     getvariable('run')::VARCHAR AS run,
@@ -64,27 +66,86 @@ located_values AS (
     AND value_details.allocation_kind <> 'thread_local'
     AND NOT value_details.is_phi
     AND value_details.size_bytes > 0
+),
+answers AS (
+  SELECT
+    located_values.run_name,
+    located_values.function_name,
+    located_values.color,
+    located_values.size_bytes,
+    count(*) AS value_count,
+    count(DISTINCT located_values.module_id) AS module_count,
+    located_values.allocation_kind,
+    located_values.shape,
+    located_values.opcode,
+    located_values.source,
+    min(located_values.instruction_name) AS instruction_name,
+    min(located_values.op_name) AS op_name,
+    CAST(NULL AS VARCHAR) AS unknown_reason,
+    row_number() OVER (
+      ORDER BY
+        located_values.size_bytes DESC, located_values.run_name, located_values.function_name,
+        located_values.color, located_values.allocation_kind, located_values.shape,
+        located_values.opcode NULLS LAST, located_values.source NULLS LAST
+    ) AS place
+  FROM located_values
+  GROUP BY
+    located_values.run_name, located_values.function_name, located_values.color,
+    located_values.size_bytes, located_values.allocation_kind, located_values.shape,
+    located_values.opcode, located_values.source
+  UNION ALL
+  SELECT
+    function_modules.run_name,
+    function_modules.function_name,
+    function_modules.color,
+    NULL AS size_bytes,
+    NULL AS value_count,
+    NULL AS module_count,
+    NULL AS allocation_kind,
+    NULL AS shape,
+    NULL AS opcode,
+    NULL AS source,
+    NULL AS instruction_name,
+    NULL AS op_name,
+    function_modules.unknown_reason,
+    0 AS place
+  FROM function_modules
+  CROSS JOIN params
+  WHERE function_modules.unknown_count > 0
+    AND (
+      params.run IS NULL
+      OR function_modules.run_name IN (
+        SELECT run_selectors.run_name
+        FROM run_selectors
+        CROSS JOIN params
+        WHERE run_selectors.selector GLOB params.run
+      )
+    )
+    AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
+    AND (params.platform IS NULL OR function_modules.platform = params.platform)
+    AND (
+      params.color IS NULL
+      OR function_modules.color IS NULL
+      OR function_modules.color = params.color
+    )
 )
 SELECT
-  located_values.run_name,
-  located_values.function_name,
-  located_values.color,
-  located_values.size_bytes,
-  count(*) AS value_count,
-  count(DISTINCT located_values.module_id) AS module_count,
-  located_values.allocation_kind,
-  located_values.shape,
-  located_values.opcode,
-  located_values.source,
-  min(located_values.instruction_name) AS instruction_name,
-  min(located_values.op_name) AS op_name
-FROM located_values
-GROUP BY
-  located_values.run_name, located_values.function_name, located_values.color,
-  located_values.size_bytes, located_values.allocation_kind, located_values.shape,
-  located_values.opcode, located_values.source
+  answers.run_name,
+  answers.function_name,
+  answers.color,
+  answers.size_bytes,
+  answers.value_count,
+  answers.module_count,
+  answers.allocation_kind,
+  answers.shape,
+  answers.opcode,
+  answers.source,
+  answers.instruction_name,
+  answers.op_name,
+  answers.unknown_reason
+FROM answers
+CROSS JOIN params
+WHERE answers.place <= params.top_n
 ORDER BY
-  located_values.size_bytes DESC, located_values.run_name, located_values.function_name,
-  located_values.color, located_values.allocation_kind, located_values.shape,
-  located_values.opcode NULLS LAST, located_values.source NULLS LAST
-LIMIT (SELECT top_n FROM params);
+  answers.place, answers.run_name, answers.function_name, answers.color NULLS LAST,
+  answers.unknown_reason;

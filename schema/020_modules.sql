@@ -22,7 +22,8 @@ CREATE TABLE modules (
   replica_count BIGINT,
   has_used_values BOOLEAN NOT NULL,
   has_live_ranges BOOLEAN NOT NULL,
-  has_hlo_text BOOLEAN NOT NULL
+  has_hlo_text BOOLEAN NOT NULL,
+  peak_unknown_reason VARCHAR
 );
 COMMENT ON TABLE modules IS
   'One row per compiled module (one set of dump files that share a stem). Key: module_id; also run_name, module_key.';
@@ -72,3 +73,5 @@ COMMENT ON COLUMN modules.has_live_ranges IS
   'Whether the dump has live ranges.';
 COMMENT ON COLUMN modules.has_hlo_text IS
   'Whether the optimised HLO text was read with the dump.';
+COMMENT ON COLUMN modules.peak_unknown_reason IS
+  'Why the peak of the module cannot be known from the dump, in one sentence (no live ranges, values of a temp allocation missing, …); NULL if it is known. A module with a reason has no rows in occupied_peaks and occupancy_steps.';

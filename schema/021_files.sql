@@ -4,7 +4,11 @@ CREATE TABLE files (
   path VARCHAR NOT NULL,
   file_kind VARCHAR NOT NULL CHECK (file_kind IN ('buffer_assignment', 'values', 'live_range', 'hlo', 'debug_options')),
   size_bytes BIGINT NOT NULL,
-  content_hash VARCHAR NOT NULL
+  content_hash VARCHAR NOT NULL,
+  line_count BIGINT NOT NULL,
+  read_line_count BIGINT NOT NULL,
+  known_line_count BIGINT NOT NULL,
+  unread_line_count BIGINT NOT NULL
 );
 COMMENT ON TABLE files IS
   'One row per dump file read. Key: module_id, path.';
@@ -18,3 +22,11 @@ COMMENT ON COLUMN files.size_bytes IS
   'Size of the file [bytes].';
 COMMENT ON COLUMN files.content_hash IS
   '128-bit XXH3 hash of the file, in hexadecimal; an unchanged set of files is not read again.';
+COMMENT ON COLUMN files.line_count IS
+  'Lines of the file, a last one without line end included: read, known and unread ones add up to it.';
+COMMENT ON COLUMN files.read_line_count IS
+  'Lines whose content is in the tables or was held against them.';
+COMMENT ON COLUMN files.known_line_count IS
+  'Lines left out because they are known to carry nothing for us: empty ones, titles without a number, computations of the HLO text that the buffer files tell.';
+COMMENT ON COLUMN files.unread_line_count IS
+  'Lines that were not understood; more than 0 exactly when diagnostics of the file say where (code unreadable_line, unreadable_file or truncated_file).';

@@ -1,4 +1,4 @@
--- One row per module with live ranges and memory space: the most bytes its temp allocations hold at one instant. Computed from values and live_ranges. Key: module_id, color.
+-- One row per module whose peak is known and memory space: the most bytes its temp allocations hold at one instant. Computed from values and live_ranges. Key: module_id, color.
 CREATE TABLE occupied_peaks (
   module_id BIGINT NOT NULL,
   color BIGINT NOT NULL,
@@ -7,9 +7,9 @@ CREATE TABLE occupied_peaks (
   naive_live_bytes HUGEINT NOT NULL
 );
 COMMENT ON TABLE occupied_peaks IS
-  'One row per module with live ranges and memory space: the most bytes its temp allocations hold at one instant. Computed from values and live_ranges. Key: module_id, color.';
+  'One row per module whose peak is known and memory space: the most bytes its temp allocations hold at one instant. Computed from values and live_ranges. Key: module_id, color.';
 COMMENT ON COLUMN occupied_peaks.module_id IS
-  'The module; refers to modules.module_id. A module without live ranges has no row: its peak cannot be known.';
+  'The module; refers to modules.module_id. A module with a modules.peak_unknown_reason has no row.';
 COMMENT ON COLUMN occupied_peaks.color IS
   'Memory space, as in allocations.color.';
 COMMENT ON COLUMN occupied_peaks.peak_time IS

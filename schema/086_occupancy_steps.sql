@@ -8,7 +8,7 @@ CREATE TABLE occupancy_steps (
 COMMENT ON TABLE occupancy_steps IS
   'One row per instant at which the occupied temp bytes of a memory space change: a step function. Computed from values and live_ranges. Key: module_id, color, start_time.';
 COMMENT ON COLUMN occupancy_steps.module_id IS
-  'The module; refers to modules.module_id.';
+  'The module; refers to modules.module_id. A module with a modules.peak_unknown_reason has no row.';
 COMMENT ON COLUMN occupancy_steps.color IS
   'Memory space, as in allocations.color.';
 COMMENT ON COLUMN occupancy_steps.start_time IS

@@ -18,12 +18,13 @@ SELECT
   coalesce(shapes.is_tuple, FALSE) AS is_tuple,
   values.size_bytes,
   values.logical_bytes,
-  values.size_bytes - values.logical_bytes AS padding_bytes,
+  greatest(values.size_bytes::HUGEINT - values.logical_bytes, 0) AS padding_bytes,
   values.allocation_index,
   allocations.kind AS allocation_kind,
   allocations.size_bytes AS allocation_size_bytes,
   allocations.parameter_number,
   values.offset_bytes,
+  values.offset_bytes::HUGEINT + values.size_bytes AS end_bytes,
   allocations.color,
   memory_spaces.memory_space_name,
   instructions.program_order,
@@ -85,12 +86,13 @@ COMMENT ON COLUMN value_details.layout IS 'Layout: shapes.layout; NULL if none i
 COMMENT ON COLUMN value_details.is_tuple IS 'Whether the value is a tuple''s table of pointers: shapes.is_tuple.';
 COMMENT ON COLUMN value_details.size_bytes IS 'Assigned size, padding included [bytes]: values.size_bytes.';
 COMMENT ON COLUMN value_details.logical_bytes IS 'Bare shape size [bytes]: values.logical_bytes; NULL if unknown.';
-COMMENT ON COLUMN value_details.padding_bytes IS 'size_bytes minus logical_bytes [bytes]; NULL if the latter is unknown.';
+COMMENT ON COLUMN value_details.padding_bytes IS 'What size_bytes is more than logical_bytes [bytes]; 0 where it is less, as in TPU pointer tables with fewer than 8 bytes per element; NULL if logical_bytes is unknown.';
 COMMENT ON COLUMN value_details.allocation_index IS 'The allocation: values.allocation_index.';
 COMMENT ON COLUMN value_details.allocation_kind IS 'Role of the allocation: allocations.kind.';
 COMMENT ON COLUMN value_details.allocation_size_bytes IS 'Size of the whole allocation [bytes]: allocations.size_bytes.';
 COMMENT ON COLUMN value_details.parameter_number IS 'Entry parameter: allocations.parameter_number; NULL if it is none.';
 COMMENT ON COLUMN value_details.offset_bytes IS 'First byte in the allocation [bytes]: values.offset_bytes.';
+COMMENT ON COLUMN value_details.end_bytes IS 'First byte after the value in the allocation [bytes]: offset_bytes plus size_bytes, in 128 bits.';
 COMMENT ON COLUMN value_details.color IS 'Memory space of the allocation: allocations.color.';
 COMMENT ON COLUMN value_details.memory_space_name IS 'Name of the memory space: memory_spaces; NULL if unknown.';
 COMMENT ON COLUMN value_details.program_order IS 'Place of the defining instruction in the schedule: instructions.program_order; NULL if not scheduled.';

@@ -21,7 +21,7 @@ WITH sums AS (
 )
 SELECT
   modules.run_name,
-  sums.module_id,
+  modules.module_id,
   modules.module_key,
   modules.module_name,
   modules.function_name,
@@ -40,9 +40,18 @@ SELECT
   occupied_peaks.peak_time,
   sums.fixed_bytes + occupied_peaks.occupied_temp_bytes AS peak_bytes,
   sums.temp_bytes - occupied_peaks.occupied_temp_bytes AS fragmentation_bytes,
-  occupied_peaks.naive_live_bytes
-FROM sums
-JOIN modules ON modules.module_id = sums.module_id
+  occupied_peaks.naive_live_bytes,
+  CASE
+    WHEN occupied_peaks.module_id IS NULL THEN coalesce(
+      modules.peak_unknown_reason,
+      CASE
+        WHEN sums.module_id IS NULL THEN 'the dump has no allocations'
+        ELSE 'no peak is stored for this memory space'
+      END
+    )
+  END AS peak_unknown_reason
+FROM modules
+LEFT JOIN sums ON sums.module_id = modules.module_id
 LEFT JOIN memory_spaces
   ON memory_spaces.platform = modules.platform
   AND memory_spaces.color = sums.color
@@ -50,14 +59,14 @@ LEFT JOIN occupied_peaks
   ON occupied_peaks.module_id = sums.module_id
   AND occupied_peaks.color = sums.color;
 COMMENT ON VIEW memory_figures IS
-  'One row per module and memory space that has an allocation: every figure of its memory, side by side. Key: module_id, color.';
+  'One row per module and memory space that it has an allocation in: every figure of its memory, side by side; for a module without any allocation one row in which color and figures are NULL. Key: module_id, color.';
 COMMENT ON COLUMN memory_figures.run_name IS 'The run: modules.run_name.';
 COMMENT ON COLUMN memory_figures.module_id IS 'The module: modules.module_id.';
 COMMENT ON COLUMN memory_figures.module_key IS 'The dump''s path in its run: modules.module_key.';
 COMMENT ON COLUMN memory_figures.module_name IS 'Name of the module: modules.module_name; NULL if unknown.';
 COMMENT ON COLUMN memory_figures.function_name IS 'Jitted function: modules.function_name; NULL if unknown.';
 COMMENT ON COLUMN memory_figures.platform IS 'Backend: modules.platform; NULL if unknown.';
-COMMENT ON COLUMN memory_figures.color IS 'Memory space: allocations.color.';
+COMMENT ON COLUMN memory_figures.color IS 'Memory space: allocations.color; NULL for a module without allocations.';
 COMMENT ON COLUMN memory_figures.memory_space_name IS 'Name of the memory space: memory_spaces; NULL if unknown.';
 COMMENT ON COLUMN memory_figures.argument_bytes IS 'Sum of parameter allocations, donated ones included [bytes]; argument_size_in_bytes of JAX''s memory_analysis().';
 COMMENT ON COLUMN memory_figures.output_bytes IS 'Sum of maybe-live-out allocations, donated parameters included [bytes]; output_size_in_bytes of memory_analysis().';
@@ -67,8 +76,9 @@ COMMENT ON COLUMN memory_figures.constant_bytes IS 'Sum of constant allocations 
 COMMENT ON COLUMN memory_figures.thread_local_bytes IS 'Sum of thread-local allocations [bytes]: on a stack at run time, not in device memory.';
 COMMENT ON COLUMN memory_figures.total_bytes IS 'Sum of all allocations [bytes], in 128 bits; modulo 2^64 the sum over memory spaces is "Total bytes used".';
 COMMENT ON COLUMN memory_figures.fixed_bytes IS 'Sum of allocations that are neither temp nor thread-local [bytes]: held for the whole execution.';
-COMMENT ON COLUMN memory_figures.occupied_temp_bytes IS 'Most bytes of temp allocations occupied at one instant [bytes]: occupied_peaks; NULL without live ranges.';
-COMMENT ON COLUMN memory_figures.peak_time IS 'First instant of that maximum [program order]: occupied_peaks; NULL without live ranges.';
-COMMENT ON COLUMN memory_figures.peak_bytes IS 'The peak: fixed_bytes plus occupied_temp_bytes [bytes]; NULL without live ranges.';
-COMMENT ON COLUMN memory_figures.fragmentation_bytes IS 'temp_bytes minus occupied_temp_bytes [bytes]: temp space that is not occupied even at the peak; NULL without live ranges.';
-COMMENT ON COLUMN memory_figures.naive_live_bytes IS 'Largest sum of the sizes of all live values [bytes]: counts shared bytes several times; NULL without live ranges.';
+COMMENT ON COLUMN memory_figures.occupied_temp_bytes IS 'Most bytes of temp allocations occupied at one instant [bytes]: occupied_peaks; NULL if the peak is unknown.';
+COMMENT ON COLUMN memory_figures.peak_time IS 'First instant of that maximum [program order]: occupied_peaks; NULL if the peak is unknown.';
+COMMENT ON COLUMN memory_figures.peak_bytes IS 'The peak: fixed_bytes plus occupied_temp_bytes [bytes]; NULL if the peak is unknown.';
+COMMENT ON COLUMN memory_figures.fragmentation_bytes IS 'temp_bytes minus occupied_temp_bytes [bytes]: temp space that is not occupied even at the peak; NULL if the peak is unknown.';
+COMMENT ON COLUMN memory_figures.naive_live_bytes IS 'Largest sum of the sizes of all live values [bytes]: counts shared bytes several times; NULL if the peak is unknown.';
+COMMENT ON COLUMN memory_figures.peak_unknown_reason IS 'Why the peak is unknown: modules.peak_unknown_reason; NULL if it is known.';

@@ -85,7 +85,7 @@ LEFT JOIN representatives
 WHERE allocations.kind NOT IN ('temp', 'thread_local')
   AND allocations.size_bytes > 0;
 COMMENT ON VIEW peak_values IS
-  'One row per value that holds bytes at the peak of its memory space (memory_figures.peak_time), every byte told once: held_bytes of a module and color add up to memory_figures.peak_bytes. Nothing for a module without live ranges. Key: module_id, allocation_index, value_id.';
+  'One row per value that holds bytes at the peak of its memory space (memory_figures.peak_time), every byte told once: held_bytes of a module and color add up to memory_figures.peak_bytes. Nothing for a module whose peak is unknown. Key: module_id, allocation_index, value_id.';
 COMMENT ON COLUMN peak_values.module_id IS 'The module: modules.module_id.';
 COMMENT ON COLUMN peak_values.color IS 'Memory space of the allocation: allocations.color.';
 COMMENT ON COLUMN peak_values.allocation_index IS 'The allocation: allocations.allocation_index.';

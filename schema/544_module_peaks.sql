@@ -1,4 +1,4 @@
--- One row per module and memory space with a known peak above 0, under the name of its function.
+-- One row per module and memory space whose peak is not 0 or not known, under the name of its function.
 CREATE OR REPLACE VIEW module_peaks AS
 SELECT
   memory_figures.run_name,
@@ -8,16 +8,19 @@ SELECT
   memory_figures.platform,
   memory_figures.color,
   memory_figures.peak_bytes,
-  memory_figures.peak_time
+  memory_figures.peak_time,
+  memory_figures.peak_unknown_reason
 FROM memory_figures
-WHERE memory_figures.peak_bytes > 0;
+WHERE memory_figures.peak_bytes <> 0
+  OR memory_figures.peak_unknown_reason IS NOT NULL;
 COMMENT ON VIEW module_peaks IS
-  'One row per module and memory space with a known peak above 0, under the name of its function. Key: module_id, color.';
+  'One row per module and memory space whose peak is not 0 or not known, under the name of its function. Key: module_id, color.';
 COMMENT ON COLUMN module_peaks.run_name IS 'The run: modules.run_name.';
 COMMENT ON COLUMN module_peaks.function_name IS 'Jitted function: modules.function_name; the module''s key if that is unknown.';
 COMMENT ON COLUMN module_peaks.module_id IS 'The module: modules.module_id.';
 COMMENT ON COLUMN module_peaks.module_key IS 'The dump''s path in its run: modules.module_key.';
 COMMENT ON COLUMN module_peaks.platform IS 'Backend: modules.platform; NULL if unknown.';
-COMMENT ON COLUMN module_peaks.color IS 'Memory space: allocations.color.';
-COMMENT ON COLUMN module_peaks.peak_bytes IS 'The peak [bytes]: memory_figures.peak_bytes.';
-COMMENT ON COLUMN module_peaks.peak_time IS 'First instant of the peak [program order]: memory_figures.peak_time.';
+COMMENT ON COLUMN module_peaks.color IS 'Memory space: allocations.color; NULL for a module without allocations.';
+COMMENT ON COLUMN module_peaks.peak_bytes IS 'The peak [bytes]: memory_figures.peak_bytes; NULL if unknown.';
+COMMENT ON COLUMN module_peaks.peak_time IS 'First instant of the peak [program order]: memory_figures.peak_time; NULL if unknown.';
+COMMENT ON COLUMN module_peaks.peak_unknown_reason IS 'Why the peak is unknown: memory_figures.peak_unknown_reason; NULL if it is known.';

@@ -42,7 +42,7 @@ JOIN memory_figures
   ON memory_figures.module_id = steps.module_id
   AND memory_figures.color = steps.color;
 COMMENT ON VIEW memory_steps IS
-  'One row per span of the program in which the occupied bytes of a memory space stay the same; the spans of a module cover its whole schedule. Nothing for a module without live ranges. Key: module_id, color, start_time.';
+  'One row per span of the program in which the occupied bytes of a memory space stay the same; the spans of a module cover its whole schedule. Nothing for a module whose peak is unknown. Key: module_id, color, start_time.';
 COMMENT ON COLUMN memory_steps.module_id IS 'The module: modules.module_id.';
 COMMENT ON COLUMN memory_steps.color IS 'Memory space: allocations.color.';
 COMMENT ON COLUMN memory_steps.start_time IS 'First instant of the span [program order]: occupancy_steps.start_time, 0 for the first one.';

@@ -8,7 +8,7 @@ paddings AS (
   SELECT
     peak_values.module_id,
     peak_values.color,
-    sum(greatest(peak_values.held_bytes - "values".logical_bytes, 0)) AS padding_bytes
+    sum(greatest(peak_values.held_bytes::HUGEINT - "values".logical_bytes, 0)) AS padding_bytes
   FROM peak_values
   JOIN "values"
     ON "values".module_id = peak_values.module_id
@@ -16,6 +16,14 @@ paddings AS (
   JOIN shapes ON shapes.shape = "values".shape
   WHERE NOT shapes.is_tuple
   GROUP BY peak_values.module_id, peak_values.color
+),
+known_modules AS (
+  SELECT
+    memory_figures.module_id,
+    count(memory_figures.color) > 0 AS has_allocations,
+    min(memory_figures.peak_unknown_reason) AS unknown_reason
+  FROM memory_figures
+  GROUP BY memory_figures.module_id
 ),
 figures AS (
   SELECT
@@ -52,6 +60,13 @@ sides AS (
   FROM pairs
   JOIN figures ON figures.module_id = pairs.new_module_id
 ),
+spaces AS (
+  SELECT
+    sides.*,
+    count(sides.color) OVER (PARTITION BY sides.base_module_id, sides.new_module_id)
+      AS space_count
+  FROM sides
+),
 joined AS (
   SELECT
     base_module_id,
@@ -65,20 +80,23 @@ joined AS (
     max(figure_bytes) FILTER (WHERE side = 'new') AS new_bytes,
     count(*) FILTER (WHERE side = 'base') AS base_count,
     count(*) FILTER (WHERE side = 'new') AS new_count
-  FROM sides
+  FROM spaces
+  -- A module without allocations is compared in the memory spaces of the other side.
+  WHERE color IS NOT NULL
+    OR space_count = 0
   GROUP BY base_module_id, new_module_id, color, figure, figure_place
 ),
 filled AS (
-  -- A module that does not use a memory space has 0 bytes there; one without live ranges has NULL
-  -- where they are needed, and one that is not there has NULL everywhere.
+  -- A module that does not use a memory space has 0 bytes there; one whose peak is unknown has NULL
+  -- where it is needed, and one without allocations or that is not there has NULL everywhere.
   SELECT
     joined.*
       REPLACE (
         CASE
           WHEN joined.base_count = 0
-            AND base_modules.module_id IS NOT NULL
+            AND base_modules.has_allocations
             AND (
-              base_modules.has_live_ranges
+              base_modules.unknown_reason IS NULL
               OR joined.figure NOT IN ('peak', 'fragmentation', 'padding')
             )
             THEN 0
@@ -86,21 +104,24 @@ filled AS (
         END AS base_bytes,
         CASE
           WHEN joined.new_count = 0
-            AND new_modules.module_id IS NOT NULL
+            AND new_modules.has_allocations
             AND (
-              new_modules.has_live_ranges
+              new_modules.unknown_reason IS NULL
               OR joined.figure NOT IN ('peak', 'fragmentation', 'padding')
             )
             THEN 0
           ELSE joined.new_bytes
         END AS new_bytes
-      )
+      ),
+    base_modules.unknown_reason AS base_reason,
+    new_modules.unknown_reason AS new_reason
   FROM joined
-  LEFT JOIN modules AS base_modules ON base_modules.module_id = joined.base_module_id
-  LEFT JOIN modules AS new_modules ON new_modules.module_id = joined.new_module_id
+  LEFT JOIN known_modules AS base_modules ON base_modules.module_id = joined.base_module_id
+  LEFT JOIN known_modules AS new_modules ON new_modules.module_id = joined.new_module_id
 ),
 peaks AS (
-  -- What grew comes first, then what shrank, what is on one side only, what is the same.
+  -- What grew comes first, then what shrank, what is unknown, what is on one side only, what is
+  -- the same.
   SELECT
     filled.base_module_id,
     filled.new_module_id,
@@ -110,8 +131,9 @@ peaks AS (
         CASE
           WHEN filled.new_bytes > filled.base_bytes THEN 0
           WHEN filled.new_bytes < filled.base_bytes THEN 1
-          WHEN filled.base_module_id IS NULL OR filled.new_module_id IS NULL THEN 2
-          ELSE 3
+          WHEN filled.base_module_id IS NULL OR filled.new_module_id IS NULL THEN 3
+          WHEN filled.new_bytes IS NULL OR filled.base_bytes IS NULL THEN 2
+          ELSE 4
         END,
         abs(filled.new_bytes - filled.base_bytes) DESC NULLS LAST,
         coalesce(filled.new_bytes, filled.base_bytes) DESC NULLS LAST,
@@ -146,15 +168,29 @@ SELECT
   filled.new_bytes,
   filled.new_bytes - filled.base_bytes AS delta_bytes,
   CAST(filled.new_bytes - filled.base_bytes AS DOUBLE) / nullif(filled.base_bytes, 0)
-    AS delta_ratio
+    AS delta_ratio,
+  nullif(
+    concat_ws(
+      '; ',
+      CASE
+        WHEN filled.base_module_id IS NOT NULL AND filled.base_bytes IS NULL
+          THEN 'base: ' || coalesce(filled.base_reason, 'unknown')
+      END,
+      CASE
+        WHEN filled.new_module_id IS NOT NULL AND filled.new_bytes IS NULL
+          THEN 'new: ' || coalesce(filled.new_reason, 'unknown')
+      END
+    ),
+    ''
+  ) AS unknown_reason
 FROM filled
 JOIN peaks
   ON peaks.base_module_id IS NOT DISTINCT FROM filled.base_module_id
   AND peaks.new_module_id IS NOT DISTINCT FROM filled.new_module_id
-  AND peaks.color = filled.color
+  AND peaks.color IS NOT DISTINCT FROM filled.color
 JOIN pairs
   ON pairs.base_module_id IS NOT DISTINCT FROM filled.base_module_id
   AND pairs.new_module_id IS NOT DISTINCT FROM filled.new_module_id
 ORDER BY peaks.place, filled.figure_place;
 COMMENT ON MACRO TABLE diff_modules IS
-  'The figures of the modules of base_run beside those of new_run, paired by diff_pairs. One row per pair (or module without partner), memory space and figure: peak, arguments, outputs, aliased, temps, constants, fragmentation as in memory_figures, and padding (bytes held at the peak beyond the bare shapes, tuples left out). base_bytes and new_bytes, their difference delta_bytes and delta_ratio, the difference as share of base_bytes. NULL where a side has no such module or no live ranges; 0 where a module does not use the memory space. place numbers pairs and memory spaces: those whose peak grew most first, then those that shrank, those on one side only, those that are the same.';
+  'The figures of the modules of base_run beside those of new_run, paired by diff_pairs. One row per pair (or module without partner), memory space and figure: peak, arguments, outputs, aliased, temps, constants, fragmentation as in memory_figures, and padding (bytes held at the peak beyond the bare shapes, tuples left out). base_bytes and new_bytes, their difference delta_bytes and delta_ratio, the difference as share of base_bytes. NULL where a side has no such module or the figure is unknown, and unknown_reason says of which side and why; 0 where a module does not use the memory space. color is NULL where neither side has allocations. place numbers pairs and memory spaces: those whose peak grew most first, then those that shrank, those with an unknown peak, those on one side only, those that are the same.';

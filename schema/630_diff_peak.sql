@@ -1,10 +1,16 @@
 -- Where the change of the peak comes from: bytes held at the peaks of two sides, group by group.
 CREATE OR REPLACE MACRO diff_peak(base_run, new_run, key_name := 'op') AS TABLE
-WITH RECURSIVE figures AS (
+WITH RECURSIVE peaks AS MATERIALIZED (
   SELECT figures.*
   FROM diff_modules(base_run, new_run) AS figures
   WHERE figures.figure = 'peak'
-    AND figures.delta_bytes IS NOT NULL
+    AND figures.base_module_id IS NOT NULL
+    AND figures.new_module_id IS NOT NULL
+),
+figures AS (
+  SELECT peaks.*
+  FROM peaks
+  WHERE peaks.delta_bytes IS NOT NULL
 ),
 compared AS (
   SELECT DISTINCT figures.base_module_id AS module_id
@@ -272,9 +278,40 @@ SELECT
   parts.base_shape,
   parts.new_shape,
   parts.base_source,
-  parts.new_source
+  parts.new_source,
+  NULL AS unknown_reason
 FROM parts
 JOIN figures ON figures.place = parts.place
-ORDER BY parts.place, part_place;
+UNION ALL
+SELECT
+  peaks.place,
+  1 AS part_place,
+  peaks.function_name,
+  peaks.paired_by,
+  peaks.base_run_name,
+  peaks.new_run_name,
+  peaks.base_module_id,
+  peaks.new_module_id,
+  peaks.base_module_key,
+  peaks.new_module_key,
+  peaks.color,
+  peaks.memory_space_name,
+  'unknown' AS change,
+  NULL AS allocation_kind,
+  '(unknown)' AS part,
+  peaks.base_bytes,
+  peaks.new_bytes,
+  NULL AS delta_bytes,
+  NULL AS delta_ratio,
+  NULL AS base_value_count,
+  NULL AS new_value_count,
+  NULL AS base_shape,
+  NULL AS new_shape,
+  NULL AS base_source,
+  NULL AS new_source,
+  peaks.unknown_reason
+FROM peaks
+WHERE peaks.delta_bytes IS NULL
+ORDER BY place, part_place;
 COMMENT ON MACRO TABLE diff_peak IS
-  'What the change of the peak is made of: the bytes held at the peak of each side (peak_values), grouped by kind of allocation and by a key that a recompilation does not change; delta_bytes of a place (pair and memory space, see diff_modules) add up to the delta of its peak exactly. key_name chooses the key: op (scope path without what JAX adds, numbered layers as one; the default), source (line of the user''s code), shape, dtype, opcode, category (phase by op_categories), stack (call stack) or all (shape, opcode, whole path and line). A value without an op_name is named for its first use that has one: "for PATH". A parameter bears its own name even where its bytes hold something else. Shapes and lines are those of the largest value of the group on each side. Nothing for a pair of which a side has no live ranges.';
+  'What the change of the peak is made of: the bytes held at the peak of each side (peak_values), grouped by kind of allocation and by a key that a recompilation does not change; delta_bytes of a place (pair and memory space, see diff_modules) add up to the delta of its peak exactly. key_name chooses the key: op (scope path without what JAX adds, numbered layers as one; the default), source (line of the user''s code), shape, dtype, opcode, category (phase by op_categories), stack (call stack) or all (shape, opcode, whole path and line). A value without an op_name is named for its first use that has one: "for PATH". A parameter bears its own name even where its bytes hold something else. Shapes and lines are those of the largest value of the group on each side. A pair of which a peak is unknown has one row, with change unknown, the peak of the side that is known, no delta_bytes and unknown_reason; that is NULL in all other rows.';

@@ -53,7 +53,7 @@ all_parts AS (
   SELECT parts.*
   FROM parts
   UNION ALL
-  -- Without live ranges on both sides nothing is attributed.
+  -- Without known peaks on both sides nothing is attributed.
   SELECT
     temps.place,
     CASE
@@ -73,6 +73,7 @@ all_parts AS (
   FROM figures AS temps
   LEFT JOIN attributed ON attributed.place = temps.place
   WHERE temps.figure = 'temps'
+    AND temps.delta_bytes IS NOT NULL
     AND (
       temps.base_bytes <> coalesce(attributed.base_bytes, 0)
       OR temps.new_bytes <> coalesce(attributed.new_bytes, 0)
@@ -114,4 +115,4 @@ JOIN figures
   AND figures.figure = 'temps'
 ORDER BY all_parts.place, part_place;
 COMMENT ON MACRO TABLE diff_temps IS
-  'What the change of the temp allocations is made of: what occupies them at the peak (the rows of diff_peak whose kind is temp) and the part (fragmentation), which nothing occupies; delta_bytes of a place add up to the delta of its temps exactly. Where a side has no live ranges the only part is (not attributed).';
+  'What the change of the temp allocations is made of: what occupies them at the peak (the rows of diff_peak whose kind is temp) and the part (fragmentation), which nothing occupies; delta_bytes of a place add up to the delta of its temps exactly. Where the peak of a side is unknown the only part is (not attributed); nothing where a side has no allocations.';

@@ -6,16 +6,34 @@ from typing import Any
 
 import numpy as np
 
+from bufdb.keys import Keys
+from bufdb.read import used_values
 from bufdb.read.section import Piece, Section
 from bufdb.scan import Columns, Numbers, Text
 
 PATH = "m.txt"
 
 
-def section(text: str | bytes, before: int = 0) -> Section:
-    """A section of one module that stands below `before` lines of its file."""
+def section(text: str | bytes, before: int = 0, begins: bool = False) -> Section:
+    """Part of a section of one module that stands below `before` lines of its file."""
     data = text.encode() if isinstance(text, str) else text
-    return Section([Piece(0, PATH, data, lambda: before)])
+    return Section([Piece(0, PATH, data, lambda: before, begins=begins)])
+
+
+NOTHING = used_values.NothingAssigned()
+"""What is known of the values where the allocations are not."""
+
+
+def assigned(columns: Columns) -> used_values.Assigned:
+    """The values of module 0 that an allocation section holds."""
+    keys = Keys()
+    hashes = np.arange(len(columns["value_id"])).astype(np.uint64)
+    places = ("allocation_index", "offset_bytes", "size_bytes")
+    check = used_values.check_of(columns, np.ones(len(hashes), np.uint64))
+    some = {name: columns[name] for name in ("module", "value_id", *places)}
+    keys.add(**some, name_key=hashes, key=hashes, check=check)
+    keys.finish()
+    return keys
 
 
 def listed(column: Any) -> list[Any]:
@@ -43,4 +61,5 @@ def told(columns: Columns, row: int = 0) -> dict[str, Any]:
 
 def problems(found: Section) -> list[tuple[str, str | None, int | None, str]]:
     """Findings as (code, path, line number, message)."""
-    return [(f.code, f.path, f.line_number, f.message) for f in found.findings]
+    found.close()
+    return [(f.code, f.path, f.line_number, f.message) for f in found.account.findings()]

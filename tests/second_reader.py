@@ -698,6 +698,12 @@ def occupancy(
         return [], []
     by_id = {value["value_id"]: value for value in values}
     by_index = {row["allocation_index"]: row for row in allocations}
+    for index, allocation in by_index.items():
+        ends = [
+            v["offset_bytes"] + v["size_bytes"] for v in values if v["allocation_index"] == index
+        ]
+        if allocation["kind"] == "temp" and max(ends, default=0) < allocation["size_bytes"]:
+            return [], []  # values of a temp allocation are missing: no peak can be told
     peaks: list[Row] = []
     steps: list[Row] = []
     for color in sorted({row["color"] for row in allocations}):

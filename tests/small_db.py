@@ -46,7 +46,10 @@ class Module:
         self.temps: list[tuple[int, int, int, int, int, int]] = []
         if not con.execute("SELECT 1 FROM runs WHERE run_name = ?", [run_name]).fetchall():
             insert(con, "runs", run_name=run_name)
-        row = {"module_key": f"m{module_id}", "format_era": "C", "has_live_ranges": True} | cells
+        row = {"module_key": f"m{module_id}", "format_era": "C"} | cells
+        row = {"has_live_ranges": True, "has_used_values": True} | row
+        if not row["has_live_ranges"]:
+            row.setdefault("peak_unknown_reason", "the dump has no live ranges")
         insert(
             con,
             "modules",
@@ -162,7 +165,16 @@ def shape(
 
 
 def answer(con: duckdb.DuckDBPyConnection, name: str, **given: Any) -> list[tuple[Any, ...]]:
-    """Rows of a saved query that comes with bufdb."""
+    """Rows of a saved query that comes with bufdb.
+
+    A row whose unknown_reason is NULL is given without that column, which is the last, and without
+    an unknown_count of 0 before it.
+    """
     query = saved_query.Catalogue([resources.query_folder()]).find(name)
     bound = run.bind(query, {key: str(value) for key, value in given.items()})
-    return run.run_query(con, query, bound).rows
+    rows = run.run_query(con, query, bound).rows
+    names = [column.name for column in query.columns]
+    if names[-1] != "unknown_reason":
+        return rows
+    known = (0, None) if names[-2] == "unknown_count" else (None,)
+    return [row[: -len(known)] if row[-len(known) :] == known else row for row in rows]

@@ -195,15 +195,15 @@ def test_memory_space_by_name_by_number_and_by_default():
 
 
 def test_unknown_figures_do_not_pass():
-    no_ranges = figure(values={"peak": None, "temp": 5})
+    no_ranges = figure(values={"peak": None, "temp": 5}, unknown_reason="no live ranges")
     assert judged([entry(99)], [no_ranges])[0][::4] == (
         "not judged",
-        "the dump has no live ranges",
+        "peak is unknown: no live ranges",
     )
     assert judged([entry(99, metric="temp")], [no_ranges])[0][0] == "within"
-    assert judged([entry(99)], [figure(color=None)])[0][::4] == (
+    assert judged([entry(99)], [figure(color=None, unknown_reason="no allocations")])[0][::4] == (
         "not judged",
-        "the dump has no allocations",
+        "peak is unknown: no allocations",
     )
 
 
@@ -245,9 +245,10 @@ def test_what_the_base_does_not_have():
         ("not judged", "f", 100, None, "not in the base run")
     ]
     assert judged([entry("+2%", allow_new=True)], [figure()], [])[0][0] == "within"
-    assert judged([entry("+2%")], [figure()], [figure(value=None)])[0][::4] == (
+    base = figure(value=None, unknown_reason="no live ranges")
+    assert judged([entry("+2%")], [figure()], [base])[0][::4] == (
         "not judged",
-        "the base run's dump has no live ranges",
+        "peak of the base run is unknown: no live ranges",
     )
 
 

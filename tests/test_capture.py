@@ -382,7 +382,8 @@ def test_dumps_are_kept_if_they_cannot_be_stored(left_behind):
     code, _, err = run("--run", "r", command=fake(body))
     assert code == 3
     (folder,) = left_behind()
-    assert f"bufdb: the dumps are kept: bufdb ingest {folder} --run r\n" in err
+    told = f"bufdb: the dumps are kept: bufdb ingest {folder} --db bufdb.duckdb --run r --label="
+    assert told in err
     assert len(discover(folder)) == 3
 
 

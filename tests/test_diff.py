@@ -36,7 +36,7 @@ def check_sums(con, base, new, key):
             row[:3]: row[3:]
             for row in con.execute(
                 f"SELECT {IDS}, sum(base_bytes), sum(new_bytes), sum(delta_bytes) "
-                f"FROM {macro}($1, $2, $3) GROUP BY ALL",
+                f"FROM {macro}($1, $2, $3) WHERE change <> 'unknown' GROUP BY ALL",
                 [base, new, key],
             ).fetchall()
         }
@@ -45,6 +45,14 @@ def check_sums(con, base, new, key):
                 expected = (base_bytes, new_bytes, delta)
                 assert sums.pop(tuple(ids), (0, 0, 0)) == expected, (macro, ids)
         assert not sums, macro
+    unknown = con.execute(
+        f"SELECT {IDS} FROM diff_peak($1, $2, $3) WHERE change = 'unknown'", [base, new, key]
+    ).fetchall()
+    assert sorted(unknown) == sorted(
+        tuple(ids)
+        for *ids, name, _, _, delta in figures
+        if name == "peak" and delta is None and None not in ids[:2]
+    )
 
 
 def check_mirror(con, base, new, key):
@@ -78,7 +86,7 @@ def check_self(con, run, key):
     assert all(row[1].startswith("signature") or row[1].startswith("name") for row in rows)
     assert all(row[2] for row in rows)
     changes = con.execute("SELECT change FROM diff_peak($1, $1, $2)", [run, key]).fetchall()
-    assert set(changes) <= {("same",)}
+    assert set(changes) <= {("same",), ("unknown",)}
 
 
 TEMP = st.tuples(
@@ -386,11 +394,27 @@ def test_without_live_ranges(small):
     modules = [("a", "f", {}, {"has_live_ranges": False}), ("b", "f", {"x": 4}, {})]
     code, text, _ = small(modules, "a", "b")
     assert code == 0
-    assert text.splitlines()[0] == "no peak changed: 1 unknown"
+    assert text.splitlines()[0] == "no known peak changed: 1 unknown"
     assert [line.split() for line in text.splitlines()[4:6]] == [
-        ["f", "color", "0", "peak", "-", "4", "B", "-", "-", "name"],
+        ["f", "color", "0", "peak", "unknown", "4", "B", "unknown", "-", "name"],
         ["temps", "3", "B", "7", "B", "+4", "B", "+133.3%"],
     ]
+    assert text.splitlines()[-1] == "f, color 0: peak unknown: base: the dump has no live ranges"
+
+
+def test_without_allocations_every_figure_is_unknown(small, tmp_path):
+    small([("b", "f", {"x": 4}, {})], "b", "b")
+    with duckdb.connect(str(tmp_path / "small.duckdb")) as con:
+        Module(con, 9, "a", "f")
+    rows = list(csv.DictReader(io.StringIO(small([], "a", "b", "--format", "csv")[1])))
+    assert {(row["color"], row["base_bytes"], row["change"]) for row in rows} == {
+        ("0", "", "unknown")
+    }
+    assert {row["unknown_reason"] for row in rows} == {"base: the dump has no allocations"}
+    with duckdb.connect(str(tmp_path / "small.duckdb")) as con:
+        Module(con, 10, "c", "f")
+    code, text, _ = small([], "a", "c")
+    assert (code, text.splitlines()[0]) == (0, "no known peak changed: 1 unknown")
 
 
 def test_modules_of_one_function_are_told_apart(small):

@@ -180,9 +180,8 @@ def test_a_title_that_cannot_be_read_is_told(line):
 
 
 def test_a_section_can_go_on_in_the_middle_of_a_list():
-    found = live_ranges.read(
-        section("    5:a\n  BufferLiveRange:\n    a{}:0-1\n"), live_ranges.SEQUENCE
-    )
+    part = section("    5:a\n  BufferLiveRange:\n    a{}:0-1\n")
+    found = live_ranges.read(part, live_ranges.SEQUENCE)
     assert rows(found.sequence, "program_order") == [5]
     assert rows(found.ranges, "instruction_name") == ["a"]
     assert found.last_kind == live_ranges.RANGES

@@ -121,7 +121,7 @@ def test_peak(bufdb_limit):
 """
     )
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["*peak of init cannot be judged: the dump has no live ranges"])
+    result.stdout.fnmatch_lines(["*peak of init cannot be judged: *the dump has no live ranges"])
 
 
 def test_a_lowered_function_is_compiled_with_a_dump_and_without_the_cache(session):

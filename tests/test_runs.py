@@ -45,6 +45,7 @@ def content(db="bufdb.duckdb"):
                 else map(repr, con.execute(f'SELECT * FROM "{table}"').fetchall())
             )
             for table in tables
+            if table != "run_checksums"  # of whole rows of runs, times of ingest included
         }
 
 
@@ -253,6 +254,7 @@ def test_every_table_with_rows_of_a_module_is_found(con):
         "run_labels",
         "modules",
         "diagnostics",
+        "run_checksums",
     }
 
 

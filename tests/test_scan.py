@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bufdb.columns import Batches, Labels, integers, strings, to_arrow
+from bufdb.columns import Batches, Labels, TableSchema, objects, strings, to_arrow
 from bufdb.scan import Block, Cursor, Numbers, Text, runs_of, starts_with, take
 
 STRAGGLERS = 48
@@ -28,11 +28,15 @@ def texts(*values: bytes) -> Text:
     return cursor(*values).rest()
 
 
-def read_back(column):
+def read_back(column, data_type="VARCHAR", misfits=()):
     """A column of a round as DuckDB has it after an insert."""
-    batches = Batches([to_arrow({"n": np.arange(len(column)), "x": column})])  # noqa: F841
+    schema = TableSchema.of({"n": "BIGINT", "x": data_type})
+    array, odd = to_arrow({"n": np.arange(len(column)), "x": column}, schema)
+    assert odd == [(row, "x") for row in misfits]
+    batches = Batches([array])  # noqa: F841
     with duckdb.connect() as con:
-        con.execute("CREATE TABLE t AS SELECT * FROM batches")
+        con.execute(f"CREATE TABLE t (n BIGINT, x {data_type})")
+        con.execute("INSERT INTO t BY NAME SELECT * FROM batches")
         return [x for (x,) in con.execute("SELECT x FROM t ORDER BY n").fetchall()]
 
 
@@ -255,12 +259,30 @@ def test_a_patch_can_fill_a_row_that_was_absent():
 
 
 def test_numbers_labels_and_flags_reach_the_database():
-    assert read_back(integers([2**63 - 1, None, -(2**63)])) == [2**63 - 1, None, -(2**63)]
+    some = [2**63 - 1, None, -(2**63)]
+    assert read_back(objects(some), "BIGINT") == some
+    assert read_back(np.array([1, -5]), "BIGINT") == read_back(np.array([1, -5]), "HUGEINT")
+    huge = [10**38 - 1, None, -(10**38) + 1, 2**64, -1]
+    assert read_back(objects(huge), "HUGEINT") == huge
     assert read_back(strings(["a", None, b"a long label", "x" * 40])) == [
         "a", None, "a long label", "x" * 40,
     ]  # fmt: skip
     assert read_back(Labels(np.array([1, 0, 1]), ["no", None])) == [None, "no", None]
-    assert read_back(np.array([True, False] * 9)) == [True, False] * 9
+    assert read_back(np.array([True, False] * 9), "BOOLEAN") == [True, False] * 9
+
+
+def test_what_does_not_fit_into_its_column_is_null_and_told():
+    assert read_back(objects([2**63, 5]), "BIGINT", misfits=[0]) == [None, 5]
+    assert read_back(objects([3, -(10**38)]), "HUGEINT", misfits=[1]) == [3, None]
+
+
+@pytest.mark.parametrize(
+    ("column", "data_type"),
+    [(np.array([1.5]), "BIGINT"), (np.array([1]), "VARCHAR"), (np.array([1]), "BOOLEAN")],
+)
+def test_a_column_of_another_kind_never_reaches_the_database(column, data_type):
+    with pytest.raises(TypeError, match=data_type):
+        read_back(column, data_type)
 
 
 def test_take_takes_the_rows_of_all_columns():

@@ -1,25 +1,23 @@
 """Line forms of totals and used values: text in, rows out (format section 5)."""
 
+import line_forms
 import numpy as np
 import pytest
-from line_forms import PATH, problems, rows, section
+from line_forms import NOTHING, PATH, problems, rows, section
 
 from bufdb.read import allocations, used_values
 
 SEEDS = np.array([1], np.uint64)
-NONE = used_values.Assigned(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.uint64))
 TITLE = "\nTotal bytes used: 12 (12B)\n\nUsed values:\n"
 
 
 def assigned(*shorts):
     """Values of an allocation section, as the reader of used values wants them."""
     lines = "".join(f" value: <{short}> (size=4,offset=0): f32[]\n" for short in shorts)
-    columns = allocations.read(section(f"allocation 0: size 4:\n{lines}")).values
-    check = used_values.check_of(columns, np.ones(len(shorts), np.uint64))
-    return used_values.Assigned(columns["module"], columns["value_id"], check)
+    return line_forms.assigned(allocations.read(section(f"allocation 0: size 4:\n{lines}")).values)
 
 
-def read(text, known=NONE, findings=()):
+def read(text, known=NOTHING, findings=()):
     found = section(text)
     result = used_values.read(found, known, SEEDS, True)
     assert problems(found) == list(findings)
@@ -105,7 +103,7 @@ def two(spelling, end):
     ("spelling", "end"), [("", "\n"), (" ", "\n"), (" ", "")], ids=["tight", "spaced", "glued"]
 )
 def test_three_spellings_of_from_instruction(spelling, end):
-    for known in (NONE, assigned("3 a @0", "4 b @0")):
+    for known in (NOTHING, assigned("3 a @0", "4 b @0")):
         found = read(two(spelling, end), known)
         assert rows(found.heads, "value_id instruction_name") == [(3, "a"), (4, "b")]
         assert tellings(found) == [(3, "%a = f32[] add(%x)"), (4, "%b = f32[] add(%x)")]
@@ -134,9 +132,10 @@ def test_a_raw_instruction_may_hold_what_looks_like_a_value(short, is_known):
     told = f" from instruction: {RAW.replace('SHORT', short)}\n"
     text = TITLE + value(3, "a", told) + value(4, "b") + value(5, "look")
     found = section(text)
-    known = assigned("2 z @0", "3 a @0", "4 b @0", "5 look @0") if is_known else NONE
+    known = assigned("2 z @0", "3 a @0", "4 b @0", "5 look @0") if is_known else NOTHING
     result = used_values.read(found, known, SEEDS, True)
-    assert [f.severity for f in found.findings if f.severity != "notice"] == []
+    found.close()
+    assert {f.severity for f in found.account.findings()} <= {"notice"}
     assert rows(result.heads, "value_id") == [3, 4, 5]
     assert tellings(result) == [(3, RAW.replace("SHORT", short))]
     assert rows(result.positions, "head instruction_name") == [(0, "a"), (1, "b"), (2, "look")]
@@ -179,7 +178,7 @@ def test_a_whole_instruction_has_its_quotes_and_brackets_closed(text, is_whole):
 def test_a_line_that_cannot_be_read_is_told_and_the_others_are_kept(old, new, message):
     text = value(3, "a{0}", positions="  a {0}\n", uses="  t, operand 1\n")
     found = section(text.replace(old, new) + value(4, "b"), before=10)
-    result = used_values.read(found, NONE, SEEDS, True, in_value=True)
+    result = used_values.read(found, NOTHING, SEEDS, True)
     assert len(result.positions["head"]) + len(result.uses["head"]) == 3
     ((code, path, line, told),) = problems(found)
     assert (code, path, line) == ("unreadable_line", PATH, 13 if "a" in old[:3] else 15)
@@ -189,7 +188,7 @@ def test_a_line_that_cannot_be_read_is_told_and_the_others_are_kept(old, new, me
 def test_the_last_value_of_a_part_waits_for_the_next_part():
     text = TITLE + value(3, "a") + value(4, "b")
     found = section(text)
-    result = used_values.read(found, NONE, SEEDS, is_last=False)
+    result = used_values.read(found, NOTHING, SEEDS, is_last=False)
     assert rows(result.heads, "value_id") == [3]
     assert rows(result.positions, "instruction_name") == ["a"]
     assert text[result.rest :] == value(4, "b")

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bufdb import render
+from bufdb import faults, render
 from bufdb.commands import common
-from bufdb.errors import BufdbError, DatabaseError, UsageError
+from bufdb.errors import DatabaseError, UsageError
 
 if TYPE_CHECKING:
     from bufdb.capture import Environment
@@ -89,8 +89,9 @@ def command(
       If that is 0:
       0  what was compiled is in the database
       2  wrong usage
-      3  database in use or of another version; the dumps are kept
+      3  database in use, damaged, not writable or of another version
       4  nothing was dumped, or part of a dump was not understood
+      Dumps that were not stored, or not in full, are kept, and the command to ingest them is told.
     """
     from bufdb import capture
 
@@ -100,31 +101,36 @@ def command(
     _check_database(db)
     name = run or capture.run_name(command_line, datetime.now(UTC))
     folder = _dump_folder(keep_dumps)
-    is_needed = keep_dumps is not None
+    all_labels = given_labels
+    is_stored = False
     try:
         environment = capture.environment(os.environ, folder)
         for text in environment.notes:
             common.note(text)
-        all_labels = capture.labels(command_line, environment)
+        all_labels = {**capture.labels(command_line, environment), **given_labels}
         code = capture.run(command_line, environment.variables)
-        is_needed = True
-        all_labels |= {"exit_code": str(code), **given_labels}
+        all_labels = {"exit_code": str(code), **all_labels}
         try:
             own_code = _ingest(db, folder, name, all_labels, environment, code)
-            is_needed = keep_dumps is not None
+            is_stored = own_code in (0, None)
             if own_code is None:
                 own_code = 4
             else:
                 _show(db, name, format_name, output)
-        except BufdbError as error:
-            click.echo(f"bufdb: error: {render.escape_control(str(error))}", err=True)
-            own_code = error.exit_code
+        except Exception as error:
+            told = faults.as_told(error, db)
+            if told is None:
+                raise
+            common.note(f"error: {told}")
+            own_code = told.exit_code
     finally:
-        if not is_needed:
-            shutil.rmtree(folder, ignore_errors=True)
-        elif keep_dumps is None:
-            again = shlex.join(["bufdb", "ingest", str(folder), "--run", name])
-            common.note(f"the dumps are kept: {again}")
+        if is_stored or not _holds_files(folder):
+            if keep_dumps is None:
+                shutil.rmtree(folder, ignore_errors=True)
+        else:
+            pairs = [f"--label={label}={value}" for label, value in all_labels.items()]
+            again = ["bufdb", "ingest", str(folder), "--db", db, "--run", name, *pairs]
+            common.note(f"the dumps are kept: {shlex.join(again)}")
     click.get_current_context().exit(code or own_code)
 
 
@@ -132,11 +138,17 @@ def _check_database(db: str) -> None:
     """Find out before a long command, not after it, that its results could not be stored."""
     from bufdb import store
 
-    path = Path(db)
-    if path.exists():
+    path = Path(os.path.realpath(db))
+    if os.path.lexists(path):
         store.open_writable(db).close()
-    elif not path.absolute().parent.is_dir():
-        raise DatabaseError(f"cannot make {db}: no directory {path.parent}")
+        return
+    try:
+        path.touch(exist_ok=False)
+        path.unlink()
+    except OSError as error:
+        folder = Path(db).parent
+        reason = error.strerror if folder.is_dir() else f"no directory {folder}"
+        raise DatabaseError(f"cannot make {db}: {reason}; name another file with --db") from error
 
 
 def _dump_folder(keep_dumps: Path | None) -> Path:
@@ -155,6 +167,13 @@ def _dump_folder(keep_dumps: Path | None) -> Path:
     return keep_dumps.absolute()
 
 
+def _holds_files(folder: Path) -> bool:
+    try:
+        return any(folder.iterdir())
+    except OSError:
+        return folder.exists()
+
+
 def _ingest(
     db: str,
     folder: Path,
@@ -164,12 +183,13 @@ def _ingest(
     code: int,
 ) -> int | None:
     """Ingest the dumps in place of a run of the same name; the exit code, None without dumps."""
-    from bufdb import capture, runs, store
-    from bufdb.discover import discover
+    from bufdb import capture
+    from bufdb.discover import Oddity, discover
     from bufdb.ingest import ingest
 
-    modules = discover(folder)
-    if not modules:
+    oddities: list[Oddity] = []
+    modules = discover(folder, oddities)
+    if not modules and not any(oddity.severity == "error" for oddity in oddities):
         common.note(capture.why_nothing(folder, environment, code))
         return None
     if capture.is_shared(modules):
@@ -180,12 +200,12 @@ def _ingest(
     cached = capture.cached_modules(folder)
     if cached:
         common.note(f"{len(cached)} modules came out of a compilation cache and are not in the run")
-    if Path(db).exists():
-        with store.open_writable(db) as con:
-            if name in runs.names(con):
-                removed = runs.remove_runs(con, [name])[name]
-                common.note(f"replaced run {name}, which had {removed.module_count} modules")
-    summary = ingest(db, [folder], run=name, labels=labels)
+    summary = ingest(db, [folder], run=name, labels=labels, replace=True)
+    if summary.removed_count:
+        common.note(f"replaced run {name}, which had {summary.removed_count} modules")
+    # Of cached modules ingest says that the cache must be off; for the command it was.
+    for text in [] if cached else summary.notes:
+        common.note(text)
     common.note(f"run {name} in {db}: {summary.line()}")
     return summary.exit_code
 
@@ -213,12 +233,18 @@ def _peaks(db: str, name: str) -> tuple[Result, int]:
     with store.open_readable(db) as con:
         found = figures.of_run(con, name)
     metrics = ("peak", "arguments", "outputs", "temp", "constants", "fragmentation")
-    found.sort(key=lambda f: [-(f.values[metric] or 0) for metric in ("peak", "total")])
+    # What is unknown may be the highest, so it comes first.
+    found.sort(
+        key=lambda f: [
+            (f.values[metric] is not None, -(f.values[metric] or 0)) for metric in ("peak", "total")
+        ]
+    )
     columns = [
         ("function_name", "VARCHAR"),
         ("memory_space", "VARCHAR"),
         *((METRICS[metric], "HUGEINT") for metric in metrics),
         ("module_key", "VARCHAR"),
+        ("unknown_reason", "VARCHAR"),
     ]
     rows = [
         (
@@ -226,6 +252,7 @@ def _peaks(db: str, name: str) -> tuple[Result, int]:
             figure.memory_space or (None if figure.color is None else f"color {figure.color}"),
             *(figure.values[metric] for metric in metrics),
             figure.module_key,
+            figure.unknown_reason,
         )
         for figure in found
     ]

@@ -5,6 +5,8 @@ Invariant: stdout (or the file of -o) gets the answer and nothing else; notes go
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import shutil
 import sys
@@ -15,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bufdb import render
-from bufdb.errors import UsageError
+from bufdb.errors import BufdbError, UsageError, one_line
 from bufdb.patience import DEFAULT_WAIT_S, PATIENCE, Patience
 from bufdb.saved_query import Catalogue, query_folders
 
@@ -25,12 +27,29 @@ if TYPE_CHECKING:
     from bufdb.run import Result
 
 DEFAULT_DATABASE = "bufdb.duckdb"
+_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def _database(ctx: click.Context, _option: click.Parameter, path: str) -> str:
+    """A name that DuckDB takes for a file, kept for messages about it."""
+    if not path or path.startswith(":memory:"):
+        raise UsageError(f"--db wants the name of a file, got {path!r}")
+    try:
+        path.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(f"--db wants a name in UTF-8, got {path!r}") from error
+    state = ctx.find_root().obj
+    if isinstance(state, dict):
+        state["db"] = path
+    return path
+
 
 _file_option: Decorator = click.option(
     "--db",
     metavar="FILE",
+    callback=_database,
     envvar="BUFDB_DB",
     default=DEFAULT_DATABASE,
     show_default=True,
@@ -104,7 +123,7 @@ def output_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def emit(result: Result, *, format_name: str, output: Path | None, full: bool) -> None:
     """Write a result in the form that the user asked for."""
-    to_terminal = output is None and sys.stdout.isatty()
+    to_terminal = output is None and sys.stdout is not None and sys.stdout.isatty()
     width = shutil.get_terminal_size().columns if to_terminal and not full else None
     text, cut = render.render(result, format_name, width)
     write(text, output)
@@ -120,6 +139,7 @@ def write(text: str, output: Path | None = None) -> None:
 
     Raises:
         UsageError: the file cannot be written.
+        BufdbError: the disk is full, or standard output is.
     """
     if output is None and sys.stdout.isatty():
         text = render.terminal_safe(text)
@@ -128,20 +148,26 @@ def write(text: str, output: Path | None = None) -> None:
         try:
             output.write_bytes(data)
         except OSError as error:
-            raise UsageError(f"cannot write {output}: {error.strerror}") from error
+            kind = BufdbError if error.errno in _DISK else UsageError
+            raise kind(f"cannot write {output}: {error.strerror}") from error
         return
+    if sys.stdout is None:
+        raise BufdbError("standard output is closed; -o FILE writes the answer to a file")
     try:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
-    except BrokenPipeError:
+    except OSError as error:
         # Python flushes stdout once more on its way out; that must not fail either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            raise BufdbError(f"cannot write to standard output: {error.strerror}") from error
 
 
 def note(text: str) -> None:
-    """Tell the user something that is not part of the answer."""
-    lines = "\n".join(map(render.escape_control, text.split("\n")))
-    click.echo(f"bufdb: {lines}", err=True)
+    """Tell the user something that is not part of the answer, if there is one to be told."""
+    lines = "\n".join(one_line(line) for line in text.split("\n"))
+    with contextlib.suppress(OSError):
+        click.echo(f"bufdb: {lines}", err=True)
 
 
 def parse_labels(texts: tuple[str, ...], what: str = "--label") -> dict[str, str]:

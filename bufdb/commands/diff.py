@@ -60,7 +60,8 @@ def command(
     by function and shapes of arguments and result, else by function; several of a kind by size.
 
     csv, json and jsonl give one row per figure and, where part is not empty, per part of it; parts
-    of a figure add up to its change. '~' stands where nothing changed.
+    of a figure add up to its change. '~' stands where nothing changed, 'unknown' where a dump does
+    not tell the figure; unknown_reason says why, and no change is counted.
 
     The comparison itself is SQL: FROM diff_modules('BASE', 'NEW'), diff_peak, diff_temps.
     """
@@ -104,6 +105,10 @@ def _write_text(
 
     figures, left_out = comparison.figures_table(answer, top)
     blocks = [bold(comparison.summary(answer)), table(figures)]
+    unknown = comparison.unknown_lines(answer, top)
+    if unknown:
+        # In Markdown only an empty line ends a line.
+        blocks.append(("\n" if is_markdown else "").join(line(text) for text in unknown))
     parts = comparison.part_tables(answer, key_name, top)
     for heading, result, temps in parts[: comparison.MOST_TABLES]:
         text = table(result)

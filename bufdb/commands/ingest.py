@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -72,6 +73,8 @@ def command(
         summary = _run_per_folder(db, paths, pattern, pairs, **options)
     else:
         summary = ingest(db, list(paths), run=run, labels=pairs, **options)
+    for text in summary.notes:
+        common.note(text)
     common.note(summary.line())
     click.get_current_context().exit(summary.exit_code)
 
@@ -85,7 +88,7 @@ def _run_per_folder(
 ) -> Summary:
     """Ingest each sub-directory of each path as a run of its own."""
     from bufdb import run_folders
-    from bufdb.discover import discover
+    from bufdb.discover import NO_BUFFERS, Oddity, discover
     from bufdb.ingest import ingest
 
     pattern = None if pattern_text is None else run_folders.parse_pattern(pattern_text)
@@ -94,7 +97,7 @@ def _run_per_folder(
         raise UsageError(f"label {both[0]} is in --label and in --labels-from")
     folders: dict[str, Path] = {}
     for path in paths:
-        for folder in run_folders.run_folders(path):
+        for folder in run_folders.run_folders(path, common.note):
             if folder.name in folders:
                 raise UsageError(
                     f"{folders[folder.name]} and {folder} would both be run {folder.name}"
@@ -106,8 +109,10 @@ def _run_per_folder(
             common.note(f"left out: {len(loose)} dumps in {path} that are in no sub-directory")
     labels_by_run: dict[str, dict[str, str]] = {}
     for name, folder in folders.items():
-        if not discover(folder):
-            common.note(f"left out: {folder} has no buffer assignment")
+        oddities: list[Oddity] = []
+        if not discover(folder, oddities) and not any(o.severity == "error" for o in oddities):
+            why = "".join(f": {o.message}" for o in oddities if o.code == NO_BUFFERS)
+            common.note(f"left out: {folder} has no buffer assignment{why}")
             continue
         found = pattern.labels_of(name) if pattern else {}
         if found is None:
@@ -121,7 +126,7 @@ def _run_per_folder(
 
 def _progress() -> Callable[[int, int], None] | None:
     """Writes one line over and over on a terminal; None elsewhere."""
-    if not sys.stderr.isatty():
+    if sys.stderr is None or not sys.stderr.isatty():
         return None
 
     def show(done_bytes: int, total_bytes: int) -> None:
@@ -129,6 +134,7 @@ def _progress() -> Callable[[int, int], None] | None:
         # Erased at the end, so that only the summary stays.
         end = "\r\x1b[K" if done_bytes >= total_bytes else ""
         line = f"\r{percent:3d} % of {total_bytes / 1e6:.0f} MB{end}"
-        click.echo(line, nl=False, err=True)
+        with contextlib.suppress(OSError):
+            click.echo(line, nl=False, err=True)
 
     return show

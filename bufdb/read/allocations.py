@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from bufdb.errors import quote
+from bufdb.read.account import KNOWN
 from bufdb.read.section import Section
-from bufdb.scan import Columns, Cursor, Numbers, Text, runs_of, starts_with, take
+from bufdb.scan import Columns, Cursor, Numbers, Text, Words, runs_of, starts_with, take, word
 
 KINDS = ["parameter", "donated_parameter", "output", "constant", "thread_local", "temp"]
 
@@ -29,17 +31,14 @@ def read(section: Section, last_index: int = -1) -> Allocations:
 
     Args:
         section: the lines.
-        last_index: the allocation that lines before the first head belong to, when the section
-            continues one whose earlier lines were read with another block; -1 for none.
+        last_index: the allocation that lines before the first head belong to, when the first piece
+            continues a section whose earlier lines were read with another block; -1 for none.
     """
     block, heads = section.block, section.block.heads()
     is_head = starts_with(heads, b"allocati")
     is_value = starts_with(heads, b" value: ")
     is_reused = starts_with(heads, b"  value:")
-    other = np.flatnonzero(~(is_head | is_value | is_reused))
-    known = (block.starts[other] == block.ends[other]) | starts_with(heads[other], b"BufferAs")
-    known |= starts_with(heads[other], b" reused ")
-    section.unreadable(other[~known], "an allocation or a value line")
+    _titles(section, heads)
 
     heads_at = np.flatnonzero(is_head)
     c = block.cursor(heads_at)
@@ -49,6 +48,10 @@ def read(section: Section, last_index: int = -1) -> Allocations:
         if patch is not None:
             del c.problems[row]
             _patch(allocations, row, patch)
+            if (others := patch["other_attributes"]) is not None:
+                text = quote(others.decode(errors="replace"))
+                message = f"attributes of an allocation that are not understood: {text}"
+                section.finding(int(heads_at[row]), "data_loss", "unknown_attribute", message)
     good = section.good(heads_at, c)
     indexes = allocations["allocation_index"].copy()
     if good is not None:
@@ -62,16 +65,42 @@ def read(section: Section, last_index: int = -1) -> Allocations:
     owner = runs_of(heads_at, len(block))[values_at]
     values["module"] = section.module_of[values_at]
     values["allocation_index"] = np.append(indexes, last_index)[owner]
-    foreign = values["module"] != np.append(allocations["module"], section.modules[:1])[owner]
-    c.require((values["allocation_index"] >= 0) & ~foreign, "a readable allocation above it")
+    # Without a head above it, a value can only belong to the block before: the first piece's.
+    owner_piece = np.append(section.piece_of[heads_at], 0)[owner]
+    is_mine = (values["allocation_index"] >= 0) & (section.piece_of[values_at] == owner_piece)
+    c.require(is_mine, "a readable allocation above it")
     values = take(values, section.good(values_at, c))
 
     reused_at = np.flatnonzero(is_reused)
     c = block.cursor(reused_at)
     _reused(c)
     section.good(reused_at, c)
+    section.settle("an allocation or a value line")
     last = int(indexes[-1]) if len(indexes) else last_index
     return Allocations(take(allocations, good), values, last)
+
+
+_FIRST = {word(b"allocation"), word(b" value: ")}
+"""How a line begins that is read though it is no title."""
+
+
+def _titles(section: Section, heads: Words) -> None:
+    """Mark the title of the section, at its beginning, and those of reused buffers."""
+    block = section.block
+    begins = [piece.begins for piece in section.pieces]
+    first = section.piece_lines[begins]
+    first = first[starts_with(heads[first], b"BufferAs")]
+    lines = [line for line in first.tolist() if block.line(line) == b"BufferAssignment:"]
+    section.mark(np.array(lines, np.int64), KNOWN)
+    for line in np.setdiff1d(section.piece_lines[begins], lines).tolist():
+        if not block.line(line) or heads[line] in _FIRST:
+            message = "the section does not begin with 'BufferAssignment:'; lines may be missing"
+            section.finding(line, "data_loss", "missing_title", message)
+    at = np.flatnonzero(starts_with(heads, b" reused "))
+    c = block.cursor(at)
+    c.expect(b" reused by buffers of a different color:")
+    c.finish()
+    section.good(at, c)
 
 
 def short(c: Cursor) -> Columns:
@@ -142,14 +171,15 @@ def _reused(c: Cursor) -> None:
     c.finish()
 
 
-_HEAD = re.compile(rb"allocation (\d+): (0x[0-9a-f]+, )?size (-?\d+)((?:, .*)?):")
+_HEAD = re.compile(rb"allocation (\d{1,19}): (0x[0-9a-f]+, )?size (-?\d{1,19})((?:, .*)?):")
 _ATTRIBUTE = re.compile(
-    rb", (?:color (?P<color>\d+)|page (?P<page>-?\d+)|parameter (?P<parameter_number>\d+)"
+    rb", (?:color (?P<color>\d{1,19})|page (?P<page>-?\d{1,19})"
+    rb"|parameter (?P<parameter_number>\d{1,19})"
     rb"(?: at ShapeIndex (?P<index>\{[\d,]*\}))?"
     rb"|shape \|(?P<parameter_shape>[^|]*)\| at ShapeIndex (?P<parameter_shape_index>\{[\d,]*\})"
     rb"|output shape is \|(?P<output_shape>[^|]*)\||(?P<is_constant>constant)"
     rb"|(?P<is_thread_local>thread-local)|(?P<is_maybe_live_out>maybe-live-out)"
-    rb"|(?P<is_preallocated_temp>preallocated-temp)|(?P<other>[^,|]+(?:\|[^|]*\|)?[^,|]*))(?=,|$)"
+    rb"|(?P<is_preallocated_temp>preallocated-temp)|(?P<other>[^,|]++(?:\|[^|]*+\|)?+[^,|]*+))(?=,|$)"
 )
 
 
@@ -160,12 +190,12 @@ def _irregular_allocation(line: bytes) -> dict[str, Any] | None:
         return None
     patch: dict[str, Any] = {"allocation_index": int(head[1]), "size_bytes": int(head[3])}
     patch["has_pointer"] = head[2] is not None
-    others, rest = [], head[4]
-    while rest:
-        attribute = _ATTRIBUTE.match(rest)
+    others, rest, at = [], head[4], 0
+    while at < len(rest):
+        attribute = _ATTRIBUTE.match(rest, at)
         if attribute is None:
             return None
-        rest = rest[attribute.end() :]
+        at = attribute.end()
         for name, text in attribute.groupdict().items():
             if text is None:
                 continue

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, field
 
 _BLOCK = re.compile(
-    rb"  (?P<id>\d+) (?P<phi>PHI )?(?P<name>[\w.-]+)(?P<index>\{[\d,]*\})?"
+    rb"  (?P<id>\d{1,18}) (?P<phi>PHI )?(?P<name>[\w.-]+)(?P<index>\{[\d,]*\})?"
     rb" @(?P<color>\d+), positions:"
 )
 _INDENTED = re.compile(rb"  (?:\d+ |[\w.-]+\[[\d,]*\]\(#)")
@@ -60,6 +60,7 @@ def rewrite(text: bytes) -> Rewritten:
             )
             _place(result, short, buffer, number)
         elif found := _BLOCK.fullmatch(line):
+            _leave(result, head, body, numbers)
             head, body, numbers = found, [], []
             body.append(_short(found))
             numbers.append(number)
@@ -73,13 +74,25 @@ def rewrite(text: bytes) -> Rewritten:
             body.append(line)
             numbers.append(number)
         else:
+            _leave(result, head, body, numbers)
+            head = None
             result.allocations.append(line)
             result.allocation_lines.append(number)
+    _leave(result, head, body, numbers)
     if blocks:
         for _, body, numbers in sorted(blocks, key=lambda block: block[0]):
             result.used_values += body
             result.used_lines += numbers
     return result
+
+
+def _leave(
+    result: Rewritten, head: re.Match[bytes] | None, body: list[bytes], numbers: list[int]
+) -> None:
+    """A block without a place is left as it is: the reader of allocations reports its lines."""
+    if head is not None:
+        result.allocations += [head[0], *body[2:]]
+        result.allocation_lines += [numbers[0], *numbers[2:]]
 
 
 def _short(found: re.Match[bytes]) -> bytes:

@@ -1,6 +1,9 @@
 """Where the sections of a dump lie in its text (format section 13, step 2).
 
-A single file may hold all sections, one, or several; the cut goes by content, not by file name.
+A single file may hold all sections, one, or several; the cut goes by content, not by file name. A
+file is looked through once, in parts of whole lines, so that a large one is cut as a small one is.
+Every line of a file belongs to exactly one section: what stands above the first title goes with
+the section below it, whose reader reports it.
 """
 
 from __future__ import annotations
@@ -10,8 +13,11 @@ from dataclasses import dataclass
 
 Span = tuple[int, int]
 
-_LIVE = re.compile(rb"HloLiveRange \(max \d+\):\n|HloLiveRange not available")
-TOTAL, USED, LIVE = b"Total bytes used:", b"Used values:\n", b"HloLiveRange "
+BOM = b"\xef\xbb\xbf"
+_LIVE = re.compile(rb"HloLiveRange \(max \d+\):\r?\n|HloLiveRange not available")
+_USED = re.compile(rb"Used values:\r?\n")
+TITLE, ALLOCATION = b"BufferAssignment:", b"allocation "
+TOTAL, USED, LIVE = b"Total bytes used:", b"Used values:", b"HloLiveRange "
 
 
 @dataclass(frozen=True)
@@ -22,61 +28,118 @@ class Cut:
     used_values: Span = (0, 0)
     live_ranges: Span = (0, 0)
 
-
-def cut(text: bytes) -> Cut:
-    """Cut one file's whole text into its sections."""
-    live = live_start(text)
-    end = len(text) if live < 0 else live
-    used = used_start(text, end)
-    start = line_start(text, b"BufferAssignment:")
-    assignment = (start, end if used < 0 else used) if 0 <= start < end else (0, 0)
-    return Cut(
-        assignment,
-        (0, 0) if used < 0 else (used, end),
-        (0, 0) if live < 0 else (live, len(text)),
-    )
+    @property
+    def is_empty(self) -> bool:
+        """Whether the text holds no section at all."""
+        return not (self.allocations[1] or self.used_values[1] or self.live_ranges[1])
 
 
-def cut_part(head: bytes, size: int, kind: str) -> Cut | None:
-    """The cut of a file of one section, by its kind and how it begins; None for any other."""
-    if kind == "live_range" and head.startswith(LIVE):
-        return Cut(live_ranges=(0, size))
-    if kind == "values" and head.startswith((b"\n" + TOTAL, TOTAL)):
+class Titles:
+    """The places of the titles in a file that comes in parts of whole lines."""
+
+    def __init__(self, kind: str) -> None:
+        """Begin a file of this kind; one that its name says is one section is not searched."""
+        self.kind = kind
+        self._has_titles = kind == "buffer_assignment"
+        self.size = 0
+        """Bytes looked at so far."""
+        self.line_count = 0
+        """Line ends so far."""
+        self.first_line = b""
+        """Its first bytes."""
+        self.cr_count = 0
+        """Lines that end with CR LF."""
+        self._first_is_crlf = False
+        self.allocations = self.total = self.used = self.live = -1
+        """First of "BufferAssignment:" or an allocation, of the total, of "Used values:"; last of
+        the live ranges, since text above it may look like one. -1 where there is none."""
+
+    def feed(self, text: bytes) -> None:
+        """Look through the next part; each ends with a line end but the last one may not."""
+        begin = 0
+        if self.size == 0:
+            begin = len(BOM) if text.startswith(BOM) else 0
+            end = text.find(b"\n", begin)
+            self.first_line = text[begin : min(len(text), begin + 4096) if end < 0 else end]
+            self._first_is_crlf = end > begin and text[end - 1 : end] == b"\r"
+            self._has_titles |= self.first_line.startswith(TITLE)
+        if self._has_titles:
+            self._look(text, begin)
+        self.size += len(text)
+        self.line_count += text.count(b"\n")
+        if b"\r" in text:
+            self.cr_count += text.count(b"\r\n")
+
+    def _look(self, text: bytes, begin: int) -> None:
+        if self.allocations < 0:
+            places = [self._first(text, begin, title) for title in (TITLE, ALLOCATION)]
+            self.allocations = min((place for place in places if place >= 0), default=-1)
+        if self.total < 0:
+            self.total = self._first(text, begin, TOTAL)
+        if self.used < 0:
+            self.used = self._first(text, begin, USED, _USED)
+        end = len(text)
+        while (place := text.rfind(LIVE, begin, end)) >= 0:
+            if (place == begin or text[place - 1 : place] == b"\n") and _LIVE.match(text, place):
+                self.live = self.size + place
+                break
+            end = place + len(LIVE) - 1
+
+    @property
+    def is_crlf(self) -> bool:
+        """Whether CR LF ends the first line or most of them.
+
+        XLA writes none as a line end, but text that it prints raw may hold some.
+        """
+        return self._first_is_crlf or 2 * self.cr_count > self.line_count
+
+    def _first(
+        self, text: bytes, begin: int, prefix: bytes, pattern: re.Pattern[bytes] | None = None
+    ) -> int:
+        """The first line that begins so (and as a pattern says), or -1."""
+        place = begin if text.startswith(prefix, begin) else _below(text, begin, prefix)
+        while place >= 0 and pattern is not None and not pattern.match(text, place):
+            place = _below(text, place, prefix)
+        return -1 if place < 0 else self.size + place
+
+
+def _below(text: bytes, at: int, prefix: bytes) -> int:
+    """The next line below a position that begins so, or -1."""
+    found = text.find(b"\n" + prefix, at)
+    return -1 if found < 0 else found + 1
+
+
+def cut(titles: Titles) -> Cut:
+    """Cut a file that was looked through to its end."""
+    size = titles.size
+    if titles.kind == "values" and not titles.first_line.startswith(TITLE):
         return Cut(used_values=(0, size))
-    return None
-
-
-def line_start(text: bytes, prefix: bytes, end: int | None = None) -> int:
-    """First line that starts so; -1 if none does."""
-    if text.startswith(prefix):
-        return 0
-    found = text.find(b"\n" + prefix, 0, end)
-    return found + 1 if found >= 0 else -1
-
-
-def used_start(text: bytes, end: int) -> int:
-    """Start of the totals and used values; -1 without them."""
-    total = line_start(text, TOTAL, end)
-    return total if total >= 0 else line_start(text, USED, end)
-
-
-def live_start(text: bytes) -> int:
-    """Start of the last title of live ranges: text above it may look like one; -1 without it."""
-    end = len(text)
-    while (place := text.rfind(b"\n" + LIVE, 0, end)) >= 0:
-        if _LIVE.match(text, place + 1):
-            return place + 1
-        end = place + len(LIVE)
-    return 0 if _LIVE.match(text) else -1
+    if titles.kind == "live_range" and not titles.first_line.startswith(TITLE):
+        return Cut(live_ranges=(0, size))
+    live = titles.live if titles.live >= 0 else size
+    used = next((place for place in (titles.total, titles.used) if 0 <= place < live), live)
+    if 0 <= titles.allocations < used:
+        first = "allocations"
+    elif used < live:
+        first, used = "used_values", 0
+    elif live < size:
+        first, used, live = "live_ranges", 0, 0
+    else:
+        return Cut()
+    return Cut(
+        (0, used) if first == "allocations" else (0, 0),
+        (used, live) if used < live else (0, 0),
+        (live, size) if live < size else (0, 0),
+    )
 
 
 def kind_of(head: bytes) -> str | None:
     """What a file of unknown name holds, by its first few kilobytes; None if it is no dump."""
-    if line_start(head, b"BufferAssignment:") >= 0:
+    head = head.removeprefix(BOM).replace(b"\r\n", b"\n")
+    if re.search(rb"^BufferAssignment:", head, re.MULTILINE):
         return "buffer_assignment"
     if _LIVE.match(head):
         return "live_range"
-    used = line_start(head, USED)
-    if used >= 0 and line_start(head, TOTAL) in (0, 1):
+    if re.match(rb"\n?Total bytes used:", head) and re.search(rb"^Used values:", head, re.M):
         return "values"
     return None

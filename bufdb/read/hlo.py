@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from bufdb.errors import quote
 from bufdb.read.instruction import unescape
 
 _MODULE = re.compile(rb"HloModule ([^\s,]+)")
@@ -20,6 +21,7 @@ _LOCATION = re.compile(
 )
 _FRAME = re.compile(rb"(\d{1,18}) \{file_location_id=(\d{1,18})(?: parent_frame_id=(\d{1,18}))?\}")
 _LIBRARY = re.compile(r"(^|/)(site-packages|dist-packages)/|/lib/python[0-9.]+/|^<frozen")
+_COMPUTATION = re.compile(rb"^(?:(ENTRY |%)|[\w.-]++ )", re.MULTILINE)
 TABLES = (b"FileNames", b"FunctionNames", b"FileLocations", b"StackFrames")
 
 
@@ -51,13 +53,21 @@ class HloHeader:
     """(output index, parameter number, parameter index, kind) of input_output_alias."""
     frames: list[Frame] = field(default_factory=list)
     problems: list[tuple[int, str]] = field(default_factory=list)
-    """(line number, message) of lines of the tables that were not understood."""
+    """(line number, message) of lines above the computations that were not understood."""
+    read_count: int = 0
+    """Lines above the computations that were read."""
 
 
 def header_end(text: bytes) -> int:
     """Where the computations begin; the length of the text if they do not."""
-    found = re.compile(rb"^(?:ENTRY |%|[\w.-]+ (?:\(.*\) -> .*)?\{$)", re.MULTILINE).search(text)
-    return found.start() if found else len(text)
+    for found in _COMPUTATION.finditer(text):
+        if found[1]:
+            return found.start()
+        end = text.find(b"\n", found.end())
+        line = text[found.end() : len(text) if end < 0 else end]
+        if line == b"{" or (line[:1] == b"(" and line[-1:] == b"{" and b") -> " in line):
+            return found.start()
+    return len(text)
 
 
 def read(text: bytes) -> HloHeader:
@@ -66,8 +76,17 @@ def read(text: bytes) -> HloHeader:
     first, _, tables = text.partition(b"\n")
     module = _MODULE.match(first)
     if module is None:
-        header.problems.append((1, "expected 'HloModule NAME'"))
-        return header
+        found = quote(first[:400].decode(errors="replace"))
+        header.problems.append((1, f"expected 'HloModule NAME', found {found}"))
+    else:
+        header.read_count += 1
+        _read_first(first, header, module)
+    _read_tables(tables, header)
+    return header
+
+
+def _read_first(first: bytes, header: HloHeader, module: re.Match[bytes]) -> None:
+    """The line "HloModule NAME, attribute, …"."""
     header.module_name = module[1].decode(errors="replace")
     layout = _braced(first, b"entry_computation_layout=")
     header.entry_computation_layout = None if layout is None else layout.decode(errors="replace")
@@ -84,8 +103,6 @@ def read(text: bytes) -> HloHeader:
                 (kind or b"may-alias").decode(),
             )
         )
-    _read_tables(tables, header)
-    return header
 
 
 def is_library_path(path: str) -> bool:
@@ -123,24 +140,27 @@ def _read_tables(text: bytes, header: HloHeader) -> None:
             continue
         if line in TABLES:
             table = line
+            header.read_count += 1
             continue
         if table in (b"FileNames", b"FunctionNames"):
             if name := _NAME.fullmatch(line):
                 names = files if table == b"FileNames" else functions
                 names[int(name[1])] = unescape(name[2]).decode()
+                header.read_count += 1
                 continue
         elif table == b"FileLocations":
             if place := _LOCATION.fullmatch(line):
                 numbers = [None if group is None else int(group) for group in place.groups()]
                 locations[int(place[1])] = tuple(numbers[1:])
+                header.read_count += 1
                 continue
-        elif table == b"StackFrames":
-            if frame := _FRAME.fullmatch(line):
-                frames[int(frame[1])] = (int(frame[2]), int(frame[3] or 0))
-                continue
-        else:
+        elif table == b"StackFrames" and (frame := _FRAME.fullmatch(line)):
+            frames[int(frame[1])] = (int(frame[2]), int(frame[3] or 0))
+            header.read_count += 1
             continue
-        header.problems.append((number, f"expected a line of {table.decode()}"))
+        what = f"a line of {table.decode()}" if table else "a table of stack frames"
+        found = quote(line[:400].decode(errors="replace"))
+        header.problems.append((number, f"expected {what}, found {found}"))
     _resolve(header, files, functions, locations, frames)
 
 
@@ -151,26 +171,40 @@ def _resolve(
     locations: dict[int, tuple[int | None, ...]],
     frames: dict[int, tuple[int, int]],
 ) -> None:
+    depths, owns = _chains(files, locations, frames)
     for frame_id, (location_id, parent) in sorted(frames.items()):
         place = locations.get(location_id, (None,) * 6)
-        chain = _outwards(frame_id, frames)
-        own = next((f for f in chain if _is_own(f, files, locations, frames)), None)
         source_file = None if place[0] is None else files.get(place[0])
         function = None if place[1] is None else functions.get(place[1])
-        depth = len(chain) - 1
         parent_id = parent - 1 if parent > 1 else None
+        own, depth = owns[frame_id], depths[frame_id]
         header.frames.append(
             Frame(frame_id, parent_id, own, depth, source_file, function, *place[2:])
         )
 
 
-def _outwards(frame_id: int, frames: dict[int, tuple[int, int]]) -> list[int]:
-    """The frame and its callers, innermost first; a cycle ends the walk."""
-    chain: list[int] = []
-    while frame_id in frames and frame_id not in chain:
-        chain.append(frame_id)
-        frame_id = frames[frame_id][1] - 1
-    return chain
+def _chains(
+    files: dict[int, str],
+    locations: dict[int, tuple[int | None, ...]],
+    frames: dict[int, tuple[int, int]],
+) -> tuple[dict[int, int], dict[int, int | None]]:
+    """Per frame its number of callers and the innermost own frame; a cycle ends a walk."""
+    depths: dict[int, int] = {}
+    owns: dict[int, int | None] = {}
+    for frame_id in frames:
+        walk: list[int] = []
+        on_walk: set[int] = set()
+        at = frame_id
+        while at in frames and at not in depths and at not in on_walk:
+            walk.append(at)
+            on_walk.add(at)
+            at = frames[at][1] - 1
+        for inner in reversed(walk):
+            parent = frames[inner][1] - 1
+            depths[inner] = depths[parent] + 1 if parent in depths else 0
+            own = _is_own(inner, files, locations, frames)
+            owns[inner] = inner if own else owns.get(parent)
+    return depths, owns
 
 
 def _is_own(

@@ -104,7 +104,7 @@ def _marks(c: Cursor) -> tuple[Ints, Bools]:
 
 def _is_outside(data: bytes, start: int, stop: int) -> bool:
     """Whether all quotes and braces opened in a span are closed at its end."""
-    text = _QUOTED.sub(b"", data[start:stop])
+    text = _QUOTED.sub(lambda quoted: b"" if quoted["closed"] else b'"', data[start:stop])
     return text.find(b'"') < 0 and text.count(b"{") == text.count(b"}")
 
 
@@ -148,15 +148,16 @@ def _quoted(c: Cursor, opener: bytes, has: Bools) -> tuple[Text, Bools]:
     return text, open_rows
 
 
-_REST_OF_STRING = re.compile(rb'(?:[^"\\]|\\.)*"', re.DOTALL)
-_QUOTED = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_REST_OF_STRING = re.compile(rb'(?:[^"\\]|\\.)*+"', re.DOTALL)
+# A quote that is not closed takes all the rest, or each quote in it would be tried again.
+_QUOTED = re.compile(rb'"(?:[^"\\]|\\.)*+(?P<closed>")?', re.DOTALL)
 _TOKEN = re.compile(
-    rb'"(?P<string>(?:[^"\\]|\\.)*)"|(?P<open>[{(\[])|(?P<close>[})\]])|(?P<mark>, metadata=\{)',
+    rb'"(?:[^"\\]|\\.)*+"?|(?P<open>[{(\[])|(?P<close>[})\]])|(?P<mark>, metadata=\{)',
     re.DOTALL,
 )
 _MARK = re.compile(rb", metadata=\{")
 _FIELD = re.compile(
-    rb' ?(?P<name>\w+)=(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<number>-?\d+)(?=[ }])'
+    rb' ?(?P<name>\w{1,64})=(?:"(?P<quoted>(?:[^"\\]|\\.)*+)"|(?P<number>-?\d{1,19})(?=[ }])'
     rb'|(?P<word>[^ "{}]+))',
     re.DOTALL,
 )
@@ -181,7 +182,7 @@ def unescape(text: bytes) -> bytes:
 
 def _unescaped(match: re.Match[bytes]) -> bytes:
     code: bytes = match[1]
-    if code[:1].isdigit():
+    if code[:1] in b"01234567":
         return bytes([int(code, 8) & 0xFF])
     if len(code) == 3:
         return bytes([int(code[1:], 16)])
@@ -235,7 +236,7 @@ def _fields(text: bytes, at: int) -> dict[str, Any]:
 
 def _over(text: bytes, at: int) -> int:
     """Behind a field with a value in braces (profile_type), or one byte on."""
-    found = re.compile(rb" ?\w+=\{").match(text, at)
+    found = re.compile(rb" ?\w{1,64}=\{").match(text, at)
     if found is None:
         return at + 1
     depth, at = 1, found.end()

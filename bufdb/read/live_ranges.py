@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from bufdb.read.account import READ, UNREAD
 from bufdb.read.section import Section
 from bufdb.scan import (
     Bools,
@@ -43,6 +45,8 @@ class LiveRanges:
     peak: Columns = field(default_factory=dict)
     tree: Columns = field(default_factory=dict)
     facts: dict[int, Facts] = field(default_factory=dict)
+    unread: list[int] = field(default_factory=list)
+    """Modules with unread lines in the schedule or the live ranges."""
     last_kind: int = START
     """The part of the section in which its last line stands."""
 
@@ -51,52 +55,54 @@ _TITLES = {
     SEQUENCE: re.compile(rb"  InstructionSequence:"),
     RANGES: re.compile(rb"  BufferLiveRange:"),
     PEAK: re.compile(rb"  Live ranges at (-?\d+) \(peak\):"),
-    TREE: re.compile(rb"  Stack trace breakdown for peak usage: (-?[\d ]+) bytes"),
+    TREE: re.compile(rb"  Stack trace breakdown for peak usage: (-?\d[\d ]*) bytes"),
 }
 _TOO_LARGE = re.compile(rb"[0-9]{19}")
 """No schedule has 10^18 steps: such a title is reported as a line that was not understood."""
+_LONGEST_TITLE = 200
 _MAX = re.compile(rb"HloLiveRange \(max (\d+)\):")
-_UNDETERMINED = b"  Peak memory could not be determined"
-_UNAVAILABLE = b"HloLiveRange not available"
+_UNDETERMINED = b"  Peak memory could not be determined due to unbounded dynamic shape."
+_UNAVAILABLE = (
+    b"HloLiveRange not available (finalized or constructed from proto)",
+    b"HloLiveRange not available",
+)
 
 
 def read(section: Section, kind: int = START) -> LiveRanges:
-    """Read live-range sections; `kind` is the part that a continued section begins in."""
+    """Read live-range sections; `kind` is the part that a continued section goes on in."""
     block, heads = section.block, section.block.heads()
     found = LiveRanges()
-    lines, kinds = _titles(section, heads, found, kind)
+    lines, kinds, is_title = _titles(section, heads, found, kind)
     found.last_kind = int(kinds[-1]) if len(kinds) else kind
     owner = runs_of(lines, len(block))
     kind_of = np.append(kinds, kind)[owner]
-    on_title = np.zeros(len(block), np.bool_)
-    on_title[lines] = True
-    filled = block.starts < block.ends
+    kind_of[lines[is_title]] = -1
+    section.mark(lines[is_title], READ)
+    filled = ~section.is_blank()
 
     def rows(kind: int) -> Ints:
-        return np.flatnonzero((kind_of == kind) & ~on_title & filled)
+        return np.flatnonzero((kind_of == kind) & filled)
 
-    at = rows(SEQUENCE)
-    c = block.cursor(at)
-    found.sequence = _step(c)
-    _finish(section, found.sequence, at, c)
-    at = rows(RANGES)
-    c = block.cursor(at)
-    found.ranges = _range(c)
-    _finish(section, found.ranges, at, c)
+    found.sequence = _rows(section, rows(SEQUENCE), _step)
+    found.ranges = _rows(section, rows(RANGES), _range)
     at = rows(PEAK)
-    c = block.cursor(at)
-    found.peak = _contributor(c)
-    found.peak["contributor_ordinal"] = at - np.append(lines, -1)[owner[at]] - 1
-    _finish(section, found.peak, at, c)
-    found.tree = _tree(section, np.flatnonzero((kind_of == TREE) & ~on_title))
-    section.unreadable(rows(START), "'HloLiveRange (max N):' or a title below it")
-    found.sequence, found.ranges = _good(found.sequence), _good(found.ranges)
-    found.peak = _good(found.peak)
+    ordinals = at - np.append(lines, 0)[owner[at]] - 1
+    found.peak = _rows(section, at, _contributor, contributor_ordinal=ordinals)
+    found.tree = _tree(section, np.flatnonzero(kind_of == TREE))
+    section.settle("'HloLiveRange (max N):' or a title below it")
+    unread = (section.states == UNREAD) & (kind_of != PEAK) & (kind_of != TREE)
+    found.unread = np.unique(section.module_of[unread]).tolist()
     return found
 
 
-def _titles(section: Section, heads: Words, found: LiveRanges, kind: int) -> tuple[Ints, Ints]:
-    """Lines and kinds of the titles; nothing below a tree's title is one, whatever it says."""
+def _titles(
+    section: Section, heads: Words, found: LiveRanges, kind: int
+) -> tuple[Ints, Ints, Bools]:
+    """Lines and kinds of the titles, and of the first line of every piece, which may be none.
+
+    Nothing below a tree's title is one, whatever it says. A piece begins in no part, unless it
+    goes on from the round before.
+    """
     block = section.block
     candidates = np.flatnonzero(
         starts_with(heads, b"HloLiveR")
@@ -107,53 +113,61 @@ def _titles(section: Section, heads: Words, found: LiveRanges, kind: int) -> tup
         | starts_with(heads, b"  Stack ")
     )
     candidates = np.union1d(candidates, section.piece_lines)
-    lines, kinds = [], []
-    module, state = -1, kind
-    begins = set(section.piece_lines.tolist())
+    begins = dict(
+        zip(section.piece_lines.tolist(), (p.begins for p in section.pieces), strict=True)
+    )
+    lines, kinds, are_titles = [], [], []
+    state = kind
     for line in candidates.tolist():
-        if line in begins and int(section.module_of[line]) != module:
-            if module >= 0:
-                state = START
-            module = int(section.module_of[line])
-        if state == TREE:
-            continue
-        text = block.line(line)
-        if _TOO_LARGE.search(text):
-            continue
-        facts = found.facts.setdefault(module, Facts())
-        kind_found = -1
-        if (title := _MAX.fullmatch(text)) is not None:
-            facts.schedule_length, kind_found = int(title[1]), START
-        elif text.startswith(_UNAVAILABLE):
-            facts.peak_status, kind_found = "unavailable", START
-        elif text.startswith(_UNDETERMINED):
-            facts.peak_status, kind_found = "undetermined", START
-        else:
-            for number, pattern in _TITLES.items():
-                if (title := pattern.fullmatch(text)) is None:
-                    continue
-                kind_found = number
-                if number == PEAK:
-                    facts.peak_status, facts.peak_time = "printed", int(title[1])
-                elif number == TREE:
-                    tree_bytes = int(title[1].replace(b" ", b""))
-                    facts.tree_bytes = tree_bytes if abs(tree_bytes) < 2**63 else None
-        if kind_found >= 0:
-            state = kind_found
+        is_first = line in begins
+        if is_first:
+            state = START if begins[line] else kind
+        title = -1
+        if state != TREE:
+            facts = found.facts.setdefault(int(section.module_of[line]), Facts())
+            title = _title(block.line(line), facts)
+        if title >= 0:
+            state = title
+        if title >= 0 or is_first:
             lines.append(line)
-            kinds.append(kind_found)
-    return np.array(lines, np.int64), np.array(kinds, np.int64)
+            kinds.append(state)
+            are_titles.append(title >= 0)
+    return np.array(lines, np.int64), np.array(kinds, np.int64), np.array(are_titles, np.bool_)
 
 
-def _finish(section: Section, columns: Columns, lines: Ints, c: Cursor) -> None:
+def _title(text: bytes, facts: Facts) -> int:
+    """The part that begins below a title, whose facts are noted; -1 if it is none."""
+    if len(text) > _LONGEST_TITLE or _TOO_LARGE.search(text):
+        return -1
+    if (title := _MAX.fullmatch(text)) is not None:
+        facts.schedule_length = int(title[1])
+        return START
+    if text == _UNDETERMINED or text in _UNAVAILABLE:
+        facts.peak_status = "undetermined" if text == _UNDETERMINED else "unavailable"
+        return START
+    for number, pattern in _TITLES.items():
+        if (title := pattern.fullmatch(text)) is None:
+            continue
+        if number == PEAK:
+            facts.peak_status, facts.peak_time = "printed", int(title[1])
+        elif number == TREE:
+            tree_bytes = int(title[1].replace(b" ", b""))
+            if abs(tree_bytes) >= 2**63:
+                return -1
+            facts.tree_bytes = tree_bytes
+        return number
+    return -1
+
+
+def _rows(
+    section: Section, lines: Ints, grammar: Callable[[Cursor], Columns], **more: Ints
+) -> Columns:
+    """The rows of the lines that follow a grammar."""
+    c = section.block.cursor(lines)
+    columns = grammar(c)
     columns["module"] = section.module_of[lines]
-    good = section.good(lines, c)
-    columns["good"] = np.ones(len(lines), np.bool_) if good is None else good
-
-
-def _good(columns: Columns) -> Columns:
-    good: Bools = columns.pop("good")
-    return columns if good.all() else take(columns, good)
+    columns.update(more)
+    return take(columns, section.good(lines, c))
 
 
 def _step(c: Cursor) -> Columns:
@@ -194,6 +208,8 @@ def _contributor(c: Cursor) -> Columns:
     return columns
 
 
+_GROUPS = 6
+"""Groups of three digits behind the first one in a number of 64 bits."""
 _BAR, _GAP = "│   ".encode(), b"    "
 _BRANCH, _LAST = "├── ".encode(), "└── ".encode()
 
@@ -204,20 +220,26 @@ def _tree(section: Section, lines: Ints) -> Columns:
     block = section.block
     c = Cursor(block, block.starts[lines], ends)
     depth = np.zeros(len(c), np.int64)
-    modules = section.module_of[lines]
+    pieces = section.piece_of[lines]
     nested = np.zeros(len(c), np.bool_)
-    nested[1:] = modules[1:] == modules[:-1]  # the first node is the root, whatever its text
+    nested[1:] = pieces[1:] == pieces[:-1]  # the first node is the root, whatever its text
     c.expect(b"  ", where=nested)
     c.expect(_GAP, where=~nested)
-    open_rows = nested
-    while open_rows.any():
-        branch = open_rows & (c.matches(_BRANCH) | c.matches(_LAST))
-        bar = open_rows & ~branch & c.matches(_BAR)
-        gap = open_rows & ~branch & ~bar & c.matches(_GAP)
-        c.at = c.at + branch * len(_BRANCH) + bar * len(_BAR) + gap * len(_GAP)
-        depth = depth + (bar | gap)
-        c.require(~open_rows | branch | bar | gap, "a branch of the tree")
-        open_rows = bar | gap
+    open_rows = np.flatnonzero(nested)
+    while len(open_rows):
+        some = Cursor(block, c.at[open_rows], c.end[open_rows])
+        branch = some.optional(_BRANCH)
+        branch |= some.optional(_LAST)
+        cell = ~branch & (some.matches(_BAR) | some.matches(_GAP))
+        some.at = some.at + cell * np.where(some.matches(_BAR), len(_BAR), len(_GAP))
+        some.require(branch | cell, "a branch of the tree")
+        for row, problem in some.problems.items():
+            c.problems.setdefault(int(open_rows[row]), problem)
+        at = c.at.copy()
+        at[open_rows] = some.at
+        c.at = at
+        open_rows = open_rows[cell]
+        depth[open_rows] += 1
     start = c.at
     stop = _last_before(c, b" (")
     c.require(stop >= start, "' (N%, total: …'")
@@ -230,16 +252,33 @@ def _tree(section: Section, lines: Ints) -> Columns:
         columns[f"{name}_bytes"] = _spaced(c)
     c.expect(b" bytes)")
     c.finish()
-    columns["module"] = modules
-    columns = take(columns, section.good(lines, c))
+    columns["module"] = section.module_of[lines]
+    columns["piece"] = pieces
+    good = section.good(lines, c)
+    if good is not None:
+        _mark_rest(section, lines[~good], ends[~good])
+    columns = take(columns, good)
+    _family(columns)
+    return columns
+
+
+def _mark_rest(section: Section, lines: Ints, ends: Ints) -> None:
+    """The further lines of nodes that could not be read are not understood either."""
+    for line, end in zip(lines.tolist(), ends.tolist(), strict=True):
+        behind = int(np.searchsorted(section.block.starts, end))
+        section.unreadable(np.arange(line + 1, behind), "a node that goes on")
+
+
+def _family(columns: Columns) -> None:
+    """Number the nodes of each tree and find their parents; a level cannot be left out."""
     ordinals, parents = [], []
     stack: list[int] = []
     previous = -1
-    nodes = zip(columns["module"].tolist(), columns["depth"].tolist(), strict=True)
     ordinal = 0
-    for module, level in nodes:
-        if module != previous:
-            previous, ordinal, stack = module, 0, []
+    nodes = zip(columns.pop("piece").tolist(), columns["depth"].tolist(), strict=True)
+    for piece, level in nodes:
+        if piece != previous:
+            previous, ordinal, stack = piece, 0, []
         del stack[level:]
         parents.append(stack[-1] if stack else -1)
         stack.append(ordinal)
@@ -248,35 +287,31 @@ def _tree(section: Section, lines: Ints) -> Columns:
     columns["node_ordinal"] = np.array(ordinals, np.int64)
     parent = np.array(parents, np.int64)
     columns["parent_ordinal"] = Numbers(parent, parent >= 0)
-    return columns
-
-
-_TAIL = re.compile(
-    rb" \(-?(?:[\d.]+|nan|inf)%, total: -?[\d ]+ bytes, current: -?[\d ]+ bytes,"
-    rb" remaining: -?[\d ]+ bytes\)$"
-)
 
 
 def _node_lines(section: Section, lines: Ints) -> tuple[Ints, Ints]:
-    """First line and end of every node: a node goes on until a line ends with its byte counts."""
+    """First line and end of every node: a node goes on until a line ends with its byte counts.
+
+    What is left open at a piece's end is a node of its own, which then cannot be read.
+    """
     block = section.block
     tail = np.minimum(np.maximum(block.ends[lines] - 7, 0), block.size)
     closed = starts_with(block.words[tail], b" bytes)")
     c = block.cursor(lines)
     closed &= c.search(b" bytes, remaining: ") < c.end
-    if not closed.all():
-        keep, ends, begin = [], [], -1
-        for line in lines.tolist():
-            if begin < 0:
-                if not block.line(line):
-                    continue
-                begin = line
-            if _TAIL.search(block.line(line)) or line == lines[-1]:
-                keep.append(begin)
-                ends.append(int(block.ends[line]))
-                begin = -1
-        return np.array(keep, np.int64), np.array(ends, np.int64)
-    return lines, block.ends[lines]
+    if closed.all():
+        return lines, block.ends[lines]
+    pieces = section.piece_of[lines]
+    last = np.ones(len(lines), np.bool_)
+    last[:-1] = pieces[1:] != pieces[:-1]
+    ends_node = closed | last
+    number = np.concatenate([np.zeros(1, np.int64), np.cumsum(ends_node)[:-1]])
+    filled = block.starts[lines] < block.ends[lines]
+    rows = np.flatnonzero(filled)
+    _, first = np.unique(number[rows], return_index=True)
+    begin = rows[first]
+    section.mark(lines[rows], READ)
+    return lines[begin], block.ends[lines[np.flatnonzero(ends_node)[number[begin]]]]
 
 
 def _last_before(c: Cursor, literal: bytes) -> Ints:
@@ -289,12 +324,13 @@ def _spaced(c: Cursor) -> Ints:
     """A number whose digits are grouped by blanks: `8 288`."""
     negative = c.optional(b"-")
     values = c.integer()
-    while True:
+    for _ in range(_GROUPS):
         more = c.matches(b" ") & (c.block.bytes[c.at + 1] - np.uint8(ord("0")) < 10)
         if not more.any():
-            return np.where(negative, -values, values)
+            break
         c.at = c.at + more
         group = c.integer_where(more).filled(0)
         grown = values.astype(np.float64) * 1000 + group
         c.require(~more | (grown < 2.0**63), "a number of 64 bits")
         values = np.where(more, values * 1000 + group, values)
+    return np.where(negative, -values, values)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 _ARRAY = re.compile(r"([a-z][a-z0-9_]*)\[([^\]]*)\](\{.*\})?", re.DOTALL)
 _DIMENSION = re.compile(r"(<=)?(\d{1,18})|\?")
-_WIDTH = re.compile(r"^(?:f|bf|s|u|c)(\d+)")
+_WIDTH = re.compile(r"^(?:f|bf|s|u|c)(\d{1,4})")
 _BITS = re.compile(r"E\((\d{1,18})\)")
 _SPACE = re.compile(r"S\((\d{1,18})\)")
 LIMIT = 2**63
@@ -38,18 +38,10 @@ def shape_of(text: str) -> Shape:
             return Shape(text, is_tuple=True)
         return Shape(text, "tuple", element_count=count, logical_bytes=8 * count, is_tuple=True)
     if text.startswith("b(") and text.endswith(")"):
-        inner = shape_of(text[2:-1])
-        return Shape(
-            text,
-            inner.dtype,
-            inner.dimensions,
-            inner.dimensions_text,
-            inner.layout,
-            inner.memory_space,
-            inner.element_count,
-            inner.logical_bytes,
-            False,
-        )
+        inner = text[2:-1]
+        if inner.startswith("b("):  # a buffer holds no buffer
+            return Shape(text)
+        return replace(shape_of(inner), text=text, is_tuple=False)
     match = _ARRAY.fullmatch(text)
     if match is None:
         return Shape(text)
@@ -66,12 +58,7 @@ def shape_of(text: str) -> Shape:
         if found is None:
             return Shape(text)
         dimensions.append(int(found[2]) if found[2] else None)
-    count = 1
-    for dimension in dimensions:
-        if dimension is None:
-            count = -1
-            break
-        count *= dimension
+    count = _product(dimensions)
     bits = _bits(dtype, attributes)
     size: int | None = None if bits is None or count < 0 else -(-count * bits // 8)
     return Shape(
@@ -84,6 +71,18 @@ def shape_of(text: str) -> Shape:
         count if 0 <= count < LIMIT else None,
         size if size is not None and size < LIMIT else None,
     )
+
+
+def _product(dimensions: list[int | None]) -> int:
+    """Number of elements; -1 if a dimension is not known; past 128 bits any such number will do."""
+    if None in dimensions:
+        return -1
+    count = 0 if 0 in dimensions else 1
+    for dimension in dimensions:
+        count *= dimension or 0
+        if count >= 1 << 128:
+            break
+    return count
 
 
 def _bits(dtype: str, attributes: str) -> int | None:

@@ -9,27 +9,48 @@ sends the block to `_accept`, which walks over its few structural lines one by o
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import pairwise
+from typing import Protocol
 
 import numpy as np
 
+from bufdb.read.account import KNOWN, READ, UNSEEN
 from bufdb.read.allocations import short
 from bufdb.read.section import Section
-from bufdb.scan import Block, Bools, Columns, Ints, Text, Words, runs_of, starts_with, take
+from bufdb.scan import Bools, Columns, Cursor, Ints, Text, Words, runs_of, starts_with, take
 
 HEAD, POSITIONS, USES, FROM, START = range(5)
 _FOLLOWS = {POSITIONS: (HEAD,), USES: (POSITIONS,), FROM: (USES,), HEAD: (FROM, USES, START)}
 
 
-@dataclass
-class Assigned:
-    """The values known from the allocations, in the order in which heads must come."""
+class Assigned(Protocol):
+    """The values known from the allocations."""
 
-    module: Ints
-    value_id: Ints
-    check: Words
-    """Hash of a value's whole short text; see `check_of`."""
+    def rows_of(self, module: Ints, value_id: Ints) -> Ints:
+        """The row of each value by module and number, -1 where there is none."""
+
+    def checks(self, rows: Ints) -> Words:
+        """Hash of the whole short text of the values in these rows; see `check_of`."""
+
+    def modules(self) -> Ints:
+        """The modules whose values are known."""
+
+
+class NothingAssigned:
+    """What is known where the allocations are not."""
+
+    def rows_of(self, module: Ints, value_id: Ints) -> Ints:
+        """No value has a row."""
+        return np.full(len(value_id), -1)
+
+    def checks(self, rows: Ints) -> Words:
+        """Of no value."""
+        return np.empty(len(rows), np.uint64)
+
+    def modules(self) -> Ints:
+        """None."""
+        return np.empty(0, np.int64)
 
 
 @dataclass
@@ -44,10 +65,12 @@ class UsedValues:
     """`text` (the instruction from its name sign on), `head` (row in heads), per telling."""
     totals: list[tuple[int, int, str | None, int]] = field(default_factory=list)
     """(module, total bytes, human size, line) of "Total bytes used:"."""
-    as_assigned: bool = False
-    """Whether the heads are the next assigned values one by one."""
+    rows: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    """The row of each head among the assigned values, -1 where there is none."""
+    incomplete: list[int] = field(default_factory=list)
+    """Module of every value without positions or uses."""
     rest: int = -1
-    """Position in the block of the last head, which was left out; -1 if nothing was."""
+    """Position in the block from which on the next round reads again; -1 if it need not."""
 
 
 def check_of(columns: Columns, seeds: Words) -> Words:
@@ -58,66 +81,90 @@ def check_of(columns: Columns, seeds: Words) -> Words:
     return mixed
 
 
-def read(
-    section: Section, assigned: Assigned, seeds: Words, is_last: bool, in_value: bool = False
-) -> UsedValues:
+def read(section: Section, assigned: Assigned, seeds: Words, is_last: bool) -> UsedValues:
     """Read used-value sections.
 
     Args:
         section: the lines.
-        assigned: the values still to come; empty if the allocations are not known.
+        assigned: the values known from the allocations.
         seeds: hash seed of each module ordinal.
-        is_last: False if more of the last module's section follows; its last value, which may not
+        is_last: False if more of the last piece's section follows; its last value, which may not
             be whole, is then left out, and `rest` says where it begins.
-        in_value: whether the block continues a section (it has no preamble then).
     """
     _split_glued(section)
     block, heads = section.block, section.block.heads()
     lines, kinds = _structure(section, heads)
-    head_lines = lines[kinds == HEAD]
-    rows = short_columns(section, head_lines, seeds)
-    is_regular = _is_regular(lines, kinds, rows, assigned)
-    if not is_regular:
-        lines, kinds = _accept(section, lines, kinds, rows, assigned)
-        head_lines = lines[kinds == HEAD]
-        rows = short_columns(section, head_lines, seeds)
+    columns, rows = _known_heads(section, lines[kinds == HEAD], assigned, seeds)
+    if not _is_regular(section, lines, kinds, rows):
+        lines, kinds = _accept(section, lines, kinds, columns, rows, assigned)
+        columns, rows = _known_heads(section, lines[kinds == HEAD], assigned, seeds)
 
-    used = UsedValues(as_assigned=is_regular and len(assigned.value_id) > 0)
+    used = UsedValues()
     total = len(block)
-    if not is_last and len(head_lines):
-        total = int(head_lines[-1])
+    if not is_last:
+        # What follows a head is judged by it, so that without another one all is read again.
+        total = int(lines[kinds == HEAD][-1]) if (kinds == HEAD).any() else 0
         used.rest = int(block.starts[total])
         keep = lines < total
-        lines, kinds = lines[keep], kinds[keep]
-        head_lines = head_lines[:-1]
-        rows = take(rows, slice(0, len(head_lines)))
-    used.heads = rows
-    owner = runs_of(lines, total)
-    kind_of = np.append(kinds, START)[owner]
-    head_of = np.cumsum(kinds == HEAD) - 1
-    on_marker = np.zeros(total, np.bool_)
-    on_marker[lines] = True
+        count = int((kinds[keep] == HEAD).sum())
+        lines, kinds, rows = lines[keep], kinds[keep], rows[:count]
+        columns = take(columns, slice(0, count))
+    used.heads, used.rows = columns, rows
+    parts = _Parts(lines, kinds, total)
+    section.mark(lines[kinds != START], READ)
+    used.incomplete = _incomplete(section, lines, kinds)
 
-    for kind, read_rows in ((POSITIONS, _position), (USES, _use)):
-        at = np.flatnonzero((kind_of == kind) & ~on_marker)
-        if kind == USES:
-            at = at[~starts_with(heads[at], b"  (none)")]
-            at = at[block.starts[at] < block.ends[at]]
-        marker = owner[at]
-        columns = read_rows(section, at)
-        columns["ordinal"] = at - lines[marker] - 1
-        columns["head"] = head_of[marker]
-        columns["module"] = section.module_of[at]
-        columns = take(columns, columns.pop("good"))
-        if kind == POSITIONS:
-            used.positions = columns
-        else:
-            used.uses = columns
-    _preamble(section, used, np.flatnonzero((kind_of == START) & ~on_marker), heads, in_value)
-    stray = np.flatnonzero((kind_of == HEAD) & ~on_marker)
-    section.unreadable(stray, "' positions:'")
-    _tellings(section, used, lines, kinds, owner, kind_of, on_marker, head_of)
+    used.positions = _listed(section, parts, POSITIONS, _position)
+    none = parts.lines(USES)
+    none = none[starts_with(heads[none], b"  (none)")]
+    section.mark(none[block.ends[none] - block.starts[none] == len("  (none)")], KNOWN)
+    used.uses = _listed(section, parts, USES, _use)
+    _preamble(section, used, np.flatnonzero(parts.kind_of == START))
+    section.unreadable(parts.lines(HEAD), "' positions:'")
+    _tellings(section, used, parts)
+    section.settle("the total or a used value", total)
     return used
+
+
+class _Parts:
+    """What part of which value each line up to `total` belongs to."""
+
+    def __init__(self, lines: Ints, kinds: Ints, total: int) -> None:
+        """Take the lines of the structure with their kinds, ascending."""
+        self.markers, self.kinds = lines, kinds
+        self.owner = runs_of(lines, total)
+        self.kind_of = np.append(kinds, START)[self.owner]
+        self.is_marker = np.zeros(total, np.bool_)
+        self.is_marker[lines] = True
+        self.head_of = np.cumsum(kinds == HEAD) - 1
+        """Row in heads, by marker."""
+
+    def lines(self, kind: int) -> Ints:
+        """The lines below the markers of a kind."""
+        return np.flatnonzero((self.kind_of == kind) & ~self.is_marker)
+
+
+def _listed(
+    section: Section, parts: _Parts, kind: int, grammar: Callable[[Cursor], Columns]
+) -> Columns:
+    """The rows of the lines below all markers of a kind."""
+    at = parts.lines(kind)
+    at = at[(section.states[at] == UNSEEN) & ~section.is_blank()[at]]
+    marker = parts.owner[at]
+    c = section.block.cursor(at)
+    columns = grammar(c)
+    columns["ordinal"] = at - parts.markers[marker] - 1
+    columns["head"] = parts.head_of[marker]
+    columns["module"] = section.module_of[at]
+    return take(columns, section.good(at, c))
+
+
+def _incomplete(section: Section, lines: Ints, kinds: Ints) -> list[int]:
+    """The modules of the values that lack positions or uses."""
+    after = np.append(kinds[1:], START)
+    short_of = (kinds == HEAD) & (after != POSITIONS) | (kinds == POSITIONS) & (after != USES)
+    found: list[int] = section.module_of[lines[short_of]].tolist()
+    return found
 
 
 def short_columns(section: Section, lines: Ints, seeds: Words) -> Columns:
@@ -126,10 +173,22 @@ def short_columns(section: Section, lines: Ints, seeds: Words) -> Columns:
     columns = short(c)
     c.finish()
     columns["module"] = section.module_of[lines]
+    columns["value_id"] = columns["value_id"].copy()
     for row in c.problems:
         columns["value_id"][row] = -1
     columns["check"] = check_of(columns, seeds[columns["module"]])
     return columns
+
+
+def _known_heads(
+    section: Section, lines: Ints, assigned: Assigned, seeds: Words
+) -> tuple[Columns, Ints]:
+    """The heads at these lines, and the row of each among the assigned values, -1 if it is none."""
+    columns = short_columns(section, lines, seeds)
+    rows = assigned.rows_of(columns["module"], columns["value_id"])
+    there = np.flatnonzero(rows >= 0)
+    rows[there[assigned.checks(rows[there]) != columns["check"][there]]] = -1
+    return columns, rows
 
 
 def _split_glued(section: Section) -> None:
@@ -138,7 +197,7 @@ def _split_glued(section: Section) -> None:
     below = np.flatnonzero(starts_with(heads, b" positio")) - 1
     below = below[below >= 0]
     glued = below[~starts_with(heads[below], b"<")]
-    glued = glued[section.module_of[glued] == section.module_of[glued + 1]]
+    glued = glued[section.piece_of[glued] == section.piece_of[glued + 1]]
     spans = zip(block.starts[glued].tolist(), block.ends[glued].tolist(), strict=True)
     places = [block.data.rfind(b"<", start, end) for start, end in spans]
     places = [place for place in places if place >= 0]
@@ -147,15 +206,27 @@ def _split_glued(section: Section) -> None:
         section.index()
 
 
+_MARKERS = {
+    POSITIONS: (b" positions:",),
+    USES: (b" uses:", b" uses are not initialized yet."),
+}
+
+
 def _structure(section: Section, heads: Words) -> tuple[Ints, Ints]:
     """The lines that may be heads or markers, and the first line of every piece, with kinds."""
     block = section.block
     kinds = np.full(len(block), -1, np.int64)
-    kinds[starts_with(heads, b" positio")] = POSITIONS
-    kinds[starts_with(heads, b" uses:\n"[:7]) | starts_with(heads, b" uses ar")] = USES
+    for kind, texts in _MARKERS.items():
+        for text in texts:
+            at = np.flatnonzero(starts_with(heads, text[:8]))
+            c = block.cursor(at)
+            c.expect(text)
+            c.finish()
+            good = c.good()
+            kinds[at if good is None else at[good]] = kind
     kinds[starts_with(heads, b" from in")] = FROM
     is_head = starts_with(heads, b"<")
-    is_head[:-1] &= kinds[1:] == POSITIONS
+    is_head[:-1] &= (kinds[1:] == POSITIONS) & (section.piece_of[1:] == section.piece_of[:-1])
     is_head[-1:] = False
     kinds[is_head] = HEAD
     first = section.piece_lines[kinds[section.piece_lines] != HEAD]
@@ -164,163 +235,163 @@ def _structure(section: Section, heads: Words) -> tuple[Ints, Ints]:
     return lines, kinds[lines]
 
 
-def _is_regular(lines: Ints, kinds: Ints, rows: Columns, assigned: Assigned) -> bool:
-    """Whether all candidates are what they seem: each in its place, heads as assigned."""
+def _is_regular(section: Section, lines: Ints, kinds: Ints, rows: Ints) -> bool:
+    """Whether all candidates are what they seem: each in its place, heads as assigned, in order."""
     before = np.concatenate([np.array([START]), kinds[:-1]])
-    fits = np.zeros(len(kinds), np.bool_)
+    pieces = section.piece_of[lines]
+    begins = np.ones(len(lines), np.bool_)
+    begins[1:] = pieces[1:] != pieces[:-1]
+    before[begins] = START
+    fits = kinds == START
     for kind, allowed in _FOLLOWS.items():
         for other in allowed:
             fits |= (kinds == kind) & (before == other)
-    fits |= kinds == START
-    return bool(fits.all()) and _as_assigned(rows, assigned)
-
-
-def _as_assigned(rows: Columns, assigned: Assigned) -> bool:
-    count = len(rows["value_id"])
-    if not len(assigned.value_id):
-        ids, modules = rows["value_id"], rows["module"]
-        return bool(((ids[1:] > ids[:-1]) | (modules[1:] > modules[:-1])).all())
-    return (
-        count <= len(assigned.value_id)
-        and bool((rows["value_id"] == assigned.value_id[:count]).all())
-        and bool((rows["module"] == assigned.module[:count]).all())
-        and bool((rows["check"] == assigned.check[:count]).all())
-    )
+    if not fits.all() or not (rows >= 0).all():
+        return False
+    owners = pieces[kinds == HEAD]
+    return bool(((rows[1:] == rows[:-1] + 1) | (owners[1:] != owners[:-1])).all())
 
 
 def _accept(
-    section: Section, lines: Ints, kinds: Ints, rows: Columns, assigned: Assigned
+    section: Section, lines: Ints, kinds: Ints, columns: Columns, rows: Ints, assigned: Assigned
 ) -> tuple[Ints, Ints]:
     """Walk over the candidates in order and keep those that stand outside instruction text.
 
     A head counts where one may stand, with a number above the last one's, if its text is that of
     an assigned value, and that is the next one or the instruction before is complete (XLA prints
     raw line breaks only inside text that lexes as one balanced JSON object). Where no assigned
-    values are known, the latter alone decides.
+    values are known, the latter alone decides. At a piece's first line all begins anew.
     """
     block = section.block
-    places = zip(assigned.module.tolist(), assigned.value_id.tolist(), strict=True)
-    following = dict(pairwise([(-1, -1), *places]))
-    known = dict(
-        zip(
-            zip(assigned.module.tolist(), assigned.value_id.tolist(), strict=True),
-            assigned.check.tolist(),
-            strict=True,
-        )
-    )
-    known_modules = set(assigned.module.tolist())
-    ids, checks = rows["value_id"].tolist(), rows["check"].tolist()
+    has_known = set(assigned.modules().tolist())
+    ids, known = columns["value_id"].tolist(), rows.tolist()
+    firsts = set(section.piece_lines.tolist())
+    kinds = kinds.copy()
     keep: list[int] = []
-    state, last_id, row, opened = START, -1, -1, 0
-    last = (-1, -1)
+    state, last_id, last_row, row = START, -1, -1, -1
+    told = _Lexer(block.data, 0)
     for candidate, (line, kind) in enumerate(zip(lines.tolist(), kinds.tolist(), strict=True)):
         row += kind == HEAD
-        if kind == START:
-            state, last_id = START, -1
-        elif kind == HEAD:
-            module = int(section.module_of[line])
+        if line in firsts:
+            state, last_id, last_row = START, -1, -1
+            if kind == HEAD and ids[row] < 0:
+                kind = kinds[candidate] = START
+        if kind == HEAD:
             if state not in _FOLLOWS[HEAD] or ids[row] <= last_id:
                 continue
-            is_known = known.get((module, ids[row])) == checks[row]
-            is_next = is_known and following.get(last) == (module, ids[row])
-            before = block.data[opened : int(block.ends[line - 1])]
-            if state == FROM and not is_next and not is_whole(before):
+            is_known = known[row] >= 0
+            is_next = is_known and (last_row < 0 or known[row] == last_row + 1)
+            if state == FROM and not is_next and not told.is_whole(int(block.ends[line - 1])):
                 continue
-            if module in known_modules and not is_known:
+            if not is_known and int(section.module_of[line]) in has_known:
                 message = "what looks like a value is none of the assigned ones; taken as text"
                 section.finding(line, "notice", "unassigned_value", message)
+                if line in firsts:
+                    kinds[candidate] = START
+                    keep.append(candidate)
                 continue
-            last, last_id, state = (module, ids[row]), ids[row], HEAD
-        elif state not in _FOLLOWS[kind]:
-            continue
-        else:
+            last_id, last_row, state = ids[row], known[row], HEAD
+        elif kind != START:
+            if state not in _FOLLOWS[kind]:
+                continue
             state = kind
-            opened = int(block.starts[line])
+            if kind == FROM:
+                told = _Lexer(block.data, int(block.starts[line]))
         keep.append(candidate)
     chosen = np.array(keep, np.int64)
     return lines[chosen], kinds[chosen]
 
 
-_LEXEME = re.compile(rb'"(?:[^"\\]|\\.)*"?|[{}\[\]()]', re.DOTALL)
+_LEXEME = re.compile(rb'(?P<quote>")|[{}\[\]()]')
+_REST_OF_QUOTE = re.compile(rb'(?:[^"\\]|\\.)*+(?P<closed>")?', re.DOTALL)
+
+
+class _Lexer:
+    """Quotes and brackets of an instruction's text, followed from line end to line end."""
+
+    def __init__(self, data: bytes, start: int) -> None:
+        self.data, self.at = data, start
+        self.depth, self.in_quote = 0, False
+
+    def is_whole(self, end: int) -> bool:
+        """Whether all are closed at this place, which is not before that of the last call."""
+        while True:
+            if self.in_quote:
+                rest = _REST_OF_QUOTE.match(self.data, self.at, end)
+                assert rest is not None, "it matches the empty text"
+                self.at, self.in_quote = rest.end(), rest["closed"] is None
+                if self.in_quote:
+                    return False
+            lexeme = _LEXEME.search(self.data, self.at, end)
+            if lexeme is None:
+                self.at = end
+                return self.depth <= 0
+            self.at = lexeme.end()
+            if lexeme["quote"]:
+                self.in_quote = True
+            else:
+                self.depth += 1 if lexeme[0] in b"{[(" else -1
 
 
 def is_whole(text: bytes) -> bool:
     """Whether quotes and brackets of an instruction's text are closed at its end."""
-    depth = 0
-    for lexeme in _LEXEME.finditer(text):
-        token = lexeme[0]
-        if token[:1] == b'"':
-            if len(token) == 1 or not token.endswith(b'"'):
-                return False
-        else:
-            depth += 1 if token in b"{[(" else -1
-    return depth <= 0
+    return _Lexer(text, 0).is_whole(len(text))
 
 
-def _position(section: Section, lines: Ints) -> Columns:
+def _position(c: Cursor) -> Columns:
     """`  NAME {0}`: an instruction at whose result a value is seen."""
-    c = section.block.cursor(lines)
     c.expect(b"  ")
     columns: Columns = {"instruction_name": c.until(b" ")}
     columns["shape_index"] = c.braced(b" ")
     c.finish()
-    columns["good"] = section.good(lines, c)
     return columns
 
 
-def _use(section: Section, lines: Ints) -> Columns:
+def _use(c: Cursor) -> Columns:
     """`  NAME, operand 1 {0}`: a use, written by HloUse::ToString."""
-    c = section.block.cursor(lines)
     c.expect(b"  ")
     columns: Columns = {"instruction_name": c.until(b",")}
     c.expect(b", operand ")
     columns["operand_number"] = c.integer()
     columns["operand_index"] = c.braced(b" ")
     c.finish()
-    columns["good"] = section.good(lines, c)
     return columns
 
 
-_TOTAL = re.compile(rb"Total bytes used: (-?\d+)(?: \((-?[\d.]+[KMGTPE]?i?B)\))?")
+_TOTAL = re.compile(rb"Total bytes used: (-?\d{1,19})(?: \((-?[\d.]{1,20}(?:[KMGTPE]i)?B)\))?")
 
 
-def _preamble(section: Section, used: UsedValues, at: Ints, heads: Words, in_value: bool) -> None:
+def _preamble(section: Section, used: UsedValues, at: Ints) -> None:
     """The lines above the first head: empty ones, the total, a title."""
     block = section.block
-    starts = section.piece_lines
-    at = np.union1d(at, starts[starts_with(heads[starts], b"Total by")])
-    unread = []
-    for line in at.tolist():
-        text = block.line(line)
-        total = _TOTAL.fullmatch(text)
+    heads = block.heads()[at]
+    section.mark(at[starts_with(heads, b"Used val") & _equals(section, at, b"Used values:")], KNOWN)
+    for line in at[starts_with(heads, b"Total by")].tolist():
+        total = _TOTAL.fullmatch(block.line(line))
         if total is not None and -(2**63) <= int(total[1]) < 2**63:
             human = total[2].decode() if total[2] else None
             used.totals.append((int(section.module_of[line]), int(total[1]), human, line))
-        elif text and text != b"Used values:":
-            unread.append(line)
-    section.unreadable(np.array(unread, np.int64), "the total or a used value")
+            section.mark(np.array([line]), READ)
 
 
-def _tellings(
-    section: Section,
-    used: UsedValues,
-    lines: Ints,
-    kinds: Ints,
-    owner: Ints,
-    kind_of: Ints,
-    on_marker: Bools,
-    head_of: Ints,
-) -> None:
+def _equals(section: Section, lines: Ints, text: bytes) -> Bools:
+    c = section.block.cursor(lines)
+    c.expect(text)
+    c.finish()
+    good = c.good()
+    return np.ones(len(lines), np.bool_) if good is None else good
+
+
+def _tellings(section: Section, used: UsedValues, parts: _Parts) -> None:
     """The text behind ` from instruction:` of every value, raw line breaks included."""
     block = section.block
-    marker = np.flatnonzero(kinds == FROM)
-    at = lines[marker]
+    marker = np.flatnonzero(parts.kinds == FROM)
+    at = parts.markers[marker]
     end = block.ends[at].copy()
-    more = np.flatnonzero((kind_of == FROM) & ~on_marker)
-    more = more[block.starts[more] < block.ends[more]]
+    more = parts.lines(FROM)
+    more = more[~section.is_blank()[more]]
     if len(more):
-        rank = np.cumsum(kinds == FROM) - 1
-        np.maximum.at(end, rank[owner[more]], block.ends[more])
+        _go_on(section, parts, more, end, np.cumsum(parts.kinds == FROM) - 1)
     c = block.cursor(at)
     c.expect(b" from instruction:")
     c.optional(b" ")
@@ -329,7 +400,7 @@ def _tellings(
     used.tellings = take(
         {
             "text": Text(block, start, np.maximum(start, end)),
-            "head": head_of[marker],
+            "head": parts.head_of[marker],
             "line": at,
             "module": section.module_of[at],
         },
@@ -337,6 +408,21 @@ def _tellings(
     )
 
 
-def cut(block: Block, position: int) -> bytes:
-    """The block's text from a position on, to be read again with what follows it."""
-    return block.data[position : block.size]
+def _go_on(section: Section, parts: _Parts, more: Ints, end: Ints, rank: Ints) -> None:
+    """Lines below a telling belong to it while its quotes and brackets are open."""
+    block = section.block
+    owner, lexer, last_end = -1, _Lexer(block.data, 0), 0
+    stray = []
+    for line in more.tolist():
+        marker = int(parts.owner[line])
+        if marker != owner:
+            owner = marker
+            lexer = _Lexer(block.data, int(block.starts[parts.markers[marker]]))
+            last_end = int(block.ends[parts.markers[marker]])
+        if lexer.is_whole(last_end):
+            stray.append(line)
+            continue
+        last_end = int(block.ends[line])
+        end[rank[marker]] = last_end
+        section.mark(np.array([line]), READ)
+    section.unreadable(np.array(stray, np.int64), "a value or the end of the list")

@@ -4,7 +4,7 @@
 -- Format section 8, rules 1, 2 and 9, and the keys that the schema states for its large tables,
 -- which DuckDB does not enforce.
 --
--- column module_id BIGINT: The module.
+-- column module_id BIGINT: The module; NULL for a label of a run.
 -- column finding VARCHAR: What was expected, what was found.
 WITH doubles AS (
   SELECT module_id, 'module' AS what FROM modules GROUP BY module_id HAVING count(*) > 1
@@ -42,6 +42,28 @@ WITH doubles AS (
   SELECT module_id, 'stack frame ' || stack_frame_id AS what
   FROM stack_frames
   GROUP BY module_id, stack_frame_id
+  HAVING count(*) > 1
+  UNION ALL
+  SELECT module_id, 'file ' || path AS what FROM files GROUP BY module_id, path HAVING count(*) > 1
+  UNION ALL
+  SELECT module_id, 'peak of memory space ' || color AS what
+  FROM occupied_peaks
+  GROUP BY module_id, color
+  HAVING count(*) > 1
+  UNION ALL
+  SELECT module_id, 'alias of output ' || output_index AS what
+  FROM input_output_aliases
+  GROUP BY module_id, output_index
+  HAVING count(*) > 1
+  UNION ALL
+  SELECT NULL AS module_id, 'label ' || label || ' of run ' || run_name AS what
+  FROM run_labels
+  GROUP BY run_name, label
+  HAVING count(*) > 1
+  UNION ALL
+  SELECT max(module_id) AS module_id, 'module key ' || module_key AS what
+  FROM modules
+  GROUP BY run_name, module_key
   HAVING count(*) > 1
   UNION ALL
   SELECT module_id, 'step ' || start_time || ' of memory space ' || color AS what

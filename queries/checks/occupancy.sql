@@ -1,8 +1,11 @@
 -- title: The peak is the first maximum of the occupancy
 -- group: overview
 --
--- occupied_peaks and occupancy_steps are stored side by side; every module with live ranges has a
--- row in the former for each of its memory spaces, and no step repeats the one before.
+-- occupied_peaks and occupancy_steps are stored side by side; every module whose peak is known has
+-- a row in the former for each of its memory spaces, and no step repeats the one before. Values
+-- share bytes only at an instant of handing over (overlap), so the occupied bytes at an instant are
+-- at most the sizes of all temp values that are live, and at least those of the ones that do not
+-- begin then, and of the ones that do not end then.
 --
 -- column module_id BIGINT: The module.
 -- column finding VARCHAR: What was expected, what was found.
@@ -29,6 +32,104 @@ steps AS (
       ORDER BY occupancy_steps.start_time
     ) AS previous_bytes
   FROM occupancy_steps
+),
+live_values AS (
+  SELECT
+    allocations.module_id,
+    allocations.color,
+    allocations.kind = 'temp' AS is_temp,
+    "values".size_bytes::HUGEINT AS size_bytes,
+    live_ranges.start_time,
+    live_ranges.end_time
+  FROM live_ranges
+  JOIN modules ON modules.module_id = live_ranges.module_id
+  JOIN "values"
+    ON "values".module_id = live_ranges.module_id
+    AND "values".value_id = live_ranges.value_id
+  JOIN allocations
+    ON allocations.module_id = "values".module_id
+    AND allocations.allocation_index = "values".allocation_index
+  WHERE modules.peak_unknown_reason IS NULL
+    AND live_ranges.start_time <= live_ranges.end_time
+),
+changes AS (
+  SELECT module_id, color, start_time AS change_time, size_bytes AS live_change FROM live_values
+  UNION ALL
+  SELECT module_id, color, end_time + 1 AS change_time, -size_bytes AS live_change
+  FROM live_values
+),
+sums AS (
+  SELECT
+    changes.module_id,
+    changes.color,
+    sum(sum(changes.live_change)) OVER (
+      PARTITION BY changes.module_id, changes.color
+      ORDER BY changes.change_time
+      ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+    ) AS live_bytes
+  FROM changes
+  GROUP BY changes.module_id, changes.color, changes.change_time
+),
+most AS (
+  SELECT module_id, color, max(live_bytes) AS live_bytes FROM sums GROUP BY module_id, color
+),
+-- What each value adds from an instant on to the bytes live at it, to those of values that have
+-- begun before, and to those of values that last beyond.
+temp_changes AS (
+  SELECT
+    module_id,
+    color,
+    start_time AS change_time,
+    size_bytes AS live_change,
+    0::HUGEINT AS before_change,
+    CASE WHEN end_time > start_time THEN size_bytes ELSE 0 END AS beyond_change
+  FROM live_values
+  WHERE is_temp AND size_bytes > 0
+  UNION ALL
+  SELECT module_id, color, start_time + 1, 0, CASE WHEN end_time > start_time THEN size_bytes END, 0
+  FROM live_values
+  WHERE is_temp AND size_bytes > 0
+  UNION ALL
+  SELECT module_id, color, end_time, 0, 0, CASE WHEN end_time > start_time THEN -size_bytes END
+  FROM live_values
+  WHERE is_temp AND size_bytes > 0
+  UNION ALL
+  SELECT
+    module_id,
+    color,
+    end_time + 1,
+    -size_bytes,
+    CASE WHEN end_time > start_time THEN -size_bytes END,
+    0
+  FROM live_values
+  WHERE is_temp AND size_bytes > 0
+),
+temp_sums AS (
+  SELECT
+    module_id,
+    color,
+    change_time,
+    sum(coalesce(sum(live_change), 0)) OVER until_then AS most_bytes,
+    sum(coalesce(sum(before_change), 0)) OVER until_then AS before_bytes,
+    sum(coalesce(sum(beyond_change), 0)) OVER until_then AS beyond_bytes
+  FROM temp_changes
+  GROUP BY module_id, color, change_time
+  WINDOW until_then AS (
+    PARTITION BY module_id, color
+    ORDER BY change_time
+    ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+  )
+),
+bounds AS (
+  SELECT
+    temp_sums.module_id,
+    temp_sums.color,
+    temp_sums.change_time,
+    greatest(temp_sums.before_bytes, temp_sums.beyond_bytes) AS least_bytes,
+    temp_sums.most_bytes
+  FROM temp_sums
+  JOIN modules ON modules.module_id = temp_sums.module_id
+  WHERE temp_sums.change_time <= modules.schedule_length
 )
 SELECT
   occupied_peaks.module_id,
@@ -52,12 +153,51 @@ WHERE steps.occupied_temp_bytes = steps.previous_bytes
 UNION ALL
 SELECT
   modules.module_id,
-  'memory space ' || allocations.color || ': live ranges, but no peak' AS finding
+  'memory space ' || allocations.color || ': no peak, and no reason why it is unknown' AS finding
 FROM allocations
 JOIN modules ON modules.module_id = allocations.module_id
 ANTI JOIN occupied_peaks
   ON occupied_peaks.module_id = allocations.module_id
   AND occupied_peaks.color = allocations.color
-WHERE modules.has_live_ranges
+WHERE modules.peak_unknown_reason IS NULL
 GROUP BY modules.module_id, allocations.color
+UNION ALL
+SELECT
+  modules.module_id,
+  'memory space ' || occupied_peaks.color || ': a peak, which is unknown: '
+    || modules.peak_unknown_reason AS finding
+FROM modules
+JOIN occupied_peaks ON occupied_peaks.module_id = modules.module_id
+WHERE modules.peak_unknown_reason IS NOT NULL
+UNION ALL
+SELECT DISTINCT
+  occupancy_steps.module_id,
+  'memory space ' || occupancy_steps.color || ': steps without a peak' AS finding
+FROM occupancy_steps
+ANTI JOIN occupied_peaks
+  ON occupied_peaks.module_id = occupancy_steps.module_id
+  AND occupied_peaks.color = occupancy_steps.color
+UNION ALL
+SELECT
+  occupied_peaks.module_id,
+  'memory space ' || occupied_peaks.color || ': live values have '
+    || coalesce(most.live_bytes, 0) || ' bytes at the most, stored '
+    || occupied_peaks.naive_live_bytes AS finding
+FROM occupied_peaks
+LEFT JOIN most
+  ON most.module_id = occupied_peaks.module_id
+  AND most.color = occupied_peaks.color
+WHERE occupied_peaks.naive_live_bytes <> greatest(coalesce(most.live_bytes, 0), 0)
+UNION ALL
+SELECT
+  bounds.module_id,
+  'memory space ' || bounds.color || ': at ' || bounds.change_time || ' '
+    || coalesce(steps.occupied_temp_bytes, 0) || ' bytes, where values of '
+    || bounds.least_bytes || ' to ' || bounds.most_bytes || ' bytes are live' AS finding
+FROM bounds
+ASOF LEFT JOIN steps
+  ON steps.module_id = bounds.module_id
+  AND steps.color = bounds.color
+  AND steps.start_time <= bounds.change_time
+WHERE coalesce(steps.occupied_temp_bytes, 0) NOT BETWEEN bounds.least_bytes AND bounds.most_bytes
 ORDER BY module_id, finding;

@@ -54,6 +54,7 @@ def test_the_module_with_the_largest_arena_ties_by_run(con):
         module.allocation(0, "temp", size)
         module.value(1, 0, offset=0, size=10, live=None)
         module.value(2, 0, offset=0, size=20, live=(0, 1))
+        module.close()
     rows = answer(con, "at-offset")
     assert [(row[0], row[5], row[12]) for row in rows] == [("a", 0, "v2"), ("a", None, "v1")]
     assert answer(con, "at-offset", run="[bc]")[0][0] == "b"
@@ -68,4 +69,12 @@ def test_sizes_near_two_to_the_63(con):
     module.allocation(0, "temp", 2**63 - 1)
     module.value(1, 0, offset=2**62, size=2**62 + 5, live=None)
     given = {"first_byte": 2**62 + 7, "byte_count": 2**63 - 1}
-    assert len(answer(con, "at-offset", **given)) == 1
+    assert [row[8] for row in answer(con, "at-offset", **given)] == [None, 2**62 + 5]
+
+
+def test_a_module_with_an_unknown_peak_has_a_row_that_says_why(con):
+    Module(con, 1, peak_unknown_reason="values of temp allocation 0 are missing")
+    assert answer(con, "at-offset") == [
+        ("r", "f", *[None] * 14, "values of temp allocation 0 are missing")
+    ]
+    assert answer(con, "at-offset", module="m2") == []

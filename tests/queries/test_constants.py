@@ -28,11 +28,20 @@ def test_constants_with_their_uses_and_copies(con):
     assert [row[7] for row in answer(con, "constants", top_n=1)] == ["table"]
 
 
+def test_uses_and_copies_are_unknown_where_the_dump_does_not_list_uses(con):
+    module = Module(con, 1, has_used_values=False)
+    module.allocation(0, "constant", 8)
+    module.value(1, 0, 0, 8)
+    module.close()
+    assert [row[8:10] for row in answer(con, "constants")] == [(None, None)]
+
+
 def test_ties_by_run_and_allocation(con):
     for module_id, run_name in ((1, "b"), (2, "a")):
         module = Module(con, module_id, run_name)
         for index in (1, 0):
             module.allocation(index, "constant", 8)
             module.value(9 - index, index, 0, 8)
+        module.close()
     rows = [(row[0], row[7]) for row in answer(con, "constants")]
     assert rows == [("a", "v9"), ("a", "v8"), ("b", "v9"), ("b", "v8")]

@@ -49,6 +49,7 @@ def test_without_live_ranges_and_ties_by_run_and_value(con):
             module.value(value_id, 0, 0, 8, None, opcode="copy")
     rows = [(row[0], row[3], row[5], row[8]) for row in answer(con, "copies")]
     assert rows == [
+        ("a", None, None, None), ("b", None, None, None),
         ("a", None, None, "v3"), ("a", None, None, "v4"),
         ("b", None, None, "v3"), ("b", None, None, "v4"),
     ]  # fmt: skip

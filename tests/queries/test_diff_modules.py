@@ -81,9 +81,10 @@ def test_without_live_ranges_the_peak_is_unknown(con):
     module(con, 2, "b", temp=8)
     figures = {row[7]: row[8:] for row in answer(con, "diff-modules", base="a", new="b")}
     assert tuple(figures) == FIGURES
-    assert figures["peak"] == (None, 32, None, None)
-    assert figures["fragmentation"] == (None, 0, None, None)
-    assert figures["padding"] == (None, 0, None, None)
+    reason = "base: the dump has no live ranges"
+    assert figures["peak"] == (None, 32, None, None, reason)
+    assert figures["fragmentation"] == (None, 0, None, None, reason)
+    assert figures["padding"] == (None, 0, None, None, reason)
     assert figures["temps"] == (64, 8, -56, -56 / 64)
 
 

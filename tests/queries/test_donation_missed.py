@@ -48,5 +48,6 @@ def test_ties_by_run_and_parameter(con):
             parameter(module, number, text, 4)
             module.allocation(8 + number, "output", 4)
             module.value(8 + number, 8 + number, 0, 4, shape=text)
+        module.close()
     rows = [(row[0], row[5], row[9]) for row in answer(con, "donation-missed")]
     assert rows == [("a", 0, "v8"), ("a", 1, "v9"), ("b", 0, "v8"), ("b", 1, "v9")]

@@ -48,7 +48,15 @@ def test_exactly_the_factor_does_not_exceed(con):
 def test_a_run_whose_figure_is_unknown_is_no_predecessor(con):
     series(con, 100, None, 150)
     assert rows(con) == [("f", "r1", "r3", 100, 150, 50, 0.5, None, 1)]
+    assert answer(con, "first-regression")[0][12] == 1
     assert rows(con, figure="temps") == [("f", "r1", "r2", 1, 150, 149, 149.0, None, 1)]
+
+
+def test_a_series_with_an_unknown_figure_and_no_regression_says_so(con):
+    series(con, 100, None, 100)
+    series(con, 100, 100, function="g")
+    reason = "no peak is stored for this memory space"
+    assert answer(con, "first-regression") == [("f", None, 0, *[None] * 9, 1, reason)]
 
 
 def test_growth_from_nothing_has_no_ratio(con):

@@ -36,7 +36,9 @@ def test_a_function_by_its_largest_module_on_each_platform(con):
     assert [row[3] for row in answer(con, "peak-by-opcode", top_functions=1)] == [30]
 
 
-def test_a_module_without_a_known_peak_is_not_there(con):
+def test_a_function_with_an_unknown_peak_has_a_row_that_says_why(con):
     module = Module(con, 1, has_live_ranges=False)
     module.allocation(0, "parameter", 100)
-    assert answer(con, "peak-by-opcode") == []
+    assert answer(con, "peak-by-opcode") == [
+        ("r", "f", 0, *[None] * 5, "the dump has no live ranges")
+    ]

@@ -18,11 +18,13 @@ def compiled(con, module_id, rank, size, function="f", known=True, **labels):
 def test_spread_over_ranks(con):
     for module_id, (rank, size) in enumerate([("0", 30), ("1", 40), ("2", 10), ("3", 40)]):
         compiled(con, module_id, rank, size, job="j")
-    compiled(con, 9, "4", 99, known=False, job="j")
     # 10, 30, 40, 40: the lower one of the two in the middle is 30.
     assert answer(con, "ranks") == [
-        ("f", None, 0, "job=j", 5, 4, 10, 30, 40, 30, 0.75, "1", "2"),
+        ("f", None, 0, "job=j", 4, 3, 10, 30, 40, 30, 0.75, "1", "2"),
     ]
+    compiled(con, 9, "4", 99, known=False, job="j")
+    unknown = (*[None] * 7, 1, "the dump has no live ranges")
+    assert answer(con, "ranks") == [("f", None, 0, "job=j", 5, 4, *unknown)]
     assert answer(con, "ranks", label="job", fixed="none")[0][3:5] == ("", 5)
 
 
@@ -40,7 +42,9 @@ def test_other_labels_keep_jobs_apart_unless_they_do_not_matter(con):
 
 def test_without_any_peak(con):
     compiled(con, 1, "0", 10, known=False)
-    assert answer(con, "ranks") == [("f", None, 0, "", 1, 1, *[None] * 7)]
+    assert answer(con, "ranks") == [
+        ("f", None, 0, "", 1, 1, *[None] * 7, 1, "the dump has no live ranges")
+    ]
 
 
 def test_ties_by_function(con):

@@ -44,6 +44,14 @@ def test_one_signature_again_and_none_known(con):
     assert rows == [("f", 2, 1, 1, None, None, None), ("old", 2, None, 0, None, None, None)]
 
 
+def test_the_range_of_peaks_is_unknown_if_one_is(con):
+    compiled(con, 1, [], "f32[2]")
+    compiled(con, 2, [], "f32[3]")
+    Module(con, 3, function_name="f", platform="cpu")  # no allocations in any memory space
+    row = answer(con, "retraces")[0]
+    assert (*row[3:5], *row[10:]) == (0, 3, *[None] * 3, 1, "the dump has no allocations")
+
+
 def test_ties_by_run_function_and_color(con):
     for module_id, run_name, color in ((1, "b", 0), (2, "a", 1), (3, "a", 0)):
         for number in (0, 1):

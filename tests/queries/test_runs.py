@@ -26,6 +26,11 @@ def test_runs_in_order_of_their_dumps_with_labels_and_figures(con):
         (*late, 3, 2, 30, 1, "p"),
         ("never", None, None, DAY, 0, 0, None, None, ""),
     ]
+    Module(con, 4, "late", "h", platform="cpu")
+    assert answer(con, "runs", run="late") == [
+        (*late, 4, 3, None, 1, "p", 1, "the dump has no allocations")
+    ]
+    con.execute("DELETE FROM modules WHERE module_id = 4")
     assert answer(con, "runs", function="g") == [(*late, 1, 1, 20, 1, "p")]
     assert answer(con, "runs", color=1, platform="cpu") == [(*late, 3, 2, 0, 1, "p")]
     assert [row[0] for row in answer(con, "runs", run="[en]*", top_n=1)] == ["early"]

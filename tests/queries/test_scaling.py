@@ -70,6 +70,19 @@ def test_a_flat_line_has_no_largest_size_and_text_is_no_size(con):
     ]
 
 
+def test_an_unknown_peak_is_no_point_and_is_told(con):
+    for module_id, batch in enumerate((1, 2, 4)):
+        compiled(con, module_id, f"b{batch}", 100 * batch, {"batch": str(batch)})
+    con.execute("UPDATE modules SET peak_unknown_reason = 'why' WHERE module_id = 2")
+    con.execute("DELETE FROM occupied_peaks WHERE module_id = 2")
+    row = answer(con, "scaling")[0]
+    assert (row[4], row[6], row[7], *row[14:]) == (2, 2.0, 201, 1, "why")
+    assert answer(con, "scaling", metric="temp")[0][4] == 3
+    con.execute("UPDATE modules SET peak_unknown_reason = 'why'")
+    con.execute("DELETE FROM occupied_peaks")
+    assert answer(con, "scaling") == [("f", "cpu", 0, "", 0, *[None] * 9, 3, "why")]
+
+
 def test_what_has_a_fit_comes_first(con):
     compiled(con, 1, "a", 1, {"batch": "1"})
     compiled(con, 2, "b", 1, {"batch": "2"})

@@ -31,6 +31,15 @@ def test_figures_in_order_of_time_with_the_change(con):
     assert len(answer(con, "series", top_n=2)) == 2
 
 
+def test_the_peak_of_a_run_is_unknown_if_one_compilation_has_no_known_peak(con):
+    compiled(con, 1, "a", 5)
+    Module(con, 2, "a", "f", platform="cpu", has_live_ranges=False).allocation(0, "output", 99)
+    compiled(con, 3, "b", 5)
+    rows = [(row[3], row[5], row[6], *row[12:]) for row in answer(con, "series")]
+    reason = "the peak of 1 of 2 compilations is unknown: the dump has no live ranges"
+    assert rows == [("a", None, None, reason), ("b", 5, None)]
+
+
 def test_functions_by_largest_peak_and_equal_times_by_run(con):
     compiled(con, 1, "b", 5)
     compiled(con, 2, "a", 5)

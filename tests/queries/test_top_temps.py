@@ -50,5 +50,9 @@ def test_an_arena_without_live_ranges_counts_and_filters_apply(con):
     module = Module(con, 1, function_name="old", platform="tpu", has_live_ranges=False)
     module.allocation(0, "temp", 20, color=1)
     module.value(1, 0, offset=0, size=10, live=None)
-    assert len(answer(con, "top-temps", function="o?d", platform="tpu", color=1)) == 1
+    rows = answer(con, "top-temps", function="o?d", platform="tpu", color=1)
+    assert [(row[3], row[-1]) for row in rows] == [
+        (None, "the dump has no live ranges"),
+        (20, None),
+    ]
     assert answer(con, "top-temps", color=0) == []

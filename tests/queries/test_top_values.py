@@ -18,6 +18,7 @@ def test_equal_values_are_one_row(con):
         module.value(4, 2, offset=0, size=1000)
         module.value(5, 0, offset=0, size=20, is_phi=True)
         module.value(6, 0, offset=0, size=0)
+        module.close()
     module.value(7, 0, offset=0, size=20, shape="f32[5]{0}")
     assert answer(con, "top-values") == [
         ("r", "step", 0, 40, 2, 2, "parameter", "f32[]", None, None, "v3", None),
@@ -34,4 +35,5 @@ def test_a_module_without_a_function_goes_by_its_key_and_ties_by_run(con):
         module = Module(con, module_id, run_name=run_name, function_name=None)
         module.allocation(0, "output", 8)
         module.value(1, 0, offset=0, size=8)
+        module.close()
     assert [row[:2] for row in answer(con, "top-values")] == [("a", "m2"), ("b", "m1")]

@@ -1,0 +1,150 @@
+"""Faults that come from outside: the disk, the memory, the database file. One line for each.
+
+DuckDB's exceptions are told apart by their words, since their classes do not tell: a damaged block
+is a plain `duckdb.Error`, and a full disk one of four. Nothing here imports DuckDB.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Callable
+
+from bufdb.errors import BufdbError, DatabaseError
+
+_KIND = re.compile(r"^(?:\w+ ){1,4}Error: ")
+_ORIGINAL = re.compile(r'Original error: "(.+)"', re.DOTALL)
+_NUMBERS = re.compile(r"computed checksum \d+ does not match stored checksum \d+ in")
+NOT_UTF8 = BufdbError("a name or an argument holds bytes that are not UTF-8; write it in UTF-8")
+
+
+def as_told(error: BaseException, db: str | None = None) -> BufdbError | None:
+    """What to tell the user of an error that reached the top; None for what must be a bug.
+
+    Args:
+        error: of bufdb, of DuckDB or of Python.
+        db: the database of the command, if it has one.
+    """
+    if isinstance(error, BufdbError):
+        cause = error.__cause__
+        # A failed query: the query is not what was wrong.
+        if type(error) is BufdbError and cause is not None and is_outside(cause):
+            return _of_duckdb(str(cause), db)
+        return error
+    if isinstance(error, RecursionError):
+        return BufdbError(
+            "something in the input is nested too deeply to be followed; "
+            "please report it with the command and the file"
+        )
+    if isinstance(error, MemoryError):
+        return _no_memory("", db)
+    if isinstance(error, UnicodeError):
+        return NOT_UTF8
+    if isinstance(error, OSError):
+        return _of_system(error, db)
+    if is_duckdb(error):
+        return _of_duckdb(str(error), db)
+    return None
+
+
+def is_duckdb(error: BaseException) -> bool:
+    """Whether it is an exception of DuckDB."""
+    return any(kind.__module__.lstrip("_").startswith("duckdb") for kind in type(error).__mro__)
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Whether it is what DuckDB makes of Ctrl-C while it is at work."""
+    is_plain = type(error) is RuntimeError and str(error) == "Query interrupted"
+    return is_plain or type(error).__name__ == "InterruptException"
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether DuckDB could write no more."""
+    return is_duckdb(error) and any(_MEANINGS[i][0].search(str(error)) for i in (0, 1))
+
+
+def is_outside(error: BaseException) -> bool:
+    """Whether DuckDB failed by something outside, and not by what it was asked."""
+    return is_duckdb(error) and any(pattern.search(str(error)) for pattern, _ in _MEANINGS)
+
+
+def _of_system(error: OSError, db: str | None) -> BufdbError:
+    name = f"{error.filename}: " if error.filename else ""
+    reason = f"{name}{error.strerror or error}"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return _disk_full(reason, db)
+    if error.errno == errno.EFBIG:
+        return _too_large(reason, db)
+    if db is not None and error.filename == db:
+        return DatabaseError(f"cannot open {reason}; name another file with --db")
+    return BufdbError(f"{reason}; see to it and run the same command again")
+
+
+def _of_duckdb(message: str, db: str | None) -> BufdbError:
+    original = _ORIGINAL.search(message)
+    reason = " ".join((original[1] if original else message).split())
+    reason = _NUMBERS.sub("a wrong checksum in", _KIND.sub("", reason))
+    for pattern, meaning in _MEANINGS:
+        if pattern.search(message):
+            return meaning(reason, db)
+    return BufdbError(f"DuckDB failed: {reason}; if it does so again, please report it")
+
+
+def _disk_full(reason: str, db: str | None) -> BufdbError:
+    return BufdbError(
+        f"the disk is full ({reason}); make room and run the same command again: "
+        "what was stored before is whole"
+    )
+
+
+def _too_large(reason: str, db: str | None) -> BufdbError:
+    return BufdbError(
+        f"a file may not become larger ({reason}); raise the limit (ulimit -f) and run the same "
+        "command again: what was stored before is whole"
+    )
+
+
+def _damaged(reason: str, db: str | None) -> BufdbError:
+    return DatabaseError(
+        f"{db or 'the database'} is damaged ({reason}); "
+        "remove it and run 'bufdb ingest' on the dumps again"
+    )
+
+
+def _no_memory(reason: str, db: str | None) -> BufdbError:
+    why = f" ({reason})" if reason else ""
+    return BufdbError(
+        f"not enough memory{why}; 'bufdb ingest' gives DuckDB more with --memory-limit SIZE, "
+        "other commands need a machine with more or a smaller question"
+    )
+
+
+def _read_only(reason: str, db: str | None) -> BufdbError:
+    return DatabaseError(
+        f"{db or 'the database'} cannot be written ({reason}); name another file with --db, or see "
+        "to the permissions of the file and its directory"
+    )
+
+
+def _disk_error(reason: str, db: str | None) -> BufdbError:
+    return DatabaseError(
+        f"the disk that holds {db or 'the database'} fails ({reason}); "
+        "name a file on another with --db"
+    )
+
+
+_MEANINGS: tuple[tuple[re.Pattern[str], Callable[[str, str | None], BufdbError]], ...] = (
+    (re.compile(r"No space left|Disk quota exceeded"), _disk_full),
+    (re.compile(r"File too large"), _too_large),
+    (
+        re.compile(
+            r"Corrupt|Data Corruption|not a valid DuckDB|Could not read enough bytes|"
+            r"Failure while replaying WAL|Serialization Error"
+        ),
+        _damaged,
+    ),
+    (re.compile(r"Out of Memory|failed to (?:allocate|pin|offload)|bad_alloc"), _no_memory),
+    (re.compile(r"Permission denied|Read-only file system|read-only mode"), _read_only),
+    (re.compile(r"Input/output error"), _disk_error),
+)
+"""What DuckDB's words mean; the first that fits counts."""

@@ -1,0 +1,120 @@
+-- title: Instructions are what their text says
+-- group: overview
+--
+-- Format section 7. Metadata are compared where the text holds one "metadata={" and no escapes;
+-- a source place that they lack is that of the stack frame (section 7.1).
+--
+-- column module_id BIGINT: The module.
+-- column finding VARCHAR: What was expected, what was found.
+WITH texts AS (
+  SELECT
+    instructions.module_id,
+    instructions.instruction_name,
+    instructions.opcode,
+    instructions.shape,
+    instructions.op_type,
+    instructions.op_name,
+    instructions.source_file,
+    instructions.source_line,
+    instructions.source_end_line,
+    instructions.source_column,
+    instructions.source_end_column,
+    instructions.stack_frame_id,
+    regexp_extract(
+      instructions.text,
+      '^%?([^ ]*) = (\(.*?\)|[^( ][^ ]*) ([^ (]*)\(',
+      ['told_name', 'told_shape', 'told_opcode']
+    ) AS told,
+    CASE
+      WHEN contains(instructions.text, '\') THEN NULL
+      WHEN len(string_split(instructions.text, ', metadata={')) = 2
+        AND len(string_split(instructions.text, 'metadata={')) = 2
+        THEN split_part(instructions.text, ', metadata={', 2)
+      WHEN NOT contains(instructions.text, 'metadata={') THEN ''
+    END AS metadata
+  FROM instructions
+  WHERE instructions.text IS NOT NULL
+),
+-- A backend_config may stand behind the metadata; its fields have other names.
+numbered AS (
+  SELECT
+    texts.module_id,
+    texts.instruction_name,
+    texts.metadata,
+    regexp_replace(texts.metadata, '"[^"]*"', '', 'g') AS numbers
+  FROM texts
+),
+told_texts AS (
+  SELECT
+    numbered.module_id,
+    numbered.instruction_name,
+    numbered.metadata,
+    nullif(regexp_extract(numbered.metadata, '(?:^| )op_type="([^"]*)"', 1), '') AS op_type,
+    nullif(regexp_extract(numbered.metadata, '(?:^| )op_name="([^"]*)"', 1), '') AS op_name,
+    nullif(regexp_extract(numbered.metadata, '(?:^| )source_file="([^"]*)"', 1), '') AS source_file,
+    try_cast(regexp_extract(numbered.numbers, '(?:^| )source_line=([0-9]+)[ }]', 1) AS BIGINT)
+      AS source_line,
+    try_cast(regexp_extract(numbered.numbers, '(?:^| )source_end_line=([0-9]+)[ }]', 1) AS BIGINT)
+      AS source_end_line,
+    try_cast(regexp_extract(numbered.numbers, '(?:^| )source_column=([0-9]+)[ }]', 1) AS BIGINT)
+      AS source_column,
+    try_cast(
+      regexp_extract(numbered.numbers, '(?:^| )source_end_column=([0-9]+)[ }]', 1) AS BIGINT
+    ) AS source_end_column,
+    try_cast(regexp_extract(numbered.numbers, '(?:^| )stack_frame_id=([0-9]+)[ }]', 1) AS BIGINT)
+      AS stack_frame_id
+  FROM numbered
+)
+SELECT
+  texts.module_id,
+  texts.instruction_name || ': ' || concat_ws(
+    ', ',
+    CASE WHEN texts.told.told_name <> texts.instruction_name THEN 'its text has another name' END,
+    CASE WHEN texts.told.told_opcode IS DISTINCT FROM texts.opcode
+      THEN 'opcode ' || coalesce(texts.opcode, 'NULL') END,
+    CASE WHEN texts.told.told_shape IS DISTINCT FROM texts.shape
+      THEN 'shape ' || coalesce(left(texts.shape, 60), 'NULL') END
+  ) || ', its text says otherwise' AS finding
+FROM texts
+WHERE texts.told.told_name <> texts.instruction_name
+  OR texts.told.told_opcode IS DISTINCT FROM texts.opcode
+  OR texts.told.told_shape IS DISTINCT FROM texts.shape
+UNION ALL
+SELECT
+  texts.module_id,
+  texts.instruction_name || ': its metadata are not those of its text' AS finding
+FROM texts
+JOIN told_texts
+  ON told_texts.module_id = texts.module_id
+  AND told_texts.instruction_name = texts.instruction_name
+LEFT JOIN stack_frames
+  ON stack_frames.module_id = texts.module_id
+  AND stack_frames.stack_frame_id = told_texts.stack_frame_id
+  AND told_texts.source_file IS NULL
+WHERE texts.metadata IS NOT NULL
+  AND (
+    texts.op_type IS DISTINCT FROM told_texts.op_type
+    OR texts.op_name IS DISTINCT FROM told_texts.op_name
+    OR texts.stack_frame_id IS DISTINCT FROM told_texts.stack_frame_id
+    OR texts.source_file IS DISTINCT FROM CASE
+      WHEN told_texts.source_file IS NULL THEN stack_frames.source_file
+      ELSE told_texts.source_file
+    END
+    OR texts.source_line IS DISTINCT FROM CASE
+      WHEN stack_frames.stack_frame_id IS NULL THEN told_texts.source_line
+      ELSE stack_frames.source_line
+    END
+    OR texts.source_end_line IS DISTINCT FROM CASE
+      WHEN stack_frames.stack_frame_id IS NULL THEN told_texts.source_end_line
+      ELSE stack_frames.source_end_line
+    END
+    OR texts.source_column IS DISTINCT FROM CASE
+      WHEN stack_frames.stack_frame_id IS NULL THEN told_texts.source_column
+      ELSE stack_frames.source_column
+    END
+    OR texts.source_end_column IS DISTINCT FROM CASE
+      WHEN stack_frames.stack_frame_id IS NULL THEN told_texts.source_end_column
+      ELSE stack_frames.source_end_column
+    END
+  )
+ORDER BY module_id, finding;

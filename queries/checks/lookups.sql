@@ -1,0 +1,101 @@
+-- title: The lookup tables hold what bufdb ships
+-- group: overview
+--
+-- memory_spaces and op_categories are data to edit: who has edited them leaves this one out with
+-- --skip lookups. schema_info has one row.
+--
+-- column module_id BIGINT: NULL: the tables belong to no module.
+-- column finding VARCHAR: What was expected, what was found.
+WITH shipped AS (
+  SELECT
+    'memory_spaces' AS table_name,
+    concat_ws(', ', rows.platform, rows.color, rows.memory_space_name) AS row_text
+  FROM (
+    VALUES
+      ('cpu', 0, 'host'),
+      ('gpu', 0, 'device'),
+      ('gpu', 1, 'collective'),
+      ('gpu', 2, 'temp'),
+      ('gpu', 5, 'host'),
+      ('tpu', 0, 'hbm'),
+      ('tpu', 1, 'vmem'),
+      ('tpu', 2, 'sync_flag'),
+      ('tpu', 3, 'cmem'),
+      ('tpu', 4, 'smem'),
+      ('tpu', 5, 'host'),
+      ('tpu', 6, 'on_chip_scalar'),
+      ('tpu', 7, 'sparsecore_private_stack'),
+      ('tpu', 8, 'sparsecore_sequencer_flag'),
+      ('tpu', 9, 'pinned_hbm'),
+      ('tpu', 10, 'sparsecore_tile_flag')
+  ) AS rows (platform, color, memory_space_name)
+  UNION ALL
+  SELECT
+    'op_categories' AS table_name,
+    concat_ws(
+      ', ',
+      rows.rule_order,
+      rows.op_glob,
+      coalesce(rows.module_glob, 'NULL'),
+      coalesce(rows.category, 'NULL')
+    ) AS row_text
+  FROM (
+    VALUES
+      (10, '*/rematted_computation/*', NULL, 'rematerialised'),
+      (20, '*transpose(*/remat/*', NULL, 'rematerialised'),
+      (30, '*transpose(*', NULL, 'backward'),
+      (31, '*gradient_tape/*', NULL, 'backward'),
+      (32, '*gradients/*', NULL, 'backward'),
+      (40, '*jvp(*', NULL, 'forward'),
+      (50, '*opt_state*', NULL, 'optimizer'),
+      (51, '*[Oo]ptimizer*', NULL, 'optimizer'),
+      (52, '*[Aa]dam*', NULL, 'optimizer'),
+      (53, '*tree_bias_correction*', NULL, 'optimizer'),
+      (80, 'jit(*)/jit(main)/*', '*transpose(*', NULL),
+      (90, '*jit(*/*', '*transpose(*', 'optimizer'),
+      (91, '*jit(*/*', NULL, 'forward')
+  ) AS rows (rule_order, op_glob, module_glob, category)
+),
+stored AS (
+  SELECT
+    'memory_spaces' AS table_name,
+    concat_ws(', ', memory_spaces.platform, memory_spaces.color, memory_spaces.memory_space_name)
+      AS row_text,
+    count(*) AS row_count
+  FROM memory_spaces
+  GROUP BY ALL
+  UNION ALL
+  SELECT
+    'op_categories' AS table_name,
+    concat_ws(
+      ', ',
+      op_categories.rule_order,
+      op_categories.op_glob,
+      coalesce(op_categories.module_glob, 'NULL'),
+      coalesce(op_categories.category, 'NULL')
+    ) AS row_text,
+    count(*) AS row_count
+  FROM op_categories
+  GROUP BY ALL
+)
+SELECT
+  NULL::BIGINT AS module_id,
+  'table ' || coalesce(shipped.table_name, stored.table_name) || ': the row ('
+    || coalesce(shipped.row_text, stored.row_text) || ') is ' || CASE
+      WHEN stored.row_text IS NULL THEN 'missing'
+      WHEN shipped.row_text IS NULL THEN 'not what bufdb ships; right if you have edited the table'
+      ELSE 'there ' || stored.row_count || ' times'
+    END AS finding
+FROM shipped
+FULL JOIN stored
+  ON stored.table_name = shipped.table_name
+  AND stored.row_text = shipped.row_text
+WHERE shipped.row_text IS NULL
+  OR stored.row_count IS DISTINCT FROM 1
+UNION ALL
+SELECT
+  NULL::BIGINT AS module_id,
+  'table schema_info: expected one row, found ' || count(*) AS finding
+FROM schema_info
+HAVING count(*) <> 1
+ORDER BY finding;

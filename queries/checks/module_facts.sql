@@ -1,0 +1,171 @@
+-- title: A module's row says what its files and its other rows say
+-- group: overview
+--
+-- Format sections 1 and 2: what the file name tells, which parts were there, and what of a printed
+-- peak. A file lies under the module's key; flags lie beside it.
+--
+-- column module_id BIGINT: The module.
+-- column finding VARCHAR: What was expected, what was found.
+WITH kinds AS (
+  SELECT
+    files.module_id,
+    count(*) AS file_count,
+    bool_or(files.file_kind = 'hlo') AS has_hlo,
+    bool_or(files.file_kind IN ('values', 'live_range')) AS is_split,
+    bool_or(files.file_kind IN ('buffer_assignment', 'values', 'live_range')) AS has_buffers,
+    count(*) <> count(DISTINCT files.file_kind) AS has_doubles,
+    min(files.size_bytes) AS smallest_bytes
+  FROM files
+  GROUP BY files.module_id
+),
+told AS (
+  SELECT
+    modules.module_id,
+    regexp_extract(
+      regexp_extract(modules.module_key, '[^/]*$'),
+      '^(?:([0-9]{1,18})[.])?module_([0-9]{4,18})(?:[.](.+?))??(?:[.]cl_([0-9]{1,18}))?'
+        || '(?:[.](?:(?:(cpu|sm_[0-9]+[.][0-9]+[a-z]?_gpu|gfx[0-9a-f]+_gpu|_gpu|[a-z0-9]+)_)?'
+        || '(?:after|before)_optimizations[0-9A-Za-z_]*|[^.]+))?$',
+      ['dump_time', 'number', 'name', 'cl', 'backend']
+    ) AS parts
+  FROM modules
+),
+evidence AS (
+  SELECT
+    modules.module_id,
+    EXISTS (SELECT 1 FROM live_ranges WHERE live_ranges.module_id = modules.module_id)
+      AS has_ranges,
+    EXISTS (SELECT 1 FROM positions WHERE positions.module_id = modules.module_id)
+      AS has_positions,
+    EXISTS (
+      SELECT 1 FROM peak_contributors WHERE peak_contributors.module_id = modules.module_id
+    ) AS has_listing,
+    EXISTS (
+      SELECT 1 FROM peak_stack_nodes WHERE peak_stack_nodes.module_id = modules.module_id
+    ) AS has_tree,
+    EXISTS (
+      SELECT 1 FROM stack_frames WHERE stack_frames.module_id = modules.module_id
+    ) OR EXISTS (
+      SELECT 1 FROM input_output_aliases
+      WHERE input_output_aliases.module_id = modules.module_id
+    ) AS has_header
+  FROM modules
+),
+found AS (
+  SELECT
+    modules.module_id,
+    concat_ws(
+      '; ',
+      CASE WHEN modules.module_number::VARCHAR
+          IS DISTINCT FROM nullif(told.parts.number, '')::BIGINT::VARCHAR
+        THEN 'module_number ' || coalesce(modules.module_number::VARCHAR, 'NULL') END,
+      CASE WHEN modules.module_name
+          IS DISTINCT FROM coalesce(nullif(told.parts.name, ''), modules.hlo_module_name)
+        THEN 'module_name ' || coalesce(modules.module_name, 'NULL') END,
+      CASE WHEN modules.module_name IS NOT NULL
+          AND modules.function_name IS DISTINCT FROM regexp_replace(
+            regexp_replace(modules.module_name, '[.][0-9]+$', ''),
+            '^(p?jit|pmap|xmap)_+(.)',
+            '\2'
+          )
+        THEN 'function_name ' || coalesce(modules.function_name, 'NULL') END,
+      CASE WHEN modules.cl_number IS DISTINCT FROM nullif(told.parts.cl, '')::BIGINT
+        THEN 'cl_number ' || coalesce(modules.cl_number::VARCHAR, 'NULL') END,
+      CASE WHEN modules.dump_time_us IS DISTINCT FROM nullif(told.parts.dump_time, '')::BIGINT
+        THEN 'dump_time_us ' || coalesce(modules.dump_time_us::VARCHAR, 'NULL') END,
+      CASE WHEN modules.backend IS DISTINCT FROM nullif(told.parts.backend, '')
+        THEN 'backend ' || coalesce(modules.backend, 'NULL') END,
+      CASE WHEN modules.platform IS DISTINCT FROM CASE
+          WHEN told.parts.backend = 'cpu' THEN 'cpu'
+          WHEN ends_with(told.parts.backend, 'gpu') THEN 'gpu'
+          WHEN told.parts.cl <> '' OR EXISTS (
+              SELECT 1
+              FROM "values"
+              JOIN shapes ON shapes.shape = "values".shape
+              WHERE "values".module_id = modules.module_id
+                AND contains(shapes.layout, ':T(')
+            ) THEN 'tpu'
+        END
+        THEN 'platform ' || coalesce(modules.platform, 'NULL') END,
+      CASE WHEN modules.has_hlo_text <> coalesce(kinds.has_hlo, FALSE)
+        THEN 'has_hlo_text ' || modules.has_hlo_text END,
+      CASE WHEN NOT modules.has_hlo_text AND (
+            evidence.has_header
+            OR modules.hlo_module_name IS NOT NULL
+            OR modules.entry_computation_layout IS NOT NULL
+          )
+        THEN 'facts of an HLO text that is not there' END,
+      CASE WHEN (modules.hlo_module_name IS NULL) <> (modules.partition_count IS NULL)
+          OR (modules.hlo_module_name IS NULL) <> (modules.replica_count IS NULL)
+        THEN 'partition_count ' || coalesce(modules.partition_count::VARCHAR, 'NULL')
+          || ' and replica_count ' || coalesce(modules.replica_count::VARCHAR, 'NULL')
+          || ' with hlo_module_name ' || coalesce(modules.hlo_module_name, 'NULL') END,
+      CASE WHEN (modules.format_era = 'C' AND NOT kinds.is_split AND (
+              modules.has_used_values OR modules.has_live_ranges))
+          OR (modules.format_era <> 'C' AND kinds.is_split)
+          OR (modules.format_era = 'A' AND modules.has_live_ranges)
+        THEN 'format_era ' || modules.format_era END,
+      CASE WHEN evidence.has_positions AND NOT modules.has_used_values
+        THEN 'positions, but no used values' END,
+      CASE WHEN evidence.has_ranges AND NOT modules.has_live_ranges
+          OR modules.has_live_ranges <> (modules.schedule_length IS NOT NULL)
+        THEN 'has_live_ranges ' || modules.has_live_ranges || ' with schedule_length '
+          || coalesce(modules.schedule_length::VARCHAR, 'NULL') END,
+      CASE WHEN (modules.reported_peak_time IS NOT NULL)
+            <> (modules.reported_peak_status IS NOT DISTINCT FROM 'printed')
+          OR (evidence.has_listing AND modules.reported_peak_time IS NULL)
+        THEN 'reported_peak_time ' || coalesce(modules.reported_peak_time::VARCHAR, 'NULL')
+          || ' with reported_peak_status ' || coalesce(modules.reported_peak_status, 'NULL') END,
+      CASE WHEN evidence.has_tree AND modules.reported_peak_tree_bytes IS NULL
+        THEN 'a peak tree without its bytes' END,
+      CASE WHEN coalesce(kinds.file_count, 0) = 0 OR NOT kinds.has_buffers OR kinds.has_doubles
+          OR kinds.smallest_bytes < 0
+        THEN 'files: ' || coalesce(kinds.file_count, 0) END
+    ) AS what
+  FROM modules
+  JOIN told ON told.module_id = modules.module_id
+  JOIN evidence ON evidence.module_id = modules.module_id
+  LEFT JOIN kinds ON kinds.module_id = modules.module_id
+)
+SELECT found.module_id, 'not what the rest of the module says: ' || found.what AS finding
+FROM found
+WHERE found.what <> ''
+UNION ALL
+SELECT
+  files.module_id,
+  'file ' || files.path || ': kind ' || files.file_kind || ', hash ' || files.content_hash
+    || ', is none of ' || modules.module_key AS finding
+FROM files
+JOIN modules ON modules.module_id = files.module_id
+WHERE NOT regexp_full_match(files.content_hash, '[0-9a-f]{32}')
+  OR (files.file_kind <> 'debug_options' AND NOT starts_with(files.path, modules.module_key))
+  OR files.file_kind <> CASE
+    WHEN ends_with(files.path, '-buffer-assignment-values.txt') THEN 'values'
+    WHEN ends_with(files.path, '-live-range.txt') THEN 'live_range'
+    WHEN ends_with(files.path, '-buffer-assignment.txt') THEN 'buffer_assignment'
+    WHEN ends_with(files.path, '.debug_options') THEN 'debug_options'
+    ELSE files.file_kind
+  END
+UNION ALL
+SELECT
+  diagnostics.module_id,
+  'diagnostic ' || diagnostics.code || ' of run ' || diagnostics.run_name || ', its module is of '
+    || modules.run_name AS finding
+FROM diagnostics
+JOIN modules ON modules.module_id = diagnostics.module_id
+WHERE diagnostics.run_name <> modules.run_name
+UNION ALL
+SELECT
+  input_output_aliases.module_id,
+  'output ' || input_output_aliases.output_index || ' is said to reuse parameter '
+    || input_output_aliases.parameter_number || ' ' || input_output_aliases.parameter_index || ' ('
+    || input_output_aliases.alias_kind || '), which has no donated allocation' AS finding
+FROM input_output_aliases
+SEMI JOIN allocations AS present ON present.module_id = input_output_aliases.module_id
+LEFT JOIN allocations
+  ON allocations.module_id = input_output_aliases.module_id
+  AND allocations.parameter_number = input_output_aliases.parameter_number
+  AND allocations.parameter_shape_index = input_output_aliases.parameter_index
+WHERE NOT coalesce(allocations.is_maybe_live_out, FALSE)
+  OR input_output_aliases.alias_kind NOT IN ('may-alias', 'must-alias')
+ORDER BY module_id, finding;

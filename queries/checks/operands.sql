@@ -1,0 +1,42 @@
+-- title: A value is used where the operand shows it
+-- group: overview
+--
+-- Format section 5: a use names the instruction, the number of the operand and the index in it.
+-- That operand, as the instruction's text names it, is one of the value's positions. Constants,
+-- which have no operands, and instructions without a text are left out.
+--
+-- column module_id BIGINT: The module.
+-- column finding VARCHAR: What was expected, what was found.
+WITH texts AS (
+  SELECT
+    instructions.module_id,
+    instructions.instruction_name,
+    -- Up to the bracket that closes the operands: the first behind which an attribute or nothing
+    -- stands.
+    regexp_extract_all(
+      regexp_extract(
+        instructions.text, ' = (?:\(.*?\)|[^( ][^ ]*) [^ (]*\((.*?)\)(?:$|, [a-z_-]+=)', 1
+      ),
+      '%([^ ,()]+)',
+      1
+    ) AS operands
+  FROM instructions
+  WHERE instructions.text IS NOT NULL
+    AND instructions.opcode <> 'constant'
+)
+SELECT
+  uses.module_id,
+  'use ' || uses.use_ordinal || ' of value ' || uses.value_id || ': ' || uses.instruction_name
+    || ' has no operand ' || uses.operand_number || ' ' || uses.operand_index || ' that shows it'
+    AS finding
+FROM uses
+JOIN texts
+  ON texts.module_id = uses.module_id
+  AND texts.instruction_name = uses.instruction_name
+LEFT JOIN positions
+  ON positions.module_id = uses.module_id
+  AND positions.value_id = uses.value_id
+  AND positions.instruction_name = texts.operands[uses.operand_number + 1]
+  AND positions.shape_index = uses.operand_index
+WHERE positions.value_id IS NULL
+ORDER BY uses.module_id, uses.value_id, uses.use_ordinal;

@@ -1,0 +1,392 @@
+"""Every line of a file is read, known and left out, or reported; nothing is lost in silence.
+
+The counts of `files` are held on whole and damaged dumps of every generation. Below them stand the
+accidents that once lost rows with exit code 0 and no diagnostic, each as a test of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from damage import samples
+from test_isolation import DEFAULT, TINY, Base, Dump, base
+
+from bufdb.discover import discover
+from bufdb.errors import UsageError
+from bufdb.ingest import MODULE_TABLES, ingest_into
+
+DEMO = Path(__file__).parents[1] / "data" / "demo"
+DUMPS = int(os.environ.get("BUFDB_ACCOUNTING_DUMPS", "800"))
+"""Damaged dumps whose counts are held in a test run."""
+CHUNKS = 4
+COUNTS = ("line_count", "read_line_count", "known_line_count", "unread_line_count")
+REPORTS = ("unreadable_line", "unreadable_file", "truncated_file")
+"""Codes of diagnostics that say where lines were not understood."""
+
+SPLIT = "cpu_b8", "module_0000.jit_init.cpu_after_optimizations"
+WHOLE = "cpu_b8_old", "module_0000.jit_init.cpu_after_optimizations"
+TRAIN = "cpu_b8_old", "module_0001.jit_train_step.cpu_after_optimizations"
+SPLIT_TRAIN = "cpu_b8", "module_0002.jit_train_step.cpu_after_optimizations"
+ASSIGNMENT, VALUES, LIVE = (
+    "-buffer-assignment.txt",
+    "-buffer-assignment-values.txt",
+    "-live-range.txt",
+)
+
+
+# -- the counts ------------------------------------------------------------------------------------
+
+
+def wrong_counts(folder: Path, dumps: Mapping[int, Dump]) -> list[str]:
+    """Files of the ingested folder whose counts do not hold, for people."""
+    con = base().con
+    reported = Counter(
+        con.execute(
+            "SELECT path, count(*) FROM diagnostics WHERE code IN (SELECT unnest(?)) "
+            "AND path IS NOT NULL GROUP BY path",
+            [list(REPORTS)],
+        ).fetchall()
+    )
+    told = {path for path, _ in reported}
+    found = []
+    rows = con.execute(f"SELECT path, size_bytes, {', '.join(COUNTS)} FROM files").fetchall()
+    for path, size, lines, read, known, unread in rows:
+        text = (folder / path).read_bytes()
+        wrong = []
+        if size != len(text):
+            wrong.append(f"size_bytes {size} of {len(text)}")
+        if lines != line_count(text):
+            wrong.append(f"line_count {lines} of {line_count(text)}")
+        if min(read, known, unread) < 0 or read + known + unread != lines:
+            wrong.append(f"{read} read + {known} known + {unread} unread of {lines}")
+        if (unread > 0) != (path in told):
+            wrong.append(f"{unread} unread, {'a' if path in told else 'no'} diagnostic")
+        if wrong:
+            number = int(re.findall(r"(?:module_)?(\d{4,})[._]", Path(path).name)[-1])
+            dump = next((d for d in dumps.values() if str(d.number) in path), None)
+            found.append(
+                f"{dump.told if dump else number}\n  {Path(path).name}: {', '.join(wrong)}"
+            )
+    return found
+
+
+def line_count(text: bytes) -> int:
+    """Lines of a text, the last one with or without its end."""
+    return text.count(b"\n") + (text[-1:] not in (b"", b"\n"))
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_read_known_and_unread_lines_are_all_lines_of_a_file(chunk: int) -> None:
+    found: list[str] = []
+    step = DUMPS // CHUNKS
+    rng = random.Random(f"accounting {chunk}")
+    dumps: dict[int, Dump] = {}
+    while len(dumps) < step:
+        dump = Dump(rng.choice(samples()), rng.choice((0, *[rng.randrange(1, 10**6)] * 9)))
+        dumps[dump.number] = dump
+    for block_bytes in (DEFAULT, rng.choice(TINY)):
+        with tempfile.TemporaryDirectory() as folder:
+            some = list(dumps.values())[: step if block_bytes == DEFAULT else step // 4]
+            for n, dump in enumerate(some):
+                dump.put(Path(folder) / f"d{n % 10}")
+            base().ingest(Path(folder), block_bytes)
+            found += wrong_counts(Path(folder), dumps)
+    assert not found, f"{len(found)} files:\n" + "\n".join(found[:10])
+
+
+# -- what was lost in silence ----------------------------------------------------------------------
+
+
+@dataclass
+class Told:
+    """What an ingest gave."""
+
+    exit_code: int
+    tables: dict[str, Counter[str]]
+    diagnostics: list[tuple[str, str, str | None, int | None, str]] = field(default_factory=list)
+    """(severity, code, path, line number, message)."""
+
+    @property
+    def codes(self) -> set[str]:
+        """Codes of the diagnostics."""
+        return {code for _, code, *_ in self.diagnostics}
+
+    def names(self, suffix: str) -> bool:
+        """Whether a diagnostic names a file that ends so."""
+        return any(
+            path is not None and path.endswith(suffix) for _, _, path, _, _ in self.diagnostics
+        )
+
+
+def texts(run: str, stem: str) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted((DEMO / run).glob(f"{stem}*"))}
+
+
+def told(files: Mapping[str, bytes], block_bytes: int = DEFAULT) -> Told:
+    """What an ingest of these files gives: rows as text, without hashes, sizes and counts."""
+    some: Base = base()
+    some.empty()
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in files.items():
+            (Path(folder) / name).write_bytes(text)
+        summary = ingest_into(some.con, Path(folder), "r", block_bytes)
+    tables = {}
+    for table in MODULE_TABLES:
+        if table not in ("files", "diagnostics"):
+            rows = some.con.execute(f'SELECT * FROM "{table}"').fetchall()
+            tables[table] = Counter(map(repr, rows))
+    diagnostics = some.con.execute(
+        "SELECT severity, code, path, line_number, message FROM diagnostics ORDER BY ALL"
+    ).fetchall()
+    return Told(summary.exit_code, tables, diagnostics)
+
+
+@cache
+def told_whole(dump: tuple[str, str]) -> Told:
+    """What a demo dump gives as it is."""
+    return told(texts(*dump))
+
+
+def lost(whole: Told, damaged: Told) -> dict[str, int]:
+    """Rows that the whole dump has and the damaged one has not, by table."""
+    missing = {t: (rows - damaged.tables[t]).total() for t, rows in whole.tables.items()}
+    return {table: count for table, count in missing.items() if count}
+
+
+def changed(files: Mapping[str, bytes], suffix: str, old: bytes, new: bytes) -> dict[str, bytes]:
+    """The files with a text replaced once in the file that ends so."""
+    (name,) = [name for name in files if name.endswith(suffix)]
+    assert old in files[name], (name, old)
+    return {**files, name: files[name].replace(old, new, 1)}
+
+
+BLOCKS = pytest.mark.parametrize("block_bytes", [DEFAULT, 300], ids=["whole", "in rounds"])
+BOTH = pytest.mark.parametrize("dump", [SPLIT, WHOLE], ids=["split", "one file"])
+
+
+@BLOCKS
+@BOTH
+def test_a_byte_order_mark_is_read_over(dump: tuple[str, str], block_bytes: int) -> None:
+    files = texts(*dump)
+    marked = {name: b"\xef\xbb\xbf" + text for name, text in files.items()}
+    whole, found = told_whole(dump), told(marked, block_bytes)
+    assert (lost(whole, found), lost(found, whole)) == ({}, {})
+    assert (found.diagnostics, found.exit_code) == (whole.diagnostics, 0)
+
+
+@BLOCKS
+@BOTH
+def test_line_ends_of_two_bytes_are_simply_read(dump: tuple[str, str], block_bytes: int) -> None:
+    files = texts(*dump)
+    pasted = {name: text.replace(b"\n", b"\r\n") for name, text in files.items()}
+    whole, found = told_whole(dump), told(pasted, block_bytes)
+    assert (lost(whole, found), lost(found, whole)) == ({}, {})
+    assert (found.diagnostics, found.exit_code) == (whole.diagnostics, 0)
+
+
+@BLOCKS
+def test_line_ends_of_two_bytes_in_some_lines_alone_lose_no_row_in_silence(
+    block_bytes: int,
+) -> None:
+    files = texts(*WHOLE)
+    ((name, text),) = files.items()
+    lines = text.split(b"\n")
+    some = [line + b"\r" if n % 3 else line for n, line in enumerate(lines[:-1])]
+    found = told({name: b"\n".join([*some, lines[-1]])}, block_bytes)
+    assert found.exit_code == 4 or not lost(told(files), found)
+
+
+def test_a_file_above_10_mb_with_line_ends_of_two_bytes_is_simply_read() -> None:
+    (name, text), *_ = texts(*WHOLE).items()
+    head, _, rest = text.partition(b"\nTotal bytes used:")
+    more = b"".join(
+        b"allocation %d: size 0, thread-local:\n value: <%d x.%d @0> (size=0,offset=0): "
+        b"(f32[], s32[], /*index=2*/u8[%s])\n" % (n, n, n, b"1," * 500 + b"1")
+        for n in range(1000, 11500)
+    )
+    large = head + more + b"\nTotal bytes used:" + rest
+    assert len(large) > 11e6
+    whole, found = told({name: large}), told({name: large.replace(b"\n", b"\r\n")})
+    assert (lost(whole, found), lost(found, whole)) == ({}, {})
+    assert whole.tables["allocations"].total() > 10_000
+    assert found.diagnostics == whole.diagnostics
+
+
+FIRST_LINES = {
+    "letter lost": b"ufferAssignment:\n",
+    "letter changed": b"BufferAssignmant:\n",
+    "colon lost": b"BufferAssignment\n",
+    "blank in front": b" BufferAssignment:\n",
+    "text in front": b"$ cat dump.txt BufferAssignment:\n",
+    "bytes in front": b"\0\0BufferAssignment:\n",
+    "text behind": b"BufferAssignment: x\n",
+    "lower case": b"bufferassignment:\n",
+    "glued": b"BufferAssignment:",
+}
+
+
+@BLOCKS
+@BOTH
+@pytest.mark.parametrize("first", FIRST_LINES)
+def test_a_damaged_first_line_is_told(first: str, dump: tuple[str, str], block_bytes: int) -> None:
+    files = changed(texts(*dump), ASSIGNMENT, b"BufferAssignment:\n", FIRST_LINES[first])
+    found = told(files, block_bytes)
+    assert found.names(ASSIGNMENT), found.diagnostics
+    assert found.exit_code == 4
+
+
+@BLOCKS
+@BOTH
+@pytest.mark.parametrize("first", [b"", b"\n", b"\r\n"])
+def test_a_lost_first_line_loses_no_row_in_silence(
+    first: bytes, dump: tuple[str, str], block_bytes: int
+) -> None:
+    files = texts(*dump)
+    found = told(changed(files, ASSIGNMENT, b"BufferAssignment:\n", first), block_bytes)
+    assert (found.names(ASSIGNMENT) and found.exit_code == 4) or not lost(told_whole(dump), found)
+
+
+TITLES = [
+    (SPLIT, VALUES, rb"Total bytes used: \d+"),
+    (SPLIT, VALUES, rb"Used values:"),
+    (SPLIT, LIVE, rb"HloLiveRange \(max \d+\):"),
+    (SPLIT, LIVE, rb"  InstructionSequence:"),
+    (SPLIT, LIVE, rb"  BufferLiveRange:"),
+    (SPLIT, LIVE, rb"  Live ranges at \d+ \(peak\):"),
+    (SPLIT, LIVE, rb"  Stack trace breakdown for peak usage: .*"),
+    (WHOLE, ASSIGNMENT, rb"Total bytes used: \d+"),
+    (WHOLE, ASSIGNMENT, rb"Used values:"),
+    (WHOLE, ASSIGNMENT, rb"HloLiveRange \(max \d+\):"),
+    (WHOLE, ASSIGNMENT, rb"  InstructionSequence:"),
+    (WHOLE, ASSIGNMENT, rb"  BufferLiveRange:"),
+    (WHOLE, ASSIGNMENT, rb"  Live ranges at \d+ \(peak\):"),
+]
+DAMAGES = {
+    "letter lost": lambda title: title[:4] + title[5:],
+    "letter changed": lambda title: title[:4] + b"#" + title[5:],
+    "blank behind": lambda title: title + b" ",
+    "text behind": lambda title: title + b"x",
+    "blank in front": lambda title: b" " + title,
+    "outdented": lambda title: title.lstrip()[1:],
+    "colon lost": lambda title: title[:-1],
+    "lower case": lambda title: title.lower(),
+    "number huge": lambda title: re.sub(rb"\d+", b"9" * 30, title),
+    "number lost": lambda title: re.sub(rb"\d+", b"", title),
+    "split": lambda title: title[:8] + b"\n" + title[8:],
+    "doubled": lambda title: title + b"\n" + title,
+    "gone": lambda title: b"",
+}
+
+
+@pytest.mark.parametrize("block_bytes", [DEFAULT, 400], ids=["whole", "in rounds"])
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize(
+    "place",
+    TITLES,
+    ids=[f"{'one file' if d == WHOLE else 'split'} {t[:14].decode()}" for d, _, t in TITLES],
+)
+def test_a_damaged_title_loses_no_row_in_silence(
+    place: tuple[tuple[str, str], str, bytes], damage: str, block_bytes: int
+) -> None:
+    dump, suffix, pattern = place
+    files = texts(*dump)
+    (name,) = [name for name in files if name.endswith(suffix)]
+    title = re.search(rb"(?m)^" + pattern, files[name])
+    if title is None:
+        pytest.skip("the dump has no such title")
+    found = told(changed(files, suffix, title[0], DAMAGES[damage](title[0])), block_bytes)
+    missing = lost(told_whole(dump), found)
+    if missing:
+        assert found.diagnostics, missing
+        assert found.exit_code == 4 or damage == "gone", (missing, found.diagnostics)
+
+
+def test_a_dump_of_2024_whose_live_ranges_are_cut_is_told() -> None:
+    (name, text), *_ = texts(*TRAIN).items()
+    start = text.index(b"\nHloLiveRange (max")
+    for end in (start, start + 1):
+        found = told({name: text[:end]})
+        assert found.exit_code == 4, end
+        assert found.names(ASSIGNMENT), found.diagnostics
+
+
+@pytest.mark.parametrize(
+    "title", [b"  BufferLiveRange:\n", b"  Live ranges at ", b"    broadcast.7{}:", b"    5:"]
+)
+def test_live_ranges_cut_between_two_lines_are_told(title: bytes) -> None:
+    (name, text), *_ = texts(*WHOLE).items()
+    found = told({name: text[: text.index(title)]})
+    assert found.diagnostics
+    assert found.exit_code == 4
+
+
+@pytest.mark.parametrize("dump", [(WHOLE, ASSIGNMENT), (SPLIT, VALUES)], ids=["one file", "split"])
+@BLOCKS
+def test_a_file_without_its_total_line_is_told(
+    dump: tuple[tuple[str, str], str], block_bytes: int
+) -> None:
+    files, suffix = texts(*dump[0]), dump[1]
+    (name,) = [name for name in files if name.endswith(suffix)]
+    without = re.sub(rb"(?m)^Total bytes used: .*\n", b"", files[name])
+    whole, found = told(files), told({**files, name: without}, block_bytes)
+    assert {t: n for t, n in lost(whole, found).items() if t != "modules"} == {}
+    assert any("total" in message.lower() for *_, message in found.diagnostics), found.diagnostics
+
+
+@pytest.mark.parametrize("suffix", [ASSIGNMENT, VALUES, LIVE])
+def test_a_missing_file_of_a_split_dump_is_told(suffix: str) -> None:
+    files = {n: text for n, text in texts(*SPLIT).items() if not n.endswith(suffix)}
+    found = told(files)
+    assert [message for _, code, _, _, message in found.diagnostics if code == "missing_file"]
+    assert suffix in " ".join(message for *_, message in found.diagnostics)
+
+
+def peaks() -> list[Any]:
+    query = "SELECT occupied_temp_bytes, peak_bytes FROM memory_figures WHERE temp_bytes > 0"
+    return base().con.execute(query).fetchall()
+
+
+@BLOCKS
+@pytest.mark.parametrize("dump", [TRAIN, SPLIT_TRAIN], ids=["one file", "split"])
+def test_a_temp_allocation_without_its_values_has_an_unknown_peak(
+    dump: tuple[str, str], block_bytes: int
+) -> None:
+    files = texts(*dump)
+    (name,) = [name for name in files if name.endswith(ASSIGNMENT)]
+    told(files)
+    assert all(occupied > 0 for occupied, _ in peaks())
+    values = rb"(?m)^(allocation \d+: size [1-9]\d*, preallocated-temp:\n)(?: value: .*\n)+"
+    without, count = re.subn(values, rb"\1", files[name])
+    assert count
+    found = told({**files, name: without}, block_bytes * 100)
+    assert peaks() == [(None, None)]
+    assert found.diagnostics
+
+
+def test_an_allocation_file_alone_has_an_unknown_peak() -> None:
+    files = {n: t for n, t in texts(*SPLIT_TRAIN).items() if n.endswith((ASSIGNMENT, VALUES))}
+    found = told(files)
+    assert peaks() == [(None, None)]
+    assert "missing_file" in found.codes
+
+
+def test_a_folder_of_optimised_hlo_alone_says_which_file_is_missing(tmp_path: Path) -> None:
+    files = texts(*SPLIT)
+    for name, text in files.items():
+        if name.endswith("after_optimizations.txt"):
+            (tmp_path / name).write_bytes(text)
+    assert discover(tmp_path) == []
+    with pytest.raises(UsageError, match=r"HLO") as error:
+        ingest_into(base().con, tmp_path, "r")
+    assert "\n" not in str(error.value)
+    assert "--xla_" in str(error.value)

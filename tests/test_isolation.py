@@ -1,0 +1,514 @@
+"""A module's rows depend on its own files alone.
+
+Dumps, whole and damaged, are ingested together: in any order and grouping, in blocks of any size
+(tiny ones make every module a large one, read in rounds), with one job or two. Every module must
+have row for row what it has when it is ingested alone with default blocks.
+
+A few hundred cases run with every test run. Thousands on demand:
+
+    python tests/test_isolation.py --cases 5000          # each case is its own number
+    python tests/test_isolation.py --case 1234           # one case again, told in full
+    python tests/test_isolation.py --dumps 100000        # many damaged dumps, in bulk
+    python tests/test_isolation.py --dump 17055          # one of them again, in blocks of all sizes
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from damage import Sample, damage, samples
+
+from bufdb import store
+from bufdb.errors import UsageError
+from bufdb.ingest import MODULE_TABLES, ingest, ingest_into
+
+CASES = int(os.environ.get("BUFDB_ISOLATION_CASES", "240"))
+"""Cases in a test run."""
+CHUNKS = 8
+"""Test functions they are spread over."""
+POOL = 48
+"""Damaged and whole dumps that the cases of a chunk are made of."""
+CASES_PER_POOL = 30
+DEFAULT = 10 << 20
+TINY = (200, 300, 500, 1000, 2000, 5000)
+FOLDER = re.compile(r"\bd\d/")
+RUN = "r"
+
+Content = dict[str, tuple[int, int]]
+"""Per table the number of a module's rows and the sum of their hashes."""
+
+
+@dataclass(frozen=True)
+class Dump:
+    """A sample as some accident left it."""
+
+    sample: Sample
+    accident: int
+
+    @property
+    def number(self) -> int:
+        """The module number of its files, which no other dump has."""
+        return 1000 + self.accident * 1000 + self.sample.number
+
+    @property
+    def told(self) -> str:
+        """What it is, for people."""
+        return f"{self.sample.name}, accident {self.accident}: {self.files[1]}"
+
+    @property
+    def files(self) -> tuple[dict[str, bytes], str]:
+        """Its files by name, and what happened to them."""
+        files, told = damage(self.sample, self.accident)
+        return self.sample.renamed(self.number, files), told
+
+    def put(self, folder: Path) -> None:
+        """Write its files."""
+        folder.mkdir(exist_ok=True)
+        for name, text in self.files[0].items():
+            (folder / name).write_bytes(text)
+
+
+@dataclass
+class Difference:
+    """A module that is not as it is alone."""
+
+    dump: str
+    tables: list[str]
+    rows: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return "\n    ".join([f"{self.dump}\n    differs in {', '.join(self.tables)}", *self.rows])
+
+
+# -- what the database holds -----------------------------------------------------------------------
+
+
+class Base:
+    """A database in memory that is emptied between ingests: to make one costs 0.15 s."""
+
+    def __init__(self) -> None:
+        self.con = store.open_writable(":memory:")
+        columns = self.con.execute(
+            "SELECT table_name, column_name FROM duckdb_columns() WHERE NOT internal "
+            "AND table_name IN (SELECT table_name FROM duckdb_tables()) ORDER BY ALL"
+        ).fetchall()
+        self.columns: dict[str, list[str]] = {}
+        for table, column in columns:
+            self.columns.setdefault(table, []).append(column)
+
+    def empty(self) -> None:
+        for table in self.columns:
+            if table not in ("schema_info", "memory_spaces", "op_categories"):
+                self.con.execute(f'DELETE FROM "{table}"')
+
+    def ingest(self, folder: Path, block_bytes: int = DEFAULT) -> None:
+        """The folder as the only run of the database."""
+        self.empty()
+        try:
+            ingest_into(self.con, folder, RUN, block_bytes)
+        except UsageError as error:  # renamed files that are damaged so that nothing is recognised
+            if "no buffer assignment" not in str(error):
+                raise
+        except BaseException:
+            self.con.close()
+            self.con = store.open_writable(":memory:")
+            raise
+
+
+@cache
+def base() -> Base:
+    return Base()
+
+
+def contents(con: duckdb.DuckDBPyConnection) -> dict[int, Content]:
+    """Every module by its number."""
+    numbers = numbers_of(con)
+    found: dict[int, Content] = {number: {} for number in numbers.values()}
+    for table, module_id, count, total in con.execute(_contents_query()).fetchall():
+        number = numbers.get(module_id, -1)
+        found.setdefault(number, {})[table] = (count, total)
+    return found
+
+
+def numbers_of(con: duckdb.DuckDBPyConnection) -> dict[int, int]:
+    """The number in the files' names by module_id: a module's name in these tests."""
+    rows = con.execute("SELECT module_id, module_key FROM modules").fetchall()
+    return {module_id: number_in(key) for module_id, key in rows}
+
+
+def number_in(key: str) -> int:
+    found = re.match(r"(?:\d+\.)?(?:module_)?(\d+)", key.rpartition("/")[2])
+    assert found is not None, key
+    return int(found[1])
+
+
+@cache
+def _contents_query() -> str:
+    parts = []
+    for table in MODULE_TABLES:
+        names = [_normal(n) for n in base().columns[table] if n not in ("module_id", "run_name")]
+        where = "WHERE module_id IS NOT NULL" if table == "diagnostics" else ""
+        parts.append(
+            f"SELECT '{table}', module_id, count(*), sum(hash({', '.join(names)})) "
+            f'FROM "{table}" {where} GROUP BY module_id'
+        )
+    used = (
+        'SELECT "values".module_id, shapes.* FROM "values" '
+        'LEFT JOIN shapes ON shapes.shape = "values".shape'
+    )
+    names = [f'"{name}"' for name in base().columns["shapes"]]
+    parts.append(
+        f"SELECT 'shapes', module_id, count(*), sum(hash({', '.join(names)})) "
+        f"FROM ({used}) GROUP BY module_id"
+    )
+    return " UNION ALL ".join(parts)
+
+
+def _normal(column: str) -> str:
+    """A column as it is compared: file names without the folder, which is no part of a dump."""
+    if column in ("path", "module_key", "message"):
+        return f"regexp_replace(\"{column}\", '\\bd[0-9]/', '', 'g')"
+    return f'"{column}"'
+
+
+def rows_of(con: duckdb.DuckDBPyConnection, table: str, number: int) -> Counter[str]:
+    """The rows of one module, for people."""
+    names = [_normal(n) for n in base().columns[table] if n not in ("module_id", "run_name")]
+    ids = [module_id for module_id, n in numbers_of(con).items() if n == number]
+    sql = f'SELECT {", ".join(names)} FROM "{table}" WHERE module_id IN (SELECT unnest(?))'
+    if table == "shapes":
+        sql = (
+            'SELECT DISTINCT shapes.* FROM "values" LEFT JOIN shapes '
+            'ON shapes.shape = "values".shape WHERE module_id IN (SELECT unnest(?))'
+        )
+    return Counter(repr(row) for row in con.execute(sql, [ids]).fetchall())
+
+
+# -- alone and together ----------------------------------------------------------------------------
+
+
+@cache
+def alone(dump: Dump) -> Content:
+    """What a dump gives when nothing lies beside it; nothing if no file of it is recognised."""
+    ingest_alone(dump)
+    found = contents(base().con)
+    if not found and not dump.sample.has_xla_names:
+        return {}
+    assert list(found) == [dump.number], f"{dump.told}: modules {list(found)}"
+    return found[dump.number]
+
+
+def ingest_alone(dump: Dump) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        dump.put(Path(folder) / "d0")
+        base().ingest(Path(folder))
+
+
+@dataclass
+class Case:
+    """Some dumps, how they lie in folders and how they are ingested."""
+
+    number: int
+    folders: list[list[Dump]]
+    block_bytes: int
+    jobs: int
+
+    def __str__(self) -> str:
+        told = [f"case {self.number}: block_bytes={self.block_bytes}, jobs={self.jobs}"]
+        for n, dumps in enumerate(self.folders):
+            told += [f"  d{n}: {dump.told}" for dump in dumps]
+        return "\n".join([*told, f"  again: python tests/test_isolation.py --case {self.number}"])
+
+    def put(self, folder: Path) -> None:
+        """Write the files."""
+        for n, dumps in enumerate(self.folders):
+            for dump in dumps:
+                dump.put(folder / f"d{n}")
+
+    def dumps(self) -> Iterator[Dump]:
+        """All of them."""
+        for dumps in self.folders:
+            yield from dumps
+
+
+@cache
+def pool(number: int) -> list[Dump]:
+    """Dumps for some cases: a pool is small, so that few are to be ingested alone."""
+    rng = random.Random(f"pool {number}")
+    found: set[tuple[int, int]] = set()
+    while len(found) < POOL:
+        sample = rng.choice(samples()).number
+        found.add((sample, 0 if rng.random() < 0.35 else rng.randrange(1, 1_000_000)))
+    return [Dump(samples()[sample], accident) for sample, accident in sorted(found)]
+
+
+def case(number: int) -> Case:
+    """A case is its number."""
+    rng = random.Random(f"case {number}")
+    dumps = rng.sample(pool(number // CASES_PER_POOL), rng.choice((2, 3, 4, 5, 8)))
+    folders: list[list[Dump]] = [[] for _ in range(rng.choice((1, 1, 2, 3, 8)))]
+    for dump in dumps:
+        rng.choice(folders).append(dump)
+    block_bytes = rng.choice((DEFAULT, DEFAULT, 20_000, rng.randrange(1, 40_000), rng.choice(TINY)))
+    return Case(number, folders, block_bytes, 2 if rng.random() < 0.05 else 1)
+
+
+def together(some: Case) -> list[Difference]:
+    """Ingest a case; the modules that are not what they are alone."""
+    expected = {dump.number: (dump, alone(dump)) for dump in some.dumps()}
+    with tempfile.TemporaryDirectory() as folder:
+        dumps = Path(folder) / "dumps"
+        dumps.mkdir()
+        some.put(dumps)
+        if some.jobs == 1:
+            base().ingest(dumps, some.block_bytes)
+            return differences(base().con, expected)
+        db = str(Path(folder) / "t.duckdb")
+        try:
+            ingest(db, [dumps], RUN, jobs=some.jobs, block_bytes=some.block_bytes)
+        except UsageError as error:
+            if "no buffer assignment" not in str(error):
+                raise
+            store.open_writable(db).close()
+        with duckdb.connect(db) as con:
+            return differences(con, expected)
+
+
+def differences(
+    con: duckdb.DuckDBPyConnection, expected: dict[int, tuple[Dump, Content]]
+) -> list[Difference]:
+    found = contents(con)
+    differ = []
+    for number, (dump, content) in expected.items():
+        mine = found.pop(number, {})
+        tables = [t for t in content.keys() | mine.keys() if content.get(t) != mine.get(t)]
+        if tables:
+            rows = {table: rows_of(con, table, number) for table in sorted(tables)}
+            differ.append((dump, rows))
+    if found:
+        differ.append((next(iter(expected.values()))[0], {"modules": Counter(map(str, found))}))
+    return [explained(dump, rows) for dump, rows in differ]
+
+
+def explained(dump: Dump, rows: dict[str, Counter[str]]) -> Difference:
+    """The rows that only one ingest has."""
+    ingest_alone(dump)
+    told = []
+    for table, mine in rows.items():
+        wanted = rows_of(base().con, table, dump.number)
+        for sign, some in (("only together", mine - wanted), ("only alone", wanted - mine)):
+            told += [f"{table} {sign}: {row[:300]}" for row in list(some)[:3]]
+    return Difference(dump.told, list(rows), told)
+
+
+def failures(numbers: Iterable[int]) -> Iterator[str]:
+    """What goes wrong in these cases, for people."""
+    for number in numbers:
+        some = case(number)
+        try:
+            found = together(some)
+        except Exception as error:
+            yield f"{some}\n  {traceback.format_exc()}\n  {type(error).__name__}: {error}"
+            continue
+        if found:
+            yield "\n  ".join([str(some), *map(str, found)])
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_a_modules_rows_depend_on_its_own_files_alone(chunk: int) -> None:
+    numbers = range(CASES * chunk // CHUNKS, CASES * (chunk + 1) // CHUNKS)
+    found = list(failures(numbers))
+    assert not found, f"{len(found)} of {len(numbers)} cases:\n\n" + "\n\n".join(found[:3])
+
+
+def test_a_case_is_its_number() -> None:
+    assert str(case(17)) == str(case(17)) != str(case(18))
+
+
+def test_the_comparison_sees_a_changed_row() -> None:
+    whole = next(d for d in pool(0) if d.accident == 0 and d.sample.generation.startswith("demo"))
+    expected = alone(whole)
+    ingest_alone(whole)
+    base().con.execute('UPDATE "values" SET offset_bytes = offset_bytes + 1 WHERE value_id = 0')
+    found = contents(base().con)[whole.number]
+    assert [table for table in expected if expected[table] != found[table]] == ["values"]
+
+
+# -- on demand -------------------------------------------------------------------------------------
+
+
+def bulk(first: int, count: int) -> tuple[int, list[str]]:
+    """Damaged dumps in two groupings that must agree; alone where they do not.
+
+    To ingest each dump alone takes 30 ms; in groups of a hundred it takes 3.
+
+    Returns:
+        the number of dumps, and what went wrong.
+    """
+    found: list[str] = []
+    done = 0
+    for number in range(first, first + count, 200):
+        rng = random.Random(f"bulk {number}")
+        size = min(200, first + count - number)
+        dumps = [
+            Dump(samples()[(number + n) % len(samples())], 1 + (number + n) // len(samples()))
+            for n in range(size)
+        ]
+        seen: list[dict[int, Content]] = []
+        for block_bytes in (DEFAULT, rng.choice((*TINY, 20_000, 100_000, 400_000))):
+            rng.shuffle(dumps)
+            folders = [dumps[n::8] for n in range(8)]
+            some = Case(-number, folders, block_bytes, 1)
+            with tempfile.TemporaryDirectory() as folder:
+                some.put(Path(folder))
+                try:
+                    base().ingest(Path(folder), block_bytes)
+                    seen.append(contents(base().con))
+                except Exception:
+                    found.append(f"dumps {number} to {number + size}\n{traceback.format_exc()}")
+                    seen.append({})
+        alones = set(rng.sample(range(size), max(1, size // 50)))
+        for n, dump in enumerate(dumps):
+            one, other = (content.get(dump.number) for content in seen)
+            if one != other or n in alones:
+                try:
+                    whole = alone(dump)
+                except Exception:
+                    found.append(f"alone: {dump.told}\n{traceback.format_exc()}")
+                    continue
+                for content in (one, other):
+                    if content is not None and content != whole:
+                        tables = [t for t in whole if whole[t] != content.get(t)]
+                        again = f"again: python tests/test_isolation.py --dump {dump.number}"
+                        found.append(f"{dump.told}\n  differs in {tables}\n  {again}")
+        done += size
+        alone.cache_clear()
+    return done, found
+
+
+def in_blocks(number: int) -> list[str]:
+    """How a damaged dump differs from itself in blocks of other sizes, alone in its folder."""
+    accident, sample = divmod(number - 1000, 1000)
+    dump = Dump(samples()[sample], accident)
+    found = []
+    print(dump.told)
+    for block_bytes in (*TINY, 20_000, 100_000, 400_000):
+        try:
+            differ = together(Case(-1, [[dump]], block_bytes, 1))
+        except Exception:
+            found.append(f"block_bytes={block_bytes}\n{traceback.format_exc()}")
+            continue
+        found += [f"block_bytes={block_bytes}: {one}" for one in differ]
+    return found
+
+
+def main() -> int:
+    """Run cases on demand, in processes of their own: a crash is one case's failure."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--cases", type=int, default=0)
+    parser.add_argument("--dumps", type=int, default=0, help="damaged dumps, in bulk")
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--case", type=int)
+    parser.add_argument("--dump", type=int, help="number of a damaged dump")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.case is not None:
+        print(case(given.case))
+        found = list(failures([given.case]))
+        print("\n\n".join(found) or "as alone")
+        return 1 if found else 0
+    if given.dump is not None:
+        found = in_blocks(given.dump)
+        print("\n\n".join(found) or "in blocks of all sizes as in one")
+        return 1 if found else 0
+    if given.worker:
+        return _work(given)
+    return _spread(given)
+
+
+def _work(given: argparse.Namespace) -> int:
+    if given.dumps:
+        done, found = bulk(given.first, given.dumps)
+        print("\n\n".join([*found, f"done {done} failed {len(found)}"]), flush=True)
+        return 0
+    failed = 0
+    for number in range(given.first, given.first + given.cases):
+        print(f"case {number}", file=sys.stderr, flush=True)
+        for told in failures([number]):
+            failed += 1
+            print(told + "\n", flush=True)
+    print(f"done {given.cases} failed {failed}", flush=True)
+    return 0
+
+
+def _spread(given: argparse.Namespace) -> int:
+    """Chunks over processes; the last line says how many were done and how many failed."""
+    kind, total = ("--dumps", given.dumps) if given.dumps else ("--cases", given.cases)
+    step = 2000 if given.dumps else CASES_PER_POOL * 4
+    waiting = [
+        (first, min(step, given.first + total - first))
+        for first in range(given.first, given.first + total, step)
+    ]
+    running: list[tuple[int, int, subprocess.Popen[str]]] = []
+    done = failed = 0
+    while waiting or running:
+        while waiting and len(running) < given.jobs:
+            first, count = waiting.pop(0)
+            command = [
+                sys.executable,
+                __file__,
+                "--worker",
+                kind,
+                str(count),
+                "--first",
+                str(first),
+            ]
+            pipe: Any = subprocess.PIPE
+            running.append(
+                (first, count, subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True))
+            )
+        first, count, process = running.pop(0)
+        out, err = process.communicate()
+        summary = re.search(r"^done (\d+) failed (\d+)$", out, re.MULTILINE)
+        body = re.sub(r"^done .*$", "", out, flags=re.MULTILINE).strip()
+        if body:
+            print(body, flush=True)
+        if summary is None:
+            cases = re.findall(r"^case (\d+)$", err, re.MULTILINE)
+            at = f"case {cases[-1]}" if cases else f"dumps {first} to {first + count}"
+            print(f"CRASHED (exit code {process.returncode}) in {at}\n{err[-2000:]}", flush=True)
+            failed += 1
+            if cases and (left := first + count - int(cases[-1]) - 1) > 0:
+                waiting.insert(0, (int(cases[-1]) + 1, left))
+            done += int(cases[-1]) - first + 1 if cases else 0
+        else:
+            done, failed = done + int(summary[1]), failed + int(summary[2])
+    generations = len({sample.generation for sample in samples()})
+    print(f"{done} {kind[2:]} of {generations} generations, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    began = time.perf_counter()
+    code = main()
+    print(f"{time.perf_counter() - began:.0f} s", file=sys.stderr)
+    sys.exit(code)
