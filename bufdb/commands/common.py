@@ -123,7 +123,7 @@ def output_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def emit(result: Result, *, format_name: str, output: Path | None, full: bool) -> None:
     """Write a result in the form that the user asked for."""
-    to_terminal = output is None and sys.stdout is not None and sys.stdout.isatty()
+    to_terminal = output is None and _is_terminal(sys.stdout)
     width = shutil.get_terminal_size().columns if to_terminal and not full else None
     text, cut = render.render(result, format_name, width)
     write(text, output)
@@ -141,7 +141,7 @@ def write(text: str, output: Path | None = None) -> None:
         UsageError: the file cannot be written.
         BufdbError: the disk is full, or standard output is.
     """
-    if output is None and sys.stdout.isatty():
+    if output is None and _is_terminal(sys.stdout):
         text = render.terminal_safe(text)
     data = text.encode("utf-8", errors="replace")
     if output is not None:
@@ -161,6 +161,10 @@ def write(text: str, output: Path | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
             raise BufdbError(f"cannot write to standard output: {error.strerror}") from error
+
+
+def _is_terminal(stream: Any) -> bool:
+    return stream is not None and not stream.closed and bool(stream.isatty())
 
 
 def note(text: str) -> None:
