@@ -45,29 +45,34 @@ class Item:
 
 
 def describe(con: duckdb.DuckDBPyConnection) -> list[Item]:
-    """All tables, then views, then macros of the database, each in order of name."""
-    columns: dict[str, list[Column]] = {}
-    for table, *cells in con.execute(
-        "SELECT table_name, column_name, data_type, is_nullable, comment FROM duckdb_columns() "
-        "WHERE NOT internal ORDER BY table_name, column_index"
+    """All tables, then views, then macros that SQL can name, each in order of name."""
+    columns: dict[tuple[str, str], list[Column]] = {}
+    for database, table, *cells in con.execute(
+        "SELECT database_name, table_name, column_name, data_type, is_nullable, comment "
+        "FROM duckdb_columns() WHERE NOT internal ORDER BY table_name, column_index"
     ).fetchall():
-        columns.setdefault(table, []).append(Column(*cells))
-    items = [
-        Item(kind, name, comment, tuple(columns.get(name, ())))
-        for kind, name, comment in con.execute(
-            "SELECT 'table', table_name, comment FROM duckdb_tables() WHERE NOT internal "
+        columns.setdefault((database, table), []).append(Column(*cells))
+    # A name means what is in the database that the connection itself is of: `store.open_readable`
+    # has bufdb's views there, and attaches a file that may have others of the same name.
+    items = {
+        (kind == "macro", name): Item(kind, name, comment, tuple(columns.get((database, name), ())))
+        for kind, database, name, comment in con.execute(
+            "SELECT 'table', database_name, table_name, comment FROM duckdb_tables() "
+            "WHERE NOT internal "
             "UNION ALL "
-            "SELECT 'view', view_name, comment FROM duckdb_views() WHERE NOT internal"
+            "SELECT 'view', database_name, view_name, comment FROM duckdb_views() "
+            "WHERE NOT internal ORDER BY database_name = current_database()"
         ).fetchall()
-    ]
+    }
     for name, parameters, comment in con.execute(
         "SELECT function_name, parameters, comment FROM duckdb_functions() "
-        "WHERE NOT internal AND function_type IN ('macro', 'table_macro')"
+        "WHERE NOT internal AND function_type IN ('macro', 'table_macro') "
+        "ORDER BY database_name = current_database()"
     ).fetchall():
         arguments = tuple(Column(parameter, None, True, None) for parameter in parameters)
-        items.append(Item("macro", name, comment, arguments))
+        items[True, name] = Item("macro", name, comment, arguments)
     kinds = list(_HEADINGS)
-    return sorted(items, key=lambda item: (kinds.index(item.kind), item.name))
+    return sorted(items.values(), key=lambda item: (kinds.index(item.kind), item.name))
 
 
 def as_text(items: Iterable[Item]) -> str:

@@ -13,7 +13,9 @@ Only `bufdb.cli` turns them into text and exit codes.
 import re
 
 QUOTE_LIMIT = 80
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+OBEYED = "\x7f-\x9f\u061c\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069"
+"""What a terminal obeys besides C0: DEL, C1, line separators, characters that reorder text."""
+_CONTROL = re.compile(f"[\x00-\x1f{OBEYED}]")
 
 
 def quote(text: str) -> str:

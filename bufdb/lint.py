@@ -14,6 +14,8 @@ from sqlglot.errors import OptimizeError, ParseError, SqlglotError
 from sqlglot.optimizer.qualify import qualify
 
 from bufdb import portable, saved_query
+from bufdb.errors import BufdbError
+from bufdb.run import require_select
 from bufdb.saved_query import Parameter, QueryFileError, SavedQuery
 
 LINE_LIMIT = 100
@@ -159,6 +161,12 @@ def _constant(node: exp.Expr) -> saved_query.Value:
 
 def _columns(con: duckdb.DuckDBPyConnection, query: SavedQuery) -> Iterator[str]:
     """The column lines against what DuckDB says that the query gives."""
+    try:
+        # What sqlglot takes for one SELECT may be something else to DuckDB.
+        require_select(con, query.sql, query.name)
+    except BufdbError as error:
+        yield str(error).removeprefix(f"{query.name}: ")
+        return
     try:
         rows = con.execute(f"DESCRIBE {query.sql}").fetchall()
     except duckdb.Error as error:

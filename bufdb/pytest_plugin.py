@@ -165,7 +165,7 @@ def _text(verdict: Verdict, con: Any) -> str:
     what = f"{metric} of {figure.function}" if figure else f"{metric or 'dumps'}"
     if figure is None or metric is None or verdict.status != OVER:
         fits = f" ({verdict.budget.function})" if verdict.budget and figure is None else ""
-        return f"bufdb: {what}{fits} cannot be judged: {escape_control(verdict.reason or '')}"
+        return escape_control(f"bufdb: {what}{fits} cannot be judged: {verdict.reason}")
     assert verdict.value is not None and verdict.limit is not None
     lines = [
         f"bufdb: {what} is over its limit",
@@ -197,7 +197,7 @@ def _text(verdict: Verdict, con: Any) -> str:
         ]
         table = align(rows, [True, False, False, False, False])
         lines += [f"    {line}" for line in table.splitlines()]
-    return "\n".join(lines)
+    return "\n".join(escape_control(line) for line in lines)
 
 
 def _exact(count: int) -> str:

@@ -3,6 +3,10 @@
 Does no I/O. Invariant: csv, json and jsonl hold every value exactly; units, percent and shortened
 text appear in the two formats for people alone. A column's name tells its unit: `_bytes` is shown
 with IEC units, `_ratio` as percent. A column `unknown_reason` without any reason is left out there.
+
+Names come from dumps, so from anybody. `terminal_safe` makes any text fit to be shown, and csv
+stays exact also where a cell begins with `=`, `+`, `-` or `@`: it is for programs; in a spreadsheet
+import it with all columns as text.
 """
 
 from __future__ import annotations
@@ -14,6 +18,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from bufdb.errors import OBEYED, one_line
+
 if TYPE_CHECKING:  # bufdb.run imports duckdb, which a list of the queries does not need
     from bufdb.run import Result
 
@@ -22,9 +28,15 @@ NARROWEST = 12
 """Columns to which a text column of a table is shortened at most."""
 
 _NUMBER = re.compile(r"(U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|DOUBLE|FLOAT|DECIMAL.*)$")
-# C0, DEL, C1, line separators and the characters that reorder text: a terminal obeys them.
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-_MARKDOWN = re.compile(r"[\\`*|<>]|\](?=\()|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
+_CONTROL_IN_LINES = re.compile(f"[\x00-\x08\x0b-\x1f{OBEYED}]")
+_MARKDOWN = re.compile(
+    r"[\\`*|<>$]|\](?=[(\[:])|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|~(?=[~\w])|&(?=#?\w+;)"
+)
+# What GitHub and GitLab link of themselves, backslash or not: a mention notifies somebody.
+_REFERENCE = re.compile(
+    r"@(?=\w)|#(?=\d)|\bGH-(?=\d)|(?<!\w)[!%](?=\d)|[a-z]:(?=//)|\bwww(?=\.)", re.IGNORECASE
+)
+_ZERO_WIDTH_SPACE = "&#8203;"
 
 
 def render(result: Result, format_name: str, width: int | None = None) -> tuple[str, int]:
@@ -69,12 +81,21 @@ def human_bytes(count: int) -> str:
 
 def escape_control(text: str) -> str:
     r"""Text that a terminal shows and does not obey: control characters as \n, \x1b, \u202e."""
-    return _CONTROL.sub(lambda match: ascii(match[0])[1:-1], text)
+    return one_line(text)
+
+
+def terminal_safe(text: str) -> str:
+    r"""Lines of an answer in any format that a terminal shows and does not obey.
+
+    The escapes are those of JSON, \u001b, which is valid still: only in strings can they be.
+    """
+    return _CONTROL_IN_LINES.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def markdown_escape(text: str) -> str:
-    """Text that Markdown shows as it is, also in a cell of a table."""
-    return _MARKDOWN.sub(lambda match: "\\" + match[0], escape_control(text))
+    """Text that Markdown shows as it is, also in a cell of a table; nobody is mentioned by it."""
+    escaped = _MARKDOWN.sub(lambda match: "\\" + match[0], escape_control(text))
+    return _REFERENCE.sub(lambda match: match[0] + _ZERO_WIDTH_SPACE, escaped)
 
 
 def shorten(text: str, width: int) -> str:
@@ -209,7 +230,7 @@ def _json_value(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_json_value(item) for item in value]
     if isinstance(value, dict):
-        return {str(key): _json_value(item) for key, item in value.items()}
+        return {_text(key): _json_value(item) for key, item in value.items()}
     return value if isinstance(value, int | float | str | None) else _text(value)
 
 
@@ -218,6 +239,8 @@ def _text(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, list | tuple | dict):
         return json.dumps(_json_value(value), ensure_ascii=False)
+    if hasattr(value, "as_tuple"):  # a Decimal; str has 1E-7 where DuckDB has 0.0000001
+        return f"{value:f}"
     return str(value)
 
 

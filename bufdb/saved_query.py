@@ -23,6 +23,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from bufdb import resources
@@ -61,6 +62,7 @@ class QueryFileError(BufdbError):
     def __init__(self, path: Path, line_number: int | None, message: str) -> None:
         where = str(path) if line_number is None else f"{path}:{line_number}"
         super().__init__(f"{where}: {message}")
+        self.path = path
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,11 @@ class SavedQuery:
     sql: str
     path: Path
 
+    @property
+    def is_own(self) -> bool:
+        """Whether the query comes with bufdb."""
+        return self.path.parent == resources.query_folder()
+
     def param(self, name: str) -> Parameter | None:
         """The parameter of that name, or None."""
         return next((param for param in self.params if param.name == name), None)
@@ -140,23 +147,24 @@ def load(path: Path) -> SavedQuery:
 
 
 class Catalogue:
-    """The query files of several folders, by name; parses only what is asked for."""
+    """The query files of several folders, by name; parses only what is asked for.
+
+    A file that is wrong is a problem of its own and stops no other query.
+    """
 
     def __init__(self, folders: Iterable[Path]) -> None:
-        """Look into `folders` in order.
-
-        Raises:
-            QueryFileError: two folders hold a query of one name: neither hides the other.
-        """
+        """Look into `folders` in order; of files with one name the first is the query."""
         self.paths: dict[str, Path] = {}
+        self.clashes: list[QueryFileError] = []
+        """The others, each with what is to be done about it; none is hidden silently."""
         for folder in dict.fromkeys(folder.resolve() for folder in folders):
             for path in sorted(folder.glob("*.sql")):
                 name = query_name(path.stem)
                 if name in self.paths:
-                    raise QueryFileError(
-                        path, None, f"{self.paths[name]} is also named '{name}'; rename one of them"
-                    )
-                self.paths[name] = path
+                    message = f"left out, for {self.paths[name]} is named '{name}' too; rename it"
+                    self.clashes.append(QueryFileError(path, None, message))
+                else:
+                    self.paths[name] = path
 
     def find(self, name: str) -> SavedQuery:
         """The query of that name, written with dashes or underscores.
@@ -172,14 +180,23 @@ class Catalogue:
         return load(path)
 
     def load_all(self) -> list[SavedQuery]:
-        """All queries, by group and name.
-
-        Raises:
-            QueryFileError: a file does not follow the grammar.
-        """
+        """All queries whose files are right, by group and name."""
         order = list(GROUPS)
-        queries = (load(path) for path in self.paths.values())
-        return sorted(queries, key=lambda query: (order.index(query.group), query.name))
+        return sorted(self._loaded[0], key=lambda query: (order.index(query.group), query.name))
+
+    def problems(self) -> list[QueryFileError]:
+        """What is wrong with the files that `load_all` leaves out."""
+        return [*self.clashes, *self._loaded[1]]
+
+    @cached_property
+    def _loaded(self) -> tuple[list[SavedQuery], list[QueryFileError]]:
+        queries, problems = [], []
+        for path in self.paths.values():
+            try:
+                queries.append(load(path))
+            except QueryFileError as error:
+                problems.append(error)
+        return queries, problems
 
 
 def query_folders(given: Iterable[Path], environ: Mapping[str, str]) -> list[Path]:

@@ -218,10 +218,16 @@ def test_a_folder_of_the_user(call, db, tmp_path, monkeypatch):
     monkeypatch.setenv("BUFDB_QUERIES", str(own))
     assert "Names of runs" in call("queries")[1]
     (own / "peak.sql").write_text("SELECT 1")
-    code, out, err = call("query", "my-runs", "--db", db)
-    assert (code, out) == (1, "")
-    assert f"{own / 'peak.sql'}: " in err
-    assert "queries/peak.sql is also named 'peak'; rename one of them" in err
+    assert call("query", "my-runs", "--db", db)[::2] == (0, "")
+    code, out, err = call("query", "peak", "--db", db)
+    assert (code, out.split()[0]) == (0, "run_name")
+    assert f"{own / 'peak.sql'}: left out, for " in err
+    assert err.endswith("queries/peak.sql is named 'peak' too; rename it\n")
+    (own / "odd.sql").write_text("SELECT 1")
+    code, out, err = call("queries")
+    assert (code, "my-runs" in out, len(err.splitlines())) == (0, True, 2)
+    code, out, _ = call("lint")
+    assert (code, len(out.splitlines())) == (1, 2)
 
 
 def test_lint_finds_nothing_in_the_queries_of_bufdb(call):

@@ -8,7 +8,14 @@ from decimal import Decimal
 
 import pytest
 
-from bufdb.render import escape_control, human_bytes, markdown_escape, render, shorten
+from bufdb.render import (
+    escape_control,
+    human_bytes,
+    markdown_escape,
+    render,
+    shorten,
+    terminal_safe,
+)
 from bufdb.run import Result
 
 RESULT = Result(
@@ -119,6 +126,36 @@ def test_markdown_keeps_names_readable():
     assert markdown_escape("train_step __call__ <lambda> [bytes] [a](b)") == (
         "train_step \\_\\_call\\_\\_ \\<lambda\\> [bytes] [a\\](b)"
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("@user", "@&#8203;user"),
+        ("a/b#12", "a/b#&#8203;12"),
+        ("GH-12", "GH-&#8203;12"),
+        ("!12 %3", "!&#8203;12 %&#8203;3"),
+        ("https://a.b", "https:&#8203;//a.b"),
+        ("www.a.b", "www&#8203;.a.b"),
+        ("<img src=x>", "\\<img src=x\\>"),
+        ("![a](b)", "![a\\](b)"),
+        ("[a][b]", "[a\\][b]"),
+        ("~~a~~ $b$ &lt;", "\\~\\~a\\~~ \\$b\\$ \\&lt;"),
+        ("%fusion.1 f32[2]{0} a ~ b & c", "%fusion.1 f32[2]{0} a ~ b & c"),
+    ],
+)
+def test_markdown_mentions_nobody_and_links_nothing(name, shown):
+    assert markdown_escape(name) == shown
+
+
+def test_a_terminal_gets_json_that_is_json():
+    result = Result([("a\x9b", "VARCHAR")], [("\x1b[31m\x7f\u202e\n\u00e9",)])
+    for format_name in ("json", "jsonl"):
+        exact = render(result, format_name)[0]
+        shown = terminal_safe(exact)
+        assert json.loads(shown) == json.loads(exact)
+        assert "\x7f" in exact and not any(char in shown for char in "\x7f\x9b\x1b\u202e")
+    assert terminal_safe("a\tb\r\n\u00e9") == "a\tb\\u000d\n\u00e9"
 
 
 def test_long_text_gives_way_to_fit_the_terminal():

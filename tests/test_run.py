@@ -1,10 +1,12 @@
 """Parameters, execution and ad-hoc SQL."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from bufdb.errors import BufdbError, UsageError
+from bufdb.render import FORMATS, render
 from bufdb.run import Result, bind, run_query, run_sql
 from bufdb.saved_query import parse
 
@@ -93,8 +95,8 @@ def test_adhoc_sql(con):
         ("EXPLAIN ANALYZE COPY (SELECT 1) TO 'x.csv'", "expected a SELECT, found EXPLAIN"),
         ("DROP TABLE runs", "expected a SELECT, found DROP"),
         ("ATTACH 'x.duckdb'", "expected a SELECT, found ATTACH"),
-        ("SELECT 1; SELECT 2", "expected one statement, found 2"),
-        ("-- nothing", "expected one statement, found 0"),
+        ("SELECT 1; SELECT 2", "expected one statement, a SELECT, found 2: SELECT, SELECT"),
+        ("-- nothing", "expected one statement, a SELECT, found none"),
     ],
 )
 def test_adhoc_sql_only_reads(con, sql, message):
@@ -107,3 +109,78 @@ def test_adhoc_sql_that_fails_is_one_line(con):
         with pytest.raises(BufdbError, match=r"^sql: .*Error: .*[^\n]$") as error:
             run_sql(con, sql)
         assert "\n" not in str(error.value)
+
+
+def cell(con, sql, format_name):
+    return render(run_sql(con, f"SELECT {sql} AS a"), format_name)[0]
+
+
+@pytest.mark.parametrize(
+    ("sql", "text", "in_json"),
+    [
+        ("TIMESTAMPTZ '2026-01-02 03:04:05+00'", "2026-01-02 03:04:05+00", None),
+        ("TIMESTAMP '2026-01-02 03:04:05.5'", "2026-01-02 03:04:05.5", None),
+        ("TIMESTAMP_NS '2026-01-02 03:04:05.123456789'", "2026-01-02 03:04:05.123456789", None),
+        ("TIMESTAMP 'infinity'", "infinity", None),
+        ("DATE '-infinity'", "-infinity", None),
+        ("DATE '12026-01-02'", "12026-01-02", None),
+        ("DATE '0044-03-15 (BC)'", "0044-03-15 (BC)", None),
+        ("TIME '24:00:00'", "24:00:00", None),
+        ("TIMETZ '03:04:05+02'", "03:04:05+02", None),
+        ("INTERVAL 1 MONTH", "1 month", None),
+        ("INTERVAL '400 days 1 hour'", "400 days 01:00:00", None),
+        ("'a\\xFFb'::BLOB", "a\\xFFb", None),
+        ("'0101'::BIT", "0101", None),
+        ("'00000000-0000-0000-0000-00000000000f'::UUID",)
+        + 2 * ("00000000-0000-0000-0000-00000000000f",),
+        ("0.0000001::DECIMAL(18, 10)", "0.0000001000", None),
+        ("(2::HUGEINT << 100)", str(2**101), 2**101),
+        ("'NaN'::DOUBLE", "nan", ...),
+        ("[1, NULL]", "[1, null]", [1, None]),
+        ("{'a': now() - now(), 'b b': 1}", '{"a": "00:00:00", "b b": 1}', ...),
+        ("[[DATE 'infinity'], NULL]", '[["infinity"], null]', [["infinity"], None]),
+        ("MAP {1: INTERVAL 1 DAY}", '{"1": "1 day"}', {"1": "1 day"}),
+        ("MAP {[1]: 'x'}", "{[1]=x}", None),
+        ("MAP {TRUE: 1}", '{"true": 1}', {"true": 1}),
+        ("union_value(k := DATE 'infinity')", "infinity", None),
+        ("'x'::ENUM ('x', 'y')", "x", None),
+        ("NULL", None, ...),
+    ],
+)
+def test_values_that_python_lacks_come_as_duckdbs_text(con, sql, text, in_json):
+    con.execute("SET TimeZone = 'UTC'")
+    csv = (
+        ""
+        if text is None
+        else f'"{text.replace(chr(34), chr(34) * 2)}"'
+        if "," in text or ('"' in text)
+        else text
+    )
+    assert cell(con, sql, "csv") == f"a\n{csv}\n"
+    shown = cell(con, sql, "table").splitlines()[-1].strip()
+    assert shown == ("-" if text is None else text)
+    if in_json is not ...:
+        (row,) = json.loads(cell(con, sql, "json"))
+        assert row == {"a": text if in_json is None else in_json}
+    assert cell(con, sql, "jsonl") and cell(con, sql, "markdown")
+
+
+def test_every_type_of_duckdb_renders_in_every_format(con):
+    for format_name in FORMATS:
+        text = render(run_sql(con, "FROM test_all_types()"), format_name)[0]
+        assert "290309-12-22 (BC)" in text
+    rows = json.loads(render(run_sql(con, "FROM test_all_types()"), "json")[0])
+    (expected,) = con.execute(
+        'SELECT list({timestamp_tz: timestamp_tz::VARCHAR, interval: "interval"::VARCHAR, '
+        "date_array: date_array::VARCHAR[]}) FROM test_all_types()"
+    ).fetchall()[0]
+    assert [{name: row[name] for name in expected[0]} for row in rows] == expected
+
+
+def test_an_answer_that_is_read_as_text_keeps_its_order_and_names(con):
+    sql = "SELECT i, i, now() AS i FROM range(5000) AS t (i) ORDER BY hash(i); -- a comment"
+    result = run_sql(con, sql)
+    expected = con.execute("SELECT i FROM range(5000) AS t (i) ORDER BY hash(i)").fetchall()
+    assert [row[:1] for row in result.rows] == expected
+    assert [name for name, _ in result.columns] == ["i", "i", "i"]
+    assert result.columns[2][1] == "TIMESTAMP WITH TIME ZONE"

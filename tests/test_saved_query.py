@@ -122,14 +122,19 @@ def test_a_misspelling_gets_a_suggestion(tmp_path):
         Catalogue([tmp_path]).find("xyz")
 
 
-def test_two_files_of_one_name_are_an_error_naming_both(tmp_path):
+def test_the_first_of_two_files_of_one_name_is_the_query_and_the_other_a_problem(tmp_path):
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "same.sql").write_text(SQL)
-    with pytest.raises(QueryFileError) as error:
-        Catalogue([tmp_path / "a", tmp_path / "b"])
-    assert str(tmp_path / "a" / "same.sql") in str(error.value)
-    assert str(tmp_path / "b" / "same.sql") in str(error.value)
+    (tmp_path / "b" / "other.sql").write_text(SQL)
+    (tmp_path / "b" / "damaged.sql").write_text("SELECT 1")
+    catalogue = Catalogue([tmp_path / "a", tmp_path / "b"])
+    first, second = (tmp_path / folder / "same.sql" for folder in ("a", "b"))
+    assert catalogue.find("same").path == first
+    assert [query.name for query in catalogue.load_all()] == ["other", "same"]
+    clash, damaged = map(str, catalogue.problems())
+    assert clash == f"{second}: left out, for {first} is named 'same' too; rename it"
+    assert damaged.startswith(f"{tmp_path / 'b' / 'damaged.sql'}:1: expected a header line")
 
 
 def test_one_folder_named_twice_is_no_conflict(tmp_path):

@@ -1,5 +1,8 @@
 """The database file: versions, views and what is refused."""
 
+import struct
+from pathlib import Path
+
 import duckdb
 import pytest
 
@@ -19,17 +22,20 @@ def change(path, sql):
         con.execute(sql)
 
 
-def test_views_of_another_bufdb_are_renewed_when_reading(path):
+def test_views_of_another_bufdb_are_renewed_when_writing(path):
     change(path, "DROP VIEW memory_figures; UPDATE schema_info SET views_hash = 'other'")
-    with store.open_readable(path) as con:
+    store.open_writable(path).close()
+    with duckdb.connect(path, read_only=True) as con:
         assert con.execute("SELECT * FROM memory_figures").fetchall() == []
 
 
-def test_views_that_are_current_are_left_alone(path):
-    change(path, "CREATE OR REPLACE VIEW run_selectors AS SELECT 1 AS mine")
-    store.open_writable(path).close()
+def test_reading_takes_bufdbs_views_and_leaves_the_file_alone(path):
+    change(path, "DROP VIEW memory_figures; UPDATE schema_info SET views_hash = 'other'")
+    before = Path(path).read_bytes()
     with store.open_readable(path) as con:
-        assert con.execute("SELECT mine FROM run_selectors").fetchall() == [(1,)]
+        assert con.execute("SELECT * FROM memory_figures").fetchall() == []
+    assert Path(path).read_bytes() == before
+    assert [file.name for file in Path(path).parent.iterdir()] == ["t.duckdb"]
 
 
 def test_another_schema_version_is_refused_with_the_remedy(path):
@@ -52,3 +58,82 @@ def test_a_missing_database_is_not_made_by_reading(tmp_path):
     with pytest.raises(DatabaseError, match="no database"):
         store.open_readable(str(tmp_path / "none.duckdb"))
     assert list(tmp_path.iterdir()) == []
+
+
+def checksum(block):
+    """DuckDB's checksum of a block of whole 64-bit words."""
+    found = 5381
+    for (word,) in struct.iter_unpack("<Q", block):
+        found ^= word * 0xBF58476D1CE4E5B9 % 2**64
+    return struct.pack("<Q", found)
+
+
+def of_a_later_duckdb(data):
+    header = data[8:12] + struct.pack("<Q", 9999) + data[20:4096]
+    return checksum(header) + header + data[4096:]
+
+
+def one_bit_off(data):
+    return data[:4200] + bytes([data[4200] ^ 1]) + data[4201:]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda data: b"", "is an empty file; name another file with --db, or remove it and run"),
+        (lambda data: b"BufferAssignment:\n" * 500, "is no DuckDB database; name another"),
+        (lambda data: b"SQLite format 3\0" + data, "is no DuckDB database; name another"),
+        (lambda data: data[:5000], "is damaged (.*); name another file with --db, or remove"),
+        (one_bit_off, "is damaged (.*); name another file with --db, or remove"),
+        (of_a_later_duckdb, "was written by another version of DuckDB than .*; upgrade with"),
+    ],
+)
+def test_what_is_no_database_is_told_in_one_line(path, change, message):
+    Path(path).write_bytes(change(Path(path).read_bytes()))
+    for opened in (store.open_readable, store.open_writable):
+        with pytest.raises(DatabaseError, match=message) as error:
+            opened(path)
+        assert str(error.value).startswith(path) and "\n" not in str(error.value)
+
+
+def test_a_directory_is_no_database(tmp_path):
+    for opened in (store.open_readable, store.open_writable):
+        with pytest.raises(DatabaseError, match="is a directory; --db names a database file"):
+            opened(str(tmp_path))
+
+
+def test_a_table_that_is_not_there_is_told(path):
+    change(path, "DROP TABLE occupied_peaks")
+    with pytest.raises(DatabaseError, match=r"does not hold bufdb's tables .*; remove the file"):
+        store.open_readable(path)
+
+
+def test_a_view_in_place_of_a_table_is_refused(path):
+    change(path, "ALTER TABLE runs RENAME TO r; CREATE VIEW runs AS FROM r")
+    for opened in (store.open_readable, store.open_writable):
+        with pytest.raises(DatabaseError, match="a view in place of the table runs; remove"):
+            opened(path)
+
+
+def test_a_file_that_may_only_be_read_is_read(path):
+    Path(path).chmod(0o400)
+    Path(path).parent.chmod(0o500)
+    with store.open_readable(path) as con:
+        assert con.execute("SELECT count(*) FROM value_details").fetchall() == [(0,)]
+    Path(path).parent.chmod(0o700)
+
+
+def test_a_query_that_outgrows_memory_spills_and_leaves_nothing(path, tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with store.open_readable(path) as con:
+        (folder,) = con.execute("SELECT current_setting('temp_directory')").fetchall()[0]
+    assert Path(folder).parent == tmp_path and Path(folder).name.startswith("bufdb-")
+    assert not Path(folder).exists()
+
+
+def test_a_saved_query_makes_only_the_views_that_it_names(path):
+    own = "SELECT view_name FROM duckdb_views() WHERE database_name = 'memory' AND NOT internal"
+    with store.open_readable(path, "-- value_details\nSELECT * FROM module_peaks") as con:
+        assert sorted(con.execute(own).fetchall()) == [("memory_figures",), ("module_peaks",)]
+    with store.open_readable(path) as con:
+        assert len(con.execute(own).fetchall()) > 10

@@ -219,7 +219,7 @@ def _show(db: str, name: str, format_name: str, output: Path | None) -> None:
     if output is not None:
         common.write(text, output)
     else:
-        click.echo(text, nl=False, err=True)
+        click.echo(render.terminal_safe(text) if sys.stderr.isatty() else text, nl=False, err=True)
     if left_out:
         common.note(f"{left_out} more rows: bufdb query modules --run {name}")
 

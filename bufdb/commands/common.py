@@ -18,6 +18,7 @@ import click
 
 from bufdb import render
 from bufdb.errors import BufdbError, UsageError, one_line
+from bufdb.patience import DEFAULT_WAIT_S, PATIENCE, Patience
 from bufdb.saved_query import Catalogue, query_folders
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def _database(ctx: click.Context, _option: click.Parameter, path: str) -> str:
     return path
 
 
-db_option: Decorator = click.option(
+_file_option: Decorator = click.option(
     "--db",
     metavar="FILE",
     callback=_database,
@@ -54,6 +55,35 @@ db_option: Decorator = click.option(
     show_default=True,
     show_envvar=True,
     help="Database file.",
+)
+
+
+def _set_patience(context: click.Context, _: click.Parameter, seconds: float) -> None:
+    token = PATIENCE.set(Patience(seconds, note))
+    context.call_on_close(lambda: PATIENCE.reset(token))
+
+
+wait_option: Decorator = click.option(
+    "--wait",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0, max=10**9),
+    default=DEFAULT_WAIT_S,
+    show_default=True,
+    expose_value=False,
+    callback=_set_patience,
+    help="How long to wait while another process holds the database.",
+)
+
+
+def db_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Options of every command that opens the database; only `db` is handed to it."""
+    return _file_option(wait_option(function))
+
+
+allow_files_option: Decorator = click.option(
+    "--allow-files",
+    is_flag=True,
+    help="Let the SQL read other files: read_csv, read_parquet, 'file.csv', glob.",
 )
 
 queries_option: Decorator = click.option(
@@ -93,7 +123,7 @@ def output_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def emit(result: Result, *, format_name: str, output: Path | None, full: bool) -> None:
     """Write a result in the form that the user asked for."""
-    to_terminal = output is None and sys.stdout is not None and sys.stdout.isatty()
+    to_terminal = output is None and _is_terminal(sys.stdout)
     width = shutil.get_terminal_size().columns if to_terminal and not full else None
     text, cut = render.render(result, format_name, width)
     write(text, output)
@@ -104,12 +134,15 @@ def emit(result: Result, *, format_name: str, output: Path | None, full: bool) -
 def write(text: str, output: Path | None = None) -> None:
     """Write an answer as UTF-8 to a file or standard output.
 
-    A reader that has seen enough (`| head`) is no error: the rest is dropped quietly.
+    A reader that has seen enough (`| head`) is no error: the rest is dropped quietly. On a
+    terminal control characters are escaped; in a file and in a pipe the answer is exact.
 
     Raises:
         UsageError: the file cannot be written.
         BufdbError: the disk is full, or standard output is.
     """
+    if output is None and _is_terminal(sys.stdout):
+        text = render.terminal_safe(text)
     data = text.encode("utf-8", errors="replace")
     if output is not None:
         try:
@@ -128,6 +161,10 @@ def write(text: str, output: Path | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
             raise BufdbError(f"cannot write to standard output: {error.strerror}") from error
+
+
+def _is_terminal(stream: Any) -> bool:
+    return stream is not None and not stream.closed and bool(stream.isatty())
 
 
 def note(text: str) -> None:
@@ -158,11 +195,13 @@ def catalogue(folders: tuple[Path, ...]) -> Catalogue:
     return Catalogue(query_folders(folders, os.environ))
 
 
-def open_database(path: str) -> duckdb.DuckDBPyConnection:
-    """The database, read-only.
+def open_database(
+    path: str, sql: str | None = None, *, allow_files: bool = False
+) -> duckdb.DuckDBPyConnection:
+    """The database, as `store.open_readable` opens it.
 
     Left open until the process ends: closing it fails while an interrupted query is at work.
     """
     from bufdb import store
 
-    return store.open_readable(path)
+    return store.open_readable(path, sql, allow_files=allow_files)

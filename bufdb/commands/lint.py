@@ -17,6 +17,7 @@ from bufdb.commands import common
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
 )
 @click.option("--db", metavar="FILE", help="Check against this database's tables and views.")
+@common.wait_option
 @common.queries_option
 def command(files: tuple[Path, ...], db: str | None, folders: tuple[Path, ...]) -> None:
     """Check query files, or all saved queries, without running them.
@@ -26,10 +27,11 @@ def command(files: tuple[Path, ...], db: str | None, folders: tuple[Path, ...]) 
     """
     from bufdb import lint, store
 
-    paths = files or tuple(common.catalogue(folders).paths.values())
-    con = store.open_writable(":memory:") if db is None else store.open_readable(db)
-    with con:
-        findings = [finding for path in paths for finding in lint.lint(con, path)]
+    catalogue = common.catalogue(() if files else folders)
+    paths = files or tuple(catalogue.paths.values())
+    findings = [] if files else [str(clash) for clash in catalogue.clashes]
+    with store.open_empty() if db is None else store.open_readable(db) as con:
+        findings += [str(finding) for path in paths for finding in lint.lint(con, path)]
     common.write("".join(f"{finding}\n" for finding in findings))
     if findings:
         click.get_current_context().exit(1)

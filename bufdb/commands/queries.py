@@ -26,8 +26,14 @@ from bufdb.saved_query import GROUPS, SavedQuery
 )
 @common.queries_option
 def command(format_name: str, folders: tuple[Path, ...]) -> None:
-    """List the saved queries by group, one line each."""
-    queries = common.catalogue(folders).load_all()
+    """List the saved queries by group, one line each.
+
+    Files that are no query, or have the name of another one, are left out and told on stderr.
+    """
+    found = common.catalogue(folders)
+    queries = found.load_all()
+    for problem in found.problems():
+        common.note(str(problem))
     writers = {"text": _as_text, "markdown": _as_markdown, "json": _as_json}
     common.write(writers[format_name](queries))
 

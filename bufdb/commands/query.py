@@ -38,6 +38,7 @@ from bufdb.saved_query import SavedQuery
     "--dialect", metavar="ENGINE", help="With --sql: the text for another engine (spark)."
 )
 @click.option("--explain", is_flag=True, help="Print DuckDB's plan instead of the answer.")
+@common.allow_files_option
 @common.db_option
 @common.queries_option
 @click.option("-h", "--help", "show_help", is_flag=True, help="Show this, or the help of NAME.")
@@ -48,6 +49,7 @@ def command(
     show_sql: bool,
     dialect: str | None,
     explain: bool,
+    allow_files: bool,
     db: str,
     folders: tuple[Path, ...],
     show_help: bool,
@@ -62,13 +64,18 @@ def command(
             raise UsageError("which query? 'bufdb queries' lists them")
         common.write(click.get_current_context().get_help() + "\n")
         return
-    query = common.catalogue(folders).find(name)
+    found = common.catalogue(folders)
+    query = found.find(name)
+    for clash in found.clashes:
+        if saved_query.query_name(clash.path.stem) == query.name:
+            common.note(str(clash))
     if show_help:
         common.write(help_text(query))
     elif show_sql or dialect:
         common.write(_sql(query, dialect), output["output"])
     else:
-        _answer(query, _parameters(query, given, run), db, explain, output)
+        values = _parameters(query, given, run)
+        _answer(query, values, db, explain=explain, allow_files=allow_files, output=output)
 
 
 def help_text(query: SavedQuery) -> str:
@@ -125,12 +132,20 @@ def _sql(query: SavedQuery, dialect: str | None) -> str:
 
 
 def _answer(
-    query: SavedQuery, values: dict[str, str], db: str, explain: bool, output: dict[str, Any]
+    query: SavedQuery,
+    values: dict[str, str],
+    db: str,
+    *,
+    explain: bool,
+    allow_files: bool,
+    output: dict[str, Any],
 ) -> None:
     from bufdb import run
 
     bound = run.bind(query, values)
-    result = run.run_query(common.open_database(db), query, bound, explain=explain)
+    sql = query.sql if query.is_own else None
+    con = common.open_database(db, sql, allow_files=allow_files)
+    result = run.run_query(con, query, bound, explain=explain)
     if explain:
         common.write("".join(f"{plan}\n" for _, plan in result.rows), output["output"])
     else:

@@ -29,8 +29,7 @@ def command(names: tuple[str, ...], format_name: str, brief: bool, db: str) -> N
     """
     from bufdb import describe, store
 
-    con = store.open_readable(db) if Path(db).exists() else store.open_writable(":memory:")
-    with con:
+    with store.open_readable(db, comments=True) if Path(db).exists() else store.open_empty() as con:
         items = describe.describe(con)
     known = {item.name for item in items}
     for name in names:

@@ -14,17 +14,19 @@ from bufdb.commands import common
 @click.argument("text", metavar="SELECT")
 @common.output_options
 @click.option("--explain", is_flag=True, help="Print DuckDB's plan instead of the answer.")
+@common.allow_files_option
 @common.db_option
-def command(text: str, explain: bool, db: str, **output: Any) -> None:
+def command(text: str, explain: bool, allow_files: bool, db: str, **output: Any) -> None:
     """Answer one SELECT, read-only; '-' takes it from standard input.
 
-    'bufdb schema' describes the tables and views.
+    'bufdb schema' describes the tables and views. Nothing but the database is read, unless
+    --allow-files lets the SELECT name other files.
     """
     from bufdb import run
 
     if text == "-":
         text = sys.stdin.read()
-    result = run.run_sql(common.open_database(db), text, explain=explain)
+    result = run.run_sql(common.open_database(db, allow_files=allow_files), text, explain=explain)
     if explain:
         common.write("".join(f"{plan}\n" for _, plan in result.rows), output["output"])
     else:
