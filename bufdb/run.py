@@ -11,6 +11,7 @@ import re
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import date, datetime
 from typing import Any
 
 import duckdb
@@ -26,6 +27,9 @@ _EXACT = frozenset(
     + [f"{sign}{size}" for sign in ("", "u") for size in ("bigint", "hugeint")]
 )
 """DuckDB's types, as its client calls them, of which Python's values say neither more nor less."""
+
+_TIMES = ("date", "timestamp")
+_INFINITE = (date.min, date.max, datetime.min, datetime.max)
 
 
 @dataclass(frozen=True)
@@ -196,18 +200,22 @@ def _fetch(con: duckdb.DuckDBPyConnection, sql: str) -> Result:
 
     Python's datetime, for one, has no infinity, no nanoseconds and no year after 9999, and DuckDB
     needs another package for times with a zone. Which types there are is known only now, so such
-    an answer is computed twice.
+    an answer is computed twice; one with mere dates and timestamps if Python's first or last is
+    among them, which stand for infinity too.
     """
     description = con.execute(sql).description or []
+    columns = [(str(column[0]), str(column[1])) for column in description]
     casts = [_cast(column[1]) for column in description]
-    if any(casts):
-        names = [f"c{number}" for number in range(len(casts))]
-        cells = (
-            f"{name}::{cast}" if cast else name for name, cast in zip(names, casts, strict=True)
-        )
-        inner = _without_semicolon(sql)
-        con.execute(f"SELECT {', '.join(cells)} FROM ({inner}\n) AS answer({', '.join(names)})")
-    return Result([(str(column[0]), str(column[1])) for column in description], con.fetchall())
+    times = [place for place, column in enumerate(description) if column[1].id in _TIMES]
+    if not any(cast for place, cast in enumerate(casts) if place not in times):
+        rows = con.fetchall()
+        if not any(row[place] in _INFINITE for place in times for row in rows):
+            return Result(columns, rows)
+    names = [f"c{number}" for number in range(len(casts))]
+    cells = (f"{name}::{cast}" if cast else name for name, cast in zip(names, casts, strict=True))
+    inner = _without_semicolon(sql)
+    con.execute(f"SELECT {', '.join(cells)} FROM ({inner}\n) AS answer({', '.join(names)})")
+    return Result(columns, con.fetchall())
 
 
 def _without_semicolon(sql: str) -> str:
