@@ -6,6 +6,7 @@ import contextlib
 import importlib.util
 import os
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,6 +36,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write the answers of the saved queries over data/ into tests/golden/",
     )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of the cases of a test marked `sample(n)` every n-th runs always; the others are slow."""
+    seen: Counter[str] = Counter()
+    for item in items:
+        sample = item.get_closest_marker("sample")
+        if sample is not None:
+            name = item.nodeid.partition("[")[0]
+            if seen[name] % sample.args[0]:
+                item.add_marker(pytest.mark.slow)
+            seen[name] += 1
 
 
 @pytest.fixture

@@ -288,6 +288,7 @@ DAMAGES = {
 }
 
 
+@pytest.mark.sample(7)
 @pytest.mark.parametrize("block_bytes", [DEFAULT, 400], ids=["whole", "in rounds"])
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize(

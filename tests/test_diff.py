@@ -142,7 +142,7 @@ def fill(con, modules):
             made.close()
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.lists(MODULE, max_size=6), st.sampled_from(comparison.KEYS))
 def test_any_modules(empty_db, modules, key):
     fill(empty_db, modules)
@@ -203,7 +203,13 @@ SHARED_PAIRS = [
 
 
 @shared_dumps.needs_dumps
-@pytest.mark.parametrize(("base", "new"), SHARED_PAIRS)
+@pytest.mark.parametrize(
+    ("base", "new"),
+    [
+        *SHARED_PAIRS[:1],
+        *(pytest.param(*pair, marks=pytest.mark.slow) for pair in SHARED_PAIRS[1:]),
+    ],
+)
 def test_parts_add_up_on_real_programs(shared_db, base, new):
     for key in ("op", "stack", "all"):
         check_sums(shared_db, base, new, key)
@@ -248,7 +254,17 @@ def test_the_demo_runs(call, request, base, new):
     assert text == path.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("key", comparison.KEYS)
+QUICK_KEYS = ("all",)
+"""Of the keys of a comparison, those tried in each test run; the others are slow."""
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        key if key in QUICK_KEYS else pytest.param(key, marks=pytest.mark.slow)
+        for key in comparison.KEYS
+    ],
+)
 def test_sums_mirror_and_self_over_the_demo_runs(demo_db, key):
     with duckdb.connect(str(demo_db), read_only=True) as con:
         for base, new in [*DEMO_PAIRS, ("gpu_b8", "tpu_b8"), ("cpu_b8", "gpu_b8")]:

@@ -38,7 +38,7 @@ from bufdb import store
 from bufdb.errors import UsageError
 from bufdb.ingest import MODULE_TABLES, ingest, ingest_into
 
-CASES = int(os.environ.get("BUFDB_ISOLATION_CASES", "240"))
+CASES = int(os.environ.get("BUFDB_ISOLATION_CASES", "200"))
 """Cases in a test run."""
 CHUNKS = 8
 """Test functions they are spread over."""

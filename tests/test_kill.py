@@ -15,6 +15,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> kill.Bench:
     return kill.Bench(tmp_path_factory.mktemp("kill"))
 
 
+@pytest.mark.slow
 def test_a_killed_ingest_leaves_whole_modules_and_the_next_one_makes_all_well(
     bench: kill.Bench,
 ) -> None:
@@ -22,6 +23,7 @@ def test_a_killed_ingest_leaves_whole_modules_and_the_next_one_makes_all_well(
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.slow
 def test_a_module_that_is_not_whole_is_found_out(bench: kill.Bench, tmp_path: Path) -> None:
     db = tmp_path / "t.duckdb"
     db.write_bytes(bench.base.read_bytes())

@@ -294,12 +294,14 @@ def too_much(counts: list[dict[str, int]], sizes: list[int]) -> list[str]:
     ]
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("kind", KINDS)
 def test_cost_grows_as_the_text_does(kind: str) -> None:
     size, make = KINDS[kind]
     assert not too_much(*measured(make, size, DEFAULT))
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("kind", IN_ROUNDS)
 def test_cost_grows_as_the_text_does_in_rounds(kind: str) -> None:
     size, make = KINDS[kind]

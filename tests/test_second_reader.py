@@ -271,6 +271,7 @@ def holds_frames(tables: Tables) -> None:
 INVARIANTS = [function for name, function in list(globals().items()) if name.startswith("holds_")]
 
 
+@pytest.mark.sample(3)
 @needs_dumps
 @pytest.mark.parametrize("name", SETS)
 @pytest.mark.parametrize("holds", INVARIANTS, ids=lambda function: function.__name__)
@@ -837,7 +838,7 @@ OCCUPANCY = """
     allocation 0: size 100, preallocated-temp:
      value: <1 a @0> (size=40,offset=0): u8[40]
      value: <2 b @0> (size=40,offset=20): u8[40]
-     value: <3 c @0> (size=0,offset=90): u8[0]
+     value: <3 c @0> (size=0,offset=100): u8[0]
     allocation 1: size 30, color 1, parameter 0, shape |u8[30]| at ShapeIndex {}:
      value: <4 p @1> (size=30,offset=0): u8[30]
     allocation 2: size 8, color 1, preallocated-temp:

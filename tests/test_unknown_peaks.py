@@ -200,6 +200,7 @@ def huge_db(tmp_path_factory):
     return path
 
 
+@pytest.mark.sample(2)
 @each_query
 def test_sizes_near_two_to_the_63_raise_nothing(huge_db, query):
     tries = [{}, {"top_n": 2**62}]
