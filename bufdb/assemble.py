@@ -417,6 +417,9 @@ class _Assembly:
             heads, row_of = found.heads, found.rows
             listed[row_of[row_of >= 0]] = True
             incomplete += found.incomplete
+            for module in found.unassigned:
+                message = "the list of used values has some that are in no allocation"
+                self._find(module, "error", "unassigned_values", message)
             for module, total, human, _ in found.totals:
                 self.facts[module].total_bytes = total
                 self.facts[module].human_total = human

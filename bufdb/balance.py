@@ -32,6 +32,7 @@ PEAK_PROBLEMS = frozenset(
         "peak_listing_mismatch",
         "schedule_mismatch",
         "total_mismatch",
+        "unassigned_values",
         "value_outside_allocation",
     }
 )

@@ -22,7 +22,7 @@ SUFFIXES = {
     "hlo": ".txt",
 }
 many = settings(
-    max_examples=25,
+    max_examples=15,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

@@ -69,6 +69,8 @@ class UsedValues:
     """The row of each head among the assigned values, -1 where there is none."""
     incomplete: list[int] = field(default_factory=list)
     """Module of every value without positions or uses."""
+    unassigned: set[int] = field(default_factory=set)
+    """Modules of what looks like a value and is in no allocation."""
     rest: int = -1
     """Position in the block from which on the next round reads again; -1 if it need not."""
 
@@ -95,11 +97,12 @@ def read(section: Section, assigned: Assigned, seeds: Words, is_last: bool) -> U
     block, heads = section.block, section.block.heads()
     lines, kinds = _structure(section, heads)
     columns, rows = _known_heads(section, lines[kinds == HEAD], assigned, seeds)
+    used = UsedValues()
     if not _is_regular(section, lines, kinds, rows):
-        lines, kinds = _accept(section, lines, kinds, columns, rows, assigned)
+        has_known = set(assigned.modules().tolist())
+        lines, kinds = _accept(section, lines, kinds, columns, rows, has_known, used.unassigned)
         columns, rows = _known_heads(section, lines[kinds == HEAD], assigned, seeds)
 
-    used = UsedValues()
     total = len(block)
     if not is_last:
         # What follows a head is judged by it, so that without another one all is read again.
@@ -253,17 +256,23 @@ def _is_regular(section: Section, lines: Ints, kinds: Ints, rows: Ints) -> bool:
 
 
 def _accept(
-    section: Section, lines: Ints, kinds: Ints, columns: Columns, rows: Ints, assigned: Assigned
+    section: Section,
+    lines: Ints,
+    kinds: Ints,
+    columns: Columns,
+    rows: Ints,
+    has_known: set[int],
+    unassigned: set[int],
 ) -> tuple[Ints, Ints]:
     """Walk over the candidates in order and keep those that stand outside instruction text.
 
     A head counts where one may stand, with a number above the last one's, if its text is that of
     an assigned value, and that is the next one or the instruction before is complete (XLA prints
     raw line breaks only inside text that lexes as one balanced JSON object). Where no assigned
-    values are known, the latter alone decides. At a piece's first line all begins anew.
+    values are known, the latter alone decides. At a piece's first line all begins anew. Modules
+    with what could be a head, but for its text, go to `unassigned`.
     """
     block = section.block
-    has_known = set(assigned.modules().tolist())
     ids, known = columns["value_id"].tolist(), rows.tolist()
     firsts = set(section.piece_lines.tolist())
     kinds = kinds.copy()
@@ -284,6 +293,7 @@ def _accept(
             if state == FROM and not is_next and not told.is_whole(int(block.ends[line - 1])):
                 continue
             if not is_known and int(section.module_of[line]) in has_known:
+                unassigned.add(int(section.module_of[line]))
                 message = "what looks like a value is none of the assigned ones; taken as text"
                 section.finding(line, "notice", "unassigned_value", message)
                 if line in firsts:
