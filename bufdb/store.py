@@ -134,7 +134,12 @@ def open_empty() -> duckdb.DuckDBPyConnection:
 
 
 def open_readable(
-    path: str, sql: str | None = None, *, allow_files: bool = False, comments: bool = False
+    path: str,
+    sql: str | None = None,
+    *,
+    allow_files: bool = False,
+    comments: bool = False,
+    memory_limit: str | None = None,
 ) -> duckdb.DuckDBPyConnection:
     """Open an existing database for questions: read-only, locked, with bufdb's own views.
 
@@ -145,6 +150,7 @@ def open_readable(
             bufdb's views by way of the file's own.
         allow_files: let SQL read other files.
         comments: give views and macros their comments too.
+        memory_limit: DuckDB's, such as "768MB"; by default most of the machine's.
 
     Raises:
         DatabaseError: the file is missing, in use, no database of bufdb's, or of another schema
@@ -164,6 +170,8 @@ def open_readable(
             raise DatabaseError(f"{path} is no bufdb database; name another file with --db")
         _make_views(con, path, sql, comments, is_current=views == _views_hash())
         con.execute(f"SET temp_directory = '{_spill_folder()}'")
+        if memory_limit is not None:
+            con.execute(f"SET memory_limit = '{memory_limit}'")
         _lock(con, allow_files=allow_files)
     except BaseException:
         con.close()

@@ -8,6 +8,10 @@ import click
 
 from bufdb.commands import common
 
+MEMORY_LIMIT = "768MB"
+"""For DuckDB, which otherwise keeps what it has read of the file. A part of half a
+million rows needs 200 MB; what needs more spills."""
+
 
 @click.command(name="check", short_help="Check what must hold of every dump.")
 @click.option(
@@ -42,7 +46,7 @@ def command(examples: int, skip: tuple[str, ...], db: str, **output: Any) -> Non
     from bufdb import check
 
     queries = check.chosen(skip)
-    with common.open_database(db) as con:
+    with common.open_database(db, memory_limit=MEMORY_LIMIT) as con:
         broken = check.violations(con, queries, examples)
         result = check.summary(con, broken)
         uncompared = check.uncompared_count(con)

@@ -196,7 +196,11 @@ def catalogue(folders: tuple[Path, ...]) -> Catalogue:
 
 
 def open_database(
-    path: str, sql: str | None = None, *, allow_files: bool = False
+    path: str,
+    sql: str | None = None,
+    *,
+    allow_files: bool = False,
+    memory_limit: str | None = None,
 ) -> duckdb.DuckDBPyConnection:
     """The database, as `store.open_readable` opens it.
 
@@ -204,4 +208,4 @@ def open_database(
     """
     from bufdb import store
 
-    return store.open_readable(path, sql, allow_files=allow_files)
+    return store.open_readable(path, sql, allow_files=allow_files, memory_limit=memory_limit)
