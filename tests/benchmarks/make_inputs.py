@@ -404,6 +404,12 @@ def write_module(bases: list[Base], stem: Path, era: str) -> int:
             cumulative += size
             line = b"    %b%b: %d bytes (cumulative: %d bytes)\n"
             yield line % (name, index, size, cumulative)
+        # A root alone: what XLA's tree says beyond the listing costs nothing to read.
+        spaced = f"{cumulative:,}".replace(",", " ").encode()
+        yield b"  Stack trace breakdown for peak usage: %b bytes\n" % spaced
+        if cumulative:
+            node = b"    main (100.0%%, total: %b bytes, current: %b bytes, remaining: 0 bytes)\n"
+            yield node % (spaced, spaced)
 
     allocations = itertools.chain([b"BufferAssignment:\n"], section("allocations"))
     files: dict[str, Iterator[bytes]]
