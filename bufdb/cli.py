@@ -106,7 +106,7 @@ def run(arguments: list[str]) -> int:
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return _interrupted()
-    except Exception as error:
+    except Exception as error:  # raised again below unless it is known to come from outside
         if faults.is_interrupt(error):
             return _interrupted()
         told = faults.as_told(error, state.get("db"))

@@ -117,7 +117,7 @@ def command(
                 own_code = 4
             else:
                 _show(db, name, format_name, output)
-        except Exception as error:
+        except Exception as error:  # raised again below unless it is known to come from outside
             told = faults.as_told(error, db)
             if told is None:
                 raise
