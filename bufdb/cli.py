@@ -13,9 +13,9 @@ import sys
 
 import click
 
-from bufdb import __version__, faults
-from bufdb.errors import UsageError, one_line, quote
-from bufdb.saved_query import suggestion
+from bufdb import __version__
+from bufdb.database import faults
+from bufdb.errors import UsageError, did_you_mean, one_line, quote
 
 COMMANDS = {
     "ingest": "bufdb.commands.ingest",
@@ -52,7 +52,7 @@ class _Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
         if cmd_name not in COMMANDS:
-            hint = suggestion(cmd_name, COMMANDS) or f"; there are {', '.join(COMMANDS)}"
+            hint = did_you_mean(cmd_name, COMMANDS) or f"; there are {', '.join(COMMANDS)}"
             raise UsageError(f"no command {quote(cmd_name)}{hint}")
         command: click.Command = importlib.import_module(COMMANDS[cmd_name]).command
         return keep_lines(command)

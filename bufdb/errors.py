@@ -1,7 +1,6 @@
 """Errors that bufdb raises on purpose; everything else is a bug.
 
     BufdbError                  exit 1
-    ├── DumpFormatError         exit 1  a dump that does not follow the format
     ├── UsageError              exit 2  a wrong name, parameter or path
     ├── DatabaseError           exit 3  database missing, locked, damaged or of another version
     └── CommandError            exit 126 or 127  the command of `bufdb capture` cannot be started
@@ -11,6 +10,7 @@ Only `bufdb.cli` turns them into text and exit codes.
 """
 
 import re
+from collections.abc import Iterable
 
 QUOTE_LIMIT = 80
 OBEYED = "\x7f-\x9f\u061c\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069"
@@ -28,22 +28,18 @@ def one_line(text: str) -> str:
     return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
 
 
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """'; did you mean …?' for a misspelt name, '' if nothing is close."""
+    from difflib import get_close_matches  # only needed on the way to an error
+
+    close = get_close_matches(name, list(known), n=1)
+    return f"; did you mean '{close[0]}'?" if close else ""
+
+
 class BufdbError(Exception):
     """Base of all errors meant for the user."""
 
     exit_code = 1
-
-
-class DumpFormatError(BufdbError):
-    """A dump that does not follow the format."""
-
-    def __init__(self, path: str, line_number: int | None, expected: str, found: str) -> None:
-        where = path if line_number is None else f"{path}:{line_number}"
-        super().__init__(f"{where}: expected {expected}, found {quote(found)}")
-        self.path = path
-        self.line_number = line_number
-        self.expected = expected
-        self.found = found
 
 
 class UsageError(BufdbError):

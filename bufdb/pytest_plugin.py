@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from bufdb.budget import Figure, Verdict
+    from bufdb.budget.judge import Verdict
+    from bufdb.query.memory_figures import MemoryFigures
 
 CONTRIBUTORS = 10
 """Values that a failing test names."""
@@ -105,10 +106,13 @@ class BufdbLimit:
         limits: Mapping[str, int | str],
     ) -> dict[str, int | None]:
         __tracebackhide__ = True
-        from bufdb import figures, store
-        from bufdb.budget import METRICS, WITHIN, Budget, judge
-        from bufdb.discover import discover
-        from bufdb.ingest import ingest
+        from bufdb.budget.file import Budget
+        from bufdb.budget.judge import WITHIN, judge
+        from bufdb.database import store
+        from bufdb.dumps.discover import discover
+        from bufdb.ingest.ingest import ingest
+        from bufdb.query import figures
+        from bufdb.query.memory_figures import METRICS
 
         # As keywords of the fixture these would be taken for metrics, so they are looked at here.
         budgets = [
@@ -135,7 +139,8 @@ class BufdbLimit:
 
 
 def _limits(limits: Mapping[str, int | str]) -> dict[str, Any]:
-    from bufdb.budget import METRICS, parse_limit
+    from bufdb.budget.file import parse_limit
+    from bufdb.query.memory_figures import METRICS
 
     if not limits:
         raise TypeError(f"bufdb_limit wants a limit: one or more of {', '.join(METRICS)}")
@@ -149,7 +154,7 @@ def _limits(limits: Mapping[str, int | str]) -> dict[str, Any]:
     return parsed
 
 
-def _largest(judged: list[Figure], metric: str) -> int | None:
+def _largest(judged: list[MemoryFigures], metric: str) -> int | None:
     values = [figure.values[metric] for figure in judged]
     known = [value for value in values if value is not None]
     return max(known) if known and len(known) == len(values) else None
@@ -157,9 +162,9 @@ def _largest(judged: list[Figure], metric: str) -> int | None:
 
 def _text(verdict: Verdict, con: Any) -> str:
     """Why one verdict fails the test."""
-    from bufdb import figures
-    from bufdb.budget import OVER
-    from bufdb.render import align, escape_control, human_bytes
+    from bufdb.budget.judge import OVER
+    from bufdb.query import figures
+    from bufdb.report.text import align, escape_control, human_bytes
 
     figure, metric = verdict.figure, verdict.metric
     what = f"{metric} of {figure.function}" if figure else f"{metric or 'dumps'}"
@@ -201,7 +206,7 @@ def _text(verdict: Verdict, con: Any) -> str:
 
 
 def _exact(count: int) -> str:
-    from bufdb.render import human_bytes
+    from bufdb.report.text import human_bytes
 
     return human_bytes(count) if count < 1024 else f"{human_bytes(count)} ({count} bytes)"
 

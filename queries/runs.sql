@@ -16,10 +16,16 @@
 -- column ingested_at TIMESTAMP: Time of the last ingest that changed it [UTC].
 -- column module_count BIGINT: Modules.
 -- column function_count BIGINT: Different jitted functions among them.
+-- column platforms VARCHAR: Their platforms, separated by blanks; NULL if no file name tells it.
+-- column format_eras VARCHAR: Eras of the dump format among them, separated by blanks.
+-- column max_partition_count BIGINT: Largest number of partitions of a module; NULL if not told.
+-- column compiler_options VARCHAR: Compiler options that all modules of the run share, without
+--   those of dumping; their number if they are more than 160 characters; NULL if no file tells any.
 -- column max_peak_bytes HUGEINT: Largest peak of a module in a memory space [bytes]; NULL if there
 --   is none or the peak of a module is unknown.
 -- column max_temp_bytes HUGEINT: Largest sum of temp allocations of a module in a memory space
 --   [bytes]; NULL if there is no allocation.
+-- column problem_count BIGINT: Diagnostics of the run that say that something was not read in full.
 -- column source_path VARCHAR: Path given to the last ingest into it.
 -- column unknown_count BIGINT: Modules whose peak is unknown.
 -- column unknown_reason VARCHAR: Why, of several the first reason in alphabetical order; NULL if
@@ -37,6 +43,9 @@ figures AS (
     modules.run_name,
     count(DISTINCT modules.module_id) AS module_count,
     count(DISTINCT modules.function_name) AS function_count,
+    string_agg(DISTINCT modules.platform, ' ' ORDER BY modules.platform) AS platforms,
+    string_agg(DISTINCT modules.format_era, ' ' ORDER BY modules.format_era) AS format_eras,
+    max(modules.partition_count) AS max_partition_count,
     CASE
       WHEN count(memory_figures.peak_unknown_reason) = 0 THEN max(memory_figures.peak_bytes)
     END AS max_peak_bytes,
@@ -57,6 +66,47 @@ figures AS (
     )
   GROUP BY modules.run_name
 ),
+option_modules AS (
+  SELECT
+    modules.run_name,
+    modules.module_id,
+    compiler_options.option_name || '=' || compiler_options.option_value AS option_text
+  FROM compiler_options
+  JOIN modules ON modules.module_id = compiler_options.module_id
+  -- How the dump was made says nothing about the program.
+  WHERE compiler_options.option_name NOT GLOB 'xla_dump_*'
+),
+with_options AS (
+  SELECT modules.run_name, count(DISTINCT modules.module_id) AS module_count
+  FROM compiler_options
+  JOIN modules ON modules.module_id = compiler_options.module_id
+  GROUP BY modules.run_name
+),
+shared_options AS (
+  SELECT option_modules.run_name, option_modules.option_text
+  FROM option_modules
+  JOIN with_options ON with_options.run_name = option_modules.run_name
+  GROUP BY option_modules.run_name, option_modules.option_text, with_options.module_count
+  HAVING count(DISTINCT option_modules.module_id) = with_options.module_count
+),
+options AS (
+  SELECT
+    shared_options.run_name,
+    -- TPU compilers print dozens; the table compiler_options has them all.
+    CASE
+      WHEN sum(length(shared_options.option_text) + 1) <= 160
+      THEN string_agg(shared_options.option_text, ' ' ORDER BY shared_options.option_text)
+      ELSE count(*) || ' options'
+    END AS compiler_options
+  FROM shared_options
+  GROUP BY shared_options.run_name
+),
+problems AS (
+  SELECT diagnostics.run_name, count(*) AS problem_count
+  FROM diagnostics
+  WHERE diagnostics.severity IN ('data_loss', 'error')
+  GROUP BY diagnostics.run_name
+),
 labels AS (
   SELECT
     run_labels.run_name,
@@ -73,8 +123,13 @@ SELECT
   runs.ingested_at,
   coalesce(figures.module_count, 0) AS module_count,
   coalesce(figures.function_count, 0) AS function_count,
+  figures.platforms,
+  figures.format_eras,
+  figures.max_partition_count,
+  options.compiler_options,
   figures.max_peak_bytes,
   figures.max_temp_bytes,
+  coalesce(problems.problem_count, 0) AS problem_count,
   runs.source_path,
   coalesce(figures.unknown_count, 0) AS unknown_count,
   figures.unknown_reason
@@ -82,6 +137,8 @@ FROM runs
 CROSS JOIN params
 LEFT JOIN figures ON figures.run_name = runs.run_name
 LEFT JOIN labels ON labels.run_name = runs.run_name
+LEFT JOIN options ON options.run_name = runs.run_name
+LEFT JOIN problems ON problems.run_name = runs.run_name
 WHERE (
   params.run IS NULL
   OR runs.run_name IN (

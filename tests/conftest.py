@@ -13,7 +13,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from bufdb import store
+from bufdb.database import store
 
 DATA = Path(__file__).parents[1] / "data" / "demo"
 FIRST_DUMP_TIME = 1_750_000_000
@@ -61,11 +61,11 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
 @pytest.fixture(scope="session")
 def demo_db(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database with one run for each directory of data/demo, the same on every machine."""
-    if importlib.util.find_spec("bufdb.ingest") is None:
-        pytest.skip("bufdb.ingest is not there")
+    if importlib.util.find_spec("bufdb.ingest.ingest") is None:
+        pytest.skip("bufdb.ingest.ingest is not there")
     if not DATA.is_dir():
         pytest.skip("data/demo is not there")
-    from bufdb.ingest import ingest
+    from bufdb.ingest.ingest import ingest
 
     folder = tmp_path_factory.mktemp("demo")
     shutil.copytree(DATA, folder / "demo")

@@ -21,7 +21,7 @@ from typing import Any
 
 import duckdb
 
-from bufdb import check
+from bufdb.query import check
 
 GENERATIONS = ("tf-1.15", "tf-2.4", "cpu-0.4.13", "cpu-0.4.30", "cpu-0.7.2",
                "cpu-0.10.2/while_newton", "cpu-0.12.0/while_newton",

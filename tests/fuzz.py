@@ -26,20 +26,20 @@ from typing import Any
 import damage
 import numpy as np
 
+from bufdb.columnar.account import Account
+from bufdb.columnar.scan import Block, Columns, Numbers, Text
+from bufdb.columnar.section import Piece, Section
 from bufdb.read import (
     allocations,
-    block_layout,
-    cut,
+    boundaries,
+    debug_options,
     hlo,
     instruction,
+    layout_2019,
     live_ranges,
-    options,
     shape,
     used_values,
 )
-from bufdb.read.account import Account
-from bufdb.read.section import Piece, Section
-from bufdb.scan import Block, Columns, Numbers, Text
 
 BATCH = 400
 """Cases read together."""
@@ -296,7 +296,7 @@ def read_hlo(cases: Sequence[Case]) -> Outcome:
 def read_options(cases: Sequence[Case]) -> Outcome:
     found: Outcome = {}
     for number, text in cases:
-        rows, problems = options.read(text)[:2]
+        rows, problems = debug_options.read(text)[:2]
         lines = text.decode(errors="replace").split("\n")
         blank = sum(not line.strip() for line in lines)
         read = len(rows) + len(problems)
@@ -323,28 +323,28 @@ def read_cut(cases: Sequence[Case]) -> Outcome:
     for number, text in cases:
         rng = random.Random(number)
         for kind in ("buffer_assignment", "values", "live_range"):
-            whole, in_parts = cut.Titles(kind), cut.Titles(kind)
+            whole, in_parts = boundaries.Titles(kind), boundaries.Titles(kind)
             whole.feed(text)
             for part in parts_of(rng, text):
                 in_parts.feed(part)
             assert vars(whole) == vars(in_parts) or not text, (number, vars(whole), vars(in_parts))
-            spans = cut.cut(whole)
+            spans = boundaries.cut(whole)
             sections = (spans.allocations, spans.used_values, spans.live_ranges)
             places = [span for span in sections if span[1]]
             assert places == [] or (places[0][0], places[-1][1]) == (0, len(text)), (number, spans)
             for (_, stop), (start, _) in pairwise(places):
                 assert stop == start, (number, spans)
             found[number] = (*found.get(number, ()), spans)
-        found[number] = (*found[number], cut.kind_of(text))
+        found[number] = (*found[number], boundaries.kind_of(text))
     return found
 
 
 def read_block_layout(cases: Sequence[Case]) -> Outcome:
     found: Outcome = {}
     for number, text in cases:
-        block_layout.is_block_layout(text)
+        layout_2019.is_block_layout(text)
         whole = text if text.endswith(b"\n") or not text else text + b"\n"
-        later = block_layout.rewrite(whole)
+        later = layout_2019.rewrite(whole)
         assert len(later.allocations) == len(later.allocation_lines), number
         assert len(later.used_values) == len(later.used_lines), number
         seen = {*later.allocation_lines, *later.used_lines}

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import duckdb
 
-from bufdb.ingest import MODULE_TABLES
+from bufdb.ingest.ingest import MODULE_TABLES
 
 DEMO = Path(__file__).parents[1] / "data" / "demo"
 SCRIPT = "import sys; from bufdb.cli import main; main()"

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from bufdb.keys import Keys
+from bufdb.assemble.value_index import Keys
+from bufdb.columnar.scan import Columns, Numbers, Text
+from bufdb.columnar.section import Piece, Section
 from bufdb.read import used_values
-from bufdb.read.section import Piece, Section
-from bufdb.scan import Columns, Numbers, Text
 
 PATH = "m.txt"
 

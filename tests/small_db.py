@@ -6,7 +6,8 @@ from typing import Any
 
 import duckdb
 
-from bufdb import resources, run, saved_query
+from bufdb import resources
+from bufdb.query import catalogue, execute
 
 _FILL = {"BIGINT": 0, "VARCHAR": "", "BOOLEAN": False, "TIMESTAMP": "2026-01-01", "HUGEINT": 0}
 """What a NOT NULL column gets that the test does not care about."""
@@ -170,9 +171,9 @@ def answer(con: duckdb.DuckDBPyConnection, name: str, **given: Any) -> list[tupl
     A row whose unknown_reason is NULL is given without that column, which is the last, and without
     an unknown_count of 0 before it.
     """
-    query = saved_query.Catalogue([resources.query_folder()]).find(name)
-    bound = run.bind(query, {key: str(value) for key, value in given.items()})
-    rows = run.run_query(con, query, bound).rows
+    query = catalogue.Catalogue([resources.query_folder()]).find(name)
+    bound = execute.bind(query, {key: str(value) for key, value in given.items()})
+    rows = execute.execute_query(con, query, bound).rows
     names = [column.name for column in query.columns]
     if names[-1] != "unknown_reason":
         return rows

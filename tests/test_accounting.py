@@ -21,9 +21,9 @@ import pytest
 from damage import samples
 from test_isolation import DEFAULT, TINY, Base, Dump, base
 
-from bufdb.discover import discover
+from bufdb.dumps.discover import discover
 from bufdb.errors import UsageError
-from bufdb.ingest import MODULE_TABLES, ingest_into
+from bufdb.ingest.ingest import MODULE_TABLES, ingest_into
 
 DEMO = Path(__file__).parents[1] / "data" / "demo"
 DUMPS = int(os.environ.get("BUFDB_ACCOUNTING_DUMPS", "800"))

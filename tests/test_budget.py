@@ -8,9 +8,13 @@ import duckdb
 import pytest
 from small_db import Module, insert
 
-from bufdb import budget, cli, figures, store
-from bufdb.budget import Budget, Figure, Limit, judge, parse, parse_limit
+from bufdb import cli
+from bufdb.budget.file import Budget, Limit, parse, parse_limit
+from bufdb.budget.judge import exit_code, judge
+from bufdb.database import store
 from bufdb.errors import UsageError
+from bufdb.query import figures, memory_figures
+from bufdb.query.memory_figures import MemoryFigures
 
 MIB = 1 << 20
 
@@ -25,9 +29,9 @@ def figure(function="f", value=100, color=0, **cells):
         "signature": "(f32[8]) -> f32[8]",
         "color": color,
         "memory_space": {0: "hbm", 1: "vmem", None: None}.get(color),
-        "values": dict.fromkeys(budget.METRICS, value),
+        "values": dict.fromkeys(memory_figures.METRICS, value),
     }
-    return Figure(**(fields | cells))
+    return MemoryFigures(**(fields | cells))
 
 
 def entry(limit, function="*", metric="peak", **cells):
@@ -257,7 +261,7 @@ def test_what_the_base_does_not_have():
 )
 def test_exit_code(values, code):
     run = [figure(str(n), value) for n, value in enumerate(values)]
-    assert budget.exit_code(judge([entry(5)], run)) == code
+    assert exit_code(judge([entry(5)], run)) == code
 
 
 # -- the command ------------------------------------------------------------------------------
@@ -305,7 +309,7 @@ def test_every_metric(call):
         "total": 3584,
         "fragmentation": 1024,
     }
-    text = "".join(budget_text(10**6, f'metric = "{metric}"') for metric in budget.METRICS)
+    text = "".join(budget_text(10**6, f'metric = "{metric}"') for metric in memory_figures.METRICS)
     code, out, _ = call(text, "--run", "new", "--format", "json")
     assert code == 0
     assert {row["metric"]: row["value_bytes"] for row in json.loads(out)} == expected

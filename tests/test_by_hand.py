@@ -8,7 +8,7 @@ import pytest
 from shared_dumps import DUMPS, needs_dumps
 from small_db import answer
 
-from bufdb import saved_query
+from bufdb.query import catalogue
 from bufdb.resources import query_folder
 
 SEED = DUMPS / "seeds" / "002_609704118d861766.txt"
@@ -22,7 +22,7 @@ def demo(demo_db):
 
 @pytest.fixture(scope="module")
 def seed(tmp_path_factory):
-    from bufdb.ingest import ingest
+    from bufdb.ingest.ingest import ingest
 
     path = tmp_path_factory.mktemp("seed") / "seed.duckdb"
     ingest(str(path), [SEED], run="seed")
@@ -32,7 +32,7 @@ def seed(tmp_path_factory):
 
 def rows(con, query, columns, **given):
     """The named columns of an answer."""
-    names = [c.name for c in saved_query.Catalogue([query_folder()]).find(query).columns]
+    names = [c.name for c in catalogue.Catalogue([query_folder()]).find(query).columns]
     places = [names.index(column) for column in columns.split()]
     return [tuple(row[place] for place in places) for row in answer(con, query, **given)]
 

@@ -16,8 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from bufdb import capture, cli, store
-from bufdb.discover import discover
+from bufdb import cli
+from bufdb.capture.environment import environment
+from bufdb.capture.labels import _versions, program_labels, run_name
+from bufdb.database import store
+from bufdb.dumps.discover import discover
 from bufdb.errors import UsageError
 
 DEMO = Path(__file__).parents[1] / "data" / "demo"
@@ -92,7 +95,7 @@ def labels(name):
 )
 def test_xla_flags_are_added_to(flags, kept):
     given = {"HOME": "h"} if flags is None else {"HOME": "h", "XLA_FLAGS": flags}
-    found = capture.environment(given, Path("/d"))
+    found = environment(given, Path("/d"))
     assert found.flags == kept
     assert found.variables == {
         "HOME": "h",
@@ -105,25 +108,25 @@ def test_xla_flags_are_added_to(flags, kept):
 
 
 def test_a_dump_directory_is_quoted_as_xla_reads_it():
-    found = capture.environment({}, Path('/my "d"\\x'))
+    found = environment({}, Path('/my "d"\\x'))
     assert '--xla_dump_to="/my \\"d\\"\\\\x"' in found.variables["XLA_FLAGS"]
 
 
 def test_flags_in_a_file():
     Path("flags").write_text("--a=1\n--b=2\n")
-    assert capture.environment({"XLA_FLAGS": "flags"}, Path("/d")).flags == "--a=1 --b=2"
+    assert environment({"XLA_FLAGS": "flags"}, Path("/d")).flags == "--a=1 --b=2"
     with pytest.raises(UsageError, match="XLA_FLAGS names a file of flags, none, that cannot be"):
-        capture.environment({"XLA_FLAGS": "none"}, Path("/d"))
+        environment({"XLA_FLAGS": "none"}, Path("/d"))
 
 
 def test_flags_that_hide_modules_are_named():
-    found = capture.environment({"XLA_FLAGS": "--xla_dump_hlo_module_re=f --a=1"}, Path("/d"))
+    found = environment({"XLA_FLAGS": "--xla_dump_hlo_module_re=f --a=1"}, Path("/d"))
     assert found.hiding_flags == ("--xla_dump_hlo_module_re=f",)
     assert "not every module may be dumped: XLA_FLAGS have --xla_dump_hlo_m" in found.notes[0]
 
 
 def test_a_cache_directory_of_the_user_is_left_out():
-    found = capture.environment({"JAX_COMPILATION_CACHE_DIR": "c"}, Path("/d"))
+    found = environment({"JAX_COMPILATION_CACHE_DIR": "c"}, Path("/d"))
     assert "JAX_COMPILATION_CACHE_DIR" not in found.variables
 
 
@@ -143,7 +146,7 @@ def test_a_cache_directory_of_the_user_is_left_out():
 )
 def test_name_of_a_run_without_one(command, name):
     now = datetime(2026, 1, 31, 23, 59, 58)
-    assert capture.run_name(command, now) == f"{name}-20260131-235958"
+    assert run_name(command, now) == f"{name}-20260131-235958"
 
 
 def fake_packages(folder):
@@ -167,8 +170,8 @@ def test_versions_come_from_the_commands_own_python(tmp_path):
     variables = {"PATH": str(link.parent), "PYTHONPATH": str(tmp_path / "site")}
     expected = {"jax": "9.8.7", "jaxlib": "9.8.6"}
     for program in ("python3", str(link), "tool", "other", "/bin/sh", "missing"):
-        assert capture._versions([program], variables) == expected
-    assert capture._versions(["/bin/sh"], {"PATH": str(tmp_path)}) == {}
+        assert _versions([program], variables) == expected
+    assert _versions(["/bin/sh"], {"PATH": str(tmp_path)}) == {}
 
 
 def test_labels_tell_commit_and_changes(monkeypatch):
@@ -176,9 +179,9 @@ def test_labels_tell_commit_and_changes(monkeypatch):
     if git is None:
         pytest.skip("git is not there")
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
-    given = capture.environment(dict(os.environ), Path("/d"))
+    given = environment(dict(os.environ), Path("/d"))
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(Path.cwd().parent))
-    assert "git_commit" not in capture.labels(["true"], given)
+    assert "git_commit" not in program_labels(["true"], given)
     author = ["-c", "user.name=n", "-c", "user.email=e"]
     subprocess.run([git, "init", "-q"], check=True)
     Path("a").write_text("1")
@@ -186,9 +189,9 @@ def test_labels_tell_commit_and_changes(monkeypatch):
     subprocess.run([git, *author, "commit", "-qm", "m"], check=True)
     head = subprocess.run([git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True)
     commit = head.stdout.strip()
-    assert capture.labels(["true"], given)["git_commit"] == commit
+    assert program_labels(["true"], given)["git_commit"] == commit
     Path("a").write_text("2")
-    assert capture.labels(["true"], given)["git_commit"] == f"{commit}+dirty"
+    assert program_labels(["true"], given)["git_commit"] == f"{commit}+dirty"
 
 
 # -- a command --------------------------------------------------------------------------------

@@ -10,8 +10,10 @@ import pytest
 from shared_dumps import DUMPS, needs_dumps
 from small_db import Module
 
-from bufdb import check, cli, resources, runs
-from bufdb.ingest import ingest
+from bufdb import cli, resources
+from bufdb.database import runs
+from bufdb.ingest.ingest import ingest
+from bufdb.query import check
 
 DATA = Path(__file__).parents[1] / "data" / "demo"
 ONE = "(SELECT min(module_id) FROM modules WHERE function_name = 'train_step' AND {})"

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from small_db import Module
 
-from bufdb import __version__, cli, store
+from bufdb import __version__, cli
+from bufdb.database import store
 
 SCRIPT = "import sys; from bufdb.cli import main; main()"
 
@@ -158,7 +159,7 @@ def test_help_of_a_query_comes_from_its_header(call):
 
 
 def test_sql_prints_the_file_and_needs_no_database(call):
-    path = Path(store.__file__).parents[1] / "queries" / "peak.sql"
+    path = Path(store.__file__).parents[2] / "queries" / "peak.sql"
     assert call("query", "peak", "--sql") == (0, path.read_text(), "")
     code, out, _ = call("query", "peak", "--dialect", "spark")
     assert code == 0
@@ -318,7 +319,10 @@ def test_a_terminal_gets_lines_that_fit_and_a_note(db):
 @pytest.mark.parametrize(
     ("arguments", "absent"),
     [
-        (["query", "top-temps"], ["sqlglot", "numpy", "pyarrow", "nanoarrow", "bufdb.ingest"]),
+        (
+            ["query", "top-temps"],
+            ["sqlglot", "numpy", "pyarrow", "nanoarrow", "bufdb.ingest"],
+        ),
         (["sql", "SELECT 1"], ["sqlglot", "numpy", "pyarrow", "nanoarrow", "bufdb.ingest"]),
         (["queries"], ["duckdb", "sqlglot", "numpy", "bufdb.ingest"]),
         (["query", "top-temps", "--help"], ["duckdb", "sqlglot", "numpy", "bufdb.ingest"]),

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from bufdb import store
-from bufdb.ingest import ingest_into
+from bufdb.database import store
+from bufdb.ingest.ingest import ingest_into
 
 DEMO = Path(__file__).parents[1] / "data" / "demo"
 WHOLE = "cpu_b8_old", "module_0000.jit_init.cpu_after_optimizations"

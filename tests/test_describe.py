@@ -2,18 +2,19 @@
 
 import json
 
-from bufdb import describe
+from bufdb.query.schema import describe
+from bufdb.report import schema
 
 
 def test_every_object_and_column_has_a_comment(con):
-    for item in describe.describe(con):
+    for item in describe(con):
         assert item.comment, item.name
         for column in item.columns if item.kind != "macro" else ():
             assert column.comment, f"{item.name}.{column.name}"
 
 
 def test_tables_then_views_then_macros_with_columns_in_order(con):
-    items = {item.name: item for item in describe.describe(con)}
+    items = {item.name: item for item in describe(con)}
     kinds = [item.kind for item in items.values()]
     assert kinds == sorted(kinds, key=["table", "view", "macro"].index)
     label = items["run_labels"]
@@ -31,13 +32,13 @@ def test_text_markdown_and_json(con):
     con.execute("CREATE TABLE own (a|b INTEGER)".replace("a|b", '"a|b"'))
     con.execute("COMMENT ON TABLE own IS 'Mine.'")
     con.execute("""COMMENT ON COLUMN own."a|b" IS 'x|y [bytes]'""")
-    own = [item for item in describe.describe(con) if item.name == "own"]
-    assert describe.as_text(own) == "table own\n  Mine.\n    a|b  INTEGER  x|y [bytes]\n"
-    assert describe.as_markdown(own) == (
+    own = [item for item in describe(con) if item.name == "own"]
+    assert schema.as_text(own) == "table own\n  Mine.\n    a|b  INTEGER  x|y [bytes]\n"
+    assert schema.as_markdown(own) == (
         "## Tables\n\n### `own`\n\nMine.\n\n"
         "| column | type | meaning |\n| --- | --- | --- |\n| `a|b` | INTEGER | x\\|y [bytes] |\n"
     )
-    assert json.loads(describe.as_json(own)) == [
+    assert json.loads(schema.as_json(own)) == [
         {
             "kind": "table",
             "name": "own",
@@ -50,22 +51,22 @@ def test_text_markdown_and_json(con):
 
 
 def test_a_macro_shows_its_parameters(con):
-    macro = [item for item in describe.describe(con) if item.name == "jit_function"]
-    assert describe.as_text(macro).startswith("macro jit_function(op_name)\n  Outermost")
-    assert "### `jit_function(op_name)`" in describe.as_markdown(macro)
+    macro = [item for item in describe(con) if item.name == "jit_function"]
+    assert schema.as_text(macro).startswith("macro jit_function(op_name)\n  Outermost")
+    assert "### `jit_function(op_name)`" in schema.as_markdown(macro)
 
 
 def test_brief_leaves_out_the_columns(con):
-    items = [i for i in describe.describe(con) if i.name in ("run_labels", "base_name")]
+    items = [i for i in describe(con) if i.name in ("run_labels", "base_name")]
     table, macro = items
-    assert describe.brief(items, "text") == (
+    assert schema.brief(items, "text") == (
         f"table run_labels\n  {table.comment}\n\nmacro base_name(path)\n  {macro.comment}\n"
     )
-    assert describe.brief(items, "markdown") == (
+    assert schema.brief(items, "markdown") == (
         f"| table | what it holds |\n| --- | --- |\n| `run_labels` | {table.comment} |\n\n"
         f"| macro | what it gives |\n| --- | --- |\n| `base_name(path)` | {macro.comment} |\n"
     )
-    assert [item["name"] for item in json.loads(describe.brief(items, "json"))] == [
+    assert [item["name"] for item in json.loads(schema.brief(items, "json"))] == [
         "run_labels",
         "base_name",
     ]

@@ -13,8 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_db import Module, insert
 
-from bufdb import cli, comparison, store
-from bufdb.commands import diff
+from bufdb import cli
+from bufdb.commands import diff as diff_command
+from bufdb.database import store
+from bufdb.query import diff as query_diff
 
 GOLDEN = Path(__file__).parent / "golden"
 DEMO_PAIRS = [("cpu_b8", "cpu_b16"), ("cpu_b8", "cpu_b8_remat"), ("cpu_b8_old", "cpu_b8")]
@@ -143,7 +145,7 @@ def fill(con, modules):
 
 
 @settings(max_examples=8, deadline=None)
-@given(st.lists(MODULE, max_size=6), st.sampled_from(comparison.KEYS))
+@given(st.lists(MODULE, max_size=6), st.sampled_from(query_diff.KEYS))
 def test_any_modules(empty_db, modules, key):
     fill(empty_db, modules)
     check_sums(empty_db, "a", "b", key)
@@ -153,7 +155,7 @@ def test_any_modules(empty_db, modules, key):
 
 @pytest.fixture(scope="module")
 def shared_db(tmp_path_factory):
-    from bufdb.ingest import ingest
+    from bufdb.ingest.ingest import ingest
 
     path = tmp_path_factory.mktemp("shared") / "shared.duckdb"
     names = {
@@ -262,7 +264,7 @@ QUICK_KEYS = ("all",)
     "key",
     [
         key if key in QUICK_KEYS else pytest.param(key, marks=pytest.mark.slow)
-        for key in comparison.KEYS
+        for key in query_diff.KEYS
     ],
 )
 def test_sums_mirror_and_self_over_the_demo_runs(demo_db, key):
@@ -351,8 +353,8 @@ def test_wrong_usage(call, arguments, message):
 
 
 def test_keys_of_the_command_are_those_of_the_macro():
-    option = next(item for item in diff.command.params if item.name == "key_name")
-    assert option.type.choices == comparison.KEYS
+    option = next(item for item in diff_command.command.params if item.name == "key_name")
+    assert option.type.choices == query_diff.KEYS
 
 
 # Over a few rows.

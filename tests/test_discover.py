@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bufdb.discover import ModuleName, base_of, discover, parse_stem, stem_of
+from bufdb.dumps.discover import ModuleName, base_of, discover, parse_stem, stem_of
 from bufdb.errors import UsageError
 
 ALLOCATIONS = "BufferAssignment:\nallocation 0: size 4, preallocated-temp:\n"

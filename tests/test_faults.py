@@ -17,11 +17,13 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from bufdb import cli, discover, faults, source, store
-from bufdb import ingest as ingest_module
+from bufdb import cli
+from bufdb.database import faults, store
+from bufdb.dumps import batch, discover
 from bufdb.errors import BufdbError
-from bufdb.ingest import MODULE_TABLES, ingest
-from bufdb.writer import TableWriter
+from bufdb.ingest import ingest as ingest_module
+from bufdb.ingest.ingest import MODULE_TABLES, ingest
+from bufdb.ingest.writer import TableWriter
 
 DEMO = Path(__file__).parents[1] / "data" / "demo"
 BUFDB = [sys.executable, "-c", "from bufdb.cli import main; main()"]
@@ -302,7 +304,7 @@ def test_unreadable_file(tmp_path, monkeypatch, fault, name):
         return Broken(path)
 
     monkeypatch.setattr(discover, "open_file", open_file)
-    monkeypatch.setattr(source, "open_file", open_file)
+    monkeypatch.setattr(batch, "open_file", open_file)
     summary = ingest("t.duckdb", [folder])
     assert (summary.module_count, summary.skipped_count, summary.exit_code) == (1, 1, 4)
     message = {"open": "Permission denied", "read": "Input/output error"}[fault]

@@ -7,12 +7,12 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from bufdb import ingest as ingest_module
-from bufdb import store
+from bufdb.database import store
+from bufdb.dumps.batch import load
 from bufdb.errors import UsageError
-from bufdb.ingest import MODULE_TABLES, ingest
-from bufdb.source import load
-from bufdb.writer import TableWriter
+from bufdb.ingest import ingest as ingest_module
+from bufdb.ingest.ingest import MODULE_TABLES, ingest
+from bufdb.ingest.writer import TableWriter
 
 DEMO = Path(__file__).parents[1] / "data" / "demo"
 INIT = "module_0000.jit_init.cpu_after_optimizations"

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from line_forms import told
 
+from bufdb.columnar.scan import Block, Text
 from bufdb.read import instruction
-from bufdb.scan import Block, Text
 
 
 def read(*lines):

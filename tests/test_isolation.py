@@ -34,9 +34,9 @@ import duckdb
 import pytest
 from damage import Sample, damage, samples
 
-from bufdb import store
+from bufdb.database import store
 from bufdb.errors import UsageError
-from bufdb.ingest import MODULE_TABLES, ingest, ingest_into
+from bufdb.ingest.ingest import MODULE_TABLES, ingest, ingest_into
 
 CASES = int(os.environ.get("BUFDB_ISOLATION_CASES", "200"))
 """Cases in a test run."""

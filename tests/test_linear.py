@@ -22,8 +22,8 @@ from typing import Any
 import pytest
 from test_isolation import DEFAULT, base
 
-from bufdb import scan
-from bufdb.ingest import ingest_into
+from bufdb.columnar import scan
+from bufdb.ingest.ingest import ingest_into
 
 STEM = "module_0001.jit_f.cpu_after_optimizations"
 ASSIGNMENT, VALUES, LIVE, HLO = (

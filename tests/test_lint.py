@@ -3,8 +3,10 @@
 import pytest
 import sqlglot
 
-from bufdb import lint, portable, resources, saved_query
+from bufdb import resources
 from bufdb.errors import UsageError
+from bufdb.lint import lint, portable
+from bufdb.query import header
 
 GOOD = """\
 -- title: Biggest modules
@@ -140,7 +142,7 @@ def test_the_subset_is_asked_for_only_where_it_is_claimed(con, tmp_path):
 
 def test_spark_text_has_placeholders_for_the_variables(tmp_path):
     path = tmp_path / "biggest_modules.sql"
-    text = portable.transpile(saved_query.parse(GOOD, path), "spark")
+    text = portable.transpile(header.parse(GOOD, path), "spark")
     assert text.startswith("-- unverified: the query claims duckdb only\n-- title: Biggest modules")
     assert "getvariable" not in text.lower()
     assert "GLOB" not in text
@@ -151,7 +153,7 @@ def test_spark_text_has_placeholders_for_the_variables(tmp_path):
 
 def test_an_unknown_dialect_is_told(tmp_path):
     with pytest.raises(UsageError, match="no SQL dialect 'sparc'"):
-        portable.transpile(saved_query.parse(GOOD, tmp_path / "a.sql"), "sparc")
+        portable.transpile(header.parse(GOOD, tmp_path / "a.sql"), "sparc")
 
 
 @pytest.mark.parametrize("pattern", ["a*", "a?c", "[!a]bc", "[ab]*", "f(x)|.$^+{}", "*.py", "^a"])

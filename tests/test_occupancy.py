@@ -5,7 +5,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from bufdb.occupancy import Ranges, largest_sum, occupancy
+from bufdb.memory.occupancy import Ranges, largest_sum, occupancy
 
 HUGE = 2**62
 Row = tuple[int, int, int, int, int, int]

@@ -3,9 +3,10 @@
 import duckdb
 import pytest
 
-from bufdb import resources, run, saved_query
+from bufdb import resources
+from bufdb.query import catalogue, execute
 
-CATALOGUE = saved_query.Catalogue([resources.query_folder()])
+CATALOGUE = catalogue.Catalogue([resources.query_folder()])
 WAYS = [
     *((name, {}) for name in sorted(CATALOGUE.paths) if name.startswith("peak-by-")),
     ("peak-by-function", {"by": "jit"}),
@@ -33,9 +34,9 @@ def demo(demo_db):
 def test_rows_of_a_function_add_up_to_its_peak(demo, name, given):
     query = CATALOGUE.find(name)
     names = [column.name for column in query.columns]
-    bound = run.bind(query, given | {"top_functions": "1000", "top_n": "100000"})
+    bound = execute.bind(query, given | {"top_functions": "1000", "top_n": "100000"})
     sums, peaks = {}, {}
-    for row in run.run_query(demo, query, bound).rows:
+    for row in execute.execute_query(demo, query, bound).rows:
         cells = dict(zip(names, row, strict=True))
         key = cells["run_name"], cells["function_name"], cells["color"]
         sums[key] = sums.get(key, 0) + cells["held_bytes"]
@@ -56,8 +57,8 @@ def test_what_the_compiler_made_comes_out_of_the_kinds_of_allocation_alone(demo,
     whole = given | {"top_functions": "1000", "top_n": "100000"}
     rows = {}
     for unnamed in ("use", "none"):
-        bound = run.bind(query, whole | {"unnamed": unnamed})
-        rows[unnamed] = set(run.run_query(demo, query, bound).rows)
+        bound = execute.bind(query, whole | {"unnamed": unnamed})
+        rows[unnamed] = set(execute.execute_query(demo, query, bound).rows)
     key = [column.name for column in query.columns].index("value_count") + 1
     taken, given_back = rows["none"] - rows["use"], rows["use"] - rows["none"]
     assert {row[key] for row in taken} <= {"(temp)", "(output)"}
@@ -94,6 +95,6 @@ def test_values_at_any_step_add_up_to_what_is_occupied(demo):
     given = {"module": module_key, "run": run_name, "color": str(color), "top_n": "100000"}
     for start_time, end_time, occupied_bytes in steps[::9]:
         for time in (start_time, end_time):
-            bound = run.bind(query, given | {"step": str(time)})
-            rows = run.run_query(demo, query, bound).rows
+            bound = execute.bind(query, given | {"step": str(time)})
+            rows = execute.execute_query(demo, query, bound).rows
             assert sum(row[5] for row in rows) == occupied_bytes

@@ -7,12 +7,14 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from bufdb import render, resources, run, saved_query
-from bufdb.run import Result
+from bufdb import resources
+from bufdb.query import catalogue, execute
+from bufdb.query.result import Result
+from bufdb.report import formats
 
 GOLDEN = Path(__file__).parent / "golden"
 QUERIES = {
-    query.name: query for query in saved_query.Catalogue([resources.query_folder()]).load_all()
+    query.name: query for query in catalogue.Catalogue([resources.query_folder()]).load_all()
 }
 VARYING = {"ingested_at"}
 """Columns that no two ingests agree on; a golden file holds * in their place."""
@@ -47,7 +49,7 @@ def test_the_file_runs_unchanged_in_duckdb(con, query):
 @each_query
 def test_its_answer_over_the_demo_dumps(demo_db, query, request):
     with duckdb.connect(str(demo_db), read_only=True) as con:
-        result = run.run_query(con, query, {})
+        result = execute.execute_query(con, query, {})
         plain = con.execute(query.path.read_text(encoding="utf-8")).fetchall()
     assert plain == result.rows
     assert [tuple(c) for c in result.columns] == [(c.name, c.type) for c in query.columns]
@@ -70,4 +72,4 @@ def golden_text(result):
         )
         for row in result.rows
     ]
-    return render.render(Result(result.columns, rows), "csv")[0]
+    return formats.render(Result(result.columns, rows), "csv")[0]

@@ -8,15 +8,9 @@ from decimal import Decimal
 
 import pytest
 
-from bufdb.render import (
-    escape_control,
-    human_bytes,
-    markdown_escape,
-    render,
-    shorten,
-    terminal_safe,
-)
-from bufdb.run import Result
+from bufdb.query.result import Result
+from bufdb.report.formats import render
+from bufdb.report.text import escape_control, human_bytes, markdown_escape, shorten, terminal_safe
 
 RESULT = Result(
     [("name", "VARCHAR"), ("size_bytes", "HUGEINT"), ("held_ratio", "DOUBLE"), ("n", "BIGINT")],

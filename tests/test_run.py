@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from bufdb.errors import BufdbError, UsageError
-from bufdb.render import FORMATS, render
-from bufdb.run import Result, bind, run_query, run_sql
-from bufdb.saved_query import parse
+from bufdb.query.execute import bind, execute_query, execute_sql
+from bufdb.query.header import parse
+from bufdb.query.result import Result
+from bufdb.report.formats import FORMATS, render
 
 QUERY = parse(
     """\
@@ -33,15 +34,15 @@ SELECT
 
 def test_values_are_typed_and_bound(con):
     given = {"top_n": "-5", "share": "0.5", "function": "a'b; --", "deep": "TRUE", "frame": "leaf"}
-    result = run_query(con, QUERY, bind(QUERY, given))
+    result = execute_query(con, QUERY, bind(QUERY, given))
     assert result.rows == [(-5, 0.5, "a'b; --", True, "leaf")]
     types = [type_name for _, type_name in result.columns]
     assert types == ["BIGINT", "DOUBLE", "VARCHAR", "BOOLEAN", "VARCHAR"]
 
 
 def test_parameters_not_given_keep_the_defaults_and_none_leaks(con):
-    run_query(con, QUERY, bind(QUERY, {"top_n": "7", "deep": "1"}))
-    assert run_query(con, QUERY, {}).rows == [(20, None, None, False, "own")]
+    execute_query(con, QUERY, bind(QUERY, {"top_n": "7", "deep": "1"}))
+    assert execute_query(con, QUERY, {}).rows == [(20, None, None, False, "own")]
 
 
 def test_a_name_with_dashes_is_the_parameter_with_underscores():
@@ -69,23 +70,23 @@ def test_a_wrong_parameter_is_told(name, text, message):
 def test_a_failing_query_is_one_line(con):
     broken = parse(QUERY.sql.replace("AS frame", "AS frame FROM nowhere"), QUERY.path)
     with pytest.raises(BufdbError) as error:
-        run_query(con, broken, {})
+        execute_query(con, broken, {})
     assert str(error.value).startswith("top-temps: Catalog Error: Table with name nowhere")
     assert "\n" not in str(error.value)
 
 
 def test_explain_gives_a_plan_and_no_answer(con):
-    result = run_query(con, QUERY, {}, explain=True)
+    result = execute_query(con, QUERY, {}, explain=True)
     assert "Projection" in result.rows[0][1]
 
 
 def test_adhoc_sql(con):
-    assert run_sql(con, "SELECT 1 AS a, 'x' AS b") == Result(
+    assert execute_sql(con, "SELECT 1 AS a, 'x' AS b") == Result(
         [("a", "INTEGER"), ("b", "VARCHAR")], [(1, "x")]
     )
-    assert run_sql(con, "FROM runs").rows == []
-    assert len(run_sql(con, "DESCRIBE runs").rows) == 5
-    assert "Projection" in run_sql(con, "SELECT 1", explain=True).rows[0][1]
+    assert execute_sql(con, "FROM runs").rows == []
+    assert len(execute_sql(con, "DESCRIBE runs").rows) == 5
+    assert "Projection" in execute_sql(con, "SELECT 1", explain=True).rows[0][1]
 
 
 @pytest.mark.parametrize(
@@ -101,18 +102,18 @@ def test_adhoc_sql(con):
 )
 def test_adhoc_sql_only_reads(con, sql, message):
     with pytest.raises(UsageError, match=message):
-        run_sql(con, sql)
+        execute_sql(con, sql)
 
 
 def test_adhoc_sql_that_fails_is_one_line(con):
     for sql in ("SELECT 1 +", "SELECT nothing FROM runs", "SELECT 'a'::INTEGER"):
         with pytest.raises(BufdbError, match=r"^sql: .*Error: .*[^\n]$") as error:
-            run_sql(con, sql)
+            execute_sql(con, sql)
         assert "\n" not in str(error.value)
 
 
 def cell(con, sql, format_name):
-    return render(run_sql(con, f"SELECT {sql} AS a"), format_name)[0]
+    return render(execute_sql(con, f"SELECT {sql} AS a"), format_name)[0]
 
 
 @pytest.mark.parametrize(
@@ -168,9 +169,9 @@ def test_values_that_python_lacks_come_as_duckdbs_text(con, sql, text, in_json):
 
 def test_every_type_of_duckdb_renders_in_every_format(con):
     for format_name in FORMATS:
-        text = render(run_sql(con, "FROM test_all_types()"), format_name)[0]
+        text = render(execute_sql(con, "FROM test_all_types()"), format_name)[0]
         assert "290309-12-22 (BC)" in text
-    rows = json.loads(render(run_sql(con, "FROM test_all_types()"), "json")[0])
+    rows = json.loads(render(execute_sql(con, "FROM test_all_types()"), "json")[0])
     (expected,) = con.execute(
         'SELECT list({timestamp_tz: timestamp_tz::VARCHAR, interval: "interval"::VARCHAR, '
         "date_array: date_array::VARCHAR[]}) FROM test_all_types()"
@@ -180,7 +181,7 @@ def test_every_type_of_duckdb_renders_in_every_format(con):
 
 def test_an_answer_that_is_read_as_text_keeps_its_order_and_names(con):
     sql = "SELECT i, i, now() AS i FROM range(5000) AS t (i) ORDER BY hash(i); -- a comment"
-    result = run_sql(con, sql)
+    result = execute_sql(con, sql)
     expected = con.execute("SELECT i FROM range(5000) AS t (i) ORDER BY hash(i)").fetchall()
     assert [row[:1] for row in result.rows] == expected
     assert [name for name, _ in result.columns] == ["i", "i", "i"]

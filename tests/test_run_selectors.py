@@ -3,9 +3,9 @@
 import duckdb
 import pytest
 
+from bufdb.query.catalogue import load
+from bufdb.query.execute import execute_query
 from bufdb.resources import query_folder
-from bufdb.run import run_query
-from bufdb.saved_query import load
 
 
 @pytest.fixture
@@ -27,6 +27,6 @@ def test_a_query_filters_by_label(demo):
     wanted = demo.execute(
         "SELECT run_name FROM run_labels WHERE label = 'batch' AND label_value = '16'"
     ).fetchall()
-    result = run_query(demo, load(query_folder() / "modules.sql"), {"run": "batch=16"})
+    result = execute_query(demo, load(query_folder() / "modules.sql"), {"run": "batch=16"})
     place = [name for name, _ in result.columns].index("run_name")
     assert {row[place] for row in result.rows} == {name for (name,) in wanted} != set()

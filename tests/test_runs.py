@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from bufdb import cli, run_folders, runs, store
+from bufdb import cli
+from bufdb.database import runs, store
 from bufdb.errors import UsageError
-from bufdb.ingest import MODULE_TABLES
+from bufdb.ingest import run_folders
+from bufdb.ingest.ingest import MODULE_TABLES
 
 DEMO = Path(__file__).parents[1] / "data" / "demo"
 

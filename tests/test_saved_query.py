@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from bufdb import saved_query
 from bufdb.errors import UsageError
-from bufdb.saved_query import Catalogue, Column, Parameter, QueryFileError, parse, query_folders
+from bufdb.query import catalogue
+from bufdb.query.catalogue import Catalogue, query_folders
+from bufdb.query.header import Column, Parameter, QueryFileError, parse
 
 HEADER = """\
 -- title: Largest things
@@ -173,4 +174,4 @@ def test_the_whole_catalogue_comes_in_order_of_groups(tmp_path):
 def test_a_file_that_is_no_text_is_an_error(tmp_path):
     (tmp_path / "odd.sql").write_bytes(b"\xff\xfe")
     with pytest.raises(QueryFileError, match="cannot read the query"):
-        saved_query.load(tmp_path / "odd.sql")
+        catalogue.load(tmp_path / "odd.sql")

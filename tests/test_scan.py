@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bufdb.columns import Batches, Labels, TableSchema, objects, strings, to_arrow
-from bufdb.scan import Block, Cursor, Numbers, Text, runs_of, starts_with, take
+from bufdb.columnar.arrow import Batches, Labels, TableSchema, objects, strings, to_arrow
+from bufdb.columnar.scan import Block, Cursor, Numbers, Text, runs_of, starts_with, take
 
 STRAGGLERS = 48
 """A search goes on line by line where at most this many are left."""

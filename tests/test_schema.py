@@ -5,8 +5,9 @@ import re
 import duckdb
 import pytest
 
-from bufdb import resources, store
-from bufdb.store import FIRST_VIEW
+from bufdb import resources
+from bufdb.database import store
+from bufdb.database.store import FIRST_VIEW
 
 TABLES = [f.name[4:-4] for f in resources.schema_files() if f.name < FIRST_VIEW]
 FINDINGS = "diagnostics"

@@ -6,7 +6,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from bufdb import store
+from bufdb.database import store
 from bufdb.errors import DatabaseError
 
 

@@ -22,9 +22,11 @@ import duckdb
 import pytest
 from small_db import Module
 
-from bufdb import cli, resources, run, saved_query, store
+from bufdb import cli, resources
+from bufdb.database import store
 from bufdb.errors import BufdbError
-from bufdb.render import FORMATS
+from bufdb.query import catalogue, execute
+from bufdb.report.formats import FORMATS
 
 SECRET = "the-secret-of-another-file"
 
@@ -322,9 +324,9 @@ def _changes_answers(path: str, planted: str) -> bool:
 
 
 def _rows(path: str, name: str) -> list[tuple[object, ...]]:
-    query = saved_query.Catalogue([resources.query_folder()]).find(name)
+    query = catalogue.Catalogue([resources.query_folder()]).find(name)
     with store.open_readable(path, query.sql) as con:
-        return run.run_query(con, query, {}).rows
+        return execute.execute_query(con, query, {}).rows
 
 
 class _Terminal(io.TextIOWrapper):
@@ -480,7 +482,7 @@ def test_python_variables_are_no_tables(con, tmp_path):
     path = make(tmp_path)
     secret_frame = duckdb.sql("SELECT 1")
     with store.open_readable(path) as opened, pytest.raises(BufdbError, match="does not exist"):
-        run.run_sql(opened, "FROM secret_frame")
+        execute.execute_sql(opened, "FROM secret_frame")
     assert secret_frame is not None
 
 

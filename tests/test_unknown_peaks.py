@@ -7,12 +7,15 @@ import itertools
 import pytest
 from small_db import Module, insert, shape
 
-from bufdb import cli, render, resources, run, saved_query, store
+from bufdb import cli, resources
+from bufdb.database import store
+from bufdb.query import catalogue, execute, result
+from bufdb.report import formats
 
 REASON = "values of temp allocation 1 are missing"
 QUERIES = {
     query.name: query
-    for query in saved_query.Catalogue([resources.query_folder()]).load_all()
+    for query in catalogue.Catalogue([resources.query_folder()]).load_all()
     if query.name != "diagnostics"  # what ingest found, whatever the peak
 }
 BY_PEAK = {
@@ -79,9 +82,11 @@ def rows(con, query, **given):
     for label in ("rank", "batch"):
         if query.param("fixed") is not None:
             given.setdefault("fixed", label)
-    bound = run.bind(query, {name: str(value) for name, value in given.items()})
+    bound = execute.bind(query, {name: str(value) for name, value in given.items()})
     names = [column.name for column in query.columns]
-    return [dict(zip(names, row, strict=True)) for row in run.run_query(con, query, bound).rows]
+    return [
+        dict(zip(names, row, strict=True)) for row in execute.execute_query(con, query, bound).rows
+    ]
 
 
 @pytest.fixture(scope="module", params=[{"known": True, "un": False}, {"un": False}], ids=len)
@@ -225,13 +230,13 @@ def test_padding_near_two_to_the_63_is_exact(huge_db):
     assert widest["padding_bytes"] == HUGE + 2**63
 
 
-@pytest.mark.parametrize("format_name", render.FORMATS)
+@pytest.mark.parametrize("format_name", formats.FORMATS)
 def test_people_see_the_column_of_reasons_where_there_is_one(format_name):
     columns = [("peak_bytes", "HUGEINT"), ("unknown_reason", "VARCHAR")]
     for_people = format_name in ("table", "markdown")
-    all_known, _ = render.render(run.Result(columns, [(7, None)]), format_name)
+    all_known, _ = formats.render(result.Result(columns, [(7, None)]), format_name)
     assert ("unknown_reason" in all_known) is not for_people
-    unknown, _ = render.render(run.Result(columns, [(7, None), (None, REASON)]), format_name)
+    unknown, _ = formats.render(result.Result(columns, [(7, None), (None, REASON)]), format_name)
     assert "unknown_reason" in unknown and REASON in unknown
 
 

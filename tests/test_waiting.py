@@ -7,9 +7,10 @@ import time
 import duckdb
 import pytest
 
-from bufdb import cli, store
+from bufdb import cli
+from bufdb.database import store
+from bufdb.database.patience import PATIENCE, Patience
 from bufdb.errors import DatabaseError
-from bufdb.patience import PATIENCE, Patience
 
 HOLD = """
 import sys, time, duckdb

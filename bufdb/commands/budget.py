@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bufdb import render
 from bufdb.commands import common
 from bufdb.errors import DatabaseError, UsageError
+from bufdb.report import formats
+from bufdb.report.text import markdown_escape
 
 if TYPE_CHECKING:
     import duckdb
 
-    from bufdb.budget import Budget, Figure, Verdict
-    from bufdb.run import Result
+    from bufdb.budget.file import Budget
+    from bufdb.budget.judge import Verdict
+    from bufdb.query.memory_figures import MemoryFigures
+    from bufdb.query.result import Result
 
 
 @click.command(name="budget", short_help="Check a run against a file of memory limits.")
@@ -67,20 +70,21 @@ def command(
       3  database missing, in use or of another version
       4  none over, but something could not be judged
     """
-    from bufdb import budget
+    from bufdb.budget import judge
+    from bufdb.budget.file import parse
 
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
         raise UsageError(f"cannot read {file}: {reason}") from error
-    content = budget.parse(text, str(file))
+    content = parse(text, str(file))
     run, base, verdicts = _judge(
         common.open_database(db), content.budgets, run, base or content.base
     )
     common.write(_text(verdicts, format_name, run, base), output)
-    common.note(f"run {run}: {budget.summary(verdicts)}")
-    click.get_current_context().exit(budget.exit_code(verdicts))
+    common.note(f"run {run}: {judge.summary(verdicts)}")
+    click.get_current_context().exit(judge.exit_code(verdicts))
 
 
 def _judge(
@@ -89,8 +93,9 @@ def _judge(
     """The verdicts, with the run and, if a limit needs one, the base run."""
     import duckdb
 
-    from bufdb import figures, runs
-    from bufdb.budget import judge
+    from bufdb.budget.judge import judge
+    from bufdb.database import runs
+    from bufdb.query import figures
 
     relative = [budget for budget in budgets if budget.limit.is_relative]
     if relative and base is None:
@@ -106,7 +111,7 @@ def _judge(
                 raise UsageError(f"which run is to be checked? --run names it; there is {known}")
             run = others[0]
         runs.require(con, [run])
-        base_figures: list[Figure] = []
+        base_figures: list[MemoryFigures] = []
         if relative and base is not None:
             runs.require(con, [base])
             base_figures = figures.of_run(con, base)
@@ -118,18 +123,18 @@ def _judge(
 
 
 def _text(verdicts: list[Verdict], format_name: str, run: str, base: str | None) -> str:
-    from bufdb.budget import summary
+    from bufdb.budget.judge import summary
 
-    text = render.render(_result(verdicts), format_name)[0]
+    text = formats.render(_result(verdicts), format_name)[0]
     if format_name != "markdown":
         return text
-    against = f", base {render.markdown_escape(base)}" if base else ""
-    heading = f"**Memory budget: {summary(verdicts)}** (run {render.markdown_escape(run)}{against})"
+    against = f", base {markdown_escape(base)}" if base else ""
+    heading = f"**Memory budget: {summary(verdicts)}** (run {markdown_escape(run)}{against})"
     return f"{heading}\n\n{text}"
 
 
 def _result(verdicts: list[Verdict]) -> Result:
-    from bufdb.run import Result
+    from bufdb.query.result import Result
 
     columns = [
         ("status", "VARCHAR"),

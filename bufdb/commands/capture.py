@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bufdb import faults, render
 from bufdb.commands import common
+from bufdb.database import faults
 from bufdb.errors import DatabaseError, UsageError
+from bufdb.report import formats
+from bufdb.report.text import terminal_safe
 
 if TYPE_CHECKING:
-    from bufdb.capture import Environment
-    from bufdb.run import Result
+    from bufdb.capture.environment import Environment
+    from bufdb.query.result import Result
 
 TABLE_ROWS = 20
 """Modules shown at the end, those with the highest peak."""
@@ -43,7 +45,7 @@ TABLE_ROWS = 20
 @click.option(
     "--format",
     "format_name",
-    type=click.Choice(render.FORMATS),
+    type=click.Choice(formats.FORMATS),
     default="table",
     show_default=True,
     help="Form of the table of peaks.",
@@ -93,25 +95,27 @@ def command(
       4  nothing was dumped, or part of a dump was not understood
       Dumps that were not stored, or not in full, are kept, and the command to ingest them is told.
     """
-    from bufdb import capture
+    from bufdb.capture import process
+    from bufdb.capture.environment import environment
+    from bufdb.capture.labels import program_labels, run_name
 
     if not command_line:
         raise UsageError("which command? bufdb capture -- COMMAND...")
     given_labels = common.parse_labels(labels)
     _check_database(db)
-    name = run or capture.run_name(command_line, datetime.now(UTC))
+    name = run or run_name(command_line, datetime.now(UTC))
     folder = _dump_folder(keep_dumps)
     all_labels = given_labels
     is_stored = False
     try:
-        environment = capture.environment(os.environ, folder)
-        for text in environment.notes:
+        changed = environment(os.environ, folder)
+        for text in changed.notes:
             common.note(text)
-        all_labels = {**capture.labels(command_line, environment), **given_labels}
-        code = capture.run(command_line, environment.variables)
+        all_labels = {**program_labels(command_line, changed), **given_labels}
+        code = process.run(command_line, changed.variables)
         all_labels = {"exit_code": str(code), **all_labels}
         try:
-            own_code = _ingest(db, folder, name, all_labels, environment, code)
+            own_code = _ingest(db, folder, name, all_labels, changed, code)
             is_stored = own_code in (0, None)
             if own_code is None:
                 own_code = 4
@@ -136,7 +140,7 @@ def command(
 
 def _check_database(db: str) -> None:
     """Find out before a long command, not after it, that its results could not be stored."""
-    from bufdb import store
+    from bufdb.database import store
 
     path = Path(os.path.realpath(db))
     if os.path.lexists(path):
@@ -183,21 +187,21 @@ def _ingest(
     code: int,
 ) -> int | None:
     """Ingest the dumps in place of a run of the same name; the exit code, None without dumps."""
-    from bufdb import capture
-    from bufdb.discover import Oddity, discover
-    from bufdb.ingest import ingest
+    from bufdb.capture import outcome
+    from bufdb.dumps.discover import Oddity, discover
+    from bufdb.ingest.ingest import ingest
 
     oddities: list[Oddity] = []
     modules = discover(folder, oddities)
     if not modules and not any(oddity.severity == "error" for oddity in oddities):
-        common.note(capture.why_nothing(folder, environment, code))
+        common.note(outcome.why_nothing(folder, environment, code))
         return None
-    if capture.is_shared(modules):
+    if outcome.is_shared(modules):
         common.note(
             "several processes dumped to one directory, where modules of one number and name "
             "overwrite each other; capture one process at a time to have all"
         )
-    cached = capture.cached_modules(folder)
+    cached = outcome.cached_modules(folder)
     if cached:
         common.note(f"{len(cached)} modules came out of a compilation cache and are not in the run")
     summary = ingest(db, [folder], run=name, labels=labels, replace=True)
@@ -215,20 +219,21 @@ def _show(db: str, name: str, format_name: str, output: Path | None) -> None:
     if output is None and sys.stderr.isatty():
         width = shutil.get_terminal_size().columns
     result, left_out = _peaks(db, name)
-    text, _ = render.render(result, format_name, width)
+    text, _ = formats.render(result, format_name, width)
     if output is not None:
         common.write(text, output)
     else:
-        click.echo(render.terminal_safe(text) if sys.stderr.isatty() else text, nl=False, err=True)
+        click.echo(terminal_safe(text) if sys.stderr.isatty() else text, nl=False, err=True)
     if left_out:
         common.note(f"{left_out} more rows: bufdb query modules --run {name}")
 
 
 def _peaks(db: str, name: str) -> tuple[Result, int]:
     """The modules with the highest peaks, and how many rows more there are."""
-    from bufdb import figures, store
-    from bufdb.budget import METRICS
-    from bufdb.run import Result
+    from bufdb.database import store
+    from bufdb.query import figures
+    from bufdb.query.memory_figures import METRICS
+    from bufdb.query.result import Result
 
     with store.open_readable(db) as con:
         found = figures.of_run(con, name)

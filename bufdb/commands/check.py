@@ -43,7 +43,7 @@ def command(examples: int, skip: tuple[str, ...], db: str, **output: Any) -> Non
     diagnostics'), and the first findings with module, table and row. The exit code is 1 if a
     finding is not explained, else 0. The invariants are the SQL files in queries/checks.
     """
-    from bufdb import check
+    from bufdb.query import check
 
     queries = check.chosen(skip)
     with common.open_database(db, memory_limit=MEMORY_LIMIT) as con:

@@ -16,15 +16,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bufdb import render
+from bufdb.database.patience import DEFAULT_WAIT_S, PATIENCE, Patience
 from bufdb.errors import BufdbError, UsageError, one_line
-from bufdb.patience import DEFAULT_WAIT_S, PATIENCE, Patience
-from bufdb.saved_query import Catalogue, query_folders
+from bufdb.query.catalogue import Catalogue, query_folders
+from bufdb.report import formats
+from bufdb.report.text import terminal_safe
 
 if TYPE_CHECKING:
     import duckdb
 
-    from bufdb.run import Result
+    from bufdb.query.result import Result
 
 DEFAULT_DATABASE = "bufdb.duckdb"
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -99,7 +100,7 @@ queries_option: Decorator = click.option(
 _format_option: Decorator = click.option(
     "--format",
     "format_name",
-    type=click.Choice(render.FORMATS),
+    type=click.Choice(formats.FORMATS),
     default="table",
     show_default=True,
     help="Form of the answer; csv, json and jsonl hold exact numbers.",
@@ -125,7 +126,7 @@ def emit(result: Result, *, format_name: str, output: Path | None, full: bool) -
     """Write a result in the form that the user asked for."""
     to_terminal = output is None and _is_terminal(sys.stdout)
     width = shutil.get_terminal_size().columns if to_terminal and not full else None
-    text, cut = render.render(result, format_name, width)
+    text, cut = formats.render(result, format_name, width)
     write(text, output)
     if cut:
         note(f"{cut} cells shortened to fit the terminal; --full shows all of them")
@@ -142,7 +143,7 @@ def write(text: str, output: Path | None = None) -> None:
         BufdbError: the disk is full, or standard output is.
     """
     if output is None and _is_terminal(sys.stdout):
-        text = render.terminal_safe(text)
+        text = terminal_safe(text)
     data = text.encode("utf-8", errors="replace")
     if output is not None:
         try:
@@ -206,6 +207,6 @@ def open_database(
 
     Left open until the process ends: closing it fails while an interrupted query is at work.
     """
-    from bufdb import store
+    from bufdb.database import store
 
     return store.open_readable(path, sql, allow_files=allow_files, memory_limit=memory_limit)

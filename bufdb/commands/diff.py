@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bufdb import render
 from bufdb.commands import common
+from bufdb.report import formats
+from bufdb.report.text import escape_control, markdown_escape
 
 if TYPE_CHECKING:
-    from bufdb.comparison import Comparison
-    from bufdb.run import Result
+    from bufdb.query.diff import Comparison
+    from bufdb.query.result import Result
 
 DEFAULT_TOP = 10
 
@@ -65,14 +66,14 @@ def command(
 
     The comparison itself is SQL: FROM diff_modules('BASE', 'NEW'), diff_peak, diff_temps.
     """
-    from bufdb import comparison
+    from bufdb.query.diff import compare, selected_runs
 
     con = common.open_database(db)
     for selection in (base, new):
-        comparison.selected_runs(con, selection)
+        selected_runs(con, selection)
     values = {"base": base, "new": new, "key_name": key_name, "function": function, "color": color}
     is_text = output["format_name"] in ("table", "markdown")
-    answer = comparison.compare(con, values, temps=not is_text)
+    answer = compare(con, values, temps=not is_text)
     if is_text:
         _write_text(answer, key_name, top or DEFAULT_TOP, **output)
     else:
@@ -84,7 +85,7 @@ def command(
 def _write_text(
     answer: Comparison, key_name: str, top: int, *, format_name: str, output: Any, full: bool
 ) -> None:
-    from bufdb import comparison
+    from bufdb.report import diff
 
     is_markdown = format_name == "markdown"
     to_terminal = output is None and sys.stdout.isatty()
@@ -93,24 +94,24 @@ def _write_text(
 
     def table(result: Result) -> str:
         nonlocal cut
-        text, cells = render.render(result, format_name, width)
+        text, cells = formats.render(result, format_name, width)
         cut += cells
         return text
 
     def line(text: str) -> str:
-        return (render.markdown_escape(text) if is_markdown else render.escape_control(text)) + "\n"
+        return (markdown_escape(text) if is_markdown else escape_control(text)) + "\n"
 
     def bold(text: str) -> str:
         return f"**{line(text).rstrip()}**\n" if is_markdown else line(text)
 
-    figures, left_out = comparison.figures_table(answer, top)
-    blocks = [bold(comparison.summary(answer)), table(figures)]
-    unknown = comparison.unknown_lines(answer, top)
+    figures, left_out = diff.figures_table(answer, top)
+    blocks = [bold(diff.summary(answer)), table(figures)]
+    unknown = diff.unknown_lines(answer, top)
     if unknown:
         # In Markdown only an empty line ends a line.
         blocks.append(("\n" if is_markdown else "").join(line(text) for text in unknown))
-    parts = comparison.part_tables(answer, key_name, top)
-    for heading, result, temps in parts[: comparison.MOST_TABLES]:
+    parts = diff.part_tables(answer, key_name, top)
+    for heading, result, temps in parts[: diff.MOST_TABLES]:
         text = table(result)
         # Markdown needs an empty line between a paragraph and a table, and after it.
         blocks.append(f"{bold(heading)}\n{text}" if is_markdown else f"{bold(heading)}{text}")
@@ -119,8 +120,8 @@ def _write_text(
     common.write("\n".join(blocks), output)
     if left_out:
         common.note(f"{left_out} more functions; --top shows more")
-    if len(parts) > comparison.MOST_TABLES:
-        more = len(parts) - comparison.MOST_TABLES
+    if len(parts) > diff.MOST_TABLES:
+        more = len(parts) - diff.MOST_TABLES
         common.note(f"parts of {more} more functions changed; --function shows them")
     if cut:
         common.note(f"{cut} cells shortened to fit the terminal; --full shows all of them")

@@ -14,7 +14,7 @@ from bufdb.commands import common
 from bufdb.errors import UsageError
 
 if TYPE_CHECKING:
-    from bufdb.ingest import Summary
+    from bufdb.ingest.ingest import Summary
 
 
 @click.command(name="ingest", short_help="Read dumps into the database.")
@@ -61,7 +61,7 @@ def command(
     With --run-from-dir a name that PATTERN does not fit makes a run without labels, and a
     sub-directory without dumps makes none; both are noted.
     """
-    from bufdb.ingest import ingest
+    from bufdb.ingest.ingest import ingest
 
     if run_from_dir and run is not None:
         raise UsageError("--run names one run and --run-from-dir makes several; give one of them")
@@ -87,9 +87,9 @@ def _run_per_folder(
     **options: Any,
 ) -> Summary:
     """Ingest each sub-directory of each path as a run of its own."""
-    from bufdb import run_folders
-    from bufdb.discover import NO_BUFFERS, Oddity, discover
-    from bufdb.ingest import ingest
+    from bufdb.dumps.discover import NO_BUFFERS, Oddity, discover
+    from bufdb.ingest import run_folders
+    from bufdb.ingest.ingest import ingest
 
     pattern = None if pattern_text is None else run_folders.parse_pattern(pattern_text)
     both = sorted(set(labels) & set(pattern.labels if pattern else ()))

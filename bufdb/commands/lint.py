@@ -25,7 +25,8 @@ def command(files: tuple[Path, ...], db: str | None, folders: tuple[Path, ...]) 
     Prints one finding per line; the exit code is 1 if there is any. Without --db the tables and
     views are those of an empty database.
     """
-    from bufdb import lint, store
+    from bufdb.database import store
+    from bufdb.lint import lint
 
     catalogue = common.catalogue(() if files else folders)
     paths = files or tuple(catalogue.paths.values())

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import click
 
-from bufdb import render
 from bufdb.commands import common
-from bufdb.saved_query import GROUPS, SavedQuery
+from bufdb.query.header import GROUPS, SavedQuery
+from bufdb.report import text
 
 
 @click.command(name="queries", short_help="List the saved queries.")
@@ -50,7 +50,7 @@ def _as_text(queries: list[SavedQuery]) -> str:
     parts = []
     for heading, members in _groups(queries):
         rows = [["  " + query.name.ljust(name_width), query.title] for query in members]
-        parts.append(f"{heading}\n{render.align(rows, [False, False])}")
+        parts.append(f"{heading}\n{text.align(rows, [False, False])}")
     return "\n".join(parts)
 
 
@@ -60,7 +60,7 @@ def _as_markdown(queries: list[SavedQuery]) -> str:
     for heading, members in _groups(queries):
         lines = [f"**{heading}**\n\n| query | what it tells |\n| --- | --- |\n"]
         lines += [
-            f"| `{query.name}` | {render.markdown_escape(query.title)} |\n" for query in members
+            f"| `{query.name}` | {text.markdown_escape(query.title)} |\n" for query in members
         ]
         parts.append("".join(lines))
     return "\n".join(parts)

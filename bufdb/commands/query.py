@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-from bufdb import saved_query
 from bufdb.commands import common
 from bufdb.errors import UsageError
-from bufdb.saved_query import SavedQuery
+from bufdb.query import header
+from bufdb.query.header import SavedQuery
 
 
 @click.command(
@@ -67,7 +67,7 @@ def command(
     found = common.catalogue(folders)
     query = found.find(name)
     for clash in found.clashes:
-        if saved_query.query_name(clash.path.stem) == query.name:
+        if header.query_name(clash.path.stem) == query.name:
             common.note(str(clash))
     if show_help:
         common.write(help_text(query))
@@ -105,7 +105,7 @@ def _wrapped(text: str, indent: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _param_text(param: saved_query.Parameter) -> str:
+def _param_text(param: header.Parameter) -> str:
     text = param.text
     if param.choices:
         text += f" One of {', '.join(str(choice) for choice in param.choices)}."
@@ -126,7 +126,7 @@ def _parameters(
 def _sql(query: SavedQuery, dialect: str | None) -> str:
     if dialect is None or dialect == "duckdb":
         return query.sql
-    from bufdb import portable
+    from bufdb.lint import portable
 
     return portable.transpile(query, dialect)
 
@@ -140,12 +140,12 @@ def _answer(
     allow_files: bool,
     output: dict[str, Any],
 ) -> None:
-    from bufdb import run
+    from bufdb.query import execute
 
-    bound = run.bind(query, values)
+    bound = execute.bind(query, values)
     sql = query.sql if query.is_own else None
     con = common.open_database(db, sql, allow_files=allow_files)
-    result = run.run_query(con, query, bound, explain=explain)
+    result = execute.execute_query(con, query, bound, explain=explain)
     if explain:
         common.write("".join(f"{plan}\n" for _, plan in result.rows), output["output"])
     else:

@@ -29,15 +29,17 @@ def command() -> None:
 @common.output_options
 @common.db_option
 def list_command(db: str, **output: Any) -> None:
-    """List the runs in order of the time of their dumps.
+    """List the runs in order of the time of their dumps, as the query `runs` does.
 
-    Shown are the labels and what the dumps themselves say: platforms, format eras, partitions,
-    and the compiler options that all modules of the run share, but for those of the dump itself
-    (their number if they are many).
+    Shown are the labels, what the dumps themselves say (platforms, format eras, partitions, the
+    compiler options that all modules share) and the largest peak; 'bufdb query runs' can filter.
     """
-    from bufdb import runs
+    from bufdb import resources
+    from bufdb.query.catalogue import load
+    from bufdb.query.execute import execute_query
 
-    common.emit(runs.list_runs(common.open_database(db)), **output)
+    query = load(resources.query_folder() / "runs.sql")
+    common.emit(execute_query(common.open_database(db, query.sql), query, {}), **output)
 
 
 @command.command(name="label", short_help="Give a run labels.")
@@ -46,7 +48,7 @@ def list_command(db: str, **output: Any) -> None:
 @common.db_option
 def label_command(run: str, labels: tuple[str, ...], db: str) -> None:
     """Give a run labels, in place of those of the same name; its other labels stay."""
-    from bufdb import runs
+    from bufdb.database import runs
 
     pairs = common.parse_labels(labels, "label")
     with closing(_writable(db)) as con:
@@ -59,7 +61,7 @@ def label_command(run: str, labels: tuple[str, ...], db: str) -> None:
 @common.db_option
 def unlabel_command(run: str, labels: tuple[str, ...], db: str) -> None:
     """Take labels from a run."""
-    from bufdb import runs
+    from bufdb.database import runs
 
     with closing(_writable(db)) as con:
         runs.remove_labels(con, run, labels)
@@ -73,7 +75,7 @@ def remove_command(names: tuple[str, ...], db: str) -> None:
 
     All of them go or, if there is no run of one of the names, none.
     """
-    from bufdb import runs
+    from bufdb.database import runs
 
     with closing(_writable(db)) as con:
         removed = runs.remove_runs(con, names)
@@ -85,7 +87,7 @@ def _writable(db: str) -> Any:
     """The database, which must be there: a change of nothing makes no file."""
     from pathlib import Path
 
-    from bufdb import store
+    from bufdb.database import store
 
     if not Path(db).exists():
         raise DatabaseError(f"no database {db}; make one with 'bufdb ingest DUMPS --db {db}'")

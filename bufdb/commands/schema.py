@@ -7,8 +7,7 @@ from pathlib import Path
 import click
 
 from bufdb.commands import common
-from bufdb.errors import UsageError, quote
-from bufdb.saved_query import suggestion
+from bufdb.errors import UsageError, did_you_mean, quote
 
 
 @click.command(name="schema", short_help="Describe the tables, views and macros.")
@@ -27,22 +26,24 @@ def command(names: tuple[str, ...], format_name: str, brief: bool, db: str) -> N
 
     Without a database file they are those of an empty database.
     """
-    from bufdb import describe, store
+    from bufdb.database import store
+    from bufdb.query.schema import describe
+    from bufdb.report import schema
 
     with store.open_readable(db, comments=True) if Path(db).exists() else store.open_empty() as con:
-        items = describe.describe(con)
+        items = describe(con)
     known = {item.name for item in items}
     for name in names:
         if name not in known:
-            hint = suggestion(name, known) or ";"
+            hint = did_you_mean(name, known) or ";"
             raise UsageError(f"no table {quote(name)}{hint} 'bufdb schema' shows all")
     chosen = [item for item in items if not names or item.name in names]
     if brief:
-        common.write(describe.brief(chosen, format_name))
+        common.write(schema.brief(chosen, format_name))
         return
     writers = {
-        "text": describe.as_text,
-        "markdown": describe.as_markdown,
-        "json": describe.as_json,
+        "text": schema.as_text,
+        "markdown": schema.as_markdown,
+        "json": schema.as_json,
     }
     common.write(writers[format_name](chosen))

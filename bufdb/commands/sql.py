@@ -22,11 +22,13 @@ def command(text: str, explain: bool, allow_files: bool, db: str, **output: Any)
     'bufdb schema' describes the tables and views. Nothing but the database is read, unless
     --allow-files lets the SELECT name other files.
     """
-    from bufdb import run
+    from bufdb.query import execute
 
     if text == "-":
         text = sys.stdin.read()
-    result = run.run_sql(common.open_database(db, allow_files=allow_files), text, explain=explain)
+    result = execute.execute_sql(
+        common.open_database(db, allow_files=allow_files), text, explain=explain
+    )
     if explain:
         common.write("".join(f"{plan}\n" for _, plan in result.rows), output["output"])
     else:

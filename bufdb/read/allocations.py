@@ -8,10 +8,20 @@ from typing import Any
 
 import numpy as np
 
+from bufdb.columnar.account import KNOWN
+from bufdb.columnar.scan import (
+    Columns,
+    Cursor,
+    Numbers,
+    Text,
+    Words,
+    runs_of,
+    starts_with,
+    take,
+    word,
+)
+from bufdb.columnar.section import Section
 from bufdb.errors import quote
-from bufdb.read.account import KNOWN
-from bufdb.read.section import Section
-from bufdb.scan import Columns, Cursor, Numbers, Text, Words, runs_of, starts_with, take, word
 
 KINDS = ["parameter", "donated_parameter", "output", "constant", "thread_local", "temp"]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bufdb.scan import Bools, Columns, Cursor, Ints, Numbers, Text
+from bufdb.columnar.scan import Bools, Columns, Cursor, Ints, Numbers, Text
 
 _MARK_TEXT = b", metadata={"
 _FIRST = _MARK_TEXT + b'op_name="'

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bufdb.read.account import READ, UNREAD
-from bufdb.read.section import Section
-from bufdb.scan import (
+from bufdb.columnar.account import READ, UNREAD
+from bufdb.columnar.scan import (
     Bools,
     Columns,
     Cursor,
@@ -22,6 +21,7 @@ from bufdb.scan import (
     starts_with,
     take,
 )
+from bufdb.columnar.section import Section
 
 START, SEQUENCE, RANGES, PEAK, TREE = range(5)
 

@@ -15,10 +15,20 @@ from typing import Protocol
 
 import numpy as np
 
-from bufdb.read.account import KNOWN, READ, UNSEEN
+from bufdb.columnar.account import KNOWN, READ, UNSEEN
+from bufdb.columnar.scan import (
+    Bools,
+    Columns,
+    Cursor,
+    Ints,
+    Text,
+    Words,
+    runs_of,
+    starts_with,
+    take,
+)
+from bufdb.columnar.section import Section
 from bufdb.read.allocations import short
-from bufdb.read.section import Section
-from bufdb.scan import Bools, Columns, Cursor, Ints, Text, Words, runs_of, starts_with, take
 
 HEAD, POSITIONS, USES, FROM, START = range(5)
 _FOLLOWS = {POSITIONS: (HEAD,), USES: (POSITIONS,), FROM: (USES,), HEAD: (FROM, USES, START)}

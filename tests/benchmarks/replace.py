@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from bufdb.ingest import ingest
+from bufdb.ingest.ingest import ingest
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT = 1.5

@@ -1,0 +1,109 @@
+"""The values of a batch, to be found by name and index or by number.
+
+Names are compared by 64-bit hashes, seeded per module (a clash would show as two values of one name
+and is reported), in arrays sorted once, so that memory is what the largest module's keys need.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bufdb.columnar.scan import Bools, Columns, Ints, Words
+
+LARGEST_ID = (1 << 40) - 1
+
+
+class Keys:
+    """The values of a batch, sorted by module and number, to be found by name and index."""
+
+    HASHES = ("name_key", "key", "check")
+    BYTES = ("offset_bytes", "size_bytes")
+
+    def __init__(self) -> None:
+        self.parts: list[Columns] = []
+
+    def add(self, **columns: Any) -> None:
+        """Take the values of one round: a column per name that `finish` asks for."""
+        self.parts.append(columns)
+
+    def finish(self) -> None:
+        """Sort what was added; from here on values can be found."""
+        order: Ints | None = None
+        for name in ("module", "value_id", *self.HASHES, "allocation_index", *self.BYTES):
+            kind = np.uint64 if name in self.HASHES else np.int64
+            columns = [part.pop(name) for part in self.parts]
+            column = np.concatenate([np.empty(0, kind), *columns])
+            if name == "value_id":
+                order = np.lexsort((column, self.module))
+                self.module = self.module[order]
+            setattr(self, name, column if order is None else column[order])
+        self.parts = []
+        self.numbers = self._numbers(self.module, self.value_id)
+        self.names, self.first = np.unique(self.name_key, return_index=True)
+        self.by_key = np.argsort(self.key)
+        self.sorted_key = self.key[self.by_key]
+        if (self.sorted_key[1:] == self.sorted_key[:-1]).any():
+            # Of values with one name the first is found, whatever else is in the batch.
+            self.by_key = np.argsort(self.key, kind="stable")
+
+    module: Ints
+    value_id: Ints
+    name_key: Words
+    key: Words
+    check: Words
+    allocation_index: Ints
+    offset_bytes: Ints
+    size_bytes: Ints
+
+    def __len__(self) -> int:
+        return len(self.value_id)
+
+    def forget(self, *names: str) -> None:
+        """Give up columns that are done with, in time for the largest section."""
+        for name in names:
+            delattr(self, name)
+
+    def rows(self, keys: Words) -> Ints:
+        """The row of each key, -1 where no value has it."""
+        return lookup(self.sorted_key, self.by_key, keys)
+
+    def rows_of(self, module: Ints, value_id: Ints) -> Ints:
+        """The row of each value by number, -1 where there is none."""
+        wanted = self._numbers(module, value_id)
+        rows = lookup(self.numbers, np.arange(len(self)), wanted)
+        return np.where(value_id < LARGEST_ID, rows, -1)
+
+    def checks(self, rows: Ints) -> Words:
+        """Hash of the whole short text of the values in these rows."""
+        found: Words = self.check[rows]
+        return found
+
+    def modules(self) -> Ints:
+        """The modules that have values."""
+        return np.unique(self.module)
+
+    @staticmethod
+    def _numbers(module: Ints, value_id: Ints) -> Ints:
+        """Module and number in one; XLA counts values from 0, so 40 bits are ample."""
+        return (module << 40) | np.minimum(value_id, LARGEST_ID)
+
+    def defines(self, names: Words) -> Bools:
+        """Which instruction names define a value."""
+        found: Bools = lookup(self.names, self.first, names) >= 0
+        return found
+
+
+def lookup(ordered: Any, rows: Ints, wanted: Any) -> Ints:
+    """For each wanted key the row that belongs to it in the sorted keys, or -1."""
+    if not len(ordered):
+        return np.full(len(wanted), -1)
+    place = np.minimum(np.searchsorted(ordered, wanted), len(ordered) - 1)
+    return np.where(ordered[place] == wanted, rows[place], -1)
+
+
+def isin(values: Words, ordered: Words) -> Bools:
+    """Which values are among the sorted ones."""
+    found: Bools = lookup(ordered, np.arange(len(ordered)), values) >= 0
+    return found

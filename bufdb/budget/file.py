@@ -1,0 +1,203 @@
+"""Budget files: what limits they set."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from bufdb.errors import UsageError, did_you_mean, quote
+from bufdb.query.memory_figures import METRICS
+
+_SIZE = re.compile(r"([+-]?)\s*(\d+(?:\.\d+)?)\s*(%|[KMGTPE]iB|[kKMGTPE]B|B)", re.ASCII)
+_LIMIT_HELP = "expected bytes such as 123456 or '16 GiB', or '+2%' or '+10 MiB' over a base run"
+_KEYS = ("function", "metric", "limit", "memory_space", "color", "platform", "allow_new")
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A limit: so many bytes, or relative to the figure of a base run."""
+
+    text: str
+    amount: Fraction
+    """Bytes; for a `%` hundredths of the base's figure."""
+    is_relative: bool = False
+    is_percent: bool = False
+
+    def bytes_for(self, base: int | None) -> int | None:
+        """The limit in whole bytes, rounded down; None if it is relative and there is no base."""
+        if not self.is_relative:
+            return int(self.amount)
+        if base is None:
+            return None
+        return int(base + (base * self.amount / 100 if self.is_percent else self.amount) // 1)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """One entry of a budget file."""
+
+    function: str
+    """Glob for names of functions; of modules whose function is not known, for the module."""
+    metric: str
+    limit: Limit
+    memory_space: str | None = None
+    color: int | None = None
+    """Memory space by number; with neither that nor a name it is 0, the default memory."""
+    platform: str | None = None
+    allow_new: bool = False
+    """Whether a module without counterpart in the base run passes a relative limit."""
+    where: str = ""
+    """`file:line`."""
+
+    @property
+    def space(self) -> str:
+        """The memory space as people write it."""
+        return self.memory_space or f"color {self.color or 0}"
+
+
+@dataclass(frozen=True)
+class BudgetFile:
+    """A budget file."""
+
+    budgets: tuple[Budget, ...]
+    base: str | None
+    """The base run that the file names."""
+
+
+def parse_limit(value: Any) -> Limit:
+    """A limit from a number of bytes or from text such as '16 GiB', '+2%', '+10 MiB'.
+
+    Raises:
+        ValueError: it is none of these; the message says what was expected.
+    """
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return Limit(str(value), Fraction(value))
+    found = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
+    if found is None:
+        raise ValueError(f"{_LIMIT_HELP}, found {quote(_toml_text(value))}")
+    sign, number, unit = found.groups()
+    amount = Fraction(number)
+    if unit == "%" and not sign:
+        raise ValueError(f"expected a sign before a percentage, such as '+2%', found {value!r}")
+    if unit not in ("%", "B"):
+        amount *= (1024 if "i" in unit else 1000) ** ("KMGTPE".index(unit[0].upper()) + 1)
+    return Limit(value, -amount if sign == "-" else amount, bool(sign), unit == "%")
+
+
+def parse(text: str, path: str) -> BudgetFile:
+    """A budget file from its text; `path` is for messages.
+
+    Raises:
+        UsageError: it is no TOML, or an entry is wrong; the message has file and line.
+    """
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        # Python 3.14 has the line apart, those before only in the text.
+        found = re.search(r" \(at (?:line (\d+), column \d+|end of document)\)$", str(error))
+        line = (found and found[1]) or str(text.count("\n") + 1)
+        reason = str(error)[: found.start()] if found else str(error)
+        raise UsageError(f"{path}:{line}: no TOML: {reason}") from error
+    lines = _Lines(text, path)
+    _check_keys(document, ("base", "budget"), lines, None)
+    base = document.get("base")
+    if base is not None and not isinstance(base, str):
+        raise lines.error(None, "base", f"expected the name of a run, found {_found(base)}")
+    entries = document.get("budget")
+    if (
+        not isinstance(entries, list)
+        or not entries
+        or not all(isinstance(e, dict) for e in entries)
+    ):
+        raise lines.error(None, "budget", "expected entries under [[budget]], found none")
+    return BudgetFile(tuple(_budget(e, n, lines) for n, e in enumerate(entries)), base)
+
+
+def _budget(entry: dict[str, Any], number: int, lines: _Lines) -> Budget:
+    _check_keys(entry, _KEYS, lines, number)
+    for key in ("function", "limit"):
+        if key not in entry:
+            raise lines.error(number, None, f"expected a key {key!r} in this entry, found none")
+    for key in ("function", "memory_space", "platform"):
+        if key in entry and (not isinstance(entry[key], str) or not entry[key]):
+            raise lines.error(number, key, f"expected text, found {_found(entry[key])}")
+    metric = entry.get("metric", "peak")
+    if metric not in METRICS:
+        raise lines.error(
+            number, "metric", f"expected one of {', '.join(METRICS)}, found {_found(metric)}"
+        )
+    color = entry.get("color")
+    if color is not None and (not isinstance(color, int) or isinstance(color, bool) or color < 0):
+        raise lines.error(number, "color", f"expected a number from 0, found {_found(color)}")
+    if color is not None and "memory_space" in entry:
+        raise lines.error(number, "color", "expected memory_space or color, found both")
+    allow_new = entry.get("allow_new", False)
+    if not isinstance(allow_new, bool):
+        raise lines.error(number, "allow_new", f"expected true or false, found {_found(allow_new)}")
+    try:
+        limit = parse_limit(entry["limit"])
+    except ValueError as error:
+        raise lines.error(number, "limit", str(error)) from error
+    return Budget(
+        entry["function"],
+        metric,
+        limit,
+        entry.get("memory_space"),
+        color,
+        entry.get("platform"),
+        allow_new,
+        f"{lines.path}:{lines.line_of(number, None)}",
+    )
+
+
+def _check_keys(
+    table: dict[str, Any], known: Sequence[str], lines: _Lines, number: int | None
+) -> None:
+    for key in table:
+        if key not in known:
+            hint = did_you_mean(key, known)
+            raise lines.error(
+                number, key, f"expected one of {', '.join(known)}, found {quote(key)}{hint}"
+            )
+
+
+class _Lines:
+    """Where entries and keys stand in a file, which the TOML reader does not tell."""
+
+    _ENTRY = re.compile(r"\s*\[\[\s*(budget|\"budget\"|'budget')\s*\]\]")
+
+    def __init__(self, text: str, path: str) -> None:
+        self.path = path
+        self.lines = text.splitlines()
+        self.entries = [n for n, line in enumerate(self.lines) if self._ENTRY.match(line)]
+
+    def line_of(self, number: int | None, key: str | None) -> int:
+        """Line of a key of an entry, of the entry if it is not found; from 1."""
+        first, last = 0, len(self.lines)
+        if number is None:
+            last = self.entries[0] if self.entries else last
+        elif number < len(self.entries):
+            first = self.entries[number]
+            last = [*self.entries, last][number + 1]
+        if key is not None:
+            word = re.compile(rf"\s*\[*\s*[\"']?{re.escape(key)}[\"']?\s*[=\].]")
+            for n in range(first, last):
+                if word.match(self.lines[n]):
+                    return n + 1
+        return first + 1
+
+    def error(self, number: int | None, key: str | None, message: str) -> UsageError:
+        name = f"{key}: " if key else ""
+        return UsageError(f"{self.path}:{self.line_of(number, key)}: {name}{message}")
+
+
+def _toml_text(value: Any) -> str:
+    return value if isinstance(value, str) else str(value).lower()
+
+
+def _found(value: Any) -> str:
+    return quote(_toml_text(value))

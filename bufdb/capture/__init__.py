@@ -1,0 +1,1 @@
+"""A program run with XLA told to dump, and what came of it."""

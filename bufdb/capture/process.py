@@ -1,0 +1,103 @@
+"""A child process that has its terminal and its signals as if it had been started without bufdb."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import FrameType
+
+from bufdb.errors import CommandError
+
+# Whoever sends these to bufdb means the command. Stop and continue need no help: a terminal sends
+# them to both.
+_PASSED_ON = ("SIGINT", "SIGQUIT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
+_FROM_TERMINAL = ("SIGINT", "SIGQUIT", "SIGHUP")
+
+
+def run(command: Sequence[str], variables: Mapping[str, str]) -> int:
+    """Run the command to its end; its exit code, 128+n if signal n ended it.
+
+    It keeps our process group, so that it can use the terminal, and dies with the group.
+
+    Raises:
+        CommandError: it cannot be started.
+    """
+    with _signals_passed_on() as started:
+        try:
+            child = subprocess.Popen(command, env=variables)
+        except FileNotFoundError as error:
+            raise CommandError(f"no command {command[0]}", is_found=False) from error
+        except OSError as error:
+            raise CommandError(
+                f"cannot start {command[0]}: {error.strerror}", is_found=True
+            ) from error
+        started(child)
+        code = _wait(child)
+    return code if code >= 0 else 128 - code
+
+
+def _wait(child: subprocess.Popen[bytes]) -> int:
+    """Wait for a child on a thread of its own.
+
+    A signal that comes just before the system call that waits is handled only after it, which here
+    would be after the end of the child. This thread looks at its signals every second.
+    """
+    thread = threading.Thread(target=child.wait, daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(1)
+    return child.wait()
+
+
+@contextmanager
+def _signals_passed_on() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
+    """Signals go to the child from when the function given is called with it; ours live on."""
+    children: list[subprocess.Popen[bytes]] = []
+    waiting: list[int] = []
+
+    def send(number: int) -> None:
+        # From a terminal the child has it already: the whole foreground group gets it. Twice it
+        # could cut short what the program does on the first.
+        if signal.Signals(number).name not in _FROM_TERMINAL or not _in_foreground():
+            children[0].send_signal(number)
+
+    def handle(number: int, _frame: FrameType | None) -> None:
+        if children:
+            send(number)
+        else:
+            waiting.append(number)
+
+    def started(child: subprocess.Popen[bytes]) -> None:
+        children.append(child)
+        while waiting:
+            send(waiting.pop(0))
+
+    before = {}
+    for name in _PASSED_ON:
+        number = getattr(signal, name)
+        # What is ignored (nohup, a job in the background) stays so, also for the child.
+        if signal.getsignal(number) != signal.SIG_IGN:
+            before[number] = signal.signal(number, handle)
+    try:
+        yield started
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _in_foreground() -> bool:
+    """Whether our process group is the one that a terminal sends its signals to."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)

@@ -1,0 +1,185 @@
+"""Columns to Arrow: what DuckDB reads without a Python object per cell.
+
+Text columns become string views over the block's own bytes, so a block must outlive the insert;
+the Arrow arrays made here keep it alive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import nanoarrow as na
+import numpy as np
+from nanoarrow.c_array_stream import CArrayStream
+
+from bufdb.columnar.scan import PAD, Bools, Columns, Ints, Numbers, Text
+
+
+@dataclass
+class Labels:
+    """A column of strings out of a short list: a code per row; None in the list is NULL."""
+
+    codes: Ints
+    labels: Sequence[str | bytes | None]
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def take(self, rows: Any) -> Labels:
+        """The column of these rows (positions or a mask)."""
+        return Labels(self.codes[rows], self.labels)
+
+
+def strings(values: Sequence[str | bytes | None]) -> Labels:
+    """A column of any strings, one label a row: for tables with few rows."""
+    return Labels(np.arange(len(values)), values)
+
+
+def objects(values: Sequence[int | None]) -> Any:
+    """A column of integers of any size with None for NULL: for tables with few rows."""
+    column = np.empty(len(values), object)
+    column[:] = values
+    return column
+
+
+class Batches:
+    """Batches of one table as an Arrow stream that can be read more than once."""
+
+    def __init__(self, batches: list[Any]) -> None:
+        self.batches = batches
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        stream = CArrayStream.from_c_arrays(self.batches, self.batches[0].schema, validate=False)
+        return stream.__arrow_c_stream__(requested_schema)
+
+
+TYPES = {
+    "BIGINT": na.int64(),
+    # DuckDB takes whole decimals of 38 digits for integers of 128 bits, as they are in memory.
+    "HUGEINT": na.decimal128(38, 0),
+    "BOOLEAN": na.bool_(),
+    "VARCHAR": na.string_view(),
+    # As text, which DuckDB casts: a list has no column here.
+    "BIGINT[]": na.string_view(),
+}
+"""Arrow type of each DuckDB type that the tables of modules have."""
+_C_SCHEMAS = {name: na.c_schema(kind) for name, kind in TYPES.items()}
+_RANGES = {"BIGINT": range(-(2**63), 2**63), "HUGEINT": range(1 - 10**38, 10**38)}
+Misfits = list[tuple[int, str]]
+"""(row, column) of values that do not fit into their column's type; they are NULL."""
+
+
+@dataclass(frozen=True)
+class TableSchema:
+    """The columns of a table as the database has them; every batch is held to it."""
+
+    types: dict[str, str]
+    """DuckDB type of each column, in order."""
+    arrow: Any
+
+    @classmethod
+    def of(cls, types: dict[str, str]) -> TableSchema:
+        """The schema of a table whose columns have types of TYPES."""
+        fields = {name: TYPES[data_type] for name, data_type in types.items()}
+        return cls(types, na.c_schema(na.struct(fields)))
+
+
+def to_arrow(columns: Columns, schema: TableSchema) -> tuple[Any, Misfits]:
+    """One struct array with exactly the columns of a table; one that is not given is NULL.
+
+    Raises:
+        TypeError: a column is of another kind than its type.
+    """
+    length = len(next(iter(columns.values())))
+    children, misfits = [], []
+    for name, data_type in schema.types.items():
+        column = columns.get(name)
+        if column is None:
+            column = _nulls(data_type, length)
+        array, odd = _array(column, data_type)
+        children.append(array)
+        misfits += [(row, name) for row in odd]
+    array = na.c_array_from_buffers(schema.arrow, length, [None], children=children, move=True)
+    return array, misfits
+
+
+def _array(column: Any, data_type: str) -> tuple[Any, list[int]]:
+    """An Arrow array of a type, and the rows whose value does not fit into it."""
+    if data_type in ("VARCHAR", "BIGINT[]"):
+        if isinstance(column, Text):
+            views, data = column.views()
+            return _buffers(data_type, column.is_null(), views, data), []
+        if isinstance(column, Labels):
+            views, data, nulls = _label_views(column)
+            return _buffers(data_type, nulls, views, data), []
+        raise TypeError(f"a column of {data_type} is {type(column).__name__}")
+    if data_type == "BOOLEAN":
+        if column.dtype != np.bool_:
+            raise TypeError(f"a column of BOOLEAN is of {column.dtype}")
+        bits = np.packbits(column, bitorder="little")
+        return _buffers(data_type, None, bits, None, len(column)), []
+    nulls = None
+    if isinstance(column, Numbers):
+        nulls = None if column.valid is None else ~column.valid
+        column = column.values
+    if column.dtype == object:
+        return _of_objects(column, data_type)
+    if column.dtype != np.int64:
+        raise TypeError(f"a column of {data_type} is of {column.dtype}")
+    values = np.ascontiguousarray(column)
+    if data_type == "HUGEINT":
+        values = np.stack([values, values >> 63], axis=1)
+    return _buffers(data_type, nulls, values, None, len(column)), []
+
+
+def _of_objects(column: Any, data_type: str) -> tuple[Any, list[int]]:
+    """Python integers of any size and None."""
+    fits = _RANGES[data_type]
+    found = column.tolist()
+    odd = [row for row, value in enumerate(found) if value is not None and value not in fits]
+    nulls = np.array([value is None for value in found], np.bool_)
+    nulls[odd] = True
+    kept = [0 if null else value for value, null in zip(found, nulls.tolist(), strict=True)]
+    if data_type == "HUGEINT":
+        data = b"".join(value.to_bytes(16, "little", signed=True) for value in kept)
+        return _buffers(data_type, nulls, np.frombuffer(data, np.int64), None, len(kept)), odd
+    return _buffers(data_type, nulls, np.array(kept, np.int64), None, len(kept)), odd
+
+
+def _buffers(
+    data_type: str, nulls: Bools | None, values: Any, data: bytes | None, length: int | None = None
+) -> Any:
+    validity = None if nulls is None or not nulls.any() else np.packbits(~nulls, bitorder="little")
+    buffers = [validity, values] if data is None else [validity, values, data]
+    return na.c_array_from_buffers(
+        _C_SCHEMAS[data_type], len(values) if length is None else length, buffers
+    )
+
+
+def _nulls(data_type: str, length: int) -> Any:
+    if data_type in ("VARCHAR", "BIGINT[]"):
+        return Labels(np.zeros(length, np.int64), [None])
+    return Numbers(np.zeros(length, np.int64), np.zeros(length, np.bool_))
+
+
+def _label_views(column: Labels) -> tuple[Any, bytes, Bools | None]:
+    data, spans = bytearray(), []
+    for label in column.labels:
+        text = label.encode() if isinstance(label, str) else label or b""
+        spans.append((len(data), len(text)))
+        data += text
+    table = np.zeros((max(1, len(spans)), 2), np.uint64)
+    block = bytes(data) + PAD
+    for row, (start, size) in enumerate(spans):
+        head = size.to_bytes(4, "little")
+        if size <= 12:
+            view = head + block[start : start + size].ljust(12, b"\0")
+        else:
+            view = head + block[start : start + 4] + bytes(4) + start.to_bytes(4, "little")
+        table[row] = np.frombuffer(view, np.uint64)
+    nulls = None
+    if any(label is None for label in column.labels):
+        nulls = np.array([label is None for label in column.labels])[column.codes]
+    return np.ascontiguousarray(table[column.codes]), block, nulls

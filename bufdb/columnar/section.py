@@ -1,0 +1,191 @@
+"""One section of one or many modules, end to end in a block, and what became of its lines.
+
+A piece's border is a wall: readers learn from `piece_of` where one ends, and nothing that stands
+in one piece says anything about a line of another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bufdb.columnar.account import KNOWN, MAX_FINDINGS, READ, UNREAD, UNSEEN, Account
+from bufdb.columnar.scan import Block, Bools, Cursor, Ints
+from bufdb.errors import quote
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Text of one file's section, or a part of it that begins at a line's start."""
+
+    module: int
+    path: str
+    text: bytes
+    lines_before: Callable[[], int] = lambda: 0
+    """Number of lines above the text in its file; asked only when something is reported."""
+    line_numbers: Sequence[int] | None = None
+    """For rewritten text: the line of the file that each line was made from."""
+    begins: bool = True
+    """Whether the section begins here; False for what goes on from the round before."""
+
+
+Rounds = Iterator[list[Piece]]
+"""Rounds in which a section is read: whole lines, each with the pieces it is made of."""
+
+
+class Section:
+    """Pieces of one kind of section as one block; knows for every line its piece and place."""
+
+    def __init__(self, pieces: Sequence[Piece], account: Account | None = None) -> None:
+        """Take the pieces; what is found goes to `account`, if it is given."""
+        self.pieces = [piece for piece in pieces if piece.text]
+        self.account = Account() if account is None else account
+        texts = [p.text if p.text.endswith(b"\n") else p.text + b"\n" for p in self.pieces]
+        self.block = Block(*texts)
+        sizes = np.array([0, *map(len, texts)], np.int64)
+        self.piece_at: Ints = np.cumsum(sizes)[:-1]
+        self.modules: Ints = np.array([p.module for p in self.pieces], np.int64)
+        self._starts = self.block.starts
+        """Starts of the lines of the files: readers may split lines further."""
+        self._bad: list[tuple[Ints, Ints | None, list[str] | str]] = []
+        self._notes: list[tuple[int, str, str, str]] = []
+        self._stop = 0
+        self.first_state = UNSEEN
+        """State of what the round before read of the first line."""
+        self.index()
+
+    def index(self) -> None:
+        """Find the first line of every piece; again after the block's lines were split."""
+        self.piece_lines: Ints = np.searchsorted(self.block.starts, self.piece_at)
+        counts = np.diff(np.append(self.piece_lines, len(self.block)))
+        self.piece_of: Ints = np.repeat(np.arange(len(self.pieces)), counts)
+        self.module_of: Ints = np.repeat(self.modules, counts)
+        self.states = np.zeros(len(self.block), np.uint8)
+
+    def __len__(self) -> int:
+        return len(self.block)
+
+    def is_blank(self) -> Bools:
+        """Which lines are empty."""
+        blank: Bools = self.block.starts == self.block.ends
+        return blank
+
+    def mark(self, lines: Ints | Bools, state: int) -> None:
+        """Say what became of these lines."""
+        self.states[lines] = state
+
+    def finding(self, line: int, severity: str, code: str, message: str) -> None:
+        """Report something about one line, unless the next round reads it again."""
+        self._notes.append((line, severity, code, message))
+
+    def unreadable(self, lines: Ints, expected: str) -> None:
+        """Whole lines that belong to no kind of line the section may have."""
+        if len(lines):
+            self.mark(lines, UNREAD)
+            self._bad.append((lines, None, expected))
+
+    def good(self, lines: Ints, cursor: Cursor) -> Bools | None:
+        """Mark lines as read but those in which a cursor failed; the good rows (None: all)."""
+        self.mark(lines, READ)
+        if cursor.problems:
+            failures = list(cursor.failures())
+            rows = np.array([row for row, _, _ in failures], np.int64)
+            places = np.array([place for _, place, _ in failures], np.int64)
+            self.mark(lines[rows], UNREAD)
+            self._bad.append((lines[rows], places, [expected for _, _, expected in failures]))
+        return cursor.good()
+
+    def settle(self, expected: str | None = None, stop: int | None = None) -> None:
+        """Mark the lines that no reader has taken.
+
+        Args:
+            expected: what such a line should have been; None if such lines are known to carry
+                nothing. Empty lines always are.
+            stop: the first line that is read again in the next round; None for the end.
+        """
+        self._stop = len(self) if stop is None else stop
+        rest = np.flatnonzero(self.states[: self._stop] == UNSEEN)
+        if expected is not None:
+            blank = self.block.starts[rest] == self.block.ends[rest]
+            self.mark(rest[blank], KNOWN)
+            self.unreadable(rest[~blank], expected)
+        else:
+            self.mark(rest, KNOWN)
+
+    def close(self) -> int:
+        """Tell the account what became of the lines.
+
+        Returns:
+            The state of a line of which the next round reads a part again, which counts it;
+            UNSEEN if there is none.
+        """
+        total = self._stop
+        line_of = np.searchsorted(self._starts, self.block.starts[: total + 1], "right") - 1
+        count = int(line_of[-1]) + (total == len(self)) if len(line_of) else 0
+        states = np.zeros(len(self._starts) + 1, np.uint8)
+        np.maximum.at(states, line_of[:total], self.states[:total])
+        states[:1] = np.maximum(states[:1], self.first_state)
+        left, states = int(states[count]), states[:count]
+        piece_lines = np.searchsorted(self._starts, self.piece_at).tolist()
+        bounds = [*piece_lines, len(self._starts)]
+        for number, piece in enumerate(self.pieces):
+            mine = states[min(bounds[number], count) : min(bounds[number + 1], count)]
+            if piece.line_numbers is not None:
+                numbers = np.array(piece.line_numbers[: len(mine)], np.int64)
+                self.account.count_numbered(piece.module, piece.path, numbers, mine)
+            elif len(mine):
+                self.account.count(piece.module, piece.path, mine)
+        self._report(total)
+        for line, severity, code, message in self._notes:
+            if line < total:
+                piece = self.pieces[self.piece_of[line]]
+                told = [(self._number(line), message)]
+                self.account.unread(piece.module, piece.path, told, 1, code, severity)
+        return left
+
+    def _report(self, total: int) -> None:
+        """Tell the lowest unread lines of each piece."""
+        if not self._bad:
+            return
+        lines = np.concatenate([lines for lines, _, _ in self._bad])
+        group = np.repeat(np.arange(len(self._bad)), [len(lines) for lines, _, _ in self._bad])
+        row = np.concatenate([np.arange(len(lines)) for lines, _, _ in self._bad])
+        lines, first = np.unique(lines, return_index=True)
+        first, lines = first[lines < total], lines[lines < total]
+        owners = self.piece_of[lines]
+        for number in np.unique(owners).tolist():
+            mine = np.flatnonzero(owners == number)
+            told = [
+                (
+                    self._number(int(lines[at])),
+                    self._message(int(lines[at]), self._bad[group[first[at]]], int(row[first[at]])),
+                )
+                for at in mine[: MAX_FINDINGS + 1].tolist()
+            ]
+            piece = self.pieces[number]
+            self.account.unread(piece.module, piece.path, told, len(mine))
+        self._bad = []
+
+    def _message(self, line: int, bad: tuple[Ints, Ints | None, list[str] | str], row: int) -> str:
+        _, places, expected = bad
+        start = int(self.block.starts[line])
+        text = self.block.data[start : min(int(self.block.ends[line]), start + 400)]
+        found = quote(text.decode(errors="replace"))
+        if places is None:
+            return f"expected {expected}, found {found}"
+        place = min(int(places[row]), int(self.block.ends[line]))
+        column = len(self.block.data[start:place].decode(errors="replace")) + 1
+        return f"expected {expected[row]} at column {column}, found {found}"
+
+    def _number(self, line: int) -> int:
+        """The number in its file of a line of the block."""
+        number = int(self.piece_of[line])
+        piece = self.pieces[number]
+        at = int(self.block.starts[line])
+        first = int(np.searchsorted(self._starts, self.piece_at[number]))
+        before = int(np.searchsorted(self._starts, at, "right")) - 1 - first
+        if piece.line_numbers is not None:
+            return piece.line_numbers[before]
+        return piece.lines_before() + before + 1

@@ -1,0 +1,152 @@
+"""Runs in the database: their labels, and their removal.
+
+Invariant: what is removed leaves no row behind in any table. The tables are found in the catalog
+by their columns, so that a table added to the schema is not forgotten here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import duckdb
+
+from bufdb.database import checksums
+from bufdb.errors import UsageError, did_you_mean, quote
+
+DELETE_UNUSED_SHAPES = 'DELETE FROM shapes WHERE shape NOT IN (SELECT "values".shape FROM "values")'
+"""What modules leave behind that were removed or replaced."""
+
+
+@dataclass(frozen=True)
+class Removal:
+    """What was removed."""
+
+    module_count: int
+    row_count: int
+    """Rows of all tables, shapes that nothing uses any more included."""
+
+
+def names(con: duckdb.DuckDBPyConnection) -> list[str]:
+    """Names of all runs, sorted."""
+    rows = con.execute("SELECT run_name FROM runs ORDER BY run_name").fetchall()
+    return [name for (name,) in rows]
+
+
+def require(con: duckdb.DuckDBPyConnection, wanted: Iterable[str]) -> None:
+    """Nothing if there are runs of all these names.
+
+    Raises:
+        UsageError: a name is no run's.
+    """
+    known = names(con)
+    for name in wanted:
+        if name not in known:
+            hint = did_you_mean(name, known) or ";"
+            raise UsageError(f"no run {quote(name)}{hint} 'bufdb runs' lists them")
+
+
+def set_labels(con: duckdb.DuckDBPyConnection, run: str, labels: Mapping[str, str]) -> None:
+    """Give a run these labels; its others stay.
+
+    Raises:
+        UsageError: there is no such run.
+    """
+    require(con, [run])
+    con.execute("BEGIN")
+    try:
+        _delete_labels(con, run, labels)
+        for label, value in labels.items():
+            con.execute("INSERT INTO run_labels VALUES (?, ?, ?)", [run, label, value])
+        checksums.store_run(con, run)
+    except BaseException:
+        con.execute("ROLLBACK")
+        raise
+    con.execute("COMMIT")
+
+
+def remove_labels(con: duckdb.DuckDBPyConnection, run: str, labels: Iterable[str]) -> None:
+    """Take these labels from a run.
+
+    Raises:
+        UsageError: there is no such run, or it lacks one of the labels; nothing is changed then.
+    """
+    require(con, [run])
+    labels = list(labels)
+    rows = con.execute("SELECT label FROM run_labels WHERE run_name = ?", [run]).fetchall()
+    known = sorted(label for (label,) in rows)
+    for label in labels:
+        if label not in known:
+            hint = did_you_mean(label, known) or f"; it has {', '.join(known) or 'none'}"
+            raise UsageError(f"run {run} has no label {quote(label)}{hint}")
+    con.execute("BEGIN")
+    try:
+        _delete_labels(con, run, labels)
+        checksums.store_run(con, run)
+    except BaseException:
+        con.execute("ROLLBACK")
+        raise
+    con.execute("COMMIT")
+
+
+def remove_runs(con: duckdb.DuckDBPyConnection, runs: Iterable[str]) -> dict[str, Removal]:
+    """Remove runs with all that belongs to them, in one transaction; what was removed, by run.
+
+    Raises:
+        UsageError: a name is no run's; nothing is removed then.
+    """
+    wanted = list(dict.fromkeys(runs))
+    require(con, wanted)
+    con.execute("BEGIN")
+    try:
+        removed = {run: delete(con, run) for run in wanted}
+    except BaseException:
+        con.execute("ROLLBACK")
+        raise
+    con.execute("COMMIT")
+    # Gives the space back to the file now, and not when somebody writes the next time.
+    con.execute("CHECKPOINT")
+    return removed
+
+
+def delete(con: duckdb.DuckDBPyConnection, run: str) -> Removal:
+    """Delete all rows of a run, if there is one, in the transaction that is open."""
+    by_module, by_run = _tables_with(con, "module_id"), _tables_with(con, "run_name")
+    modules = "(SELECT module_id FROM modules WHERE run_name = ?)"
+    (module_count,) = con.execute(
+        "SELECT count(*) FROM modules WHERE run_name = ?", [run]
+    ).fetchall()[0]
+    rows = 0
+    # `modules` goes with the tables of runs: until then it tells whose the modules are.
+    for table in by_module:
+        if table not in by_run:
+            rows += _delete(con, f'"{table}" WHERE module_id IN {modules}', [run])
+    for table in by_run:
+        rows += _delete(con, f'"{table}" WHERE run_name = ?', [run])
+    return Removal(module_count, rows + delete_unused_shapes(con))
+
+
+def delete_unused_shapes(con: duckdb.DuckDBPyConnection) -> int:
+    """Delete the shapes that removed or replaced modules left behind; their number."""
+    return _delete(con, 'shapes WHERE shape NOT IN (SELECT "values".shape FROM "values")', [])
+
+
+def _tables_with(con: duckdb.DuckDBPyConnection, column: str) -> list[str]:
+    rows = con.execute(
+        "SELECT duckdb_columns.table_name FROM duckdb_columns() "
+        "JOIN duckdb_tables() ON duckdb_tables.table_oid = duckdb_columns.table_oid "
+        "WHERE duckdb_columns.column_name = ? AND NOT duckdb_columns.internal "
+        "ORDER BY duckdb_columns.table_name",
+        [column],
+    ).fetchall()
+    return [name for (name,) in rows]
+
+
+def _delete(con: duckdb.DuckDBPyConnection, where: str, values: list[str]) -> int:
+    count: int = con.execute(f"DELETE FROM {where}", values).fetchall()[0][0]
+    return count
+
+
+def _delete_labels(con: duckdb.DuckDBPyConnection, run: str, labels: Iterable[str]) -> None:
+    for label in labels:
+        con.execute("DELETE FROM run_labels WHERE run_name = ? AND label = ?", [run, label])

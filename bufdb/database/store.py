@@ -1,0 +1,394 @@
+"""The database file: open it, apply the schema, check its version.
+
+The only module that runs DDL. The database is derived from dumps: a file of another schema
+version is refused with the remedy (ingest again), never migrated.
+
+A file may come from anybody, so nothing in it is obeyed. What answers questions runs in a locked
+database in memory, to which the file is attached read-only: views and macros are made there from
+`schema/`, a name means them first, then what DuckDB has built in, and only then what is in the
+file. Files outside the database cannot be reached.
+"""
+
+import hashlib
+import os
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import duckdb
+
+from bufdb import resources
+from bufdb.database.patience import PATIENCE
+from bufdb.errors import DatabaseError
+
+SCHEMA_VERSION = 2
+BLOCK_SIZE = "131072"
+"""Bytes per block of a new file. The file of 223 modules (28 MB of text) takes 7.4 MB in DuckDB's
+own blocks of 256 KiB, 5.3 in 128, 3.7 in 64; that of 1,000 modules (991 MB) 121, 119 and 132 MB,
+the last at 8 % more CPU."""
+_FILE_FORMAT = {"default_block_size": BLOCK_SIZE, "storage_compatibility_version": "v1.5.0"}
+"""A new file can be opened by shells since DuckDB 1.5, at the same size and speed."""
+FIRST_VIEW = "500"
+"""Schema files from this number on hold macros and views, made anew when the file has others."""
+CATALOG = "bufdb"
+"""Name of the attached file in the database in memory that answers questions."""
+
+_NO_EXTENSIONS = {
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "allow_community_extensions": "false",
+    "allow_unsigned_extensions": "false",
+}
+_VIEWS = """
+SELECT database_name = 'memory' AS is_own, view_name, sql
+FROM duckdb_views()
+WHERE schema_name = 'main' AND NOT internal
+"""
+_MACROS = """
+SELECT database_name = 'memory' AS is_own, function_name, parameters::VARCHAR || macro_definition
+FROM duckdb_functions()
+WHERE schema_name = 'main' AND NOT internal
+"""
+_OBEYED_IN_WRITING = """
+SELECT DISTINCT 'macro' AS kind, theirs.function_name AS name
+FROM system.main.duckdb_functions() AS theirs
+JOIN system.main.duckdb_functions() AS built_in
+  ON built_in.function_name = theirs.function_name
+WHERE built_in.internal AND NOT theirs.internal
+UNION ALL
+SELECT 'trigger' AS kind, trigger_name AS name
+FROM system.main.duckdb_triggers()
+UNION ALL
+SELECT 'column' AS kind, column_name AS name
+FROM system.main.duckdb_columns()
+WHERE NOT internal AND (is_generated OR column_default IS NOT NULL)
+UNION ALL
+SELECT 'table' AS kind, table_name AS name
+FROM system.main.duckdb_columns()
+WHERE table_name = 'arrow_batches'
+ORDER BY ALL
+LIMIT 1
+"""
+"""What a file of somebody else's may hold that would act, or stand for something, in an ingest."""
+_STATEMENT = re.compile(r"^(?=CREATE |COMMENT )", re.MULTILINE)
+_CREATED = re.compile(r"CREATE OR REPLACE (?:VIEW|MACRO) (\w+)")
+_Opened = TypeVar("_Opened")
+_HOLDER = re.compile(r"held in (\S*?)([^/\s]+) \(PID (\d+)\)")
+
+
+def open_writable(path: str, config: dict[str, str] | None = None) -> duckdb.DuckDBPyConnection:
+    """Open or create a database; in one transaction tables are made, and views if they changed.
+
+    Raises:
+        DatabaseError: the file is in use, no database of bufdb's, or of another schema version.
+    """
+    # Access to other files stays on, for without it DuckDB takes no rows from Arrow either.
+    options = {**_FILE_FORMAT, **_NO_EXTENSIONS}
+    con = _open(path, lambda: duckdb.connect(_place(path), config={**options, **(config or {})}))
+    try:
+        version, views = _versions(con, path)
+        current = _views_hash()
+        if path != ":memory:":
+            _refuse_actors(con, path)
+        if views != current:
+            _apply_schema(con, current, all_of_it=version is None)
+    except BaseException:
+        con.close()
+        raise
+    return con
+
+
+def _refuse_actors(con: duckdb.DuckDBPyConnection, path: str) -> None:
+    """Nothing if the file holds nothing that would act, or stand for something, in an ingest.
+
+    Raises:
+        DatabaseError: it does.
+    """
+    rows = con.execute("SELECT view_name FROM system.main.duckdb_views() WHERE NOT internal")
+    _require_tables(path, (name for (name,) in rows.fetchall()))
+    found = con.execute(_OBEYED_IN_WRITING).fetchone()
+    if found is not None:
+        raise DatabaseError(
+            f"{path} has a {found[0]} {found[1]} that is not bufdb's and would act when "
+            "bufdb writes; drop it, or name another file with --db"
+        )
+
+
+def _apply_schema(con: duckdb.DuckDBPyConnection, views: str, *, all_of_it: bool) -> None:
+    con.execute("BEGIN")
+    for file in resources.schema_files():
+        if all_of_it or file.name >= FIRST_VIEW:
+            con.execute(file.read_text(encoding="utf-8"))
+    con.execute("DELETE FROM schema_info")
+    con.execute("INSERT INTO schema_info VALUES (?, ?)", [SCHEMA_VERSION, views])
+    con.execute("COMMIT")
+
+
+def open_empty() -> duckdb.DuckDBPyConnection:
+    """A database in memory with the schema and no rows, locked as `open_readable`'s is."""
+    con = open_writable(":memory:")
+    _lock(con)
+    return con
+
+
+def open_readable(
+    path: str,
+    sql: str | None = None,
+    *,
+    allow_files: bool = False,
+    comments: bool = False,
+    memory_limit: str | None = None,
+) -> duckdb.DuckDBPyConnection:
+    """Open an existing database for questions: read-only, locked, with bufdb's own views.
+
+    Args:
+        path: the database file.
+        sql: the saved query that will be asked, if it is one of bufdb's: only the views and macros
+            that it names are made then, which takes a third of the time. Other SQL may come to
+            bufdb's views by way of the file's own.
+        allow_files: let SQL read other files.
+        comments: give views and macros their comments too.
+        memory_limit: DuckDB's, such as "768MB"; by default most of the machine's.
+
+    Raises:
+        DatabaseError: the file is missing, in use, no database of bufdb's, or of another schema
+            version.
+    """
+    if not Path(path).exists():
+        raise DatabaseError(f"no database {path}; make one with 'bufdb ingest DUMPS --db {path}'")
+    con = duckdb.connect(config={**_NO_EXTENSIONS, "python_enable_replacements": "false"})
+    try:
+        place = _place(path).replace("'", "''")
+        attach = f"ATTACH '{place}' AS {CATALOG} (READ_ONLY, TYPE duckdb)"
+        _open(path, lambda: con.execute(attach))
+        # Not the file before what is built in: it may hold a macro named sum.
+        con.execute(f"SET search_path = 'memory.main,system.main,{CATALOG}.main'")
+        version, views = _versions(con, path)
+        if version is None:
+            raise DatabaseError(f"{path} is no bufdb database; name another file with --db")
+        _make_views(con, path, sql, comments, is_current=views == _views_hash())
+        con.execute(f"SET temp_directory = '{_spill_folder()}'")
+        if memory_limit is not None:
+            con.execute(f"SET memory_limit = '{memory_limit}'")
+        _lock(con, allow_files=allow_files)
+    except BaseException:
+        con.close()
+        raise
+    return con
+
+
+def _lock(con: duckdb.DuckDBPyConnection, *, allow_files: bool = False) -> None:
+    con.execute("SET python_enable_replacements = false")
+    if not allow_files:
+        con.execute("SET enable_external_access = false")
+    con.execute("SET lock_configuration = true")
+
+
+def _place(path: str) -> str:
+    """The file's whole path: DuckDB takes a relative one such as `md:x` for a service."""
+    return path if path == ":memory:" else str(Path(path).absolute())
+
+
+def _spill_folder() -> str:
+    """Where a query that outgrows memory spills to: a name that nobody can guess, made on need.
+
+    DuckDB's own choice is `FILE.tmp` beside the database, where nothing may be writable, and which
+    two readers of one file would share. '' if nothing can be written: queries must fit in memory.
+    """
+    for folder in (os.environ.get("TMPDIR"), "/tmp", "/var/tmp"):  # tempfile takes 4 ms to import
+        if folder and os.access(folder, os.W_OK | os.X_OK):
+            name = Path(folder).absolute() / f"bufdb-{os.urandom(8).hex()}"
+            return str(name).replace("'", "''")
+    return ""
+
+
+def _open(path: str, attempt: Callable[[], _Opened]) -> _Opened:
+    """What `attempt` gives, tried again while another process holds the file.
+
+    DuckDB lets one process write or several read. A short ingest or query is worth waiting for.
+
+    Raises:
+        DatabaseError: it is still held when the patience ends, or it cannot be opened at all.
+    """
+    try:
+        path.encode()
+    except UnicodeEncodeError as error:
+        raise DatabaseError(f"{path!a} is no UTF-8 name, as DuckDB needs; rename it") from error
+    if Path(path).is_dir():
+        raise DatabaseError(f"{path} is a directory; --db names a database file")
+    patience = PATIENCE.get()
+    end = time.monotonic() + patience.seconds
+    pause = 0.02
+    is_told = False
+    while True:
+        try:
+            return attempt()
+        except duckdb.Error as error:
+            if "Could not set lock" not in str(error):
+                raise _failure(path, error) from error
+            match = _HOLDER.search(str(error))
+            holder = f"{match[2]} (PID {match[3]})" if match else "another process"
+            left = end - time.monotonic()
+            if left <= 0:
+                raise DatabaseError(
+                    f"{path} is in use by {holder}; try again later, or wait with --wait SECONDS"
+                ) from error
+        if not is_told:
+            patience.tell(f"{path} is in use by {holder}; waiting up to {patience.seconds:g} s")
+            is_told = True
+        time.sleep(min(pause, left))
+        pause = min(1.5 * pause, 0.5)
+
+
+def _failure(path: str, error: duckdb.Error) -> DatabaseError:
+    """What stands in the way of opening the file, and what to do."""
+    reason = str(error).splitlines()[0]
+    other = "name another file with --db, or remove it and run 'bufdb ingest' on the dumps again"
+    if "file handle conflict" in reason or "different configuration" in reason:
+        return DatabaseError(f"{path} is open in this process already; close that connection first")
+    # For a file of SQLite DuckDB wants an extension.
+    if "not a valid DuckDB database" in reason or "xtension" in reason:
+        kind = "an empty file" if Path(path).stat().st_size == 0 else "no DuckDB database"
+        return DatabaseError(f"{path} is {kind}; {other}")
+    if "version number" in reason or "newer version of DuckDB" in reason:
+        return DatabaseError(
+            f"{path} was written by another version of DuckDB than {duckdb.__version__}; "
+            f"upgrade with 'pip install -U duckdb', or {other}"
+        )
+    if "Permission denied" in reason:
+        return DatabaseError(f"cannot open {path}: permission denied")
+    if "Corrupt" in reason or "enough bytes" in reason or "Serialization" in reason:
+        return DatabaseError(f"{path} is damaged ({reason}); {other}")
+    return DatabaseError(f"cannot open {path}: {reason}; {other}")
+
+
+def _make_views(
+    con: duckdb.DuckDBPyConnection, path: str, sql: str | None, comments: bool, is_current: bool
+) -> None:
+    """Make bufdb's views and macros in memory, over the tables of the attached file.
+
+    Those that `sql` needs are told by their names in it.
+    """
+    known = dict(_definitions(comments))
+    used = list(known) if sql is None else _needed(sql, known)
+    try:
+        con.execute("BEGIN")
+        for name in used:
+            con.execute(known[name])
+        con.execute("COMMIT")
+    except duckdb.Error as error:  # a table or a column that is not there
+        reason = str(error).splitlines()[0]
+        raise DatabaseError(
+            f"{path} does not hold bufdb's tables ({reason}); "
+            "remove the file and run 'bufdb ingest' on the dumps again"
+        ) from error
+    # DuckDB takes longer to list its functions than many a query: bufdb's own queries go without,
+    # if the file says that it has the macros that they use.
+    rows = con.execute(_VIEWS).fetchall()
+    if sql is None or not is_current:
+        rows += con.execute(_MACROS).fetchall()
+    own = {name: text for is_own, name, text in rows if is_own}
+    in_file = {name: text for is_own, name, text in rows if not is_own}
+    _require_tables(path, in_file)
+    others = [name for name, text in in_file.items() if _words(own.get(name, text)) != _words(text)]
+    if others:
+        names = ", ".join(sorted(others))
+        PATIENCE.get().tell(f"{path} has another {names} than bufdb; bufdb's own is used")
+
+
+def _words(sql: str) -> list[str]:
+    """Words of SQL as DuckDB prints it; `* REPLACE` comes in any order."""
+    return sorted(re.findall(r"\w+|\S", sql))
+
+
+def _definitions(comments: bool) -> Iterator[tuple[str, str]]:
+    """Name and SQL of each view and macro, in an order in which they can be made."""
+    for file in resources.schema_files():
+        if file.name < FIRST_VIEW:
+            continue
+        name, parts = "", [""]
+        for part in _STATEMENT.split(file.read_text(encoding="utf-8")):
+            match = _CREATED.match(part)
+            if match:
+                if name:
+                    yield name, "".join(parts)
+                name, parts = match[1], [part]
+            elif comments:
+                parts.append(part)
+        yield name, "".join(parts)
+
+
+def _needed(sql: str, known: dict[str, str]) -> list[str]:
+    """Names of `known` that the SQL names, and that those name in turn; in the order of `known`."""
+    # The header of a saved query is prose, and says nothing of what it uses.
+    texts = [re.sub(r"\A(?:--.*\n)*", "", sql)]
+    found: set[str] = set()
+    while texts:
+        more = _mentioned(texts.pop(), set(known) - found)
+        found |= more
+        texts.extend(known[name] for name in more)
+    return [name for name in known if name in found]
+
+
+def _mentioned(sql: str, names: set[str]) -> set[str]:
+    return names & set(re.findall(r"\w+", sql.lower()))
+
+
+def _views_hash() -> str:
+    """A hash of the SQL of all views and macros, and of the DuckDB that prints it."""
+    digest = hashlib.blake2b(duckdb.__version__.encode(), digest_size=16)
+    for file in resources.schema_files():
+        if file.name >= FIRST_VIEW:
+            digest.update(file.name.encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()
+
+
+def _versions(con: duckdb.DuckDBPyConnection, path: str) -> tuple[int | None, str | None]:
+    """Schema version and hash of the views of the file; None and None if it is empty.
+
+    Calls no function that the file may have put in place of DuckDB's.
+
+    Raises:
+        DatabaseError: it is of another version, or no database of bufdb's.
+    """
+    try:
+        con.execute("SELECT * FROM schema_info LIMIT 2")
+    except duckdb.CatalogException:
+        others = con.execute(
+            "SELECT table_name FROM system.main.duckdb_tables() WHERE NOT internal LIMIT 1"
+        ).fetchall()
+        if not others:
+            return None, None
+        raise DatabaseError(
+            f"{path} holds other tables and no schema_info; name another file with --db"
+        ) from None
+    except duckdb.Error as error:
+        raise _failure(path, error) from error
+    names = [column[0] for column in con.description or []]
+    rows = con.fetchall()
+    info = dict(zip(names, rows[0], strict=True)) if len(rows) == 1 else {}
+    version = info.get("schema_version")
+    if version != SCHEMA_VERSION:
+        raise DatabaseError(
+            f"{path} has schema version {version}, this bufdb needs {SCHEMA_VERSION}; "
+            "remove the file and run 'bufdb ingest' on the dumps again"
+        )
+    return version, info.get("views_hash")
+
+
+def _require_tables(path: str, views: Iterable[str]) -> None:
+    """Nothing if no view of the file stands in place of a table of bufdb's.
+
+    Raises:
+        DatabaseError: one does.
+    """
+    # One file of the schema holds one table.
+    files = (file for file in resources.schema_files() if file.name < FIRST_VIEW)
+    instead = {file.stem.partition("_")[2] for file in files} & set(views)
+    if instead:
+        raise DatabaseError(
+            f"{path} has a view in place of the table {min(instead)}; "
+            "remove the file and run 'bufdb ingest' on the dumps again"
+        )

@@ -1,0 +1,138 @@
+"""Rows of the small tables: what is told once per module, file, frame, shape or finding."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Any
+
+from bufdb.assemble.checks import ModuleFacts
+from bufdb.columnar.account import Finding
+from bufdb.dumps.batch import Batch
+from bufdb.dumps.discover import ModuleFiles
+from bufdb.read.shape import Shape
+
+Row = dict[str, Any]
+
+
+def shape_row(shape: Shape) -> Row:
+    """A row of `shapes`; the dimensions as text that DuckDB makes a list of."""
+    row = asdict(shape)
+    row["shape"] = row.pop("text")
+    if shape.dimensions is not None:
+        parts = ("NULL" if size is None else str(size) for size in shape.dimensions)
+        row["dimensions"] = f"[{', '.join(parts)}]"
+    return row
+
+
+def module_row(
+    run: str, module_id: int, files: ModuleFiles, facts: ModuleFacts, source: Batch, number: int
+) -> Row:
+    """A row of `modules`, for the module with this number in its batch."""
+    header, name, live = source.headers.get(number), files.name, facts.live
+    hlo_name = header.module_name if header else None
+    module_name = name.module_name or hlo_name
+    return {
+        "module_id": module_id,
+        "run_name": run,
+        "module_key": files.key,
+        "module_name": module_name,
+        "function_name": function_name(module_name) or facts.jit_name,
+        "module_number": name.module_number,
+        "platform": name.platform or ("tpu" if facts.has_tiles else None),
+        "backend": name.backend,
+        "cl_number": name.cl_number,
+        "dump_time_us": name.dump_time_us,
+        "format_era": format_era(files, facts, number in source.has_block_layout),
+        "reported_total_bytes": facts.total_bytes,
+        "schedule_length": live.schedule_length,
+        "reported_peak_time": live.peak_time,
+        "reported_peak_status": live.peak_status,
+        "reported_peak_tree_bytes": live.tree_bytes,
+        "hlo_module_name": hlo_name,
+        "entry_computation_layout": header.entry_computation_layout if header else None,
+        "partition_count": header.partition_count if header and hlo_name else None,
+        "replica_count": header.replica_count if header and hlo_name else None,
+        "has_used_values": facts.has_used_values,
+        "has_live_ranges": facts.has_live_ranges,
+        "has_hlo_text": header is not None,
+        "peak_unknown_reason": facts.peak_unknown_reason,
+    }
+
+
+def file_rows(module_id: int, source: Batch, number: int) -> Iterable[Row]:
+    """Rows of `files` of the module with this number in its batch."""
+    loaded = source.modules[number]
+    for kind, file in loaded.files.files.items():
+        tally = source.account.tallies[number, file.name]
+        yield {
+            "module_id": module_id,
+            "path": file.name,
+            "file_kind": kind,
+            "size_bytes": loaded.sizes[kind],
+            "content_hash": loaded.hashes[kind],
+            "line_count": tally.line_count,
+            "read_line_count": tally.read_count,
+            "known_line_count": tally.known_count,
+            "unread_line_count": tally.unread_count,
+        }
+
+
+def companion_rows(source: Batch, ids: list[int]) -> dict[str, list[Row]]:
+    """Rows of the tables that the HLO texts and compiler options fill, by table."""
+    frames: list[Row] = []
+    aliases: list[Row] = []
+    options: list[Row] = []
+    for number, header in source.headers.items():
+        module = {"module_id": ids[number]}
+        frames += [{**module, **vars(frame)} for frame in header.frames]
+        names = ("output_index", "parameter_number", "parameter_index", "alias_kind")
+        aliases += [{**module, **dict(zip(names, a, strict=True))} for a in header.aliases]
+    for number, found in source.options.items():
+        for ordinal, (name, value) in enumerate(found):
+            options.append(
+                {
+                    "module_id": ids[number],
+                    "option_ordinal": ordinal,
+                    "option_name": name,
+                    "option_value": value,
+                }
+            )
+    return {
+        "stack_frames": frames,
+        "input_output_aliases": aliases,
+        "compiler_options": options,
+    }
+
+
+def diagnostic_row(run: str, module_id: int | None, finding: Finding) -> Row:
+    """A row of `diagnostics`."""
+    return {
+        "run_name": run,
+        "module_id": module_id,
+        "severity": finding.severity,
+        "code": finding.code,
+        "path": finding.path,
+        "line_number": finding.line_number,
+        "message": finding.message,
+    }
+
+
+def function_name(module_name: str | None) -> str | None:
+    """The jitted function that a module name such as `jit_train_step.15` is made from."""
+    if module_name is None:
+        return None
+    name = re.sub(r"\.\d+$", "", module_name)
+    return re.sub(r"^(?:p?jit|pmap|xmap)_+(?=.)", "", name)
+
+
+def format_era(files: ModuleFiles, facts: ModuleFacts, has_block_layout: bool) -> str:
+    """modules.format_era: by the files there are, then by what only some eras print."""
+    if "values" in files.files or "live_range" in files.files:
+        return "C"
+    if facts.has_live_ranges or facts.has_tellings or facts.live.peak_status:
+        return "B"
+    if facts.has_pointer or has_block_layout:
+        return "A"
+    return "B" if facts.has_used_values else "C"

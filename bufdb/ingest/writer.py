@@ -1,0 +1,152 @@
+"""Columns into the tables of an open database, in a transaction, a few rounds at a time.
+
+The only code that inserts rows of modules. Which columns a table has, and of what type, is asked of
+the database itself; a column that a round does not have is NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import duckdb
+import numpy as np
+
+from bufdb.columnar.arrow import TYPES, Batches, Misfits, TableSchema, objects, strings, to_arrow
+from bufdb.columnar.scan import Columns
+from bufdb.database import checksums
+
+INSERT_ROWS = 450_000
+"""Rows that wait for an insert, which costs some milliseconds per table however few they are."""
+FEW_INSERT_ROWS = 150_000
+"""The same beside a large module, whose keys need the memory."""
+_TEXT_TABLES = (
+    "allocations",
+    "values",
+    "positions",
+    "uses",
+    "instructions",
+    "live_ranges",
+    "peak_contributors",
+    "peak_stack_nodes",
+)
+"""Tables whose waiting rows keep blocks of text alive; the others can wait for the commit."""
+_CASTS = {"shapes": "* REPLACE (dimensions::BIGINT[] AS dimensions)"}
+
+
+class TableWriter:
+    """Collects columns per table and inserts them; one transaction is open at a time."""
+
+    def __init__(self, con: duckdb.DuckDBPyConnection, jobs: int) -> None:
+        """Write to `con`, in a thread of its own if `jobs` is more than 1."""
+        self.con = con
+        self.loader = ThreadPoolExecutor(1) if jobs > 1 else None
+        self.loading: Future[None] | None = None
+        self.batches: dict[str, list[Any]] = {}
+        self.waiting_rows = 0
+        self.insert_rows = INSERT_ROWS
+        """Rows that wait for an insert; may be set at any time."""
+        self.row_count = 0
+        """Rows given so far."""
+        self.is_open = False
+        found = con.execute(
+            "SELECT table_name, column_name, data_type FROM duckdb_columns() "
+            "WHERE NOT internal ORDER BY table_name, column_index"
+        ).fetchall()
+        types: dict[str, dict[str, str]] = {}
+        for table, column, data_type in found:
+            types.setdefault(table, {})[column] = data_type
+        self.schemas = {
+            table: TableSchema.of(columns)
+            for table, columns in types.items()
+            if set(columns.values()) <= set(TYPES)
+        }
+        """The one schema of each table, to which all its batches are held."""
+        checksums.begin(con)
+
+    def add(self, table: str, columns: Columns) -> Misfits:
+        """Take rows of a table; columns that the table does not have are left out.
+
+        Returns:
+            The values that do not fit into their column; they are NULL.
+        """
+        length = len(next(iter(columns.values())))
+        if not length:
+            return []
+        array, misfits = to_arrow(columns, self.schemas[table])
+        self.batches.setdefault(table, []).append(array)
+        self.row_count += length
+        if table in _TEXT_TABLES:
+            self.waiting_rows += length
+            if self.waiting_rows >= self.insert_rows:
+                self._flush(_TEXT_TABLES)
+        return misfits
+
+    def add_rows(self, table: str, rows: Sequence[Mapping[str, Any]]) -> Misfits:
+        """Take rows of a table, by column: for tables with few rows; returns as `add`."""
+        if not rows:
+            return []
+        types = self.schemas[table].types.items()
+        columns = {name: _column([row.get(name) for row in rows], kind) for name, kind in types}
+        return self.add(table, columns)
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+        self.con.execute("BEGIN")
+        self.is_open = True
+
+    def settle(self) -> None:
+        """Insert all that waits, so that the connection is free for other statements."""
+        self._flush()
+        self._wait()
+
+    def commit(self) -> None:
+        """Insert all that waits and commit."""
+        self.settle()
+        checksums.store(self.con)
+        self.con.execute("COMMIT")
+        self.is_open = False
+
+    def close(self) -> None:
+        """End the thread; what was not committed is rolled back."""
+        if self.loader is not None:
+            self.loader.shutdown()
+        if self.is_open:
+            self.con.execute("ROLLBACK")
+            self.is_open = False
+        checksums.end(self.con)
+
+    def _flush(self, tables: Collection[str] | None = None) -> None:
+        """Insert what waits for all tables or for these."""
+        chosen = list(self.batches) if tables is None else tables
+        waiting = {table: self.batches.pop(table) for table in chosen if table in self.batches}
+        self.waiting_rows = 0
+        self._wait()
+        if self.loader is None:
+            self._insert(waiting)
+        else:
+            self.loading = self.loader.submit(self._insert, waiting)
+
+    def _insert(self, waiting: dict[str, list[Any]]) -> None:
+        for table, batches in waiting.items():
+            # DuckDB finds the variable by its name. To register it would make a view, which the
+            # transaction keeps, with all the text behind it, until it ends.
+            arrow_batches = Batches(batches)  # noqa: F841
+            cast = _CASTS.get(table, "*")
+            self.con.execute(f'INSERT INTO "{table}" BY NAME SELECT {cast} FROM arrow_batches')
+            types = self.schemas[table].types
+            if "module_id" in types:
+                self.con.execute(checksums.of_rows(table, types, "arrow_batches"))
+
+    def _wait(self) -> None:
+        """Wait for the loader thread: there is one connection, and inserts keep their order."""
+        if self.loading is not None:
+            loading, self.loading = self.loading, None
+            loading.result()
+
+
+def _column(values: list[Any], data_type: str) -> Any:
+    if data_type == "BOOLEAN":
+        return np.array(values, np.bool_)
+    return objects(values) if data_type in ("BIGINT", "HUGEINT") else strings(values)

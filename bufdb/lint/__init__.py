@@ -1,0 +1,1 @@
+"""What sqlglot is for: saved queries held against the schema and put into other dialects."""

@@ -1,0 +1,194 @@
+"""Holds the header and the SQL of a saved query together, and both to the catalog.
+
+Parses with sqlglot and asks DuckDB to bind the query; executes nothing. Findings say the file, the
+line where one is known, and what to change.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+from sqlglot import exp, parse
+from sqlglot.errors import OptimizeError, ParseError, SqlglotError
+from sqlglot.optimizer.qualify import qualify
+
+from bufdb.errors import BufdbError
+from bufdb.lint import portable
+from bufdb.query import catalogue, header
+from bufdb.query.execute import require_select
+from bufdb.query.header import Parameter, QueryFileError, SavedQuery
+
+LINE_LIMIT = 100
+
+_TYPES = {
+    exp.DType.BIGINT: "BIGINT",
+    exp.DType.DOUBLE: "DOUBLE",
+    exp.DType.TEXT: "VARCHAR",
+    exp.DType.BOOLEAN: "BOOLEAN",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something to change in a query file."""
+
+    path: Path
+    line_number: int | None
+    message: str
+
+    def __str__(self) -> str:
+        where = str(self.path) if self.line_number is None else f"{self.path}:{self.line_number}"
+        return f"{where}: {self.message}"
+
+
+def lint(con: duckdb.DuckDBPyConnection, path: Path) -> list[Finding]:
+    """Findings in one query file, against the tables, views and macros of a database."""
+    try:
+        query = catalogue.load(path)
+    except QueryFileError as error:
+        return [Finding(path, None, str(error).removeprefix(f"{path}:").lstrip())]
+    found = [
+        Finding(path, number, f"longer than {LINE_LIMIT} characters")
+        for number, line in enumerate(query.sql.splitlines(), start=1)
+        if len(line) > LINE_LIMIT
+    ]
+    try:
+        trees = [tree for tree in parse(query.sql, read="duckdb") if tree is not None]
+    except ParseError as error:
+        place = error.errors[0] if error.errors else {}
+        message = f"does not parse: {place.get('description', error)}"
+        if "Values" in message:
+            message += '; sqlglot takes values for VALUES (…): write "values" for the table'
+        return [*found, Finding(path, place.get("line"), message)]
+    if len(trees) != 1 or not isinstance(trees[0], exp.Query):
+        kinds = ", ".join(tree.key.upper() for tree in trees)
+        return [*found, Finding(path, None, f"expected one SELECT, found {kinds or 'nothing'}")]
+    messages = [
+        *_shape(trees[0]),
+        *_params(query, trees[0]),
+        *_columns(con, query),
+        *_names(con, trees[0]),
+    ]
+    if query.engines != ("duckdb",):
+        messages.extend(portable.findings(trees[0]))
+    return [*found, *(Finding(path, None, message) for message in messages)]
+
+
+def catalog_schema(con: duckdb.DuckDBPyConnection) -> dict[str, object]:
+    """Columns and their types of every table and view, as sqlglot wants them."""
+    tables: dict[str, dict[str, str]] = {}
+    rows = con.execute(
+        "SELECT table_name, column_name, data_type FROM duckdb_columns() WHERE NOT internal"
+    ).fetchall()
+    for table, column, data_type in rows:
+        tables.setdefault(table, {})[column] = data_type
+    return dict(tables)
+
+
+def _shape(tree: exp.Query) -> Iterator[str]:
+    """Rules for the text itself, whatever the catalog holds."""
+    if not tree.args.get("order"):
+        yield "no final ORDER BY; rows must come in a total order"
+    for star in tree.find_all(exp.Star):
+        if not isinstance(star.parent, exp.Count):
+            yield "SELECT *: list the columns"
+            break
+    for table in sorted({table.name for table in tree.find_all(exp.Table)}):
+        if table.startswith("_"):
+            yield f"{table} is a helper of the schema; use a table or a public view"
+
+
+def _params(query: SavedQuery, tree: exp.Query) -> Iterator[str]:
+    """The params CTE against the param lines, and no variable read elsewhere."""
+    ctes = tree.ctes
+    first = ctes[0] if ctes and ctes[0].alias == "params" else None
+    declared = {param.name: param for param in query.params}
+    if first is None:
+        if declared:
+            yield "the first CTE must be params"
+    else:
+        found = {item.alias_or_name: item for item in first.this.expressions}
+        for name in sorted(declared.keys() - found.keys()):
+            yield f"param {name} is declared, but not in the CTE params"
+        for name, item in found.items():
+            if name not in declared:
+                yield f"{name} is in the CTE params without a param line"
+            else:
+                yield from _param(declared[name], item.unalias())
+        used = {c.name for c in tree.find_all(exp.Column) if c.table == "params"} | {
+            c.name for limit in tree.find_all(exp.Limit) for c in limit.find_all(exp.Column)
+        }
+        for name in sorted(declared.keys() & found.keys() - used):
+            yield f"param {name} is not used; write params.{name}"
+    for call in tree.find_all(exp.Anonymous):
+        if call.name.lower() == "getvariable" and call.find_ancestor(exp.CTE) is not first:
+            yield f"{call.sql('duckdb')} outside the CTE params"
+
+
+def _param(param: Parameter, found: exp.Expr) -> Iterator[str]:
+    """One column of the CTE: `getvariable('x')::T` or `coalesce(getvariable('x')::T, DEFAULT)`."""
+    expected = f"getvariable('{param.name}')::{param.type}"
+    default: header.Value = None
+    cast = found
+    if isinstance(found, exp.Coalesce) and len(found.expressions) == 1:
+        cast = found.this
+        default = _constant(found.expressions[0])
+    named = (
+        isinstance(cast, exp.Cast)
+        and portable.is_getvariable(cast.this)
+        and cast.this.expressions[0].name == param.name
+        and _TYPES.get(cast.to.this) == param.type
+    )
+    if not named:
+        text = found.sql("duckdb")
+        yield f"param {param.name}: expected {expected} in the CTE params, found {text}"
+    elif (type(default), default) != (type(param.default), param.default):
+        yield f"param {param.name}: default is {param.default!r} in its line, {default!r} in params"
+
+
+def _constant(node: exp.Expr) -> header.Value:
+    if isinstance(node, exp.Neg):
+        inner = _constant(node.this)
+        return -inner if isinstance(inner, int | float) else None
+    if isinstance(node, exp.Boolean):
+        return bool(node.this)
+    if isinstance(node, exp.Literal):
+        if node.is_string:
+            return str(node.this)
+        return int(node.this) if node.is_int else float(node.this)
+    return None
+
+
+def _columns(con: duckdb.DuckDBPyConnection, query: SavedQuery) -> Iterator[str]:
+    """The column lines against what DuckDB says that the query gives."""
+    try:
+        # What sqlglot takes for one SELECT may be something else to DuckDB.
+        require_select(con, query.sql, query.name)
+    except BufdbError as error:
+        yield str(error).removeprefix(f"{query.name}: ")
+        return
+    try:
+        rows = con.execute(f"DESCRIBE {query.sql}").fetchall()
+    except duckdb.Error as error:
+        yield " ".join(str(error).split("LINE ")[0].split())
+        return
+    given = [(row[0], row[1]) for row in rows]
+    declared = [(column.name, column.type) for column in query.columns]
+    for name, type_name in given:
+        if (name, type_name) not in declared:
+            yield f"column {name} {type_name} has no column line"
+    for name, type_name in declared:
+        if (name, type_name) not in given:
+            yield f"column line {name} {type_name}: the query gives no such column"
+    if sorted(given) == sorted(declared) and given != declared:
+        order = ", ".join(name for name, _ in given)
+        yield f"the column lines are in another order than the query's: {order}"
+
+
+def _names(con: duckdb.DuckDBPyConnection, tree: exp.Query) -> Iterator[str]:
+    """Whether sqlglot resolves every column; what it cannot, it could not translate either."""
+    try:
+        qualify(tree.copy(), schema=catalog_schema(con), dialect="duckdb")
+    except (OptimizeError, SqlglotError) as error:
+        yield str(error).splitlines()[0]

@@ -1,0 +1,1 @@
+"""Questions to a database; records come back. Prints nothing."""

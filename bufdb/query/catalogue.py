@@ -1,0 +1,94 @@
+"""The folders that saved queries come from, and what lies in them."""
+
+import os
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from pathlib import Path
+
+from bufdb import resources
+from bufdb.errors import UsageError, did_you_mean, quote
+from bufdb.query.header import GROUPS, QueryFileError, SavedQuery, parse, query_name
+
+
+def load(path: Path) -> SavedQuery:
+    """Read and parse one query file.
+
+    Raises:
+        QueryFileError: it cannot be read or does not follow the grammar.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise QueryFileError(path, None, f"cannot read the query: {error}") from error
+    return parse(text, path)
+
+
+class Catalogue:
+    """The query files of several folders, by name; parses only what is asked for.
+
+    A file that is wrong is a problem of its own and stops no other query.
+    """
+
+    def __init__(self, folders: Iterable[Path]) -> None:
+        """Look into `folders` in order; of files with one name the first is the query."""
+        self.paths: dict[str, Path] = {}
+        self.clashes: list[QueryFileError] = []
+        """The others, each with what is to be done about it; none is hidden silently."""
+        for folder in dict.fromkeys(folder.resolve() for folder in folders):
+            for path in sorted(folder.glob("*.sql")):
+                name = query_name(path.stem)
+                if name in self.paths:
+                    message = f"left out, for {self.paths[name]} is named '{name}' too; rename it"
+                    self.clashes.append(QueryFileError(path, None, message))
+                else:
+                    self.paths[name] = path
+
+    def find(self, name: str) -> SavedQuery:
+        """The query of that name, written with dashes or underscores.
+
+        Raises:
+            UsageError: there is none; the message suggests a similar name.
+            QueryFileError: its file does not follow the grammar.
+        """
+        path = self.paths.get(query_name(name))
+        if path is None:
+            hint = did_you_mean(query_name(name), self.paths) or ";"
+            raise UsageError(f"no saved query {quote(name)}{hint} 'bufdb queries' lists them")
+        return load(path)
+
+    def load_all(self) -> list[SavedQuery]:
+        """All queries whose files are right, by group and name."""
+        order = list(GROUPS)
+        return sorted(self._loaded[0], key=lambda query: (order.index(query.group), query.name))
+
+    def problems(self) -> list[QueryFileError]:
+        """What is wrong with the files that `load_all` leaves out."""
+        return [*self.clashes, *self._loaded[1]]
+
+    @cached_property
+    def _loaded(self) -> tuple[list[SavedQuery], list[QueryFileError]]:
+        queries, problems = [], []
+        for path in self.paths.values():
+            try:
+                queries.append(load(path))
+            except QueryFileError as error:
+                problems.append(error)
+        return queries, problems
+
+
+def query_folders(given: Iterable[Path], environ: Mapping[str, str]) -> list[Path]:
+    """Folders of the catalogue: bufdb's own, the given ones, BUFDB_QUERIES', the user's default.
+
+    Raises:
+        UsageError: a folder that the user named does not exist.
+    """
+    named = [*given, *(Path(p) for p in environ.get("BUFDB_QUERIES", "").split(os.pathsep) if p)]
+    for folder in named:
+        if not folder.is_dir():
+            raise UsageError(f"no folder {folder} to take queries from")
+    home = environ.get("HOME")
+    config = environ.get("XDG_CONFIG_HOME") or (os.path.join(home, ".config") if home else "")  # noqa: PTH118
+    default = Path(config, "bufdb", "queries")
+    # Unlike Path.is_dir it takes a home that may not be looked into for none.
+    has_default = bool(config) and os.path.isdir(default)  # noqa: PTH112
+    return [resources.query_folder(), *named, *([default] if has_default else [])]

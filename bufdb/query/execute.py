@@ -1,0 +1,270 @@
+"""Runs SQL and gives back rows: a saved query with its parameters, or ad-hoc SQL that only reads.
+
+Parameters become session variables (`SET VARIABLE`), reset after the query, so the text of the file
+is the text that runs, and no value of one query is seen by the next. Rows come by `fetchall`:
+nothing here imports NumPy or Arrow, which would cost more than most answers.
+
+Invariant: a value is what DuckDB has, or DuckDB's own text of it, never what Python makes of it.
+"""
+
+import re
+import threading
+from collections.abc import Iterable, Mapping
+from datetime import date, datetime
+from typing import Any
+
+import duckdb
+
+from bufdb.errors import BufdbError, DatabaseError, UsageError, did_you_mean, quote
+from bufdb.query.header import Parameter, SavedQuery, Value, parse_value
+from bufdb.query.result import Result
+
+_WRITING = re.compile(r"\b(copy|insert|update|delete|merge)\b", re.IGNORECASE)
+_WRITING_CTE = re.compile(r"WITH clause containing an? ([A-Z]+) statement", re.IGNORECASE)
+_EXACT = frozenset(
+    ["null", "boolean", "varchar", "enum", "uuid", "bit", "bignum", "decimal", "float", "double"]
+    + [f"{sign}{size}" for sign in ("", "u") for size in ("tinyint", "smallint", "integer")]
+    + [f"{sign}{size}" for sign in ("", "u") for size in ("bigint", "hugeint")]
+)
+"""DuckDB's types, as its client calls them, of which Python's values say neither more nor less."""
+
+_TIMES = ("date", "timestamp")
+_INFINITE = (date.min, date.max, datetime.min, datetime.max)
+
+
+def bind(query: SavedQuery, given: Mapping[str, str]) -> dict[str, Value]:
+    """Typed values of the parameters that the user gave; the others keep the query's defaults.
+
+    Raises:
+        UsageError: an unknown parameter, or text that is no value of the parameter's type.
+    """
+    values = {}
+    for name, text in given.items():
+        param = query.param(name.replace("-", "_"))
+        if param is None:
+            known = [param.name for param in query.params]
+            hint = did_you_mean(name, known) or f"; it has {', '.join(known) or 'none'}"
+            raise UsageError(f"{query.name}: no parameter {quote(name)}{hint}")
+        values[param.name] = _typed(query, param, text)
+    return values
+
+
+def execute_query(
+    con: duckdb.DuckDBPyConnection,
+    query: SavedQuery,
+    values: Mapping[str, Value],
+    *,
+    explain: bool = False,
+) -> Result:
+    """The answer of a saved query with `values` from `bind`; with `explain` DuckDB's plan of it.
+
+    Raises:
+        UsageError: the file holds more than one SELECT, or something else.
+        BufdbError: DuckDB refused the query or failed on the way.
+    """
+    if not query.is_own:  # bufdb's own are held to it by `bufdb lint`, which takes longer
+        require_select(con, query.sql, query.name)
+    return execute_with(con, f"EXPLAIN {query.sql}" if explain else query.sql, values, query.name)
+
+
+def execute_with(
+    con: duckdb.DuckDBPyConnection, sql: str, values: Mapping[str, Value], name: str
+) -> Result:
+    """The answer of SQL of bufdb's own that reads `values` with getvariable.
+
+    Raises:
+        BufdbError: DuckDB refused the query or failed on the way; the message begins with `name`.
+    """
+    for variable, value in values.items():
+        con.execute(f'SET VARIABLE "{variable}" = ?', [value])
+    try:
+        result = execute(con, sql, name)
+    except BufdbError:
+        _forget(con, values)
+        raise
+    # Not after an interrupt: the query is still at work, and the process ends.
+    _forget(con, values)
+    return result
+
+
+def _forget(con: duckdb.DuckDBPyConnection, variables: Iterable[str]) -> None:
+    for variable in variables:
+        con.execute(f'RESET VARIABLE "{variable}"')
+
+
+def execute_sql(con: duckdb.DuckDBPyConnection, sql: str, *, explain: bool = False) -> Result:
+    """The answer of one SELECT (or DESCRIBE, SHOW, SUMMARIZE); with `explain` DuckDB's plan of it.
+
+    Raises:
+        UsageError: not exactly one statement, or another kind of statement.
+        BufdbError: DuckDB refused the statement or failed on the way.
+    """
+    require_select(con, sql, "sql")
+    return execute(con, f"EXPLAIN {sql}" if explain else sql, "sql")
+
+
+def require_select(con: duckdb.DuckDBPyConnection, sql: str, name: str) -> None:
+    """Nothing if the SQL is one statement that only reads.
+
+    A read-only database does not stop `COPY … TO` or `ATTACH`, so the kind of statement is looked
+    at too. `WITH x AS (COPY …)` counts as a SELECT, but DuckDB binds it at the top level alone.
+
+    Raises:
+        UsageError: not exactly one statement, or another kind of statement.
+        BufdbError: it is no SQL.
+    """
+    try:
+        statements = con.extract_statements(sql)
+    except duckdb.Error as error:
+        raise BufdbError(f"{name}: {_reason(error)}") from error
+    kinds = [_kind(statement) for statement in statements]
+    if len(kinds) != 1:
+        found = f"{len(kinds)}: {', '.join(kinds)}" if kinds else "none"
+        raise UsageError(f"{name}: expected one statement, a SELECT, found {found}")
+    if kinds[0] != "SELECT":
+        raise UsageError(
+            f"{name}: expected a SELECT, found {kinds[0]}; only reading is possible here"
+        )
+    if _WRITING.search(sql):
+        try:
+            con.execute(f"EXPLAIN FROM ({_without_semicolon(sql)}\n)")
+        except duckdb.Error as error:
+            writing = _WRITING_CTE.search(str(error))
+            if writing:
+                raise UsageError(
+                    f"{name}: expected a SELECT, found {writing[1]} in its WITH; "
+                    "only reading is possible here"
+                ) from error
+
+
+def _kind(statement: duckdb.Statement) -> str:
+    """A statement's kind as its user calls it."""
+    kind = str(statement.type.name)
+    if kind == "MULTI":  # what DuckDB makes two statements of
+        return "PIVOT without its values (ON … IN (…))"
+    word = re.match(r"\s*([A-Za-z]+)", statement.query)
+    return word[1].upper() if kind != "SELECT" and word else kind
+
+
+def _typed(query: SavedQuery, param: Parameter, text: str) -> Value:
+    try:
+        value = parse_value(param.type, text)
+    except (ValueError, KeyError) as error:
+        raise UsageError(
+            f"{query.name}: parameter {param.name} wants {param.type}, got {quote(text)}"
+        ) from error
+    if param.choices and value not in param.choices:
+        choices = ", ".join(repr(choice) for choice in param.choices)
+        raise UsageError(
+            f"{query.name}: parameter {param.name} is one of {choices}, got {quote(text)}"
+        )
+    return value
+
+
+def execute(con: duckdb.DuckDBPyConnection, sql: str, name: str) -> Result:
+    """Execute on a thread of its own while this one waits.
+
+    DuckDB looks for Ctrl-C only between its tasks, which can take minutes; a thread that waits for
+    another gets it at once. The query dies with the process.
+    """
+    outcome: list[Result | BaseException] = []
+
+    def work() -> None:
+        try:
+            outcome.append(_fetch(con, sql))
+        except BaseException as error:  # handed to the waiting thread, which raises it
+            outcome.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join()
+    result = outcome[0]
+    if isinstance(result, Result):
+        return result
+    if isinstance(result, duckdb.Error):
+        raise _failure(name, result) from result
+    raise result
+
+
+def _fetch(con: duckdb.DuckDBPyConnection, sql: str) -> Result:
+    """Execute and fetch; types of which Python has no like come as DuckDB's own text.
+
+    Python's datetime, for one, has no infinity, no nanoseconds and no year after 9999, and DuckDB
+    needs another package for times with a zone. Which types there are is known only now, so such
+    an answer is computed twice; one with mere dates and timestamps if Python's first or last is
+    among them, which stand for infinity too.
+    """
+    description = con.execute(sql).description or []
+    columns = [(str(column[0]), str(column[1])) for column in description]
+    casts = [_cast(column[1]) for column in description]
+    times = [place for place, column in enumerate(description) if column[1].id in _TIMES]
+    if not any(cast for place, cast in enumerate(casts) if place not in times):
+        rows = con.fetchall()
+        if not any(row[place] in _INFINITE for place in times for row in rows):
+            return Result(columns, rows)
+    names = [f"c{number}" for number in range(len(casts))]
+    cells = (f"{name}::{cast}" if cast else name for name, cast in zip(names, casts, strict=True))
+    inner = _without_semicolon(sql)
+    con.execute(f"SELECT {', '.join(cells)} FROM ({inner}\n) AS answer({', '.join(names)})")
+    return Result(columns, con.fetchall())
+
+
+def _without_semicolon(sql: str) -> str:
+    """One statement as it can stand in parentheses."""
+    text = sql.encode()
+    start = 0
+    for place, kind in duckdb.tokenize(sql):
+        if text[place : place + 1] == b";" and kind != duckdb.token_type.comment:
+            if text[start:place].strip():
+                return text[start:place].decode()
+            start = place + 1
+    return text[start:].decode()
+
+
+def _cast(type_: Any) -> str | None:
+    """The type to read values as; None for a type whose values Python has exactly."""
+    kind = type_.id
+    if kind in _EXACT:
+        return None
+    if kind in ("list", "array"):
+        inner = _cast(type_.children[0][1])
+        return inner and f"{inner}[]"
+    if kind == "struct":
+        casts = [(name, _cast(child), child) for name, child in type_.children]
+        if not any(cast for _, cast, _ in casts):
+            return None
+        fields = (_quoted(name) + f" {cast or child}" for name, cast, child in casts)
+        return f"STRUCT({', '.join(fields)})"
+    if kind == "map":
+        (_, key), (_, value) = type_.children
+        if key.id in _EXACT:
+            inner = _cast(value)
+            return inner and f"MAP({key}, {inner})"
+    return "VARCHAR"
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _failure(name: str, error: duckdb.Error) -> BufdbError:
+    """What DuckDB says, on one line, with what to do if that is known."""
+    reason = _reason(error)
+    if "disabled by configuration" in reason:
+        reason += "; --allow-files lets SQL read other files"
+    if "Corrupt database" in reason:
+        again = "remove the file and run 'bufdb ingest' on the dumps again"
+        return DatabaseError(f"{name}: the database is damaged: {reason}; {again}")
+    return BufdbError(f"{name}: {reason}")
+
+
+def _reason(error: duckdb.Error) -> str:
+    """DuckDB's message on one line, without the excerpt of the SQL that it appends."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    kept = []
+    for line in lines:
+        if line.startswith("LINE "):
+            break
+        if line:
+            kept.append(line)
+    return " ".join(kept)

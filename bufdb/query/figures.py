@@ -1,0 +1,136 @@
+"""Figures of the modules of a run, and what holds their memory at the peak."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import duckdb
+
+from bufdb.query.memory_figures import METRICS, MemoryFigures
+
+_KINDS = {
+    "arguments": ("parameter", "donated_parameter"),
+    "outputs": ("output", "donated_parameter"),
+    "constants": ("constant",),
+    "temp": ("temp",),
+    "fragmentation": ("temp",),
+}
+"""Kinds of allocation that a metric counts; the others count all."""
+
+
+@dataclass(frozen=True)
+class Contributor:
+    """A value that holds bytes at the peak."""
+
+    held_bytes: int
+    kind: str
+    """allocations.kind."""
+    shape: str | None
+    """Shape without layout; like all below None if the dump does not tell."""
+    instruction_name: str | None
+    op_path: str | None
+    source: str | None
+    """`file:line`."""
+
+
+def of_run(con: duckdb.DuckDBPyConnection, run: str) -> list[MemoryFigures]:
+    """One item per module and memory space, and one per module without allocations."""
+    columns = ", ".join(f"memory_figures.{column}" for column in METRICS.values())
+    rows = con.execute(
+        f"""
+        SELECT
+          modules.module_id,
+          modules.module_key,
+          coalesce(modules.function_name, modules.module_name, modules.module_key),
+          modules.platform,
+          module_signatures.entry_signature,
+          memory_figures.color,
+          memory_figures.memory_space_name,
+          (
+            SELECT count(*)
+            FROM diagnostics
+            WHERE diagnostics.module_id = modules.module_id
+              AND diagnostics.severity IN ('data_loss', 'error')
+          ),
+          memory_figures.peak_unknown_reason,
+          {columns}
+        FROM modules
+        LEFT JOIN memory_figures ON memory_figures.module_id = modules.module_id
+        LEFT JOIN module_signatures ON module_signatures.module_id = modules.module_id
+        WHERE modules.run_name = ?
+        ORDER BY modules.module_key, memory_figures.color
+        """,
+        [run],
+    ).fetchall()
+    return [
+        MemoryFigures(
+            module_id,
+            key,
+            function,
+            platform,
+            signature,
+            color,
+            space,
+            dict(zip(METRICS, values, strict=True)),
+            reason,
+            problems,
+        )
+        for (
+            module_id,
+            key,
+            function,
+            platform,
+            signature,
+            color,
+            space,
+            problems,
+            reason,
+            *values,
+        ) in rows
+    ]
+
+
+def unread(con: duckdb.DuckDBPyConnection, run: str) -> list[str]:
+    """What was found about files of a run that could not be tied to a module."""
+    rows = con.execute(
+        "SELECT concat_ws(': ', path, message) FROM diagnostics WHERE run_name = ? "
+        "AND module_id IS NULL AND severity IN ('data_loss', 'error') ORDER BY ALL",
+        [run],
+    ).fetchall()
+    return [text for (text,) in rows]
+
+
+def contributors(
+    con: duckdb.DuckDBPyConnection, figure: MemoryFigures, metric: str, count: int
+) -> tuple[list[Contributor], int]:
+    """The largest values at the peak that a metric counts, and how many there are in all."""
+    rows = con.execute(
+        """
+        SELECT
+          held_bytes,
+          allocation_kind,
+          coalesce(dtype || '[' || dimensions_text || ']', shape),
+          instruction_name,
+          coalesce(stripped_op_path, op_name),
+          coalesce(
+            own_source_file || ':' || own_source_line,
+            source_file || ':' || source_line,
+            source_file
+          ),
+          count(*) OVER ()
+        FROM peak_value_details
+        WHERE module_id = ?
+          AND color = ?
+          AND (len(?) = 0 OR list_contains(?, allocation_kind))
+        ORDER BY held_bytes DESC, allocation_index, value_id
+        LIMIT ?
+        """,
+        [
+            figure.module_id,
+            figure.color,
+            list(_KINDS.get(metric, ())),
+            list(_KINDS.get(metric, ())),
+            count,
+        ],
+    ).fetchall()
+    return [Contributor(*row[:-1]) for row in rows], rows[0][-1] if rows else 0

@@ -1,0 +1,1 @@
+"""Records become text: tables, CSV, JSON, Markdown. Prints nothing."""

@@ -1,0 +1,259 @@
+"""Two sides next to each other, made readable.
+
+Invariant: `~` stands where nothing changed and nowhere else; rows cut off are summed up, so that
+what is shown adds up.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from itertools import groupby
+from typing import Any
+
+from bufdb.query.diff import Comparison, Row
+from bufdb.query.result import Result
+from bufdb.report.text import human_bytes
+
+MOST_TABLES = 3
+"""Tables of parts to show: one per module and memory space."""
+
+
+def summary(comparison: Comparison) -> str:
+    """One line: the peak that grew most (or else shrank most) with its largest part, and a count.
+
+    "train_step: peak 2.5 MiB → 4.1 MiB (+61.4%), largest: +1.2 MiB dot_general train.py:48".
+    """
+    peaks = [row for row in comparison.figures if row.figure == "peak"]
+    kinds = [_outcome(row) for row in peaks]
+    counts = {
+        text: kinds.count(text) - (text == kinds[0] and text in ("grew", "shrank"))
+        for text in dict.fromkeys(kinds)
+    }
+    rest = [f"{count} {text}" for text, count in counts.items() if count]
+    if not peaks:
+        return "nothing to compare"
+    if kinds[0] not in ("grew", "shrank"):
+        known = " known" if "unknown" in counts else ""
+        return f"no{known} peak changed: {', '.join(rest)}"
+    first = peaks[0]
+    line = f"{_subject(first, peaks)}: peak {_from_to(first)}"
+    cause = _largest(first, comparison.peak_parts)
+    if cause is not None:
+        line += f", largest: {signed_bytes(cause.delta_bytes)} {_cause(cause)}"
+    return f"{line}; others: {', '.join(rest)}" if rest else line
+
+
+def _outcome(row: Row) -> str:
+    """What became of a peak, in the words of the summary."""
+    if row.paired_by.startswith("only"):
+        return row.paired_by
+    return "unchanged" if row.change == "same" else str(row.change)
+
+
+def _from_to(row: Row) -> str:
+    base, new = _size(row.base_bytes), _size(row.new_bytes)
+    # A change below the last digit of the unit would look like none.
+    notes = [signed_bytes(row.delta_bytes)] if base == new else []
+    if row.delta_ratio is not None:
+        notes.append(f"{row.delta_ratio:+.1%}")
+    return f"{base} → {new} ({', '.join(notes)})" if notes else f"{base} → {new}"
+
+
+def _largest(peak: Row, parts: Iterable[Row]) -> Row | None:
+    """The part that changed most in the direction of the peak."""
+    grew = (peak.delta_bytes or 0) > 0
+    mine = (row for row in parts if row.place == peak.place and row.delta_bytes)
+    return next((row for row in mine if ((row.delta_bytes or 0) > 0) == grew), None)
+
+
+def _cause(row: Row) -> str:
+    source = row.new_source or row.base_source
+    part = str(row.part)
+    return part if source is None or source in part else f"{part} {source}"
+
+
+def _subject(row: Row, peaks: list[Row]) -> str:
+    spaces = {other.color for other in peaks}
+    return f"{row.function_name} ({_space(row)})" if len(spaces) > 1 else row.function_name
+
+
+def _space(row: Row) -> str:
+    if row.color is None:
+        return "-"
+    return row.memory_space_name or f"color {row.color}"
+
+
+def figures_table(comparison: Comparison, top: int) -> tuple[Result, int]:
+    """The figures of the first `top` places, unchanged ones in one row, and the places left out."""
+    places = [list(rows) for _, rows in groupby(comparison.figures, key=lambda row: row.place)]
+    label = _labels([rows[0] for rows in places])
+    names = ("function", "space", "figure", "base", "new", "delta", "change", "paired by")
+    table: list[tuple[Any, ...]] = []
+    for rows in places[:top]:
+        first = rows[0]
+        body: list[tuple[str, ...]] = []
+        if first.paired_by.startswith("only"):
+            body.append(("peak", *_sides(first), "-", "-"))
+        else:
+            body.extend(
+                (row.figure, *_sides(row), *_delta(row)) for row in rows if row.delta_bytes != 0
+            )
+            same = [row.figure for row in rows if row.delta_bytes == 0]
+            if same:
+                text = "all figures" if len(same) == len(rows) else ", ".join(same)
+                body.append((text, "~", "~", "~", "~"))
+        for number, cells in enumerate(body):
+            head = (label[first.place], _space(first)) if number == 0 else ("", "")
+            table.append((*head, *cells, first.paired_by if number == 0 else ""))
+    return _result(names, 3, 4, table), max(0, len(places) - top)
+
+
+def _labels(firsts: list[Row]) -> dict[int, str]:
+    """Name of each place: the function, with runs and modules only where they tell it apart."""
+    sides = [{row.base_run_name for row in firsts}, {row.new_run_name for row in firsts}]
+    several = any(len(runs - {None}) > 1 for runs in sides)
+    alike = Counter(
+        (row.function_name, row.color, row.base_run_name, row.new_run_name) for row in firsts
+    )
+    labels = {}
+    for row in firsts:
+        details = []
+        if several:
+            details.append(f"{row.base_run_name or '-'} → {row.new_run_name or '-'}")
+        if alike[row.function_name, row.color, row.base_run_name, row.new_run_name] > 1:
+            details.append(f"{_short(row.base_module_key)} → {_short(row.new_module_key)}")
+        text = f" [{', '.join(details)}]" if details else ""
+        labels[row.place] = row.function_name + text
+    return labels
+
+
+def _short(module_key: str | None) -> str:
+    """The module_NNNN of a module's path, all of a path that is not XLA's."""
+    if module_key is None:
+        return "-"
+    match = re.search(r"module_[0-9]+", module_key)
+    return match[0] if match else module_key
+
+
+def part_tables(
+    comparison: Comparison, key_name: str, top: int
+) -> list[tuple[str, Result, str | None]]:
+    """For the first places with a changed part: heading, parts, and what the temps are made of."""
+    label = _labels([row for row in comparison.figures if row.figure == "peak"])
+    figures: dict[int, dict[str, Row]] = {}
+    for row in comparison.figures:
+        figures.setdefault(row.place, {})[row.figure] = row
+    tables = []
+    for place, group in groupby(comparison.peak_parts, key=lambda row: row.place):
+        parts = list(group)
+        if all(row.delta_bytes == 0 for row in parts):
+            continue
+        peak = figures[place]["peak"]
+        delta = signed_bytes(peak.delta_bytes)
+        heading = f"{label[place]}, {_space(peak)}: peak {delta} by {key_name}"
+        tables.append((heading, _part_table(peak, parts, top), _temps(figures[place], parts)))
+    return tables
+
+
+def _part_table(peak: Row, parts: list[Row], top: int) -> Result:
+    names = ("change", "base", "new", "delta", "kind", "values", "shape", "source", "part")
+    changed = [row for row in parts if row.delta_bytes != 0]
+    rest = changed[top:]
+    same = [row for row in parts if row.delta_bytes == 0]
+    table: list[tuple[Any, ...]] = [
+        (
+            row.change,
+            _size(row.base_bytes),
+            _size(row.new_bytes),
+            signed_bytes(row.delta_bytes),
+            row.allocation_kind,
+            _pair(row.base_value_count, row.new_value_count, row),
+            _pair(row.base_shape, row.new_shape, row),
+            row.new_source or row.base_source,
+            row.part,
+        )
+        for row in changed[:top]
+    ]
+    for rows, what in ((rest, "smaller"), (same, "unchanged")):
+        if rows:
+            base = sum(row.base_bytes or 0 for row in rows)
+            new = sum(row.new_bytes or 0 for row in rows)
+            delta = signed_bytes(new - base) if what == "smaller" else "~"
+            cells = (_size(base), _size(new), delta, None, None, None, None, f"{len(rows)} {what}")
+            table.append(("", *cells))
+    total = (_size(peak.base_bytes), _size(peak.new_bytes), signed_bytes(peak.delta_bytes))
+    table.append(("", *total, None, None, None, None, "peak"))
+    return _result(names, 1, 3, [tuple("" if c is None else c for c in row) for row in table])
+
+
+def _temps(figures: Mapping[str, Row], parts: list[Row]) -> str | None:
+    """What the change of the temp allocations is made of; None where there is none."""
+    temps, holes = figures.get("temps"), figures.get("fragmentation")
+    if temps is None or holes is None or (temps.delta_bytes == 0 and holes.delta_bytes == 0):
+        return None
+    held = sum(row.delta_bytes or 0 for row in parts if row.allocation_kind == "temp")
+    rest = (temps.delta_bytes or 0) - held - (holes.delta_bytes or 0)
+    text = (
+        f"temps {signed_bytes(temps.delta_bytes)}: {signed_bytes(held)} in parts of kind temp, "
+        f"{signed_bytes(holes.delta_bytes)} fragmentation"
+    )
+    return f"{text}, {signed_bytes(rest)} not attributed" if rest else text
+
+
+def _pair(base: object, new: object, row: Row) -> str:
+    """Both sides where they differ, else one; only one for what appeared or vanished."""
+    if base == new or row.change in ("appeared", "vanished"):
+        shown = base if row.change == "vanished" else new
+        return "" if shown is None else str(shown)
+    return f"{'-' if base is None else base} → {'-' if new is None else new}"
+
+
+def _result(
+    names: tuple[str, ...], first_number: int, number_count: int, rows: list[tuple[Any, ...]]
+) -> Result:
+    """Rows of text for `render`, with the type of a number where it is to be aligned right."""
+    numbers = range(first_number, first_number + number_count)
+    columns = [(name, "BIGINT" if i in numbers else "VARCHAR") for i, name in enumerate(names)]
+    return Result(columns, rows)
+
+
+def unknown_lines(comparison: Comparison, top: int) -> list[str]:
+    """For those of the first `top` places that have an unknown peak: whose it is, and why."""
+    peaks = [row for row in comparison.figures if row.figure == "peak"]
+    label = _labels(peaks)
+    return [
+        f"{label[row.place]}, {_space(row)}: peak unknown: {row.unknown_reason}"
+        for row in peaks[:top]
+        if row.unknown_reason is not None
+    ]
+
+
+def _sides(row: Row) -> tuple[str, str]:
+    """Base and new: '-' where there is no module, 'unknown' where it does not tell the figure."""
+    sides = ((row.base_bytes, row.base_module_key), (row.new_bytes, row.new_module_key))
+    base, new = (
+        "unknown" if count is None and key is not None else _size(count) for count, key in sides
+    )
+    return base, new
+
+
+def _delta(row: Row) -> tuple[str, str]:
+    if row.unknown_reason is not None:
+        return "unknown", "-"
+    ratio = "-" if row.delta_ratio is None else f"{row.delta_ratio:+.1%}"
+    return signed_bytes(row.delta_bytes), ratio
+
+
+def signed_bytes(count: int | None) -> str:
+    """A change with its sign: '+1.2 MiB', '-4 B', '~' for none, '-' if unknown."""
+    if count is None:
+        return "-"
+    if count == 0:
+        return "~"
+    return f"{'+' if count > 0 else ''}{human_bytes(count)}"
+
+
+def _size(count: int | None) -> str:
+    return "-" if count is None else human_bytes(count)

@@ -1,0 +1,180 @@
+"""Turns a result into text: table and Markdown for people, csv, json and jsonl for programs.
+
+Does no I/O. Invariant: csv, json and jsonl hold every value exactly; units, percent and shortened
+text appear in the two formats for people alone. A column's name tells its unit: `_bytes` is shown
+with IEC units, `_ratio` as percent. A column `unknown_reason` without any reason is left out there.
+
+Names come from dumps, so from anybody. `terminal_safe` makes any text fit to be shown, and csv
+stays exact also where a cell begins with `=`, `+`, `-` or `@`: it is for programs; in a spreadsheet
+import it with all columns as text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # bufdb.query.execute imports duckdb, which a list of the queries does not need
+    from bufdb.query.result import Result
+from bufdb.report.text import (
+    align,
+    display_width,
+    escape_control,
+    human_bytes,
+    markdown_escape,
+    shorten,
+)
+
+FORMATS = ("table", "csv", "json", "jsonl", "markdown")
+NARROWEST = 12
+"""Columns to which a text column of a table is shortened at most."""
+
+_NUMBER = re.compile(r"(U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|DOUBLE|FLOAT|DECIMAL.*)$")
+
+
+def render(result: Result, format_name: str, width: int | None = None) -> tuple[str, int]:
+    """The result's text in one of FORMATS, and the number of cells that had to be shortened.
+
+    Only a table is fitted into `width` columns, by shortening its longest text cells; with None
+    nothing is shortened.
+    """
+    if format_name in ("table", "markdown"):
+        result = _without_empty_reasons(result)
+    if format_name == "table":
+        return _table(result, width)
+    writers: dict[str, Callable[[Result], str]] = {
+        "csv": _csv,
+        "json": _json,
+        "jsonl": _jsonl,
+        "markdown": _markdown,
+    }
+    return writers[format_name](result), 0
+
+
+def _without_empty_reasons(result: Result) -> Result:
+    """The same, without `unknown_reason` if all is known: its width is needed for what is."""
+    names = [name for name, _ in result.columns]
+    if names[-1:] != ["unknown_reason"] or any(row[-1] is not None for row in result.rows):
+        return result
+    return replace(result, columns=result.columns[:-1], rows=[row[:-1] for row in result.rows])
+
+
+def _table(result: Result, width: int | None) -> tuple[str, int]:
+    header = [escape_control(name) for name, _ in result.columns]
+    body = [[escape_control(cell) for cell in row] for row in _for_people(result)]
+    right = [_is_number(type_name) for _, type_name in result.columns]
+    cut = 0 if width is None else _fit(header, body, right, width)
+    rule = ["-" * max(map(display_width, cells)) for cells in zip(header, *body, strict=True)]
+    return align([header, rule, *body], right), cut
+
+
+def _fit(header: list[str], body: list[list[str]], right: list[bool], width: int) -> int:
+    """Shorten the longest text cells in place until the lines fit; the number of cells cut."""
+    widths = [max(map(display_width, cells)) for cells in zip(header, *body, strict=True)]
+    least = [
+        wide if is_right else min(wide, max(NARROWEST, display_width(name)))
+        for name, wide, is_right in zip(header, widths, right, strict=True)
+    ]
+    for cap in range(width, NARROWEST - 1, -1):
+        fitted = [max(low, min(wide, cap)) for low, wide in zip(least, widths, strict=True)]
+        if sum(fitted) + 2 * (len(fitted) - 1) <= width:
+            break
+    else:
+        fitted = least
+    cut = 0
+    for row in body:
+        for place, cell in enumerate(row):
+            if display_width(cell) > fitted[place]:
+                row[place] = shorten(cell, fitted[place])
+                cut += 1
+    return cut
+
+
+def _markdown(result: Result) -> str:
+    rows = [
+        [markdown_escape(name) for name, _ in result.columns],
+        ["---:" if _is_number(type_name) else "---" for _, type_name in result.columns],
+        *([markdown_escape(cell) for cell in row] for row in _for_people(result)),
+    ]
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def _for_people(result: Result) -> list[list[str]]:
+    """Cells with units; NULL is a '-'."""
+    return [
+        [_human(name, value) for (name, _), value in zip(result.columns, row, strict=True)]
+        for row in result.rows
+    ]
+
+
+def _human(name: str, value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, int) and not isinstance(value, bool) and name.endswith("_bytes"):
+        return human_bytes(value)
+    if isinstance(value, float):
+        return f"{value:.1%}" if name.endswith("_ratio") else f"{value:.6g}"
+    return _text(value)
+
+
+def _csv(result: Result) -> str:
+    # NULL is nothing between the commas, '' a pair of quotes; csv.writer cannot tell them apart.
+    def cell(value: Any) -> str:
+        if value is None:
+            return ""
+        text = _text(value)
+        if text == "" or text != text.strip() or any(char in text for char in ',"\r\n'):
+            return '"' + text.replace('"', '""') + '"'
+        return text
+
+    header = [name for name, _ in result.columns]
+    return "".join(",".join(map(cell, row)) + "\n" for row in [header, *result.rows])
+
+
+def _json(result: Result) -> str:
+    lines = ",\n".join(f"  {line}" for line in _objects(result))
+    return f"[\n{lines}\n]\n" if lines else "[]\n"
+
+
+def _jsonl(result: Result) -> str:
+    return "".join(f"{line}\n" for line in _objects(result))
+
+
+def _objects(result: Result) -> list[str]:
+    names: list[str] = []
+    for name, _ in result.columns:
+        # Ad-hoc SQL may name two columns alike; an object would silently keep only one of them.
+        alike = sum(known == name or known.startswith(f"{name}_dup") for known in names)
+        names.append(f"{name}_dup{alike}" if alike else name)
+    return [
+        json.dumps(dict(zip(names, map(_json_value, row), strict=True)), ensure_ascii=False)
+        for row in result.rows
+    ]
+
+
+def _json_value(value: Any) -> Any:
+    """A value that JSON has: not finite is null, times and the like are text."""
+    if isinstance(value, float) and not abs(value) < float("inf"):
+        return None
+    if isinstance(value, list | tuple):
+        return [_json_value(item) for item in value]
+    if isinstance(value, dict):
+        return {_text(key): _json_value(item) for key, item in value.items()}
+    return value if isinstance(value, int | float | str | None) else _text(value)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list | tuple | dict):
+        return json.dumps(_json_value(value), ensure_ascii=False)
+    if hasattr(value, "as_tuple"):  # a Decimal; str has 1E-7 where DuckDB has 0.0000001
+        return f"{value:f}"
+    return str(value)
+
+
+def _is_number(type_name: str) -> bool:
+    return _NUMBER.match(type_name) is not None
