@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from bufdb.dumps.discover import ModuleName, base_of, discover, parse_stem, stem_of
+from bufdb.dumps.discover import base_of, discover
+from bufdb.dumps.files import ModuleName, parse_stem, stem_of
 from bufdb.errors import UsageError
 
 ALLOCATIONS = "BufferAssignment:\nallocation 0: size 4, preallocated-temp:\n"

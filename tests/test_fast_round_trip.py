@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from test_two_readers import TABLES, ordered
 
 from bufdb.database import store
-from bufdb.ingest.ingest import ingest_into, module_id_of
+from bufdb.ingest.ingest import ingest_into
+from bufdb.ingest.plan import module_id_of
 
 STEM = "module_0001.jit_f.cpu_after_optimizations"
 SUFFIXES = {

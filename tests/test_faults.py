@@ -19,7 +19,8 @@ import pytest
 
 from bufdb import cli
 from bufdb.database import faults, store
-from bufdb.dumps import batch, discover
+from bufdb.dumps import captured as captured_output
+from bufdb.dumps import discover, files, load, modules
 from bufdb.errors import BufdbError
 from bufdb.ingest import ingest as ingest_module
 from bufdb.ingest.ingest import MODULE_TABLES, ingest
@@ -281,7 +282,7 @@ def test_unreadable_directory(tmp_path):
     (folder / "closed").chmod(0o755)
 
 
-class Broken(discover.FileIO):
+class Broken(files.FileIO):
     def read(self, size=-1):
         raise OSError(errno.EIO, "Input/output error")
 
@@ -294,7 +295,7 @@ def test_unreadable_file(tmp_path, monkeypatch, fault, name):
     folder = tmp_path / "dumps"
     put(folder / "good" / DUMP)
     put(folder / name)
-    real = discover.open_file
+    real = files.open_file
 
     def open_file(path):
         if path != folder / name:
@@ -303,8 +304,8 @@ def test_unreadable_file(tmp_path, monkeypatch, fault, name):
             raise PermissionError(errno.EACCES, "Permission denied", str(path))
         return Broken(path)
 
-    monkeypatch.setattr(discover, "open_file", open_file)
-    monkeypatch.setattr(batch, "open_file", open_file)
+    for module in (load, modules, captured_output):
+        monkeypatch.setattr(module, "open_file", open_file)
     summary = ingest("t.duckdb", [folder])
     assert (summary.module_count, summary.skipped_count, summary.exit_code) == (1, 1, 4)
     message = {"open": "Permission denied", "read": "Input/output error"}[fault]

@@ -8,7 +8,7 @@ import duckdb
 import pytest
 
 from bufdb.database import store
-from bufdb.dumps.batch import load
+from bufdb.dumps.load import load
 from bufdb.errors import UsageError
 from bufdb.ingest import ingest as ingest_module
 from bufdb.ingest.ingest import MODULE_TABLES, ingest
@@ -242,8 +242,8 @@ def test_a_file_that_vanishes_is_told_and_the_others_are_stored(db, dumps):
 
 
 def test_all_files_may_vanish(db, dumps, monkeypatch):
-    plan = ingest_module._plan([dumps], None)
-    monkeypatch.setattr(ingest_module, "_plan", lambda paths, run: plan)
+    plan = ingest_module.plan([dumps], None)
+    monkeypatch.setattr(ingest_module, "plan", lambda paths, run: plan)
     shutil.rmtree(dumps)
     summary = ingest(str(db), [dumps])
     assert (summary.module_count, summary.skipped_count, summary.exit_code) == (0, 3, 4)

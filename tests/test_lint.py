@@ -5,7 +5,7 @@ import sqlglot
 
 from bufdb import resources
 from bufdb.errors import UsageError
-from bufdb.lint import lint, portable
+from bufdb.lint import lint, portable, translate
 from bufdb.query import header
 
 GOOD = """\
@@ -142,7 +142,7 @@ def test_the_subset_is_asked_for_only_where_it_is_claimed(con, tmp_path):
 
 def test_spark_text_has_placeholders_for_the_variables(tmp_path):
     path = tmp_path / "biggest_modules.sql"
-    text = portable.transpile(header.parse(GOOD, path), "spark")
+    text = translate.transpile(header.parse(GOOD, path), "spark")
     assert text.startswith("-- unverified: the query claims duckdb only\n-- title: Biggest modules")
     assert "getvariable" not in text.lower()
     assert "GLOB" not in text
@@ -153,14 +153,14 @@ def test_spark_text_has_placeholders_for_the_variables(tmp_path):
 
 def test_an_unknown_dialect_is_told(tmp_path):
     with pytest.raises(UsageError, match="no SQL dialect 'sparc'"):
-        portable.transpile(header.parse(GOOD, tmp_path / "a.sql"), "sparc")
+        translate.transpile(header.parse(GOOD, tmp_path / "a.sql"), "sparc")
 
 
 @pytest.mark.parametrize("pattern", ["a*", "a?c", "[!a]bc", "[ab]*", "f(x)|.$^+{}", "*.py", "^a"])
 def test_the_regex_of_a_glob_matches_the_same_names(con, pattern):
     names = ["abc", "a.c", "bbc", "f(x)|.$^+{}", "fx", "x.py", "xzpy", "^a", "a", ""]
     glob = sqlglot.parse_one(f"n GLOB '{pattern}'", read="duckdb")
-    regex = portable._rewritten(glob).sql("duckdb")
+    regex = translate._rewritten(glob).sql("duckdb")
     for name in names:
         same, translated = con.execute(
             f"SELECT n GLOB $pattern, {regex} FROM (SELECT $name AS n)",

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from bufdb.memory.occupancy import Ranges, largest_sum, occupancy
+from bufdb.memory.occupancy import largest_sum, occupancy
+from bufdb.memory.ranges import Ranges
 
 HUGE = 2**62
 Row = tuple[int, int, int, int, int, int]

@@ -9,7 +9,8 @@ import pytest
 from second_reader import read_module
 from shared_dumps import DUMPS, all_modules, needs_dumps, read_files
 
-from bufdb.ingest.ingest import ingest, module_id_of
+from bufdb.ingest.ingest import ingest
+from bufdb.ingest.plan import module_id_of
 
 TABLES = (
     "allocations",

@@ -11,7 +11,8 @@ from bufdb.assemble.context import Context
 from bufdb.assemble.lifetimes import Lifetimes
 from bufdb.assemble.value_index import ValueIndex, lookup
 from bufdb.columnar.scan import Columns, Ints, take
-from bufdb.memory.occupancy import Ranges, largest_sum, occupancy
+from bufdb.memory.occupancy import largest_sum, occupancy
+from bufdb.memory.ranges import Ranges
 from bufdb.read.allocations import KINDS
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bufdb.capture.environment import Environment
-from bufdb.dumps.discover import BUFFER_KINDS, PARTS, ModuleFiles
+from bufdb.dumps.files import BUFFER_KINDS, PARTS, ModuleFiles
 
 
 def cached_modules(folder: Path) -> list[str]:

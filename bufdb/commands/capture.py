@@ -7,6 +7,7 @@ import shlex
 import shutil
 import sys
 import tempfile
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -104,38 +105,58 @@ def command(
     given_labels = common.parse_labels(labels)
     _check_database(db)
     name = run or run_name(command_line, datetime.now(UTC))
-    folder = _dump_folder(keep_dumps)
-    all_labels = given_labels
-    is_stored = False
-    try:
-        changed = environment(os.environ, folder)
+    with _Dumps(_dump_folder(keep_dumps), keep_dumps is not None, db, name, given_labels) as dumps:
+        changed = environment(os.environ, dumps.folder)
         for text in changed.notes:
             common.note(text)
-        all_labels = {**program_labels(command_line, changed), **given_labels}
+        dumps.labels = {**program_labels(command_line, changed), **given_labels}
         code = process.run(command_line, changed.variables)
-        all_labels = {"exit_code": str(code), **all_labels}
-        try:
-            own_code = _ingest(db, folder, name, all_labels, changed, code)
-            is_stored = own_code in (0, None)
-            if own_code is None:
-                own_code = 4
-            else:
-                _show(db, name, format_name, output)
-        except Exception as error:  # raised again below unless it is known to come from outside
-            told = faults.as_told(error, db)
-            if told is None:
-                raise
-            common.note(f"error: {told}")
-            own_code = told.exit_code
-    finally:
-        if is_stored or not _holds_files(folder):
-            if keep_dumps is None:
-                shutil.rmtree(folder, ignore_errors=True)
-        else:
-            pairs = [f"--label={label}={value}" for label, value in all_labels.items()]
-            again = ["bufdb", "ingest", str(folder), "--db", db, "--run", name, *pairs]
-            common.note(f"the dumps are kept: {shlex.join(again)}")
+        dumps.labels = {"exit_code": str(code), **dumps.labels}
+        own_code = _store(dumps, changed, code, format_name, output)
     click.get_current_context().exit(code or own_code)
+
+
+@dataclass
+class _Dumps:
+    """The dump directory; what was not stored is kept, and the command that ingests it noted."""
+
+    folder: Path
+    is_to_keep: bool
+    db: str
+    run: str
+    labels: dict[str, str]
+    is_stored: bool = False
+
+    def __enter__(self) -> _Dumps:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.is_stored or not _holds_files(self.folder):
+            if not self.is_to_keep:
+                shutil.rmtree(self.folder, ignore_errors=True)
+            return
+        pairs = [f"--label={label}={value}" for label, value in self.labels.items()]
+        again = ["bufdb", "ingest", str(self.folder), "--db", self.db, "--run", self.run, *pairs]
+        common.note(f"the dumps are kept: {shlex.join(again)}")
+
+
+def _store(
+    dumps: _Dumps, changed: Environment, code: int, format_name: str, output: Path | None
+) -> int:
+    """Ingest the dumps and show the peaks; the exit code unless the command has its own."""
+    try:
+        own_code = _ingest(dumps, changed, code)
+        dumps.is_stored = own_code in (0, None)
+        if own_code is None:
+            return 4
+        _show(dumps.db, dumps.run, format_name, output)
+    except Exception as error:  # raised again unless it is known to come from outside
+        known = faults.as_told(error, dumps.db)
+        if known is None:
+            raise
+        common.note(f"error: {known}")
+        return known.exit_code
+    return own_code
 
 
 def _check_database(db: str) -> None:
@@ -178,39 +199,33 @@ def _holds_files(folder: Path) -> bool:
         return folder.exists()
 
 
-def _ingest(
-    db: str,
-    folder: Path,
-    name: str,
-    labels: dict[str, str],
-    environment: Environment,
-    code: int,
-) -> int | None:
+def _ingest(dumps: _Dumps, changed: Environment, code: int) -> int | None:
     """Ingest the dumps in place of a run of the same name; the exit code, None without dumps."""
     from bufdb.capture import outcome
-    from bufdb.dumps.discover import Oddity, discover
+    from bufdb.dumps.discover import discover
+    from bufdb.dumps.files import Oddity
     from bufdb.ingest.ingest import ingest
 
     oddities: list[Oddity] = []
-    modules = discover(folder, oddities)
+    modules = discover(dumps.folder, oddities)
     if not modules and not any(oddity.severity == "error" for oddity in oddities):
-        common.note(outcome.why_nothing(folder, environment, code))
+        common.note(outcome.why_nothing(dumps.folder, changed, code))
         return None
     if outcome.is_shared(modules):
         common.note(
             "several processes dumped to one directory, where modules of one number and name "
             "overwrite each other; capture one process at a time to have all"
         )
-    cached = outcome.cached_modules(folder)
+    cached = outcome.cached_modules(dumps.folder)
     if cached:
         common.note(f"{len(cached)} modules came out of a compilation cache and are not in the run")
-    summary = ingest(db, [folder], run=name, labels=labels, replace=True)
+    summary = ingest(dumps.db, [dumps.folder], run=dumps.run, labels=dumps.labels, replace=True)
     if summary.removed_count:
-        common.note(f"replaced run {name}, which had {summary.removed_count} modules")
+        common.note(f"replaced run {dumps.run}, which had {summary.removed_count} modules")
     # Of cached modules ingest says that the cache must be off; for the command it was.
     for text in [] if cached else summary.notes:
         common.note(text)
-    common.note(f"run {name} in {db}: {summary.line()}")
+    common.note(f"run {dumps.run} in {dumps.db}: {summary.line()}")
     return summary.exit_code
 
 

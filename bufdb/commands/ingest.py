@@ -14,7 +14,7 @@ from bufdb.commands import common
 from bufdb.errors import UsageError
 
 if TYPE_CHECKING:
-    from bufdb.ingest.ingest import Summary
+    from bufdb.ingest.summary import Summary
 
 
 @click.command(name="ingest", short_help="Read dumps into the database.")
@@ -87,7 +87,9 @@ def _run_per_folder(
     **options: Any,
 ) -> Summary:
     """Ingest each sub-directory of each path as a run of its own."""
-    from bufdb.dumps.discover import NO_BUFFERS, Oddity, discover
+    from bufdb.dumps.discover import discover
+    from bufdb.dumps.files import Oddity
+    from bufdb.dumps.modules import NO_BUFFERS
     from bufdb.ingest import run_folders
     from bufdb.ingest.ingest import ingest
 

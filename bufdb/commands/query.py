@@ -126,9 +126,9 @@ def _parameters(
 def _sql(query: SavedQuery, dialect: str | None) -> str:
     if dialect is None or dialect == "duckdb":
         return query.sql
-    from bufdb.lint import portable
+    from bufdb.lint import translate
 
-    return portable.transpile(query, dialect)
+    return translate.transpile(query, dialect)
 
 
 def _answer(

@@ -8,29 +8,28 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import errno
 import gc
-import hashlib
 import math
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import duckdb
 import numpy as np
 
-from bufdb import __version__
 from bufdb.assemble.assembly import assemble
 from bufdb.columnar.account import Finding
 from bufdb.columnar.scan import Columns
 from bufdb.database import checksums, faults, runs, store
-from bufdb.dumps.batch import BLOCK_BYTES, Batch, LargeModule, Loaded, dumped_at, load
-from bufdb.dumps.discover import NO_BUFFERS, ModuleFiles, Oddity, as_text, base_of, discover
-from bufdb.errors import DatabaseError, UsageError
+from bufdb.dumps.batch import Batch
+from bufdb.dumps.files import Oddity
+from bufdb.dumps.large import LargeModule
+from bufdb.dumps.load import BLOCK_BYTES, Loaded, dumped_at, load
+from bufdb.dumps.modules import NO_BUFFERS
+from bufdb.errors import DatabaseError
+from bufdb.ingest import run_rows
 from bufdb.ingest.missing import missing
 from bufdb.ingest.module_rows import (
     Row,
@@ -40,6 +39,8 @@ from bufdb.ingest.module_rows import (
     module_row,
     shape_row,
 )
+from bufdb.ingest.plan import Job, PlannedRun, check_unchanged, plan, size_of, stamps_of
+from bufdb.ingest.summary import Summary
 from bufdb.ingest.writer import FEW_INSERT_ROWS, INSERT_ROWS, TableWriter
 from bufdb.read.shape import Shape
 
@@ -68,77 +69,6 @@ MODULE_TABLES = (
 )
 """Every table that holds rows of a module, by module_id."""
 Progress = Callable[[int, int], None]
-Stamp = tuple[int, int, int]
-"""Of a file: its number on the device, when it was written [ns since 1970], its size [bytes]."""
-
-
-@dataclass
-class Summary:
-    """What an ingest did."""
-
-    module_count: int = 0
-    """Modules stored, replaced ones included."""
-    replaced_count: int = 0
-    unchanged_count: int = 0
-    skipped_count: int = 0
-    """Modules, and directories and files that might hold some, that could not be read."""
-    row_count: int = 0
-    text_bytes: int = 0
-    """Size of the files that were read."""
-    seconds: float = 0.0
-    problem_counts: dict[str, int] = field(default_factory=dict)
-    """Number of diagnostics by severity."""
-    removed_count: int = 0
-    """Modules that the run had before, when it was to be replaced as a whole."""
-    notes: list[str] = field(default_factory=list)
-    """What people should be told beside the summary."""
-
-    @property
-    def exit_code(self) -> int:
-        """0, or 4 if something could not be read or contradicts itself."""
-        return 4 if any(self.problem_counts.get(s) for s in ("data_loss", "error")) else 0
-
-    def line(self) -> str:
-        """One line for people."""
-        parts = [
-            f"ingested {self.module_count} modules ({self.replaced_count} replaced)",
-            f"{self.row_count} rows",
-            f"{self.text_bytes / 1e6:.1f} MB in {self.seconds:.2f} s",
-            f"unchanged {self.unchanged_count}",
-            f"skipped {self.skipped_count}",
-        ]
-        problems = [f"{n} {severity}" for severity, n in sorted(self.problem_counts.items()) if n]
-        if problems:
-            parts.append("diagnostics: " + ", ".join(problems))
-        return ", ".join(parts)
-
-
-@dataclass
-class _Job:
-    """A module to be looked at, with the run and the key it is stored under."""
-
-    run: str
-    module_id: int
-    files: ModuleFiles
-    stamps: tuple[Stamp, ...] = ()
-    """Of its files, taken before they were read."""
-
-
-@dataclass
-class _Run:
-    """What is planned for one run."""
-
-    path: Path
-    """The path that the run was named by."""
-    jobs: list[_Job] = field(default_factory=list)
-    oddities: list[Oddity] = field(default_factory=list)
-    """What is left out or could not be looked into."""
-
-
-def module_id_of(run: str, key: str) -> int:
-    """63-bit hash of a run and a module key: modules.module_id."""
-    digest = hashlib.blake2b(f"{run}\0{key}".encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little") >> 1
 
 
 def ingest(
@@ -172,13 +102,13 @@ def ingest(
         DatabaseError: the database cannot be opened or is of another version.
     """
     began = time.perf_counter()
-    plan = _plan(paths, run)
+    planned = plan(paths, run)
     con = _open(db, {"threads": "1", "memory_limit": memory_limit or MEMORY_LIMIT})
     # Nothing here makes cycles, and the collector's visits cost 5 % of a gigabyte's ingest.
     collects = gc.isenabled()
     gc.disable()
     try:
-        work = _Ingest(con, plan, block_bytes, progress, jobs or 1, replace)
+        work = _Ingest(con, planned, block_bytes, progress, jobs or 1, replace)
         summary = work.run(labels or {}, labels_by_run or {})
     finally:
         if collects:
@@ -210,86 +140,16 @@ def ingest_into(
     con: duckdb.DuckDBPyConnection, path: Path, run: str, block_bytes: int = BLOCK_BYTES
 ) -> Summary:
     """Read the dumps of one path into an open database; see `ingest`."""
-    return _Ingest(con, _plan([path], run), block_bytes, None, 1).run({}, {})
-
-
-def _plan(paths: list[Path], run: str | None) -> dict[str, _Run]:
-    """The modules of every run, by its name."""
-    plan: dict[str, _Run] = {}
-    taken: dict[int, Path] = {}
-    for path in paths:
-        oddities: list[Oddity] = []
-        modules = discover(path, oddities)
-        if not modules and not any(oddity.severity == "error" for oddity in oddities):
-            raise UsageError(_nothing_in(path, oddities))
-        base = Path(os.path.abspath(base_of(path)))  # noqa: PTH100 - a link keeps its own name
-        name = as_text(run or base.name or "dumps")
-        planned = plan.setdefault(name, _Run(path))
-        planned.oddities += oddities
-        for files in modules:
-            module_id = module_id_of(name, files.key)
-            if module_id not in taken:
-                planned.jobs.append(_Job(name, module_id, files))
-            first = taken.setdefault(module_id, base)
-            if first != base:
-                raise UsageError(
-                    f"run {name}: {files.key} is in {first} and in {base}; give the directories "
-                    "different --run names, or ingest the directory above both"
-                )
-    return plan
-
-
-def _nothing_in(path: Path, oddities: Sequence[Oddity]) -> str:
-    """What to say of a path without dumps."""
-    told = [oddity.message for oddity in oddities if oddity.code == NO_BUFFERS]
-    if told:
-        return f"no buffer assignment in {path}: {told[0]}"
-    odd = [f"{oddity.name} {oddity.message}" for oddity in oddities]
-    return (
-        f"no buffer assignment in {path}; dumps are made with "
-        "XLA_FLAGS=--xla_dump_to=DIR (text, which is the default)"
-        + (f"; of {len(odd)} entries left out the first: {odd[0]}" if odd else "")
-    )
-
-
-def _stamps(files: ModuleFiles) -> tuple[Stamp, ...]:
-    """What changes when one of a module's files does.
-
-    Raises:
-        OSError: a file is gone.
-    """
-    stamps = []
-    for file in files.files.values():
-        found = file.path.stat()
-        # A captured output may grow below the frames that were found in it.
-        whole = file.stop < 0
-        stamps.append((found.st_ino, *((found.st_mtime_ns, found.st_size) if whole else (0, 0))))
-    return tuple(stamps)
-
-
-def _check_unchanged(job: _Job) -> None:
-    """Nothing if the files of a module are those that were found.
-
-    Raises:
-        OSError: one has changed since, or is gone.
-    """
-    if _stamps(job.files) != job.stamps:
-        raise OSError(errno.ESTALE, "it changed while it was read; ingest again when it is whole")
-
-
-def _size_of(files: ModuleFiles) -> int:
-    """Bytes in a module's files; 0 if one is gone, which is told when it is read."""
-    try:
-        return sum(file.size() for file in files.files.values())
-    except OSError:
-        return 0
+    return _Ingest(con, plan([path], run), block_bytes, None, 1).run({}, {})
 
 
 class _Ingest:
+    """The plan on its way into the database, one transaction after the other."""
+
     def __init__(
         self,
         con: duckdb.DuckDBPyConnection,
-        plan: dict[str, _Run],
+        plan: dict[str, PlannedRun],
         block_bytes: int,
         progress: Progress | None,
         jobs: int,
@@ -321,7 +181,7 @@ class _Ingest:
     def _run(
         self, labels: Mapping[str, str], labels_by_run: Mapping[str, Mapping[str, str]]
     ) -> Summary:
-        total = sum(_size_of(job.files) for run in self.plan.values() for job in run.jobs)
+        total = sum(size_of(job.files) for run in self.plan.values() for job in run.jobs)
         done = 0
         for name, planned in self.plan.items():
             path, jobs = planned.path, planned.jobs
@@ -331,7 +191,7 @@ class _Ingest:
             self._look_up_shapes()
             self.known = self._known(name)
             self.run_changed, self.dumped_at = not self.known, math.inf
-            self._add_run(name, path, {**labels, **labels_by_run.get(name, {})})
+            run_rows.add(self.con, name, path, {**labels, **labels_by_run.get(name, {})})
             for oddity in planned.oddities:
                 self._odd(name, oddity)
             for batch in self._grouped(jobs):
@@ -380,18 +240,18 @@ class _Ingest:
             known.setdefault(module_id, set()).add((path, content_hash))
         return known
 
-    def _grouped(self, jobs: list[_Job]) -> Iterator[list[tuple[_Job, Loaded]]]:
+    def _grouped(self, jobs: list[Job]) -> Iterator[list[tuple[Job, Loaded]]]:
         """Batches of changed modules: small ones up to a block of text, large ones alone."""
-        batch: list[tuple[_Job, Loaded]] = []
+        batch: list[tuple[Job, Loaded]] = []
         size = 0
         for job in jobs:
             try:
-                job.stamps = _stamps(job.files)
+                job.stamps = stamps_of(job.files)
                 loaded = load(job.files, self.block_bytes)
-                _check_unchanged(job)
+                check_unchanged(job)
                 self.dumped_at = min(self.dumped_at, dumped_at(job.files))
             except OSError as error:
-                self._unreadable(job, error)
+                self.why_unreadable(job, error)
                 continue
             hashes = {
                 (job.files.files[kind].name, content) for kind, content in loaded.hashes.items()
@@ -411,7 +271,7 @@ class _Ingest:
         if batch:
             yield batch
 
-    def _unreadable(self, job: _Job, error: OSError) -> None:
+    def why_unreadable(self, job: Job, error: OSError) -> None:
         name = next(iter(job.files.files.values())).name
         message = f"cannot be read: {error.strerror}"
         self._odd(job.run, Oddity(name, "error", "unreadable_file", message))
@@ -438,7 +298,7 @@ class _Ingest:
 
     # -- reading and storing ---------------------------------------------------------------
 
-    def _store_large(self, job: _Job, loaded: Loaded) -> None:
+    def _store_large(self, job: Job, loaded: Loaded) -> None:
         """Store a module whose files are read meanwhile: all of it, or what was there stays."""
         self._begin_anew(job.run)
         summary, problems = copy.copy(self.summary), Counter(self.problems)
@@ -446,7 +306,7 @@ class _Ingest:
         try:
             self._replace([job.module_id])
             self._store([(job, loaded)])
-            _check_unchanged(job)
+            check_unchanged(job)
         except OSError as error:
             if self.replace:
                 raise
@@ -455,9 +315,9 @@ class _Ingest:
             self.writer.begin()
             self.summary, self.problems, self.writer.row_count = summary, problems, row_count
             self._look_up_shapes()
-            self._unreadable(job, error)
+            self.why_unreadable(job, error)
 
-    def _store(self, batch: list[tuple[_Job, Loaded]]) -> None:
+    def _store(self, batch: list[tuple[Job, Loaded]]) -> None:
         self.run_changed = True
         modules = [loaded for _, loaded in batch]
         is_large = len(modules) == 1 and modules[0].is_large
@@ -505,37 +365,10 @@ class _Ingest:
         self.problems.update(row["severity"] for row in rows)
         self.writer.add_rows("diagnostics", rows)
 
-    def _add_run(self, name: str, path: Path, labels: dict[str, str]) -> None:
-        now = datetime.now(UTC).replace(tzinfo=None)
-        self.con.execute(
-            "INSERT INTO runs VALUES (?, ?, NULL, ?, ?) ON CONFLICT DO NOTHING",
-            [name, as_text(str(path)), now, __version__],
-        )
-        self.con.execute("DELETE FROM diagnostics WHERE run_name = ? AND module_id IS NULL", [name])
-        for label, value in labels.items():
-            self.con.execute(
-                "DELETE FROM run_labels WHERE run_name = ? AND label = ?", [name, as_text(label)]
-            )
-            self.con.execute(
-                "INSERT INTO run_labels VALUES (?, ?, ?)", [name, as_text(label), as_text(value)]
-            )
-
     def _finish_run(self, name: str, path: Path) -> None:
         self.writer.settle()
         if not self.run_changed:
             return
         if self.summary.replaced_count:
             runs.delete_unused_shapes(self.con)
-        is_known = self.dumped_at < math.inf
-        dumped = datetime.fromtimestamp(self.dumped_at, UTC) if is_known else None
-        self.con.execute(
-            "UPDATE runs SET source_path = ?, dumped_at = least(dumped_at, ?), ingested_at = ?, "
-            "bufdb_version = ? WHERE run_name = ?",
-            [
-                as_text(str(path)),
-                None if dumped is None else dumped.replace(tzinfo=None),
-                datetime.now(UTC).replace(tzinfo=None),
-                __version__,
-                name,
-            ],
-        )
+        run_rows.update(self.con, name, path, self.dumped_at)

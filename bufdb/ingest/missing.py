@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from bufdb.assemble.context import ModuleFacts
 from bufdb.columnar.account import Finding
 from bufdb.dumps.batch import Batch
-from bufdb.dumps.discover import ModuleFiles
+from bufdb.dumps.files import ModuleFiles
 
 
 def missing(

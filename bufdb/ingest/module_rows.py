@@ -10,7 +10,7 @@ from typing import Any
 from bufdb.assemble.context import ModuleFacts
 from bufdb.columnar.account import Finding
 from bufdb.dumps.batch import Batch
-from bufdb.dumps.discover import ModuleFiles
+from bufdb.dumps.files import ModuleFiles
 from bufdb.read.shape import Shape
 
 Row = dict[str, Any]

@@ -7,48 +7,22 @@ only at an instant at which one ends and the other begins (BufferAssignment's ru
 8, rule 10), so between such instants sizes may be added, and at them only the values that begin or
 end there need a union. This can only overcount, so it is exact wherever an exact union agrees:
 that is checked at every maximum, which so is exact always, and at a sample of instants; a memory
-space that fails is counted by `_exact` instead.
+space that fails is counted by `exact_steps` instead.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
 from bufdb.columnar.scan import Bools, Ints
+from bufdb.memory.exact import exact_steps
+from bufdb.memory.ranges import Ranges, spans
 
 _SAMPLES = 16
 """Instants per memory space, besides the maximum, at which the sum is held against the union; all
 of them where there are no more."""
-
-
-@dataclass(frozen=True)
-class Ranges:
-    """Live byte ranges: row i holds [offset, offset + size) of an allocation from start to end."""
-
-    group: Ints
-    """Number of the (module, memory space), ascending from 0."""
-    allocation: Ints
-    """Number that tells the allocations of one group apart."""
-    offset: Ints
-    size: Ints
-    start: Ints
-    end: Ints
-    """Last instant, itself included."""
-
-    def where(self, rows: Bools | Ints) -> Ranges:
-        """The ranges of these rows."""
-        return Ranges(
-            self.group[rows],
-            self.allocation[rows],
-            self.offset[rows],
-            self.size[rows],
-            self.start[rows],
-            self.end[rows],
-        )
 
 
 @dataclass(frozen=True)
@@ -74,7 +48,7 @@ def occupancy(ranges: Ranges, groups: int, last_time: Ints) -> Occupancy:
     """
     counts = (ranges.size > 0) & (ranges.start <= ranges.end)
     ranges = ranges if counts.all() else ranges.where(counts)
-    wrong = _too_large(ranges, groups)
+    wrong = too_large(ranges, groups)
     fits = ranges.where(~wrong[ranges.group]) if wrong.any() else ranges
     group, time, occupied = _by_sorting(fits)
     wrong |= _disagrees(fits, group, time, occupied, groups)
@@ -85,7 +59,7 @@ def occupancy(ranges: Ranges, groups: int, last_time: Ints) -> Occupancy:
     peak_time, peak = _maxima(group, time, occupied, groups)
     result = Occupancy(group, time, occupied, peak_time, peak)
     for number in np.flatnonzero(wrong).tolist():
-        steps = _exact(ranges.where(ranges.group == number))
+        steps = exact_steps(ranges.where(ranges.group == number))
         result = _with(result, number, [s for s in steps if s[0] <= last_time[number]])
     return result
 
@@ -108,7 +82,7 @@ def _with(found: Occupancy, number: int, steps: list[tuple[int, int]]) -> Occupa
     )
 
 
-def _too_large(ranges: Ranges, groups: int) -> Bools:
+def too_large(ranges: Ranges, groups: int) -> Bools:
     """Groups whose bytes may not add up in 64 bits."""
     if not len(ranges.group):
         return np.zeros(groups, np.bool_)
@@ -133,15 +107,10 @@ def largest_sum(group: Ints, size: Ints, start: Ints, end: Ints, groups: int) ->
     changes = np.concatenate([size, -size])
     at, _, sums = _accumulate(keys, times, changes)
     result = [0] * groups
-    for number, (a, b) in enumerate(_spans(at, groups)):
+    for number, (a, b) in enumerate(spans(at, groups)):
         if b > a:
             result[number] = max(0, int(sums[a:b].max()))
     return result
-
-
-def _spans(group: Ints, groups: int) -> list[tuple[int, int]]:
-    bounds = np.searchsorted(group, np.arange(groups + 1)).tolist()
-    return list(pairwise(bounds))
 
 
 def _by_sorting(r: Ranges) -> tuple[Ints, Ints, Ints]:
@@ -254,61 +223,3 @@ def _compare(r: Ranges, time: Ints, expected: Ints, wrong: Bools) -> None:
     found = np.zeros(len(wrong), np.int64)
     found[union_group] = held
     wrong |= found != expected
-
-
-def _exact(r: Ranges) -> list[tuple[int, int]]:
-    """(time, union of one group's ranges) wherever it changes, by a segment tree.
-
-    Slow (about 0.1 ms per range) and right for any ranges and sizes whatever.
-    """
-    changes: dict[int, int] = {}
-    for number in np.unique(r.allocation).tolist():
-        part = r.where(r.allocation == number)
-        columns = (part.start, part.end, part.offset, part.size)
-        rows = list(zip(*(column.tolist() for column in columns), strict=True))
-        points = sorted({p for _, _, offset, size in rows for p in (offset, offset + size)})
-        tree = _Cover(points)
-        events: list[tuple[int, int, int, int]] = []
-        for start, end, offset, size in rows:
-            low, high = bisect_left(points, offset), bisect_left(points, offset + size)
-            events += [(start, 1, low, high), (end + 1, -1, low, high)]
-        for time, sign, low, high in sorted(events):
-            before = tree.length[1]
-            tree.add(low, high, sign)
-            changes[time] = changes.get(time, 0) + tree.length[1] - before
-    steps, occupied = [], 0
-    for time, change in sorted(changes.items()):
-        occupied += change
-        if change:
-            steps.append((time, occupied))
-    return steps
-
-
-class _Cover:
-    """Length of the union of a changing set of ranges between fixed points."""
-
-    def __init__(self, points: list[int]) -> None:
-        self.points = points
-        self.leaves = max(1, len(points) - 1)
-        self.count = [0] * (4 * self.leaves)
-        self.length = [0] * (4 * self.leaves)
-
-    def add(self, low: int, high: int, sign: int) -> None:
-        """Put in (sign 1) or take out (-1) the range between two points, given by number."""
-        self._add(1, 0, self.leaves, low, high, sign)
-
-    def _add(self, node: int, a: int, b: int, low: int, high: int, sign: int) -> None:
-        if high <= a or b <= low:
-            return
-        if low <= a and b <= high:
-            self.count[node] += sign
-        else:
-            middle = (a + b) // 2
-            self._add(2 * node, a, middle, low, high, sign)
-            self._add(2 * node + 1, middle, b, low, high, sign)
-        if self.count[node]:
-            self.length[node] = self.points[b] - self.points[a]
-        elif b - a == 1:
-            self.length[node] = 0
-        else:
-            self.length[node] = self.length[2 * node] + self.length[2 * node + 1]

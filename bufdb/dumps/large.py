@@ -1,0 +1,82 @@
+"""One large module, in rounds of a block of whole lines."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from bufdb.columnar.section import Piece, Rounds
+from bufdb.dumps.batch import Batch
+from bufdb.dumps.load import BLOCK_BYTES, LARGE_BLOCK_BYTES, Loaded
+from bufdb.dumps.text import DumpText
+from bufdb.read.boundaries import Span
+
+
+class LargeModule(Batch):
+    """One module in rounds of a block of whole lines."""
+
+    def __init__(self, loaded: Loaded, block_bytes: int = BLOCK_BYTES) -> None:
+        self.block_bytes = min(block_bytes, LARGE_BLOCK_BYTES)
+        self._spans: tuple[list[tuple[DumpText, Span]], ...] = ([], [], [])
+        super().__init__([loaded])
+
+    def _read(self, number: int, text: DumpText, *spans: Span) -> None:
+        for some, span in zip(self._spans, spans, strict=True):
+            if min(span[1], text.size) > span[0]:
+                some.append((text, span))
+
+    def _rounds(self, section: int) -> Iterator[Piece]:
+        for text, span in self._spans[section]:
+            yield from text.rounds(span, self.block_bytes)
+
+    def allocations(self) -> Rounds:
+        """Allocation section, in rounds."""
+        return ([piece] for piece in self._rounds(0))
+
+    def used_values(self) -> Rounds:
+        """Totals and used values, in rounds."""
+        return ([piece] for piece in self._rounds(1))
+
+    def live_ranges(self) -> Rounds:
+        """Live ranges in rounds; the printed peak and its tree come in one, being one list each."""
+        rest: list[Piece] = []
+        for piece in self._rounds(2):
+            if piece.begins and rest:
+                yield [_joined(rest)]
+                rest = []
+            if rest:
+                rest.append(piece)
+                continue
+            place = _peak_start(piece.text)
+            if place < 0:
+                yield [piece]
+                continue
+            if place:
+                yield [replace(piece, text=piece.text[:place])]
+            above = functools.partial(_lines_above, piece, place)
+            begins = piece.begins and place == 0
+            rest.append(Piece(0, piece.path, piece.text[place:], above, begins=begins))
+        if rest:
+            yield [_joined(rest)]
+
+
+def _joined(pieces: list[Piece]) -> Piece:
+    return replace(pieces[0], text=b"".join(piece.text for piece in pieces))
+
+
+_BEHIND_RANGES = re.compile(
+    rb"^  (?:Live ranges at |Peak memory could not |Stack trace breakdown for )", re.MULTILINE
+)
+
+
+def _peak_start(text: bytes) -> int:
+    """Where the peak listing or its tree may begin, or -1."""
+    found = _BEHIND_RANGES.search(text)
+    return found.start() if found else -1
+
+
+def _lines_above(piece: Piece, place: int) -> int:
+    """Number of lines above a place in a piece, in its file."""
+    return piece.lines_before() + piece.text.count(b"\n", 0, place)

@@ -1,0 +1,153 @@
+"""Which files belong to one module, and which modules lack their buffer assignment."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from bufdb.dumps.captured import CAPTURED, FRAME, frames
+from bufdb.dumps.files import (
+    BUFFER_KINDS,
+    PARTS,
+    STEM,
+    XLA_NAME,
+    DumpFile,
+    ModuleFiles,
+    Oddity,
+    open_file,
+    parse_stem,
+    stem_of,
+)
+from bufdb.dumps.walk import why_unreadable
+from bufdb.read import boundaries
+
+_SNIFF_BYTES = 4096
+_OPTIMISED = re.compile(
+    r"(?P<stem>(?:\d+\.)?module_\d{4,}\..*?after_optimizations)"
+    r"\.(?P<extension>txt|hlo\.pb(?:\.gz)?|riegeli)"
+)
+_MODULE = re.compile(r"module_\d+")
+_LONGEST_NAME = 255
+"""Bytes that a file's name may have; XLA tests for it before it adds the suffixes (section 2)."""
+
+NO_BUFFERS = "no_buffer_assignment"
+"""Code of the oddity that tells of modules without buffer assignment."""
+PROTOBUF_ONLY = "dumped as protobuf alone: add --xla_dump_hlo_as_text to XLA_FLAGS"
+CACHED = (
+    "out of a compilation cache, which compiles nothing: "
+    "run with JAX_ENABLE_COMPILATION_CACHE=false"
+)
+TOO_LONG = "with names too long for XLA to write the files: give the jitted functions shorter names"
+NOT_COPIED = (
+    "without their *-buffer-assignment.txt files, which XLA writes beside: "
+    "take the whole dump directory, or dump again with XLA_FLAGS=--xla_dump_to=DIR"
+)
+
+
+def modules_of(paths: dict[str, Path], oddities: list[Oddity]) -> list[ModuleFiles]:
+    """The modules that files below a directory, by name, belong to, in order of their keys."""
+    found: dict[str, ModuleFiles] = {}
+    for name in sorted(paths, key=_depth_first):
+        try:
+            dump_files = list(_dump_files(paths[name], name))
+        except OSError as error:
+            oddities.append(Oddity(name, "error", "unreadable_file", why_unreadable(error)))
+            continue
+        for file in dump_files:
+            key = file.name.rpartition("/")
+            stem = f"{key[0]}{key[1]}{stem_of(key[2])}"
+            module = found.setdefault(stem, ModuleFiles(stem))
+            if file.kind in module.files:
+                module = found.setdefault(file.name, ModuleFiles(file.name))
+            module.files[file.kind] = file
+    taken = {file.name for module in found.values() for file in module.files.values()}
+    others = {name: path for name, path in paths.items() if name not in taken}
+    for module in found.values():
+        _add_companions(module, others)
+    whole = {key: m for key, m in found.items() if any(k in m.files for k in BUFFER_KINDS)}
+    without = _without_buffers(paths, whole)
+    if without is not None:
+        oddities.append(Oddity(None, "notice", NO_BUFFERS, without))
+    return [whole[key] for key in sorted(whole)]
+
+
+def _depth_first(name: str) -> list[str]:
+    """Order of a walk that goes into a directory where its name stands among the others."""
+    return name.split("/")
+
+
+def _without_buffers(paths: dict[str, Path], modules: dict[str, ModuleFiles]) -> str | None:
+    """One line about modules of which there is optimised HLO only, with what to do."""
+    compiled = {_module_id(key) for key in modules}
+    reasons: dict[tuple[str, str], str] = {}
+    example: dict[str, str] = {}
+    for name in sorted(paths):
+        found = _OPTIMISED.fullmatch(name.rpartition("/")[2])
+        if found is None or (module := _module_id(name)) in compiled:
+            continue
+        reason = _why_no_buffers(found["stem"], found["extension"])
+        # Text beside the protobuf tells more: it was asked for, and so were the buffers.
+        if reason == PROTOBUF_ONLY and module in reasons:
+            continue
+        reasons[module] = reason
+        example.setdefault(reason, name)
+    if not reasons:
+        return None
+    parts = []
+    for reason, count in Counter(reasons.values()).items():
+        parts.append(f"{count} {reason} (such as {example[reason]})")
+    return "modules that have optimised HLO but no buffer assignment: " + "; ".join(parts)
+
+
+def _why_no_buffers(stem: str, extension: str) -> str:
+    if extension != "txt":
+        return PROTOBUF_ONLY
+    name = parse_stem(stem)
+    if name.backend is None and name.cl_number is None:
+        return CACHED
+    if len(os.fsencode(stem)) + len("-buffer-assignment-values.txt") > _LONGEST_NAME:
+        return TOO_LONG
+    return NOT_COPIED
+
+
+def _module_id(name: str) -> tuple[str, str]:
+    """Directory and `module_0007`, by which the files of a compilation are known."""
+    folder, _, file = name.rpartition("/")
+    found = _MODULE.search(file)
+    return folder, found[0] if found else file
+
+
+def _dump_files(path: Path, name: str) -> Iterator[DumpFile]:
+    for suffix, kind in PARTS.items():
+        if name.endswith(suffix):
+            yield DumpFile(path, name, kind)
+            return
+    if XLA_NAME.match(path.name):
+        return
+    with open_file(path) as file:
+        head = file.read(_SNIFF_BYTES) or b""
+    kind_found = None if FRAME.search(head) else boundaries.kind_of(head)
+    if kind_found is not None:
+        yield DumpFile(path, name, kind_found)
+    elif path.suffix in CAPTURED and b"\0" not in head:
+        yield from frames(path, name)
+
+
+def _add_companions(module: ModuleFiles, names: dict[str, Path]) -> None:
+    """The HLO text and the compiler options that lie beside the buffer files."""
+    hlo = f"{module.key}.txt"
+    if "hlo" not in module.files and hlo in names:
+        module.files["hlo"] = DumpFile(names[hlo], hlo, "hlo")
+    folder, slash, stem = module.key.rpartition("/")
+    found = STEM.fullmatch(stem)
+    if found is None:
+        return
+    whole = re.sub(r"^\d+\.(?=module_)", "", stem)
+    if found["stage"]:
+        whole = whole[: -len(found["stage"]) - 1]
+    options = f"{folder}{slash}{whole}.debug_options"
+    if options in names:
+        module.files["debug_options"] = DumpFile(names[options], options, "debug_options")

@@ -1,0 +1,118 @@
+"""What to read: the modules of every run, and whether their files are still those found."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bufdb.dumps.discover import base_of, discover
+from bufdb.dumps.files import ModuleFiles, Oddity, as_text
+from bufdb.dumps.modules import NO_BUFFERS
+from bufdb.errors import UsageError
+
+Stamp = tuple[int, int, int]
+"""Of a file: its number on the device, when it was written [ns since 1970], its size [bytes]."""
+
+
+@dataclass
+class Job:
+    """A module to be looked at, with the run and the key it is stored under."""
+
+    run: str
+    module_id: int
+    files: ModuleFiles
+    stamps: tuple[Stamp, ...] = ()
+    """Of its files, taken before they were read."""
+
+
+@dataclass
+class PlannedRun:
+    """What is planned for one run."""
+
+    path: Path
+    """The path that the run was named by."""
+    jobs: list[Job] = field(default_factory=list)
+    oddities: list[Oddity] = field(default_factory=list)
+    """What is left out or could not be looked into."""
+
+
+def module_id_of(run: str, key: str) -> int:
+    """63-bit hash of a run and a module key: modules.module_id."""
+    digest = hashlib.blake2b(f"{run}\0{key}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1
+
+
+def plan(paths: list[Path], run: str | None) -> dict[str, PlannedRun]:
+    """The modules of every run, by its name."""
+    plan: dict[str, PlannedRun] = {}
+    taken: dict[int, Path] = {}
+    for path in paths:
+        oddities: list[Oddity] = []
+        modules = discover(path, oddities)
+        if not modules and not any(oddity.severity == "error" for oddity in oddities):
+            raise UsageError(_nothing_in(path, oddities))
+        base = Path(os.path.abspath(base_of(path)))  # noqa: PTH100 - a link keeps its own name
+        name = as_text(run or base.name or "dumps")
+        planned = plan.setdefault(name, PlannedRun(path))
+        planned.oddities += oddities
+        for files in modules:
+            module_id = module_id_of(name, files.key)
+            if module_id not in taken:
+                planned.jobs.append(Job(name, module_id, files))
+            first = taken.setdefault(module_id, base)
+            if first != base:
+                raise UsageError(
+                    f"run {name}: {files.key} is in {first} and in {base}; give the directories "
+                    "different --run names, or ingest the directory above both"
+                )
+    return plan
+
+
+def _nothing_in(path: Path, oddities: Sequence[Oddity]) -> str:
+    """What to say of a path without dumps."""
+    told = [oddity.message for oddity in oddities if oddity.code == NO_BUFFERS]
+    if told:
+        return f"no buffer assignment in {path}: {told[0]}"
+    odd = [f"{oddity.name} {oddity.message}" for oddity in oddities]
+    return (
+        f"no buffer assignment in {path}; dumps are made with "
+        "XLA_FLAGS=--xla_dump_to=DIR (text, which is the default)"
+        + (f"; of {len(odd)} entries left out the first: {odd[0]}" if odd else "")
+    )
+
+
+def stamps_of(files: ModuleFiles) -> tuple[Stamp, ...]:
+    """What changes when one of a module's files does.
+
+    Raises:
+        OSError: a file is gone.
+    """
+    stamps = []
+    for file in files.files.values():
+        found = file.path.stat()
+        # A captured output may grow below the frames that were found in it.
+        whole = file.stop < 0
+        stamps.append((found.st_ino, *((found.st_mtime_ns, found.st_size) if whole else (0, 0))))
+    return tuple(stamps)
+
+
+def check_unchanged(job: Job) -> None:
+    """Nothing if the files of a module are those that were found.
+
+    Raises:
+        OSError: one has changed since, or is gone.
+    """
+    if stamps_of(job.files) != job.stamps:
+        raise OSError(errno.ESTALE, "it changed while it was read; ingest again when it is whole")
+
+
+def size_of(files: ModuleFiles) -> int:
+    """Bytes in a module's files; 0 if one is gone, which is told when it is read."""
+    try:
+        return sum(file.size() for file in files.files.values())
+    except OSError:
+        return 0
