@@ -14,9 +14,9 @@ def _folder(name: str) -> Path:
     return packaged if packaged.is_dir() else _PACKAGE.parent / name
 
 
-def schema_files() -> list[Path]:
-    """The schema's SQL files in the order in which they apply."""
-    return sorted(_folder("schema").glob("*.sql"))
+def schema_files(*folders: str) -> list[Path]:
+    """The SQL files of these folders of the schema; each holds one object, of the file's name."""
+    return [file for name in folders for file in sorted((_folder("schema") / name).glob("*.sql"))]
 
 
 def query_folder() -> Path:

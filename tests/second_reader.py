@@ -2,7 +2,7 @@
 
 It exists to disagree with the fast reader: written from the description of the format and the
 comments of the schema alone, one line after the other, without arrays. ``read_module`` takes the
-files of one module and returns rows with the column names of ``schema/*.sql``.
+files of one module and returns rows with the column names of ``schema/tables/``.
 """
 
 from __future__ import annotations

@@ -6,10 +6,9 @@ import duckdb
 import pytest
 
 from bufdb import resources
-from bufdb.database import store
-from bufdb.database.store import FIRST_VIEW
+from bufdb.database import definitions, store
 
-TABLES = [f.name[4:-4] for f in resources.schema_files() if f.name < FIRST_VIEW]
+TABLES = list(definitions.tables())
 FINDINGS = "diagnostics"
 """The only table with module_id that has no key: two findings may be alike."""
 VALUE, INSTRUCTION = ("module_id", "value_id"), ("module_id", "instruction_name")
@@ -64,7 +63,7 @@ def test_every_table_is_of_a_file_of_its_name(con):
 
 def test_every_table_with_rows_of_modules_states_its_key(con):
     without = [table for table in TABLES if not keys_of(con, table)]
-    assert without == ["schema_info", FINDINGS]
+    assert without == [FINDINGS, "schema_info"]
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -146,21 +145,43 @@ def test_what_every_dump_satisfies(demo, what, sql):
     assert demo.execute(sql).fetchall() == [], what
 
 
-def test_a_failed_file_leaves_nothing_behind(tmp_path, monkeypatch):
-    class Broken:
-        name = "999_broken.sql"
-
-        def read_text(self, encoding):
-            return "CREATE TABLE x (y INTEGER); SELECT * FROM nowhere"
-
+def test_a_failed_statement_leaves_nothing_behind(tmp_path, monkeypatch):
     path = str(tmp_path / "t.duckdb")
-    files = resources.schema_files()
+    broken = {"broken": "CREATE TABLE x (y INTEGER); SELECT * FROM nowhere"}
+    views = definitions.views()
     with monkeypatch.context() as patch:
-        # The hash over the views reads bytes; what is tested is the failing statement.
-        patch.setattr(store, "_views_hash", lambda: "x")
-        patch.setattr(resources, "schema_files", lambda: [*files, Broken()])
+        patch.setattr(definitions, "views", lambda: {**views, **broken})
         with pytest.raises(duckdb.CatalogException, match="nowhere"):
             store.open_writable(path)
     with duckdb.connect(path) as con:
         assert con.execute("SELECT count(*) FROM duckdb_tables()").fetchall() == [(0,)]
     store.open_writable(path).close()
+
+
+@pytest.mark.parametrize("folder", [*definitions.TABLES, *definitions.VIEWS])
+def test_a_file_of_the_schema_makes_one_object_of_its_name(folder):
+    for file in resources.schema_files(folder):
+        lines = file.read_text(encoding="utf-8").splitlines()
+        made = [line for line in lines if line.startswith("CREATE ")]
+        kind = {"tables": "TABLE", "views": "OR REPLACE VIEW"}.get(folder, "OR REPLACE MACRO")
+        assert len(made) == 1, file
+        assert re.match(rf"CREATE {kind} {file.stem}\b", made[0]), file
+        assert lines[0].startswith("-- "), file
+
+
+def test_a_query_gets_the_views_that_it_names_and_what_those_name():
+    sql = "-- Not of memory_steps.\nSELECT * FROM module_peaks -- nor of copy_details"
+    assert list(definitions.views(sql)) == ["memory_figures", "module_peaks"]
+    assert definitions.views("SELECT 1") == {}
+
+
+def test_views_come_after_what_they_name():
+    order = list(definitions.views())
+    for first, then in (
+        ("op_path", "jit_path"),
+        ("jit_path", "peak_value_details"),
+        ("peak_values", "named_uses"),
+        ("diff_pairs", "diff_modules"),
+        ("diff_peak", "diff_temps"),
+    ):
+        assert order.index(first) < order.index(then)

@@ -9,17 +9,16 @@ database in memory, to which the file is attached read-only: views and macros ar
 file. Files outside the database cannot be reached.
 """
 
-import hashlib
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
 import duckdb
 
-from bufdb import resources
+from bufdb.database import definitions
 from bufdb.database.patience import PATIENCE
 from bufdb.errors import DatabaseError
 
@@ -30,8 +29,6 @@ own blocks of 256 KiB, 5.3 in 128, 3.7 in 64; that of 1,000 modules (991 MB) 121
 the last at 8 % more CPU."""
 _FILE_FORMAT = {"default_block_size": BLOCK_SIZE, "storage_compatibility_version": "v1.5.0"}
 """A new file can be opened by shells since DuckDB 1.5, at the same size and speed."""
-FIRST_VIEW = "500"
-"""Schema files from this number on hold macros and views, made anew when the file has others."""
 CATALOG = "bufdb"
 """Name of the attached file in the database in memory that answers questions."""
 
@@ -72,8 +69,6 @@ ORDER BY ALL
 LIMIT 1
 """
 """What a file of somebody else's may hold that would act, or stand for something, in an ingest."""
-_STATEMENT = re.compile(r"^(?=CREATE |COMMENT )", re.MULTILINE)
-_CREATED = re.compile(r"CREATE OR REPLACE (?:VIEW|MACRO) (\w+)")
 _Opened = TypeVar("_Opened")
 _HOLDER = re.compile(r"held in (\S*?)([^/\s]+) \(PID (\d+)\)")
 
@@ -89,7 +84,7 @@ def open_writable(path: str, config: dict[str, str] | None = None) -> duckdb.Duc
     con = _open(path, lambda: duckdb.connect(_place(path), config={**options, **(config or {})}))
     try:
         version, views = _versions(con, path)
-        current = _views_hash()
+        current = definitions.views_hash()
         if path != ":memory:":
             _refuse_actors(con, path)
         if views != current:
@@ -118,9 +113,11 @@ def _refuse_actors(con: duckdb.DuckDBPyConnection, path: str) -> None:
 
 def _apply_schema(con: duckdb.DuckDBPyConnection, views: str, *, all_of_it: bool) -> None:
     con.execute("BEGIN")
-    for file in resources.schema_files():
-        if all_of_it or file.name >= FIRST_VIEW:
-            con.execute(file.read_text(encoding="utf-8"))
+    if all_of_it:
+        for sql in definitions.tables().values():
+            con.execute(sql)
+    for sql in definitions.views().values():
+        con.execute(sql)
     con.execute("DELETE FROM schema_info")
     con.execute("INSERT INTO schema_info VALUES (?, ?)", [SCHEMA_VERSION, views])
     con.execute("COMMIT")
@@ -168,7 +165,7 @@ def open_readable(
         version, views = _versions(con, path)
         if version is None:
             raise DatabaseError(f"{path} is no bufdb database; name another file with --db")
-        _make_views(con, path, sql, comments, is_current=views == _views_hash())
+        _make_views(con, path, sql, comments, is_current=views == definitions.views_hash())
         con.execute(f"SET temp_directory = '{_spill_folder()}'")
         if memory_limit is not None:
             con.execute(f"SET memory_limit = '{memory_limit}'")
@@ -271,12 +268,10 @@ def _make_views(
 
     Those that `sql` needs are told by their names in it.
     """
-    known = dict(_definitions(comments))
-    used = list(known) if sql is None else _needed(sql, known)
     try:
         con.execute("BEGIN")
-        for name in used:
-            con.execute(known[name])
+        for text in definitions.views(sql, comments=comments).values():
+            con.execute(text)
         con.execute("COMMIT")
     except duckdb.Error as error:  # a table or a column that is not there
         reason = str(error).splitlines()[0]
@@ -301,48 +296,6 @@ def _make_views(
 def _words(sql: str) -> list[str]:
     """Words of SQL as DuckDB prints it; `* REPLACE` comes in any order."""
     return sorted(re.findall(r"\w+|\S", sql))
-
-
-def _definitions(comments: bool) -> Iterator[tuple[str, str]]:
-    """Name and SQL of each view and macro, in an order in which they can be made."""
-    for file in resources.schema_files():
-        if file.name < FIRST_VIEW:
-            continue
-        name, parts = "", [""]
-        for part in _STATEMENT.split(file.read_text(encoding="utf-8")):
-            match = _CREATED.match(part)
-            if match:
-                if name:
-                    yield name, "".join(parts)
-                name, parts = match[1], [part]
-            elif comments:
-                parts.append(part)
-        yield name, "".join(parts)
-
-
-def _needed(sql: str, known: dict[str, str]) -> list[str]:
-    """Names of `known` that the SQL names, and that those name in turn; in the order of `known`."""
-    # The header of a saved query is prose, and says nothing of what it uses.
-    texts = [re.sub(r"\A(?:--.*\n)*", "", sql)]
-    found: set[str] = set()
-    while texts:
-        more = _mentioned(texts.pop(), set(known) - found)
-        found |= more
-        texts.extend(known[name] for name in more)
-    return [name for name in known if name in found]
-
-
-def _mentioned(sql: str, names: set[str]) -> set[str]:
-    return names & set(re.findall(r"\w+", sql.lower()))
-
-
-def _views_hash() -> str:
-    """A hash of the SQL of all views and macros, and of the DuckDB that prints it."""
-    digest = hashlib.blake2b(duckdb.__version__.encode(), digest_size=16)
-    for file in resources.schema_files():
-        if file.name >= FIRST_VIEW:
-            digest.update(file.name.encode() + b"\0" + file.read_bytes())
-    return digest.hexdigest()
 
 
 def _versions(con: duckdb.DuckDBPyConnection, path: str) -> tuple[int | None, str | None]:
@@ -384,9 +337,7 @@ def _require_tables(path: str, views: Iterable[str]) -> None:
     Raises:
         DatabaseError: one does.
     """
-    # One file of the schema holds one table.
-    files = (file for file in resources.schema_files() if file.name < FIRST_VIEW)
-    instead = {file.stem.partition("_")[2] for file in files} & set(views)
+    instead = definitions.tables().keys() & set(views)
     if instead:
         raise DatabaseError(
             f"{path} has a view in place of the table {min(instead)}; "

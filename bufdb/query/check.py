@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import duckdb
 
 from bufdb import resources
-from bufdb.database import store
+from bufdb.database import definitions
 from bufdb.errors import BufdbError, UsageError, did_you_mean, quote
 from bufdb.query import catalogue, execute, header, result
 from bufdb.query.header import SavedQuery
@@ -262,9 +262,8 @@ class _Tables:
         for table in self.names:
             if table not in self.of_modules and table != "shapes":
                 execute(f'CREATE VIEW "{table}" AS SELECT * FROM {self._of(table)}')
-        for file in resources.schema_files():
-            if file.name >= store.FIRST_VIEW:
-                execute(file.read_text(encoding="utf-8"))
+        for sql in definitions.views().values():
+            execute(sql)
 
     def _copy(self, table: str, condition: str) -> None:
         self.cursor.execute(

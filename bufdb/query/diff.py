@@ -1,4 +1,4 @@
-"""What `bufdb diff` says of two sides: the rows of schema/6xx_diff_*.sql, made readable.
+"""What `bufdb diff` says of two sides: the rows of schema/diff/, made readable.
 
 Asks the table macros and lays out their answer; compares nothing itself. Invariant: `~` stands
 where nothing changed and nowhere else; rows cut off are summed up, so that what is shown adds up.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import duckdb
 
-ROOT = Path(__file__).resolve().parents[2]
+from bufdb.database import definitions
 
 
 def export(database: Path, folder: Path) -> None:
@@ -34,8 +34,8 @@ def export(database: Path, folder: Path) -> None:
 def load(folder: Path, database: Path, threads: int) -> None:
     con = duckdb.connect(str(database), config={"threads": threads})
     con.execute("BEGIN")
-    for file in sorted((ROOT / "schema").glob("*.sql")):
-        con.execute(file.read_text(encoding="utf-8"))
+    for sql in [*definitions.tables().values(), *definitions.views().values()]:
+        con.execute(sql)
     for file in sorted(folder.glob("*.parquet")):
         con.execute(f'DELETE FROM "{file.stem}"')
         con.execute(f"INSERT INTO \"{file.stem}\" BY NAME SELECT * FROM read_parquet('{file}')")

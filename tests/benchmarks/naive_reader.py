@@ -16,7 +16,8 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-ROOT = Path(__file__).resolve().parents[2]
+from bufdb.database import definitions
+
 PARTS = ("-buffer-assignment", "-buffer-assignment-values", "-live-range")
 ROWS_AT_ONCE = 1_000_000
 
@@ -281,8 +282,8 @@ def main() -> None:
         parser.error(f"{args.db} exists")
     con = duckdb.connect(str(args.db))
     con.execute("BEGIN")
-    for file in sorted((ROOT / "schema").glob("*.sql")):
-        con.execute(file.read_text(encoding="utf-8"))
+    for sql in [*definitions.tables().values(), *definitions.views().values()]:
+        con.execute(sql)
     reader = Reader(con)
     con.execute(
         "INSERT INTO runs BY NAME SELECT ? AS run_name, ? AS source_path, "

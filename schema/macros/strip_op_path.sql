@@ -1,28 +1,4 @@
--- Macros that take a JAX op_name apart, whichever version of JAX wrote it.
-CREATE OR REPLACE MACRO base_name(path) AS
-  regexp_extract(path, '[^/]*$');
-COMMENT ON MACRO base_name IS 'Last element of a path.';
-
-CREATE OR REPLACE MACRO op_path(op_name) AS
-  CASE
-    WHEN regexp_matches(op_name, '^[A-Za-z_][A-Za-z0-9_]*([[][''0-9-]|[.][A-Za-z_])')
-      -- An argument: opt_state[0].mu['w'] gives opt_state/0/mu/w.
-      THEN regexp_replace(
-        regexp_replace(op_name, '[[]''?|''?[]]', '/', 'g'), '/+[.]?|[.]', '/', 'g'
-      ).rtrim('/')
-    ELSE
-      regexp_replace(
-        -- Of several fused names (a;b) and of names merged by a collective, prefix/(a:b), the first.
-        regexp_replace(
-          split_part(op_name, ';', 1), '/[(]([^:]*):.*[)]$', '/\1'
-        ),
-        -- Parameters of the primitive, to jax 0.4.31, and the function name of jax before 0.7.
-        '[[][a-z_]+=.*$|/jit[(]main[)]', '', 'g'
-      )
-  END;
-COMMENT ON MACRO op_path IS
-  'Scope path of an op_name with elements divided by "/", its last the primitive: without primitive parameters and jit(main) of older JAX, the first of several merged names; an argument such as opt_state[0].mu[''w''] gives opt_state/0/mu/w.';
-
+-- Scope paths as the user wrote them.
 CREATE OR REPLACE MACRO strip_op_path(path) AS
   -- Each element but the last gets a "/" of its own on both sides, so that neighbours match apart.
   -- The last one stays as it is: it is the operation, even where it is a while or a jit(f).
@@ -70,16 +46,3 @@ CREATE OR REPLACE MACRO strip_op_path(path) AS
   );
 COMMENT ON MACRO strip_op_path IS
   'An op_path without the elements that JAX adds above the operation: jit(f), while/body, cond/branch_0_fun, checkpoint, rematted_computation, remat, closed_call, shard_map, and jvp(), transpose(), vmap() around a scope of the user. What remains is the user''s scopes and the operation.';
-
-CREATE OR REPLACE MACRO jit_path(op_name) AS
-  nullif(
-    array_to_string(
-      regexp_extract_all(
-        op_path(op_name), '(?:^|[/(])(?:p?jit|pmap)[(]([^()/]*(?:[(][^()/]*[)][^()/]*)*)[)]', 1
-      ),
-      '/'
-    ),
-    ''
-  );
-COMMENT ON MACRO jit_path IS
-  'Jitted functions that an op_name lies in, outermost first: jit(step)/jit(_where)/select_n gives step/_where; NULL if there is none.';

@@ -1,0 +1,58 @@
+"""The SQL that makes tables, views and macros: a file of `schema/` for each, named after it.
+
+A view or macro can be made once those that it names are there. Its own text tells which: there is
+no order to keep by hand.
+"""
+
+import hashlib
+import re
+from collections.abc import Set
+from graphlib import TopologicalSorter
+
+import duckdb
+
+from bufdb import resources
+
+TABLES = ("tables",)
+"""Folders of what is made once, with the database."""
+VIEWS = ("macros", "views", "diff")
+"""Folders of what is made anew when the database has others."""
+_COMMENTS = "\nCOMMENT ON "
+
+
+def tables() -> dict[str, str]:
+    """Name and SQL of each table."""
+    return {file.stem: file.read_text(encoding="utf-8") for file in resources.schema_files(*TABLES)}
+
+
+def views(sql: str | None = None, *, comments: bool = True) -> dict[str, str]:
+    """Name and SQL of views and macros, in an order in which they can be made.
+
+    Args:
+        sql: a saved query, if only what it needs is wanted: what it names, and what that names.
+        comments: with their comments.
+    """
+    files = resources.schema_files(*VIEWS)
+    whole = {file.stem: file.read_text(encoding="utf-8") for file in files}
+    bare = {name: text.partition(_COMMENTS)[0] for name, text in whole.items()}
+    uses: dict[str, set[str]] = {}
+    waiting = set(whole) if sql is None else _named(sql, whole.keys())
+    while waiting:
+        name = waiting.pop()
+        uses[name] = _named(bare[name], whole.keys() - {name})
+        waiting |= uses[name] - uses.keys()
+    texts = whole if comments else bare
+    return {name: texts[name] for name in TopologicalSorter(uses).static_order()}
+
+
+def _named(sql: str, names: Set[str]) -> set[str]:
+    """Those of `names` that the SQL names; prose says nothing of what it uses."""
+    return set(re.findall(r"\w+", re.sub("--.*", "", sql).lower())) & names
+
+
+def views_hash() -> str:
+    """A hash of the SQL of all views and macros, and of the DuckDB that prints it."""
+    digest = hashlib.blake2b(duckdb.__version__.encode(), digest_size=16)
+    for file in resources.schema_files(*VIEWS):
+        digest.update(file.name.encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()
