@@ -15,7 +15,7 @@ from bufdb.columnar.scan import Bools, Columns, Ints, Words
 LARGEST_ID = (1 << 40) - 1
 
 
-class Keys:
+class ValueIndex:
     """The values of a batch, sorted by module and number, to be found by name and index."""
 
     HASHES = ("name_key", "key", "check")
@@ -60,16 +60,26 @@ class Keys:
     def __len__(self) -> int:
         return len(self.value_id)
 
-    def forget(self, *names: str) -> None:
-        """Give up columns that are done with, in time for the largest section."""
-        for name in names:
-            delattr(self, name)
+    def forget_placements(self) -> None:
+        """Give up what only live ranges are looked up by, in time for the largest section."""
+        del self.key, self.by_key, self.sorted_key
+        del self.allocation_index, self.offset_bytes, self.size_bytes
 
-    def rows(self, keys: Words) -> Ints:
+    def duplicates(self) -> Ints:
+        """The module of each value that has the name, or the number, of another."""
+        duplicate = self.sorted_key[1:] == self.sorted_key[:-1]
+        rows = np.union1d(
+            self.by_key[1:][duplicate],
+            1 + np.flatnonzero(self.numbers[1:] == self.numbers[:-1]),
+        )
+        found: Ints = self.module[rows]
+        return found
+
+    def by_name(self, keys: Words) -> Ints:
         """The row of each key, -1 where no value has it."""
         return lookup(self.sorted_key, self.by_key, keys)
 
-    def rows_of(self, module: Ints, value_id: Ints) -> Ints:
+    def by_number(self, module: Ints, value_id: Ints) -> Ints:
         """The row of each value by number, -1 where there is none."""
         wanted = self._numbers(module, value_id)
         rows = lookup(self.numbers, np.arange(len(self)), wanted)
@@ -89,7 +99,7 @@ class Keys:
         """Module and number in one; XLA counts values from 0, so 40 bits are ample."""
         return (module << 40) | np.minimum(value_id, LARGEST_ID)
 
-    def defines(self, names: Words) -> Bools:
+    def is_defined(self, names: Words) -> Bools:
         """Which instruction names define a value."""
         found: Bools = lookup(self.names, self.first, names) >= 0
         return found

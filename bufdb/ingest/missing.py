@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bufdb.assemble.checks import ModuleFacts
+from bufdb.assemble.context import ModuleFacts
 from bufdb.columnar.account import Finding
 from bufdb.dumps.batch import Batch
 from bufdb.dumps.discover import ModuleFiles
@@ -48,13 +48,13 @@ def _missing_files(files: ModuleFiles, number: int) -> Iterator[Finding]:
 def _missing_sections(facts: ModuleFacts, era: str, is_one_file: bool) -> Iterator[str]:
     """Parts that the version of XLA that wrote the rest has always written."""
     # The total came in 2019-10, addresses went in 2022-09, shapes of parameters came in 2019-12.
-    has_total = not facts.has_pointer or facts.has_shapes or facts.has_tellings
+    has_total = not facts.has_pointer or facts.has_shapes or facts.has_descriptions
     is_old = facts.has_pointer and facts.has_shapes and facts.has_allocations
     if (facts.has_used_values or is_old) and has_total and facts.total_bytes is None:
         yield "the line 'Total bytes used' is"
     if is_one_file:
         # Live ranges came in 2021-04, the human form of the total in 2021-08.
-        has_ranges = facts.has_tellings or facts.human_total is not None
+        has_ranges = facts.has_descriptions or facts.human_total is not None
         if has_ranges and not facts.has_live_ranges and facts.live.peak_status is None:
             yield "the live ranges are"
         if facts.has_live_ranges and not facts.has_used_values:

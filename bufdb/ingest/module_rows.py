@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
-from bufdb.assemble.checks import ModuleFacts
+from bufdb.assemble.context import ModuleFacts
 from bufdb.columnar.account import Finding
 from bufdb.dumps.batch import Batch
 from bufdb.dumps.discover import ModuleFiles
@@ -131,7 +131,7 @@ def format_era(files: ModuleFiles, facts: ModuleFacts, has_block_layout: bool) -
     """modules.format_era: by the files there are, then by what only some eras print."""
     if "values" in files.files or "live_range" in files.files:
         return "C"
-    if facts.has_live_ranges or facts.has_tellings or facts.live.peak_status:
+    if facts.has_live_ranges or facts.has_descriptions or facts.live.peak_status:
         return "B"
     if facts.has_pointer or has_block_layout:
         return "A"

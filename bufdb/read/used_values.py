@@ -37,7 +37,7 @@ _FOLLOWS = {POSITIONS: (HEAD,), USES: (POSITIONS,), FROM: (USES,), HEAD: (FROM, 
 class Assigned(Protocol):
     """The values known from the allocations."""
 
-    def rows_of(self, module: Ints, value_id: Ints) -> Ints:
+    def by_number(self, module: Ints, value_id: Ints) -> Ints:
         """The row of each value by module and number, -1 where there is none."""
 
     def checks(self, rows: Ints) -> Words:
@@ -50,7 +50,7 @@ class Assigned(Protocol):
 class NothingAssigned:
     """What is known where the allocations are not."""
 
-    def rows_of(self, module: Ints, value_id: Ints) -> Ints:
+    def by_number(self, module: Ints, value_id: Ints) -> Ints:
         """No value has a row."""
         return np.full(len(value_id), -1)
 
@@ -71,8 +71,8 @@ class UsedValues:
     positions: Columns = field(default_factory=dict)
     uses: Columns = field(default_factory=dict)
     """`head` is the row in heads, here and in positions."""
-    tellings: Columns = field(default_factory=dict)
-    """`text` (the instruction from its name sign on), `head` (row in heads), per telling."""
+    descriptions: Columns = field(default_factory=dict)
+    """`text` (the instruction from its name sign on), `head` (row in heads), per description."""
     totals: list[tuple[int, int, str | None, int]] = field(default_factory=list)
     """(module, total bytes, human size, line) of "Total bytes used:"."""
     rows: Ints = field(default_factory=lambda: np.empty(0, np.int64))
@@ -134,7 +134,7 @@ def read(section: Section, assigned: Assigned, seeds: Words, is_last: bool) -> U
     used.uses = _listed(section, parts, USES, _use)
     _preamble(section, used, np.flatnonzero(parts.kind_of == START))
     section.unreadable(parts.lines(HEAD), "' positions:'")
-    _tellings(section, used, parts)
+    _descriptions(section, used, parts)
     section.settle("the total or a used value", total)
     return used
 
@@ -198,7 +198,7 @@ def _known_heads(
 ) -> tuple[Columns, Ints]:
     """The heads at these lines, and the row of each among the assigned values, -1 if it is none."""
     columns = short_columns(section, lines, seeds)
-    rows = assigned.rows_of(columns["module"], columns["value_id"])
+    rows = assigned.by_number(columns["module"], columns["value_id"])
     there = np.flatnonzero(rows >= 0)
     rows[there[assigned.checks(rows[there]) != columns["check"][there]]] = -1
     return columns, rows
@@ -402,7 +402,7 @@ def _equals(section: Section, lines: Ints, text: bytes) -> Bools:
     return np.ones(len(lines), np.bool_) if good is None else good
 
 
-def _tellings(section: Section, used: UsedValues, parts: _Parts) -> None:
+def _descriptions(section: Section, used: UsedValues, parts: _Parts) -> None:
     """The text behind ` from instruction:` of every value, raw line breaks included."""
     block = section.block
     marker = np.flatnonzero(parts.kinds == FROM)
@@ -417,7 +417,7 @@ def _tellings(section: Section, used: UsedValues, parts: _Parts) -> None:
     c.optional(b" ")
     start = c.at
     rows = section.good(at, c)
-    used.tellings = take(
+    used.descriptions = take(
         {
             "text": Text(block, start, np.maximum(start, end)),
             "head": parts.head_of[marker],

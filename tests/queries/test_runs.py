@@ -3,6 +3,9 @@ from datetime import datetime
 from small_db import Module, answer, insert
 
 DAY = datetime(2026, 1, 1)
+NOTHING = (None, None, None, None)
+"""Platforms, eras, partitions and options of a run without modules."""
+FACTS = ("cpu", "C", None, None)
 
 
 def test_nothing_in_an_empty_database(con):
@@ -22,17 +25,17 @@ def test_runs_in_order_of_their_dumps_with_labels_and_figures(con):
         module.close()
     late = ("late", "batch=16 remat=full", datetime(2026, 2, 1), DAY)
     assert answer(con, "runs") == [
-        ("early", None, DAY, DAY, 0, 0, None, None, ""),
-        (*late, 3, 2, 30, 1, "p"),
-        ("never", None, None, DAY, 0, 0, None, None, ""),
+        ("early", None, DAY, DAY, 0, 0, *NOTHING, None, None, 0, ""),
+        (*late, 3, 2, *FACTS, 30, 1, 0, "p"),
+        ("never", None, None, DAY, 0, 0, *NOTHING, None, None, 0, ""),
     ]
     Module(con, 4, "late", "h", platform="cpu")
     assert answer(con, "runs", run="late") == [
-        (*late, 4, 3, None, 1, "p", 1, "the dump has no allocations")
+        (*late, 4, 3, *FACTS, None, 1, 0, "p", 1, "the dump has no allocations")
     ]
     con.execute("DELETE FROM modules WHERE module_id = 4")
-    assert answer(con, "runs", function="g") == [(*late, 1, 1, 20, 1, "p")]
-    assert answer(con, "runs", color=1, platform="cpu") == [(*late, 3, 2, 0, 1, "p")]
+    assert answer(con, "runs", function="g") == [(*late, 1, 1, *FACTS, 20, 1, 0, "p")]
+    assert answer(con, "runs", color=1, platform="cpu") == [(*late, 3, 2, *FACTS, 0, 1, 0, "p")]
     assert [row[0] for row in answer(con, "runs", run="[en]*", top_n=1)] == ["early"]
 
 
@@ -40,3 +43,19 @@ def test_ties_go_by_name(con):
     for name in ("b", "a"):
         insert(con, "runs", run_name=name)
     assert [row[0] for row in answer(con, "runs")] == ["a", "b"]
+
+
+def test_options_that_all_modules_share_and_problems(con):
+    insert(con, "runs", run_name="r")
+    for module_id in (1, 2, 3):
+        Module(con, module_id, "r", "f").close()
+    for module_id, name, value in ((1, "a", "1"), (2, "a", "1"), (1, "b", "2"), (2, "b", "3")):
+        insert(con, "compiler_options", module_id=module_id, option_name=name, option_value=value)
+    for module_id in (1, 2):
+        row = {"option_name": "xla_dump_to", "option_value": "/d"}
+        insert(con, "compiler_options", module_id=module_id, **row)
+    for severity in ("notice", "data_loss", "error"):
+        insert(con, "diagnostics", run_name="r", severity=severity, code="c", message="m")
+    (row,) = answer(con, "runs")
+    assert row[9] == "a=1"  # module 3 has no file of options, which says nothing against it
+    assert row[12] == 2

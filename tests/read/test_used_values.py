@@ -32,7 +32,7 @@ def value(number, name, told="", positions=None, uses="  tuple, operand 0\n"):
 def tellings(found):
     return [
         (rows(found.heads, "value_id")[head], text)
-        for head, text in rows(found.tellings, "head text")
+        for head, text in rows(found.descriptions, "head text")
     ]
 
 

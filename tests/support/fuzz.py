@@ -195,7 +195,7 @@ def counts_add_up(cases: Sequence[Case], account: Account) -> None:
 class NoneAssigned:
     """No allocations are known: a head counts by its text alone."""
 
-    def rows_of(self, module: Any, value_id: Any) -> Any:
+    def by_number(self, module: Any, value_id: Any) -> Any:
         return np.full(len(module), -1, np.int64)
 
     def checks(self, rows: Any) -> Any:
@@ -237,7 +237,7 @@ def used_outcome(numbers: Sequence[int], found: Any, account: Account) -> Outcom
     first: dict[int, int] = {}
     for row, module in enumerate(modules):
         first.setdefault(module, row)
-    parts = (found.heads, found.positions, found.uses, found.tellings)
+    parts = (found.heads, found.positions, found.uses, found.descriptions)
     totals: dict[int, Any] = {}
     for module, *rest in found.totals:
         totals.setdefault(module, []).append(rest[:2])

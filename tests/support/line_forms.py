@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bufdb.assemble.value_index import Keys
+from bufdb.assemble.value_index import ValueIndex
 from bufdb.columnar.scan import Columns, Numbers, Text
 from bufdb.columnar.section import Piece, Section
 from bufdb.read import used_values
@@ -26,7 +26,7 @@ NOTHING = used_values.NothingAssigned()
 
 def assigned(columns: Columns) -> used_values.Assigned:
     """The values of module 0 that an allocation section holds."""
-    keys = Keys()
+    keys = ValueIndex()
     hashes = np.arange(len(columns["value_id"])).astype(np.uint64)
     places = ("allocation_index", "offset_bytes", "size_bytes")
     check = used_values.check_of(columns, np.ones(len(hashes), np.uint64))

@@ -1,0 +1,155 @@
+"""What the steps of an assembly share: the batch, what is known of its modules, where rows go."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from bufdb.columnar.account import Account
+from bufdb.columnar.scan import Bools, Columns, Ints, Text, Words
+from bufdb.columnar.section import Rounds
+from bufdb.read import live_ranges
+from bufdb.read.hlo import HloHeader
+
+Emit = Callable[[str, Columns], None]
+"""Takes a table's name and columns; `module` in them is the module's ordinal in the batch."""
+
+PEAK_PROBLEMS = frozenset(
+    {
+        "allocation_gap",
+        "duplicate_live_range",
+        "duplicate_value",
+        "live_range_outside_schedule",
+        "missing_live_range",
+        "missing_values",
+        "negative_size",
+        "peak_exceeds_total",
+        "peak_listing_mismatch",
+        "schedule_mismatch",
+        "total_mismatch",
+        "unassigned_values",
+        "value_outside_allocation",
+    }
+)
+"""Codes of findings with which the peak of a module cannot be relied on."""
+
+SECRET = np.uint64(secrets.randbits(64))
+"""Nobody can write a dump whose names have equal hashes."""
+
+
+class Source(Protocol):
+    """The sections of a batch, each to be read as often as asked, in rounds of whole lines."""
+
+    count: int
+    headers: dict[int, HloHeader]
+    account: Account
+
+    def allocations(self) -> Rounds:
+        """Allocation sections."""
+
+    def used_values(self) -> Rounds:
+        """Sections of totals and used values."""
+
+    def live_ranges(self) -> Rounds:
+        """Live-range sections."""
+
+    def hlo(self) -> Rounds:
+        """Computations of the HLO texts."""
+
+
+@dataclass
+class ModuleFacts:
+    """What is known of one module besides its rows."""
+
+    total_bytes: int | None = None
+    human_total: str | None = None
+    allocation_sum: int = 0
+    """Modulo 2^64, signed: what XLA prints as the total."""
+    has_allocations: bool = False
+    has_used_values: bool = False
+    has_live_ranges: bool = False
+    has_descriptions: bool = False
+    """Whether used values say which instruction defines them (` from instruction:`)."""
+    has_tiles: bool = False
+    has_pointer: bool = False
+    """Whether allocation lines print an address, as until 2022."""
+    has_shapes: bool = False
+    """Whether allocation lines print shapes of parameters and outputs, as since 2019-12."""
+    has_unread_allocations: bool = False
+    """Whether a line of the allocations was not understood."""
+    has_unread_live_ranges: bool = False
+    """Whether a line of the schedule or the live ranges was not understood."""
+    needs_frames: bool = False
+    lost_frames: int = 0
+    """Instructions that name a stack frame that is in no table."""
+    live: live_ranges.Facts = field(default_factory=live_ranges.Facts)
+    jit_name: str | None = None
+    peak_problem: str | None = None
+    """What was found first that makes the peak uncertain."""
+
+    @property
+    def peak_unknown_reason(self) -> str | None:
+        """modules.peak_unknown_reason: None if all that the peak is made of was read and agrees."""
+        if not self.has_allocations:
+            return "the dump has no allocations"
+        if not self.has_live_ranges:
+            return "the dump has no live ranges"
+        if self.has_unread_allocations:
+            return "lines of the allocations could not be read"
+        if self.has_unread_live_ranges:
+            return "lines of the schedule or the live ranges could not be read"
+        return self.peak_problem
+
+    @property
+    def is_peak_known(self) -> bool:
+        """Whether all that the peak is made of was read and agrees."""
+        return self.peak_unknown_reason is None
+
+
+class Context:
+    """A batch on its way: each step adds rows and facts, and none takes any back."""
+
+    def __init__(self, source: Source, emit: Emit) -> None:
+        """Begin with what nothing is known of; rows go to `emit`."""
+        self.source, self.emit = source, emit
+        self.account = source.account
+        self.count = source.count
+        self.facts = [ModuleFacts() for _ in range(source.count)]
+        ordinals = np.arange(1, source.count + 1).astype(np.uint64)
+        self.seeds: Words = SECRET + ordinals * np.uint64(0x9E3779B97F4A7C15)
+        """Seed of each module for the hashes of its names."""
+
+    def find(self, module: int, severity: str, code: str, message: str) -> None:
+        """Report a finding, and remember it if it makes the module's peak uncertain."""
+        self.account.find(module, severity, code, message)
+        facts = self.facts[module]
+        if code in PEAK_PROBLEMS and facts.peak_problem is None:
+            facts.peak_problem = message
+
+    def find_in_each(self, modules: Ints, severity: str, code: str, message: str) -> None:
+        """A finding for each module that is named; `{count}` is how often it is."""
+        for module, count in zip(*np.unique(modules, return_counts=True), strict=True):
+            self.find(int(module), severity, code, message.format(count=count))
+
+    def having(self, fact: str) -> Bools:
+        """For each module whether the fact of that name holds."""
+        return np.array([getattr(facts, fact) for facts in self.facts], np.bool_)
+
+    def set_fact(self, modules: Ints, fact: str) -> None:
+        """The fact of that name holds for the modules that are named."""
+        for module in np.unique(modules).tolist():
+            setattr(self.facts[module], fact, True)
+
+    def name_keys(self, columns: Columns) -> Words:
+        """Hashes of instruction names."""
+        name: Text = columns["instruction_name"]
+        return name.hashes(self.seeds[columns["module"]])
+
+    def index_keys(self, columns: Columns) -> Words:
+        """Hashes of name and index; where the index is absent they mean nothing."""
+        index: Text = columns["shape_index"]
+        return index.hashes(self.name_keys(columns))

@@ -1,0 +1,180 @@
+"""Instructions: one row each, from its description, the HLO text, or its name alone.
+
+An instruction is described with every value it defines; the first description counts.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bufdb.assemble.context import Context
+from bufdb.assemble.lifetimes import Lifetimes
+from bufdb.assemble.rounds import allocation_rounds, live_range_rounds, used_value_rounds
+from bufdb.assemble.stack_frames import fill_sources
+from bufdb.assemble.value_index import ValueIndex, isin
+from bufdb.columnar.scan import Bools, Columns, Ints, Text, Words, take
+from bufdb.columnar.section import Section
+from bufdb.read import instruction, used_values
+
+
+class Instructions:
+    """The instructions of a batch, and of which values they have been described."""
+
+    def __init__(self, context: Context, values: ValueIndex, lifetimes: Lifetimes) -> None:
+        """Nothing is described yet."""
+        self.context, self.values, self.lifetimes = context, values, lifetimes
+        self._is_described = np.zeros(len(values), np.bool_)
+        self._is_first = np.zeros(len(values) + 1, np.bool_)
+        """Per value whether it is its instruction's first; the last entry is for row -1."""
+        self._is_first[values.first] = True
+        self._is_first[-1] = True
+
+    def add_described(self, section: Section, descriptions: Columns, rows: Ints) -> None:
+        """Rows for the `from instruction:` lines of values in these rows of the index."""
+        rows = rows[descriptions["head"]]
+        first = np.flatnonzero(self._is_first[rows])
+        self._is_described[rows[first][rows[first] >= 0]] = True
+        chosen = take(descriptions, first)
+        self._emit(section, chosen["text"], chosen["line"], chosen["module"])
+
+    def add_undescribed(self) -> None:
+        """Instructions that no line describes: what the HLO text says of them, or their names."""
+        context, values = self.context, self.values
+        described = np.unique(values.name_key[self._is_described])
+        missing = values.first[~isin(values.names, described)]
+        modules = set(np.unique(values.module[missing]).tolist())
+        undescribed = context.having("has_live_ranges") & ~context.having("has_descriptions")
+        modules |= set(np.flatnonzero(undescribed).tolist())
+        if not modules:
+            return
+        emitted = self._add_from_hlo(modules, described)
+        has_descriptions = context.having("has_descriptions")
+        for _, live in live_range_rounds(context):
+            names = live.sequence
+            defines = values.is_defined(context.name_keys(names))
+            names = take(names, defines | ~has_descriptions[names["module"]])
+            emitted = self._add_names(names, described, emitted)
+        for _, found in allocation_rounds(context):
+            emitted = self._add_names(found.values, described, emitted)
+        lacking = set(np.flatnonzero(~context.having("has_allocations")).tolist())
+        if lacking:
+            for _, used in used_value_rounds(context, used_values.NothingAssigned(), only=lacking):
+                emitted = self._add_names(used.heads, described, emitted)
+
+    def check_frames(self) -> None:
+        """Every frame that an instruction names is in the tables, if they are there."""
+        for module, facts in enumerate(self.context.facts):
+            header = self.context.source.headers.get(module)
+            if facts.lost_frames and header is not None and header.frames:
+                message = f"{facts.lost_frames} instructions name stack frames that are in no table"
+                self.context.find(module, "data_loss", "missing_frame", message)
+
+    def _emit(self, section: Section, text: Text, lines: Ints, modules: Ints) -> None:
+        columns, c = instruction.read(text)
+        good = section.good(lines, c)
+        columns["module"], columns["text"] = modules, text
+        columns = take(columns, good)
+        facts = self.context.facts
+        if any(f.jit_name is None for f in facts):
+            self._keep_jit_names(columns)
+        framed, lost = fill_sources(columns, self.context.source.headers)
+        for module in framed:
+            facts[module].needs_frames = True
+        for module in lost:
+            facts[module].lost_frames += 1
+        name_keys = self.context.name_keys(columns)
+        columns["program_order"] = self.lifetimes.program_order(name_keys)
+        self.context.emit("instructions", columns)
+
+    def _keep_jit_names(self, columns: Columns) -> None:
+        """The first jit(…) of each module's op_names, for modules whose name is not known."""
+        op_name: Text = columns["op_name"]
+        assert op_name.valid is not None
+        starts = np.flatnonzero(op_name.valid)
+        words = op_name.block.words[op_name.start[starts]]
+        jit = (words & np.uint64(0xFFFFFFFF)) == np.uint64(int.from_bytes(b"jit(", "little"))
+        pjit = (words & np.uint64(0xFFFFFFFFFF)) == np.uint64(int.from_bytes(b"pjit(", "little"))
+        rows = starts[jit | pjit]
+        modules, first = np.unique(columns["module"][rows], return_index=True)
+        for module, row in zip(modules.tolist(), rows[first].tolist(), strict=True):
+            if self.context.facts[module].jit_name is None:
+                name = op_name.take(np.array([row])).tolist()[0] or b""
+                self.context.facts[module].jit_name = _inside(name.decode(errors="replace"))
+
+    def _add_names(self, names: Columns, described: Words, emitted: Words) -> Words:
+        """Rows for the names among these that have none; returns all names without description."""
+        keys = self.context.name_keys(names)
+        _, first = np.unique(keys, return_index=True)
+        new = np.sort(first[~isin(keys[first], described) & ~isin(keys[first], emitted)])
+        if len(new):
+            rows = take({n: names[n] for n in ("module", "instruction_name")}, new)
+            if "program_order" in names:
+                rows["program_order"] = names["program_order"][new]
+            elif self.lifetimes.has_schedule:
+                rows["program_order"] = self.lifetimes.program_order(keys[new])
+            self.context.emit("instructions", rows)
+        return np.union1d(emitted, keys[new])
+
+    def _add_from_hlo(self, modules: set[int], described: Words) -> Words:
+        """What the HLO text says of instructions of modules without `from instruction:`."""
+        emitted = np.empty(0, np.uint64)
+        facts = self.context.facts
+        for pieces in self.context.source.hlo():
+            wanted = [
+                piece
+                for piece in pieces
+                if piece.module in modules and not facts[piece.module].has_descriptions
+            ]
+            if not wanted:
+                continue
+            section = Section(wanted, self.context.account)
+            text, lines = _hlo_instructions(section)
+            names = Text(text.block, text.start + _percent(text), text.stop)
+            c = section.block.cursor(lines)
+            c.at, c.end = names.start, names.stop
+            name = c.until(b" ")
+            modules_of = section.module_of[lines]
+            keys = name.hashes(self.context.seeds[modules_of])
+            chosen = self.values.is_defined(keys) | self.lifetimes.is_scheduled(keys)
+            chosen &= ~isin(keys, described) & ~isin(keys, emitted)
+            rows = np.flatnonzero(chosen)
+            _, first = np.unique(keys[rows], return_index=True)
+            rows = rows[np.sort(first)]
+            self._emit(section, text.take(rows), lines[rows], modules_of[rows])
+            emitted = np.union1d(emitted, keys[rows])
+            section.settle()
+            section.close()
+        return emitted
+
+
+def _hlo_instructions(section: Section) -> tuple[Text, Ints]:
+    """Instruction lines of an HLO text, from the name on: `  ROOT %add.1 = …`."""
+    block = section.block
+    heads = block.heads()
+    lines = np.flatnonzero((heads & np.uint64(0xFFFF)) == np.uint64(0x2020))
+    c = block.cursor(lines)
+    c.expect(b"  ")
+    c.optional(b"ROOT ")
+    start = c.at
+    c.optional(b"%")
+    c.until(b" ")
+    is_instruction = c.matches(b" = ")
+    good = c.good()
+    keep = is_instruction if good is None else is_instruction & good
+    lines = lines[keep]
+    return Text(block, start[keep], block.ends[lines]), lines
+
+
+def _percent(text: Text) -> Bools:
+    found: Bools = text.block.bytes[text.start] == ord("%")
+    return found
+
+
+def _inside(op_name: str) -> str | None:
+    """What stands in the outermost parentheses of `jit(f(x))/…`."""
+    start, depth = op_name.find("(") + 1, 1
+    for end in range(start, len(op_name)):
+        depth += (op_name[end] == "(") - (op_name[end] == ")")
+        if depth == 0:
+            return op_name[start:end] or None
+    return None

@@ -1,0 +1,187 @@
+"""When values live: program order, live ranges, and the peak as XLA prints it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bufdb.assemble.context import Context
+from bufdb.assemble.rounds import live_range_rounds
+from bufdb.assemble.value_index import ValueIndex, lookup
+from bufdb.columnar.scan import Bools, Columns, Ints, Numbers, Text, Words, take
+from bufdb.read.live_ranges import Facts
+
+
+class Lifetimes:
+    """First and last live instant of each value, by its row in the index."""
+
+    def __init__(self, context: Context, values: ValueIndex) -> None:
+        """No value lives yet; `read` fills it in."""
+        self.context, self.values = context, values
+        count = len(values)
+        self.start = np.zeros(count, np.int64)
+        self.end = np.full(count, -1)
+        """The last live instant, itself included."""
+        self.is_live = np.zeros(count, np.bool_)
+        """Whether a value has a live range."""
+        self._scheduled: Words = np.empty(0, np.uint64)
+        self._orders: Ints = np.empty(0, np.int64)
+        self._range_counts = np.zeros(context.count, np.int64)
+        self._unassigned: list[Ints] = []
+        """(module, start, end) of live ranges whose value has no allocation."""
+
+    def program_order(self, name_keys: Words) -> Numbers:
+        """Place in the schedule of the instructions of these names."""
+        order = lookup(self._scheduled, self._orders, name_keys)
+        return Numbers(np.maximum(order, 0), order >= 0)
+
+    def is_scheduled(self, name_keys: Words) -> Bools:
+        """Whether the instructions of these names stand in the schedule."""
+        found: Bools = lookup(self._scheduled, self._orders, name_keys) >= 0
+        return found
+
+    @property
+    def has_schedule(self) -> bool:
+        """Whether any module of the batch has a schedule."""
+        return len(self._scheduled) > 0
+
+    def forget_ranges(self) -> None:
+        """Give up the live ranges, in time for the largest section; program order stays."""
+        del self.start, self.end
+
+    def read(self) -> None:
+        """Rows of `live_ranges`, `peak_stack_nodes` and `peak_contributors`, held to each other."""
+        context = self.context
+        names_of, orders, peaks = [], [], []
+        tree_bytes: dict[int, int] = {}
+        steps = np.zeros(context.count, np.int64)
+        for section, found in live_range_rounds(context, context.account):
+            section.close()
+            self._keep_facts(found.facts, found.unread)
+            names = context.name_keys(found.sequence)
+            steps += np.bincount(found.sequence["module"], minlength=context.count)
+            names_of.append(names)
+            orders.append(found.sequence["program_order"])
+            described = context.having("has_descriptions")[found.sequence["module"]]
+            without_value = ~self.values.is_defined(names) & described
+            if without_value.any():  # of the others the rows come with their description
+                context.emit("instructions", take(found.sequence, without_value))
+            self._ranges(found.ranges)
+            peaks.append(found.peak)
+            self._tree(found.tree, tree_bytes)
+        self._peaks(peaks)
+        self._check(tree_bytes, steps)
+        if names_of:
+            keys, values = np.concatenate(names_of), np.concatenate(orders)
+            rank = np.argsort(keys, kind="stable")
+            self._scheduled, self._orders = keys[rank], values[rank]
+
+    def _keep_facts(self, found: dict[int, Facts], unread: list[int]) -> None:
+        for module, live in found.items():
+            facts = self.context.facts[module]
+            for name, value in vars(live).items():
+                if value is not None:
+                    setattr(facts.live, name, value)
+            if live.schedule_length is not None:
+                facts.has_live_ranges = True
+        for module in unread:
+            self.context.facts[module].has_unread_live_ranges = True
+
+    def _ranges(self, ranges: Columns) -> None:
+        rows = self.values.by_name(self.context.index_keys(ranges))
+        has_value = rows >= 0
+        counts = np.bincount(ranges["module"][has_value], minlength=self.context.count)
+        self._range_counts += counts
+        self.start[rows[has_value]] = ranges["start_time"][has_value]
+        self.end[rows[has_value]] = ranges["end_time"][has_value]
+        self.is_live[rows[has_value]] = True
+        if not has_value.all():
+            others = take(ranges, ~has_value)
+            self._unassigned.append(
+                np.stack([others["module"], others["start_time"], others["end_time"]], axis=1)
+            )
+        self.context.emit("live_ranges", {**ranges, "value_id": self._value_ids(rows)})
+
+    def _value_ids(self, rows: Ints) -> Numbers:
+        """Numbers of the values in these rows of the index; unknown for row -1."""
+        has_value = rows >= 0
+        value_id = np.zeros(len(rows), np.int64)
+        value_id[has_value] = self.values.value_id[rows[has_value]]
+        return Numbers(value_id, has_value)
+
+    def _tree(self, tree: Columns, tree_bytes: dict[int, int]) -> None:
+        """Nodes of the trees, whose bytes are added up by module."""
+        modules, first = np.unique(tree["module"], return_index=True)
+        bounds = [*first.tolist(), len(tree["module"])]
+        for number, module in enumerate(modules.tolist()):
+            sizes = tree["current_bytes"][bounds[number] : bounds[number + 1]]
+            tree_bytes[module] = tree_bytes.get(module, 0) + sum(sizes.tolist())
+        self.context.emit("peak_stack_nodes", tree)
+
+    def _check(self, tree_bytes: dict[int, int], steps: Ints) -> None:
+        """Hold titles to what stands below them, and each value to one live range."""
+        find = self.context.find
+        for module, total in tree_bytes.items():
+            title = self.context.facts[module].live.tree_bytes
+            if title is not None and total != title:
+                message = f"the nodes of the peak's tree hold {total} bytes, its title says {title}"
+                find(module, "error", "peak_tree_mismatch", message)
+        for module, facts in enumerate(self.context.facts):
+            length = facts.live.schedule_length
+            if length is not None and length != steps[module]:
+                message = f"the schedule has {steps[module]} steps, its title says {length}"
+                find(module, "error", "schedule_mismatch", message)
+        live_modules = self.values.module[self.is_live]
+        surplus = self._range_counts - np.bincount(live_modules, minlength=self.context.count)
+        for module in np.flatnonzero(surplus > 0).tolist():
+            message = f"{surplus[module]} live ranges are of values that have another one"
+            find(module, "error", "duplicate_live_range", message)
+
+    def _peaks(self, parts: list[Columns]) -> None:
+        """Printed contributors: by name and index, or in the oldest form by their order.
+
+        Args:
+            parts: the lines of the listings of all files, sorted by module.
+        """
+        if not parts:
+            return
+        context = self.context
+        names = np.concatenate([context.name_keys(part) for part in parts])
+        indexes: list[Text] = [part["shape_index"] for part in parts]
+        rows = self.values.by_name(np.concatenate([context.index_keys(part) for part in parts]))
+        has_index = np.concatenate([index.valid for index in indexes])
+        rows[~has_index] = -1
+        modules = np.concatenate([part["module"] for part in parts])
+        bounds = np.searchsorted(modules, np.arange(context.count + 1))
+        for module, facts in enumerate(context.facts):
+            if facts.live.peak_time is not None:
+                span = slice(*bounds[module : module + 2])
+                is_old = not has_index[span].any()
+                self._peak(module, facts.live.peak_time, rows[span], names[span], is_old)
+        at = 0
+        for part in parts:
+            count = len(part["module"])
+            value_ids = self._value_ids(rows[at : at + count])
+            at += count
+            context.emit("peak_contributors", {**part, "value_id": value_ids})
+
+    def _peak(self, module: int, time: int, rows: Ints, names: Words, is_old: bool) -> None:
+        """Hold one module's listing to its live ranges; fill in its rows if it has no indexes."""
+        first, behind = np.searchsorted(self.values.module, [module, module + 1])
+        span = slice(first, behind)
+        live = self.is_live[span] & (self.start[span] <= time) & (time <= self.end[span])
+        listed = np.flatnonzero(live) + first
+        if is_old:
+            size = min(len(rows), len(listed))
+            same = self.values.name_key[listed[:size]] == names[:size]
+            rows[:size] = np.where(same, listed[:size], -1)
+        found = rows[rows >= 0]
+        others = sum(
+            int(((lone[:, 0] == module) & (lone[:, 1] <= time) & (time <= lone[:, 2])).sum())
+            for lone in self._unassigned
+        )
+        if len(rows) != len(listed) + others or set(found.tolist()) != set(listed.tolist()):
+            message = (
+                f"the peak listing at {time} names {len(rows)} values, the live ranges "
+                f"{len(listed) + others}, and they are not the same"
+            )
+            self.context.find(module, "error", "peak_listing_mismatch", message)

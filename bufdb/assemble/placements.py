@@ -1,0 +1,114 @@
+"""Allocations and the values placed in them: rows of both tables, and the index of the values."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bufdb.assemble.context import SECRET, Context
+from bufdb.assemble.rounds import allocation_rounds, used_value_rounds
+from bufdb.assemble.value_index import ValueIndex
+from bufdb.columnar.account import UNREAD
+from bufdb.columnar.arrow import Labels
+from bufdb.columnar.scan import Columns, Numbers, Text
+from bufdb.errors import quote
+from bufdb.read import allocations, used_values
+from bufdb.read.shape import Shape, shape_of
+
+_KEPT = ("module", "allocation_index", "size_bytes", "color", "kind")
+
+
+class Shapes:
+    """Shapes by their text, and which of them are new."""
+
+    def __init__(self, known: dict[bytes, Shape]) -> None:
+        """`known` has every shape met so far; new ones are added to it."""
+        self.known = known
+        self.new: list[Shape] = []
+
+    def logical_bytes(self, context: Context, values: Columns) -> Numbers:
+        """Bytes of each value's shape without padding; unknown where the shape is not understood.
+
+        Each different text is parsed once.
+        """
+        text: Text = values["shape"]
+        _, first, inverse = np.unique(text.hashes(SECRET), return_index=True, return_inverse=True)
+        sizes, valid = np.zeros(len(first), np.int64), np.zeros(len(first), np.bool_)
+        tiled, odd = np.zeros(len(first), np.bool_), np.zeros(len(first), np.bool_)
+        for row, shape_text in enumerate(text.take(first).tolist()):
+            assert shape_text is not None
+            shape = self._shape(shape_text)
+            odd[row] = shape.dtype is None
+            if shape.logical_bytes is not None:
+                sizes[row], valid[row] = shape.logical_bytes, True
+            tiled[row] = shape.layout is not None and ":T(" in shape.layout
+        context.set_fact(values["module"][tiled[inverse]], "has_tiles")
+        for row in np.flatnonzero(odd[inverse]).tolist():
+            shape_text = text.take(np.array([row])).tolist()[0] or b""
+            message = f"the shape {quote(shape_text.decode(errors='replace'))} is not understood"
+            context.find(int(values["module"][row]), "notice", "unknown_shape", message)
+        return Numbers(sizes[inverse], valid[inverse])
+
+    def _shape(self, text: bytes) -> Shape:
+        shape = self.known.get(text)
+        if shape is None:
+            shape = shape_of(text.decode(errors="replace"))
+            self.known[text] = shape
+            self.new.append(shape)
+        return shape
+
+
+def read_allocations(context: Context, values: ValueIndex, shapes: Shapes) -> Columns:
+    """Rows of `allocations` and `values`; the values are put into the index.
+
+    Returns:
+        module, allocation_index, size_bytes, color and kind of the allocations.
+    """
+    parts: list[Columns] = []
+    for section, found in allocation_rounds(context, context.account):
+        context.set_fact(section.modules, "has_allocations")
+        context.set_fact(section.module_of[section.states == UNREAD], "has_unread_allocations")
+        rows = found.allocations
+        context.set_fact(rows["module"][rows.pop("has_pointer")], "has_pointer")
+        shaped = rows["parameter_shape"].valid | rows["output_shape"].valid
+        context.set_fact(rows["module"][shaped], "has_shapes")
+        parts.append({name: rows[name] for name in _KEPT})
+        kinds = rows.pop("kind")
+        context.emit("allocations", {**rows, "kind": Labels(kinds, allocations.KINDS)})
+        placed = found.values
+        placed["logical_bytes"] = shapes.logical_bytes(context, placed)
+        name_key = context.name_keys(placed)
+        values.add(
+            module=placed["module"],
+            value_id=placed["value_id"],
+            name_key=name_key,
+            key=placed["shape_index"].hashes(name_key),
+            check=used_values.check_of(placed, context.seeds[placed["module"]]),
+            allocation_index=placed["allocation_index"],
+            offset_bytes=placed["offset_bytes"],
+            size_bytes=placed["size_bytes"],
+        )
+        context.emit("values", placed)
+        section.close()
+    empty = np.empty(0, np.int64)
+    return {n: np.concatenate([p[n] for p in parts]) if parts else empty for n in _KEPT}
+
+
+def add_unassigned(context: Context, values: ValueIndex) -> None:
+    """Values of modules whose allocations are not there are known from the list of used values."""
+    lacking = set(np.flatnonzero(~context.having("has_allocations")).tolist())
+    if not lacking:
+        return
+    for _, found in used_value_rounds(context, used_values.NothingAssigned(), only=lacking):
+        heads = found.heads
+        name_key = context.name_keys(heads)
+        zeros = np.zeros(len(name_key), np.int64)
+        values.add(
+            module=heads["module"],
+            value_id=heads["value_id"],
+            name_key=name_key,
+            key=heads["shape_index"].hashes(name_key),
+            check=heads["check"],
+            allocation_index=zeros - 1,
+            offset_bytes=zeros,
+            size_bytes=zeros,
+        )
