@@ -12,10 +12,10 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from places import DEMO
 
 from bufdb.database import store
 
-DATA = Path(__file__).parents[1] / "data" / "demo"
 FIRST_DUMP_TIME = 1_750_000_000
 """Time given to the files of the first demo run [s since 1970]; each next run is an hour later."""
 
@@ -63,12 +63,12 @@ def demo_db(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database with one run for each directory of data/demo, the same on every machine."""
     if importlib.util.find_spec("bufdb.ingest.ingest") is None:
         pytest.skip("bufdb.ingest.ingest is not there")
-    if not DATA.is_dir():
+    if not DEMO.is_dir():
         pytest.skip("data/demo is not there")
     from bufdb.ingest.ingest import ingest
 
     folder = tmp_path_factory.mktemp("demo")
-    shutil.copytree(DATA, folder / "demo")
+    shutil.copytree(DEMO, folder / "demo")
     runs = sorted(path for path in (folder / "demo").iterdir() if path.is_dir())
     with contextlib.chdir(folder):  # for a runs.source_path that does not depend on the machine
         for number, run in enumerate(runs):

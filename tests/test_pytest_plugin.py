@@ -4,13 +4,12 @@ import importlib.metadata
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from places import DEMO, ROOT
 
 pytest_plugins = ["pytester"]
 
-DEMO = Path(__file__).parents[1] / "data" / "demo"
 FAKE_JAX = f"""
 import shutil, sys, types
 
@@ -156,7 +155,7 @@ def test_the_plugin_imports_nothing_heavy():
 def test_the_entry_point_is_declared():
     import tomllib
 
-    text = (Path(__file__).parents[1] / "pyproject.toml").read_text()
+    text = (ROOT / "pyproject.toml").read_text()
     declared = tomllib.loads(text)["project"]["entry-points"]["pytest11"]
     assert declared == {"bufdb": "bufdb.pytest_plugin"}
     installed = importlib.metadata.entry_points(group="pytest11", name="bufdb")

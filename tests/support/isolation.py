@@ -6,16 +6,15 @@ have row for row what it has when it is ingested alone with default blocks.
 
 A few hundred cases run with every test run. Thousands on demand:
 
-    python tests/test_isolation.py --cases 5000          # each case is its own number
-    python tests/test_isolation.py --case 1234           # one case again, told in full
-    python tests/test_isolation.py --dumps 100000        # many damaged dumps, in bulk
-    python tests/test_isolation.py --dump 17055          # one of them again, in blocks of all sizes
+    python tests/support/isolation.py --cases 5000      # each case is its own number
+    python tests/support/isolation.py --case 1234       # one case again, told in full
+    python tests/support/isolation.py --dumps 100000    # many damaged dumps, in bulk
+    python tests/support/isolation.py --dump 17055      # one again, in blocks of all sizes
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import random
 import re
 import subprocess
@@ -31,17 +30,12 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import pytest
 from damage import Sample, damage, samples
 
 from bufdb.database import store
 from bufdb.errors import UsageError
 from bufdb.ingest.ingest import MODULE_TABLES, ingest, ingest_into
 
-CASES = int(os.environ.get("BUFDB_ISOLATION_CASES", "200"))
-"""Cases in a test run."""
-CHUNKS = 8
-"""Test functions they are spread over."""
 POOL = 48
 """Damaged and whole dumps that the cases of a chunk are made of."""
 CASES_PER_POOL = 30
@@ -235,7 +229,9 @@ class Case:
         told = [f"case {self.number}: block_bytes={self.block_bytes}, jobs={self.jobs}"]
         for n, dumps in enumerate(self.folders):
             told += [f"  d{n}: {dump.told}" for dump in dumps]
-        return "\n".join([*told, f"  again: python tests/test_isolation.py --case {self.number}"])
+        return "\n".join(
+            [*told, f"  again: python tests/support/isolation.py --case {self.number}"]
+        )
 
     def put(self, folder: Path) -> None:
         """Write the files."""
@@ -332,26 +328,6 @@ def failures(numbers: Iterable[int]) -> Iterator[str]:
             yield "\n  ".join([str(some), *map(str, found)])
 
 
-@pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_a_modules_rows_depend_on_its_own_files_alone(chunk: int) -> None:
-    numbers = range(CASES * chunk // CHUNKS, CASES * (chunk + 1) // CHUNKS)
-    found = list(failures(numbers))
-    assert not found, f"{len(found)} of {len(numbers)} cases:\n\n" + "\n\n".join(found[:3])
-
-
-def test_a_case_is_its_number() -> None:
-    assert str(case(17)) == str(case(17)) != str(case(18))
-
-
-def test_the_comparison_sees_a_changed_row() -> None:
-    whole = next(d for d in pool(0) if d.accident == 0 and d.sample.generation.startswith("demo"))
-    expected = alone(whole)
-    ingest_alone(whole)
-    base().con.execute('UPDATE "values" SET offset_bytes = offset_bytes + 1')
-    found = contents(base().con)[whole.number]
-    assert [table for table in expected if expected[table] != found[table]] == ["values"]
-
-
 # -- on demand -------------------------------------------------------------------------------------
 
 
@@ -397,7 +373,7 @@ def bulk(first: int, count: int) -> tuple[int, list[str]]:
                 for content in (one, other):
                     if content is not None and content != whole:
                         tables = [t for t in whole if whole[t] != content.get(t)]
-                        again = f"again: python tests/test_isolation.py --dump {dump.number}"
+                        again = f"again: python tests/support/isolation.py --dump {dump.number}"
                         found.append(f"{dump.told}\n  differs in {tables}\n  {again}")
         done += size
         alone.cache_clear()

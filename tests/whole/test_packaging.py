@@ -11,9 +11,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from places import DEMO, ROOT
 
-ROOT = Path(__file__).parents[1]
-DEMO = ROOT / "data" / "demo" / "cpu_b8_old"
+DUMPS = DEMO / "cpu_b8_old"
 
 
 def build(source, target, kind):
@@ -97,7 +97,7 @@ def test_the_sdist_builds_the_same_wheel(wheel, tmp_path):
 
 def test_an_installed_wheel_works_in_another_directory(installed):
     assert "\n  top-temps " in installed("bufdb", "queries")
-    assert installed("bufdb", "ingest", str(DEMO)) == ""
+    assert installed("bufdb", "ingest", str(DUMPS)) == ""
     rows = installed("bufdb", "query", "modules", "--format", "csv").splitlines()
     assert [row.split(",")[:2] for row in rows[1:]] == [
         ["cpu_b8_old", "train_step"],

@@ -2,11 +2,11 @@
 
 import random
 import shutil
-from pathlib import Path
 
 import corrupt
 import duckdb
 import pytest
+from places import DEMO
 from shared_dumps import DUMPS, needs_dumps
 from small_db import Module
 
@@ -15,7 +15,6 @@ from bufdb.database import runs
 from bufdb.ingest.ingest import ingest
 from bufdb.query import check
 
-DATA = Path(__file__).parents[1] / "data" / "demo"
 ONE = "(SELECT min(module_id) FROM modules WHERE function_name = 'train_step' AND {})"
 NEW = ONE.format("run_name = 'cpu_b8'")
 TPU = ONE.format("run_name = 'tpu_b8'")
@@ -249,7 +248,7 @@ def test_the_size_of_a_part_changes_nothing(demo_db, tmp_path):
 def test_what_ingest_has_reported_is_told_apart(demo_db, tmp_path, capfd):
     dumps = tmp_path / "damaged"
     name = "module_0002.jit_train_step.cpu_after_optimizations"
-    shutil.copytree(DATA / "cpu_b8", dumps)
+    shutil.copytree(DEMO / "cpu_b8", dumps)
     path = dumps / f"{name}-buffer-assignment.txt"
     text = path.read_text().replace("allocation 0: size ", "allocation 0: size 1", 1)
     path.write_text(text)

@@ -5,8 +5,8 @@ through a reader as one section, each as a module of its own, and again in anoth
 company: no exception, the counts of lines add up, and every module has the same rows, findings and
 counts both times. Readers that go in rounds are also given each text cut into rounds.
 
-    python tests/fuzz.py --cases 1000000                 # spread over the readers
-    python tests/fuzz.py --reader live_ranges --case 77  # one again, told in full
+    python tests/support/fuzz.py --cases 1000000                 # spread over the readers
+    python tests/support/fuzz.py --reader live_ranges --case 77  # one again, told in full
 """
 
 from __future__ import annotations

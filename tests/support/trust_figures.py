@@ -1,9 +1,9 @@
-"""The table of what was tried against bufdb, in README.md beside this file.
+"""The table of what was tried against bufdb, in tests/README.md.
 
 Runs the commands that stand in the table's last column, reads what they print, and writes the table
 between its markers. With --quick each tries a hundredth, and the table is printed only.
 
-    python tests/trust_figures.py [--quick] [--only NAME]
+    python tests/support/trust_figures.py [--quick] [--only NAME]
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-HERE = Path(__file__).parent
-README = HERE / "README.md"
+from places import ROOT
+
+README = ROOT / "tests" / "README.md"
 BEGIN, END = "<!-- figures: written by trust_figures.py -->", "<!-- end of figures -->"
 HEADER = "| what | tried | wrong | command |\n|---|--:|--:|---|"
 
@@ -43,74 +44,74 @@ MEASURES: Sequence[Measure] = (
     Measure(
         "kills",
         "ingests killed at a random moment, jobs 1 and 2: whole modules, the next ingest mends all",
-        "tests/kill.py --kills 100",
-        "tests/kill.py --kills 4",
+        "tests/support/kill.py --kills 100",
+        "tests/support/kill.py --kills 4",
         r"^(?P<tried>\d+) kills, (?P<wrong>\d+) wrong$",
-        "kill.py",
+        "support/kill.py",
     ),
     Measure(
         "dumps",
         "damaged dumps of {group} generations: in any grouping and block size the same rows",
-        "tests/test_isolation.py --dumps 100000",
-        "tests/test_isolation.py --dumps 1000",
+        "tests/support/isolation.py --dumps 100000",
+        "tests/support/isolation.py --dumps 1000",
         r"^(?P<tried>\d+) dumps of (?P<group>\d+) generations, (?P<wrong>\d+) failed$",
-        "test_isolation.py",
+        "support/isolation.py",
     ),
     Measure(
         "isolation",
         "ingests of several dumps of {group} generations: each module as it is alone",
-        "tests/test_isolation.py --cases 5000",
-        "tests/test_isolation.py --cases 50",
+        "tests/support/isolation.py --cases 5000",
+        "tests/support/isolation.py --cases 50",
         r"^(?P<tried>\d+) cases of (?P<group>\d+) generations, (?P<wrong>\d+) failed$",
-        "test_isolation.py",
+        "support/isolation.py",
     ),
     Measure(
         "accounting",
         "tests of lines read, known or reported (800 damaged dumps, and each silent loss by name)",
-        "-m pytest -q -m '' tests/test_accounting.py",
-        "-m pytest -q -m '' tests/test_accounting.py -k 'mark or total'",
+        "-m pytest -q -m '' tests/whole/test_accounting.py",
+        "-m pytest -q -m '' tests/whole/test_accounting.py -k 'mark or total'",
         r"^(?:(?P<wrong>\d+) failed, )?(?P<right>\d+) passed",
-        "test_accounting.py",
+        "whole/test_accounting.py",
     ),
     Measure(
         "fuzz",
         "texts for the reader `{group}`",
-        "tests/fuzz.py --cases 1000000",
-        "tests/fuzz.py --cases 10000",
+        "tests/support/fuzz.py --cases 1000000",
+        "tests/support/fuzz.py --cases 10000",
         r"^(?P<group>\w+): (?P<tried>\d+) cases, (?P<wrong>\d+) failed, \d+/s$",
-        "fuzz.py",
+        "support/fuzz.py",
     ),
     Measure(
         "linear",
         "kinds of text, ordinary and hostile: calls, bytes scanned and memory grow as it does",
-        "-m pytest -q -m '' tests/test_linear.py -k cost_grows",
-        "-m pytest -q -m '' tests/test_linear.py -k 'cost_grows and one'",
+        "-m pytest -q -m '' tests/whole/test_linear.py -k cost_grows",
+        "-m pytest -q -m '' tests/whole/test_linear.py -k 'cost_grows and one'",
         r"^(?:(?P<wrong>\d+) failed, )?(?P<right>\d+) passed",
-        "test_linear.py",
+        "whole/test_linear.py",
     ),
     Measure(
         "corruptions",
         "single corruptions of a database that `bufdb check` looks for (wrong: not found)",
-        "tests/corrupt.py {db} --cases 200",
-        "tests/corrupt.py {db} --cases 5",
+        "tests/support/corrupt.py {db} --cases 200",
+        "tests/support/corrupt.py {db} --cases 5",
         r"found (?P<right>\d+) of (?P<tried>\d+)",
-        "corrupt.py",
+        "support/corrupt.py",
     ),
     Measure(
         "faults",
         "faults of directories, disk, memory and database files: one line, nothing stored is lost",
-        "-m pytest -q -m '' tests/test_faults.py",
-        "-m pytest -q -m '' tests/test_faults.py -k odd",
+        "-m pytest -q -m '' tests/whole/test_faults.py",
+        "-m pytest -q -m '' tests/whole/test_faults.py -k odd",
         r"^(?:(?P<wrong>\d+) failed, )?(?P<right>\d+) passed",
-        "test_faults.py",
+        "whole/test_faults.py",
     ),
     Measure(
         "attacks",
         "attacks by queries, parameters and databases that somebody sent",
-        "-m pytest -q -m '' tests/test_trust.py -k no_attack_succeeds",
-        "-m pytest -q -m '' tests/test_trust.py -k no_attack_succeeds",
+        "-m pytest -q -m '' tests/whole/test_trust.py -k no_attack_succeeds",
+        "-m pytest -q -m '' tests/whole/test_trust.py -k no_attack_succeeds",
         r"^(?:(?P<wrong>\d+) failed, )?(?P<right>\d+) passed",
-        "test_trust.py",
+        "whole/test_trust.py",
     ),
 )
 
@@ -135,10 +136,10 @@ def run(measure: Measure, quick: bool, db: Path) -> list[str]:
     """Run a measure and read off its rows."""
     template = measure.quick if quick else measure.command
     shown = template.format(db="DATABASE")
-    if not (HERE / measure.needs).exists():
+    if not (ROOT / "tests" / measure.needs).exists():
         return [f"| {measure.what.format(group='?')} | – | not there | `python {shown}` |"]
     command = [sys.executable, *shlex.split(template.format(db=db))]
-    done = subprocess.run(command, cwd=HERE.parent, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     rows = rows_of(measure, done.stdout, shown)
     if any("no count" in row for row in rows):
         print(done.stdout[-3000:], done.stderr[-3000:], sep="\n", file=sys.stderr)
@@ -154,7 +155,7 @@ def table(measures: Sequence[Measure], quick: bool) -> str:
         ingest = ["ingest", "data/demo", "--run-from-dir", "--db", str(db)]
         subprocess.run(
             [sys.executable, "-c", script, *ingest],
-            cwd=HERE.parent,
+            cwd=ROOT,
             check=True,
             capture_output=True,
         )

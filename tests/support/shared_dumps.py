@@ -8,8 +8,9 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from places import ROOT
 
-DUMPS = Path(__file__).parents[2] / "shared" / "dumps"
+DUMPS = ROOT.parent / "shared" / "dumps"
 
 needs_dumps = pytest.mark.skipif(
     not DUMPS.is_dir(), reason="the sample dumps (../shared/dumps) are not there"

@@ -6,8 +6,8 @@
   A word `columns=N` after `console` is the width of the terminal, 100 if there is none.
 - A block with `file=NAME` after its language is that file.
 
-`pytest tests/test_readme.py --update-golden` writes the generated parts, and what commands print
-where it is not what is shown; that is then to be shortened by hand.
+`pytest tests/whole/test_readme.py --update-golden` writes the generated parts, and what commands
+print where it is not what is shown; that is then to be shortened by hand.
 """
 
 import contextlib
@@ -22,8 +22,8 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from places import ROOT
 
-ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 SCRIPT = "from bufdb.cli import main; main()"
 GENERATED = re.compile(r"(<!-- (bufdb .+?) -->\n)(.*?)(<!-- end -->\n)", re.DOTALL)
@@ -66,7 +66,7 @@ def test_the_generated_parts_are_current(folder, request):
     if request.config.getoption("--update-golden"):
         README.write_text(written, encoding="utf-8")
         return
-    assert readme == written, "'pytest tests/test_readme.py --update-golden' writes them"
+    assert readme == written, "'pytest tests/whole/test_readme.py --update-golden' writes them"
 
 
 def test_the_examples_show_what_the_commands_print(folder, request):

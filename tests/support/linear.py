@@ -5,7 +5,7 @@ bytes given to the scanner, and the most memory held at once. Each dump, ordinar
 read at one, two and four times a size; where a count is linear, the step from two to four costs
 twice the step from one to two, and where it is quadratic four times.
 
-    python tests/test_linear.py                          # the counts as a table
+    python tests/support/linear.py                          # the counts as a table
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-from test_isolation import DEFAULT, base
+from isolation import DEFAULT, base
 
 from bufdb.columnar import scan
 from bufdb.ingest.ingest import ingest_into
@@ -294,57 +293,6 @@ def too_much(counts: list[dict[str, int]], sizes: list[int]) -> list[str]:
     ]
 
 
-@pytest.mark.sample(8)
-@pytest.mark.parametrize("kind", KINDS)
-def test_cost_grows_as_the_text_does(kind: str) -> None:
-    size, make = KINDS[kind]
-    assert not too_much(*measured(make, size, DEFAULT))
-
-
-@pytest.mark.sample(4)
-@pytest.mark.parametrize("kind", IN_ROUNDS)
-def test_cost_grows_as_the_text_does_in_rounds(kind: str) -> None:
-    size, make = KINDS[kind]
-    assert not too_much(*measured(make, size // 4, BLOCK))
-
-
-def test_a_square_is_found_out() -> None:
-    counts = [{name: n * n * 10_000 for name in SLACK} for n in (10, 20, 40)]
-    assert len(too_much(counts, [10, 20, 40])) == len(SLACK)
-
-
-HOSTILE: dict[str, tuple[Files, int]] = {
-    "a line of 10 MB": (small(allocations=b"allocation " + b"x" * 10_000_000 + b"\n"), DEFAULT),
-    "a line of 10 MB in blocks": (
-        small(used=telling(b"f32[] add(" + b"%x, " * 2_500_000)),
-        1 << 20,
-    ),
-    "a shape of 10,000 brackets": (
-        small(allocations=value(b"(" * 10_000 + b")" * 10_000)),
-        DEFAULT,
-    ),
-    "metadata of 10,000 braces": (
-        small(used=telling(b"f32[] add(), metadata={a=" + b"{" * 10_000 + b"}" * 10_000 + b"}")),
-        DEFAULT,
-    ),
-    "100,000 unreadable lines": (small(allocations=b"allocation x\n" * 100_000), DEFAULT),
-    "100,000 unreadable uses in blocks": (small(used=uses(1) + b"  x\n" * 100_000), 5000),
-    "100,000 uses in blocks": (small(used=uses(100_000)), 5000),
-    "a chain of 100,000 frames": (small(hlo=frames(100_000)), DEFAULT),
-}
-
-
-@pytest.mark.parametrize("kind", HOSTILE)
-def test_hostile_dumps_are_read_to_their_end(kind: str) -> None:
-    files, block_bytes = HOSTILE[kind]
-    ingest_of(files, block_bytes)
-    con = base().con
-    assert con.execute("SELECT count(*) FROM modules").fetchall() == [(1,)]
-    if "uses in blocks" in kind:
-        count = 1 if "unreadable" in kind else 100_000
-        assert con.execute("SELECT count(*) FROM uses").fetchall() == [(count,)]
-
-
 def main() -> None:
     """Print the counts per byte of text at the largest size, and the steps between sizes."""
     print("| dump | bytes | calls per kB | scanned per byte | peak per byte | linear |")
@@ -355,7 +303,7 @@ def main() -> None:
             step = size if block_bytes == DEFAULT else size // 4
             try:
                 counts, sizes = measured(make, step, block_bytes)
-            except Exception as error:  # a row of the table; the tests above let it through
+            except Exception as error:  # a row of the table; the tests let it through
                 print(f"| {name} | | | | | {type(error).__name__} |")
                 continue
             last, text = counts[-1], sizes[-1]

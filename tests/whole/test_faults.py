@@ -1,6 +1,6 @@
 """Faults from outside, one test each: odd directories, full disks, damaged files, closed streams.
 
-`pytest --collect-only -q tests/test_faults.py` counts the faults tried.
+`pytest --collect-only -q tests/whole/test_faults.py` counts the faults tried.
 """
 
 import errno
@@ -16,6 +16,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from places import DEMO
 
 from bufdb import cli
 from bufdb.database import faults, store
@@ -26,7 +27,6 @@ from bufdb.ingest import ingest as ingest_module
 from bufdb.ingest.ingest import MODULE_TABLES, ingest
 from bufdb.ingest.writer import TableWriter
 
-DEMO = Path(__file__).parents[1] / "data" / "demo"
 BUFDB = [sys.executable, "-c", "from bufdb.cli import main; main()"]
 STEM = "module_0001.jit_f.cpu_after_optimizations"
 DUMP = f"{STEM}-buffer-assignment.txt"

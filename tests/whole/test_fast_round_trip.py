@@ -9,7 +9,7 @@ import pytest
 from dump_writer import ERAS, dialects, modules, rows, write
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from test_two_readers import TABLES, ordered
+from reader_rows import TABLES, ordered
 
 from bufdb.database import store
 from bufdb.ingest.ingest import ingest_into

@@ -15,6 +15,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
+from places import DEMO
 
 from bufdb import cli
 from bufdb.capture.environment import environment
@@ -23,7 +24,6 @@ from bufdb.database import store
 from bufdb.dumps.discover import discover
 from bufdb.errors import UsageError
 
-DEMO = Path(__file__).parents[1] / "data" / "demo"
 BUFDB = [sys.executable, "-c", "from bufdb.cli import main; main()"]
 WAIT_SECONDS = 60
 FAKE = f"""

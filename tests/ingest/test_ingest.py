@@ -6,6 +6,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from places import DEMO
 
 from bufdb.database import store
 from bufdb.dumps.load import load
@@ -14,7 +15,6 @@ from bufdb.ingest import ingest as ingest_module
 from bufdb.ingest.ingest import MODULE_TABLES, ingest
 from bufdb.ingest.writer import TableWriter
 
-DEMO = Path(__file__).parents[1] / "data" / "demo"
 INIT = "module_0000.jit_init.cpu_after_optimizations"
 EVAL = "module_0004.jit_eval_step.cpu_after_optimizations"
 

@@ -1,32 +1,16 @@
 """The columnar reader and the simple one give the same rows, on real dumps and on written ones."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
+from reader_rows import TABLES, ordered
 from second_reader import read_module
 from shared_dumps import DUMPS, all_modules, needs_dumps, read_files
 
 from bufdb.ingest.ingest import ingest
 from bufdb.ingest.plan import module_id_of
-
-TABLES = (
-    "allocations",
-    "values",
-    "positions",
-    "uses",
-    "instructions",
-    "live_ranges",
-    "peak_contributors",
-    "peak_stack_nodes",
-    "stack_frames",
-    "input_output_aliases",
-    "compiler_options",
-    "occupied_peaks",
-    "occupancy_steps",
-)
 
 
 def stored(con: duckdb.DuckDBPyConnection, table: str) -> dict[int, list[dict[str, Any]]]:
@@ -38,10 +22,6 @@ def stored(con: duckdb.DuckDBPyConnection, table: str) -> dict[int, list[dict[st
         record = dict(zip(names, row, strict=True))
         rows.setdefault(record.pop("module_id"), []).append(record)
     return rows
-
-
-def ordered(rows: list[dict[str, Any]]) -> list[str]:
-    return sorted(json.dumps(row, sort_keys=True, default=str) for row in rows)
 
 
 def differences(con: duckdb.DuckDBPyConnection, modules: dict[int, Any]) -> list[str]:

@@ -4,13 +4,13 @@ import csv
 import io
 import json
 import re
-from pathlib import Path
 
 import duckdb
 import pytest
 import shared_dumps
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from places import GOLDEN
 from small_db import Module, insert
 
 from bufdb import cli
@@ -18,7 +18,6 @@ from bufdb.commands import diff as diff_command
 from bufdb.database import store
 from bufdb.query import diff as query_diff
 
-GOLDEN = Path(__file__).parent / "golden"
 DEMO_PAIRS = [("cpu_b8", "cpu_b16"), ("cpu_b8", "cpu_b8_remat"), ("cpu_b8_old", "cpu_b8")]
 FIGURES = "place, function_name, color, figure, base_bytes, new_bytes, delta_bytes"
 IDS = "base_module_id, new_module_id, color"

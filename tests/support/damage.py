@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import shared_dumps
+from places import DEMO
 
-DEMO = Path(__file__).parents[1] / "data" / "demo"
 MADE_UP = Path(__file__).parent / "made_up_dumps.json"
 LOOPS = shared_dumps.DUMPS.parent / "loops" / "dumps"
 SMALL_BYTES = 40_000
@@ -103,7 +103,7 @@ def _made() -> dict[str, list[dict[str, str]]]:
     """Dumps that dump_writer made up, by era and by kind of file.
 
     They are kept, since hypothesis draws others in another version or beside other modules.
-    `python tests/damage.py` makes them anew, and with them every damaged dump.
+    `python tests/support/damage.py` makes them anew, and with them every damaged dump.
     """
     kept: dict[str, list[dict[str, str]]] = json.loads(MADE_UP.read_text(encoding="utf-8"))
     return kept

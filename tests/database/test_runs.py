@@ -5,14 +5,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+from places import DEMO
 
 from bufdb import cli
 from bufdb.database import runs, store
 from bufdb.errors import UsageError
 from bufdb.ingest import run_folders
 from bufdb.ingest.ingest import MODULE_TABLES
-
-DEMO = Path(__file__).parents[1] / "data" / "demo"
 
 
 @pytest.fixture(autouse=True)

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from places import GOLDEN
 
 from bufdb import resources
 from bufdb.query import catalogue, execute
 from bufdb.query.result import Result
 from bufdb.report import formats
 
-GOLDEN = Path(__file__).parent / "golden"
 QUERIES = {
     query.name: query for query in catalogue.Catalogue([resources.query_folder()]).load_all()
 }
@@ -25,7 +25,7 @@ each_query = pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES.keys
 @each_query
 def test_it_has_a_test_over_a_few_rows(query):
     name = query.name.replace("-", "_")
-    assert (Path(__file__).parent / "queries" / f"test_{name}.py").is_file()
+    assert (Path(__file__).parent / f"test_{name}.py").is_file()
 
 
 @each_query

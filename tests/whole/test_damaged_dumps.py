@@ -4,11 +4,11 @@ import os
 from pathlib import Path
 
 import pytest
+from places import DEMO
 
 from bufdb.database import store
 from bufdb.ingest.ingest import ingest_into
 
-DEMO = Path(__file__).parents[1] / "data" / "demo"
 WHOLE = "cpu_b8_old", "module_0000.jit_init.cpu_after_optimizations"
 
 

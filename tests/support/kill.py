@@ -6,7 +6,7 @@ module in the database has the rows of an undisturbed ingest (of the old or of t
 row belongs to a module that is not there, and a second ingest gives the database that an
 undisturbed one gives.
 
-    python tests/kill.py --kills 100
+    python tests/support/kill.py --kills 100
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
+from places import DEMO
 
 from bufdb.ingest.ingest import MODULE_TABLES
 
-DEMO = Path(__file__).parents[1] / "data" / "demo"
 SCRIPT = "import sys; from bufdb.cli import main; main()"
 COPIES = 3
 """Each demo run is ingested so many times, as runs of their own: a commit follows each."""

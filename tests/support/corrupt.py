@@ -4,7 +4,7 @@ A case drops or doubles one row of any table, or alters one field of any column;
 kinds are drawn with equal chances, and so are the rows of a table. Every case changes what is
 stored (a NULL does not become a NULL, and no column is left out) and is undone before the next.
 
-    python tests/corrupt.py DATABASE... [--cases 200] [--seed 0]
+    python tests/support/corrupt.py DATABASE... [--cases 200] [--seed 0]
 """
 
 from __future__ import annotations

@@ -1,0 +1,26 @@
+"""The tables that both readers give, and their rows in a form that can be compared."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+TABLES = (
+    "allocations",
+    "values",
+    "positions",
+    "uses",
+    "instructions",
+    "live_ranges",
+    "peak_contributors",
+    "peak_stack_nodes",
+    "stack_frames",
+    "input_output_aliases",
+    "compiler_options",
+    "occupied_peaks",
+    "occupancy_steps",
+)
+
+
+def ordered(rows: list[dict[str, Any]]) -> list[str]:
+    return sorted(json.dumps(row, sort_keys=True, default=str) for row in rows)
