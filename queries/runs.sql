@@ -74,7 +74,7 @@ option_modules AS (
   FROM compiler_options
   JOIN modules ON modules.module_id = compiler_options.module_id
   -- How the dump was made says nothing about the program.
-  WHERE compiler_options.option_name NOT GLOB 'xla_dump_*'
+  WHERE NOT (compiler_options.option_name GLOB 'xla_dump_*')
 ),
 with_options AS (
   SELECT modules.run_name, count(DISTINCT modules.module_id) AS module_count

@@ -22,10 +22,10 @@ from bufdb.query.header import Parameter, QueryFileError, SavedQuery
 LINE_LIMIT = 100
 
 _TYPES = {
-    exp.DType.BIGINT: "BIGINT",
-    exp.DType.DOUBLE: "DOUBLE",
-    exp.DType.TEXT: "VARCHAR",
-    exp.DType.BOOLEAN: "BOOLEAN",
+    exp.DataType.Type.BIGINT: "BIGINT",
+    exp.DataType.Type.DOUBLE: "DOUBLE",
+    exp.DataType.Type.TEXT: "VARCHAR",
+    exp.DataType.Type.BOOLEAN: "BOOLEAN",
 }
 
 

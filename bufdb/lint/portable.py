@@ -26,7 +26,7 @@ _FUNCTIONS = (
 ALLOWED = frozenset(f"{_STRUCTURE} {_OPERATORS} {_FUNCTIONS}".split())
 """Names of sqlglot's node classes that mean the same everywhere, given the rules below."""
 
-_CAST_TYPES = (exp.DType.BIGINT, exp.DType.DOUBLE, exp.DType.TEXT, exp.DType.BOOLEAN)
+_CAST_TYPES = (exp.DataType.Type.BIGINT, exp.DataType.Type.DOUBLE, exp.DataType.Type.TEXT, exp.DataType.Type.BOOLEAN)
 
 
 def findings(tree: exp.Expr) -> list[str]:
@@ -78,7 +78,7 @@ def _cast(node: exp.Expr) -> Iterator[str]:
     kind = node.args["to"].this
     if kind not in _CAST_TYPES:
         yield f"no cast to {node.args['to'].sql('duckdb')}"
-    elif kind == exp.DType.BIGINT and not (
+    elif kind == exp.DataType.Type.BIGINT and not (
         is_getvariable(node.this) or isinstance(node.this, exp.Count | exp.Sum)
     ):
         yield "no cast to an integer: a fraction is rounded here and cut off elsewhere"
@@ -86,7 +86,7 @@ def _cast(node: exp.Expr) -> Iterator[str]:
 
 def _div(node: exp.Expr) -> Iterator[str]:
     top, bottom = node.this.unnest(), node.expression.unnest()
-    if not (isinstance(top, exp.Cast) and top.to.this == exp.DType.DOUBLE):
+    if not (isinstance(top, exp.Cast) and top.to.this == exp.DataType.Type.DOUBLE):
         yield "divide CAST(x AS DOUBLE)"
     if not isinstance(bottom, exp.Nullif | exp.Literal):
         yield "divide by nullif(y, 0)"
