@@ -25,10 +25,15 @@ import pytest
 from places import ROOT
 
 README = ROOT / "README.md"
+FOLDERS = ("bufdb", "schema", "queries", "tests", "data")
+FILES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.*"))
+FORMAT = ROOT / "data" / "FORMAT.md"
 SCRIPT = "from bufdb.cli import main; main()"
 GENERATED = re.compile(r"(<!-- (bufdb .+?) -->\n)(.*?)(<!-- end -->\n)", re.DOTALL)
 BLOCK = re.compile(r"^```(\w+) ?([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 PROMPTS = ("$ ", "D ")
+NUMBER = r"\d+(?:\.\d+)?"
+CITED = re.compile(rf"\bsections? ({NUMBER}(?:(?:, | and |, and ){NUMBER})*)")
 SECONDS = re.compile(r"in \d+\.\d+ s")
 
 
@@ -123,6 +128,24 @@ def test_the_examples_show_what_the_commands_print(folder, request):
 )
 def test_what_fits_an_example(shown, printed, is_right):
     assert fits(shown, printed) is is_right
+
+
+def test_every_section_of_the_format_that_is_cited_is_there():
+    """Comments say `format section 7.1`, which is a numbered heading of data/FORMAT.md."""
+    assert FORMAT.is_file(), "data/FORMAT.md is what the comments cite"
+    headings = re.findall(rf"^#+ ({NUMBER})\.? ", FORMAT.read_text("utf-8"), re.MULTILINE)
+    assert len(headings) == len(set(headings))
+    missing = []
+    for path in filter(is_source, FILES):
+        text = re.sub(r"\n\s*(?:--|#)?\s*", " ", path.read_text(encoding="utf-8"))
+        for cited in CITED.findall(text):
+            lost = [number for number in re.findall(NUMBER, cited) if number not in headings]
+            missing += [f"{path.relative_to(ROOT)}: section {number}" for number in lost]
+    assert not missing, "data/FORMAT.md has no such section"
+
+
+def is_source(path):
+    return path.suffix in (".py", ".sql") or path == FORMAT
 
 
 def examples(body):
