@@ -197,7 +197,7 @@ def test_queries_lists_titles_by_group(call):
 def test_queries_as_markdown_and_json(call):
     code, out, err = call("queries", "--format", "markdown")
     assert (code, err) == (0, "")
-    assert out.startswith("**Overview**\n\n| query | what it tells |\n| --- | --- |\n| `")
+    assert out.startswith("**Overview**\n\n| query | what it shows |\n| --- | --- |\n| `")
     assert "|\n\n**What is live**\n\n| query " in out
     items = {item["name"]: item for item in json.loads(call("queries", "--format", "json")[1])}
     assert items["peak"]["group"] == "live"

@@ -28,7 +28,7 @@ from bufdb.report import text
 def command(format_name: str, folders: tuple[Path, ...]) -> None:
     """List the saved queries by group, one line each.
 
-    Files that are no query, or have the name of another one, are left out and told on stderr.
+    Files that are no query, or have the name of another one, are left out and noted on stderr.
     """
     found = common.catalogue(folders)
     queries = found.load_all()
@@ -58,7 +58,7 @@ def _as_markdown(queries: list[SavedQuery]) -> str:
     """For a README: a table per group."""
     parts = []
     for heading, members in _groups(queries):
-        lines = [f"**{heading}**\n\n| query | what it tells |\n| --- | --- |\n"]
+        lines = [f"**{heading}**\n\n| query | what it shows |\n| --- | --- |\n"]
         lines += [
             f"| `{query.name}` | {text.markdown_escape(query.title)} |\n" for query in members
         ]

@@ -1,81 +1,108 @@
-"""README.md: its generated parts are current, and its examples show what the commands print.
+"""The pages of the repository show what commands print, and what they refer to is there.
 
 - Between `<!-- bufdb … -->` and `<!-- end -->` stands what the command in the marker prints.
 - In a ```console block, lines after `$ ` are commands, those after `D ` SQL for a DuckDB shell;
   what they print stands below them. `…` stands for any text, alone on a line for any lines.
-  A word `columns=N` after `console` is the width of the terminal, 100 if there is none.
+  A word `columns=N` after `console` is the width of the terminal, 100 if there is none. A command
+  ends with code 0, or with the N of a comment `# exit code N` behind it. All commands of a page
+  use one database, which holds data/demo as README.md ingests it.
 - A block with `file=NAME` after its language is that file.
 
-`pytest tests/whole/test_readme.py --update-golden` writes the generated parts, and what commands
-print where it is not what is shown; that is then to be shortened by hand.
+`pytest -k readme --update-golden` writes the generated parts, and what commands print where it is
+not what is shown; that is then to be shortened by hand.
 """
 
 import contextlib
+import importlib
 import io
-import os
-import pty
 import re
+import shlex
 import shutil
-import subprocess
-import sys
+import tomllib
 from pathlib import Path
 
 import duckdb
 import pytest
 from places import ROOT
 
-README = ROOT / "README.md"
-SCRIPT = "from bufdb.cli import main; main()"
+from bufdb import cli
+
+FOLDERS = ("bufdb", "schema", "queries", "tests", "data")
+FILES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.*"))
+PAGES = {
+    path.relative_to(ROOT).as_posix(): path
+    for path in [ROOT / "README.md", *FILES]
+    if path.suffix == ".md" and path.parent.name != "golden"
+}
+FORMAT = ROOT / "data" / "FORMAT.md"
 GENERATED = re.compile(r"(<!-- (bufdb .+?) -->\n)(.*?)(<!-- end -->\n)", re.DOTALL)
+NAMED = re.compile(r"`(bufdb(?:\.(?!duckdb)\w+)+)`")
+PATHS = re.compile(r"`((?:bufdb|schema|queries|tests|data)/[\w/.]+\.\w+)`")
 BLOCK = re.compile(r"^```(\w+) ?([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 PROMPTS = ("$ ", "D ")
 SECONDS = re.compile(r"in \d+\.\d+ s")
+CODE = re.compile(r"# exit code (\d+)")
+NUMBER = r"\d+(?:\.\d+)?"
+CITED = re.compile(rf"\bsections? ({NUMBER}(?:(?:, | and |, and ){NUMBER})*)")
+
+
+def pages_with(pattern):
+    texts = {name: path.read_text(encoding="utf-8") for name, path in PAGES.items()}
+    return [name for name, text in texts.items() if pattern.search(text)]
+
+
+@pytest.fixture(scope="module")
+def ingested(tmp_path_factory):
+    """A database with the runs of data/demo, as README.md's command makes it."""
+    folder = tmp_path_factory.mktemp("ingested")
+    with contextlib.chdir(ROOT), contextlib.redirect_stderr(io.StringIO()):
+        command = ["ingest", "data/demo", "--run-from-dir", "--db", str(folder / "bufdb.duckdb")]
+        assert cli.run(command) == 0
+    return folder / "bufdb.duckdb"
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """A directory as in a fresh checkout, with `bufdb` on the path."""
+def folder(ingested, tmp_path, monkeypatch):
+    """A directory that looks like a checkout, with that database."""
     for name in ("BUFDB_DB", "BUFDB_QUERIES", "XLA_FLAGS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    scripts = tmp_path / "bin"
-    scripts.mkdir()
-    script = scripts / "bufdb"
-    script.write_text(f"#!/bin/sh\nexec '{sys.executable}' -c '{SCRIPT}' \"$@\"\n")
-    script.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{scripts}{os.pathsep}{os.environ['PATH']}")
     work = tmp_path / "work"
-    shutil.copytree(ROOT / "data", work / "data")
-    shutil.copytree(ROOT / "queries", work / "queries")
+    work.mkdir()
+    for name in FOLDERS:
+        (work / name).symlink_to(ROOT / name)
+    shutil.copy(ingested, work)
     monkeypatch.chdir(work)
     return work
 
 
-def test_the_generated_parts_are_current(folder, request):
-    readme = README.read_text(encoding="utf-8")
-    parts = list(GENERATED.finditer(readme))
-    assert [part[2].split()[1] for part in parts] == ["queries", "schema"]
+@pytest.mark.parametrize("name", pages_with(GENERATED))
+def test_the_generated_parts_are_current(name, folder, request):
+    page = PAGES[name].read_text(encoding="utf-8")
 
     def current(part):
-        text = subprocess.run(
-            part[2], shell=True, capture_output=True, text=True, check=True
-        ).stdout
-        return f"{part[1]}\n{text}\n{part[4]}"
+        return f"{part[1]}\n{printed(part[2], is_terminal=False)[0]}\n{part[4]}"
 
-    written = GENERATED.sub(current, readme)
+    written = GENERATED.sub(current, page)
     if request.config.getoption("--update-golden"):
-        README.write_text(written, encoding="utf-8")
+        PAGES[name].write_text(written, encoding="utf-8")
         return
-    assert readme == written, "'pytest tests/whole/test_readme.py --update-golden' writes them"
+    assert page == written, "'pytest -k readme --update-golden' writes them"
 
 
-def test_the_examples_show_what_the_commands_print(folder, request):
-    readme = README.read_text(encoding="utf-8")
-    written, wrong, settings = readme, [], []
-    subprocess.run(
-        "bufdb ingest data/demo --run-from-dir", shell=True, check=True, capture_output=True
-    )
-    for language, words, body in BLOCK.findall(readme):
+def test_the_lists_of_queries_and_of_tables_are_generated():
+    found = {
+        name: [part[2].split()[1] for part in GENERATED.finditer(PAGES[name].read_text("utf-8"))]
+        for name in pages_with(GENERATED)
+    }
+    assert found == {"queries/README.md": ["queries"], "schema/README.md": ["schema"]}
+
+
+@pytest.mark.parametrize("name", pages_with(re.compile(r"^```console", re.MULTILINE)))
+def test_the_examples_show_what_the_commands_print(name, folder, request, monkeypatch):
+    page = PAGES[name].read_text(encoding="utf-8")
+    written, wrong, settings = page, [], []
+    for language, words, body in BLOCK.findall(page):
         options = dict(word.partition("=")[::2] for word in words.split())
         if "file" in options:
             path = Path(options["file"])
@@ -84,31 +111,35 @@ def test_the_examples_show_what_the_commands_print(folder, request):
         if language != "console":
             continue
         columns = int(options.get("columns", 100))
+        monkeypatch.setenv("COLUMNS", str(columns))
         found = body
         for command, shown in examples(body):
-            prompt, text = command[:2], command[2:]
+            prompt, text, code = command[:2], command[2:], 0
             if command.startswith("$ duckdb "):  # the lines after D are what it is given
-                printed = ""
+                answer = ""
             elif prompt == "$ ":
-                printed = in_terminal(text, columns)
+                answer, code = printed(text)
             else:
                 with duckdb.connect("bufdb.duckdb", read_only=True) as con:
                     con.execute("".join(settings))
-                    printed = in_duckdb(con, text, columns)
+                    answer = in_duckdb(con, text, columns)
                 settings += [text] if text.startswith("SET ") else []
-            if not fits(shown, printed):
-                wrong.append(f"{command}\n{printed}")
-                printed = SECONDS.sub("in … s", printed)
-                found = found.replace(command + shown, command + printed)
+            expected = CODE.search(command)
+            if code != (int(expected[1]) if expected else 0):
+                wrong.append(f"{command}ends with exit code {code}\n{answer}")
+            if not fits(shown, answer):
+                wrong.append(f"{command}{answer}")
+                answer = SECONDS.sub("in … s", answer)
+                found = found.replace(command + shown, command + answer)
         written = written.replace(body, found)
     if request.config.getoption("--update-golden"):
-        README.write_text(written, encoding="utf-8")
+        PAGES[name].write_text(written, encoding="utf-8")
         return
-    assert not wrong, "\n".join(["README.md shows another answer:", *wrong])
+    assert not wrong, "\n".join([f"{name} shows another answer:", *wrong])
 
 
 @pytest.mark.parametrize(
-    ("shown", "printed", "is_right"),
+    ("shown", "answer", "is_right"),
     [
         ("a\nb\n", "a\nb\n", True),
         ("a\nb\n", "a\nc\n", False),
@@ -121,8 +152,93 @@ def test_the_examples_show_what_the_commands_print(folder, request):
         ("a+b\n", "aab\n", False),
     ],
 )
-def test_what_fits_an_example(shown, printed, is_right):
-    assert fits(shown, printed) is is_right
+def test_what_fits_an_example(shown, answer, is_right):
+    assert fits(shown, answer) is is_right
+
+
+def test_readme_is_read_in_one_sitting():
+    readme = PAGES["README.md"].read_text(encoding="utf-8")
+    assert len(readme.splitlines()) <= 200
+    assert len(re.findall(r"^ +python3 -m venv \.venv .*pytest", readme, re.MULTILINE)) == 1
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_what_a_page_refers_to_is_there(name):
+    """Files and headings that it links; files, tests and parts of bufdb that it names."""
+    text = PAGES[name].read_text(encoding="utf-8")
+    prose = re.sub(r"`[^`\n]*`", "", re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.M))
+    missing = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose):
+        file, _, anchor = target.partition("#")
+        path = PAGES[name].parent / file if file else PAGES[name]
+        if re.match(r"[a-z]+:", target):
+            continue
+        if not path.exists() or (anchor and anchor not in anchors(path)):
+            missing.append(target)
+    missing += [path for path in PATHS.findall(text) if not (ROOT / path).exists()]
+    missing += [test for test in re.findall(r"\btest_\w+\.py", text) if not is_a_test(test)]
+    missing += [part for part in NAMED.findall(text) if not is_code(part)]
+    assert not missing
+
+
+def test_the_floors_are_those_of_the_import_contract():
+    """In bufdb/README.md the packages of a floor stand in brackets on one line."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    (layers,) = (c["layers"] for c in project["tool"]["importlinter"]["contracts"] if "layers" in c)
+    (drawing,) = re.findall(r"^```text floors\n(.*?)^```$", page_text("bufdb"), re.DOTALL | re.M)
+    drawn = [set(re.findall(r"\[(\w+)\]", line)) for line in drawing.splitlines()]
+    assert [line for line in drawn if line] == [set(layer.split(" | ")) for layer in layers]
+
+
+def test_every_schema_version_is_in_the_change_log():
+    from bufdb.database.store import SCHEMA_VERSION
+
+    assert f"schema version {SCHEMA_VERSION}" in PAGES["bufdb/CHANGELOG.md"].read_text("utf-8")
+
+
+def test_every_section_of_the_format_that_is_cited_is_there():
+    """Comments say `format section 7.1`, which is a numbered heading of data/FORMAT.md."""
+    assert FORMAT.is_file(), "data/FORMAT.md is what the comments cite"
+    headings = re.findall(rf"^#+ ({NUMBER})\.? ", FORMAT.read_text("utf-8"), re.MULTILINE)
+    assert len(headings) == len(set(headings))
+    missing = []
+    for path in filter(is_source, FILES):
+        text = re.sub(r"\n\s*(?:--|#)?\s*", " ", path.read_text(encoding="utf-8"))
+        for cited in CITED.findall(text):
+            lost = [number for number in re.findall(NUMBER, cited) if number not in headings]
+            missing += [f"{path.relative_to(ROOT)}: section {number}" for number in lost]
+    assert not missing, "data/FORMAT.md has no such section"
+
+
+def is_source(path):
+    return path.suffix in (".py", ".sql") or path == FORMAT
+
+
+def page_text(folder):
+    return PAGES[f"{folder}/README.md"].read_text(encoding="utf-8")
+
+
+def anchors(path):
+    """The headings of a page as GitHub links them."""
+    text = re.sub(r"^```.*?^```$", "", path.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+    titles = re.findall(r"^#+ (.+?) *$", text, re.MULTILINE)
+    return [re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles]
+
+
+def is_a_test(name):
+    return any((ROOT / "tests").rglob(name))
+
+
+def is_code(name):
+    """Whether a dotted name is a module, or something in one."""
+    parts = name.split(".")
+    for length in range(len(parts), 0, -1):
+        with contextlib.suppress(ImportError):
+            found = importlib.import_module(".".join(parts[:length]))
+            for part in parts[length:]:
+                found = getattr(found, part, None)
+            return found is not None
+    return False
 
 
 def examples(body):
@@ -146,7 +262,7 @@ def goes_on(command):
     return not text.endswith(";") and not text.startswith("D .")
 
 
-def fits(shown, printed):
+def fits(shown, answer):
     """Whether a text is what an example shows of it."""
     pattern = ""
     for line in shown.splitlines():
@@ -154,33 +270,36 @@ def fits(shown, printed):
             pattern += "(?:.*\n)*"
         else:
             pattern += ".*".join(map(re.escape, line.split("…"))) + "\n"
-    return re.fullmatch(pattern, printed) is not None
+    return re.fullmatch(pattern, answer) is not None
 
 
-def in_terminal(command, columns):
-    """What a command prints on a terminal, first to standard output, then to standard error."""
-    main, terminal = pty.openpty()
-    with subprocess.Popen(
-        ["bash", "-c", command],
-        stdin=subprocess.DEVNULL,
-        stdout=terminal,
-        stderr=subprocess.PIPE,
-        env={**os.environ, "COLUMNS": str(columns)},
-    ) as process:
-        os.close(terminal)
-        out = b""
-        while True:
-            try:
-                part = os.read(main, 65536)
-            except OSError:  # Linux' end of file
-                break
-            if not part:
-                break
-            out += part
-        assert process.stderr is not None
-        err = process.stderr.read()
-    os.close(main)
-    return (out.replace(b"\r\n", b"\n") + err).decode()
+class Stream(io.TextIOWrapper):
+    """A standard stream that keeps what is written, and may pass for a terminal."""
+
+    def __init__(self, is_terminal):
+        super().__init__(io.BytesIO(), encoding="utf-8")
+        self.is_terminal = is_terminal
+
+    def isatty(self):
+        return self.is_terminal
+
+    def text(self):
+        self.flush()
+        return self.buffer.getvalue().decode()
+
+
+def printed(command, *, is_terminal=True):
+    """What a command prints, first to standard output, then to standard error; its exit code.
+
+    It runs in this process: to start one for each of the examples took most of the time. What it
+    sees of a terminal is that there is one, and its width in COLUMNS.
+    """
+    words = shlex.split(command.replace("\\\n", " "), comments=True)
+    assert words[0] == "bufdb", "examples are commands of bufdb"
+    out, err = Stream(is_terminal), Stream(False)
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = cli.run(words[1:])
+    return out.text() + err.text(), code
 
 
 def in_duckdb(con, text, columns):
