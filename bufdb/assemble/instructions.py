@@ -16,6 +16,8 @@ from bufdb.columnar.scan import Bools, Columns, Ints, Text, Words, take
 from bufdb.columnar.section import Section
 from bufdb.read import instruction, used_values
 
+_NAMES = ("module", "instruction_name", "program_order")
+
 
 class Instructions:
     """The instructions of a batch, and of which values they have been described."""
@@ -42,24 +44,23 @@ class Instructions:
         context, values = self.context, self.values
         described = np.unique(values.name_key[self._is_described])
         missing = values.first[~isin(values.names, described)]
-        modules = set(np.unique(values.module[missing]).tolist())
-        undescribed = context.having("has_live_ranges") & ~context.having("has_descriptions")
-        modules |= set(np.flatnonzero(undescribed).tolist())
-        if not modules:
-            return
-        emitted = self._add_from_hlo(modules, described)
         has_descriptions = context.having("has_descriptions")
+        is_wanted = context.having("has_steps") & ~has_descriptions
+        is_wanted[values.module[missing]] = True
+        if not is_wanted.any():
+            return
+        emitted = self._add_from_hlo(is_wanted & ~has_descriptions, described)
         for _, live in live_range_rounds(context):
             names = live.sequence
             defines = values.is_defined(context.name_keys(names))
-            names = take(names, defines | ~has_descriptions[names["module"]])
-            emitted = self._add_names(names, described, emitted)
+            steps = defines | ~has_descriptions[names["module"]]
+            emitted = self._add_names(take(names, steps), is_wanted, described, emitted)
         for _, found in allocation_rounds(context):
-            emitted = self._add_names(found.values, described, emitted)
+            emitted = self._add_names(found.values, is_wanted, described, emitted)
         lacking = set(np.flatnonzero(~context.having("has_allocations")).tolist())
         if lacking:
             for _, used in used_value_rounds(context, used_values.NothingAssigned(), only=lacking):
-                emitted = self._add_names(used.heads, described, emitted)
+                emitted = self._add_names(used.heads, is_wanted, described, emitted)
 
     def check_frames(self) -> None:
         """Every frame that an instruction names is in the tables, if they are there."""
@@ -101,30 +102,26 @@ class Instructions:
                 name = op_name.take(np.array([row])).tolist()[0] or b""
                 self.context.facts[module].jit_name = _inside(name.decode(errors="replace"))
 
-    def _add_names(self, names: Columns, described: Words, emitted: Words) -> Words:
+    def _add_names(
+        self, names: Columns, is_wanted: Bools, described: Words, emitted: Words
+    ) -> Words:
         """Rows for the names among these that have none; returns all names without description."""
+        names = take({n: names[n] for n in _NAMES if n in names}, is_wanted[names["module"]])
         keys = self.context.name_keys(names)
         _, first = np.unique(keys, return_index=True)
         new = np.sort(first[~isin(keys[first], described) & ~isin(keys[first], emitted)])
         if len(new):
-            rows = take({n: names[n] for n in ("module", "instruction_name")}, new)
-            if "program_order" in names:
-                rows["program_order"] = names["program_order"][new]
-            elif self.lifetimes.has_schedule:
+            rows = take(names, new)
+            if "program_order" not in names and self.lifetimes.has_schedule:
                 rows["program_order"] = self.lifetimes.program_order(keys[new])
             self.context.emit("instructions", rows)
         return np.union1d(emitted, keys[new])
 
-    def _add_from_hlo(self, modules: set[int], described: Words) -> Words:
+    def _add_from_hlo(self, is_wanted: Bools, described: Words) -> Words:
         """What the HLO text says of instructions of modules without `from instruction:`."""
         emitted = np.empty(0, np.uint64)
-        facts = self.context.facts
         for pieces in self.context.source.hlo():
-            wanted = [
-                piece
-                for piece in pieces
-                if piece.module in modules and not facts[piece.module].has_descriptions
-            ]
+            wanted = [piece for piece in pieces if is_wanted[piece.module]]
             if not wanted:
                 continue
             section = Section(wanted, self.context.account)

@@ -26,7 +26,12 @@ _FUNCTIONS = (
 ALLOWED = frozenset(f"{_STRUCTURE} {_OPERATORS} {_FUNCTIONS}".split())
 """Names of sqlglot's node classes that mean the same everywhere, given the rules below."""
 
-_CAST_TYPES = (exp.DataType.Type.BIGINT, exp.DataType.Type.DOUBLE, exp.DataType.Type.TEXT, exp.DataType.Type.BOOLEAN)
+_CAST_TYPES = (
+    exp.DataType.Type.BIGINT,
+    exp.DataType.Type.DOUBLE,
+    exp.DataType.Type.TEXT,
+    exp.DataType.Type.BOOLEAN,
+)
 
 
 def findings(tree: exp.Expr) -> list[str]:
