@@ -95,10 +95,10 @@ def run(arguments: list[str]) -> int:
     state: dict[str, str] = {}
     try:
         code = bufdb.main(arguments, prog_name="bufdb", standalone_mode=False, obj=state)
+    except click.exceptions.NoArgsIsHelpError as error:
+        _say(error.format_message())
+        return error.exit_code
     except click.ClickException as error:
-        if type(error).__name__ == "NoArgsIsHelpError":  # by name: click has it since 8.2
-            _say(error.format_message())
-            return error.exit_code
         hint = ""
         if isinstance(error, click.UsageError) and error.ctx is not None:
             hint = f"; try '{error.ctx.command_path} --help'"

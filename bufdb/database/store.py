@@ -56,9 +56,12 @@ JOIN system.main.duckdb_functions() AS built_in
   ON built_in.function_name = theirs.function_name
 WHERE built_in.internal AND NOT theirs.internal
 UNION ALL
+SELECT 'trigger' AS kind, trigger_name AS name
+FROM system.main.duckdb_triggers()
+UNION ALL
 SELECT 'column' AS kind, column_name AS name
 FROM system.main.duckdb_columns()
-WHERE NOT internal AND column_default IS NOT NULL
+WHERE NOT internal AND (is_generated OR column_default IS NOT NULL)
 UNION ALL
 SELECT 'table' AS kind, table_name AS name
 FROM system.main.duckdb_columns()
@@ -66,7 +69,6 @@ WHERE table_name = 'arrow_batches'
 ORDER BY ALL
 LIMIT 1
 """
-_TRIGGERS = "SELECT 'trigger', trigger_name FROM system.main.duckdb_triggers() ORDER BY ALL LIMIT 1"
 """What a file of somebody else's may hold that would act, or stand for something, in an ingest."""
 _Opened = TypeVar("_Opened")
 _HOLDER = re.compile(r"held in (\S*?)([^/\s]+) \(PID (\d+)\)")
@@ -103,22 +105,11 @@ def _refuse_actors(con: duckdb.DuckDBPyConnection, path: str) -> None:
     rows = con.execute("SELECT view_name FROM system.main.duckdb_views() WHERE NOT internal")
     _require_tables(path, (name for (name,) in rows.fetchall()))
     found = con.execute(_OBEYED_IN_WRITING).fetchone()
-    if found is None and _has_triggers(con):
-        found = con.execute(_TRIGGERS).fetchone()
     if found is not None:
         raise DatabaseError(
             f"{path} has a {found[0]} {found[1]} that is not bufdb's and would act when "
             "bufdb writes; drop it, or name another file with --db"
         )
-
-
-def _has_triggers(con: duckdb.DuckDBPyConnection) -> bool:
-    """Whether this DuckDB knows triggers, as it does since 2.0."""
-    sql = (
-        "SELECT count(*) FROM system.main.duckdb_functions() "
-        "WHERE internal AND function_name = 'duckdb_triggers'"
-    )
-    return bool(con.execute(sql).fetchall()[0][0])
 
 
 def _apply_schema(con: duckdb.DuckDBPyConnection, views: str, *, all_of_it: bool) -> None:

@@ -114,10 +114,9 @@ def test_pytest_finds_the_fixture_of_an_installed_wheel(installed):
 
 
 def test_what_the_project_says_of_itself():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    from bufdb import __version__
-
-    assert project["version"] == __version__
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert settings["project"]["dynamic"] == ["version"]  # it stands in bufdb/__init__.py alone
+    assert settings["tool"]["hatch"]["version"]["path"] == "bufdb/__init__.py"
 
 
 def test_the_top_level_holds_nothing_else():

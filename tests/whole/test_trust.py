@@ -218,7 +218,7 @@ def _template() -> bytes:
     """A small database, in a format that keeps all that DuckDB can put into a file."""
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder, "small.duckdb"))
-        with store.open_writable(path, {"storage_compatibility_version": "v2.0.0"}) as con:
+        with store.open_writable(path, {"storage_compatibility_version": "latest"}) as con:
             module = Module(con, 1, "base", "step", platform="cpu")
             module.allocation(0, "temp", 2048)
             module.value(1, 0, offset=0, size=2048, op_name="jit(step)/a", source_file="/a/b.py")

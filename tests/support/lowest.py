@@ -1,0 +1,16 @@
+"""The lowest versions that pyproject.toml allows, as pip wants them: `click==8.2 duckdb==2.0 …`."""
+
+import tomllib
+from pathlib import Path
+
+PROJECT = Path(__file__).parents[2] / "pyproject.toml"
+
+
+def lowest() -> list[str]:
+    """Requirements with the lowest version of each dependency."""
+    dependencies = tomllib.loads(PROJECT.read_text())["project"]["dependencies"]
+    return [requirement.replace(">=", "==") for requirement in dependencies]
+
+
+if __name__ == "__main__":
+    print(*lowest())

@@ -1,0 +1,45 @@
+"""The file and the saved queries, for DuckDB 1.4: the release with long-term support.
+
+Needs a Python that has it, named by BUFDB_TEST_LTS_PYTHON; `.ci/run` makes one.
+"""
+
+import json
+import os
+import subprocess
+
+import duckdb
+import pytest
+
+from bufdb import resources
+
+PYTHON = os.environ.get("BUFDB_TEST_LTS_PYTHON")
+if PYTHON is None:
+    pytest.skip("BUFDB_TEST_LTS_PYTHON names no Python with DuckDB 1.4", allow_module_level=True)
+SCRIPT = """
+import json, sys
+import duckdb
+con = duckdb.connect(sys.argv[1], read_only=True)
+rows = {text: repr(con.execute(text).fetchall()) for text in json.load(sys.stdin)}
+print(json.dumps({"version": duckdb.__version__, "rows": rows}))
+"""
+
+
+def test_every_table_view_and_saved_query_answers_as_here(demo_db):
+    with duckdb.connect(str(demo_db), read_only=True) as con:
+        names = con.execute(
+            "SELECT table_name FROM duckdb_tables() UNION ALL "
+            "SELECT view_name FROM duckdb_views() WHERE NOT internal"
+        ).fetchall()
+        texts = [f'SELECT count(*) FROM "{name}"' for (name,) in names]
+        texts += [path.read_text() for path in sorted(resources.query_folder().glob("*.sql"))]
+        here = {text: repr(con.execute(text).fetchall()) for text in texts}
+    done = subprocess.run(
+        [PYTHON, "-c", SCRIPT, str(demo_db)],
+        input=json.dumps(texts),
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    there = json.loads(done.stdout)
+    assert there["version"].startswith("1.4.")
+    assert there["rows"] == here
