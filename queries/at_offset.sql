@@ -40,143 +40,66 @@
 --   that has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
   SELECT
-    getvariable('run')::VARCHAR AS run,
-    getvariable('function')::VARCHAR AS function,
-    getvariable('platform')::VARCHAR AS platform,
-    getvariable('color')::BIGINT AS color,
     getvariable('module')::VARCHAR AS module,
     getvariable('allocation')::BIGINT AS allocation,
     coalesce(getvariable('first_byte')::BIGINT, 0) AS first_byte,
     coalesce(getvariable('byte_count')::BIGINT, 1) AS byte_count,
     coalesce(getvariable('top_n')::BIGINT, 100) AS top_n
 ),
-ranked_allocations AS (
+chosen AS (
   SELECT
-    modules.run_name,
-    coalesce(modules.function_name, modules.module_key) AS function_name,
-    allocations.module_id,
-    allocations.color,
-    allocations.allocation_index,
-    allocations.size_bytes,
-    row_number() OVER (
-      ORDER BY
-        allocations.size_bytes DESC, modules.run_name, modules.module_key,
-        allocations.allocation_index
-    ) AS place
-  FROM allocations
+    asked_modules.run_name,
+    coalesce(asked_modules.function_name, asked_modules.module_key) AS function_name,
+    asked_modules.module_id, asked_modules.color, allocations.allocation_index
+  FROM asked_modules
   CROSS JOIN params
-  JOIN modules ON modules.module_id = allocations.module_id
-  WHERE (
-    params.run IS NULL
-    OR modules.run_name IN (
-      SELECT run_selectors.run_name
-      FROM run_selectors
-      CROSS JOIN params
-      WHERE run_selectors.selector GLOB params.run
-    )
-  )
-    AND (params.function IS NULL OR modules.function_name GLOB params.function)
-    AND (params.platform IS NULL OR modules.platform = params.platform)
-    AND (params.color IS NULL OR allocations.color = params.color)
-    AND (params.module IS NULL OR modules.module_key GLOB params.module)
+  JOIN allocations
+    ON allocations.module_id = asked_modules.module_id
+    AND allocations.color = asked_modules.color
+  WHERE (params.module IS NULL OR asked_modules.module_key GLOB params.module)
     AND (allocations.allocation_index = params.allocation
       OR (params.allocation IS NULL AND allocations.kind = 'temp'))
+  ORDER BY
+    allocations.size_bytes DESC, asked_modules.run_name, asked_modules.module_key,
+    allocations.allocation_index
+  LIMIT 1
 ),
 answers AS (
   SELECT
-    ranked_allocations.run_name,
-    ranked_allocations.function_name,
-    ranked_allocations.color,
-    ranked_allocations.allocation_index,
-    ranked_allocations.size_bytes AS allocation_size_bytes,
-    value_details.start_time,
-    value_details.end_time,
-    value_details.offset_bytes,
-    value_details.size_bytes,
-    value_details.is_phi,
-    value_details.shape,
-    value_details.opcode,
-    value_details.instruction_name,
-    value_details.shape_index,
+    chosen.run_name, chosen.function_name, chosen.color, chosen.allocation_index,
+    value_details.allocation_size_bytes, value_details.start_time, value_details.end_time,
+    value_details.offset_bytes, value_details.size_bytes, value_details.is_phi, value_details.shape,
+    value_details.opcode, value_details.instruction_name, value_details.shape_index,
     value_details.op_name,
-    value_details.own_source_file || ':' || value_details.own_source_line AS source,
+    value_details.own_source AS source,
     CAST(NULL AS VARCHAR) AS unknown_reason,
     row_number() OVER (
       ORDER BY
         value_details.start_time NULLS LAST, value_details.end_time, value_details.offset_bytes,
         value_details.value_id
     ) AS place
-  FROM ranked_allocations
+  FROM chosen
   CROSS JOIN params
   JOIN value_details
-    ON value_details.module_id = ranked_allocations.module_id
-    AND value_details.allocation_index = ranked_allocations.allocation_index
-  WHERE ranked_allocations.place = 1
-    -- end_bytes has 128 bits: sizes come near 2^63.
-    AND value_details.end_bytes > params.first_byte
+    ON value_details.module_id = chosen.module_id
+    AND value_details.allocation_index = chosen.allocation_index
+  -- end_bytes has 128 bits: sizes come near 2^63.
+  WHERE value_details.end_bytes > params.first_byte
     AND value_details.end_bytes - value_details.size_bytes - params.first_byte < params.byte_count
   UNION ALL
   SELECT
-    module_peaks.run_name,
-    module_peaks.function_name,
-    module_peaks.color,
-    NULL AS allocation_index,
-    NULL AS allocation_size_bytes,
-    NULL AS start_time,
-    NULL AS end_time,
-    NULL AS offset_bytes,
-    NULL AS size_bytes,
-    NULL AS is_phi,
-    NULL AS shape,
-    NULL AS opcode,
-    NULL AS instruction_name,
-    NULL AS shape_index,
-    NULL AS op_name,
-    NULL AS source,
-    module_peaks.peak_unknown_reason AS unknown_reason,
-    0 AS place
-  FROM module_peaks
-  CROSS JOIN params
-  WHERE module_peaks.peak_unknown_reason IS NOT NULL
-    AND (
-      params.run IS NULL
-      OR module_peaks.run_name IN (
-        SELECT run_selectors.run_name
-        FROM run_selectors
-        CROSS JOIN params
-        WHERE run_selectors.selector GLOB params.run
-      )
-    )
-    AND (params.function IS NULL OR module_peaks.function_name GLOB params.function)
-    AND (params.platform IS NULL OR module_peaks.platform = params.platform)
-    AND (
-      params.color IS NULL
-      OR module_peaks.color IS NULL
-      OR module_peaks.color = params.color
-    )
-    AND (params.module IS NULL OR module_peaks.module_key GLOB params.module)
+    run_name, function_name, color, NULL AS allocation_index, NULL AS allocation_size_bytes,
+    NULL AS start_time, NULL AS end_time, NULL AS offset_bytes, NULL AS size_bytes, NULL AS is_phi,
+    NULL AS shape, NULL AS opcode, NULL AS instruction_name, NULL AS shape_index, NULL AS op_name,
+    NULL AS source, peak_unknown_reason AS unknown_reason, 0 AS place
+  FROM asked_peaks
+  WHERE peak_unknown_reason IS NOT NULL
 )
 SELECT
-  answers.run_name,
-  answers.function_name,
-  answers.color,
-  answers.allocation_index,
-  answers.allocation_size_bytes,
-  answers.start_time,
-  answers.end_time,
-  answers.offset_bytes,
-  answers.size_bytes,
-  answers.is_phi,
-  answers.shape,
-  answers.opcode,
-  answers.instruction_name,
-  answers.shape_index,
-  answers.op_name,
-  answers.source,
-  answers.unknown_reason
+  run_name, function_name, color, allocation_index, allocation_size_bytes, start_time, end_time,
+  offset_bytes, size_bytes, is_phi, shape, opcode, instruction_name, shape_index, op_name, source,
+  unknown_reason
 FROM answers
 CROSS JOIN params
-WHERE answers.place <= params.top_n
-ORDER BY
-  answers.place, answers.run_name, answers.function_name, answers.color NULLS LAST,
-  answers.unknown_reason;
+WHERE place <= params.top_n
+ORDER BY place, run_name, function_name, color NULLS LAST, unknown_reason;

@@ -40,64 +40,29 @@
 --   that has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
   SELECT
-    getvariable('run')::VARCHAR AS run,
-    getvariable('function')::VARCHAR AS function,
-    getvariable('platform')::VARCHAR AS platform,
-    getvariable('color')::BIGINT AS color,
-    getvariable('module')::VARCHAR AS module,
     getvariable('step')::BIGINT AS step,
     getvariable('instruction')::VARCHAR AS instruction,
     coalesce(getvariable('top_n')::BIGINT, 50) AS top_n
 ),
-ranked_modules AS (
-  SELECT
-    module_peaks.run_name,
-    module_peaks.function_name,
-    module_peaks.module_id,
-    module_peaks.color,
-    coalesce(params.step, instructions.program_order, module_peaks.peak_time) AS step_time,
-    row_number() OVER (
-      ORDER BY
-        -- A module that has the instruction goes before a larger one that has not.
-        CASE WHEN instructions.program_order IS NULL THEN 1 ELSE 0 END,
-        module_peaks.peak_bytes DESC, module_peaks.run_name, module_peaks.module_key,
-        module_peaks.color
-    ) AS place
-  FROM module_peaks
-  CROSS JOIN params
-  LEFT JOIN instructions
-    ON instructions.module_id = module_peaks.module_id
-    AND instructions.instruction_name = params.instruction
-  WHERE module_peaks.peak_bytes IS NOT NULL
-    AND (
-      params.run IS NULL
-      OR module_peaks.run_name IN (
-        SELECT run_selectors.run_name
-        FROM run_selectors
-        CROSS JOIN params
-        WHERE run_selectors.selector GLOB params.run
-      )
-    )
-    AND (params.function IS NULL OR module_peaks.function_name GLOB params.function)
-    AND (params.platform IS NULL OR module_peaks.platform = params.platform)
-    AND (params.color IS NULL OR module_peaks.color = params.color)
-    AND (params.module IS NULL OR module_peaks.module_key GLOB params.module)
-),
 chosen AS (
   SELECT
-    ranked_modules.run_name,
-    ranked_modules.function_name,
-    ranked_modules.module_id,
-    ranked_modules.color,
-    ranked_modules.step_time
-  FROM ranked_modules
-  WHERE ranked_modules.place = 1
+    asked_peaks.module_id, asked_peaks.color,
+    coalesce(params.step, instructions.program_order, asked_peaks.peak_time) AS step_time
+  FROM asked_peaks
+  CROSS JOIN params
+  LEFT JOIN instructions
+    ON instructions.module_id = asked_peaks.module_id
+    AND instructions.instruction_name = params.instruction
+  WHERE asked_peaks.peak_bytes IS NOT NULL
+  ORDER BY
+    -- A module that has the instruction goes before a larger one that has not.
+    CASE WHEN instructions.program_order IS NULL THEN 1 ELSE 0 END,
+    asked_peaks.peak_bytes DESC, asked_peaks.run_name, asked_peaks.module_key, asked_peaks.color
+  LIMIT 1
 ),
 live_temps AS (
   SELECT
-    value_details.allocation_index,
-    value_details.value_id,
-    value_details.size_bytes,
+    value_details.allocation_index, value_details.value_id, value_details.size_bytes,
     -- 128 bits: sizes come near 2^63.
     value_details.offset_bytes::HUGEINT AS begin_bytes,
     value_details.offset_bytes::HUGEINT + value_details.size_bytes AS end_bytes
@@ -111,9 +76,7 @@ live_temps AS (
 ),
 covered_temps AS (
   SELECT
-    live_temps.allocation_index,
-    live_temps.value_id,
-    live_temps.end_bytes,
+    live_temps.allocation_index, live_temps.value_id, live_temps.end_bytes,
     greatest(
       live_temps.begin_bytes,
       coalesce(
@@ -138,122 +101,49 @@ held_values AS (
   UNION ALL
   -- What is held for the whole run is the same at every instant.
   SELECT
-    peak_values.allocation_index,
-    peak_values.allocation_kind,
-    peak_values.value_id,
+    peak_values.allocation_index, peak_values.allocation_kind, peak_values.value_id,
     peak_values.held_bytes
   FROM chosen
-  JOIN peak_values
-    ON peak_values.module_id = chosen.module_id
-    AND peak_values.color = chosen.color
+  JOIN peak_values ON peak_values.module_id = chosen.module_id AND peak_values.color = chosen.color
   WHERE peak_values.allocation_kind <> 'temp'
 ),
 summed_values AS (
   SELECT
-    held_values.allocation_index,
-    held_values.allocation_kind,
-    held_values.value_id,
-    held_values.held_bytes,
+    chosen.module_id, chosen.color, chosen.step_time, held_values.allocation_kind,
+    held_values.value_id, held_values.held_bytes,
     sum(held_values.held_bytes) OVER () AS occupied_bytes,
     sum(held_values.held_bytes) OVER (
       ORDER BY
         held_values.held_bytes DESC, held_values.allocation_index, held_values.value_id NULLS LAST
       ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
-    ) AS cumulative_bytes
-  FROM held_values
-),
-answers AS (
-  SELECT
-    chosen.run_name,
-    chosen.function_name,
-    chosen.color,
-    chosen.step_time,
-    summed_values.occupied_bytes,
-    summed_values.held_bytes,
-    CAST(summed_values.cumulative_bytes AS DOUBLE) / nullif(summed_values.occupied_bytes, 0)
-      AS cumulative_ratio,
-    summed_values.allocation_kind,
-    value_details.start_time,
-    value_details.end_time,
-    value_details.shape,
-    value_details.opcode,
-    value_details.instruction_name,
-    value_details.shape_index,
-    value_details.op_name,
-    value_details.own_source_file || ':' || value_details.own_source_line AS source,
-    CAST(NULL AS VARCHAR) AS unknown_reason,
+    ) AS cumulative_bytes,
     row_number() OVER (
       ORDER BY
-        summed_values.held_bytes DESC, summed_values.allocation_index,
-        summed_values.value_id NULLS LAST
+        held_values.held_bytes DESC, held_values.allocation_index, held_values.value_id NULLS LAST
     ) AS place
-  FROM summed_values
+  FROM held_values
   CROSS JOIN chosen
-  LEFT JOIN value_details
-    ON value_details.module_id = chosen.module_id
-    AND value_details.value_id = summed_values.value_id
-  UNION ALL
-  SELECT
-    module_peaks.run_name,
-    module_peaks.function_name,
-    module_peaks.color,
-    NULL AS step_time,
-    NULL AS occupied_bytes,
-    NULL AS held_bytes,
-    NULL AS cumulative_ratio,
-    NULL AS allocation_kind,
-    NULL AS start_time,
-    NULL AS end_time,
-    NULL AS shape,
-    NULL AS opcode,
-    NULL AS instruction_name,
-    NULL AS shape_index,
-    NULL AS op_name,
-    NULL AS source,
-    module_peaks.peak_unknown_reason AS unknown_reason,
-    0 AS place
-  FROM module_peaks
-  CROSS JOIN params
-  WHERE module_peaks.peak_unknown_reason IS NOT NULL
-    AND (
-      params.run IS NULL
-      OR module_peaks.run_name IN (
-        SELECT run_selectors.run_name
-        FROM run_selectors
-        CROSS JOIN params
-        WHERE run_selectors.selector GLOB params.run
-      )
-    )
-    AND (params.function IS NULL OR module_peaks.function_name GLOB params.function)
-    AND (params.platform IS NULL OR module_peaks.platform = params.platform)
-    AND (
-      params.color IS NULL
-      OR module_peaks.color IS NULL
-      OR module_peaks.color = params.color
-    )
-    AND (params.module IS NULL OR module_peaks.module_key GLOB params.module)
 )
 SELECT
-  answers.run_name,
-  answers.function_name,
-  answers.color,
-  answers.step_time,
-  answers.occupied_bytes,
-  answers.held_bytes,
-  answers.cumulative_ratio,
-  answers.allocation_kind,
-  answers.start_time,
-  answers.end_time,
-  answers.shape,
-  answers.opcode,
-  answers.instruction_name,
-  answers.shape_index,
-  answers.op_name,
-  answers.source,
-  answers.unknown_reason
-FROM answers
+  asked_peaks.run_name, asked_peaks.function_name, asked_peaks.color, summed_values.step_time,
+  summed_values.occupied_bytes, summed_values.held_bytes,
+  CAST(summed_values.cumulative_bytes AS DOUBLE) / nullif(summed_values.occupied_bytes, 0)
+    AS cumulative_ratio,
+  summed_values.allocation_kind, value_details.start_time, value_details.end_time,
+  value_details.shape, value_details.opcode, value_details.instruction_name,
+  value_details.shape_index, value_details.op_name,
+  value_details.own_source AS source,
+  asked_peaks.peak_unknown_reason AS unknown_reason
+FROM asked_peaks
 CROSS JOIN params
-WHERE answers.place <= params.top_n
+LEFT JOIN summed_values
+  ON summed_values.module_id = asked_peaks.module_id
+  AND summed_values.color = asked_peaks.color
+  AND summed_values.place <= params.top_n
+LEFT JOIN value_details
+  ON value_details.module_id = summed_values.module_id
+  AND value_details.value_id = summed_values.value_id
+WHERE summed_values.place IS NOT NULL OR asked_peaks.peak_unknown_reason IS NOT NULL
 ORDER BY
-  answers.place, answers.run_name, answers.function_name, answers.color NULLS LAST,
-  answers.unknown_reason;
+  summed_values.place NULLS FIRST, asked_peaks.run_name, asked_peaks.function_name,
+  asked_peaks.color NULLS LAST, asked_peaks.peak_unknown_reason;

@@ -40,169 +40,61 @@
 --   has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
   SELECT
-    getvariable('run')::VARCHAR AS run,
-    getvariable('function')::VARCHAR AS function,
-    getvariable('platform')::VARCHAR AS platform,
-    getvariable('color')::BIGINT AS color,
     coalesce(getvariable('min_bytes')::BIGINT, 64) AS min_bytes,
     coalesce(getvariable('top_n')::BIGINT, 30) AS top_n
 ),
 carry_copies AS (
   SELECT
-    function_modules.run_name,
-    function_modules.function_name,
-    function_modules.platform,
-    copy_details.module_id,
-    copy_details.color,
-    copy_details.value_id,
-    copy_details.source_value_id,
-    copy_details.size_bytes,
-    copy_details.carry_role,
-    copy_details.shape,
-    copy_details.instruction_name,
-    copy_details.source_name,
+    copy_details.module_id, copy_details.color, copy_details.value_id, copy_details.source_value_id,
+    copy_details.size_bytes, copy_details.carry_role, copy_details.shape,
+    copy_details.instruction_name, copy_details.source_name,
     coalesce(
       copy_details.into_carry_of,
       CASE WHEN copy_details.carry_role = 'result' THEN copy_details.source_name END
     ) AS while_name,
-    -- The carry's own buffer is the copy's where it goes into the carry, else the original's.
-    CASE
-      WHEN copy_details.carry_role IN ('initial', 'returned') THEN copy_details.source_value_id
-      ELSE copy_details.value_id
-    END AS second_value_id
-  FROM function_modules
+    coalesce(peak_values.held_bytes, 0) AS peak_held_bytes,
+    row_number() OVER (
+      ORDER BY
+        coalesce(peak_values.held_bytes, 0) DESC, copy_details.size_bytes DESC,
+        functions.name_place, copy_details.value_id
+    ) AS place
+  FROM told_functions AS functions
   CROSS JOIN params
   JOIN copy_details
-    ON copy_details.module_id = function_modules.module_id
-    AND copy_details.color = function_modules.color
+    ON copy_details.module_id = functions.module_id
+    AND copy_details.color = functions.color
+  -- The carry's own buffer is the copy's where it goes into the carry, else the original's.
+  LEFT JOIN peak_values
+    ON peak_values.module_id = copy_details.module_id
+    AND peak_values.value_id = CASE
+      WHEN copy_details.carry_role IN ('initial', 'returned') THEN copy_details.source_value_id
+      ELSE copy_details.value_id
+    END
   WHERE copy_details.size_bytes >= params.min_bytes
-    AND function_modules.peak_bytes IS NOT NULL
+    AND functions.peak_bytes IS NOT NULL
     AND (
       copy_details.carry_role IN ('taken', 'returned')
       OR (copy_details.carry_role IN ('initial', 'result') AND copy_details.is_kept_twice)
     )
-    AND (
-      params.run IS NULL
-      OR function_modules.run_name IN (
-        SELECT run_selectors.run_name
-        FROM run_selectors
-        CROSS JOIN params
-        WHERE run_selectors.selector GLOB params.run
-      )
-    )
-    AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
-    AND (params.platform IS NULL OR function_modules.platform = params.platform)
-    AND (params.color IS NULL OR function_modules.color = params.color)
-),
-ranked_copies AS (
-  SELECT
-    carry_copies.run_name,
-    carry_copies.function_name,
-    carry_copies.module_id,
-    carry_copies.color,
-    carry_copies.value_id,
-    carry_copies.source_value_id,
-    carry_copies.size_bytes,
-    carry_copies.carry_role,
-    carry_copies.shape,
-    carry_copies.instruction_name,
-    carry_copies.source_name,
-    carry_copies.while_name,
-    coalesce(peak_values.held_bytes, 0) AS peak_held_bytes,
-    row_number() OVER (
-      ORDER BY
-        coalesce(peak_values.held_bytes, 0) DESC,
-        carry_copies.size_bytes DESC,
-        carry_copies.run_name,
-        carry_copies.function_name,
-        carry_copies.platform NULLS LAST,
-        carry_copies.color,
-        carry_copies.value_id
-    ) AS place
-  FROM carry_copies
-  LEFT JOIN peak_values
-    ON peak_values.module_id = carry_copies.module_id
-    AND peak_values.value_id = carry_copies.second_value_id
-),
-answers AS (
-  SELECT
-    ranked_copies.run_name,
-    ranked_copies.function_name,
-    ranked_copies.color,
-    ranked_copies.peak_held_bytes,
-    ranked_copies.size_bytes,
-    ranked_copies.carry_role,
-    ranked_copies.shape,
-    ranked_copies.instruction_name,
-    ranked_copies.source_name,
-    ranked_copies.while_name,
-    coalesce(value_details.op_name, source_details.op_name) AS op_name,
-    coalesce(
-      value_details.own_source_file || ':' || value_details.own_source_line,
-      source_details.own_source_file || ':' || source_details.own_source_line
-    ) AS source,
-    CAST(NULL AS VARCHAR) AS unknown_reason,
-    ranked_copies.place
-  FROM ranked_copies
-  CROSS JOIN params
-  LEFT JOIN value_details
-    ON value_details.module_id = ranked_copies.module_id
-    AND value_details.value_id = ranked_copies.value_id
-  LEFT JOIN value_details AS source_details
-    ON source_details.module_id = ranked_copies.module_id
-    AND source_details.value_id = ranked_copies.source_value_id
-  WHERE ranked_copies.place <= params.top_n
-  UNION ALL
-  SELECT
-    function_modules.run_name,
-    function_modules.function_name,
-    function_modules.color,
-    NULL AS peak_held_bytes,
-    NULL AS size_bytes,
-    NULL AS carry_role,
-    NULL AS shape,
-    NULL AS instruction_name,
-    NULL AS source_name,
-    NULL AS while_name,
-    NULL AS op_name,
-    NULL AS source,
-    function_modules.unknown_reason,
-    0 AS place
-  FROM function_modules
-  CROSS JOIN params
-  WHERE function_modules.unknown_count > 0
-    AND (
-      params.run IS NULL
-      OR function_modules.run_name IN (
-        SELECT run_selectors.run_name
-        FROM run_selectors
-        CROSS JOIN params
-        WHERE run_selectors.selector GLOB params.run
-      )
-    )
-    AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
-    AND (params.platform IS NULL OR function_modules.platform = params.platform)
-    AND (
-      params.color IS NULL
-      OR function_modules.color IS NULL
-      OR function_modules.color = params.color
-    )
 )
 SELECT
-  answers.run_name,
-  answers.function_name,
-  answers.color,
-  answers.peak_held_bytes,
-  answers.size_bytes,
-  answers.carry_role,
-  answers.shape,
-  answers.instruction_name,
-  answers.source_name,
-  answers.while_name,
-  answers.op_name,
-  answers.source,
-  answers.unknown_reason
-FROM answers
-ORDER BY
-  answers.place, answers.run_name, answers.function_name, answers.color NULLS LAST,
-  answers.unknown_reason;
+  functions.run_name, functions.function_name, functions.color, carry_copies.peak_held_bytes,
+  carry_copies.size_bytes, carry_copies.carry_role, carry_copies.shape,
+  carry_copies.instruction_name, carry_copies.source_name, carry_copies.while_name,
+  coalesce(value_details.op_name, source_details.op_name) AS op_name,
+  coalesce(value_details.own_source, source_details.own_source) AS source,
+  functions.unknown_reason
+FROM told_functions AS functions
+CROSS JOIN params
+LEFT JOIN carry_copies
+  ON carry_copies.module_id = functions.module_id
+  AND carry_copies.color = functions.color
+  AND carry_copies.place <= params.top_n
+LEFT JOIN value_details
+  ON value_details.module_id = carry_copies.module_id
+  AND value_details.value_id = carry_copies.value_id
+LEFT JOIN value_details AS source_details
+  ON source_details.module_id = carry_copies.module_id
+  AND source_details.value_id = carry_copies.source_value_id
+WHERE carry_copies.place IS NOT NULL OR functions.unknown_reason IS NOT NULL
+ORDER BY carry_copies.place NULLS FIRST, functions.name_place;

@@ -38,24 +38,14 @@
 -- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
 --   has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
-  SELECT
-    getvariable('run')::VARCHAR AS run,
-    getvariable('function')::VARCHAR AS function,
-    getvariable('platform')::VARCHAR AS platform,
-    getvariable('color')::BIGINT AS color,
-    coalesce(getvariable('top_n')::BIGINT, 30) AS top_n
+  SELECT coalesce(getvariable('top_n')::BIGINT, 30) AS top_n
 ),
-ranked_copies AS (
+copies AS (
   SELECT
-    function_modules.run_name,
-    function_modules.function_name,
-    copy_details.color,
-    CASE
-      WHEN function_modules.peak_bytes IS NOT NULL THEN coalesce(peak_values.held_bytes, 0)
+    copy_details.module_id, copy_details.color, copy_details.value_id, CASE
+      WHEN functions.peak_bytes IS NOT NULL THEN coalesce(peak_values.held_bytes, 0)
     END AS peak_held_bytes,
-    copy_details.size_bytes,
-    copy_details.is_kept_twice,
-    CASE
+    copy_details.size_bytes, copy_details.is_kept_twice, CASE
       WHEN copy_details.color <> copy_details.source_color THEN 'memory_space'
       WHEN copy_details.shape <> copy_details.source_shape THEN 'layout'
       WHEN copy_details.carry_role IS NOT NULL THEN 'loop_carry'
@@ -64,128 +54,41 @@ ranked_copies AS (
       WHEN copy_details.source_opcode = 'constant' THEN 'constant'
       ELSE 'other'
     END AS reason,
-    copy_details.shape,
-    copy_details.instruction_name,
-    copy_details.source_name,
-    copy_details.source_shape,
-    copy_details.module_id,
-    copy_details.value_id,
-    copy_details.source_value_id,
+    copy_details.shape, copy_details.instruction_name, copy_details.source_name,
+    copy_details.source_shape, copy_details.source_value_id,
     row_number() OVER (
       ORDER BY
         CASE
-          WHEN function_modules.peak_bytes IS NOT NULL THEN coalesce(peak_values.held_bytes, 0)
+          WHEN functions.peak_bytes IS NOT NULL THEN coalesce(peak_values.held_bytes, 0)
         END DESC NULLS LAST,
-        copy_details.size_bytes DESC,
-        function_modules.run_name,
-        function_modules.function_name,
-        function_modules.platform NULLS LAST,
-        function_modules.color,
-        copy_details.value_id
+        copy_details.size_bytes DESC, functions.name_place, copy_details.value_id
     ) AS place
-  FROM function_modules
-  CROSS JOIN params
+  FROM told_functions AS functions
   JOIN copy_details
-    ON copy_details.module_id = function_modules.module_id
-    AND copy_details.color = function_modules.color
+    ON copy_details.module_id = functions.module_id
+    AND copy_details.color = functions.color
   LEFT JOIN peak_values
     ON peak_values.module_id = copy_details.module_id
     AND peak_values.value_id = copy_details.value_id
-  WHERE (
-    params.run IS NULL
-    OR function_modules.run_name IN (
-      SELECT run_selectors.run_name
-      FROM run_selectors
-      CROSS JOIN params
-      WHERE run_selectors.selector GLOB params.run
-    )
-  )
-    AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
-    AND (params.platform IS NULL OR function_modules.platform = params.platform)
-    AND (params.color IS NULL OR function_modules.color = params.color)
-),
-answers AS (
-  SELECT
-    ranked_copies.run_name,
-    ranked_copies.function_name,
-    ranked_copies.color,
-    ranked_copies.peak_held_bytes,
-    ranked_copies.size_bytes,
-    ranked_copies.is_kept_twice,
-    ranked_copies.reason,
-    ranked_copies.shape,
-    ranked_copies.instruction_name,
-    ranked_copies.source_name,
-    ranked_copies.source_shape,
-    coalesce(value_details.op_name, source_details.op_name) AS op_name,
-    coalesce(
-      value_details.own_source_file || ':' || value_details.own_source_line,
-      source_details.own_source_file || ':' || source_details.own_source_line
-    ) AS source,
-    CAST(NULL AS VARCHAR) AS unknown_reason,
-    ranked_copies.place
-  FROM ranked_copies
-  CROSS JOIN params
-  LEFT JOIN value_details
-    ON value_details.module_id = ranked_copies.module_id
-    AND value_details.value_id = ranked_copies.value_id
-  LEFT JOIN value_details AS source_details
-    ON source_details.module_id = ranked_copies.module_id
-    AND source_details.value_id = ranked_copies.source_value_id
-  WHERE ranked_copies.place <= params.top_n
-  UNION ALL
-  SELECT
-    function_modules.run_name,
-    function_modules.function_name,
-    function_modules.color,
-    NULL AS peak_held_bytes,
-    NULL AS size_bytes,
-    NULL AS is_kept_twice,
-    NULL AS reason,
-    NULL AS shape,
-    NULL AS instruction_name,
-    NULL AS source_name,
-    NULL AS source_shape,
-    NULL AS op_name,
-    NULL AS source,
-    function_modules.unknown_reason,
-    0 AS place
-  FROM function_modules
-  CROSS JOIN params
-  WHERE function_modules.unknown_count > 0
-    AND (
-      params.run IS NULL
-      OR function_modules.run_name IN (
-        SELECT run_selectors.run_name
-        FROM run_selectors
-        CROSS JOIN params
-        WHERE run_selectors.selector GLOB params.run
-      )
-    )
-    AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
-    AND (params.platform IS NULL OR function_modules.platform = params.platform)
-    AND (
-      params.color IS NULL
-      OR function_modules.color IS NULL
-      OR function_modules.color = params.color
-    )
 )
 SELECT
-  answers.run_name,
-  answers.function_name,
-  answers.color,
-  answers.peak_held_bytes,
-  answers.size_bytes,
-  answers.is_kept_twice,
-  answers.reason,
-  answers.shape,
-  answers.instruction_name,
-  answers.source_name,
-  answers.source_shape,
-  answers.op_name,
-  answers.source,
-  answers.unknown_reason
-FROM answers
-ORDER BY
-  answers.place, answers.run_name, answers.function_name, answers.color NULLS LAST,
-  answers.unknown_reason;
+  functions.run_name, functions.function_name, functions.color, copies.peak_held_bytes,
+  copies.size_bytes, copies.is_kept_twice, copies.reason, copies.shape, copies.instruction_name,
+  copies.source_name, copies.source_shape,
+  coalesce(value_details.op_name, source_details.op_name) AS op_name,
+  coalesce(value_details.own_source, source_details.own_source) AS source,
+  functions.unknown_reason
+FROM told_functions AS functions
+CROSS JOIN params
+LEFT JOIN copies
+  ON copies.module_id = functions.module_id
+  AND copies.color = functions.color
+  AND copies.place <= params.top_n
+LEFT JOIN value_details
+  ON value_details.module_id = copies.module_id
+  AND value_details.value_id = copies.value_id
+LEFT JOIN value_details AS source_details
+  ON source_details.module_id = copies.module_id
+  AND source_details.value_id = copies.source_value_id
+WHERE copies.place IS NOT NULL OR functions.unknown_reason IS NOT NULL
+ORDER BY copies.place NULLS FIRST, functions.name_place;

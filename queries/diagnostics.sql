@@ -7,8 +7,8 @@
 -- the dump), info.
 --
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
--- param function VARCHAR = NULL: Only modules of jitted functions whose name matches this glob.
--- param platform VARCHAR = NULL: Only modules of this platform: cpu, gpu or tpu.
+-- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
+-- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
 -- param severity VARCHAR = NULL: Only this severity: error, data_loss, notice or info.
 -- param top_n BIGINT = 100: Rows to return.
 --
@@ -21,61 +21,25 @@
 -- column message VARCHAR: What was expected, what was found, what to do.
 WITH params AS (
   SELECT
-    getvariable('run')::VARCHAR AS run,
     getvariable('function')::VARCHAR AS function,
     getvariable('platform')::VARCHAR AS platform,
     getvariable('severity')::VARCHAR AS severity,
     coalesce(getvariable('top_n')::BIGINT, 100) AS top_n
-),
-matches AS (
-  SELECT
-    diagnostics.severity,
-    diagnostics.code,
-    diagnostics.run_name,
-    modules.module_key,
-    diagnostics.path,
-    diagnostics.line_number,
-    diagnostics.message,
-    row_number() OVER (
-      ORDER BY
-        CASE diagnostics.severity
-          WHEN 'error' THEN 0
-          WHEN 'data_loss' THEN 1
-          WHEN 'notice' THEN 2
-          ELSE 3
-        END,
-        diagnostics.run_name,
-        modules.module_key NULLS LAST,
-        diagnostics.path NULLS LAST,
-        diagnostics.line_number NULLS LAST,
-        diagnostics.code,
-        diagnostics.message
-    ) AS place
-  FROM diagnostics
-  CROSS JOIN params
-  LEFT JOIN modules ON modules.module_id = diagnostics.module_id
-  WHERE (
-    params.run IS NULL
-    OR diagnostics.run_name IN (
-      SELECT run_selectors.run_name
-      FROM run_selectors
-      CROSS JOIN params
-      WHERE run_selectors.selector GLOB params.run
-    )
-  )
-    AND (params.function IS NULL OR modules.function_name GLOB params.function)
-    AND (params.platform IS NULL OR modules.platform = params.platform)
-    AND (params.severity IS NULL OR diagnostics.severity = params.severity)
 )
 SELECT
-  matches.severity,
-  matches.code,
-  matches.run_name,
-  matches.module_key,
-  matches.path,
-  matches.line_number,
-  matches.message
-FROM matches
+  diagnostics.severity, diagnostics.code, diagnostics.run_name, modules.module_key,
+  diagnostics.path, diagnostics.line_number, diagnostics.message
+FROM diagnostics
 CROSS JOIN params
-WHERE matches.place <= params.top_n
-ORDER BY matches.place;
+JOIN asked_runs ON asked_runs.run_name = diagnostics.run_name
+LEFT JOIN modules ON modules.module_id = diagnostics.module_id
+WHERE (params.function IS NULL OR modules.function_name GLOB params.function)
+  AND (params.platform IS NULL OR modules.platform = params.platform)
+  AND (params.severity IS NULL OR diagnostics.severity = params.severity)
+ORDER BY
+  CASE diagnostics.severity
+    WHEN 'error' THEN 0 WHEN 'data_loss' THEN 1 WHEN 'notice' THEN 2 ELSE 3
+  END,
+  diagnostics.run_name, modules.module_key NULLS LAST, diagnostics.path NULLS LAST,
+  diagnostics.line_number NULLS LAST, diagnostics.code, diagnostics.message
+LIMIT (SELECT top_n FROM params);

@@ -14,10 +14,10 @@
 -- wrong when: Several modules of one function that were paired by rank of size need not be each
 -- other's successors; paired_by says so.
 --
--- param base VARCHAR = NULL: The run, or LABEL=VALUE, to compare with; nothing without it.
--- param new VARCHAR = NULL: The run, or LABEL=VALUE, that is compared; nothing without it.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param color BIGINT = NULL: Only this memory space.
+-- param base VARCHAR = NULL: The run, or LABEL=VALUE, to compare with; nothing without it.
+-- param new VARCHAR = NULL: The run, or LABEL=VALUE, that is compared; nothing without it.
 -- param figure VARCHAR = NULL: Only this figure: peak, arguments, outputs, aliased, temps,
 --   constants, fragmentation or padding.
 -- param top_n BIGINT = 200: Rows to return.
@@ -46,18 +46,9 @@ WITH params AS (
     coalesce(getvariable('top_n')::BIGINT, 200) AS top_n
 )
 SELECT
-  figures.function_name,
-  figures.paired_by,
-  figures.base_run_name,
-  figures.new_run_name,
-  figures.base_module_key,
-  figures.new_module_key,
-  figures.color,
-  figures.figure,
-  figures.base_bytes,
-  figures.new_bytes,
-  figures.delta_bytes,
-  figures.delta_ratio,
+  figures.function_name, figures.paired_by, figures.base_run_name, figures.new_run_name,
+  figures.base_module_key, figures.new_module_key, figures.color, figures.figure,
+  figures.base_bytes, figures.new_bytes, figures.delta_bytes, figures.delta_ratio,
   figures.unknown_reason
 FROM diff_modules((SELECT params.base FROM params), (SELECT params.new FROM params)) AS figures
 CROSS JOIN params

@@ -17,12 +17,12 @@
 -- still exist, only not at that instant. Where values share bytes, the first one by offset holds
 -- them, so two groups can trade bytes without a cause of their own.
 --
+-- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
+-- param color BIGINT = NULL: Only this memory space.
 -- param base VARCHAR = NULL: The run, or LABEL=VALUE, to compare with; nothing without it.
 -- param new VARCHAR = NULL: The run, or LABEL=VALUE, that is compared; nothing without it.
 -- param by VARCHAR = 'op' | 'source' | 'shape' | 'dtype' | 'opcode' | 'category' | 'stack' | 'all':
 --   Key of the groups.
--- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
--- param color BIGINT = NULL: Only this memory space.
 -- param unchanged BOOLEAN = false: Whether to show groups that have the same bytes on both sides.
 -- param top_n BIGINT = 50: Rows to return.
 --
@@ -54,20 +54,9 @@ WITH params AS (
     coalesce(getvariable('top_n')::BIGINT, 50) AS top_n
 )
 SELECT
-  parts.function_name,
-  parts.color,
-  parts.change,
-  parts.base_bytes,
-  parts.new_bytes,
-  parts.delta_bytes,
-  parts.allocation_kind,
-  parts.base_value_count,
-  parts.new_value_count,
-  parts.base_shape,
-  parts.new_shape,
-  parts.base_source,
-  parts.new_source,
-  parts.part,
+  parts.function_name, parts.color, parts.change, parts.base_bytes, parts.new_bytes,
+  parts.delta_bytes, parts.allocation_kind, parts.base_value_count, parts.new_value_count,
+  parts.base_shape, parts.new_shape, parts.base_source, parts.new_source, parts.part,
   parts.unknown_reason
 FROM diff_peak(
   (SELECT params.base FROM params), (SELECT params.new FROM params), (SELECT params.by FROM params)

@@ -35,31 +35,16 @@
 -- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
 --   has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
-  SELECT
-    getvariable('run')::VARCHAR AS run,
-    getvariable('function')::VARCHAR AS function,
-    getvariable('platform')::VARCHAR AS platform,
-    getvariable('color')::BIGINT AS color,
-    coalesce(getvariable('top_n')::BIGINT, 20) AS top_n
+  SELECT coalesce(getvariable('top_n')::BIGINT, 20) AS top_n
 ),
 -- The value that stands for a parameter is the first at its address, for an output the last.
 candidates AS (
   SELECT
-    function_modules.run_name,
-    function_modules.function_name,
-    function_modules.platform,
-    function_modules.color,
-    allocations.module_id,
-    allocations.allocation_index,
-    allocations.kind,
-    allocations.size_bytes,
-    allocations.parameter_number,
-    allocations.parameter_shape_index,
-    "values".value_id,
-    "values".instruction_name,
-    "values".shape,
-    shapes.dtype,
-    shapes.dimensions_text,
+    allocations.module_id, allocations.color, allocations.allocation_index, allocations.kind,
+    allocations.size_bytes, allocations.parameter_number, allocations.parameter_shape_index,
+    "values".instruction_name, "values".shape, shapes.dtype, shapes.dimensions_text,
+    coalesce(instructions.op_name, "values".instruction_name) AS parameter_name,
+    instructions.op_name AS output_op_name,
     row_number() OVER (
       PARTITION BY allocations.module_id, allocations.allocation_index
       ORDER BY
@@ -67,15 +52,13 @@ candidates AS (
           WHEN instructions.opcode = 'parameter' AND allocations.kind = 'parameter' THEN 0
           ELSE 1
         END,
-        live_ranges.end_time DESC NULLS LAST,
-        live_ranges.start_time DESC NULLS LAST,
+        live_ranges.end_time DESC NULLS LAST, live_ranges.start_time DESC NULLS LAST,
         "values".value_id DESC
     ) AS place
-  FROM function_modules
-  CROSS JOIN params
+  FROM told_functions AS functions
   JOIN allocations
-    ON allocations.module_id = function_modules.module_id
-    AND allocations.color = function_modules.color
+    ON allocations.module_id = functions.module_id
+    AND allocations.color = functions.color
   JOIN "values"
     ON "values".module_id = allocations.module_id
     AND "values".allocation_index = allocations.allocation_index
@@ -90,76 +73,32 @@ candidates AS (
   WHERE allocations.kind IN ('parameter', 'output')
     AND allocations.size_bytes > 0
     AND NOT shapes.is_tuple
-    AND (
-      params.run IS NULL
-      OR function_modules.run_name IN (
-        SELECT run_selectors.run_name
-        FROM run_selectors
-        CROSS JOIN params
-        WHERE run_selectors.selector GLOB params.run
-      )
-    )
-    AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
-    AND (params.platform IS NULL OR function_modules.platform = params.platform)
-    AND (params.color IS NULL OR function_modules.color = params.color)
 ),
 numbered AS (
   SELECT
-    candidates.run_name,
-    candidates.function_name,
-    candidates.platform,
-    candidates.color,
-    candidates.module_id,
-    candidates.allocation_index,
-    candidates.kind,
-    candidates.size_bytes,
-    candidates.parameter_number,
-    candidates.parameter_shape_index,
-    candidates.value_id,
-    candidates.instruction_name,
-    candidates.shape,
-    candidates.dtype,
-    candidates.dimensions_text,
+    module_id, color, allocation_index, kind, size_bytes, parameter_number, parameter_shape_index,
+    instruction_name, shape, dtype, dimensions_text, parameter_name, output_op_name,
     row_number() OVER (
-      PARTITION BY
-        candidates.module_id,
-        candidates.color,
-        candidates.kind,
-        candidates.dtype,
-        candidates.dimensions_text
-      ORDER BY
-        candidates.parameter_number NULLS LAST,
-        candidates.parameter_shape_index,
-        candidates.allocation_index
+      PARTITION BY module_id, color, kind, dtype, dimensions_text
+      ORDER BY parameter_number NULLS LAST, parameter_shape_index, allocation_index
     ) AS pair
   FROM candidates
-  WHERE candidates.place = 1
+  WHERE place = 1
 ),
-answers AS (
+pairs AS (
   SELECT
-    arguments.run_name,
-    arguments.function_name,
-    arguments.color,
+    arguments.module_id, arguments.color,
     outputs.size_bytes AS saved_bytes,
     sum(outputs.size_bytes) OVER (PARTITION BY arguments.module_id, arguments.color)
       AS missed_bytes,
-    arguments.parameter_number,
-    arguments.parameter_shape_index,
-    coalesce(argument_instructions.op_name, arguments.instruction_name) AS parameter_name,
+    arguments.parameter_number, arguments.parameter_shape_index, arguments.parameter_name,
     arguments.shape,
     outputs.instruction_name AS output_name,
-    output_instructions.op_name AS output_op_name,
-    CAST(NULL AS VARCHAR) AS unknown_reason,
+    outputs.output_op_name,
     row_number() OVER (
       ORDER BY
-        outputs.size_bytes DESC,
-        arguments.run_name,
-        arguments.function_name,
-        arguments.platform NULLS LAST,
-        arguments.color,
-        arguments.parameter_number,
-        arguments.parameter_shape_index,
-        outputs.allocation_index
+        outputs.size_bytes DESC, functions.name_place, arguments.parameter_number,
+        arguments.parameter_shape_index, outputs.allocation_index
     ) AS place
   FROM numbered AS arguments
   JOIN numbered AS outputs
@@ -168,65 +107,21 @@ answers AS (
     AND outputs.dtype = arguments.dtype
     AND outputs.dimensions_text = arguments.dimensions_text
     AND outputs.pair = arguments.pair
-  LEFT JOIN instructions AS argument_instructions
-    ON argument_instructions.module_id = arguments.module_id
-    AND argument_instructions.instruction_name = arguments.instruction_name
-  LEFT JOIN instructions AS output_instructions
-    ON output_instructions.module_id = outputs.module_id
-    AND output_instructions.instruction_name = outputs.instruction_name
+  JOIN told_functions AS functions
+    ON functions.module_id = arguments.module_id
+    AND functions.color = arguments.color
   WHERE arguments.kind = 'parameter'
     AND outputs.kind = 'output'
-  UNION ALL
-  SELECT
-    function_modules.run_name,
-    function_modules.function_name,
-    function_modules.color,
-    NULL AS saved_bytes,
-    NULL AS missed_bytes,
-    NULL AS parameter_number,
-    NULL AS parameter_shape_index,
-    NULL AS parameter_name,
-    NULL AS shape,
-    NULL AS output_name,
-    NULL AS output_op_name,
-    function_modules.unknown_reason,
-    0 AS place
-  FROM function_modules
-  CROSS JOIN params
-  WHERE function_modules.unknown_count > 0
-    AND (
-      params.run IS NULL
-      OR function_modules.run_name IN (
-        SELECT run_selectors.run_name
-        FROM run_selectors
-        CROSS JOIN params
-        WHERE run_selectors.selector GLOB params.run
-      )
-    )
-    AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
-    AND (params.platform IS NULL OR function_modules.platform = params.platform)
-    AND (
-      params.color IS NULL
-      OR function_modules.color IS NULL
-      OR function_modules.color = params.color
-    )
 )
 SELECT
-  answers.run_name,
-  answers.function_name,
-  answers.color,
-  answers.saved_bytes,
-  answers.missed_bytes,
-  answers.parameter_number,
-  answers.parameter_shape_index,
-  answers.parameter_name,
-  answers.shape,
-  answers.output_name,
-  answers.output_op_name,
-  answers.unknown_reason
-FROM answers
+  functions.run_name, functions.function_name, functions.color, pairs.saved_bytes,
+  pairs.missed_bytes, pairs.parameter_number, pairs.parameter_shape_index, pairs.parameter_name,
+  pairs.shape, pairs.output_name, pairs.output_op_name, functions.unknown_reason
+FROM told_functions AS functions
 CROSS JOIN params
-WHERE answers.place <= params.top_n
-ORDER BY
-  answers.place, answers.run_name, answers.function_name, answers.color NULLS LAST,
-  answers.unknown_reason;
+LEFT JOIN pairs
+  ON pairs.module_id = functions.module_id
+  AND pairs.color = functions.color
+  AND pairs.place <= params.top_n
+WHERE pairs.place IS NOT NULL OR functions.unknown_reason IS NOT NULL
+ORDER BY pairs.place NULLS FIRST, functions.name_place;

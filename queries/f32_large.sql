@@ -38,10 +38,6 @@
 --   has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
   SELECT
-    getvariable('run')::VARCHAR AS run,
-    getvariable('function')::VARCHAR AS function,
-    getvariable('platform')::VARCHAR AS platform,
-    getvariable('color')::BIGINT AS color,
     coalesce(getvariable('min_bf16_ratio')::DOUBLE, 0.1) AS min_bf16_ratio,
     coalesce(getvariable('min_bytes')::BIGINT, 1) AS min_bytes,
     coalesce(getvariable('top_n')::BIGINT, 20) AS top_n
@@ -49,8 +45,8 @@ WITH params AS (
 dtypes AS (
   SELECT
     "values".module_id,
-    count(CASE WHEN shapes.dtype = 'bf16' THEN 1 END) AS bf16_count,
-    count(*) AS float_count
+    CAST(count(CASE WHEN shapes.dtype = 'bf16' THEN 1 END) AS DOUBLE) / nullif(count(*), 0)
+      AS bf16_ratio
   FROM "values"
   JOIN shapes ON shapes.shape = "values".shape
   JOIN allocations
@@ -63,141 +59,46 @@ dtypes AS (
 ),
 f32_values AS (
   SELECT
-    function_modules.run_name,
-    function_modules.function_name,
-    function_modules.platform,
-    function_modules.color,
-    function_modules.peak_bytes,
-    CAST(dtypes.bf16_count AS DOUBLE) / nullif(dtypes.float_count, 0) AS bf16_ratio,
-    peak_values.module_id,
-    peak_values.value_id,
-    peak_values.held_bytes,
-    sum(peak_values.held_bytes) OVER (PARTITION BY peak_values.module_id, peak_values.color)
+    functions.module_id, functions.color, functions.name_place, dtypes.bf16_ratio,
+    peak_values.value_id, peak_values.held_bytes,
+    sum(peak_values.held_bytes) OVER (PARTITION BY functions.module_id, functions.color)
       AS f32_bytes
-  FROM function_modules
-  CROSS JOIN params
-  JOIN dtypes ON dtypes.module_id = function_modules.module_id
+  FROM told_functions AS functions
+  JOIN dtypes ON dtypes.module_id = functions.module_id
   JOIN peak_values
-    ON peak_values.module_id = function_modules.module_id
-    AND peak_values.color = function_modules.color
+    ON peak_values.module_id = functions.module_id
+    AND peak_values.color = functions.color
   JOIN "values"
     ON "values".module_id = peak_values.module_id
     AND "values".value_id = peak_values.value_id
   JOIN shapes ON shapes.shape = "values".shape
   WHERE shapes.dtype = 'f32'
     AND peak_values.allocation_kind = 'temp'
-    AND (
-      params.run IS NULL
-      OR function_modules.run_name IN (
-        SELECT run_selectors.run_name
-        FROM run_selectors
-        CROSS JOIN params
-        WHERE run_selectors.selector GLOB params.run
-      )
-    )
-    AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
-    AND (params.platform IS NULL OR function_modules.platform = params.platform)
-    AND (params.color IS NULL OR function_modules.color = params.color)
 ),
 ranked_values AS (
   SELECT
-    f32_values.run_name,
-    f32_values.function_name,
-    f32_values.color,
-    f32_values.bf16_ratio,
-    f32_values.peak_bytes,
-    f32_values.f32_bytes,
-    f32_values.held_bytes,
-    f32_values.module_id,
-    f32_values.value_id,
-    row_number() OVER (
-      ORDER BY
-        f32_values.held_bytes DESC,
-        f32_values.run_name,
-        f32_values.function_name,
-        f32_values.platform NULLS LAST,
-        f32_values.color,
-        f32_values.value_id
-    ) AS place
+    module_id, color, bf16_ratio, value_id, held_bytes, f32_bytes,
+    row_number() OVER (ORDER BY held_bytes DESC, name_place, value_id) AS place
   FROM f32_values
   CROSS JOIN params
-  WHERE f32_values.bf16_ratio > 0
-    AND f32_values.bf16_ratio >= params.min_bf16_ratio
-    AND f32_values.held_bytes >= params.min_bytes
-),
-answers AS (
-  SELECT
-    ranked_values.run_name,
-    ranked_values.function_name,
-    ranked_values.color,
-    ranked_values.bf16_ratio,
-    ranked_values.peak_bytes,
-    ranked_values.f32_bytes,
-    ranked_values.held_bytes,
-    value_details.shape,
-    value_details.opcode,
-    value_details.instruction_name,
-    value_details.op_name,
-    value_details.own_source_file || ':' || value_details.own_source_line AS source,
-    CAST(NULL AS VARCHAR) AS unknown_reason,
-    ranked_values.place
-  FROM ranked_values
-  CROSS JOIN params
-  JOIN value_details
-    ON value_details.module_id = ranked_values.module_id
-    AND value_details.value_id = ranked_values.value_id
-  WHERE ranked_values.place <= params.top_n
-  UNION ALL
-  SELECT
-    function_modules.run_name,
-    function_modules.function_name,
-    function_modules.color,
-    NULL AS bf16_ratio,
-    NULL AS peak_bytes,
-    NULL AS f32_bytes,
-    NULL AS held_bytes,
-    NULL AS shape,
-    NULL AS opcode,
-    NULL AS instruction_name,
-    NULL AS op_name,
-    NULL AS source,
-    function_modules.unknown_reason,
-    0 AS place
-  FROM function_modules
-  CROSS JOIN params
-  WHERE function_modules.unknown_count > 0
-    AND (
-      params.run IS NULL
-      OR function_modules.run_name IN (
-        SELECT run_selectors.run_name
-        FROM run_selectors
-        CROSS JOIN params
-        WHERE run_selectors.selector GLOB params.run
-      )
-    )
-    AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
-    AND (params.platform IS NULL OR function_modules.platform = params.platform)
-    AND (
-      params.color IS NULL
-      OR function_modules.color IS NULL
-      OR function_modules.color = params.color
-    )
+  WHERE bf16_ratio > 0
+    AND bf16_ratio >= params.min_bf16_ratio
+    AND held_bytes >= params.min_bytes
 )
 SELECT
-  answers.run_name,
-  answers.function_name,
-  answers.color,
-  answers.bf16_ratio,
-  answers.peak_bytes,
-  answers.f32_bytes,
-  answers.held_bytes,
-  answers.shape,
-  answers.opcode,
-  answers.instruction_name,
-  answers.op_name,
-  answers.source,
-  answers.unknown_reason
-FROM answers
-ORDER BY
-  answers.place, answers.run_name, answers.function_name, answers.color NULLS LAST,
-  answers.unknown_reason;
+  functions.run_name, functions.function_name, functions.color, ranked_values.bf16_ratio,
+  functions.peak_bytes, ranked_values.f32_bytes, ranked_values.held_bytes, value_details.shape,
+  value_details.opcode, value_details.instruction_name, value_details.op_name,
+  value_details.own_source AS source,
+  functions.unknown_reason
+FROM told_functions AS functions
+CROSS JOIN params
+LEFT JOIN ranked_values
+  ON ranked_values.module_id = functions.module_id
+  AND ranked_values.color = functions.color
+  AND ranked_values.place <= params.top_n
+LEFT JOIN value_details
+  ON value_details.module_id = ranked_values.module_id
+  AND value_details.value_id = ranked_values.value_id
+WHERE ranked_values.place IS NOT NULL OR functions.unknown_reason IS NOT NULL
+ORDER BY ranked_values.place NULLS FIRST, functions.name_place;

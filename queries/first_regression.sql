@@ -43,10 +43,6 @@
 --   all figures are known.
 WITH params AS (
   SELECT
-    getvariable('run')::VARCHAR AS run,
-    getvariable('function')::VARCHAR AS function,
-    getvariable('platform')::VARCHAR AS platform,
-    getvariable('color')::BIGINT AS color,
     coalesce(getvariable('figure')::VARCHAR, 'peak') AS figure,
     coalesce(getvariable('factor')::DOUBLE, 1.05) AS factor,
     coalesce(getvariable('least_bytes')::BIGINT, 0) AS least_bytes,
@@ -54,185 +50,66 @@ WITH params AS (
 ),
 figures AS (
   SELECT
-    function_modules.function_name,
-    function_modules.platform,
-    function_modules.color,
-    function_modules.run_name,
-    runs.dumped_at,
-    module_signatures.entry_signature,
+    series_place, place, function_name, platform, color, run_name, dumped_at, entry_signature,
+    unknown_reason,
     -- Which of several compilations is the largest cannot be told without all their peaks.
     CASE
-      WHEN function_modules.unknown_count = 0 OR function_modules.module_count = 1
+      WHEN unknown_count = 0 OR module_count = 1
         THEN CASE params.figure
-          WHEN 'peak' THEN function_modules.peak_bytes
-          WHEN 'temps' THEN function_modules.temp_bytes
-          WHEN 'arguments' THEN function_modules.argument_bytes
-          WHEN 'outputs' THEN function_modules.output_bytes
-          WHEN 'constants' THEN function_modules.constant_bytes
-          WHEN 'fragmentation' THEN function_modules.fragmentation_bytes
+          WHEN 'peak' THEN peak_bytes
+          WHEN 'temps' THEN temp_bytes
+          WHEN 'arguments' THEN argument_bytes
+          WHEN 'outputs' THEN output_bytes
+          WHEN 'constants' THEN constant_bytes
+          WHEN 'fragmentation' THEN fragmentation_bytes
         END
-    END AS figure_bytes,
-    function_modules.unknown_reason
-  FROM function_modules
+    END AS figure_bytes
+  FROM asked_history
   CROSS JOIN params
-  JOIN runs ON runs.run_name = function_modules.run_name
-  JOIN module_signatures ON module_signatures.module_id = function_modules.module_id
-  WHERE (
-    params.run IS NULL
-    OR function_modules.run_name IN (
-      SELECT run_selectors.run_name
-      FROM run_selectors
-      CROSS JOIN params
-      WHERE run_selectors.selector GLOB params.run
-    )
-  )
-    AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
-    AND (params.platform IS NULL OR function_modules.platform = params.platform)
-    AND (
-      params.color IS NULL
-      OR function_modules.color IS NULL
-      OR function_modules.color = params.color
-    )
 ),
-placed_figures AS (
+compared AS (
   SELECT
-    figures.function_name,
-    figures.platform,
-    figures.color,
-    figures.run_name,
-    figures.dumped_at,
-    figures.entry_signature,
-    figures.figure_bytes,
-    row_number() OVER (
-      PARTITION BY figures.function_name, figures.platform, figures.color
-      ORDER BY figures.dumped_at NULLS LAST, figures.run_name
-    ) AS place
+    series_place, place, run_name, dumped_at, entry_signature, figure_bytes,
+    lag(run_name) OVER (PARTITION BY series_place ORDER BY place) AS previous_run_name,
+    lag(figure_bytes) OVER (PARTITION BY series_place ORDER BY place) AS previous_bytes,
+    lag(entry_signature) OVER (PARTITION BY series_place ORDER BY place) AS previous_signature
   FROM figures
-  WHERE figures.figure_bytes IS NOT NULL
-),
-compared_figures AS (
-  SELECT
-    placed_figures.function_name,
-    placed_figures.platform,
-    placed_figures.color,
-    placed_figures.run_name,
-    placed_figures.dumped_at,
-    placed_figures.entry_signature,
-    placed_figures.figure_bytes,
-    placed_figures.place,
-    lag(placed_figures.run_name) OVER (
-      PARTITION BY placed_figures.function_name, placed_figures.platform, placed_figures.color
-      ORDER BY placed_figures.place
-    ) AS previous_run_name,
-    lag(placed_figures.figure_bytes) OVER (
-      PARTITION BY placed_figures.function_name, placed_figures.platform, placed_figures.color
-      ORDER BY placed_figures.place
-    ) AS previous_bytes,
-    lag(placed_figures.entry_signature) OVER (
-      PARTITION BY placed_figures.function_name, placed_figures.platform, placed_figures.color
-      ORDER BY placed_figures.place
-    ) AS previous_signature
-  FROM placed_figures
+  WHERE figure_bytes IS NOT NULL
 ),
 regressions AS (
   SELECT
-    compared_figures.function_name,
-    compared_figures.platform,
-    compared_figures.color,
-    compared_figures.run_name,
-    compared_figures.dumped_at,
-    compared_figures.previous_run_name,
-    compared_figures.previous_bytes,
-    compared_figures.figure_bytes,
-    compared_figures.entry_signature = compared_figures.previous_signature AS signature_is_same,
-    row_number() OVER (
-      PARTITION BY
-        compared_figures.function_name, compared_figures.platform, compared_figures.color
-      ORDER BY compared_figures.place
-    ) AS regression_place,
-    count(*) OVER (
-      PARTITION BY
-        compared_figures.function_name, compared_figures.platform, compared_figures.color
-    ) AS regression_count
-  FROM compared_figures
+    series_place, run_name, dumped_at, previous_run_name, previous_bytes, figure_bytes,
+    entry_signature = previous_signature AS signature_is_same,
+    row_number() OVER (PARTITION BY series_place ORDER BY place) AS regression_place,
+    count(*) OVER (PARTITION BY series_place) AS regression_count
+  FROM compared
   CROSS JOIN params
-  WHERE compared_figures.figure_bytes > compared_figures.previous_bytes * params.factor
-    AND compared_figures.figure_bytes - compared_figures.previous_bytes >= params.least_bytes
+  WHERE figure_bytes > previous_bytes * params.factor
+    AND figure_bytes - previous_bytes >= params.least_bytes
 ),
-unknown_figures AS (
+series AS (
   SELECT
-    figures.function_name,
-    coalesce(figures.platform, '') AS platform,
-    coalesce(figures.color, -1) AS color,
-    count(*) AS unknown_count,
-    min(figures.unknown_reason) AS unknown_reason
+    series_place, function_name, platform, color,
+    count(CASE WHEN figure_bytes IS NULL THEN 1 END) AS unknown_count,
+    min(CASE WHEN figure_bytes IS NULL THEN unknown_reason END) AS unknown_reason
   FROM figures
-  WHERE figures.figure_bytes IS NULL
-  GROUP BY figures.function_name, coalesce(figures.platform, ''), coalesce(figures.color, -1)
-),
-answers AS (
-  SELECT
-    regressions.function_name,
-    regressions.platform,
-    regressions.color,
-    regressions.run_name,
-    regressions.dumped_at,
-    regressions.previous_run_name,
-    regressions.previous_bytes,
-    regressions.figure_bytes,
-    regressions.signature_is_same,
-    regressions.regression_count,
-    coalesce(unknown_figures.unknown_count, 0) AS unknown_count,
-    unknown_figures.unknown_reason
-  FROM regressions
-  LEFT JOIN unknown_figures
-    ON unknown_figures.function_name = regressions.function_name
-    AND unknown_figures.platform = coalesce(regressions.platform, '')
-    AND unknown_figures.color = regressions.color
-  WHERE regressions.regression_place = 1
-  UNION ALL
-  SELECT
-    unknown_figures.function_name,
-    nullif(unknown_figures.platform, '') AS platform,
-    nullif(unknown_figures.color, -1) AS color,
-    NULL AS run_name,
-    NULL AS dumped_at,
-    NULL AS previous_run_name,
-    NULL AS previous_bytes,
-    NULL AS figure_bytes,
-    NULL AS signature_is_same,
-    NULL AS regression_count,
-    unknown_figures.unknown_count,
-    unknown_figures.unknown_reason
-  FROM unknown_figures
-  WHERE NOT EXISTS (
-    SELECT 1
-    FROM regressions
-    WHERE regressions.function_name = unknown_figures.function_name
-      AND coalesce(regressions.platform, '') = unknown_figures.platform
-      AND regressions.color = unknown_figures.color
-  )
+  GROUP BY series_place, function_name, platform, color
 )
 SELECT
-  answers.function_name,
-  answers.platform,
-  answers.color,
-  answers.run_name,
-  answers.dumped_at,
-  answers.previous_run_name,
-  answers.previous_bytes,
-  answers.figure_bytes,
-  answers.figure_bytes - answers.previous_bytes AS delta_bytes,
-  CAST(answers.figure_bytes - answers.previous_bytes AS DOUBLE)
-    / nullif(answers.previous_bytes, 0) AS delta_ratio,
-  answers.signature_is_same,
-  answers.regression_count,
-  answers.unknown_count,
-  answers.unknown_reason
-FROM answers
+  series.function_name, series.platform, series.color, regressions.run_name,
+  regressions.dumped_at, regressions.previous_run_name, regressions.previous_bytes,
+  regressions.figure_bytes,
+  regressions.figure_bytes - regressions.previous_bytes AS delta_bytes,
+  CAST(regressions.figure_bytes - regressions.previous_bytes AS DOUBLE)
+    / nullif(regressions.previous_bytes, 0) AS delta_ratio,
+  regressions.signature_is_same, regressions.regression_count, series.unknown_count,
+  series.unknown_reason
+FROM series
+LEFT JOIN regressions
+  ON regressions.series_place = series.series_place
+  AND regressions.regression_place = 1
+WHERE regressions.regression_place = 1 OR series.unknown_count > 0
 ORDER BY
-  answers.figure_bytes - answers.previous_bytes DESC NULLS FIRST,
-  answers.function_name,
-  answers.platform NULLS LAST,
-  answers.color NULLS LAST
+  regressions.figure_bytes - regressions.previous_bytes DESC NULLS FIRST,
+  series.function_name, series.platform NULLS LAST, series.color NULLS LAST
 LIMIT (SELECT top_n FROM params);

@@ -37,52 +37,26 @@
 -- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
 --   has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
-  SELECT
-    getvariable('run')::VARCHAR AS run,
-    getvariable('function')::VARCHAR AS function,
-    getvariable('platform')::VARCHAR AS platform,
-    getvariable('color')::BIGINT AS color,
-    coalesce(getvariable('top_n')::BIGINT, 30) AS top_n
+  SELECT coalesce(getvariable('top_n')::BIGINT, 30) AS top_n
 ),
 temps AS (
   SELECT
-    function_modules.run_name,
-    function_modules.function_name,
-    function_modules.platform,
-    function_modules.color,
-    function_modules.fragmentation_bytes,
-    allocations.module_id,
-    allocations.allocation_index,
+    functions.name_place, allocations.module_id, allocations.color, allocations.allocation_index,
     allocations.size_bytes
-  FROM function_modules
-  CROSS JOIN params
+  FROM told_functions AS functions
   JOIN allocations
-    ON allocations.module_id = function_modules.module_id
-    AND allocations.color = function_modules.color
+    ON allocations.module_id = functions.module_id
+    AND allocations.color = functions.color
   WHERE allocations.kind = 'temp'
-    AND function_modules.fragmentation_bytes > 0
-    AND (
-      params.run IS NULL
-      OR function_modules.run_name IN (
-        SELECT run_selectors.run_name
-        FROM run_selectors
-        CROSS JOIN params
-        WHERE run_selectors.selector GLOB params.run
-      )
-    )
-    AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
-    AND (params.platform IS NULL OR function_modules.platform = params.platform)
-    AND (params.color IS NULL OR function_modules.color = params.color)
+    AND functions.fragmentation_bytes > 0
 ),
 segments AS (
   -- The parts that peak_values gives to a temp allocation's values do not overlap: each ends where
   -- its value ends. A last, empty one stands for the end of the allocation.
   SELECT
-    temps.module_id,
-    temps.allocation_index,
+    temps.module_id, temps.allocation_index,
     value_details.end_bytes - peak_values.held_bytes AS begin_bytes,
-    value_details.end_bytes,
-    value_details.instruction_name
+    value_details.end_bytes, value_details.instruction_name
   FROM temps
   JOIN peak_values
     ON peak_values.module_id = temps.module_id
@@ -92,110 +66,52 @@ segments AS (
     AND value_details.value_id = peak_values.value_id
   UNION ALL
   SELECT
-    temps.module_id,
-    temps.allocation_index,
-    temps.size_bytes AS begin_bytes,
-    temps.size_bytes AS end_bytes,
+    module_id, allocation_index, size_bytes AS begin_bytes, size_bytes AS end_bytes,
     NULL AS instruction_name
   FROM temps
 ),
 gaps AS (
   SELECT
-    segments.module_id,
-    segments.allocation_index,
-    segments.begin_bytes,
-    segments.instruction_name AS value_above,
-    lag(segments.end_bytes) OVER (
-      PARTITION BY segments.module_id, segments.allocation_index
-      ORDER BY segments.end_bytes, segments.begin_bytes
-    ) AS previous_end_bytes,
-    lag(segments.instruction_name) OVER (
-      PARTITION BY segments.module_id, segments.allocation_index
-      ORDER BY segments.end_bytes, segments.begin_bytes
+    module_id, allocation_index, begin_bytes,
+    coalesce(
+      lag(end_bytes) OVER (
+        PARTITION BY module_id, allocation_index ORDER BY end_bytes, begin_bytes
+      ),
+      0
+    ) AS hole_offset_bytes,
+    instruction_name AS value_above,
+    lag(instruction_name) OVER (
+      PARTITION BY module_id, allocation_index ORDER BY end_bytes, begin_bytes
     ) AS value_below
   FROM segments
 ),
-answers AS (
+holes AS (
   SELECT
-    temps.run_name,
-    temps.function_name,
-    temps.color,
-    temps.fragmentation_bytes,
-    temps.allocation_index,
+    temps.module_id, temps.color, temps.allocation_index,
     temps.size_bytes AS allocation_bytes,
-    coalesce(gaps.previous_end_bytes, 0) AS hole_offset_bytes,
-    gaps.begin_bytes - coalesce(gaps.previous_end_bytes, 0) AS hole_bytes,
-    CAST(gaps.begin_bytes - coalesce(gaps.previous_end_bytes, 0) AS DOUBLE)
-      / nullif(temps.size_bytes, 0) AS hole_ratio,
-    gaps.value_below,
-    gaps.value_above,
-    CAST(NULL AS VARCHAR) AS unknown_reason,
+    gaps.hole_offset_bytes,
+    gaps.begin_bytes - gaps.hole_offset_bytes AS hole_bytes,
+    gaps.value_below, gaps.value_above,
     row_number() OVER (
       ORDER BY
-        gaps.begin_bytes - coalesce(gaps.previous_end_bytes, 0) DESC,
-        temps.run_name,
-        temps.function_name,
-        temps.platform NULLS LAST,
-        temps.color,
-        temps.allocation_index,
+        gaps.begin_bytes - gaps.hole_offset_bytes DESC, temps.name_place, temps.allocation_index,
         gaps.begin_bytes
     ) AS place
   FROM temps
-  JOIN gaps
-    ON gaps.module_id = temps.module_id
-    AND gaps.allocation_index = temps.allocation_index
-  WHERE gaps.begin_bytes > coalesce(gaps.previous_end_bytes, 0)
-  UNION ALL
-  SELECT
-    function_modules.run_name,
-    function_modules.function_name,
-    function_modules.color,
-    NULL AS fragmentation_bytes,
-    NULL AS allocation_index,
-    NULL AS allocation_bytes,
-    NULL AS hole_offset_bytes,
-    NULL AS hole_bytes,
-    NULL AS hole_ratio,
-    NULL AS value_below,
-    NULL AS value_above,
-    function_modules.unknown_reason,
-    0 AS place
-  FROM function_modules
-  CROSS JOIN params
-  WHERE function_modules.unknown_count > 0
-    AND (
-      params.run IS NULL
-      OR function_modules.run_name IN (
-        SELECT run_selectors.run_name
-        FROM run_selectors
-        CROSS JOIN params
-        WHERE run_selectors.selector GLOB params.run
-      )
-    )
-    AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
-    AND (params.platform IS NULL OR function_modules.platform = params.platform)
-    AND (
-      params.color IS NULL
-      OR function_modules.color IS NULL
-      OR function_modules.color = params.color
-    )
+  JOIN gaps ON gaps.module_id = temps.module_id AND gaps.allocation_index = temps.allocation_index
+  WHERE gaps.begin_bytes > gaps.hole_offset_bytes
 )
 SELECT
-  answers.run_name,
-  answers.function_name,
-  answers.color,
-  answers.fragmentation_bytes,
-  answers.allocation_index,
-  answers.allocation_bytes,
-  answers.hole_offset_bytes,
-  answers.hole_bytes,
-  answers.hole_ratio,
-  answers.value_below,
-  answers.value_above,
-  answers.unknown_reason
-FROM answers
+  functions.run_name, functions.function_name, functions.color,
+  CASE WHEN holes.place IS NOT NULL THEN functions.fragmentation_bytes END AS fragmentation_bytes,
+  holes.allocation_index, holes.allocation_bytes, holes.hole_offset_bytes, holes.hole_bytes,
+  CAST(holes.hole_bytes AS DOUBLE) / nullif(holes.allocation_bytes, 0) AS hole_ratio,
+  holes.value_below, holes.value_above, functions.unknown_reason
+FROM told_functions AS functions
 CROSS JOIN params
-WHERE answers.place <= params.top_n
-ORDER BY
-  answers.place, answers.run_name, answers.function_name, answers.color NULLS LAST,
-  answers.unknown_reason;
+LEFT JOIN holes
+  ON holes.module_id = functions.module_id
+  AND holes.color = functions.color
+  AND holes.place <= params.top_n
+WHERE holes.place IS NOT NULL OR functions.unknown_reason IS NOT NULL
+ORDER BY holes.place NULLS FIRST, functions.name_place;

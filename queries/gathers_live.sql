@@ -35,195 +35,90 @@
 -- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
 --   has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
-  SELECT
-    getvariable('run')::VARCHAR AS run,
-    getvariable('function')::VARCHAR AS function,
-    getvariable('platform')::VARCHAR AS platform,
-    getvariable('color')::BIGINT AS color,
-    coalesce(getvariable('top_n')::BIGINT, 30) AS top_n
+  SELECT coalesce(getvariable('top_n')::BIGINT, 30) AS top_n
 ),
 gathered_values AS (
   SELECT
-    function_modules.run_name,
-    function_modules.function_name,
-    function_modules.platform,
-    function_modules.color,
-    function_modules.peak_bytes,
-    "values".module_id,
-    "values".value_id,
-    "values".size_bytes,
-    live_ranges.start_time,
-    live_ranges.end_time
-  FROM function_modules
-  CROSS JOIN params
-  JOIN instructions ON instructions.module_id = function_modules.module_id
-  JOIN "values"
-    ON "values".module_id = instructions.module_id
-    AND "values".instruction_name = instructions.instruction_name
-  JOIN allocations
-    ON allocations.module_id = "values".module_id
-    AND allocations.allocation_index = "values".allocation_index
-    AND allocations.color = function_modules.color
-  JOIN shapes ON shapes.shape = "values".shape
-  JOIN live_ranges
-    ON live_ranges.module_id = "values".module_id
-    AND live_ranges.value_id = "values".value_id
-  WHERE instructions.opcode IN ('all-gather', 'all-gather-start', 'all-gather-done')
-    AND NOT shapes.is_tuple
-    AND "values".size_bytes > 0
+    functions.name_place, value_details.module_id, value_details.color, value_details.value_id,
+    value_details.size_bytes, value_details.start_time, value_details.end_time, value_details.shape,
+    value_details.instruction_name, value_details.op_name,
+    value_details.own_source AS source
+  FROM told_functions AS functions
+  JOIN value_details
+    ON value_details.module_id = functions.module_id
+    AND value_details.color = functions.color
+  WHERE value_details.opcode IN ('all-gather', 'all-gather-start', 'all-gather-done')
+    AND NOT value_details.is_tuple
+    AND value_details.dtype IS NOT NULL
+    AND value_details.size_bytes > 0
+    AND value_details.start_time IS NOT NULL
     -- Where the peak is unknown, so is what else is live.
-    AND function_modules.peak_bytes IS NOT NULL
-    AND (
-      params.run IS NULL
-      OR function_modules.run_name IN (
-        SELECT run_selectors.run_name
-        FROM run_selectors
-        CROSS JOIN params
-        WHERE run_selectors.selector GLOB params.run
-      )
-    )
-    AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
-    AND (params.platform IS NULL OR function_modules.platform = params.platform)
-    AND (params.color IS NULL OR function_modules.color = params.color)
+    AND functions.peak_bytes IS NOT NULL
 ),
 changes AS (
-  SELECT
-    gathered_values.module_id,
-    gathered_values.color,
-    gathered_values.start_time AS change_time,
-    gathered_values.size_bytes,
-    1 AS change_count
+  SELECT module_id, color, start_time AS change_time, size_bytes
   FROM gathered_values
   UNION ALL
   SELECT
-    gathered_values.module_id,
-    gathered_values.color,
+    module_id, color,
     -- Damaged dumps have times near 2^63.
-    least(gathered_values.end_time, 9223372036854775806) + 1 AS change_time,
-    -gathered_values.size_bytes AS size_bytes,
-    -1 AS change_count
+    least(end_time, 9223372036854775806) + 1 AS change_time,
+    -size_bytes AS size_bytes
   FROM gathered_values
 ),
 steps AS (
   SELECT
-    changes.module_id,
-    changes.color,
-    changes.change_time,
-    sum(sum(changes.size_bytes)) OVER (
-      PARTITION BY changes.module_id, changes.color
-      ORDER BY changes.change_time
+    module_id, color, change_time,
+    sum(sum(size_bytes)) OVER (
+      PARTITION BY module_id, color
+      ORDER BY change_time
       ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
     ) AS gathered_bytes
   FROM changes
-  GROUP BY changes.module_id, changes.color, changes.change_time
+  GROUP BY module_id, color, change_time
 ),
 ranked_steps AS (
   SELECT
-    steps.module_id,
-    steps.color,
-    steps.change_time AS gathered_time,
-    steps.gathered_bytes,
+    module_id, color,
+    change_time AS gathered_time,
+    gathered_bytes,
     row_number() OVER (
-      PARTITION BY steps.module_id, steps.color
-      ORDER BY steps.gathered_bytes DESC, steps.change_time
+      PARTITION BY module_id, color
+      ORDER BY gathered_bytes DESC, change_time
     ) AS place
   FROM steps
 ),
-answers AS (
+gathers AS (
   SELECT
-    gathered_values.run_name,
-    gathered_values.function_name,
-    gathered_values.color,
-    gathered_values.peak_bytes,
-    ranked_steps.gathered_bytes,
+    gathered_values.module_id, gathered_values.color, ranked_steps.gathered_bytes,
     count(*) OVER (PARTITION BY gathered_values.module_id, gathered_values.color) AS gathered_count,
-    ranked_steps.gathered_time,
-    gathered_values.size_bytes,
-    gathered_values.start_time,
-    gathered_values.end_time,
-    value_details.shape,
-    value_details.instruction_name,
-    value_details.op_name,
-    value_details.own_source_file || ':' || value_details.own_source_line AS source,
-    CAST(NULL AS VARCHAR) AS unknown_reason,
+    ranked_steps.gathered_time, gathered_values.size_bytes, gathered_values.start_time,
+    gathered_values.end_time, gathered_values.shape, gathered_values.instruction_name,
+    gathered_values.op_name, gathered_values.source,
     row_number() OVER (
       ORDER BY
-        ranked_steps.gathered_bytes DESC,
-        gathered_values.run_name,
-        gathered_values.function_name,
-        gathered_values.platform NULLS LAST,
-        gathered_values.color,
-        gathered_values.size_bytes DESC,
-        gathered_values.start_time,
-        gathered_values.value_id
+        ranked_steps.gathered_bytes DESC, gathered_values.name_place,
+        gathered_values.size_bytes DESC, gathered_values.start_time, gathered_values.value_id
     ) AS place
   FROM gathered_values
   JOIN ranked_steps
     ON ranked_steps.module_id = gathered_values.module_id
     AND ranked_steps.color = gathered_values.color
     AND ranked_steps.place = 1
-  JOIN value_details
-    ON value_details.module_id = gathered_values.module_id
-    AND value_details.value_id = gathered_values.value_id
   WHERE gathered_values.start_time <= ranked_steps.gathered_time
     AND gathered_values.end_time >= ranked_steps.gathered_time
-  UNION ALL
-  SELECT
-    function_modules.run_name,
-    function_modules.function_name,
-    function_modules.color,
-    NULL AS peak_bytes,
-    NULL AS gathered_bytes,
-    NULL AS gathered_count,
-    NULL AS gathered_time,
-    NULL AS size_bytes,
-    NULL AS start_time,
-    NULL AS end_time,
-    NULL AS shape,
-    NULL AS instruction_name,
-    NULL AS op_name,
-    NULL AS source,
-    function_modules.unknown_reason,
-    0 AS place
-  FROM function_modules
-  CROSS JOIN params
-  WHERE function_modules.unknown_count > 0
-    AND (
-      params.run IS NULL
-      OR function_modules.run_name IN (
-        SELECT run_selectors.run_name
-        FROM run_selectors
-        CROSS JOIN params
-        WHERE run_selectors.selector GLOB params.run
-      )
-    )
-    AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
-    AND (params.platform IS NULL OR function_modules.platform = params.platform)
-    AND (
-      params.color IS NULL
-      OR function_modules.color IS NULL
-      OR function_modules.color = params.color
-    )
 )
 SELECT
-  answers.run_name,
-  answers.function_name,
-  answers.color,
-  answers.peak_bytes,
-  answers.gathered_bytes,
-  answers.gathered_count,
-  answers.gathered_time,
-  answers.size_bytes,
-  answers.start_time,
-  answers.end_time,
-  answers.shape,
-  answers.instruction_name,
-  answers.op_name,
-  answers.source,
-  answers.unknown_reason
-FROM answers
+  functions.run_name, functions.function_name, functions.color,
+  CASE WHEN gathers.place IS NOT NULL THEN functions.peak_bytes END AS peak_bytes,
+  gathers.gathered_bytes, gathers.gathered_count, gathers.gathered_time, gathers.size_bytes,
+  gathers.start_time, gathers.end_time, gathers.shape, gathers.instruction_name, gathers.op_name,
+  gathers.source, functions.unknown_reason
+FROM told_functions AS functions
 CROSS JOIN params
-WHERE answers.place <= params.top_n
-ORDER BY
-  answers.place, answers.run_name, answers.function_name, answers.color NULLS LAST,
-  answers.unknown_reason;
+LEFT JOIN gathers
+  ON gathers.module_id = functions.module_id
+  AND gathers.color = functions.color
+  AND gathers.place <= params.top_n
+WHERE gathers.place IS NOT NULL OR functions.unknown_reason IS NOT NULL
+ORDER BY gathers.place NULLS FIRST, functions.name_place;

@@ -31,59 +31,26 @@
 --   peak_bytes.
 -- column unknown_reason VARCHAR: Why the peak is unknown; NULL if it is known.
 WITH params AS (
-  SELECT
-    getvariable('run')::VARCHAR AS run,
-    getvariable('function')::VARCHAR AS function,
-    getvariable('platform')::VARCHAR AS platform,
-    getvariable('color')::BIGINT AS color,
-    coalesce(getvariable('top_n')::BIGINT, 50) AS top_n
+  SELECT coalesce(getvariable('top_n')::BIGINT, 50) AS top_n
 ),
 module_peaks AS (
   SELECT
-    memory_figures.module_id,
-    CASE
+    memory_figures.module_id, CASE
       WHEN count(*) = count(memory_figures.peak_bytes) THEN sum(memory_figures.peak_bytes)
     END AS peak_bytes
   FROM memory_figures
   GROUP BY memory_figures.module_id
 )
 SELECT
-  memory_figures.run_name,
-  memory_figures.function_name,
-  memory_figures.module_key,
-  memory_figures.color,
-  memory_figures.memory_space_name,
-  memory_figures.peak_bytes,
-  CAST(memory_figures.peak_bytes AS DOUBLE) / nullif(module_peaks.peak_bytes, 0)
-    AS module_peak_ratio,
-  memory_figures.argument_bytes,
-  memory_figures.output_bytes,
-  memory_figures.alias_bytes,
-  memory_figures.temp_bytes,
-  memory_figures.constant_bytes,
-  memory_figures.thread_local_bytes,
-  memory_figures.fragmentation_bytes,
-  memory_figures.peak_unknown_reason AS unknown_reason
-FROM memory_figures
-CROSS JOIN params
-JOIN module_peaks ON module_peaks.module_id = memory_figures.module_id
-WHERE (
-  params.run IS NULL
-  OR memory_figures.run_name IN (
-    SELECT run_selectors.run_name
-    FROM run_selectors
-    CROSS JOIN params
-    WHERE run_selectors.selector GLOB params.run
-  )
-)
-  AND (params.function IS NULL OR memory_figures.function_name GLOB params.function)
-  AND (params.platform IS NULL OR memory_figures.platform = params.platform)
-  AND (
-    params.color IS NULL
-    OR memory_figures.color IS NULL
-    OR memory_figures.color = params.color
-  )
+  figures.run_name, figures.function_name, figures.module_key, figures.color,
+  figures.memory_space_name, figures.peak_bytes,
+  CAST(figures.peak_bytes AS DOUBLE) / nullif(module_peaks.peak_bytes, 0) AS module_peak_ratio,
+  figures.argument_bytes, figures.output_bytes, figures.alias_bytes, figures.temp_bytes,
+  figures.constant_bytes, figures.thread_local_bytes, figures.fragmentation_bytes,
+  figures.peak_unknown_reason AS unknown_reason
+FROM asked_modules AS figures
+JOIN module_peaks ON module_peaks.module_id = figures.module_id
 ORDER BY
-  memory_figures.peak_bytes DESC NULLS FIRST, memory_figures.total_bytes DESC,
-  memory_figures.run_name, memory_figures.module_key, memory_figures.color
+  figures.peak_bytes DESC NULLS FIRST, figures.total_bytes DESC, figures.run_name,
+  figures.module_key, figures.color
 LIMIT (SELECT top_n FROM params);

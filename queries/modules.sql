@@ -31,95 +31,36 @@
 --   if no value is listed.
 -- column unknown_reason VARCHAR: Why the peak is unknown; NULL if it is known.
 WITH params AS (
-  SELECT
-    getvariable('run')::VARCHAR AS run,
-    getvariable('function')::VARCHAR AS function,
-    getvariable('platform')::VARCHAR AS platform,
-    getvariable('color')::BIGINT AS color,
-    coalesce(getvariable('top_n')::BIGINT, 100) AS top_n
+  SELECT coalesce(getvariable('top_n')::BIGINT, 100) AS top_n
 ),
 ranked_values AS (
   SELECT
-    allocations.module_id,
-    allocations.color,
-    "values".size_bytes,
-    "values".instruction_name,
+    allocations.module_id, allocations.color, "values".size_bytes, "values".instruction_name,
     row_number() OVER (
       PARTITION BY allocations.module_id, allocations.color
       ORDER BY "values".size_bytes DESC, "values".value_id
     ) AS place
-  FROM "values"
+  FROM asked_modules
   JOIN allocations
-    ON allocations.module_id = "values".module_id
-    AND allocations.allocation_index = "values".allocation_index
-),
-matches AS (
-  SELECT
-    modules.run_name,
-    modules.function_name,
-    modules.module_key,
-    modules.module_id,
-    modules.platform,
-    memory_figures.color,
-    memory_figures.peak_bytes,
-    memory_figures.argument_bytes,
-    memory_figures.output_bytes,
-    memory_figures.alias_bytes,
-    memory_figures.constant_bytes,
-    memory_figures.temp_bytes,
-    memory_figures.total_bytes,
-    memory_figures.peak_unknown_reason AS unknown_reason,
-    ranked_values.size_bytes AS biggest_value_bytes,
-    ranked_values.instruction_name AS biggest_value,
-    row_number() OVER (
-      ORDER BY
-        memory_figures.peak_bytes DESC NULLS FIRST,
-        memory_figures.total_bytes DESC NULLS LAST,
-        modules.run_name,
-        modules.module_key,
-        memory_figures.color
-    ) AS place
-  FROM modules
-  CROSS JOIN params
-  JOIN memory_figures ON memory_figures.module_id = modules.module_id
-  LEFT JOIN ranked_values
-    ON ranked_values.module_id = memory_figures.module_id
-    AND ranked_values.color = memory_figures.color
-    AND ranked_values.place = 1
-  WHERE (
-    params.run IS NULL
-    OR modules.run_name IN (
-      SELECT run_selectors.run_name
-      FROM run_selectors
-      CROSS JOIN params
-      WHERE run_selectors.selector GLOB params.run
-    )
-  )
-    AND (params.function IS NULL OR modules.function_name GLOB params.function)
-    AND (params.platform IS NULL OR modules.platform = params.platform)
-    AND (
-      params.color IS NULL
-      OR memory_figures.color IS NULL
-      OR memory_figures.color = params.color
-    )
+    ON allocations.module_id = asked_modules.module_id
+    AND allocations.color = asked_modules.color
+  JOIN "values"
+    ON "values".module_id = allocations.module_id
+    AND "values".allocation_index = allocations.allocation_index
 )
 SELECT
-  matches.run_name,
-  matches.function_name,
-  matches.module_key,
-  matches.platform,
-  matches.color,
-  matches.peak_bytes,
-  matches.argument_bytes,
-  matches.output_bytes,
-  matches.alias_bytes,
-  matches.constant_bytes,
-  matches.temp_bytes,
-  matches.total_bytes,
-  matches.biggest_value_bytes,
-  matches.biggest_value,
-  matches.unknown_reason
-FROM matches
-CROSS JOIN params
-WHERE matches.place <= params.top_n
-ORDER BY matches.place;
+  figures.run_name, figures.function_name, figures.module_key, figures.platform, figures.color,
+  figures.peak_bytes, figures.argument_bytes, figures.output_bytes, figures.alias_bytes,
+  figures.constant_bytes, figures.temp_bytes, figures.total_bytes,
+  ranked_values.size_bytes AS biggest_value_bytes,
+  ranked_values.instruction_name AS biggest_value,
+  figures.peak_unknown_reason AS unknown_reason
+FROM asked_modules AS figures
+LEFT JOIN ranked_values
+  ON ranked_values.module_id = figures.module_id
+  AND ranked_values.color = figures.color
+  AND ranked_values.place = 1
+ORDER BY
+  figures.peak_bytes DESC NULLS FIRST, figures.total_bytes DESC NULLS LAST, figures.run_name,
+  figures.module_key, figures.color
+LIMIT (SELECT top_n FROM params);

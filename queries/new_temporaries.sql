@@ -10,13 +10,13 @@
 -- wrong when: The two peaks are different instants: a value may have existed in base, only not at
 -- its peak. With by = 'all' or 'shape' every changed shape is a new group.
 --
+-- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
+-- param color BIGINT = NULL: Only this memory space.
 -- param base VARCHAR = NULL: The run, or LABEL=VALUE, to compare with; nothing without it.
 -- param new VARCHAR = NULL: The run, or LABEL=VALUE, that is compared; nothing without it.
 -- param by VARCHAR = 'op' | 'source' | 'shape' | 'dtype' | 'opcode' | 'category' | 'stack' | 'all':
 --   Key of the groups.
 -- param grown BOOLEAN = false: Whether to show groups that grew, too.
--- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
--- param color BIGINT = NULL: Only this memory space.
 -- param top_n BIGINT = 20: Rows to return.
 --
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
@@ -43,16 +43,8 @@ WITH params AS (
     coalesce(getvariable('top_n')::BIGINT, 20) AS top_n
 )
 SELECT
-  parts.function_name,
-  parts.new_run_name,
-  parts.color,
-  parts.change,
-  parts.delta_bytes,
-  parts.new_bytes,
-  parts.new_value_count,
-  parts.new_shape,
-  parts.new_source,
-  parts.part,
+  parts.function_name, parts.new_run_name, parts.color, parts.change, parts.delta_bytes,
+  parts.new_bytes, parts.new_value_count, parts.new_shape, parts.new_source, parts.part,
   parts.unknown_reason
 FROM diff_peak(
   (SELECT params.base FROM params), (SELECT params.new FROM params), (SELECT params.by FROM params)

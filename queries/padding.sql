@@ -37,158 +37,59 @@
 -- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
 --   has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
-  SELECT
-    getvariable('run')::VARCHAR AS run,
-    getvariable('function')::VARCHAR AS function,
-    getvariable('platform')::VARCHAR AS platform,
-    getvariable('color')::BIGINT AS color,
-    coalesce(getvariable('top_n')::BIGINT, 30) AS top_n
+  SELECT coalesce(getvariable('top_n')::BIGINT, 30) AS top_n
 ),
 padded_values AS (
   SELECT
-    function_modules.run_name,
-    function_modules.function_name,
-    function_modules.platform,
-    function_modules.color,
-    function_modules.peak_bytes,
-    value_details.shape,
-    value_details.size_bytes,
-    value_details.logical_bytes,
-    value_details.padding_bytes,
-    value_details.is_phi,
+    functions.name_place, functions.peak_bytes, value_details.module_id, value_details.color,
+    value_details.shape, value_details.size_bytes, value_details.logical_bytes,
+    value_details.padding_bytes, value_details.is_phi,
     greatest(value_details.padding_bytes + peak_values.held_bytes - value_details.size_bytes, 0)
       AS peak_padding_bytes
-  FROM function_modules
-  CROSS JOIN params
+  FROM told_functions AS functions
   JOIN value_details
-    ON value_details.module_id = function_modules.module_id
-    AND value_details.color = function_modules.color
+    ON value_details.module_id = functions.module_id
+    AND value_details.color = functions.color
   LEFT JOIN peak_values
     ON peak_values.module_id = value_details.module_id
     AND peak_values.value_id = value_details.value_id
   WHERE value_details.padding_bytes > 0
     AND NOT value_details.is_tuple
-    AND (
-      params.run IS NULL
-      OR function_modules.run_name IN (
-        SELECT run_selectors.run_name
-        FROM run_selectors
-        CROSS JOIN params
-        WHERE run_selectors.selector GLOB params.run
-      )
-    )
-    AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
-    AND (params.platform IS NULL OR function_modules.platform = params.platform)
-    AND (params.color IS NULL OR function_modules.color = params.color)
 ),
 padded_shapes AS (
   SELECT
-    padded_values.run_name,
-    padded_values.function_name,
-    padded_values.platform,
-    padded_values.color,
-    padded_values.shape,
-    padded_values.size_bytes,
-    padded_values.logical_bytes,
-    padded_values.padding_bytes,
-    CASE
-      WHEN max(padded_values.peak_bytes) IS NOT NULL
-        THEN coalesce(sum(padded_values.peak_padding_bytes), 0)
-    END AS peak_padding_bytes,
-    CASE
-      WHEN max(padded_values.peak_bytes) IS NOT NULL
-        THEN count(CASE WHEN padded_values.peak_padding_bytes > 0 THEN 1 END)
-    END AS peak_value_count,
-    count(CASE WHEN NOT padded_values.is_phi THEN 1 END) AS value_count
+    name_place, module_id, color, shape, size_bytes, logical_bytes, padding_bytes,
+    CASE WHEN peak_bytes IS NOT NULL THEN coalesce(sum(peak_padding_bytes), 0) END
+      AS peak_padding_bytes,
+    CASE WHEN peak_bytes IS NOT NULL THEN count(CASE WHEN peak_padding_bytes > 0 THEN 1 END) END
+      AS peak_value_count,
+    count(CASE WHEN NOT is_phi THEN 1 END) AS value_count
   FROM padded_values
-  GROUP BY
-    padded_values.run_name,
-    padded_values.function_name,
-    padded_values.platform,
-    padded_values.color,
-    padded_values.shape,
-    padded_values.size_bytes,
-    padded_values.logical_bytes,
-    padded_values.padding_bytes
+  GROUP BY name_place, module_id, color, peak_bytes, shape, size_bytes, logical_bytes, padding_bytes
 ),
-answers AS (
+ranked_shapes AS (
   SELECT
-    padded_shapes.run_name,
-    padded_shapes.function_name,
-    padded_shapes.color,
-    padded_shapes.shape,
-    padded_shapes.peak_padding_bytes,
-    padded_shapes.peak_value_count,
-    padded_shapes.size_bytes,
-    padded_shapes.logical_bytes,
-    padded_shapes.padding_bytes,
-    CAST(padded_shapes.padding_bytes AS DOUBLE)
-      / nullif(padded_shapes.size_bytes, 0) AS padding_ratio,
-    padded_shapes.value_count,
-    CAST(NULL AS VARCHAR) AS unknown_reason,
+    module_id, color, shape, peak_padding_bytes, peak_value_count, size_bytes, logical_bytes,
+    padding_bytes, value_count,
     row_number() OVER (
       ORDER BY
-        padded_shapes.peak_padding_bytes DESC NULLS LAST,
-        padded_shapes.padding_bytes * padded_shapes.value_count DESC,
-        padded_shapes.run_name,
-        padded_shapes.function_name,
-        padded_shapes.platform NULLS LAST,
-        padded_shapes.color,
-        padded_shapes.shape,
-        padded_shapes.size_bytes
+        peak_padding_bytes DESC NULLS LAST, padding_bytes * value_count DESC, name_place, shape,
+        size_bytes
     ) AS place
   FROM padded_shapes
-  UNION ALL
-  SELECT
-    function_modules.run_name,
-    function_modules.function_name,
-    function_modules.color,
-    NULL AS shape,
-    NULL AS peak_padding_bytes,
-    NULL AS peak_value_count,
-    NULL AS size_bytes,
-    NULL AS logical_bytes,
-    NULL AS padding_bytes,
-    NULL AS padding_ratio,
-    NULL AS value_count,
-    function_modules.unknown_reason,
-    0 AS place
-  FROM function_modules
-  CROSS JOIN params
-  WHERE function_modules.unknown_count > 0
-    AND (
-      params.run IS NULL
-      OR function_modules.run_name IN (
-        SELECT run_selectors.run_name
-        FROM run_selectors
-        CROSS JOIN params
-        WHERE run_selectors.selector GLOB params.run
-      )
-    )
-    AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
-    AND (params.platform IS NULL OR function_modules.platform = params.platform)
-    AND (
-      params.color IS NULL
-      OR function_modules.color IS NULL
-      OR function_modules.color = params.color
-    )
 )
 SELECT
-  answers.run_name,
-  answers.function_name,
-  answers.color,
-  answers.shape,
-  answers.peak_padding_bytes,
-  answers.peak_value_count,
-  answers.size_bytes,
-  answers.logical_bytes,
-  answers.padding_bytes,
-  answers.padding_ratio,
-  answers.value_count,
-  answers.unknown_reason
-FROM answers
+  functions.run_name, functions.function_name, functions.color, ranked_shapes.shape,
+  ranked_shapes.peak_padding_bytes, ranked_shapes.peak_value_count, ranked_shapes.size_bytes,
+  ranked_shapes.logical_bytes, ranked_shapes.padding_bytes,
+  CAST(ranked_shapes.padding_bytes AS DOUBLE) / nullif(ranked_shapes.size_bytes, 0)
+    AS padding_ratio,
+  ranked_shapes.value_count, functions.unknown_reason
+FROM told_functions AS functions
 CROSS JOIN params
-WHERE answers.place <= params.top_n
-ORDER BY
-  answers.place, answers.run_name, answers.function_name, answers.color NULLS LAST,
-  answers.unknown_reason;
+LEFT JOIN ranked_shapes
+  ON ranked_shapes.module_id = functions.module_id
+  AND ranked_shapes.color = functions.color
+  AND ranked_shapes.place <= params.top_n
+WHERE ranked_shapes.place IS NOT NULL OR functions.unknown_reason IS NOT NULL
+ORDER BY ranked_shapes.place NULLS FIRST, functions.name_place;

@@ -32,154 +32,38 @@
 --   has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
   SELECT
-    getvariable('run')::VARCHAR AS run,
-    getvariable('function')::VARCHAR AS function,
-    getvariable('platform')::VARCHAR AS platform,
-    getvariable('color')::BIGINT AS color,
     coalesce(getvariable('top_functions')::BIGINT, 1) AS top_functions,
     coalesce(getvariable('top_n')::BIGINT, 20) AS top_n
 ),
-ranked_functions AS (
-  SELECT
-    function_modules.run_name,
-    function_modules.function_name,
-    function_modules.module_id,
-    function_modules.color,
-    function_modules.peak_bytes,
-    row_number() OVER (
-      ORDER BY
-        function_modules.peak_bytes DESC, function_modules.run_name, function_modules.function_name,
-        function_modules.color, function_modules.platform NULLS LAST
-    ) AS function_place
-  FROM function_modules
-  CROSS JOIN params
-  WHERE function_modules.peak_bytes <> 0
-    AND (
-      params.run IS NULL
-      OR function_modules.run_name IN (
-        SELECT run_selectors.run_name
-        FROM run_selectors
-        CROSS JOIN params
-        WHERE run_selectors.selector GLOB params.run
-      )
-    )
-    AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
-    AND (params.platform IS NULL OR function_modules.platform = params.platform)
-    AND (params.color IS NULL OR function_modules.color = params.color)
-),
 ranked_values AS (
   SELECT
-    ranked_functions.run_name,
-    ranked_functions.function_name,
-    ranked_functions.color,
-    ranked_functions.function_place,
-    ranked_functions.peak_bytes,
-    peak_values.module_id,
-    peak_values.value_id,
-    peak_values.held_bytes,
-    peak_values.allocation_kind,
+    function_place, name_place, run_name, function_name, color, peak_bytes, held_bytes,
+    allocation_kind, shape, opcode, instruction_name, op_name, own_source, unknown_reason,
     row_number() OVER (
-      PARTITION BY ranked_functions.function_place
-      ORDER BY
-        peak_values.held_bytes DESC, peak_values.allocation_index, peak_values.value_id NULLS LAST
-    ) AS value_place
-  FROM ranked_functions
+      PARTITION BY function_place
+      ORDER BY held_bytes DESC, allocation_index, value_id NULLS LAST
+    ) AS place
+  FROM told_peak_values
   CROSS JOIN params
-  JOIN peak_values
-    ON peak_values.module_id = ranked_functions.module_id
-    AND peak_values.color = ranked_functions.color
-  WHERE ranked_functions.function_place <= params.top_functions
+  WHERE function_place <= params.top_functions
 ),
 summed_values AS (
   SELECT
-    ranked_values.run_name,
-    ranked_values.function_name,
-    ranked_values.color,
-    ranked_values.function_place,
-    ranked_values.value_place,
-    ranked_values.module_id,
-    ranked_values.value_id,
-    ranked_values.held_bytes,
+    function_place, name_place, place, run_name, function_name, color, held_bytes,
     CAST(
-      sum(ranked_values.held_bytes) OVER (
-        PARTITION BY ranked_values.function_place
-        ORDER BY ranked_values.value_place
+      sum(held_bytes) OVER (
+        PARTITION BY function_place
+        ORDER BY place
         ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
       ) AS DOUBLE
-    ) / nullif(ranked_values.peak_bytes, 0) AS cumulative_ratio,
-    ranked_values.allocation_kind
+    ) / nullif(peak_bytes, 0) AS cumulative_ratio,
+    allocation_kind, shape, opcode, instruction_name, op_name, own_source, unknown_reason
   FROM ranked_values
-),
-answers AS (
-  SELECT
-    summed_values.run_name,
-    summed_values.function_name,
-    summed_values.color,
-    summed_values.held_bytes,
-    summed_values.cumulative_ratio,
-    summed_values.allocation_kind,
-    value_details.shape,
-    value_details.opcode,
-    value_details.instruction_name,
-    value_details.op_name,
-    value_details.own_source_file || ':' || value_details.own_source_line AS source,
-    CAST(NULL AS VARCHAR) AS unknown_reason,
-    row_number() OVER (ORDER BY summed_values.function_place, summed_values.value_place) AS place
-  FROM summed_values
-  CROSS JOIN params
-  LEFT JOIN value_details
-    ON value_details.module_id = summed_values.module_id
-    AND value_details.value_id = summed_values.value_id
-  WHERE summed_values.value_place <= params.top_n
-  UNION ALL
-  SELECT
-    function_modules.run_name,
-    function_modules.function_name,
-    function_modules.color,
-    NULL AS held_bytes,
-    NULL AS cumulative_ratio,
-    NULL AS allocation_kind,
-    NULL AS shape,
-    NULL AS opcode,
-    NULL AS instruction_name,
-    NULL AS op_name,
-    NULL AS source,
-    function_modules.unknown_reason,
-    0 AS place
-  FROM function_modules
-  CROSS JOIN params
-  WHERE function_modules.unknown_count > 0
-    AND (
-      params.run IS NULL
-      OR function_modules.run_name IN (
-        SELECT run_selectors.run_name
-        FROM run_selectors
-        CROSS JOIN params
-        WHERE run_selectors.selector GLOB params.run
-      )
-    )
-    AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
-    AND (params.platform IS NULL OR function_modules.platform = params.platform)
-    AND (
-      params.color IS NULL
-      OR function_modules.color IS NULL
-      OR function_modules.color = params.color
-    )
 )
 SELECT
-  answers.run_name,
-  answers.function_name,
-  answers.color,
-  answers.held_bytes,
-  answers.cumulative_ratio,
-  answers.allocation_kind,
-  answers.shape,
-  answers.opcode,
-  answers.instruction_name,
-  answers.op_name,
-  answers.source,
-  answers.unknown_reason
-FROM answers
-ORDER BY
-  answers.place, answers.run_name, answers.function_name, answers.color NULLS LAST,
-  answers.unknown_reason;
+  run_name, function_name, color, held_bytes, cumulative_ratio, allocation_kind, shape, opcode,
+  instruction_name, op_name, own_source AS source, unknown_reason
+FROM summed_values
+CROSS JOIN params
+WHERE place <= params.top_n OR unknown_reason IS NOT NULL
+ORDER BY function_place, name_place, place;

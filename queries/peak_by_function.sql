@@ -46,54 +46,17 @@
 --   has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
   SELECT
-    getvariable('run')::VARCHAR AS run,
-    getvariable('function')::VARCHAR AS function,
-    getvariable('platform')::VARCHAR AS platform,
-    getvariable('color')::BIGINT AS color,
     coalesce(getvariable('by')::VARCHAR, 'python') AS "by",
     coalesce(getvariable('unnamed')::VARCHAR, 'use') AS unnamed,
     coalesce(getvariable('top_functions')::BIGINT, 3) AS top_functions,
     coalesce(getvariable('top_n')::BIGINT, 10) AS top_n
 ),
-ranked_functions AS (
+named AS (
   SELECT
-    function_modules.run_name,
-    function_modules.function_name,
-    function_modules.module_id,
-    function_modules.color,
-    function_modules.peak_bytes,
-    row_number() OVER (
-      ORDER BY
-        function_modules.peak_bytes DESC, function_modules.run_name, function_modules.function_name,
-        function_modules.color, function_modules.platform NULLS LAST
-    ) AS function_place
-  FROM function_modules
-  CROSS JOIN params
-  WHERE function_modules.peak_bytes <> 0
-    AND (
-      params.run IS NULL
-      OR function_modules.run_name IN (
-        SELECT run_selectors.run_name
-        FROM run_selectors
-        CROSS JOIN params
-        WHERE run_selectors.selector GLOB params.run
-      )
-    )
-    AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
-    AND (params.platform IS NULL OR function_modules.platform = params.platform)
-    AND (params.color IS NULL OR function_modules.color = params.color)
-),
-keyed_values AS (
-  SELECT
-    ranked_functions.function_place,
-    peak_value_details.held_bytes,
     coalesce(
-      CASE params.by
-        WHEN 'python' THEN own_frames.function_name
-        WHEN 'jit' THEN peak_value_details.jit_path
-      END,
+      CASE params.by WHEN 'python' THEN own_frames.function_name WHEN 'jit' THEN held.jit_path END,
       CASE
-        WHEN params.by = 'jit' OR peak_value_details.own_source_file IS NULL
+        WHEN params.by = 'jit' OR held.own_source_file IS NULL
           THEN coalesce(
             CASE params.unnamed WHEN 'use' THEN 'for ' END
               || CASE params.by
@@ -101,118 +64,52 @@ keyed_values AS (
                   THEN coalesce(named_uses.own_function_name, named_uses.own_source_file)
                 WHEN 'jit' THEN named_uses.jit_path
               END,
-            '(' || peak_value_details.allocation_kind || ')'
+            '(' || held.allocation_kind || ')'
           )
       END
     ) AS source_function,
     CASE
       WHEN params.by = 'python'
         THEN coalesce(
-          peak_value_details.own_source_file,
+          held.own_source_file,
           CASE params.unnamed WHEN 'use' THEN named_uses.own_source_file END
         )
-    END AS source_file
-  FROM ranked_functions
+    END AS source_file,
+    held.function_place, held.name_place, held.run_name, held.function_name, held.color,
+    held.peak_bytes, held.unknown_reason, held.held_bytes
+  FROM told_peak_values AS held
   CROSS JOIN params
-  JOIN peak_value_details
-    ON peak_value_details.module_id = ranked_functions.module_id
-    AND peak_value_details.color = ranked_functions.color
-  LEFT JOIN named_uses
-    ON named_uses.module_id = peak_value_details.module_id
-    AND named_uses.value_id = peak_value_details.value_id
   LEFT JOIN stack_frames
-    ON stack_frames.module_id = peak_value_details.module_id
-    AND stack_frames.stack_frame_id = peak_value_details.stack_frame_id
+    ON stack_frames.module_id = held.module_id
+    AND stack_frames.stack_frame_id = held.stack_frame_id
   LEFT JOIN stack_frames AS own_frames
     ON own_frames.module_id = stack_frames.module_id
     AND own_frames.stack_frame_id = stack_frames.own_frame_id
-  WHERE ranked_functions.function_place <= params.top_functions
+  LEFT JOIN named_uses
+    ON named_uses.module_id = held.module_id
+    AND named_uses.value_id = held.value_id
+  WHERE held.function_place <= params.top_functions
 ),
-sums AS (
+functions AS (
   SELECT
-    keyed_values.function_place,
-    keyed_values.source_function,
-    keyed_values.source_file,
-    sum(keyed_values.held_bytes) AS held_bytes,
-    count(*) AS value_count
-  FROM keyed_values
-  GROUP BY keyed_values.function_place, keyed_values.source_function, keyed_values.source_file
-),
-ranked_sums AS (
-  SELECT
-    sums.function_place,
-    sums.source_function,
-    sums.source_file,
-    sums.held_bytes,
-    sums.value_count,
+    function_place, name_place, run_name, function_name, color, peak_bytes, unknown_reason,
+    source_function, source_file,
+    sum(held_bytes) AS held_bytes,
+    nullif(count(held_bytes), 0) AS value_count,
     row_number() OVER (
-      PARTITION BY sums.function_place
-      ORDER BY sums.held_bytes DESC, sums.source_function NULLS LAST, sums.source_file NULLS LAST
-    ) AS sum_place
-  FROM sums
-),
-answers AS (
-  SELECT
-    ranked_functions.run_name,
-    ranked_functions.function_name,
-    ranked_functions.color,
-    ranked_functions.peak_bytes,
-    ranked_sums.held_bytes,
-    CAST(ranked_sums.held_bytes AS DOUBLE) / nullif(ranked_functions.peak_bytes, 0) AS held_ratio,
-    ranked_sums.value_count,
-    ranked_sums.source_function,
-    ranked_sums.source_file,
-    CAST(NULL AS VARCHAR) AS unknown_reason,
-    row_number() OVER (ORDER BY ranked_sums.function_place, ranked_sums.sum_place) AS place
-  FROM ranked_sums
-  CROSS JOIN params
-  JOIN ranked_functions ON ranked_functions.function_place = ranked_sums.function_place
-  WHERE ranked_sums.sum_place <= params.top_n
-  UNION ALL
-  SELECT
-    function_modules.run_name,
-    function_modules.function_name,
-    function_modules.color,
-    NULL AS peak_bytes,
-    NULL AS held_bytes,
-    NULL AS held_ratio,
-    NULL AS value_count,
-    NULL AS source_function,
-    NULL AS source_file,
-    function_modules.unknown_reason,
-    0 AS place
-  FROM function_modules
-  CROSS JOIN params
-  WHERE function_modules.unknown_count > 0
-    AND (
-      params.run IS NULL
-      OR function_modules.run_name IN (
-        SELECT run_selectors.run_name
-        FROM run_selectors
-        CROSS JOIN params
-        WHERE run_selectors.selector GLOB params.run
-      )
-    )
-    AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
-    AND (params.platform IS NULL OR function_modules.platform = params.platform)
-    AND (
-      params.color IS NULL
-      OR function_modules.color IS NULL
-      OR function_modules.color = params.color
-    )
+      PARTITION BY function_place
+      ORDER BY sum(held_bytes) DESC, source_function NULLS LAST, source_file NULLS LAST
+    ) AS place
+  FROM named
+  GROUP BY
+    function_place, name_place, run_name, function_name, color, peak_bytes, unknown_reason,
+    source_function, source_file
 )
 SELECT
-  answers.run_name,
-  answers.function_name,
-  answers.color,
-  answers.peak_bytes,
-  answers.held_bytes,
-  answers.held_ratio,
-  answers.value_count,
-  answers.source_function,
-  answers.source_file,
-  answers.unknown_reason
-FROM answers
-ORDER BY
-  answers.place, answers.run_name, answers.function_name, answers.color NULLS LAST,
-  answers.unknown_reason;
+  run_name, function_name, color, peak_bytes, held_bytes,
+  CAST(held_bytes AS DOUBLE) / nullif(peak_bytes, 0) AS held_ratio,
+  value_count, source_function, source_file, unknown_reason
+FROM functions
+CROSS JOIN params
+WHERE place <= params.top_n OR unknown_reason IS NOT NULL
+ORDER BY function_place, name_place, place;

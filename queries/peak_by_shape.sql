@@ -29,138 +29,39 @@
 --   has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
   SELECT
-    getvariable('run')::VARCHAR AS run,
-    getvariable('function')::VARCHAR AS function,
-    getvariable('platform')::VARCHAR AS platform,
-    getvariable('color')::BIGINT AS color,
     coalesce(getvariable('layout')::BOOLEAN, FALSE) AS layout,
     coalesce(getvariable('top_functions')::BIGINT, 3) AS top_functions,
     coalesce(getvariable('top_n')::BIGINT, 10) AS top_n
 ),
-ranked_functions AS (
+shaped AS (
   SELECT
-    function_modules.run_name,
-    function_modules.function_name,
-    function_modules.module_id,
-    function_modules.color,
-    function_modules.peak_bytes,
-    row_number() OVER (
-      ORDER BY
-        function_modules.peak_bytes DESC, function_modules.run_name, function_modules.function_name,
-        function_modules.color, function_modules.platform NULLS LAST
-    ) AS function_place
-  FROM function_modules
-  CROSS JOIN params
-  WHERE function_modules.peak_bytes <> 0
-    AND (
-      params.run IS NULL
-      OR function_modules.run_name IN (
-        SELECT run_selectors.run_name
-        FROM run_selectors
-        CROSS JOIN params
-        WHERE run_selectors.selector GLOB params.run
-      )
-    )
-    AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
-    AND (params.platform IS NULL OR function_modules.platform = params.platform)
-    AND (params.color IS NULL OR function_modules.color = params.color)
-),
-keyed_values AS (
-  SELECT
-    ranked_functions.function_place,
-    peak_value_details.held_bytes,
-    CASE
-      WHEN params.layout OR peak_value_details.dimensions_text IS NULL
-        THEN peak_value_details.shape
-      ELSE peak_value_details.dtype || '[' || peak_value_details.dimensions_text || ']'
+    held.function_place, held.name_place, held.run_name, held.function_name, held.color,
+    held.peak_bytes, held.unknown_reason, held.held_bytes, CASE
+      WHEN params.layout OR held.dimensions_text IS NULL THEN held.shape
+      ELSE held.dtype || '[' || held.dimensions_text || ']'
     END AS shape
-  FROM ranked_functions
+  FROM told_peak_values AS held
   CROSS JOIN params
-  JOIN peak_value_details
-    ON peak_value_details.module_id = ranked_functions.module_id
-    AND peak_value_details.color = ranked_functions.color
-  WHERE ranked_functions.function_place <= params.top_functions
+  WHERE held.function_place <= params.top_functions
 ),
-sums AS (
+shape_sums AS (
   SELECT
-    keyed_values.function_place,
-    keyed_values.shape,
-    sum(keyed_values.held_bytes) AS held_bytes,
-    count(*) AS value_count
-  FROM keyed_values
-  GROUP BY keyed_values.function_place, keyed_values.shape
-),
-ranked_sums AS (
-  SELECT
-    sums.function_place,
-    sums.shape,
-    sums.held_bytes,
-    sums.value_count,
+    function_place, name_place, run_name, function_name, color, peak_bytes, unknown_reason, shape,
+    sum(held_bytes) AS held_bytes,
+    nullif(count(held_bytes), 0) AS value_count,
     row_number() OVER (
-      PARTITION BY sums.function_place
-      ORDER BY sums.held_bytes DESC, sums.shape NULLS LAST
-    ) AS sum_place
-  FROM sums
-),
-answers AS (
-  SELECT
-    ranked_functions.run_name,
-    ranked_functions.function_name,
-    ranked_functions.color,
-    ranked_functions.peak_bytes,
-    ranked_sums.held_bytes,
-    CAST(ranked_sums.held_bytes AS DOUBLE) / nullif(ranked_functions.peak_bytes, 0) AS held_ratio,
-    ranked_sums.value_count,
-    ranked_sums.shape,
-    CAST(NULL AS VARCHAR) AS unknown_reason,
-    row_number() OVER (ORDER BY ranked_sums.function_place, ranked_sums.sum_place) AS place
-  FROM ranked_sums
-  CROSS JOIN params
-  JOIN ranked_functions ON ranked_functions.function_place = ranked_sums.function_place
-  WHERE ranked_sums.sum_place <= params.top_n
-  UNION ALL
-  SELECT
-    function_modules.run_name,
-    function_modules.function_name,
-    function_modules.color,
-    NULL AS peak_bytes,
-    NULL AS held_bytes,
-    NULL AS held_ratio,
-    NULL AS value_count,
-    NULL AS shape,
-    function_modules.unknown_reason,
-    0 AS place
-  FROM function_modules
-  CROSS JOIN params
-  WHERE function_modules.unknown_count > 0
-    AND (
-      params.run IS NULL
-      OR function_modules.run_name IN (
-        SELECT run_selectors.run_name
-        FROM run_selectors
-        CROSS JOIN params
-        WHERE run_selectors.selector GLOB params.run
-      )
-    )
-    AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
-    AND (params.platform IS NULL OR function_modules.platform = params.platform)
-    AND (
-      params.color IS NULL
-      OR function_modules.color IS NULL
-      OR function_modules.color = params.color
-    )
+      PARTITION BY function_place
+      ORDER BY sum(held_bytes) DESC, shape NULLS LAST
+    ) AS place
+  FROM shaped
+  GROUP BY
+    function_place, name_place, run_name, function_name, color, peak_bytes, unknown_reason, shape
 )
 SELECT
-  answers.run_name,
-  answers.function_name,
-  answers.color,
-  answers.peak_bytes,
-  answers.held_bytes,
-  answers.held_ratio,
-  answers.value_count,
-  answers.shape,
-  answers.unknown_reason
-FROM answers
-ORDER BY
-  answers.place, answers.run_name, answers.function_name, answers.color NULLS LAST,
-  answers.unknown_reason;
+  run_name, function_name, color, peak_bytes, held_bytes,
+  CAST(held_bytes AS DOUBLE) / nullif(peak_bytes, 0) AS held_ratio,
+  value_count, shape, unknown_reason
+FROM shape_sums
+CROSS JOIN params
+WHERE place <= params.top_n OR unknown_reason IS NOT NULL
+ORDER BY function_place, name_place, place;

@@ -42,152 +42,52 @@
 --   has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
   SELECT
-    getvariable('run')::VARCHAR AS run,
-    getvariable('function')::VARCHAR AS function,
-    getvariable('platform')::VARCHAR AS platform,
-    getvariable('color')::BIGINT AS color,
     coalesce(getvariable('frame')::VARCHAR, 'own') AS frame,
     coalesce(getvariable('unnamed')::VARCHAR, 'use') AS unnamed,
     coalesce(getvariable('top_functions')::BIGINT, 3) AS top_functions,
     coalesce(getvariable('top_n')::BIGINT, 10) AS top_n
 ),
-ranked_functions AS (
+located AS (
   SELECT
-    function_modules.run_name,
-    function_modules.function_name,
-    function_modules.module_id,
-    function_modules.color,
-    function_modules.peak_bytes,
-    row_number() OVER (
-      ORDER BY
-        function_modules.peak_bytes DESC, function_modules.run_name, function_modules.function_name,
-        function_modules.color, function_modules.platform NULLS LAST
-    ) AS function_place
-  FROM function_modules
-  CROSS JOIN params
-  WHERE function_modules.peak_bytes <> 0
-    AND (
-      params.run IS NULL
-      OR function_modules.run_name IN (
-        SELECT run_selectors.run_name
-        FROM run_selectors
-        CROSS JOIN params
-        WHERE run_selectors.selector GLOB params.run
-      )
-    )
-    AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
-    AND (params.platform IS NULL OR function_modules.platform = params.platform)
-    AND (params.color IS NULL OR function_modules.color = params.color)
-),
-located_values AS (
-  SELECT
-    ranked_functions.function_place,
-    peak_values.held_bytes,
     coalesce(
       CASE params.frame
-        WHEN 'own' THEN value_details.own_source_file || ':' || value_details.own_source_line
-        WHEN 'leaf' THEN value_details.source_file || ':' || value_details.source_line
+        WHEN 'own' THEN held.own_source
+        WHEN 'leaf' THEN held.source_file || ':' || held.source_line
       END,
       CASE params.unnamed WHEN 'use' THEN 'for ' END
         || CASE params.frame
           WHEN 'own' THEN named_uses.own_source_file || ':' || named_uses.own_source_line
           WHEN 'leaf' THEN named_uses.source_file || ':' || named_uses.source_line
         END,
-      '(' || peak_values.allocation_kind || ')'
-    ) AS source
-  FROM ranked_functions
+      '(' || held.allocation_kind || ')'
+    ) AS source,
+    held.function_place, held.name_place, held.run_name, held.function_name, held.color,
+    held.peak_bytes, held.unknown_reason, held.held_bytes
+  FROM told_peak_values AS held
   CROSS JOIN params
-  JOIN peak_values
-    ON peak_values.module_id = ranked_functions.module_id
-    AND peak_values.color = ranked_functions.color
-  LEFT JOIN value_details
-    ON value_details.module_id = peak_values.module_id
-    AND value_details.value_id = peak_values.value_id
   LEFT JOIN named_uses
-    ON named_uses.module_id = peak_values.module_id
-    AND named_uses.value_id = peak_values.value_id
-  WHERE ranked_functions.function_place <= params.top_functions
+    ON named_uses.module_id = held.module_id
+    AND named_uses.value_id = held.value_id
+  WHERE held.function_place <= params.top_functions
 ),
 lines AS (
   SELECT
-    located_values.function_place,
-    located_values.source,
-    sum(located_values.held_bytes) AS held_bytes,
-    count(*) AS value_count
-  FROM located_values
-  GROUP BY located_values.function_place, located_values.source
-),
-ranked_lines AS (
-  SELECT
-    lines.function_place,
-    lines.source,
-    lines.held_bytes,
-    lines.value_count,
+    function_place, name_place, run_name, function_name, color, peak_bytes, unknown_reason, source,
+    sum(held_bytes) AS held_bytes,
+    nullif(count(held_bytes), 0) AS value_count,
     row_number() OVER (
-      PARTITION BY lines.function_place
-      ORDER BY lines.held_bytes DESC, lines.source
-    ) AS line_place
-  FROM lines
-),
-answers AS (
-  SELECT
-    ranked_functions.run_name,
-    ranked_functions.function_name,
-    ranked_functions.color,
-    ranked_functions.peak_bytes,
-    ranked_lines.held_bytes,
-    CAST(ranked_lines.held_bytes AS DOUBLE) / nullif(ranked_functions.peak_bytes, 0) AS held_ratio,
-    ranked_lines.value_count,
-    ranked_lines.source,
-    CAST(NULL AS VARCHAR) AS unknown_reason,
-    row_number() OVER (ORDER BY ranked_lines.function_place, ranked_lines.line_place) AS place
-  FROM ranked_lines
-  CROSS JOIN params
-  JOIN ranked_functions ON ranked_functions.function_place = ranked_lines.function_place
-  WHERE ranked_lines.line_place <= params.top_n
-  UNION ALL
-  SELECT
-    function_modules.run_name,
-    function_modules.function_name,
-    function_modules.color,
-    NULL AS peak_bytes,
-    NULL AS held_bytes,
-    NULL AS held_ratio,
-    NULL AS value_count,
-    NULL AS source,
-    function_modules.unknown_reason,
-    0 AS place
-  FROM function_modules
-  CROSS JOIN params
-  WHERE function_modules.unknown_count > 0
-    AND (
-      params.run IS NULL
-      OR function_modules.run_name IN (
-        SELECT run_selectors.run_name
-        FROM run_selectors
-        CROSS JOIN params
-        WHERE run_selectors.selector GLOB params.run
-      )
-    )
-    AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
-    AND (params.platform IS NULL OR function_modules.platform = params.platform)
-    AND (
-      params.color IS NULL
-      OR function_modules.color IS NULL
-      OR function_modules.color = params.color
-    )
+      PARTITION BY function_place
+      ORDER BY sum(held_bytes) DESC, source NULLS LAST
+    ) AS place
+  FROM located
+  GROUP BY
+    function_place, name_place, run_name, function_name, color, peak_bytes, unknown_reason, source
 )
 SELECT
-  answers.run_name,
-  answers.function_name,
-  answers.color,
-  answers.peak_bytes,
-  answers.held_bytes,
-  answers.held_ratio,
-  answers.value_count,
-  answers.source,
-  answers.unknown_reason
-FROM answers
-ORDER BY
-  answers.place, answers.run_name, answers.function_name, answers.color NULLS LAST,
-  answers.unknown_reason;
+  run_name, function_name, color, peak_bytes, held_bytes,
+  CAST(held_bytes AS DOUBLE) / nullif(peak_bytes, 0) AS held_ratio,
+  value_count, source, unknown_reason
+FROM lines
+CROSS JOIN params
+WHERE place <= params.top_n OR unknown_reason IS NOT NULL
+ORDER BY function_place, name_place, place;

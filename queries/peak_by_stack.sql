@@ -43,50 +43,16 @@
 --   has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH RECURSIVE params AS (
   SELECT
-    getvariable('run')::VARCHAR AS run,
-    getvariable('function')::VARCHAR AS function,
-    getvariable('platform')::VARCHAR AS platform,
-    getvariable('color')::BIGINT AS color,
     coalesce(getvariable('frames')::VARCHAR, 'own') AS frames,
     coalesce(getvariable('depth')::BIGINT, 100) AS depth,
     coalesce(getvariable('unnamed')::VARCHAR, 'use') AS unnamed,
     coalesce(getvariable('top_functions')::BIGINT, 3) AS top_functions,
     coalesce(getvariable('top_n')::BIGINT, 10) AS top_n
 ),
-ranked_functions AS (
-  SELECT
-    function_modules.run_name,
-    function_modules.function_name,
-    function_modules.module_id,
-    function_modules.color,
-    function_modules.peak_bytes,
-    row_number() OVER (
-      ORDER BY
-        function_modules.peak_bytes DESC, function_modules.run_name, function_modules.function_name,
-        function_modules.color, function_modules.platform NULLS LAST
-    ) AS function_place
-  FROM function_modules
-  CROSS JOIN params
-  WHERE function_modules.peak_bytes <> 0
-    AND (
-      params.run IS NULL
-      OR function_modules.run_name IN (
-        SELECT run_selectors.run_name
-        FROM run_selectors
-        CROSS JOIN params
-        WHERE run_selectors.selector GLOB params.run
-      )
-    )
-    AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
-    AND (params.platform IS NULL OR function_modules.platform = params.platform)
-    AND (params.color IS NULL OR function_modules.color = params.color)
-),
 frame_labels AS (
   -- A module is there once for each of its memory spaces.
   SELECT DISTINCT
-    stack_frames.module_id,
-    stack_frames.stack_frame_id,
-    stack_frames.parent_frame_id,
+    stack_frames.module_id, stack_frames.stack_frame_id, stack_frames.parent_frame_id,
     -- NULL for a frame that is left out: concat_ws passes over it.
     CASE
       WHEN params.frames = 'all' OR NOT is_library_path(coalesce(stack_frames.source_file, ''))
@@ -97,24 +63,20 @@ frame_labels AS (
           regexp_replace(stack_frames.function_name, '^.*<locals>[.]', '')
         )
     END AS label
-  FROM ranked_functions
+  FROM told_functions
   CROSS JOIN params
-  JOIN stack_frames ON stack_frames.module_id = ranked_functions.module_id
-  WHERE ranked_functions.function_place <= params.top_functions
+  JOIN stack_frames ON stack_frames.module_id = told_functions.module_id
+  WHERE told_functions.place <= params.top_functions
 ),
 walks AS (
   SELECT
-    frame_labels.module_id,
-    frame_labels.stack_frame_id,
-    frame_labels.parent_frame_id,
+    frame_labels.module_id, frame_labels.stack_frame_id, frame_labels.parent_frame_id,
     1 AS frame_count,
     frame_labels.label AS call_stack
   FROM frame_labels
   UNION ALL
   SELECT
-    walks.module_id,
-    walks.stack_frame_id,
-    frame_labels.parent_frame_id,
+    walks.module_id, walks.stack_frame_id, frame_labels.parent_frame_id,
     walks.frame_count + 1 AS frame_count,
     nullif(concat_ws(' < ', walks.call_stack, frame_labels.label), '') AS call_stack
   FROM walks
@@ -126,24 +88,20 @@ walks AS (
 ),
 ranked_walks AS (
   SELECT
-    walks.module_id,
-    walks.stack_frame_id,
-    walks.call_stack,
+    walks.module_id, walks.stack_frame_id, walks.call_stack,
     row_number() OVER (
       PARTITION BY walks.module_id, walks.stack_frame_id
       ORDER BY walks.frame_count DESC
     ) AS walk_place
   FROM walks
 ),
-keyed_values AS (
+walked AS (
   SELECT
-    ranked_functions.function_place,
-    peak_value_details.held_bytes,
     coalesce(
       ranked_walks.call_stack,
       CASE
-        WHEN params.frames = 'all' OR NOT is_library_path(peak_value_details.source_file)
-          THEN base_name(peak_value_details.source_file) || ':' || peak_value_details.source_line
+        WHEN params.frames = 'all' OR NOT is_library_path(held.source_file)
+          THEN base_name(held.source_file) || ':' || held.source_line
       END,
       CASE params.unnamed WHEN 'use' THEN 'for ' END
         || coalesce(
@@ -153,106 +111,45 @@ keyed_values AS (
               THEN base_name(named_uses.source_file) || ':' || named_uses.source_line
           END
         ),
-      '(' || peak_value_details.allocation_kind || ')'
-    ) AS call_stack
-  FROM ranked_functions
+      '(' || held.allocation_kind || ')'
+    ) AS call_stack,
+    held.function_place, held.name_place, held.run_name, held.function_name, held.color,
+    held.peak_bytes, held.unknown_reason, held.held_bytes
+  FROM told_peak_values AS held
   CROSS JOIN params
-  JOIN peak_value_details
-    ON peak_value_details.module_id = ranked_functions.module_id
-    AND peak_value_details.color = ranked_functions.color
   LEFT JOIN ranked_walks
-    ON ranked_walks.module_id = peak_value_details.module_id
-    AND ranked_walks.stack_frame_id = peak_value_details.stack_frame_id
+    ON ranked_walks.module_id = held.module_id
+    AND ranked_walks.stack_frame_id = held.stack_frame_id
     AND ranked_walks.walk_place = 1
   LEFT JOIN named_uses
-    ON named_uses.module_id = peak_value_details.module_id
-    AND named_uses.value_id = peak_value_details.value_id
+    ON named_uses.module_id = held.module_id
+    AND named_uses.value_id = held.value_id
   LEFT JOIN ranked_walks AS use_walks
     ON use_walks.module_id = named_uses.module_id
     AND use_walks.stack_frame_id = named_uses.stack_frame_id
     AND use_walks.walk_place = 1
-  WHERE ranked_functions.function_place <= params.top_functions
+  WHERE held.function_place <= params.top_functions
 ),
-sums AS (
+stacks AS (
   SELECT
-    keyed_values.function_place,
-    keyed_values.call_stack,
-    sum(keyed_values.held_bytes) AS held_bytes,
-    count(*) AS value_count
-  FROM keyed_values
-  GROUP BY keyed_values.function_place, keyed_values.call_stack
-),
-ranked_sums AS (
-  SELECT
-    sums.function_place,
-    sums.call_stack,
-    sums.held_bytes,
-    sums.value_count,
+    function_place, name_place, run_name, function_name, color, peak_bytes, unknown_reason,
+    call_stack,
+    sum(held_bytes) AS held_bytes,
+    nullif(count(held_bytes), 0) AS value_count,
     row_number() OVER (
-      PARTITION BY sums.function_place
-      ORDER BY sums.held_bytes DESC, sums.call_stack NULLS LAST
-    ) AS sum_place
-  FROM sums
-),
-answers AS (
-  SELECT
-    ranked_functions.run_name,
-    ranked_functions.function_name,
-    ranked_functions.color,
-    ranked_functions.peak_bytes,
-    ranked_sums.held_bytes,
-    CAST(ranked_sums.held_bytes AS DOUBLE) / nullif(ranked_functions.peak_bytes, 0) AS held_ratio,
-    ranked_sums.value_count,
-    ranked_sums.call_stack,
-    CAST(NULL AS VARCHAR) AS unknown_reason,
-    row_number() OVER (ORDER BY ranked_sums.function_place, ranked_sums.sum_place) AS place
-  FROM ranked_sums
-  CROSS JOIN params
-  JOIN ranked_functions ON ranked_functions.function_place = ranked_sums.function_place
-  WHERE ranked_sums.sum_place <= params.top_n
-  UNION ALL
-  SELECT
-    function_modules.run_name,
-    function_modules.function_name,
-    function_modules.color,
-    NULL AS peak_bytes,
-    NULL AS held_bytes,
-    NULL AS held_ratio,
-    NULL AS value_count,
-    NULL AS call_stack,
-    function_modules.unknown_reason,
-    0 AS place
-  FROM function_modules
-  CROSS JOIN params
-  WHERE function_modules.unknown_count > 0
-    AND (
-      params.run IS NULL
-      OR function_modules.run_name IN (
-        SELECT run_selectors.run_name
-        FROM run_selectors
-        CROSS JOIN params
-        WHERE run_selectors.selector GLOB params.run
-      )
-    )
-    AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
-    AND (params.platform IS NULL OR function_modules.platform = params.platform)
-    AND (
-      params.color IS NULL
-      OR function_modules.color IS NULL
-      OR function_modules.color = params.color
-    )
+      PARTITION BY function_place
+      ORDER BY sum(held_bytes) DESC, call_stack NULLS LAST
+    ) AS place
+  FROM walked
+  GROUP BY
+    function_place, name_place, run_name, function_name, color, peak_bytes, unknown_reason,
+    call_stack
 )
 SELECT
-  answers.run_name,
-  answers.function_name,
-  answers.color,
-  answers.peak_bytes,
-  answers.held_bytes,
-  answers.held_ratio,
-  answers.value_count,
-  answers.call_stack,
-  answers.unknown_reason
-FROM answers
-ORDER BY
-  answers.place, answers.run_name, answers.function_name, answers.color NULLS LAST,
-  answers.unknown_reason;
+  run_name, function_name, color, peak_bytes, held_bytes,
+  CAST(held_bytes AS DOUBLE) / nullif(peak_bytes, 0) AS held_ratio,
+  value_count, call_stack, unknown_reason
+FROM stacks
+CROSS JOIN params
+WHERE place <= params.top_n OR unknown_reason IS NOT NULL
+ORDER BY function_place, name_place, place;

@@ -53,12 +53,7 @@
 --   NULL if the dump has no such line.
 -- column unknown_reason VARCHAR: Why the peak is unknown; NULL if it is known.
 WITH params AS (
-  SELECT
-    getvariable('run')::VARCHAR AS run,
-    getvariable('function')::VARCHAR AS function,
-    getvariable('platform')::VARCHAR AS platform,
-    getvariable('color')::BIGINT AS color,
-    coalesce(getvariable('top_n')::BIGINT, 100) AS top_n
+  SELECT coalesce(getvariable('top_n')::BIGINT, 100) AS top_n
 ),
 printed_peaks AS (
   SELECT
@@ -68,54 +63,21 @@ printed_peaks AS (
   GROUP BY peak_contributors.module_id
 )
 SELECT
-  memory_figures.run_name,
-  memory_figures.function_name,
-  memory_figures.module_key,
-  memory_figures.color,
-  memory_figures.peak_bytes,
-  memory_figures.peak_time,
-  CASE
+  figures.run_name, figures.function_name, figures.module_key, figures.color, figures.peak_bytes,
+  figures.peak_time, CASE
     WHEN modules.reported_peak_status = 'printed'
       THEN coalesce(printed_peaks.printed_peak_bytes, 0)
   END AS printed_peak_bytes,
   modules.reported_peak_time AS printed_peak_time,
-  memory_figures.naive_live_bytes,
-  memory_figures.fixed_bytes,
-  memory_figures.occupied_temp_bytes,
-  memory_figures.fragmentation_bytes,
-  memory_figures.argument_bytes,
-  memory_figures.output_bytes,
-  memory_figures.alias_bytes,
-  memory_figures.temp_bytes,
-  memory_figures.constant_bytes,
-  memory_figures.thread_local_bytes,
-  memory_figures.total_bytes,
+  figures.naive_live_bytes, figures.fixed_bytes, figures.occupied_temp_bytes,
+  figures.fragmentation_bytes, figures.argument_bytes, figures.output_bytes, figures.alias_bytes,
+  figures.temp_bytes, figures.constant_bytes, figures.thread_local_bytes, figures.total_bytes,
   modules.reported_total_bytes,
-  memory_figures.peak_unknown_reason AS unknown_reason
-FROM memory_figures
-CROSS JOIN params
-JOIN modules ON modules.module_id = memory_figures.module_id
-LEFT JOIN printed_peaks ON printed_peaks.module_id = memory_figures.module_id
-WHERE (
-  params.run IS NULL
-  OR memory_figures.run_name IN (
-    SELECT run_selectors.run_name
-    FROM run_selectors
-    CROSS JOIN params
-    WHERE run_selectors.selector GLOB params.run
-  )
-)
-    AND (params.function IS NULL OR memory_figures.function_name GLOB params.function)
-    AND (params.platform IS NULL OR memory_figures.platform = params.platform)
-    AND (
-      params.color IS NULL
-      OR memory_figures.color IS NULL
-      OR memory_figures.color = params.color
-    )
+  figures.peak_unknown_reason AS unknown_reason
+FROM asked_modules AS figures
+JOIN modules ON modules.module_id = figures.module_id
+LEFT JOIN printed_peaks ON printed_peaks.module_id = figures.module_id
 ORDER BY
-  memory_figures.peak_bytes DESC NULLS FIRST,
-  memory_figures.total_bytes DESC,
-  memory_figures.run_name,
-  memory_figures.module_key,
-  memory_figures.color
+  figures.peak_bytes DESC NULLS FIRST, figures.total_bytes DESC, figures.run_name,
+  figures.module_key, figures.color
 LIMIT (SELECT top_n FROM params);

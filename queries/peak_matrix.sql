@@ -27,106 +27,24 @@
 --   [bytes]; NULL if no compilation has allocations.
 -- column unknown_reason VARCHAR: Why the peak is unknown; NULL if it is known.
 WITH params AS (
-  SELECT
-    getvariable('run')::VARCHAR AS run,
-    getvariable('function')::VARCHAR AS function,
-    getvariable('platform')::VARCHAR AS platform,
-    getvariable('color')::BIGINT AS color,
-    coalesce(getvariable('top_n')::BIGINT, 200) AS top_n
+  SELECT coalesce(getvariable('top_n')::BIGINT, 200) AS top_n
 ),
 known_figures AS (
   SELECT
-    function_modules.run_name,
-    function_modules.function_name,
-    function_modules.platform,
-    function_modules.color,
-    function_modules.module_count,
-    CASE WHEN function_modules.unknown_count = 0 THEN function_modules.peak_bytes END AS peak_bytes,
-    function_modules.temp_bytes,
-    function_modules.unknown_reason
-  FROM function_modules
-),
-figures AS (
-  SELECT
-    known_figures.function_name,
-    known_figures.platform,
-    known_figures.color,
-    known_figures.run_name,
-    known_figures.module_count,
-    known_figures.peak_bytes,
-    known_figures.temp_bytes,
-    known_figures.unknown_reason,
-    max(known_figures.peak_bytes) OVER (
-      PARTITION BY known_figures.function_name, known_figures.platform, known_figures.color
-    ) AS largest_bytes,
-    row_number() OVER (
-      PARTITION BY known_figures.function_name, known_figures.platform, known_figures.color
-      ORDER BY runs.dumped_at NULLS LAST, known_figures.run_name
-    ) AS run_place,
-    row_number() OVER (
-      PARTITION BY known_figures.function_name, known_figures.platform, known_figures.color
-      ORDER BY
-        CASE WHEN known_figures.peak_bytes IS NULL THEN 1 ELSE 0 END,
-        runs.dumped_at NULLS LAST,
-        known_figures.run_name
-    ) AS known_place
-  FROM known_figures
-  CROSS JOIN params
-  JOIN runs ON runs.run_name = known_figures.run_name
-  WHERE (
-    params.run IS NULL
-    OR known_figures.run_name IN (
-      SELECT run_selectors.run_name
-      FROM run_selectors
-      CROSS JOIN params
-      WHERE run_selectors.selector GLOB params.run
-    )
-  )
-    AND (params.function IS NULL OR known_figures.function_name GLOB params.function)
-    AND (params.platform IS NULL OR known_figures.platform = params.platform)
-    AND (
-      params.color IS NULL
-      OR known_figures.color IS NULL
-      OR known_figures.color = params.color
-    )
-),
-compared_figures AS (
-  SELECT
-    figures.function_name,
-    figures.platform,
-    figures.color,
-    figures.run_name,
-    figures.module_count,
-    figures.peak_bytes,
-    figures.temp_bytes,
-    figures.unknown_reason,
-    figures.largest_bytes,
-    figures.run_place,
-    max(CASE WHEN figures.known_place = 1 THEN figures.peak_bytes END) OVER (
-      PARTITION BY figures.function_name, figures.platform, figures.color
-    ) AS first_bytes,
-    count(figures.unknown_reason) OVER (
-      PARTITION BY figures.function_name, figures.platform, figures.color
-    ) AS unknown_count
-  FROM figures
+    series_place,
+    peak_bytes AS first_bytes,
+    row_number() OVER (PARTITION BY series_place ORDER BY place) AS known_place
+  FROM asked_history
+  WHERE peak_bytes IS NOT NULL
 )
 SELECT
-  compared_figures.function_name,
-  compared_figures.platform,
-  compared_figures.color,
-  compared_figures.run_name,
-  compared_figures.module_count,
-  compared_figures.peak_bytes,
-  CAST(compared_figures.peak_bytes AS DOUBLE) / nullif(compared_figures.first_bytes, 0)
-    AS peak_ratio,
-  compared_figures.temp_bytes,
-  compared_figures.unknown_reason
-FROM compared_figures
-ORDER BY
-  CASE WHEN compared_figures.unknown_count = 0 THEN 1 ELSE 0 END,
-  compared_figures.largest_bytes DESC NULLS LAST,
-  compared_figures.function_name,
-  compared_figures.platform NULLS LAST,
-  compared_figures.color NULLS LAST,
-  compared_figures.run_place
+  history.function_name, history.platform, history.color, history.run_name, history.module_count,
+  history.peak_bytes,
+  CAST(history.peak_bytes AS DOUBLE) / nullif(known_figures.first_bytes, 0) AS peak_ratio,
+  history.temp_bytes, history.unknown_reason
+FROM asked_history AS history
+LEFT JOIN known_figures
+  ON known_figures.series_place = history.series_place
+  AND known_figures.known_place = 1
+ORDER BY history.series_place, history.place
 LIMIT (SELECT top_n FROM params);

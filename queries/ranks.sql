@@ -42,128 +42,54 @@
 --   all peaks are known.
 WITH params AS (
   SELECT
-    getvariable('run')::VARCHAR AS run,
-    getvariable('function')::VARCHAR AS function,
-    getvariable('platform')::VARCHAR AS platform,
-    getvariable('color')::BIGINT AS color,
     coalesce(getvariable('label')::VARCHAR, 'rank') AS label,
     getvariable('fixed')::VARCHAR AS fixed,
     coalesce(getvariable('top_n')::BIGINT, 50) AS top_n
 ),
-run_groups AS (
-  -- Runs are alike if all that they are labelled with is the same, but for the label asked about.
-  SELECT
-    sized.run_name,
-    sized.label_value,
-    coalesce(
-      string_agg(others.label || '=' || others.label_value, ' ' ORDER BY others.label), ''
-    ) AS other_labels
-  FROM run_labels AS sized
-  CROSS JOIN params
-  LEFT JOIN run_labels AS others
-    ON others.run_name = sized.run_name
-    AND others.label <> sized.label
-    AND (
-      params.fixed IS NULL
-      OR contains(',' || replace(params.fixed, ' ', '') || ',', ',' || others.label || ',')
-    )
-  WHERE sized.label = params.label
-  GROUP BY sized.run_name, sized.label_value
-),
 figures AS (
   SELECT
-    function_modules.function_name,
-    function_modules.platform,
-    function_modules.color,
-    function_modules.run_name,
-    run_groups.other_labels,
-    run_groups.label_value,
-    function_modules.peak_bytes,
-    function_modules.unknown_reason,
-    module_signatures.entry_signature,
+    history.function_name, history.platform, history.color, run_groups.other_labels,
+    run_groups.label_value, history.peak_bytes, history.unknown_reason, history.entry_signature,
     count(*) OVER ranks AS peak_count,
-    count(function_modules.unknown_reason) OVER ranks AS unknown_count,
-    row_number() OVER (
-      ranks ORDER BY function_modules.peak_bytes NULLS LAST, function_modules.run_name
-    ) AS place,
-    row_number() OVER (
-      ranks ORDER BY function_modules.peak_bytes DESC NULLS LAST, function_modules.run_name
-    ) AS reverse_place
-  FROM function_modules
-  CROSS JOIN params
-  JOIN run_groups ON run_groups.run_name = function_modules.run_name
-  JOIN module_signatures ON module_signatures.module_id = function_modules.module_id
-  WHERE (
-    params.run IS NULL
-    OR function_modules.run_name IN (
-      SELECT run_selectors.run_name
-      FROM run_selectors
-      CROSS JOIN params
-      WHERE run_selectors.selector GLOB params.run
-    )
-  )
-    AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
-    AND (params.platform IS NULL OR function_modules.platform = params.platform)
-    AND (
-      params.color IS NULL
-      OR function_modules.color IS NULL
-      OR function_modules.color = params.color
-    )
+    count(history.unknown_reason) OVER ranks AS unknown_count,
+    row_number() OVER (ranks ORDER BY history.peak_bytes NULLS LAST, history.run_name) AS place,
+    row_number() OVER (ranks ORDER BY history.peak_bytes DESC NULLS LAST, history.run_name)
+      AS reverse_place
+  FROM asked_history AS history
+  JOIN runs_by_label(
+    (SELECT params.label FROM params), (SELECT params.fixed FROM params)
+  ) AS run_groups
+    ON run_groups.run_name = history.run_name
   WINDOW ranks AS (
-    PARTITION BY
-      function_modules.function_name,
-      function_modules.platform,
-      function_modules.color,
-      run_groups.other_labels
+    PARTITION BY history.function_name, history.platform, history.color, run_groups.other_labels
   )
 ),
 spreads AS (
   SELECT
-    figures.function_name,
-    figures.platform,
-    figures.color,
-    figures.other_labels,
+    function_name, platform, color, other_labels,
     count(*) AS run_count,
-    nullif(count(DISTINCT figures.entry_signature), 0) AS signature_count,
-    count(figures.unknown_reason) AS unknown_count,
-    min(figures.unknown_reason) AS unknown_reason,
-    min(figures.peak_bytes) FILTER (WHERE figures.unknown_count = 0) AS min_peak_bytes,
-    min(figures.peak_bytes) FILTER (
-      WHERE figures.unknown_count = 0 AND figures.place = (figures.peak_count + 1) // 2
-    ) AS median_peak_bytes,
-    max(figures.peak_bytes) FILTER (WHERE figures.unknown_count = 0) AS max_peak_bytes,
-    min(figures.label_value) FILTER (
-      WHERE figures.unknown_count = 0 AND figures.reverse_place = 1
-    ) AS fullest_rank,
-    min(figures.label_value) FILTER (
-      WHERE figures.unknown_count = 0 AND figures.place = 1
-    ) AS emptiest_rank
+    nullif(count(DISTINCT entry_signature), 0) AS signature_count,
+    unknown_count,
+    min(unknown_reason) AS unknown_reason,
+    min(peak_bytes) FILTER (WHERE unknown_count = 0) AS min_peak_bytes,
+    min(peak_bytes) FILTER (WHERE unknown_count = 0 AND place = (peak_count + 1) // 2)
+      AS median_peak_bytes,
+    max(peak_bytes) FILTER (WHERE unknown_count = 0) AS max_peak_bytes,
+    min(label_value) FILTER (WHERE unknown_count = 0 AND reverse_place = 1) AS fullest_rank,
+    min(label_value) FILTER (WHERE unknown_count = 0 AND place = 1) AS emptiest_rank
   FROM figures
-  GROUP BY figures.function_name, figures.platform, figures.color, figures.other_labels
+  GROUP BY function_name, platform, color, other_labels, unknown_count
 )
 SELECT
-  spreads.function_name,
-  spreads.platform,
-  spreads.color,
-  spreads.other_labels,
-  spreads.run_count,
-  spreads.signature_count,
-  spreads.min_peak_bytes,
-  spreads.median_peak_bytes,
-  spreads.max_peak_bytes,
-  spreads.max_peak_bytes - spreads.min_peak_bytes AS spread_bytes,
-  CAST(spreads.max_peak_bytes - spreads.min_peak_bytes AS DOUBLE)
-    / nullif(spreads.max_peak_bytes, 0) AS spread_ratio,
-  spreads.fullest_rank,
-  spreads.emptiest_rank,
-  spreads.unknown_count,
-  spreads.unknown_reason
+  function_name, platform, color, other_labels, run_count, signature_count, min_peak_bytes,
+  median_peak_bytes, max_peak_bytes,
+  max_peak_bytes - min_peak_bytes AS spread_bytes,
+  CAST(max_peak_bytes - min_peak_bytes AS DOUBLE)
+    / nullif(max_peak_bytes, 0) AS spread_ratio,
+  fullest_rank, emptiest_rank, unknown_count, unknown_reason
 FROM spreads
 ORDER BY
-  spreads.max_peak_bytes - spreads.min_peak_bytes DESC NULLS FIRST,
-  spreads.max_peak_bytes DESC NULLS LAST,
-  spreads.function_name,
-  spreads.platform NULLS LAST,
-  spreads.color NULLS LAST,
-  spreads.other_labels
+  max_peak_bytes - min_peak_bytes DESC NULLS FIRST,
+  max_peak_bytes DESC NULLS LAST, function_name, platform NULLS LAST, color NULLS LAST,
+  other_labels
 LIMIT (SELECT top_n FROM params);

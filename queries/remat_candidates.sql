@@ -44,57 +44,34 @@
 --   NULL in all other rows.
 WITH params AS (
   SELECT
-    getvariable('run')::VARCHAR AS run,
-    getvariable('function')::VARCHAR AS function,
-    getvariable('platform')::VARCHAR AS platform,
-    getvariable('color')::BIGINT AS color,
     coalesce(getvariable('min_bytes')::BIGINT, 1) AS min_bytes,
     coalesce(getvariable('min_lifetime_ratio')::DOUBLE, 0.1) AS min_lifetime_ratio,
     coalesce(getvariable('top_n')::BIGINT, 20) AS top_n
 ),
 crossing_values AS (
   SELECT
-    function_modules.run_name,
-    function_modules.function_name,
-    function_modules.platform,
-    function_modules.color,
-    function_modules.peak_bytes,
-    function_modules.peak_time,
-    peak_values.module_id,
-    peak_values.value_id,
-    peak_values.held_bytes,
-    "values".shape,
-    "values".instruction_name,
-    instructions.opcode,
-    live_ranges.start_time,
-    live_ranges.end_time,
-    CAST(live_ranges.end_time - live_ranges.start_time AS DOUBLE)
-      / nullif(modules.schedule_length, 0) AS lifetime_ratio
-  FROM function_modules
-  CROSS JOIN params
-  -- Without the list of uses everything would look idle.
-  JOIN modules
-    ON modules.module_id = function_modules.module_id
-    AND modules.has_used_values
-  JOIN peak_values
-    ON peak_values.module_id = function_modules.module_id
-    AND peak_values.color = function_modules.color
-  JOIN "values"
-    ON "values".module_id = peak_values.module_id
-    AND "values".value_id = peak_values.value_id
-  JOIN instructions
-    ON instructions.module_id = "values".module_id
-    AND instructions.instruction_name = "values".instruction_name
-  JOIN live_ranges
-    ON live_ranges.module_id = peak_values.module_id
-    AND live_ranges.value_id = peak_values.value_id
-  WHERE peak_values.allocation_kind = 'temp'
-    AND live_ranges.start_time < function_modules.peak_time
-    AND live_ranges.end_time > function_modules.peak_time
-    AND NOT "values".is_phi
-    AND "values".shape_index = '{}'
+    functions.name_place, functions.peak_time,
+    held.module_id, held.color, held.value_id, held.held_bytes, details.shape, details.opcode,
+    details.instruction_name, details.op_name, details.own_source, details.start_time,
+    details.end_time,
+    CAST(details.end_time - details.start_time AS DOUBLE) / nullif(modules.schedule_length, 0)
+      AS lifetime_ratio
+  FROM told_functions_with_uses AS functions
+  JOIN modules ON modules.module_id = functions.module_id
+  JOIN peak_values AS held ON held.module_id = functions.module_id AND held.color = functions.color
+  JOIN value_details AS details
+    ON details.module_id = held.module_id
+    AND details.value_id = held.value_id
+  LEFT JOIN instructions
+    ON instructions.module_id = details.module_id
+    AND instructions.instruction_name = details.instruction_name
+  WHERE held.allocation_kind = 'temp'
+    AND details.start_time < functions.peak_time
+    AND details.end_time > functions.peak_time
+    AND NOT details.is_phi
+    AND details.shape_index = '{}'
     AND (
-      instructions.opcode IN (
+      details.opcode IN (
         'abs', 'add', 'and', 'atan2', 'bitcast-convert', 'broadcast', 'cbrt', 'ceil', 'clamp',
         'compare', 'complex', 'concatenate', 'convert', 'copy', 'cosine', 'divide',
         'dynamic-slice', 'erf', 'exponential', 'exponential-minus-one', 'floor', 'imag', 'iota',
@@ -104,25 +81,12 @@ crossing_values AS (
         'shift-right-arithmetic', 'shift-right-logical', 'sign', 'sine', 'slice', 'sqrt',
         'subtract', 'tan', 'tanh', 'transpose', 'xor'
       )
-      OR (instructions.opcode = 'fusion' AND regexp_matches(instructions.text, 'kind=kLoop'))
+      OR (details.opcode = 'fusion' AND regexp_matches(instructions.text, 'kind=kLoop'))
     )
-    AND (
-      params.run IS NULL
-      OR function_modules.run_name IN (
-        SELECT run_selectors.run_name
-        FROM run_selectors
-        CROSS JOIN params
-        WHERE run_selectors.selector GLOB params.run
-      )
-    )
-    AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
-    AND (params.platform IS NULL OR function_modules.platform = params.platform)
-    AND (params.color IS NULL OR function_modules.color = params.color)
 ),
 use_times AS (
   SELECT
-    crossing_values.module_id,
-    crossing_values.value_id,
+    crossing_values.module_id, crossing_values.value_id,
     max(CASE WHEN users.program_order <= crossing_values.peak_time THEN users.program_order END)
       AS previous_use_time,
     min(CASE WHEN users.program_order >= crossing_values.peak_time THEN users.program_order END)
@@ -145,8 +109,7 @@ operands AS (
 ),
 kept_operands AS (
   SELECT
-    operands.module_id,
-    operands.value_id,
+    operands.module_id, operands.value_id,
     sum("values".size_bytes) AS kept_bytes
   FROM operands
   JOIN "values"
@@ -167,29 +130,19 @@ kept_operands AS (
 ),
 candidates AS (
   SELECT
-    crossing_values.run_name,
-    crossing_values.function_name,
-    crossing_values.color,
-    crossing_values.peak_bytes,
+    crossing_values.module_id, crossing_values.color,
     crossing_values.held_bytes - coalesce(kept_operands.kept_bytes, 0) AS saved_bytes,
     crossing_values.held_bytes,
     coalesce(kept_operands.kept_bytes, 0) AS kept_bytes,
     crossing_values.lifetime_ratio,
     coalesce(use_times.next_use_time, crossing_values.end_time)
       - coalesce(use_times.previous_use_time, crossing_values.start_time) AS idle_time,
-    crossing_values.shape,
-    crossing_values.opcode,
-    crossing_values.instruction_name,
-    crossing_values.module_id,
-    crossing_values.value_id,
+    crossing_values.shape, crossing_values.opcode, crossing_values.instruction_name,
+    crossing_values.op_name, crossing_values.own_source,
     row_number() OVER (
       ORDER BY
         crossing_values.held_bytes - coalesce(kept_operands.kept_bytes, 0) DESC,
-        crossing_values.run_name,
-        crossing_values.function_name,
-        crossing_values.platform NULLS LAST,
-        crossing_values.color,
-        crossing_values.value_id
+        crossing_values.name_place, crossing_values.value_id
     ) AS place
   FROM crossing_values
   CROSS JOIN params
@@ -202,87 +155,20 @@ candidates AS (
   WHERE crossing_values.held_bytes - coalesce(kept_operands.kept_bytes, 0) >= params.min_bytes
     AND crossing_values.lifetime_ratio >= params.min_lifetime_ratio
     AND coalesce(use_times.next_use_time, crossing_values.end_time) > crossing_values.peak_time
-),
-answers AS (
-  SELECT
-    candidates.run_name,
-    candidates.function_name,
-    candidates.color,
-    candidates.peak_bytes,
-    candidates.saved_bytes,
-    candidates.held_bytes,
-    candidates.kept_bytes,
-    candidates.lifetime_ratio,
-    candidates.idle_time,
-    candidates.shape,
-    candidates.opcode,
-    candidates.instruction_name,
-    value_details.op_name,
-    value_details.own_source_file || ':' || value_details.own_source_line AS source,
-    CAST(NULL AS VARCHAR) AS unknown_reason,
-    candidates.place
-  FROM candidates
-  CROSS JOIN params
-  JOIN value_details
-    ON value_details.module_id = candidates.module_id
-    AND value_details.value_id = candidates.value_id
-  WHERE candidates.place <= params.top_n
-  UNION ALL
-  SELECT
-    function_modules.run_name,
-    function_modules.function_name,
-    function_modules.color,
-    NULL AS peak_bytes,
-    NULL AS saved_bytes,
-    NULL AS held_bytes,
-    NULL AS kept_bytes,
-    NULL AS lifetime_ratio,
-    NULL AS idle_time,
-    NULL AS shape,
-    NULL AS opcode,
-    NULL AS instruction_name,
-    NULL AS op_name,
-    NULL AS source,
-    coalesce(function_modules.unknown_reason, 'the dump does not list uses') AS unknown_reason,
-    0 AS place
-  FROM function_modules
-  CROSS JOIN params
-  JOIN modules ON modules.module_id = function_modules.module_id
-  WHERE (function_modules.unknown_count > 0 OR NOT modules.has_used_values)
-    AND (
-      params.run IS NULL
-      OR function_modules.run_name IN (
-        SELECT run_selectors.run_name
-        FROM run_selectors
-        CROSS JOIN params
-        WHERE run_selectors.selector GLOB params.run
-      )
-    )
-    AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
-    AND (params.platform IS NULL OR function_modules.platform = params.platform)
-    AND (
-      params.color IS NULL
-      OR function_modules.color IS NULL
-      OR function_modules.color = params.color
-    )
 )
 SELECT
-  answers.run_name,
-  answers.function_name,
-  answers.color,
-  answers.peak_bytes,
-  answers.saved_bytes,
-  answers.held_bytes,
-  answers.kept_bytes,
-  answers.lifetime_ratio,
-  answers.idle_time,
-  answers.shape,
-  answers.opcode,
-  answers.instruction_name,
-  answers.op_name,
-  answers.source,
-  answers.unknown_reason
-FROM answers
-ORDER BY
-  answers.place, answers.run_name, answers.function_name, answers.color NULLS LAST,
-  answers.unknown_reason;
+  functions.run_name, functions.function_name, functions.color,
+  CASE WHEN candidates.place IS NOT NULL THEN functions.peak_bytes END AS peak_bytes,
+  candidates.saved_bytes, candidates.held_bytes, candidates.kept_bytes, candidates.lifetime_ratio,
+  candidates.idle_time, candidates.shape, candidates.opcode, candidates.instruction_name,
+  candidates.op_name,
+  candidates.own_source AS source,
+  functions.unknown_reason
+FROM told_functions_with_uses AS functions
+CROSS JOIN params
+LEFT JOIN candidates
+  ON candidates.module_id = functions.module_id
+  AND candidates.color = functions.color
+  AND candidates.place <= params.top_n
+WHERE candidates.place IS NOT NULL OR functions.unknown_reason IS NOT NULL
+ORDER BY candidates.place NULLS FIRST, functions.name_place;

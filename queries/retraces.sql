@@ -37,88 +37,47 @@
 -- column unknown_reason VARCHAR: Why, of several the first reason in alphabetical order; NULL if
 --   all peaks are known.
 WITH params AS (
-  SELECT
-    getvariable('run')::VARCHAR AS run,
-    getvariable('function')::VARCHAR AS function,
-    getvariable('platform')::VARCHAR AS platform,
-    getvariable('color')::BIGINT AS color,
-    coalesce(getvariable('top_n')::BIGINT, 100) AS top_n
+  SELECT coalesce(getvariable('top_n')::BIGINT, 100) AS top_n
 ),
 compilations AS (
   SELECT
-    memory_figures.run_name,
-    memory_figures.function_name,
-    memory_figures.platform,
-    memory_figures.color,
-    memory_figures.module_id,
-    memory_figures.total_bytes,
-    memory_figures.peak_bytes,
-    memory_figures.peak_unknown_reason,
-    module_signatures.entry_signature,
+    asked_modules.run_name, asked_modules.function_name, asked_modules.platform,
+    asked_modules.color, asked_modules.module_id, asked_modules.total_bytes,
+    asked_modules.peak_bytes, asked_modules.peak_unknown_reason, module_signatures.entry_signature,
     -- What a compilation without allocations needs is unknown in every memory space.
     CASE
-      WHEN memory_figures.color IS NULL THEN 0
-      ELSE count(CASE WHEN memory_figures.color IS NULL THEN 1 END) OVER (
-        PARTITION BY
-          memory_figures.run_name, memory_figures.function_name, memory_figures.platform
+      WHEN asked_modules.color IS NULL THEN 0
+      ELSE count(CASE WHEN asked_modules.color IS NULL THEN 1 END) OVER (
+        PARTITION BY asked_modules.run_name, asked_modules.function_name, asked_modules.platform
       )
     END AS bare_count
-  FROM memory_figures
-  CROSS JOIN params
-  JOIN module_signatures ON module_signatures.module_id = memory_figures.module_id
-  WHERE memory_figures.function_name IS NOT NULL
-    AND (
-      params.run IS NULL
-      OR memory_figures.run_name IN (
-        SELECT run_selectors.run_name
-        FROM run_selectors
-        CROSS JOIN params
-        WHERE run_selectors.selector GLOB params.run
-      )
-    )
-    AND (params.function IS NULL OR memory_figures.function_name GLOB params.function)
-    AND (params.platform IS NULL OR memory_figures.platform = params.platform)
-    AND (
-      params.color IS NULL
-      OR memory_figures.color IS NULL
-      OR memory_figures.color = params.color
-    )
+  FROM asked_modules
+  JOIN module_signatures ON module_signatures.module_id = asked_modules.module_id
+  WHERE asked_modules.function_name IS NOT NULL
 ),
 functions AS (
   SELECT
-    compilations.run_name,
-    compilations.function_name,
-    compilations.platform,
-    compilations.color,
-    count(*) + max(compilations.bare_count) AS module_count,
-    nullif(count(DISTINCT compilations.entry_signature), 0) AS signature_count,
-    count(compilations.entry_signature) - count(DISTINCT compilations.entry_signature)
+    run_name, function_name, platform, color,
+    count(*) + max(bare_count) AS module_count,
+    nullif(count(DISTINCT entry_signature), 0) AS signature_count,
+    count(entry_signature) - count(DISTINCT entry_signature)
       AS repeated_count,
-    CASE
-      WHEN count(*) = count(compilations.total_bytes) AND max(compilations.bare_count) = 0
-        THEN sum(compilations.total_bytes)
-    END AS total_bytes,
-    min(compilations.peak_bytes) AS min_peak_bytes,
-    max(compilations.peak_bytes) AS max_peak_bytes,
-    count(compilations.peak_unknown_reason) + max(compilations.bare_count) AS unknown_count,
+    CASE WHEN count(*) = count(total_bytes) AND max(bare_count) = 0 THEN sum(total_bytes) END
+      AS total_bytes,
+    min(peak_bytes) AS min_peak_bytes,
+    max(peak_bytes) AS max_peak_bytes,
+    count(peak_unknown_reason) + max(bare_count) AS unknown_count,
     coalesce(
-      min(compilations.peak_unknown_reason),
-      CASE WHEN max(compilations.bare_count) > 0 THEN 'the dump has no allocations' END
+      min(peak_unknown_reason),
+      CASE WHEN max(bare_count) > 0 THEN 'the dump has no allocations' END
     ) AS unknown_reason
   FROM compilations
-  GROUP BY
-    compilations.run_name,
-    compilations.function_name,
-    compilations.platform,
-    compilations.color
-  HAVING count(*) + max(compilations.bare_count) > 1
+  GROUP BY run_name, function_name, platform, color
+  HAVING count(*) + max(bare_count) > 1
 ),
 parts AS (
   SELECT
-    compilations.run_name,
-    compilations.function_name,
-    compilations.platform,
-    compilations.color,
+    compilations.run_name, compilations.function_name, compilations.platform, compilations.color,
     allocations.parameter_number,
     allocations.parameter_shape AS shape
   FROM compilations
@@ -126,10 +85,7 @@ parts AS (
   WHERE allocations.parameter_shape_index = '{}'
   UNION ALL
   SELECT
-    compilations.run_name,
-    compilations.function_name,
-    compilations.platform,
-    compilations.color,
+    compilations.run_name, compilations.function_name, compilations.platform, compilations.color,
     NULL AS parameter_number,
     allocations.output_shape AS shape
   FROM compilations
@@ -138,42 +94,26 @@ parts AS (
 ),
 varying_parts AS (
   SELECT
-    parts.run_name,
-    parts.function_name,
-    parts.platform,
-    parts.color,
-    coalesce('parameter ' || parts.parameter_number, 'result') AS varying_part,
-    min(parts.shape) AS one_shape,
-    max(parts.shape) AS other_shape,
+    run_name, function_name, platform, color,
+    coalesce('parameter ' || parameter_number, 'result') AS varying_part,
+    min(shape) AS one_shape,
+    max(shape) AS other_shape,
     row_number() OVER (
-      PARTITION BY parts.run_name, parts.function_name, parts.platform, parts.color
-      ORDER BY parts.parameter_number NULLS LAST
+      PARTITION BY run_name, function_name, platform, color
+      ORDER BY parameter_number NULLS LAST
     ) AS place
   FROM parts
-  GROUP BY
-    parts.run_name,
-    parts.function_name,
-    parts.platform,
-    parts.color,
-    parts.parameter_number
-  HAVING min(parts.shape) <> max(parts.shape)
+  GROUP BY run_name, function_name, platform, color, parameter_number
+  HAVING min(shape) <> max(shape)
 )
 SELECT
-  functions.run_name,
-  functions.function_name,
-  functions.platform,
-  functions.color,
-  functions.module_count,
-  functions.signature_count,
-  functions.repeated_count,
-  varying_parts.varying_part,
-  varying_parts.one_shape,
-  varying_parts.other_shape,
+  functions.run_name, functions.function_name, functions.platform, functions.color,
+  functions.module_count, functions.signature_count, functions.repeated_count,
+  varying_parts.varying_part, varying_parts.one_shape, varying_parts.other_shape,
   functions.total_bytes,
   CASE WHEN functions.unknown_count = 0 THEN functions.min_peak_bytes END AS min_peak_bytes,
   CASE WHEN functions.unknown_count = 0 THEN functions.max_peak_bytes END AS max_peak_bytes,
-  functions.unknown_count,
-  functions.unknown_reason
+  functions.unknown_count, functions.unknown_reason
 FROM functions
 LEFT JOIN varying_parts
   ON varying_parts.run_name = functions.run_name
@@ -182,9 +122,6 @@ LEFT JOIN varying_parts
   AND coalesce(varying_parts.color, -1) = coalesce(functions.color, -1)
   AND varying_parts.place = 1
 ORDER BY
-  functions.total_bytes DESC NULLS FIRST,
-  functions.run_name,
-  functions.function_name,
-  functions.platform NULLS LAST,
-  functions.color NULLS LAST
+  functions.total_bytes DESC NULLS FIRST, functions.run_name, functions.function_name,
+  functions.platform NULLS LAST, functions.color NULLS LAST
 LIMIT (SELECT top_n FROM params);

@@ -5,8 +5,8 @@
 -- narrows what is counted and leaves out runs in which nothing matches.
 --
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
--- param function VARCHAR = NULL: Only modules of jitted functions whose name matches this glob.
--- param platform VARCHAR = NULL: Only modules of this platform: cpu, gpu or tpu.
+-- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
+-- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
 -- param color BIGINT = NULL: Only this memory space.
 -- param top_n BIGINT = 100: Rows to return.
 --
@@ -32,7 +32,6 @@
 --   all peaks are known.
 WITH params AS (
   SELECT
-    getvariable('run')::VARCHAR AS run,
     getvariable('function')::VARCHAR AS function,
     getvariable('platform')::VARCHAR AS platform,
     getvariable('color')::BIGINT AS color,
@@ -47,29 +46,20 @@ figures AS (
     string_agg(DISTINCT modules.format_era, ' ' ORDER BY modules.format_era) AS format_eras,
     max(modules.partition_count) AS max_partition_count,
     CASE
-      WHEN count(memory_figures.peak_unknown_reason) = 0 THEN max(memory_figures.peak_bytes)
+      WHEN count(asked_modules.peak_unknown_reason) = 0 THEN max(asked_modules.peak_bytes)
     END AS max_peak_bytes,
-    max(memory_figures.temp_bytes) AS max_temp_bytes,
+    max(asked_modules.temp_bytes) AS max_temp_bytes,
     count(DISTINCT modules.module_id) FILTER (
-      WHERE memory_figures.peak_unknown_reason IS NOT NULL
+      WHERE asked_modules.peak_unknown_reason IS NOT NULL
     ) AS unknown_count,
-    min(memory_figures.peak_unknown_reason) AS unknown_reason
-  FROM modules
-  CROSS JOIN params
-  JOIN memory_figures ON memory_figures.module_id = modules.module_id
-  WHERE (params.function IS NULL OR modules.function_name GLOB params.function)
-    AND (params.platform IS NULL OR modules.platform = params.platform)
-    AND (
-      params.color IS NULL
-      OR memory_figures.color IS NULL
-      OR memory_figures.color = params.color
-    )
+    min(asked_modules.peak_unknown_reason) AS unknown_reason
+  FROM asked_modules
+  JOIN modules ON modules.module_id = asked_modules.module_id
   GROUP BY modules.run_name
 ),
 option_modules AS (
   SELECT
-    modules.run_name,
-    modules.module_id,
+    modules.run_name, modules.module_id,
     compiler_options.option_name || '=' || compiler_options.option_value AS option_text
   FROM compiler_options
   JOIN modules ON modules.module_id = compiler_options.module_id
@@ -117,40 +107,23 @@ labels AS (
   GROUP BY run_labels.run_name
 )
 SELECT
-  runs.run_name,
-  labels.labels,
-  runs.dumped_at,
-  runs.ingested_at,
+  runs.run_name, labels.labels, runs.dumped_at, runs.ingested_at,
   coalesce(figures.module_count, 0) AS module_count,
   coalesce(figures.function_count, 0) AS function_count,
-  figures.platforms,
-  figures.format_eras,
-  figures.max_partition_count,
-  options.compiler_options,
-  figures.max_peak_bytes,
-  figures.max_temp_bytes,
+  figures.platforms, figures.format_eras, figures.max_partition_count, options.compiler_options,
+  figures.max_peak_bytes, figures.max_temp_bytes,
   coalesce(problems.problem_count, 0) AS problem_count,
   runs.source_path,
   coalesce(figures.unknown_count, 0) AS unknown_count,
   figures.unknown_reason
 FROM runs
 CROSS JOIN params
+JOIN asked_runs ON asked_runs.run_name = runs.run_name
 LEFT JOIN figures ON figures.run_name = runs.run_name
 LEFT JOIN labels ON labels.run_name = runs.run_name
 LEFT JOIN options ON options.run_name = runs.run_name
 LEFT JOIN problems ON problems.run_name = runs.run_name
-WHERE (
-  params.run IS NULL
-  OR runs.run_name IN (
-    SELECT run_selectors.run_name
-    FROM run_selectors
-    CROSS JOIN params
-    WHERE run_selectors.selector GLOB params.run
-  )
-)
-  AND (
-    figures.run_name IS NOT NULL
-    OR (params.function IS NULL AND params.platform IS NULL AND params.color IS NULL)
-  )
+WHERE figures.run_name IS NOT NULL
+  OR (params.function IS NULL AND params.platform IS NULL AND params.color IS NULL)
 ORDER BY runs.dumped_at NULLS LAST, runs.run_name
 LIMIT (SELECT top_n FROM params);

@@ -54,10 +54,6 @@
 --   all figures are known.
 WITH params AS (
   SELECT
-    getvariable('run')::VARCHAR AS run,
-    getvariable('function')::VARCHAR AS function,
-    getvariable('platform')::VARCHAR AS platform,
-    getvariable('color')::BIGINT AS color,
     coalesce(getvariable('label')::VARCHAR, 'batch') AS label,
     getvariable('fixed')::VARCHAR AS fixed,
     coalesce(getvariable('metric')::VARCHAR, 'peak') AS metric,
@@ -65,116 +61,55 @@ WITH params AS (
     getvariable('budget')::BIGINT AS budget,
     coalesce(getvariable('top_n')::BIGINT, 50) AS top_n
 ),
-run_groups AS (
-  -- Runs are alike if all that they are labelled with is the same, but for the label asked about.
-  SELECT
-    sized.run_name,
-    sized.label_value,
-    coalesce(
-      string_agg(others.label || '=' || others.label_value, ' ' ORDER BY others.label), ''
-    ) AS other_labels
-  FROM run_labels AS sized
-  CROSS JOIN params
-  LEFT JOIN run_labels AS others
-    ON others.run_name = sized.run_name
-    AND others.label <> sized.label
-    AND (
-      params.fixed IS NULL
-      OR contains(',' || replace(params.fixed, ' ', '') || ',', ',' || others.label || ',')
-    )
-  WHERE sized.label = params.label
-  GROUP BY sized.run_name, sized.label_value
-),
 points AS (
   SELECT
-    function_modules.function_name,
-    function_modules.platform,
-    function_modules.color,
-    run_groups.other_labels,
+    functions.function_name, functions.platform, functions.color, run_groups.other_labels,
     TRY_CAST(run_groups.label_value AS DOUBLE) AS size,
     -- Which of several compilations is the largest cannot be told without all their peaks.
     CASE
-      WHEN function_modules.unknown_count = 0 OR function_modules.module_count = 1
+      WHEN functions.unknown_count = 0 OR functions.module_count = 1
         THEN CASE params.metric
-          WHEN 'peak' THEN function_modules.peak_bytes
-          WHEN 'temp' THEN function_modules.temp_bytes
-          WHEN 'total' THEN function_modules.total_bytes - function_modules.thread_local_bytes
+          WHEN 'peak' THEN functions.peak_bytes
+          WHEN 'temp' THEN functions.temp_bytes
+          WHEN 'total' THEN functions.total_bytes - functions.thread_local_bytes
         END
     END AS bytes,
-    function_modules.unknown_reason
-  FROM function_modules
+    functions.unknown_reason
+  FROM asked_functions AS functions
   CROSS JOIN params
-  JOIN run_groups ON run_groups.run_name = function_modules.run_name
+  JOIN runs_by_label(
+    (SELECT params.label FROM params), (SELECT params.fixed FROM params)
+  ) AS run_groups
+    ON run_groups.run_name = functions.run_name
   WHERE isfinite(TRY_CAST(run_groups.label_value AS DOUBLE))
-    AND (
-      params.run IS NULL
-      OR function_modules.run_name IN (
-        SELECT run_selectors.run_name
-        FROM run_selectors
-        CROSS JOIN params
-        WHERE run_selectors.selector GLOB params.run
-      )
-    )
-    AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
-    AND (params.platform IS NULL OR function_modules.platform = params.platform)
-    AND (
-      params.color IS NULL
-      OR function_modules.color IS NULL
-      OR function_modules.color = params.color
-    )
 ),
--- Sums about the means: sums of raw squares would lose the digits that matter.
 centred_points AS (
   SELECT
-    points.function_name,
-    points.platform,
-    points.color,
-    points.other_labels,
-    points.size,
-    points.bytes,
-    avg(points.size) OVER fit AS mean_size,
-    avg(points.bytes) OVER fit AS mean_bytes
+    function_name, platform, color, other_labels, size, bytes,
+    avg(size) OVER fit AS mean_size,
+    avg(bytes) OVER fit AS mean_bytes
   FROM points
-  WHERE points.bytes IS NOT NULL
-  WINDOW fit AS (
-    PARTITION BY points.function_name, points.platform, points.color, points.other_labels
-  )
+  WHERE bytes IS NOT NULL
+  WINDOW fit AS (PARTITION BY function_name, platform, color, other_labels)
 ),
 sums AS (
   SELECT
-    centred_points.function_name,
-    centred_points.platform,
-    centred_points.color,
-    centred_points.other_labels,
-    centred_points.mean_size,
-    centred_points.mean_bytes,
+    function_name, platform, color, other_labels, mean_size, mean_bytes,
     count(*) AS point_count,
-    min(centred_points.size) AS min_size,
-    max(centred_points.size) AS max_size,
-    max(centred_points.bytes) AS largest_bytes,
+    min(size) AS min_size,
+    max(size) AS max_size,
+    max(bytes) AS largest_bytes,
     -- Rounded, as all figures below, so that the order of summation does not show.
     round(
-      sum((centred_points.size - centred_points.mean_size)
-        * (centred_points.bytes - centred_points.mean_bytes))
-      / nullif(sum(pow(centred_points.size - centred_points.mean_size, 2)), 0),
-      6
+      sum((size - mean_size) * (bytes - mean_bytes)) / nullif(sum(pow(size - mean_size, 2)), 0), 6
     ) AS slope_bytes,
-    sum(pow(centred_points.bytes - centred_points.mean_bytes, 2)) AS bytes_squares
+    sum(pow(bytes - mean_bytes, 2)) AS bytes_squares
   FROM centred_points
-  GROUP BY
-    centred_points.function_name,
-    centred_points.platform,
-    centred_points.color,
-    centred_points.other_labels,
-    centred_points.mean_size,
-    centred_points.mean_bytes
+  GROUP BY function_name, platform, color, other_labels, mean_size, mean_bytes
 ),
 errors AS (
   SELECT
-    sums.function_name,
-    sums.platform,
-    sums.color,
-    sums.other_labels,
+    sums.function_name, sums.platform, sums.color, sums.other_labels,
     sum(pow(
       centred_points.bytes - sums.mean_bytes
         - sums.slope_bytes * (centred_points.size - sums.mean_size), 2
@@ -192,34 +127,20 @@ errors AS (
     AND centred_points.other_labels = sums.other_labels
   GROUP BY sums.function_name, sums.platform, sums.color, sums.other_labels
 ),
-unknown_points AS (
-  SELECT
-    points.function_name,
-    points.platform,
-    points.color,
-    points.other_labels,
-    count(*) AS unknown_count,
-    min(points.unknown_reason) AS unknown_reason
-  FROM points
-  WHERE points.bytes IS NULL
-  GROUP BY points.function_name, points.platform, points.color, points.other_labels
-),
 groups AS (
-  SELECT DISTINCT points.function_name, points.platform, points.color, points.other_labels
+  SELECT
+    function_name, platform, color, other_labels,
+    count(*) - count(bytes) AS unknown_count,
+    min(unknown_reason) FILTER (WHERE bytes IS NULL) AS unknown_reason
   FROM points
+  GROUP BY function_name, platform, color, other_labels
 )
 SELECT
-  groups.function_name,
-  groups.platform,
-  groups.color,
-  groups.other_labels,
+  groups.function_name, groups.platform, groups.color, groups.other_labels,
   coalesce(sums.point_count, 0) AS point_count,
-  sums.min_size,
-  sums.max_size,
-  sums.largest_bytes,
+  sums.min_size, sums.max_size, sums.largest_bytes,
   TRY_CAST(round(sums.mean_bytes - sums.slope_bytes * sums.mean_size) AS HUGEINT) AS fixed_bytes,
-  sums.slope_bytes,
-  CASE
+  sums.slope_bytes, CASE
     WHEN sums.slope_bytes IS NULL THEN NULL
     WHEN sums.bytes_squares = 0 THEN 1
     ELSE round(greatest(1 - errors.error_squares / sums.bytes_squares, 0), 6)
@@ -237,8 +158,7 @@ SELECT
         ) AS BIGINT
       )
   END AS largest_size,
-  coalesce(unknown_points.unknown_count, 0) AS unknown_count,
-  unknown_points.unknown_reason
+  groups.unknown_count, groups.unknown_reason
 FROM groups
 CROSS JOIN params
 LEFT JOIN sums
@@ -251,16 +171,8 @@ LEFT JOIN errors
   AND errors.platform IS NOT DISTINCT FROM groups.platform
   AND errors.color IS NOT DISTINCT FROM groups.color
   AND errors.other_labels = groups.other_labels
-LEFT JOIN unknown_points
-  ON unknown_points.function_name = groups.function_name
-  AND unknown_points.platform IS NOT DISTINCT FROM groups.platform
-  AND unknown_points.color IS NOT DISTINCT FROM groups.color
-  AND unknown_points.other_labels = groups.other_labels
 ORDER BY
   CASE WHEN sums.point_count IS NULL THEN 0 WHEN sums.slope_bytes IS NULL THEN 2 ELSE 1 END,
-  sums.largest_bytes DESC,
-  groups.function_name,
-  groups.platform NULLS LAST,
-  groups.color NULLS LAST,
-  groups.other_labels
+  sums.largest_bytes DESC, groups.function_name, groups.platform NULLS LAST,
+  groups.color NULLS LAST, groups.other_labels
 LIMIT (SELECT top_n FROM params);

@@ -32,159 +32,62 @@
 -- column unknown_reason VARCHAR: Why the peak of a module that fits is unknown, in a row of its own
 --   that has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
-  SELECT
-    getvariable('run')::VARCHAR AS run,
-    getvariable('function')::VARCHAR AS function,
-    getvariable('platform')::VARCHAR AS platform,
-    getvariable('color')::BIGINT AS color,
-    getvariable('module')::VARCHAR AS module,
-    coalesce(getvariable('top_n')::BIGINT, 40) AS top_n
+  SELECT coalesce(getvariable('top_n')::BIGINT, 40) AS top_n
 ),
-ranked_modules AS (
-  SELECT
-    module_peaks.run_name,
-    module_peaks.function_name,
-    module_peaks.module_id,
-    module_peaks.color,
-    module_peaks.peak_bytes,
-    row_number() OVER (
-      ORDER BY
-        module_peaks.peak_bytes DESC, module_peaks.run_name, module_peaks.module_key,
-        module_peaks.color
-    ) AS place
-  FROM module_peaks
-  CROSS JOIN params
-  WHERE module_peaks.peak_bytes IS NOT NULL
-    AND (
-      params.run IS NULL
-      OR module_peaks.run_name IN (
-        SELECT run_selectors.run_name
-        FROM run_selectors
-        CROSS JOIN params
-        WHERE run_selectors.selector GLOB params.run
-      )
-    )
-    AND (params.function IS NULL OR module_peaks.function_name GLOB params.function)
-    AND (params.platform IS NULL OR module_peaks.platform = params.platform)
-    AND (params.color IS NULL OR module_peaks.color = params.color)
-    AND (params.module IS NULL OR module_peaks.module_key GLOB params.module)
+chosen AS (
+  SELECT module_id, color
+  FROM asked_peaks
+  WHERE peak_bytes IS NOT NULL
+  ORDER BY peak_bytes DESC, run_name, module_key, color
+  LIMIT 1
 ),
 numbered_steps AS (
   SELECT
-    memory_steps.module_id,
-    memory_steps.start_time,
-    memory_steps.end_time,
+    memory_steps.module_id, memory_steps.color, memory_steps.start_time, memory_steps.end_time,
     memory_steps.occupied_bytes,
     row_number() OVER (ORDER BY memory_steps.start_time) - 1 AS step_number,
     count(*) OVER () AS step_count
-  FROM ranked_modules
+  FROM chosen
   JOIN memory_steps
-    ON memory_steps.module_id = ranked_modules.module_id
-    AND memory_steps.color = ranked_modules.color
-  WHERE ranked_modules.place = 1
+    ON memory_steps.module_id = chosen.module_id
+    AND memory_steps.color = chosen.color
 ),
 placed_steps AS (
   SELECT
-    numbered_steps.module_id,
-    numbered_steps.start_time,
-    numbered_steps.end_time,
-    numbered_steps.occupied_bytes,
-    numbered_steps.step_number * least(params.top_n, numbered_steps.step_count)
-      // numbered_steps.step_count AS bucket
+    module_id, color, start_time, end_time, occupied_bytes,
+    step_number * least(params.top_n, step_count) // step_count AS bucket
   FROM numbered_steps
   CROSS JOIN params
 ),
 ranked_steps AS (
   SELECT
-    placed_steps.module_id,
-    placed_steps.bucket,
-    placed_steps.start_time AS occupied_time,
-    placed_steps.occupied_bytes,
-    min(placed_steps.start_time) OVER (PARTITION BY placed_steps.bucket) AS start_time,
-    max(placed_steps.end_time) OVER (PARTITION BY placed_steps.bucket) AS end_time,
-    min(placed_steps.occupied_bytes) OVER (PARTITION BY placed_steps.bucket) AS lowest_bytes,
-    row_number() OVER (
-      PARTITION BY placed_steps.bucket
-      ORDER BY placed_steps.occupied_bytes DESC, placed_steps.start_time
-    ) AS place
+    module_id, color,
+    start_time AS occupied_time,
+    occupied_bytes,
+    min(start_time) OVER (PARTITION BY bucket) AS first_time,
+    max(end_time) OVER (PARTITION BY bucket) AS last_time,
+    min(occupied_bytes) OVER (PARTITION BY bucket) AS lowest_bytes,
+    row_number() OVER (PARTITION BY bucket ORDER BY occupied_bytes DESC, start_time) AS place
   FROM placed_steps
-),
-answers AS (
-  SELECT
-    ranked_modules.run_name,
-    ranked_modules.function_name,
-    ranked_modules.color,
-    ranked_steps.start_time,
-    ranked_steps.end_time,
-    ranked_steps.lowest_bytes,
-    ranked_steps.occupied_bytes,
-    CAST(ranked_steps.occupied_bytes AS DOUBLE) / nullif(ranked_modules.peak_bytes, 0)
-      AS peak_ratio,
-    ranked_steps.occupied_time,
-    instructions.instruction_name,
-    instructions.opcode,
-    instructions.op_name,
-    CAST(NULL AS VARCHAR) AS unknown_reason,
-    row_number() OVER (ORDER BY ranked_steps.start_time) AS place
-  FROM ranked_steps
-  CROSS JOIN params
-  JOIN ranked_modules ON ranked_modules.place = 1
-  LEFT JOIN instructions
-    ON instructions.module_id = ranked_steps.module_id
-    AND instructions.program_order = ranked_steps.occupied_time
-  WHERE ranked_steps.place = 1
-  UNION ALL
-  SELECT
-    module_peaks.run_name,
-    module_peaks.function_name,
-    module_peaks.color,
-    NULL AS start_time,
-    NULL AS end_time,
-    NULL AS lowest_bytes,
-    NULL AS occupied_bytes,
-    NULL AS peak_ratio,
-    NULL AS occupied_time,
-    NULL AS instruction_name,
-    NULL AS opcode,
-    NULL AS op_name,
-    module_peaks.peak_unknown_reason AS unknown_reason,
-    0 AS place
-  FROM module_peaks
-  CROSS JOIN params
-  WHERE module_peaks.peak_unknown_reason IS NOT NULL
-    AND (
-      params.run IS NULL
-      OR module_peaks.run_name IN (
-        SELECT run_selectors.run_name
-        FROM run_selectors
-        CROSS JOIN params
-        WHERE run_selectors.selector GLOB params.run
-      )
-    )
-    AND (params.function IS NULL OR module_peaks.function_name GLOB params.function)
-    AND (params.platform IS NULL OR module_peaks.platform = params.platform)
-    AND (
-      params.color IS NULL
-      OR module_peaks.color IS NULL
-      OR module_peaks.color = params.color
-    )
-    AND (params.module IS NULL OR module_peaks.module_key GLOB params.module)
 )
 SELECT
-  answers.run_name,
-  answers.function_name,
-  answers.color,
-  answers.start_time,
-  answers.end_time,
-  answers.lowest_bytes,
-  answers.occupied_bytes,
-  answers.peak_ratio,
-  answers.occupied_time,
-  answers.instruction_name,
-  answers.opcode,
-  answers.op_name,
-  answers.unknown_reason
-FROM answers
+  asked_peaks.run_name, asked_peaks.function_name, asked_peaks.color,
+  ranked_steps.first_time AS start_time,
+  ranked_steps.last_time AS end_time,
+  ranked_steps.lowest_bytes, ranked_steps.occupied_bytes,
+  CAST(ranked_steps.occupied_bytes AS DOUBLE) / nullif(asked_peaks.peak_bytes, 0) AS peak_ratio,
+  ranked_steps.occupied_time, instructions.instruction_name, instructions.opcode,
+  instructions.op_name,
+  asked_peaks.peak_unknown_reason AS unknown_reason
+FROM asked_peaks
+LEFT JOIN ranked_steps
+  ON ranked_steps.module_id = asked_peaks.module_id
+  AND ranked_steps.color = asked_peaks.color
+  AND ranked_steps.place = 1
+LEFT JOIN instructions
+  ON instructions.module_id = ranked_steps.module_id
+  AND instructions.program_order = ranked_steps.occupied_time
+WHERE ranked_steps.place IS NOT NULL OR asked_peaks.peak_unknown_reason IS NOT NULL
 ORDER BY
-  answers.place, answers.run_name, answers.function_name, answers.color NULLS LAST,
-  answers.unknown_reason;
+  ranked_steps.first_time NULLS FIRST, asked_peaks.run_name, asked_peaks.function_name,
+  asked_peaks.color NULLS LAST, asked_peaks.peak_unknown_reason;

@@ -29,73 +29,40 @@
 --   has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
   SELECT
-    getvariable('run')::VARCHAR AS run,
-    getvariable('function')::VARCHAR AS function,
-    getvariable('platform')::VARCHAR AS platform,
-    getvariable('color')::BIGINT AS color,
     coalesce(getvariable('top_functions')::BIGINT, 10) AS top_functions,
     coalesce(getvariable('top_n')::BIGINT, 5) AS top_n
 ),
 arenas AS (
   SELECT
-    memory_figures.run_name,
-    coalesce(memory_figures.function_name, memory_figures.module_key) AS function_name,
-    memory_figures.module_id,
-    memory_figures.color,
-    memory_figures.temp_bytes,
+    run_name,
+    coalesce(function_name, module_key) AS known_name,
+    module_id, color, temp_bytes,
     row_number() OVER (
-      PARTITION BY
-        memory_figures.run_name,
-        coalesce(memory_figures.function_name, memory_figures.module_key),
-        memory_figures.color
-      ORDER BY memory_figures.temp_bytes DESC, memory_figures.module_key
+      PARTITION BY run_name, coalesce(function_name, module_key), color
+      ORDER BY temp_bytes DESC, module_key
     ) AS module_place
-  FROM memory_figures
-  CROSS JOIN params
-  WHERE (
-    params.run IS NULL
-    OR memory_figures.run_name IN (
-      SELECT run_selectors.run_name
-      FROM run_selectors
-      CROSS JOIN params
-      WHERE run_selectors.selector GLOB params.run
-    )
-  )
-    AND (params.function IS NULL OR memory_figures.function_name GLOB params.function)
-    AND (params.platform IS NULL OR memory_figures.platform = params.platform)
-    AND (params.color IS NULL OR memory_figures.color = params.color)
-    AND memory_figures.temp_bytes > 0
+  FROM asked_modules
+  WHERE temp_bytes > 0
 ),
 ranked_functions AS (
   SELECT
-    arenas.run_name,
-    arenas.function_name,
-    arenas.module_id,
-    arenas.color,
-    arenas.temp_bytes,
-    row_number() OVER (
-      ORDER BY arenas.temp_bytes DESC, arenas.run_name, arenas.function_name, arenas.color
-    ) AS function_place
+    run_name, known_name, module_id, color, temp_bytes,
+    row_number() OVER (ORDER BY temp_bytes DESC, run_name, known_name, color) AS function_place
   FROM arenas
-  WHERE arenas.module_place = 1
+  WHERE module_place = 1
 ),
 ranked_values AS (
   SELECT
     ranked_functions.run_name,
-    ranked_functions.function_name,
-    ranked_functions.color,
-    ranked_functions.temp_bytes,
-    ranked_functions.function_place,
-    value_details.size_bytes,
-    value_details.shape,
-    value_details.opcode,
-    value_details.instruction_name,
-    value_details.op_name,
-    value_details.own_source_file || ':' || value_details.own_source_line AS source,
+    ranked_functions.known_name AS function_name,
+    ranked_functions.color, ranked_functions.temp_bytes, ranked_functions.function_place,
+    value_details.size_bytes, value_details.shape, value_details.opcode,
+    value_details.instruction_name, value_details.op_name,
+    value_details.own_source AS source,
     row_number() OVER (
       PARTITION BY ranked_functions.function_place
       ORDER BY value_details.size_bytes DESC, value_details.value_id
-    ) AS value_place
+    ) AS place
   FROM ranked_functions
   CROSS JOIN params
   JOIN value_details
@@ -107,68 +74,21 @@ ranked_values AS (
 ),
 answers AS (
   SELECT
-    ranked_values.run_name,
-    ranked_values.function_name,
-    ranked_values.color,
-    ranked_values.temp_bytes,
-    ranked_values.size_bytes,
-    ranked_values.shape,
-    ranked_values.opcode,
-    ranked_values.instruction_name,
-    ranked_values.op_name,
-    ranked_values.source,
-    CAST(NULL AS VARCHAR) AS unknown_reason,
-    row_number() OVER (ORDER BY ranked_values.function_place, ranked_values.value_place) AS place
+    run_name, function_name, color, temp_bytes, size_bytes, shape, opcode, instruction_name,
+    op_name, source, CAST(NULL AS VARCHAR) AS unknown_reason, function_place, place
   FROM ranked_values
   CROSS JOIN params
-  WHERE ranked_values.value_place <= params.top_n
+  WHERE place <= params.top_n
   UNION ALL
   SELECT
-    function_modules.run_name,
-    function_modules.function_name,
-    function_modules.color,
-    NULL AS temp_bytes,
-    NULL AS size_bytes,
-    NULL AS shape,
-    NULL AS opcode,
-    NULL AS instruction_name,
-    NULL AS op_name,
-    NULL AS source,
-    function_modules.unknown_reason,
-    0 AS place
-  FROM function_modules
-  CROSS JOIN params
-  WHERE function_modules.unknown_count > 0
-    AND (
-      params.run IS NULL
-      OR function_modules.run_name IN (
-        SELECT run_selectors.run_name
-        FROM run_selectors
-        CROSS JOIN params
-        WHERE run_selectors.selector GLOB params.run
-      )
-    )
-    AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
-    AND (params.platform IS NULL OR function_modules.platform = params.platform)
-    AND (
-      params.color IS NULL
-      OR function_modules.color IS NULL
-      OR function_modules.color = params.color
-    )
+    run_name, function_name, color, NULL AS temp_bytes, NULL AS size_bytes, NULL AS shape,
+    NULL AS opcode, NULL AS instruction_name, NULL AS op_name, NULL AS source, unknown_reason,
+    0 AS function_place, name_place AS place
+  FROM told_functions
+  WHERE unknown_reason IS NOT NULL
 )
 SELECT
-  answers.run_name,
-  answers.function_name,
-  answers.color,
-  answers.temp_bytes,
-  answers.size_bytes,
-  answers.shape,
-  answers.opcode,
-  answers.instruction_name,
-  answers.op_name,
-  answers.source,
-  answers.unknown_reason
+  run_name, function_name, color, temp_bytes, size_bytes, shape, opcode, instruction_name, op_name,
+  source, unknown_reason
 FROM answers
-ORDER BY
-  answers.place, answers.run_name, answers.function_name, answers.color NULLS LAST,
-  answers.unknown_reason;
+ORDER BY function_place, place;

@@ -29,123 +29,56 @@
 -- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
 --   has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
-  SELECT
-    getvariable('run')::VARCHAR AS run,
-    getvariable('function')::VARCHAR AS function,
-    getvariable('platform')::VARCHAR AS platform,
-    getvariable('color')::BIGINT AS color,
-    coalesce(getvariable('top_n')::BIGINT, 30) AS top_n
+  SELECT coalesce(getvariable('top_n')::BIGINT, 30) AS top_n
 ),
 located_values AS (
   SELECT
-    value_details.run_name,
-    coalesce(value_details.function_name, value_details.module_key) AS function_name,
-    value_details.module_id,
-    value_details.color,
-    value_details.size_bytes,
-    value_details.allocation_kind,
-    value_details.shape,
-    value_details.opcode,
-    value_details.own_source_file || ':' || value_details.own_source_line AS source,
-    value_details.instruction_name,
-    value_details.op_name
-  FROM value_details
-  CROSS JOIN params
-  WHERE (
-    params.run IS NULL
-    OR value_details.run_name IN (
-      SELECT run_selectors.run_name
-      FROM run_selectors
-      CROSS JOIN params
-      WHERE run_selectors.selector GLOB params.run
-    )
-  )
-    AND (params.function IS NULL OR value_details.function_name GLOB params.function)
-    AND (params.platform IS NULL OR value_details.platform = params.platform)
-    AND (params.color IS NULL OR value_details.color = params.color)
-    AND value_details.allocation_kind <> 'thread_local'
+    asked_modules.run_name,
+    coalesce(asked_modules.function_name, asked_modules.module_key) AS known_name,
+    asked_modules.module_id, asked_modules.color, value_details.size_bytes,
+    value_details.allocation_kind, value_details.shape, value_details.opcode,
+    value_details.own_source, value_details.instruction_name, value_details.op_name
+  FROM asked_modules
+  JOIN value_details
+    ON value_details.module_id = asked_modules.module_id
+    AND value_details.color = asked_modules.color
+  WHERE value_details.allocation_kind <> 'thread_local'
     AND NOT value_details.is_phi
     AND value_details.size_bytes > 0
 ),
 answers AS (
   SELECT
-    located_values.run_name,
-    located_values.function_name,
-    located_values.color,
-    located_values.size_bytes,
+    run_name,
+    known_name AS function_name,
+    color, size_bytes,
     count(*) AS value_count,
-    count(DISTINCT located_values.module_id) AS module_count,
-    located_values.allocation_kind,
-    located_values.shape,
-    located_values.opcode,
-    located_values.source,
-    min(located_values.instruction_name) AS instruction_name,
-    min(located_values.op_name) AS op_name,
+    count(DISTINCT module_id) AS module_count,
+    allocation_kind, shape, opcode,
+    own_source AS source,
+    min(instruction_name) AS first_instruction_name,
+    min(op_name) AS first_op_name,
     CAST(NULL AS VARCHAR) AS unknown_reason,
+    0 AS name_place,
     row_number() OVER (
       ORDER BY
-        located_values.size_bytes DESC, located_values.run_name, located_values.function_name,
-        located_values.color, located_values.allocation_kind, located_values.shape,
-        located_values.opcode NULLS LAST, located_values.source NULLS LAST
+        size_bytes DESC, run_name, known_name, color, allocation_kind, shape, opcode NULLS LAST,
+        own_source NULLS LAST
     ) AS place
   FROM located_values
-  GROUP BY
-    located_values.run_name, located_values.function_name, located_values.color,
-    located_values.size_bytes, located_values.allocation_kind, located_values.shape,
-    located_values.opcode, located_values.source
+  GROUP BY run_name, known_name, color, size_bytes, allocation_kind, shape, opcode, own_source
   UNION ALL
   SELECT
-    function_modules.run_name,
-    function_modules.function_name,
-    function_modules.color,
-    NULL AS size_bytes,
-    NULL AS value_count,
-    NULL AS module_count,
-    NULL AS allocation_kind,
-    NULL AS shape,
-    NULL AS opcode,
-    NULL AS source,
-    NULL AS instruction_name,
-    NULL AS op_name,
-    function_modules.unknown_reason,
-    0 AS place
-  FROM function_modules
-  CROSS JOIN params
-  WHERE function_modules.unknown_count > 0
-    AND (
-      params.run IS NULL
-      OR function_modules.run_name IN (
-        SELECT run_selectors.run_name
-        FROM run_selectors
-        CROSS JOIN params
-        WHERE run_selectors.selector GLOB params.run
-      )
-    )
-    AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
-    AND (params.platform IS NULL OR function_modules.platform = params.platform)
-    AND (
-      params.color IS NULL
-      OR function_modules.color IS NULL
-      OR function_modules.color = params.color
-    )
+    run_name, function_name, color, NULL AS size_bytes, NULL AS value_count, NULL AS module_count,
+    NULL AS allocation_kind, NULL AS shape, NULL AS opcode, NULL AS source,
+    NULL AS first_instruction_name, NULL AS first_op_name, unknown_reason, name_place, 0 AS place
+  FROM told_functions
+  WHERE unknown_reason IS NOT NULL
 )
 SELECT
-  answers.run_name,
-  answers.function_name,
-  answers.color,
-  answers.size_bytes,
-  answers.value_count,
-  answers.module_count,
-  answers.allocation_kind,
-  answers.shape,
-  answers.opcode,
-  answers.source,
-  answers.instruction_name,
-  answers.op_name,
-  answers.unknown_reason
+  run_name, function_name, color, size_bytes, value_count, module_count, allocation_kind, shape,
+  opcode, source, first_instruction_name AS instruction_name, first_op_name AS op_name,
+  unknown_reason
 FROM answers
 CROSS JOIN params
-WHERE answers.place <= params.top_n
-ORDER BY
-  answers.place, answers.run_name, answers.function_name, answers.color NULLS LAST,
-  answers.unknown_reason;
+WHERE place <= params.top_n
+ORDER BY place, name_place;

@@ -33,41 +33,22 @@
 -- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
 --   has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
-  SELECT
-    getvariable('run')::VARCHAR AS run,
-    getvariable('function')::VARCHAR AS function,
-    getvariable('platform')::VARCHAR AS platform,
-    getvariable('color')::BIGINT AS color,
-    coalesce(getvariable('top_n')::BIGINT, 30) AS top_n
+  SELECT coalesce(getvariable('top_n')::BIGINT, 30) AS top_n
 ),
 tables AS (
   SELECT
-    function_modules.run_name,
-    function_modules.function_name,
-    function_modules.platform,
-    function_modules.color,
-    function_modules.peak_bytes,
-    "values".module_id,
-    "values".instruction_name,
-    "values".size_bytes,
-    "values".is_phi,
-    shapes.element_count,
+    functions.name_place, functions.peak_bytes, allocations.module_id, allocations.color,
+    "values".instruction_name, "values".size_bytes, "values".is_phi, shapes.element_count,
     coalesce(instructions.opcode, '') AS opcode,
     coalesce(peak_values.held_bytes, 0) AS held_bytes,
     row_number() OVER (
-      PARTITION BY
-        function_modules.run_name,
-        function_modules.function_name,
-        function_modules.platform,
-        function_modules.color,
-        coalesce(instructions.opcode, '')
+      PARTITION BY functions.name_place, coalesce(instructions.opcode, '')
       ORDER BY "values".size_bytes DESC, "values".value_id
     ) AS place
-  FROM function_modules
-  CROSS JOIN params
+  FROM told_functions AS functions
   JOIN allocations
-    ON allocations.module_id = function_modules.module_id
-    AND allocations.color = function_modules.color
+    ON allocations.module_id = functions.module_id
+    AND allocations.color = functions.color
   JOIN "values"
     ON "values".module_id = allocations.module_id
     AND "values".allocation_index = allocations.allocation_index
@@ -80,102 +61,36 @@ tables AS (
     AND peak_values.value_id = "values".value_id
   WHERE shapes.is_tuple
     AND allocations.kind <> 'thread_local'
-    AND (
-      params.run IS NULL
-      OR function_modules.run_name IN (
-        SELECT run_selectors.run_name
-        FROM run_selectors
-        CROSS JOIN params
-        WHERE run_selectors.selector GLOB params.run
-      )
-    )
-    AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
-    AND (params.platform IS NULL OR function_modules.platform = params.platform)
-    AND (params.color IS NULL OR function_modules.color = params.color)
 ),
-answers AS (
+opcodes AS (
   SELECT
-    tables.run_name,
-    tables.function_name,
-    tables.color,
-    CASE
-      WHEN max(tables.peak_bytes) IS NOT NULL THEN sum(tables.held_bytes)
-    END AS peak_held_bytes,
-    nullif(tables.opcode, '') AS opcode,
-    count(CASE WHEN NOT tables.is_phi THEN 1 END) AS table_count,
-    sum(CASE WHEN tables.is_phi THEN 0 ELSE tables.size_bytes END) AS table_bytes,
-    max(CASE WHEN tables.place = 1 THEN tables.size_bytes END) AS largest_table_bytes,
-    max(CASE WHEN tables.place = 1 THEN tables.element_count END) AS largest_element_count,
-    max(CASE WHEN tables.place = 1 THEN tables.instruction_name END) AS largest_table,
-    CAST(NULL AS VARCHAR) AS unknown_reason,
+    module_id, color,
+    CASE WHEN peak_bytes IS NOT NULL THEN sum(held_bytes) END AS peak_held_bytes,
+    nullif(opcode, '') AS opcode_name,
+    count(CASE WHEN NOT is_phi THEN 1 END) AS table_count,
+    sum(CASE WHEN is_phi THEN 0 ELSE size_bytes END) AS table_bytes,
+    max(CASE WHEN place = 1 THEN size_bytes END) AS largest_table_bytes,
+    max(CASE WHEN place = 1 THEN element_count END) AS largest_element_count,
+    max(CASE WHEN place = 1 THEN instruction_name END) AS largest_table,
     row_number() OVER (
       ORDER BY
-        CASE
-          WHEN max(tables.peak_bytes) IS NOT NULL THEN sum(tables.held_bytes)
-        END DESC NULLS LAST,
-        sum(CASE WHEN tables.is_phi THEN 0 ELSE tables.size_bytes END) DESC,
-        tables.run_name,
-        tables.function_name,
-        tables.platform NULLS LAST,
-        tables.color,
-        tables.opcode
+        CASE WHEN peak_bytes IS NOT NULL THEN sum(held_bytes) END DESC NULLS LAST,
+        sum(CASE WHEN is_phi THEN 0 ELSE size_bytes END) DESC,
+        name_place, opcode
     ) AS place
   FROM tables
-  GROUP BY
-    tables.run_name,
-    tables.function_name,
-    tables.platform,
-    tables.color,
-    tables.opcode
-  UNION ALL
-  SELECT
-    function_modules.run_name,
-    function_modules.function_name,
-    function_modules.color,
-    NULL AS peak_held_bytes,
-    NULL AS opcode,
-    NULL AS table_count,
-    NULL AS table_bytes,
-    NULL AS largest_table_bytes,
-    NULL AS largest_element_count,
-    NULL AS largest_table,
-    function_modules.unknown_reason,
-    0 AS place
-  FROM function_modules
-  CROSS JOIN params
-  WHERE function_modules.unknown_count > 0
-    AND (
-      params.run IS NULL
-      OR function_modules.run_name IN (
-        SELECT run_selectors.run_name
-        FROM run_selectors
-        CROSS JOIN params
-        WHERE run_selectors.selector GLOB params.run
-      )
-    )
-    AND (params.function IS NULL OR function_modules.function_name GLOB params.function)
-    AND (params.platform IS NULL OR function_modules.platform = params.platform)
-    AND (
-      params.color IS NULL
-      OR function_modules.color IS NULL
-      OR function_modules.color = params.color
-    )
+  GROUP BY name_place, peak_bytes, module_id, color, opcode
 )
 SELECT
-  answers.run_name,
-  answers.function_name,
-  answers.color,
-  answers.peak_held_bytes,
-  answers.opcode,
-  answers.table_count,
-  answers.table_bytes,
-  answers.largest_table_bytes,
-  answers.largest_element_count,
-  answers.largest_table,
-  answers.unknown_reason
-FROM answers
+  functions.run_name, functions.function_name, functions.color, opcodes.peak_held_bytes,
+  opcodes.opcode_name AS opcode,
+  opcodes.table_count, opcodes.table_bytes, opcodes.largest_table_bytes,
+  opcodes.largest_element_count, opcodes.largest_table, functions.unknown_reason
+FROM told_functions AS functions
 CROSS JOIN params
-WHERE answers.place <= params.top_n
-ORDER BY
-  answers.place, answers.run_name, answers.function_name, answers.color NULLS LAST,
-  answers.unknown_reason;
+LEFT JOIN opcodes
+  ON opcodes.module_id = functions.module_id
+  AND opcodes.color = functions.color
+  AND opcodes.place <= params.top_n
+WHERE opcodes.place IS NOT NULL OR functions.unknown_reason IS NOT NULL
+ORDER BY opcodes.place NULLS FIRST, functions.name_place;

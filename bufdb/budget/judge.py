@@ -6,15 +6,17 @@ module, a figure that is not known and a dump that was not read in full are verd
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any
+from types import MappingProxyType
 
 from bufdb.budget.file import Budget
 from bufdb.errors import did_you_mean
-from bufdb.query.memory_figures import MemoryFigures
+from bufdb.query.memory_figures import MemoryFigures, Place
 
+NONE: Mapping[Place, MemoryFigures] = MappingProxyType({})
+"""No base run."""
 OVER, NOT_JUDGED, WITHIN = "over", "not judged", "within"
 STATUSES = (OVER, NOT_JUDGED, WITHIN)
 
@@ -43,7 +45,7 @@ class Verdict:
 def judge(
     budgets: Iterable[Budget],
     figures: Sequence[MemoryFigures],
-    base: Sequence[MemoryFigures] = (),
+    base: Mapping[Place, MemoryFigures] = NONE,
     unread: Sequence[str] = (),
 ) -> list[Verdict]:
     """Verdicts on the modules of a run: over first, then what could not be judged.
@@ -51,7 +53,7 @@ def judge(
     Args:
         budgets: what to keep to.
         figures: all modules of the run, one item per memory space.
-        base: those of the base run.
+        base: what relative limits start from, by the place of the figures that it is compared with.
         unread: what was found about files of the run that belong to no module.
     """
     verdicts = [Verdict(NOT_JUDGED, reason=reason) for reason in unread]
@@ -73,7 +75,7 @@ def summary(verdicts: Sequence[Verdict]) -> str:
 
 
 def _judge_budget(
-    budget: Budget, figures: Sequence[MemoryFigures], base: Sequence[MemoryFigures]
+    budget: Budget, figures: Sequence[MemoryFigures], base: Mapping[Place, MemoryFigures]
 ) -> list[Verdict]:
     named = [figure for figure in figures if _fits(budget, figure)]
     # A module without allocations has no memory space to look for; what it needs is not known.
@@ -86,10 +88,9 @@ def _judge_budget(
         functions = sorted({figure.function for figure in figures})
         hint = did_you_mean(budget.function, functions)
         return [Verdict(NOT_JUDGED, budget.metric, budget, reason=f"fits no module{hint}")]
-    others = [f for f in base if _fits(budget, f) and _in_space(budget, f)]
-    pairs = _pairs(chosen, others, budget.metric) if budget.limit.is_relative else {}
+    others = base if budget.limit.is_relative else NONE
     order = sorted(chosen, key=lambda f: (f.function, f.module_key, f.color or 0))
-    return [_judge_figure(budget, figure, pairs.get(id(figure))) for figure in order]
+    return [_judge_figure(budget, figure, others.get(figure.place)) for figure in order]
 
 
 def _judge_figure(budget: Budget, figure: MemoryFigures, other: MemoryFigures | None) -> Verdict:
@@ -128,36 +129,3 @@ def _in_space(budget: Budget, figure: MemoryFigures) -> bool:
     if budget.memory_space is not None:
         return figure.memory_space == budget.memory_space
     return figure.color == (budget.color or 0)
-
-
-def _pairs(
-    new: Sequence[MemoryFigures], base: Sequence[MemoryFigures], metric: str
-) -> dict[int, MemoryFigures]:
-    """For each figure (by identity) that of the same function in the base run.
-
-    First those of the same signature, then what is left over; of several the largest go together,
-    by their total if the metric of one is unknown.
-    """
-    is_known = all(figure.values[metric] is not None for figure in (*new, *base))
-    ranked_by = metric if is_known else "total"
-
-    def size(figure: MemoryFigures) -> tuple[int, str]:
-        return (-(figure.values[ranked_by] or 0), figure.module_key)
-
-    def exact(figure: MemoryFigures) -> tuple[Any, ...]:
-        return (*same(figure), figure.signature)
-
-    def same(figure: MemoryFigures) -> tuple[Any, ...]:
-        return (figure.function, figure.platform, figure.color)
-
-    pairs: dict[int, MemoryFigures] = {}
-    taken: set[int] = set()
-    for key in (exact, same):
-        for figure in sorted(new, key=size):
-            if id(figure) in pairs:
-                continue
-            free = [f for f in base if id(f) not in taken and key(f) == key(figure)]
-            if free:
-                pairs[id(figure)] = best = min(free, key=size)
-                taken.add(id(best))
-    return pairs

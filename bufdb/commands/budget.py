@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from bufdb.budget.file import Budget
     from bufdb.budget.judge import Verdict
-    from bufdb.query.memory_figures import MemoryFigures
+    from bufdb.query.memory_figures import MemoryFigures, Place
     from bufdb.query.result import Result
 
 
@@ -111,10 +111,10 @@ def _judge(
                 raise UsageError(f"which run is to be checked? --run names it; there is {known}")
             run = others[0]
         runs.require(con, [run])
-        base_figures: list[MemoryFigures] = []
+        base_figures: dict[Place, MemoryFigures] = {}
         if relative and base is not None:
             runs.require(con, [base])
-            base_figures = figures.of_run(con, base)
+            base_figures = figures.of_base(con, base, run)
         verdicts = judge(budgets, figures.of_run(con, run), base_figures, figures.unread(con, run))
     except duckdb.Error as error:
         # Code 1 would say that a limit is exceeded.

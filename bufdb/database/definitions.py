@@ -15,7 +15,9 @@ from bufdb import resources
 
 TABLES = ("tables",)
 """Folders of what is made once, with the database."""
-VIEWS = ("macros", "views", "diff")
+ASKED = "asked"
+"""Folder of the views that read the variables by which saved queries are asked."""
+VIEWS = ("macros", "views", "diff", ASKED)
 """Folders of what is made anew when the database has others."""
 _COMMENTS = "\nCOMMENT ON "
 
@@ -43,6 +45,12 @@ def views(sql: str | None = None, *, comments: bool = True) -> dict[str, str]:
         waiting |= uses[name] - uses.keys()
     texts = whole if comments else bare
     return {name: texts[name] for name in TopologicalSorter(uses).static_order()}
+
+
+def asked_views(sql: str) -> dict[str, str]:
+    """Name and SQL of the views that the SQL needs and that read variables, in order."""
+    names = {file.stem for file in resources.schema_files(ASKED)}
+    return {name: text for name, text in views(sql, comments=False).items() if name in names}
 
 
 def _named(sql: str, names: Set[str]) -> set[str]:

@@ -4,7 +4,7 @@ Parses with sqlglot and asks DuckDB to bind the query; executes nothing. Finding
 line where one is known, and what to change.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +20,14 @@ from bufdb.query.execute import require_select
 from bufdb.query.header import Parameter, QueryFileError, SavedQuery
 
 LINE_LIMIT = 100
+
+FILTERS = (
+    ("run", "VARCHAR", "Only runs whose name or a label as LABEL=VALUE matches this glob."),
+    ("function", "VARCHAR", "Only jitted functions whose name matches this glob."),
+    ("platform", "VARCHAR", "Only this platform: cpu, gpu or tpu."),
+    ("color", "BIGINT", "Only this memory space."),
+)
+"""Name, type and text of the parameters that filter, as bufdb's own queries have them."""
 
 _TYPES = {
     exp.DataType.Type.BIGINT: "BIGINT",
@@ -67,11 +75,12 @@ def lint(con: duckdb.DuckDBPyConnection, path: Path) -> list[Finding]:
     messages = [
         *_shape(trees[0]),
         *_params(query, trees[0]),
+        *(filter_findings(query.params) if query.is_own else ()),
         *_columns(con, query),
         *_names(con, trees[0]),
     ]
     if query.engines != ("duckdb",):
-        messages.extend(portable.findings(trees[0]))
+        messages.extend(portable.findings(portable.with_asked_views(trees[0])))
     return [*found, *(Finding(path, None, message) for message in messages)]
 
 
@@ -100,16 +109,23 @@ def _shape(tree: exp.Query) -> Iterator[str]:
 
 
 def _params(query: SavedQuery, tree: exp.Query) -> Iterator[str]:
-    """The params CTE against the param lines, and no variable read elsewhere."""
+    """The params CTE, and the variables that views read, against the param lines."""
     ctes = tree.ctes
     first = ctes[0] if ctes and ctes[0].alias == "params" else None
     declared = {param.name: param for param in query.params}
+    read = _variables(portable.asked_views(tree).values())
+    for name, kind in read.items():
+        param = declared.get(name)
+        if param is None:
+            yield f"a view reads the variable {name}, which has no param line"
+        elif (param.type, param.default) != (kind, None):
+            yield f"param {name}: a view reads it as {kind} = NULL"
     if first is None:
-        if declared:
+        if declared.keys() - read.keys():
             yield "the first CTE must be params"
     else:
         found = {item.alias_or_name: item for item in first.this.expressions}
-        for name in sorted(declared.keys() - found.keys()):
+        for name in sorted(declared.keys() - found.keys() - read.keys()):
             yield f"param {name} is declared, but not in the CTE params"
         for name, item in found.items():
             if name not in declared:
@@ -124,6 +140,26 @@ def _params(query: SavedQuery, tree: exp.Query) -> Iterator[str]:
     for call in tree.find_all(exp.Anonymous):
         if call.name.lower() == "getvariable" and call.find_ancestor(exp.CTE) is not first:
             yield f"{call.sql('duckdb')} outside the CTE params"
+
+
+def _variables(trees: Iterable[exp.Expr]) -> dict[str, str]:
+    """Names of the variables that the views read, with the type that they are cast to."""
+    return {
+        cast.this.expressions[0].name: _TYPES[cast.to.this]
+        for tree in trees
+        for cast in tree.find_all(exp.Cast)
+        if portable.is_getvariable(cast.this)
+    }
+
+
+def filter_findings(params: Sequence[Parameter]) -> Iterator[str]:
+    """The parameters that filter come first, in one order and with one wording."""
+    names = {param.name for param in params}
+    expected = [(name, kind, None, text) for name, kind, text in FILTERS if name in names]
+    found = [(param.name, param.type, param.default, param.text) for param in params]
+    if found[: len(expected)] != expected:
+        lines = "; ".join(f"{name} {kind} = NULL: {text}" for name, kind, _, text in expected)
+        yield f"the first param lines must be: {lines}"
 
 
 def _param(param: Parameter, found: exp.Expr) -> Iterator[str]:

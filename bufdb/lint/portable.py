@@ -4,12 +4,17 @@ sqlglot translates but does not check: of 26 queries in DuckDB's own style it co
 when writing Spark, while eleven failed there and two gave wrong values. So a query that claims
 another engine is held to an allowlist: a kind of expression that is not listed is refused.
 
+Tables and views are taken to be there under their names. Not those views that read variables: what
+they say becomes part of the query, and so is held to the same.
+
 Reads and rewrites syntax trees only; runs nothing.
 """
 
 from collections.abc import Callable, Iterator
 
-from sqlglot import exp
+from sqlglot import exp, parse_one
+
+from bufdb.database import definitions
 
 _STRUCTURE = (
     "Select With CTE From Join Where Group Having Order Ordered Limit Union Subquery Table "
@@ -45,6 +50,26 @@ def findings(tree: exp.Expr) -> list[str]:
             for message in rule(node):
                 found[f"{_excerpt(node)}: {message}"] = None
     return list(found)
+
+
+def with_asked_views(tree: exp.Expr) -> exp.Expr:
+    """The query with each view that reads variables as a CTE of that name before its own."""
+    whole = tree.copy()
+    asked = [
+        exp.CTE(this=view, alias=exp.TableAlias(this=exp.to_identifier(name)))
+        for name, view in asked_views(tree).items()
+    ]
+    if asked:
+        own = whole.args.get("with_") or exp.With(expressions=[])
+        own.set("expressions", [*asked, *own.expressions])
+        whole.set("with_", own)
+    return whole
+
+
+def asked_views(tree: exp.Expr) -> dict[str, exp.Expr]:
+    """The views that read variables and that the query needs, in an order of use."""
+    texts = definitions.asked_views(" ".join(table.name for table in tree.find_all(exp.Table)))
+    return {name: parse_one(text, read="duckdb").expression for name, text in texts.items()}
 
 
 def is_getvariable(node: exp.Expr) -> bool:

@@ -7,7 +7,7 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import SqlglotError
 
 from bufdb.errors import BufdbError, UsageError
-from bufdb.lint.portable import is_getvariable
+from bufdb.lint.portable import is_getvariable, with_asked_views
 from bufdb.query.header import SavedQuery
 
 
@@ -23,7 +23,7 @@ def transpile(query: SavedQuery, dialect: str) -> str:
     if Dialect.get(dialect) is None:
         raise UsageError(f"no SQL dialect {dialect!r}; tried is spark")
     try:
-        tree = parse_one(query.sql, read="duckdb")
+        tree = with_asked_views(parse_one(query.sql, read="duckdb"))
         tree.comments = None
         for node in tree.walk():
             node.comments = None

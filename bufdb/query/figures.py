@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import duckdb
 
-from bufdb.query.memory_figures import METRICS, MemoryFigures
+from bufdb.query.memory_figures import METRICS, MemoryFigures, Place
 
 _KINDS = {
     "arguments": ("parameter", "donated_parameter"),
@@ -43,7 +43,6 @@ def of_run(con: duckdb.DuckDBPyConnection, run: str) -> list[MemoryFigures]:
           modules.module_key,
           coalesce(modules.function_name, modules.module_name, modules.module_key),
           modules.platform,
-          module_signatures.entry_signature,
           memory_figures.color,
           memory_figures.memory_space_name,
           (
@@ -56,7 +55,6 @@ def of_run(con: duckdb.DuckDBPyConnection, run: str) -> list[MemoryFigures]:
           {columns}
         FROM modules
         LEFT JOIN memory_figures ON memory_figures.module_id = modules.module_id
-        LEFT JOIN module_signatures ON module_signatures.module_id = modules.module_id
         WHERE modules.run_name = ?
         ORDER BY modules.module_key, memory_figures.color
         """,
@@ -68,7 +66,6 @@ def of_run(con: duckdb.DuckDBPyConnection, run: str) -> list[MemoryFigures]:
             key,
             function,
             platform,
-            signature,
             color,
             space,
             dict(zip(METRICS, values, strict=True)),
@@ -80,7 +77,6 @@ def of_run(con: duckdb.DuckDBPyConnection, run: str) -> list[MemoryFigures]:
             key,
             function,
             platform,
-            signature,
             color,
             space,
             problems,
@@ -88,6 +84,30 @@ def of_run(con: duckdb.DuckDBPyConnection, run: str) -> list[MemoryFigures]:
             *values,
         ) in rows
     ]
+
+
+def of_base(con: duckdb.DuckDBPyConnection, base: str, run: str) -> dict[Place, MemoryFigures]:
+    """What the figures of `run` are compared with in `base`, by their place.
+
+    Modules are paired as `bufdb diff` pairs them, of these the pairs of one platform. What `base`
+    does not have is left out: a module without a partner, a memory space that its partner lacks.
+    """
+    pairs = con.execute(
+        """
+        SELECT pairs.base_module_id, pairs.new_module_id
+        FROM diff_pairs(?, ?) AS pairs
+        JOIN modules AS base_modules ON base_modules.module_id = pairs.base_module_id
+        JOIN modules AS new_modules ON new_modules.module_id = pairs.new_module_id
+        WHERE base_modules.platform IS NOT DISTINCT FROM new_modules.platform
+        """,
+        [base, run],
+    ).fetchall()
+    partner = dict(pairs)
+    return {
+        (partner[figure.module_id], figure.color): figure
+        for figure in of_run(con, base)
+        if figure.module_id in partner
+    }
 
 
 def unread(con: duckdb.DuckDBPyConnection, run: str) -> list[str]:

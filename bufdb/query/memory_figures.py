@@ -16,6 +16,9 @@ METRICS = {
 }
 """Column of memory_figures for each metric."""
 
+Place = tuple[int, int | None]
+"""A module and memory space: module_id and color."""
+
 
 @dataclass(frozen=True)
 class MemoryFigures:
@@ -25,7 +28,6 @@ class MemoryFigures:
     module_key: str
     function: str
     platform: str | None
-    signature: str | None
     color: int | None
     """NULL for a module without any allocation."""
     memory_space: str | None
@@ -35,3 +37,8 @@ class MemoryFigures:
     """Why the peak, and what hangs on it, is not known."""
     problem_count: int = 0
     """Diagnostics that say that the dump was not read in full."""
+
+    @property
+    def place(self) -> Place:
+        """What the figures are of."""
+        return self.module_id, self.color

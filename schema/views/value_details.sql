@@ -44,6 +44,7 @@ SELECT
       THEN own_frames.source_line
     WHEN NOT is_library_path(instructions.source_file) THEN instructions.source_line
   END AS own_source_line,
+  own_source_file || ':' || own_source_line AS own_source,
   live_ranges.start_time,
   live_ranges.end_time
 FROM values
@@ -104,5 +105,6 @@ COMMENT ON COLUMN value_details.source_line IS 'Innermost source line: instructi
 COMMENT ON COLUMN value_details.stack_frame_id IS 'Innermost frame: instructions.stack_frame_id; NULL if unknown.';
 COMMENT ON COLUMN value_details.own_source_file IS 'Innermost source file that is not library code (is_library_path); NULL if there is none or it is unknown.';
 COMMENT ON COLUMN value_details.own_source_line IS 'Line in own_source_file; NULL as that.';
+COMMENT ON COLUMN value_details.own_source IS 'Both as FILE:LINE; NULL as those.';
 COMMENT ON COLUMN value_details.start_time IS 'First live instant [program order]: live_ranges.start_time; NULL without a live range.';
 COMMENT ON COLUMN value_details.end_time IS 'Last live instant, itself included [program order]: live_ranges.end_time; NULL without a live range.';

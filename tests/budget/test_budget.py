@@ -26,7 +26,6 @@ def figure(function="f", value=100, color=0, **cells):
         "module_key": key,
         "function": function,
         "platform": "tpu",
-        "signature": "(f32[8]) -> f32[8]",
         "color": color,
         "memory_space": {0: "hbm", 1: "vmem", None: None}.get(color),
         "values": dict.fromkeys(memory_figures.METRICS, value),
@@ -39,10 +38,11 @@ def entry(limit, function="*", metric="peak", **cells):
 
 
 def judged(budgets, run, base=()):
-    """(status, function, value, limit, reason) of each verdict."""
+    """(status, function, value, limit, reason) of each verdict; base is what run starts from."""
+    pairs = {new.place: old for new, old in zip(run, base, strict=False)}
     return [
         (v.status, v.figure and v.figure.function, v.value, v.limit, v.reason)
-        for v in judge(budgets, run, base)
+        for v in judge(budgets, run, pairs)
     ]
 
 
@@ -231,21 +231,8 @@ def test_relative_to_the_same_function():
     ]
 
 
-def test_compilations_of_one_function_are_paired_by_signature_then_by_size():
-    def one(value, signature):
-        return figure(value=value, signature=signature)
-
-    run = [one(50, "s"), one(11, "new"), one(5, "t")]
-    base = [one(7, "old"), one(5, "t"), one(40, "s")]
-    assert [(v.value, v.base) for v in judge([entry("+999 B")], run, base)] == [
-        (11, 7),
-        (5, 5),
-        (50, 40),
-    ]
-
-
 def test_what_the_base_does_not_have():
-    assert judged([entry("+2%")], [figure()], [figure("g")]) == [
+    assert judged([entry("+2%")], [figure()]) == [
         ("not judged", "f", 100, None, "not in the base run")
     ]
     assert judged([entry("+2%", allow_new=True)], [figure()], [])[0][0] == "within"
@@ -262,6 +249,49 @@ def test_what_the_base_does_not_have():
 def test_exit_code(values, code):
     run = [figure(str(n), value) for n, value in enumerate(values)]
     assert exit_code(judge([entry(5)], run)) == code
+
+
+# -- what a relative limit starts from -----------------------------------------------------------
+
+
+def module(con, number, run, size, shape="f32[8]", platform="tpu", color=0):
+    made = Module(con, number, run, "f", platform=platform)
+    made.allocation(0, "output", size, output_shape=shape, color=color)
+    made.close()
+    return number
+
+
+def started_from(con):
+    """Module of run new and the one of base that it starts from, by memory space."""
+    return {place: f.module_id for place, f in figures.of_base(con, "base", "new").items()}
+
+
+def test_compilations_of_one_function_are_paired_by_signature_then_by_size(con):
+    for number, size, shape in ((1, 7, "old"), (2, 5, "t"), (3, 40, "s")):
+        module(con, number, "base", size, shape)
+    for number, size, shape in ((4, 50, "s"), (5, 11, "new"), (6, 5, "t")):
+        module(con, number, "new", size, shape)
+    assert started_from(con) == {(4, 0): 3, (5, 0): 1, (6, 0): 2}
+
+
+def test_modules_are_paired_whole_not_by_the_metric_judged(con):
+    # By temps alone it would be the other way round.
+    for number, run, size, temp in (
+        (1, "base", 900, 10), (2, "base", 300, 20), (3, "new", 900, 20), (4, "new", 300, 10),
+    ):  # fmt: skip
+        made = Module(con, number, run, "f", platform="tpu")
+        made.allocation(0, "output", size, output_shape=f"f32[{number}]")
+        made.allocation(1, "temp", temp)
+        made.close()
+    assert started_from(con) == {(3, 0): 1, (4, 0): 2}
+
+
+def test_two_platforms_and_two_memory_spaces_are_never_compared(con):
+    module(con, 1, "base", 8, platform="tpu")
+    module(con, 2, "new", 8, platform="gpu")
+    assert started_from(con) == {}
+    module(con, 3, "base", 8, platform="gpu", color=1)
+    assert started_from(con) == {(2, 1): 3}
 
 
 # -- the command ------------------------------------------------------------------------------

@@ -151,6 +151,49 @@ def test_spark_text_has_placeholders_for_the_variables(tmp_path):
     assert text.endswith("LIMIT COALESCE(CAST(:top_n AS BIGINT), 20)\n")
 
 
+ASKED = """\
+-- title: Functions
+-- group: overview
+-- engines: duckdb, spark
+--
+-- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
+-- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
+-- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
+-- param color BIGINT = NULL: Only this memory space.
+-- column run_name VARCHAR: The run.
+SELECT asked_functions.run_name
+FROM asked_functions
+ORDER BY asked_functions.run_name, asked_functions.module_id;
+"""
+
+
+def test_a_parameter_can_be_read_by_a_view(con, tmp_path):
+    assert findings(con, tmp_path, ASKED) == []
+    line = "-- param color BIGINT = NULL: Only this memory space.\n"
+    assert "a view reads the variable color" in findings(con, tmp_path, ASKED.replace(line, ""))[0]
+    other = ASKED.replace("BIGINT = NULL", "BIGINT = 0")
+    assert "a view reads it as BIGINT = NULL" in findings(con, tmp_path, other)[0]
+
+
+def test_the_parameters_that_filter_come_first_and_in_one_wording(tmp_path):
+    params = list(header.parse(ASKED, tmp_path / "functions.sql").params)
+    assert list(lint.filter_findings(params)) == []
+    assert list(lint.filter_findings(params[::2])) == []
+    other = header.parse(ASKED.replace("this memory", "that memory"), tmp_path / "functions.sql")
+    for wrong in (params[::-1], [header.Parameter("n", "BIGINT", 1, (), "N."), *params],
+                  other.params):  # fmt: skip
+        assert "the first param lines must be: run V" in next(lint.filter_findings(wrong))
+
+
+def test_spark_text_says_itself_what_views_read_from_variables(tmp_path):
+    text = portable.transpile(header.parse(ASKED, tmp_path / "functions.sql"), "spark")
+    assert text.index("`asked_runs` AS (") < text.index("`asked_functions` AS (")
+    assert "`function_modules`.`function_name` RLIKE" in text
+    assert "CAST(:run AS STRING) IS NULL" in text
+    assert "getvariable" not in text.lower()
+    assert "GLOB" not in text
+
+
 def test_an_unknown_dialect_is_told(tmp_path):
     with pytest.raises(UsageError, match="no SQL dialect 'sparc'"):
         translate.transpile(header.parse(GOOD, tmp_path / "a.sql"), "sparc")

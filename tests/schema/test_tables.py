@@ -163,7 +163,9 @@ def test_a_file_of_the_schema_makes_one_object_of_its_name(folder):
     for file in resources.schema_files(folder):
         lines = file.read_text(encoding="utf-8").splitlines()
         made = [line for line in lines if line.startswith("CREATE ")]
-        kind = {"tables": "TABLE", "views": "OR REPLACE VIEW"}.get(folder, "OR REPLACE MACRO")
+        kind = {"macros": "OR REPLACE MACRO", "diff": "OR REPLACE MACRO", "tables": "TABLE"}.get(
+            folder, "OR REPLACE VIEW"
+        )
         assert len(made) == 1, file
         assert re.match(rf"CREATE {kind} {file.stem}\b", made[0]), file
         assert lines[0].startswith("-- "), file
