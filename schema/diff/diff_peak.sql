@@ -12,11 +12,9 @@ figures AS (
   FROM peaks
   WHERE peaks.delta_bytes IS NOT NULL
 ),
+-- No UNION: under WITH RECURSIVE DuckDB 1.4 takes it for UNION ALL.
 compared AS (
-  SELECT DISTINCT figures.base_module_id AS module_id
-  FROM figures
-  UNION
-  SELECT DISTINCT figures.new_module_id AS module_id
+  SELECT DISTINCT unnest([figures.base_module_id, figures.new_module_id]) AS module_id
   FROM figures
 ),
 held AS (
