@@ -109,13 +109,13 @@ def run(arguments: list[str]) -> int:
     except Exception as error:  # raised again below unless it is known to come from outside
         if faults.is_interrupt(error):
             return _interrupted()
-        told = faults.as_told(error, state.get("db"))
-        if told is None and not _is_utf8(arguments):
-            told = faults.NOT_UTF8
-        if told is None:
+        known = faults.as_known(error, state.get("db"))
+        if known is None and not _is_utf8(arguments):
+            known = faults.NOT_UTF8
+        if known is None:
             raise
-        _say(f"bufdb: error: {one_line(str(told))}")
-        return told.exit_code
+        _say(f"bufdb: error: {one_line(str(known))}")
+        return known.exit_code
     # Outside standalone mode click hands back the code of ctx.exit(), or what a command returned.
     return code if isinstance(code, int) else 0
 
@@ -134,13 +134,13 @@ def _interrupted() -> int:
 
 
 def _say(text: str) -> None:
-    """Tell the user; where standard error takes nothing there is nobody to be told."""
+    """Say it to the user; where standard error takes nothing there is nobody to read it."""
     with contextlib.suppress(OSError):
         click.echo(text, err=True)
 
 
 def _settle_streams() -> None:
-    """Flush what is left; what fails now was told before, and must not fail again at the exit."""
+    """Flush what is left; what fails now was said before, and must not fail again at the exit."""
     for stream in (sys.stdout, sys.stderr):
         if stream is None:
             continue

@@ -84,7 +84,7 @@ class MemoryChecks:
         temps = table["kind"] == KINDS.index("temp")
         room = np.zeros(len(groups))
         np.add.at(room, number[temps], table["size_bytes"][temps].astype(np.float64))
-        # Doubles tell a wrong peak from a right one wherever sizes are below 2^53.
+        # Doubles are enough to know a wrong peak wherever sizes are below 2^53.
         for group in np.flatnonzero(peaks.astype(np.float64) > room * (1 + 1e-15)).tolist():
             message = f"{peaks[group]} bytes are occupied in temp allocations of {room[group]:.0f}"
             self.context.find(int(groups[group, 0]), "error", "peak_exceeds_total", message)

@@ -166,7 +166,7 @@ def _check_keys(
 
 
 class _Lines:
-    """Where entries and keys stand in a file, which the TOML reader does not tell."""
+    """Where entries and keys stand in a file, which the TOML reader does not say."""
 
     _ENTRY = re.compile(r"\s*\[\[\s*(budget|\"budget\"|'budget')\s*\]\]")
 

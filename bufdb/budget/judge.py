@@ -101,12 +101,12 @@ def _judge_figure(budget: Budget, figure: MemoryFigures, other: MemoryFigures | 
     reason: str | None = None
     status = NOT_JUDGED
     if figure.color is None or value is None:
-        reason = f"{metric} is unknown: {figure.unknown_reason or 'the dump does not tell it'}"
+        reason = f"{metric} is unknown: {figure.unknown_reason or 'the dump does not give it'}"
     elif budget.limit.is_relative and other is None:
         status = WITHIN if budget.allow_new else NOT_JUDGED
         reason = "not in the base run"
     elif limit is None:
-        why = (other and other.unknown_reason) or "the dump does not tell it"
+        why = (other and other.unknown_reason) or "the dump does not give it"
         reason = f"{metric} of the base run is unknown: {why}"
     elif value > limit:
         status = OVER

@@ -1,1 +1,1 @@
-"""A program run with XLA told to dump, and what came of it."""
+"""A program run with dumps of XLA switched on, and what came of it."""

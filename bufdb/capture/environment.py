@@ -1,4 +1,4 @@
-"""The environment of a captured command: XLA told to dump, the user's flags kept."""
+"""The environment of a captured command: dumps switched on, the user's flags kept."""
 
 from __future__ import annotations
 

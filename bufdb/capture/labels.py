@@ -26,7 +26,7 @@ for name in ("jax", "jaxlib"):
 
 
 def program_labels(command: Sequence[str], given: Environment) -> dict[str, str]:
-    """Labels that tell what the command runs with: versions, flags, commit, command line."""
+    """Labels that say what the command runs with: versions, flags, commit, command line."""
     found = {"command": shlex.join(command)}
     if given.flags:
         found["xla_flags"] = given.flags

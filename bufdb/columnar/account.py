@@ -20,7 +20,7 @@ States = NDArray[np.uint8]
 UNSEEN, KNOWN, READ, UNREAD = range(4)
 """States of a line; the highest counts where a line has several parts."""
 MAX_FINDINGS = 50
-"""Findings of one kind told one by one per file, or per module; the rest is one finding."""
+"""Findings of one kind reported one by one per file, or per module; the rest is one finding."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class _LineFindings:
 
     severity: str
     lowest: list[tuple[int, str]] = field(default_factory=list)
-    """(line number, message), in order; one more than are told one by one."""
+    """(line number, message), in order; one more than are reported one by one."""
     count: int = 0
 
     def add(self, some: Sequence[tuple[int, str]], count: int) -> None:

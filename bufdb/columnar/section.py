@@ -115,7 +115,7 @@ class Section:
             self.mark(rest, KNOWN)
 
     def close(self) -> int:
-        """Tell the account what became of the lines.
+        """Enter into the account what became of the lines.
 
         Returns:
             The state of a line of which the next round reads a part again, which counts it;
@@ -141,12 +141,12 @@ class Section:
         for line, severity, code, message in self._notes:
             if line < total:
                 piece = self.pieces[self.piece_of[line]]
-                told = [(self._number(line), message)]
-                self.account.unread(piece.module, piece.path, told, 1, code, severity)
+                lines = [(self._number(line), message)]
+                self.account.unread(piece.module, piece.path, lines, 1, code, severity)
         return left
 
     def _report(self, total: int) -> None:
-        """Tell the lowest unread lines of each piece."""
+        """Report the lowest unread lines of each piece."""
         if not self._bad:
             return
         lines = np.concatenate([lines for lines, _, _ in self._bad])
@@ -157,7 +157,7 @@ class Section:
         owners = self.piece_of[lines]
         for number in np.unique(owners).tolist():
             mine = np.flatnonzero(owners == number)
-            told = [
+            lowest = [
                 (
                     self._number(int(lines[at])),
                     self._message(int(lines[at]), self._bad[group[first[at]]], int(row[first[at]])),
@@ -165,7 +165,7 @@ class Section:
                 for at in mine[: MAX_FINDINGS + 1].tolist()
             ]
             piece = self.pieces[number]
-            self.account.unread(piece.module, piece.path, told, len(mine))
+            self.account.unread(piece.module, piece.path, lowest, len(mine))
         self._bad = []
 
     def _message(self, line: int, bad: tuple[Ints, Ints | None, list[str] | str], row: int) -> str:

@@ -59,7 +59,7 @@ def command(
       allow_new = true          # a relative limit lets functions pass that base does not have
 
     Each module that an entry fits is judged by itself. Nothing passes that was not judged: an
-    entry that fits no module, a figure that the dump does not tell (the reason says why it is
+    entry that fits no module, a figure that the dump does not give (the reason says why it is
     unknown), a module that the base run does not have, a dump that was not read in full.
 
     \b

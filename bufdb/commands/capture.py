@@ -94,7 +94,7 @@ def command(
       2  wrong usage
       3  database in use, damaged, not writable or of another version
       4  nothing was dumped, or part of a dump was not understood
-      Dumps that were not stored, or not in full, are kept, and the command to ingest them is told.
+      Dumps that were not stored, or not in full, are kept, and the command to ingest them is shown.
     """
     from bufdb.capture import process
     from bufdb.capture.environment import environment
@@ -151,7 +151,7 @@ def _store(
             return 4
         _show(dumps.db, dumps.run, format_name, output)
     except Exception as error:  # raised again unless it is known to come from outside
-        known = faults.as_told(error, dumps.db)
+        known = faults.as_known(error, dumps.db)
         if known is None:
             raise
         common.note(f"error: {known}")

@@ -169,7 +169,7 @@ def _is_terminal(stream: Any) -> bool:
 
 
 def note(text: str) -> None:
-    """Tell the user something that is not part of the answer, if there is one to be told."""
+    """Say something to the user that is not part of the answer, if somebody can read it."""
     lines = "\n".join(one_line(line) for line in text.split("\n"))
     with contextlib.suppress(OSError):
         click.echo(f"bufdb: {lines}", err=True)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from bufdb.query.diff import Comparison
     from bufdb.query.result import Result
 
+KEYS = ("op", "source", "shape", "dtype", "opcode", "category", "stack", "all")
+"""Keys of the macro diff_peak."""
 DEFAULT_TOP = 10
 
 
@@ -29,7 +31,7 @@ DEFAULT_TOP = 10
     default="op",
     show_default=True,
     type=click.Choice(
-        ("op", "source", "shape", "dtype", "opcode", "category", "stack", "all"),
+        KEYS,
         case_sensitive=True,
     ),
     help="What the parts of a changed peak are grouped by: op (scope path), source (line), shape, "
@@ -62,7 +64,7 @@ def command(
 
     csv, json and jsonl give one row per figure and, where part is not empty, per part of it; parts
     of a figure add up to its change. '~' stands where nothing changed, 'unknown' where a dump does
-    not tell the figure; unknown_reason says why, and no change is counted.
+    not give the figure; unknown_reason says why, and no change is counted.
 
     The comparison itself is SQL: FROM diff_modules('BASE', 'NEW'), diff_peak, diff_temps.
     """

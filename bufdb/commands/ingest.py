@@ -56,7 +56,7 @@ def command(
     """Read XLA dumps into the database: directories (with all below) or single files.
 
     Dumps that have not changed since they were last read are left alone. What could not be read
-    is told by 'bufdb query diagnostics', and by exit code 4.
+    is shown by 'bufdb query diagnostics', and by exit code 4.
 
     With --run-from-dir a name that PATTERN does not fit makes a run without labels, and a
     sub-directory without dumps makes none; both are noted.

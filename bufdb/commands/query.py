@@ -57,7 +57,7 @@ def command(
 ) -> None:
     """Answer the saved query NAME.
 
-    A parameter that is not set has its default; 'bufdb query NAME --help' tells which there are.
+    A parameter that is not set has its default; 'bufdb query NAME --help' lists them.
     """
     if name is None:
         if not show_help:

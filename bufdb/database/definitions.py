@@ -1,6 +1,6 @@
 """The SQL that makes tables, views and macros: a file of `schema/` for each, named after it.
 
-A view or macro can be made once those that it names are there. Its own text tells which: there is
+A view or macro can be made once those that it names are there. Its own text says which: there is
 no order to keep by hand.
 """
 

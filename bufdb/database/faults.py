@@ -1,6 +1,6 @@
 """Faults that come from outside: the disk, the memory, the database file. One line for each.
 
-DuckDB's exceptions are told apart by their words, since their classes do not tell: a damaged block
+DuckDB's exceptions are known by their words, since their classes do not say enough: a damaged block
 is a plain `duckdb.Error`, and a full disk one of four. Nothing here imports DuckDB.
 """
 
@@ -18,8 +18,8 @@ _NUMBERS = re.compile(r"computed checksum \d+ does not match stored checksum \d+
 NOT_UTF8 = BufdbError("a name or an argument holds bytes that are not UTF-8; write it in UTF-8")
 
 
-def as_told(error: BaseException, db: str | None = None) -> BufdbError | None:
-    """What to tell the user of an error that reached the top; None for what must be a bug.
+def as_known(error: BaseException, db: str | None = None) -> BufdbError | None:
+    """What to say to the user of an error that reached the top; None for what must be a bug.
 
     Args:
         error: of bufdb, of DuckDB or of Python.

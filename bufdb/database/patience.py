@@ -1,4 +1,4 @@
-"""What a command tells the library about waiting: how long, and where to say that it waits.
+"""What a command lets the library know about waiting: how long, and where to say that it waits.
 
 A context variable, so that every way to open a database (a query, an ingest, the pytest plugin)
 waits alike without each function on the way handing the number on.
@@ -24,7 +24,7 @@ class Patience:
 
     seconds: float = DEFAULT_WAIT_S
     """Time after which waiting ends with an error [s]; 0 does not wait."""
-    tell: Callable[[str], None] = _silent
+    note: Callable[[str], None] = _silent
     """Takes one line for the user."""
 
 

@@ -14,9 +14,6 @@ import duckdb
 from bufdb.database import checksums
 from bufdb.errors import UsageError, did_you_mean, quote
 
-DELETE_UNUSED_SHAPES = 'DELETE FROM shapes WHERE shape NOT IN (SELECT "values".shape FROM "values")'
-"""What modules leave behind that were removed or replaced."""
-
 
 @dataclass(frozen=True)
 class Removal:
@@ -117,7 +114,7 @@ def delete(con: duckdb.DuckDBPyConnection, run: str) -> Removal:
         "SELECT count(*) FROM modules WHERE run_name = ?", [run]
     ).fetchall()[0]
     rows = 0
-    # `modules` goes with the tables of runs: until then it tells whose the modules are.
+    # `modules` goes with the tables of runs: until then it says whose the modules are.
     for table in by_module:
         if table not in by_run:
             rows += _delete(con, f'"{table}" WHERE module_id IN {modules}', [run])

@@ -238,7 +238,7 @@ def _open(path: str, attempt: Callable[[], _Opened]) -> _Opened:
                     f"{path} is in use by {holder}; try again later, or wait with --wait SECONDS"
                 ) from error
         if not is_told:
-            patience.tell(f"{path} is in use by {holder}; waiting up to {patience.seconds:g} s")
+            patience.note(f"{path} is in use by {holder}; waiting up to {patience.seconds:g} s")
             is_told = True
         time.sleep(min(pause, left))
         pause = min(1.5 * pause, 0.5)
@@ -271,7 +271,7 @@ def _make_views(
 ) -> None:
     """Make bufdb's views and macros in memory, over the tables of the attached file.
 
-    Those that `sql` needs are told by their names in it.
+    Those that `sql` needs are found by their names in it.
     """
     try:
         con.execute("BEGIN")
@@ -295,7 +295,7 @@ def _make_views(
     others = [name for name, text in in_file.items() if _words(own.get(name, text)) != _words(text)]
     if others:
         names = ", ".join(sorted(others))
-        PATIENCE.get().tell(f"{path} has another {names} than bufdb; bufdb's own is used")
+        PATIENCE.get().note(f"{path} has another {names} than bufdb; bufdb's own is used")
 
 
 def _words(sql: str) -> list[str]:

@@ -65,7 +65,7 @@ class Batch:
             text = DumpText(number, loaded, "debug_options", self.account)
             found, problems = debug_options.read(text.piece(0, text.size).text)
             self.options[number] = found
-            self._tell(text, len(found), problems)
+            self._report(text, len(found), problems)
 
     def _header(self, number: int, text: DumpText) -> None:
         """What stands above the computations; where they begin; whether they end."""
@@ -82,13 +82,13 @@ class Batch:
                 self.account.find(number, "data_loss", "empty_file", "it is empty", text.path)
             return
         header = self.headers[number] = hlo.read(plain[:above])
-        self._tell(text, header.read_count, header.problems)
+        self._report(text, header.read_count, header.problems)
         if not plain.rstrip().endswith(b"}"):
             message = "the HLO text does not end with the end of a computation; it was cut off"
             self.account.find(number, "data_loss", "truncated_hlo_text", message, text.path)
         self._hlo.append((text, begin))
 
-    def _tell(self, text: DumpText, read_count: int, problems: list[tuple[int, str]]) -> None:
+    def _report(self, text: DumpText, read_count: int, problems: list[tuple[int, str]]) -> None:
         states = [READ] * read_count + [UNREAD] * len(problems)
         self.account.count(text.module, text.path, np.array(states, np.uint8))
         if problems:

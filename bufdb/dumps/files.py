@@ -81,7 +81,7 @@ class ModuleName:
 
     @property
     def platform(self) -> str | None:
-        """cpu, gpu or tpu, if the backend prefix or the compiler's number tells."""
+        """cpu, gpu or tpu, if the backend prefix or the compiler's number says so."""
         if self.backend == "cpu":
             return "cpu"
         if self.backend and self.backend.endswith("gpu"):

@@ -18,7 +18,7 @@ in fixed cost per round, 32 MB 10 % in page faults."""
 LARGE_BLOCK_BYTES = 6 << 20
 """Text of a large module read per round: 10 MB saves no CPU there and costs 60 MB of memory."""
 LOOK_BYTES = 1 << 16
-"""The beginning of a file that tells a layout of 2019."""
+"""The beginning of a file that shows a layout of 2019."""
 
 
 @dataclass

@@ -34,7 +34,7 @@ _LONGEST_NAME = 255
 """Bytes that a file's name may have; XLA tests for it before it adds the suffixes (section 2)."""
 
 NO_BUFFERS = "no_buffer_assignment"
-"""Code of the oddity that tells of modules without buffer assignment."""
+"""Code of the oddity about modules without buffer assignment."""
 PROTOBUF_ONLY = "dumped as protobuf alone: add --xla_dump_hlo_as_text to XLA_FLAGS"
 CACHED = (
     "out of a compilation cache, which compiles nothing: "
@@ -89,7 +89,7 @@ def _without_buffers(paths: dict[str, Path], modules: dict[str, ModuleFiles]) ->
         if found is None or (module := _module_id(name)) in compiled:
             continue
         reason = _why_no_buffers(found["stem"], found["extension"])
-        # Text beside the protobuf tells more: it was asked for, and so were the buffers.
+        # Text beside the protobuf says more: it was asked for, and so were the buffers.
         if reason == PROTOBUF_ONLY and module in reasons:
             continue
         reasons[module] = reason

@@ -30,7 +30,7 @@ class DumpText:
         """Bytes of whole lines."""
         self._counted = (0, 0)
         """A position and the number of lines above it."""
-        self._told: list[tuple[int, int]] = []
+        self._reported: list[tuple[int, int]] = []
         """Spans whose invalid bytes were reported."""
         last = self._last_line()
         lines = self.titles.line_count + bool(last)
@@ -93,19 +93,19 @@ class DumpText:
         try:
             text.decode()
         except UnicodeDecodeError:
-            if not any(start <= at and end <= stop for start, stop in self._told):
-                self._told.append((at, end))
-                self._tell_invalid(text, at)
+            if not any(start <= at and end <= stop for start, stop in self._reported):
+                self._reported.append((at, end))
+                self._report_invalid(text, at)
             return text.decode("utf-8", _QUESTION).encode()
         return text
 
-    def _tell_invalid(self, text: bytes, at: int) -> None:
+    def _report_invalid(self, text: bytes, at: int) -> None:
         """Report lines with bytes that are no UTF-8."""
         lines = enumerate(text.split(b"\n"), self.lines_before(at) + 1)
         numbers = [number for number, line in lines if not _is_utf8(line)]
         message = "bytes that are not UTF-8 were replaced by '?'"
-        told = [(number, message) for number in numbers[:51]]
-        self.account.unread(self.module, self.path, told, len(numbers), "invalid_utf8")
+        found = [(number, message) for number in numbers[:51]]
+        self.account.unread(self.module, self.path, found, len(numbers), "invalid_utf8")
 
 
 def _is_utf8(line: bytes) -> bool:

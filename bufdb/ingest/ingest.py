@@ -92,7 +92,7 @@ def ingest(
         labels: labels of the run or runs, added to those they have.
         jobs: 1 to read and store in turn; more to store in a thread of its own meanwhile.
         memory_limit: DuckDB's memory limit, such as "512MB".
-        progress: is told the bytes done and the bytes in all.
+        progress: is given the bytes done and the bytes in all.
         block_bytes: text read at a time; changes nothing in the result.
         labels_by_run: further labels of single runs.
         replace: what the runs had before goes, in the one transaction then that stores the new.

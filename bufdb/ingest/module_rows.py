@@ -1,4 +1,4 @@
-"""Rows of the small tables: what is told once per module, file, frame, shape or finding."""
+"""Rows of the small tables: what there is once per module, file, frame, shape or finding."""
 
 from __future__ import annotations
 

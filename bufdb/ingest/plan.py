@@ -74,9 +74,9 @@ def plan(paths: list[Path], run: str | None) -> dict[str, PlannedRun]:
 
 def _nothing_in(path: Path, oddities: Sequence[Oddity]) -> str:
     """What to say of a path without dumps."""
-    told = [oddity.message for oddity in oddities if oddity.code == NO_BUFFERS]
-    if told:
-        return f"no buffer assignment in {path}: {told[0]}"
+    reasons = [oddity.message for oddity in oddities if oddity.code == NO_BUFFERS]
+    if reasons:
+        return f"no buffer assignment in {path}: {reasons[0]}"
     odd = [f"{oddity.name} {oddity.message}" for oddity in oddities]
     return (
         f"no buffer assignment in {path}; dumps are made with "
@@ -111,7 +111,7 @@ def check_unchanged(job: Job) -> None:
 
 
 def size_of(files: ModuleFiles) -> int:
-    """Bytes in a module's files; 0 if one is gone, which is told when it is read."""
+    """Bytes in a module's files; 0 if one is gone, which is reported when it is read."""
     try:
         return sum(file.size() for file in files.files.values())
     except OSError:

@@ -56,8 +56,8 @@ def parse_pattern(text: str) -> LabelPattern:
 def run_folders(folder: Path, note: Callable[[str], None]) -> list[Path]:
     """The sub-directories of a directory, in order of their names, each once.
 
-    A link to one of the others, such as `latest`, or to a directory above is left out; `note` is
-    told.
+    A link to one of the others, such as `latest`, or to a directory above is left out, which `note`
+    takes.
 
     Raises:
         UsageError: it is no directory, cannot be read, or has no sub-directory.

@@ -24,7 +24,7 @@ class Summary:
     removed_count: int = 0
     """Modules that the run had before, when it was to be replaced as a whole."""
     notes: list[str] = field(default_factory=list)
-    """What people should be told beside the summary."""
+    """What people should know beside the summary."""
 
     @property
     def exit_code(self) -> int:

@@ -17,7 +17,7 @@ class Ranges:
     group: Ints
     """Number of the (module, memory space), ascending from 0."""
     allocation: Ints
-    """Number that tells the allocations of one group apart."""
+    """Number of the allocation within its group."""
     offset: Ints
     size: Ints
     start: Ints

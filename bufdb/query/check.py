@@ -6,7 +6,7 @@ memory does not grow with the number of modules: whole modules at a time, in a d
 with bufdb's own views. Rows of no module (runs, shapes) are a part of their own.
 
 A module about which ingest reported that something was lost or contradicts itself breaks
-invariants as its dump does. Such findings are told apart from those that nothing explains; what
+invariants as its dump does. Such findings are kept apart from those that nothing explains; what
 was changed since the ingest is known by its checksum in any module.
 """
 

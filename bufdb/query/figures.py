@@ -26,7 +26,7 @@ class Contributor:
     kind: str
     """allocations.kind."""
     shape: str | None
-    """Shape without layout; like all below None if the dump does not tell."""
+    """Shape without layout; like all below None if the dump does not say."""
     instruction_name: str | None
     op_path: str | None
     source: str | None

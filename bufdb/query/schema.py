@@ -1,4 +1,4 @@
-"""The data model as the database itself tells it: tables, views and macros with their comments.
+"""The data model as the database itself describes it: tables, views and macros with their comments.
 
 Renders it as text, Markdown or JSON. Invariant: nothing is said that is not in the database, so a
 user's own tables and views are described in the same way.

@@ -288,7 +288,7 @@ def _accept(
     kinds = kinds.copy()
     keep: list[int] = []
     state, last_id, last_row, row = START, -1, -1, -1
-    told = _Lexer(block.data, 0)
+    lexer = _Lexer(block.data, 0)
     for candidate, (line, kind) in enumerate(zip(lines.tolist(), kinds.tolist(), strict=True)):
         row += kind == HEAD
         if line in firsts:
@@ -300,7 +300,7 @@ def _accept(
                 continue
             is_known = known[row] >= 0
             is_next = is_known and (last_row < 0 or known[row] == last_row + 1)
-            if state == FROM and not is_next and not told.is_whole(int(block.ends[line - 1])):
+            if state == FROM and not is_next and not lexer.is_whole(int(block.ends[line - 1])):
                 continue
             if not is_known and int(section.module_of[line]) in has_known:
                 unassigned.add(int(section.module_of[line]))
@@ -316,7 +316,7 @@ def _accept(
                 continue
             state = kind
             if kind == FROM:
-                told = _Lexer(block.data, int(block.starts[line]))
+                lexer = _Lexer(block.data, int(block.starts[line]))
         keep.append(candidate)
     chosen = np.array(keep, np.int64)
     return lines[chosen], kinds[chosen]
@@ -429,7 +429,7 @@ def _descriptions(section: Section, used: UsedValues, parts: _Parts) -> None:
 
 
 def _go_on(section: Section, parts: _Parts, more: Ints, end: Ints, rank: Ints) -> None:
-    """Lines below a telling belong to it while its quotes and brackets are open."""
+    """Lines below a description belong to it while its quotes and brackets are open."""
     block = section.block
     owner, lexer, last_end = -1, _Lexer(block.data, 0), 0
     stray = []

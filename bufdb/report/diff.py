@@ -111,7 +111,7 @@ def figures_table(comparison: Comparison, top: int) -> tuple[Result, int]:
 
 
 def _labels(firsts: list[Row]) -> dict[int, str]:
-    """Name of each place: the function, with runs and modules only where they tell it apart."""
+    """Name of each place: the function, with runs and modules only where another has the same."""
     sides = [{row.base_run_name for row in firsts}, {row.new_run_name for row in firsts}]
     several = any(len(runs - {None}) > 1 for runs in sides)
     alike = Counter(
@@ -231,7 +231,7 @@ def unknown_lines(comparison: Comparison, top: int) -> list[str]:
 
 
 def _sides(row: Row) -> tuple[str, str]:
-    """Base and new: '-' where there is no module, 'unknown' where it does not tell the figure."""
+    """Base and new: '-' where there is no module, 'unknown' where it does not give the figure."""
     sides = ((row.base_bytes, row.base_module_key), (row.new_bytes, row.new_module_key))
     base, new = (
         "unknown" if count is None and key is not None else _size(count) for count, key in sides

@@ -1,7 +1,7 @@
 """Turns a result into text: table and Markdown for people, csv, json and jsonl for programs.
 
 Does no I/O. Invariant: csv, json and jsonl hold every value exactly; units, percent and shortened
-text appear in the two formats for people alone. A column's name tells its unit: `_bytes` is shown
+text appear in the two formats for people alone. A column's name says its unit: `_bytes` is shown
 with IEC units, `_ratio` as percent. A column `unknown_reason` without any reason is left out there.
 
 Names come from dumps, so from anybody. `terminal_safe` makes any text fit to be shown, and csv
@@ -121,7 +121,7 @@ def _human(name: str, value: Any) -> str:
 
 
 def _csv(result: Result) -> str:
-    # NULL is nothing between the commas, '' a pair of quotes; csv.writer cannot tell them apart.
+    # NULL is nothing between the commas, '' a pair of quotes; csv.writer makes them alike.
     def cell(value: Any) -> str:
         if value is None:
             return ""

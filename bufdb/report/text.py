@@ -77,7 +77,7 @@ def shorten(text: str, width: int) -> str:
 
 
 def align(rows: list[list[str]], right: list[bool]) -> str:
-    """Lines of cells in columns two blanks apart; `right` tells the columns aligned right."""
+    """Lines of cells in columns two blanks apart; `right` says which are aligned right."""
     widths = [max(map(display_width, cells)) for cells in zip(*rows, strict=True)]
     lines = []
     for row in rows:
