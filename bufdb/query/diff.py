@@ -152,8 +152,8 @@ def compare(
 ) -> Comparison:
     """Compare two sides.
 
-    `values`: base and new (see `selected_runs`), key_name (see diff_peak), and if wanted function (a glob)
-    and color. `temps` asks for the parts of the temp allocations too.
+    `values`: base and new (see `selected_runs`), key_name (see diff_peak), and if wanted function
+    (a glob) and color. `temps` asks for the parts of the temp allocations too.
     """
     modules = execute_with(con, _MODULES, values, "diff")
     return Comparison(
