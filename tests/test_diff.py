@@ -13,15 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_db import Module, insert
 
-from bufdb import cli
+from bufdb import cli, resources
 from bufdb.commands import diff as diff_command
 from bufdb.database import store
-from bufdb.query import diff as query_diff
+from bufdb.query import catalogue
 
 GOLDEN = Path(__file__).parent / "golden"
 DEMO_PAIRS = [("cpu_b8", "cpu_b16"), ("cpu_b8", "cpu_b8_remat"), ("cpu_b8_old", "cpu_b8")]
 FIGURES = "place, function_name, color, figure, base_bytes, new_bytes, delta_bytes"
 IDS = "base_module_id, new_module_id, color"
+KEYS = catalogue.load(resources.query_folder() / "diff_peak.sql").param("by").choices
 
 
 # What holds for any two sides.
@@ -145,7 +146,7 @@ def fill(con, modules):
 
 
 @settings(max_examples=8, deadline=None)
-@given(st.lists(MODULE, max_size=6), st.sampled_from(query_diff.KEYS))
+@given(st.lists(MODULE, max_size=6), st.sampled_from(KEYS))
 def test_any_modules(empty_db, modules, key):
     fill(empty_db, modules)
     check_sums(empty_db, "a", "b", key)
@@ -262,10 +263,7 @@ QUICK_KEYS = ("all",)
 
 @pytest.mark.parametrize(
     "key",
-    [
-        key if key in QUICK_KEYS else pytest.param(key, marks=pytest.mark.slow)
-        for key in query_diff.KEYS
-    ],
+    [key if key in QUICK_KEYS else pytest.param(key, marks=pytest.mark.slow) for key in KEYS],
 )
 def test_sums_mirror_and_self_over_the_demo_runs(demo_db, key):
     with duckdb.connect(str(demo_db), read_only=True) as con:
@@ -352,9 +350,11 @@ def test_wrong_usage(call, arguments, message):
     assert err.count("\n") == 1
 
 
-def test_keys_of_the_command_are_those_of_the_macro():
+def test_keys_of_the_command_are_those_of_the_queries():
     option = next(item for item in diff_command.command.params if item.name == "key_name")
-    assert option.type.choices == query_diff.KEYS
+    assert option.type.choices == KEYS
+    new = catalogue.load(resources.query_folder() / "new_temporaries.sql")
+    assert new.param("by").choices == KEYS
 
 
 # Over a few rows.

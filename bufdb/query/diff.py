@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     import duckdb
 
 
-KEYS = ("op", "source", "shape", "dtype", "opcode", "category", "stack", "all")
-"""Keys of the macro diff_peak."""
-
 _COMMON = """
   place, function_name, paired_by, base_run_name, new_run_name, base_module_key, new_module_key,
   color, memory_space_name"""
@@ -155,8 +152,8 @@ def compare(
 ) -> Comparison:
     """Compare two sides.
 
-    `values`: base and new (see `selected_runs`), key_name (one of KEYS), and if wanted function (a
-    glob) and color. `temps` asks for the parts of the temp allocations too.
+    `values`: base and new (see `selected_runs`), key_name (see macro diff_peak), and if wanted
+    function (a glob) and color. `temps` asks for the parts of the temp allocations too.
     """
     modules = execute_with(con, _MODULES, values, "diff")
     return Comparison(
