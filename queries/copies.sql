@@ -42,10 +42,12 @@ WITH params AS (
 ),
 copies AS (
   SELECT
-    copy_details.module_id, copy_details.color, copy_details.value_id, CASE
+    copy_details.module_id, copy_details.color, copy_details.value_id,
+    CASE
       WHEN functions.peak_bytes IS NOT NULL THEN coalesce(peak_values.held_bytes, 0)
     END AS peak_held_bytes,
-    copy_details.size_bytes, copy_details.is_kept_twice, CASE
+    copy_details.size_bytes, copy_details.is_kept_twice,
+    CASE
       WHEN copy_details.color <> copy_details.source_color THEN 'memory_space'
       WHEN copy_details.shape <> copy_details.source_shape THEN 'layout'
       WHEN copy_details.carry_role IS NOT NULL THEN 'loop_carry'

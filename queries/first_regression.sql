@@ -50,7 +50,7 @@ WITH params AS (
 ),
 figures AS (
   SELECT
-    series_place, place, function_name, platform, color, run_name, dumped_at, entry_signature,
+    series_place, place, function_name, platform, color, run_name, dumped_at, module_id,
     unknown_reason,
     -- Which of several compilations is the largest cannot be told without all their peaks.
     CASE
@@ -69,11 +69,13 @@ figures AS (
 ),
 compared AS (
   SELECT
-    series_place, place, run_name, dumped_at, entry_signature, figure_bytes,
-    lag(run_name) OVER (PARTITION BY series_place ORDER BY place) AS previous_run_name,
+    figures.series_place, figures.place, figures.run_name, figures.dumped_at, figures.figure_bytes,
+    signatures.entry_signature,
+    lag(figures.run_name) OVER (PARTITION BY series_place ORDER BY place) AS previous_run_name,
     lag(figure_bytes) OVER (PARTITION BY series_place ORDER BY place) AS previous_bytes,
     lag(entry_signature) OVER (PARTITION BY series_place ORDER BY place) AS previous_signature
   FROM figures
+  JOIN module_signatures AS signatures ON signatures.module_id = figures.module_id
   WHERE figure_bytes IS NOT NULL
 ),
 regressions AS (
@@ -96,9 +98,8 @@ series AS (
   GROUP BY series_place, function_name, platform, color
 )
 SELECT
-  series.function_name, series.platform, series.color, regressions.run_name,
-  regressions.dumped_at, regressions.previous_run_name, regressions.previous_bytes,
-  regressions.figure_bytes,
+  series.function_name, series.platform, series.color, regressions.run_name, regressions.dumped_at,
+  regressions.previous_run_name, regressions.previous_bytes, regressions.figure_bytes,
   regressions.figure_bytes - regressions.previous_bytes AS delta_bytes,
   CAST(regressions.figure_bytes - regressions.previous_bytes AS DOUBLE)
     / nullif(regressions.previous_bytes, 0) AS delta_ratio,

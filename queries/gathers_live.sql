@@ -82,10 +82,8 @@ ranked_steps AS (
     module_id, color,
     change_time AS gathered_time,
     gathered_bytes,
-    row_number() OVER (
-      PARTITION BY module_id, color
-      ORDER BY gathered_bytes DESC, change_time
-    ) AS place
+    row_number() OVER (PARTITION BY module_id, color ORDER BY gathered_bytes DESC, change_time)
+      AS place
   FROM steps
 ),
 gathers AS (

@@ -127,10 +127,8 @@ ranked_values AS (
   SELECT
     module_id, color, value_id, size_bytes, idle_byte_steps, idle_start_time, idle_end_time,
     user_name, is_at_peak,
-    row_number() OVER (
-      PARTITION BY module_id, color
-      ORDER BY idle_byte_steps DESC, value_id
-    ) AS place
+    row_number() OVER (PARTITION BY module_id, color ORDER BY idle_byte_steps DESC, value_id)
+      AS place
   FROM ranked_spans
   WHERE span_place = 1
 ),
@@ -144,7 +142,8 @@ consumers AS (
 )
 SELECT
   functions.run_name, functions.function_name, functions.color, ranked_values.idle_byte_steps,
-  ranked_values.size_bytes, ranked_values.idle_start_time, ranked_values.idle_end_time, CASE
+  ranked_values.size_bytes, ranked_values.idle_start_time, ranked_values.idle_end_time,
+  CASE
     WHEN ranked_values.user_name IS NOT NULL THEN 'before_use'
     WHEN ranked_values.place IS NOT NULL THEN 'after_last_use'
   END AS reason,

@@ -35,9 +35,8 @@ WITH params AS (
 ),
 module_peaks AS (
   SELECT
-    memory_figures.module_id, CASE
-      WHEN count(*) = count(memory_figures.peak_bytes) THEN sum(memory_figures.peak_bytes)
-    END AS peak_bytes
+    memory_figures.module_id,
+    CASE WHEN count(*) = count(peak_bytes) THEN sum(peak_bytes) END AS peak_bytes
   FROM memory_figures
   GROUP BY memory_figures.module_id
 )

@@ -35,10 +35,8 @@ opcodes AS (
     function_place, name_place, run_name, function_name, color, peak_bytes, unknown_reason, opcode,
     sum(held_bytes) AS held_bytes,
     nullif(count(held_bytes), 0) AS value_count,
-    row_number() OVER (
-      PARTITION BY function_place
-      ORDER BY sum(held_bytes) DESC, opcode NULLS LAST
-    ) AS place
+    row_number() OVER (PARTITION BY function_place ORDER BY sum(held_bytes) DESC, opcode NULLS LAST)
+      AS place
   FROM told_peak_values
   CROSS JOIN params
   WHERE function_place <= params.top_functions

@@ -36,10 +36,8 @@ WITH params AS (
 shaped AS (
   SELECT
     held.function_place, held.name_place, held.run_name, held.function_name, held.color,
-    held.peak_bytes, held.unknown_reason, held.held_bytes, CASE
-      WHEN params.layout OR held.dimensions_text IS NULL THEN held.shape
-      ELSE held.dtype || '[' || held.dimensions_text || ']'
-    END AS shape
+    held.peak_bytes, held.unknown_reason, held.held_bytes,
+    CASE WHEN params.layout THEN held.shape ELSE held.bare_shape END AS shape
   FROM told_peak_values AS held
   CROSS JOIN params
   WHERE held.function_place <= params.top_functions
@@ -49,10 +47,8 @@ shape_sums AS (
     function_place, name_place, run_name, function_name, color, peak_bytes, unknown_reason, shape,
     sum(held_bytes) AS held_bytes,
     nullif(count(held_bytes), 0) AS value_count,
-    row_number() OVER (
-      PARTITION BY function_place
-      ORDER BY sum(held_bytes) DESC, shape NULLS LAST
-    ) AS place
+    row_number() OVER (PARTITION BY function_place ORDER BY sum(held_bytes) DESC, shape NULLS LAST)
+      AS place
   FROM shaped
   GROUP BY
     function_place, name_place, run_name, function_name, color, peak_bytes, unknown_reason, shape

@@ -75,10 +75,8 @@ lines AS (
     function_place, name_place, run_name, function_name, color, peak_bytes, unknown_reason, source,
     sum(held_bytes) AS held_bytes,
     nullif(count(held_bytes), 0) AS value_count,
-    row_number() OVER (
-      PARTITION BY function_place
-      ORDER BY sum(held_bytes) DESC, source NULLS LAST
-    ) AS place
+    row_number() OVER (PARTITION BY function_place ORDER BY sum(held_bytes) DESC, source NULLS LAST)
+      AS place
   FROM located
   GROUP BY
     function_place, name_place, run_name, function_name, color, peak_bytes, unknown_reason, source

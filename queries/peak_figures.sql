@@ -64,7 +64,8 @@ printed_peaks AS (
 )
 SELECT
   figures.run_name, figures.function_name, figures.module_key, figures.color, figures.peak_bytes,
-  figures.peak_time, CASE
+  figures.peak_time,
+  CASE
     WHEN modules.reported_peak_status = 'printed'
       THEN coalesce(printed_peaks.printed_peak_bytes, 0)
   END AS printed_peak_bytes,

@@ -29,22 +29,20 @@
 WITH params AS (
   SELECT coalesce(getvariable('top_n')::BIGINT, 200) AS top_n
 ),
-known_figures AS (
+history AS (
   SELECT
-    series_place,
-    peak_bytes AS first_bytes,
-    row_number() OVER (PARTITION BY series_place ORDER BY place) AS known_place
+    series_place, place, function_name, platform, color, run_name, module_count, peak_bytes,
+    temp_bytes, unknown_reason,
+    min(CASE WHEN peak_bytes IS NOT NULL THEN place END) OVER (PARTITION BY series_place)
+      AS known_place
   FROM asked_history
-  WHERE peak_bytes IS NOT NULL
 )
 SELECT
-  history.function_name, history.platform, history.color, history.run_name, history.module_count,
-  history.peak_bytes,
-  CAST(history.peak_bytes AS DOUBLE) / nullif(known_figures.first_bytes, 0) AS peak_ratio,
-  history.temp_bytes, history.unknown_reason
-FROM asked_history AS history
-LEFT JOIN known_figures
-  ON known_figures.series_place = history.series_place
-  AND known_figures.known_place = 1
-ORDER BY history.series_place, history.place
+  function_name, platform, color, run_name, module_count, peak_bytes,
+  CAST(peak_bytes AS DOUBLE) / nullif(
+    max(CASE WHEN place = known_place THEN peak_bytes END) OVER (PARTITION BY series_place), 0
+  ) AS peak_ratio,
+  temp_bytes, unknown_reason
+FROM history
+ORDER BY series_place, place
 LIMIT (SELECT top_n FROM params);

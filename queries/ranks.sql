@@ -49,13 +49,14 @@ WITH params AS (
 figures AS (
   SELECT
     history.function_name, history.platform, history.color, run_groups.other_labels,
-    run_groups.label_value, history.peak_bytes, history.unknown_reason, history.entry_signature,
+    run_groups.label_value, history.peak_bytes, history.unknown_reason, signatures.entry_signature,
     count(*) OVER ranks AS peak_count,
     count(history.unknown_reason) OVER ranks AS unknown_count,
     row_number() OVER (ranks ORDER BY history.peak_bytes NULLS LAST, history.run_name) AS place,
     row_number() OVER (ranks ORDER BY history.peak_bytes DESC NULLS LAST, history.run_name)
       AS reverse_place
   FROM asked_history AS history
+  JOIN module_signatures AS signatures ON signatures.module_id = history.module_id
   JOIN runs_by_label(
     (SELECT params.label FROM params), (SELECT params.fixed FROM params)
   ) AS run_groups
@@ -84,8 +85,7 @@ SELECT
   function_name, platform, color, other_labels, run_count, signature_count, min_peak_bytes,
   median_peak_bytes, max_peak_bytes,
   max_peak_bytes - min_peak_bytes AS spread_bytes,
-  CAST(max_peak_bytes - min_peak_bytes AS DOUBLE)
-    / nullif(max_peak_bytes, 0) AS spread_ratio,
+  CAST(max_peak_bytes - min_peak_bytes AS DOUBLE) / nullif(max_peak_bytes, 0) AS spread_ratio,
   fullest_rank, emptiest_rank, unknown_count, unknown_reason
 FROM spreads
 ORDER BY

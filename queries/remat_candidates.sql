@@ -50,28 +50,28 @@ WITH params AS (
 ),
 crossing_values AS (
   SELECT
-    functions.name_place, functions.peak_time,
-    held.module_id, held.color, held.value_id, held.held_bytes, details.shape, details.opcode,
-    details.instruction_name, details.op_name, details.own_source, details.start_time,
-    details.end_time,
-    CAST(details.end_time - details.start_time AS DOUBLE) / nullif(modules.schedule_length, 0)
+    functions.name_place, functions.peak_time, held.module_id, held.color, held.value_id,
+    held.held_bytes, "values".shape, "values".instruction_name, instructions.opcode,
+    ranges.start_time, ranges.end_time,
+    CAST(ranges.end_time - ranges.start_time AS DOUBLE) / nullif(modules.schedule_length, 0)
       AS lifetime_ratio
   FROM told_functions_with_uses AS functions
   JOIN modules ON modules.module_id = functions.module_id
   JOIN peak_values AS held ON held.module_id = functions.module_id AND held.color = functions.color
-  JOIN value_details AS details
-    ON details.module_id = held.module_id
-    AND details.value_id = held.value_id
-  LEFT JOIN instructions
-    ON instructions.module_id = details.module_id
-    AND instructions.instruction_name = details.instruction_name
+  JOIN "values" ON "values".module_id = held.module_id AND "values".value_id = held.value_id
+  JOIN instructions
+    ON instructions.module_id = "values".module_id
+    AND instructions.instruction_name = "values".instruction_name
+  JOIN live_ranges AS ranges
+    ON ranges.module_id = held.module_id
+    AND ranges.value_id = held.value_id
   WHERE held.allocation_kind = 'temp'
-    AND details.start_time < functions.peak_time
-    AND details.end_time > functions.peak_time
-    AND NOT details.is_phi
-    AND details.shape_index = '{}'
+    AND ranges.start_time < functions.peak_time
+    AND ranges.end_time > functions.peak_time
+    AND NOT "values".is_phi
+    AND "values".shape_index = '{}'
     AND (
-      details.opcode IN (
+      instructions.opcode IN (
         'abs', 'add', 'and', 'atan2', 'bitcast-convert', 'broadcast', 'cbrt', 'ceil', 'clamp',
         'compare', 'complex', 'concatenate', 'convert', 'copy', 'cosine', 'divide',
         'dynamic-slice', 'erf', 'exponential', 'exponential-minus-one', 'floor', 'imag', 'iota',
@@ -81,7 +81,7 @@ crossing_values AS (
         'shift-right-arithmetic', 'shift-right-logical', 'sign', 'sine', 'slice', 'sqrt',
         'subtract', 'tan', 'tanh', 'transpose', 'xor'
       )
-      OR (details.opcode = 'fusion' AND regexp_matches(instructions.text, 'kind=kLoop'))
+      OR (instructions.opcode = 'fusion' AND regexp_matches(instructions.text, 'kind=kLoop'))
     )
 ),
 use_times AS (
@@ -138,7 +138,7 @@ candidates AS (
     coalesce(use_times.next_use_time, crossing_values.end_time)
       - coalesce(use_times.previous_use_time, crossing_values.start_time) AS idle_time,
     crossing_values.shape, crossing_values.opcode, crossing_values.instruction_name,
-    crossing_values.op_name, crossing_values.own_source,
+    crossing_values.value_id,
     row_number() OVER (
       ORDER BY
         crossing_values.held_bytes - coalesce(kept_operands.kept_bytes, 0) DESC,
@@ -161,8 +161,8 @@ SELECT
   CASE WHEN candidates.place IS NOT NULL THEN functions.peak_bytes END AS peak_bytes,
   candidates.saved_bytes, candidates.held_bytes, candidates.kept_bytes, candidates.lifetime_ratio,
   candidates.idle_time, candidates.shape, candidates.opcode, candidates.instruction_name,
-  candidates.op_name,
-  candidates.own_source AS source,
+  value_details.op_name,
+  value_details.own_source AS source,
   functions.unknown_reason
 FROM told_functions_with_uses AS functions
 CROSS JOIN params
@@ -170,5 +170,8 @@ LEFT JOIN candidates
   ON candidates.module_id = functions.module_id
   AND candidates.color = functions.color
   AND candidates.place <= params.top_n
+LEFT JOIN value_details
+  ON value_details.module_id = candidates.module_id
+  AND value_details.value_id = candidates.value_id
 WHERE candidates.place IS NOT NULL OR functions.unknown_reason IS NOT NULL
 ORDER BY candidates.place NULLS FIRST, functions.name_place;

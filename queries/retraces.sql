@@ -60,8 +60,7 @@ functions AS (
     run_name, function_name, platform, color,
     count(*) + max(bare_count) AS module_count,
     nullif(count(DISTINCT entry_signature), 0) AS signature_count,
-    count(entry_signature) - count(DISTINCT entry_signature)
-      AS repeated_count,
+    count(entry_signature) - count(DISTINCT entry_signature) AS repeated_count,
     CASE WHEN count(*) = count(total_bytes) AND max(bare_count) = 0 THEN sum(total_bytes) END
       AS total_bytes,
     min(peak_bytes) AS min_peak_bytes,

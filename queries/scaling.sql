@@ -111,20 +111,18 @@ errors AS (
   SELECT
     sums.function_name, sums.platform, sums.color, sums.other_labels,
     sum(pow(
-      centred_points.bytes - sums.mean_bytes
-        - sums.slope_bytes * (centred_points.size - sums.mean_size), 2
+      points.bytes - sums.mean_bytes - sums.slope_bytes * (points.size - sums.mean_size), 2
     )) AS error_squares,
     max(
-      abs(centred_points.bytes - sums.mean_bytes
-        - sums.slope_bytes * (centred_points.size - sums.mean_size))
-      / nullif(centred_points.bytes, 0)
+      abs(points.bytes - sums.mean_bytes - sums.slope_bytes * (points.size - sums.mean_size))
+      / nullif(points.bytes, 0)
     ) AS max_error_ratio
   FROM sums
-  JOIN centred_points
-    ON centred_points.function_name = sums.function_name
-    AND centred_points.platform IS NOT DISTINCT FROM sums.platform
-    AND centred_points.color = sums.color
-    AND centred_points.other_labels = sums.other_labels
+  JOIN centred_points AS points
+    ON points.function_name = sums.function_name
+    AND points.platform IS NOT DISTINCT FROM sums.platform
+    AND points.color = sums.color
+    AND points.other_labels = sums.other_labels
   GROUP BY sums.function_name, sums.platform, sums.color, sums.other_labels
 ),
 groups AS (
@@ -140,7 +138,8 @@ SELECT
   coalesce(sums.point_count, 0) AS point_count,
   sums.min_size, sums.max_size, sums.largest_bytes,
   TRY_CAST(round(sums.mean_bytes - sums.slope_bytes * sums.mean_size) AS HUGEINT) AS fixed_bytes,
-  sums.slope_bytes, CASE
+  sums.slope_bytes,
+  CASE
     WHEN sums.slope_bytes IS NULL THEN NULL
     WHEN sums.bytes_squares = 0 THEN 1
     ELSE round(greatest(1 - errors.error_squares / sums.bytes_squares, 0), 6)

@@ -40,11 +40,14 @@ WITH params AS (
 ),
 compared AS (
   SELECT
-    series_place, place, function_name, platform, color, run_name, dumped_at, peak_bytes,
-    temp_bytes, argument_bytes, output_bytes, entry_signature, unknown_reason,
-    lag(peak_bytes) OVER (PARTITION BY series_place ORDER BY place) AS previous_bytes,
+    history.series_place, history.place, history.function_name, history.platform, history.color,
+    history.run_name, history.dumped_at, history.peak_bytes, history.temp_bytes,
+    history.argument_bytes, history.output_bytes, module_signatures.entry_signature,
+    history.unknown_reason,
+    lag(history.peak_bytes) OVER (PARTITION BY series_place ORDER BY place) AS previous_bytes,
     lag(entry_signature) OVER (PARTITION BY series_place ORDER BY place) AS previous_signature
-  FROM asked_history
+  FROM asked_history AS history
+  JOIN module_signatures ON module_signatures.module_id = history.module_id
 )
 SELECT
   function_name, platform, color, run_name, dumped_at, peak_bytes,

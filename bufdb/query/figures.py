@@ -129,7 +129,7 @@ def contributors(
         SELECT
           held_bytes,
           allocation_kind,
-          coalesce(dtype || '[' || dimensions_text || ']', shape),
+          bare_shape,
           instruction_name,
           coalesce(stripped_op_path, op_name),
           coalesce(

@@ -15,8 +15,8 @@ SELECT
   peak_value_details.value_id,
   peak_value_details.held_bytes,
   peak_value_details.shape,
+  peak_value_details.bare_shape,
   peak_value_details.dtype,
-  peak_value_details.dimensions_text,
   peak_value_details.instruction_name,
   peak_value_details.opcode,
   peak_value_details.op_name,
@@ -50,8 +50,8 @@ SELECT
   NULL AS value_id,
   NULL AS held_bytes,
   NULL AS shape,
+  NULL AS bare_shape,
   NULL AS dtype,
-  NULL AS dimensions_text,
   NULL AS instruction_name,
   NULL AS opcode,
   NULL AS op_name,
@@ -82,8 +82,8 @@ COMMENT ON COLUMN told_peak_values.allocation_kind IS 'peak_value_details.alloca
 COMMENT ON COLUMN told_peak_values.value_id IS 'peak_value_details.value_id; NULL in a row with unknown_reason.';
 COMMENT ON COLUMN told_peak_values.held_bytes IS 'peak_value_details.held_bytes; NULL in a row with unknown_reason.';
 COMMENT ON COLUMN told_peak_values.shape IS 'peak_value_details.shape; NULL in a row with unknown_reason.';
+COMMENT ON COLUMN told_peak_values.bare_shape IS 'peak_value_details.bare_shape; NULL in a row with unknown_reason.';
 COMMENT ON COLUMN told_peak_values.dtype IS 'peak_value_details.dtype; NULL in a row with unknown_reason.';
-COMMENT ON COLUMN told_peak_values.dimensions_text IS 'peak_value_details.dimensions_text; NULL in a row with unknown_reason.';
 COMMENT ON COLUMN told_peak_values.instruction_name IS 'peak_value_details.instruction_name; NULL in a row with unknown_reason.';
 COMMENT ON COLUMN told_peak_values.opcode IS 'peak_value_details.opcode; NULL in a row with unknown_reason.';
 COMMENT ON COLUMN told_peak_values.op_name IS 'peak_value_details.op_name; NULL in a row with unknown_reason.';

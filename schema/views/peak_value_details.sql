@@ -12,6 +12,7 @@ SELECT
   value_details.dtype,
   value_details.dimensions_text,
   value_details.layout,
+  value_details.bare_shape,
   value_details.instruction_name,
   value_details.opcode,
   value_details.op_name,
@@ -42,6 +43,7 @@ COMMENT ON COLUMN peak_value_details.shape IS 'Shape with layout: values.shape.'
 COMMENT ON COLUMN peak_value_details.dtype IS 'Element type: shapes.dtype; NULL if the shape was not understood.';
 COMMENT ON COLUMN peak_value_details.dimensions_text IS 'Dimensions as printed: shapes.dimensions_text; NULL for a tuple.';
 COMMENT ON COLUMN peak_value_details.layout IS 'Layout: shapes.layout; NULL if none is printed.';
+COMMENT ON COLUMN peak_value_details.bare_shape IS 'Shape without layout: value_details.bare_shape.';
 COMMENT ON COLUMN peak_value_details.instruction_name IS 'Defining instruction: values.instruction_name.';
 COMMENT ON COLUMN peak_value_details.opcode IS 'Its opcode: instructions.opcode; NULL if unknown.';
 COMMENT ON COLUMN peak_value_details.op_name IS 'Its scope path, as printed: instructions.op_name; NULL if it has none.';

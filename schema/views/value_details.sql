@@ -15,6 +15,7 @@ SELECT
   shapes.dtype,
   shapes.dimensions_text,
   shapes.layout,
+  coalesce(shapes.dtype || '[' || shapes.dimensions_text || ']', values.shape) AS bare_shape,
   coalesce(shapes.is_tuple, FALSE) AS is_tuple,
   values.size_bytes,
   values.logical_bytes,
@@ -84,6 +85,7 @@ COMMENT ON COLUMN value_details.shape IS 'Shape with layout: values.shape.';
 COMMENT ON COLUMN value_details.dtype IS 'Element type: shapes.dtype; NULL if the shape was not understood.';
 COMMENT ON COLUMN value_details.dimensions_text IS 'Dimensions as printed: shapes.dimensions_text; NULL for a tuple.';
 COMMENT ON COLUMN value_details.layout IS 'Layout: shapes.layout; NULL if none is printed.';
+COMMENT ON COLUMN value_details.bare_shape IS 'Shape without layout; that with layout for a tuple or if it was not understood.';
 COMMENT ON COLUMN value_details.is_tuple IS 'Whether the value is a tuple''s table of pointers: shapes.is_tuple.';
 COMMENT ON COLUMN value_details.size_bytes IS 'Assigned size, padding included [bytes]: values.size_bytes.';
 COMMENT ON COLUMN value_details.logical_bytes IS 'Bare shape size [bytes]: values.logical_bytes; NULL if unknown.';

@@ -122,7 +122,7 @@ def test_statements_that_write_are_refused(con, tmp_path):
         ("SELECT sum(t.x) OVER (ORDER BY t.x RANGE UNBOUNDED PRECEDING) AS q FROM t", "no RANGE"),
         ("SELECT list_transform(t.x, v -> v + 1) AS q FROM t", "is not in the portable subset"),
         ("SELECT t.x FROM t LIMIT (SELECT max(u.x) FROM u)", "a LIMIT is a number or"),
-        ("SELECT jit_function(t.x) AS q FROM t", "Anonymous is not in the portable subset"),
+        ("SELECT jit_path(t.x) AS q FROM t", "Anonymous is not in the portable subset"),
         ("PIVOT t ON x", "is not in the portable subset"),
     ],
 )

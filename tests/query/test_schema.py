@@ -51,9 +51,9 @@ def test_text_markdown_and_json(con):
 
 
 def test_a_macro_shows_its_parameters(con):
-    macro = [item for item in describe(con) if item.name == "jit_function"]
-    assert schema.as_text(macro).startswith("macro jit_function(op_name)\n  Outermost")
-    assert "### `jit_function(op_name)`" in schema.as_markdown(macro)
+    macro = [item for item in describe(con) if item.name == "jit_path"]
+    assert schema.as_text(macro).startswith("macro jit_path(op_name)\n  Jitted")
+    assert "### `jit_path(op_name)`" in schema.as_markdown(macro)
 
 
 def test_brief_leaves_out_the_columns(con):

@@ -157,7 +157,7 @@ ATTACKS = [
         "DROP VIEW value_details; CREATE TABLE value_details AS SELECT 'planted' AS shape",
         "DROP VIEW peak_values; CREATE MACRO peak_values() AS TABLE SELECT 1 AS held_bytes",
         "CREATE OR REPLACE MACRO is_library_path(path) AS TRUE",
-        "CREATE OR REPLACE MACRO jit_function(op_name) AS 'planted'",
+        "CREATE OR REPLACE MACRO jit_path(op_name) AS 'planted'",
         "CREATE MACRO wrapped_int64(a, b) AS 42",
         "DROP VIEW memory_figures",
         # In place of a table.
