@@ -67,6 +67,6 @@ SELECT
 FROM functions
 ORDER BY
   CASE WHEN unknown_count = 0 THEN 1 ELSE 0 END,
-  CASE WHEN unknown_count = 0 THEN max_bytes END DESC NULLS LAST,
-  max_temp_bytes DESC NULLS LAST, function_name NULLS LAST, color NULLS LAST
+  max_bytes DESC NULLS LAST, max_temp_bytes DESC NULLS LAST, function_name NULLS LAST,
+  color NULLS LAST
 LIMIT (SELECT top_n FROM params);

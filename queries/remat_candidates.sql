@@ -53,10 +53,9 @@ crossing_values AS (
     functions.name_place, functions.peak_time, held.module_id, held.color, held.value_id,
     held.held_bytes, "values".shape, "values".instruction_name, instructions.opcode,
     ranges.start_time, ranges.end_time,
-    CAST(ranges.end_time - ranges.start_time AS DOUBLE) / nullif(modules.schedule_length, 0)
+    CAST(ranges.end_time - ranges.start_time AS DOUBLE) / nullif(functions.schedule_length, 0)
       AS lifetime_ratio
   FROM told_functions_with_uses AS functions
-  JOIN modules ON modules.module_id = functions.module_id
   JOIN peak_values AS held ON held.module_id = functions.module_id AND held.color = functions.color
   JOIN "values" ON "values".module_id = held.module_id AND "values".value_id = held.value_id
   JOIN instructions

@@ -9,6 +9,7 @@ WITH functions AS (
     told_functions.peak_bytes,
     told_functions.peak_time,
     told_functions.place,
+    modules.schedule_length,
     CASE WHEN modules.has_used_values THEN told_functions.module_id END AS module_id,
     CASE
       WHEN modules.has_used_values THEN NULL
@@ -28,6 +29,7 @@ SELECT
   functions.module_id,
   CASE WHEN functions.module_id IS NOT NULL THEN functions.peak_bytes END AS peak_bytes,
   CASE WHEN functions.module_id IS NOT NULL THEN functions.peak_time END AS peak_time,
+  functions.schedule_length,
   functions.unknown_reason,
   CASE
     WHEN functions.module_id IS NULL THEN 0
@@ -56,6 +58,7 @@ COMMENT ON COLUMN told_functions_with_uses.color IS 'function_modules.color.';
 COMMENT ON COLUMN told_functions_with_uses.module_id IS 'function_modules.module_id; NULL in a row with unknown_reason.';
 COMMENT ON COLUMN told_functions_with_uses.peak_bytes IS 'function_modules.peak_bytes; NULL in a row with unknown_reason.';
 COMMENT ON COLUMN told_functions_with_uses.peak_time IS 'function_modules.peak_time; NULL in a row with unknown_reason.';
+COMMENT ON COLUMN told_functions_with_uses.schedule_length IS 'modules.schedule_length; NULL if unknown.';
 COMMENT ON COLUMN told_functions_with_uses.unknown_reason IS 'function_modules.unknown_reason, or that the dump does not list uses, in a row that tells it; NULL in the others.';
 COMMENT ON COLUMN told_functions_with_uses.place IS 'Place by peak_bytes among those with uses, as told_functions.place; 0 in a row with unknown_reason, NULL where the peak is 0 or unknown.';
 COMMENT ON COLUMN told_functions_with_uses.name_place IS 'Place by name: rows with unknown_reason by run, function, memory space and that, then the others by run, function, platform and memory space.';
