@@ -4,31 +4,28 @@ import io
 import json
 import os
 import pty
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import duckdb
 import pytest
-from small_db import Module
+from small_db import Module, in_bulk
 
-from bufdb import __version__, cli
+from bufdb import __version__, cli, resources
 from bufdb.database import store
 
 SCRIPT = "import sys; from bufdb.cli import main; main()"
 
 
-@pytest.fixture(autouse=True)
-def _no_user_settings(monkeypatch, tmp_path):
-    monkeypatch.delenv("BUFDB_DB", raising=False)
-    monkeypatch.delenv("BUFDB_QUERIES", raising=False)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("empty_folder")
 
 
-@pytest.fixture
-def db(tmp_path):
-    path = str(tmp_path / "small.duckdb")
-    with store.open_writable(path) as con:
+@pytest.fixture(scope="module")
+def small_db(empty_db, tmp_path_factory):
+    path = shutil.copy(empty_db, tmp_path_factory.mktemp("small") / "small.duckdb")
+    with duckdb.connect(path) as con, in_bulk(con):
         module = Module(con, 1, "base", "step", platform="cpu")
         module.allocation(0, "temp", 2048)
         module.value(1, 0, offset=0, size=2048, op_name="jit(step)/" + "very_long_scope/" * 20)
@@ -36,15 +33,9 @@ def db(tmp_path):
     return path
 
 
-def bufdb(capfdbinary, *arguments):
-    code = cli.run(list(arguments))
-    out, err = capfdbinary.readouterr()
-    return code, out.decode(), err.decode()
-
-
 @pytest.fixture
-def call(capfdbinary):
-    return lambda *arguments: bufdb(capfdbinary, *arguments)
+def db(small_db, tmp_path):
+    return str(shutil.copy(small_db, tmp_path / "small.duckdb"))
 
 
 def test_version(call):
@@ -227,12 +218,21 @@ def test_a_folder_of_the_user(call, db, tmp_path, monkeypatch):
     (own / "odd.sql").write_text("SELECT 1")
     code, out, err = call("queries")
     assert (code, "my-runs" in out, len(err.splitlines())) == (0, True, 2)
+
+
+@pytest.mark.slow  # lint of all that comes with bufdb
+def test_a_folder_of_the_user_is_checked_too(call, tmp_path, monkeypatch):
+    for name in ("peak.sql", "odd.sql"):
+        (tmp_path / name).write_text("SELECT 1")
+    monkeypatch.setenv("BUFDB_QUERIES", str(tmp_path))
     code, out, _ = call("lint")
     assert (code, len(out.splitlines())) == (1, 2)
 
 
-def test_lint_finds_nothing_in_the_queries_of_bufdb(call):
-    code, out, err = call("lint")
+@pytest.mark.parametrize("name", ["peak.sql", pytest.param(None, marks=pytest.mark.slow)])
+def test_lint_finds_nothing_in_the_queries_of_bufdb(call, name):
+    # Without a name all of them; tests/lint/ tries each in every run.
+    code, out, err = call("lint", *([resources.query_folder() / name] if name else []))
     assert (code, out) == (0, "")
     assert err.endswith("queries checked, nothing found\n")
 

@@ -1,12 +1,13 @@
 """Budgets: the file, the judgement, and the command with its exit codes."""
 
 import json
+import shutil
 from fractions import Fraction
 from pathlib import Path
 
 import duckdb
 import pytest
-from small_db import Module, insert
+from small_db import Module, in_bulk, insert
 
 from bufdb import cli
 from bufdb.budget.file import Budget, Limit, parse, parse_limit
@@ -297,30 +298,29 @@ def test_two_platforms_and_two_memory_spaces_are_never_compared(con):
 # -- the command ------------------------------------------------------------------------------
 
 
-@pytest.fixture(autouse=True)
-def _in_empty_folder(monkeypatch, tmp_path):
-    monkeypatch.delenv("BUFDB_DB", raising=False)
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("empty_folder")
 
 
-@pytest.fixture
-def db():
-    with store.open_writable("bufdb.duckdb") as con:
+@pytest.fixture(scope="module")
+def two_runs(empty_db, tmp_path_factory):
+    path = shutil.copy(empty_db, tmp_path_factory.mktemp("two") / "runs.duckdb")
+    with duckdb.connect(path) as con, in_bulk(con):
         for number, (run, size) in enumerate([("base", 2048), ("new", 3072)], 1):
             module = Module(con, number, run, "step", platform="tpu")
             module.allocation(0, "parameter", 512)
             module.allocation(1, "temp", size)
             module.value(1, 1, offset=0, size=size - 1024)
             module.close()
+    return path
 
 
 @pytest.fixture
-def call(capfdbinary, db):
+def budget(call, two_runs):
+    shutil.copy(two_runs, "bufdb.duckdb")
+
     def run(text, *arguments):
         Path("b.toml").write_text(text)
-        code = cli.run(["budget", "b.toml", *arguments])
-        out, err = capfdbinary.readouterr()
-        return code, out.decode(), err.decode()
+        return call("budget", "b.toml", *arguments)
 
     return run
 
@@ -329,7 +329,7 @@ def budget_text(limit, more=""):
     return f'[[budget]]\nfunction = "st*"\nlimit = {limit}\n{more}\n'
 
 
-def test_every_metric(call):
+def test_every_metric(budget):
     expected = {
         "peak": 2560,
         "temp": 3072,
@@ -340,13 +340,13 @@ def test_every_metric(call):
         "fragmentation": 1024,
     }
     text = "".join(budget_text(10**6, f'metric = "{metric}"') for metric in memory_figures.METRICS)
-    code, out, _ = call(text, "--run", "new", "--format", "json")
+    code, out, _ = budget(text, "--run", "new", "--format", "json")
     assert code == 0
     assert {row["metric"]: row["value_bytes"] for row in json.loads(out)} == expected
 
 
-def test_over_is_exit_code_1(call):
-    code, out, err = call(budget_text('"+20%"'), "--base", "base", "--format", "json")
+def test_over_is_exit_code_1(budget):
+    code, out, err = budget(budget_text('"+20%"'), "--base", "base", "--format", "json")
     assert (code, err) == (1, "bufdb: run new: 1 over\n")
     assert json.loads(out) == [
         {
@@ -366,9 +366,9 @@ def test_over_is_exit_code_1(call):
     ]
 
 
-def test_markdown_for_a_pull_request(call):
+def test_markdown_for_a_pull_request(budget):
     text = 'base = "base"\n' + budget_text('"+1 KiB"')
-    code, out, err = call(text, "--format", "markdown", "-o", "report.md")
+    code, out, err = budget(text, "--format", "markdown", "-o", "report.md")
     assert (code, out, err) == (0, "", "bufdb: run new: 1 within\n")
     lines = Path("report.md").read_text().splitlines()
     assert lines[0] == "**Memory budget: 1 within** (run new, base base)"
@@ -380,20 +380,20 @@ def test_markdown_for_a_pull_request(call):
     )
 
 
-def test_the_table_has_units(call):
-    code, out, _ = call(budget_text('"5 KiB"'), "--run", "new")
+def test_the_table_has_units(budget):
+    code, out, _ = budget(budget_text('"5 KiB"'), "--run", "new")
     assert code == 0
     assert out.splitlines()[2].split()[:5] == ["within", "step", "peak", "hbm", "2.5"]
     assert "50.0%" in out
 
 
-def test_not_judged_is_exit_code_4(call):
-    code, out, err = call(budget_text(1).replace("st*", "stop"), "--run", "new")
+def test_not_judged_is_exit_code_4(budget):
+    code, out, err = budget(budget_text(1).replace("st*", "stop"), "--run", "new")
     assert (code, err) == (4, "bufdb: run new: 1 not judged\n")
     assert "fits no module; did you mean 'step'?" in out
 
 
-def test_a_file_of_the_run_that_could_not_be_read_is_exit_code_4(call):
+def test_a_file_of_the_run_that_could_not_be_read_is_exit_code_4(budget):
     with store.open_writable("bufdb.duckdb") as con:
         insert(
             con,
@@ -404,7 +404,7 @@ def test_a_file_of_the_run_that_could_not_be_read_is_exit_code_4(call):
             path="x.txt",
             message="cannot be read",
         )
-    code, out, _ = call(budget_text(10**6), "--run", "new")
+    code, out, _ = budget(budget_text(10**6), "--run", "new")
     assert code == 4
     assert "x.txt: cannot be read" in out
 
@@ -420,14 +420,14 @@ def test_a_file_of_the_run_that_could_not_be_read_is_exit_code_4(call):
         (budget_text(1), ("--run", "new", "-o", "no/r.md"), "cannot write no/r.md"),
     ],
 )
-def test_wrong_usage_is_exit_code_2(call, text, arguments, message):
-    code, out, err = call(text, *arguments)
+def test_wrong_usage_is_exit_code_2(budget, text, arguments, message):
+    code, out, err = budget(text, *arguments)
     assert (code, out) == (2, "")
     assert message in err
     assert err.count("\n") == 1
 
 
-def test_a_file_that_cannot_be_read(call, capfdbinary):
+def test_a_file_that_cannot_be_read(budget, capfdbinary):
     assert cli.run(["budget", "no.toml"]) == 2
     assert b"cannot read no.toml: No such file" in capfdbinary.readouterr().err
     Path("bin.toml").write_bytes(b"\xff\xfe")
@@ -435,18 +435,18 @@ def test_a_file_that_cannot_be_read(call, capfdbinary):
     assert b"cannot read bin.toml: it is no UTF-8 text" in capfdbinary.readouterr().err
 
 
-def test_no_database_is_exit_code_3(call):
-    code, out, err = call(budget_text(1), "--db", "no.duckdb")
+def test_no_database_is_exit_code_3(budget):
+    code, out, err = budget(budget_text(1), "--db", "no.duckdb")
     assert (code, out) == (3, "")
     assert "no database no.duckdb" in err
 
 
-def test_a_failing_query_is_not_taken_for_a_budget_exceeded(call, monkeypatch):
+def test_a_failing_query_is_not_taken_for_a_budget_exceeded(budget, monkeypatch):
     def fail(*_):
         raise duckdb.IOException("IO Error: torn\nmore")
 
     monkeypatch.setattr(figures, "of_run", fail)
-    code, _, err = call(budget_text(1), "--run", "new")
+    code, _, err = budget(budget_text(1), "--run", "new")
     assert (code, err) == (3, "bufdb: error: cannot read the figures: IO Error: torn\n")
 
 

@@ -14,6 +14,7 @@ import time
 from datetime import datetime
 from pathlib import Path
 
+import duckdb
 import pytest
 from places import DEMO
 
@@ -37,9 +38,7 @@ def dump(run="cpu_b8"):
 
 
 @pytest.fixture(autouse=True)
-def _clean(monkeypatch, tmp_path):
-    for name in ("BUFDB_DB", "XLA_FLAGS", "JAX_COMPILATION_CACHE_DIR"):
-        monkeypatch.delenv(name, raising=False)
+def _clean(monkeypatch, tmp_path, empty_folder):
     (tmp_path / "work").mkdir()
     (tmp_path / "tmp").mkdir()
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
@@ -71,7 +70,7 @@ def run(*arguments, command, **options):
 
 
 def rows(sql, db="bufdb.duckdb"):
-    with store.open_readable(db) as con:
+    with duckdb.connect(db, read_only=True) as con:
         return con.execute(sql).fetchall()
 
 

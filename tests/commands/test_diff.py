@@ -4,18 +4,17 @@ import csv
 import io
 import json
 import re
+import shutil
 
 import duckdb
 import pytest
 import shared_dumps
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from places import GOLDEN
-from small_db import Module, insert
+from small_db import Module, in_bulk, insert
 
-from bufdb import cli
 from bufdb.commands import diff as diff_command
-from bufdb.database import store
+from bufdb.ingest.ingest import ingest
 
 DEMO_PAIRS = [("cpu_b8", "cpu_b16"), ("cpu_b8", "cpu_b8_remat"), ("cpu_b8_old", "cpu_b8")]
 FIGURES = "place, function_name, color, figure, base_bytes, new_bytes, delta_bytes"
@@ -109,12 +108,6 @@ MODULE = st.tuples(
 )
 
 
-@pytest.fixture(scope="module")
-def empty_db():
-    with store.open_writable(":memory:") as connection:
-        yield connection
-
-
 def fill(con, modules):
     for table in ("runs", "modules", "allocations", "values", "instructions", "live_ranges",
                   "occupied_peaks", "uses", "shapes"):  # fmt: skip
@@ -142,30 +135,37 @@ def fill(con, modules):
             made.close()
 
 
-@settings(max_examples=8, deadline=None)
-@given(st.lists(MODULE, max_size=6), st.sampled_from(diff_command.KEYS))
-def test_any_modules(empty_db, modules, key):
-    fill(empty_db, modules)
-    check_sums(empty_db, "a", "b", key)
-    check_mirror(empty_db, "a", "b", key)
-    check_self(empty_db, "a", key)
-
-
 @pytest.fixture(scope="module")
-def shared_db(tmp_path_factory):
-    from bufdb.ingest.ingest import ingest
+def any_db(fresh):
+    with fresh() as connection:
+        yield connection
 
-    path = tmp_path_factory.mktemp("shared") / "shared.duckdb"
-    names = {
-        "cpu-0.10.2": ["transformer_b*", "scan_layers_*"],
-        "cpu-0.7.2": ["transformer_b8_f32_*", "scan_layers_*"],
-    }
-    for version, globs in names.items():
-        for glob in globs:
-            for folder in sorted((shared_dumps.DUMPS / version).glob(glob)):
-                ingest(str(path), [folder], run=f"{version}/{folder.name}")
-    with duckdb.connect(str(path), read_only=True) as con:
-        yield con
+
+@pytest.mark.parametrize("examples", [3, pytest.param(20, marks=pytest.mark.slow)])
+def test_any_modules(any_db, examples):
+    @settings(max_examples=examples, deadline=None)
+    @given(st.lists(MODULE, max_size=6), st.sampled_from(diff_command.KEYS))
+    def holds(modules, key):
+        with in_bulk(any_db):
+            fill(any_db, modules)
+        check_sums(any_db, "a", "b", key)
+        check_mirror(any_db, "a", "b", key)
+        check_self(any_db, "a", key)
+
+    holds()
+
+
+@pytest.fixture
+def shared(tmp_path):
+    """Opens a database of runs out of the sample dumps, each named VERSION/FOLDER."""
+
+    def opened(*runs):
+        path = tmp_path / "shared.duckdb"
+        for run in runs:
+            ingest(str(path), [shared_dumps.DUMPS / run], run=run)
+        return duckdb.connect(str(path), read_only=True)
+
+    return opened
 
 
 VERSIONS = ("cpu-0.7.2", "cpu-0.10.2")
@@ -204,26 +204,31 @@ SHARED_PAIRS = [
 
 @shared_dumps.needs_dumps
 @pytest.mark.parametrize(
-    ("base", "new"),
+    ("base", "new", "keys"),
     [
-        *SHARED_PAIRS[:1],
-        *(pytest.param(*pair, marks=pytest.mark.slow) for pair in SHARED_PAIRS[1:]),
+        (*SHARED_PAIRS[0], ("op",)),
+        *(
+            pytest.param(*pair, ("op", "stack", "all"), marks=pytest.mark.slow)
+            for pair in SHARED_PAIRS
+        ),
     ],
 )
-def test_parts_add_up_on_real_programs(shared_db, base, new):
-    for key in ("op", "stack", "all"):
-        check_sums(shared_db, base, new, key)
-    check_mirror(shared_db, base, new, "op")
+def test_parts_add_up_on_real_programs(shared, base, new, keys):
+    with shared(base, new) as con:
+        for key in keys:
+            check_sums(con, base, new, key)
+        check_mirror(con, base, new, "op")
 
 
 @shared_dumps.needs_dumps
-def test_a_larger_batch_is_told_by_the_lines_that_grew(shared_db):
+def test_a_larger_batch_is_told_by_the_lines_that_grew(shared):
     base, new = (f"cpu-0.10.2/transformer_b{b}_f32_noremat" for b in (8, 16))
-    rows = shared_db.execute(
-        "SELECT paired_by, change, allocation_kind, part, new_source, base_value_count, "
-        "new_value_count, base_shape, new_shape, delta_bytes FROM diff_peak($1, $2) LIMIT 1",
-        [base, new],
-    ).fetchall()
+    with shared(base, new) as con:
+        rows = con.execute(
+            "SELECT paired_by, change, allocation_kind, part, new_source, base_value_count, "
+            "new_value_count, base_shape, new_shape, delta_bytes FROM diff_peak($1, $2) LIMIT 1",
+            [base, new],
+        ).fetchall()
     assert rows == [
         ("name", "grew", "temp", "Decoder/layer_*/Attention_*/div", "programs.py:88", 9, 9,
          "f32[8,4,128,128]", "f32[16,4,128,128]", 16793600)
@@ -233,49 +238,41 @@ def test_a_larger_batch_is_told_by_the_lines_that_grew(shared_db):
 # Over the demo dumps.
 
 
-def answer(capfdbinary, *arguments):
-    code = cli.run(["diff", *arguments])
-    out, err = capfdbinary.readouterr()
-    return code, out.decode(), err.decode()
-
-
 @pytest.fixture
-def call(capfdbinary, demo_db):
-    return lambda *arguments: answer(capfdbinary, *arguments, "--db", str(demo_db))
+def diff(call, demo_db):
+    return lambda *arguments: call("diff", *arguments, "--db", demo_db)
 
 
 @pytest.mark.parametrize(("base", "new"), DEMO_PAIRS)
-def test_the_demo_runs(call, request, base, new):
-    code, text, err = call(base, new, "--format", "markdown")
+def test_the_demo_runs(diff, golden, base, new):
+    code, text, err = diff(base, new, "--format", "markdown")
     assert (code, err) == (0, "")
-    path = GOLDEN / f"diff_{base}_{new}.md"
-    if request.config.getoption("--update-golden"):
-        path.write_text(text, encoding="utf-8", newline="\n")
-    assert text == path.read_text(encoding="utf-8")
+    golden(f"diff_{base}_{new}.md", text)
 
 
-QUICK_KEYS = ("all",)
-"""Of the keys of a comparison, those tried in each test run; the others are slow."""
+EVERY_PAIR = [*DEMO_PAIRS, ("gpu_b8", "tpu_b8"), ("cpu_b8", "gpu_b8")]
 
 
 @pytest.mark.parametrize(
-    "key",
+    ("key", "pairs", "runs"),
     [
-        key if key in QUICK_KEYS else pytest.param(key, marks=pytest.mark.slow)
-        for key in diff_command.KEYS
+        pytest.param("all", EVERY_PAIR[1:4:2], ["tpu_b8"], id="some"),
+        *(
+            pytest.param(key, EVERY_PAIR, ["cpu_b8", "tpu_b8", "gpu_b8"], marks=pytest.mark.slow)
+            for key in diff_command.KEYS
+        ),
     ],
 )
-def test_sums_mirror_and_self_over_the_demo_runs(demo_db, key):
-    with duckdb.connect(str(demo_db), read_only=True) as con:
-        for base, new in [*DEMO_PAIRS, ("gpu_b8", "tpu_b8"), ("cpu_b8", "gpu_b8")]:
-            check_sums(con, base, new, key)
-            check_mirror(con, base, new, key)
-        for run in ("cpu_b8", "tpu_b8", "gpu_b8"):
-            check_self(con, run, key)
+def test_sums_mirror_and_self_over_the_demo_runs(demo, key, pairs, runs):
+    for base, new in pairs:
+        check_sums(demo, base, new, key)
+        check_mirror(demo, base, new, key)
+    for run in runs:
+        check_self(demo, run, key)
 
 
-def test_nothing_changed(call):
-    code, text, err = call("tpu_b8", "tpu_b8")
+def test_nothing_changed(diff):
+    code, text, err = diff("tpu_b8", "tpu_b8")
     assert (code, err) == (0, "")
     lines = text.splitlines()
     assert lines[0] == "no peak changed: 7 unchanged"
@@ -283,8 +280,8 @@ def test_nothing_changed(call):
     assert "by op" not in text
 
 
-def test_csv_holds_figures_and_their_parts_exactly(call):
-    code, text, err = call("cpu_b8", "cpu_b16", "--format", "csv", "--by", "source")
+def test_csv_holds_figures_and_their_parts_exactly(diff):
+    code, text, err = diff("cpu_b8", "cpu_b16", "--format", "csv", "--by", "source")
     assert (code, err) == (0, "")
     rows = list(csv.DictReader(io.StringIO(text)))
     figures = [row for row in rows if row["part"] == ""]
@@ -298,40 +295,40 @@ def test_csv_holds_figures_and_their_parts_exactly(call):
     assert int(rows[0]["base_bytes"]) == 8905504
 
 
-def test_json_and_jsonl_hold_the_same_rows(call):
-    lists = json.loads(call("cpu_b8", "cpu_b8_remat", "--format", "json")[1])
-    lines = call("cpu_b8", "cpu_b8_remat", "--format", "jsonl")[1].splitlines()
+def test_json_and_jsonl_hold_the_same_rows(diff):
+    lists = json.loads(diff("cpu_b8", "cpu_b8_remat", "--format", "json")[1])
+    lines = diff("cpu_b8", "cpu_b8_remat", "--format", "jsonl")[1].splitlines()
     assert [json.loads(line) for line in lines] == lists
     assert lists[0]["delta_bytes"] == -2514004
     assert {row["paired_by"] for row in lists} == {"signature", "only in base"}
 
 
-def test_function_and_color(call):
-    text = call("cpu_b8", "cpu_b16", "--function", "eval*")[1]
+def test_function_and_color(diff):
+    text = diff("cpu_b8", "cpu_b16", "--function", "eval*")[1]
     assert text.startswith("eval_step: peak 2.0 MiB → 3.7 MiB (+85.4%), largest: +1.5 MiB dot")
     assert "train_step" not in text
-    assert call("tpu_b8", "tpu_b8", "--color", "1")[1].startswith("no peak changed: 2 unchanged")
-    assert call("cpu_b8", "cpu_b16", "--function", "x")[1].startswith("nothing to compare")
+    assert diff("tpu_b8", "tpu_b8", "--color", "1")[1].startswith("no peak changed: 2 unchanged")
+    assert diff("cpu_b8", "cpu_b16", "--function", "x")[1].startswith("nothing to compare")
 
 
-def test_top_cuts_and_says_so(call):
-    code, text, err = call("cpu_b8", "cpu_b16", "--top", "1")
+def test_top_cuts_and_says_so(diff):
+    code, text, err = diff("cpu_b8", "cpu_b16", "--top", "1")
     assert (code, err) == (0, "bufdb: 2 more functions; --top shows more\n")
     assert "23 smaller" not in text and "11 smaller" in text
-    code, text, err = call("cpu_b8", "cpu_b16", "--top", "1", "--format", "csv")
+    code, text, err = diff("cpu_b8", "cpu_b16", "--top", "1", "--format", "csv")
     assert err == "bufdb: --top cuts tables and Markdown only; all rows are written\n"
 
 
-def test_a_change_too_small_for_the_unit_is_told(call):
-    text = call("cpu_b8_old", "cpu_b8")[1]
+def test_a_change_too_small_for_the_unit_is_told(diff):
+    text = diff("cpu_b8_old", "cpu_b8")[1]
     assert text.startswith("train_step: peak 8.5 MiB → 8.5 MiB (-37.3 KiB, -0.4%), largest: ")
 
 
-def test_output_to_a_file(call, tmp_path):
+def test_output_to_a_file(diff, tmp_path):
     path = tmp_path / "diff.md"
     arguments = ("cpu_b8", "cpu_b16", "--format", "markdown")
-    assert call(*arguments, "-o", str(path)) == (0, "", "")
-    assert path.read_text(encoding="utf-8") == call(*arguments)[1]
+    assert diff(*arguments, "-o", str(path)) == (0, "", "")
+    assert path.read_text(encoding="utf-8") == diff(*arguments)[1]
 
 
 @pytest.mark.parametrize(
@@ -343,8 +340,8 @@ def test_output_to_a_file(call, tmp_path):
         (("cpu_b8",), "Missing argument 'NEW'"),
     ],
 )
-def test_wrong_usage(call, arguments, message):
-    code, text, err = call(*arguments)
+def test_wrong_usage(diff, arguments, message):
+    code, text, err = diff(*arguments)
     assert (code, text) == (2, "")
     assert err.startswith("bufdb: error: ") and message in err
     assert err.count("\n") == 1
@@ -362,11 +359,11 @@ def test_keys_of_the_command_are_those_of_the_macro(con):
 
 
 @pytest.fixture
-def small(tmp_path, capfdbinary):
-    path = str(tmp_path / "small.duckdb")
+def small(call, empty_db, tmp_path):
+    path = shutil.copy(empty_db, tmp_path / "small.duckdb")
 
-    def call(modules, *arguments):
-        with store.open_writable(path) as con:
+    def diff(modules, *arguments):
+        with duckdb.connect(path) as con:
             for number, (run, function, temps, cells) in enumerate(modules):
                 made = Module(con, number, run, function, **cells)
                 made.allocation(0, "temp", sum(temps.values()) + 3)
@@ -376,9 +373,9 @@ def small(tmp_path, capfdbinary):
                     offset += size
                 if made.temps:
                     made.close()
-        return answer(capfdbinary, *arguments, "--db", path)
+        return call("diff", *arguments, "--db", path)
 
-    return call
+    return diff
 
 
 def test_a_table(small):

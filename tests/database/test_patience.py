@@ -1,5 +1,6 @@
 """Two processes and one database: who waits, for how long, and what is said."""
 
+import shutil
 import subprocess
 import sys
 import time
@@ -21,10 +22,8 @@ with duckdb.connect(sys.argv[1], read_only=sys.argv[2] == "read"):
 
 
 @pytest.fixture
-def path(tmp_path):
-    path = str(tmp_path / "t.duckdb")
-    store.open_writable(path).close()
-    return path
+def path(empty_db, tmp_path):
+    return str(shutil.copy(empty_db, tmp_path / "t.duckdb"))
 
 
 @pytest.fixture

@@ -4,40 +4,26 @@ import json
 import shutil
 from pathlib import Path
 
+import duckdb
 import pytest
 from places import DEMO
 
-from bufdb import cli
 from bufdb.database import runs, store
 from bufdb.errors import UsageError
 from bufdb.ingest import run_folders
-from bufdb.ingest.ingest import MODULE_TABLES
+from bufdb.ingest.ingest import MODULE_TABLES, ingest
 
-
-@pytest.fixture(autouse=True)
-def _in_empty_folder(monkeypatch, tmp_path):
-    monkeypatch.delenv("BUFDB_DB", raising=False)
-    monkeypatch.chdir(tmp_path)
-
-
-@pytest.fixture
-def call(capfdbinary):
-    def run(*arguments):
-        code = cli.run([str(argument) for argument in arguments])
-        out, err = capfdbinary.readouterr()
-        return code, out.decode(), err.decode()
-
-    return run
+pytestmark = pytest.mark.usefixtures("empty_folder")
 
 
 def rows(sql, db="bufdb.duckdb"):
-    with store.open_readable(db) as con:
+    with duckdb.connect(db, read_only=True) as con:
         return con.execute(sql).fetchall()
 
 
 def content(db="bufdb.duckdb"):
     """All rows of all tables but the times of ingest."""
-    with store.open_readable(db) as con:
+    with duckdb.connect(db, read_only=True) as con:
         tables = [t for (t,) in con.execute("SELECT table_name FROM duckdb_tables()").fetchall()]
         return {
             table: sorted(
@@ -50,10 +36,17 @@ def content(db="bufdb.duckdb"):
         }
 
 
-@pytest.fixture
-def ingested(call, tmp_path):
+@pytest.fixture(scope="module")
+def two_runs(tmp_path_factory):
+    path = tmp_path_factory.mktemp("two") / "runs.duckdb"
     for name in ("cpu_b8", "cpu_b16"):
-        assert call("ingest", DEMO / name)[0] == 0
+        assert ingest(str(path), [DEMO / name]).exit_code == 0
+    return path
+
+
+@pytest.fixture
+def ingested(two_runs, empty_folder):
+    shutil.copy(two_runs, "bufdb.duckdb")
 
 
 # -- one run per sub-directory ----------------------------------------------------------------

@@ -1,5 +1,7 @@
 """The database file: versions, views and what is refused."""
 
+import re
+import shutil
 import struct
 from pathlib import Path
 
@@ -11,10 +13,8 @@ from bufdb.errors import DatabaseError
 
 
 @pytest.fixture
-def path(tmp_path):
-    path = str(tmp_path / "t.duckdb")
-    store.open_writable(path).close()
-    return path
+def path(empty_db, tmp_path):
+    return str(shutil.copy(empty_db, tmp_path / "t.duckdb"))
 
 
 def change(path, sql):
@@ -137,3 +137,26 @@ def test_a_saved_query_makes_only_the_views_that_it_names(path):
         assert sorted(con.execute(own).fetchall()) == [("memory_figures",), ("module_peaks",)]
     with store.open_readable(path) as con:
         assert len(con.execute(own).fetchall()) > 10
+
+
+def test_what_other_tests_start_from_is_a_new_database(con):
+    described = (
+        "SELECT table_name, sql, comment FROM duckdb_tables()",
+        "SELECT view_name, sql, comment FROM duckdb_views() WHERE NOT internal",
+        "SELECT function_name, parameters, macro_definition, comment "
+        "FROM duckdb_functions() WHERE NOT internal",
+        "SELECT table_name, column_name, data_type, comment "
+        "FROM duckdb_columns() WHERE NOT internal",
+        "SELECT table_name, constraint_text FROM duckdb_constraints()",
+        "FROM schema_info",
+        "FROM op_categories",
+        "FROM memory_spaces",
+        "SELECT name, value FROM duckdb_settings()",
+    )
+    with store.open_writable(":memory:") as new:
+        for sql in described:
+            query = f"{sql} ORDER BY ALL"
+            # `* REPLACE` is printed in any order.
+            texts = [str(opened.execute(query).fetchall()) for opened in (con, new)]
+            mine, theirs = (sorted(re.findall(r"\w+|\S", text)) for text in texts)
+            assert mine == theirs, sql

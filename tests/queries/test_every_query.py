@@ -1,12 +1,8 @@
 """What holds for every saved query that comes with bufdb."""
 
-import csv
-import io
 from pathlib import Path
 
-import duckdb
 import pytest
-from places import GOLDEN
 
 from bufdb import resources
 from bufdb.query import catalogue, execute
@@ -47,20 +43,12 @@ def test_the_file_runs_unchanged_in_duckdb(con, query):
 
 
 @each_query
-def test_its_answer_over_the_demo_dumps(demo_db, query, request):
-    with duckdb.connect(str(demo_db), read_only=True) as con:
-        result = execute.execute_query(con, query, {})
-        plain = con.execute(query.path.read_text(encoding="utf-8")).fetchall()
+def test_its_answer_over_the_demo_dumps(demo, query, golden):
+    result = execute.execute_query(demo, query, {})
+    plain = demo.execute(query.path.read_text(encoding="utf-8")).fetchall()
     assert plain == result.rows
     assert [tuple(c) for c in result.columns] == [(c.name, c.type) for c in query.columns]
-    text = golden_text(result)
-    path = GOLDEN / f"{query.name.replace('-', '_')}.csv"
-    if request.config.getoption("--update-golden"):
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text, encoding="utf-8", newline="\n")
-    assert path.is_file(), "no golden file; 'pytest --update-golden' writes it"
-    expected = path.read_text(encoding="utf-8")
-    assert list(csv.reader(io.StringIO(text))) == list(csv.reader(io.StringIO(expected)))
+    golden(f"{query.name.replace('-', '_')}.csv", golden_text(result))
 
 
 def golden_text(result):

@@ -1,6 +1,5 @@
 """Queries and views that tell the peak apart must give the whole of it, over the demo dumps."""
 
-import duckdb
 import pytest
 
 from bufdb import resources
@@ -22,12 +21,6 @@ WAYS += [
     for name, given in WAYS
     if CATALOGUE.find(name).param("unnamed")
 ]
-
-
-@pytest.fixture
-def demo(demo_db):
-    with duckdb.connect(str(demo_db), read_only=True) as connection:
-        yield connection
 
 
 @pytest.mark.parametrize(("name", "given"), WAYS, ids=[f"{name}{given}" for name, given in WAYS])

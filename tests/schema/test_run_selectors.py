@@ -1,17 +1,8 @@
 """Parameter run of the saved queries selects by name or by a label."""
 
-import duckdb
-import pytest
-
 from bufdb.query.catalogue import load
 from bufdb.query.execute import execute_query
 from bufdb.resources import query_folder
-
-
-@pytest.fixture
-def demo(demo_db):
-    with duckdb.connect(str(demo_db), read_only=True) as con:
-        yield con
 
 
 def test_a_run_is_selected_by_its_name_and_each_label(demo):

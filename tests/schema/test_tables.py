@@ -36,12 +36,6 @@ RENAMED = {"parent_ordinal": "node_ordinal", "parent_frame_id": "stack_frame_id"
            "own_frame_id": "stack_frame_id"}  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def demo(demo_db):
-    with duckdb.connect(str(demo_db), read_only=True) as con:
-        yield con
-
-
 def columns_of(con, table):
     rows = con.execute("SELECT column_name FROM duckdb_columns() WHERE table_name = ?", [table])
     return [name for (name,) in rows.fetchall()]

@@ -78,6 +78,15 @@ def all_modules() -> list[tuple[str, str, dict[str, Path]]]:
     ]
 
 
+LARGE = {"cpu-0.10.2"}
+"""28 of all 45 MB, read in the slow tests. Dumps of the same version are in data/demo."""
+SETS = [
+    pytest.param(name, marks=pytest.mark.slow) if name in LARGE else name
+    for name in sorted({name for name, _, _ in all_modules()})
+] or [pytest.param("", marks=needs_dumps)]
+"""The names of the sets, to be tried one by one."""
+
+
 def dumps(only: str = "") -> Iterator[tuple[str, str, dict[str, Path]]]:
     """The modules whose set begins with a text."""
     for name, key, files in all_modules():

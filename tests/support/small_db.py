@@ -2,16 +2,48 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import duckdb
 
 from bufdb import resources
+from bufdb.database import store
 from bufdb.query import catalogue, execute
 
 _FILL = {"BIGINT": 0, "VARCHAR": "", "BOOLEAN": False, "TIMESTAMP": "2026-01-01", "HUGEINT": 0}
 """What a NOT NULL column gets that the test does not care about."""
 _defaults: dict[str, dict[str, Any]] = {}
+_waiting: dict[str, list[dict[str, Any]]] | None = None
+
+
+def open_copy(path: Path) -> duckdb.DuckDBPyConnection:
+    """A copy of a database in memory."""
+    con = duckdb.connect(config={**store._FILE_FORMAT, **store._NO_EXTENSIONS})
+    con.execute(f"ATTACH '{path}' AS original (READ_ONLY)")
+    con.execute("COPY FROM DATABASE original TO memory")
+    con.execute("DETACH original")
+    return con
+
+
+@contextlib.contextmanager
+def in_bulk(con: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Rows inserted within come into the database at its end, a table at a time."""
+    global _waiting
+    _waiting = {}
+    try:
+        yield
+        for table, rows in _waiting.items():
+            names = list(dict.fromkeys(name for row in rows for name in row))
+            default = _defaults[table]
+            cells = [row.get(name, default.get(name)) for row in rows for name in names]
+            marks = ", ".join(["(" + ", ".join("?" * len(names)) + ")"] * len(rows))
+            quoted = ", ".join(f'"{name}"' for name in names)
+            con.execute(f'INSERT INTO "{table}" ({quoted}) VALUES {marks}', cells)
+    finally:
+        _waiting = None
 
 
 def insert(con: duckdb.DuckDBPyConnection, table: str, **cells: Any) -> None:
@@ -24,9 +56,19 @@ def insert(con: duckdb.DuckDBPyConnection, table: str, **cells: Any) -> None:
         ).fetchall()
         _defaults[table] = {name: _FILL[data_type] for name, data_type in columns}
     row = _defaults[table] | cells
+    if _waiting is not None:
+        _waiting.setdefault(table, []).append(row)
+        return
     names = ", ".join(f'"{name}"' for name in row)
     marks = ", ".join("?" for _ in row)
     con.execute(f'INSERT INTO "{table}" ({names}) VALUES ({marks})', list(row.values()))
+
+
+def _has_run(con: duckdb.DuckDBPyConnection, run_name: str) -> bool:
+    if _waiting and any(row["run_name"] == run_name for row in _waiting.get("runs", [])):
+        return True
+    found = con.execute("SELECT 1 FROM runs WHERE run_name = ?", [run_name]).fetchall()
+    return bool(found)
 
 
 class Module:
@@ -45,7 +87,7 @@ class Module:
         self.allocations: dict[int, tuple[str, int]] = {}
         self.instructions: set[str] = set()
         self.temps: list[tuple[int, int, int, int, int, int]] = []
-        if not con.execute("SELECT 1 FROM runs WHERE run_name = ?", [run_name]).fetchall():
+        if not _has_run(con, run_name):
             insert(con, "runs", run_name=run_name)
         row = {"module_key": f"m{module_id}", "format_era": "C"} | cells
         row = {"has_live_ranges": True, "has_used_values": True} | row

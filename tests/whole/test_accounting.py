@@ -85,6 +85,7 @@ def line_count(text: bytes) -> int:
     return text.count(b"\n") + (text[-1:] not in (b"", b"\n"))
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_read_known_and_unread_lines_are_all_lines_of_a_file(chunk: int) -> None:
     found: list[str] = []
@@ -288,7 +289,7 @@ DAMAGES = {
 }
 
 
-@pytest.mark.sample(7)
+@pytest.mark.sample(11)
 @pytest.mark.parametrize("block_bytes", [DEFAULT, 400], ids=["whole", "in rounds"])
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize(

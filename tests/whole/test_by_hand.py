@@ -14,12 +14,6 @@ from bufdb.resources import query_folder
 SEED = DUMPS / "seeds" / "002_609704118d861766.txt"
 
 
-@pytest.fixture
-def demo(demo_db):
-    with duckdb.connect(str(demo_db), read_only=True) as con:
-        yield con
-
-
 @pytest.fixture(scope="module")
 def seed(tmp_path_factory):
     from bufdb.ingest.ingest import ingest

@@ -38,14 +38,10 @@ SECONDS = 60
 
 
 @pytest.fixture(autouse=True)
-def _clean(monkeypatch, tmp_path):
-    for name in ("BUFDB_DB", "BUFDB_QUERIES", "XLA_FLAGS"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+def _clean(monkeypatch, tmp_path, empty_folder):
     (tmp_path / "tmp").mkdir()
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
-    monkeypatch.chdir(tmp_path)
 
 
 def rows(db, sql):
@@ -78,18 +74,6 @@ def only_whole_modules(db, whole):
             ).fetchall()
             assert sorted(map(repr, here)) == sorted(map(repr, there)), table
     return len(ids)
-
-
-@pytest.fixture
-def call(capfdbinary):
-    """Exit code, standard output and standard error of bufdb in this process."""
-
-    def run(*arguments):
-        code = cli.run([str(argument) for argument in arguments])
-        out, err = capfdbinary.readouterr()
-        return code, out.decode(), err.decode(errors="replace")
-
-    return run
 
 
 def bufdb(*arguments, **options):
@@ -243,7 +227,7 @@ def folder(tmp_path):
     subprocess.run(["rm", "-rf", tmp_path / "dumps"], check=True)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", ODD)
 def test_odd_directory(tmp_path, folder, name):
     make, keys, told = ODD[name]
@@ -393,7 +377,7 @@ def three_db(tmp_path_factory):
     return folder / "whole.duckdb"
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize(
     ("stored_before", "block_bytes"),
@@ -628,6 +612,7 @@ def test_disk_full_at_a_statement(whole_db, monkeypatch, capfd, kind, number, er
     assert content("t.duckdb") == content(whole_db)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("number", [0, 5, 20])
 def test_disk_full_while_modules_are_replaced(tmp_path, monkeypatch, capfd, number):
     """What was stored of them stays, module by module."""
@@ -962,6 +947,7 @@ def stored_by(advice, tmp_path, monkeypatch):
     return len(rows(db, "SELECT * FROM modules WHERE run_name = 'my run'"))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("error", "code"),
     [(KeyboardInterrupt(), 130), (duckdb.IOException(FULL), 1), (OSError(28, "No space left"), 1),

@@ -13,6 +13,7 @@ CHUNKS = 8
 """Test functions they are spread over."""
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_a_modules_rows_depend_on_its_own_files_alone(chunk: int) -> None:
     numbers = range(CASES * chunk // CHUNKS, CASES * (chunk + 1) // CHUNKS)

@@ -62,11 +62,8 @@ def ingested(tmp_path_factory):
 
 
 @pytest.fixture
-def folder(ingested, tmp_path, monkeypatch):
+def folder(ingested, tmp_path, monkeypatch, empty_folder):
     """A directory that looks like a checkout, with that database."""
-    for name in ("BUFDB_DB", "BUFDB_QUERIES", "XLA_FLAGS"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     work = tmp_path / "work"
     work.mkdir()
     for name in FOLDERS:

@@ -5,9 +5,10 @@ from typing import Any
 
 import duckdb
 import pytest
+from places import DEMO
 from reader_rows import TABLES, ordered
 from second_reader import read_module
-from shared_dumps import DUMPS, all_modules, needs_dumps, read_files
+from shared_dumps import DUMPS, SETS, all_modules, group, needs_dumps, read_files
 
 from bufdb.ingest.ingest import ingest
 from bufdb.ingest.plan import module_id_of
@@ -44,18 +45,25 @@ def differences(con: duckdb.DuckDBPyConnection, modules: dict[int, Any]) -> list
     return found
 
 
+def check_agreement(folder: Path, modules: list[tuple[str, Any]], db: Path) -> None:
+    """Both readers give the same of a folder's modules, and nothing is left unread."""
+    summary = ingest(str(db), [folder])
+    by_id = {module_id_of(folder.name, key): (key, files) for key, files in modules}
+    assert summary.module_count == len(by_id) > 0
+    with duckdb.connect(str(db), read_only=True) as con:
+        found = con.execute("FROM diagnostics WHERE severity IN ('error', 'data_loss')").fetchall()
+        assert found == []
+        assert differences(con, by_id) == []
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in DEMO.iterdir() if path.is_dir()))
+def test_both_readers_agree_on_every_demo_dump(name: str, tmp_path: Path) -> None:
+    modules = sorted(group(DEMO / name).items())
+    check_agreement(DEMO / name, modules, tmp_path / "t.duckdb")
+
+
 @needs_dumps
-@pytest.mark.parametrize("name", sorted({name for name, _, _ in all_modules()}))
+@pytest.mark.parametrize("name", SETS)
 def test_both_readers_agree_on_every_sample_dump(name: str, tmp_path: Path) -> None:
-    db = tmp_path / "t.duckdb"
-    summary = ingest(str(db), [DUMPS / name])
-    modules = {
-        module_id_of(name, key): (key, files) for set_, key, files in all_modules() if set_ == name
-    }
-    assert summary.module_count == len(modules)
-    con = duckdb.connect(str(db), read_only=True)
-    assert (
-        con.execute("SELECT * FROM diagnostics WHERE severity IN ('error', 'data_loss')").fetchall()
-        == []
-    )
-    assert differences(con, modules) == []
+    modules = [(key, files) for found, key, files in all_modules() if found == name]
+    check_agreement(DUMPS / name, modules, tmp_path / "t.duckdb")

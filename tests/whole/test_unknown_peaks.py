@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 
+import duckdb
 import pytest
-from small_db import Module, insert, shape
+from small_db import Module, in_bulk, insert, shape
 
 from bufdb import cli, resources
 from bufdb.database import store
@@ -65,6 +67,11 @@ def compiled(con, module_id, run_name, function, reason=None, **cells):
 
 def filled(con, functions):
     """Runs a and b; of each (function, whether its peak is known) two compilations in each."""
+    with in_bulk(con):
+        fill(con, functions)
+
+
+def fill(con, functions):
     shape(con, "f32[2]{0}", 8, 2)
     shape(con, "(f32[2])", 8, 1)
     numbers = itertools.count(1)
@@ -90,8 +97,8 @@ def rows(con, query, **given):
 
 
 @pytest.fixture(scope="module", params=[{"known": True, "un": False}, {"un": False}], ids=len)
-def functions_and_db(request):
-    with store.open_writable(":memory:") as con:
+def functions_and_db(request, fresh):
+    with fresh() as con:
         filled(con, request.param)
         yield request.param, con
 
@@ -137,8 +144,8 @@ def test_of_several_compilations_one_unknown_makes_the_largest_unknown(con, name
 
 
 @pytest.fixture(scope="module")
-def bare_db():
-    with store.open_writable(":memory:") as con:
+def bare_db(fresh):
+    with fresh() as con:
         for module_id, run_name in ((1, "a"), (2, "b")):
             Module(con, module_id, run_name, "un")
             Module(con, 10 + module_id, run_name, "un")
@@ -159,10 +166,10 @@ HUGE = 2**63 - 1
 
 
 @pytest.fixture(scope="module")
-def huge_db(tmp_path_factory):
+def huge_db(empty_db, tmp_path_factory):
     """Sizes up to 2^63 and below 0, as damaged dumps have them, known and unknown."""
-    path = tmp_path_factory.mktemp("huge") / "huge.duckdb"
-    with store.open_writable(str(path)) as con:
+    path = shutil.copy(empty_db, tmp_path_factory.mktemp("huge") / "huge.duckdb")
+    with duckdb.connect(path) as con, in_bulk(con):
         text = shape(con, "f32[2]{0}", HUGE, 2)
         table = shape(con, "(f32[2])", 8, 1)
         numbers = itertools.product((("a", "1"), ("b", "2")), ("f", "un"), (0, 1))
@@ -197,9 +204,7 @@ def huge_db(tmp_path_factory):
             insert(con, "peak_contributors", module_id=module_id, logical_bytes=HUGE)
             insert(con, "peak_contributors", module_id=module_id, logical_bytes=HUGE,
                    contributor_ordinal=1)  # fmt: skip
-            if not con.execute(
-                "SELECT 1 FROM run_labels WHERE run_name = ?", [run_name]
-            ).fetchall():
+            if function == "f" and not twice:
                 insert(con, "run_labels", run_name=run_name, label="batch", label_value=size)
                 insert(con, "run_labels", run_name=run_name, label="rank", label_value=size)
     return path
