@@ -236,6 +236,7 @@ FIRST_LINES = {
 }
 
 
+@pytest.mark.sample(3)
 @BLOCKS
 @BOTH
 @pytest.mark.parametrize("first", FIRST_LINES)
