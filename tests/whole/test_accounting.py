@@ -19,12 +19,13 @@ from typing import Any
 
 import pytest
 from damage import samples
+from ingesting import ingest_into
 from isolation import DEFAULT, TINY, Base, Dump, base
 from places import DEMO
 
 from bufdb.dumps.discover import discover
 from bufdb.errors import UsageError
-from bufdb.ingest.ingest import MODULE_TABLES, ingest_into
+from bufdb.ingest.ingest import MODULE_TABLES
 
 DUMPS = int(os.environ.get("BUFDB_ACCOUNTING_DUMPS", "800"))
 """Damaged dumps whose counts are held in a test run."""

@@ -5,10 +5,10 @@ import re
 from pathlib import Path
 
 import pytest
+from ingesting import ingest_into
 from places import DEMO
 
 from bufdb.database import store
-from bufdb.ingest.ingest import ingest_into
 
 WHOLE = "cpu_b8_old", "module_0000.jit_init.cpu_after_optimizations"
 
