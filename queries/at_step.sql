@@ -3,7 +3,7 @@
 --
 -- What is in memory at a given instant, in the way in which query peak counts it: allocations
 -- other than temp and thread-local ones as a whole, under the value that stands for them; in temp
--- allocations the values live at that instant, bytes that several of them share told once, for the
+-- allocations the values live at that instant, bytes that several share counted once, for the
 -- first of them by offset. All rows add up to the bytes occupied at that instant. Of all modules
 -- that the filters leave, the one with the largest known peak is shown.
 --

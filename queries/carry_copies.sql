@@ -12,7 +12,7 @@
 -- the peak first.
 --
 -- wrong when: Inside a body every copy of a carry element counts, also one for the short time of
--- one instruction; peak_held_bytes tells whether it matters. Which copies are returned is told by
+-- one instruction; peak_held_bytes says whether it matters. Which copies are returned is known by
 -- the address and the end of the live range, so a copy in another buffer that ends with the body
 -- can be taken for one. Counters of a few bytes are copied in nearly every loop. Modules without
 -- live ranges have none of these.
@@ -58,7 +58,7 @@ carry_copies AS (
         coalesce(peak_values.held_bytes, 0) DESC, copy_details.size_bytes DESC,
         functions.name_place, copy_details.value_id
     ) AS place
-  FROM told_functions AS functions
+  FROM answered_functions AS functions
   CROSS JOIN params
   JOIN copy_details
     ON copy_details.module_id = functions.module_id
@@ -84,7 +84,7 @@ SELECT
   coalesce(value_details.op_name, source_details.op_name) AS op_name,
   coalesce(value_details.own_source, source_details.own_source) AS source,
   functions.unknown_reason
-FROM told_functions AS functions
+FROM answered_functions AS functions
 CROSS JOIN params
 LEFT JOIN carry_copies
   ON carry_copies.module_id = functions.module_id

@@ -50,7 +50,7 @@ ranked_constants AS (
         allocations.size_bytes DESC, functions.name_place, allocations.allocation_index,
         "values".size_bytes DESC, "values".value_id
     ) AS place
-  FROM told_functions AS functions
+  FROM answered_functions AS functions
   JOIN allocations
     ON allocations.module_id = functions.module_id
     AND allocations.color = functions.color
@@ -95,7 +95,7 @@ SELECT
   value_details.op_name,
   value_details.own_source AS source,
   functions.unknown_reason
-FROM told_functions AS functions
+FROM answered_functions AS functions
 LEFT JOIN modules ON modules.module_id = functions.module_id
 LEFT JOIN constants
   ON constants.module_id = functions.module_id

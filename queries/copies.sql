@@ -5,13 +5,13 @@
 -- A copy instruction makes a second buffer with the same contents. For each run and function (its
 -- compilation with the largest known peak) one row per copied array, those that hold most bytes at
 -- the peak first. The reason is the first that applies: memory_space (to another memory space, such
--- as a prefetch), layout (the same elements in another order), loop_carry (query carry-copies tells
+-- as a prefetch), layout (the same elements in another order), loop_carry (query carry-copies says
 -- more), argument (of an argument, mostly because it is not donated or is returned unchanged),
 -- constant, other.
 --
 -- wrong when: A copy that fusion has merged into another instruction does not show, and its
 -- neighbours may be called copies by name without being one. XLA inserts copies that correctness
--- needs; is_kept_twice tells those that cost memory (both buffers are live together) from those
+-- needs; is_kept_twice says those that cost memory (both buffers are live together) from those
 -- that take over as the original dies. Prefetches into a fast memory space are meant.
 --
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
@@ -65,7 +65,7 @@ copies AS (
         END DESC NULLS LAST,
         copy_details.size_bytes DESC, functions.name_place, copy_details.value_id
     ) AS place
-  FROM told_functions AS functions
+  FROM answered_functions AS functions
   JOIN copy_details
     ON copy_details.module_id = functions.module_id
     AND copy_details.color = functions.color
@@ -80,7 +80,7 @@ SELECT
   coalesce(value_details.op_name, source_details.op_name) AS op_name,
   coalesce(value_details.own_source, source_details.own_source) AS source,
   functions.unknown_reason
-FROM told_functions AS functions
+FROM answered_functions AS functions
 CROSS JOIN params
 LEFT JOIN copies
   ON copies.module_id = functions.module_id

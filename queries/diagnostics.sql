@@ -15,7 +15,7 @@
 -- column severity VARCHAR: error, data_loss, notice or info.
 -- column code VARCHAR: Kind of finding.
 -- column run_name VARCHAR: The run.
--- column module_key VARCHAR: The dump's path in its run; NULL if no module could be told.
+-- column module_key VARCHAR: The dump's path in its run; NULL if it belongs to no module.
 -- column path VARCHAR: File below the ingested directory; NULL if it is about a whole module.
 -- column line_number BIGINT: Line in that file; NULL if it is about no single line.
 -- column message VARCHAR: What was expected, what was found, what to do.

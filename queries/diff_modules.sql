@@ -4,7 +4,7 @@
 -- What changed between two compilations: for each pair of modules and memory space the peak, then
 -- arguments, outputs, aliased (donated) bytes, temps, constants, fragmentation and padding, in base
 -- and new, with the change. What grew most comes first, then what shrank, what is unknown,
--- what only one side has, and what is the same. Query diff-peak tells why.
+-- what only one side has, and what is the same. Query diff-peak says why.
 --
 -- Name both sides: a run, or LABEL=VALUE for all runs with that label. Modules are paired by
 -- function and shapes of arguments and result; then by function alone if the shapes changed; where
@@ -35,7 +35,7 @@
 -- column new_bytes HUGEINT: The figure in new [bytes]; NULL without the module or if unknown.
 -- column delta_bytes HUGEINT: new_bytes minus base_bytes [bytes].
 -- column delta_ratio DOUBLE: The same divided by base_bytes; NULL if those are 0.
--- column unknown_reason VARCHAR: Which side does not tell the figure, and why; NULL if none.
+-- column unknown_reason VARCHAR: Which side does not give the figure, and why; NULL if none.
 WITH params AS (
   SELECT
     getvariable('base')::VARCHAR AS base,

@@ -1,11 +1,11 @@
 -- title: What the change of a peak between two runs is made of
 -- group: comparison
 --
--- Groups the bytes held at each side's peak (query peak tells how they are counted) by kind of
+-- Groups the bytes held at each side's peak (query peak says how they are counted) by kind of
 -- allocation and by a key that a recompilation does not change, and sets base and new side by side.
 -- delta_bytes of a pair of modules and memory space add up to the change of its peak exactly; a
 -- pair of which a peak is unknown has one row that says why.
--- Largest change first; pairs in the order of query diff-modules, which tells how they are found.
+-- Largest change first; pairs in the order of query diff-modules, which says how they are found.
 --
 -- Keys: op is the scope path of the operation without what JAX adds, numbered layers taken as one
 -- (layer_*); source the line of the user's code; shape; dtype; opcode; category the phase (forward,

@@ -10,7 +10,7 @@
 --
 -- wrong when: The caller still needs the argument after the call: the usual case for a model's
 -- parameters in an evaluation step or in a function that returns gradients. Which argument belongs
--- with which output is told by shape alone, so of several alike the pair may be another one. An
+-- with which output is found by shape alone, so of several alike the pair may be another one. An
 -- output is compared by the shape of the last value in its allocation; where a bitcast reshapes it
 -- at the end, a pair is missed. XLA may still refuse to alias when layouts or shardings differ.
 --
@@ -55,7 +55,7 @@ candidates AS (
         live_ranges.end_time DESC NULLS LAST, live_ranges.start_time DESC NULLS LAST,
         "values".value_id DESC
     ) AS place
-  FROM told_functions AS functions
+  FROM answered_functions AS functions
   JOIN allocations
     ON allocations.module_id = functions.module_id
     AND allocations.color = functions.color
@@ -107,7 +107,7 @@ pairs AS (
     AND outputs.dtype = arguments.dtype
     AND outputs.dimensions_text = arguments.dimensions_text
     AND outputs.pair = arguments.pair
-  JOIN told_functions AS functions
+  JOIN answered_functions AS functions
     ON functions.module_id = arguments.module_id
     AND functions.color = arguments.color
   WHERE arguments.kind = 'parameter'
@@ -117,7 +117,7 @@ SELECT
   functions.run_name, functions.function_name, functions.color, pairs.saved_bytes,
   pairs.missed_bytes, pairs.parameter_number, pairs.parameter_shape_index, pairs.parameter_name,
   pairs.shape, pairs.output_name, pairs.output_op_name, functions.unknown_reason
-FROM told_functions AS functions
+FROM answered_functions AS functions
 CROSS JOIN params
 LEFT JOIN pairs
   ON pairs.module_id = functions.module_id

@@ -63,7 +63,7 @@ f32_values AS (
     peak_values.value_id, peak_values.held_bytes,
     sum(peak_values.held_bytes) OVER (PARTITION BY functions.module_id, functions.color)
       AS f32_bytes
-  FROM told_functions AS functions
+  FROM answered_functions AS functions
   JOIN dtypes ON dtypes.module_id = functions.module_id
   JOIN peak_values
     ON peak_values.module_id = functions.module_id
@@ -91,7 +91,7 @@ SELECT
   value_details.opcode, value_details.instruction_name, value_details.op_name,
   value_details.own_source AS source,
   functions.unknown_reason
-FROM told_functions AS functions
+FROM answered_functions AS functions
 CROSS JOIN params
 LEFT JOIN ranked_values
   ON ranked_values.module_id = functions.module_id

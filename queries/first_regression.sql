@@ -6,12 +6,12 @@
 -- first whose figure is more than factor times that of the run before: where did it break? One row
 -- per function, platform and memory space that has such a run, largest growth first. Of several
 -- compilations in a run the one with the largest peak counts. A run whose figure is unknown is
--- passed over: unknown_count tells how many were, and a function that has such runs and no run that
+-- passed over: unknown_count says how many were, and a function that has such runs and no run that
 -- exceeds another has a row without one. Compare the two runs with bufdb diff.
 --
 -- wrong when: Times are those of the dump files; files that were copied without their times, or
 -- runs ingested from one checkout, are out of order. Growth in small steps, each below the factor,
--- is not found. A new shape is no regression: signature_is_same tells whether the shapes of
+-- is not found. A new shape is no regression: signature_is_same says whether the shapes of
 -- arguments and result are those of the run before.
 --
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
@@ -52,7 +52,7 @@ figures AS (
   SELECT
     series_place, place, function_name, platform, color, run_name, dumped_at, module_id,
     unknown_reason,
-    -- Which of several compilations is the largest cannot be told without all their peaks.
+    -- Which of several compilations is the largest is not known without all their peaks.
     CASE
       WHEN unknown_count = 0 OR module_count = 1
         THEN CASE params.figure

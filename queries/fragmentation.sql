@@ -43,7 +43,7 @@ temps AS (
   SELECT
     functions.name_place, allocations.module_id, allocations.color, allocations.allocation_index,
     allocations.size_bytes
-  FROM told_functions AS functions
+  FROM answered_functions AS functions
   JOIN allocations
     ON allocations.module_id = functions.module_id
     AND allocations.color = functions.color
@@ -107,7 +107,7 @@ SELECT
   holes.allocation_index, holes.allocation_bytes, holes.hole_offset_bytes, holes.hole_bytes,
   CAST(holes.hole_bytes AS DOUBLE) / nullif(holes.allocation_bytes, 0) AS hole_ratio,
   holes.value_below, holes.value_above, functions.unknown_reason
-FROM told_functions AS functions
+FROM answered_functions AS functions
 CROSS JOIN params
 LEFT JOIN holes
   ON holes.module_id = functions.module_id

@@ -43,7 +43,7 @@ gathered_values AS (
     value_details.size_bytes, value_details.start_time, value_details.end_time, value_details.shape,
     value_details.instruction_name, value_details.op_name,
     value_details.own_source AS source
-  FROM told_functions AS functions
+  FROM answered_functions AS functions
   JOIN value_details
     ON value_details.module_id = functions.module_id
     AND value_details.color = functions.color
@@ -112,7 +112,7 @@ SELECT
   gathers.gathered_bytes, gathers.gathered_count, gathers.gathered_time, gathers.size_bytes,
   gathers.start_time, gathers.end_time, gathers.shape, gathers.instruction_name, gathers.op_name,
   gathers.source, functions.unknown_reason
-FROM told_functions AS functions
+FROM answered_functions AS functions
 CROSS JOIN params
 LEFT JOIN gathers
   ON gathers.module_id = functions.module_id

@@ -18,7 +18,7 @@
 -- column run_count BIGINT: Runs that compiled it.
 -- column module_count BIGINT: Compilations.
 -- column signature_count BIGINT: Different signatures (shapes of arguments and result) among them;
---   NULL if no dump tells one.
+--   NULL if no dump gives one.
 -- column min_peak_bytes HUGEINT: Smallest peak [bytes]; NULL if a peak is unknown.
 -- column median_peak_bytes HUGEINT: Median peak [bytes]; NULL if a peak is unknown.
 -- column max_peak_bytes HUGEINT: Largest peak [bytes]; NULL if a peak is unknown.

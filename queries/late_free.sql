@@ -17,7 +17,7 @@
 --
 -- wrong when: program order is not time, an idle time of many steps can be short. A value that a
 -- loop's body hands to its next iteration is idle on purpose from its last use to the end of the
--- body, and a loop's body is told once, however often it runs. A use by a while or a conditional
+-- body, and a loop's body is listed once, however often it runs. A use by a while or a conditional
 -- counts where the value's live range ends, at the begin of the body. What a lower peak gains is
 -- less than the value's size if another instant needs nearly as much.
 --
@@ -64,7 +64,7 @@ temps AS (
   SELECT
     functions.peak_time, value_details.module_id, value_details.color, value_details.value_id,
     value_details.size_bytes, value_details.start_time, value_details.end_time
-  FROM told_functions_with_uses AS functions
+  FROM answered_functions_with_uses AS functions
   CROSS JOIN params
   JOIN value_details
     ON value_details.module_id = functions.module_id
@@ -153,7 +153,7 @@ SELECT
   value_details.instruction_name, value_details.shape_index, value_details.op_name,
   value_details.own_source AS source,
   functions.unknown_reason
-FROM told_functions_with_uses AS functions
+FROM answered_functions_with_uses AS functions
 CROSS JOIN params
 LEFT JOIN ranked_values
   ON ranked_values.module_id = functions.module_id

@@ -53,7 +53,7 @@ lived_values AS (
     value_details.shape, value_details.opcode, value_details.instruction_name,
     value_details.shape_index, value_details.op_name,
     value_details.own_source AS source
-  FROM told_functions AS functions
+  FROM answered_functions AS functions
   CROSS JOIN params
   JOIN modules ON modules.module_id = functions.module_id
   JOIN value_details
@@ -80,7 +80,7 @@ SELECT
   ranked_values.end_time, ranked_values.is_at_peak, ranked_values.shape, ranked_values.opcode,
   ranked_values.instruction_name, ranked_values.shape_index, ranked_values.op_name,
   ranked_values.source, functions.unknown_reason
-FROM told_functions AS functions
+FROM answered_functions AS functions
 CROSS JOIN params
 LEFT JOIN ranked_values
   ON ranked_values.function_place = functions.place

@@ -5,7 +5,7 @@
 -- One row per module and memory space, largest peak first, unknown ones before all others. The peak
 -- is the largest number of bytes occupied at one instant: all allocations but temp and thread-local
 -- ones, which are held for the whole run, plus the bytes of temp allocations that live values
--- occupy, shared bytes counted once. It is NULL where the dump does not tell it; unknown_reason
+-- occupy, shared bytes counted once. It is NULL where the dump does not give it; unknown_reason
 -- says why.
 --
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.

@@ -4,8 +4,8 @@
 -- Groups of temporary values that hold bytes at the peak in new and held none, or with grown = true
 -- fewer, at the peak in base: what a change of the program, of its shapes or of the compiler
 -- brought in. Most bytes added first, before them a row for each pair of which a peak is unknown.
--- Query diff-peak shows all groups, also those that went away, and tells what the keys mean;
--- diff-modules tells how modules are paired.
+-- Query diff-peak shows all groups, also those that went away, and says what the keys mean;
+-- diff-modules says how modules are paired.
 --
 -- wrong when: The two peaks are different instants: a value may have existed in base, only not at
 -- its peak. With by = 'all' or 'shape' every changed shape is a new group.

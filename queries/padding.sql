@@ -46,7 +46,7 @@ padded_values AS (
     value_details.padding_bytes, value_details.is_phi,
     greatest(value_details.padding_bytes + peak_values.held_bytes - value_details.size_bytes, 0)
       AS peak_padding_bytes
-  FROM told_functions AS functions
+  FROM answered_functions AS functions
   JOIN value_details
     ON value_details.module_id = functions.module_id
     AND value_details.color = functions.color
@@ -85,7 +85,7 @@ SELECT
   CAST(ranked_shapes.padding_bytes AS DOUBLE) / nullif(ranked_shapes.size_bytes, 0)
     AS padding_ratio,
   ranked_shapes.value_count, functions.unknown_reason
-FROM told_functions AS functions
+FROM answered_functions AS functions
 CROSS JOIN params
 LEFT JOIN ranked_shapes
   ON ranked_shapes.module_id = functions.module_id

@@ -43,7 +43,7 @@ ranked_values AS (
       PARTITION BY function_place
       ORDER BY held_bytes DESC, allocation_index, value_id NULLS LAST
     ) AS place
-  FROM told_peak_values
+  FROM answered_peak_values
   CROSS JOIN params
   WHERE function_place <= params.top_functions
 ),

@@ -4,7 +4,7 @@
 --
 -- Attributes every byte that is occupied at the peak to the kind of its allocation and to a phase:
 -- forward, backward, rematerialised, optimizer. The rows of a module add up to its peak (query peak
--- tells how that is counted). For each run and function the module with the largest known peak is
+-- says how that is counted). For each run and function the module with the largest known peak is
 -- shown. The phase comes from rules on the op_name in the table op_categories, which is yours to
 -- edit.
 --
@@ -12,7 +12,7 @@
 -- outside of it counts as optimizer, metrics and preparation of data included. XLA fuses and
 -- merges: a fusion bears one name only, and a value of the forward pass that the backward pass
 -- reads may bear a name of either. Copies and other instructions of the compiler have no op_name.
--- To jax 0.6 operations outside of any scope do not tell their phase and have none here, and to
+-- To jax 0.6 operations outside of any scope do not show their phase and have none here, and to
 -- jax 0.4.15 the gradient of a rematerialised scope counts as rematerialised.
 --
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
@@ -44,7 +44,7 @@ categorised AS (
     held.function_place, held.name_place, held.run_name, held.function_name, held.color,
     held.peak_bytes, held.unknown_reason, held.held_bytes, held.allocation_kind,
     op_name_categories.category
-  FROM told_peak_values AS held
+  FROM answered_peak_values AS held
   CROSS JOIN params
   LEFT JOIN op_name_categories
     ON op_name_categories.module_id = held.module_id

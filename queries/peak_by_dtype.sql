@@ -3,7 +3,7 @@
 -- engines: duckdb, spark
 --
 -- Attributes every byte that is occupied at the peak to the element type of the value there, so
--- that the rows of a module add up to its peak (query peak tells how that is counted). For each run
+-- that the rows of a module add up to its peak (query peak says how that is counted). For each run
 -- and function the module with the largest known peak is shown.
 --
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
@@ -37,7 +37,7 @@ dtypes AS (
     nullif(count(held_bytes), 0) AS value_count,
     row_number() OVER (PARTITION BY function_place ORDER BY sum(held_bytes) DESC, dtype NULLS LAST)
       AS place
-  FROM told_peak_values
+  FROM answered_peak_values
   CROSS JOIN params
   WHERE function_place <= params.top_functions
   GROUP BY

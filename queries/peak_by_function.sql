@@ -3,7 +3,7 @@
 -- engines: duckdb, spark
 --
 -- Attributes every byte that is occupied at the peak to a function, so that the rows of a module
--- add up to its peak (query peak tells how that is counted). For each run and function the module
+-- add up to its peak (query peak says how that is counted). For each run and function the module
 -- with the largest peak is shown.
 --
 -- With by = 'python' it is the Python function that holds the innermost line of the call stack that
@@ -77,7 +77,7 @@ named AS (
     END AS source_file,
     held.function_place, held.name_place, held.run_name, held.function_name, held.color,
     held.peak_bytes, held.unknown_reason, held.held_bytes
-  FROM told_peak_values AS held
+  FROM answered_peak_values AS held
   CROSS JOIN params
   LEFT JOIN stack_frames
     ON stack_frames.module_id = held.module_id

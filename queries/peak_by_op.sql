@@ -2,7 +2,7 @@
 -- group: meaning
 --
 -- Attributes every byte that is occupied at the peak to the scope path (op_name) of the instruction
--- that defined the value there, so that the rows of a module add up to its peak (query peak tells
+-- that defined the value there, so that the rows of a module add up to its peak (query peak says
 -- how that is counted). For each run and function the module with the largest known peak is shown.
 -- Bytes without an op_name are summed by kind of allocation.
 --
@@ -90,7 +90,7 @@ scoped AS (
     ) AS op_path,
     held.function_place, held.name_place, held.run_name, held.function_name, held.color,
     held.peak_bytes, held.unknown_reason, held.held_bytes
-  FROM told_peak_values AS held
+  FROM answered_peak_values AS held
   CROSS JOIN params
   LEFT JOIN named_uses
     ON named_uses.module_id = held.module_id

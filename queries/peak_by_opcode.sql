@@ -3,7 +3,7 @@
 -- engines: duckdb, spark
 --
 -- Attributes every byte that is occupied at the peak to the opcode of the instruction that defined
--- the value there, so that the rows of a module add up to its peak (query peak tells how that is
+-- the value there, so that the rows of a module add up to its peak (query peak says how that is
 -- counted). For each run and function the module with the largest known peak is shown. Much under
 -- copy, broadcast or transpose is memory that computes nothing.
 --
@@ -22,7 +22,7 @@
 -- column held_bytes HUGEINT: Bytes held at the peak by values of this opcode [bytes].
 -- column held_ratio DOUBLE: The same as share of the peak (0 to 1).
 -- column value_count BIGINT: Number of values that hold them.
--- column opcode VARCHAR: HLO opcode; NULL where the dump does not tell it.
+-- column opcode VARCHAR: HLO opcode; NULL where the dump does not give it.
 -- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
 --   has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
@@ -37,7 +37,7 @@ opcodes AS (
     nullif(count(held_bytes), 0) AS value_count,
     row_number() OVER (PARTITION BY function_place ORDER BY sum(held_bytes) DESC, opcode NULLS LAST)
       AS place
-  FROM told_peak_values
+  FROM answered_peak_values
   CROSS JOIN params
   WHERE function_place <= params.top_functions
   GROUP BY

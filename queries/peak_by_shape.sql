@@ -3,7 +3,7 @@
 -- engines: duckdb, spark
 --
 -- Attributes every byte that is occupied at the peak to the element type and dimensions of the
--- value there, so that the rows of a module add up to its peak (query peak tells how that is
+-- value there, so that the rows of a module add up to its peak (query peak says how that is
 -- counted). For each run and function the module with the largest known peak is shown. With layout
 -- = true the same dimensions in different layouts stand apart: large arrays that occur in two
 -- layouts at once are copies or transposes of each other.
@@ -38,7 +38,7 @@ shaped AS (
     held.function_place, held.name_place, held.run_name, held.function_name, held.color,
     held.peak_bytes, held.unknown_reason, held.held_bytes,
     CASE WHEN params.layout THEN held.shape ELSE held.bare_shape END AS shape
-  FROM told_peak_values AS held
+  FROM answered_peak_values AS held
   CROSS JOIN params
   WHERE held.function_place <= params.top_functions
 ),

@@ -5,7 +5,7 @@
 -- Attributes every byte that is occupied at the peak to the source line of the instruction that
 -- defined the value there, so that the lines of a module add up to its peak. The peak is the
 -- largest number of bytes occupied at one instant, bytes shared by several values counted once
--- (query peak tells more). For each run and function the module with the largest known peak is
+-- (query peak says more). For each run and function the module with the largest known peak is
 -- shown. Bytes without a known line, such as those of parameters, are summed by kind of allocation.
 --
 -- XLA makes copies, conversions and broadcasts of its own, which no line of the model stands for:
@@ -63,7 +63,7 @@ located AS (
     ) AS source,
     held.function_place, held.name_place, held.run_name, held.function_name, held.color,
     held.peak_bytes, held.unknown_reason, held.held_bytes
-  FROM told_peak_values AS held
+  FROM answered_peak_values AS held
   CROSS JOIN params
   LEFT JOIN named_uses
     ON named_uses.module_id = held.module_id

@@ -2,7 +2,7 @@
 -- group: meaning
 --
 -- Attributes every byte that is occupied at the peak to the call stack of the instruction that
--- defined the value there, so that the rows of a module add up to its peak (query peak tells how
+-- defined the value there, so that the rows of a module add up to its peak (query peak says how
 -- that is counted). For each run and function the module with the largest known peak is shown. A
 -- line that is called from two places stands apart here for each of them.
 --
@@ -63,10 +63,10 @@ frame_labels AS (
           regexp_replace(stack_frames.function_name, '^.*<locals>[.]', '')
         )
     END AS label
-  FROM told_functions
+  FROM answered_functions
   CROSS JOIN params
-  JOIN stack_frames ON stack_frames.module_id = told_functions.module_id
-  WHERE told_functions.place <= params.top_functions
+  JOIN stack_frames ON stack_frames.module_id = answered_functions.module_id
+  WHERE answered_functions.place <= params.top_functions
 ),
 walks AS (
   SELECT
@@ -115,7 +115,7 @@ walked AS (
     ) AS call_stack,
     held.function_place, held.name_place, held.run_name, held.function_name, held.color,
     held.peak_bytes, held.unknown_reason, held.held_bytes
-  FROM told_peak_values AS held
+  FROM answered_peak_values AS held
   CROSS JOIN params
   LEFT JOIN ranked_walks
     ON ranked_walks.module_id = held.module_id

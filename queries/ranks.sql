@@ -3,7 +3,7 @@
 --
 -- In a program that runs on many devices the fullest one sets the limit. Ingest each host's or
 -- rank's dumps as a run of its own with a label (--label rank=0, --label rank=1, …): one row per
--- function, memory space and set of other labels tells how far the peaks are apart and which rank
+-- function, memory space and set of other labels says how far the peaks are apart and which rank
 -- is the fullest. Only runs whose other labels are equal are taken together. Of several
 -- compilations in a run the one with the largest peak counts. If the peak in one run is unknown, so
 -- are the spread and all below it, and the row comes first; else largest spread first.
@@ -17,7 +17,7 @@
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
 -- param color BIGINT = NULL: Only this memory space.
--- param label VARCHAR = 'rank': Label that tells the ranks apart.
+-- param label VARCHAR = 'rank': Label that differs between the ranks.
 -- param fixed VARCHAR = NULL: Labels, separated by commas, that must be equal within a row; NULL
 --   takes all others.
 -- param top_n BIGINT = 50: Rows to return.

@@ -55,7 +55,7 @@ crossing_values AS (
     ranges.start_time, ranges.end_time,
     CAST(ranges.end_time - ranges.start_time AS DOUBLE) / nullif(functions.schedule_length, 0)
       AS lifetime_ratio
-  FROM told_functions_with_uses AS functions
+  FROM answered_functions_with_uses AS functions
   JOIN peak_values AS held ON held.module_id = functions.module_id AND held.color = functions.color
   JOIN "values" ON "values".module_id = held.module_id AND "values".value_id = held.value_id
   JOIN instructions
@@ -163,7 +163,7 @@ SELECT
   value_details.op_name,
   value_details.own_source AS source,
   functions.unknown_reason
-FROM told_functions_with_uses AS functions
+FROM answered_functions_with_uses AS functions
 CROSS JOIN params
 LEFT JOIN candidates
   ON candidates.module_id = functions.module_id

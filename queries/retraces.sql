@@ -23,7 +23,7 @@
 -- column platform VARCHAR: Backend; NULL if unknown.
 -- column color BIGINT: Memory space; NULL for compilations without allocations.
 -- column module_count BIGINT: Compilations, those without allocations counted in each memory space.
--- column signature_count BIGINT: Different signatures among them; NULL if no dump tells one.
+-- column signature_count BIGINT: Different signatures among them; NULL if no dump gives one.
 -- column repeated_count BIGINT: Compilations of a signature that another one has too.
 -- column varying_part VARCHAR: First part of the signature that is not the same in all
 --   compilations: "parameter N" or "result"; NULL if all are the same or none is known.

@@ -16,11 +16,11 @@
 -- column ingested_at TIMESTAMP: Time of the last ingest that changed it [UTC].
 -- column module_count BIGINT: Modules.
 -- column function_count BIGINT: Different jitted functions among them.
--- column platforms VARCHAR: Their platforms, separated by blanks; NULL if no file name tells it.
+-- column platforms VARCHAR: Their platforms, separated by blanks; NULL if no file name has it.
 -- column format_eras VARCHAR: Eras of the dump format among them, separated by blanks.
--- column max_partition_count BIGINT: Largest number of partitions of a module; NULL if not told.
+-- column max_partition_count BIGINT: Largest number of partitions of a module; NULL if not known.
 -- column compiler_options VARCHAR: Compiler options that all modules of the run share, without
---   those of dumping; their number if they are more than 160 characters; NULL if no file tells any.
+--   those of dumping; their number if they are more than 160 characters; NULL if no file has any.
 -- column max_peak_bytes HUGEINT: Largest peak of a module in a memory space [bytes]; NULL if there
 --   is none or the peak of a module is unknown.
 -- column max_temp_bytes HUGEINT: Largest sum of temp allocations of a module in a memory space

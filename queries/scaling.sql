@@ -6,9 +6,9 @@
 -- set of other labels; only runs whose other labels are equal are fitted together, so that
 -- precision or remat do not mix; rows without two sizes to fit come last. Of several compilations
 -- in a run the one with the largest peak counts; several runs of one size count as several points.
--- Runs whose figure is unknown are no points; unknown_count tells how many there are, and where it
+-- Runs whose figure is unknown are no points; unknown_count says how many there are, and where it
 -- leaves no point the row has nothing else.
--- With the parameter size the row predicts the figure for that size; with budget it tells the
+-- With the parameter size the row predicts the figure for that size; with budget it says the
 -- largest size that fits.
 --
 -- wrong when: Two points always lie on a line: look at point_count, r2 and max_error_ratio. Memory
@@ -65,7 +65,7 @@ points AS (
   SELECT
     functions.function_name, functions.platform, functions.color, run_groups.other_labels,
     TRY_CAST(run_groups.label_value AS DOUBLE) AS size,
-    -- Which of several compilations is the largest cannot be told without all their peaks.
+    -- Which of several compilations is the largest is not known without all their peaks.
     CASE
       WHEN functions.unknown_count = 0 OR functions.module_count = 1
         THEN CASE params.metric

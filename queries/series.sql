@@ -11,7 +11,7 @@
 --
 -- wrong when: Times are those of the dump files; files that were copied without their times, or
 -- runs ingested from one checkout, are out of order. A change can come from a new shape as well as
--- from a new program: signature_is_same tells whether the shapes of arguments and result are the
+-- from a new program: signature_is_same says whether the shapes of arguments and result are the
 -- same.
 --
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.

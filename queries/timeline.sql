@@ -4,11 +4,11 @@
 --
 -- How memory fills and drains while a module runs: one row per span in which the occupied bytes
 -- stay the same, with the instruction at its start, in program order. Where there are more than
--- top_n such spans, neighbours are put together, about as many in each row, and a row tells the
+-- top_n such spans, neighbours are put together, about as many in each row, and a row says the
 -- highest moment of its spans. Occupied are all allocations other than temp and thread-local ones
 -- as a whole, and the bytes of live values in temp allocations, shared bytes counted once. Of all
 -- modules that the filters leave, the one with the largest known peak is shown. An instruction that
--- runs a loop stands after the loop's body, which is told once, not once per iteration.
+-- runs a loop stands after the loop's body, which is listed once, not once per iteration.
 --
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.

@@ -84,7 +84,7 @@ answers AS (
     run_name, function_name, color, NULL AS temp_bytes, NULL AS size_bytes, NULL AS shape,
     NULL AS opcode, NULL AS instruction_name, NULL AS op_name, NULL AS source, unknown_reason,
     0 AS function_place, name_place AS place
-  FROM told_functions
+  FROM answered_functions
   WHERE unknown_reason IS NOT NULL
 )
 SELECT

@@ -71,7 +71,7 @@ answers AS (
     run_name, function_name, color, NULL AS size_bytes, NULL AS value_count, NULL AS module_count,
     NULL AS allocation_kind, NULL AS shape, NULL AS opcode, NULL AS source,
     NULL AS first_instruction_name, NULL AS first_op_name, unknown_reason, name_place, 0 AS place
-  FROM told_functions
+  FROM answered_functions
   WHERE unknown_reason IS NOT NULL
 )
 SELECT

@@ -45,7 +45,7 @@ tables AS (
       PARTITION BY functions.name_place, coalesce(instructions.opcode, '')
       ORDER BY "values".size_bytes DESC, "values".value_id
     ) AS place
-  FROM told_functions AS functions
+  FROM answered_functions AS functions
   JOIN allocations
     ON allocations.module_id = functions.module_id
     AND allocations.color = functions.color
@@ -86,7 +86,7 @@ SELECT
   opcodes.opcode_name AS opcode,
   opcodes.table_count, opcodes.table_bytes, opcodes.largest_table_bytes,
   opcodes.largest_element_count, opcodes.largest_table, functions.unknown_reason
-FROM told_functions AS functions
+FROM answered_functions AS functions
 CROSS JOIN params
 LEFT JOIN opcodes
   ON opcodes.module_id = functions.module_id

@@ -85,6 +85,7 @@ def test_step(bufdb_limit):
     result.stdout.no_fnmatch_line("*pytest_plugin.py*")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("call", "message"),
     [

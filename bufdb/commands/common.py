@@ -10,7 +10,7 @@ import errno
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -202,6 +202,7 @@ def open_database(
     *,
     allow_files: bool = False,
     memory_limit: str | None = None,
+    runs: Sequence[str] | None = None,
 ) -> duckdb.DuckDBPyConnection:
     """The database, as `store.open_readable` opens it.
 
@@ -209,4 +210,6 @@ def open_database(
     """
     from bufdb.database import store
 
-    return store.open_readable(path, sql, allow_files=allow_files, memory_limit=memory_limit)
+    return store.open_readable(
+        path, sql, allow_files=allow_files, memory_limit=memory_limit, runs=runs
+    )

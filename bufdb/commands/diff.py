@@ -68,12 +68,13 @@ def command(
 
     The comparison itself is SQL: FROM diff_modules('BASE', 'NEW'), diff_peak, diff_temps.
     """
-    from bufdb.query.diff import compare, selected_runs
+    from bufdb.query.diff import SQL, compare, selected_runs
+    from bufdb.query.execute import runs_asked
 
-    con = common.open_database(db)
+    values = {"base": base, "new": new, "key_name": key_name, "function": function, "color": color}
+    con = common.open_database(db, SQL, runs=runs_asked(values))
     for selection in (base, new):
         selected_runs(con, selection)
-    values = {"base": base, "new": new, "key_name": key_name, "function": function, "color": color}
     is_text = output["format_name"] in ("table", "markdown")
     answer = compare(con, values, temps=not is_text)
     if is_text:

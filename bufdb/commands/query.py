@@ -144,7 +144,7 @@ def _answer(
 
     bound = execute.bind(query, values)
     sql = query.sql if query.is_own else None
-    con = common.open_database(db, sql, allow_files=allow_files)
+    con = common.open_database(db, sql, allow_files=allow_files, runs=execute.runs_asked(bound))
     result = execute.execute_query(con, query, bound, explain=explain)
     if explain:
         common.write("".join(f"{plan}\n" for _, plan in result.rows), output["output"])

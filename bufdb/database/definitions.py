@@ -27,6 +27,12 @@ def tables() -> dict[str, str]:
     return {file.stem: file.read_text(encoding="utf-8") for file in resources.schema_files(*TABLES)}
 
 
+def module_tables(sql: str) -> list[str]:
+    """Names of the tables that a saved query needs, by itself or by views, with rows of modules."""
+    known = {name for name, text in tables().items() if "\n  module_id BIGINT NOT NULL" in text}
+    return sorted(_named("\n".join([sql, *views(sql, comments=False).values()]), known))
+
+
 def views(sql: str | None = None, *, comments: bool = True) -> dict[str, str]:
     """Name and SQL of views and macros, in an order in which they can be made.
 

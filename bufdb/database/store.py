@@ -12,7 +12,7 @@ file. Files outside the database cannot be reached.
 import os
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -142,6 +142,7 @@ def open_readable(
     allow_files: bool = False,
     comments: bool = False,
     memory_limit: str | None = None,
+    runs: Sequence[str] | None = None,
 ) -> duckdb.DuckDBPyConnection:
     """Open an existing database for questions: read-only, locked, with bufdb's own views.
 
@@ -153,6 +154,8 @@ def open_readable(
         allow_files: let SQL read other files.
         comments: give views and macros their comments too.
         memory_limit: DuckDB's, such as "768MB"; by default most of the machine's.
+        runs: globs over run_selectors.selector, if `sql` asks about those runs alone: modules of
+            others are as if they were not in the file, and cost nothing.
 
     Raises:
         DatabaseError: the file is missing, in use, no database of bufdb's, or of another schema
@@ -170,6 +173,8 @@ def open_readable(
         version, views = _versions(con, path)
         if version is None:
             raise DatabaseError(f"{path} is no bufdb database; name another file with --db")
+        if sql is not None and runs is not None:
+            _narrow(con, sql, runs)
         _make_views(con, path, sql, comments, is_current=views == definitions.views_hash())
         con.execute(f"SET temp_directory = '{_spill_folder()}'")
         if memory_limit is not None:
@@ -179,6 +184,34 @@ def open_readable(
         con.close()
         raise
     return con
+
+
+def _narrow(con: duckdb.DuckDBPyConnection, sql: str, runs: Sequence[str]) -> None:
+    """Put views of the modules of some runs in front of the tables that a query needs.
+
+    DuckDB does not take the few modules that a query wants through the LEFT JOINs of a view down to
+    its tables, and so reads whole tables for one run: of 30 runs the peak by op cost 15 times what
+    it costs where one run is alone, with these views 1.4 times.
+    """
+    con.execute(
+        f"CREATE TEMP TABLE narrowed_modules AS SELECT module_id FROM {CATALOG}.main.modules "
+        "WHERE run_name IN (SELECT run_name FROM ("
+        f"SELECT run_name, run_name AS selector FROM {CATALOG}.main.runs UNION ALL "
+        f"SELECT run_name, label || '=' || label_value FROM {CATALOG}.main.run_labels) "
+        "JOIN (SELECT unnest(?::VARCHAR[]) AS asked) ON selector GLOB asked)",
+        [list(runs)],
+    )
+    ((wanted, every),) = con.execute(
+        "SELECT (SELECT count(*) FROM temp.main.narrowed_modules), "
+        f"(SELECT count(*) FROM {CATALOG}.main.modules)"
+    ).fetchall()
+    if 2 * wanted > every:  # little to gain for what the views cost
+        return
+    for name in definitions.module_tables(sql):
+        con.execute(
+            f'CREATE VIEW memory.main."{name}" AS FROM {CATALOG}.main."{name}" '
+            "SEMI JOIN temp.main.narrowed_modules USING (module_id)"
+        )
 
 
 def _lock(con: duckdb.DuckDBPyConnection, *, allow_files: bool = False) -> None:

@@ -109,7 +109,7 @@ def ingest(
     collects = gc.isenabled()
     gc.disable()
     try:
-        work = _Ingest(con, planned, block_bytes, progress, jobs or 1, replace)
+        work = Ingest(con, planned, block_bytes, progress, jobs or 1, replace)
         summary = work.run(labels or {}, labels_by_run or {})
     finally:
         if collects:
@@ -137,14 +137,7 @@ def _open(db: str, config: dict[str, str]) -> duckdb.DuckDBPyConnection:
         raise
 
 
-def ingest_into(
-    con: duckdb.DuckDBPyConnection, path: Path, run: str, block_bytes: int = BLOCK_BYTES
-) -> Summary:
-    """Read the dumps of one path into an open database; see `ingest`."""
-    return _Ingest(con, plan([path], run), block_bytes, None, 1).run({}, {})
-
-
-class _Ingest:
+class Ingest:
     """The plan on its way into the database, one transaction after the other."""
 
     def __init__(
@@ -252,7 +245,7 @@ class _Ingest:
                 check_unchanged(job)
                 self.dumped_at = min(self.dumped_at, dumped_at(job.files))
             except OSError as error:
-                self.why_unreadable(job, error)
+                self._skip(job, error)
                 continue
             hashes = {
                 (job.files.files[kind].name, content) for kind, content in loaded.hashes.items()
@@ -272,7 +265,7 @@ class _Ingest:
         if batch:
             yield batch
 
-    def why_unreadable(self, job: Job, error: OSError) -> None:
+    def _skip(self, job: Job, error: OSError) -> None:
         name = next(iter(job.files.files.values())).name
         message = f"cannot be read: {error.strerror}"
         self._odd(job.run, Oddity(name, "error", "unreadable_file", message))
@@ -316,7 +309,7 @@ class _Ingest:
             self.writer.begin()
             self.summary, self.problems, self.writer.row_count = summary, problems, row_count
             self._look_up_shapes()
-            self.why_unreadable(job, error)
+            self._skip(job, error)
 
     def _store(self, batch: list[tuple[Job, Loaded]]) -> None:
         self.run_changed = True

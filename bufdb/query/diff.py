@@ -56,6 +56,10 @@ SELECT {_COMMON}, 'temps' AS figure, 'temp' AS allocation_kind, part, change, {_
 FROM diff_temps({_KEYED})
 {_WHERE}, part_place"""
 
+_RUNS = "SELECT run_name FROM selected_runs(getvariable('x')::VARCHAR)"
+SQL = "\n".join((_MODULES, _PEAK, _TEMPS, _RUNS))
+"""All that a comparison asks."""
+
 
 class Row(NamedTuple):
     """A figure of a pair of modules (`part` is None), or a part of its change."""
@@ -121,7 +125,7 @@ def selected_runs(con: duckdb.DuckDBPyConnection, selection: str) -> list[str]:
     Raises:
         UsageError: none, or both a run and a label of other runs.
     """
-    runs = _names(con, "SELECT run_name FROM selected_runs(getvariable('x')::VARCHAR)", selection)
+    runs = _names(con, _RUNS, selection)
     labelled = _names(
         con,
         "SELECT run_name FROM run_labels WHERE label || '=' || label_value = getvariable('x')",

@@ -49,6 +49,17 @@ def bind(query: SavedQuery, given: Mapping[str, str]) -> dict[str, Value]:
     return values
 
 
+def runs_asked(values: Mapping[str, Value]) -> list[str] | None:
+    """Globs of the runs that a saved query of bufdb's is about; None if it is about all."""
+    if values.get("run") is not None:
+        return [str(values["run"])]
+    sides = [values.get("base"), values.get("new")]
+    if None in sides:
+        return None
+    # Names, not globs: in brackets each character stands for itself.
+    return [re.sub(r"[*?[]", lambda found: f"[{found[0]}]", str(side)) for side in sides]
+
+
 def execute_query(
     con: duckdb.DuckDBPyConnection,
     query: SavedQuery,

@@ -23,8 +23,8 @@ WITH texts AS (
     regexp_extract(
       instructions.text,
       '^%?([^ ]*) = (\(.*?\)|[^( ][^ ]*) ([^ (]*)\(',
-      ['told_name', 'told_shape', 'told_opcode']
-    ) AS told,
+      ['read_name', 'read_shape', 'read_opcode']
+    ) AS read,
     CASE
       WHEN contains(instructions.text, '\') THEN NULL
       WHEN len(string_split(instructions.text, ', metadata={')) = 2
@@ -44,7 +44,7 @@ numbered AS (
     regexp_replace(texts.metadata, '"[^"]*"', '', 'g') AS numbers
   FROM texts
 ),
-told_texts AS (
+read_texts AS (
   SELECT
     numbered.module_id,
     numbered.instruction_name,
@@ -69,51 +69,51 @@ SELECT
   texts.module_id,
   texts.instruction_name || ': ' || concat_ws(
     ', ',
-    CASE WHEN texts.told.told_name <> texts.instruction_name THEN 'its text has another name' END,
-    CASE WHEN texts.told.told_opcode IS DISTINCT FROM texts.opcode
+    CASE WHEN texts.read.read_name <> texts.instruction_name THEN 'its text has another name' END,
+    CASE WHEN texts.read.read_opcode IS DISTINCT FROM texts.opcode
       THEN 'opcode ' || coalesce(texts.opcode, 'NULL') END,
-    CASE WHEN texts.told.told_shape IS DISTINCT FROM texts.shape
+    CASE WHEN texts.read.read_shape IS DISTINCT FROM texts.shape
       THEN 'shape ' || coalesce(left(texts.shape, 60), 'NULL') END
   ) || ', its text says otherwise' AS finding
 FROM texts
-WHERE texts.told.told_name <> texts.instruction_name
-  OR texts.told.told_opcode IS DISTINCT FROM texts.opcode
-  OR texts.told.told_shape IS DISTINCT FROM texts.shape
+WHERE texts.read.read_name <> texts.instruction_name
+  OR texts.read.read_opcode IS DISTINCT FROM texts.opcode
+  OR texts.read.read_shape IS DISTINCT FROM texts.shape
 UNION ALL
 SELECT
   texts.module_id,
   texts.instruction_name || ': its metadata are not those of its text' AS finding
 FROM texts
-JOIN told_texts
-  ON told_texts.module_id = texts.module_id
-  AND told_texts.instruction_name = texts.instruction_name
+JOIN read_texts
+  ON read_texts.module_id = texts.module_id
+  AND read_texts.instruction_name = texts.instruction_name
 LEFT JOIN stack_frames
   ON stack_frames.module_id = texts.module_id
-  AND stack_frames.stack_frame_id = told_texts.stack_frame_id
-  AND told_texts.source_file IS NULL
+  AND stack_frames.stack_frame_id = read_texts.stack_frame_id
+  AND read_texts.source_file IS NULL
 WHERE texts.metadata IS NOT NULL
   AND (
-    texts.op_type IS DISTINCT FROM told_texts.op_type
-    OR texts.op_name IS DISTINCT FROM told_texts.op_name
-    OR texts.stack_frame_id IS DISTINCT FROM told_texts.stack_frame_id
+    texts.op_type IS DISTINCT FROM read_texts.op_type
+    OR texts.op_name IS DISTINCT FROM read_texts.op_name
+    OR texts.stack_frame_id IS DISTINCT FROM read_texts.stack_frame_id
     OR texts.source_file IS DISTINCT FROM CASE
-      WHEN told_texts.source_file IS NULL THEN stack_frames.source_file
-      ELSE told_texts.source_file
+      WHEN read_texts.source_file IS NULL THEN stack_frames.source_file
+      ELSE read_texts.source_file
     END
     OR texts.source_line IS DISTINCT FROM CASE
-      WHEN stack_frames.stack_frame_id IS NULL THEN told_texts.source_line
+      WHEN stack_frames.stack_frame_id IS NULL THEN read_texts.source_line
       ELSE stack_frames.source_line
     END
     OR texts.source_end_line IS DISTINCT FROM CASE
-      WHEN stack_frames.stack_frame_id IS NULL THEN told_texts.source_end_line
+      WHEN stack_frames.stack_frame_id IS NULL THEN read_texts.source_end_line
       ELSE stack_frames.source_end_line
     END
     OR texts.source_column IS DISTINCT FROM CASE
-      WHEN stack_frames.stack_frame_id IS NULL THEN told_texts.source_column
+      WHEN stack_frames.stack_frame_id IS NULL THEN read_texts.source_column
       ELSE stack_frames.source_column
     END
     OR texts.source_end_column IS DISTINCT FROM CASE
-      WHEN stack_frames.stack_frame_id IS NULL THEN told_texts.source_end_column
+      WHEN stack_frames.stack_frame_id IS NULL THEN read_texts.source_end_column
       ELSE stack_frames.source_end_column
     END
   )

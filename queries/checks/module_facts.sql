@@ -1,7 +1,7 @@
 -- title: A module's row says what its files and its other rows say
 -- group: overview
 --
--- Format sections 1 and 2: what the file name tells, which parts were there, and what of a printed
+-- Format sections 1 and 2: what the file name says, which parts were there, and what of a printed
 -- peak. A file lies under the module's key; flags lie beside it.
 --
 -- column module_id BIGINT: The module.
@@ -18,7 +18,7 @@ WITH kinds AS (
   FROM files
   GROUP BY files.module_id
 ),
-told AS (
+named AS (
   SELECT
     modules.module_id,
     regexp_extract(
@@ -57,10 +57,10 @@ found AS (
     concat_ws(
       '; ',
       CASE WHEN modules.module_number::VARCHAR
-          IS DISTINCT FROM nullif(told.parts.number, '')::BIGINT::VARCHAR
+          IS DISTINCT FROM nullif(named.parts.number, '')::BIGINT::VARCHAR
         THEN 'module_number ' || coalesce(modules.module_number::VARCHAR, 'NULL') END,
       CASE WHEN modules.module_name
-          IS DISTINCT FROM coalesce(nullif(told.parts.name, ''), modules.hlo_module_name)
+          IS DISTINCT FROM coalesce(nullif(named.parts.name, ''), modules.hlo_module_name)
         THEN 'module_name ' || coalesce(modules.module_name, 'NULL') END,
       CASE WHEN modules.module_name IS NOT NULL
           AND modules.function_name IS DISTINCT FROM regexp_replace(
@@ -69,16 +69,16 @@ found AS (
             '\2'
           )
         THEN 'function_name ' || coalesce(modules.function_name, 'NULL') END,
-      CASE WHEN modules.cl_number IS DISTINCT FROM nullif(told.parts.cl, '')::BIGINT
+      CASE WHEN modules.cl_number IS DISTINCT FROM nullif(named.parts.cl, '')::BIGINT
         THEN 'cl_number ' || coalesce(modules.cl_number::VARCHAR, 'NULL') END,
-      CASE WHEN modules.dump_time_us IS DISTINCT FROM nullif(told.parts.dump_time, '')::BIGINT
+      CASE WHEN modules.dump_time_us IS DISTINCT FROM nullif(named.parts.dump_time, '')::BIGINT
         THEN 'dump_time_us ' || coalesce(modules.dump_time_us::VARCHAR, 'NULL') END,
-      CASE WHEN modules.backend IS DISTINCT FROM nullif(told.parts.backend, '')
+      CASE WHEN modules.backend IS DISTINCT FROM nullif(named.parts.backend, '')
         THEN 'backend ' || coalesce(modules.backend, 'NULL') END,
       CASE WHEN modules.platform IS DISTINCT FROM CASE
-          WHEN told.parts.backend = 'cpu' THEN 'cpu'
-          WHEN ends_with(told.parts.backend, 'gpu') THEN 'gpu'
-          WHEN told.parts.cl <> '' OR EXISTS (
+          WHEN named.parts.backend = 'cpu' THEN 'cpu'
+          WHEN ends_with(named.parts.backend, 'gpu') THEN 'gpu'
+          WHEN named.parts.cl <> '' OR EXISTS (
               SELECT 1
               FROM "values"
               JOIN shapes ON shapes.shape = "values".shape
@@ -123,7 +123,7 @@ found AS (
         THEN 'files: ' || coalesce(kinds.file_count, 0) END
     ) AS what
   FROM modules
-  JOIN told ON told.module_id = modules.module_id
+  JOIN named ON named.module_id = modules.module_id
   JOIN evidence ON evidence.module_id = modules.module_id
   LEFT JOIN kinds ON kinds.module_id = modules.module_id
 )

@@ -1,7 +1,7 @@
 -- title: What values hold at the peak adds up to the peak
 -- group: overview
 --
--- The view peak_values tells every byte once, so held_bytes of a module and memory space add up to
+-- The view peak_values says every byte once, so held_bytes of a module and memory space add up to
 -- memory_figures.peak_bytes.
 --
 -- column module_id BIGINT: The module.

@@ -2,7 +2,7 @@
 -- group: overview
 --
 -- row_checksums holds the number of rows of every table and a sum over their hash(). Which row was
--- changed it cannot tell. Not compared where hash() of this DuckDB is another than the writer's.
+-- changed it cannot say. Not compared where hash() of this DuckDB is another than the writer's.
 --
 -- column module_id BIGINT: The module.
 -- column finding VARCHAR: What was expected, what was found.

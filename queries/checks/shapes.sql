@@ -17,10 +17,10 @@ WITH arrays AS (
     shapes.element_count,
     shapes.logical_bytes,
     shapes.is_tuple,
-    regexp_extract(shapes.shape, '^([a-z][a-z0-9_]*)\[', 1) AS told_dtype,
-    regexp_extract(shapes.shape, '^[a-z][a-z0-9_]*\[([^\]]*)\]', 1) AS told_dimensions,
+    regexp_extract(shapes.shape, '^([a-z][a-z0-9_]*)\[', 1) AS read_dtype,
+    regexp_extract(shapes.shape, '^[a-z][a-z0-9_]*\[([^\]]*)\]', 1) AS read_dimensions,
     nullif(regexp_extract(shapes.shape, '^[a-z][a-z0-9_]*\[[^\]]*\](\{.*\})$', 1), '')
-      AS told_layout
+      AS read_layout
   FROM shapes
   WHERE regexp_matches(
       shapes.shape,
@@ -34,20 +34,20 @@ parts AS (
     arrays.element_count,
     arrays.logical_bytes,
     CASE
-      WHEN arrays.told_dimensions = '' THEN []::BIGINT[]
+      WHEN arrays.read_dimensions = '' THEN []::BIGINT[]
       ELSE list_transform(
-        string_split(arrays.told_dimensions, ','),
+        string_split(arrays.read_dimensions, ','),
         lambda part: try_cast(replace(part, '<=', '') AS BIGINT)
       )
-    END AS told_sizes,
+    END AS read_sizes,
     CASE
-      WHEN arrays.told_dtype = 'pred' THEN 8
-      WHEN regexp_matches(arrays.told_dtype, '^(f|bf|s|u|c)[0-9]') THEN greatest(
-        8, try_cast(regexp_extract(arrays.told_dtype, '^(?:f|bf|s|u|c)([0-9]+)', 1) AS BIGINT)
+      WHEN arrays.read_dtype = 'pred' THEN 8
+      WHEN regexp_matches(arrays.read_dtype, '^(f|bf|s|u|c)[0-9]') THEN greatest(
+        8, try_cast(regexp_extract(arrays.read_dtype, '^(?:f|bf|s|u|c)([0-9]+)', 1) AS BIGINT)
       )
     END AS element_bits
   FROM arrays
-  WHERE arrays.told_dtype NOT IN ('token', 'opaque')
+  WHERE arrays.read_dtype NOT IN ('token', 'opaque')
 ),
 sizes AS (
   SELECT
@@ -55,14 +55,14 @@ sizes AS (
     parts.dimensions,
     parts.element_count,
     parts.logical_bytes,
-    parts.told_sizes,
+    parts.read_sizes,
     parts.element_bits,
     -- A DOUBLE, exact as far as it is compared below.
     CASE
       WHEN contains(parts.shape, '?') THEN NULL
-      WHEN len(parts.told_sizes) = 0 THEN 1
-      ELSE list_product(parts.told_sizes)
-    END AS told_count
+      WHEN len(parts.read_sizes) = 0 THEN 1
+      ELSE list_product(parts.read_sizes)
+    END AS read_count
   FROM parts
 ),
 tuples AS (
@@ -107,14 +107,14 @@ found AS (
       || coalesce(arrays.layout, 'NULL') || ', memory space '
       || coalesce(arrays.memory_space::VARCHAR, 'NULL') AS what
   FROM arrays
-  WHERE arrays.dtype IS DISTINCT FROM arrays.told_dtype
-    OR arrays.dimensions_text IS DISTINCT FROM arrays.told_dimensions
-    OR arrays.layout IS DISTINCT FROM arrays.told_layout
+  WHERE arrays.dtype IS DISTINCT FROM arrays.read_dtype
+    OR arrays.dimensions_text IS DISTINCT FROM arrays.read_dimensions
+    OR arrays.layout IS DISTINCT FROM arrays.read_layout
     OR arrays.is_tuple
     OR (
       NOT contains(arrays.shape, 'P(')
       AND arrays.memory_space IS DISTINCT FROM coalesce(
-        nullif(regexp_extract(arrays.told_layout, ':.*?S\(([0-9]{1,18})\)', 1), '')::BIGINT, 0
+        nullif(regexp_extract(arrays.read_layout, ':.*?S\(([0-9]{1,18})\)', 1), '')::BIGINT, 0
       )
     )
   UNION ALL
@@ -123,12 +123,12 @@ found AS (
     arrays.shape,
     arrays.element_count || ' elements, ' || arrays.logical_bytes || ' bytes' AS what
   FROM arrays
-  WHERE arrays.told_dtype IN ('token', 'opaque')
+  WHERE arrays.read_dtype IN ('token', 'opaque')
     AND (
       arrays.dimensions IS NOT NULL
       OR arrays.element_count IS DISTINCT FROM 1
       OR arrays.logical_bytes
-        IS DISTINCT FROM CASE arrays.told_dtype WHEN 'opaque' THEN 8 ELSE 0 END
+        IS DISTINCT FROM CASE arrays.read_dtype WHEN 'opaque' THEN 8 ELSE 0 END
     )
   UNION ALL
   SELECT
@@ -138,15 +138,15 @@ found AS (
       || coalesce(sizes.element_count::VARCHAR, 'NULL') || ', bytes '
       || coalesce(sizes.logical_bytes::VARCHAR, 'NULL') AS what
   FROM sizes
-  WHERE sizes.dimensions IS DISTINCT FROM sizes.told_sizes
-    OR (sizes.told_count IS NULL AND sizes.element_count IS NOT NULL)
+  WHERE sizes.dimensions IS DISTINCT FROM sizes.read_sizes
+    OR (sizes.read_count IS NULL AND sizes.element_count IS NOT NULL)
     OR (sizes.element_bits IS NULL AND sizes.logical_bytes IS NOT NULL)
-    OR (sizes.told_count < 1e15 AND sizes.element_count IS DISTINCT FROM sizes.told_count::BIGINT)
+    OR (sizes.read_count < 1e15 AND sizes.element_count IS DISTINCT FROM sizes.read_count::BIGINT)
     OR (
-      sizes.told_count * sizes.element_bits < 1e15
+      sizes.read_count * sizes.element_bits < 1e15
       AND NOT contains(sizes.shape, 'E(')
       AND sizes.logical_bytes
-        IS DISTINCT FROM ((sizes.told_count * sizes.element_bits)::BIGINT + 7) // 8
+        IS DISTINCT FROM ((sizes.read_count * sizes.element_bits)::BIGINT + 7) // 8
     )
   UNION ALL
   SELECT

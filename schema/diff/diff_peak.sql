@@ -42,7 +42,7 @@ parameters AS (
     AND NOT "values".is_phi
   GROUP BY allocations.module_id, allocations.allocation_index
 ),
--- XLA makes copies, conversions and initial values without an op_name. What they are for tells as
+-- XLA makes copies, conversions and initial values without an op_name. What they are for says as
 -- much.
 users AS (
   SELECT

@@ -27,6 +27,6 @@ COMMENT ON COLUMN files.line_count IS
 COMMENT ON COLUMN files.read_line_count IS
   'Lines whose content is in the tables or was held against them.';
 COMMENT ON COLUMN files.known_line_count IS
-  'Lines left out because they are known to carry nothing for us: empty ones, titles without a number, computations of the HLO text that the buffer files tell.';
+  'Lines left out because they are known to carry nothing for us: empty ones, titles without a number, computations of the HLO text that the buffer files have too.';
 COMMENT ON COLUMN files.unread_line_count IS
   'Lines that were not understood; more than 0 exactly when diagnostics of the file say where (code unreadable_line, unreadable_file or truncated_file).';

@@ -1,4 +1,4 @@
--- One row per instruction that is scheduled or defines a value, told once. Key: module_id, instruction_name.
+-- One row per instruction that is scheduled or defines a value. Key: module_id, instruction_name.
 CREATE TABLE instructions (
   module_id BIGINT NOT NULL,
   instruction_name VARCHAR NOT NULL,
@@ -16,7 +16,7 @@ CREATE TABLE instructions (
   text VARCHAR USING COMPRESSION zstd
 );
 COMMENT ON TABLE instructions IS
-  'One row per instruction that is scheduled or defines a value, told once. Key: module_id, instruction_name.';
+  'One row per instruction that is scheduled or defines a value. Key: module_id, instruction_name.';
 COMMENT ON COLUMN instructions.module_id IS
   'The module; refers to modules.module_id.';
 COMMENT ON COLUMN instructions.instruction_name IS
@@ -24,7 +24,7 @@ COMMENT ON COLUMN instructions.instruction_name IS
 COMMENT ON COLUMN instructions.program_order IS
   'Position in "InstructionSequence:", from 0; NULL if not scheduled there (thread-local computations) or without live ranges.';
 COMMENT ON COLUMN instructions.opcode IS
-  'HLO opcode; NULL if the dump tells only the name (scheduled instructions that define no value; no "from instruction:" before jaxlib 0.1.72 and no HLO text).';
+  'HLO opcode; NULL if the dump gives only the name (scheduled instructions that define no value; no "from instruction:" before jaxlib 0.1.72 and no HLO text).';
 COMMENT ON COLUMN instructions.shape IS
   'Result shape with layout, as printed; NULL as opcode.';
 COMMENT ON COLUMN instructions.op_type IS
@@ -44,4 +44,4 @@ COMMENT ON COLUMN instructions.source_end_column IS
 COMMENT ON COLUMN instructions.stack_frame_id IS
   'Innermost frame (jaxlib 0.8.2 on); refers to stack_frames; NULL if the metadata has none.';
 COMMENT ON COLUMN instructions.text IS
-  'The instruction as the dump prints it, from its "%"; NULL if the dump tells only the name.';
+  'The instruction as the dump prints it, from its "%"; NULL if the dump gives only the name.';

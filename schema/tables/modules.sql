@@ -40,7 +40,7 @@ COMMENT ON COLUMN modules.function_name IS
 COMMENT ON COLUMN modules.module_number IS
   'Number NNNN of "module_NNNN" in the file name, a counter of the process; NULL for files that do not bear XLA''s name.';
 COMMENT ON COLUMN modules.platform IS
-  'Backend that compiled the module: from the file name''s backend prefix (cpu_, sm_9.0_gpu_, …) or .cl_N, else tpu if a layout has tiles; NULL if nothing tells.';
+  'Backend that compiled the module: from the file name''s backend prefix (cpu_, sm_9.0_gpu_, …) or .cl_N, else tpu if a layout has tiles; NULL if nothing says so.';
 COMMENT ON COLUMN modules.backend IS
   'Backend prefix of the stage in the file name without its last "_", such as cpu or sm_9.0a_gpu; NULL if it has none.';
 COMMENT ON COLUMN modules.cl_number IS

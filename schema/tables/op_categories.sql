@@ -1,4 +1,4 @@
--- One row per rule that tells the phase of a training step from an op_name. Rules are data to edit. Key: rule_order.
+-- One row per rule by which an op_name belongs to a phase of a training step. Rules are data to edit. Key: rule_order.
 CREATE TABLE op_categories (
   rule_order BIGINT NOT NULL,
   op_glob VARCHAR NOT NULL,
@@ -6,7 +6,7 @@ CREATE TABLE op_categories (
   category VARCHAR
 );
 COMMENT ON TABLE op_categories IS
-  'One row per rule that tells the phase of a training step from an op_name; the first rule that holds wins (op_name_categories). Rules are data to edit: INSERT, UPDATE and DELETE as the model needs. Key: rule_order.';
+  'One row per rule by which an op_name belongs to a phase of a training step; the first rule that holds wins (op_name_categories). Rules are data to edit: INSERT, UPDATE and DELETE as the model needs. Key: rule_order.';
 COMMENT ON COLUMN op_categories.rule_order IS
   'Place of the rule; the lowest that holds wins.';
 COMMENT ON COLUMN op_categories.op_glob IS
@@ -14,7 +14,7 @@ COMMENT ON COLUMN op_categories.op_glob IS
 COMMENT ON COLUMN op_categories.module_glob IS
   'Glob that some op_name of the same module must match too for the rule to hold; NULL if that does not matter.';
 COMMENT ON COLUMN op_categories.category IS
-  'Category of what the rule matches: forward, backward, rematerialised, optimizer or a word of yours; NULL if nothing can be told and no later rule may.';
+  'Category of what the rule matches: forward, backward, rematerialised, optimizer or a word of yours; NULL if nothing can be said and no later rule may.';
 INSERT INTO op_categories VALUES
   -- What jax.checkpoint computes a second time; the gradient of it lies in the same checkpoint
   -- scope, but not below rematted_computation.

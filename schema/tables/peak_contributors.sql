@@ -15,7 +15,7 @@ COMMENT ON COLUMN peak_contributors.module_id IS
 COMMENT ON COLUMN peak_contributors.contributor_ordinal IS
   'Place in the list, from 0.';
 COMMENT ON COLUMN peak_contributors.value_id IS
-  'The value; refers to values; NULL if it could not be told.';
+  'The value; refers to values; NULL if it is not known which.';
 COMMENT ON COLUMN peak_contributors.instruction_name IS
   'Defining instruction.';
 COMMENT ON COLUMN peak_contributors.shape_index IS

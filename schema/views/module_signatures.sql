@@ -39,6 +39,6 @@ COMMENT ON COLUMN module_signatures.parameter_count IS 'Entry parameters that ha
 COMMENT ON COLUMN module_signatures.parameter_shapes IS
   'Shapes of the entry parameters in order, separated by ", ": allocations.parameter_shape at index {}; NULL if the dump lacks one (before 2019-12).';
 COMMENT ON COLUMN module_signatures.output_shape IS
-  'Shape of the result: allocations.output_shape; NULL if the dump does not tell (before 2019-12).';
+  'Shape of the result: allocations.output_shape; NULL if the dump does not give it (before 2019-12).';
 COMMENT ON COLUMN module_signatures.entry_signature IS
   '"(parameter_shapes) -> output_shape"; NULL if one of them is. Sharded modules have the shapes of one device.';

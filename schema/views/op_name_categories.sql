@@ -39,4 +39,4 @@ COMMENT ON VIEW op_name_categories IS
 COMMENT ON COLUMN op_name_categories.module_id IS 'The module: modules.module_id.';
 COMMENT ON COLUMN op_name_categories.op_name IS 'The scope path as printed: instructions.op_name.';
 COMMENT ON COLUMN op_name_categories.rule_order IS 'The first rule that holds: op_categories.rule_order.';
-COMMENT ON COLUMN op_name_categories.category IS 'Its category: op_categories.category; NULL if that rule says that nothing can be told.';
+COMMENT ON COLUMN op_name_categories.category IS 'Its category: op_categories.category; NULL if that rule says that nothing is known.';

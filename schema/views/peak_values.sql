@@ -1,4 +1,4 @@
--- One row per value that holds bytes at the peak, every byte told once.
+-- One row per value that holds bytes at the peak, every byte counted once.
 -- A temp allocation's live values share bytes: in order of offset, larger first, each holds what
 -- no earlier one covers, so the sum is the union. Ends are 128 bits wide: sizes come near 2^63.
 CREATE OR REPLACE VIEW peak_values AS
@@ -85,7 +85,7 @@ LEFT JOIN representatives
 WHERE allocations.kind NOT IN ('temp', 'thread_local')
   AND allocations.size_bytes > 0;
 COMMENT ON VIEW peak_values IS
-  'One row per value that holds bytes at the peak of its memory space (memory_figures.peak_time), every byte told once: held_bytes of a module and color add up to memory_figures.peak_bytes. Nothing for a module whose peak is unknown. Key: module_id, allocation_index, value_id.';
+  'One row per value that holds bytes at the peak of its memory space (memory_figures.peak_time), every byte counted once: held_bytes of a module and color add up to memory_figures.peak_bytes. Nothing for a module whose peak is unknown. Key: module_id, allocation_index, value_id.';
 COMMENT ON COLUMN peak_values.module_id IS 'The module: modules.module_id.';
 COMMENT ON COLUMN peak_values.color IS 'Memory space of the allocation: allocations.color.';
 COMMENT ON COLUMN peak_values.allocation_index IS 'The allocation: allocations.allocation_index.';

@@ -25,8 +25,9 @@ RUNS = "run_{:03d}".format
 
 def seconds(database: Path, query: SavedQuery, given: dict[str, str]) -> float:
     began = time.process_time()
-    con = store.open_readable(str(database), query.sql)
-    execute.execute_query(con, query, execute.bind(query, given))
+    values = execute.bind(query, given)
+    con = store.open_readable(str(database), query.sql, runs=execute.runs_asked(values))
+    execute.execute_query(con, query, values)
     con.close()
     return time.process_time() - began
 

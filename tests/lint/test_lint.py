@@ -186,7 +186,7 @@ def test_the_parameters_that_filter_come_first_and_in_one_wording(tmp_path):
 
 
 def test_spark_text_says_itself_what_views_read_from_variables(tmp_path):
-    text = portable.transpile(header.parse(ASKED, tmp_path / "functions.sql"), "spark")
+    text = translate.transpile(header.parse(ASKED, tmp_path / "functions.sql"), "spark")
     assert text.index("`asked_runs` AS (") < text.index("`asked_functions` AS (")
     assert "`function_modules`.`function_name` RLIKE" in text
     assert "CAST(:run AS STRING) IS NULL" in text

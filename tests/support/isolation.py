@@ -31,10 +31,11 @@ from typing import Any
 
 import duckdb
 from damage import Sample, damage, samples
+from ingesting import ingest_into
 
 from bufdb.database import store
 from bufdb.errors import UsageError
-from bufdb.ingest.ingest import MODULE_TABLES, ingest, ingest_into
+from bufdb.ingest.ingest import MODULE_TABLES, ingest
 
 POOL = 48
 """Damaged and whole dumps that the cases of a chunk are made of."""

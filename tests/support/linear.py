@@ -19,10 +19,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from ingesting import ingest_into
 from isolation import DEFAULT, base
 
 from bufdb.columnar import scan
-from bufdb.ingest.ingest import ingest_into
 
 STEM = "module_0001.jit_f.cpu_after_optimizations"
 ASSIGNMENT, VALUES, LIVE, HLO = (

@@ -78,8 +78,8 @@ def all_modules() -> list[tuple[str, str, dict[str, Path]]]:
     ]
 
 
-LARGE = {"cpu-0.10.2"}
-"""28 of all 45 MB, read in the slow tests. Dumps of the same version are in data/demo."""
+LARGE = {"cpu-0.10.2", "cpu-0.7.2"}
+"""33 of all 45 MB, read in the slow tests. Dumps of the first version are in data/demo."""
 SETS = [
     pytest.param(name, marks=pytest.mark.slow) if name in LARGE else name
     for name in sorted({name for name, _, _ in all_modules()})

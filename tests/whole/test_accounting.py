@@ -19,12 +19,13 @@ from typing import Any
 
 import pytest
 from damage import samples
+from ingesting import ingest_into
 from isolation import DEFAULT, TINY, Base, Dump, base
 from places import DEMO
 
 from bufdb.dumps.discover import discover
 from bufdb.errors import UsageError
-from bufdb.ingest.ingest import MODULE_TABLES, ingest_into
+from bufdb.ingest.ingest import MODULE_TABLES
 
 DUMPS = int(os.environ.get("BUFDB_ACCOUNTING_DUMPS", "800"))
 """Damaged dumps whose counts are held in a test run."""
@@ -236,6 +237,7 @@ FIRST_LINES = {
 }
 
 
+@pytest.mark.sample(3)
 @BLOCKS
 @BOTH
 @pytest.mark.parametrize("first", FIRST_LINES)

@@ -1,13 +1,14 @@
 """Single accidents and what is told of them; test_isolation and test_accounting try many."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
+from ingesting import ingest_into
 from places import DEMO
 
 from bufdb.database import store
-from bufdb.ingest.ingest import ingest_into
 
 WHOLE = "cpu_b8_old", "module_0000.jit_init.cpu_after_optimizations"
 
@@ -90,3 +91,13 @@ def test_an_empty_peak_listing_is_told_where_values_are_live(tmp_path: Path) -> 
     ingest_into(con, tmp_path, "r")
     codes = {code for (code,) in con.execute("SELECT code FROM diagnostics").fetchall()}
     assert codes == {"peak_listing_mismatch"}
+
+
+def test_stack_frames_that_are_in_no_table_are_told(tmp_path: Path) -> None:
+    for name, text in texts("cpu_b8", "module_0000.jit_init").items():
+        changed = re.sub(rb"(?m)^12 \{file_location_id=.*\n", b"", text)
+        (tmp_path / name).write_bytes(changed)
+    con = store.open_writable(":memory:")
+    ingest_into(con, tmp_path, "r")
+    found = con.execute("SELECT severity FROM diagnostics WHERE code = 'missing_frame'").fetchall()
+    assert found == [("data_loss",)]

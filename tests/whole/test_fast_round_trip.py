@@ -8,10 +8,10 @@ import duckdb
 import pytest
 from dump_writer import ERAS, Dialect, Module, dialects, modules, rows, write
 from hypothesis import HealthCheck, assume, given, settings
+from ingesting import ingest_into
 from reader_rows import TABLES, ordered
 
 from bufdb.database import store
-from bufdb.ingest.ingest import ingest_into
 from bufdb.ingest.plan import module_id_of
 
 STEM = "module_0001.jit_f.cpu_after_optimizations"

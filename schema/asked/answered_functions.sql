@@ -1,0 +1,70 @@
+-- The functions asked for, for an answer: those with values, and those of which a peak is unknown.
+CREATE OR REPLACE VIEW answered_functions AS
+SELECT
+  asked_functions.run_name,
+  asked_functions.function_name,
+  asked_functions.platform,
+  asked_functions.color,
+  asked_functions.module_id,
+  asked_functions.unknown_count,
+  asked_functions.peak_bytes,
+  asked_functions.peak_time,
+  asked_functions.constant_bytes,
+  asked_functions.thread_local_bytes,
+  asked_functions.total_bytes,
+  asked_functions.fragmentation_bytes,
+  CAST(NULL AS VARCHAR) AS unknown_reason,
+  CASE
+    WHEN asked_functions.peak_bytes <> 0 THEN row_number() OVER (
+      PARTITION BY coalesce(asked_functions.peak_bytes, 0) <> 0
+      ORDER BY
+        asked_functions.peak_bytes DESC, asked_functions.run_name, asked_functions.function_name,
+        asked_functions.color, asked_functions.platform NULLS LAST
+    )
+  END AS place,
+  row_number() OVER (
+    ORDER BY
+      asked_functions.run_name, asked_functions.function_name,
+      asked_functions.platform NULLS LAST, asked_functions.color NULLS LAST
+  ) AS name_place
+FROM asked_functions
+UNION ALL
+SELECT
+  asked_functions.run_name,
+  asked_functions.function_name,
+  asked_functions.platform,
+  asked_functions.color,
+  NULL AS module_id,
+  asked_functions.unknown_count,
+  NULL AS peak_bytes,
+  NULL AS peak_time,
+  NULL AS constant_bytes,
+  NULL AS thread_local_bytes,
+  NULL AS total_bytes,
+  NULL AS fragmentation_bytes,
+  asked_functions.unknown_reason,
+  0 AS place,
+  row_number() OVER (
+    ORDER BY
+      asked_functions.run_name, asked_functions.function_name, asked_functions.color NULLS LAST,
+      asked_functions.unknown_reason, asked_functions.platform NULLS LAST
+  ) AS name_place
+FROM asked_functions
+WHERE asked_functions.unknown_reason IS NOT NULL;
+COMMENT ON VIEW answered_functions IS
+  'Rows of asked_functions to show what is in their modules, without unknown_reason, and once more those of which a peak is unknown, with it and without a module: an answer that joins values by module_id and color has such a row with nothing else. Key: run_name, function_name, platform, color, unknown_reason.';
+COMMENT ON COLUMN answered_functions.run_name IS 'function_modules.run_name.';
+COMMENT ON COLUMN answered_functions.function_name IS 'function_modules.function_name.';
+COMMENT ON COLUMN answered_functions.platform IS 'function_modules.platform.';
+COMMENT ON COLUMN answered_functions.color IS 'function_modules.color.';
+COMMENT ON COLUMN answered_functions.module_id IS 'function_modules.module_id; NULL in a row with unknown_reason.';
+COMMENT ON COLUMN answered_functions.unknown_count IS 'function_modules.unknown_count.';
+COMMENT ON COLUMN answered_functions.peak_bytes IS 'function_modules.peak_bytes; NULL in a row with unknown_reason.';
+COMMENT ON COLUMN answered_functions.peak_time IS 'function_modules.peak_time; NULL in a row with unknown_reason.';
+COMMENT ON COLUMN answered_functions.constant_bytes IS 'function_modules.constant_bytes; NULL in a row with unknown_reason.';
+COMMENT ON COLUMN answered_functions.thread_local_bytes IS 'function_modules.thread_local_bytes; NULL in a row with unknown_reason.';
+COMMENT ON COLUMN answered_functions.total_bytes IS 'function_modules.total_bytes; NULL in a row with unknown_reason.';
+COMMENT ON COLUMN answered_functions.fragmentation_bytes IS 'function_modules.fragmentation_bytes; NULL in a row with unknown_reason.';
+COMMENT ON COLUMN answered_functions.unknown_reason IS 'function_modules.unknown_reason in a row that says so; NULL in the others.';
+COMMENT ON COLUMN answered_functions.place IS 'Place by peak_bytes, largest first, of equal ones by run, function, memory space and platform; 0 in a row with unknown_reason, NULL where the peak is 0 or unknown.';
+COMMENT ON COLUMN answered_functions.name_place IS 'Place by run, function, platform and memory space; among rows with unknown_reason by run, function, memory space and that.';
