@@ -53,6 +53,7 @@ def assemble(source: Source, emit: Emit, known_shapes: dict[bytes, Shape]) -> As
     lifetimes.read()
     checks = MemoryChecks(context, table, values, lifetimes)
     checks.check()
+    emit("memory_sums", checks.sums())
     occupied = checks.occupied()
     del checks, table
     lifetimes.forget_ranges()

@@ -13,7 +13,21 @@ from bufdb.assemble.value_index import ValueIndex, lookup
 from bufdb.columnar.scan import Columns, Ints, take
 from bufdb.memory.occupancy import largest_sum, occupancy
 from bufdb.memory.ranges import Ranges
+from bufdb.memory.sums import distinct_pairs, sums_by_kind
 from bufdb.read.allocations import KINDS
+
+_FIXED = [kind for kind in KINDS if kind not in ("temp", "thread_local")]
+_SUMS = {
+    "argument_bytes": ["parameter", "donated_parameter"],
+    "output_bytes": ["output", "donated_parameter"],
+    "alias_bytes": ["donated_parameter"],
+    "temp_bytes": ["temp"],
+    "constant_bytes": ["constant"],
+    "thread_local_bytes": ["thread_local"],
+    "total_bytes": KINDS,
+    "fixed_bytes": _FIXED,
+}
+"""Which kinds of allocation each column of `memory_sums` adds up."""
 
 
 @dataclass
@@ -26,6 +40,17 @@ class MemoryChecks:
     values: ValueIndex
     lifetimes: Lifetimes
 
+    def sums(self) -> Columns:
+        """Rows of `memory_sums`: the allocations of each module and memory space, summed up."""
+        table = self.table
+        groups, number = distinct_pairs(table["module"], table["color"])
+        totals = sums_by_kind(number, table["kind"], table["size_bytes"], len(groups), len(KINDS))
+        sums = {
+            name: totals[:, [KINDS.index(kind) for kind in kinds]].sum(axis=1)
+            for name, kinds in _SUMS.items()
+        }
+        return {"module": groups[:, 0], "color": groups[:, 1], **sums}
+
     def occupied(self) -> dict[str, Columns]:
         """Rows of `occupied_peaks` and `occupancy_steps` of the modules whose peak is known."""
         table = self.table
@@ -33,9 +58,7 @@ class MemoryChecks:
         mine = take(table, known[table["module"]])
         if not len(mine["module"]):
             return {}
-        pairs = np.stack([mine["module"], mine["color"]], axis=1)
-        groups, number = np.unique(pairs, axis=0, return_inverse=True)
-        number = number.reshape(-1)
+        groups, number = distinct_pairs(mine["module"], mine["color"])
         row = self._allocation_row(mine)
         rows = np.flatnonzero(self.lifetimes.is_live & (row >= 0))
         kind = mine["kind"][row[rows]]

@@ -57,6 +57,7 @@ MODULE_TABLES = (
     "uses",
     "instructions",
     "live_ranges",
+    "memory_sums",
     "occupied_peaks",
     "occupancy_steps",
     "peak_contributors",

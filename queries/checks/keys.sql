@@ -51,6 +51,11 @@ WITH doubles AS (
   GROUP BY module_id, color
   HAVING count(*) > 1
   UNION ALL
+  SELECT module_id, 'sums of memory space ' || color AS what
+  FROM memory_sums
+  GROUP BY module_id, color
+  HAVING count(*) > 1
+  UNION ALL
   SELECT module_id, 'alias of output ' || output_index AS what
   FROM input_output_aliases
   GROUP BY module_id, output_index

@@ -65,6 +65,14 @@ WITH stored AS (
   GROUP BY live_ranges.module_id
   UNION ALL
   SELECT
+    memory_sums.module_id,
+    'memory_sums' AS table_name,
+    count(*) AS row_count,
+    (sum(hash(memory_sums)) % 9223372036854775808)::BIGINT AS checksum
+  FROM memory_sums
+  GROUP BY memory_sums.module_id
+  UNION ALL
+  SELECT
     modules.module_id,
     'modules' AS table_name,
     count(*) AS row_count,

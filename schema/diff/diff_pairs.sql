@@ -24,9 +24,9 @@ labelled_runs AS (
   GROUP BY chosen_runs.side, chosen_runs.run_name
 ),
 sizes AS (
-  SELECT allocations.module_id, sum(allocations.size_bytes) AS size_bytes
-  FROM allocations
-  GROUP BY allocations.module_id
+  SELECT memory_sums.module_id, sum(memory_sums.total_bytes) AS size_bytes
+  FROM memory_sums
+  GROUP BY memory_sums.module_id
 ),
 members AS (
   SELECT

@@ -1,24 +1,5 @@
 -- One row per module and memory space: every figure of its memory, side by side.
 CREATE OR REPLACE VIEW memory_figures AS
-WITH sums AS (
-  SELECT
-    allocations.module_id,
-    allocations.color,
-    coalesce(sum(allocations.size_bytes) FILTER (WHERE kind IN ('parameter', 'donated_parameter')), 0)
-      AS argument_bytes,
-    coalesce(sum(allocations.size_bytes) FILTER (WHERE kind IN ('output', 'donated_parameter')), 0)
-      AS output_bytes,
-    coalesce(sum(allocations.size_bytes) FILTER (WHERE kind = 'donated_parameter'), 0) AS alias_bytes,
-    coalesce(sum(allocations.size_bytes) FILTER (WHERE kind = 'temp'), 0) AS temp_bytes,
-    coalesce(sum(allocations.size_bytes) FILTER (WHERE kind = 'constant'), 0) AS constant_bytes,
-    coalesce(sum(allocations.size_bytes) FILTER (WHERE kind = 'thread_local'), 0)
-      AS thread_local_bytes,
-    sum(allocations.size_bytes) AS total_bytes,
-    coalesce(sum(allocations.size_bytes) FILTER (WHERE kind NOT IN ('temp', 'thread_local')), 0)
-      AS fixed_bytes
-  FROM allocations
-  GROUP BY allocations.module_id, allocations.color
-)
 SELECT
   modules.run_name,
   modules.module_id,
@@ -26,38 +7,38 @@ SELECT
   modules.module_name,
   modules.function_name,
   modules.platform,
-  sums.color,
+  memory_sums.color,
   memory_spaces.memory_space_name,
-  sums.argument_bytes,
-  sums.output_bytes,
-  sums.alias_bytes,
-  sums.temp_bytes,
-  sums.constant_bytes,
-  sums.thread_local_bytes,
-  sums.total_bytes,
-  sums.fixed_bytes,
+  memory_sums.argument_bytes,
+  memory_sums.output_bytes,
+  memory_sums.alias_bytes,
+  memory_sums.temp_bytes,
+  memory_sums.constant_bytes,
+  memory_sums.thread_local_bytes,
+  memory_sums.total_bytes,
+  memory_sums.fixed_bytes,
   occupied_peaks.occupied_temp_bytes,
   occupied_peaks.peak_time,
-  sums.fixed_bytes + occupied_peaks.occupied_temp_bytes AS peak_bytes,
-  sums.temp_bytes - occupied_peaks.occupied_temp_bytes AS fragmentation_bytes,
+  memory_sums.fixed_bytes + occupied_peaks.occupied_temp_bytes AS peak_bytes,
+  memory_sums.temp_bytes - occupied_peaks.occupied_temp_bytes AS fragmentation_bytes,
   occupied_peaks.naive_live_bytes,
   CASE
     WHEN occupied_peaks.module_id IS NULL THEN coalesce(
       modules.peak_unknown_reason,
       CASE
-        WHEN sums.module_id IS NULL THEN 'the dump has no allocations'
+        WHEN memory_sums.module_id IS NULL THEN 'the dump has no allocations'
         ELSE 'no peak is stored for this memory space'
       END
     )
   END AS peak_unknown_reason
 FROM modules
-LEFT JOIN sums ON sums.module_id = modules.module_id
+LEFT JOIN memory_sums ON memory_sums.module_id = modules.module_id
 LEFT JOIN memory_spaces
   ON memory_spaces.platform = modules.platform
-  AND memory_spaces.color = sums.color
+  AND memory_spaces.color = memory_sums.color
 LEFT JOIN occupied_peaks
-  ON occupied_peaks.module_id = sums.module_id
-  AND occupied_peaks.color = sums.color;
+  ON occupied_peaks.module_id = memory_sums.module_id
+  AND occupied_peaks.color = memory_sums.color;
 COMMENT ON VIEW memory_figures IS
   'One row per module and memory space that it has an allocation in: every figure of its memory, side by side; for a module without any allocation one row in which color and figures are NULL. Key: module_id, color.';
 COMMENT ON COLUMN memory_figures.run_name IS 'The run: modules.run_name.';

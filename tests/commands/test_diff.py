@@ -11,7 +11,7 @@ import pytest
 import shared_dumps
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_db import Module, in_bulk, insert
+from small_db import Module, derive, in_bulk, insert
 
 from bufdb.commands import diff as diff_command
 from bufdb.ingest.ingest import ingest
@@ -373,6 +373,7 @@ def small(call, empty_db, tmp_path):
                     offset += size
                 if made.temps:
                     made.close()
+            derive(con)
         return call("diff", *arguments, "--db", path)
 
     return diff

@@ -1,6 +1,6 @@
 import duckdb
 import pytest
-from small_db import Module, answer, insert, shape
+from small_db import Module, answer, derive, insert, shape
 
 
 def test_nothing_without_two_sides(con):
@@ -180,6 +180,7 @@ def test_temps_are_what_occupies_them_and_fragmentation(con):
     module(con, 1, "a", [(10, op("x")), (5, op("y"))])
     made = module(con, 2, "b", [(30, op("x")), (5, op("y"))])
     made.allocation(1, "temp", 7)
+    derive(con)
     rows = con.execute(
         "SELECT change, part, base_bytes, new_bytes, delta_bytes FROM diff_temps('a', 'b')"
     ).fetchall()

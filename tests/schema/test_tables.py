@@ -29,7 +29,8 @@ REFERENCES = [
     ("stack_frames", ("module_id", "parent_frame_id"), "stack_frames"),
     ("stack_frames", ("module_id", "own_frame_id"), "stack_frames"),
     ("instructions", ("module_id", "stack_frame_id"), "stack_frames"),
-    ("occupied_peaks", ("module_id", "color"), "allocations"),
+    ("memory_sums", ("module_id", "color"), "allocations"),
+    ("occupied_peaks", ("module_id", "color"), "memory_sums"),
     ("occupancy_steps", ("module_id", "color"), "occupied_peaks"),
 ]
 RENAMED = {"parent_ordinal": "node_ordinal", "parent_frame_id": "stack_frame_id",

@@ -941,6 +941,7 @@ def rows(module: Module, dialect: Dialect) -> dict[str, list[Row]]:
             {"option_ordinal": place, "option_name": name, "option_value": value}
             for place, (name, value) in enumerate(module.options or [])
         ],
+        "memory_sums": memory_sums(module.allocations),
         **(
             occupancy(module) if dialect.has_live else {"occupied_peaks": [], "occupancy_steps": []}
         ),
@@ -1123,6 +1124,28 @@ def frame_rows(tables: Frames) -> list[Row]:
             }
         )
     return found
+
+
+def memory_sums(allocations: list[Allocation]) -> list[Row]:
+    """memory_sums, figure by figure."""
+
+    def total(color: int, *kinds: str) -> int:
+        return sum(a.size for a in allocations if a.color == color and a.kind in kinds)
+
+    return [
+        {
+            "color": color,
+            "argument_bytes": total(color, "parameter", "donated_parameter"),
+            "output_bytes": total(color, "output", "donated_parameter"),
+            "alias_bytes": total(color, "donated_parameter"),
+            "temp_bytes": total(color, "temp"),
+            "constant_bytes": total(color, "constant"),
+            "thread_local_bytes": total(color, "thread_local"),
+            "total_bytes": sum(a.size for a in allocations if a.color == color),
+            "fixed_bytes": total(color, "parameter", "donated_parameter", "output", "constant"),
+        }
+        for color in sorted({allocation.color for allocation in allocations})
+    ]
 
 
 def occupancy(module: Module) -> dict[str, list[Row]]:

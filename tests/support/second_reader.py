@@ -91,6 +91,7 @@ def read_module(files: dict[str, bytes]) -> dict[str, list[Row]]:
         "stack_frames": hlo["stack_frames"],
         "input_output_aliases": hlo["input_output_aliases"],
         "compiler_options": read_options(text.get("debug_options", "")),
+        "memory_sums": memory_sums(allocations),
         "occupied_peaks": peaks,
         "occupancy_steps": steps,
     }
@@ -687,7 +688,31 @@ def tell_contributors(live: dict[str, Any], by_definition: dict[tuple[str, str],
             row["value_id"] = number if name == row["instruction_name"] else None
 
 
-# Occupancy
+# Memory
+
+
+def memory_sums(allocations: list[Row]) -> list[Row]:
+    """Rows of memory_sums, from what the lines say of each allocation."""
+    found = []
+    for color in sorted({row["color"] for row in allocations}):
+        sums = dict.fromkeys(
+            ("argument", "output", "alias", "temp", "constant", "thread_local", "total", "fixed"), 0
+        )
+        for row in allocations:
+            if row["color"] != color:
+                continue
+            kind, size = row["kind"], row["size_bytes"]
+            sums["total"] += size
+            if kind not in ("temp", "thread_local"):
+                sums["fixed"] += size
+            if kind == "donated_parameter":
+                counted = ["argument", "output", "alias"]
+            else:
+                counted = ["argument" if kind == "parameter" else kind]
+            for name in counted:
+                sums[name] += size
+        found.append({"color": color, **{f"{name}_bytes": size for name, size in sums.items()}})
+    return found
 
 
 def occupancy(

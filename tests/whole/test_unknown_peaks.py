@@ -7,7 +7,7 @@ import shutil
 
 import duckdb
 import pytest
-from small_db import Module, in_bulk, insert, shape
+from small_db import Module, derive, in_bulk, insert, shape
 
 from bufdb import cli, resources
 from bufdb.database import store
@@ -138,6 +138,7 @@ def test_of_several_compilations_one_unknown_makes_the_largest_unknown(con, name
     )
     for run_name, number in (("a", 8), ("b", 9)):
         compiled(con, number, run_name, "f", REASON)
+    derive(con)
     answer = rows(con, QUERIES[name])
     assert answer
     assert all(row[column] is None and REASON in row["unknown_reason"] for row in answer)

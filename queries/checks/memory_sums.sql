@@ -1,0 +1,71 @@
+-- title: The stored sums of allocations are those of the allocations
+-- group: overview
+--
+-- memory_sums is computed when a module is stored; here each figure is added up anew, from the kinds
+-- of allocation that count in it.
+--
+-- column module_id BIGINT: The module.
+-- column finding VARCHAR: What was expected, what was found.
+WITH kinds AS (
+  SELECT
+    unnest(
+      [
+        'argument', 'argument', 'output', 'output', 'alias', 'temp', 'constant', 'thread_local',
+        'fixed', 'fixed', 'fixed', 'fixed'
+      ]
+    ) AS figure,
+    unnest(
+      [
+        'parameter', 'donated_parameter', 'output', 'donated_parameter', 'donated_parameter',
+        'temp', 'constant', 'thread_local', 'parameter', 'donated_parameter', 'output', 'constant'
+      ]
+    ) AS kind
+),
+expected AS (
+  SELECT
+    allocations.module_id,
+    allocations.color,
+    kinds.figure,
+    sum(allocations.size_bytes) AS figure_bytes
+  FROM allocations
+  JOIN kinds ON kinds.kind = allocations.kind
+  GROUP BY allocations.module_id, allocations.color, kinds.figure
+  UNION ALL
+  SELECT
+    allocations.module_id,
+    allocations.color,
+    'total' AS figure,
+    sum(allocations.size_bytes) AS figure_bytes
+  FROM allocations
+  GROUP BY allocations.module_id, allocations.color
+),
+stored AS (
+  SELECT
+    memory_sums.module_id,
+    memory_sums.color,
+    unnest(
+      ['total', 'argument', 'output', 'alias', 'temp', 'constant', 'thread_local', 'fixed']
+    ) AS figure,
+    unnest(
+      [
+        total_bytes, argument_bytes, output_bytes, alias_bytes, temp_bytes, constant_bytes,
+        thread_local_bytes, fixed_bytes
+      ]
+    ) AS figure_bytes
+  FROM memory_sums
+)
+SELECT
+  coalesce(expected.module_id, stored.module_id) AS module_id,
+  'memory space ' || coalesce(expected.color, stored.color) || ': '
+    || coalesce(expected.figure, stored.figure) || ' expected '
+    || coalesce(expected.figure_bytes::VARCHAR, 'nothing') || ', found '
+    || coalesce(stored.figure_bytes::VARCHAR, 'no row') AS finding
+FROM expected
+FULL JOIN stored
+  ON stored.module_id = expected.module_id
+  AND stored.color = expected.color
+  AND stored.figure = expected.figure
+WHERE stored.figure_bytes IS DISTINCT FROM expected.figure_bytes
+  -- A figure without allocations of its kinds is 0.
+  AND NOT (expected.figure IS NULL AND stored.figure <> 'total' AND stored.figure_bytes = 0)
+ORDER BY module_id, finding;
