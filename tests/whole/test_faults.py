@@ -403,7 +403,7 @@ def test_file_that_changes_while_it_is_read(
             CHANGES[change](path)
         return loaded
 
-    real_store = ingest_module._Ingest._store
+    real_store = ingest_module.Ingest._store
 
     def store_late(self, batch):
         if batch[0][0].files.key == STEM:
@@ -411,7 +411,7 @@ def test_file_that_changes_while_it_is_read(
         return real_store(self, batch)
 
     if block_bytes == 40:
-        monkeypatch.setattr(ingest_module._Ingest, "_store", store_late)
+        monkeypatch.setattr(ingest_module.Ingest, "_store", store_late)
     else:
         monkeypatch.setattr(ingest_module, "load", load)
     summary = ingest("t.duckdb", [folder], block_bytes=block_bytes)
