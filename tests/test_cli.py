@@ -254,7 +254,7 @@ def test_schema_needs_no_database_and_describes_one(call, db):
     code, out, _ = call("schema", "run_labels", "--format", "json", "--db", db)
     assert code == 0
     assert [item["name"] for item in json.loads(out)] == ["run_labels"]
-    assert call("schema", "peak_values", "--format", "markdown")[1].startswith("## Views\n")
+    assert call("schema", "named_uses", "--format", "markdown")[1].startswith("## Views\n")
     brief = call("schema", "runs", "--brief", "--format", "markdown")[1]
     assert brief.startswith("| table | what it holds |\n| --- | --- |\n| `runs` | One row per run")
 

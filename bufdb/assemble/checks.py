@@ -10,7 +10,9 @@ import numpy as np
 from bufdb.assemble.context import Context
 from bufdb.assemble.lifetimes import Lifetimes
 from bufdb.assemble.value_index import ValueIndex, lookup
+from bufdb.columnar.arrow import Labels
 from bufdb.columnar.scan import Columns, Ints, take
+from bufdb.memory.holders import largest_rows, own_bytes
 from bufdb.memory.occupancy import largest_sum, occupancy
 from bufdb.memory.ranges import Ranges
 from bufdb.memory.sums import distinct_pairs, sums_by_kind
@@ -52,7 +54,7 @@ class MemoryChecks:
         return {"module": groups[:, 0], "color": groups[:, 1], **sums}
 
     def occupied(self) -> dict[str, Columns]:
-        """Rows of `occupied_peaks` and `occupancy_steps` of the modules whose peak is known."""
+        """Rows of the tables about the peak, of the modules whose peak is known."""
         table = self.table
         known = self.context.having("is_peak_known")
         mine = take(table, known[table["module"]])
@@ -100,6 +102,43 @@ class MemoryChecks:
                 "start_time": found.time,
                 "occupied_temp_bytes": found.occupied,
             },
+            "peak_values": self._held(mine, row, found.peak_time[number]),
+        }
+
+    def _held(self, table: Columns, row: Ints, peak_time: Ints) -> Columns:
+        """Rows of `peak_values`.
+
+        Args:
+            table: allocations of modules whose peak is known.
+            row: for each value the row of its allocation in that table, or -1.
+            peak_time: for each allocation the instant of the peak of its memory space.
+        """
+        values, lifetimes = self.values, self.lifetimes
+        is_temp = table["kind"] == KINDS.index("temp")
+        is_fixed = ~is_temp & (table["kind"] != KINDS.index("thread_local"))
+        live = np.flatnonzero(lifetimes.is_live & (row >= 0) & is_temp[row])
+        at = peak_time[row[live]]
+        live = live[(lifetimes.start[live] <= at) & (at <= lifetimes.end[live])]
+        # Values are in order of their numbers, by which equal ones are told apart.
+        held = own_bytes(row[live], values.offset_bytes[live], values.size_bytes[live])
+        live, held = live[held > 0], held[held > 0]
+        whole = np.flatnonzero((row >= 0) & is_fixed[row] & (values.offset_bytes == 0))
+        largest = largest_rows(row[whole], values.size_bytes[whole], len(is_fixed))
+        fixed = np.flatnonzero(is_fixed & (table["size_bytes"] > 0))
+        largest = largest[fixed]
+        standing = np.full(len(fixed), -1)
+        standing[largest >= 0] = whole[largest[largest >= 0]]
+        holder = np.concatenate([live, standing])
+        allocation = np.concatenate([row[live], fixed])
+        order = np.argsort(allocation, kind="stable")
+        holder, allocation = holder[order], allocation[order]
+        return {
+            "module": table["module"][allocation],
+            "color": table["color"][allocation],
+            "allocation_index": table["allocation_index"][allocation],
+            "allocation_kind": Labels(table["kind"][allocation], KINDS),
+            "value_id": lifetimes.value_ids(holder),
+            "held_bytes": np.concatenate([held, table["size_bytes"][fixed]])[order],
         }
 
     def _check_peaks(self, table: Columns, number: Ints, groups: Ints, peaks: Any) -> None:

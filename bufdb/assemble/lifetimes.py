@@ -100,9 +100,9 @@ class Lifetimes:
             self._unassigned.append(
                 np.stack([others["module"], others["start_time"], others["end_time"]], axis=1)
             )
-        self.context.emit("live_ranges", {**ranges, "value_id": self._value_ids(rows)})
+        self.context.emit("live_ranges", {**ranges, "value_id": self.value_ids(rows)})
 
-    def _value_ids(self, rows: Ints) -> Numbers:
+    def value_ids(self, rows: Ints) -> Numbers:
         """Numbers of the values in these rows of the index; unknown for row -1."""
         has_value = rows >= 0
         value_id = np.zeros(len(rows), np.int64)
@@ -161,7 +161,7 @@ class Lifetimes:
         at = 0
         for part in parts:
             count = len(part["module"])
-            value_ids = self._value_ids(rows[at : at + count])
+            value_ids = self.value_ids(rows[at : at + count])
             at += count
             context.emit("peak_contributors", {**part, "value_id": value_ids})
 

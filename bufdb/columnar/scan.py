@@ -372,7 +372,7 @@ class Cursor:
 
 
 Columns = dict[str, Any]
-"""Columns of one table by name, all of one length: Text, Numbers or NumPy arrays."""
+"""Columns of one table by name, all of one length: NumPy arrays, Text, Numbers or Labels."""
 
 
 def take(columns: Columns, rows: Any) -> Columns:
@@ -380,7 +380,7 @@ def take(columns: Columns, rows: Any) -> Columns:
     if rows is None:
         return columns
     return {
-        name: column.take(rows) if isinstance(column, (Text, Numbers)) else column[rows]
+        name: column[rows] if isinstance(column, np.ndarray) else column.take(rows)
         for name, column in columns.items()
     }
 

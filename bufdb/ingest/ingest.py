@@ -60,6 +60,7 @@ MODULE_TABLES = (
     "memory_sums",
     "occupied_peaks",
     "occupancy_steps",
+    "peak_values",
     "peak_contributors",
     "peak_stack_nodes",
     "stack_frames",

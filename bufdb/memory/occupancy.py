@@ -147,7 +147,7 @@ def _unions(
     first_at[1:] = (group[1:] != group[:-1]) | (time[1:] != time[:-1])
     first = first_at.copy()
     first[1:] |= allocation[1:] != allocation[:-1]
-    covered = _running_maximum(end, np.cumsum(first) - 1)
+    covered = running_maximum(end, np.cumsum(first) - 1)
     before = np.concatenate([begin[:1], covered[:-1]])
     fresh = np.where(first, begin, np.maximum(begin, before))
     held = np.maximum(end - fresh, 0)
@@ -155,7 +155,7 @@ def _unions(
     return group[places], time[places], np.add.reduceat(held, places)
 
 
-def _running_maximum(values: Ints, segment: Ints) -> Ints:
+def running_maximum(values: Ints, segment: Ints) -> Ints:
     """Maximum of each segment's values so far; ranks keep segments apart without overflow."""
     ordered, rank = np.unique(values, return_inverse=True)
     width = len(ordered)

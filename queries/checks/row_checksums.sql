@@ -113,6 +113,14 @@ WITH stored AS (
   GROUP BY peak_stack_nodes.module_id
   UNION ALL
   SELECT
+    peak_values.module_id,
+    'peak_values' AS table_name,
+    count(*) AS row_count,
+    (sum(hash(peak_values)) % 9223372036854775808)::BIGINT AS checksum
+  FROM peak_values
+  GROUP BY peak_values.module_id
+  UNION ALL
+  SELECT
     positions.module_id,
     'positions' AS table_name,
     count(*) AS row_count,

@@ -97,6 +97,12 @@ BREAKING = [
     ("peak-tree", f"UPDATE peak_stack_nodes SET current_bytes = 3 WHERE module_id = {NEW}"),
     ("peak-tree", f"DELETE FROM peak_stack_nodes WHERE module_id = {NEW}"),
     ("peak-values", f"UPDATE live_ranges SET end_time = start_time WHERE module_id = {NEW}"),
+    ("peak-values", f"UPDATE peak_values SET value_id = NULL WHERE module_id = {NEW}"),
+    ("peak-values", f"UPDATE peak_values SET allocation_kind = 'output' WHERE module_id = {NEW}"),
+    ("peak-values", "UPDATE peak_values SET held_bytes = held_bytes + 1"
+     f" WHERE module_id = {NEW} AND allocation_kind = 'temp'"),
+    ("peak-values", f"DELETE FROM peak_values WHERE module_id = {NEW}"),
+    ("peak-values", f"INSERT INTO peak_values FROM peak_values WHERE module_id = {NEW}"),
     ("peak-within-total", "UPDATE occupied_peaks SET occupied_temp_bytes = 99999999"
      f" WHERE module_id = {NEW}"),
     ("references", f'UPDATE "values" SET allocation_index = 900 WHERE module_id = {NEW}'),

@@ -24,7 +24,7 @@ def test_tables_then_views_then_macros_with_columns_in_order(con):
         ("label_value", "VARCHAR"),
     ]
     assert not label.columns[0].is_nullable
-    assert items["peak_values"].kind == "view"
+    assert items["peak_value_details"].kind == "view"
     assert [column.name for column in items["is_library_path"].columns] == ["path"]
 
 

@@ -1,12 +1,13 @@
-"""The view peak_values: every byte at the peak told once."""
+"""The table peak_values, by the SQL of its invariant: every byte at the peak told once."""
 
 import random
 
 import pytest
-from small_db import Module
+from small_db import Module, derive
 
 
 def held(con, module_id=1):
+    derive(con)
     return con.execute(
         "SELECT color, allocation_index, allocation_kind, value_id, held_bytes FROM peak_values "
         "WHERE module_id = ? ORDER BY ALL",
@@ -106,6 +107,7 @@ def test_held_bytes_add_up_to_the_peak(con, seed):
                 live=(start, start + source.randrange(5)),
             )
         module.close()
+    derive(con)
     sums = con.execute(
         "SELECT module_id, color, sum(held_bytes) FROM peak_values GROUP BY ALL ORDER BY ALL"
     ).fetchall()

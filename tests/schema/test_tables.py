@@ -32,6 +32,9 @@ REFERENCES = [
     ("memory_sums", ("module_id", "color"), "allocations"),
     ("occupied_peaks", ("module_id", "color"), "memory_sums"),
     ("occupancy_steps", ("module_id", "color"), "occupied_peaks"),
+    ("peak_values", ("module_id", "color"), "occupied_peaks"),
+    ("peak_values", ("module_id", "allocation_index"), "allocations"),
+    ("peak_values", VALUE, "values"),
 ]
 RENAMED = {"parent_ordinal": "node_ordinal", "parent_frame_id": "stack_frame_id",
            "own_frame_id": "stack_frame_id"}  # fmt: skip
@@ -177,7 +180,7 @@ def test_views_come_after_what_they_name():
     for first, then in (
         ("op_path", "jit_path"),
         ("jit_path", "peak_value_details"),
-        ("peak_values", "named_uses"),
+        ("is_library_path", "value_details"),
         ("diff_pairs", "diff_modules"),
         ("diff_peak", "diff_temps"),
     ):

@@ -945,6 +945,7 @@ def rows(module: Module, dialect: Dialect) -> dict[str, list[Row]]:
         **(
             occupancy(module) if dialect.has_live else {"occupied_peaks": [], "occupancy_steps": []}
         ),
+        "peak_values": held_at_peaks(module) if dialect.has_live else [],
     }
 
 
@@ -1178,6 +1179,43 @@ def occupancy(module: Module) -> dict[str, list[Row]]:
             if now != before:
                 steps.append({"color": color, "start_time": instant, "occupied_temp_bytes": now})
     return {"occupied_peaks": peaks, "occupancy_steps": steps}
+
+
+def held_at_peaks(module: Module) -> list[Row]:
+    """peak_values, piece by piece: each counts for the first value that has it."""
+    found = []
+    times = {peak["color"]: peak["peak_time"] for peak in occupancy(module)["occupied_peaks"]}
+    for place, allocation in enumerate(module.allocations):
+        if allocation.color not in times or allocation.kind == "thread_local":
+            continue
+        mine = [value for value in module.values if value.allocation == place]
+        held: dict[int | None, int] = {}
+        if allocation.kind == "temp":
+            time = times[allocation.color]
+            mine = [
+                value for value in mine if value.live and value.live[0] <= time <= value.live[1]
+            ]
+            mine.sort(key=lambda value: (value.offset, -value.size, value.number))
+            edges = {edge for value in mine for edge in (value.offset, value.offset + value.size)}
+            for left, right in pairwise(sorted(edges)):
+                for value in mine:
+                    if value.offset <= left and right <= value.offset + value.size:
+                        held[value.number] = held.get(value.number, 0) + right - left
+                        break
+        elif allocation.size:
+            whole = [(-value.size, value.number) for value in mine if value.offset == 0]
+            held[min(whole)[1] if whole else None] = allocation.size
+        for number, size in held.items():
+            found.append(
+                {
+                    "color": allocation.color,
+                    "allocation_index": place,
+                    "allocation_kind": allocation.kind,
+                    "value_id": number,
+                    "held_bytes": size,
+                }
+            )
+    return found
 
 
 def covered(module: Module, live: list[Value]) -> int:

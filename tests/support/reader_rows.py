@@ -20,6 +20,7 @@ TABLES = (
     "memory_sums",
     "occupied_peaks",
     "occupancy_steps",
+    "peak_values",
 )
 
 

@@ -94,6 +94,7 @@ def read_module(files: dict[str, bytes]) -> dict[str, list[Row]]:
         "memory_sums": memory_sums(allocations),
         "occupied_peaks": peaks,
         "occupancy_steps": steps,
+        "peak_values": peak_values(allocations, values, live["live_ranges"], peaks),
     }
 
 
@@ -760,6 +761,46 @@ def occupancy(
             }
         )
     return peaks, steps
+
+
+def peak_values(
+    allocations: list[Row], values: list[Row], ranges: list[Row], peaks: list[Row]
+) -> list[Row]:
+    """Rows of peak_values: values take their bytes in turn, and what is taken is gone."""
+    times = {peak["color"]: peak["peak_time"] for peak in peaks}
+    found: list[Row] = []
+    for allocation in allocations:
+        if allocation["color"] not in times or allocation["kind"] == "thread_local":
+            continue
+        index, time = allocation["allocation_index"], times[allocation["color"]]
+        mine = [value for value in values if value["allocation_index"] == index]
+        if allocation["kind"] == "temp":
+            live = {
+                row["value_id"] for row in ranges if row["start_time"] <= time <= row["end_time"]
+            }
+            mine = [value for value in mine if value["value_id"] in live]
+            mine.sort(key=lambda v: (v["offset_bytes"], -v["size_bytes"], v["value_id"]))
+            unions = [union_bytes(mine[:count]) for count in range(len(mine) + 1)]
+            held = [
+                (value["value_id"], unions[place + 1] - unions[place])
+                for place, value in enumerate(mine)
+            ]
+        else:
+            whole = [value for value in mine if value["offset_bytes"] == 0]
+            whole.sort(key=lambda v: (-v["size_bytes"], v["value_id"]))
+            held = [(whole[0]["value_id"] if whole else None, allocation["size_bytes"])]
+        found += [
+            {
+                "color": allocation["color"],
+                "allocation_index": index,
+                "allocation_kind": allocation["kind"],
+                "value_id": value_id,
+                "held_bytes": size,
+            }
+            for value_id, size in held
+            if size > 0
+        ]
+    return found
 
 
 def live_sets(ranged: list[tuple[int, int, Row]], length: int) -> Iterator[tuple[int, list[Row]]]:
