@@ -30,42 +30,11 @@ SELECT
   peak_value_details.own_source,
   peak_value_details.stack_frame_id
 FROM answered_functions
-JOIN peak_value_details
+LEFT JOIN peak_value_details
   ON peak_value_details.module_id = answered_functions.module_id
   AND peak_value_details.color = answered_functions.color
-WHERE answered_functions.place > 0
-UNION ALL
-SELECT
-  answered_functions.place AS function_place,
-  answered_functions.name_place,
-  answered_functions.run_name,
-  answered_functions.function_name,
-  answered_functions.platform,
-  answered_functions.color,
-  answered_functions.peak_bytes,
-  answered_functions.unknown_reason,
-  answered_functions.module_id,
-  NULL AS allocation_index,
-  NULL AS allocation_kind,
-  NULL AS value_id,
-  NULL AS held_bytes,
-  NULL AS shape,
-  NULL AS bare_shape,
-  NULL AS dtype,
-  NULL AS instruction_name,
-  NULL AS opcode,
-  NULL AS op_name,
-  NULL AS op_path,
-  NULL AS stripped_op_path,
-  NULL AS jit_path,
-  NULL AS source_file,
-  NULL AS source_line,
-  NULL AS own_source_file,
-  NULL AS own_source_line,
-  NULL AS own_source,
-  NULL AS stack_frame_id
-FROM answered_functions
-WHERE answered_functions.place = 0;
+WHERE answered_functions.unknown_reason IS NOT NULL
+  OR (answered_functions.place > 0 AND peak_value_details.module_id IS NOT NULL);
 COMMENT ON VIEW answered_peak_values IS
   'One row per value that holds bytes at the peak of a function asked for (answered_functions), as in peak_value_details, and one with nothing else per function of which a peak is unknown. Key: function_place, name_place, allocation_index, value_id.';
 COMMENT ON COLUMN answered_peak_values.function_place IS 'answered_functions.place: 0 for an unknown peak.';

@@ -483,7 +483,7 @@ def run_batch(reader: str, cases: Sequence[Case]) -> list[str]:
     try:
         one = read(small)
         other = read(shuffled[:half]) | (read(shuffled[half:]) if shuffled[half:] else {})
-    except Exception:
+    except Exception:  # whatever it is, one_by_one finds and reports whose it is
         return one_by_one(reader, cases)
     found = [
         f"{reader} {back[n]}: depends on its neighbours: {text_of(reader, back[n])!r:.600}"
@@ -500,7 +500,7 @@ def run_batch(reader: str, cases: Sequence[Case]) -> list[str]:
 def in_rounds(reader: str, number: int, text: bytes) -> list[str]:
     try:
         rounds, whole = ROUNDS[reader](random.Random(number), text)
-    except Exception:
+    except Exception:  # any at all is what is looked for: reported with its traceback
         return [f"{reader} {number} in rounds: {text!r:.600}\n{traceback.format_exc()}"]
     if rounds != whole:
         return [
@@ -515,7 +515,7 @@ def one_by_one(reader: str, cases: Sequence[Case]) -> list[str]:
     for number, text in cases:
         try:
             READERS[reader]([(0, text)])
-        except Exception:
+        except Exception:  # any at all is what is looked for: reported with its traceback
             found.append(f"{reader} {number}: {text!r:.600}\n{traceback.format_exc()}")
     numbers = f"{cases[0][0]} to {cases[-1][0]}"
     return found or [f"{reader} {numbers} fail together and not alone"]

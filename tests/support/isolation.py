@@ -322,7 +322,7 @@ def failures(numbers: Iterable[int]) -> Iterator[str]:
         some = case(number)
         try:
             found = together(some)
-        except Exception as error:
+        except Exception as error:  # any at all is a failure of the case: reported whole
             yield f"{some}\n  {traceback.format_exc()}\n  {type(error).__name__}: {error}"
             continue
         if found:
@@ -359,7 +359,7 @@ def bulk(first: int, count: int) -> tuple[int, list[str]]:
                 try:
                     base().ingest(Path(folder), block_bytes)
                     seen.append(contents(base().con))
-                except Exception:
+                except Exception:  # a failure of all these dumps: reported whole
                     found.append(f"dumps {number} to {number + size}\n{traceback.format_exc()}")
                     seen.append({})
         alones = set(rng.sample(range(size), max(1, size // 50)))
@@ -368,7 +368,7 @@ def bulk(first: int, count: int) -> tuple[int, list[str]]:
             if one != other or n in alones:
                 try:
                     whole = alone(dump)
-                except Exception:
+                except Exception:  # a failure of this dump: reported whole
                     found.append(f"alone: {dump.told}\n{traceback.format_exc()}")
                     continue
                 for content in (one, other):
@@ -390,7 +390,7 @@ def in_blocks(number: int) -> list[str]:
     for block_bytes in (*TINY, 20_000, 100_000, 400_000):
         try:
             differ = together(Case(-1, [[dump]], block_bytes, 1))
-        except Exception:
+        except Exception:  # a failure at this block size: reported whole
             found.append(f"block_bytes={block_bytes}\n{traceback.format_exc()}")
             continue
         found += [f"block_bytes={block_bytes}: {one}" for one in differ]

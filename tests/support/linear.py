@@ -242,6 +242,7 @@ def counting(counts: dict[str, int]) -> Any:
         calls += event in ("call", "c_call")
 
     before = sys.getprofile()
+    # For mypy a method is no variable; to count what is scanned it is replaced, and put back below.
     scan.Block.__init__ = block  # type: ignore[method-assign]
     gc.collect()
     tracemalloc.start()
