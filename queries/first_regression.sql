@@ -4,10 +4,11 @@
 --
 -- Goes through the runs that compiled a function in order of the time of their dumps and finds the
 -- first whose figure is more than factor times that of the run before: where did it break? One row
--- per function, platform and memory space that has such a run, largest growth first. Of several
--- compilations in a run the one with the largest peak counts. A run whose figure is unknown is
--- passed over: unknown_count says how many were, and a function that has such runs and no run that
--- exceeds another has a row without one. Compare the two runs with bufdb diff.
+-- per function, platform and memory space that has such a run, largest growth first. Each of
+-- several compilations is followed through those of the same signature, what is left by size, as
+-- bufdb diff pairs two runs (view asked_series). A run whose figure is unknown is passed over:
+-- unknown_count says how many were, and a function that has such runs and no run that exceeds
+-- another has a row without one. Compare the two runs with bufdb diff.
 --
 -- wrong when: Times are those of the dump files; files that were copied without their times, or
 -- runs ingested from one checkout, are out of order. Growth in small steps, each below the factor,
@@ -26,6 +27,7 @@
 --
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
 -- column platform VARCHAR: Backend; NULL if unknown.
+-- column compilation_place BIGINT: Which of several compilations of the function, 1 the largest.
 -- column color BIGINT: Memory space; NULL for compilations without allocations.
 -- column run_name VARCHAR: The first run that exceeds the run before; like all below NULL if none
 --   of those with a known figure does.
@@ -50,32 +52,26 @@ WITH params AS (
 ),
 figures AS (
   SELECT
-    series_place, place, function_name, platform, color, run_name, dumped_at, module_id,
-    unknown_reason,
-    -- Which of several compilations is the largest is not known without all their peaks.
-    CASE
-      WHEN unknown_count = 0 OR module_count = 1
-        THEN CASE params.figure
-          WHEN 'peak' THEN peak_bytes
-          WHEN 'temps' THEN temp_bytes
-          WHEN 'arguments' THEN argument_bytes
-          WHEN 'outputs' THEN output_bytes
-          WHEN 'constants' THEN constant_bytes
-          WHEN 'fragmentation' THEN fragmentation_bytes
-        END
+    series_place, place, function_name, platform, compilation_place, color, run_name, dumped_at,
+    entry_signature, unknown_reason,
+    CASE params.figure
+      WHEN 'peak' THEN peak_bytes
+      WHEN 'temps' THEN temp_bytes
+      WHEN 'arguments' THEN argument_bytes
+      WHEN 'outputs' THEN output_bytes
+      WHEN 'constants' THEN constant_bytes
+      WHEN 'fragmentation' THEN fragmentation_bytes
     END AS figure_bytes
   FROM asked_history
   CROSS JOIN params
 ),
 compared AS (
   SELECT
-    figures.series_place, figures.place, figures.run_name, figures.dumped_at, figures.figure_bytes,
-    signatures.entry_signature,
-    lag(figures.run_name) OVER (PARTITION BY series_place ORDER BY place) AS previous_run_name,
+    series_place, place, run_name, dumped_at, figure_bytes, entry_signature,
+    lag(run_name) OVER (PARTITION BY series_place ORDER BY place) AS previous_run_name,
     lag(figure_bytes) OVER (PARTITION BY series_place ORDER BY place) AS previous_bytes,
     lag(entry_signature) OVER (PARTITION BY series_place ORDER BY place) AS previous_signature
   FROM figures
-  JOIN module_signatures AS signatures ON signatures.module_id = figures.module_id
   WHERE figure_bytes IS NOT NULL
 ),
 regressions AS (
@@ -91,14 +87,15 @@ regressions AS (
 ),
 series AS (
   SELECT
-    series_place, function_name, platform, color,
+    series_place, function_name, platform, compilation_place, color,
     count(CASE WHEN figure_bytes IS NULL THEN 1 END) AS unknown_count,
     min(CASE WHEN figure_bytes IS NULL THEN unknown_reason END) AS unknown_reason
   FROM figures
-  GROUP BY series_place, function_name, platform, color
+  GROUP BY series_place, function_name, platform, compilation_place, color
 )
 SELECT
-  series.function_name, series.platform, series.color, regressions.run_name, regressions.dumped_at,
+  series.function_name, series.platform, series.compilation_place, series.color,
+  regressions.run_name, regressions.dumped_at,
   regressions.previous_run_name, regressions.previous_bytes, regressions.figure_bytes,
   regressions.figure_bytes - regressions.previous_bytes AS delta_bytes,
   CAST(regressions.figure_bytes - regressions.previous_bytes AS DOUBLE)
@@ -112,5 +109,6 @@ LEFT JOIN regressions
 WHERE regressions.regression_place = 1 OR series.unknown_count > 0
 ORDER BY
   regressions.figure_bytes - regressions.previous_bytes DESC NULLS FIRST,
-  series.function_name, series.platform NULLS LAST, series.color NULLS LAST
+  series.function_name, series.platform NULLS LAST, series.color NULLS LAST,
+  series.compilation_place
 LIMIT (SELECT top_n FROM params);

@@ -3,11 +3,11 @@
 -- engines: duckdb, spark
 --
 -- One row per function, memory space and run, in long form: pivot it in a spreadsheet, or with
--- DuckDB's PIVOT, for a table of functions by runs. Of a function that a run compiled several times
--- the compilation with the largest peak counts; if the peak of one of them is unknown, so is the
--- largest. Functions with the largest peak come first, before them those with an unknown one, the
--- runs of each in order of the time of their dumps; the ratio is to the first of these that has a
--- known peak.
+-- DuckDB's PIVOT, for a table of functions by runs. Each of several compilations is followed
+-- through those of the same signature, what is left by size, as bufdb diff pairs two runs (view
+-- asked_series). Functions with the largest peak come first, before them those with an unknown one,
+-- the runs of each in order of the time of their dumps; the ratio is to the first of these that has
+-- a known peak.
 --
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
@@ -17,10 +17,10 @@
 --
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
 -- column platform VARCHAR: Backend; NULL if unknown.
+-- column compilation_place BIGINT: Which of several compilations of the function, 1 the largest.
 -- column color BIGINT: Memory space; NULL for compilations without allocations.
 -- column run_name VARCHAR: The run.
--- column module_count BIGINT: Compilations in the run.
--- column peak_bytes HUGEINT: Largest peak [bytes]; NULL if a peak is unknown.
+-- column peak_bytes HUGEINT: Peak [bytes]; NULL if unknown.
 -- column peak_ratio DOUBLE: Peak divided by that of the function's first run; NULL if either is
 --   unknown or the latter 0.
 -- column temp_bytes HUGEINT: Temp allocations of the compilation with the largest known peak
@@ -31,14 +31,14 @@ WITH params AS (
 ),
 history AS (
   SELECT
-    series_place, place, function_name, platform, color, run_name, module_count, peak_bytes,
+    series_place, place, function_name, platform, compilation_place, color, run_name, peak_bytes,
     temp_bytes, unknown_reason,
     min(CASE WHEN peak_bytes IS NOT NULL THEN place END) OVER (PARTITION BY series_place)
       AS known_place
   FROM asked_history
 )
 SELECT
-  function_name, platform, color, run_name, module_count, peak_bytes,
+  function_name, platform, compilation_place, color, run_name, peak_bytes,
   CAST(peak_bytes AS DOUBLE) / nullif(
     max(CASE WHEN place = known_place THEN peak_bytes END) OVER (PARTITION BY series_place), 0
   ) AS peak_ratio,

@@ -4,9 +4,10 @@
 -- In a program that runs on many devices the fullest one sets the limit. Ingest each host's or
 -- rank's dumps as a run of its own with a label (--label rank=0, --label rank=1, …): one row per
 -- function, memory space and set of other labels says how far the peaks are apart and which rank
--- is the fullest. Only runs whose other labels are equal are taken together. Of several
--- compilations in a run the one with the largest peak counts. If the peak in one run is unknown, so
--- are the spread and all below it, and the row comes first; else largest spread first.
+-- is the fullest. Only runs whose other labels are equal are taken together. Each of several
+-- compilations is followed through those of the same signature, what is left by size, as bufdb diff
+-- pairs two runs (view asked_series). If the peak in one run is unknown, so are the spread and all
+-- below it, and the row comes first; else largest spread first.
 --
 -- wrong when: With one program for all devices (SPMD) all ranks compile the same module, so a
 -- spread means that they did not run the same thing; none says nothing about what the ranks hold
@@ -24,6 +25,7 @@
 --
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
 -- column platform VARCHAR: Backend; NULL if unknown.
+-- column compilation_place BIGINT: Which of several compilations of the function, 1 the largest.
 -- column color BIGINT: Memory space; NULL for compilations without allocations.
 -- column other_labels VARCHAR: What the runs have in common, as K=V separated by blanks.
 -- column run_count BIGINT: Runs, one per rank.
@@ -48,26 +50,26 @@ WITH params AS (
 ),
 figures AS (
   SELECT
-    history.function_name, history.platform, history.color, run_groups.other_labels,
-    run_groups.label_value, history.peak_bytes, history.unknown_reason, signatures.entry_signature,
+    history.function_name, history.platform, history.compilation_place, history.color,
+    run_groups.other_labels, run_groups.label_value, history.peak_bytes, history.unknown_reason,
+    history.entry_signature,
     count(*) OVER ranks AS peak_count,
     count(history.unknown_reason) OVER ranks AS unknown_count,
     row_number() OVER (ranks ORDER BY history.peak_bytes NULLS LAST, history.run_name) AS place,
     row_number() OVER (ranks ORDER BY history.peak_bytes DESC NULLS LAST, history.run_name)
       AS reverse_place
   FROM asked_history AS history
-  JOIN module_signatures AS signatures ON signatures.module_id = history.module_id
   JOIN runs_by_label(
     (SELECT params.label FROM params), (SELECT params.fixed FROM params)
   ) AS run_groups
     ON run_groups.run_name = history.run_name
   WINDOW ranks AS (
-    PARTITION BY history.function_name, history.platform, history.color, run_groups.other_labels
+    PARTITION BY history.series_place, run_groups.other_labels
   )
 ),
 spreads AS (
   SELECT
-    function_name, platform, color, other_labels,
+    function_name, platform, compilation_place, color, other_labels,
     count(*) AS run_count,
     nullif(count(DISTINCT entry_signature), 0) AS signature_count,
     unknown_count,
@@ -79,11 +81,11 @@ spreads AS (
     min(label_value) FILTER (WHERE unknown_count = 0 AND reverse_place = 1) AS fullest_rank,
     min(label_value) FILTER (WHERE unknown_count = 0 AND place = 1) AS emptiest_rank
   FROM figures
-  GROUP BY function_name, platform, color, other_labels, unknown_count
+  GROUP BY function_name, platform, compilation_place, color, other_labels, unknown_count
 )
 SELECT
-  function_name, platform, color, other_labels, run_count, signature_count, min_peak_bytes,
-  median_peak_bytes, max_peak_bytes,
+  function_name, platform, compilation_place, color, other_labels, run_count, signature_count,
+  min_peak_bytes, median_peak_bytes, max_peak_bytes,
   max_peak_bytes - min_peak_bytes AS spread_bytes,
   CAST(max_peak_bytes - min_peak_bytes AS DOUBLE) / nullif(max_peak_bytes, 0) AS spread_ratio,
   fullest_rank, emptiest_rank, unknown_count, unknown_reason
@@ -91,5 +93,5 @@ FROM spreads
 ORDER BY
   max_peak_bytes - min_peak_bytes DESC NULLS FIRST,
   max_peak_bytes DESC NULLS LAST, function_name, platform NULLS LAST, color NULLS LAST,
-  other_labels
+  other_labels, compilation_place
 LIMIT (SELECT top_n FROM params);

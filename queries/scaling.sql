@@ -4,8 +4,9 @@
 -- Fits a line through runs that differ in one numeric label (ingest them with --label batch=8,
 -- --label batch=16, …): peak = fixed part + slope * label. One row per function, memory space and
 -- set of other labels; only runs whose other labels are equal are fitted together, so that
--- precision or remat do not mix; rows without two sizes to fit come last. Of several compilations
--- in a run the one with the largest peak counts; several runs of one size count as several points.
+-- precision or remat do not mix; rows without two sizes to fit come last. Each of several
+-- compilations is followed through those of the same signature, what is left by size, as bufdb diff
+-- pairs two runs (view asked_series); several runs of one size count as several points.
 -- Runs whose figure is unknown are no points; unknown_count says how many there are, and where it
 -- leaves no point the row has nothing else.
 -- With the parameter size the row predicts the figure for that size; with budget it says the
@@ -34,6 +35,7 @@
 --
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
 -- column platform VARCHAR: Backend; NULL if unknown.
+-- column compilation_place BIGINT: Which of several compilations of the function, 1 the largest.
 -- column color BIGINT: Memory space; NULL for compilations without allocations.
 -- column other_labels VARCHAR: What the runs have in common, as K=V separated by blanks.
 -- column point_count BIGINT: Runs in the fit.
@@ -63,38 +65,35 @@ WITH params AS (
 ),
 points AS (
   SELECT
-    functions.function_name, functions.platform, functions.color, run_groups.other_labels,
+    history.function_name, history.platform, history.compilation_place, history.color,
+    run_groups.other_labels,
+    dense_rank() OVER (ORDER BY history.series_place, run_groups.other_labels) AS fit_place,
     TRY_CAST(run_groups.label_value AS DOUBLE) AS size,
-    -- Which of several compilations is the largest is not known without all their peaks.
-    CASE
-      WHEN functions.unknown_count = 0 OR functions.module_count = 1
-        THEN CASE params.metric
-          WHEN 'peak' THEN functions.peak_bytes
-          WHEN 'temp' THEN functions.temp_bytes
-          WHEN 'total' THEN functions.total_bytes - functions.thread_local_bytes
-        END
+    CASE params.metric
+      WHEN 'peak' THEN history.peak_bytes
+      WHEN 'temp' THEN history.temp_bytes
+      WHEN 'total' THEN history.total_bytes - history.thread_local_bytes
     END AS bytes,
-    functions.unknown_reason
-  FROM asked_functions AS functions
+    history.unknown_reason
+  FROM asked_history AS history
   CROSS JOIN params
   JOIN runs_by_label(
     (SELECT params.label FROM params), (SELECT params.fixed FROM params)
   ) AS run_groups
-    ON run_groups.run_name = functions.run_name
+    ON run_groups.run_name = history.run_name
   WHERE isfinite(TRY_CAST(run_groups.label_value AS DOUBLE))
 ),
 centred_points AS (
   SELECT
-    function_name, platform, color, other_labels, size, bytes,
-    avg(size) OVER fit AS mean_size,
-    avg(bytes) OVER fit AS mean_bytes
+    fit_place, size, bytes,
+    avg(size) OVER (PARTITION BY fit_place) AS mean_size,
+    avg(bytes) OVER (PARTITION BY fit_place) AS mean_bytes
   FROM points
   WHERE bytes IS NOT NULL
-  WINDOW fit AS (PARTITION BY function_name, platform, color, other_labels)
 ),
 sums AS (
   SELECT
-    function_name, platform, color, other_labels, mean_size, mean_bytes,
+    fit_place, mean_size, mean_bytes,
     count(*) AS point_count,
     min(size) AS min_size,
     max(size) AS max_size,
@@ -105,11 +104,11 @@ sums AS (
     ) AS slope_bytes,
     sum(pow(bytes - mean_bytes, 2)) AS bytes_squares
   FROM centred_points
-  GROUP BY function_name, platform, color, other_labels, mean_size, mean_bytes
+  GROUP BY fit_place, mean_size, mean_bytes
 ),
 errors AS (
   SELECT
-    sums.function_name, sums.platform, sums.color, sums.other_labels,
+    sums.fit_place,
     sum(pow(
       points.bytes - sums.mean_bytes - sums.slope_bytes * (points.size - sums.mean_size), 2
     )) AS error_squares,
@@ -118,23 +117,20 @@ errors AS (
       / nullif(points.bytes, 0)
     ) AS max_error_ratio
   FROM sums
-  JOIN centred_points AS points
-    ON points.function_name = sums.function_name
-    AND points.platform IS NOT DISTINCT FROM sums.platform
-    AND points.color = sums.color
-    AND points.other_labels = sums.other_labels
-  GROUP BY sums.function_name, sums.platform, sums.color, sums.other_labels
+  JOIN centred_points AS points ON points.fit_place = sums.fit_place
+  GROUP BY sums.fit_place
 ),
 groups AS (
   SELECT
-    function_name, platform, color, other_labels,
+    fit_place, function_name, platform, compilation_place, color, other_labels,
     count(*) - count(bytes) AS unknown_count,
     min(unknown_reason) FILTER (WHERE bytes IS NULL) AS unknown_reason
   FROM points
-  GROUP BY function_name, platform, color, other_labels
+  GROUP BY fit_place, function_name, platform, compilation_place, color, other_labels
 )
 SELECT
-  groups.function_name, groups.platform, groups.color, groups.other_labels,
+  groups.function_name, groups.platform, groups.compilation_place, groups.color,
+  groups.other_labels,
   coalesce(sums.point_count, 0) AS point_count,
   sums.min_size, sums.max_size, sums.largest_bytes,
   TRY_CAST(round(sums.mean_bytes - sums.slope_bytes * sums.mean_size) AS HUGEINT) AS fixed_bytes,
@@ -160,18 +156,10 @@ SELECT
   groups.unknown_count, groups.unknown_reason
 FROM groups
 CROSS JOIN params
-LEFT JOIN sums
-  ON sums.function_name = groups.function_name
-  AND sums.platform IS NOT DISTINCT FROM groups.platform
-  AND sums.color IS NOT DISTINCT FROM groups.color
-  AND sums.other_labels = groups.other_labels
-LEFT JOIN errors
-  ON errors.function_name = groups.function_name
-  AND errors.platform IS NOT DISTINCT FROM groups.platform
-  AND errors.color IS NOT DISTINCT FROM groups.color
-  AND errors.other_labels = groups.other_labels
+LEFT JOIN sums ON sums.fit_place = groups.fit_place
+LEFT JOIN errors ON errors.fit_place = groups.fit_place
 ORDER BY
   CASE WHEN sums.point_count IS NULL THEN 0 WHEN sums.slope_bytes IS NULL THEN 2 ELSE 1 END,
   sums.largest_bytes DESC, groups.function_name, groups.platform NULLS LAST,
-  groups.color NULLS LAST, groups.other_labels
+  groups.color NULLS LAST, groups.other_labels, groups.compilation_place
 LIMIT (SELECT top_n FROM params);

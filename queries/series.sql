@@ -5,9 +5,8 @@
 -- The figures of a function in each run that compiled it, in order of the time of the runs' dumps,
 -- with the change to the run before: where did the peak jump? Name the function with the parameter
 -- function; without it all functions follow one another, those with an unknown peak first, then
--- those with the largest. Of several compilations in a run the one with the largest peak counts; if
--- the peak of one of them is unknown, so is the largest, and the other figures are those of the
--- largest known.
+-- those with the largest. Each of several compilations is followed through those of the same
+-- signature, what is left by size, as bufdb diff pairs two runs (view asked_series).
 --
 -- wrong when: Times are those of the dump files; files that were copied without their times, or
 -- runs ingested from one checkout, are out of order. A change can come from a new shape as well as
@@ -22,6 +21,7 @@
 --
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
 -- column platform VARCHAR: Backend; NULL if unknown.
+-- column compilation_place BIGINT: Which of several compilations of the function, 1 the largest.
 -- column color BIGINT: Memory space; NULL for compilations without allocations.
 -- column run_name VARCHAR: The run.
 -- column dumped_at TIMESTAMP: Earliest time of the run's dump files [UTC]; NULL if unknown.
@@ -40,17 +40,14 @@ WITH params AS (
 ),
 compared AS (
   SELECT
-    history.series_place, history.place, history.function_name, history.platform, history.color,
-    history.run_name, history.dumped_at, history.peak_bytes, history.temp_bytes,
-    history.argument_bytes, history.output_bytes, module_signatures.entry_signature,
-    history.unknown_reason,
-    lag(history.peak_bytes) OVER (PARTITION BY series_place ORDER BY place) AS previous_bytes,
+    series_place, place, function_name, platform, compilation_place, color, run_name, dumped_at,
+    peak_bytes, temp_bytes, argument_bytes, output_bytes, entry_signature, unknown_reason,
+    lag(peak_bytes) OVER (PARTITION BY series_place ORDER BY place) AS previous_bytes,
     lag(entry_signature) OVER (PARTITION BY series_place ORDER BY place) AS previous_signature
-  FROM asked_history AS history
-  JOIN module_signatures ON module_signatures.module_id = history.module_id
+  FROM asked_history
 )
 SELECT
-  function_name, platform, color, run_name, dumped_at, peak_bytes,
+  function_name, platform, compilation_place, color, run_name, dumped_at, peak_bytes,
   peak_bytes - previous_bytes AS peak_change_bytes,
   CAST(peak_bytes - previous_bytes AS DOUBLE) / nullif(previous_bytes, 0) AS peak_change_ratio,
   temp_bytes, argument_bytes, output_bytes,

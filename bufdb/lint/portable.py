@@ -21,8 +21,8 @@ _STRUCTURE = (
     "TableAlias Alias Column Identifier Paren Star Window WindowSpec Qualify Distinct Exists Filter"
 )
 _OPERATORS = (
-    "In Between Like Glob Is Null Not And Or EQ NEQ GT GTE LT LTE Add Sub Mul Div IntDiv Mod Neg "
-    "DPipe Case If Literal Boolean Cast DataType"
+    "In Between Like Glob Is Null Not And Or EQ NEQ NullSafeEQ GT GTE LT LTE Add Sub Mul Div "
+    "IntDiv Mod Neg DPipe Case If Literal Boolean Cast DataType"
 )
 _FUNCTIONS = (
     "Coalesce Nullif Greatest Least Abs Round Floor Ceil Count Sum Min Max Avg RowNumber Rank "

@@ -1,53 +1,74 @@
--- The figures of a function over the runs asked for, in order of the time of their dumps.
+-- The figures of the compilations asked for over the runs, in order of the time of their dumps.
 CREATE OR REPLACE VIEW asked_history AS
-WITH figures AS (
+WITH spaces AS (
+  SELECT DISTINCT asked_series.model_module_id, memory_figures.color
+  FROM asked_series
+  JOIN memory_figures ON memory_figures.module_id = asked_series.module_id
+  WHERE memory_figures.color IS NOT NULL
+    AND (
+      getvariable('color')::BIGINT IS NULL
+      OR memory_figures.color = getvariable('color')::BIGINT
+    )
+),
+known AS (
   SELECT
-    asked_functions.function_name,
-    asked_functions.platform,
-    asked_functions.color,
-    asked_functions.run_name,
-    runs.dumped_at,
-    asked_functions.module_id,
-    asked_functions.module_count,
-    asked_functions.unknown_count,
-    asked_functions.unknown_reason,
-    CASE WHEN asked_functions.unknown_count = 0 THEN asked_functions.peak_bytes END AS peak_bytes,
-    asked_functions.temp_bytes,
-    asked_functions.argument_bytes,
-    asked_functions.output_bytes,
-    asked_functions.constant_bytes,
-    asked_functions.fragmentation_bytes
-  FROM asked_functions
-  JOIN runs ON runs.run_name = asked_functions.run_name
+    members.function_name,
+    members.platform,
+    models.size_place AS compilation_place,
+    asked_series.model_module_id,
+    spaces.color,
+    members.run_name,
+    members.dumped_at,
+    members.module_id,
+    members.entry_signature,
+    memory_figures.peak_unknown_reason AS unknown_reason,
+    memory_figures.peak_bytes,
+    memory_figures.temp_bytes,
+    memory_figures.argument_bytes,
+    memory_figures.output_bytes,
+    memory_figures.constant_bytes,
+    memory_figures.fragmentation_bytes,
+    memory_figures.total_bytes,
+    memory_figures.thread_local_bytes
+  FROM asked_series
+  JOIN asked_compilations AS members ON members.module_id = asked_series.module_id
+  JOIN asked_compilations AS models ON models.module_id = asked_series.model_module_id
+  LEFT JOIN spaces ON spaces.model_module_id = asked_series.model_module_id
+  -- What a module without allocations needs is unknown in every memory space.
+  JOIN memory_figures
+    ON memory_figures.module_id = asked_series.module_id
+    AND (memory_figures.color IS NULL OR memory_figures.color = spaces.color)
 ),
 series AS (
   SELECT
-    figures.function_name,
-    figures.platform,
-    figures.color,
-    figures.run_name,
-    figures.module_id,
-    figures.dumped_at,
-    figures.module_count,
-    figures.unknown_count,
-    figures.unknown_reason,
-    figures.peak_bytes,
-    figures.temp_bytes,
-    figures.argument_bytes,
-    figures.output_bytes,
-    figures.constant_bytes,
-    figures.fragmentation_bytes,
-    max(figures.peak_bytes) OVER (
-      PARTITION BY figures.function_name, figures.platform, figures.color
+    known.function_name,
+    known.platform,
+    known.compilation_place,
+    known.color,
+    known.run_name,
+    known.dumped_at,
+    known.module_id,
+    known.entry_signature,
+    known.unknown_reason,
+    known.peak_bytes,
+    known.temp_bytes,
+    known.argument_bytes,
+    known.output_bytes,
+    known.constant_bytes,
+    known.fragmentation_bytes,
+    known.total_bytes,
+    known.thread_local_bytes,
+    max(known.peak_bytes) OVER (
+      PARTITION BY known.model_module_id, known.color
     ) AS largest_bytes,
-    count(figures.unknown_reason) OVER (
-      PARTITION BY figures.function_name, figures.platform, figures.color
+    count(known.unknown_reason) OVER (
+      PARTITION BY known.model_module_id, known.color
     ) AS unknown_run_count,
     row_number() OVER (
-      PARTITION BY figures.function_name, figures.platform, figures.color
-      ORDER BY figures.dumped_at NULLS LAST, figures.run_name
+      PARTITION BY known.model_module_id, known.color
+      ORDER BY known.dumped_at NULLS LAST, known.run_name
     ) AS place
-  FROM figures
+  FROM known
 )
 SELECT
   dense_rank() OVER (
@@ -56,41 +77,46 @@ SELECT
       series.largest_bytes DESC NULLS LAST,
       series.function_name,
       series.platform NULLS LAST,
-      series.color NULLS LAST
+      series.color NULLS LAST,
+      series.compilation_place
   ) AS series_place,
   series.place,
   series.function_name,
   series.platform,
+  series.compilation_place,
   series.color,
   series.run_name,
-  series.module_id,
   series.dumped_at,
-  series.module_count,
-  series.unknown_count,
+  series.module_id,
+  series.entry_signature,
   series.unknown_reason,
   series.peak_bytes,
   series.temp_bytes,
   series.argument_bytes,
   series.output_bytes,
   series.constant_bytes,
-  series.fragmentation_bytes
+  series.fragmentation_bytes,
+  series.total_bytes,
+  series.thread_local_bytes
 FROM series;
 COMMENT ON VIEW asked_history IS
-  'Rows of asked_functions as series of runs: a function is followed by name, platform and memory space, from its largest compilation in a run (function_modules) to that in the next, whatever their signatures. diff_pairs, in contrast, pairs all compilations of two runs, those of the same signature first. Key: series_place, place.';
+  'One row per compilation of asked_series and memory space: what it needs in a run, as series of runs. A module without allocations is in every memory space of its series. Key: series_place, place.';
 COMMENT ON COLUMN asked_history.series_place IS 'Place of the series: those with an unknown peak first, then the largest peak first.';
 COMMENT ON COLUMN asked_history.place IS 'Place of the run in the series, by dumped_at and name.';
 COMMENT ON COLUMN asked_history.function_name IS 'function_modules.function_name.';
 COMMENT ON COLUMN asked_history.platform IS 'function_modules.platform.';
-COMMENT ON COLUMN asked_history.color IS 'function_modules.color.';
+COMMENT ON COLUMN asked_history.compilation_place IS 'Which of the function''s compilations is followed: asked_compilations.size_place in the run that has the most; 1 is the largest.';
+COMMENT ON COLUMN asked_history.color IS 'memory_figures.color; NULL if no run of the series has an allocation.';
 COMMENT ON COLUMN asked_history.run_name IS 'function_modules.run_name.';
 COMMENT ON COLUMN asked_history.dumped_at IS 'Time of the run''s dumps: runs.dumped_at; NULL if unknown.';
-COMMENT ON COLUMN asked_history.module_id IS 'function_modules.module_id.';
-COMMENT ON COLUMN asked_history.module_count IS 'function_modules.module_count.';
-COMMENT ON COLUMN asked_history.unknown_count IS 'function_modules.unknown_count.';
-COMMENT ON COLUMN asked_history.unknown_reason IS 'function_modules.unknown_reason.';
-COMMENT ON COLUMN asked_history.peak_bytes IS 'function_modules.peak_bytes; NULL if the peak of any compilation in the run is unknown.';
-COMMENT ON COLUMN asked_history.temp_bytes IS 'function_modules.temp_bytes.';
-COMMENT ON COLUMN asked_history.argument_bytes IS 'function_modules.argument_bytes.';
-COMMENT ON COLUMN asked_history.output_bytes IS 'function_modules.output_bytes.';
-COMMENT ON COLUMN asked_history.constant_bytes IS 'function_modules.constant_bytes.';
-COMMENT ON COLUMN asked_history.fragmentation_bytes IS 'function_modules.fragmentation_bytes.';
+COMMENT ON COLUMN asked_history.module_id IS 'The compilation: modules.module_id.';
+COMMENT ON COLUMN asked_history.entry_signature IS 'module_signatures.entry_signature; NULL if unknown.';
+COMMENT ON COLUMN asked_history.unknown_reason IS 'memory_figures.peak_unknown_reason: why the peak is unknown; NULL if it is known.';
+COMMENT ON COLUMN asked_history.peak_bytes IS 'memory_figures.peak_bytes; NULL if unknown.';
+COMMENT ON COLUMN asked_history.temp_bytes IS 'memory_figures.temp_bytes.';
+COMMENT ON COLUMN asked_history.argument_bytes IS 'memory_figures.argument_bytes.';
+COMMENT ON COLUMN asked_history.output_bytes IS 'memory_figures.output_bytes.';
+COMMENT ON COLUMN asked_history.constant_bytes IS 'memory_figures.constant_bytes.';
+COMMENT ON COLUMN asked_history.fragmentation_bytes IS 'memory_figures.fragmentation_bytes; NULL if the peak is unknown.';
+COMMENT ON COLUMN asked_history.total_bytes IS 'memory_figures.total_bytes.';
+COMMENT ON COLUMN asked_history.thread_local_bytes IS 'memory_figures.thread_local_bytes.';

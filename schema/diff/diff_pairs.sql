@@ -35,9 +35,7 @@ members AS (
     modules.module_id,
     modules.module_key,
     coalesce(modules.function_name, modules.module_key) AS function_name,
-    -- XLA counts long tuples in comments, which not every version writes.
-    regexp_replace(module_signatures.entry_signature, '/[*]index=[0-9]+[*]/', '', 'g')
-      AS entry_signature,
+    module_signatures.entry_signature,
     coalesce(sizes.size_bytes, 0) AS size_bytes,
     modules.module_number,
     -- Labels and platform keep modules apart where both sides know them, and only there: cpu can
@@ -152,4 +150,4 @@ LEFT JOIN members AS new_members
   ON new_members.side = 'new'
   AND new_members.module_id = pairs.new_module_id;
 COMMENT ON MACRO TABLE diff_pairs IS
-  'Which module of the runs base_run is compared with which of new_run (names of runs or LABEL=VALUE, see selected_runs). One row per pair and per module without a partner. paired_by says the rule: signature (same function, same shapes of arguments and result), name (same function, the only one left on both sides), each with "rank of size" where there were several, the largest with the largest; else only in base or only in new. Within that, runs that have their other labels in common are compared with each other, and so are platforms that both sides have.';
+  'Which module of the runs base_run is compared with which of new_run (names of runs or LABEL=VALUE, see selected_runs). One row per pair and per module without a partner. paired_by says the rule: signature (same function, same shapes of arguments and result), name (same function, the only one left on both sides), each with "rank of size" where there were several, the largest with the largest; else only in base or only in new. asked_series follows functions over many runs by the same rule. Within that, runs that have their other labels in common are compared with each other, and so are platforms that both sides have.';

@@ -25,8 +25,12 @@ SELECT
   CASE WHEN parameters.module_id IS NULL THEN '' ELSE parameters.parameter_shapes END
     AS parameter_shapes,
   outputs.output_shape,
-  '(' || CASE WHEN parameters.module_id IS NULL THEN '' ELSE parameters.parameter_shapes END
-    || ') -> ' || outputs.output_shape AS entry_signature
+  -- XLA counts long tuples in comments, which not every version writes.
+  regexp_replace(
+    '(' || CASE WHEN parameters.module_id IS NULL THEN '' ELSE parameters.parameter_shapes END
+      || ') -> ' || outputs.output_shape,
+    '/[*]index=[0-9]+[*]/', '', 'g'
+  ) AS entry_signature
 FROM modules
 LEFT JOIN parameters ON parameters.module_id = modules.module_id
 LEFT JOIN outputs ON outputs.module_id = modules.module_id;
@@ -41,4 +45,4 @@ COMMENT ON COLUMN module_signatures.parameter_shapes IS
 COMMENT ON COLUMN module_signatures.output_shape IS
   'Shape of the result: allocations.output_shape; NULL if the dump does not give it (before 2019-12).';
 COMMENT ON COLUMN module_signatures.entry_signature IS
-  '"(parameter_shapes) -> output_shape"; NULL if one of them is. Sharded modules have the shapes of one device.';
+  '"(parameter_shapes) -> output_shape" without the comments that count long tuples; NULL if one of them is. Sharded modules have the shapes of one device.';

@@ -25,7 +25,7 @@ def series(con, *peaks, function="f", signature=None):
 
 
 def rows(con, **given):
-    return [(row[0], row[3], *row[5:12]) for row in answer(con, "first-regression", **given)]
+    return [(row[0], row[4], *row[6:13]) for row in answer(con, "first-regression", **given)]
 
 
 def test_the_first_run_that_exceeds_the_one_before(con):
@@ -36,7 +36,7 @@ def test_the_first_run_that_exceeds_the_one_before(con):
     assert rows(con, least_bytes=11)[0][1] == "r1"
     assert rows(con, factor=4) == []
     assert rows(con, run="r[345]") == []
-    assert answer(con, "first-regression")[0][4] == DAY[3]
+    assert answer(con, "first-regression")[0][5] == DAY[3]
 
 
 def test_exactly_the_factor_does_not_exceed(con):
@@ -48,7 +48,7 @@ def test_exactly_the_factor_does_not_exceed(con):
 def test_a_run_whose_figure_is_unknown_is_no_predecessor(con):
     series(con, 100, None, 150)
     assert rows(con) == [("f", "r1", "r3", 100, 150, 50, 0.5, None, 1)]
-    assert answer(con, "first-regression")[0][12] == 1
+    assert answer(con, "first-regression")[0][13] == 1
     assert rows(con, figure="temps") == [("f", "r1", "r2", 1, 150, 149, 149.0, None, 1)]
 
 
@@ -56,7 +56,7 @@ def test_a_series_with_an_unknown_figure_and_no_regression_says_so(con):
     series(con, 100, None, 100)
     series(con, 100, 100, function="g")
     reason = "no peak is stored for this memory space"
-    assert answer(con, "first-regression") == [("f", None, 0, *[None] * 9, 1, reason)]
+    assert answer(con, "first-regression") == [("f", None, 1, 0, *[None] * 9, 1, reason)]
 
 
 def test_growth_from_nothing_has_no_ratio(con):

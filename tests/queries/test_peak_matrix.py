@@ -23,11 +23,13 @@ def test_functions_by_largest_peak_and_runs_by_time(con):
     compiled(con, 3, "early", 20)
     compiled(con, 4, "early", 25, "g")
     assert answer(con, "peak-matrix") == [
-        ("f", "cpu", 0, "early", 1, 20, 1.0, 1),
-        ("f", "cpu", 0, "late", 2, 40, 2.0, 1),
-        ("g", "cpu", 0, "early", 1, 25, 1.0, 1),
+        ("f", "cpu", 1, 0, "early", 20, 1.0, 1),
+        ("f", "cpu", 1, 0, "late", 40, 2.0, 1),
+        ("f", "cpu", 2, 0, "late", 30, 1.0, 1),
+        ("g", "cpu", 1, 0, "early", 25, 1.0, 1),
     ]
-    assert [row[3] for row in answer(con, "peak-matrix", run="l*")] == ["late"]
+    rows = answer(con, "peak-matrix", run="l*")
+    assert [(row[2], row[4]) for row in rows] == [(1, "late"), (2, "late")]
     assert len(answer(con, "peak-matrix", top_n=2)) == 2
 
 
@@ -35,7 +37,7 @@ def test_unknown_peaks_and_runs_without_a_time(con):
     compiled(con, 1, "b", 10)
     compiled(con, 2, "a", 90, known=False)
     compiled(con, 3, "c", 20)
-    rows = [(row[3], row[5], row[6]) for row in answer(con, "peak-matrix")]
+    rows = [(row[4], row[5], row[6]) for row in answer(con, "peak-matrix")]
     assert rows == [("a", None, None), ("b", 10, 1.0), ("c", 20, 2.0)]
 
 

@@ -20,22 +20,22 @@ def test_spread_over_ranks(con):
         compiled(con, module_id, rank, size, job="j")
     # 10, 30, 40, 40: the lower one of the two in the middle is 30.
     assert answer(con, "ranks") == [
-        ("f", None, 0, "job=j", 4, 3, 10, 30, 40, 30, 0.75, "1", "2"),
+        ("f", None, 1, 0, "job=j", 4, 3, 10, 30, 40, 30, 0.75, "1", "2"),
     ]
     compiled(con, 9, "4", 99, known=False, job="j")
     unknown = (*[None] * 7, 1, "the dump has no live ranges")
-    assert answer(con, "ranks") == [("f", None, 0, "job=j", 5, 4, *unknown)]
-    assert answer(con, "ranks", label="job", fixed="none")[0][3:5] == ("", 5)
+    assert answer(con, "ranks") == [("f", None, 1, 0, "job=j", 5, 4, *unknown)]
+    assert answer(con, "ranks", label="job", fixed="none")[0][4:6] == ("", 5)
 
 
 def test_other_labels_keep_jobs_apart_unless_they_do_not_matter(con):
     compiled(con, 1, "0", 10, job="a", host="x")
     compiled(con, 2, "1", 20, job="a", host="y")
     compiled(con, 3, "0", 30, job="b", host="x")
-    assert [row[3] for row in answer(con, "ranks")] == [
+    assert [row[4] for row in answer(con, "ranks")] == [
         "host=x job=b", "host=y job=a", "host=x job=a"
     ]  # fmt: skip
-    rows = [(row[3], row[4], row[9]) for row in answer(con, "ranks", fixed="job")]
+    rows = [(row[4], row[5], row[10]) for row in answer(con, "ranks", fixed="job")]
     assert rows == [("job=a", 2, 10), ("job=b", 1, 0)]
     assert len(answer(con, "ranks", fixed="job", top_n=1)) == 1
 
@@ -43,7 +43,7 @@ def test_other_labels_keep_jobs_apart_unless_they_do_not_matter(con):
 def test_without_any_peak(con):
     compiled(con, 1, "0", 10, known=False)
     assert answer(con, "ranks") == [
-        ("f", None, 0, "", 1, 1, *[None] * 7, 1, "the dump has no live ranges")
+        ("f", None, 1, 0, "", 1, 1, *[None] * 7, 1, "the dump has no live ranges")
     ]
 
 

@@ -22,27 +22,49 @@ def test_figures_in_order_of_time_with_the_change(con):
     compiled(con, 2, "b", 20)
     compiled(con, 3, "c", 25, shape="f32[2]")
     assert answer(con, "series", function="f") == [
-        ("f", "cpu", 0, "b", datetime(2026, 1, 1), 20, None, None, 3, 20, 20, None),
-        ("f", "cpu", 0, "c", datetime(2026, 1, 2), 25, 5, 0.25, 3, 25, 25, False),
-        ("f", "cpu", 0, "a", datetime(2026, 1, 3), 10, -15, -0.6, 3, 10, 10, False),
+        ("f", "cpu", 1, 0, "b", datetime(2026, 1, 1), 20, None, None, 3, 20, 20, None),
+        ("f", "cpu", 1, 0, "c", datetime(2026, 1, 2), 25, 5, 0.25, 3, 25, 25, False),
+        ("f", "cpu", 1, 0, "a", datetime(2026, 1, 3), 10, -15, -0.6, 3, 10, 10, False),
     ]
     con.execute("UPDATE allocations SET parameter_shape = 'f32[2]', output_shape = 'f32[2]'")
-    assert [row[11] for row in answer(con, "series")] == [None, True, True]
+    assert [row[12] for row in answer(con, "series")] == [None, True, True]
     assert len(answer(con, "series", top_n=2)) == 2
 
 
-def test_the_peak_of_a_run_is_unknown_if_one_compilation_has_no_known_peak(con):
+def test_an_unknown_peak_comes_first_and_says_why(con):
     compiled(con, 1, "a", 5)
     Module(con, 2, "a", "f", platform="cpu", has_live_ranges=False).allocation(0, "output", 99)
     compiled(con, 3, "b", 5)
-    rows = [(row[3], row[5], row[6], *row[12:]) for row in answer(con, "series")]
-    reason = "the peak of 1 of 2 compilations is unknown: the dump has no live ranges"
-    assert rows == [("a", None, None, reason), ("b", 5, None)]
+    rows = [(row[2], row[4], row[6], row[7], *row[13:]) for row in answer(con, "series")]
+    reason = "the dump has no live ranges"
+    assert rows == [(1, "a", None, None, reason), (2, "a", 5, None), (2, "b", 5, 0)]
+
+
+def test_a_compilation_without_allocations_is_unknown_in_every_memory_space(con):
+    compiled(con, 1, "a", 5)
+    Module(con, 2, "b", "f", platform="cpu")
+    reason = "the dump has no allocations"
+    for given in ({}, {"color": 0}):
+        rows = [(row[3], row[4], row[6], *row[13:]) for row in answer(con, "series", **given)]
+        assert rows == [(0, "a", 5), (0, "b", None, reason)]
+
+
+def test_compilations_are_followed_by_signature_then_by_size(con):
+    for run_name, shapes in (("a", "x"), ("b", "xyz"), ("c", "wy")):
+        for place, shape in enumerate(shapes):
+            compiled(con, ord(run_name) * 10 + place, run_name, 100 - place, shape=shape)
+    rows = [(row[2], row[4], row[6], row[12]) for row in answer(con, "series")]
+    # Run b has the most, so its compilations x, y and z are 1, 2 and 3.
+    assert rows == [
+        (1, "a", 100, None), (1, "b", 100, True), (1, "c", 100, False),
+        (2, "b", 99, None), (2, "c", 99, True),
+        (3, "b", 98, None),
+    ]  # fmt: skip
 
 
 def test_functions_by_largest_peak_and_equal_times_by_run(con):
     compiled(con, 1, "b", 5)
     compiled(con, 2, "a", 5)
     compiled(con, 3, "a", 9, function="g")
-    rows = [(row[0], row[3], row[6]) for row in answer(con, "series")]
+    rows = [(row[0], row[4], row[7]) for row in answer(con, "series")]
     assert rows == [("g", "a", None), ("f", "a", None), ("f", "b", 0)]

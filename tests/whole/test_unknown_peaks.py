@@ -126,22 +126,37 @@ def test_an_unknown_peak_is_told_with_its_reason_and_is_no_number(functions_and_
     ("name", "column"),
     [
         ("jit-functions", "max_peak_bytes"), ("retraces", "max_peak_bytes"),
-        ("series", "peak_bytes"), ("peak-matrix", "peak_bytes"), ("ranks", "max_peak_bytes"),
-        ("runs", "max_peak_bytes"), ("scaling", "largest_bytes"),
-        ("first-regression", "figure_bytes"),
+        ("runs", "max_peak_bytes"),
     ],
 )  # fmt: skip
 def test_of_several_compilations_one_unknown_makes_the_largest_unknown(con, name, column):
     filled(con, {"f": True})
-    assert name == "first-regression" or all(
-        row[column] is not None for row in rows(con, QUERIES[name])
-    )
+    assert all(row[column] is not None for row in rows(con, QUERIES[name]))
     for run_name, number in (("a", 8), ("b", 9)):
         compiled(con, number, run_name, "f", REASON)
     derive(con)
     answer = rows(con, QUERIES[name])
     assert answer
     assert all(row[column] is None and REASON in row["unknown_reason"] for row in answer)
+
+
+@pytest.mark.parametrize(
+    ("name", "column"),
+    [
+        ("series", "peak_bytes"), ("peak-matrix", "peak_bytes"), ("ranks", "max_peak_bytes"),
+        ("scaling", "largest_bytes"), ("first-regression", "figure_bytes"),
+    ],
+)  # fmt: skip
+def test_of_several_compilations_each_is_known_or_unknown_by_itself(con, name, column):
+    filled(con, {"f": True})
+    for run_name, number in (("a", 8), ("b", 9)):
+        compiled(con, number, run_name, "f", REASON)
+    derive(con)
+    answer = rows(con, QUERIES[name])
+    unknown = {row["compilation_place"] for row in answer if row["unknown_reason"] is not None}
+    assert unknown == {3}
+    for row in answer:
+        assert (row[column] is None) == (row["compilation_place"] == 3)
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,66 @@
+-- Which compilation of a function in one run is followed by which in another.
+CREATE OR REPLACE VIEW asked_series AS
+WITH slots AS (
+  SELECT
+    models.function_place,
+    models.module_id AS model_module_id,
+    models.size_place,
+    models.entry_signature,
+    models.signature_place,
+    firsts.run_name
+  FROM asked_compilations AS models
+  JOIN asked_compilations AS largest
+    ON largest.function_place = models.function_place
+    AND largest.run_name = models.run_name
+    AND largest.size_place = 1
+    AND largest.run_place = 1
+  JOIN asked_compilations AS firsts
+    ON firsts.function_place = models.function_place
+    AND firsts.size_place = 1
+),
+same_signature AS (
+  SELECT
+    slots.function_place, slots.run_name, slots.model_module_id, slots.size_place,
+    members.module_id
+  FROM slots
+  LEFT JOIN asked_compilations AS members
+    ON members.function_place = slots.function_place
+    AND members.run_name = slots.run_name
+    AND members.entry_signature = slots.entry_signature
+    AND members.signature_place = slots.signature_place
+),
+left_slots AS (
+  SELECT
+    same_signature.function_place, same_signature.run_name, same_signature.model_module_id,
+    row_number() OVER (
+      PARTITION BY same_signature.function_place, same_signature.run_name
+      ORDER BY same_signature.size_place
+    ) AS place
+  FROM same_signature
+  WHERE same_signature.module_id IS NULL
+),
+left_members AS (
+  SELECT
+    members.function_place, members.run_name, members.module_id,
+    row_number() OVER (
+      PARTITION BY members.function_place, members.run_name
+      ORDER BY members.size_place
+    ) AS place
+  FROM asked_compilations AS members
+  LEFT JOIN same_signature ON same_signature.module_id = members.module_id
+  WHERE same_signature.module_id IS NULL
+)
+SELECT same_signature.model_module_id, same_signature.module_id
+FROM same_signature
+WHERE same_signature.module_id IS NOT NULL
+UNION ALL
+SELECT left_slots.model_module_id, left_members.module_id
+FROM left_slots
+JOIN left_members
+  ON left_members.function_place = left_slots.function_place
+  AND left_members.run_name = left_slots.run_name
+  AND left_members.place = left_slots.place;
+COMMENT ON VIEW asked_series IS
+  'One row per module of the functions asked for: which of them are one compilation, followed from run to run. Of each function and platform the run with the most compilations, of equal ones the earliest, is the model, and every other run is paired with it as diff_pairs pairs two runs: those of the same signature first, the largest with the largest, then what is left by size. So two runs are paired as bufdb diff pairs them. Key: module_id.';
+COMMENT ON COLUMN asked_series.model_module_id IS 'The compilation in the model run: the series. Refers to modules.module_id.';
+COMMENT ON COLUMN asked_series.module_id IS 'The compilation: modules.module_id.';
