@@ -48,19 +48,43 @@ WITH params AS (
     coalesce(getvariable('min_lifetime_ratio')::DOUBLE, 0.1) AS min_lifetime_ratio,
     coalesce(getvariable('top_n')::BIGINT, 20) AS top_n
 ),
+functions AS (
+  SELECT
+    run_name, function_name, color, module_id, peak_bytes, peak_time, schedule_length,
+    unknown_reason, name_place
+  FROM answered_functions_with_uses
+),
+steps AS (
+  SELECT
+    module_id, instruction_name, program_order, opcode,
+    opcode IN (
+      'abs', 'add', 'and', 'atan2', 'bitcast-convert', 'broadcast', 'cbrt', 'ceil', 'clamp',
+      'compare', 'complex', 'concatenate', 'convert', 'copy', 'cosine', 'divide',
+      'dynamic-slice', 'erf', 'exponential', 'exponential-minus-one', 'floor', 'imag', 'iota',
+      'is-finite', 'log', 'log-plus-one', 'logistic', 'maximum', 'minimum', 'multiply', 'negate',
+      'not', 'or', 'pad', 'power', 'real', 'reduce-precision', 'remainder', 'reshape', 'reverse',
+      'round-nearest-afz', 'round-nearest-even', 'rsqrt', 'select', 'shift-left',
+      'shift-right-arithmetic', 'shift-right-logical', 'sign', 'sine', 'slice', 'sqrt',
+      'subtract', 'tan', 'tanh', 'transpose', 'xor'
+    )
+    OR (opcode = 'fusion' AND regexp_matches(text, 'kind=kLoop')) AS is_cheap
+  FROM instructions
+  WHERE module_id IN (SELECT module_id FROM functions)
+),
 crossing_values AS (
   SELECT
     functions.name_place, functions.peak_time, held.module_id, held.color, held.value_id,
-    held.held_bytes, "values".shape, "values".instruction_name, instructions.opcode,
+    held.held_bytes, "values".shape, "values".instruction_name, steps.opcode,
     ranges.start_time, ranges.end_time,
     CAST(ranges.end_time - ranges.start_time AS DOUBLE) / nullif(functions.schedule_length, 0)
-      AS lifetime_ratio
-  FROM answered_functions_with_uses AS functions
+      AS lifetime_ratio,
+    steps.is_cheap
+  FROM functions
   JOIN peak_values AS held ON held.module_id = functions.module_id AND held.color = functions.color
   JOIN "values" ON "values".module_id = held.module_id AND "values".value_id = held.value_id
-  JOIN instructions
-    ON instructions.module_id = "values".module_id
-    AND instructions.instruction_name = "values".instruction_name
+  JOIN steps
+    ON steps.module_id = "values".module_id
+    AND steps.instruction_name = "values".instruction_name
   JOIN live_ranges AS ranges
     ON ranges.module_id = held.module_id
     AND ranges.value_id = held.value_id
@@ -69,19 +93,6 @@ crossing_values AS (
     AND ranges.end_time > functions.peak_time
     AND NOT "values".is_phi
     AND "values".shape_index = '{}'
-    AND (
-      instructions.opcode IN (
-        'abs', 'add', 'and', 'atan2', 'bitcast-convert', 'broadcast', 'cbrt', 'ceil', 'clamp',
-        'compare', 'complex', 'concatenate', 'convert', 'copy', 'cosine', 'divide',
-        'dynamic-slice', 'erf', 'exponential', 'exponential-minus-one', 'floor', 'imag', 'iota',
-        'is-finite', 'log', 'log-plus-one', 'logistic', 'maximum', 'minimum', 'multiply', 'negate',
-        'not', 'or', 'pad', 'power', 'real', 'reduce-precision', 'remainder', 'reshape', 'reverse',
-        'round-nearest-afz', 'round-nearest-even', 'rsqrt', 'select', 'shift-left',
-        'shift-right-arithmetic', 'shift-right-logical', 'sign', 'sine', 'slice', 'sqrt',
-        'subtract', 'tan', 'tanh', 'transpose', 'xor'
-      )
-      OR (instructions.opcode = 'fusion' AND regexp_matches(instructions.text, 'kind=kLoop'))
-    )
 ),
 use_times AS (
   SELECT
@@ -94,13 +105,15 @@ use_times AS (
   JOIN uses
     ON uses.module_id = crossing_values.module_id
     AND uses.value_id = crossing_values.value_id
-  JOIN instructions AS users
+  JOIN steps AS users
     ON users.module_id = uses.module_id
     AND users.instruction_name = uses.instruction_name
   GROUP BY crossing_values.module_id, crossing_values.value_id
 ),
 operands AS (
-  SELECT DISTINCT crossing_values.module_id, crossing_values.value_id, uses.value_id AS operand_id
+  SELECT DISTINCT
+    crossing_values.module_id, crossing_values.value_id, crossing_values.peak_time,
+    uses.value_id AS operand_id
   FROM crossing_values
   JOIN uses
     ON uses.module_id = crossing_values.module_id
@@ -120,11 +133,8 @@ kept_operands AS (
   JOIN live_ranges
     ON live_ranges.module_id = operands.module_id
     AND live_ranges.value_id = operands.operand_id
-  JOIN crossing_values
-    ON crossing_values.module_id = operands.module_id
-    AND crossing_values.value_id = operands.value_id
   WHERE allocations.kind = 'temp'
-    AND live_ranges.end_time < crossing_values.peak_time
+    AND live_ranges.end_time < operands.peak_time
   GROUP BY operands.module_id, operands.value_id
 ),
 candidates AS (
@@ -151,7 +161,8 @@ candidates AS (
   LEFT JOIN kept_operands
     ON kept_operands.module_id = crossing_values.module_id
     AND kept_operands.value_id = crossing_values.value_id
-  WHERE crossing_values.held_bytes - coalesce(kept_operands.kept_bytes, 0) >= params.min_bytes
+  WHERE crossing_values.is_cheap
+    AND crossing_values.held_bytes - coalesce(kept_operands.kept_bytes, 0) >= params.min_bytes
     AND crossing_values.lifetime_ratio >= params.min_lifetime_ratio
     AND coalesce(use_times.next_use_time, crossing_values.end_time) > crossing_values.peak_time
 )
@@ -163,7 +174,7 @@ SELECT
   value_details.op_name,
   value_details.own_source AS source,
   functions.unknown_reason
-FROM answered_functions_with_uses AS functions
+FROM functions
 CROSS JOIN params
 LEFT JOIN candidates
   ON candidates.module_id = functions.module_id
