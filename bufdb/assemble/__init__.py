@@ -1,1 +1,1 @@
-"""The sections of a batch of modules become rows: names looked up, sums checked."""
+"""What the modules of a batch say as a whole: sums, peaks, what values are for; and checks."""

@@ -11,13 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bufdb.assemble.checks import MemoryChecks, check_total
-from bufdb.assemble.context import Context, Emit, ModuleFacts, Source
-from bufdb.assemble.instructions import Instructions
-from bufdb.assemble.lifetimes import Lifetimes
-from bufdb.assemble.placements import Shapes, add_unassigned, read_allocations
-from bufdb.assemble.usage import look_for_descriptions, read_used_values
-from bufdb.assemble.value_index import ValueIndex
+from bufdb.assemble.users import Users
 from bufdb.columnar.scan import take
+from bufdb.link.context import Context, Emit, ModuleFacts, Source
+from bufdb.link.instructions import Instructions
+from bufdb.link.lifetimes import Lifetimes
+from bufdb.link.placements import Shapes, add_unassigned, read_allocations
+from bufdb.link.usage import look_for_descriptions, read_used_values
+from bufdb.link.value_index import ValueIndex
 from bufdb.read.shape import Shape
 
 
@@ -59,12 +60,16 @@ def assemble(source: Source, emit: Emit, known_shapes: dict[bytes, Shape]) -> As
     lifetimes.forget_ranges()
     values.forget_placements()
     instructions = Instructions(context, values, lifetimes)
-    read_used_values(context, values, instructions)
+    users = Users(context, values, instructions)
+    read_used_values(context, values, instructions, users.add)
     instructions.add_undescribed()
     instructions.check_frames()
     for number in range(context.count):
         check_total(context, number)
     is_known = context.having("is_peak_known")
     for name, columns in occupied.items():
-        emit(name, take(columns, is_known[columns["module"]]))
+        occupied[name] = take(columns, is_known[columns["module"]])
+        emit(name, occupied[name])
+    if occupied:
+        emit("peak_value_users", users.of_peak_values(occupied["peak_values"], lifetimes))
     return Assembled(context.facts, shapes.new)

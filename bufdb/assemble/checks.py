@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from bufdb.assemble.context import Context
-from bufdb.assemble.lifetimes import Lifetimes
-from bufdb.assemble.value_index import ValueIndex, lookup
 from bufdb.columnar.arrow import Labels
 from bufdb.columnar.scan import Columns, Ints, take
+from bufdb.link.context import Context
+from bufdb.link.lifetimes import Lifetimes
+from bufdb.link.value_index import ValueIndex, lookup
 from bufdb.memory.holders import largest_rows, own_bytes
 from bufdb.memory.occupancy import largest_sum, occupancy
 from bufdb.memory.ranges import Ranges

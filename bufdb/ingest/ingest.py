@@ -61,6 +61,7 @@ MODULE_TABLES = (
     "occupied_peaks",
     "occupancy_steps",
     "peak_values",
+    "peak_value_users",
     "peak_contributors",
     "peak_stack_nodes",
     "stack_frames",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bufdb.assemble.context import ModuleFacts
 from bufdb.columnar.account import Finding
 from bufdb.dumps.batch import Batch
 from bufdb.dumps.files import ModuleFiles
+from bufdb.link.context import ModuleFacts
 
 
 def missing(

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
-from bufdb.assemble.context import ModuleFacts
 from bufdb.columnar.account import Finding
 from bufdb.dumps.batch import Batch
 from bufdb.dumps.files import ModuleFiles
+from bufdb.link.context import ModuleFacts
 from bufdb.read.shape import Shape
 
 Row = dict[str, Any]

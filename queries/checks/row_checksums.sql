@@ -121,6 +121,14 @@ WITH stored AS (
   GROUP BY peak_values.module_id
   UNION ALL
   SELECT
+    peak_value_users.module_id,
+    'peak_value_users' AS table_name,
+    count(*) AS row_count,
+    (sum(hash(peak_value_users)) % 9223372036854775808)::BIGINT AS checksum
+  FROM peak_value_users
+  GROUP BY peak_value_users.module_id
+  UNION ALL
+  SELECT
     positions.module_id,
     'positions' AS table_name,
     count(*) AS row_count,

@@ -103,6 +103,9 @@ BREAKING = [
      f" WHERE module_id = {NEW} AND allocation_kind = 'temp'"),
     ("peak-values", f"DELETE FROM peak_values WHERE module_id = {NEW}"),
     ("peak-values", f"INSERT INTO peak_values FROM peak_values WHERE module_id = {NEW}"),
+    ("peak-value-users", f"UPDATE peak_value_users SET step_count = 3 WHERE module_id = {NEW}"),
+    ("peak-value-users", f"DELETE FROM peak_value_users WHERE module_id = {NEW}"),
+    ("peak-value-users", f"UPDATE uses SET instruction_name = 'x' WHERE module_id = {NEW}"),
     ("peak-within-total", "UPDATE occupied_peaks SET occupied_temp_bytes = 99999999"
      f" WHERE module_id = {NEW}"),
     ("references", f'UPDATE "values" SET allocation_index = 900 WHERE module_id = {NEW}'),

@@ -35,9 +35,11 @@ REFERENCES = [
     ("peak_values", ("module_id", "color"), "occupied_peaks"),
     ("peak_values", ("module_id", "allocation_index"), "allocations"),
     ("peak_values", VALUE, "values"),
+    ("peak_value_users", VALUE, "peak_values"),
+    ("peak_value_users", ("module_id", "user_value_id"), "values"),
 ]
 RENAMED = {"parent_ordinal": "node_ordinal", "parent_frame_id": "stack_frame_id",
-           "own_frame_id": "stack_frame_id"}  # fmt: skip
+           "own_frame_id": "stack_frame_id", "user_value_id": "value_id"}  # fmt: skip
 
 
 def columns_of(con, table):

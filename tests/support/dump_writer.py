@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from hypothesis import strategies as st
+from second_reader import peak_value_users
 
 Row = dict[str, Any]
 Place = tuple[str, str | None]  # instruction, braced index or None where none is printed
@@ -883,7 +884,7 @@ def rows(module: Module, dialect: Dialect) -> dict[str, list[Row]]:
         "format_era": dialect.era if dialect.era in "ABC" else "A",
     }
     used = module.values if has_lists else []
-    return {
+    rows = {
         "modules": [module_row],
         "allocations": [
             allocation_row(place, allocation, dialect)
@@ -947,6 +948,10 @@ def rows(module: Module, dialect: Dialect) -> dict[str, list[Row]]:
         ),
         "peak_values": held_at_peaks(module) if dialect.has_live else [],
     }
+    rows["peak_value_users"] = peak_value_users(
+        *(rows[table] for table in ("peak_values", "values", "uses", "instructions"))
+    )
+    return rows
 
 
 def allocation_row(place: int, allocation: Allocation, dialect: Dialect) -> Row:

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from bufdb.assemble.value_index import ValueIndex
 from bufdb.columnar.scan import Columns, Numbers, Text
 from bufdb.columnar.section import Piece, Section
+from bufdb.link.value_index import ValueIndex
 from bufdb.read import used_values
 
 PATH = "m.txt"

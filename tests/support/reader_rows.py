@@ -21,6 +21,7 @@ TABLES = (
     "occupied_peaks",
     "occupancy_steps",
     "peak_values",
+    "peak_value_users",
 )
 
 

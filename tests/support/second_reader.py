@@ -77,6 +77,8 @@ def read_module(files: dict[str, bytes]) -> dict[str, list[Row]]:
         "has_hlo_text": "hlo" in files,
         "format_era": era(files, allocation_text, used_text, bool(told), length is not None),
     }
+    held = peak_values(allocations, values, live["live_ranges"], peaks)
+    defined = instructions(told, live["sequence"], values, hlo)
     return {
         "modules": [module],
         "allocations": allocations,
@@ -84,7 +86,7 @@ def read_module(files: dict[str, bytes]) -> dict[str, list[Row]]:
         "shapes": [read_shape(shape) for shape in dict.fromkeys(v["shape"] for v in values)],
         "positions": positions,
         "uses": uses,
-        "instructions": instructions(told, live["sequence"], values, hlo),
+        "instructions": defined,
         "live_ranges": live["live_ranges"],
         "peak_contributors": live["peak_contributors"],
         "peak_stack_nodes": live["peak_stack_nodes"],
@@ -94,7 +96,8 @@ def read_module(files: dict[str, bytes]) -> dict[str, list[Row]]:
         "memory_sums": memory_sums(allocations),
         "occupied_peaks": peaks,
         "occupancy_steps": steps,
-        "peak_values": peak_values(allocations, values, live["live_ranges"], peaks),
+        "peak_values": held,
+        "peak_value_users": peak_value_users(held, values, uses, defined),
     }
 
 
@@ -800,6 +803,52 @@ def peak_values(
             for value_id, size in held
             if size > 0
         ]
+    return found
+
+
+def peak_value_users(
+    held: list[Row], values: list[Row], uses: list[Row], defined: list[Row]
+) -> list[Row]:
+    """Rows of peak_value_users: from use to use until an instruction has an op_name."""
+    by_name = {row["instruction_name"]: row for row in defined}
+    by_id = {value["value_id"]: value for value in values}
+    firsts: dict[str, int] = {}
+    for value in sorted(values, key=lambda value: value["value_id"]):
+        firsts.setdefault(value["instruction_name"], value["value_id"])
+    users: dict[int | str, list[Row]] = {}
+    for use in uses:
+        user = by_name.get(use["instruction_name"])
+        value = by_id.get(use["value_id"])
+        if (
+            value
+            and user
+            and user["program_order"] is not None
+            and user["instruction_name"] in firsts
+        ):
+            users.setdefault(use["value_id"], []).append(user)
+            users.setdefault(value["instruction_name"], []).append(user)
+    found = []
+    for row in held:
+        value = by_id.get(row["value_id"])
+        if value is None or row["allocation_kind"] not in ("temp", "output"):
+            continue
+        if by_name[value["instruction_name"]]["op_name"] is not None:
+            continue
+        at: int | str = row["value_id"]
+        for step in range(1, 5):
+            if at not in users:
+                break
+            user = min(users[at], key=lambda user: (user["op_name"] is None, user["program_order"]))
+            at = user["instruction_name"]
+            if user["op_name"] is not None:
+                found.append(
+                    {
+                        "value_id": row["value_id"],
+                        "user_value_id": firsts[at],
+                        "step_count": step,
+                    }
+                )
+                break
     return found
 
 

@@ -33,6 +33,12 @@ GROUP BY module_id, color
 """Rows of memory_sums."""
 _HELD = (resources.check_folder() / "peak_values.sql").read_text("utf-8").partition(",\nheld")[0]
 """Rows of peak_values, as the invariant computes them: `expected`."""
+_USERS = (
+    (resources.check_folder() / "peak_value_users.sql")
+    .read_text("utf-8")
+    .partition("\nSELECT\n  odd")[0]
+)
+"""Rows of peak_value_users, as the invariant computes them: `expected`."""
 _defaults: dict[str, dict[str, Any]] = {}
 _waiting: dict[str, list[dict[str, Any]]] | None = None
 
@@ -232,11 +238,13 @@ def shape(
 
 
 def derive(con: duckdb.DuckDBPyConnection) -> None:
-    """Compute memory_sums and peak_values anew from the other rows, by SQL."""
+    """Compute anew from the other rows what ingest computes of them, by SQL."""
     con.execute("DELETE FROM memory_sums")
     con.execute(f"INSERT INTO memory_sums {_SUMS}")
     con.execute("DELETE FROM peak_values")
     con.execute(f"INSERT INTO peak_values {_HELD} SELECT * FROM expected")
+    con.execute("DELETE FROM peak_value_users")
+    con.execute(f"INSERT INTO peak_value_users {_USERS} SELECT * FROM expected")
 
 
 def answer(con: duckdb.DuckDBPyConnection, name: str, **given: Any) -> list[tuple[Any, ...]]:

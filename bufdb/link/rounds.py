@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from bufdb.assemble.context import Context
 from bufdb.columnar.account import Account
 from bufdb.columnar.section import Piece, Rounds, Section
+from bufdb.link.context import Context
 from bufdb.read import allocations, live_ranges, used_values
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from bufdb.assemble.value_index import lookup
 from bufdb.columnar.arrow import Labels
 from bufdb.columnar.scan import Columns, Ints, Numbers, Text
+from bufdb.link.value_index import lookup
 from bufdb.read.hlo import HloHeader
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
-from bufdb.assemble.context import Context
-from bufdb.assemble.instructions import Instructions
-from bufdb.assemble.rounds import used_value_rounds
-from bufdb.assemble.value_index import ValueIndex
+from bufdb.link.context import Context
+from bufdb.link.instructions import Instructions
+from bufdb.link.rounds import used_value_rounds
+from bufdb.link.value_index import ValueIndex
 from bufdb.read.used_values import UsedValues
 
 
@@ -23,8 +25,16 @@ def look_for_descriptions(context: Context) -> None:
             return
 
 
-def read_used_values(context: Context, values: ValueIndex, instructions: Instructions) -> None:
-    """Read the lists of used values, and hold them to the values that have an allocation."""
+def read_used_values(
+    context: Context,
+    values: ValueIndex,
+    instructions: Instructions,
+    observe: Callable[[UsedValues], None],
+) -> None:
+    """Read the lists of used values, and hold them to the values that have an allocation.
+
+    `observe` is shown what a round has brought, once its rows are away.
+    """
     listed = np.zeros(len(values), np.bool_)
     incomplete: list[int] = []
     for section, found in used_value_rounds(context, values, context.account):
@@ -39,6 +49,7 @@ def read_used_values(context: Context, values: ValueIndex, instructions: Instruc
             context.facts[module].human_total = human
         _emit_lists(context, found)
         instructions.add_described(section, found.descriptions, rows)
+        observe(found)
         described = np.zeros(len(rows), np.bool_)
         described[found.descriptions["head"]] = True
         expected = context.having("has_descriptions")[heads["module"]]
@@ -60,8 +71,8 @@ def read_used_values(context: Context, values: ValueIndex, instructions: Instruc
 
 def _emit_lists(context: Context, found: UsedValues) -> None:
     for table, columns in (("positions", found.positions), ("uses", found.uses)):
-        ordinal = columns.pop("ordinal")
-        columns["value_id"] = found.heads["value_id"][columns.pop("head")]
+        ordinal = columns["ordinal"]
+        columns["value_id"] = found.heads["value_id"][columns["head"]]
         columns[f"{table[:-1]}_ordinal"] = ordinal
         if table == "positions":
             columns["is_defining"] = ordinal == 0

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from bufdb.assemble.context import SECRET, Context
-from bufdb.assemble.rounds import allocation_rounds, used_value_rounds
-from bufdb.assemble.value_index import ValueIndex
 from bufdb.columnar.account import UNREAD
 from bufdb.columnar.arrow import Labels
 from bufdb.columnar.scan import Columns, Numbers, Text
 from bufdb.errors import quote
+from bufdb.link.context import SECRET, Context
+from bufdb.link.rounds import allocation_rounds, used_value_rounds
+from bufdb.link.value_index import ValueIndex
 from bufdb.read import allocations, used_values
 from bufdb.read.shape import Shape, shape_of
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from bufdb.assemble.context import Context
-from bufdb.assemble.rounds import live_range_rounds
-from bufdb.assemble.value_index import ValueIndex, lookup
 from bufdb.columnar.scan import Bools, Columns, Ints, Numbers, Text, Words, take
+from bufdb.link.context import Context
+from bufdb.link.rounds import live_range_rounds
+from bufdb.link.value_index import ValueIndex, lookup
 from bufdb.read.live_ranges import Facts
 
 

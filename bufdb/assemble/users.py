@@ -1,0 +1,104 @@
+"""What values are for that XLA made without an op_name: the instruction that uses them.
+
+Of the uses of a value the first in program order that has an op_name counts; if none has, the first
+of all, and what that is for in turn. Instructions are numbered by the names of the value index.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bufdb.columnar.arrow import Labels
+from bufdb.columnar.scan import Bools, Columns, Ints, Numbers, Words, take
+from bufdb.link.context import Context
+from bufdb.link.instructions import Instructions
+from bufdb.link.lifetimes import Lifetimes
+from bufdb.link.value_index import ValueIndex, lookup
+from bufdb.read.used_values import UsedValues
+
+STEPS = 4
+"""How many uses lead from a value to what it is for at the most: copy, convert, transpose, pad."""
+
+
+class Users:
+    """The uses of values without an op_name."""
+
+    def __init__(self, context: Context, values: ValueIndex, instructions: Instructions) -> None:
+        """No use is known yet."""
+        self.context, self.values, self.instructions = context, values, instructions
+        self._rows: list[Ints] = [np.empty(0, np.int64)]
+        self._keys: list[Words] = [np.empty(0, np.uint64)]
+
+    def add(self, found: UsedValues) -> None:
+        """Take the uses of one round, once its instructions are read."""
+        rows = found.rows
+        nameless = rows >= 0
+        keys = self.values.name_key[rows[nameless]]
+        nameless[nameless] = ~self.instructions.is_newly_named(keys)
+        uses = {name: found.uses[name] for name in ("module", "head", "instruction_name")}
+        uses = take(uses, nameless[uses["head"]])
+        self._rows.append(rows[uses["head"]])
+        self._keys.append(self.context.name_keys(uses))
+
+    def of_peak_values(self, held: Columns, lifetimes: Lifetimes) -> Columns:
+        """Rows of `peak_value_users`.
+
+        Args:
+            held: rows of `peak_values`.
+            lifetimes: which instructions are in the schedule, and where.
+        """
+        values = self.values
+        value_id: Numbers = held["value_id"]
+        kind: Labels = held["allocation_kind"]
+        wanted = [number for number, name in enumerate(kind.labels) if name in ("temp", "output")]
+        has_value = np.ones(len(kind), np.bool_) if value_id.valid is None else value_id.valid
+        mine = np.flatnonzero(np.isin(kind.codes, wanted) & has_value)
+        rows = values.by_number(held["module"][mine], value_id.values[mine])
+        is_named = self.instructions.is_named(values.names)
+        rows = rows[~is_named[self._instruction(values.name_key[rows])]]
+        of_value, of_instruction = self._first_users(is_named, lifetimes)
+        user, steps = _walk(of_value[rows], of_instruction, is_named)
+        there = user >= 0
+        rows, user, steps = rows[there], user[there], steps[there]
+        return {
+            "module": values.module[rows],
+            "value_id": values.value_id[rows],
+            "user_value_id": values.value_id[values.first[user]],
+            "step_count": steps,
+        }
+
+    def _instruction(self, keys: Words) -> Ints:
+        """The number of each instruction, -1 where it defines no value."""
+        return lookup(self.values.names, np.arange(len(self.values.names)), keys)
+
+    def _first_users(self, is_named: Bools, lifetimes: Lifetimes) -> tuple[Ints, Ints]:
+        """For each value, and for each instruction, the user that counts, or -1."""
+        rows, keys = np.concatenate(self._rows), np.concatenate(self._keys)
+        user, order = self._instruction(keys), lifetimes.program_order(keys)
+        assert order.valid is not None
+        # Uses inside a fused or called computation stand beside that of the caller; such have no
+        # place in the program.
+        there = np.flatnonzero((user >= 0) & order.valid)
+        rows, user, time = rows[there], user[there], order.values[there]
+        definer = self._instruction(self.values.name_key[rows])
+        found = []
+        for group, count in ((rows, len(self.values)), (definer, len(is_named))):
+            first = np.full(count, -1)
+            # The last that is written stays.
+            ranked = np.lexsort((-time, is_named[user]))
+            first[group[ranked]] = user[ranked]
+            found.append(first)
+        return found[0], found[1]
+
+
+def _walk(user: Ints, of_instruction: Ints, is_named: Bools) -> tuple[Ints, Ints]:
+    """The first user with an op_name on the way from each, or -1, and the number of uses to it."""
+    user, found = user.copy(), np.full(len(user), -1)
+    steps = np.zeros(len(user), np.int64)
+    for step in range(1, STEPS + 1):
+        there = np.flatnonzero(user >= 0)
+        named = there[is_named[user[there]]]
+        found[named], steps[named] = user[named], step
+        user[there] = of_instruction[user[there]]
+        user[named] = -1
+    return found, steps
