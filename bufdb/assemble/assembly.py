@@ -60,8 +60,9 @@ def assemble(source: Source, emit: Emit, known_shapes: dict[bytes, Shape]) -> As
     lifetimes.forget_ranges()
     values.forget_placements()
     instructions = Instructions(context, values, lifetimes)
-    users = Users(context, values, instructions)
-    read_used_values(context, values, instructions, users.add)
+    users = Users(context, values)
+    context.observers.append(users)
+    read_used_values(context, values, instructions)
     instructions.add_undescribed()
     instructions.check_frames()
     for number in range(context.count):

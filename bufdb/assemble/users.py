@@ -9,32 +9,38 @@ from __future__ import annotations
 import numpy as np
 
 from bufdb.columnar.arrow import Labels
-from bufdb.columnar.scan import Bools, Columns, Ints, Numbers, Words, take
-from bufdb.link.context import Context
-from bufdb.link.instructions import Instructions
+from bufdb.columnar.scan import Bools, Columns, Ints, Numbers, Text, Words, take
+from bufdb.link.context import Context, Observer
 from bufdb.link.lifetimes import Lifetimes
-from bufdb.link.value_index import ValueIndex, lookup
+from bufdb.link.value_index import ValueIndex, isin, lookup
 from bufdb.read.used_values import UsedValues
 
 STEPS = 4
 """How many uses lead from a value to what it is for at the most: copy, convert, transpose, pad."""
 
 
-class Users:
+class Users(Observer):
     """The uses of values without an op_name."""
 
-    def __init__(self, context: Context, values: ValueIndex, instructions: Instructions) -> None:
+    def __init__(self, context: Context, values: ValueIndex) -> None:
         """No use is known yet."""
-        self.context, self.values, self.instructions = context, values, instructions
+        self.context, self.values = context, values
+        self._named: list[Words] = [np.empty(0, np.uint64)]
+        """Names of instructions that have an op_name, sorted in each part."""
         self._rows: list[Ints] = [np.empty(0, np.int64)]
         self._keys: list[Words] = [np.empty(0, np.uint64)]
 
-    def add(self, found: UsedValues) -> None:
-        """Take the uses of one round, once its instructions are read."""
+    def see_instructions(self, columns: Columns, name_keys: Words) -> None:
+        """Remember which have an op_name."""
+        op_name: Text = columns["op_name"]
+        self._named.append(np.sort(name_keys[op_name.valid]))
+
+    def see_uses(self, found: UsedValues) -> None:
+        """Remember the uses of values whose instruction is not known to have an op_name."""
         rows = found.rows
         nameless = rows >= 0
-        keys = self.values.name_key[rows[nameless]]
-        nameless[nameless] = ~self.instructions.is_newly_named(keys)
+        # Mostly an instruction is described with its value, in the same round.
+        nameless[nameless] = ~isin(self.values.name_key[rows[nameless]], self._named[-1])
         uses = {name: found.uses[name] for name in ("module", "head", "instruction_name")}
         uses = take(uses, nameless[uses["head"]])
         self._rows.append(rows[uses["head"]])
@@ -54,7 +60,7 @@ class Users:
         has_value = np.ones(len(kind), np.bool_) if value_id.valid is None else value_id.valid
         mine = np.flatnonzero(np.isin(kind.codes, wanted) & has_value)
         rows = values.by_number(held["module"][mine], value_id.values[mine])
-        is_named = self.instructions.is_named(values.names)
+        is_named = isin(values.names, np.sort(np.concatenate(self._named)))
         rows = rows[~is_named[self._instruction(values.name_key[rows])]]
         of_value, of_instruction = self._first_users(is_named, lifetimes)
         user, steps = _walk(of_value[rows], of_instruction, is_named)

@@ -14,6 +14,7 @@ from bufdb.columnar.scan import Bools, Columns, Ints, Text, Words
 from bufdb.columnar.section import Rounds
 from bufdb.read import live_ranges
 from bufdb.read.hlo import HloHeader
+from bufdb.read.used_values import UsedValues
 
 Emit = Callable[[str, Columns], None]
 """Takes a table's name and columns; `module` in them is the module's ordinal in the batch."""
@@ -112,6 +113,19 @@ class ModuleFacts:
         return self.peak_unknown_reason is None
 
 
+class Observer:
+    """Whoever wants to see rows pass by that are needed for more than their own table."""
+
+    def see_values(self, placed: Columns) -> None:
+        """Values with their allocations, in a round of the allocations."""
+
+    def see_instructions(self, columns: Columns, name_keys: Words) -> None:
+        """Instructions that are described, before their stack frames are looked up."""
+
+    def see_uses(self, found: UsedValues) -> None:
+        """Positions and uses of values, after the instructions of their round."""
+
+
 class Context:
     """A batch on its way: each step adds rows and facts, and none takes any back."""
 
@@ -120,6 +134,7 @@ class Context:
         self.source, self.emit = source, emit
         self.account = source.account
         self.count = source.count
+        self.observers: list[Observer] = []
         self.facts = [ModuleFacts() for _ in range(source.count)]
         ordinals = np.arange(1, source.count + 1).astype(np.uint64)
         self.seeds: Words = SECRET + ordinals * np.uint64(0x9E3779B97F4A7C15)

@@ -30,8 +30,6 @@ class Instructions:
         """Per value whether it is its instruction's first; the last entry is for row -1."""
         self._is_first[values.first] = True
         self._is_first[-1] = True
-        self._named: list[Words] = [np.empty(0, np.uint64)]
-        """Names of instructions that have an op_name, sorted in each part."""
 
     def add_described(self, section: Section, descriptions: Columns, rows: Ints) -> None:
         """Rows for the `from instruction:` lines of values in these rows of the index."""
@@ -64,16 +62,6 @@ class Instructions:
             for _, used in used_value_rounds(context, used_values.NothingAssigned(), only=lacking):
                 emitted = self._add_names(used.heads, is_wanted, described, emitted)
 
-    def is_named(self, name_keys: Words) -> Bools:
-        """Which of these instructions have an op_name, of all that are read."""
-        if len(self._named) > 1:
-            self._named = [np.sort(np.concatenate(self._named))]
-        return self.is_newly_named(name_keys)
-
-    def is_newly_named(self, name_keys: Words) -> Bools:
-        """Which of these instructions have an op_name, of those read last."""
-        return isin(name_keys, self._named[-1])
-
     def check_frames(self) -> None:
         """Every frame that an instruction names is in the tables, if they are there."""
         for module, facts in enumerate(self.context.facts):
@@ -90,14 +78,14 @@ class Instructions:
         facts = self.context.facts
         if any(f.jit_name is None for f in facts):
             self._keep_jit_names(columns)
+        name_keys = self.context.name_keys(columns)
+        for observer in self.context.observers:
+            observer.see_instructions(columns, name_keys)
         framed, lost = fill_sources(columns, self.context.source.headers)
         for module in framed:
             facts[module].needs_frames = True
         for module in lost:
             facts[module].lost_frames += 1
-        name_keys = self.context.name_keys(columns)
-        op_name: Text = columns["op_name"]
-        self._named.append(np.sort(name_keys[op_name.valid]))
         columns["program_order"] = self.lifetimes.program_order(name_keys)
         self.context.emit("instructions", columns)
 

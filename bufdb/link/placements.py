@@ -87,6 +87,8 @@ def read_allocations(context: Context, values: ValueIndex, shapes: Shapes) -> Co
             offset_bytes=placed["offset_bytes"],
             size_bytes=placed["size_bytes"],
         )
+        for observer in context.observers:
+            observer.see_values(placed)
         context.emit("values", placed)
         section.close()
     empty = np.empty(0, np.int64)

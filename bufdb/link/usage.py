@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from bufdb.link.context import Context
@@ -25,16 +23,8 @@ def look_for_descriptions(context: Context) -> None:
             return
 
 
-def read_used_values(
-    context: Context,
-    values: ValueIndex,
-    instructions: Instructions,
-    observe: Callable[[UsedValues], None],
-) -> None:
-    """Read the lists of used values, and hold them to the values that have an allocation.
-
-    `observe` is shown what a round has brought, once its rows are away.
-    """
+def read_used_values(context: Context, values: ValueIndex, instructions: Instructions) -> None:
+    """Read the lists of used values, and hold them to the values that have an allocation."""
     listed = np.zeros(len(values), np.bool_)
     incomplete: list[int] = []
     for section, found in used_value_rounds(context, values, context.account):
@@ -49,7 +39,8 @@ def read_used_values(
             context.facts[module].human_total = human
         _emit_lists(context, found)
         instructions.add_described(section, found.descriptions, rows)
-        observe(found)
+        for observer in context.observers:
+            observer.see_uses(found)
         described = np.zeros(len(rows), np.bool_)
         described[found.descriptions["head"]] = True
         expected = context.having("has_descriptions")[heads["module"]]
