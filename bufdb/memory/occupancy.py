@@ -36,6 +36,8 @@ class Occupancy:
     peak_time: Ints
     peak: Ints
     """As `occupied`; 0 at time 0 for a group without a range."""
+    counted: Bools
+    """Groups in which a sum was found wrong or too large, and which `exact_steps` has counted."""
 
 
 def occupancy(ranges: Ranges, groups: int, last_time: Ints) -> Occupancy:
@@ -57,7 +59,7 @@ def occupancy(ranges: Ranges, groups: int, last_time: Ints) -> Occupancy:
     within = time <= last_time[group]
     group, time, occupied = group[within], time[within], occupied[within]
     peak_time, peak = _maxima(group, time, occupied, groups)
-    result = Occupancy(group, time, occupied, peak_time, peak)
+    result = Occupancy(group, time, occupied, peak_time, peak, wrong)
     for number in np.flatnonzero(wrong).tolist():
         steps = exact_steps(ranges.where(ranges.group == number))
         result = _with(result, number, [s for s in steps if s[0] <= last_time[number]])
@@ -79,6 +81,7 @@ def _with(found: Occupancy, number: int, steps: list[tuple[int, int]]) -> Occupa
         np.insert(found.occupied.astype(object), place, values),
         peak_time,
         peak,
+        found.counted,
     )
 
 
@@ -105,7 +108,7 @@ def largest_sum(group: Ints, size: Ints, start: Ints, end: Ints, groups: int) ->
     keys = np.concatenate([group, group])
     times = np.concatenate([start, end + 1])
     changes = np.concatenate([size, -size])
-    at, _, sums = _accumulate(keys, times, changes)
+    at, _, sums = accumulated(keys, times, changes)
     result = [0] * groups
     for number, (a, b) in enumerate(spans(at, groups)):
         if b > a:
@@ -122,10 +125,10 @@ def _by_sorting(r: Ranges) -> tuple[Ints, Ints, Ints]:
     lone = np.flatnonzero(r.end > r.start)
     rows = np.concatenate([np.arange(len(r.start)), lone])
     instant = np.concatenate([r.start, r.end[lone]])
-    at_group, at_time, held = _unions(
+    at_group, at_time, held = unions(
         r.group[rows], instant, r.allocation[rows], r.offset[rows], r.size[rows]
     )
-    group, time, occupied = _accumulate(
+    group, time, occupied = accumulated(
         np.concatenate([r.group[inner], r.group[inner], at_group, at_group]),
         np.concatenate([r.start[inner] + 1, r.end[inner], at_time, at_time + 1]),
         np.concatenate([r.size[inner], -r.size[inner], held, -held]),
@@ -133,7 +136,7 @@ def _by_sorting(r: Ranges) -> tuple[Ints, Ints, Ints]:
     return group, time, occupied
 
 
-def _unions(
+def unions(
     group: Ints, time: Ints, allocation: Ints, offset: Ints, size: Ints
 ) -> tuple[Ints, Ints, Ints]:
     """Bytes in the union of the ranges of each (group, time)."""
@@ -164,7 +167,7 @@ def running_maximum(values: Ints, segment: Ints) -> Ints:
     return result
 
 
-def _accumulate(group: Ints, time: Ints, change: Ints) -> tuple[Ints, Ints, Ints]:
+def accumulated(group: Ints, time: Ints, change: Ints) -> tuple[Ints, Ints, Ints]:
     """Sums after all changes of each (group, time); changes of one group sum to 0."""
     order = np.lexsort((time, group))
     group, time = group[order], time[order]
@@ -219,7 +222,7 @@ def _compare(r: Ranges, time: Ints, expected: Ints, wrong: Bools) -> None:
         return
     at = time[r.group]
     live = r.where((r.start <= at) & (at <= r.end))
-    union_group, _, held = _unions(live.group, live.group, live.allocation, live.offset, live.size)
+    union_group, _, held = unions(live.group, live.group, live.allocation, live.offset, live.size)
     found = np.zeros(len(wrong), np.int64)
     found[union_group] = held
     wrong |= found != expected

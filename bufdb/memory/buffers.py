@@ -1,0 +1,206 @@
+"""Which values share bytes, and which are one buffer: what a loop merges, and what it is made of.
+
+A loop's stack is a broadcast, the body's phi, the fusion in place, the while's phi, and again in
+the next loop: five values, the same bytes. To take one of them away would free nothing.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bufdb.columnar.scan import Bools, Ints, Words
+from bufdb.memory.occupancy import running_maximum
+from bufdb.memory.ranges import Ranges, numbered
+
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+
+
+def shared_slots(ranges: Ranges, is_phi: Bools) -> Ints:
+    """A number for each range whose bytes some phi has too, the same for the same bytes; else -1.
+
+    Only such ranges can be linked, so that nothing else need be known of the others.
+    """
+    if not is_phi.any():
+        return np.full(len(is_phi), -1)
+    number = numbered(ranges.group, ranges.allocation, ranges.offset, ranges.size)
+    has_phi = np.zeros(len(number), np.bool_)
+    has_phi[number[is_phi]] = True
+    return np.where(has_phi[number] & (np.bincount(number)[number] > 1), number, -1)
+
+
+def buffers(
+    slot: Ints,
+    is_phi: Bools,
+    start: Ints,
+    end: Ints,
+    row: Ints,
+    index: Words,
+    is_defining: Bools,
+) -> Ints:
+    """For each range the lowest row of its buffer: its own where it is alone in it.
+
+    Two ranges of one slot whose lives touch or overlap are linked if one is a phi and the other a
+    phi too, or at a further position in a tuple at the index of the phi: there it went in as
+    initial value or as the result of a body. Chains of links are a buffer. Results of different
+    instructions in place of each other, neither a phi, are two things to whoever reads of them.
+
+    Args:
+        slot: for each range a number of its allocation, offset and size; -1 is no other's.
+        is_phi: for each range whether it is a phi.
+        start: first instant of each range.
+        end: last instant of each range, not before the first.
+        row: the range of each position of a value.
+        index: hash of the position's index in a tuple.
+        is_defining: whether the position is the value's first, at which it is defined.
+    """
+    count = len(slot)
+    phis = np.flatnonzero(is_phi & (slot >= 0))
+    if not len(phis):
+        return np.arange(count)
+    links = [(phis, phis[_chains(slot[phis], start[phis], end[phis])[0]])]
+    kept = slot[row] >= 0
+    row, index, is_defining = row[kept], index[kept], is_defining[kept]
+    place = numbered(slot[row], index)
+    merges = is_defining & is_phi[row]
+    if merges.any():
+        goal, source = row[merges], row[~is_defining]
+        links += _into(goal, place[merges], source, place[~is_defining], start, end)
+    return _connected(count, *(np.concatenate(ends) for ends in zip(*links, strict=True)))
+
+
+def labels_of_buffers(buffer: Ints, label: Ints, holds: Bools) -> Ints:
+    """For each range the label of its buffer: each buffer has one, so labels part the buffers.
+
+    Args:
+        buffer: for each range the lowest row of its buffer.
+        label: for each range a number from 0, or -1; ranges of a buffer may have different ones.
+        holds: the ranges that hold their bytes at the peak, one of a buffer at most; its label
+            counts. Of a buffer without one the first that has a label does.
+    """
+    whole = np.full(len(buffer), -1)
+    labelled = np.flatnonzero(label >= 0)[::-1]
+    # The last that is written stays.
+    whole[buffer[labelled]] = label[labelled]
+    whole[buffer[holds]] = label[holds]
+    return whole[buffer]
+
+
+def _chains(key: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints]:
+    """Chains of intervals of one key that touch or overlap.
+
+    Returns:
+        For each interval the first of its chain, and the first of each chain in order of key and
+        start.
+    """
+    order = np.lexsort((start, key))
+    ordered = key[order]
+    is_new = np.ones(len(order), np.bool_)
+    is_new[1:] = ordered[1:] != ordered[:-1]
+    reached = running_maximum(end[order], np.cumsum(is_new) - 1)
+    is_new[1:] |= start[order][1:] > reached[:-1] + 1
+    firsts = order[is_new]
+    head = np.empty(len(order), np.int64)
+    head[order] = firsts[np.cumsum(is_new) - 1]
+    return head, firsts
+
+
+def _into(
+    goal: Ints, goal_key: Ints, source: Ints, source_key: Ints, start: Ints, end: Ints
+) -> list[tuple[Ints, Ints]]:
+    """Links between phis and the ranges of their key that touch them.
+
+    Of one key, the phis make chains, ascending and apart; a source touches some in a row, which
+    so are linked to it and to each other: as many links as chains and sources, however many pairs.
+    """
+    head, firsts = _chains(goal_key, start[goal], end[goal])
+    chain, key, begin = goal[firsts], goal_key[firsts], start[goal][firsts]
+    last = np.full(len(goal), -1)
+    np.maximum.at(last, head, end[goal])
+    # Chains are looked up by key and time, in ranks that keep both apart in one integer.
+    times = np.unique(np.concatenate([begin, last[firsts]]))
+    width = len(times) + 1
+    lasts = key * width + np.searchsorted(times, last[firsts])
+    begins = key * width + np.searchsorted(times, begin)
+    at = source_key * width
+    first = np.searchsorted(lasts, at + np.searchsorted(times, start[source] - 1))
+    behind = np.searchsorted(begins, at + np.searchsorted(times, end[source] + 1, "right"))
+    met = np.flatnonzero(behind > first)
+    joins = np.zeros(len(chain) + 1, np.int64)
+    np.add.at(joins, first[met], 1)
+    np.add.at(joins, behind[met] - 1, -1)
+    joined = np.flatnonzero(np.cumsum(joins)[:-1] > 0)
+    return [
+        (goal, goal[head]),
+        (source[met], chain[first[met]]),
+        (chain[joined], chain[joined + 1]),
+    ]
+
+
+def _connected(count: int, one: Ints, other: Ints) -> Ints:
+    """For each of `count` things the lowest one that links lead to."""
+    lowest = np.arange(count)
+    while True:
+        a, b = lowest[one], lowest[other]
+        apart = a != b
+        if not apart.any():
+            return lowest
+        one, other, a, b = one[apart], other[apart], a[apart], b[apart]
+        np.minimum.at(lowest, np.maximum(a, b), np.minimum(a, b))
+        while True:
+            further = lowest[lowest]
+            if (further == lowest).all():
+                break
+            lowest = further
+
+
+def places(parts: list[Ints], is_carrier: Bools) -> Ints:
+    """A number for the place of each row, the same for equal rows; -1 where no carrier is.
+
+    Args:
+        parts: the columns of which a place is made.
+        is_carrier: which rows are carriers.
+    """
+    mixed: Words = np.zeros(len(is_carrier), np.uint64)
+    for part in parts:
+        mixed = (mixed ^ part.astype(np.uint64)) * _FACTOR
+        mixed ^= mixed >> np.uint64(29)
+    candidates = np.flatnonzero(np.isin(mixed, mixed[is_carrier]))
+    columns = [part[candidates] for part in parts]
+    order = np.lexsort(columns)
+    is_new = np.ones(len(order), np.bool_)
+    is_new[1:] = np.any([part[order][1:] != part[order][:-1] for part in columns], axis=0)
+    number = np.empty(len(order), np.int64)
+    number[order] = np.cumsum(is_new) - 1
+    number[~np.isin(number, number[is_carrier[candidates]])] = -1
+    found = np.full(len(is_carrier), -1)
+    found[candidates] = number
+    return found
+
+
+def sharers(place: Ints, start: Ints, end: Ints, is_carrier: Bools) -> Ints:
+    """For each range the row of a carrier in its place with an instant in common; -1 without one.
+
+    Args:
+        place: number of the place; rows with -1 share with nobody.
+        start: first instant.
+        end: last instant, itself included; ranges that end before they begin share with nobody.
+        is_carrier: which rows are carriers; such a row may find itself.
+    """
+    found = np.full(len(place), -1)
+    rows = np.flatnonzero((place >= 0) & (start <= end))
+    carriers = rows[is_carrier[rows]]
+    if not len(carriers):
+        return found
+    carriers = carriers[np.lexsort((carriers, start[carriers], place[carriers]))]
+    times = np.unique(np.concatenate([start[carriers], end[rows]]))
+    keys = place[carriers] * len(times) + np.searchsorted(times, start[carriers])
+    segment = np.unique(place[carriers], return_inverse=True)[1]
+    highest = running_maximum(end[carriers], segment)
+    # The one that lives longest of those that began by then; a place's first is always one.
+    is_highest = end[carriers] == highest
+    longest = np.maximum.accumulate(np.where(is_highest, np.arange(len(carriers)), 0))
+    wanted = place[rows] * len(times) + np.searchsorted(times, end[rows])
+    at = np.searchsorted(keys, wanted, side="right") - 1
+    shares = (at >= 0) & (place[carriers[at]] == place[rows]) & (highest[at] >= start[rows])
+    found[rows[shares]] = carriers[longest[at[shares]]]
+    return found
