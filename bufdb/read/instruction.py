@@ -155,6 +155,11 @@ _TOKEN = re.compile(
     rb'"(?:[^"\\]|\\.)*+"?|(?P<open>[{(\[])|(?P<close>[})\]])|(?P<mark>, metadata=\{)',
     re.DOTALL,
 )
+_PLAIN = re.compile(
+    rb'"(?P<op_name>[^"\\]*)"(?: scheduling_name="[^"\\]*")?'
+    rb"(?: stack_frame_id=(?P<frame>\d{1,18}))?\}"
+)
+"""Behind the mark and the first field's name: what most lines have from jaxlib 0.8.2 on."""
 _MARK = re.compile(rb", metadata=\{")
 _FIELD = re.compile(
     rb' ?(?P<name>\w{1,64})=(?:"(?P<quoted>(?:[^"\\]|\\.)*+)"|(?P<number>-?\d{1,19})(?=[ }])'
@@ -187,6 +192,18 @@ def _unescaped(match: re.Match[bytes]) -> bytes:
     if len(code) == 3:
         return bytes([int(code[1:], 16)])
     return _ESCAPES.get(code, code)
+
+
+def plain_metadata(text: bytes, start: int, stop: int) -> dict[str, Any] | None:
+    """The fields as `metadata_of` gives them, where most lines have them; None for other lines."""
+    quote = text.find(b'"', start, stop)
+    if quote < 0 or not text.startswith(_FIRST, max(start, quote + 1 - len(_FIRST))):
+        return None
+    plain = _PLAIN.match(text, quote, stop)
+    if plain is None:
+        return None
+    name, frame = plain.groups()
+    return {"op_name": name} if frame is None else {"op_name": name, "stack_frame_id": int(frame)}
 
 
 def metadata_of(text: bytes) -> dict[str, Any]:
