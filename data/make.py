@@ -1,6 +1,6 @@
-"""Make the sample dumps in data/demo: model/train.py compiled in several ways.
+"""Make the sample dumps: model/train.py compiled in several ways, and model/loops.py.
 
-    python data/make.py --python /opt/venv/bin/python cpu_b8 cpu_b16 cpu_b8_remat
+    python data/make.py --python /opt/venv/bin/python cpu_b8 cpu_b16 cpu_b8_remat loops/cpu
     python data/make.py --list
 
 Each run is one process whose dumps become one directory. The interpreter that is named
@@ -19,12 +19,15 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 RUNS = {
-    "cpu_b8": ("--batch 8", ""),
-    "cpu_b16": ("--batch 16", ""),
-    "cpu_b8_remat": ("--batch 8 --remat --no-eval", ""),
-    "cpu_b8_old": ("--batch 8", ""),
-    "gpu_b8": ("--batch 8 --no-eval --target gpu", "--xla_gpu_autotune_level=0"),
-    "tpu_b8": ("--batch 8 --no-eval --target tpu", ""),
+    "demo/cpu_b8": ("train.py --batch 8", ""),
+    "demo/cpu_b16": ("train.py --batch 16", ""),
+    "demo/cpu_b8_remat": ("train.py --batch 8 --remat --no-eval", ""),
+    "demo/cpu_b8_old": ("train.py --batch 8", ""),
+    "demo/gpu_b8": ("train.py --batch 8 --no-eval --target gpu", "--xla_gpu_autotune_level=0"),
+    "demo/tpu_b8": ("train.py --batch 8 --no-eval --target tpu", ""),
+    "loops/cpu": ("loops.py layers_named nested accumulated decode", ""),
+    "loops/gpu": ("loops.py layers --target gpu", "--xla_gpu_autotune_level=0"),
+    "loops/tpu": ("loops.py layers --target tpu", ""),
 }
 FLAGS = "--xla_backend_optimization_level=0"
 HLO_TEXT = "*after_optimizations.txt"
@@ -37,9 +40,9 @@ KEEP = [
 ]
 
 
-def compile_run(name, python, program, dump_to):
+def compile_run(name, python, model_dir, dump_to):
     """Compile one run; XLA writes its dumps to dump_to."""
-    arguments, flags = RUNS[name]
+    command, flags = RUNS[name]
     environment = {
         "HOME": "/home/user",
         "JAX_PLATFORMS": "cpu",
@@ -47,8 +50,7 @@ def compile_run(name, python, program, dump_to):
         "TPU_LOG_DIR": "disabled",
         "XLA_FLAGS": f"--xla_dump_to={dump_to} {FLAGS} {flags}".strip(),
     }
-    command = [python, program.name, *arguments.split()]
-    subprocess.run(command, cwd=program.parent, env=environment, check=True)
+    subprocess.run([python, *command.split()], cwd=model_dir, env=environment, check=True)
 
 
 def keep_files(name, dump_to, out):
@@ -63,7 +65,7 @@ def keep_files(name, dump_to, out):
     modules = {
         module_of(path)
         for path in dump_to.glob("*-buffer-assignment.txt")
-        if not (name.startswith("gpu") and ".cpu_after_" in path.name)
+        if not ("gpu" in name and ".cpu_after_" in path.name)
     }
     for pattern in KEEP:
         if name.endswith("_old") and pattern == HLO_TEXT:
@@ -97,21 +99,22 @@ def main():
         default=Path("/tmp/dumps"),
         help="where XLA writes, one directory per run (default: %(default)s)",
     )
-    parser.add_argument("--out", type=Path, default=HERE / "demo", help="default: data/demo")
+    parser.add_argument("--out", type=Path, default=HERE, help="default: data")
     args = parser.parse_args()
     if args.list:
-        for name, (arguments, flags) in RUNS.items():
-            print(f"{name:14} train.py {arguments:30} XLA_FLAGS: {FLAGS} {flags}".rstrip())
+        for name, (command, flags) in RUNS.items():
+            print(f"{name:17} {command:40} XLA_FLAGS: {FLAGS} {flags}".rstrip())
         return 0
+    args.runs = [name if "/" in name else f"demo/{name}" for name in args.runs]
     unknown = sorted(set(args.runs) - set(RUNS))
     if unknown or not args.runs:
         parser.error(f"runs are {', '.join(RUNS)}; got {', '.join(unknown) or 'none'}")
     shutil.copytree(HERE / "model", args.model_dir, ignore=shutil.ignore_patterns("__*"))
     try:
         for name in args.runs:
-            dump_to = args.dumps / name
+            dump_to = args.dumps / name.removeprefix("demo/")
             shutil.rmtree(dump_to, ignore_errors=True)
-            compile_run(name, args.python, args.model_dir / "train.py", dump_to)
+            compile_run(name, args.python, args.model_dir, dump_to)
             keep_files(name, dump_to, args.out / name)
             shutil.rmtree(dump_to)
     finally:

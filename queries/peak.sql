@@ -13,6 +13,8 @@
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
 -- param color BIGINT = NULL: Only this memory space.
+-- param loops VARCHAR = 'origin' | 'carrier': Whose line counts for what a loop carries: origin is
+--   the one that makes the data (saved FILE:LINE for what it stacks), carrier that of the loop.
 -- param top_functions BIGINT = 1: Functions (of one run and memory space) to show, largest peak
 --   first.
 -- param top_n BIGINT = 20: Values to show of each.
@@ -21,35 +23,53 @@
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
 -- column color BIGINT: Memory space.
 -- column held_bytes BIGINT: Bytes held by the value and by none before it [bytes].
+-- column saving_bytes HUGEINT: By how much the peak would fall without it (query savings) [bytes];
+--   NULL for what is in no temp allocation.
 -- column cumulative_ratio DOUBLE: Share of the peak held by this and all rows above it (0 to 1).
 -- column allocation_kind VARCHAR: parameter, donated_parameter, output, constant or temp.
 -- column shape VARCHAR: Shape of the value with layout; NULL if the dump lists no value.
 -- column opcode VARCHAR: Opcode of the defining instruction; NULL if unknown.
 -- column instruction_name VARCHAR: Defining instruction; NULL if the dump lists no value.
--- column op_name VARCHAR: Scope path of the operation; NULL if the dump has none.
--- column source VARCHAR: Innermost file:line that is not library code; NULL if unknown.
+-- column op_name VARCHAR: Scope path of the operation that made the data; NULL if the dump has
+--   none.
+-- column source VARCHAR: Its innermost file:line that is not library code, "saved file:line" for
+--   what a loop stacks; NULL if unknown.
 -- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
 --   has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
   SELECT
+    coalesce(getvariable('loops')::VARCHAR, 'origin') AS loops,
     coalesce(getvariable('top_functions')::BIGINT, 1) AS top_functions,
     coalesce(getvariable('top_n')::BIGINT, 20) AS top_n
 ),
 ranked_values AS (
   SELECT
-    function_place, name_place, run_name, function_name, color, peak_bytes, held_bytes,
-    allocation_kind, shape, opcode, instruction_name, op_name, own_source, unknown_reason,
+    held.function_place, held.name_place, held.run_name, held.function_name, held.color,
+    held.peak_bytes, held.held_bytes, savings.saving_bytes, held.allocation_kind, held.shape,
+    held.opcode, held.instruction_name,
+    coalesce(origins.op_name, held.op_name) AS op_name,
+    coalesce(origins.relation || origins.own_source, held.own_source) AS source,
+    held.unknown_reason,
     row_number() OVER (
-      PARTITION BY function_place
-      ORDER BY held_bytes DESC, allocation_index, value_id NULLS LAST
+      PARTITION BY held.function_place
+      ORDER BY held.held_bytes DESC, held.allocation_index, held.value_id NULLS LAST
     ) AS place
-  FROM answered_peak_values
+  FROM answered_peak_values AS held
   CROSS JOIN params
-  WHERE function_place <= params.top_functions
+  LEFT JOIN value_origin_details AS origins
+    ON origins.module_id = held.module_id
+    AND origins.value_id = held.value_id
+    AND held.allocation_kind IN ('temp', 'output')
+    AND params.loops = 'origin'
+  LEFT JOIN peak_savings AS savings
+    ON savings.module_id = held.module_id
+    AND savings.color = held.color
+    AND savings.value_id = held.value_id
+  WHERE held.function_place <= params.top_functions
 ),
 summed_values AS (
   SELECT
-    function_place, name_place, place, run_name, function_name, color, held_bytes,
+    function_place, name_place, place, run_name, function_name, color, held_bytes, saving_bytes,
     CAST(
       sum(held_bytes) OVER (
         PARTITION BY function_place
@@ -57,12 +77,12 @@ summed_values AS (
         ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
       ) AS DOUBLE
     ) / nullif(peak_bytes, 0) AS cumulative_ratio,
-    allocation_kind, shape, opcode, instruction_name, op_name, own_source, unknown_reason
+    allocation_kind, shape, opcode, instruction_name, op_name, source, unknown_reason
   FROM ranked_values
 )
 SELECT
-  run_name, function_name, color, held_bytes, cumulative_ratio, allocation_kind, shape, opcode,
-  instruction_name, op_name, own_source AS source, unknown_reason
+  run_name, function_name, color, held_bytes, saving_bytes, cumulative_ratio, allocation_kind,
+  shape, opcode, instruction_name, op_name, source, unknown_reason
 FROM summed_values
 CROSS JOIN params
 WHERE place <= params.top_n OR unknown_reason IS NOT NULL

@@ -19,6 +19,8 @@
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
 -- param color BIGINT = NULL: Only this memory space.
+-- param loops VARCHAR = 'origin' | 'carrier': Whose phase counts for what a loop carries: origin is
+--   that of the operation that makes the data, carrier that of the loop itself.
 -- param top_functions BIGINT = 3: Functions (of one run and memory space) to show, largest peak
 --   first.
 -- param top_n BIGINT = 20: Rows to show of each.
@@ -36,6 +38,7 @@
 --   has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
   SELECT
+    coalesce(getvariable('loops')::VARCHAR, 'origin') AS loops,
     coalesce(getvariable('top_functions')::BIGINT, 3) AS top_functions,
     coalesce(getvariable('top_n')::BIGINT, 20) AS top_n
 ),
@@ -46,9 +49,13 @@ categorised AS (
     op_name_categories.category
   FROM answered_peak_values AS held
   CROSS JOIN params
+  LEFT JOIN value_origins
+    ON value_origins.module_id = held.module_id
+    AND value_origins.value_id = held.value_id
+    AND params.loops = 'origin'
   LEFT JOIN op_name_categories
     ON op_name_categories.module_id = held.module_id
-    AND op_name_categories.op_name = held.op_name
+    AND op_name_categories.op_name = coalesce(value_origins.op_name, held.op_name)
   WHERE held.function_place <= params.top_functions
 ),
 categories AS (

@@ -25,6 +25,8 @@
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
 -- param color BIGINT = NULL: Only this memory space.
 -- param by VARCHAR = 'python' | 'jit': Which function.
+-- param loops VARCHAR = 'origin' | 'carrier': Whose line counts for what a loop carries: origin is
+--   the one that makes the data, carrier that of the loop itself.
 -- param unnamed VARCHAR = 'use' | 'none': What to do with values that XLA made without an op_name:
 --   use names them for their first use that has one, none counts them by kind of allocation.
 -- param top_functions BIGINT = 3: Functions (of one run and memory space) to show, largest peak
@@ -47,47 +49,26 @@
 WITH params AS (
   SELECT
     coalesce(getvariable('by')::VARCHAR, 'python') AS "by",
-    coalesce(getvariable('unnamed')::VARCHAR, 'use') AS unnamed,
     coalesce(getvariable('top_functions')::BIGINT, 3) AS top_functions,
     coalesce(getvariable('top_n')::BIGINT, 10) AS top_n
 ),
 named AS (
   SELECT
     coalesce(
-      CASE params.by WHEN 'python' THEN own_frames.function_name WHEN 'jit' THEN held.jit_path END,
+      CASE params.by
+        WHEN 'python' THEN held.attributed_own_function
+        WHEN 'jit' THEN held.attributed_jit_path
+      END,
       CASE
-        WHEN params.by = 'jit' OR held.own_source_file IS NULL
-          THEN coalesce(
-            CASE params.unnamed WHEN 'use' THEN 'for ' END
-              || CASE params.by
-                WHEN 'python'
-                  THEN coalesce(named_uses.own_function_name, named_uses.own_source_file)
-                WHEN 'jit' THEN named_uses.jit_path
-              END,
-            '(' || held.allocation_kind || ')'
-          )
+        WHEN params.by = 'jit' OR held.attributed_own_file IS NULL
+          THEN '(' || held.allocation_kind || ')'
       END
     ) AS source_function,
-    CASE
-      WHEN params.by = 'python'
-        THEN coalesce(
-          held.own_source_file,
-          CASE params.unnamed WHEN 'use' THEN named_uses.own_source_file END
-        )
-    END AS source_file,
+    CASE params.by WHEN 'python' THEN held.attributed_own_file END AS source_file,
     held.function_place, held.name_place, held.run_name, held.function_name, held.color,
     held.peak_bytes, held.unknown_reason, held.held_bytes
-  FROM answered_peak_values AS held
+  FROM attributed_peak_values AS held
   CROSS JOIN params
-  LEFT JOIN stack_frames
-    ON stack_frames.module_id = held.module_id
-    AND stack_frames.stack_frame_id = held.stack_frame_id
-  LEFT JOIN stack_frames AS own_frames
-    ON own_frames.module_id = stack_frames.module_id
-    AND own_frames.stack_frame_id = stack_frames.own_frame_id
-  LEFT JOIN named_uses
-    ON named_uses.module_id = held.module_id
-    AND named_uses.value_id = held.value_id
   WHERE held.function_place <= params.top_functions
 ),
 functions AS (

@@ -10,6 +10,9 @@
 -- of the temp bytes. A row for Net/dot_general has those whose first use that has an op_name is
 -- Net/dot_general. They are never in the row Net/dot_general, which has what that itself makes.
 --
+-- What a loop carries is attributed to the operation that makes the data: saved Layer/tanh has what
+-- each step makes there and the loop stacks (query peak-by-source-line says more).
+--
 -- A path is first brought to one spelling, whichever version of JAX wrote it: no primitive
 -- parameters, no jit(main), of several merged names the first; an argument such as
 -- opt_state[0].mu['w'] becomes opt_state/0/mu/w. With wrappers = 'strip' what JAX adds goes away as
@@ -30,6 +33,8 @@
 -- param depth BIGINT = 100: Elements of the path to keep.
 -- param merge_numbers BOOLEAN = false: Whether numbers become *, so that layer_0 and layer_1 are
 --   one.
+-- param loops VARCHAR = 'origin' | 'carrier': Whose line counts for what a loop carries: origin is
+--   the one that makes the data, carrier that of the loop itself.
 -- param unnamed VARCHAR = 'use' | 'none': What to do with values that XLA made without an op_name:
 --   use names them for their first use that has one, none counts them by kind of allocation.
 -- param top_functions BIGINT = 3: Functions (of one run and memory space) to show, largest peak
@@ -41,6 +46,9 @@
 -- column color BIGINT: Memory space.
 -- column peak_bytes HUGEINT: Peak of the module [bytes].
 -- column held_bytes HUGEINT: Bytes held at the peak by values of this path [bytes].
+-- column saving_bytes HUGEINT: By how much the peak would fall without them (query savings)
+--   [bytes]; NULL where no op is known and with other wrappers, depth, merge_numbers, loops or
+--   unnamed than by default.
 -- column held_ratio DOUBLE: The same as share of the peak (0 to 1).
 -- column value_count BIGINT: Number of values that hold them.
 -- column op_path VARCHAR: Scopes and, if not cut off, the operation; "for PATH" where XLA made the
@@ -51,8 +59,9 @@ WITH params AS (
   SELECT
     coalesce(getvariable('wrappers')::VARCHAR, 'strip') AS wrappers,
     coalesce(getvariable('depth')::BIGINT, 100) AS depth,
-    coalesce(getvariable('merge_numbers')::BOOLEAN, FALSE) AS merge_numbers,
+    coalesce(getvariable('loops')::VARCHAR, 'origin') AS loops,
     coalesce(getvariable('unnamed')::VARCHAR, 'use') AS unnamed,
+    coalesce(getvariable('merge_numbers')::BOOLEAN, FALSE) AS merge_numbers,
     coalesce(getvariable('top_functions')::BIGINT, 3) AS top_functions,
     coalesce(getvariable('top_n')::BIGINT, 10) AS top_n
 ),
@@ -64,16 +73,8 @@ scoped AS (
           list_slice(
             string_split(
               CASE params.wrappers
-                WHEN 'strip'
-                  THEN coalesce(
-                    held.stripped_op_path,
-                    CASE params.unnamed WHEN 'use' THEN 'for ' END || named_uses.stripped_op_path
-                  )
-                ELSE
-                  coalesce(
-                    held.op_path,
-                    CASE params.unnamed WHEN 'use' THEN 'for ' END || named_uses.op_path
-                  )
+                WHEN 'strip' THEN held.attributed_stripped_op_path
+                ELSE held.attributed_op_path
               END,
               '/'
             ),
@@ -89,17 +90,15 @@ scoped AS (
       '(' || held.allocation_kind || ')'
     ) AS op_path,
     held.function_place, held.name_place, held.run_name, held.function_name, held.color,
-    held.peak_bytes, held.unknown_reason, held.held_bytes
-  FROM answered_peak_values AS held
+    held.peak_bytes, held.unknown_reason, held.held_bytes, held.module_id
+  FROM attributed_peak_values AS held
   CROSS JOIN params
-  LEFT JOIN named_uses
-    ON named_uses.module_id = held.module_id
-    AND named_uses.value_id = held.value_id
   WHERE held.function_place <= params.top_functions
 ),
 ops AS (
   SELECT
-    function_place, name_place, run_name, function_name, color, peak_bytes, unknown_reason, op_path,
+    function_place, name_place, run_name, function_name, color, peak_bytes, unknown_reason,
+    module_id, op_path,
     sum(held_bytes) AS held_bytes,
     nullif(count(held_bytes), 0) AS value_count,
     row_number() OVER (
@@ -108,13 +107,22 @@ ops AS (
     ) AS place
   FROM scoped
   GROUP BY
-    function_place, name_place, run_name, function_name, color, peak_bytes, unknown_reason, op_path
+    function_place, name_place, run_name, function_name, color, peak_bytes, unknown_reason,
+    module_id, op_path
 )
 SELECT
-  run_name, function_name, color, peak_bytes, held_bytes,
-  CAST(held_bytes AS DOUBLE) / nullif(peak_bytes, 0) AS held_ratio,
-  value_count, op_path, unknown_reason
+  ops.run_name, ops.function_name, ops.color, ops.peak_bytes, ops.held_bytes,
+  savings.saving_bytes,
+  CAST(ops.held_bytes AS DOUBLE) / nullif(ops.peak_bytes, 0) AS held_ratio,
+  ops.value_count, ops.op_path, ops.unknown_reason
 FROM ops
 CROSS JOIN params
-WHERE place <= params.top_n OR unknown_reason IS NOT NULL
-ORDER BY function_place, name_place, place;
+LEFT JOIN peak_savings AS savings
+  ON savings.module_id = ops.module_id
+  AND savings.color = ops.color
+  AND savings.what = 'op'
+  AND savings.name = ops.op_path
+  AND params.wrappers = 'strip' AND params.loops = 'origin' AND params.unnamed = 'use'
+  AND params.depth = 100 AND NOT params.merge_numbers
+WHERE ops.place <= params.top_n OR ops.unknown_reason IS NOT NULL
+ORDER BY ops.function_place, ops.name_place, ops.place;

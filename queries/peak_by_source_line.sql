@@ -8,6 +8,12 @@
 -- (query peak says more). For each run and function the module with the largest known peak is
 -- shown. Bytes without a known line, such as those of parameters, are summed by kind of allocation.
 --
+-- What a loop carries is attributed to the line that makes the data, not to the loop: the row saved
+-- layer.py:12 has what each step makes there and the loop stacks, for the backward pass say, and
+-- the row train.py:40 what that line itself hands from step to step. This is read from the HLO
+-- text; without it, and where it leads to no line, the loop's own line stands. Query loop-residuals
+-- lists the stacks.
+--
 -- XLA makes copies, conversions and broadcasts of its own, which no line of the model stands for:
 -- values without an op_name. They are often half of the temp bytes. A row for train.py:77 has those
 -- that are made for line 77: their first use that has an op_name is of that line. They are never in
@@ -23,6 +29,8 @@
 -- param color BIGINT = NULL: Only this memory space.
 -- param frame VARCHAR = 'own' | 'leaf': Which line of the call stack: own is the innermost that is
 --   not library code, leaf the innermost of all.
+-- param loops VARCHAR = 'origin' | 'carrier': Whose line counts for what a loop carries: origin is
+--   the one that makes the data, carrier that of the loop itself.
 -- param unnamed VARCHAR = 'use' | 'none': What to do with values that XLA made without an op_name:
 --   use names them for their first use that has one, none counts them by kind of allocation.
 -- param top_functions BIGINT = 3: Functions (of one run and memory space) to show, largest peak
@@ -34,15 +42,22 @@
 -- column color BIGINT: Memory space.
 -- column peak_bytes HUGEINT: Peak of the module [bytes].
 -- column held_bytes HUGEINT: Bytes held at the peak by values of this line [bytes].
+-- column saving_bytes HUGEINT: By how much the peak would fall without them (query savings)
+--   [bytes]; NULL where no line is known and with other frame, loops or unnamed than by default.
 -- column held_ratio DOUBLE: The same as share of the peak (0 to 1).
 -- column value_count BIGINT: Number of values that hold them.
--- column source VARCHAR: file:line; "for file:line" where XLA made the values; the kind of
---   allocation in parentheses where no line is known.
+-- column slice_count BIGINT: Slices of each stack that a loop fills from this line; NULL without
+--   one and for stacks of different numbers.
+-- column slice_bytes HUGEINT: What one step adds to them [bytes]; NULL as slice_count.
+-- column source VARCHAR: file:line; "saved file:line" for what a loop stacks, of a parameter its
+--   name; "for file:line" where XLA made the values; the kind of allocation in parentheses where no
+--   line is known.
 -- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
 --   has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
   SELECT
     coalesce(getvariable('frame')::VARCHAR, 'own') AS frame,
+    coalesce(getvariable('loops')::VARCHAR, 'origin') AS loops,
     coalesce(getvariable('unnamed')::VARCHAR, 'use') AS unnamed,
     coalesce(getvariable('top_functions')::BIGINT, 3) AS top_functions,
     coalesce(getvariable('top_n')::BIGINT, 10) AS top_n
@@ -51,41 +66,47 @@ located AS (
   SELECT
     coalesce(
       CASE params.frame
-        WHEN 'own' THEN held.own_source
-        WHEN 'leaf' THEN held.source_file || ':' || held.source_line
+        WHEN 'own' THEN held.attributed_source
+        WHEN 'leaf' THEN held.attributed_leaf_source
       END,
-      CASE params.unnamed WHEN 'use' THEN 'for ' END
-        || CASE params.frame
-          WHEN 'own' THEN named_uses.own_source_file || ':' || named_uses.own_source_line
-          WHEN 'leaf' THEN named_uses.source_file || ':' || named_uses.source_line
-        END,
       '(' || held.allocation_kind || ')'
     ) AS source,
     held.function_place, held.name_place, held.run_name, held.function_name, held.color,
-    held.peak_bytes, held.unknown_reason, held.held_bytes
-  FROM answered_peak_values AS held
+    held.peak_bytes, held.unknown_reason, held.held_bytes, held.slice_count, held.slice_bytes,
+    held.module_id
+  FROM attributed_peak_values AS held
   CROSS JOIN params
-  LEFT JOIN named_uses
-    ON named_uses.module_id = held.module_id
-    AND named_uses.value_id = held.value_id
   WHERE held.function_place <= params.top_functions
 ),
 lines AS (
   SELECT
-    function_place, name_place, run_name, function_name, color, peak_bytes, unknown_reason, source,
+    function_place, name_place, run_name, function_name, color, peak_bytes, unknown_reason,
+    module_id, source,
     sum(held_bytes) AS held_bytes,
     nullif(count(held_bytes), 0) AS value_count,
+    CASE WHEN min(slice_count) = max(slice_count) THEN min(slice_count) END AS slice_count,
+    sum(slice_bytes) AS slice_bytes,
     row_number() OVER (PARTITION BY function_place ORDER BY sum(held_bytes) DESC, source NULLS LAST)
       AS place
   FROM located
   GROUP BY
-    function_place, name_place, run_name, function_name, color, peak_bytes, unknown_reason, source
+    function_place, name_place, run_name, function_name, color, peak_bytes, unknown_reason,
+    module_id, source
 )
 SELECT
-  run_name, function_name, color, peak_bytes, held_bytes,
-  CAST(held_bytes AS DOUBLE) / nullif(peak_bytes, 0) AS held_ratio,
-  value_count, source, unknown_reason
+  lines.run_name, lines.function_name, lines.color, lines.peak_bytes, lines.held_bytes,
+  savings.saving_bytes,
+  CAST(lines.held_bytes AS DOUBLE) / nullif(lines.peak_bytes, 0) AS held_ratio,
+  lines.value_count, lines.slice_count,
+  CASE WHEN lines.slice_count IS NOT NULL THEN lines.slice_bytes END AS slice_bytes,
+  lines.source, lines.unknown_reason
 FROM lines
 CROSS JOIN params
-WHERE place <= params.top_n OR unknown_reason IS NOT NULL
-ORDER BY function_place, name_place, place;
+LEFT JOIN peak_savings AS savings
+  ON savings.module_id = lines.module_id
+  AND savings.color = lines.color
+  AND savings.what = 'source_line'
+  AND savings.name = lines.source
+  AND params.frame = 'own' AND params.loops = 'origin' AND params.unnamed = 'use'
+WHERE lines.place <= params.top_n OR lines.unknown_reason IS NOT NULL
+ORDER BY lines.function_place, lines.name_place, lines.place;

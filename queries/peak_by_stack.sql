@@ -23,6 +23,8 @@
 -- param color BIGINT = NULL: Only this memory space.
 -- param frames VARCHAR = 'own' | 'all': Which frames: own leaves out library code, all keeps it.
 -- param depth BIGINT = 100: Frames of the call stack to look at, from the innermost.
+-- param loops VARCHAR = 'origin' | 'carrier': Whose line counts for what a loop carries: origin is
+--   the one that makes the data, carrier that of the loop itself.
 -- param unnamed VARCHAR = 'use' | 'none': What to do with values that XLA made without an op_name:
 --   use names them for their first use that has one, none counts them by kind of allocation.
 -- param top_functions BIGINT = 3: Functions (of one run and memory space) to show, largest peak
@@ -45,7 +47,6 @@ WITH RECURSIVE params AS (
   SELECT
     coalesce(getvariable('frames')::VARCHAR, 'own') AS frames,
     coalesce(getvariable('depth')::BIGINT, 100) AS depth,
-    coalesce(getvariable('unnamed')::VARCHAR, 'use') AS unnamed,
     coalesce(getvariable('top_functions')::BIGINT, 3) AS top_functions,
     coalesce(getvariable('top_n')::BIGINT, 10) AS top_n
 ),
@@ -98,35 +99,42 @@ ranked_walks AS (
 walked AS (
   SELECT
     coalesce(
+      held.origin_relation || coalesce(
+        origin_walks.call_stack,
+        CASE
+          WHEN params.frames = 'all' OR NOT is_library_path(held.origin_source_file)
+            THEN base_name(held.origin_source_file) || ':' || held.origin_source_line
+        END
+      ),
       ranked_walks.call_stack,
       CASE
         WHEN params.frames = 'all' OR NOT is_library_path(held.source_file)
           THEN base_name(held.source_file) || ':' || held.source_line
       END,
-      CASE params.unnamed WHEN 'use' THEN 'for ' END
-        || coalesce(
-          use_walks.call_stack,
-          CASE
-            WHEN params.frames = 'all' OR NOT is_library_path(named_uses.source_file)
-              THEN base_name(named_uses.source_file) || ':' || named_uses.source_line
-          END
-        ),
+      'for ' || coalesce(
+        use_walks.call_stack,
+        CASE
+          WHEN params.frames = 'all' OR NOT is_library_path(held.use_source_file)
+            THEN base_name(held.use_source_file) || ':' || held.use_source_line
+        END
+      ),
       '(' || held.allocation_kind || ')'
     ) AS call_stack,
     held.function_place, held.name_place, held.run_name, held.function_name, held.color,
     held.peak_bytes, held.unknown_reason, held.held_bytes
-  FROM answered_peak_values AS held
+  FROM attributed_peak_values AS held
   CROSS JOIN params
+  LEFT JOIN ranked_walks AS origin_walks
+    ON origin_walks.module_id = held.module_id
+    AND origin_walks.stack_frame_id = held.origin_stack_frame_id
+    AND origin_walks.walk_place = 1
   LEFT JOIN ranked_walks
     ON ranked_walks.module_id = held.module_id
     AND ranked_walks.stack_frame_id = held.stack_frame_id
     AND ranked_walks.walk_place = 1
-  LEFT JOIN named_uses
-    ON named_uses.module_id = held.module_id
-    AND named_uses.value_id = held.value_id
   LEFT JOIN ranked_walks AS use_walks
-    ON use_walks.module_id = named_uses.module_id
-    AND use_walks.stack_frame_id = named_uses.stack_frame_id
+    ON use_walks.module_id = held.module_id
+    AND use_walks.stack_frame_id = held.use_stack_frame_id
     AND use_walks.walk_place = 1
   WHERE held.function_place <= params.top_functions
 ),

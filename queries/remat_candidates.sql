@@ -11,6 +11,10 @@
 -- allocations that are not held at the peak. For each run and function (its compilation with the
 -- largest known peak) the largest saving first.
 --
+-- A stack that a loop fills for the backward pass (query loop-residuals) is judged by the operation
+-- that makes its slices, and costs one slice at a time; a policy of jax.checkpoint can leave it
+-- out. Inputs of the layer, which a scan saves whatever the policy, are none.
+--
 -- wrong when: A kLoop fusion can hold a reduction or a gather, and what one calls cheap may read
 -- much. Operands are counted one step back; they may need others. Several rows may count on the
 -- same operand staying, or one be the operand of another, so savings do not simply add up. Past the
@@ -31,14 +35,19 @@
 -- column peak_bytes HUGEINT: Peak of the memory space [bytes].
 -- column saved_bytes HUGEINT: What dropping the value would save at the peak [bytes].
 -- column held_bytes BIGINT: Bytes that it holds at the peak [bytes].
--- column kept_bytes HUGEINT: Operands that would have to stay for it [bytes].
--- column lifetime_ratio DOUBLE: Its life as share of the schedule (0 to 1).
--- column idle_time BIGINT: Time around the peak in which nothing uses it [program order].
+-- column kept_bytes HUGEINT: Operands that would have to stay for it, of a stack one slice [bytes].
+-- column saving_bytes HUGEINT: By how much the peak falls without it, whatever stays (query
+--   savings) [bytes].
+-- column lifetime_ratio DOUBLE: Its life as share of the schedule (0 to 1); NULL for a stack.
+-- column idle_time BIGINT: Time around the peak in which nothing uses it [program order]; NULL for
+--   a stack.
 -- column shape VARCHAR: Shape with layout.
 -- column opcode VARCHAR: Opcode of the defining instruction.
 -- column instruction_name VARCHAR: Defining instruction.
--- column op_name VARCHAR: Scope path of the operation; NULL if the dump has none.
--- column source VARCHAR: Innermost file:line that is not library code; NULL if unknown.
+-- column op_name VARCHAR: Scope path of the operation that made the data; NULL if the dump has
+--   none.
+-- column source VARCHAR: Its innermost file:line that is not library code, "saved file:line" for
+--   what a loop stacks; NULL if unknown.
 -- column unknown_reason VARCHAR: Why the peak of the function or the uses of its values are
 --   unknown, in a row of its own that has nothing else, comes first and does not count in top_n;
 --   NULL in all other rows.
@@ -57,17 +66,7 @@ functions AS (
 steps AS (
   SELECT
     module_id, instruction_name, program_order, opcode,
-    opcode IN (
-      'abs', 'add', 'and', 'atan2', 'bitcast-convert', 'broadcast', 'cbrt', 'ceil', 'clamp',
-      'compare', 'complex', 'concatenate', 'convert', 'copy', 'cosine', 'divide',
-      'dynamic-slice', 'erf', 'exponential', 'exponential-minus-one', 'floor', 'imag', 'iota',
-      'is-finite', 'log', 'log-plus-one', 'logistic', 'maximum', 'minimum', 'multiply', 'negate',
-      'not', 'or', 'pad', 'power', 'real', 'reduce-precision', 'remainder', 'reshape', 'reverse',
-      'round-nearest-afz', 'round-nearest-even', 'rsqrt', 'select', 'shift-left',
-      'shift-right-arithmetic', 'shift-right-logical', 'sign', 'sine', 'slice', 'sqrt',
-      'subtract', 'tan', 'tanh', 'transpose', 'xor'
-    )
-    OR (opcode = 'fusion' AND regexp_matches(text, 'kind=kLoop')) AS is_cheap
+    opcode = 'fusion' AND regexp_matches(text, 'kind=kLoop') AS is_loop_fusion
   FROM instructions
   WHERE module_id IN (SELECT module_id FROM functions)
 ),
@@ -78,7 +77,19 @@ crossing_values AS (
     ranges.start_time, ranges.end_time,
     CAST(ranges.end_time - ranges.start_time AS DOUBLE) / nullif(functions.schedule_length, 0)
       AS lifetime_ratio,
-    steps.is_cheap
+    origins.origin_kind IS NOT NULL AS is_stack,
+    origins.slice_bytes,
+    coalesce(origins.opcode, steps.opcode) IN (
+      'abs', 'add', 'and', 'atan2', 'bitcast-convert', 'broadcast', 'cbrt', 'ceil', 'clamp',
+      'compare', 'complex', 'concatenate', 'convert', 'copy', 'cosine', 'divide',
+      'dynamic-slice', 'erf', 'exponential', 'exponential-minus-one', 'floor', 'imag', 'iota',
+      'is-finite', 'log', 'log-plus-one', 'logistic', 'maximum', 'minimum', 'multiply', 'negate',
+      'not', 'or', 'pad', 'power', 'real', 'reduce-precision', 'remainder', 'reshape', 'reverse',
+      'round-nearest-afz', 'round-nearest-even', 'rsqrt', 'select', 'shift-left',
+      'shift-right-arithmetic', 'shift-right-logical', 'sign', 'sine', 'slice', 'sqrt',
+      'subtract', 'tan', 'tanh', 'transpose', 'xor'
+    )
+    OR (origins.origin_kind IS NULL AND steps.is_loop_fusion) AS is_cheap
   FROM functions
   JOIN peak_values AS held ON held.module_id = functions.module_id AND held.color = functions.color
   JOIN "values" ON "values".module_id = held.module_id AND "values".value_id = held.value_id
@@ -88,11 +99,26 @@ crossing_values AS (
   JOIN live_ranges AS ranges
     ON ranges.module_id = held.module_id
     AND ranges.value_id = held.value_id
+  LEFT JOIN value_origins AS origins
+    ON origins.module_id = held.module_id
+    AND origins.value_id = held.value_id
+    AND origins.origin_kind = 'stacked'
   WHERE held.allocation_kind = 'temp'
-    AND ranges.start_time < functions.peak_time
-    AND ranges.end_time > functions.peak_time
-    AND NOT "values".is_phi
-    AND "values".shape_index = '{}'
+    AND (
+      -- What a loop stacks in the forward pass of a gradient.
+      (
+        NOT origins.is_layer_input
+        AND origins.op_name GLOB '*jvp(*'
+        AND NOT origins.op_name GLOB '*transpose(*'
+      )
+      OR (
+        origins.origin_kind IS NULL
+        AND ranges.start_time < functions.peak_time
+        AND ranges.end_time > functions.peak_time
+        AND NOT "values".is_phi
+        AND "values".shape_index = '{}'
+      )
+    )
 ),
 use_times AS (
   SELECT
@@ -140,17 +166,23 @@ kept_operands AS (
 candidates AS (
   SELECT
     crossing_values.module_id, crossing_values.color,
-    crossing_values.held_bytes - coalesce(kept_operands.kept_bytes, 0) AS saved_bytes,
+    crossing_values.held_bytes
+      - coalesce(crossing_values.slice_bytes, kept_operands.kept_bytes, 0) AS saved_bytes,
     crossing_values.held_bytes,
-    coalesce(kept_operands.kept_bytes, 0) AS kept_bytes,
-    crossing_values.lifetime_ratio,
-    coalesce(use_times.next_use_time, crossing_values.end_time)
-      - coalesce(use_times.previous_use_time, crossing_values.start_time) AS idle_time,
+    coalesce(crossing_values.slice_bytes, kept_operands.kept_bytes, 0) AS kept_bytes,
+    CASE WHEN NOT crossing_values.is_stack THEN crossing_values.lifetime_ratio END
+      AS lifetime_ratio,
+    CASE
+      WHEN NOT crossing_values.is_stack
+        THEN coalesce(use_times.next_use_time, crossing_values.end_time)
+          - coalesce(use_times.previous_use_time, crossing_values.start_time)
+    END AS idle_time,
     crossing_values.shape, crossing_values.opcode, crossing_values.instruction_name,
     crossing_values.value_id,
     row_number() OVER (
       ORDER BY
-        crossing_values.held_bytes - coalesce(kept_operands.kept_bytes, 0) DESC,
+        crossing_values.held_bytes
+          - coalesce(crossing_values.slice_bytes, kept_operands.kept_bytes, 0) DESC,
         crossing_values.name_place, crossing_values.value_id
     ) AS place
   FROM crossing_values
@@ -162,17 +194,24 @@ candidates AS (
     ON kept_operands.module_id = crossing_values.module_id
     AND kept_operands.value_id = crossing_values.value_id
   WHERE crossing_values.is_cheap
-    AND crossing_values.held_bytes - coalesce(kept_operands.kept_bytes, 0) >= params.min_bytes
-    AND crossing_values.lifetime_ratio >= params.min_lifetime_ratio
-    AND coalesce(use_times.next_use_time, crossing_values.end_time) > crossing_values.peak_time
+    AND crossing_values.held_bytes
+      - coalesce(crossing_values.slice_bytes, kept_operands.kept_bytes, 0) >= params.min_bytes
+    AND (
+      crossing_values.is_stack
+      OR (
+        crossing_values.lifetime_ratio >= params.min_lifetime_ratio
+        AND coalesce(use_times.next_use_time, crossing_values.end_time) > crossing_values.peak_time
+      )
+    )
 )
 SELECT
   functions.run_name, functions.function_name, functions.color,
   CASE WHEN candidates.place IS NOT NULL THEN functions.peak_bytes END AS peak_bytes,
-  candidates.saved_bytes, candidates.held_bytes, candidates.kept_bytes, candidates.lifetime_ratio,
-  candidates.idle_time, candidates.shape, candidates.opcode, candidates.instruction_name,
-  value_details.op_name,
-  value_details.own_source AS source,
+  candidates.saved_bytes, candidates.held_bytes, candidates.kept_bytes, savings.saving_bytes,
+  candidates.lifetime_ratio, candidates.idle_time, candidates.shape, candidates.opcode,
+  candidates.instruction_name,
+  coalesce(origins.op_name, value_details.op_name) AS op_name,
+  coalesce(origins.relation || origins.own_source, value_details.own_source) AS source,
   functions.unknown_reason
 FROM functions
 CROSS JOIN params
@@ -183,5 +222,12 @@ LEFT JOIN candidates
 LEFT JOIN value_details
   ON value_details.module_id = candidates.module_id
   AND value_details.value_id = candidates.value_id
+LEFT JOIN value_origin_details AS origins
+  ON origins.module_id = candidates.module_id
+  AND origins.value_id = candidates.value_id
+LEFT JOIN peak_savings AS savings
+  ON savings.module_id = candidates.module_id
+  AND savings.color = candidates.color
+  AND savings.value_id = candidates.value_id
 WHERE candidates.place IS NOT NULL OR functions.unknown_reason IS NOT NULL
 ORDER BY candidates.place NULLS FIRST, functions.name_place;

@@ -11,6 +11,8 @@
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
 -- param color BIGINT = NULL: Only this memory space.
+-- param loops VARCHAR = 'origin' | 'carrier': Whose line counts for what a loop carries: origin is
+--   the one that makes the data (saved FILE:LINE for what it stacks), carrier that of the loop.
 -- param top_functions BIGINT = 10: Functions (of one run and memory space) to show, largest temp
 --   arena first.
 -- param top_n BIGINT = 5: Values to show of each.
@@ -23,12 +25,15 @@
 -- column shape VARCHAR: Shape of the value with layout.
 -- column opcode VARCHAR: Opcode of the defining instruction; NULL if unknown.
 -- column instruction_name VARCHAR: Defining instruction.
--- column op_name VARCHAR: Scope path of the operation; NULL if the dump has none.
--- column source VARCHAR: Innermost file:line that is not library code; NULL if unknown.
+-- column op_name VARCHAR: Scope path of the operation that made the data; NULL if the dump has
+--   none.
+-- column source VARCHAR: Its innermost file:line that is not library code; "saved file:line" for
+--   what a loop stacks; NULL if unknown.
 -- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
 --   has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
   SELECT
+    coalesce(getvariable('loops')::VARCHAR, 'origin') AS loops,
     coalesce(getvariable('top_functions')::BIGINT, 10) AS top_functions,
     coalesce(getvariable('top_n')::BIGINT, 5) AS top_n
 ),
@@ -57,8 +62,9 @@ ranked_values AS (
     ranked_functions.known_name AS function_name,
     ranked_functions.color, ranked_functions.temp_bytes, ranked_functions.function_place,
     value_details.size_bytes, value_details.shape, value_details.opcode,
-    value_details.instruction_name, value_details.op_name,
-    value_details.own_source AS source,
+    value_details.instruction_name,
+    coalesce(origins.op_name, value_details.op_name) AS op_name,
+    coalesce(origins.relation || origins.own_source, value_details.own_source) AS source,
     row_number() OVER (
       PARTITION BY ranked_functions.function_place
       ORDER BY value_details.size_bytes DESC, value_details.value_id
@@ -68,6 +74,10 @@ ranked_values AS (
   JOIN value_details
     ON value_details.module_id = ranked_functions.module_id
     AND value_details.color = ranked_functions.color
+  LEFT JOIN value_origin_details AS origins
+    ON origins.module_id = value_details.module_id
+    AND origins.value_id = value_details.value_id
+    AND params.loops = 'origin'
   WHERE ranked_functions.function_place <= params.top_functions
     AND value_details.allocation_kind = 'temp'
     AND NOT value_details.is_phi

@@ -12,6 +12,8 @@
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
 -- param color BIGINT = NULL: Only this memory space.
+-- param loops VARCHAR = 'origin' | 'carrier': Whose line counts for what a loop carries: origin is
+--   the one that makes the data (saved FILE:LINE for what it stacks), carrier that of the loop.
 -- param top_n BIGINT = 30: Rows to return, largest value first.
 --
 -- column run_name VARCHAR: The run.
@@ -23,13 +25,16 @@
 -- column allocation_kind VARCHAR: parameter, donated_parameter, output, constant or temp.
 -- column shape VARCHAR: Shape with layout.
 -- column opcode VARCHAR: Opcode of the defining instructions; NULL if unknown.
--- column source VARCHAR: Innermost file:line that is not library code; NULL if unknown.
+-- column source VARCHAR: Innermost file:line that is not library code of what made the data;
+--   "saved file:line" for what a loop stacks; NULL if unknown.
 -- column instruction_name VARCHAR: Defining instruction of one of the values, the first by name.
 -- column op_name VARCHAR: Scope path of one of them, the first by name; NULL if the dump has none.
 -- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
 --   has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
-  SELECT coalesce(getvariable('top_n')::BIGINT, 30) AS top_n
+  SELECT
+    coalesce(getvariable('loops')::VARCHAR, 'origin') AS loops,
+    coalesce(getvariable('top_n')::BIGINT, 30) AS top_n
 ),
 located_values AS (
   SELECT
@@ -37,11 +42,17 @@ located_values AS (
     coalesce(asked_modules.function_name, asked_modules.module_key) AS known_name,
     asked_modules.module_id, asked_modules.color, value_details.size_bytes,
     value_details.allocation_kind, value_details.shape, value_details.opcode,
-    value_details.own_source, value_details.instruction_name, value_details.op_name
+    coalesce(origins.relation || origins.own_source, value_details.own_source) AS own_source,
+    value_details.instruction_name, coalesce(origins.op_name, value_details.op_name) AS op_name
   FROM asked_modules
+  CROSS JOIN params
   JOIN value_details
     ON value_details.module_id = asked_modules.module_id
     AND value_details.color = asked_modules.color
+  LEFT JOIN value_origin_details AS origins
+    ON origins.module_id = value_details.module_id
+    AND origins.value_id = value_details.value_id
+    AND params.loops = 'origin'
   WHERE value_details.allocation_kind <> 'thread_local'
     AND NOT value_details.is_phi
     AND value_details.size_bytes > 0

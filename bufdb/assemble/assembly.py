@@ -10,7 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bufdb.assemble.checks import MemoryChecks, check_total
+from bufdb.assemble.attribution import Attribution
+from bufdb.assemble.loops.origins import Origins
+from bufdb.assemble.peak.checks import MemoryChecks, check_total
+from bufdb.assemble.peak.savings import Grouping, PeakSavings
 from bufdb.assemble.users import Users
 from bufdb.columnar.scan import take
 from bufdb.link.context import Context, Emit, ModuleFacts, Source
@@ -40,6 +43,8 @@ def assemble(source: Source, emit: Emit, known_shapes: dict[bytes, Shape]) -> As
         known_shapes: every shape met so far, by its text; new ones are added.
     """
     context, values, shapes = Context(source, emit), ValueIndex(), Shapes(known_shapes)
+    origins = Origins(context)
+    context.observers.append(origins)
     table = read_allocations(context, values, shapes)
     add_unassigned(context, values)
     values.finish()
@@ -55,16 +60,20 @@ def assemble(source: Source, emit: Emit, known_shapes: dict[bytes, Shape]) -> As
     checks = MemoryChecks(context, table, values, lifetimes)
     checks.check()
     emit("memory_sums", checks.sums())
-    occupied = checks.occupied()
-    del checks, table
+    occupied, temps = checks.occupied()
+    savings = PeakSavings(context, values.value_id, temps)
+    del checks, table, temps
+    origins.find_sharers(values, lifetimes)
     lifetimes.forget_ranges()
     values.forget_placements()
     instructions = Instructions(context, values, lifetimes)
     users = Users(context, values)
-    context.observers.append(users)
+    attribution = Attribution(context)
+    context.observers += [users, savings, attribution]
     read_used_values(context, values, instructions)
     instructions.add_undescribed()
     instructions.check_frames()
+    origins.add_rows(values, lifetimes)
     for number in range(context.count):
         check_total(context, number)
     is_known = context.having("is_peak_known")
@@ -73,4 +82,8 @@ def assemble(source: Source, emit: Emit, known_shapes: dict[bytes, Shape]) -> As
         emit(name, occupied[name])
     if occupied:
         emit("peak_value_users", users.of_peak_values(occupied["peak_values"], lifetimes))
+    labels = attribution.of_values(values, savings.row, origins.told, users, lifetimes)
+    groupings = [Grouping(what, *found) for what, found in labels.items()]
+    for columns in savings.rows(groupings):
+        emit("peak_savings", columns)
     return Assembled(context.facts, shapes.new)

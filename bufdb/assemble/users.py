@@ -29,6 +29,7 @@ class Users(Observer):
         """Names of instructions that have an op_name, sorted in each part."""
         self._rows: list[Ints] = [np.empty(0, np.int64)]
         self._keys: list[Words] = [np.empty(0, np.uint64)]
+        self._walks: tuple[Ints, Ints, Bools] | None = None
 
     def see_instructions(self, columns: Columns, name_keys: Words) -> None:
         """Remember which have an op_name."""
@@ -60,10 +61,7 @@ class Users(Observer):
         has_value = np.ones(len(kind), np.bool_) if value_id.valid is None else value_id.valid
         mine = np.flatnonzero(np.isin(kind.codes, wanted) & has_value)
         rows = values.by_number(held["module"][mine], value_id.values[mine])
-        is_named = isin(values.names, np.sort(np.concatenate(self._named)))
-        rows = rows[~is_named[self._instruction(values.name_key[rows])]]
-        of_value, of_instruction = self._first_users(is_named, lifetimes)
-        user, steps = _walk(of_value[rows], of_instruction, is_named)
+        user, steps = self.of_values(rows, lifetimes)
         there = user >= 0
         rows, user, steps = rows[there], user[there], steps[there]
         return {
@@ -72,6 +70,19 @@ class Users(Observer):
             "user_value_id": values.value_id[values.first[user]],
             "step_count": steps,
         }
+
+    def of_values(self, rows: Ints, lifetimes: Lifetimes) -> tuple[Ints, Ints]:
+        """What values are for: the number of an instruction and of the uses that lead to it.
+
+        -1 for values whose instruction has an op_name, and where none is found.
+        """
+        if self._walks is None:
+            is_named = isin(self.values.names, np.sort(np.concatenate(self._named)))
+            self._walks = (*self._first_users(is_named, lifetimes), is_named)
+        of_value, of_instruction, is_named = self._walks
+        user, steps = _walk(of_value[rows], of_instruction, is_named)
+        user[is_named[self._instruction(self.values.name_key[rows])]] = -1
+        return user, steps
 
     def _instruction(self, keys: Words) -> Ints:
         """The number of each instruction, -1 where it defines no value."""

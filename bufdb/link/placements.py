@@ -86,6 +86,7 @@ def read_allocations(context: Context, values: ValueIndex, shapes: Shapes) -> Co
             allocation_index=placed["allocation_index"],
             offset_bytes=placed["offset_bytes"],
             size_bytes=placed["size_bytes"],
+            is_phi=placed["is_phi"],
         )
         for observer in context.observers:
             observer.see_values(placed)
@@ -113,4 +114,5 @@ def add_unassigned(context: Context, values: ValueIndex) -> None:
             allocation_index=zeros - 1,
             offset_bytes=zeros,
             size_bytes=zeros,
+            is_phi=heads["is_phi"],
         )

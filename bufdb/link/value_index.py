@@ -31,8 +31,10 @@ class ValueIndex:
     def finish(self) -> None:
         """Sort what was added; from here on values can be found."""
         order: Ints | None = None
-        for name in ("module", "value_id", *self.HASHES, "allocation_index", *self.BYTES):
-            kind = np.uint64 if name in self.HASHES else np.int64
+        kinds = {name: np.dtype(np.uint64) for name in self.HASHES} | {"is_phi": np.dtype(np.bool_)}
+        placed = ("allocation_index", *self.BYTES, "is_phi")
+        for name in ("module", "value_id", *self.HASHES, *placed):
+            kind = kinds.get(name, np.dtype(np.int64))
             columns = [part.pop(name) for part in self.parts]
             column = np.concatenate([np.empty(0, kind), *columns])
             if name == "value_id":
@@ -56,6 +58,7 @@ class ValueIndex:
     allocation_index: Ints
     offset_bytes: Ints
     size_bytes: Ints
+    is_phi: Bools
 
     def __len__(self) -> int:
         return len(self.value_id)
@@ -63,7 +66,7 @@ class ValueIndex:
     def forget_placements(self) -> None:
         """Give up what only live ranges are looked up by, in time for the largest section."""
         del self.key, self.by_key, self.sorted_key
-        del self.allocation_index, self.offset_bytes, self.size_bytes
+        del self.allocation_index, self.offset_bytes, self.size_bytes, self.is_phi
 
     def duplicates(self) -> Ints:
         """The module of each value that has the name, or the number, of another."""

@@ -118,8 +118,8 @@ def _params(query: SavedQuery, tree: exp.Query) -> Iterator[str]:
         param = declared.get(name)
         if param is None:
             yield f"a view reads the variable {name}, which has no param line"
-        elif (param.type, param.default) != (kind, None):
-            yield f"param {name}: a view reads it as {kind} = NULL"
+        elif (param.type, param.default) != kind:
+            yield f"param {name}: a view reads it as {kind[0]} = {kind[1] or 'NULL'}"
     if first is None:
         if declared.keys() - read.keys():
             yield "the first CTE must be params"
@@ -142,14 +142,22 @@ def _params(query: SavedQuery, tree: exp.Query) -> Iterator[str]:
             yield f"{call.sql('duckdb')} outside the CTE params"
 
 
-def _variables(trees: Iterable[exp.Expr]) -> dict[str, str]:
-    """Names of the variables that the views read, with the type that they are cast to."""
+def _variables(trees: Iterable[exp.Expr]) -> dict[str, tuple[str, header.Value]]:
+    """Names of the variables that the views read, with their type and what NULL stands for."""
     return {
-        cast.this.expressions[0].name: _TYPES[cast.to.this]
+        cast.this.expressions[0].name: (_TYPES[cast.to.this], _default(cast))
         for tree in trees
         for cast in tree.find_all(exp.Cast)
         if portable.is_getvariable(cast.this)
     }
+
+
+def _default(cast: exp.Expr) -> header.Value:
+    """The constant that a variable is replaced with if it is not set."""
+    around = cast.parent
+    if isinstance(around, exp.Coalesce) and len(around.expressions) == 1:
+        return _constant(around.expressions[0])
+    return None
 
 
 def filter_findings(params: Sequence[Parameter]) -> Iterator[str]:

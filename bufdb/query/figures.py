@@ -130,15 +130,19 @@ def contributors(
           held_bytes,
           allocation_kind,
           bare_shape,
-          instruction_name,
-          coalesce(stripped_op_path, op_name),
+          held.instruction_name,
           coalesce(
-            own_source_file || ':' || own_source_line,
-            source_file || ':' || source_line,
-            source_file
+            origins.relation || origins.stripped_op_path, held.stripped_op_path, held.op_name
+          ),
+          coalesce(
+            origins.relation || origins.own_source,
+            held.own_source,
+            held.source_file || ':' || held.source_line,
+            held.source_file
           ),
           count(*) OVER ()
-        FROM peak_value_details
+        FROM peak_value_details AS held
+        LEFT JOIN value_origin_details AS origins USING (module_id, value_id)
         WHERE module_id = ?
           AND color = ?
           AND (len(?) = 0 OR list_contains(?, allocation_kind))

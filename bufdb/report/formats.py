@@ -113,7 +113,7 @@ def _for_people(result: Result) -> list[list[str]]:
 def _human(name: str, value: Any) -> str:
     if value is None:
         return "-"
-    if isinstance(value, int) and not isinstance(value, bool) and name.endswith("_bytes"):
+    if isinstance(value, int) and not isinstance(value, bool) and "_bytes" in name:
         return human_bytes(value)
     if isinstance(value, float):
         return f"{value:.1%}" if name.endswith("_ratio") else f"{value:.6g}"

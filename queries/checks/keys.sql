@@ -51,6 +51,19 @@ WITH doubles AS (
   GROUP BY module_id, color
   HAVING count(*) > 1
   UNION ALL
+  SELECT module_id, 'peak ' || peak_ordinal || ' of memory space ' || color AS what
+  FROM peaks
+  GROUP BY module_id, color, peak_ordinal
+  HAVING count(*) > 1
+  UNION ALL
+  SELECT
+    module_id,
+    'saving of ' || what || ' ' || coalesce(name, value_id::VARCHAR, 'nothing')
+      || ' in memory space ' || color AS what
+  FROM peak_savings
+  GROUP BY module_id, color, peak_savings.what, name, value_id
+  HAVING count(*) > 1
+  UNION ALL
   SELECT module_id, 'sums of memory space ' || color AS what
   FROM memory_sums
   GROUP BY module_id, color
@@ -69,6 +82,11 @@ WITH doubles AS (
   SELECT max(module_id) AS module_id, 'module key ' || module_key AS what
   FROM modules
   GROUP BY run_name, module_key
+  HAVING count(*) > 1
+  UNION ALL
+  SELECT module_id, 'origin of value ' || value_id AS what
+  FROM value_origins
+  GROUP BY module_id, value_id
   HAVING count(*) > 1
   UNION ALL
   SELECT module_id, 'step ' || start_time || ' of memory space ' || color AS what

@@ -105,6 +105,14 @@ WITH stored AS (
   GROUP BY peak_contributors.module_id
   UNION ALL
   SELECT
+    peak_savings.module_id,
+    'peak_savings' AS table_name,
+    count(*) AS row_count,
+    (sum(hash(peak_savings)) % 9223372036854775808)::BIGINT AS checksum
+  FROM peak_savings
+  GROUP BY peak_savings.module_id
+  UNION ALL
+  SELECT
     peak_stack_nodes.module_id,
     'peak_stack_nodes' AS table_name,
     count(*) AS row_count,
@@ -129,6 +137,14 @@ WITH stored AS (
   GROUP BY peak_value_users.module_id
   UNION ALL
   SELECT
+    peaks.module_id,
+    'peaks' AS table_name,
+    count(*) AS row_count,
+    (sum(hash(peaks)) % 9223372036854775808)::BIGINT AS checksum
+  FROM peaks
+  GROUP BY peaks.module_id
+  UNION ALL
+  SELECT
     positions.module_id,
     'positions' AS table_name,
     count(*) AS row_count,
@@ -151,6 +167,14 @@ WITH stored AS (
     (sum(hash(uses)) % 9223372036854775808)::BIGINT AS checksum
   FROM uses
   GROUP BY uses.module_id
+  UNION ALL
+  SELECT
+    value_origins.module_id,
+    'value_origins' AS table_name,
+    count(*) AS row_count,
+    (sum(hash(value_origins)) % 9223372036854775808)::BIGINT AS checksum
+  FROM value_origins
+  GROUP BY value_origins.module_id
   UNION ALL
   SELECT
     "values".module_id,

@@ -56,6 +56,32 @@ users AS (
   FROM named_uses
   JOIN compared ON compared.module_id = named_uses.module_id
 ),
+-- What a loop carries bears the loop's line; who made the data says more. It is read from the HLO
+-- text: where one side has none, neither is told so, for the same bytes would bear two names.
+told AS (
+  SELECT DISTINCT unnest([figures.base_module_id, figures.new_module_id]) AS module_id
+  FROM figures
+  JOIN modules AS base_modules ON base_modules.module_id = figures.base_module_id
+  JOIN modules AS new_modules ON new_modules.module_id = figures.new_module_id
+  WHERE base_modules.has_hlo_text
+    AND new_modules.has_hlo_text
+),
+origins AS (
+  SELECT
+    value_origin_details.module_id,
+    value_origin_details.value_id,
+    value_origin_details.relation,
+    value_origin_details.op_name,
+    value_origin_details.stack_frame_id,
+    CASE
+      WHEN value_origin_details.own_source_file IS NULL THEN value_origin_details.own_source
+      ELSE base_name(value_origin_details.own_source_file) || ':'
+        || value_origin_details.own_source_line
+    END AS source
+  FROM value_origin_details
+  JOIN told ON told.module_id = value_origin_details.module_id
+  WHERE value_origin_details.instruction_name IS NOT NULL
+),
 -- MATERIALIZED keeps the joins below apart from those here: DuckDB 2.0.0 stops with "dict-surviving
 -- cache: global dictionary column … changed identity" on a longer chain of LEFT JOINs to few rows.
 named AS MATERIALIZED (
@@ -76,22 +102,26 @@ named AS MATERIALIZED (
     END AS opcode,
     -- What a loop carries is the loop's, and older XLA names it so.
     CASE
+      WHEN origins.value_id IS NOT NULL THEN origins.relation
       WHEN users.value_id IS NOT NULL AND users.opcode IS DISTINCT FROM 'while' THEN 'for '
       ELSE ''
     END AS relation,
     CASE
       WHEN held.allocation_kind IN ('parameter', 'donated_parameter')
         THEN coalesce(nullif(parameters.op_name, ''), '(' || held.allocation_kind || ')')
-      ELSE coalesce(held.op_name, users.op_name)
+      ELSE coalesce(origins.op_name, held.op_name, users.op_name)
     END AS op_name,
     CASE
       WHEN held.allocation_kind NOT IN ('parameter', 'donated_parameter')
-        THEN coalesce(held.stack_frame_id, users.stack_frame_id)
+        THEN coalesce(origins.stack_frame_id, held.stack_frame_id, users.stack_frame_id)
     END AS stack_frame_id,
     CASE
       WHEN held.allocation_kind NOT IN ('parameter', 'donated_parameter')
-        THEN base_name(coalesce(held.own_source_file, users.own_source_file)) || ':'
-          || coalesce(held.own_source_line, users.own_source_line)
+        THEN coalesce(
+          origins.source,
+          base_name(coalesce(held.own_source_file, users.own_source_file)) || ':'
+            || coalesce(held.own_source_line, users.own_source_line)
+        )
     END AS source
   FROM held
   LEFT JOIN parameters
@@ -102,6 +132,10 @@ named AS MATERIALIZED (
     ON users.module_id = held.module_id
     AND users.value_id = held.value_id
     AND held.dtype IS DISTINCT FROM 'tuple'
+  LEFT JOIN origins
+    ON origins.module_id = held.module_id
+    AND origins.value_id = held.value_id
+    AND held.allocation_kind IN ('temp', 'output')
 ),
 -- Call stacks, innermost frame first, without library code.
 frame_labels AS (
@@ -312,4 +346,4 @@ FROM peaks
 WHERE peaks.delta_bytes IS NULL
 ORDER BY place, part_place;
 COMMENT ON MACRO TABLE diff_peak IS
-  'What the change of the peak is made of: the bytes held at the peak of each side (peak_values), grouped by kind of allocation and by a key that a recompilation does not change; delta_bytes of a place (pair and memory space, see diff_modules) add up to the delta of its peak exactly. key_name chooses the key: op (scope path without what JAX adds, numbered layers as one; the default), source (line of the user''s code), shape, dtype, opcode, category (phase by op_categories), stack (call stack) or all (shape, opcode, whole path and line). A value without an op_name is named for its first use that has one: "for PATH". A parameter bears its own name even where its bytes hold something else. Shapes and lines are those of the largest value of the group on each side. A pair of which a peak is unknown has one row, with change unknown, the peak of the side that is known, no delta_bytes and unknown_reason; that is NULL in all other rows.';
+  'What the change of the peak is made of: the bytes held at the peak of each side (peak_values), grouped by kind of allocation and by a key that a recompilation does not change; delta_bytes of a place (pair and memory space, see diff_modules) add up to the delta of its peak exactly. key_name chooses the key: op (scope path without what JAX adds, numbered layers as one; the default), source (line of the user''s code), shape, dtype, opcode, category (phase by op_categories), stack (call stack) or all (shape, opcode, whole path and line). What a loop carries bears the name of what makes the data, saved for what the loop stacks (value_origins), if both sides have HLO text. A value without an op_name is named for its first use that has one: "for PATH". A parameter bears its own name even where its bytes hold something else. Shapes and lines are those of the largest value of the group on each side. A pair of which a peak is unknown has one row, with change unknown, the peak of the side that is known, no delta_bytes and unknown_reason; that is NULL in all other rows.';

@@ -6,6 +6,12 @@ WITH op_names AS (
     instructions.op_name
   FROM instructions
   WHERE instructions.op_name IS NOT NULL
+  UNION
+  SELECT
+    value_origins.module_id,
+    value_origins.op_name
+  FROM value_origins
+  WHERE value_origins.op_name IS NOT NULL
 ),
 module_rules AS (
   SELECT DISTINCT

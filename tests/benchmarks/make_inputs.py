@@ -3,7 +3,8 @@
 Every replica gets new allocation indexes, value ids, instruction names, parameter numbers,
 program positions, op_names, stack frames and source lines. The totals and the peak listing of
 the merged module are computed by XLA's own rules, so each result is one consistent dump. Only
-the stack trace breakdown, which is optional, is left out.
+the stack trace breakdown, which is optional, is left out. With --hlo an HLO text is written beside,
+of the computations of all replicas with their stack frames.
 """
 
 import argparse
@@ -43,6 +44,10 @@ FILE_NAME = re.compile(
     r"module_\d+\.(.+?)\.((?:cl_\d+\.|cpu_|(?:sm_|gfx)[\w.]+_gpu_)after_optimizations)"
 )
 SPECIAL = (b"scope", b"end of program")
+HLO_TABLES = (b"FileNames", b"FunctionNames", b"FileLocations", b"StackFrames")
+HLO_NAME = re.compile(rb"%(" + NAME + rb")|stack_frame_id=(\d+)")
+# An outermost frame has the parent 1, which stays.
+HLO_NUMBER = re.compile(rb"(^|(?<!parent_frame)_id=|parent_frame_id=(?!1\}))(\d+)", re.M)
 
 
 class Unfit(Exception):
@@ -170,6 +175,7 @@ class Base:
         self._sequence(sequence.strip(b"\n").split(b"\n"))
         self._ranges(ranges.strip(b"\n").split(b"\n"))
         self.peak_text = text
+        self._hlo(path.with_name(f"{stem}.txt"))
         self._close()
         self.bytes = sum(len(part) for part in (allocations, used, sequence, ranges))
 
@@ -289,10 +295,24 @@ class Base:
             self.listed.append((name, index))
         self.ranges = np.array(rows, np.int64).reshape(-1, 6)
 
+    def _hlo(self, path: Path) -> None:
+        """Tables of stack frames and computations of the HLO text, if there is one."""
+        text = path.read_bytes() if path.exists() else b""
+        top, begin = 0, text.find(b"\n\n%")
+        for found in HLO_NAME.finditer(text):
+            top = max(top, split_name(found[1])[1] if found[1] else 0)
+            if found[2]:
+                self.symbols.slot("frame", int(found[2]))
+        self.top_in_hlo, self.computations = top, text[begin:]
+        self.hlo_tables: dict[bytes, list[bytes]] = {}
+        for title in HLO_TABLES:
+            _, _, rows = text[:begin].partition(b"\n" + title + b"\n")
+            self.hlo_tables[title] = rows.partition(b"\n\n")[0].split(b"\n") if rows else []
+
     def _close(self) -> None:
         entries = self.symbols.entries
         self.names = [split_name(name) for name in entries["name"]]
-        self.top_name = max((number for _, number in self.names), default=0) + 1
+        self.top_name = max([number for _, number in self.names] + [self.top_in_hlo]) + 1
         if len(set(self.names)) != len(self.names):
             raise Unfit("two names differ only in a number that replicas would change")
         self.tops = {kind: self.symbols.top(kind) for kind in KINDS[1:-1]}
@@ -326,6 +346,16 @@ class Replica:
     def name(self, name: bytes) -> bytes:
         stem, number = split_name(name)
         return b"%b.%d" % (stem, number + self.offsets["name"])
+
+    def hlo_text(self) -> bytes:
+        """The computations of this replica."""
+
+        def renamed(found: re.Match[bytes]) -> bytes:
+            if found[1]:
+                return b"%" + self.name(found[1])
+            return b"stack_frame_id=%d" % (int(found[2]) + self.offsets["frame"])
+
+        return HLO_NAME.sub(renamed, self.base.computations)
 
     def starts_and_ends(self, length: int) -> tuple[np.ndarray, np.ndarray]:
         start, end, pinned, last = self.base.ranges[:, :4].T
@@ -378,7 +408,7 @@ def peak(replicas: list[Replica], length: int) -> tuple[int, list[tuple[int, byt
     return at, rows
 
 
-def write_module(bases: list[Base], stem: Path, era: str) -> int:
+def write_module(bases: list[Base], stem: Path, era: str, with_hlo: bool = False) -> int:
     """Write one module; its number of bytes."""
     replicas, length = merge(bases)
 
@@ -421,11 +451,28 @@ def write_module(bases: list[Base], stem: Path, era: str) -> int:
     for part, chunks in files.items():
         with stem.with_name(f"{stem.name}{part}.txt").open("wb") as file:
             written += write(file, chunks)
+    if with_hlo:
+        with stem.with_name(f"{stem.name}.txt").open("wb") as file:
+            written += write(file, hlo_text(replicas))
     return written
 
 
 def write(file: BinaryIO, chunks: Iterable[bytes]) -> int:
     return sum(file.write(chunk) for chunk in chunks)
+
+
+def hlo_text(replicas: list[Replica]) -> Iterator[bytes]:
+    """An HLO text of all replicas: each has its rows of the tables, shifted as its frames are."""
+    yield b"HloModule merged, is_scheduled=true\n"
+    for title in HLO_TABLES:
+        yield b"\n" + title + b"\n"
+        for replica in replicas:
+            # What a row refers to is shifted as it is itself: by what frames are shifted by.
+            shift = replica.offsets["frame"]
+            rows = b"\n".join(replica.base.hlo_tables[title]) + b"\n"
+            yield HLO_NUMBER.sub(lambda n, by=shift: b"%b%d" % (n[1], int(n[2]) + by), rows)
+    for replica in replicas:
+        yield replica.hlo_text()
 
 
 class Chooser:
@@ -500,6 +547,7 @@ def main() -> None:
     )
     parser.add_argument("--modules", type=int, help="default: 1000 (many), 2000 (small)")
     parser.add_argument("--era", choices=("B", "C"), default="B", help="one file, or three")
+    parser.add_argument("--hlo", action="store_true", help="write HLO texts too")
     parser.add_argument("--bases", type=Path, action="append", help="default: data/demo")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
@@ -515,7 +563,7 @@ def main() -> None:
     for number, target in enumerate(targets(args.kind, modules, size, args.seed)):
         chosen = choose(target, None if args.kind == "small" else main_stage)
         name = f"module_{number + 1:04d}.{chosen[0].name}.{chosen[0].stage}"
-        written += write_module(chosen, args.out / name, args.era)
+        written += write_module(chosen, args.out / name, args.era, args.hlo)
     shares = (choose.instruction_bytes / choose.bytes, choose.use_bytes / choose.bytes)
     print(
         f"{args.out}: {written / 1e6:.1f} MB in {modules} modules, era {args.era}, about "

@@ -31,7 +31,7 @@ def test_a_cheap_value_live_across_the_peak(con):
     module.close()
     # The argument x stays anyway; gone (30 bytes) would have to stay to compute tanh again.
     assert answer(con, "remat-candidates") == [
-        ("r", "step", 0, 700, 70, 100, 30, 0.6, 6, "f32[25]{0}", "fusion", "tanh",
+        ("r", "step", 0, 700, 70, 100, 30, None, 0.6, 6, "f32[25]{0}", "fusion", "tanh",
          "jit(step)/tanh", "model.py:7"),
     ]  # fmt: skip
     assert answer(con, "remat-candidates", min_bytes=71) == []
@@ -73,7 +73,7 @@ def test_idle_time_is_between_the_uses_around_the_peak(con):
     for name in ("use4", "use6", "use8"):
         module.use(3, name)
     module.close()
-    assert [row[8] for row in answer(con, "remat-candidates")] == [2]
+    assert [row[9] for row in answer(con, "remat-candidates")] == [2]
 
 
 def test_ties_by_run_and_value(con):
@@ -82,6 +82,30 @@ def test_ties_by_run_and_value(con):
         for value_id in (4, 3):
             module.value(value_id, 0, 100 * value_id, 100, (2, 8), opcode="add")
         module.close()
-    rows = [(row[0], row[11]) for row in answer(con, "remat-candidates")]
+    rows = [(row[0], row[12]) for row in answer(con, "remat-candidates")]
     assert rows == [("a", "v3"), ("a", "v4"), ("b", "v3"), ("b", "v4")]
     assert len(answer(con, "remat-candidates", top_n=3)) == 3
+
+
+@pytest.mark.parametrize(
+    ("op_name", "is_layer_input", "opcode", "rows"),
+    [
+        ("jit(step)/jvp()/while/body/tanh", False, "tanh", [(54, 60, 6, None, None)]),
+        ("jit(step)/jvp()/while/body/dot_general", False, "dot", []),
+        ("jit(step)/jvp()/while/body/tanh", True, "tanh", []),
+        ("jit(step)/transpose(jvp())/while/body/mul", False, "multiply", []),
+        ("jit(step)/while/body/tanh", False, "tanh", []),
+    ],
+)
+def test_what_a_scan_saves_is_judged_by_what_makes_a_slice(
+    con, op_name, is_layer_input, opcode, rows
+):
+    module = step(con)
+    module.value(1, 0, 0, 60, (0, 9), "while", is_phi=True, shape_index="{1}", opcode="while")
+    insert(con, "value_origins", module_id=1, value_id=1, origin_kind="stacked", opcode=opcode,
+           op_name=op_name, slice_bytes=6, slice_count=10, is_layer_input=is_layer_input,
+           source_file="layer.py", source_line=3)  # fmt: skip
+    module.close()
+    found = answer(con, "remat-candidates")
+    assert [(*row[4:7], *row[8:10]) for row in found] == rows
+    assert [row[14] for row in found] == ["saved layer.py:3"] * len(rows)

@@ -106,6 +106,25 @@ BREAKING = [
     ("peak-value-users", f"UPDATE peak_value_users SET step_count = 3 WHERE module_id = {NEW}"),
     ("peak-value-users", f"DELETE FROM peak_value_users WHERE module_id = {NEW}"),
     ("peak-value-users", f"UPDATE uses SET instruction_name = 'x' WHERE module_id = {NEW}"),
+    ("peak-savings", f"UPDATE peak_savings SET saving_bytes = saving_bytes + 1"
+     f" WHERE module_id = {NEW}"),
+    ("peak-savings", f"UPDATE peak_savings SET saving_bytes = 0, peak_bytes_without ="
+     f" peak_bytes_without + saving_bytes WHERE module_id = {NEW} AND saving_bytes > 0"),
+    ("peak-savings", f"UPDATE peak_savings SET peak_time_without = 1 WHERE module_id = {NEW}"),
+    ("peak-savings", f"DELETE FROM peak_savings WHERE module_id = {NEW}"),
+    ("peak-savings", f"INSERT INTO peak_savings SELECT module_id, color, 'line', 'x', NULL,"
+     f" held_bytes, held_bytes + 1, peak_bytes_without, 0 FROM peak_savings"
+     f" WHERE module_id = {NEW}"),
+    ("peak-savings", f"UPDATE peak_values SET held_bytes = held_bytes + 1 WHERE module_id = {NEW}"),
+    ("peaks", f"DELETE FROM peaks WHERE module_id = {NEW}"),
+    ("peaks", f"DELETE FROM peaks WHERE module_id = {NEW} AND peak_ordinal = 2"),
+    ("peaks", f"UPDATE peaks SET peak_time = peak_time + 1 WHERE module_id = {NEW}"
+     " AND peak_ordinal > 1"),
+    ("peaks", f"UPDATE peaks SET valley_bytes = valley_bytes + 1 WHERE module_id = {NEW}"),
+    ("peaks", f"UPDATE peaks SET valley_bytes = NULL WHERE module_id = {NEW}"),
+    ("peaks", f"UPDATE peaks SET peak_ordinal = 9 WHERE module_id = {NEW} AND peak_ordinal = 2"),
+    ("keys", f"INSERT INTO peaks FROM peaks WHERE module_id = {NEW}"),
+    ("keys", f"INSERT INTO peak_savings FROM peak_savings WHERE module_id = {NEW}"),
     ("peak-within-total", "UPDATE occupied_peaks SET occupied_temp_bytes = 99999999"
      f" WHERE module_id = {NEW}"),
     ("references", f'UPDATE "values" SET allocation_index = 900 WHERE module_id = {NEW}'),
@@ -134,6 +153,14 @@ BREAKING = [
      " AND allocation_index = 0"),
     ("used-values", f"DELETE FROM positions WHERE module_id = {NEW} AND position_ordinal = 0"),
     ("used-values", f"UPDATE positions SET shape_index = '{{7}}' WHERE module_id = {NEW}"),
+    ("keys", f"INSERT INTO value_origins FROM value_origins WHERE module_id = {NEW}"),
+    *[("value-origins", f"UPDATE value_origins SET {c} WHERE module_id = {NEW}") for c in (
+        "value_id = -1", "origin_kind = 'x'", "written_by = NULL", "origin_kind = 'carry'",
+        "instruction_name = NULL, origin_kind = 'slice'", "opcode = NULL",
+        "loop_instruction_name = 'x'", "trip_count = trip_count + 1", "trip_count = NULL",
+        "stack_frame_id = -1", "slice_count = slice_count + 1", "slice_shape = 'f32[3]{0}'",
+    )],
+    ("value-origins", f"UPDATE modules SET has_hlo_text = FALSE WHERE module_id = {NEW}"),
     ("value-bounds", f'UPDATE "values" SET offset_bytes = offset_bytes - 64 WHERE {TEMP}'),
     ("value-bounds", f'UPDATE "values" SET offset_bytes = 64 WHERE module_id = {NEW}'),
     ("value-bounds", f"UPDATE allocations SET size_bytes = size_bytes + 1 WHERE module_id = {NEW}"),

@@ -37,6 +37,11 @@ REFERENCES = [
     ("peak_values", VALUE, "values"),
     ("peak_value_users", VALUE, "peak_values"),
     ("peak_value_users", ("module_id", "user_value_id"), "values"),
+    ("peaks", ("module_id", "color"), "occupied_peaks"),
+    ("peak_savings", ("module_id", "color"), "occupied_peaks"),
+    ("peak_savings", VALUE, "peak_values"),
+    ("value_origins", VALUE, "values"),
+    ("value_origins", ("module_id", "stack_frame_id"), "stack_frames"),
 ]
 RENAMED = {"parent_ordinal": "node_ordinal", "parent_frame_id": "stack_frame_id",
            "own_frame_id": "stack_frame_id", "user_value_id": "value_id"}  # fmt: skip

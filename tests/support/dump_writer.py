@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+import second_savings
 from hypothesis import strategies as st
 from second_reader import peak_value_users
 
@@ -884,7 +885,7 @@ def rows(module: Module, dialect: Dialect) -> dict[str, list[Row]]:
         "format_era": dialect.era if dialect.era in "ABC" else "A",
     }
     used = module.values if has_lists else []
-    rows = {
+    tables = {
         "modules": [module_row],
         "allocations": [
             allocation_row(place, allocation, dialect)
@@ -948,10 +949,12 @@ def rows(module: Module, dialect: Dialect) -> dict[str, list[Row]]:
         ),
         "peak_values": held_at_peaks(module) if dialect.has_live else [],
     }
-    rows["peak_value_users"] = peak_value_users(
-        *(rows[table] for table in ("peak_values", "values", "uses", "instructions"))
+    tables["peak_value_users"] = peak_value_users(
+        *(tables[table] for table in ("peak_values", "values", "uses", "instructions"))
     )
-    return rows
+    tables["peaks"] = second_savings.peaks(tables["occupancy_steps"], tables["occupied_peaks"])
+    tables["peak_savings"] = second_savings.peak_savings(tables)
+    return tables
 
 
 def allocation_row(place: int, allocation: Allocation, dialect: Dialect) -> Row:

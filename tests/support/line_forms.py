@@ -28,7 +28,7 @@ def assigned(columns: Columns) -> used_values.Assigned:
     """The values of module 0 that an allocation section holds."""
     keys = ValueIndex()
     hashes = np.arange(len(columns["value_id"])).astype(np.uint64)
-    places = ("allocation_index", "offset_bytes", "size_bytes")
+    places = ("allocation_index", "offset_bytes", "size_bytes", "is_phi")
     check = used_values.check_of(columns, np.ones(len(hashes), np.uint64))
     some = {name: columns[name] for name in ("module", "value_id", *places)}
     keys.add(**some, name_key=hashes, key=hashes, check=check)

@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import second_savings
+
 Row = dict[str, Any]
 
 NAME = r"[A-Za-z_][A-Za-z0-9_.-]*"
@@ -79,7 +81,7 @@ def read_module(files: dict[str, bytes]) -> dict[str, list[Row]]:
     }
     held = peak_values(allocations, values, live["live_ranges"], peaks)
     defined = instructions(told, live["sequence"], values, hlo)
-    return {
+    tables = {
         "modules": [module],
         "allocations": allocations,
         "values": [without(value, "short") for value in values],
@@ -99,6 +101,9 @@ def read_module(files: dict[str, bytes]) -> dict[str, list[Row]]:
         "peak_values": held,
         "peak_value_users": peak_value_users(held, values, uses, defined),
     }
+    tables["peaks"] = second_savings.peaks(steps, peaks)
+    tables["peak_savings"] = second_savings.peak_savings(tables)
+    return tables
 
 
 def without(row: Row, column: str) -> Row:

@@ -67,3 +67,12 @@ def test_both_readers_agree_on_every_demo_dump(name: str, tmp_path: Path) -> Non
 def test_both_readers_agree_on_every_sample_dump(name: str, tmp_path: Path) -> None:
     modules = [(key, files) for found, key, files in all_modules() if found == name]
     check_agreement(DUMPS / name, modules, tmp_path / "t.duckdb")
+
+
+LOOPS = DUMPS.parent / "loops" / "dumps"
+
+
+@pytest.mark.skipif(not LOOPS.is_dir(), reason="the loop dumps (../shared/loops) are not there")
+def test_both_readers_agree_on_every_loop_dump(tmp_path: Path) -> None:
+    """Where most of what is alive is one buffer under several names."""
+    check_agreement(LOOPS, sorted(group(LOOPS).items()), tmp_path / "t.duckdb")

@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from bufdb.assemble.peak.savings import Temps
 from bufdb.columnar.arrow import Labels
-from bufdb.columnar.scan import Columns, Ints, take
+from bufdb.columnar.scan import Columns, Ints, Numbers, take
 from bufdb.link.context import Context
 from bufdb.link.lifetimes import Lifetimes
 from bufdb.link.value_index import ValueIndex, lookup
+from bufdb.memory.hills import hills
 from bufdb.memory.holders import largest_rows, own_bytes
-from bufdb.memory.occupancy import largest_sum, occupancy
+from bufdb.memory.occupancy import Occupancy, largest_sum, occupancy
 from bufdb.memory.ranges import Ranges
 from bufdb.memory.sums import distinct_pairs, sums_by_kind
 from bufdb.read.allocations import KINDS
@@ -53,13 +55,11 @@ class MemoryChecks:
         }
         return {"module": groups[:, 0], "color": groups[:, 1], **sums}
 
-    def occupied(self) -> dict[str, Columns]:
-        """Rows of the tables about the peak, of the modules whose peak is known."""
+    def occupied(self) -> tuple[dict[str, Columns], Temps]:
+        """Rows of the tables about the peak, and the temp values; of modules with a known peak."""
         table = self.table
         known = self.context.having("is_peak_known")
         mine = take(table, known[table["module"]])
-        if not len(mine["module"]):
-            return {}
         groups, number = distinct_pairs(mine["module"], mine["color"])
         row = self._allocation_row(mine)
         rows = np.flatnonzero(self.lifetimes.is_live & (row >= 0))
@@ -88,7 +88,8 @@ class MemoryChecks:
         last = np.array(lengths, np.int64)[groups[:, 0]]
         found = occupancy(ranges, len(groups), last)
         self._check_peaks(mine, number, groups, found.peak)
-        return {
+        held, held_by = self._held(mine, row, found.peak_time[number])
+        tables = {
             "occupied_peaks": {
                 "module": groups[:, 0],
                 "color": groups[:, 1],
@@ -102,11 +103,16 @@ class MemoryChecks:
                 "start_time": found.time,
                 "occupied_temp_bytes": found.occupied,
             },
-            "peak_values": self._held(mine, row, found.peak_time[number]),
+            "peaks": _peaks(groups, found),
+            "peak_values": held,
         }
+        totals = sums_by_kind(number, mine["kind"], mine["size_bytes"], len(groups), len(KINDS))
+        fixed = totals[:, [KINDS.index(kind) for kind in _FIXED]].sum(axis=1)
+        temps = Temps(groups, fixed, ranges, found, rows, self.values.is_phi[rows], held_by[rows])
+        return tables, temps
 
-    def _held(self, table: Columns, row: Ints, peak_time: Ints) -> Columns:
-        """Rows of `peak_values`.
+    def _held(self, table: Columns, row: Ints, peak_time: Ints) -> tuple[Columns, Ints]:
+        """Rows of `peak_values`, and for each value the bytes of temp allocations in them.
 
         Args:
             table: allocations of modules whose peak is known.
@@ -116,13 +122,17 @@ class MemoryChecks:
         values, lifetimes = self.values, self.lifetimes
         is_temp = table["kind"] == KINDS.index("temp")
         is_fixed = ~is_temp & (table["kind"] != KINDS.index("thread_local"))
-        live = np.flatnonzero(lifetimes.is_live & (row >= 0) & is_temp[row])
+        live = np.flatnonzero(lifetimes.is_live & (row >= 0))
+        live = live[is_temp[row[live]]]
         at = peak_time[row[live]]
         live = live[(lifetimes.start[live] <= at) & (at <= lifetimes.end[live])]
         # Values are in order of their numbers, by which equal ones are told apart.
         held = own_bytes(row[live], values.offset_bytes[live], values.size_bytes[live])
         live, held = live[held > 0], held[held > 0]
-        whole = np.flatnonzero((row >= 0) & is_fixed[row] & (values.offset_bytes == 0))
+        held_by = np.zeros(len(values), np.int64)
+        held_by[live] = held
+        whole = np.flatnonzero((row >= 0) & (values.offset_bytes == 0))
+        whole = whole[is_fixed[row[whole]]]
         largest = largest_rows(row[whole], values.size_bytes[whole], len(is_fixed))
         fixed = np.flatnonzero(is_fixed & (table["size_bytes"] > 0))
         largest = largest[fixed]
@@ -132,7 +142,7 @@ class MemoryChecks:
         allocation = np.concatenate([row[live], fixed])
         order = np.argsort(allocation, kind="stable")
         holder, allocation = holder[order], allocation[order]
-        return {
+        columns = {
             "module": table["module"][allocation],
             "color": table["color"][allocation],
             "allocation_index": table["allocation_index"][allocation],
@@ -140,6 +150,7 @@ class MemoryChecks:
             "value_id": lifetimes.value_ids(holder),
             "held_bytes": np.concatenate([held, table["size_bytes"][fixed]])[order],
         }
+        return columns, held_by
 
     def _check_peaks(self, table: Columns, number: Ints, groups: Ints, peaks: Any) -> None:
         """Temp allocations hold no more than they are large, so a peak is within the total."""
@@ -219,6 +230,31 @@ class MemoryChecks:
             "live_range_outside_schedule",
             "{count} live ranges do not lie within the schedule",
         )
+
+
+def _peaks(groups: Ints, found: Occupancy) -> Columns:
+    """Rows of `peaks`; where nothing is ever occupied, that is the peak."""
+    heights: Any = found.occupied
+    if heights.dtype == object and found.peak.astype(np.float64).max() < 2.0**62:
+        heights = heights.astype(np.int64)  # which are faster by far
+    hill = hills(found.group, found.time, heights, len(groups))
+    flat = np.flatnonzero(np.bincount(hill.group, minlength=len(groups)) == 0)
+    zeros = np.zeros(len(flat), np.int64)
+    group = np.concatenate([hill.group, flat])
+    valley: Any = np.concatenate([hill.valley, zeros])
+    ordinal = np.concatenate([hill.ordinal, zeros + 1])
+    if valley.dtype == object:
+        valley[ordinal == 1] = None
+    else:
+        valley = Numbers(valley, ordinal > 1)
+    return {
+        "module": groups[group, 0],
+        "color": groups[group, 1],
+        "peak_ordinal": ordinal,
+        "peak_time": np.concatenate([hill.time, zeros]),
+        "occupied_temp_bytes": np.concatenate([hill.height, zeros]),
+        "valley_bytes": valley,
+    }
 
 
 def check_total(context: Context, number: int) -> None:

@@ -1,0 +1,89 @@
+"""Whose an instruction is: the line of the user it bears, or the machinery of a loop.
+
+JAX gives all that a scan adds to its body (the counter, the slices of what is scanned, the stacks
+of what is saved) the line of the call. An instruction with another line is the user's. With this
+line it is the user's if behind the last `while/body/` of its op_name something stands that no loop
+writes: a scan of a lambda on one line, the body of a `while_loop`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from bufdb.read.hlo import Frame, HloHeader, is_library_path
+from bufdb.read.hlo_graph import Instruction
+
+Place = tuple[str, int]
+"""File and line."""
+Fields = Mapping[str, Any]
+"""Metadata of an instruction (`metadata_of`)."""
+
+_BODY = re.compile(rb"while\)*/body/")
+_MACHINERY = re.compile(
+    rb"(?:(?:closed_call|checkpoint|remat|rematted_computation)(?:/|$))*"
+    rb"(?:jit\(dynamic_(?:update_)?index_in_dim\)(?:/.*)?"
+    rb"|dynamic_(?:update_)?slice|broadcast_in_dim|squeeze|reshape|concatenate|slice|while)?"
+)
+_SCALAR = re.compile(rb"(?:pred|[su]\d+)\[\]")
+_BEARS_CONSUMERS_LINE = frozenset({"while", "conditional", "call", "get-tuple-element", "tuple"})
+
+
+class Places:
+    """Lines of a module's instructions."""
+
+    def __init__(self, header: HloHeader | None, loops: Iterable[Fields]) -> None:
+        """Take the frames of the HLO text and the metadata of its loops."""
+        self.frames: dict[int, Frame] = {}
+        for frame in header.frames if header is not None else ():
+            self.frames[frame.stack_frame_id] = frame
+        self.of_loops = {place for fields in loops if (place := self._own(fields)) is not None}
+
+    def own(self, ins: Instruction) -> Place | None:
+        """The innermost place that is not library code."""
+        return self._own(ins.metadata)
+
+    def innermost(self, ins: Instruction) -> tuple[str | bytes | None, int | None, int | None]:
+        """File, line and frame as in the table `instructions`."""
+        fields = ins.metadata
+        file, number = fields.get("source_file"), fields.get("stack_frame_id")
+        frame = self.frames.get(number) if file is None and number is not None else None
+        if frame is not None:
+            return frame.source_file, frame.source_line, number
+        return file, fields.get("source_line"), number
+
+    def _own(self, fields: Fields) -> Place | None:
+        number = fields.get("stack_frame_id")
+        if number in self.frames:
+            return self.of_frame(number)
+        file, line = fields.get("source_file"), fields.get("source_line")
+        if file is None or line is None or is_library_path(file.decode()):
+            return None
+        return file.decode(), line
+
+    def of_frame(self, number: int | None) -> Place | None:
+        """The innermost place that is not library code, at a frame or above it."""
+        frame = None if number is None else self.frames.get(number)
+        own = frame.own_frame_id if frame is not None else None
+        frame = None if own is None else self.frames.get(own)
+        if frame is None or frame.source_file is None or frame.source_line is None:
+            return None
+        return frame.source_file, frame.source_line
+
+    def is_users(self, ins: Instruction) -> bool:
+        """Whether the line that an instruction bears says what of the user's it computes."""
+        if ins.is_users is None:
+            ins.is_users = self._judge(ins)
+        return ins.is_users
+
+    def _judge(self, ins: Instruction) -> bool:
+        if ins.opcode in _BEARS_CONSUMERS_LINE:
+            return False
+        place = self.own(ins)
+        if place is None or place not in self.of_loops:
+            return place is not None
+        if _SCALAR.match(ins.shape_text):
+            return False
+        behind = _BODY.split((ins.op_name or b"").split(b";")[0])
+        return len(behind) > 1 and _MACHINERY.fullmatch(behind[-1]) is None

@@ -1,0 +1,310 @@
+"""From a buffer back to the instruction that made its data, through loops, fusions and moves.
+
+The steps are those of the text: a fusion leads to the root of what it calls, a parameter back to
+the operand of whoever called, a loop to what its body wrote last. The rule was settled on programs
+of which each line is known (tests/assemble/test_loops.py).
+
+What a walk finds behind an element of a loop, or behind a slice that a loop inserts, does not
+depend on the way there; it is remembered, so that the many values of one buffer cost one walk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from bufdb.assemble.loops.operands import MOVES, At, Callers, Operands
+from bufdb.assemble.loops.places import Places
+from bufdb.read.hlo_graph import Caller, HloGraph, Index, Instruction
+from bufdb.read.shape import Shape, shape_of
+
+MAX_STEPS = 400
+"""A walk is 10 steps long in the middle and 38 at most in the programs measured."""
+MAX_GUESSES = 8
+"""So many computations without a line of the user's are crossed; 6 were where a line was found."""
+_MOVES_OF_USERS = frozenset(
+    ("broadcast", "convert", "dynamic-slice", "pad", "reshape", "slice", "transpose")
+)
+"""Of these the metadata counts if it is the user's: `x.astype(…)` is what is saved."""
+_CALLING = {"fusion": "calls", "custom-call": "calls", "async": "calls", "call": "to_apply"}
+"""In which role opcodes, with or without `-start`, call the computation that gives their result."""
+_REDUCING = frozenset(("all-reduce-start", "reduce-scatter-start"))
+"""What is asynchronous and makes data; the rest moves them."""
+
+
+@dataclass
+class Origin:
+    """Where the data of a value come from."""
+
+    kind: str = "self"
+    """stacked, slice, carry, invariant, parameter; self if it has nothing to do with a loop."""
+    instruction: Instruction | None = None
+    loop: Instruction | None = None
+    written_by: Instruction | None = None
+    slice_shape: Shape | None = None
+    slice_count: int | None = None
+    is_layer_input: bool = False
+    is_exact: bool = True
+    step_count: int = 0
+
+
+@dataclass
+class _Path:
+    """What a walk has seen."""
+
+    origin: Origin = field(default_factory=Origin)
+    rounds: set[tuple[int, Index]] = field(default_factory=set)
+    """Elements of loops that were looked up in the body: whoever comes again, goes in."""
+    open: list[tuple[Instruction, Index]] = field(default_factory=list)
+    """Those of them that the walk has not left by what went in."""
+    callers: Callers = field(default_factory=dict)
+    passed: list[tuple[Instruction, bool]] = field(default_factory=list)
+    """Moves, and what is made of several (True), whose line stands in for an end without one."""
+    end: Instruction | None = None
+    is_slice: bool = False
+    guess_count: int = 0
+    is_changed: bool = False
+    """Whether something was computed on the way; XLA selects the first step's zeros, or a carry."""
+
+
+class Walker:
+    """Walks in one module; each starts where none has started before."""
+
+    def __init__(self, graph: HloGraph, places: Places) -> None:
+        self.graph, self.places = graph, places
+        self._known: dict[tuple[int, Index], Origin] = {}
+        self._behind_slice: dict[int, _Path] = {}
+        self._operands = Operands(graph)
+        self._steps: dict[str, Callable[[_Path, Instruction, Index], At | None]] = {
+            "while": self._loop,
+            "parameter": self._parameter,
+            "get-tuple-element": self._element,
+            "tuple": self._tuple,
+            "conditional": self._branch,
+            "dynamic-update-slice": self._update,
+            **dict.fromkeys(MOVES, self._move),
+        }
+
+    def origin(self, ins: Instruction, index: Index) -> Origin:
+        """The origin of what an instruction defines at an index of its shape; not to be changed."""
+        known = self._known.get((ins.position, index))
+        if known is None:
+            path = _Path()
+            self._walk(path, (ins, index))
+            known = replace(path.origin, kind="slice") if path.is_slice else path.origin
+            self._known[ins.position, index] = known
+        return known
+
+    def _walk(self, path: _Path, at: At | None) -> None:
+        """Walk to the end, and say in the path's origin where it was."""
+        elements: list[tuple[int, Index]] = []
+        while at is not None:
+            ins, index = at
+            if ins.opcode == "while" and self._is_fresh(path):
+                known = self._known.get((ins.position, index))
+                if known is not None:
+                    path.origin = known
+                    break
+                elements.append((ins.position, index))
+            if path.origin.step_count >= MAX_STEPS:
+                path.origin.is_exact = False
+                at = None
+                continue
+            path.origin.step_count += 1
+            at = self._steps.get(ins.opcode, self._other)(path, ins, index)
+        else:
+            self._finish(path)
+        self._known.update(dict.fromkeys(elements, path.origin))
+
+    def _is_fresh(self, path: _Path) -> bool:
+        """Whether all that was seen so far changes nothing of what comes."""
+        origin = path.origin
+        is_plain = origin.kind in ("self", "invariant") and origin.written_by is None
+        is_plain = is_plain and origin.is_exact and not path.open
+        return is_plain and self._stand_in(path) is None
+
+    def _finish(self, path: _Path) -> None:
+        end = path.end
+        if end is None or self.places.own(end) is None:
+            end = self._stand_in(path) or end
+        path.origin.instruction = end
+
+    def _stand_in(self, path: _Path) -> Instruction | None:
+        """A user's instruction on the way: the last that makes data, or the first move."""
+        found = None
+        for ins, makes_data in path.passed:
+            if (found is None or makes_data) and self.places.is_users(ins):
+                found = ins
+        return found
+
+    # -- steps: each says where to go on, or ends the walk with None ---------------------------
+
+    def _enter(self, path: _Path, caller: Caller, name: bytes, index: Index) -> At | None:
+        root = self.graph.root(name)
+        if root is None:
+            return None
+        path.callers[root.computation] = caller
+        return root, index
+
+    def _loop(self, path: _Path, ins: Instruction, index: Index) -> At | None:
+        """What the body wrote last; if that is what it was given, what went in."""
+        bodies = ins.called.get("body")
+        if (ins.position, index) in path.rounds or not bodies:
+            return self._go_in(path, ins, index)
+        path.rounds.add((ins.position, index))
+        path.open.append((ins, index))
+        if path.origin.kind in ("self", "invariant"):
+            path.origin.kind, path.origin.loop = "carry", ins
+        return self._enter(path, (ins, "body", 0), bodies[0], index)
+
+    def _go_in(self, path: _Path, loop: Instruction, index: Index) -> At | None:
+        """Nobody in the loop writes it: what it began with."""
+        origin = path.origin
+        if (loop, index) in path.open:
+            path.open.remove((loop, index))
+        if origin.kind == "carry" and not path.open:
+            origin.kind = "invariant"
+        if loop is origin.loop:
+            origin.is_layer_input = False
+        return self._operands.one(loop, 0, index)
+
+    def _parameter(self, path: _Path, ins: Instruction, index: Index) -> At | None:
+        origin = path.origin
+        found = self._operands.caller(path.callers, ins.computation)
+        if found is None:
+            if origin.kind in ("self", "invariant"):
+                origin.kind = "parameter"
+            path.end = ins
+            return None
+        caller, role, number = found
+        if role in ("body", "condition"):
+            if (caller.position, index) in path.rounds:
+                return self._go_in(path, caller, index)
+            if caller is origin.loop and origin.written_by is not None and not path.is_changed:
+                origin.is_layer_input = True
+            return caller, index
+        if ins.number is None:
+            return None
+        return self._operands.one(caller, number + 1 if role == "branch" else ins.number, index)
+
+    def _element(self, path: _Path, ins: Instruction, index: Index) -> At | None:
+        return None if ins.number is None else self._operands.one(ins, 0, (ins.number, *index))
+
+    def _tuple(self, path: _Path, ins: Instruction, index: Index) -> At | None:
+        return self._operands.one(ins, index[0], index[1:]) if index else None
+
+    def _branch(self, path: _Path, ins: Instruction, index: Index) -> At | None:
+        branches = ins.called.get("branch")
+        if not branches:
+            return None
+        last = len(branches) - 1
+        return self._enter(path, (ins, "branch", last), branches[last], index)
+
+    def _update(self, path: _Path, ins: Instruction, index: Index) -> At | None:
+        """One slice written: by a loop into its stack, or by the user (a cache)."""
+        origin = path.origin
+        if self.places.is_users(ins):
+            path.end = ins
+            return None
+        loop = self._loop_around(path, ins) if origin.written_by is None else origin.loop
+        if loop is None:
+            origin.is_exact = False
+        elif origin.written_by is None:
+            behind = self._behind(path, ins, loop)
+            path.origin, path.end = behind.origin, behind.end
+            path.passed += behind.passed
+            if not origin.is_exact or behind.origin.instruction is None:
+                # The way here has something to add.
+                is_exact = origin.is_exact and behind.origin.is_exact
+                path.origin = replace(behind.origin, is_exact=is_exact)
+            return None
+        return self._operands.one(ins, 1, ())
+
+    def _behind(self, path: _Path, ins: Instruction, loop: Instruction) -> _Path:
+        """What was found behind a slice that a loop inserts, found once."""
+        behind = self._behind_slice.get(ins.position)
+        if behind is None:
+            update = self._operands.one(ins, 1, ())
+            origin = Origin("stacked", loop=loop, written_by=ins)
+            if update is not None:
+                origin.slice_shape = shape_of(update[0].shape)
+                origin.slice_count = _times(shape_of(ins.shape), origin.slice_shape)
+            behind = _Path(origin, callers=dict(path.callers))
+            self._behind_slice[ins.position] = behind
+            self._walk(behind, update)
+        return behind
+
+    def _loop_around(self, path: _Path, ins: Instruction) -> Instruction | None:
+        """The innermost loop in which an instruction is."""
+        computation = ins.computation
+        for _ in range(MAX_STEPS):
+            found = self._operands.caller(path.callers, computation)
+            if found is None or found[1] in ("body", "condition"):
+                return None if found is None else found[0]
+            computation = found[0].computation
+        return None
+
+    def _move(self, path: _Path, ins: Instruction, index: Index) -> At | None:
+        if ins.opcode in _MOVES_OF_USERS and self.places.is_users(ins):
+            path.end = ins
+            return None
+        path.passed.append((ins, False))
+        if ins.opcode == "dynamic-slice" and path.origin.kind == "self":
+            path.is_slice = True
+        return self._operands.one(ins, 0, index if ins.opcode == "opt-barrier" else ())
+
+    def _asynchronous(self, path: _Path, ins: Instruction, index: Index) -> At | None:
+        """The start of what is done; of a call the results are the second element."""
+        at = self._operands.one(ins, 0, index)
+        if at is not None and ins.opcode.endswith("-done") and _body_of(at[0]) is not None:
+            return at[0], (1, *index)
+        return at
+
+    def _other(self, path: _Path, ins: Instruction, index: Index) -> At | None:
+        called = _body_of(ins)
+        if called is not None:
+            if ins.opcode.endswith("-start") and index[:1] == (1,):
+                index = index[1:]  # operands, results, context
+            path.passed.append((ins, True))
+            return self._enter(path, (ins, "calls", 0), called, index)
+        is_asynchronous = ins.opcode.endswith(("-start", "-done", "-update"))
+        if is_asynchronous and ins.opcode not in _REDUCING:
+            return self._asynchronous(path, ins, index)
+        if self._is_sum(ins):
+            found = self._operands.all(ins)
+            own = [at for at in found if not self._operands.is_carried(path.callers, at)]
+            if own:
+                path.passed.append((ins, True))
+                return own[-1]
+        if self.places.is_users(ins) or not ins.operands:
+            path.end = ins
+            return None
+        path.origin.is_exact = False
+        path.guess_count += 1
+        if path.guess_count > MAX_GUESSES:
+            return None
+        path.is_changed = path.is_changed or ins.opcode != "select"
+        return self._operands.largest(path.callers, ins)
+
+    # -- instructions that bear no line of the user's ------------------------------------------
+
+    def _is_sum(self, ins: Instruction) -> bool:
+        """Whether a loop sums up, step by step, the gradient of what all steps share."""
+        if ins.opcode != "add" or not (ins.op_name or b"").endswith(b"/add_any"):
+            return False
+        return self.places.own(ins) in self.places.of_loops
+
+
+def _body_of(ins: Instruction) -> bytes | None:
+    """The computation whose root gives the results of a fusion or a call."""
+    role = _CALLING.get(ins.opcode.removesuffix("-start"))
+    found = ins.called.get(role) if role is not None else None
+    return found[0] if found else None
+
+
+def _times(whole: Shape, part: Shape) -> int | None:
+    """How many slices a stack holds; None unless they fill it."""
+    if not whole.element_count or not part.element_count:
+        return None
+    count, rest = divmod(whole.element_count, part.element_count)
+    return None if rest else count

@@ -1,0 +1,1 @@
+"""What allocations, values and live ranges say together: checks, peaks, and their savings."""

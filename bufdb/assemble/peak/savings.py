@@ -1,0 +1,193 @@
+"""What each peak would lose without a buffer, a line, an op: rows of `peak_savings`.
+
+The temp values of modules whose peak is known are kept from where it is computed to the end of the
+assembly, since what belongs together stands further down: a buffer is known from the positions of
+its values, a line from their instructions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bufdb.columnar.arrow import Labels
+from bufdb.columnar.scan import Bools, Columns, Ints, Numbers, Text, take
+from bufdb.link.context import SECRET, Context, Observer
+from bufdb.memory.buffers import buffers, labels_of_buffers, shared_slots
+from bufdb.memory.occupancy import Occupancy
+from bufdb.memory.ranges import Ranges, numbered
+from bufdb.memory.savings import Savings
+from bufdb.read.used_values import UsedValues
+
+
+@dataclass(frozen=True)
+class Temps:
+    """The temp values of a batch that occupy bytes, of modules whose peak is known."""
+
+    groups: Ints
+    """module and color of each memory space, a row each."""
+    fixed_bytes: Any
+    """memory_sums.fixed_bytes of each memory space."""
+    ranges: Ranges
+    occupied: Occupancy
+    row: Ints
+    """Row of each value in the index, ascending."""
+    is_phi: Bools
+    held_bytes: Ints
+    """What each value holds at the peak, as in `peak_values`; mostly 0."""
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """Values by something that the user knows."""
+
+    what: str
+    """peak_savings.what."""
+    label: Ints
+    """For each temp value the number of its name, or -1."""
+    names: Sequence[str | bytes]
+    """peak_savings.name by number; the same names in other modules and memory spaces are apart."""
+
+
+class PeakSavings(Observer):
+    """The temp values with what is found out about them on the way."""
+
+    def __init__(self, context: Context, value_id: Ints, temps: Temps) -> None:
+        """Keep the temp values.
+
+        Args:
+            context: takes a notice for each module whose savings are not computed.
+            value_id: number of each value of the index.
+            temps: the temp values.
+        """
+        self.context, self.value_id = context, value_id
+        self.groups, self.fixed_bytes = temps.groups, temps.fixed_bytes
+        self.occupied = temps.occupied
+        r = temps.ranges
+        self.slot = _compact(shared_slots(r, temps.is_phi))
+        self.is_phi, self.row, self.held_bytes = temps.is_phi, _compact(temps.row), temps.held_bytes
+        # Millions of values wait here while the largest section is read.
+        self.columns = [_compact(column) for column in vars(r).values()]
+        self.has_slots = bool((self.slot >= 0).any())
+        self._positions: list[tuple[Ints, Any, Bools]] = []
+
+    def see_uses(self, found: UsedValues) -> None:
+        """Keep where values that may be another's buffer stand in tuples."""
+        if not self.has_slots:
+            return
+        row = found.rows[found.positions["head"]]
+        place = np.minimum(np.searchsorted(self.row, row), len(self.row) - 1)
+        chosen = np.flatnonzero((self.row[place] == row) & (self.slot[place] >= 0))
+        index: Text = found.positions["shape_index"]
+        self._positions.append(
+            (
+                place[chosen],
+                index.take(chosen).hashes(SECRET),
+                found.positions["ordinal"][chosen] == 0,
+            )
+        )
+
+    def rows(self, groupings: Sequence[Grouping] = ()) -> Iterator[Columns]:
+        """Rows of `peak_savings`, of the modules whose peak is known still.
+
+        Each set whose values hold bytes at the peak has a row: each buffer, then each name of each
+        grouping, with all buffers of the module that bear it. A buffer bears the name of the value
+        that holds its bytes at the peak, so the names part what is held there.
+        """
+        ranges = Ranges(*(column.astype(np.int64) for column in self.columns))
+        is_known = self.context.having("is_peak_known")[self.groups[:, 0]]
+        known = is_known[ranges.group]
+        if not known.any():
+            return
+        savings = Savings(ranges, self.occupied, len(self.groups))
+        buffer = self._buffers(ranges)
+        yield self._of_buffers(savings, buffer, known)
+        for grouping in groupings:
+            label = labels_of_buffers(buffer, grouping.label, self.held_bytes > 0)
+            rows = np.flatnonzero(known & (label >= 0))
+            yield self._of_names(savings, grouping, rows, label[rows])
+        for module in np.unique(self.groups[savings.alone.is_too_much & is_known, 0]).tolist():
+            message = (
+                "values share bytes with so many others that what the peak would be without "
+                "them is not computed"
+            )
+            self.context.find(module, "notice", "savings_unknown", message)
+
+    def _buffers(self, ranges: Ranges) -> Ints:
+        if not self._positions:
+            none = np.empty(0, np.int64)
+            self._positions.append((none, none.astype(np.uint64), none.astype(np.bool_)))
+        row, index, is_defining = (np.concatenate(x) for x in zip(*self._positions, strict=True))
+        slot = self.slot.astype(np.int64)
+        return buffers(slot, self.is_phi, ranges.start, ranges.end, row, index, is_defining)
+
+    def _of_buffers(self, savings: Savings, buffer: Ints, known: Bools) -> Columns:
+        """A row for each buffer, named for its one value in `peak_values`.
+
+        Values of a buffer have the same bytes, which count for the first of them.
+        """
+        holder = np.flatnonzero(known & (self.held_bytes > 0))
+        number = np.full(len(buffer), -1)
+        number[buffer[holder]] = np.arange(len(holder))
+        rows = np.flatnonzero(number[buffer] >= 0)
+        nothing = np.zeros(len(holder), np.int64)
+        names = {
+            "what": Labels(nothing, ["value"]),
+            "name": Labels(nothing, [None]),
+            "value_id": Numbers(self.value_id[self.row[holder]]),
+        }
+        return self._saved(savings, rows, number[buffer[rows]], names)
+
+    def _of_names(self, savings: Savings, grouping: Grouping, rows: Ints, label: Ints) -> Columns:
+        """A row for each name that holds bytes at the peak."""
+        sets = numbered(savings.ranges.group[rows], label)
+        count = int(sets.max(initial=-1)) + 1
+        holds = np.zeros(count, np.bool_)
+        holds[sets[self.held_bytes[rows] > 0]] = True
+        name = np.zeros(count, np.int64)
+        name[sets] = label
+        chosen = holds[sets]
+        number = np.cumsum(holds) - 1
+        nothing = np.zeros(int(holds.sum()), np.int64)
+        used, code = np.unique(name[holds], return_inverse=True)
+        names = {
+            "what": Labels(nothing, [grouping.what]),
+            "name": Labels(code, [grouping.names[number] for number in used.tolist()]),
+            "value_id": Numbers(nothing, nothing > 0),
+        }
+        return self._saved(savings, rows[chosen], number[sets[chosen]], names)
+
+    def _saved(self, savings: Savings, rows: Ints, sets: Ints, names: Columns) -> Columns:
+        """The sets with their figures, where these are known."""
+        count = len(names["what"])
+        saved = savings.of(rows, sets, count)
+        group = np.zeros(count, np.int64)
+        group[sets] = savings.ranges.group[rows]
+        held = np.zeros(count, saved.saving.dtype)
+        np.add.at(held, sets, self.held_bytes[rows].astype(held.dtype))
+        columns = {
+            "module": self.groups[group, 0],
+            "color": self.groups[group, 1],
+            **names,
+            "held_bytes": held,
+            "saving_bytes": saved.saving,
+            "peak_bytes_without": _sum(saved.peak, self.fixed_bytes[group]),
+            "peak_time_without": saved.peak_time,
+        }
+        return take(columns, None if saved.is_known.all() else saved.is_known)
+
+
+def _sum(one: Any, other: Any) -> Any:
+    """The sum of two columns, of Python's integers where 64 bits may not hold it."""
+    largest = one.astype(np.float64).max(initial=0) + other.astype(np.float64).max(initial=0)
+    return one + other if largest < 2.0**62 else one.astype(object) + other
+
+
+def _compact(column: Ints) -> Any:
+    """The same numbers in half the memory, where they are small."""
+    if np.abs(column).max(initial=0) < 2**31:
+        return column.astype(np.int32)
+    return column

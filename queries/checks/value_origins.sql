@@ -1,0 +1,149 @@
+-- title: Origins name loops, count their steps and fill their stacks
+-- group: overview
+--
+-- value_origins is computed when a module is stored, by a walk through the HLO text. Here it is held
+-- to what the buffer files say of the same: a loop is a while in the schedule, whose text has the
+-- same known_trip_count; the slices of what a while or its body is given fill it, counted from the
+-- texts of both shapes (where they have one element type: bf16 stacks may be widened on the way).
+--
+-- column module_id BIGINT: The module.
+-- column finding VARCHAR: What was expected, what was found.
+WITH origins AS (
+  SELECT
+    value_origins.module_id,
+    value_origins.value_id,
+    value_origins.origin_kind,
+    value_origins.instruction_name,
+    value_origins.opcode,
+    value_origins.stack_frame_id,
+    value_origins.loop_instruction_name,
+    value_origins.trip_count,
+    value_origins.written_by,
+    value_origins.slice_shape,
+    value_origins.slice_count,
+    value_origins.is_layer_input,
+    "values".value_id IS NOT NULL AS has_value,
+    "values".shape,
+    carriers.opcode AS carrier_opcode,
+    loops.opcode AS loop_opcode,
+    loops.text AS loop_text,
+    modules.has_hlo_text,
+    stack_frames.stack_frame_id IS NOT NULL AS has_frame
+  FROM value_origins
+  LEFT JOIN modules ON modules.module_id = value_origins.module_id
+  LEFT JOIN "values"
+    ON "values".module_id = value_origins.module_id
+    AND "values".value_id = value_origins.value_id
+  LEFT JOIN instructions AS carriers
+    ON carriers.module_id = "values".module_id
+    AND carriers.instruction_name = "values".instruction_name
+  LEFT JOIN instructions AS loops
+    ON loops.module_id = value_origins.module_id
+    AND loops.instruction_name = value_origins.loop_instruction_name
+  LEFT JOIN stack_frames
+    ON stack_frames.module_id = value_origins.module_id
+    AND stack_frames.stack_frame_id = value_origins.stack_frame_id
+),
+counted AS (
+  SELECT
+    origins.module_id,
+    origins.value_id,
+    origins.origin_kind,
+    origins.instruction_name,
+    origins.opcode,
+    origins.stack_frame_id,
+    origins.loop_instruction_name,
+    origins.trip_count,
+    origins.written_by,
+    origins.slice_shape,
+    origins.slice_count,
+    origins.is_layer_input,
+    origins.has_value,
+    origins.shape,
+    origins.carrier_opcode,
+    origins.loop_opcode,
+    origins.loop_text,
+    origins.has_hlo_text,
+    origins.has_frame,
+    try_cast(
+      regexp_extract(origins.loop_text, 'known_trip_count\\?":\{\\?"n\\?":\\?"([0-9]{1,18})\\?"', 1)
+      AS BIGINT
+    ) AS told_trip_count,
+    list_product(
+      list_transform(
+        string_split(regexp_extract(slice_shape, '\[([0-9,]*)\]', 1), ','),
+        lambda part: try_cast(part AS BIGINT)
+      )
+    ) * slice_count AS filled_elements,
+    list_product(
+      list_transform(
+        string_split(regexp_extract(shape, '\[([0-9,]*)\]', 1), ','),
+        lambda part: try_cast(part AS BIGINT)
+      )
+    ) AS stack_elements
+  FROM origins
+),
+findings AS (
+  SELECT module_id, value_id, 'no such value' AS what FROM counted WHERE NOT has_value
+  UNION ALL
+  SELECT module_id, value_id, 'the module has no HLO text' AS what
+  FROM counted
+  WHERE NOT coalesce(has_hlo_text, FALSE)
+  UNION ALL
+  SELECT module_id, value_id, 'unknown kind ' || origin_kind AS what
+  FROM counted
+  WHERE origin_kind NOT IN ('stacked', 'slice', 'carry', 'invariant', 'parameter')
+  UNION ALL
+  SELECT module_id, value_id, 'a stack without who writes it, or without its loop' AS what
+  FROM counted
+  WHERE origin_kind = 'stacked'
+    AND (written_by IS NULL OR slice_shape IS NULL OR loop_instruction_name IS NULL)
+  UNION ALL
+  SELECT module_id, value_id, 'who writes a stack, of ' || origin_kind AS what
+  FROM counted
+  WHERE origin_kind NOT IN ('stacked', 'slice')
+    AND (written_by IS NOT NULL OR slice_shape IS NOT NULL OR is_layer_input)
+  UNION ALL
+  SELECT module_id, value_id, 'no instruction that made it' AS what
+  FROM counted
+  WHERE (instruction_name IS NULL AND origin_kind <> 'stacked')
+    OR (instruction_name IS NULL) <> (opcode IS NULL)
+  UNION ALL
+  SELECT
+    module_id,
+    value_id,
+    'the loop ' || loop_instruction_name || ' is ' || coalesce(loop_opcode, 'nowhere') AS what
+  FROM counted
+  WHERE loop_instruction_name IS NOT NULL
+    AND loop_opcode IS DISTINCT FROM 'while'
+  UNION ALL
+  SELECT
+    module_id,
+    value_id,
+    'its loop runs ' || coalesce(trip_count::VARCHAR, 'an unknown number of') || ' times, by its text '
+      || coalesce(told_trip_count::VARCHAR, 'not known how often') AS what
+  FROM counted
+  WHERE loop_text IS NOT NULL
+    AND trip_count IS DISTINCT FROM told_trip_count
+  UNION ALL
+  SELECT module_id, value_id, 'stack frame ' || stack_frame_id || ' is in no table' AS what
+  FROM counted
+  WHERE stack_frame_id IS NOT NULL
+    AND NOT has_frame
+    AND EXISTS (SELECT 1 FROM stack_frames WHERE stack_frames.module_id = counted.module_id)
+  UNION ALL
+  SELECT
+    module_id,
+    value_id,
+    slice_count || ' slices ' || slice_shape || ' do not fill ' || shape AS what
+  FROM counted
+  WHERE origin_kind = 'stacked'
+    AND carrier_opcode IN ('while', 'parameter')
+    AND split_part(shape, '[', 1) = split_part(slice_shape, '[', 1)
+    AND filled_elements <> stack_elements
+)
+SELECT
+  findings.module_id,
+  'origin of value ' || findings.value_id || ': ' || findings.what AS finding
+FROM findings
+ORDER BY findings.module_id, findings.value_id, finding;

@@ -1,0 +1,93 @@
+-- title: What loops keep at the peak: residuals, carries, and the lines that make them
+-- group: meaning
+-- engines: duckdb, spark
+--
+-- A train step that scans over layers stores what the backward pass needs of each layer in stacked
+-- arrays that the loop carries. XLA names the scan for them; this names the line of the layer. One
+-- row for each value at the peak that a loop carries or that comes out of one, largest first:
+-- a stack of slice_count slices of slice_bytes, a slice read back from one, or a carry. With
+-- is_layer_input the stack is an input of the layer, which a scan saves whatever the checkpoint
+-- policy; the others are what a policy, or jax.checkpoint, can leave out. saving_bytes is by how
+-- much the peak falls without it (query savings). It is read from the HLO text: without that there
+-- are no rows. For each run and function the module with the largest known peak is shown.
+--
+-- wrong when: is_exact is FALSE where the walk crossed an instruction of XLA's own with several
+-- operands and took the largest. A stacked output of the user's own scan looks like a residual. The
+-- line of a gradient is that of the operation that uses the array. What XLA fuses into one
+-- instruction bears one line.
+--
+-- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
+-- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
+-- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
+-- param color BIGINT = NULL: Only this memory space.
+-- param kind VARCHAR = 'all' | 'stacked' | 'slice' | 'carry' | 'invariant' | 'parameter': Which
+--   kind to show (value_origins.origin_kind).
+-- param top_functions BIGINT = 1: Functions (of one run and memory space) to show, largest peak
+--   first.
+-- param top_n BIGINT = 20: Values to show of each.
+--
+-- column run_name VARCHAR: The run.
+-- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
+-- column color BIGINT: Memory space.
+-- column held_bytes BIGINT: Bytes held at the peak [bytes].
+-- column saving_bytes HUGEINT: By how much the peak falls without it [bytes]; NULL if it is held in
+--   no temp allocation.
+-- column slice_count BIGINT: Slices of a stack, one per step of the loop or several; NULL for what
+--   is no stack.
+-- column slice_bytes BIGINT: One of them [bytes]; NULL as slice_count.
+-- column kind VARCHAR: stacked, slice (one step's slice of a stack), carry (handed from step to
+--   step), invariant (not written by the loop) or parameter (of the program).
+-- column is_layer_input BOOLEAN: Whether a stack is an input of the layer, which the loop carries.
+-- column shape VARCHAR: Shape of the value with layout.
+-- column source VARCHAR: Line that makes the data, "saved" if a loop stacks it; of a parameter its
+--   name; the loop's own line or the kind of allocation in parentheses if none is known.
+-- column op_path VARCHAR: Operation that makes the data, likewise.
+-- column is_exact BOOLEAN: FALSE if the walk to it had to choose.
+-- column loop_name VARCHAR: The loop; NULL for a slice of what no loop carries.
+-- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
+--   has nothing else, comes first and does not count in top_n; NULL in all other rows.
+WITH params AS (
+  SELECT
+    coalesce(getvariable('kind')::VARCHAR, 'all') AS kind,
+    coalesce(getvariable('top_functions')::BIGINT, 1) AS top_functions,
+    coalesce(getvariable('top_n')::BIGINT, 20) AS top_n
+),
+ranked AS (
+  SELECT
+    held.function_place, held.name_place, held.run_name, held.function_name, held.color,
+    held.unknown_reason, held.held_bytes, savings.saving_bytes,
+    CASE origins.origin_kind WHEN 'stacked' THEN origins.slice_count END AS slice_count,
+    CASE origins.origin_kind WHEN 'stacked' THEN origins.slice_bytes END AS slice_bytes,
+    origins.origin_kind AS kind,
+    origins.is_layer_input, held.shape,
+    coalesce(
+      origins.relation || origins.own_source, held.own_source, '(' || held.allocation_kind || ')'
+    ) AS source,
+    coalesce(origins.relation || origins.stripped_op_path, held.stripped_op_path) AS op_path,
+    origins.is_exact, origins.loop_instruction_name,
+    row_number() OVER (
+      PARTITION BY held.function_place
+      ORDER BY held.held_bytes DESC, held.allocation_index, held.value_id
+    ) AS place
+  FROM answered_peak_values AS held
+  CROSS JOIN params
+  LEFT JOIN value_origin_details AS origins
+    ON origins.module_id = held.module_id
+    AND origins.value_id = held.value_id
+    AND (params.kind = 'all' OR origins.origin_kind = params.kind)
+  LEFT JOIN peak_savings AS savings
+    ON savings.module_id = held.module_id
+    AND savings.color = held.color
+    AND savings.value_id = held.value_id
+  WHERE held.function_place <= params.top_functions
+    AND (origins.value_id IS NOT NULL OR held.unknown_reason IS NOT NULL)
+)
+SELECT
+  ranked.run_name, ranked.function_name, ranked.color, ranked.held_bytes, ranked.saving_bytes,
+  ranked.slice_count, ranked.slice_bytes, ranked.kind, ranked.is_layer_input, ranked.shape,
+  CASE WHEN ranked.unknown_reason IS NULL THEN ranked.source END AS source,
+  ranked.op_path, ranked.is_exact, ranked.loop_instruction_name AS loop_name, ranked.unknown_reason
+FROM ranked
+CROSS JOIN params
+WHERE ranked.place <= params.top_n OR ranked.unknown_reason IS NOT NULL
+ORDER BY ranked.function_place, ranked.name_place, ranked.place;

@@ -1,0 +1,62 @@
+-- title: Distinct peaks of a function, and the valleys between them
+-- group: live
+-- engines: duckdb, spark
+--
+-- The instants that compete for being the peak: hills of the occupied bytes over program order that
+-- stand at least 5 percent of the highest above the valley between them and a higher one. Who
+-- treats the first has the second as the next limit. For each run and function the module with the
+-- largest known peak is shown. Query at-step says what is live at one of them (-p step TIME).
+--
+-- wrong when: Program order is not time: a peak can last for one short instruction or for most of
+-- the run.
+--
+-- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
+-- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
+-- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
+-- param color BIGINT = NULL: Only this memory space.
+-- param top_functions BIGINT = 3: Functions (of one run and memory space) to show, largest peak
+--   first.
+-- param top_n BIGINT = 5: Peaks to show of each.
+--
+-- column run_name VARCHAR: The run.
+-- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
+-- column color BIGINT: Memory space.
+-- column peak_ordinal BIGINT: Place among the peaks, the highest first.
+-- column peak_bytes HUGEINT: Bytes occupied then, those held for the whole run included [bytes].
+-- column peak_ratio DOUBLE: The same as share of the highest (0 to 1).
+-- column valley_bytes HUGEINT: Least that is occupied on the way to a higher peak [bytes]; NULL for
+--   the first.
+-- column peak_time BIGINT: First instant of it [program order].
+-- column opcode VARCHAR: Opcode of the instruction at that instant; NULL if unknown.
+-- column instruction_name VARCHAR: The instruction; NULL if the instant is none's.
+-- column op_name VARCHAR: Its scope path; NULL if the dump has none.
+-- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
+--   has nothing else, comes first and does not count in top_n; NULL in all other rows.
+WITH params AS (
+  SELECT
+    coalesce(getvariable('top_functions')::BIGINT, 3) AS top_functions,
+    coalesce(getvariable('top_n')::BIGINT, 5) AS top_n
+)
+SELECT
+  functions.run_name, functions.function_name, functions.color, peaks.peak_ordinal,
+  memory_sums.fixed_bytes + peaks.occupied_temp_bytes AS peak_bytes,
+  CAST(memory_sums.fixed_bytes + peaks.occupied_temp_bytes AS DOUBLE)
+    / nullif(functions.peak_bytes, 0) AS peak_ratio,
+  memory_sums.fixed_bytes + peaks.valley_bytes AS valley_bytes,
+  peaks.peak_time, instructions.opcode, instructions.instruction_name, instructions.op_name,
+  functions.unknown_reason
+FROM answered_functions AS functions
+CROSS JOIN params
+LEFT JOIN memory_sums
+  ON memory_sums.module_id = functions.module_id
+  AND memory_sums.color = functions.color
+LEFT JOIN peaks
+  ON peaks.module_id = functions.module_id
+  AND peaks.color = functions.color
+  AND peaks.peak_ordinal <= params.top_n
+LEFT JOIN instructions
+  ON instructions.module_id = peaks.module_id
+  AND instructions.program_order = peaks.peak_time
+WHERE functions.place <= params.top_functions
+  AND (peaks.module_id IS NOT NULL OR functions.unknown_reason IS NOT NULL)
+ORDER BY functions.place, functions.name_place, peaks.peak_ordinal;

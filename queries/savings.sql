@@ -1,0 +1,89 @@
+-- title: By how much the peak would fall without a line, an op, a value
+-- group: meaning
+-- engines: duckdb, spark
+--
+-- A line that holds 5 GiB at the peak need not lower it by 5 GiB: another instant may be nearly as
+-- high. For each source line, op and value that holds temp bytes at the peak this says what the
+-- peak of the same instructions in the same order would be if it held none: saving_bytes and
+-- peak_bytes_without add up to the peak, and the instruction of the instant that is the peak then
+-- says what caps the saving. Names are those of peak-by-source-line and peak-by-op; values that are
+-- the same bytes under several names, such as what a loop carries, are one. For each run and
+-- function the module with the largest known peak is shown, the largest saving first. Savings of
+-- several do not add up: bufdb what-if computes them together.
+--
+-- wrong when: The figure is exact for today's schedule, and there no treatment of this alone saves
+-- more. XLA schedules, fuses and packs a changed program anew, and what is computed again, or
+-- copied to the host, needs bytes of its own; so of a recompilation it is a prediction. A scan
+-- saves the inputs of its layer whatever the checkpoint policy, a buffer that is bf16 already does
+-- not shrink by that, and the CPU compiler merges what a checkpoint of unrolled layers computes
+-- again: these save nothing.
+--
+-- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
+-- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
+-- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
+-- param color BIGINT = NULL: Only this memory space.
+-- param what VARCHAR = 'all' | 'source_line' | 'op' | 'value': What to show.
+-- param top_functions BIGINT = 1: Functions (of one run and memory space) to show, largest peak
+--   first.
+-- param top_n BIGINT = 5: Rows to show of each kind.
+--
+-- column run_name VARCHAR: The run.
+-- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
+-- column color BIGINT: Memory space.
+-- column peak_bytes HUGEINT: Peak of the module [bytes].
+-- column what VARCHAR: source_line, op or value.
+-- column held_bytes HUGEINT: Bytes held at the peak [bytes].
+-- column saving_bytes HUGEINT: Bytes by which the peak would fall [bytes].
+-- column peak_bytes_without HUGEINT: What the peak would be [bytes].
+-- column next_peak_time BIGINT: First instant of that peak [program order].
+-- column next_peak_instruction VARCHAR: Instruction at that instant; NULL if it is none's.
+-- column name VARCHAR: Line or op as in peak-by-source-line and peak-by-op; of a value the
+--   instruction with its shape.
+-- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
+--   has nothing else, comes first and does not count in top_n; NULL in all other rows.
+WITH params AS (
+  SELECT
+    coalesce(getvariable('what')::VARCHAR, 'all') AS what,
+    coalesce(getvariable('top_functions')::BIGINT, 1) AS top_functions,
+    coalesce(getvariable('top_n')::BIGINT, 5) AS top_n
+),
+ranked AS (
+  SELECT
+    functions.place AS function_place,
+    functions.name_place, functions.run_name, functions.function_name, functions.color,
+    functions.peak_bytes, functions.unknown_reason, functions.module_id, savings.what,
+    savings.held_bytes, savings.saving_bytes, savings.peak_bytes_without,
+    savings.peak_time_without,
+    coalesce(savings.name, "values".instruction_name || ' ' || "values".shape) AS name,
+    CASE savings.what WHEN 'source_line' THEN 1 WHEN 'op' THEN 2 WHEN 'value' THEN 3 END
+      AS what_place,
+    row_number() OVER (
+      PARTITION BY functions.place, savings.what
+      ORDER BY
+        savings.saving_bytes DESC, savings.held_bytes DESC, savings.name, savings.value_id
+    ) AS place
+  FROM answered_functions AS functions
+  CROSS JOIN params
+  LEFT JOIN peak_savings AS savings
+    ON savings.module_id = functions.module_id
+    AND savings.color = functions.color
+    AND (params.what = 'all' OR savings.what = params.what)
+  LEFT JOIN "values"
+    ON "values".module_id = savings.module_id
+    AND "values".value_id = savings.value_id
+  WHERE functions.place <= params.top_functions
+    AND (savings.what IS NOT NULL OR functions.unknown_reason IS NOT NULL)
+)
+SELECT
+  ranked.run_name, ranked.function_name, ranked.color, ranked.peak_bytes, ranked.what,
+  ranked.held_bytes, ranked.saving_bytes, ranked.peak_bytes_without,
+  ranked.peak_time_without AS next_peak_time,
+  instructions.instruction_name AS next_peak_instruction,
+  ranked.name, ranked.unknown_reason
+FROM ranked
+CROSS JOIN params
+LEFT JOIN instructions
+  ON instructions.module_id = ranked.module_id
+  AND instructions.program_order = ranked.peak_time_without
+WHERE ranked.place <= params.top_n OR ranked.unknown_reason IS NOT NULL
+ORDER BY ranked.function_place, ranked.name_place, ranked.what_place, ranked.place;

@@ -1,0 +1,105 @@
+-- The peaks of the functions asked for, with the instruction that each value is attributed to.
+CREATE OR REPLACE VIEW attributed_peak_values AS
+SELECT
+  held.function_place,
+  held.name_place,
+  held.run_name,
+  held.function_name,
+  held.color,
+  held.peak_bytes,
+  held.unknown_reason,
+  held.module_id,
+  held.allocation_kind,
+  held.value_id,
+  held.held_bytes,
+  held.source_file,
+  held.source_line,
+  held.stack_frame_id,
+  origins.origin_kind,
+  CASE origins.origin_kind WHEN 'stacked' THEN origins.slice_bytes END AS slice_bytes,
+  CASE origins.origin_kind WHEN 'stacked' THEN origins.slice_count END AS slice_count,
+  coalesce(origins.relation || origins.op_path, held.op_path, 'for ' || named_uses.op_path)
+    AS attributed_op_path,
+  coalesce(
+    origins.relation || origins.stripped_op_path, held.stripped_op_path,
+    'for ' || named_uses.stripped_op_path
+  ) AS attributed_stripped_op_path,
+  coalesce(origins.relation || origins.jit_path, held.jit_path, 'for ' || named_uses.jit_path)
+    AS attributed_jit_path,
+  coalesce(
+    origins.relation || origins.own_source, held.own_source,
+    'for ' || named_uses.own_source_file || ':' || named_uses.own_source_line
+  ) AS attributed_source,
+  coalesce(
+    origins.relation || coalesce(
+      origins.source_file || ':' || origins.source_line, origins.own_source
+    ),
+    held.source_file || ':' || held.source_line,
+    'for ' || named_uses.source_file || ':' || named_uses.source_line
+  ) AS attributed_leaf_source,
+  CASE
+    WHEN origins.own_source IS NOT NULL THEN origins.own_source_file
+    ELSE coalesce(held.own_source_file, named_uses.own_source_file)
+  END AS attributed_own_file,
+  CASE
+    WHEN origins.own_source IS NOT NULL THEN origins.relation
+      || coalesce(origins.own_function_name, origins.own_source_file, origins.own_source)
+    WHEN held.own_source_file IS NOT NULL THEN own_frames.function_name
+    ELSE 'for ' || coalesce(named_uses.own_function_name, named_uses.own_source_file)
+  END AS attributed_own_function,
+  origins.relation AS origin_relation,
+  origins.stack_frame_id AS origin_stack_frame_id,
+  origins.source_file AS origin_source_file,
+  origins.source_line AS origin_source_line,
+  named_uses.stack_frame_id AS use_stack_frame_id,
+  named_uses.source_file AS use_source_file,
+  named_uses.source_line AS use_source_line
+FROM answered_peak_values AS held
+LEFT JOIN value_origin_details AS origins
+  ON origins.module_id = held.module_id
+  AND origins.value_id = held.value_id
+  AND held.allocation_kind IN ('temp', 'output')
+  AND coalesce(getvariable('loops')::VARCHAR, 'origin') = 'origin'
+LEFT JOIN named_uses
+  ON named_uses.module_id = held.module_id
+  AND named_uses.value_id = held.value_id
+  AND coalesce(getvariable('unnamed')::VARCHAR, 'use') = 'use'
+LEFT JOIN stack_frames
+  ON stack_frames.module_id = held.module_id
+  AND stack_frames.stack_frame_id = held.stack_frame_id
+LEFT JOIN stack_frames AS own_frames
+  ON own_frames.module_id = stack_frames.module_id
+  AND own_frames.stack_frame_id = stack_frames.own_frame_id;
+COMMENT ON VIEW attributed_peak_values IS
+  'Rows of answered_peak_values with the instruction that each value is attributed to: what made the data, if a loop carries the value (value_origins; not with the variable loops = ''carrier''); else the instruction that defines it; if XLA made that without an op_name, what it is for (named_uses; not with the variable unnamed = ''none''). Key: as answered_peak_values.';
+COMMENT ON COLUMN attributed_peak_values.function_place IS 'answered_peak_values.function_place.';
+COMMENT ON COLUMN attributed_peak_values.name_place IS 'answered_peak_values.name_place.';
+COMMENT ON COLUMN attributed_peak_values.run_name IS 'answered_peak_values.run_name.';
+COMMENT ON COLUMN attributed_peak_values.function_name IS 'answered_peak_values.function_name.';
+COMMENT ON COLUMN attributed_peak_values.color IS 'answered_peak_values.color.';
+COMMENT ON COLUMN attributed_peak_values.peak_bytes IS 'answered_peak_values.peak_bytes.';
+COMMENT ON COLUMN attributed_peak_values.unknown_reason IS 'answered_peak_values.unknown_reason.';
+COMMENT ON COLUMN attributed_peak_values.module_id IS 'answered_peak_values.module_id; NULL in a row with unknown_reason.';
+COMMENT ON COLUMN attributed_peak_values.allocation_kind IS 'answered_peak_values.allocation_kind; NULL in a row with unknown_reason.';
+COMMENT ON COLUMN attributed_peak_values.value_id IS 'answered_peak_values.value_id; NULL in a row with unknown_reason.';
+COMMENT ON COLUMN attributed_peak_values.held_bytes IS 'answered_peak_values.held_bytes; NULL in a row with unknown_reason.';
+COMMENT ON COLUMN attributed_peak_values.source_file IS 'answered_peak_values.source_file; NULL in a row with unknown_reason.';
+COMMENT ON COLUMN attributed_peak_values.source_line IS 'answered_peak_values.source_line; NULL in a row with unknown_reason.';
+COMMENT ON COLUMN attributed_peak_values.stack_frame_id IS 'answered_peak_values.stack_frame_id; NULL in a row with unknown_reason.';
+COMMENT ON COLUMN attributed_peak_values.origin_kind IS 'Where the data come from that a loop carries: value_origins.origin_kind; NULL for all other values and with loops = ''carrier''.';
+COMMENT ON COLUMN attributed_peak_values.slice_bytes IS 'What one step adds to the stack: value_origins.slice_bytes [bytes]; NULL if the value is no stack.';
+COMMENT ON COLUMN attributed_peak_values.slice_count IS 'value_origins.slice_count; NULL as slice_bytes.';
+COMMENT ON COLUMN attributed_peak_values.attributed_op_path IS 'Its scope path in one spelling, with the relation to it in front: saved, for; NULL as that.';
+COMMENT ON COLUMN attributed_peak_values.attributed_stripped_op_path IS 'The same without the elements that JAX adds; NULL as that.';
+COMMENT ON COLUMN attributed_peak_values.attributed_jit_path IS 'The jitted functions it lies in, likewise; NULL if there is none.';
+COMMENT ON COLUMN attributed_peak_values.attributed_source IS 'FILE:LINE of the innermost line that is not library code, likewise, of a parameter that a loop carries its name; NULL if none is known.';
+COMMENT ON COLUMN attributed_peak_values.attributed_leaf_source IS 'FILE:LINE of the innermost line of all, likewise; NULL if none is known.';
+COMMENT ON COLUMN attributed_peak_values.attributed_own_file IS 'The file in attributed_source; NULL as that, and of a parameter.';
+COMMENT ON COLUMN attributed_peak_values.attributed_own_function IS 'Python function of attributed_source, likewise with the relation in front; its file if the function is unknown and the value is not the instruction''s own; NULL if unknown.';
+COMMENT ON COLUMN attributed_peak_values.origin_relation IS 'value_origin_details.relation; NULL as origin_kind.';
+COMMENT ON COLUMN attributed_peak_values.origin_stack_frame_id IS 'value_origin_details.stack_frame_id; NULL as origin_kind.';
+COMMENT ON COLUMN attributed_peak_values.origin_source_file IS 'value_origin_details.source_file; NULL as origin_kind.';
+COMMENT ON COLUMN attributed_peak_values.origin_source_line IS 'value_origin_details.source_line; NULL as origin_kind.';
+COMMENT ON COLUMN attributed_peak_values.use_stack_frame_id IS 'named_uses.stack_frame_id of what XLA made the value for; NULL for all other values and with unnamed = ''none''.';
+COMMENT ON COLUMN attributed_peak_values.use_source_file IS 'named_uses.source_file; NULL as use_stack_frame_id.';
+COMMENT ON COLUMN attributed_peak_values.use_source_line IS 'named_uses.source_line; NULL as use_stack_frame_id.';

@@ -1,0 +1,351 @@
+"""The walk from a buffer to who made its data: each step of the rule on a few lines of HLO."""
+
+import re
+
+import pytest
+
+from bufdb.assemble.loops.places import Places
+from bufdb.assemble.loops.walk import MAX_GUESSES, MAX_STEPS, Walker
+from bufdb.read.hlo_graph import HloGraph, loops_in, loops_of
+
+LOOP_LINE = 9
+"""The line of the call that makes the loop."""
+
+
+def meta(line, op_name="jit(f)/while/body/closed_call/sin", file="/u/model.py"):
+    return f'metadata={{op_name="{op_name}" source_file="{file}" source_line={line}}}'
+
+
+def own(tail=""):
+    """What a loop's own instructions bear."""
+    return meta(LOOP_LINE, f"jit(f)/while/body/{tail}")
+
+
+INSERT = own("jit(dynamic_update_index_in_dim)/dynamic_update_slice")
+TAKE = own("jit(dynamic_index_in_dim)/dynamic_slice")
+TRIPS = 'backend_config={"known_trip_count":{"n":"4"}}'
+
+
+def module(body, entry="", others=""):
+    """A loop whose carry is (i, x, stack, w): what the body makes of it, and what is around."""
+    carry = "(s32[], f32[8], f32[4,8], f32[16])"
+    return f"""{others}
+%cond (c: {carry}) -> pred[] {{
+  %c = {carry} parameter(0)
+  ROOT %ci = s32[] get-tuple-element(%c), index=0
+}}
+
+%body (p: {carry}) -> {carry} {{
+  %p = {carry} parameter(0)
+  %i = s32[] get-tuple-element(%p), index=0
+  %x = f32[8] get-tuple-element(%p), index=1
+  %stack = f32[4,8] get-tuple-element(%p), index=2
+  %w = f32[16] get-tuple-element(%p), index=3
+{body}
+}}
+
+ENTRY %main (a: f32[8], b: f32[16]) -> f32[4,8] {{
+  %a = f32[8] parameter(0), metadata={{op_name="x"}}
+  %b = f32[16] parameter(1), metadata={{op_name="w"}}
+  %zero = f32[] constant(0)
+  %zeros = f32[4,8] broadcast(%zero), dimensions={{}}
+  %init = {carry} tuple(%one, %a, %zeros, %b)
+  %while = {carry} while(%init), condition=%cond, body=%body, {own()[:-1]}}}, {TRIPS}
+  ROOT %out = f32[4,8] get-tuple-element(%while), index=2
+{entry}
+}}
+""".lstrip()
+
+
+def walk(text, name="while", index=()):
+    text = text.encode()
+    loops = loops_in(text)
+    graph = HloGraph(text, loops)
+    walker = Walker(graph, Places(None, loops_of(text, loops)))
+    name = name.encode()
+    ins = graph.find(graph.homes([name])[name], name)
+    return (None if ins is None else walker.origin(ins, index)), walker
+
+
+def found(text, name="while", index=(2,)):
+    """(kind, instruction, line) of an origin."""
+    origin, walker = walk(text, name, index)
+    place = None if origin.instruction is None else walker.places.own(origin.instruction)
+    name = None if origin.instruction is None else origin.instruction.name.decode()
+    return origin.kind, name, None if place is None else place[1]
+
+
+STACKED = f"""  %sin = f32[8] sine(%x), {meta(21)}
+  %new = f32[8] add(%sin, %x), {meta(22)}
+  %row = f32[1,8] bitcast(%sin), {own("closed_call")}
+  %put = f32[4,8] dynamic-update-slice(%stack, %row, %i, %i), {INSERT}
+  ROOT %t = (s32[], f32[8], f32[4,8], f32[16]) tuple(%i, %new, %put, %w)"""
+
+
+def test_a_stack_leads_to_what_is_inserted():
+    origin, _ = walk(module(STACKED), index=(2,))
+    assert found(module(STACKED)) == ("stacked", "sin", 21)
+    assert (origin.loop.name, origin.loop.trip_count) == (b"while", 4)
+    assert (origin.written_by.name, origin.slice_shape.text) == (b"put", "f32[1,8]")
+    assert (origin.slice_count, origin.is_layer_input, origin.is_exact) == (4, False, True)
+
+
+@pytest.mark.parametrize("name", ["out", "put"])
+def test_whoever_holds_the_stack_has_its_origin(name):
+    assert found(module(STACKED), name, ()) == ("stacked", "sin", 21)
+
+
+def test_what_the_carry_becomes_is_written_by_the_step():
+    assert found(module(STACKED), index=(1,)) == ("carry", "new", 22)
+
+
+def test_what_nobody_writes_is_what_went_in():
+    assert found(module(STACKED), index=(3,)) == ("parameter", "b", None)
+    made = module(STACKED).replace("tuple(%one, %a, %zeros, %b)", "tuple(%one, %a, %zeros, %made)")
+    made = made.replace("  %init =", f"  %made = f32[16] negate(%b), {meta(30)}\n  %init =")
+    assert found(made, index=(3,)) == ("invariant", "made", 30)
+
+
+def test_a_saved_carry_is_an_input_of_the_layer():
+    text = module(STACKED.replace("bitcast(%sin)", "bitcast(%x)"))
+    origin, _ = walk(text, index=(2,))
+    assert found(text) == ("stacked", "new", 22)
+    assert origin.is_layer_input
+    unchanging = text.replace("tuple(%i, %new, %put", "tuple(%i, %x, %put")
+    origin, _ = walk(unchanging, index=(2,))
+    assert (origin.instruction.name, origin.is_layer_input) == (b"a", False)
+
+
+def test_fused_computations_are_walked_through():
+    fused = f"""%fused (f0: f32[4,8], f1: s32[], f2: f32[8]) -> f32[4,8] {{
+  %f0 = f32[4,8] parameter(0)
+  %f1 = s32[] parameter(1)
+  %f2 = f32[8] parameter(2)
+  %cos = f32[8] cosine(%f2), {meta(25)}
+  %frow = f32[1,8] bitcast(%cos), {meta(99)}
+  ROOT %fput = f32[4,8] dynamic-update-slice(%f0, %frow, %f1, %f1), {INSERT}
+}}
+
+"""
+    body = STACKED.replace(
+        "dynamic-update-slice(%stack, %row, %i, %i)", "fusion(%stack, %i, %sin), calls=%fused"
+    )
+    assert found(module(body, others=fused)) == ("stacked", "cos", 25)
+    through = fused.replace("bitcast(%cos)", "bitcast(%f2)")
+    assert found(module(body, others=through)) == ("stacked", "sin", 21)
+
+
+def test_of_a_fusion_of_several_the_output_counts():
+    fused = f"""%fused (f0: f32[8]) -> (f32[8], f32[8]) {{
+  %f0 = f32[8] parameter(0)
+  %one.1 = f32[8] cosine(%f0), {meta(25)}
+  %two.1 = f32[8] sine(%f0), {meta(26)}
+  ROOT %ft = (f32[8], f32[8]) tuple(%one.1, %two.1)
+}}
+
+"""
+    body = STACKED.replace("%new =", "%f = (f32[8], f32[8]) fusion(%x), calls=%fused\n  %other =")
+    body += "\n  %new = f32[8] get-tuple-element(%f), index=1"
+    assert found(module(body, others=fused), index=(1,)) == ("carry", "two.1", 26)
+
+
+@pytest.mark.parametrize("move", ["copy", "bitcast", "reshape", "transpose", "convert", "pad",
+                                  "reduce-precision", "slice"])  # fmt: skip
+def test_moves_lead_on_whatever_they_bear(move):
+    body = STACKED.replace("bitcast(%sin)", f"{move}(%sin)")
+    assert found(module(body)) == ("stacked", "sin", 21)
+
+
+@pytest.mark.parametrize("move", ["convert", "broadcast", "slice", "pad", "transpose", "reshape"])
+def test_a_move_that_the_user_wrote_is_what_is_saved(move):
+    body = STACKED.replace(f"bitcast(%sin), {own('closed_call')}", f"{move}(%sin), {meta(40)}")
+    assert found(module(body)) == ("stacked", "row", 40)
+
+
+@pytest.mark.parametrize("move", ["copy", "bitcast", "reduce-precision"])
+def test_other_moves_of_the_user_stand_in_for_an_end_without_a_line(move):
+    text = module(
+        STACKED.replace(f"bitcast(%sin), {own('closed_call')}", f"{move}(%sin), {meta(40)}")
+    )
+    assert found(text) == ("stacked", "sin", 21)
+    nameless = text.replace(f"sine(%x), {meta(21)}", "sine()")
+    assert found(nameless) == ("stacked", "row", 40)
+
+
+def test_a_copy_has_two_halves():
+    body = STACKED.replace("bitcast(%sin)", "copy-done(%s)")
+    body = body.replace("  %row", "  %s = (f32[8], f32[8], u32[]) copy-start(%sin)\n  %row")
+    assert found(module(body)) == ("stacked", "sin", 21)
+
+
+def test_one_step_read_back_is_a_slice():
+    take = f"  %take = f32[1,8] dynamic-slice(%out, %z, %z), {TAKE}"
+    origin, _ = walk(module(STACKED, take), "take")
+    assert found(module(STACKED, take), "take", ()) == ("slice", "sin", 21)
+    assert (origin.written_by.name, origin.slice_count) == (b"put", 4)
+    scanned = STACKED + f"\n  %part = f32[4] dynamic-slice(%w, %i), {TAKE}"
+    assert found(module(scanned), "part", ()) == ("slice", "b", None)
+
+
+def test_a_cache_is_written_by_the_users_line():
+    body = STACKED.replace(INSERT, meta(50, "jit(f)/while/body/dynamic_update_slice"))
+    assert found(module(body)) == ("carry", "put", 50)
+
+
+def test_a_shared_gradient_is_made_where_its_part_is():
+    body = f"""  %part = f32[16] dot(%x, %x), {meta(60)}
+  %sum = f32[16] add(%w, %part), {own("add_any")}
+  ROOT %t = (s32[], f32[8], f32[4,8], f32[16]) tuple(%i, %x, %stack, %sum)"""
+    assert found(module(body), index=(3,)) == ("carry", "part", 60)
+    swapped = body.replace("add(%w, %part)", "add(%part, %w)")
+    assert found(module(swapped), index=(3,)) == ("carry", "part", 60)
+
+
+def test_what_xla_made_leads_to_its_largest_changing_operand():
+    made = "%k = f32[64] constant({…})\n  %s = f32[8] select(%k, %small, %sin)\n"
+    body = STACKED.replace("  %row", f"  {made}  %small = f32[2] negate(%x)\n  %row")
+    body = body.replace("bitcast(%sin)", "bitcast(%s)")
+    origin, _ = walk(module(body), index=(2,))
+    assert (origin.instruction.name, origin.is_exact) == (b"sin", False)
+
+
+def test_few_of_those_are_crossed():
+    def chain(length):
+        more = "".join(f"  %k{n} = f32[8] tanh(%k{n + 1})\n" for n in range(length))
+        body = STACKED.replace("  %row", f"  %k{length} = f32[8] copy(%sin)\n{more}  %row")
+        return found(module(body.replace("bitcast(%sin)", "bitcast(%k0)")))
+
+    assert chain(MAX_GUESSES) == ("stacked", "sin", 21)
+    assert chain(MAX_GUESSES + 1) == ("stacked", None, None)
+
+
+def test_a_call_and_a_branch():
+    called = """%called (k: f32[8]) -> f32[8] {
+  %k = f32[8] parameter(0)
+  ROOT %kc = f32[8] copy(%k)
+}
+
+%other (o: f32[8]) -> f32[8] {
+  ROOT %o = f32[8] parameter(0)
+}
+
+"""
+    for what in ("call(%sin), to_apply=%called",
+                 "conditional(%i, %x, %sin), branch_computations={%other, %called}",
+                 "conditional(%q, %x, %sin), true_computation=%other, "
+                 "false_computation=%called"):  # fmt: skip
+        body = STACKED.replace("bitcast(%sin)", what)
+        assert found(module(body, others=called)) == ("stacked", "sin", 21)
+        assert found(module(body, others=called), "kc", ())[1:] == ("sin", 21)
+
+
+def test_an_asynchronous_call():
+    called = f"""%run (k: f32[8]) -> f32[8] {{
+  %k = f32[8] parameter(0)
+  ROOT %kc = f32[8] cosine(%k), {meta(70)}
+}}
+
+"""
+    body = STACKED.replace("bitcast(%sin)", "async-done(%s)")
+    start = "  %s = ((f32[8]), f32[8], u32[]) async-start(%sin), calls=%run\n  %row"
+    assert found(module(body.replace("  %row", start), others=called)) == ("stacked", "kc", 70)
+
+
+def test_an_index_behind_an_operand():
+    text = module(STACKED, "  %half = f32[4,8] copy(%while#2)")
+    assert found(text, "half", ()) == ("stacked", "sin", 21)
+
+
+def test_names_without_percent_and_shapes_before_operands():
+    bare = re.sub(r"%(?=[a-z])", "", module(STACKED))
+    assert found(bare) == ("stacked", "sin", 21)
+    shaped = module(STACKED).replace("bitcast(%sin)", "bitcast(f32[8]{0} %sin)")
+    assert found(shaped.replace("(%stack, %row", "(f32[4,8]{1,0} %stack, f32[1,8] %row")) == (
+        "stacked", "sin", 21
+    )  # fmt: skip
+
+
+def test_nested_loops_need_nothing_more():
+    """A stack of stacks: the outer update holds what an inner loop has stacked."""
+    inner = STACKED.replace("%", "%n.").replace("%n.fused", "%fused")
+    carry = "(s32[], f32[8], f32[4,8], f32[16])"
+    heads = "".join(
+        f"  %n.{name} = {shape} get-tuple-element(%n.p), index={at}\n"
+        for at, (name, shape) in enumerate(
+            [("i", "s32[]"), ("x", "f32[8]"), ("stack", "f32[4,8]"), ("w", "f32[16]")]
+        )
+    )
+    nest = f"""%nest (n.p: {carry}) -> {carry} {{
+  %n.p = {carry} parameter(0)
+{heads}{inner}
+}}
+
+"""
+    body = f"""  %again = {carry} tuple(%i, %x, %stack, %w)
+  %deep = {carry} while(%again), condition=%cond, body=%nest, {own()}
+  %made = f32[4,8] get-tuple-element(%deep), index=2
+  %put = f32[4,8] dynamic-update-slice(%stack, %made, %i, %i), {INSERT}
+  ROOT %t = {carry} tuple(%i, %x, %put, %w)"""
+    origin, _ = walk(module(body, others=nest), index=(2,))
+    assert found(module(body, others=nest)) == ("stacked", "n.sin", 21)
+    assert (origin.loop.name, origin.written_by.name) == (b"while", b"put")
+    assert not origin.is_layer_input
+
+
+# -- whose a line is -------------------------------------------------------------------------------
+
+
+def test_a_scan_on_one_line_is_told_by_its_names():
+    text = module(STACKED.replace(meta(21), meta(LOOP_LINE)))
+    assert found(text) == ("stacked", "sin", LOOP_LINE)
+    counter = text.replace("%sin = f32[8]", "%sin = s32[]")
+    assert found(counter) == ("stacked", "new", 22)
+
+
+def test_library_lines_are_nobodys():
+    library = meta(21, file="/usr/lib/python3.11/site-packages/flax/linen.py")
+    text = module(STACKED.replace(meta(21), library))
+    origin, _ = walk(text, index=(2,))
+    assert found(text) == ("stacked", "new", 22)
+    assert (origin.is_exact, origin.is_layer_input) == (False, False)
+
+
+def test_without_metadata_there_is_no_line_but_a_stack():
+    bare = re.sub(r", metadata=\{[^}]*\}", "", module(STACKED))
+    origin, _ = walk(bare, index=(2,))
+    assert (origin.kind, origin.slice_count) == ("stacked", 4)
+    assert found(bare)[2] is None
+
+
+# -- damage ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("change", [
+    ("body=%body", "body=%nowhere"), ("body=%body", "body=%main"),
+    ("condition=%cond, body=%body", ""),
+    ("while(%init)", "while()"), ("while(%init)", "while(%while)"), ("index=2", "index=99"),
+    ("index=2", "index=999999999999999999999"), ("parameter(0)", "parameter(77777777777777777777)"),
+    ("ROOT %t", "%t"), ("tuple(%i, %new, %put, %w)", "tuple(%t, %t, %t, %t)"),
+    ("bitcast(%sin)", "bitcast(%row)"), ("bitcast(%sin)", "fusion(%sin), calls=%body"),
+    ("dynamic-update-slice(%stack, %row, %i, %i)", "dynamic-update-slice(%put, %put)"),
+    ("dynamic-update-slice(%stack, %row, %i, %i)", "dynamic-update-slice()"),
+    ("f32[1,8]", "f32[99999999999999999999,99999999999]"), ("f32[4,8]", "f32[0]"),
+    ("f32[1,8]", "(("), ("source_line=21", "source_line=99999999999999999999"),
+    ('"n":"4"', '"n":"99999999999999999999999999"'),
+])  # fmt: skip
+def test_damage_ends_a_walk_and_nothing_else(change):
+    assert change[0] in module(STACKED)
+    text = module(STACKED).replace(*change)
+    for name in ("while", "put", "row", "out", "init", "p", "t"):
+        for index in ((), (0,), (1,), (2,), (3,), (2, 2, 2), (10**9,)):
+            try:
+                origin, _ = walk(text, name, index)
+            except KeyError:  # The name is no longer there.
+                continue
+            assert origin is None or origin.step_count <= MAX_STEPS
+
+
+def test_a_long_walk_is_given_up_and_says_so():
+    copies = "".join(f"  %k{n} = f32[8] copy(%k{n + 1})\n" for n in range(MAX_STEPS + 50))
+    origin, _ = walk(module(STACKED, copies), "k0")
+    assert (origin.instruction, origin.is_exact) == (None, False)

@@ -1,0 +1,35 @@
+"""Scope paths are said in Python and in SQL; both must say the same."""
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bufdb.link.op_paths import op_path, strip_op_path
+
+PIECES = [
+    "jit(f)", "pjit(g)", "jvp(jit(h))", "transpose(jvp(Net))", "jvp(Net)", "jvp()",
+    "transpose(jvp())",
+    "while", "body", "cond", "branch_12_fun", "checkpoint", "rematted_computation", "remat(core)",
+    "closed_call", "shard_map", "jit(main)", "vmap(while)", "layer_0", "dot_general",
+    "add[a=1 b=x/y]", "(a:b)", "x;y", "opt_state[0]", ".mu['w']", "params['a'].b",
+    "", "/", "\n", "$", "(",
+]  # fmt: skip
+
+
+def agree(con, names):
+    rows = con.execute(
+        "SELECT name, op_path(name), strip_op_path(op_path(name)) FROM (SELECT unnest(?) AS name)",
+        [names],
+    ).fetchall()
+    for name, path, stripped in rows:
+        assert (op_path(name), strip_op_path(op_path(name))) == (path, stripped), name
+
+
+def test_op_names_of_real_dumps(demo):
+    names = demo.execute("SELECT DISTINCT op_name FROM instructions WHERE op_name IS NOT NULL")
+    agree(demo, [name for (name,) in names.fetchall()])
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@given(st.lists(st.lists(st.sampled_from(PIECES), max_size=7), min_size=50, max_size=50))
+def test_made_up_op_names(demo, paths):
+    agree(demo, ["/".join(path) for path in paths])

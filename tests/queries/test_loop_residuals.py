@@ -1,0 +1,50 @@
+import pytest
+from small_db import Module, answer, insert
+
+OWN = {"source_file": "layer.py", "source_line": 12, "op_name": "jit(step)/while/body/Layer/tanh"}
+
+
+def test_nothing_in_an_empty_database(con):
+    assert answer(con, "loop-residuals") == []
+
+
+@pytest.fixture
+def scanned(con):
+    module = Module(con, 1, function_name="step")
+    module.allocation(0, "temp", 100)
+    for value_id, (offset, size) in enumerate([(0, 60), (60, 20), (80, 10), (90, 10)]):
+        module.value(value_id, 0, offset, size, name=f"while.{value_id}", shape="f32[6]",
+                     source_file="train.py", source_line=40, op_name="while")  # fmt: skip
+    for value_id, kind, cells in (
+        (0, "stacked", {"slice_bytes": 10, "slice_count": 6, "is_layer_input": True, **OWN}),
+        (1, "slice", {"slice_bytes": 20, "slice_count": 6, "is_exact": False, **OWN}),
+        (2, "carry", {"op_name": "w['up']", "opcode": "parameter"}),
+    ):
+        insert(con, "value_origins", module_id=1, value_id=value_id, origin_kind=kind,
+               loop_instruction_name="while", **{"is_exact": True, **cells})  # fmt: skip
+    insert(con, "peak_savings", module_id=1, color=0, what="value", value_id=0, held_bytes=60,
+           saving_bytes=44)  # fmt: skip
+    module.close()
+
+
+@pytest.mark.usefixtures("scanned")
+def test_what_a_loop_carries_with_the_line_that_makes_it(con):
+    place, tanh = ("r", "step", 0), ("saved layer.py:12", "saved Layer/tanh")
+    assert answer(con, "loop-residuals") == [
+        (*place, 60, 44, 6, 10, "stacked", True, "f32[6]", *tanh, True, "while"),
+        (*place, 20, None, None, None, "slice", False, "f32[6]", *tanh, False, "while"),
+        (*place, 10, None, None, None, "carry", False, "f32[6]", "copy of w['up']", "copy of w/up",
+         True, "while"),
+    ]  # fmt: skip
+    assert [row[7] for row in answer(con, "loop-residuals", kind="carry")] == ["carry"]
+    assert len(answer(con, "loop-residuals", top_n=2)) == 2
+
+
+@pytest.mark.usefixtures("scanned")
+def test_only_the_function_with_the_largest_peak(con):
+    other = Module(con, 2, function_name="other")
+    other.allocation(0, "temp", 900)
+    other.value(0, 0, 0, 900)
+    other.close()
+    assert answer(con, "loop-residuals") == []
+    assert len(answer(con, "loop-residuals", top_functions=2)) == 3

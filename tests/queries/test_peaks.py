@@ -1,0 +1,33 @@
+from small_db import Module, answer, insert
+
+
+def test_nothing_in_an_empty_database(con):
+    assert answer(con, "peaks") == []
+
+
+def module(con, module_id, size, function="f"):
+    made = Module(con, module_id, function_name=function)
+    made.allocation(0, "output", 10)
+    made.allocation(1, "temp", size)
+    made.value(1, 1, 0, size, live=(0, 3), name="dot", opcode="dot", op_name="a/dot",
+               program_order=0)  # fmt: skip
+    made.close()
+    for ordinal, (time, height, valley) in enumerate([(0, size, None), (7, size - 4, 2)], 1):
+        insert(con, "peaks", module_id=module_id, color=0, peak_ordinal=ordinal, peak_time=time,
+               occupied_temp_bytes=height, valley_bytes=valley)  # fmt: skip
+
+
+def test_heights_and_valleys_have_the_fixed_bytes(con):
+    module(con, 1, 30)
+    assert answer(con, "peaks") == [
+        ("r", "f", 0, 1, 40, 1.0, None, 0, "dot", "dot", "a/dot"),
+        ("r", "f", 0, 2, 36, 0.9, 12, 7, None, None, None),
+    ]
+    assert len(answer(con, "peaks", top_n=1)) == 1
+
+
+def test_functions_by_largest_peak(con):
+    module(con, 1, 30)
+    module(con, 2, 50, function="g")
+    assert [row[1] for row in answer(con, "peaks")] == ["g", "g", "f", "f"]
+    assert {row[1] for row in answer(con, "peaks", top_functions=1)} == {"g"}

@@ -1,0 +1,49 @@
+from small_db import Module, answer, insert
+
+
+def test_nothing_in_an_empty_database(con):
+    assert answer(con, "savings") == []
+
+
+def module(con, module_id, size, function="f"):
+    """A peak of 10 fixed bytes and a value; without it another instant has 3 bytes less."""
+    made = Module(con, module_id, function_name=function)
+    made.allocation(0, "output", 10)
+    made.allocation(1, "temp", size)
+    made.value(1, 1, 0, size, name="dot", shape="f32[8]", program_order=4)
+    made.value(2, 1, 0, 0, name="next", program_order=7)
+    made.close()
+    for what, name, value_id in (("value", None, 1), ("source_line", "a.py:1", None),
+                                 ("op", "Net/dot", None)):  # fmt: skip
+        insert(con, "peak_savings", module_id=module_id, color=0, what=what, name=name,
+               value_id=value_id, held_bytes=size, saving_bytes=3, peak_bytes_without=size + 7,
+               peak_time_without=7)  # fmt: skip
+
+
+def test_lines_then_ops_then_values_with_what_caps_the_saving(con):
+    module(con, 1, 20)
+    rest = (20, 3, 27, 7, "next")
+    assert answer(con, "savings") == [
+        ("r", "f", 0, 30, "source_line", *rest, "a.py:1"),
+        ("r", "f", 0, 30, "op", *rest, "Net/dot"),
+        ("r", "f", 0, 30, "value", *rest, "dot f32[8]"),
+    ]
+    assert [row[4] for row in answer(con, "savings", what="op")] == ["op"]
+
+
+def test_largest_saving_first_and_so_many_of_each_kind(con):
+    module(con, 1, 20)
+    for saving in (1, 9):
+        insert(con, "peak_savings", module_id=1, color=0, what="op", name=f"x{saving}",
+               held_bytes=9, saving_bytes=saving, peak_bytes_without=30 - saving)  # fmt: skip
+    rows = answer(con, "savings", what="op", top_n=2)
+    assert [row[6] for row in rows] == [9, 3]
+    assert rows[0][9] is None  # no instruction at that instant
+
+
+def test_the_function_with_the_largest_peak(con):
+    module(con, 1, 20)
+    module(con, 2, 50, function="g")
+    assert {row[1] for row in answer(con, "savings")} == {"g"}
+    assert {row[1] for row in answer(con, "savings", top_functions=2)} == {"f", "g"}
+    assert {row[1] for row in answer(con, "savings", function="f")} == {"f"}
