@@ -13,6 +13,7 @@ from pathlib import Path
 import duckdb
 import hypothesis
 import pytest
+from kept import Kept
 from places import DEMO, GOLDEN
 from small_db import open_copy
 
@@ -148,10 +149,17 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> Fresh:
     return lambda: open_copy(path)
 
 
+@pytest.fixture(scope="session")
+def _kept(fresh: Fresh) -> Iterator[Kept]:
+    kept = Kept(fresh)
+    yield kept
+    kept.close()
+
+
 @pytest.fixture
-def con(fresh: Fresh) -> Iterator[duckdb.DuckDBPyConnection]:
-    """An empty database in memory with the schema."""
-    with fresh() as connection:
+def con(_kept: Kept) -> Iterator[duckdb.DuckDBPyConnection]:
+    """An empty database in memory with the schema; rows alone may be changed, else see `fresh`."""
+    with _kept.lent() as connection:
         yield connection
 
 

@@ -37,9 +37,11 @@ def session(pytester, monkeypatch):
     """Runs a test file with the plugin, whether or not its entry point is installed."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
 
-    def run(body):
+    def run(body, apart=False):
+        """In a process of its own (`apart`) it takes five times as long."""
         pytester.makepyfile(f"DEMO = {str(DEMO)!r}\n{body}")
-        return pytester.runpytest_subprocess("-p", "bufdb.pytest_plugin", "-p", "no:cacheprovider")
+        run_it = pytester.runpytest_subprocess if apart else pytester.runpytest_inprocess
+        return run_it("-p", "bufdb.pytest_plugin", "-p", "no:cacheprovider")
 
     return run
 
@@ -52,7 +54,8 @@ def test_step(bufdb_limit):
     assert figures["peak"] == 8905504
     assert figures["arguments"] == 927908
     assert bufdb_limit.dumps(DEMO + "/cpu_b8", function="init", peak="1 MiB")["peak"] == 924792
-"""
+""",
+        apart=True,
     )
     result.assert_outcomes(passed=1)
 
@@ -186,7 +189,8 @@ def test_step(bufdb_limit):
         figures = bufdb_limit(lowered, function="step", peak="16 MiB")
         assert figures["arguments"] == 256 * 256 * 4
     bufdb_limit(lowered, peak=1000)
-"""
+""",
+        apart=True,
     )
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*bufdb: peak of step is over its limit", "* parameter *"])

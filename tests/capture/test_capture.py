@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import termios
 import time
 from datetime import datetime
@@ -21,7 +22,6 @@ from places import DEMO
 from bufdb import cli
 from bufdb.capture.environment import environment
 from bufdb.capture.labels import _versions, program_labels, run_name
-from bufdb.database import store
 from bufdb.dumps.discover import discover
 from bufdb.errors import UsageError
 
@@ -42,6 +42,7 @@ def _clean(monkeypatch, tmp_path, empty_folder):
     (tmp_path / "work").mkdir()
     (tmp_path / "tmp").mkdir()
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     monkeypatch.chdir(tmp_path / "work")
 
 
@@ -57,7 +58,20 @@ def fake(body, name="train.py"):
     return [sys.executable, name]
 
 
-def run(*arguments, command, **options):
+@pytest.fixture
+def run(capfd, empty_db):
+    """Runs capture in this process, into a database that is there but empty."""
+    shutil.copy(empty_db, "bufdb.duckdb")
+
+    def captured(*arguments, command):
+        code = cli.run(["capture", *arguments, "--", *command])
+        return code, *capfd.readouterr()
+
+    return captured
+
+
+def run_apart(*arguments, command, **options):
+    """Runs capture in a process of its own: its exit code, standard output and standard error."""
     done = subprocess.run(
         [*BUFDB, "capture", *arguments, "--", *command],
         capture_output=True,
@@ -201,7 +215,7 @@ def test_a_run_with_table_and_labels(left_behind, monkeypatch):
     command = fake(
         "dump(); print('out', sys.stdin.read(), sys.argv[1:]); print('err', file=sys.stderr)"
     )
-    code, out, err = run(
+    code, out, err = run_apart(
         "--run", "r", "--label", "batch=8", command=[*command, "--db", "--", "x y"], input="in"
     )
     assert (code, out) == (0, "out in ['--db', '--', 'x y']\n")
@@ -227,18 +241,15 @@ def test_a_run_with_table_and_labels(left_behind, monkeypatch):
     assert left_behind() == []
 
 
-def test_two_dashes_may_be_left_out_and_a_label_of_the_user_wins():
+def test_two_dashes_may_be_left_out_and_a_label_of_the_user_wins(empty_db):
+    shutil.copy(empty_db, "bufdb.duckdb")
     command = fake("dump()")
-    done = subprocess.run(
-        [*BUFDB, "capture", "--run", "r", "--label", "command=mine", *command, "--run", "x"],
-        capture_output=True,
-        check=False,
-    )
-    assert done.returncode == 0
+    given = ["capture", "--run", "r", "--label", "command=mine", *command, "--run", "x"]
+    assert cli.run(given) == 0
     assert labels("r")["command"] == "mine"
 
 
-def test_a_failing_command_is_ingested_and_its_code_handed_through(left_behind):
+def test_a_failing_command_is_ingested_and_its_code_handed_through(run, left_behind):
     code, out, err = run("--run", "r", command=fake("dump(); print(1); sys.exit(7)"))
     assert (code, out) == (7, "1\n")
     assert "ingested 3 modules" in err
@@ -246,7 +257,7 @@ def test_a_failing_command_is_ingested_and_its_code_handed_through(left_behind):
     assert left_behind() == []
 
 
-def test_a_part_of_a_dump_is_ingested_with_diagnostics():
+def test_a_part_of_a_dump_is_ingested_with_diagnostics(run):
     body = """
 folder = dump()
 for name in os.listdir(folder):
@@ -262,7 +273,7 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert labels("r")["exit_code"] == "137"
 
 
-def test_a_run_of_the_same_name_is_replaced():
+def test_a_run_of_the_same_name_is_replaced(run):
     assert run("--run", "r", "--label", "old=1", command=fake("dump()"))[0] == 0
     code, _, err = run("--run", "r", command=fake("dump('tpu_b8')"))
     assert (code, "replaced run r, which had 3 modules\n" in err) == (0, True)
@@ -270,13 +281,13 @@ def test_a_run_of_the_same_name_is_replaced():
     assert "old" not in labels("r")
 
 
-def test_a_run_without_a_name_is_named_after_the_program():
+def test_a_run_without_a_name_is_named_after_the_program(run):
     assert run(command=fake("dump()", "my_train.py"))[0] == 0
     ((name,),) = rows("SELECT run_name FROM runs")
     assert name.startswith("my_train-2")
 
 
-def test_dumps_that_are_kept(left_behind):
+def test_dumps_that_are_kept(run, left_behind):
     code, _, _ = run(
         "--keep-dumps", "new/dumps", "--run", "r", command=fake("os.chdir('/'); dump()")
     )
@@ -288,14 +299,14 @@ def test_dumps_that_are_kept(left_behind):
     assert "--keep-dumps new/dumps holds files already; name a new or an empty directory" in err
 
 
-def test_the_table_can_go_to_a_file():
+def test_the_table_can_go_to_a_file(run):
     code, _, err = run("-o", "t.json", "--format", "json", "--run", "r", command=fake("dump()"))
     assert (code, "train_step" in err) == (0, False)
     found = json.loads(Path("t.json").read_text())
     assert [row["peak_bytes"] for row in found] == [8905504, 2116268, 924792]
 
 
-def test_several_processes_in_one_directory_are_noted():
+def test_several_processes_in_one_directory_are_noted(run):
     body = """
 folder = dump()
 for name in os.listdir(folder):
@@ -309,7 +320,8 @@ for name in os.listdir(folder):
 # -- nothing dumped ---------------------------------------------------------------------------
 
 
-def test_a_command_that_compiles_nothing(left_behind):
+def test_a_command_that_compiles_nothing(run, left_behind):
+    Path("bufdb.duckdb").unlink()
     code, out, err = run("--run", "r", command=fake("print(1)"))
     assert (code, out) == (4, "1\n")
     assert "bufdb: nothing was dumped. Usual reasons:\n  - nothing was jitted" in err
@@ -320,7 +332,7 @@ def test_a_command_that_compiles_nothing(left_behind):
     assert (code, "the command failed (exit code 3) before it compiled" in err) == (3, True)
 
 
-def test_a_command_whose_modules_come_from_a_cache(left_behind):
+def test_a_command_whose_modules_come_from_a_cache(run, left_behind):
     body = """
 folder = dump()
 for name in os.listdir(folder):
@@ -340,7 +352,7 @@ for name in os.listdir(folder):
     assert "3 modules came out of a compilation cache and are not in the run" in err
 
 
-def test_only_other_files(monkeypatch):
+def test_only_other_files(run, monkeypatch):
     monkeypatch.setenv("XLA_FLAGS", "--xla_dump_hlo_module_re=x")
     body = "open(dump() + '/../x', 'w'); shutil.rmtree(f := dump()); os.mkdir(f); "
     code, _, err = run(command=fake(body + "open(f + '/module_0001.a.debug_options', 'w')"))
@@ -371,15 +383,15 @@ def test_errors(arguments, code, message, capfd, left_behind):
     assert left_behind() == []
 
 
-def test_a_database_of_another_version_is_found_out_before_the_command_runs():
-    with store.open_writable("bufdb.duckdb") as con:
+def test_a_database_of_another_version_is_found_out_before_the_command_runs(run):
+    with duckdb.connect("bufdb.duckdb") as con:
         con.execute("UPDATE schema_info SET schema_version = 0")
     code, out, err = run(command=fake("print(1)"))
     assert (code, out) == (3, "")
     assert "has schema version 0" in err
 
 
-def test_dumps_are_kept_if_they_cannot_be_stored(left_behind):
+def test_dumps_are_kept_if_they_cannot_be_stored(run, left_behind):
     body = "dump(); open('bufdb.duckdb', 'w').write('no database' * 1000)"
     code, _, err = run("--run", "r", command=fake(body))
     assert code == 3
@@ -392,49 +404,63 @@ def test_dumps_are_kept_if_they_cannot_be_stored(left_behind):
 # -- signals ----------------------------------------------------------------------------------
 
 TALKING = """
-dump()
 seen = []
 def handle(number, frame):
     seen.append(signal.Signals(number).name)
-    print("got", *seen, flush=True)
-    time.sleep(0.3)  # a second one would be seen
-    print("end", *seen, flush=True)
-    sys.exit(5)
+    print("got", seen[-1], flush=True)
+    if set(seen) == set(sys.argv[1:]):
+        time.sleep(0.3)  # a second one would be seen
+        print("end", *seen, flush=True)
+        sys.exit(5)
 for name in sys.argv[1:]:
     signal.signal(getattr(signal, name), handle)
 print("ready", flush=True)
 for _ in range(600):  # a signal just before a long sleep would be handled only after it
     time.sleep(0.1)
 """
+LIVED_ON = "bufdb: nothing was dumped"
+"""What capture says after the end of a command that dumps nothing."""
 
 
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1"])
-def test_a_signal_to_bufdb_reaches_the_command(name):
-    process = subprocess.Popen(
-        [*BUFDB, "capture", "--run", "r", "--", *fake(TALKING), name],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,  # no terminal, as under a scheduler
-    )
-    assert process.stdout.readline() == "ready\n"
-    process.send_signal(getattr(signal, name))
+@pytest.fixture
+def start(empty_db):
+    """Starts capture of a command that says which of some signals it gets and ends at the last."""
+    shutil.copy(empty_db, "bufdb.duckdb")
+    started = []
+
+    def starting(*names, body="", before=(), **options):
+        process = subprocess.Popen(
+            [*before, *BUFDB, "capture", "--run", "r", "--", *fake(body + TALKING), *names],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            **options,
+        )
+        started.append(process)
+        assert process.stdout.readline() == "ready\n"
+        return process
+
+    yield starting
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def test_a_signal_to_bufdb_reaches_the_command_once(start):
+    names = ["SIGUSR1", "SIGHUP", "SIGINT", "SIGTERM"]
+    process = start(*names, body="dump()\n", start_new_session=True)  # no terminal
+    for name in names:
+        process.send_signal(getattr(signal, name))
+        assert process.stdout.readline() == f"got {name}\n"
     out, err = process.communicate(timeout=WAIT_SECONDS)
-    assert out == f"got {name}\nend {name}\n"
+    assert out == f"end {' '.join(names)}\n"
     assert process.returncode == 5
     assert "ingested 3 modules" in err
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
-def test_a_command_that_a_signal_ends(name):
-    process = subprocess.Popen(
-        [*BUFDB, "capture", "--run", "r", "--", *fake(TALKING), "SIGUSR1"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    assert process.stdout.readline() == "ready\n"
+def test_a_command_that_a_signal_ends(start, name):
+    process = start("SIGUSR1", body="dump()\n", start_new_session=True)
     process.send_signal(getattr(signal, name))
     _, err = process.communicate(timeout=WAIT_SECONDS)
     assert process.returncode == 128 + getattr(signal, name)
@@ -442,47 +468,33 @@ def test_a_command_that_a_signal_ends(name):
     assert labels("r")["exit_code"] == str(process.returncode)
 
 
-def test_ctrl_c_at_a_terminal_reaches_the_command_once():
+def test_ctrl_c_at_a_terminal_reaches_the_command_once(start):
     leader, follower = pty.openpty()
 
     def take_terminal():
         os.setsid()
         fcntl.ioctl(follower, termios.TIOCSCTTY, 0)
 
-    process = subprocess.Popen(
-        [*BUFDB, "capture", "--run", "r", "--", *fake(TALKING), "SIGINT"],
-        stdin=follower,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=take_terminal,
-    )
+    process = start("SIGINT", stdin=follower, preexec_fn=take_terminal)
     os.close(follower)
     try:
-        assert process.stdout.readline() == "ready\n"
         os.write(leader, b"\x03")
         out, err = process.communicate(timeout=WAIT_SECONDS)
     finally:
         os.close(leader)
     assert out == "got SIGINT\nend SIGINT\n"
     assert process.returncode == 5
-    assert "ingested 3 modules" in err
+    assert LIVED_ON in err
 
 
-def test_an_ignored_signal_stays_ignored():
-    shell = "trap '' INT; exec \"$@\""
-    process = subprocess.Popen(
-        ["sh", "-c", shell, "sh", *BUFDB, "capture", "--", *fake(TALKING), "SIGTERM"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    assert process.stdout.readline() == "ready\n"
+def test_an_ignored_signal_stays_ignored(start):
+    ignoring = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh"]
+    process = start("SIGTERM", before=ignoring, start_new_session=True)
     process.send_signal(signal.SIGINT)
     process.send_signal(signal.SIGTERM)
-    out, _ = process.communicate(timeout=WAIT_SECONDS)
+    out, err = process.communicate(timeout=WAIT_SECONDS)
     assert out == "got SIGTERM\nend SIGTERM\n"
+    assert LIVED_ON in err
 
 
 # -- with jax ---------------------------------------------------------------------------------
@@ -524,7 +536,7 @@ if "wait" in sys.argv:
 """
 
 
-def test_jax(jax_python, monkeypatch):
+def test_jax(run, jax_python, monkeypatch):
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
     Path("train.py").write_text(JAX)
     command = [jax_python, "train.py"]

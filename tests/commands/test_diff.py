@@ -11,7 +11,7 @@ import pytest
 import shared_dumps
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_db import Module, derive, in_bulk, insert
+from small_db import Module, in_bulk, insert
 
 from bufdb.commands import diff as diff_command
 from bufdb.ingest.ingest import ingest
@@ -363,7 +363,7 @@ def small(call, empty_db, tmp_path):
     path = shutil.copy(empty_db, tmp_path / "small.duckdb")
 
     def diff(modules, *arguments):
-        with duckdb.connect(path) as con:
+        with duckdb.connect(path) as con, in_bulk(con):
             for number, (run, function, temps, cells) in enumerate(modules):
                 made = Module(con, number, run, function, **cells)
                 made.allocation(0, "temp", sum(temps.values()) + 3)
@@ -373,7 +373,6 @@ def small(call, empty_db, tmp_path):
                     offset += size
                 if made.temps:
                     made.close()
-            derive(con)
         return call("diff", *arguments, "--db", path)
 
     return diff

@@ -37,8 +37,8 @@ def content(db="bufdb.duckdb"):
 
 
 @pytest.fixture(scope="module")
-def two_runs(tmp_path_factory):
-    path = tmp_path_factory.mktemp("two") / "runs.duckdb"
+def two_runs(empty_db, tmp_path_factory):
+    path = Path(shutil.copy(empty_db, tmp_path_factory.mktemp("two") / "runs.duckdb"))
     for name in ("cpu_b8", "cpu_b16"):
         assert ingest(str(path), [DEMO / name]).exit_code == 0
     return path

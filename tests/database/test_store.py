@@ -139,7 +139,7 @@ def test_a_saved_query_makes_only_the_views_that_it_names(path):
         assert len(con.execute(own).fetchall()) > 10
 
 
-def test_what_other_tests_start_from_is_a_new_database(con):
+def test_what_other_tests_start_from_is_a_new_database(fresh):
     described = (
         "SELECT table_name, sql, comment FROM duckdb_tables()",
         "SELECT view_name, sql, comment FROM duckdb_views() WHERE NOT internal",
@@ -153,10 +153,10 @@ def test_what_other_tests_start_from_is_a_new_database(con):
         "FROM memory_spaces",
         "SELECT name, value FROM duckdb_settings()",
     )
-    with store.open_writable(":memory:") as new:
+    with fresh() as copy, store.open_writable(":memory:") as new:
         for sql in described:
             query = f"{sql} ORDER BY ALL"
             # `* REPLACE` is printed in any order.
-            texts = [str(opened.execute(query).fetchall()) for opened in (con, new)]
+            texts = [str(opened.execute(query).fetchall()) for opened in (copy, new)]
             mine, theirs = (sorted(re.findall(r"\w+|\S", text)) for text in texts)
             assert mine == theirs, sql

@@ -5,7 +5,9 @@ import sys
 from pathlib import Path
 
 import duckdb
+import ingesting
 import pytest
+from ingesting import ingest_into, opened, rows
 from places import DEMO
 
 from bufdb.database import store
@@ -13,6 +15,7 @@ from bufdb.dumps.load import load
 from bufdb.errors import UsageError
 from bufdb.ingest import ingest as ingest_module
 from bufdb.ingest.ingest import MODULE_TABLES, ingest
+from bufdb.ingest.plan import plan
 from bufdb.ingest.writer import TableWriter
 
 INIT = "module_0000.jit_init.cpu_after_optimizations"
@@ -21,7 +24,7 @@ EVAL = "module_0004.jit_eval_step.cpu_after_optimizations"
 
 def content(db, *left_out):
     """All rows of all tables, in one order; columns left out of the comparison are named."""
-    with duckdb.connect(str(db), read_only=True) as con:
+    with opened(db) as con:
         found = {}
         for (table,) in con.execute("SELECT table_name FROM duckdb_tables()").fetchall():
             cursor = con.execute(f'SELECT * FROM "{table}"')
@@ -35,11 +38,6 @@ def content(db, *left_out):
 def same(one, other):
     """Tables whose rows differ, with their counts."""
     return {t: (len(one[t]), len(other[t])) for t in one if one[t] != other[t]} == {}
-
-
-def rows(db, sql):
-    with duckdb.connect(str(db), read_only=True) as con:
-        return con.execute(sql).fetchall()
 
 
 def keys(db):
@@ -70,56 +68,57 @@ def test_a_second_ingest_changes_no_row(db):
 
 
 @pytest.mark.parametrize("suffix", ["-live-range.txt", ".txt"])
-def test_a_changed_file_replaces_its_module_only(db, dumps, tmp_path, suffix):
-    ingest(str(db), [dumps])
+def test_a_changed_file_replaces_its_module_only(con, fresh, dumps, suffix):
+    ingest_into(con, dumps)
     path = dumps / f"{INIT}{suffix}"
     path.write_text(path.read_text() + "\n")
-    summary = ingest(str(db), [dumps])
+    summary = ingest_into(con, dumps)
     assert (summary.module_count, summary.replaced_count, summary.unchanged_count) == (1, 1, 2)
-    ingest(str(tmp_path / "new.duckdb"), [dumps])
-    assert same(content(db, "ingested_at", "dumped_at"),
-                content(tmp_path / "new.duckdb", "ingested_at", "dumped_at"))  # fmt: skip
+    with fresh() as new:
+        ingest_into(new, dumps)
+        varying = "ingested_at", "dumped_at"
+        assert same(content(con, *varying), content(new, *varying))
 
 
-def test_a_file_that_came_later_replaces_its_module(db, dumps):
+def test_a_file_that_came_later_replaces_its_module(con, dumps):
     path = dumps / f"{INIT}-live-range.txt"
     text = path.read_bytes()
     path.unlink()
-    ingest(str(db), [dumps])
-    assert rows(db, "SELECT code FROM diagnostics") == [("missing_file",)]
+    ingest_into(con, dumps)
+    assert rows(con, "SELECT code FROM diagnostics") == [("missing_file",)]
     path.write_bytes(text)
-    assert ingest(str(db), [dumps]).replaced_count == 1
-    assert rows(db, "SELECT code FROM diagnostics") == []
+    assert ingest_into(con, dumps).replaced_count == 1
+    assert rows(con, "SELECT code FROM diagnostics") == []
 
 
-def test_the_order_of_paths_changes_no_row(tmp_path):
+def test_the_order_of_paths_changes_no_row(con, fresh):
     paths = [DEMO / "cpu_b8", DEMO / "gpu_b8", DEMO / "cpu_b8_old"]
-    one, other = tmp_path / "1.duckdb", tmp_path / "2.duckdb"
-    ingest(str(one), paths)
-    for path in reversed(paths):
-        ingest(str(other), [path])
-    assert same(content(one, "ingested_at"), content(other, "ingested_at"))
+    ingest_into(con, paths)
+    with fresh() as other:
+        for path in reversed(paths):
+            ingest_into(other, path)
+        assert same(content(con, "ingested_at"), content(other, "ingested_at"))
 
 
-def test_the_order_of_paths_of_one_run_changes_no_row(tmp_path):
+def test_the_order_of_paths_of_one_run_changes_no_row(con, fresh):
     paths = [DEMO / "cpu_b8", DEMO / "gpu_b8"]
-    one, other = tmp_path / "1.duckdb", tmp_path / "2.duckdb"
-    ingest(str(one), paths, run="r")
-    for path in reversed(paths):
-        ingest(str(other), [path], run="r")
+    ingest_into(con, paths, "r")
     left_out = "ingested_at", "source_path"
-    assert same(content(one, *left_out), content(other, *left_out))
-    assert len(rows(one, "SELECT * FROM runs")) == 1
+    with fresh() as other:
+        for path in reversed(paths):
+            ingest_into(other, path, "r")
+        assert same(content(con, *left_out), content(other, *left_out))
+    assert len(rows(con, "SELECT * FROM runs")) == 1
 
 
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("run", ["tpu_b8", "cpu_b8", "cpu_b8_old"])
-def test_block_size_and_jobs_change_no_row(tmp_path, run):
+def test_block_size_and_jobs_change_no_row(fresh, run):
     found = []
-    for number, given in enumerate([{}, {"block_bytes": 2000}, {"jobs": 2}]):
-        path = tmp_path / f"{number}.duckdb"
-        ingest(str(path), [DEMO / run], **given)
-        found.append(content(path, "ingested_at"))
+    for given in ({}, {"block_bytes": 2000}, {"jobs": 2}):
+        with fresh() as con:
+            ingest_into(con, DEMO / run, **given)
+            found.append(content(con, "ingested_at"))
     assert same(found[0], found[1]), "in blocks"
     assert same(found[0], found[2]), "with jobs"
 
@@ -131,13 +130,13 @@ def test_labels_are_kept_and_added(db):
     assert labels == [("a", "1"), ("b", "2"), ("c", "3")]
 
 
-def test_names_with_blanks_and_other_letters(db, tmp_path):
+def test_names_with_blanks_and_other_letters(con, tmp_path):
     folder = tmp_path / "my dümps" / "größe 8"
     shutil.copytree(DEMO / "cpu_b8_old", folder)
-    ingest(str(db), [folder.parent])
-    assert rows(db, "SELECT run_name FROM runs") == [("my dümps",)]
-    assert [key.rpartition("/")[0] for key in keys(db)] == ["größe 8"] * 3
-    assert ingest(str(db), [folder.parent]).unchanged_count == 3
+    ingest_into(con, folder.parent)
+    assert rows(con, "SELECT run_name FROM runs") == [("my dümps",)]
+    assert [key.rpartition("/")[0] for key in keys(con)] == ["größe 8"] * 3
+    assert ingest_into(con, folder.parent).unchanged_count == 3
 
 
 def test_progress_ends_at_the_total(db):
@@ -189,9 +188,9 @@ def whole_modules(db):
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_a_failed_insert_leaves_the_transactions_before(db, tmp_path, monkeypatch, jobs):
-    ingest(str(db), [DEMO / "gpu_b8"])
-    before = content(db)
+def test_a_failed_insert_leaves_the_transactions_before(con, fresh, monkeypatch, jobs):
+    ingest_into(con, DEMO / "gpu_b8")
+    before = content(con)
     real = TableWriter._insert
 
     def fail(self, waiting):
@@ -201,16 +200,17 @@ def test_a_failed_insert_leaves_the_transactions_before(db, tmp_path, monkeypatc
 
     monkeypatch.setattr(TableWriter, "_insert", fail)
     with pytest.raises(duckdb.Error, match="no space left"):
-        ingest(str(db), [DEMO / "cpu_b8"], jobs=jobs)
-    assert content(db) == before
+        ingest_into(con, DEMO / "cpu_b8", jobs=jobs)
+    assert content(con) == before
     monkeypatch.undo()
-    ingest(str(db), [DEMO / "cpu_b8"])
-    ingest(str(tmp_path / "new.duckdb"), [DEMO / "gpu_b8", DEMO / "cpu_b8"])
-    assert same(content(db, "ingested_at"), content(tmp_path / "new.duckdb", "ingested_at"))
+    ingest_into(con, DEMO / "cpu_b8")
+    with fresh() as new:
+        ingest_into(new, [DEMO / "gpu_b8", DEMO / "cpu_b8"])
+        assert same(content(con, "ingested_at"), content(new, "ingested_at"))
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_an_interrupt_leaves_whole_modules(db, monkeypatch, jobs):
+def test_an_interrupt_leaves_whole_modules(con, monkeypatch, jobs):
     monkeypatch.setattr(ingest_module, "TRANSACTION_BYTES", 1)
     calls = []
 
@@ -220,54 +220,54 @@ def test_an_interrupt_leaves_whole_modules(db, monkeypatch, jobs):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        ingest(str(db), [DEMO / "cpu_b8"], jobs=jobs, progress=interrupt, block_bytes=1000)
-    assert whole_modules(db) == ["module_0000.jit_init"]
+        ingest_into(con, DEMO / "cpu_b8", None, 1000, jobs=jobs, progress=interrupt)
+    assert whole_modules(con) == ["module_0000.jit_init"]
     monkeypatch.undo()
-    summary = ingest(str(db), [DEMO / "cpu_b8"], jobs=jobs)
+    summary = ingest_into(con, DEMO / "cpu_b8", jobs=jobs)
     assert (summary.module_count, summary.unchanged_count) == (2, 1)
 
 
-def test_a_file_that_vanishes_is_told_and_the_others_are_stored(db, dumps):
+def test_a_file_that_vanishes_is_told_and_the_others_are_stored(con, dumps):
     gone = dumps / f"{EVAL}-live-range.txt"
 
     def vanish(done, total):
         gone.unlink(missing_ok=True)
 
-    summary = ingest(str(db), [dumps], progress=vanish, block_bytes=1000)
+    summary = ingest_into(con, dumps, None, 1000, progress=vanish)
     assert (summary.module_count, summary.skipped_count, summary.exit_code) == (2, 1, 4)
-    found = rows(db, "SELECT severity, code, path, message FROM diagnostics")
+    found = rows(con, "SELECT severity, code, path, message FROM diagnostics")
     message = "cannot be read: No such file or directory"
     assert [(*row[:2], row[3]) for row in found] == [("error", "unreadable_file", message)]
     assert found[0][2].startswith(EVAL)
-    assert EVAL not in keys(db)
-    ingest(str(db), [dumps])
-    assert rows(db, "SELECT code FROM diagnostics") == [("missing_file",)]
+    assert EVAL not in keys(con)
+    ingest_into(con, dumps)
+    assert rows(con, "SELECT code FROM diagnostics") == [("missing_file",)]
 
 
-def test_all_files_may_vanish(db, dumps, monkeypatch):
-    plan = ingest_module.plan([dumps], None)
-    monkeypatch.setattr(ingest_module, "plan", lambda paths, run: plan)
+def test_all_files_may_vanish(con, dumps, monkeypatch):
+    planned = plan([dumps], None)
+    monkeypatch.setattr(ingesting, "plan", lambda paths, run: planned)
     shutil.rmtree(dumps)
-    summary = ingest(str(db), [dumps])
+    summary = ingest_into(con, dumps)
     assert (summary.module_count, summary.skipped_count, summary.exit_code) == (0, 3, 4)
-    assert rows(db, "SELECT run_name, dumped_at FROM runs") == [("run", None)]
+    assert rows(con, "SELECT run_name, dumped_at FROM runs") == [("run", None)]
 
 
-def test_a_file_that_may_not_be_read_is_told(db, monkeypatch):
+def test_a_file_that_may_not_be_read_is_told(con, monkeypatch):
     def refuse(files, block_bytes):
         if files.key == INIT:
             raise PermissionError(13, "Permission denied")
         return load(files, block_bytes)
 
     monkeypatch.setattr(ingest_module, "load", refuse)
-    assert ingest(str(db), [DEMO / "cpu_b8"]).skipped_count == 1
-    assert rows(db, "SELECT module_id, message FROM diagnostics") == [
+    assert ingest_into(con, DEMO / "cpu_b8").skipped_count == 1
+    assert rows(con, "SELECT module_id, message FROM diagnostics") == [
         (None, "cannot be read: Permission denied")
     ]
-    assert len(keys(db)) == 2
+    assert len(keys(con)) == 2
     monkeypatch.undo()
-    ingest(str(db), [DEMO / "cpu_b8"])
-    assert (len(keys(db)), rows(db, "SELECT * FROM diagnostics")) == (3, [])
+    ingest_into(con, DEMO / "cpu_b8")
+    assert (len(keys(con)), rows(con, "SELECT * FROM diagnostics")) == (3, [])
 
 
 # -- findings ---------------------------------------------------------------------------------
@@ -275,12 +275,12 @@ def test_a_file_that_may_not_be_read_is_told(db, monkeypatch):
 FINDINGS = "SELECT severity, code, message FROM diagnostics"
 
 
-def test_a_total_that_is_not_the_sum_is_told(db, tmp_path):
+def test_a_total_that_is_not_the_sum_is_told(con, tmp_path):
     text = "BufferAssignment:\nallocation 0: size 4, constant:\nallocation 1: size 8, constant:\n"
     (tmp_path / "a.txt").write_text(f"{text}\nTotal bytes used: 13 (14B)\n\nUsed values:\n")
-    assert ingest(str(db), [tmp_path]).exit_code == 4
+    assert ingest_into(con, tmp_path).exit_code == 4
     cut_off = "the live ranges are missing; the file may have been cut off"
-    assert rows(db, f"{FINDINGS} ORDER BY ALL") == [
+    assert rows(con, f"{FINDINGS} ORDER BY ALL") == [
         ("data_loss", "missing_section", cut_off),
         ("error", "total_mismatch", "the allocations sum to 12, the dump says 13"),
         ("notice", "human_total_mismatch", "13 bytes print as 13B, the dump says 14B"),
@@ -295,17 +295,17 @@ def test_a_total_that_is_not_the_sum_is_told(db, tmp_path):
         ("-live-range.txt", "live ranges and the peak"),
     ],
 )
-def test_a_missing_sibling_is_told(db, dumps, suffix, what):
+def test_a_missing_sibling_is_told(con, dumps, suffix, what):
     (dumps / f"{INIT}{suffix}").unlink()
-    assert ingest(str(db), [dumps]).exit_code == 0
+    assert ingest_into(con, dumps).exit_code == 0
     message = f"{what} are unknown: {INIT}{suffix} is not there"
-    assert rows(db, FINDINGS) == [("notice", "missing_file", message)]
+    assert rows(con, FINDINGS) == [("notice", "missing_file", message)]
 
 
-def test_a_missing_hlo_text_is_told_where_frames_need_it(db, dumps):
+def test_a_missing_hlo_text_is_told_where_frames_need_it(con, dumps):
     (dumps / f"{INIT}.txt").unlink()
-    ingest(str(db), [dumps])
-    ((severity, code, message),) = rows(db, FINDINGS)
+    ingest_into(con, dumps)
+    ((severity, code, message),) = rows(con, FINDINGS)
     assert (severity, code) == ("notice", "missing_hlo_text")
     assert f"the HLO text {INIT}.txt, which is not there" in message
 
@@ -337,23 +337,24 @@ def test_replaced_modules_are_deleted_by_sets(db, dumps, monkeypatch):
     assert len(deletes) == len(MODULE_TABLES)
 
 
-def test_shapes_of_replaced_modules_go(db, tmp_path):
+def test_shapes_of_replaced_modules_go(con, tmp_path):
     text = (
         "BufferAssignment:\nallocation 0: size 4, preallocated-temp:\n"
         " value: <1 a @0> (size=4,offset=0): f32[]\n"
     )
     (tmp_path / "a.txt").write_text(text)
-    ingest(str(db), [tmp_path])
+    ingest_into(con, tmp_path)
     (tmp_path / "a.txt").write_text(text.replace("f32", "s32"))
-    ingest(str(db), [tmp_path])
-    assert rows(db, "SELECT shape FROM shapes") == [("s32[]",)]
+    ingest_into(con, tmp_path)
+    assert rows(con, "SELECT shape FROM shapes") == [("s32[]",)]
 
 
-def test_a_run_can_be_replaced_as_a_whole(db, tmp_path):
-    ingest(str(db), [DEMO / "tpu_b8"], run="r", labels={"old": "1"})
-    ingest(str(db), [DEMO / "gpu_b8"])
-    summary = ingest(str(db), [DEMO / "cpu_b8"], run="r", replace=True)
+def test_a_run_can_be_replaced_as_a_whole(con, fresh):
+    ingest_into(con, DEMO / "tpu_b8", "r", labels={"old": "1"})
+    ingest_into(con, DEMO / "gpu_b8")
+    summary = ingest_into(con, DEMO / "cpu_b8", "r", replace=True)
     assert (summary.removed_count, summary.module_count, summary.replaced_count) == (2, 3, 0)
-    ingest(str(tmp_path / "new.duckdb"), [DEMO / "gpu_b8"])
-    ingest(str(tmp_path / "new.duckdb"), [DEMO / "cpu_b8"], run="r")
-    assert same(content(db, "ingested_at"), content(tmp_path / "new.duckdb", "ingested_at"))
+    with fresh() as new:
+        ingest_into(new, DEMO / "gpu_b8")
+        ingest_into(new, DEMO / "cpu_b8", "r")
+        assert same(content(con, "ingested_at"), content(new, "ingested_at"))

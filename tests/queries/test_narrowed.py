@@ -12,6 +12,17 @@ RUNS = ("cpu_b8", "gpu*", "batch=16", "none*")
 SIDES = (("cpu_b8", "cpu_b8_remat"), ("batch=16", "tpu_b8"))
 
 
+def cases():
+    """Each query with each side that it can be asked about."""
+    for query in QUERIES:
+        names = {param.name for param in query.params}
+        asked = [{"run": run} for run in RUNS] if "run" in names else []
+        asked += [{"base": base, "new": new} for base, new in SIDES if "new" in names]
+        assert asked
+        for given in asked:
+            yield pytest.param(query, given, id=f"{query.name} {' '.join(given.values())}")
+
+
 def answer(path, query, given, runs):
     with store.open_readable(str(path), query.sql, runs=runs) as con:
         narrowed = con.execute("SELECT count(*) FROM duckdb_tables() WHERE temporary").fetchall()
@@ -19,18 +30,13 @@ def answer(path, query, given, runs):
     return result, narrowed[0][0]
 
 
-@pytest.mark.sample(3)
-@pytest.mark.parametrize("query", QUERIES, ids=lambda query: query.name)
-def test_the_answer_is_that_of_the_whole_file(demo_db, query):
-    names = {param.name for param in query.params}
-    asked = [{"run": run} for run in RUNS] if "run" in names else []
-    asked += [{"base": base, "new": new} for base, new in SIDES if "new" in names]
-    assert asked
-    for given in asked:
-        runs = execute.runs_asked(execute.bind(query, given))
-        narrow, tables = answer(demo_db, query, given, runs)
-        assert tables == 1
-        assert narrow == answer(demo_db, query, given, None)[0]
+@pytest.mark.sample(9)
+@pytest.mark.parametrize(("query", "given"), list(cases()))
+def test_the_answer_is_that_of_the_whole_file(demo_db, query, given):
+    runs = execute.runs_asked(execute.bind(query, given))
+    narrow, tables = answer(demo_db, query, given, runs)
+    assert tables == 1
+    assert narrow == answer(demo_db, query, given, None)[0]
 
 
 def test_names_with_wildcards_mean_themselves():

@@ -1,19 +1,47 @@
-"""Dumps into a database that is open already."""
+"""Dumps into a database that is open already: to open a file takes longer than a small ingest."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import duckdb
 
 from bufdb.dumps.load import BLOCK_BYTES
-from bufdb.ingest.ingest import Ingest
+from bufdb.ingest.ingest import Ingest, Progress
 from bufdb.ingest.plan import plan
 from bufdb.ingest.summary import Summary
 
 
 def ingest_into(
-    con: duckdb.DuckDBPyConnection, path: Path, run: str, block_bytes: int = BLOCK_BYTES
+    con: duckdb.DuckDBPyConnection,
+    paths: Path | Sequence[Path],
+    run: str | None = None,
+    block_bytes: int = BLOCK_BYTES,
+    *,
+    jobs: int = 1,
+    replace: bool = False,
+    labels: Mapping[str, str] | None = None,
+    progress: Progress | None = None,
 ) -> Summary:
-    """Read the dumps of one path into an open database; see `ingest`."""
-    return Ingest(con, plan([path], run), block_bytes, None, 1).run({}, {})
+    """Read the dumps of one path or of several into an open database; see `ingest`."""
+    planned = plan([paths] if isinstance(paths, Path) else list(paths), run)
+    return Ingest(con, planned, block_bytes, progress, jobs, replace).run(labels or {}, {})
+
+
+@contextmanager
+def opened(db: duckdb.DuckDBPyConnection | Path | str) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection to read: that given, or one to a file."""
+    if isinstance(db, duckdb.DuckDBPyConnection):
+        yield db
+    else:
+        with duckdb.connect(str(db), read_only=True) as con:
+            yield con
+
+
+def rows(db: duckdb.DuckDBPyConnection | Path | str, sql: str) -> list[tuple[Any, ...]]:
+    """What a query gives."""
+    with opened(db) as con:
+        return con.execute(sql).fetchall()

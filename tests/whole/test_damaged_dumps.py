@@ -4,11 +4,10 @@ import os
 import re
 from pathlib import Path
 
+import duckdb
 import pytest
 from ingesting import ingest_into
 from places import DEMO
-
-from bufdb.database import store
 
 WHOLE = "cpu_b8_old", "module_0000.jit_init.cpu_after_optimizations"
 
@@ -17,21 +16,21 @@ def texts(run: str, stem: str) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in (DEMO / run).glob(f"{stem}*")}
 
 
-def test_a_truncated_dump_is_data_loss(tmp_path: Path) -> None:
+def test_a_truncated_dump_is_data_loss(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     (name, text), *_ = texts(*WHOLE).items()
     (tmp_path / name).write_bytes(text[: len(text) // 2])
-    con = store.open_writable(":memory:")
     summary = ingest_into(con, tmp_path, "r")
     codes = {code for (code,) in con.execute("SELECT code FROM diagnostics").fetchall()}
     assert {"truncated_file", "used_values_mismatch"} <= codes
     assert summary.exit_code == 4
 
 
-def test_bytes_that_are_no_utf8_are_replaced_and_told(tmp_path: Path) -> None:
+def test_bytes_that_are_no_utf8_are_replaced_and_told(
+    con: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
     (name, text), *_ = texts(*WHOLE).items()
     at = text.index(b'op_name="') + len(b'op_name="')
     (tmp_path / name).write_bytes(text[:at] + b"\xff" + text[at:])
-    con = store.open_writable(":memory:")
     ingest_into(con, tmp_path, "r")
     line = text.count(b"\n", 0, at) + 1
     found = con.execute("SELECT severity, code, line_number FROM diagnostics").fetchall()
@@ -39,7 +38,7 @@ def test_bytes_that_are_no_utf8_are_replaced_and_told(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_looked_into_is_told_and_harms_no_dump(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    con: duckdb.DuckDBPyConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, text in texts(*WHOLE).items():
         (tmp_path / name).write_bytes(text)
@@ -59,7 +58,6 @@ def test_what_cannot_be_looked_into_is_told_and_harms_no_dump(
 
     monkeypatch.setattr(os, "scandir", closed_scandir)
     monkeypatch.setattr(os, "open", closed_open)
-    con = store.open_writable(":memory:")
     summary = ingest_into(con, tmp_path, "r")
     found = con.execute("SELECT severity, code, path FROM diagnostics ORDER BY path").fetchall()
     assert found == [
@@ -69,35 +67,43 @@ def test_what_cannot_be_looked_into_is_told_and_harms_no_dump(
     assert (summary.module_count, summary.skipped_count) == (1, 2)
 
 
-def test_values_below_an_unreadable_allocation_go_to_no_other(tmp_path: Path) -> None:
+def test_values_below_an_unreadable_allocation_go_to_no_other(
+    con: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
     (name, text), *_ = texts(*WHOLE).items()
     heads = [line for line in text.split(b"\n") if line.startswith(b"allocation 1:")]
     (tmp_path / name).write_bytes(text.replace(heads[0], b"allocation 1: size many:"))
     found = []
-    for block_bytes in (10_000_000, 150, 200, 300):
-        con = store.open_writable(":memory:")
-        ingest_into(con, tmp_path, "r", block_bytes)
-        rows = con.execute("SELECT value_id, allocation_index FROM values ORDER BY 1").fetchall()
+    for run, block_bytes in enumerate((10_000_000, 150, 200, 300)):
+        ingest_into(con, tmp_path, str(run), block_bytes)
+        rows = con.execute(
+            "SELECT value_id, allocation_index FROM values JOIN modules USING (module_id) "
+            "WHERE run_name = ? ORDER BY value_id",
+            [str(run)],
+        ).fetchall()
         found.append(rows)
+    assert found[0]
     assert all(rows == found[0] for rows in found)
     assert 1 not in {allocation for _, allocation in found[0]}
 
 
-def test_an_empty_peak_listing_is_told_where_values_are_live(tmp_path: Path) -> None:
+def test_an_empty_peak_listing_is_told_where_values_are_live(
+    con: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
     (name, text), *_ = texts(*WHOLE).items()
     start = text.index(b"\n", text.index(b"  Live ranges at ")) + 1
     (tmp_path / name).write_bytes(text[:start])
-    con = store.open_writable(":memory:")
     ingest_into(con, tmp_path, "r")
     codes = {code for (code,) in con.execute("SELECT code FROM diagnostics").fetchall()}
     assert codes == {"peak_listing_mismatch"}
 
 
-def test_stack_frames_that_are_in_no_table_are_told(tmp_path: Path) -> None:
+def test_stack_frames_that_are_in_no_table_are_told(
+    con: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
     for name, text in texts("cpu_b8", "module_0000.jit_init").items():
         changed = re.sub(rb"(?m)^12 \{file_location_id=.*\n", b"", text)
         (tmp_path / name).write_bytes(changed)
-    con = store.open_writable(":memory:")
     ingest_into(con, tmp_path, "r")
     found = con.execute("SELECT severity FROM diagnostics WHERE code = 'missing_frame'").fetchall()
     assert found == [("data_loss",)]

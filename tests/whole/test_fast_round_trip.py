@@ -1,6 +1,7 @@
 """The columnar reader gives back what the writer wrote, in every dialect and block size."""
 
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,6 @@ from hypothesis import HealthCheck, assume, given, settings
 from ingesting import ingest_into
 from reader_rows import TABLES, ordered
 
-from bufdb.database import store
 from bufdb.ingest.plan import module_id_of
 
 STEM = "module_0001.jit_f.cpu_after_optimizations"
@@ -36,8 +36,8 @@ def put(folder: Path, files: dict[str, bytes]) -> None:
 
 
 @pytest.fixture(scope="module")
-def shared_con() -> duckdb.DuckDBPyConnection:
-    return store.open_writable(":memory:")
+def shared_con(fresh: Callable[[], duckdb.DuckDBPyConnection]) -> duckdb.DuckDBPyConnection:
+    return fresh()
 
 
 def stored_rows(con: duckdb.DuckDBPyConnection, table: str, module_id: int) -> list[dict[str, Any]]:

@@ -21,14 +21,14 @@ from linear import (
 )
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(13)
 @pytest.mark.parametrize("kind", KINDS)
 def test_cost_grows_as_the_text_does(kind: str) -> None:
     size, make = KINDS[kind]
     assert not too_much(*measured(make, size, DEFAULT))
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("kind", IN_ROUNDS)
 def test_cost_grows_as_the_text_does_in_rounds(kind: str) -> None:
     size, make = KINDS[kind]

@@ -105,7 +105,8 @@ def test_an_installed_wheel_works_in_another_directory(installed):
         ["cpu_b8_old", "init"],
     ]
     assert installed("bufdb", "check").count("\n") == 2  # a header and no finding
-    assert installed("bufdb", "lint") == ""
+    where = installed("python", "-c", "from bufdb import resources as r; print(r.query_folder())")
+    assert installed("bufdb", "lint", f"{where.strip()}/peak.sql") == ""
 
 
 def test_pytest_finds_the_fixture_of_an_installed_wheel(installed):

@@ -70,6 +70,7 @@ class AllReached(Exception):
     """Ends a search that has found everything."""
 
 
+@pytest.mark.slow  # of the writer alone, and always the same examples
 def test_the_strategies_reach_what_they_are_for() -> None:
     reached = set()
 

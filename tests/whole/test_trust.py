@@ -358,7 +358,7 @@ def test_there_are_enough_attempts_and_none_twice():
     assert len(ATTACKS) == len(set(ATTACKS)) >= 52
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("attack", ATTACKS, ids=str)
 def test_no_attack_succeeds(attack, tmp_path):
     assert not succeeds(attack, tmp_path)
@@ -366,7 +366,7 @@ def test_no_attack_succeeds(attack, tmp_path):
 
 def test_the_list_would_succeed_without_the_lock(tmp_path):
     """The attempts are real: most of them work where nothing is locked."""
-    made = []
+    made = 0
     for number, attack in enumerate(a for a in ATTACKS if a.way == "sql" and "FROM " in a.text):
         folder = tmp_path / str(number)
         folder.mkdir()
@@ -376,8 +376,10 @@ def test_the_list_would_succeed_without_the_lock(tmp_path):
         told = ""
         with contextlib.suppress(duckdb.Error), duckdb.connect(path) as con:
             told = str(con.execute(text).fetchall())
-        made.append(SECRET in told or str(folder) in told or _files(folder) != before)
-    assert sum(made) >= 10
+        made += SECRET in told or str(folder) in told or _files(folder) != before
+        if made == 10:
+            break
+    assert made == 10
 
 
 def test_what_is_exact_off_a_terminal(tmp_path):

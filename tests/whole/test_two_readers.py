@@ -5,12 +5,12 @@ from typing import Any
 
 import duckdb
 import pytest
+from ingesting import ingest_into
 from places import DEMO
 from reader_rows import TABLES, ordered
 from second_reader import read_module
 from shared_dumps import DUMPS, SETS, all_modules, group, needs_dumps, read_files
 
-from bufdb.ingest.ingest import ingest
 from bufdb.ingest.plan import module_id_of
 
 
@@ -45,34 +45,35 @@ def differences(con: duckdb.DuckDBPyConnection, modules: dict[int, Any]) -> list
     return found
 
 
-def check_agreement(folder: Path, modules: list[tuple[str, Any]], db: Path) -> None:
+def check_agreement(
+    folder: Path, modules: list[tuple[str, Any]], con: duckdb.DuckDBPyConnection
+) -> None:
     """Both readers give the same of a folder's modules, and nothing is left unread."""
-    summary = ingest(str(db), [folder])
+    summary = ingest_into(con, folder)
     by_id = {module_id_of(folder.name, key): (key, files) for key, files in modules}
     assert summary.module_count == len(by_id) > 0
-    with duckdb.connect(str(db), read_only=True) as con:
-        found = con.execute("FROM diagnostics WHERE severity IN ('error', 'data_loss')").fetchall()
-        assert found == []
-        assert differences(con, by_id) == []
+    found = con.execute("FROM diagnostics WHERE severity IN ('error', 'data_loss')").fetchall()
+    assert found == []
+    assert differences(con, by_id) == []
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in DEMO.iterdir() if path.is_dir()))
-def test_both_readers_agree_on_every_demo_dump(name: str, tmp_path: Path) -> None:
+def test_both_readers_agree_on_every_demo_dump(name: str, con: duckdb.DuckDBPyConnection) -> None:
     modules = sorted(group(DEMO / name).items())
-    check_agreement(DEMO / name, modules, tmp_path / "t.duckdb")
+    check_agreement(DEMO / name, modules, con)
 
 
 @needs_dumps
 @pytest.mark.parametrize("name", SETS)
-def test_both_readers_agree_on_every_sample_dump(name: str, tmp_path: Path) -> None:
+def test_both_readers_agree_on_every_sample_dump(name: str, con: duckdb.DuckDBPyConnection) -> None:
     modules = [(key, files) for found, key, files in all_modules() if found == name]
-    check_agreement(DUMPS / name, modules, tmp_path / "t.duckdb")
+    check_agreement(DUMPS / name, modules, con)
 
 
 LOOPS = DUMPS.parent / "loops" / "dumps"
 
 
 @pytest.mark.skipif(not LOOPS.is_dir(), reason="the loop dumps (../shared/loops) are not there")
-def test_both_readers_agree_on_every_loop_dump(tmp_path: Path) -> None:
+def test_both_readers_agree_on_every_loop_dump(con: duckdb.DuckDBPyConnection) -> None:
     """Where most of what is alive is one buffer under several names."""
-    check_agreement(LOOPS, sorted(group(LOOPS).items()), tmp_path / "t.duckdb")
+    check_agreement(LOOPS, sorted(group(LOOPS).items()), con)
