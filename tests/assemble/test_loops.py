@@ -75,6 +75,7 @@ def test_every_buffer_bears_its_marked_line(loops_db):
 
 
 @needs_loops
+@pytest.mark.slow
 def test_every_buffer_of_the_shared_programs_does(tmp_path):
     db = tmp_path / "shared.duckdb"
     for backend in ("cpu", "cuda", "tpu"):

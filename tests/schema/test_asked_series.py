@@ -1,7 +1,7 @@
 """The rule by which series follow a function is that by which two runs are compared."""
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_db import Module, in_bulk
 
@@ -32,9 +32,17 @@ def series(con, runs):
     return sorted(tuple(modules) for modules in by_model.values())
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
-@given(st.lists(COMPILATIONS, min_size=2, max_size=3))
-def test_two_runs_are_paired_as_diff_pairs_them(fresh, runs):
+@pytest.mark.parametrize("examples", [8, pytest.param(100, marks=pytest.mark.slow)])
+def test_two_runs_are_paired_as_diff_pairs_them(fresh, examples):
+    @settings(max_examples=examples)
+    @given(st.lists(COMPILATIONS, min_size=2, max_size=3))
+    def holds(runs):
+        paired_alike(fresh, runs)
+
+    holds()
+
+
+def paired_alike(fresh, runs):
     with fresh() as con:
         fill(con, runs)
         pairs = con.execute("SELECT base_module_id, new_module_id FROM diff_pairs('a', 'b')")
