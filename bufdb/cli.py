@@ -28,6 +28,7 @@ COMMANDS = {
     "runs": "bufdb.commands.runs",
     "budget": "bufdb.commands.budget",
     "diff": "bufdb.commands.diff",
+    "what-if": "bufdb.commands.what_if",
     "lint": "bufdb.commands.lint",
 }
 """Module of each command, in the order of --help."""

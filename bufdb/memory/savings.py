@@ -295,9 +295,3 @@ def _kept(size: Ints, keep: Fraction) -> Ints:
     above, below = keep.limit_denominator(1 << 20).as_integer_ratio()
     kept: Ints = size // below * above - (-(size % below) * above) // below
     return kept
-
-
-def together(rows: Ints, sets: Ints, chosen: Bools) -> tuple[Ints, Ints]:
-    """The chosen sets as one: pairs for `Savings.of` with the number 0."""
-    union = np.unique(rows[chosen[sets]])
-    return union, np.zeros(len(union), np.int64)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bufdb.memory import savings
 from bufdb.memory.occupancy import occupancy
 from bufdb.memory.ranges import Ranges
-from bufdb.memory.savings import Savings, together
+from bufdb.memory.savings import Savings
 
 HUGE = 2**62
 Row = tuple[int, int, int, int, int, int]
@@ -153,8 +153,7 @@ def test_two_plateaus_fall_together_alone():
     rows = [(0, 0, 0, 50, 0, 1), (0, 0, 60, 50, 4, 5), (0, 0, 120, 10, 0, 9)]
     pairs = [(0, 0), (1, 1)]
     assert found(rows, pairs, 2) == [(0, 60, 4), (0, 60, 0)]
-    one, sets = together(*np.array(pairs).T, np.array([True, True]))
-    assert found(rows, list(zip(one.tolist(), sets.tolist(), strict=True)), 1) == [(50, 10, 0)]
+    assert found(rows, [(0, 0), (1, 0)], 1) == [(50, 10, 0)]
 
 
 def test_without_the_only_range_nothing_is_left():

@@ -1,0 +1,251 @@
+"""What is taken away, each by itself and all together, or one after another until the peak fits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import duckdb
+import numpy as np
+
+from bufdb.columnar.scan import Ints
+from bufdb.link.op_paths import op_path, strip_op_path
+from bufdb.memory.donation import Spans, donated
+from bufdb.memory.maxima import Steps
+from bufdb.what_if import donation, names, temps
+from bufdb.what_if.choice import Choice
+from bufdb.what_if.donation import Donation
+from bufdb.what_if.model import Height, Model
+from bufdb.what_if.names import Taken
+from bufdb.what_if.temps import Temps
+
+INSTANTS = """
+SELECT
+  instructions.program_order,
+  instructions.instruction_name,
+  instructions.op_name,
+  CASE
+    WHEN stack_frames.stack_frame_id IS NOT NULL
+      THEN own_frames.source_file || ':' || own_frames.source_line
+    WHEN NOT is_library_path(instructions.source_file)
+      THEN instructions.source_file || ':' || instructions.source_line
+  END
+FROM instructions
+LEFT JOIN stack_frames
+  ON stack_frames.module_id = instructions.module_id
+  AND stack_frames.stack_frame_id = instructions.stack_frame_id
+LEFT JOIN stack_frames AS own_frames
+  ON own_frames.module_id = stack_frames.module_id
+  AND own_frames.stack_frame_id = stack_frames.own_frame_id
+WHERE instructions.module_id = $module_id
+  AND list_contains($times, instructions.program_order)
+ORDER BY ALL
+"""
+SQL = "\n".join([temps.VALUES, temps.USERS, temps.POSITIONS, INSTANTS])
+"""What the answer reads, besides the choice of a module and donation."""
+TOGETHER = "together"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is to be taken away."""
+
+    without: Sequence[str] = ()
+    """Patterns such as line:GLOB."""
+    donate: Sequence[str] = ()
+    """Numbers of parameters, or globs of their names."""
+    keep: Fraction = Fraction(0)
+    """Share of the bytes of `without`, and of what `until` takes, that stays."""
+    until: int | None = None
+    """Bytes to come down to."""
+    by: str = "source_line"
+    """What is taken until then: source_line, op or value."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One thing taken away, or all of them."""
+
+    what: str
+    """source_line, op, value, donation or TOGETHER."""
+    name: str
+    held_bytes: int
+    """At today's peak; of a donation the bytes of the parameter."""
+    saving_bytes: int
+    """By how much the peak falls; in a list until it fits, what is in the rows above is away."""
+    peak_bytes_without: int
+    next_peak_time: int
+    is_layer_input: bool = False
+    """Whether an input of a scanned layer is among its values."""
+    dtype: str | None = None
+    """Element type of its largest value; None of a tuple's table, and of a donation."""
+
+
+@dataclass(frozen=True)
+class Instant:
+    """An instruction."""
+
+    instruction_name: str
+    op_path: str | None
+    source: str | None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The figures."""
+
+    choice: Choice
+    rows: list[Row]
+    """Those of one thing each, in the order asked for, the last of all together; or in the order
+    in which they are taken until the peak fits, the first of what is away from the start."""
+    instants: dict[int, Instant]
+    """By program order those of the rows at which an instruction runs."""
+    refused: list[str]
+    """Parameters that cannot be donated, with the reason."""
+    fits: bool | None
+    """Whether the peak came down to what was asked for; None if nothing was."""
+
+    @property
+    def left(self) -> Height:
+        """The peak at the end."""
+        if not self.rows:
+            return Height(self.choice.peak_bytes, self.choice.peak_time)
+        last = self.rows[-1]
+        return Height(last.peak_bytes_without, last.next_peak_time)
+
+
+def answer(con: duckdb.DuckDBPyConnection, choice: Choice, asked: Asked) -> Answer:
+    """What a module's peak would be.
+
+    Raises:
+        UsageError: something asked for is not there.
+        BufdbError: it cannot be computed.
+    """
+    held = temps.load(con, choice)
+    taken = names.find(held, asked.without)
+    given = donation.find(con, choice, asked.donate)
+    question = _Question(choice, asked, held)
+    together = question.together(taken, given.pairs)
+    if asked.until is None:
+        rows = [*question.alone(taken), *question.donations(given.pairs), *together]
+        fits = None
+    else:
+        steps, fits = question.until(asked.until, taken, given.pairs)
+        rows = [*together, *steps]
+    times = sorted({row.next_peak_time for row in rows})
+    found = con.execute(INSTANTS, {"module_id": choice.module_id, "times": times}).fetchall()
+    instants = {
+        time: Instant(name, None if op is None else strip_op_path(op_path(op)), source)
+        for time, name, op, source in found
+    }
+    return Answer(choice, rows, instants, given.refused, fits)
+
+
+class _Question:
+    """The figures of one module."""
+
+    def __init__(self, choice: Choice, asked: Asked, held: Temps) -> None:
+        self.choice, self.asked, self.temps = choice, asked, held
+
+    def model(self, donations: Sequence[Donation] = ()) -> Model:
+        choice = self.choice
+        return Model(
+            self.temps, choice.fixed_bytes, choice.schedule_length, donations, self.asked.keep
+        )
+
+    def alone(self, taken: Sequence[Taken]) -> list[Row]:
+        heights = self.model().without([one.rows for one in taken])
+        return [
+            self._row(one.what, one.name, one.rows, height, self.choice.peak_bytes)
+            for one, height in zip(taken, heights, strict=True)
+        ]
+
+    def donations(self, pairs: Sequence[Donation]) -> list[Row]:
+        if not pairs:
+            return []
+        occupied = self.temps.occupied
+        numbers, size = np.arange(len(pairs)), np.array([pair.size_bytes for pair in pairs])
+        early = [(number, *span) for number, pair in enumerate(pairs) for span in pair.early]
+        spans = Spans(*np.array(early, np.int64).reshape(-1, 3).T)
+        # They end where the parameter is free.
+        free = np.full(len(pairs), spans.end.max(initial=0) + 1)
+        steps = Steps(occupied.group, occupied.time, occupied.occupied)
+        found = donated(steps, occupied.peak, numbers * 0, size, free, spans, numbers, len(pairs))
+        cells = zip(pairs, found.saving, found.peak, found.peak_time, strict=True)
+        return [
+            Row(
+                "donation",
+                pair.name,
+                pair.size_bytes,
+                int(saving),
+                self.choice.fixed_bytes + int(peak),
+                int(time),
+            )
+            for pair, saving, peak, time in cells
+        ]
+
+    def together(self, taken: Sequence[Taken], pairs: Sequence[Donation]) -> list[Row]:
+        """One row, none if nothing is taken."""
+        if not taken and not pairs:
+            return []
+        rows = _union(taken)
+        (height,) = self.model(pairs).without([rows])
+        count = len(taken) + len(pairs)
+        row = self._row(TOGETHER, f"all {count}", rows, height, self.choice.peak_bytes)
+        donated = sum(pair.size_bytes for pair in pairs)
+        return [replace(row, held_bytes=row.held_bytes + donated)]
+
+    def until(
+        self, limit: int, taken: Sequence[Taken], pairs: Sequence[Donation]
+    ) -> tuple[list[Row], bool]:
+        """Take what lowers the peak most, then of what is left what lowers it most, and so on.
+
+        Returns:
+            What is taken in that order, and whether the peak is down to the limit.
+        """
+        rows: list[Row] = []
+        model, labels, away = self.model(pairs), self.temps.labels[self.asked.by], _union(taken)
+        (height,) = model.without([away])
+        ranges = self.temps.ranges
+        while height.peak_bytes > limit:
+            at = height.peak_time
+            is_there = (ranges.start <= at) & (at <= ranges.end) & (labels.of_row >= 0)
+            is_there[away] = False
+            numbers = np.unique(labels.of_row[is_there]).tolist()
+            sets = [np.flatnonzero(labels.of_row == number) for number in numbers]
+            heights = model.without([np.union1d(away, one) for one in sets])
+            ranked = sorted(
+                zip(heights, numbers, sets, strict=True),
+                key=lambda one: (
+                    one[0].peak_bytes,
+                    -sum(self.temps.held_bytes[one[2]].tolist()),
+                    labels.names[one[1]],
+                ),
+            )
+            if not ranked or ranked[0][0].peak_bytes >= height.peak_bytes:
+                return rows, False
+            found, number, mine = ranked[0]
+            name = labels.names[number]
+            rows.append(self._row(self.asked.by, name, mine, found, height.peak_bytes))
+            height, away = found, np.union1d(away, mine)
+        return rows, True
+
+    def _row(self, what: str, name: str, rows: Ints, height: Height, before: int) -> Row:
+        held = self.temps.held_bytes[rows]
+        is_input = bool(self.temps.is_layer_input[rows].any())
+        largest = max(rows.tolist(), key=lambda row: int(self.temps.ranges.size[row]), default=None)
+        return Row(
+            what,
+            name,
+            sum(held.tolist()),
+            before - height.peak_bytes,
+            height.peak_bytes,
+            height.peak_time,
+            is_input,
+            None if largest is None else self.temps.dtypes[largest],
+        )
+
+
+def _union(taken: Sequence[Taken]) -> Ints:
+    return np.unique(np.concatenate([np.empty(0, np.int64), *(one.rows for one in taken)]))

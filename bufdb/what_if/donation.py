@@ -1,0 +1,196 @@
+"""Which parameters could give their bytes to which outputs, and what these hold before.
+
+The rule is that of `bufdb.memory.donation`: an output of the size of the parameter is written over
+it, and what the output's allocation holds before the parameter's last use needs bytes elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+import duckdb
+import numpy as np
+
+from bufdb.errors import UsageError, did_you_mean, quote
+from bufdb.memory.donation import donors
+from bufdb.what_if.choice import Choice
+
+CANDIDATES = """
+WITH placed AS (
+  SELECT
+    allocations.allocation_index,
+    allocations.kind,
+    allocations.size_bytes,
+    allocations.parameter_number,
+    "values".value_id,
+    "values".size_bytes AS value_bytes,
+    live_ranges.end_time,
+    coalesce(instructions.op_name, "values".instruction_name) AS name,
+    instructions.opcode = 'parameter' AS is_parameter
+  FROM allocations
+  LEFT JOIN "values"
+    ON "values".module_id = allocations.module_id
+    AND "values".allocation_index = allocations.allocation_index
+  LEFT JOIN instructions
+    ON instructions.module_id = "values".module_id
+    AND instructions.instruction_name = "values".instruction_name
+  LEFT JOIN live_ranges
+    ON live_ranges.module_id = "values".module_id
+    AND live_ranges.value_id = "values".value_id
+  WHERE allocations.module_id = $module_id
+    AND allocations.color = $color
+    AND allocations.kind IN ('parameter', 'donated_parameter', 'output')
+)
+SELECT
+  allocation_index,
+  kind,
+  any_value(size_bytes),
+  any_value(parameter_number),
+  coalesce(
+    arg_min(name, value_id) FILTER (WHERE is_parameter),
+    'parameter ' || any_value(parameter_number),
+    'output ' || allocation_index
+  ),
+  coalesce(max(end_time) FILTER (WHERE value_bytes > 0), -1)
+FROM placed
+GROUP BY allocation_index, kind
+ORDER BY allocation_index
+"""
+SPANS = """
+SELECT "values".allocation_index, live_ranges.start_time, live_ranges.end_time
+FROM "values"
+JOIN live_ranges
+  ON live_ranges.module_id = "values".module_id
+  AND live_ranges.value_id = "values".value_id
+JOIN allocations
+  ON allocations.module_id = "values".module_id
+  AND allocations.allocation_index = "values".allocation_index
+WHERE "values".module_id = $module_id
+  AND allocations.kind = 'output'
+  AND allocations.color = $color
+  AND live_ranges.start_time <= live_ranges.end_time
+ORDER BY ALL
+"""
+_MOST_NAMED = 5
+
+
+@dataclass(frozen=True)
+class Donation:
+    """A parameter and the output that is written over it."""
+
+    name: str
+    """The parameter's op_name, which is the argument's path in JAX; its instruction without one."""
+    parameter_number: int
+    size_bytes: int
+    early: tuple[tuple[int, int], ...]
+    """When the output's allocation holds something before the parameter is free: first and last
+    instants, ascending and apart."""
+
+
+@dataclass(frozen=True)
+class Donations:
+    """What can be donated of what was asked for."""
+
+    pairs: list[Donation]
+    refused: list[str]
+    """Parameters that cannot be, a sentence for each reason."""
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    allocation_index: int
+    kind: str
+    size_bytes: int
+    number: int | None
+    name: str
+    last_use: int
+    """Last instant of its values; -1 without any."""
+
+
+def find(con: duckdb.DuckDBPyConnection, choice: Choice, wanted: Iterable[str]) -> Donations:
+    """The parameters wanted, by number or by a glob of their name, with outputs of their size.
+
+    Raises:
+        UsageError: there is no such parameter in this memory space.
+    """
+    asked = {"module_id": choice.module_id, "color": choice.color}
+    rows = [_Candidate(*row) for row in con.execute(CANDIDATES, asked).fetchall()]
+    parameters = [row for row in rows if row.kind != "output"]
+    chosen: dict[int, _Candidate] = {}
+    for text in wanted:
+        fits = [row for row in parameters if _is_meant(row, text)]
+        if not fits:
+            hint = did_you_mean(text, sorted({row.name for row in parameters}))
+            raise UsageError(
+                f"no parameter {quote(text)} in memory space {choice.color} of "
+                f"{choice.module_key}{hint or '; --color chooses another'}"
+            )
+        chosen |= {row.allocation_index: row for row in fits}
+    free = [row for row in chosen.values() if row.kind == "parameter"]
+    pairs = _paired(free, [row for row in rows if row.kind == "output"])
+    given = {parameter.allocation_index for parameter, _ in pairs}
+    refused = [
+        *_refused("donated already", [row for row in chosen.values() if row not in free]),
+        *_refused(
+            "of the size of no output that is left",
+            [row for row in free if row.allocation_index not in given],
+        ),
+    ]
+    spans: dict[int, list[tuple[int, int]]] = {}
+    for allocation, start, end in con.execute(SPANS, asked).fetchall():
+        spans.setdefault(allocation, []).append((start, end))
+    donations = [
+        Donation(
+            parameter.name,
+            -1 if parameter.number is None else parameter.number,
+            output.size_bytes,
+            _before(spans.get(output.allocation_index, []), parameter.last_use),
+        )
+        for parameter, output in pairs
+    ]
+    return Donations(donations, refused)
+
+
+def _is_meant(parameter: _Candidate, text: str) -> bool:
+    if text.isdecimal():
+        return parameter.number == int(text)
+    return parameter.name == text or fnmatchcase(parameter.name, text)
+
+
+def _refused(reason: str, parameters: Sequence[_Candidate]) -> list[str]:
+    if not parameters:
+        return []
+    named = ", ".join(f"{row.number} ({row.name})" for row in parameters[:_MOST_NAMED])
+    more = len(parameters) - _MOST_NAMED
+    return [f"not donated, since {reason}: {named}" + (f" and {more} more" if more > 0 else "")]
+
+
+def _paired(
+    parameters: Sequence[_Candidate], outputs: Sequence[_Candidate]
+) -> list[tuple[_Candidate, _Candidate]]:
+    every = [*parameters, *outputs]
+    if not every:
+        return []
+    given, taken = donors(
+        np.zeros(len(every), np.int64),
+        np.array([row.size_bytes for row in every], np.int64),
+        np.arange(len(every)) >= len(parameters),
+        np.array([row.last_use for row in every], np.int64),
+    )
+    return [(every[a], every[b]) for a, b in zip(given.tolist(), taken.tolist(), strict=True)]
+
+
+def _before(spans: Sequence[tuple[int, int]], last_use: int) -> tuple[tuple[int, int], ...]:
+    """The union of spans up to the instant before the last use."""
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        end = min(end, last_use - 1)
+        if end < start:
+            continue
+        if merged and start <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return tuple(merged)

@@ -1,0 +1,265 @@
+"""The temp values of one module and memory space, with the names by which people know them.
+
+What ingest knows when it writes `peak_savings` is read here from the database: ranges, which
+values are one buffer, and to which line and op each is attributed. Names are those of
+`peak_savings` and of attributed_peak_values in `schema/`, for all values of the module and not
+only for those at the peak: what is away from it may be the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+import numpy as np
+
+from bufdb.columnar.scan import Bools, Ints
+from bufdb.errors import BufdbError
+from bufdb.link.op_paths import op_path, strip_op_path
+from bufdb.memory.buffers import buffers, labels_of_buffers, shared_slots
+from bufdb.memory.occupancy import Occupancy, occupancy
+from bufdb.memory.ranges import Ranges
+from bufdb.what_if.choice import Choice
+
+VALUES = """
+SELECT
+  held.value_id,
+  held.allocation_index,
+  held.offset_bytes,
+  held.size_bytes,
+  held.start_time,
+  held.end_time,
+  held.is_phi,
+  coalesce(peak_values.held_bytes, 0),
+  CASE held.shape_index
+    WHEN '{}' THEN held.instruction_name
+    ELSE held.instruction_name || held.shape_index
+  END,
+  coalesce(origins.relation || origins.own_source, held.own_source),
+  origins.relation,
+  origins.op_name,
+  held.op_name,
+  coalesce(origins.is_layer_input, FALSE),
+  held.dtype
+FROM value_details AS held
+LEFT JOIN peak_values
+  ON peak_values.module_id = held.module_id
+  AND peak_values.value_id = held.value_id
+LEFT JOIN value_origin_details AS origins
+  ON origins.module_id = held.module_id
+  AND origins.value_id = held.value_id
+WHERE held.module_id = $module_id
+  AND held.color = $color
+  AND held.allocation_kind = 'temp'
+  AND held.size_bytes > 0
+  AND held.start_time <= held.end_time
+ORDER BY held.value_id
+"""
+USERS = """
+WITH RECURSIVE mine AS MATERIALIZED (
+  SELECT
+    "values".value_id, "values".instruction_name, instructions.op_name, instructions.program_order
+  FROM "values"
+  JOIN instructions
+    ON instructions.module_id = "values".module_id
+    AND instructions.instruction_name = "values".instruction_name
+  WHERE "values".module_id = $module_id
+    AND instructions.module_id = $module_id
+),
+-- Uses inside a fused or called computation stand beside that of the caller; such have no place in
+-- the program.
+steps AS MATERIALIZED (
+  SELECT
+    mine.value_id,
+    mine.instruction_name,
+    users.instruction_name AS user_name,
+    users.op_name,
+    users.program_order
+  FROM mine
+  JOIN uses
+    ON uses.module_id = $module_id
+    AND uses.value_id = mine.value_id
+  JOIN instructions AS users
+    ON users.module_id = $module_id
+    AND users.instruction_name = uses.instruction_name
+  WHERE mine.op_name IS NULL
+    AND users.program_order IS NOT NULL
+    AND uses.instruction_name IN (SELECT instruction_name FROM mine)
+),
+walks AS (
+  SELECT mine.value_id, mine.instruction_name, mine.op_name, 0 AS step_count
+  FROM mine
+  WHERE mine.op_name IS NULL
+  UNION ALL
+  (
+    SELECT walks.value_id, steps.user_name, steps.op_name, walks.step_count + 1 AS step_count
+    FROM walks
+    JOIN steps
+      ON steps.instruction_name = walks.instruction_name
+      AND (walks.step_count > 0 OR steps.value_id = walks.value_id)
+    WHERE walks.op_name IS NULL
+      AND walks.step_count < 4
+    QUALIFY row_number() OVER (
+      PARTITION BY walks.value_id
+      ORDER BY steps.op_name IS NULL, steps.program_order, steps.user_name
+    ) = 1
+  )
+)
+SELECT walks.value_id, details.own_source, details.op_name
+FROM walks
+JOIN (
+  SELECT DISTINCT instruction_name, own_source, op_name
+  FROM value_details
+  WHERE module_id = $module_id
+) AS details
+  ON details.instruction_name = walks.instruction_name
+WHERE walks.op_name IS NOT NULL
+"""
+"""What values are for that XLA made without an op_name: peak_value_users, of all values."""
+POSITIONS = """
+SELECT positions.value_id, positions.shape_index, positions.position_ordinal = 0
+FROM positions
+WHERE positions.module_id = $module_id
+  AND positions.value_id IN (
+    SELECT others.value_id
+    FROM "values" AS phis
+    JOIN "values" AS others
+      ON others.module_id = phis.module_id
+      AND others.allocation_index = phis.allocation_index
+      AND others.offset_bytes = phis.offset_bytes
+      AND others.size_bytes = phis.size_bytes
+    WHERE phis.module_id = $module_id
+      AND phis.is_phi
+  )
+ORDER BY positions.value_id, positions.position_ordinal
+"""
+
+
+@dataclass(frozen=True)
+class Labels:
+    """A name for each value; values of a buffer have the same."""
+
+    of_row: Ints
+    """For each value the number of its name, -1 where it has none."""
+    names: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Temps:
+    """Values that occupy bytes of temp allocations, in order of their numbers."""
+
+    value_id: Ints
+    ranges: Ranges
+    """All of group 0."""
+    occupied: Occupancy
+    held_bytes: Ints
+    """peak_values.held_bytes; 0 for what holds nothing at the peak."""
+    buffer: Ints
+    """For each value the lowest row of its buffer."""
+    is_layer_input: Bools
+    dtypes: Sequence[str | None]
+    """Element types; None of a tuple's table and where the shape was not understood."""
+    value_names: Sequence[str]
+    """Name of the instruction, with the index in its shape if it has one."""
+    labels: dict[str, Labels]
+    """By source_line and op, as in peak_savings; by value each buffer."""
+
+
+def load(con: duckdb.DuckDBPyConnection, choice: Choice) -> Temps:
+    """The temp values of a module in a memory space.
+
+    Raises:
+        BufdbError: their peak is not the one that is stored.
+    """
+    given = {"module_id": choice.module_id, "color": choice.color}
+    rows = con.execute(VALUES, given).fetchall()
+    columns: list[Any] = list(map(list, zip(*rows, strict=True))) or [[] for _ in range(15)]
+    value_id, *numbers = (np.array(column, np.int64) for column in columns[:6])
+    is_phi, held = np.array(columns[6], np.bool_), np.array(columns[7], np.int64)
+    ranges = Ranges(np.zeros(len(rows), np.int64), *numbers)
+    occupied = occupancy(ranges, 1, np.array([choice.schedule_length]))
+    found = int(occupied.peak[0]) + choice.fixed_bytes, int(occupied.peak_time[0])
+    if found != (choice.peak_bytes, choice.peak_time):
+        raise BufdbError(
+            f"the values of {choice.module_key} have a peak of {found[0]} bytes at {found[1]}, "
+            f"stored is {choice.peak_bytes} at {choice.peak_time}; see 'bufdb check'"
+        )
+    buffer = _buffers(con, choice.module_id, value_id, ranges, is_phi)
+    lines, ops = _attributed(con, choice.module_id, columns)
+    holds = held > 0
+    holder = np.arange(len(rows))
+    holder[buffer[holds]] = np.flatnonzero(holds)
+    labels = {
+        "source_line": _labels(buffer, lines, holds),
+        "op": _labels(buffer, ops, holds),
+        "value": Labels(buffer, [columns[8][row] for row in holder.tolist()]),
+    }
+    return Temps(
+        value_id,
+        ranges,
+        occupied,
+        held,
+        buffer,
+        np.array(columns[13], np.bool_),
+        columns[14],
+        columns[8],
+        labels,
+    )
+
+
+def _buffers(
+    con: duckdb.DuckDBPyConnection, module_id: int, value_id: Ints, ranges: Ranges, is_phi: Bools
+) -> Ints:
+    """For each value the lowest row of its buffer."""
+    slot = shared_slots(ranges, is_phi)
+    row_of = {number: row for row, number in enumerate(value_id.tolist())}
+    index_of: dict[str, int] = {}
+    row, index, is_defining = [], [], []
+    if (slot >= 0).any():
+        found = con.execute(POSITIONS, {"module_id": module_id}).fetchall()
+        for number, text, defines in found:
+            if number in row_of:
+                row.append(row_of[number])
+                index.append(index_of.setdefault(text, len(index_of)))
+                is_defining.append(defines)
+    return buffers(
+        slot,
+        is_phi,
+        ranges.start,
+        ranges.end,
+        np.array(row, np.int64),
+        np.array(index, np.uint64),
+        np.array(is_defining, np.bool_),
+    )
+
+
+def _attributed(
+    con: duckdb.DuckDBPyConnection, module_id: int, columns: Sequence[Sequence[Any]]
+) -> tuple[list[str | None], list[str | None]]:
+    """For each value its line and its op, None where none is known."""
+    users = {
+        number: (line, op)
+        for number, line, op in con.execute(USERS, {"module_id": module_id}).fetchall()
+    }
+    lines: list[str | None] = []
+    ops: list[str | None] = []
+    cells = zip(columns[0], *columns[9:13], strict=True)
+    for number, line, relation, origin_op, own_op in cells:
+        use_line, use_op = users.get(number, (None, None))
+        lines.append(f"for {use_line}" if line is None and use_line is not None else line)
+        if origin_op is not None:
+            ops.append(relation + strip_op_path(op_path(origin_op)))
+        elif own_op is not None:
+            ops.append(strip_op_path(op_path(own_op)))
+        else:
+            ops.append(None if use_op is None else "for " + strip_op_path(op_path(use_op)))
+    return lines, ops
+
+
+def _labels(buffer: Ints, names: Sequence[str | None], holds: Bools) -> Labels:
+    number_of: dict[str, int] = {}
+    numbers = [-1 if name is None else number_of.setdefault(name, len(number_of)) for name in names]
+    of_row = labels_of_buffers(buffer, np.array(numbers, np.int64), holds)
+    return Labels(of_row, list(number_of))

@@ -1,0 +1,146 @@
+"""`bufdb what-if`, from its options to its text."""
+
+import csv
+import io
+import json
+import shutil
+
+import duckdb
+import pytest
+from small_db import shape
+from what_if_cases import Case
+
+from bufdb.commands.what_if import MEANING
+
+
+@pytest.fixture
+def ask(call, demo_db):
+    return lambda *given: call("what-if", "train_step", "--db", demo_db, *given)
+
+
+def test_text_says_what_is_saved_what_caps_it_and_what_it_means(ask):
+    code, out, err = ask("--run", "gpu_b8", "--without", "line:train.py:66")
+    assert (code, err) == (0, "")
+    head, *table, instant, meaning = out.splitlines()
+    assert head == "train_step (gpu_b8, device): peak 8.3 MiB → 6.8 MiB, saves 1.5 MiB (18.4%)"
+    assert table[-2].split()[0] == "together"
+    assert instant == (
+        "The peak then is at 85: gemm_fusion_dot.16, dot_general, /home/user/model/train.py:65; "
+        "today it is at 85."
+    )
+    assert meaning == MEANING
+
+
+def test_one_name_has_one_row_in_a_table_and_its_sum_in_csv(ask):
+    given = ("--run", "gpu_b8", "--without", "line:saved train.py:66")
+    assert "together" not in ask(*given)[1]
+    rows = list(csv.DictReader(io.StringIO(ask(*given, "--format", "csv")[1])))
+    assert [row["what"] for row in rows] == ["source_line", "together"]
+    assert rows[0]["saving_bytes"] == rows[1]["saving_bytes"] == "1600000"
+    assert rows[0]["name"] == "saved /home/user/model/train.py:66"
+
+
+def test_rows_for_programs_are_exact(ask):
+    given = ("--run", "gpu_b8", "--without", "op:dot_general", "--keep", "0.5", "--format", "json")
+    for row in json.loads(ask(*given)[1]):
+        assert row["saving_bytes"] + row["peak_bytes_without"] == row["peak_bytes"] == 8692396
+    assert row["next_peak_source"].startswith("/home/user/model/train.py:")
+
+
+def test_inputs_of_a_layer_are_named(call, empty_db, tmp_path):
+    database = shutil.copy(empty_db, tmp_path / "a.duckdb")
+    with duckdb.connect(database) as con:
+        case = Case(con, function_name="train_step")
+        case.temp(1, 5, (1, 3))
+        case.temp(2, 4, (1, 3))
+        case.origin(1, "/m/a.py:1", is_layer_input=True)
+        case.origin(2, "/m/a.py:2")
+        case.close()
+    out = call("what-if", "train_step", "--db", database, "--without", "line:saved *")[1]
+    line = "A scan saves the inputs of its layer, whatever the checkpoint policy: saved /m/a.py:1."
+    assert line in out.splitlines()
+    out = call("what-if", "train_step", "--db", database, "--without", "line:a.py:2")[1]
+    assert "A scan saves" not in out
+
+
+def test_what_is_bf16_already_is_named_where_a_share_stays(call, empty_db, tmp_path):
+    database = shutil.copy(empty_db, tmp_path / "a.duckdb")
+    with duckdb.connect(database) as con:
+        case = Case(con, function_name="train_step")
+        case.temp(1, 8, (1, 3), "/m/a.py:1", shape=shape(con, "bf16[4]{0}"))
+        case.temp(2, 4, (1, 3), "/m/a.py:1", shape=shape(con, "f32[1]{0}"))
+        case.temp(3, 4, (1, 3), "/m/a.py:2", shape=shape(con, "f32[1]{0}"), name="third")
+        case.close()
+    given = ("what-if", "train_step", "--db", database, "--without", "line:a.py:*")
+    line = "Of two bytes an element already, so that bf16 saves nothing: /m/a.py:1."
+    assert line in call(*given, "--keep", "0.5")[1].splitlines()
+    assert "bf16" not in call(*given)[1]
+    rows = json.loads(call(*given, "--format", "json")[1])
+    assert [row["dtype"] for row in rows] == ["bf16", "f32", "bf16"]
+
+
+def test_names_that_hold_nothing_at_the_peak_are_summed_up(ask, monkeypatch):
+    monkeypatch.setattr("bufdb.commands.what_if.MOST_NAMES", 1)
+    given = ("--run", "gpu_b8", "--without", "op:*")
+    out = ask(*given)[1]
+    every = json.loads(ask(*given, "--format", "json")[1])
+    idle = [row for row in every if not row["held_bytes"] and not row["saving_bytes"]]
+    assert f"{len(idle) - 1} more that hold nothing at the peak" in out
+    assert sum(line.startswith(("op", "together")) for line in out.splitlines()) == (
+        len(every) - len(idle) + 1
+    )
+
+
+def test_until_it_fits_or_nothing_helps(ask):
+    code, out, _ = ask("--run", "gpu_b8", "--until", "6 MiB")
+    assert code == 0
+    assert "; fits into 6.0 MiB\n" in out
+    code, out, _ = ask("--run", "gpu_b8", "--until", "10")
+    assert code == 1
+    assert "; still above 10 B\n" in out
+    assert "\nNothing by itself lowers the peak further.\n" in out
+    code, out, _ = ask("--run", "gpu_b8", "--until", "1GiB", "--by", "op")
+    assert code == 0
+    assert "\nToday's peak fits already.\n" in out
+
+
+def test_markdown_has_lines_of_its_own(ask):
+    out = ask("--run", "gpu_b8", "--without", "line:train.py:66", "--format", "markdown")[1]
+    blocks = out.split("\n\n")
+    assert [block.startswith("|") for block in blocks] == [False, True, False, False]
+
+
+def test_what_is_not_donated_is_noted(ask):
+    code, out, err = ask("--run", "gpu_b8", "--donate", "tokens")
+    assert (code, out.splitlines()[0]) == (
+        0,
+        "train_step (gpu_b8, device): peak 8.3 MiB → 8.3 MiB, saves 0 B (0.0%)",
+    )
+    assert err == "bufdb: not donated, since of the size of no output that is left: 13 (tokens)\n"
+
+
+def test_other_modules_that_fit_are_noted(call, demo_db):
+    code, _, err = call("what-if", "*", "--run", "gpu_b8", "--until", "9MiB", "--db", demo_db)
+    assert code == 0
+    assert err.startswith("bufdb: '*' fits 2 modules; module_0664.jit_train_step")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ((), "what is to be taken away? --without, --donate or --until say it"),
+        (("--keep", "0.5"), "what is to be taken away?"),
+        (("--without", "op:*", "--by", "op"), "--by says what --until takes"),
+        (("--without", "op:*", "--keep", "2"), "--keep wants a share from 0 to 1"),
+        (("--without", "op:*", "--keep", "1/0"), "--keep wants a share from 0 to 1"),
+        (("--without", "op:*", "--keep", "half"), "such as 0.5 or 1/8, got 'half'"),
+        (("--until", "+2%"), "--until wants bytes such as 123456 or '16 GiB', got '+2%'"),
+        (("--until", "16Gib"), "got '16Gib'"),
+        (("--without", "op:*"), "'train_step' is in 6 runs"),
+        (("--without", "op:zzzz", "--run", "gpu_b8"), "no op 'zzzz' has temporary memory"),
+    ],
+)
+def test_wrong_usage_says_what_is_wanted(ask, given, said):
+    code, out, err = ask(*given)
+    assert (code, out) == (2, "")
+    assert said in err

@@ -1,0 +1,176 @@
+"""Several things away at once, one after another, and donations."""
+
+import pytest
+from what_if_cases import STEPS, Case, ask, figures, two_peaks
+
+from bufdb.errors import UsageError
+
+
+def test_two_together_save_more_than_both(con):
+    two_peaks(con)
+    assert figures(ask(con, "line:model.py:*")) == [
+        ("/m/model.py:53", 6, 0, 10, 6),
+        ("/m/model.py:54", 0, 0, 10, 1),
+        ("all 2", 6, 6, 4, 0),
+    ]
+
+
+def test_the_instant_that_caps_the_saving(con):
+    two_peaks(con)
+    instants = ask(con, "line:/m/model.py:53").instants
+    (instant,) = instants.values()
+    assert list(instants) == [6]
+    assert (instant.instruction_name, instant.op_path) == ("v2", "net/mul")
+    assert instant.source == "/m/model.py:54"
+
+
+def test_a_share_of_the_bytes_stays(con):
+    two_peaks(con)
+    assert figures(ask(con, "op:*", keep="1/2"))[-1] == ("all 3", 10, 5, 5, 1)
+    # Parts of a byte stay.
+    assert figures(ask(con, "line:other.py:53", keep="1/8"))[-1] == ("all 1", 4, 3, 7, 1)
+    assert figures(ask(con, "op:*", keep="1"))[-1] == ("all 3", 10, 0, 10, 1)
+
+
+def test_until_it_fits_each_by_what_is_left(con):
+    case = Case(con)
+    case.temp(1, 5, (1, 3), "/m/a.py:1")
+    case.temp(2, 4, (1, 3), "/m/a.py:2")
+    case.temp(3, 6, (6, 8), "/m/a.py:3")
+    case.temp(4, 1, (0, 9), "/m/a.py:4")
+    case.close()
+    found = ask(con, until=3)
+    assert figures(found) == [
+        ("/m/a.py:1", 5, 3, 7, 6),
+        ("/m/a.py:3", 0, 2, 5, 1),
+        ("/m/a.py:2", 4, 4, 1, 0),
+    ]
+    assert found.fits is True
+    assert figures(ask(con, until=7)) == [("/m/a.py:1", 5, 3, 7, 6)]
+
+
+def test_until_nothing_helps(con):
+    two_peaks(con)
+    found = ask(con, until=2)
+    assert figures(found) == [("/m/other.py:53", 4, 4, 6, 1)]
+    assert found.fits is False
+    found = ask(con, "line:model.py:54", until=2, by="op")
+    assert figures(found) == [
+        ("all 1", 0, 0, 10, 1),
+        ("net/dot", 6, 6, 4, 0),
+        ("other/dot", 4, 4, 0, 0),
+    ]
+    assert found.fits is True
+
+
+def test_until_what_fits_already(con):
+    two_peaks(con)
+    found = ask(con, until=10)
+    assert (found.rows, found.fits) == ([], True)
+    assert found.left.peak_bytes == 10
+
+
+def test_inputs_of_a_layer_are_marked(con):
+    case = Case(con)
+    case.temp(1, 5, (1, 3))
+    case.temp(2, 5, (1, 3))
+    case.origin(1, "/m/a.py:1", is_layer_input=True)
+    case.origin(2, "/m/a.py:2")
+    case.close()
+    assert [row.is_layer_input for row in ask(con, "line:a.py:*").rows] == [True, False, True]
+
+
+def test_nothing_temporary(con):
+    case = Case(con)
+    case.close()
+    with pytest.raises(UsageError, match="no line"):
+        ask(con, "line:*")
+    assert figures(ask(con, until=0)) == []
+
+
+def test_fixed_bytes_stay(con):
+    case = Case(con)
+    case.allocation(1, "constant", 100)
+    case.temp(1, 5, (1, 3))
+    case.close()
+    assert figures(ask(con, "value:v1")) == [("v1", 5, 5, 100, 0), ("all 1", 5, 5, 100, 0)]
+
+
+# -- donation --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def step(con):
+    """A parameter that is read until 6 and an output that holds gradients from 4 on."""
+    case = Case(con)
+    case.allocation(1, "parameter", 40, parameter_number=3)
+    case.value(11, 1, 0, 40, live=(0, 6), name="p", opcode="parameter", op_name="params['w']")
+    case.allocation(2, "output", 40)
+    case.value(12, 2, 0, 40, live=(4, 5), name="gradients")
+    case.value(13, 2, 0, 40, live=(7, STEPS), name="new")
+    case.allocation(3, "donated_parameter", 8, parameter_number=4)
+    case.value(14, 3, 0, 8, name="q", opcode="parameter", op_name="state")
+    case.temp(1, 50, (1, 2), "/m/a.py:1")
+    case.temp(2, 30, (4, 4), "/m/a.py:2")
+    case.close()
+    return con
+
+
+def test_a_donated_parameter_gives_its_bytes_unless_they_are_needed_before(step):
+    # 88 fixed bytes; 50 at 1, and at 4 30 with 40 of early contents.
+    assert figures(ask(step, donate=["3"])) == [
+        ("params['w']", 40, 20, 118, 4),
+        ("all 1", 40, 20, 118, 4),
+    ]
+    assert figures(ask(step, donate=["params*"])) == figures(ask(step, donate=["3"]))
+
+
+def test_donations_and_lines_together(step):
+    assert figures(ask(step, "line:a.py:2", donate=["3"]))[-1] == ("all 2", 40, 40, 98, 1)
+    assert figures(ask(step, "line:a.py:*", donate=["3"]))[-1] == ("all 3", 90, 50, 88, 4)
+    assert figures(ask(step, donate=["3"], until=100)) == [
+        ("all 1", 40, 20, 118, 4),
+        ("/m/a.py:2", 0, 20, 98, 1),
+    ]
+
+
+def test_what_cannot_be_donated_is_said(step):
+    found = ask(step, donate=["*"])
+    assert [row.name for row in found.rows] == ["params['w']", "all 1"]
+    assert found.refused == ["not donated, since donated already: 4 (state)"]
+    step.execute("UPDATE allocations SET size_bytes = 41 WHERE kind = 'output'")
+    step.execute("UPDATE memory_sums SET fixed_bytes = fixed_bytes + 1")
+    found = ask(step, donate=["3"])
+    assert found.rows == []
+    assert found.refused == [
+        "not donated, since of the size of no output that is left: 3 (params['w'])"
+    ]
+    with pytest.raises(UsageError, match=r"no parameter .*did you mean 'params"):
+        ask(step, donate=["prams['w']"])
+
+
+def test_donations_alone_and_together_are_one_rule(demo):
+    """One parameter is computed by memory.donation, all of them as ranges beside the others."""
+    from bufdb.what_if import answer
+    from bufdb.what_if.choice import choose
+
+    compared = 0
+    for run, key, color in demo.execute(
+        "SELECT run_name, module_key, color FROM memory_figures WHERE peak_bytes IS NOT NULL"
+    ).fetchall():
+        choice = choose(demo, key, run, color)
+        demo_rows = demo.execute(
+            "SELECT DISTINCT parameter_number FROM allocations WHERE module_id = ? AND color = ? "
+            "AND kind = 'parameter'",
+            [choice.module_id, color],
+        ).fetchall()
+        for (number,) in demo_rows:
+            rows = answer.answer(demo, choice, answer.Asked(donate=[str(number)])).rows
+            if len(rows) == 2:
+                compared += 1
+                assert figures_of(rows[0]) == figures_of(rows[1])
+    assert compared > 0
+
+
+def figures_of(row):
+    return row.held_bytes, row.saving_bytes, row.peak_bytes_without, row.next_peak_time

@@ -1,0 +1,76 @@
+"""Which names a pattern takes."""
+
+import pytest
+from what_if_cases import Case, ask
+
+from bufdb.errors import UsageError
+
+
+@pytest.fixture
+def names(con):
+    """What patterns take of a module with one of each kind of name."""
+    case = Case(con)
+    case.temp(1, 1, (0, 9), "/m/model.py:53", op_name="jit(f)/net/dot", name="dot")
+    case.temp(2, 1, (0, 9), "/m/x.py:1", op_name="jit(f)/while", name="while", shape_index="{0}")
+    case.temp(3, 1, (0, 9), "/m/x.py:1", op_name="jit(f)/while", name="while", shape_index="{1}")
+    case.origin(2, "/m/model.py:53", op_name="jit(f)/net/dot")
+    case.temp(4, 1, (0, 9), name="copy", program_order=0)
+    case.temp(5, 1, (0, 9), "/n/model.py:53", op_name="jit(f)/net_2/dot", name="m", program_order=1)
+    case.use(4, "m")
+    case.close()
+    return lambda *patterns: [
+        row.name for row in ask(con, *patterns).rows if row.what != "together"
+    ]
+
+
+def test_the_end_of_a_path_with_what_is_saved_of_it_and_copied_for_it(names):
+    assert names("line:model.py:53") == [
+        "/m/model.py:53", "saved /m/model.py:53", "for /n/model.py:53", "/n/model.py:53"
+    ]  # fmt: skip
+    assert names("line:m/model.py:53") == ["/m/model.py:53", "saved /m/model.py:53"]
+
+
+def test_a_name_in_full_is_that_alone(names):
+    assert names("line:/m/model.py:53") == ["/m/model.py:53"]
+    assert names("op:net/dot") == ["net/dot"]
+    assert names("value:while{1}") == ["while{1}"]
+
+
+def test_a_word_before_the_name_takes_only_names_with_it(names):
+    assert names("line:saved model.py:5*") == ["saved /m/model.py:53"]
+    assert names("op:for *") == ["for net_2/dot"]
+
+
+def test_an_op_is_a_glob_or_the_last_elements(names):
+    assert names("op:net*/dot") == ["net/dot", "saved net/dot", "for net_2/dot", "net_2/dot"]
+    assert names("op:dot") == ["net/dot", "saved net/dot", "for net_2/dot", "net_2/dot"]
+
+
+def test_an_instruction_is_all_that_it_gives(names):
+    assert names("value:while") == ["while{0}", "while{1}"]
+    assert names("value:whi*") == ["while{0}", "while{1}"]
+
+
+def test_each_name_once(names):
+    assert names("op:dot", "op:net/dot")[:1] == ["net/dot"]
+    assert len(names("op:dot", "op:net/dot")) == 4
+
+
+@pytest.mark.parametrize(
+    ("pattern", "said"),
+    [
+        (
+            "line:modle.py:53",
+            "no line 'modle.py:53' has temporary memory; did you mean 'model.py:5",
+        ),
+        ("op:net/dott", "did you mean 'net/dot'"),
+        ("value:copi", "did you mean 'copy'"),
+        ("value:zzzzzzz", "'bufdb query savings -p what value"),
+        ("model.py:53", "--without wants line:GLOB, op:GLOB or value:GLOB, got 'model.py:53'"),
+        ("line:", "--without wants"),
+    ],
+)
+def test_what_takes_nothing_says_what_is_near(names, pattern, said):
+    with pytest.raises(UsageError) as error:
+        names(pattern)
+    assert said in str(error.value)
