@@ -83,8 +83,8 @@ class Attribution(Observer):
 
     def _numbered_ops(self, op_name: Text) -> Ints:
         """The number of each op_name, -1 where there is none."""
-        assert op_name.valid is not None
-        numbers, rows = np.full(len(op_name), -1), np.flatnonzero(op_name.valid)
+        numbers, nulls = np.full(len(op_name), -1), op_name.is_null()
+        rows = np.arange(len(op_name)) if nulls is None else np.flatnonzero(~nulls)
         keys, first, inverse = np.unique(
             op_name.take(rows).hashes(SECRET), return_index=True, return_inverse=True
         )

@@ -34,7 +34,8 @@ class Users(Observer):
     def see_instructions(self, columns: Columns, name_keys: Words) -> None:
         """Remember which have an op_name."""
         op_name: Text = columns["op_name"]
-        self._named.append(np.sort(name_keys[op_name.valid]))
+        nulls = op_name.is_null()
+        self._named.append(np.sort(name_keys if nulls is None else name_keys[~nulls]))
 
     def see_uses(self, found: UsedValues) -> None:
         """Remember the uses of values whose instruction is not known to have an op_name."""

@@ -132,7 +132,7 @@ class Text:
         """A 64-bit hash of each string, mixed with a seed per row.
 
         Equal strings with equal seeds have equal hashes in one process; absent strings hash as
-        their default. Patched rows are not looked at.
+        their default. Patched rows hash as their own text, apart from rows that are not patched.
         """
         start, size = self.start, self.stop - self.start
         if self.valid is not None:
@@ -153,6 +153,9 @@ class Text:
         for row in np.flatnonzero(size > _LONG).tolist():
             text = self.block.data[start[row] : self.stop[row]]
             value[row] ^= np.uint64(hash(text) & 0xFFFFFFFFFFFFFFFF)
+        for row, patch in self.patches.items():
+            own = np.uint64(hash(patch) & 0xFFFFFFFFFFFFFFFF)
+            value[row] = _mix(seeds[row : row + 1] ^ own)[0]
         hashed: Words = value
         return hashed
 
