@@ -162,6 +162,15 @@ def test_a_move_that_the_user_wrote_is_what_is_saved(move):
     assert found(module(body)) == ("stacked", "row", 40)
 
 
+@pytest.mark.parametrize("move", ["copy", "transpose", "convert", "reduce-precision"])
+def test_a_name_given_in_a_helper_is_not_who_makes_the_data(move):
+    """checkpoint_name leaves a reduce_precision behind, on the line that gives the name."""
+    named = meta(33, "jit(f)/while/body/closed_call/reduce_precision")
+    text = STACKED.replace("bitcast(%sin)", "bitcast(%n)")
+    text = text.replace("  %new =", f"  %n = f32[8] {move}(%sin), {named}\n  %new =")
+    assert found(module(text)) == ("stacked", "sin", 21)
+
+
 @pytest.mark.parametrize("move", ["copy", "bitcast", "reduce-precision"])
 def test_other_moves_of_the_user_stand_in_for_an_end_without_a_line(move):
     text = module(
