@@ -16,10 +16,10 @@
 -- copied to the host, needs bytes of its own; so of a recompilation it is a prediction. A scan
 -- saves the inputs of its layer whatever the checkpoint policy, a buffer that is bf16 already does
 -- not shrink by that, and the CPU compiler merges what a checkpoint of unrolled layers computes
--- again: these save nothing. Measured on the CPU, 35 changes compiled again: leaving out what a scan
--- saves was off by 0.5 percent of the peak in the middle and 2.5 at the most. Keeping it in bf16 won
--- next to nothing, since that compiler makes f32 of the whole stack before the backward loop, and
--- of 8 checkpoints of unrolled layers one did save (tests/benchmarks/recompiled.md).
+-- again: these save nothing. Measured on the CPU, 35 changes compiled again: leaving out what a
+-- scan saves was off by 0.5 percent of the peak in the middle and 2.5 at the most. Keeping it in
+-- bf16 won next to nothing, since that compiler makes f32 of the whole stack before the backward
+-- loop, and of 8 checkpoints of unrolled layers one did save (tests/benchmarks/recompiled.md).
 --
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.

@@ -164,7 +164,8 @@ def places(parts: list[Ints], is_carrier: Bools) -> Ints:
     for part in parts:
         mixed = (mixed ^ part.astype(np.uint64)) * _FACTOR
         mixed ^= mixed >> np.uint64(29)
-    candidates = np.flatnonzero(np.isin(mixed, mixed[is_carrier]))
+    # By sorting, for NumPy 2.0 fails to make a table of numbers beyond 2^63.
+    candidates = np.flatnonzero(np.isin(mixed, mixed[is_carrier], kind="sort"))
     columns = [part[candidates] for part in parts]
     order = np.lexsort(columns)
     is_new = np.ones(len(order), np.bool_)
