@@ -215,9 +215,7 @@ def _below(found: Answer, share: Fraction) -> list[str]:
         lines.append(f"{LAYER_INPUT}{_list(inputs)}.")
     narrow = [row.name for row in found.rows if row.dtype in NARROW and row.what != "together"]
     if share and narrow:
-        lines.append(
-            f"Of two bytes an element already, so that bf16 saves nothing: {_list(narrow)}."
-        )
+        lines.append(f"{NARROW_ALREADY}{_list(narrow)}.")
     return [*lines, MEANING]
 
 

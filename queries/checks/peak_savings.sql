@@ -178,6 +178,9 @@ named AS (
     AND named_uses.value_id = held.value_id
 ),
 named_sums AS (
+  SELECT module_id, color, 'value' AS what, 'value ' || value_id AS name, held_bytes
+  FROM held
+  UNION ALL
   SELECT module_id, color, 'source_line' AS what, source_line AS name, sum(held_bytes) AS held_bytes
   FROM named
   WHERE source_line IS NOT NULL
@@ -201,31 +204,13 @@ WHERE told.saving_bytes < 0
   OR told.saving_bytes + told.peak_bytes_without IS DISTINCT FROM told.peak_bytes
 UNION ALL
 SELECT
-  coalesce(held.module_id, told.module_id) AS module_id,
-  'memory space ' || coalesce(held.color, told.color) || ': value '
-    || coalesce(held.value_id, told.value_id) || ' holds ' || coalesce(held.held_bytes, 0)
-    || ' bytes at the peak, ' || coalesce(told.held_bytes, 0) || ' beside its saving' AS finding
-FROM held
-FULL JOIN (SELECT * FROM told WHERE what = 'value') AS told
-  ON told.module_id = held.module_id
-  AND told.color = held.color
-  AND told.value_id = held.value_id
-WHERE held.held_bytes IS DISTINCT FROM told.held_bytes
-  AND NOT EXISTS (
-    SELECT 1
-    FROM diagnostics
-    WHERE diagnostics.module_id = told.module_id
-      AND diagnostics.code = 'savings_unknown'
-  )
-UNION ALL
-SELECT
   coalesce(named_sums.module_id, told.module_id) AS module_id,
   'memory space ' || coalesce(named_sums.color, told.color) || ': '
     || coalesce(named_sums.what, told.what) || ' ' || coalesce(named_sums.name, told.name)
     || ' holds ' || coalesce(named_sums.held_bytes, 0) || ' bytes at the peak, '
     || coalesce(told.held_bytes, 0) || ' beside its saving' AS finding
 FROM named_sums
-FULL JOIN (SELECT * FROM told WHERE what <> 'value') AS told
+FULL JOIN told
   ON told.module_id = named_sums.module_id
   AND told.color = named_sums.color
   AND told.what = named_sums.what

@@ -7,14 +7,12 @@ import duckdb
 import pytest
 from marked_lines import ORIGINS, marks, right_lines
 from places import ROOT
+from shared_dumps import LOOPS as SHARED
+from shared_dumps import needs_loops
 
 from bufdb.ingest.ingest import ingest
 
 LOOPS = ROOT / "data" / "loops"
-SHARED = ROOT.parent / "shared" / "loops"
-needs_loops = pytest.mark.skipif(
-    not SHARED.is_dir(), reason="the loop programs (../shared/loops) are not there"
-)
 MADE_IN = {
     "layers": ["_layer"],
     "layers_named": ["_layer"],

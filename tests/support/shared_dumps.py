@@ -16,6 +16,13 @@ needs_dumps = pytest.mark.skipif(
     not DUMPS.is_dir(), reason="the sample dumps (../shared/dumps) are not there"
 )
 
+LOOPS = ROOT.parent / "shared" / "loops"
+"""Loop programs in `generate/`, and in `dumps/` what compilers of three backends made of them."""
+
+needs_loops = pytest.mark.skipif(
+    not LOOPS.is_dir(), reason="the loop programs (../shared/loops) are not there"
+)
+
 PARTS = {
     "-buffer-assignment-values.txt": "values",
     "-buffer-assignment.txt": "buffer_assignment",

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import second_savings
 from ingesting import ingest_into
-from places import DEMO, ROOT
+from places import DEMO
+from shared_dumps import LOOPS, needs_loops
 from what_if_cases import Case, ask
 
 from bufdb.errors import BufdbError, UsageError
@@ -17,10 +18,6 @@ from bufdb.what_if.answer import Asked, answer
 from bufdb.what_if.choice import choose
 from bufdb.what_if.model import Model
 
-LOOPS = ROOT.parent / "shared" / "loops" / "dumps"
-needs_loops = pytest.mark.skipif(
-    not LOOPS.is_dir(), reason="the loop programs (../shared/loops) are not there"
-)
 SPACES = (
     "SELECT run_name, module_key, color FROM memory_figures "
     "WHERE peak_bytes IS NOT NULL ORDER BY ALL"
@@ -64,9 +61,9 @@ def test_one_name_saves_what_peak_savings_says(demo):
 
 @needs_loops
 @pytest.mark.sample(9)
-@pytest.mark.parametrize("run", sorted(path.name for path in LOOPS.glob("*")))
+@pytest.mark.parametrize("run", sorted(path.name for path in (LOOPS / "dumps").glob("*")))
 def test_one_name_saves_what_peak_savings_says_of_loops(con, run):
-    ingest_into(con, LOOPS / run, run)
+    ingest_into(con, LOOPS / "dumps" / run, run)
     found, count = differences(con)
     assert found == []
     assert count > 0

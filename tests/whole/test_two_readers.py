@@ -9,7 +9,16 @@ from ingesting import ingest_into
 from places import DEMO
 from reader_rows import TABLES, ordered
 from second_reader import read_module
-from shared_dumps import DUMPS, SETS, all_modules, group, needs_dumps, read_files
+from shared_dumps import (
+    DUMPS,
+    LOOPS,
+    SETS,
+    all_modules,
+    group,
+    needs_dumps,
+    needs_loops,
+    read_files,
+)
 
 from bufdb.ingest.plan import module_id_of
 
@@ -70,10 +79,8 @@ def test_both_readers_agree_on_every_sample_dump(name: str, con: duckdb.DuckDBPy
     check_agreement(DUMPS / name, modules, con)
 
 
-LOOPS = DUMPS.parent / "loops" / "dumps"
-
-
-@pytest.mark.skipif(not LOOPS.is_dir(), reason="the loop dumps (../shared/loops) are not there")
+@needs_loops
 def test_both_readers_agree_on_every_loop_dump(con: duckdb.DuckDBPyConnection) -> None:
     """Where most of what is alive is one buffer under several names."""
-    check_agreement(LOOPS, sorted(group(LOOPS).items()), con)
+    dumps = LOOPS / "dumps"
+    check_agreement(dumps, sorted(group(dumps).items()), con)
