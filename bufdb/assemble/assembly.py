@@ -81,7 +81,8 @@ def assemble(source: Source, emit: Emit, known_shapes: dict[bytes, Shape]) -> As
         occupied[name] = take(columns, is_known[columns["module"]])
         emit(name, occupied[name])
     if occupied:
-        emit("peak_value_users", users.of_peak_values(occupied["peak_values"], lifetimes))
+        known_rows = savings.row[is_known[values.module[savings.row]]]
+        emit("value_users", users.rows(known_rows, occupied["peak_values"], lifetimes))
     labels = attribution.of_values(values, savings.row, origins.told, users, lifetimes)
     groupings = [Grouping(what, *found) for what, found in labels.items()]
     for columns in savings.rows(groupings):

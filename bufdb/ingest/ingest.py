@@ -62,7 +62,7 @@ MODULE_TABLES = (
     "occupancy_steps",
     "peaks",
     "peak_values",
-    "peak_value_users",
+    "value_users",
     "value_origins",
     "peak_savings",
     "peak_contributors",

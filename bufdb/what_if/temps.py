@@ -58,66 +58,14 @@ WHERE held.module_id = $module_id
 ORDER BY held.value_id
 """
 USERS = """
-WITH RECURSIVE mine AS MATERIALIZED (
-  SELECT
-    "values".value_id, "values".instruction_name, instructions.op_name, instructions.program_order
-  FROM "values"
-  JOIN instructions
-    ON instructions.module_id = "values".module_id
-    AND instructions.instruction_name = "values".instruction_name
-  WHERE "values".module_id = $module_id
-    AND instructions.module_id = $module_id
-),
--- Uses inside a fused or called computation stand beside that of the caller; such have no place in
--- the program.
-steps AS MATERIALIZED (
-  SELECT
-    mine.value_id,
-    mine.instruction_name,
-    users.instruction_name AS user_name,
-    users.op_name,
-    users.program_order
-  FROM mine
-  JOIN uses
-    ON uses.module_id = $module_id
-    AND uses.value_id = mine.value_id
-  JOIN instructions AS users
-    ON users.module_id = $module_id
-    AND users.instruction_name = uses.instruction_name
-  WHERE mine.op_name IS NULL
-    AND users.program_order IS NOT NULL
-    AND uses.instruction_name IN (SELECT instruction_name FROM mine)
-),
-walks AS (
-  SELECT mine.value_id, mine.instruction_name, mine.op_name, 0 AS step_count
-  FROM mine
-  WHERE mine.op_name IS NULL
-  UNION ALL
-  (
-    SELECT walks.value_id, steps.user_name, steps.op_name, walks.step_count + 1 AS step_count
-    FROM walks
-    JOIN steps
-      ON steps.instruction_name = walks.instruction_name
-      AND (walks.step_count > 0 OR steps.value_id = walks.value_id)
-    WHERE walks.op_name IS NULL
-      AND walks.step_count < 4
-    QUALIFY row_number() OVER (
-      PARTITION BY walks.value_id
-      ORDER BY steps.op_name IS NULL, steps.program_order, steps.user_name
-    ) = 1
-  )
-)
-SELECT walks.value_id, details.own_source, details.op_name
-FROM walks
-JOIN (
-  SELECT DISTINCT instruction_name, own_source, op_name
-  FROM value_details
-  WHERE module_id = $module_id
-) AS details
-  ON details.instruction_name = walks.instruction_name
-WHERE walks.op_name IS NOT NULL
+SELECT
+  value_id,
+  own_source_file || ':' || own_source_line,
+  op_name
+FROM named_uses
+WHERE module_id = $module_id
 """
-"""What values are for that XLA made without an op_name: peak_value_users, of all values."""
+"""What values are for that XLA made without an op_name."""
 POSITIONS = """
 SELECT positions.value_id, positions.shape_index, positions.position_ordinal = 0
 FROM positions

@@ -103,9 +103,9 @@ BREAKING = [
      f" WHERE module_id = {NEW} AND allocation_kind = 'temp'"),
     ("peak-values", f"DELETE FROM peak_values WHERE module_id = {NEW}"),
     ("peak-values", f"INSERT INTO peak_values FROM peak_values WHERE module_id = {NEW}"),
-    ("peak-value-users", f"UPDATE peak_value_users SET step_count = 3 WHERE module_id = {NEW}"),
-    ("peak-value-users", f"DELETE FROM peak_value_users WHERE module_id = {NEW}"),
-    ("peak-value-users", f"UPDATE uses SET instruction_name = 'x' WHERE module_id = {NEW}"),
+    ("value-users", f"UPDATE value_users SET step_count = 3 WHERE module_id = {NEW}"),
+    ("value-users", f"DELETE FROM value_users WHERE module_id = {NEW}"),
+    ("value-users", f"UPDATE uses SET instruction_name = 'x' WHERE module_id = {NEW}"),
     ("peak-savings", f"UPDATE peak_savings SET saving_bytes = saving_bytes + 1"
      f" WHERE module_id = {NEW}"),
     ("peak-savings", f"UPDATE peak_savings SET saving_bytes = 0, peak_bytes_without ="

@@ -34,11 +34,11 @@ GROUP BY module_id, color
 _HELD = (resources.check_folder() / "peak_values.sql").read_text("utf-8").partition(",\nheld")[0]
 """Rows of peak_values, as the invariant computes them: `expected`."""
 _USERS = (
-    (resources.check_folder() / "peak_value_users.sql")
+    (resources.check_folder() / "value_users.sql")
     .read_text("utf-8")
     .partition("\nSELECT\n  odd")[0]
 )
-"""Rows of peak_value_users, as the invariant computes them: `expected`."""
+"""Rows of value_users, as the invariant computes them: `expected`."""
 _NOTE_DERIVED = "SET VARIABLE derived_at = txid_current()"
 _IS_DERIVED = "SELECT txid_current() = getvariable('derived_at') + 1"
 """Whether it is the first statement after that (each is a transaction, with the next number).
@@ -249,8 +249,8 @@ def derive(con: duckdb.DuckDBPyConnection) -> None:
     con.execute(f"INSERT INTO memory_sums {_SUMS}")
     con.execute("DELETE FROM peak_values")
     con.execute(f"INSERT INTO peak_values {_HELD} SELECT * FROM expected")
-    con.execute("DELETE FROM peak_value_users")
-    con.execute(f"INSERT INTO peak_value_users {_USERS} SELECT * FROM expected")
+    con.execute("DELETE FROM value_users")
+    con.execute(f"INSERT INTO value_users {_USERS} SELECT * FROM expected")
     con.execute(_NOTE_DERIVED)
 
 
