@@ -20,6 +20,8 @@
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
 -- param color BIGINT = NULL: Only this memory space.
+-- param peak BIGINT = 1: Which of the distinct peaks (query peaks), 1 is the highest.
+-- param step BIGINT = NULL: Any instant instead of a peak [program order].
 -- param kind VARCHAR = 'all' | 'stacked' | 'slice' | 'carry' | 'invariant' | 'parameter': Which
 --   kind to show (value_origins.origin_kind).
 -- param top_functions BIGINT = 1: Functions (of one run and memory space) to show, largest peak
@@ -29,7 +31,7 @@
 -- column run_name VARCHAR: The run.
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
 -- column color BIGINT: Memory space.
--- column held_bytes BIGINT: Bytes held at the peak [bytes].
+-- column held_bytes HUGEINT: Bytes held at the peak [bytes].
 -- column saving_bytes HUGEINT: By how much the peak falls without it [bytes]; NULL if it is held in
 --   no temp allocation.
 -- column slice_count BIGINT: Slices of a stack, one per step of the loop or several; NULL for what

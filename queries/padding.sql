@@ -20,6 +20,8 @@
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
 -- param color BIGINT = NULL: Only this memory space.
+-- param peak BIGINT = 1: Which of the distinct peaks (query peaks), 1 is the highest.
+-- param step BIGINT = NULL: Any instant instead of a peak [program order].
 -- param top_n BIGINT = 30: Rows to return.
 --
 -- column run_name VARCHAR: The run.
@@ -44,15 +46,15 @@ padded_values AS (
     functions.name_place, functions.peak_bytes, value_details.module_id, value_details.color,
     value_details.shape, value_details.size_bytes, value_details.logical_bytes,
     value_details.padding_bytes, value_details.is_phi,
-    greatest(value_details.padding_bytes + peak_values.held_bytes - value_details.size_bytes, 0)
+    greatest(value_details.padding_bytes + held.held_bytes - value_details.size_bytes, 0)
       AS peak_padding_bytes
-  FROM answered_functions AS functions
+  FROM answered_instants AS functions
   JOIN value_details
     ON value_details.module_id = functions.module_id
     AND value_details.color = functions.color
-  LEFT JOIN peak_values
-    ON peak_values.module_id = value_details.module_id
-    AND peak_values.value_id = value_details.value_id
+  LEFT JOIN asked_peak_values AS held
+    ON held.module_id = value_details.module_id
+    AND held.value_id = value_details.value_id
   WHERE value_details.padding_bytes > 0
     AND NOT value_details.is_tuple
 ),
@@ -85,7 +87,7 @@ SELECT
   CAST(ranked_shapes.padding_bytes AS DOUBLE) / nullif(ranked_shapes.size_bytes, 0)
     AS padding_ratio,
   ranked_shapes.value_count, functions.unknown_reason
-FROM answered_functions AS functions
+FROM answered_instants AS functions
 CROSS JOIN params
 LEFT JOIN ranked_shapes
   ON ranked_shapes.module_id = functions.module_id

@@ -25,6 +25,8 @@
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
 -- param color BIGINT = NULL: Only this memory space.
+-- param peak BIGINT = 1: Which of the distinct peaks (query peaks), 1 is the highest.
+-- param step BIGINT = NULL: Any instant instead of a peak [program order].
 -- param min_bytes BIGINT = 1: Smallest saving to show [bytes].
 -- param min_lifetime_ratio DOUBLE = 0.1: Shortest life to show, as share of the schedule (0 to 1).
 -- param top_n BIGINT = 20: Rows to return.
@@ -34,7 +36,7 @@
 -- column color BIGINT: Memory space.
 -- column peak_bytes HUGEINT: Peak of the memory space [bytes].
 -- column saved_bytes HUGEINT: What dropping the value would save at the peak [bytes].
--- column held_bytes BIGINT: Bytes that it holds at the peak [bytes].
+-- column held_bytes HUGEINT: Bytes that it holds at the peak [bytes].
 -- column kept_bytes HUGEINT: Operands that would have to stay for it, of a stack one slice [bytes].
 -- column saving_bytes HUGEINT: By how much the peak falls without it, whatever stays (query
 --   savings) [bytes].
@@ -91,7 +93,9 @@ crossing_values AS (
     )
     OR (origins.origin_kind IS NULL AND steps.is_loop_fusion) AS is_cheap
   FROM functions
-  JOIN peak_values AS held ON held.module_id = functions.module_id AND held.color = functions.color
+  JOIN asked_peak_values AS held
+    ON held.module_id = functions.module_id
+    AND held.color = functions.color
   JOIN "values" ON "values".module_id = held.module_id AND "values".value_id = held.value_id
   JOIN steps
     ON steps.module_id = "values".module_id
