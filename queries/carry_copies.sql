@@ -30,6 +30,8 @@
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
 -- column color BIGINT: Memory space of the copy.
 -- column peak_held_bytes HUGEINT: Bytes that the second buffer holds at the peak [bytes].
+-- column saving_bytes HUGEINT: By how much the highest peak would fall without that buffer (query
+--   savings) [bytes]; NULL for what holds nothing there in a temp allocation.
 -- column size_bytes BIGINT: Assigned size of the copy [bytes].
 -- column carry_role VARCHAR: initial, taken, returned or result.
 -- column shape VARCHAR: Shape of the copy with layout.
@@ -54,7 +56,7 @@ carry_copies AS (
       copy_details.into_carry_of,
       CASE WHEN copy_details.carry_role = 'result' THEN copy_details.source_name END
     ) AS while_name,
-    coalesce(held.held_bytes, 0) AS peak_held_bytes,
+    coalesce(held.held_bytes, 0) AS peak_held_bytes, savings.saving_bytes,
     row_number() OVER (
       ORDER BY
         coalesce(held.held_bytes, 0) DESC, copy_details.size_bytes DESC,
@@ -72,6 +74,13 @@ carry_copies AS (
       WHEN copy_details.carry_role IN ('initial', 'returned') THEN copy_details.source_value_id
       ELSE copy_details.value_id
     END
+  LEFT JOIN peak_savings AS savings
+    ON savings.module_id = copy_details.module_id
+    AND savings.color = copy_details.color
+    AND savings.value_id = CASE
+      WHEN copy_details.carry_role IN ('initial', 'returned') THEN copy_details.source_value_id
+      ELSE copy_details.value_id
+    END
   WHERE copy_details.size_bytes >= params.min_bytes
     AND functions.peak_bytes IS NOT NULL
     AND (
@@ -81,7 +90,7 @@ carry_copies AS (
 )
 SELECT
   functions.run_name, functions.function_name, functions.color, carry_copies.peak_held_bytes,
-  carry_copies.size_bytes, carry_copies.carry_role, carry_copies.shape,
+  carry_copies.saving_bytes, carry_copies.size_bytes, carry_copies.carry_role, carry_copies.shape,
   carry_copies.instruction_name, carry_copies.source_name, carry_copies.while_name,
   coalesce(value_details.op_name, source_details.op_name) AS op_name,
   coalesce(value_details.own_source, source_details.own_source) AS source,

@@ -27,6 +27,8 @@
 -- column color BIGINT: Memory space of the copy.
 -- column peak_held_bytes HUGEINT: Bytes that the copy holds at the peak [bytes]; NULL without live
 --   ranges.
+-- column saving_bytes HUGEINT: By how much the highest peak would fall without it (query savings)
+--   [bytes]; NULL for what holds nothing there in a temp allocation.
 -- column size_bytes BIGINT: Assigned size of the copy [bytes].
 -- column is_kept_twice BOOLEAN: Whether copy and original are live together for more than the
 --   instant of copying; NULL without live ranges.
@@ -77,8 +79,8 @@ copies AS (
 )
 SELECT
   functions.run_name, functions.function_name, functions.color, copies.peak_held_bytes,
-  copies.size_bytes, copies.is_kept_twice, copies.reason, copies.shape, copies.instruction_name,
-  copies.source_name, copies.source_shape,
+  savings.saving_bytes, copies.size_bytes, copies.is_kept_twice, copies.reason, copies.shape,
+  copies.instruction_name, copies.source_name, copies.source_shape,
   coalesce(value_details.op_name, source_details.op_name) AS op_name,
   coalesce(value_details.own_source, source_details.own_source) AS source,
   functions.unknown_reason
@@ -94,5 +96,9 @@ LEFT JOIN value_details
 LEFT JOIN value_details AS source_details
   ON source_details.module_id = copies.module_id
   AND source_details.value_id = copies.source_value_id
+LEFT JOIN peak_savings AS savings
+  ON savings.module_id = copies.module_id
+  AND savings.color = copies.color
+  AND savings.value_id = copies.value_id
 WHERE copies.place IS NOT NULL OR functions.unknown_reason IS NOT NULL
 ORDER BY copies.place NULLS FIRST, functions.name_place;

@@ -31,6 +31,9 @@
 -- column peak_bytes HUGEINT: Peak of the memory space [bytes].
 -- column f32_bytes HUGEINT: f32 temps held at the peak, all of them [bytes].
 -- column held_bytes HUGEINT: Bytes that this one holds [bytes]; bf16 would halve them.
+-- column saving_bytes HUGEINT: By how much the highest peak would fall [bytes] (query savings); 0
+--   for what a loop stacks on the CPU, where the compiler makes f32 of the whole stack before it is
+--   read; NULL for what holds nothing at the highest peak.
 -- column shape VARCHAR: Shape with layout.
 -- column opcode VARCHAR: Opcode of the defining instruction; NULL if unknown.
 -- column instruction_name VARCHAR: Defining instruction.
@@ -89,7 +92,12 @@ ranked_values AS (
 )
 SELECT
   functions.run_name, functions.function_name, functions.color, ranked_values.bf16_ratio,
-  functions.peak_bytes, ranked_values.f32_bytes, ranked_values.held_bytes, value_details.shape,
+  functions.peak_bytes, ranked_values.f32_bytes, ranked_values.held_bytes,
+  CASE
+    WHEN functions.platform = 'cpu' AND origins.origin_kind = 'stacked' THEN 0
+    ELSE savings.half_saving_bytes
+  END AS saving_bytes,
+  value_details.shape,
   value_details.opcode, value_details.instruction_name, value_details.op_name,
   value_details.own_source AS source,
   functions.unknown_reason
@@ -102,5 +110,12 @@ LEFT JOIN ranked_values
 LEFT JOIN value_details
   ON value_details.module_id = ranked_values.module_id
   AND value_details.value_id = ranked_values.value_id
+LEFT JOIN peak_savings AS savings
+  ON savings.module_id = ranked_values.module_id
+  AND savings.color = ranked_values.color
+  AND savings.value_id = ranked_values.value_id
+LEFT JOIN value_origins AS origins
+  ON origins.module_id = ranked_values.module_id
+  AND origins.value_id = ranked_values.value_id
 WHERE ranked_values.place IS NOT NULL OR functions.unknown_reason IS NOT NULL
 ORDER BY ranked_values.place NULLS FIRST, functions.name_place;

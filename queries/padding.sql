@@ -30,6 +30,9 @@
 -- column shape VARCHAR: Shape with layout.
 -- column peak_padding_bytes HUGEINT: Padding held at the peak [bytes]; NULL if that is unknown.
 -- column peak_value_count BIGINT: Values of this shape that hold it; NULL likewise.
+-- column saving_bytes HUGEINT: By how much the highest peak would fall, at the least, without the
+--   padding [bytes]: of arguments and outputs all of it, of temps that of the one that saves most;
+--   NULL likewise.
 -- column size_bytes BIGINT: Assigned size of one value [bytes].
 -- column logical_bytes BIGINT: Size of its elements [bytes].
 -- column padding_bytes HUGEINT: The difference [bytes].
@@ -47,7 +50,9 @@ padded_values AS (
     value_details.shape, value_details.size_bytes, value_details.logical_bytes,
     value_details.padding_bytes, value_details.is_phi,
     greatest(value_details.padding_bytes + held.held_bytes - value_details.size_bytes, 0)
-      AS peak_padding_bytes
+      AS peak_padding_bytes,
+    value_details.allocation_kind,
+    greatest(savings.saving_bytes - value_details.logical_bytes, 0) AS temp_saving_bytes
   FROM answered_instants AS functions
   JOIN value_details
     ON value_details.module_id = functions.module_id
@@ -55,6 +60,10 @@ padded_values AS (
   LEFT JOIN asked_peak_values AS held
     ON held.module_id = value_details.module_id
     AND held.value_id = value_details.value_id
+  LEFT JOIN peak_savings AS savings
+    ON savings.module_id = value_details.module_id
+    AND savings.color = value_details.color
+    AND savings.value_id = value_details.value_id
   WHERE value_details.padding_bytes > 0
     AND NOT value_details.is_tuple
 ),
@@ -65,14 +74,19 @@ padded_shapes AS (
       AS peak_padding_bytes,
     CASE WHEN peak_bytes IS NOT NULL THEN count(CASE WHEN peak_padding_bytes > 0 THEN 1 END) END
       AS peak_value_count,
+    CASE
+      WHEN peak_bytes IS NOT NULL
+        THEN coalesce(max(temp_saving_bytes), 0)
+          + coalesce(sum(CASE WHEN allocation_kind <> 'temp' THEN peak_padding_bytes END), 0)
+    END AS saving_bytes,
     count(CASE WHEN NOT is_phi THEN 1 END) AS value_count
   FROM padded_values
   GROUP BY name_place, module_id, color, peak_bytes, shape, size_bytes, logical_bytes, padding_bytes
 ),
 ranked_shapes AS (
   SELECT
-    module_id, color, shape, peak_padding_bytes, peak_value_count, size_bytes, logical_bytes,
-    padding_bytes, value_count,
+    module_id, color, shape, peak_padding_bytes, peak_value_count, saving_bytes, size_bytes,
+    logical_bytes, padding_bytes, value_count,
     row_number() OVER (
       ORDER BY
         peak_padding_bytes DESC NULLS LAST, padding_bytes * value_count DESC, name_place, shape,
@@ -82,8 +96,8 @@ ranked_shapes AS (
 )
 SELECT
   functions.run_name, functions.function_name, functions.color, ranked_shapes.shape,
-  ranked_shapes.peak_padding_bytes, ranked_shapes.peak_value_count, ranked_shapes.size_bytes,
-  ranked_shapes.logical_bytes, ranked_shapes.padding_bytes,
+  ranked_shapes.peak_padding_bytes, ranked_shapes.peak_value_count, ranked_shapes.saving_bytes,
+  ranked_shapes.size_bytes, ranked_shapes.logical_bytes, ranked_shapes.padding_bytes,
   CAST(ranked_shapes.padding_bytes AS DOUBLE) / nullif(ranked_shapes.size_bytes, 0)
     AS padding_ratio,
   ranked_shapes.value_count, functions.unknown_reason

@@ -37,6 +37,8 @@
 -- column what VARCHAR: source_line, op or value.
 -- column held_bytes HUGEINT: Bytes held at the peak [bytes].
 -- column saving_bytes HUGEINT: Bytes by which the peak would fall [bytes].
+-- column half_saving_bytes HUGEINT: Bytes by which it would fall with half of them, as when f32 is
+--   made bf16, or two chunks [bytes].
 -- column peak_bytes_without HUGEINT: What the peak would be [bytes].
 -- column next_peak_time BIGINT: First instant of that peak [program order].
 -- column next_peak_instruction VARCHAR: Instruction at that instant; NULL if it is none's.
@@ -55,7 +57,7 @@ ranked AS (
     functions.place AS function_place,
     functions.name_place, functions.run_name, functions.function_name, functions.color,
     functions.peak_bytes, functions.unknown_reason, functions.module_id, savings.what,
-    savings.held_bytes, savings.saving_bytes, savings.peak_bytes_without,
+    savings.held_bytes, savings.saving_bytes, savings.half_saving_bytes, savings.peak_bytes_without,
     savings.peak_time_without,
     coalesce(savings.name, "values".instruction_name || ' ' || "values".shape) AS name,
     CASE savings.what WHEN 'source_line' THEN 1 WHEN 'op' THEN 2 WHEN 'value' THEN 3 END
@@ -79,7 +81,7 @@ ranked AS (
 )
 SELECT
   ranked.run_name, ranked.function_name, ranked.color, ranked.peak_bytes, ranked.what,
-  ranked.held_bytes, ranked.saving_bytes, ranked.peak_bytes_without,
+  ranked.held_bytes, ranked.saving_bytes, ranked.half_saving_bytes, ranked.peak_bytes_without,
   ranked.peak_time_without AS next_peak_time,
   instructions.instruction_name AS next_peak_instruction,
   ranked.name, ranked.unknown_reason

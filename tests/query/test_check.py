@@ -108,12 +108,14 @@ BREAKING = [
     ("value-users", f"UPDATE uses SET instruction_name = 'x' WHERE module_id = {NEW}"),
     ("peak-savings", f"UPDATE peak_savings SET saving_bytes = saving_bytes + 1"
      f" WHERE module_id = {NEW}"),
+    ("peak-savings", f"UPDATE peak_savings SET half_saving_bytes = 2 * saving_bytes + 1"
+     f" WHERE module_id = {NEW}"),
     ("peak-savings", f"UPDATE peak_savings SET saving_bytes = 0, peak_bytes_without ="
      f" peak_bytes_without + saving_bytes WHERE module_id = {NEW} AND saving_bytes > 0"),
     ("peak-savings", f"UPDATE peak_savings SET peak_time_without = 1 WHERE module_id = {NEW}"),
     ("peak-savings", f"DELETE FROM peak_savings WHERE module_id = {NEW}"),
     ("peak-savings", f"INSERT INTO peak_savings SELECT module_id, color, 'line', 'x', NULL,"
-     f" held_bytes, held_bytes + 1, peak_bytes_without, 0 FROM peak_savings"
+     f" held_bytes, held_bytes + 1, 0, peak_bytes_without, 0 FROM peak_savings"
      f" WHERE module_id = {NEW}"),
     ("peak-savings", f"UPDATE peak_values SET held_bytes = held_bytes + 1 WHERE module_id = {NEW}"),
     ("peaks", f"DELETE FROM peaks WHERE module_id = {NEW}"),

@@ -191,6 +191,12 @@ class Module:
             if kind == "temp":
                 self.temps.append((color, index, offset, offset + size, *live))
 
+    def saves(self, value_id: int, saving: int, half: int = 0, **cells: Any) -> None:
+        """What the peak loses without a value, and with half of it; or without a name."""
+        given = {"what": "value", "value_id": value_id, "held_bytes": saving, **cells}
+        insert(self.con, "peak_savings", module_id=self.id, color=0, saving_bytes=saving,
+               half_saving_bytes=half, **given)  # fmt: skip
+
     def use(self, value_id: int, by: str, operand: int = 0, index: str = "{}") -> None:
         """One use of a value by an instruction."""
         row = {"value_id": value_id, "instruction_name": by}

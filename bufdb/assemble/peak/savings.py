@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ from bufdb.memory.occupancy import Occupancy
 from bufdb.memory.ranges import Ranges, numbered
 from bufdb.memory.savings import Savings
 from bufdb.read.used_values import UsedValues
+
+_HALF = Fraction(1, 2)
 
 
 @dataclass(frozen=True)
@@ -164,6 +167,7 @@ class PeakSavings(Observer):
         """The sets with their figures, where these are known."""
         count = len(names["what"])
         saved = savings.of(rows, sets, count)
+        half = savings.of(rows, sets, count, _HALF)
         group = np.zeros(count, np.int64)
         group[sets] = savings.ranges.group[rows]
         held = np.zeros(count, saved.saving.dtype)
@@ -174,6 +178,7 @@ class PeakSavings(Observer):
             **names,
             "held_bytes": held,
             "saving_bytes": saved.saving,
+            "half_saving_bytes": half.saving,
             "peak_bytes_without": _sum(saved.peak, self.fixed_bytes[group]),
             "peak_time_without": saved.peak_time,
         }
