@@ -54,6 +54,8 @@
 -- column kind VARCHAR: donate, residual, recompute, offload, dtype, copy, late_free, gather,
 --   padding or constant.
 -- column sureness VARCHAR: likely or possible, see above.
+-- column operation_count HUGEINT: What residual, recompute and offload would cost to compute again,
+--   in operations (recompute_costs); NULL if it is not known of all values, and of other kinds.
 -- column value_count BIGINT: Values that it is about.
 -- column name VARCHAR: Their line, "saved file:line" for what a loop stacks; their op_name or
 --   instruction if none is known; of donations the parameters, of padding the shape.
@@ -96,7 +98,7 @@ held AS (
     value_details.dtype, value_details.opcode,
     coalesce(value_sources.source_line, value_sources.op_name, value_details.instruction_name)
       AS name,
-    savings.saving_bytes, savings.half_saving_bytes,
+    savings.saving_bytes, savings.half_saving_bytes, costs.operation_count,
     functions.platform,
     coalesce(origins.origin_kind = 'stacked', FALSE) AS is_stack,
     coalesce(value_details.opcode IN ('copy', 'copy-start', 'copy-done'), FALSE) AS is_copy,
@@ -118,6 +120,9 @@ held AS (
   LEFT JOIN value_origins AS origins
     ON origins.module_id = values_held.module_id
     AND origins.value_id = values_held.value_id
+  LEFT JOIN recompute_costs AS costs
+    ON costs.module_id = values_held.module_id
+    AND costs.value_id = values_held.value_id
   LEFT JOIN bf16_ratios
     ON bf16_ratios.module_id = values_held.module_id
     AND bf16_ratios.color = values_held.color
@@ -142,7 +147,7 @@ twins AS (
 items AS (
   SELECT
     held.module_id, held.color, held.value_id, held.name, held.held_bytes, held.saving_bytes,
-    held.half_saving_bytes,
+    held.half_saving_bytes, held.operation_count,
     coalesce(idle.kept_bytes, 0) AS kept_bytes,
     CASE
       WHEN idle.is_stack AND NOT idle.is_layer_input THEN 'residual'
@@ -157,6 +162,7 @@ items AS (
   SELECT
     held.module_id, held.color, held.value_id, held.name, held.held_bytes, held.saving_bytes,
     held.half_saving_bytes,
+    NULL AS operation_count,
     0 AS kept_bytes,
     CASE
       WHEN held.opcode IN ('all-gather', 'all-gather-start', 'all-gather-done') THEN 'gather'
@@ -175,6 +181,9 @@ lines AS (
     items.module_id, items.color, items.kind,
     items.name,
     count(*) AS value_count,
+    CASE
+      WHEN count(items.operation_count) = count(*) THEN sum(items.operation_count)
+    END AS operation_count,
     sum(items.held_bytes) AS held_bytes,
     sum(items.kept_bytes) AS kept_bytes,
     max(
@@ -190,6 +199,7 @@ lines AS (
 of_values AS (
   SELECT
     lines.module_id, lines.color, lines.kind, lines.name, lines.value_count,
+    lines.operation_count,
     CASE
       WHEN savings.held_bytes = lines.held_bytes AND lines.kind = 'dtype'
         THEN savings.half_saving_bytes
@@ -250,7 +260,7 @@ padded AS (
   GROUP BY functions.module_id, functions.color, value_details.shape
 ),
 findings AS (
-  SELECT module_id, color, kind, name, value_count, saving_bytes
+  SELECT module_id, color, kind, name, value_count, operation_count, saving_bytes
   FROM of_values
   UNION ALL
   SELECT
@@ -261,6 +271,7 @@ findings AS (
       ELSE parameter_name
     END AS name,
     value_count,
+    NULL AS operation_count,
     together_saving_bytes AS saving_bytes
   FROM donations
   WHERE place = 1
@@ -269,7 +280,9 @@ findings AS (
     module_id, color,
     'padding' AS kind,
     shape AS name,
-    value_count, saving_bytes
+    value_count,
+    NULL AS operation_count,
+    saving_bytes
   FROM padded
   UNION ALL
   SELECT
@@ -280,6 +293,7 @@ findings AS (
       'allocation ' || allocations.allocation_index
     ) AS name,
     1 AS value_count,
+    NULL AS operation_count,
     allocations.size_bytes AS saving_bytes
   FROM functions
   JOIN peak_values
@@ -299,7 +313,7 @@ ranked AS (
     functions.name_place, functions.run_name, functions.function_name, functions.platform,
     functions.color, functions.peak_bytes, functions.unknown_reason, findings.saving_bytes,
     CAST(findings.saving_bytes AS DOUBLE) / nullif(functions.peak_bytes, 0) AS saving_ratio,
-    findings.kind, findings.name, findings.value_count,
+    findings.kind, findings.name, findings.value_count, findings.operation_count,
     row_number() OVER (
       PARTITION BY functions.place
       ORDER BY findings.saving_bytes DESC, findings.kind, findings.name
@@ -320,7 +334,7 @@ SELECT
     WHEN kind = 'donate' AND platform <> 'cpu' THEN 'likely'
     WHEN kind IS NOT NULL THEN 'possible'
   END AS sureness,
-  value_count, name,
+  operation_count, value_count, name,
   CASE kind
     WHEN 'donate' THEN 'donate them (donate_argnums), if the caller may'
     WHEN 'residual' THEN 'leave it out of what the checkpoint policy saves'

@@ -38,6 +38,8 @@
 --   (query savings) [bytes]; 0 on the CPU, whose memory is the host's; NULL for what holds nothing
 --   at the highest peak.
 -- column transfer_bytes HUGEINT: What goes to the host and back [bytes].
+-- column operation_count BIGINT: Operations that it takes to compute it again, of a stack for all
+--   slices (recompute_costs); NULL if not known, and for less than a hundredth of the peak.
 -- column lifetime_ratio DOUBLE: Its life as share of the schedule (0 to 1); NULL for a stack.
 -- column idle_time BIGINT: Time around the peak in which nothing uses it [program order]; NULL for
 --   a stack.
@@ -88,8 +90,9 @@ SELECT
     WHEN functions.platform = 'cpu' THEN 0
     ELSE greatest(savings.saving_bytes - candidates.kept_bytes, 0)
   END AS saving_bytes,
-  candidates.transfer_bytes, candidates.lifetime_ratio, candidates.idle_time,
-  candidates.is_layer_input, candidates.shape, candidates.opcode, candidates.instruction_name,
+  candidates.transfer_bytes, costs.operation_count, candidates.lifetime_ratio,
+  candidates.idle_time, candidates.is_layer_input, candidates.shape, candidates.opcode,
+  candidates.instruction_name,
   value_sources.op_name, value_sources.source,
   functions.unknown_reason
 FROM answered_functions_with_uses AS functions
@@ -101,6 +104,9 @@ LEFT JOIN candidates
 LEFT JOIN value_sources
   ON value_sources.module_id = candidates.module_id
   AND value_sources.value_id = candidates.value_id
+LEFT JOIN recompute_costs AS costs
+  ON costs.module_id = candidates.module_id
+  AND costs.value_id = candidates.value_id
 LEFT JOIN peak_savings AS savings
   ON savings.module_id = candidates.module_id
   AND savings.color = candidates.color

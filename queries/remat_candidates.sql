@@ -41,6 +41,8 @@
 -- column saving_bytes HUGEINT: By how much the highest peak falls, at the least, if kept_bytes stay
 --   (query savings) [bytes]; 0 on the CPU for what no loop stacks, since that compiler merges what
 --   is computed twice; NULL for what holds nothing at the highest peak.
+-- column operation_count BIGINT: Operations that it takes to compute it again, of a stack for all
+--   slices (recompute_costs); NULL if not known, and for less than a hundredth of the peak.
 -- column lifetime_ratio DOUBLE: Its life as share of the schedule (0 to 1); NULL for a stack.
 -- column idle_time BIGINT: Time around the peak in which nothing uses it [program order]; NULL for
 --   a stack.
@@ -87,8 +89,8 @@ SELECT
     WHEN functions.platform = 'cpu' AND NOT candidates.is_stack THEN 0
     ELSE greatest(savings.saving_bytes - candidates.kept_bytes, 0)
   END AS saving_bytes,
-  candidates.lifetime_ratio, candidates.idle_time, candidates.shape, candidates.opcode,
-  candidates.instruction_name,
+  costs.operation_count, candidates.lifetime_ratio, candidates.idle_time, candidates.shape,
+  candidates.opcode, candidates.instruction_name,
   value_sources.op_name, value_sources.source,
   functions.unknown_reason
 FROM answered_functions_with_uses AS functions
@@ -100,6 +102,9 @@ LEFT JOIN candidates
 LEFT JOIN value_sources
   ON value_sources.module_id = candidates.module_id
   AND value_sources.value_id = candidates.value_id
+LEFT JOIN recompute_costs AS costs
+  ON costs.module_id = candidates.module_id
+  AND costs.value_id = candidates.value_id
 LEFT JOIN peak_savings AS savings
   ON savings.module_id = candidates.module_id
   AND savings.color = candidates.color

@@ -38,6 +38,8 @@ _ELEMENTWISE = frozenset(
         *("stochastic-convert", "subtract", "tan", "tanh", "xor"),
     )
 )
+LARGE_PART = 100
+"""Of values that are smaller than this part of a peak nobody asks what they cost."""
 MAX_INSTRUCTIONS = 100_000
 """So many are looked at for one result; fusions of XLA's have some hundreds."""
 _CONTRACTED = re.compile(rb"lhs_contracting_dims=\{([\d,]*)\}")

@@ -21,6 +21,7 @@ from bufdb.link.op_paths import op_path, strip_op_path
 from bufdb.memory.buffers import buffers, labels_of_buffers, shared_slots
 from bufdb.memory.occupancy import Occupancy, occupancy
 from bufdb.memory.ranges import Ranges
+from bufdb.read.operations import LARGE_PART
 from bufdb.what_if.choice import Choice
 
 VALUES = """
@@ -42,7 +43,9 @@ SELECT
   origins.op_name,
   held.op_name,
   coalesce(origins.is_layer_input, FALSE),
-  held.dtype
+  held.dtype,
+  costs.operation_count,
+  coalesce(origins.origin_kind = 'stacked', FALSE)
 FROM value_details AS held
 LEFT JOIN peak_values
   ON peak_values.module_id = held.module_id
@@ -50,6 +53,9 @@ LEFT JOIN peak_values
 LEFT JOIN value_origin_details AS origins
   ON origins.module_id = held.module_id
   AND origins.value_id = held.value_id
+LEFT JOIN recompute_costs AS costs
+  ON costs.module_id = held.module_id
+  AND costs.value_id = held.value_id
 WHERE held.module_id = $module_id
   AND held.color = $color
   AND held.allocation_kind = 'temp'
@@ -107,6 +113,12 @@ class Temps:
     buffer: Ints
     """For each value the lowest row of its buffer."""
     is_layer_input: Bools
+    is_stack: Bools
+    """Whether a loop stacks it."""
+    operation_counts: Sequence[int | None]
+    """recompute_costs.operation_count."""
+    least_counted: int
+    """Bytes from which on they are counted."""
     dtypes: Sequence[str | None]
     """Element types; None of a tuple's table and where the shape was not understood."""
     value_names: Sequence[str]
@@ -123,7 +135,7 @@ def load(con: duckdb.DuckDBPyConnection, choice: Choice) -> Temps:
     """
     given = {"module_id": choice.module_id, "color": choice.color}
     rows = con.execute(VALUES, given).fetchall()
-    columns: list[Any] = list(map(list, zip(*rows, strict=True))) or [[] for _ in range(15)]
+    columns: list[Any] = list(map(list, zip(*rows, strict=True))) or [[] for _ in range(17)]
     value_id, *numbers = (np.array(column, np.int64) for column in columns[:6])
     is_phi, held = np.array(columns[6], np.bool_), np.array(columns[7], np.int64)
     ranges = Ranges(np.zeros(len(rows), np.int64), *numbers)
@@ -151,6 +163,9 @@ def load(con: duckdb.DuckDBPyConnection, choice: Choice) -> Temps:
         held,
         buffer,
         np.array(columns[13], np.bool_),
+        np.array(columns[16], np.bool_),
+        columns[15],
+        -(-choice.peak_bytes // LARGE_PART),
         columns[14],
         columns[8],
         labels,
