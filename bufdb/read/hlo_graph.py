@@ -1,8 +1,9 @@
 """The computations of an HLO text as a graph: names, roots, callers, operands (format section 7).
 
-Where computations begin is found at once, the lines of one when it is first asked for, and of a
-line only what is asked for. What makes no sense in a text (names that are nowhere, computations
-that call themselves, numbers of any size) is left out, or left to whoever walks.
+Where computations begin is found at once, the lines of a long one when it is first asked for, of a
+short one line by line, and of a line only what is asked for. What makes no sense in a text (names
+that are nowhere, computations that call themselves, numbers of any size) is left out, or left to
+whoever walks.
 """
 
 from __future__ import annotations

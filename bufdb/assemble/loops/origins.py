@@ -280,6 +280,7 @@ class _Walks:
         self.homes: dict[bytes, int] = {}
         self._starts: list[tuple[Instruction | None, Instruction | None]] = []
         self._numbers: dict[tuple[int, bool], int] = {}
+        self._number_of_name: dict[int, int] = {}
         self._carries: dict[tuple[int, int], Origin] = {}
         self._has_line: dict[int, bool] = {}
 
@@ -309,15 +310,15 @@ class _Walks:
     def _numbered(self, keys: Words) -> Ints:
         """For each name where the walk for it begins, as a number: one for the same place."""
         distinct, inverse = np.unique(keys, return_inverse=True)
-        numbers = []
-        for key in distinct.tolist():
-            ins, loop = self._start(key)
-            at = -1 if ins is None else ins.position, loop is not None
-            if at not in self._numbers:
-                self._numbers[at] = len(self._starts)
-                self._starts.append((ins, loop))
-            numbers.append(self._numbers[at])
-        return np.array(numbers, np.int64)[inverse]
+        names, numbers = distinct.tolist(), self._number_of_name
+        for key in names:
+            if key not in numbers:
+                ins, loop = self._start(key)
+                at = -1 if ins is None else ins.position, loop is not None
+                numbers[key] = self._numbers.setdefault(at, len(self._starts))
+                if numbers[key] == len(self._starts):
+                    self._starts.append((ins, loop))
+        return np.array([numbers[key] for key in names], np.int64)[inverse]
 
     def _find_homes(self, near: Words, keys: Words) -> None:
         """Find where the names stand: of what shares or uses bytes of a loop anywhere."""
