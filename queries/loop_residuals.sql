@@ -37,7 +37,7 @@
 --   no temp allocation.
 -- column policy_saving_bytes HUGEINT: By how much it falls, at the least, if a checkpoint policy
 --   leaves it out and one slice stays [bytes]; 0 for an input of the layer, which is saved all the
---   same; NULL for what is no stack.
+--   same; NULL for what is no stack, and for stacks of gradients.
 -- column operation_count BIGINT: Operations that it takes to compute all slices again
 --   (recompute_costs); NULL if not known, and for less than a hundredth of the peak.
 -- column slice_count BIGINT: Slices of a stack, one per step of the loop or several; NULL for what
@@ -65,8 +65,8 @@ ranked AS (
     held.function_place, held.name_place, held.run_name, held.function_name, held.color,
     held.unknown_reason, held.held_bytes, savings.saving_bytes, costs.operation_count,
     CASE
-      WHEN origins.origin_kind = 'stacked' AND origins.is_layer_input THEN 0
-      WHEN origins.origin_kind = 'stacked'
+      WHEN origins.is_residual AND origins.is_layer_input THEN 0
+      WHEN origins.is_residual
         THEN greatest(savings.saving_bytes - origins.slice_bytes, 0)
     END AS policy_saving_bytes,
     CASE origins.origin_kind WHEN 'stacked' THEN origins.slice_count END AS slice_count,

@@ -230,7 +230,7 @@ def _below(found: Answer, share: Fraction) -> list[str]:
     policy = [
         row.name.removeprefix("saved ")
         for row in found.rows
-        if row.is_stack and row.what == "source_line" and not row.is_layer_input
+        if row.is_residual and row.what == "source_line" and not row.is_layer_input
     ]
     if policy and not share:
         lines.append(f"{LEAVE_OUT}{_list(policy)}.")

@@ -64,6 +64,7 @@ MODULE_TABLES = (
     "peak_values",
     "value_users",
     "value_origins",
+    "recompute_costs",
     "peak_savings",
     "peak_contributors",
     "peak_stack_nodes",

@@ -261,6 +261,23 @@ class HloGraph:
             found = self._called.get(computation)
         return found
 
+    def is_fused(self, computation: int) -> bool:
+        """Whether what is in a computation defines no values: nobody but a fusion calls it."""
+        return computation not in self._entries and self.caller(computation) is None
+
+    def is_entry(self, computation: int) -> bool:
+        """Whether it is the program's."""
+        return computation in self._entries
+
+    def fusion(self, computation: int) -> Instruction | None:
+        """The fusion that calls a computation."""
+        return self._fusions.get(computation)
+
+    @cached_property
+    def _fusions(self) -> dict[int, Instruction]:
+        found = self._callers(_places(self.text, b" fusion("), "fusion")
+        return {computation: caller[0] for computation, caller in found.items()}
+
     def homes(self, names: Iterable[bytes], only_in_loops: bool = False) -> dict[bytes, int]:
         """The computations of these instructions, as far as they define values: no fused ones.
 

@@ -86,8 +86,8 @@ class Row:
     """Element type of its largest value; None of a tuple's table, and of a donation."""
     operation_count: int | None = None
     """Operations to compute its large values again; None if they are not known of all of these."""
-    is_stack: bool = False
-    """Whether it is what a loop stacks."""
+    is_residual: bool = False
+    """Whether it has what a loop stacks for the backward pass."""
 
 
 @dataclass(frozen=True)
@@ -286,7 +286,7 @@ class _Question:
             is_input,
             None if largest is None else self.temps.dtypes[largest],
             self._operations(rows),
-            bool(self.temps.is_stack[rows].any()),
+            bool(self.temps.is_residual[rows].any()),
         )
 
 

@@ -21,7 +21,7 @@ from bufdb.link.op_paths import op_path, strip_op_path
 from bufdb.memory.buffers import buffers, labels_of_buffers, shared_slots
 from bufdb.memory.occupancy import Occupancy, occupancy
 from bufdb.memory.ranges import Ranges
-from bufdb.read.operations import LARGE_PART
+from bufdb.memory.savings import LARGE_PART
 from bufdb.what_if.choice import Choice
 
 VALUES = """
@@ -45,7 +45,7 @@ SELECT
   coalesce(origins.is_layer_input, FALSE),
   held.dtype,
   costs.operation_count,
-  coalesce(origins.origin_kind = 'stacked', FALSE)
+  coalesce(origins.is_residual, FALSE)
 FROM value_details AS held
 LEFT JOIN peak_values
   ON peak_values.module_id = held.module_id
@@ -113,8 +113,8 @@ class Temps:
     buffer: Ints
     """For each value the lowest row of its buffer."""
     is_layer_input: Bools
-    is_stack: Bools
-    """Whether a loop stacks it."""
+    is_residual: Bools
+    """Whether a loop stacks it for the backward pass."""
     operation_counts: Sequence[int | None]
     """recompute_costs.operation_count."""
     least_counted: int

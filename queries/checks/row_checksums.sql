@@ -169,6 +169,14 @@ WITH stored AS (
   GROUP BY uses.module_id
   UNION ALL
   SELECT
+    recompute_costs.module_id,
+    'recompute_costs' AS table_name,
+    count(*) AS row_count,
+    (sum(hash(recompute_costs)) % 9223372036854775808)::BIGINT AS checksum
+  FROM recompute_costs
+  GROUP BY recompute_costs.module_id
+  UNION ALL
+  SELECT
     value_origins.module_id,
     'value_origins' AS table_name,
     count(*) AS row_count,

@@ -64,14 +64,14 @@ held_values AS (
   JOIN live_ranges AS ranges
     ON ranges.module_id = held.module_id
     AND ranges.value_id = held.value_id
-  LEFT JOIN value_origins AS origins
+  LEFT JOIN value_origin_details AS origins
     ON origins.module_id = held.module_id
     AND origins.value_id = held.value_id
     AND origins.origin_kind = 'stacked'
   WHERE held.allocation_kind = 'temp'
     AND (
       -- What a loop stacks in the forward pass of a gradient.
-      (origins.op_name GLOB '*jvp(*' AND NOT origins.op_name GLOB '*transpose(*')
+      origins.is_residual
       OR (
         origins.origin_kind IS NULL
         AND ranges.start_time < functions.peak_time

@@ -42,7 +42,7 @@ def stack(con, module, value_id, offset, **cells):
 
 
 def found(con, **given):
-    return [(row[6], *row[4:6], row[7], *row[8:10]) for row in answer(con, "advice", **given)]
+    return [(row[6], *row[4:6], row[7], *row[9:11]) for row in answer(con, "advice", **given)]
 
 
 @pytest.mark.parametrize("platform", ["gpu", "cpu"])
@@ -67,7 +67,7 @@ def test_what_waits_is_computed_again_or_offloaded(con, platform):
             residual,
             ("offload", 80, 0.08, "possible", 1, "model.py:1"),
         ]
-        assert answer(con, "advice")[0][10:] == (
+        assert answer(con, "advice")[0][11:] == (
             "compute it again: jax.checkpoint around the line",
             "remat-candidates",
         )
@@ -87,6 +87,10 @@ def test_values_of_a_line_save_what_the_line_does_or_the_best_of_them(con):
         (150, (2, "model.py:7")),
         (60, (2, "model.py:8")),
     ]
+    # What they cost is known if it is of all of them.
+    for value_id in (1, 2, 3):
+        insert(con, "recompute_costs", module_id=1, value_id=value_id, operation_count=500)
+    assert [row[8] for row in answer(con, "advice")] == [1000, None]
 
 
 def test_nothing_uses_it_any_more(con):

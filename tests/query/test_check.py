@@ -156,6 +156,9 @@ BREAKING = [
     ("used-values", f"DELETE FROM positions WHERE module_id = {NEW} AND position_ordinal = 0"),
     ("used-values", f"UPDATE positions SET shape_index = '{{7}}' WHERE module_id = {NEW}"),
     ("keys", f"INSERT INTO value_origins FROM value_origins WHERE module_id = {NEW}"),
+    ("keys", f"INSERT INTO recompute_costs FROM recompute_costs WHERE module_id = {NEW}"),
+    *[("recompute-costs", f"UPDATE recompute_costs SET {c} WHERE module_id = {NEW}") for c in (
+        "operation_count = -1", "operation_count = operation_count + 1", "value_id = 0")],
     *[("value-origins", f"UPDATE value_origins SET {c} WHERE module_id = {NEW}") for c in (
         "value_id = -1", "origin_kind = 'x'", "written_by = NULL", "origin_kind = 'carry'",
         "instruction_name = NULL, origin_kind = 'slice'", "opcode = NULL",

@@ -41,6 +41,7 @@ REFERENCES = [
     ("peak_savings", ("module_id", "color"), "occupied_peaks"),
     ("peak_savings", VALUE, "peak_values"),
     ("value_origins", VALUE, "values"),
+    ("recompute_costs", VALUE, "values"),
     ("value_origins", ("module_id", "stack_frame_id"), "stack_frames"),
 ]
 RENAMED = {"parent_ordinal": "node_ordinal", "parent_frame_id": "stack_frame_id",

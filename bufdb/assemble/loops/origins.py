@@ -8,7 +8,7 @@ their hashes, as in the index of values. A module whose HLO text has no loop cos
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
@@ -19,7 +19,6 @@ from bufdb.assemble.loops.places import Place, Places
 from bufdb.assemble.loops.rows import columns_of, names_of
 from bufdb.assemble.loops.walk import Origin, Walker
 from bufdb.columnar.scan import Bools, Columns, Ints, Text, Words, take
-from bufdb.columnar.section import Piece
 from bufdb.link.context import Context, Observer
 from bufdb.link.lifetimes import Lifetimes
 from bufdb.link.value_index import ValueIndex, isin, lookup
@@ -58,6 +57,17 @@ class _Elements:
         return np.array(found, np.int64)[inverse]
 
 
+@dataclass(frozen=True)
+class Found:
+    """The origins in one module."""
+
+    rows: Ints
+    """Values that have one, as rows of the index, ascending."""
+    number: Ints
+    """Which."""
+    origins: Sequence[Origin]
+
+
 class Origins(Observer):
     """The loops of a batch, from its first section to the rows of the table."""
 
@@ -65,19 +75,21 @@ class Origins(Observer):
         """Look for loops in the HLO texts."""
         self.context = context
         self.places: dict[int, Places] = {}
-        self._loops: dict[int, list[int]] = {}
+        self.loops: dict[int, list[int]] = {}
         """Where loops stand in the HLO text."""
         for pieces in context.source.hlo():
             for piece in pieces:
                 if loops := loops_in(piece.text):
                     header = context.source.headers.get(piece.module)
                     self.places[piece.module] = Places(header, loops_of(piece.text, loops))
-                    self._loops[piece.module] = loops
+                    self.loops[piece.module] = loops
         self._has_loop = np.zeros(context.count, np.bool_)
         self._has_loop[list(self.places)] = True
         self._has_lines = np.zeros(context.count, np.bool_)
         """Modules with lines of the user's: without any, nothing is looked for but stacks."""
         self._elements = _Elements()
+        self._walks: Columns = {}
+        self._modules = _EMPTY
         self._rows = self._carrier = self._place = _EMPTY
         """Values that share the bytes of a loop, the phi value they share with, and where."""
         self._phi_keys: Words = np.empty(0, np.uint64)
@@ -212,20 +224,15 @@ class Origins(Observer):
 
     # -- rows ----------------------------------------------------------------------------------
 
-    def add_rows(self, values: ValueIndex, lifetimes: Lifetimes) -> None:
-        """Walk, and give the rows away."""
+    def begin(self, values: ValueIndex, lifetimes: Lifetimes) -> None:
+        """Find the values to walk from; all sections are read."""
         if not self.places:
             return
         lineless = _distinct(self._lineless)
         chosen = np.flatnonzero(isin(values.name_key, lineless) & lifetimes.is_live)
         chosen = chosen[self._has_lines[values.module[chosen]]]
-        starts = self._walk_from(values, np.union1d(self._rows, chosen))
-        modules = values.module[starts["row"]]
-        for pieces in self.context.source.hlo():
-            for piece in pieces:
-                if piece.module in self.places:
-                    first, behind = np.searchsorted(modules, (piece.module, piece.module + 1))
-                    self._add_module(values, piece, take(starts, slice(first, behind)))
+        self._walks = self._walk_from(values, np.union1d(self._rows, chosen))
+        self._modules = values.module[self._walks["row"]]
 
     def _walk_from(self, values: ValueIndex, rows: Ints) -> Columns:
         """For each of these values, which are in order, where and why to walk from it."""
@@ -245,20 +252,23 @@ class Origins(Observer):
             "is_near": shares | isin(name_key[rows], _distinct(self._users)),
         }
 
-    def _add_module(self, values: ValueIndex, piece: Piece, starts: Columns) -> None:
-        """Rows of one module; what several values share is made once."""
-        places = self.places[piece.module]
-        graph = HloGraph(piece.text, self._loops[piece.module])
+    def add_module(self, values: ValueIndex, module: int, graph: HloGraph) -> Found:
+        """Walk in one module and give the rows away; what several values share is made once."""
+        places = self.places.get(module)
+        if places is None:
+            return Found(_EMPTY, _EMPTY, [])
+        first, behind = np.searchsorted(self._modules, (module, module + 1))
+        starts = take(self._walks, slice(first, behind))
         indexes = self._elements.indexes
         number, origins = _Walks(self._names, indexes, graph, places).origins(starts)
         rows, number = starts["row"][number >= 0], number[number >= 0]
-        if not len(rows):
-            return
-        columns = take(columns_of(origins, places), number)
-        columns["module"] = np.full(len(rows), piece.module)
-        columns["value_id"] = values.value_id[rows]
-        self.context.emit("value_origins", columns)
-        self.told.add(rows, number, names_of(origins, places))
+        if len(rows):
+            columns = take(columns_of(origins, places), number)
+            columns["module"] = np.full(len(rows), module)
+            columns["value_id"] = values.value_id[rows]
+            self.context.emit("value_origins", columns)
+            self.told.add(rows, number, names_of(origins, places))
+        return Found(rows, number, origins)
 
 
 class _Walks:

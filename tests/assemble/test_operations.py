@@ -2,18 +2,18 @@
 
 import pytest
 
+from bufdb.assemble.operations import Operations
 from bufdb.read.hlo_graph import HloGraph
-from bufdb.read.operations import Operations
 
 
-def count(line, *others, is_fused=False, computations=""):
+def count(line, *others, computations=""):
     """The operations of a line named %r, beside other lines of its computation."""
     lines = "".join(f"  {other}\n" for other in (*others, line))
     text = f"{computations}ENTRY %main (a: f32[]) -> f32[] {{\n{lines}}}\n".encode()
     graph = HloGraph(text, [])
     ins = graph.find(len(graph._starts) - 1, b"r")
     assert ins is not None
-    return Operations(graph).of(ins, is_fused)
+    return Operations(graph).of(ins)
 
 
 A = "%a = f32[6,4,3]{2,1,0} parameter(0)"
@@ -81,13 +81,58 @@ def test_a_convolution_counts_where_weights_meet_inputs(window, inputs, kernel, 
     assert found == (None if pairs is None else 2 * 7 * 4 * 11 * pairs)
 
 
+FUSED = """%fused (p: f32[10], q: f32[10]) -> f32[10] {
+  %p = f32[10]{0} parameter(0)
+  %q = f32[10]{0} parameter(1)
+  %e = f32[10]{0} exponential(%p)
+  %n = f32[10]{0} negate(%e)
+  %other = f32[10]{0} sine(%n)
+  %moved = f32[5,2]{1,0} reshape(%q)
+  ROOT %r = f32[10]{0} add(%n, %e)
+}
+
+ENTRY %main (a: f32[10]) -> f32[10] {
+  %a = f32[10]{0} parameter(0)
+  %dear = f32[10]{0} sort(%a), dimensions={0}
+  %cheap = f32[10]{0} tanh(%a)
+  ROOT %f = f32[10]{0} fusion(%dear, %cheap), kind=kLoop, calls=%fused
+}
+"""
+
+
+def fused(name, text=FUSED):
+    graph = HloGraph(text.encode(), [])
+    return Operations(graph).of(graph.find(0, name))
+
+
 def test_of_what_is_fused_all_that_leads_to_it_counts():
-    lines = (
-        "%p = f32[10]{0} parameter(0)",
-        "%e = f32[10]{0} exponential(%p)",
-        "%n = f32[10]{0} negate(%e)",
-        "%other = f32[10]{0} sine(%n)",
-    )
-    line = "%r = f32[10]{0} add(%n, %e)"
-    assert count(line, *lines, is_fused=True) == 30
-    assert count(line, *lines) == 10
+    assert fused(b"r") == 30
+    assert fused(b"n") == 20
+
+
+def test_what_only_moves_data_costs_what_they_do():
+    assert fused(b"moved") == 10  # tanh, which the fusion reads
+    assert fused(b"moved", FUSED.replace("(%dear, %cheap)", "(%cheap, %dear)")) is None
+    assert fused(b"moved", FUSED.replace("(%dear, %cheap)", "(%dear)")) is None
+    assert fused(b"moved", FUSED.replace("calls=%fused", "calls=%nowhere")) is None
+    given = "%a = f32[6,4]{1,0} parameter(0)", "%t = f32[6,4]{1,0} tanh(%a)"
+    both = "%r = f32[12,4]{1,0} concatenate(%b, %b, %t), dimensions={0}"
+    assert count(both, *given, "%b = f32[4,6]{1,0} transpose(%t)") == 24
+    assert count("%r = f32[4,6]{1,0} transpose(%a), dimensions={1,0}", *given) == 0
+
+
+def test_what_a_loop_is_given_is_made_elsewhere():
+    text = """%body (c: (f32[4])) -> (f32[4]) {
+  %c = (f32[4]{0}) parameter(0)
+  %g = f32[4]{0} get-tuple-element(%c), index=0
+  ROOT %t = (f32[4]{0}) tuple(%g)
+}
+
+ENTRY %main (a: (f32[4])) -> (f32[4]) {
+  %a = (f32[4]{0}) parameter(0)
+  ROOT %w = (f32[4]{0}) while(%a), condition=%cond, body=%body
+}
+"""
+    graph = HloGraph(text.encode(), [text.index(" while(")])
+    assert Operations(graph).of(graph.find(0, b"g")) is None
+    assert Operations(graph).of(graph.find(1, b"w")) is None

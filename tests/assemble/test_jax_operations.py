@@ -2,8 +2,8 @@
 
 import pytest
 
+from bufdb.assemble.operations import Operations
 from bufdb.read.hlo_graph import HloGraph
-from bufdb.read.operations import Operations
 
 jax = pytest.importorskip("jax", reason="this Python has no jax")
 jnp = pytest.importorskip("jax.numpy", reason="this Python has no jax")
@@ -56,6 +56,6 @@ def test_xla_counts_as_many(function):
     operations = Operations(graph)
     lines = [graph.find(entry, name) for entry in graph._entries for name in graph._lines_of(entry)]
     # XLA counts sines and the like for themselves.
-    assert sum(operations.of(line) for line in lines) == figures["flops"] + figures.get(
+    assert sum(operations.alone(line) for line in lines) == figures["flops"] + figures.get(
         "transcendentals", 0
     )

@@ -11,6 +11,7 @@ calls, loops, collectives), there is no figure.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from math import prod
 
 from bufdb.read.hlo_graph import HloGraph, Instruction
@@ -38,8 +39,6 @@ _ELEMENTWISE = frozenset(
         *("stochastic-convert", "subtract", "tan", "tanh", "xor"),
     )
 )
-LARGE_PART = 100
-"""Of values that are smaller than this part of a peak nobody asks what they cost."""
 MAX_INSTRUCTIONS = 100_000
 """So many are looked at for one result; fusions of XLA's have some hundreds."""
 _CONTRACTED = re.compile(rb"lhs_contracting_dims=\{([\d,]*)\}")
@@ -59,24 +58,61 @@ class Operations:
         self.graph = graph
         self._fused: dict[bytes, int | None] = {}
 
-    def of(self, ins: Instruction, is_fused: bool = False) -> int | None:
+    def of(self, ins: Instruction) -> int | None:
         """Operations to make an instruction's data again; None where they are not known.
 
-        Args:
-            ins: the instruction.
-            is_fused: whether it stands in a fused computation: then what leads to it there counts.
+        If it stands in a fused computation, what leads to it there counts. What only moves data
+        costs what they do.
         """
-        return self._closure(ins) if is_fused else self._one(ins)
+        if not self.graph.is_fused(ins.computation):
+            count = self.alone(ins)
+            return self._behind_moves([ins]) if count == 0 else count
+        inputs: list[int] = []
+        count = self._closure(ins, inputs)
+        if count != 0 or not inputs:
+            return count
+        fusion = self.graph.fusion(ins.computation)
+        operands = [] if fusion is None else fusion.operands
+        if fusion is None or max(inputs) >= len(operands):
+            return None
+        found = [self.graph.find(fusion.computation, operands[number][0]) for number in inputs]
+        makers = [maker for maker in found if maker is not None]
+        return self._behind_moves(makers) if len(makers) == len(found) else None
 
-    def _closure(self, end: Instruction) -> int | None:
-        """The sum over all that leads to an instruction in its computation, itself included."""
+    def _behind_moves(self, ends: Sequence[Instruction]) -> int | None:
+        """The sum over those that make data, of all from which moves lead here.
+
+        Those that a loop or a call is given are made elsewhere, nobody knows by how much.
+        """
+        total, seen, left = 0, {end.position for end in ends}, list(ends)
+        while left:
+            ins = left.pop()
+            count = self.alone(ins)
+            is_given = ins.opcode == "parameter" and not self.graph.is_entry(ins.computation)
+            if count is None or is_given or len(seen) > MAX_INSTRUCTIONS:
+                return None
+            total += count
+            for name, _ in ins.operands if not count else ():
+                found = self.graph.find(ins.computation, name)
+                if found is not None and found.position not in seen:
+                    seen.add(found.position)
+                    left.append(found)
+        return total
+
+    def _closure(self, end: Instruction, inputs: list[int] | None = None) -> int | None:
+        """The sum over all that leads to an instruction in its computation, itself included.
+
+        `inputs` takes the numbers of the parameters that it begins with.
+        """
         total, seen, left = 0, {end.position}, [end]
         while left:
             ins = left.pop()
-            count = self._one(ins)
+            count = self.alone(ins)
             if count is None or len(seen) > MAX_INSTRUCTIONS:
                 return None
             total += count
+            if inputs is not None and ins.opcode == "parameter" and ins.number is not None:
+                inputs.append(ins.number)
             for name, _ in ins.operands:
                 found = self.graph.find(ins.computation, name)
                 if found is not None and found.position not in seen:
@@ -84,8 +120,8 @@ class Operations:
                     left.append(found)
         return total
 
-    def _one(self, ins: Instruction) -> int | None:
-        """The operations of one instruction."""
+    def alone(self, ins: Instruction) -> int | None:
+        """The operations of one instruction, what it calls included."""
         opcode = ins.opcode
         if opcode in _NOTHING:
             return 0
