@@ -22,6 +22,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import changes
+import figures
 from duckdb import DuckDBPyConnection
 
 from bufdb.database import store
@@ -334,6 +335,8 @@ def main() -> None:
             rows += rows_of(folder / "t.duckdb", backend)
     text = page(rows)
     args.output.write_text(text, encoding="utf-8")
+    if len({row.backend for row in rows}) == len(NEEDS):
+        figures.write(text)
     print(text)
 
 

@@ -1,3 +1,6 @@
+import runpy
+
+from shared_dumps import ROOT
 from small_db import Module, answer, insert
 
 
@@ -47,3 +50,9 @@ def test_the_function_with_the_largest_peak(con):
     assert {row[1] for row in answer(con, "savings")} == {"g"}
     assert {row[1] for row in answer(con, "savings", top_functions=2)} == {"f", "g"}
     assert {row[1] for row in answer(con, "savings", function="f")} == {"f"}
+
+
+def test_its_help_has_the_figures_that_were_measured():
+    figures = runpy.run_path(str(ROOT / "tests" / "benchmarks" / "figures.py"))
+    query = figures["QUERY"].read_text("utf-8")
+    assert figures["with_figures"](query, figures["TABLES"].read_text("utf-8")) == query
