@@ -1,23 +1,25 @@
 -- title: How the peak grows with a label such as the batch size
 -- group: runs
 --
--- Fits a line through runs that differ in one numeric label (ingest them with --label batch=8,
--- --label batch=16, …): peak = fixed part + slope * label. One row per function, memory space and
--- set of other labels; only runs whose other labels are equal are fitted together, so that
--- precision or remat do not mix; rows without two sizes to fit come last. Each of several
--- compilations is followed through those of the same signature, what is left by size, as bufdb diff
--- pairs two runs (view asked_series); several runs of one size count as several points.
--- Runs whose figure is unknown are no points; unknown_count says how many there are, and where it
--- leaves no point the row has nothing else.
+-- Fits a curve through runs that differ in one numeric label (ingest them with --label batch=8,
+-- --label batch=16, …): constant, a line, or a parabola such as attention gives over the length of
+-- a sequence, the simplest that is within max_error of every figure. One row per function, memory
+-- space and set of other labels; only runs whose other labels are equal are fitted together, so
+-- that precision or remat do not mix; rows without a curve come last. Each of several compilations
+-- is followed through those of the same signature, what is left by size, as bufdb diff pairs two
+-- runs (view asked_series); several runs of one size count as several points. Runs whose figure is
+-- unknown are no points; unknown_count says how many there are, and where it leaves no point the
+-- row has nothing else.
 -- With the parameter size the row predicts the figure for that size; with budget it says the
--- largest size that fits.
+-- largest size that fits. Both are ranges: what the curve says with all points, and with each size
+-- left out in turn. There is no forecast from fewer than three sizes (four for a parabola), for two
+-- always lie on a line, and none where no curve fits: no_fit_reason says so.
 --
--- wrong when: Two points always lie on a line: look at point_count, r2 and max_error_ratio. Memory
--- is a step function of size: XLA chooses other layouts, fusions, library calls or
--- rematerialisation at other sizes, so what lies outside the sizes measured is a guess. The figure
--- is one program's and one memory space's; leave room for what else the device holds. A label that
--- is different in each run (a commit, a date) leaves no two runs alike: name the labels that matter
--- in fixed.
+-- wrong when: Memory is a step function of size: XLA chooses other layouts, fusions, library calls
+-- or rematerialisation at other sizes, so what lies far outside the sizes measured is a guess, and
+-- the range tells only how well the points agree. The figure is one program's and one memory
+-- space's; leave room for what else the device holds. A label that is different in each run (a
+-- commit, a date) leaves no two runs alike: name the labels that matter in fixed.
 --
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
@@ -29,6 +31,7 @@
 --   takes all others.
 -- param metric VARCHAR = 'peak' | 'temp' | 'total': Figure to fit: the peak, the temp allocations,
 --   or all allocations but thread-local ones.
+-- param max_error DOUBLE = 0.02: How far the curve may be from a figure, as share of it (0 to 1).
 -- param size DOUBLE = NULL: Size to predict the figure for.
 -- param budget BIGINT = NULL: Bytes that the figure may not exceed.
 -- param top_n BIGINT = 50: Rows to return.
@@ -42,15 +45,23 @@
 -- column min_size DOUBLE: Smallest size among them.
 -- column max_size DOUBLE: Largest size among them.
 -- column largest_bytes HUGEINT: Largest figure among them [bytes].
--- column fixed_bytes HUGEINT: The line at size 0 [bytes]; NULL with fewer than two sizes.
--- column slope_bytes DOUBLE: The line's growth per unit of the label [bytes]; NULL likewise.
--- column r2 DOUBLE: Share of the figures' variance that the line explains (0 to 1); 1 if they do
---   not vary; NULL with fewer than two sizes.
--- column max_error_ratio DOUBLE: Largest distance of a figure from the line, as share of the
---   figure.
--- column predicted_bytes HUGEINT: The line at size [bytes]; NULL without size, or beyond 2^127.
--- column largest_size BIGINT: Largest whole size at which the line is within budget, 0 or less if
---   none is; NULL without budget, if the line does not grow, or beyond 2^63.
+-- column size_count BIGINT: Different sizes among them.
+-- column model VARCHAR: constant, linear or quadratic; NULL if there is no fit.
+-- column fixed_bytes HUGEINT: The curve at size 0 [bytes]; NULL without one.
+-- column slope_bytes DOUBLE: Its growth per unit of the label at size 0 [bytes]; NULL likewise.
+-- column square_bytes DOUBLE: The factor of the square of the label [bytes], 0 but for quadratic;
+--   NULL likewise.
+-- column max_error_ratio DOUBLE: Largest distance of a figure from the curve, as share of the
+--   figure (0 to 1); NULL likewise.
+-- column low_predicted_bytes HUGEINT: Least that the curve says at size, with each size left out in
+--   turn [bytes]; NULL without size or a curve, or beyond 2^127.
+-- column predicted_bytes HUGEINT: What it says with all of them [bytes]; NULL likewise.
+-- column high_predicted_bytes HUGEINT: Most of these [bytes]; NULL likewise.
+-- column low_largest_size BIGINT: Largest whole size at which each of these curves is within
+--   budget: take this one. 0 or less if none is; NULL without budget or a curve, if one of them
+--   does not grow, or beyond 2^63.
+-- column high_largest_size BIGINT: Largest whole size at which one of them is; NULL likewise.
+-- column no_fit_reason VARCHAR: Why there is no curve; NULL if there is one, or no point.
 -- column unknown_count BIGINT: Runs left out of the fit because their figure is unknown.
 -- column unknown_reason VARCHAR: Why, of several the first reason in alphabetical order; NULL if
 --   all figures are known.
@@ -59,6 +70,7 @@ WITH params AS (
     coalesce(getvariable('label')::VARCHAR, 'batch') AS label,
     getvariable('fixed')::VARCHAR AS fixed,
     coalesce(getvariable('metric')::VARCHAR, 'peak') AS metric,
+    coalesce(getvariable('max_error')::DOUBLE, 0.02) AS max_error,
     getvariable('size')::DOUBLE AS size,
     getvariable('budget')::BIGINT AS budget,
     coalesce(getvariable('top_n')::BIGINT, 50) AS top_n
@@ -83,42 +95,199 @@ points AS (
     ON run_groups.run_name = history.run_name
   WHERE isfinite(TRY_CAST(run_groups.label_value AS DOUBLE))
 ),
-centred_points AS (
+counted AS (
   SELECT
-    fit_place, size, bytes,
-    avg(size) OVER (PARTITION BY fit_place) AS mean_size,
-    avg(bytes) OVER (PARTITION BY fit_place) AS mean_bytes
-  FROM points
-  WHERE bytes IS NOT NULL
-),
-sums AS (
-  SELECT
-    fit_place, mean_size, mean_bytes,
+    fit_place,
     count(*) AS point_count,
+    count(DISTINCT size) AS size_count,
     min(size) AS min_size,
     max(size) AS max_size,
-    max(bytes) AS largest_bytes,
-    -- Rounded, as all figures below, so that the order of summation does not show.
-    round(
-      sum((size - mean_size) * (bytes - mean_bytes)) / nullif(sum(pow(size - mean_size, 2)), 0), 6
-    ) AS slope_bytes,
-    sum(pow(bytes - mean_bytes, 2)) AS bytes_squares
-  FROM centred_points
-  GROUP BY fit_place, mean_size, mean_bytes
+    min(bytes) AS least_bytes,
+    max(bytes) AS largest_bytes
+  FROM points
+  WHERE bytes IS NOT NULL
+  GROUP BY fit_place
 ),
-errors AS (
+-- All points of a fit, and those without one of its sizes. Weighted, for distances count as share
+-- of the figure: without that the largest alone would draw the curve.
+samples AS (
   SELECT
-    sums.fit_place,
-    sum(pow(
-      points.bytes - sums.mean_bytes - sums.slope_bytes * (points.size - sums.mean_size), 2
-    )) AS error_squares,
+    points.fit_place, NULL AS left_out, points.size, points.bytes,
+    1 / pow(greatest(points.bytes, 1)::DOUBLE, 2) AS weight
+  FROM points
+  WHERE points.bytes IS NOT NULL
+  UNION ALL
+  SELECT
+    points.fit_place, others.size AS left_out, points.size, points.bytes,
+    1 / pow(greatest(points.bytes, 1)::DOUBLE, 2) AS weight
+  FROM points
+  JOIN (SELECT DISTINCT fit_place, size FROM points WHERE bytes IS NOT NULL) AS others
+    ON others.fit_place = points.fit_place
+    AND others.size <> points.size
+  WHERE points.bytes IS NOT NULL
+),
+centred AS (
+  SELECT
+    fit_place, left_out,
+    sum(weight * size) / sum(weight) AS mean_size,
+    sum(weight * bytes) / sum(weight) AS mean_bytes
+  FROM samples
+  GROUP BY fit_place, left_out
+),
+offsets AS (
+  SELECT
+    samples.fit_place, samples.left_out, centred.mean_size, centred.mean_bytes, samples.weight,
+    samples.size - centred.mean_size AS u,
+    samples.bytes - centred.mean_bytes AS v
+  FROM samples
+  JOIN centred
+    ON centred.fit_place = samples.fit_place
+    AND centred.left_out IS NOT DISTINCT FROM samples.left_out
+),
+moments AS (
+  SELECT
+    fit_place, left_out, mean_size, mean_bytes,
+    sum(weight * u * u) / sum(weight) AS square_mean,
+    sum(weight * u * u * u) / nullif(sum(weight * u * u), 0) AS skew,
+    sum(weight * u * v) / nullif(sum(weight * u * u), 0) AS slope
+  FROM offsets
+  GROUP BY fit_place, left_out, mean_size, mean_bytes
+),
+-- The parabola that is orthogonal to every line: u * u - skew * u - square_mean.
+squares AS (
+  SELECT
+    moments.fit_place, moments.left_out, moments.mean_size, moments.mean_bytes,
+    moments.square_mean, moments.skew, moments.slope,
+    sum(weight * (u * u - moments.skew * u - moments.square_mean) * v)
+      / nullif(sum(weight * pow(u * u - moments.skew * u - moments.square_mean, 2)), 0) AS factor
+  FROM moments
+  JOIN offsets
+    ON offsets.fit_place = moments.fit_place
+    AND offsets.left_out IS NOT DISTINCT FROM moments.left_out
+  GROUP BY
+    moments.fit_place, moments.left_out, moments.mean_size, moments.mean_bytes,
+    moments.square_mean, moments.skew, moments.slope
+),
+models AS (
+  SELECT kinds.model, kinds.rank, kinds.least_sizes
+  FROM (VALUES ('constant', 1, 2), ('linear', 2, 3), ('quadratic', 3, 4))
+    AS kinds (model, rank, least_sizes)
+),
+-- bytes = c0 + c1 * u + c2 * u * u, with u from the mean size.
+curves AS (
+  SELECT
+    squares.fit_place, squares.left_out, models.model, models.rank, models.least_sizes,
+    squares.mean_size,
+    CASE models.model
+      WHEN 'quadratic' THEN squares.mean_bytes - squares.factor * squares.square_mean
+      ELSE squares.mean_bytes
+    END AS c0,
+    CASE models.model
+      WHEN 'constant' THEN 0
+      WHEN 'linear' THEN squares.slope
+      ELSE squares.slope - squares.factor * squares.skew
+    END AS c1,
+    CASE models.model WHEN 'quadratic' THEN squares.factor ELSE 0 END AS c2
+  FROM squares
+  CROSS JOIN models
+),
+distances AS (
+  SELECT
+    curves.fit_place, curves.model, curves.rank, curves.least_sizes, curves.c2,
     max(
-      abs(points.bytes - sums.mean_bytes - sums.slope_bytes * (points.size - sums.mean_size))
-      / nullif(points.bytes, 0)
+      abs(
+        points.bytes - curves.c0 - curves.c1 * (points.size - curves.mean_size)
+        - curves.c2 * pow(points.size - curves.mean_size, 2)
+      ) / nullif(points.bytes, 0)
     ) AS max_error_ratio
-  FROM sums
-  JOIN centred_points AS points ON points.fit_place = sums.fit_place
-  GROUP BY sums.fit_place
+  FROM curves
+  JOIN points
+    ON points.fit_place = curves.fit_place
+    AND points.bytes IS NOT NULL
+  WHERE curves.left_out IS NULL
+    AND curves.c1 IS NOT NULL
+    AND curves.c2 IS NOT NULL
+  GROUP BY curves.fit_place, curves.model, curves.rank, curves.least_sizes, curves.c2
+),
+tried AS (
+  SELECT
+    fit_place, model, rank, least_sizes, c2, max_error_ratio,
+    max(CASE WHEN model = 'linear' THEN max_error_ratio END) OVER (PARTITION BY fit_place)
+      AS line_error_ratio
+  FROM distances
+),
+chosen AS (
+  SELECT
+    tried.fit_place, tried.model, tried.max_error_ratio,
+    row_number() OVER (
+      PARTITION BY tried.fit_place
+      ORDER BY
+        -- Where a parabola is ten times as near, a line leaves the points further out.
+        CASE
+          WHEN tried.model = 'quadratic'
+            AND tried.line_error_ratio > 0.0005
+            AND tried.max_error_ratio < 0.1 * tried.line_error_ratio
+            THEN 1.5
+          ELSE tried.rank
+        END
+    ) AS place
+  FROM tried
+  CROSS JOIN params
+  JOIN counted ON counted.fit_place = tried.fit_place
+  -- What is constant within a thousandth only is one: a line may rise slowly.
+  WHERE tried.max_error_ratio
+      <= CASE tried.model WHEN 'constant' THEN 0.001 ELSE params.max_error END
+    AND counted.size_count >= tried.least_sizes
+    AND tried.c2 >= 0
+),
+told AS (
+  SELECT
+    chosen.fit_place, chosen.model, chosen.max_error_ratio, curves.left_out,
+    curves.mean_size, curves.c0, curves.c1, curves.c2,
+    round(
+      curves.c0 + curves.c1 * (params.size - curves.mean_size)
+      + curves.c2 * pow(params.size - curves.mean_size, 2)
+    ) AS predicted,
+    CASE
+      WHEN curves.c2 > 0
+        AND pow(curves.c1, 2) >= 4 * curves.c2 * (curves.c0 - params.budget)
+        THEN floor(
+          round(
+            curves.mean_size + (
+              sqrt(pow(curves.c1, 2) - 4 * curves.c2 * (curves.c0 - params.budget)) - curves.c1
+            ) / (2 * curves.c2),
+            6
+          )
+        )
+      WHEN curves.c2 > 0 THEN 0
+      WHEN curves.c2 = 0 AND curves.c1 > 0
+        THEN floor(
+          round(curves.mean_size + (params.budget - curves.c0) / curves.c1, 6)
+        )
+    END AS largest
+  FROM chosen
+  CROSS JOIN params
+  JOIN curves
+    ON curves.fit_place = chosen.fit_place
+    AND curves.model = chosen.model
+  WHERE chosen.place = 1
+    AND curves.c1 IS NOT NULL
+    AND curves.c2 IS NOT NULL
+),
+fits AS (
+  SELECT
+    fit_place, model, max_error_ratio,
+    max(CASE WHEN left_out IS NULL THEN c0 - c1 * mean_size + c2 * mean_size * mean_size END)
+      AS fixed,
+    max(CASE WHEN left_out IS NULL THEN c1 - 2 * c2 * mean_size END) AS slope,
+    max(CASE WHEN left_out IS NULL THEN c2 END) AS factor,
+    min(predicted) AS low_predicted,
+    max(CASE WHEN left_out IS NULL THEN predicted END) AS predicted,
+    max(predicted) AS high_predicted,
+    CASE WHEN count(largest) = count(*) THEN min(largest) END AS low_largest,
+    CASE WHEN count(largest) = count(*) THEN max(largest) END AS high_largest
+  FROM told
+  GROUP BY fit_place, model, max_error_ratio
 ),
 groups AS (
   SELECT
@@ -131,35 +300,31 @@ groups AS (
 SELECT
   groups.function_name, groups.platform, groups.compilation_place, groups.color,
   groups.other_labels,
-  coalesce(sums.point_count, 0) AS point_count,
-  sums.min_size, sums.max_size, sums.largest_bytes,
-  TRY_CAST(round(sums.mean_bytes - sums.slope_bytes * sums.mean_size) AS HUGEINT) AS fixed_bytes,
-  sums.slope_bytes,
+  coalesce(counted.point_count, 0) AS point_count,
+  counted.min_size, counted.max_size, counted.largest_bytes, counted.size_count, fits.model,
+  TRY_CAST(round(fits.fixed) AS HUGEINT) AS fixed_bytes,
+  -- Rounded, so that the order of summation does not show.
+  round(fits.slope, 6) AS slope_bytes,
+  round(fits.factor, 6) AS square_bytes,
+  round(fits.max_error_ratio, 6) AS max_error_ratio,
+  TRY_CAST(fits.low_predicted AS HUGEINT) AS low_predicted_bytes,
+  TRY_CAST(fits.predicted AS HUGEINT) AS predicted_bytes,
+  TRY_CAST(fits.high_predicted AS HUGEINT) AS high_predicted_bytes,
+  TRY_CAST(fits.low_largest AS BIGINT) AS low_largest_size,
+  TRY_CAST(fits.high_largest AS BIGINT) AS high_largest_size,
   CASE
-    WHEN sums.slope_bytes IS NULL THEN NULL
-    WHEN sums.bytes_squares = 0 THEN 1
-    ELSE round(greatest(1 - errors.error_squares / sums.bytes_squares, 0), 6)
-  END AS r2,
-  round(errors.max_error_ratio, 6) AS max_error_ratio,
-  TRY_CAST(
-    round(sums.mean_bytes + sums.slope_bytes * (params.size - sums.mean_size)) AS HUGEINT
-  ) AS predicted_bytes,
-  CASE
-    WHEN sums.slope_bytes > 0
-      THEN TRY_CAST(
-        floor(
-          (params.budget - round(sums.mean_bytes - sums.slope_bytes * sums.mean_size))
-          / sums.slope_bytes
-        ) AS BIGINT
-      )
-  END AS largest_size,
+    WHEN fits.model IS NOT NULL OR counted.point_count IS NULL THEN NULL
+    WHEN counted.size_count < 3 THEN 'a line through fewer than three sizes says nothing'
+    WHEN counted.size_count < 4 THEN 'no line fits, and a parabola takes four sizes'
+    ELSE 'neither a line nor a parabola is within max_error of every figure'
+  END AS no_fit_reason,
   groups.unknown_count, groups.unknown_reason
 FROM groups
 CROSS JOIN params
-LEFT JOIN sums ON sums.fit_place = groups.fit_place
-LEFT JOIN errors ON errors.fit_place = groups.fit_place
+LEFT JOIN counted ON counted.fit_place = groups.fit_place
+LEFT JOIN fits ON fits.fit_place = groups.fit_place
 ORDER BY
-  CASE WHEN sums.point_count IS NULL THEN 0 WHEN sums.slope_bytes IS NULL THEN 2 ELSE 1 END,
-  sums.largest_bytes DESC, groups.function_name, groups.platform NULLS LAST,
+  CASE WHEN counted.point_count IS NULL THEN 0 WHEN fits.model IS NULL THEN 2 ELSE 1 END,
+  counted.largest_bytes DESC, groups.function_name, groups.platform NULLS LAST,
   groups.color NULLS LAST, groups.other_labels, groups.compilation_place
 LIMIT (SELECT top_n FROM params);
