@@ -16,7 +16,7 @@ from bufdb.read.shape import Shape
 Row = dict[str, Any]
 
 
-_PREFIX = re.compile(r"^(?:p?jit|s?xmap|(?:soft_)?pmap|xla_computation)_(?=.)")
+_PREFIX = re.compile(r"^(?:p?jit|pmap|xmap|xla_computation)_(?=.)")
 _TENSORFLOW = re.compile(
     r"(?:a|_)_inference_(.+?)_\d+(?:__XlaMustCompile.*)?|(cluster_\d+(?:_f\d+n_\d+)?)_*"
 )

@@ -63,10 +63,31 @@ found AS (
           IS DISTINCT FROM coalesce(nullif(named.parts.name, ''), modules.hlo_module_name)
         THEN 'module_name ' || coalesce(modules.module_name, 'NULL') END,
       CASE WHEN modules.module_name IS NOT NULL
-          AND modules.function_name IS DISTINCT FROM regexp_replace(
-            regexp_replace(modules.module_name, '[.][0-9]+$', ''),
-            '^(p?jit|pmap|xmap)_+(.)',
-            '\2'
+          AND NOT regexp_full_match(
+            modules.module_name, '(SyncTensorsGraph|IrToHlo|ConvertXlaToHlo)([.][0-9]+)?'
+          )
+          AND modules.function_name IS DISTINCT FROM coalesce(
+            nullif(
+              regexp_extract(
+                regexp_replace(modules.module_name, '[.][0-9]+$', ''),
+                '^(?:a|_)_inference_(.+?)_[0-9]+(?:__XlaMustCompile.*)?$',
+                1
+              ),
+              ''
+            ),
+            nullif(
+              regexp_extract(
+                regexp_replace(modules.module_name, '[.][0-9]+$', ''),
+                '^(cluster_[0-9]+(?:_f[0-9]+n_[0-9]+)?)_*$',
+                1
+              ),
+              ''
+            ),
+            regexp_replace(
+              regexp_replace(modules.module_name, '[.][0-9]+$', ''),
+              '^(p?jit|pmap|xmap|xla_computation)_(.)',
+              '\2'
+            )
           )
         THEN 'function_name ' || coalesce(modules.function_name, 'NULL') END,
       CASE WHEN modules.cl_number IS DISTINCT FROM nullif(named.parts.cl, '')::BIGINT
