@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from math import prod
+from math import gcd, prod
 
 from bufdb.read.hlo_graph import HloGraph, Instruction
 from bufdb.read.shape import shape_of
@@ -47,8 +47,8 @@ _MATMUL = re.compile(rb'custom_call_target="__cublas\$(?:lt\$matmul[\w$]*|gemm)"
 _LABELS = re.compile(rb"dim_labels=([0-9bf?]+)_([0-9io?]+)->([0-9bf?]+)")
 _WINDOW = re.compile(rb"window=\{([^}]*)\}")
 _INTEGER = re.compile(rb"-?\d{1,9}")
-_MAX_POSITIONS = 1 << 22
-"""Pairs of a place in the window and in the result that are counted one by one, per dimension."""
+_MAX_WINDOW = 1 << 16
+"""So wide a window is gone through; XLA makes one of a batch's size of some products."""
 
 
 class Operations:
@@ -249,24 +249,20 @@ def _positions(
 
     stride, low = field(b"stride", 1), field(b"pad", 0, 2 * place)
     spread, gap = field(b"rhs_dilate", 1), field(b"lhs_dilate", 1)
-    if min(stride, spread, gap) < 1:
+    if min(stride, spread, gap) < 1 or size > _MAX_WINDOW:
         return None
     last = (input_size - 1) * gap
-    if gap == 1:
-        # Places t with 0 <= t * stride + k * spread - low <= last, for each k.
-        total = 0
-        if size > _MAX_POSITIONS:
-            return None
-        for k in range(size):
-            shift = k * spread - low
-            first = max(0, -(shift // stride))
-            until = min(output_size - 1, (last - shift) // stride)
-            total += max(0, until - first + 1)
-        return total
-    if size * output_size > _MAX_POSITIONS:
-        return None
-    return sum(
-        0 <= at <= last and at % gap == 0
-        for k in range(size)
-        for at in range(k * spread - low, k * spread - low + output_size * stride, stride)
-    )
+    common = gcd(stride, gap)
+    period = gap // common
+    inverse = pow(stride // common, -1, period)
+    total = 0
+    for k in range(size):
+        # Places t with 0 <= t * stride + shift <= last that are multiples of gap.
+        shift = k * spread - low
+        if shift % common:
+            continue
+        first = max(0, -(shift // stride))
+        first += (-(shift // common) * inverse - first) % period
+        until = min(output_size - 1, (last - shift) // stride)
+        total += max(0, (until - first) // period + 1)
+    return total
