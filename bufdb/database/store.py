@@ -331,14 +331,18 @@ def _make_views(
     own = {name: text for is_own, name, text in rows if is_own}
     in_file = {name: text for is_own, name, text in rows if not is_own}
     _require_tables(path, in_file)
-    others = [name for name, text in in_file.items() if _words(own.get(name, text)) != _words(text)]
+    others = [name for name, text in in_file.items() if not _is_same(own.get(name, text), text)]
     if others:
         names = ", ".join(sorted(others))
         PATIENCE.get().note(f"{path} has another {names} than bufdb; bufdb's own is used")
 
 
+def _is_same(one: str, other: str) -> bool:
+    """Whether SQL as DuckDB prints it says the same; `* REPLACE` comes in any order."""
+    return one == other or _words(one) == _words(other)
+
+
 def _words(sql: str) -> list[str]:
-    """Words of SQL as DuckDB prints it; `* REPLACE` comes in any order."""
     return sorted(re.findall(r"\w+|\S", sql))
 
 
