@@ -721,7 +721,7 @@ def test_database_that_cannot_be(call, name, command):
     assert Path("file").read_text() == "no database\n" * 1000
 
 
-@pytest.mark.sample(7)
+@pytest.mark.sample(11)
 @pytest.mark.parametrize("command", ["query peak", "check", "sql FROM\tvalues", "ingest"])
 @pytest.mark.parametrize("part", range(8), ids=lambda part: f"{part}/8 of the file")
 def test_damaged_block(call, whole_db, part, command):
