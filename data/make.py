@@ -26,8 +26,8 @@ RUNS = {
     "demo/gpu_b8": ("train.py --batch 8 --no-eval --target gpu", "--xla_gpu_autotune_level=0"),
     "demo/tpu_b8": ("train.py --batch 8 --no-eval --target tpu", ""),
     "loops/cpu": ("loops.py layers_named nested accumulated decode", ""),
-    "loops/gpu": ("loops.py layers --target gpu", "--xla_gpu_autotune_level=0"),
-    "loops/tpu": ("loops.py layers --target tpu", ""),
+    "loops/gpu": ("loops.py --target gpu", "--xla_gpu_autotune_level=0"),
+    "loops/tpu": ("loops.py --target tpu", ""),
 }
 FLAGS = "--xla_backend_optimization_level=0"
 HLO_TEXT = "*after_optimizations.txt"

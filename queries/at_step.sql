@@ -62,17 +62,14 @@ chosen AS (
 ),
 live_temps AS (
   SELECT
-    value_details.allocation_index, value_details.value_id, value_details.size_bytes,
-    -- 128 bits: sizes come near 2^63.
-    value_details.offset_bytes::HUGEINT AS begin_bytes,
-    value_details.offset_bytes::HUGEINT + value_details.size_bytes AS end_bytes
+    temp_values.allocation_index, temp_values.value_id, temp_values.size_bytes,
+    temp_values.begin_bytes, temp_values.end_bytes
   FROM chosen
-  JOIN value_details
-    ON value_details.module_id = chosen.module_id
-    AND value_details.color = chosen.color
-  WHERE value_details.allocation_kind = 'temp'
-    AND value_details.start_time <= chosen.step_time
-    AND value_details.end_time >= chosen.step_time
+  JOIN temp_values
+    ON temp_values.module_id = chosen.module_id
+    AND temp_values.color = chosen.color
+  WHERE temp_values.start_time <= chosen.step_time
+    AND temp_values.end_time >= chosen.step_time
 ),
 covered_temps AS (
   SELECT

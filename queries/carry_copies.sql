@@ -21,13 +21,17 @@
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
 -- param color BIGINT = NULL: Only this memory space.
+-- param peak BIGINT = 1: Which of the distinct peaks (query peaks), 1 is the highest.
+-- param step BIGINT = NULL: Any instant instead of a peak [program order].
 -- param min_bytes BIGINT = 64: Smallest copy to show [bytes].
 -- param top_n BIGINT = 30: Rows to return.
 --
 -- column run_name VARCHAR: The run.
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
 -- column color BIGINT: Memory space of the copy.
--- column peak_held_bytes BIGINT: Bytes that the second buffer holds at the peak [bytes].
+-- column peak_held_bytes HUGEINT: Bytes that the second buffer holds at the peak [bytes].
+-- column saving_bytes HUGEINT: By how much the highest peak would fall without that buffer (query
+--   savings) [bytes]; NULL for what holds nothing there in a temp allocation.
 -- column size_bytes BIGINT: Assigned size of the copy [bytes].
 -- column carry_role VARCHAR: initial, taken, returned or result.
 -- column shape VARCHAR: Shape of the copy with layout.
@@ -52,21 +56,28 @@ carry_copies AS (
       copy_details.into_carry_of,
       CASE WHEN copy_details.carry_role = 'result' THEN copy_details.source_name END
     ) AS while_name,
-    coalesce(peak_values.held_bytes, 0) AS peak_held_bytes,
+    coalesce(held.held_bytes, 0) AS peak_held_bytes, savings.saving_bytes,
     row_number() OVER (
       ORDER BY
-        coalesce(peak_values.held_bytes, 0) DESC, copy_details.size_bytes DESC,
+        coalesce(held.held_bytes, 0) DESC, copy_details.size_bytes DESC,
         functions.name_place, copy_details.value_id
     ) AS place
-  FROM answered_functions AS functions
+  FROM answered_instants AS functions
   CROSS JOIN params
   JOIN copy_details
     ON copy_details.module_id = functions.module_id
     AND copy_details.color = functions.color
   -- The carry's own buffer is the copy's where it goes into the carry, else the original's.
-  LEFT JOIN peak_values
-    ON peak_values.module_id = copy_details.module_id
-    AND peak_values.value_id = CASE
+  LEFT JOIN asked_peak_values AS held
+    ON held.module_id = copy_details.module_id
+    AND held.value_id = CASE
+      WHEN copy_details.carry_role IN ('initial', 'returned') THEN copy_details.source_value_id
+      ELSE copy_details.value_id
+    END
+  LEFT JOIN peak_savings AS savings
+    ON savings.module_id = copy_details.module_id
+    AND savings.color = copy_details.color
+    AND savings.value_id = CASE
       WHEN copy_details.carry_role IN ('initial', 'returned') THEN copy_details.source_value_id
       ELSE copy_details.value_id
     END
@@ -79,12 +90,12 @@ carry_copies AS (
 )
 SELECT
   functions.run_name, functions.function_name, functions.color, carry_copies.peak_held_bytes,
-  carry_copies.size_bytes, carry_copies.carry_role, carry_copies.shape,
+  carry_copies.saving_bytes, carry_copies.size_bytes, carry_copies.carry_role, carry_copies.shape,
   carry_copies.instruction_name, carry_copies.source_name, carry_copies.while_name,
   coalesce(value_details.op_name, source_details.op_name) AS op_name,
   coalesce(value_details.own_source, source_details.own_source) AS source,
   functions.unknown_reason
-FROM answered_functions AS functions
+FROM answered_instants AS functions
 CROSS JOIN params
 LEFT JOIN carry_copies
   ON carry_copies.module_id = functions.module_id

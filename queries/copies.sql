@@ -18,13 +18,17 @@
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
 -- param color BIGINT = NULL: Only this memory space.
+-- param peak BIGINT = 1: Which of the distinct peaks (query peaks), 1 is the highest.
+-- param step BIGINT = NULL: Any instant instead of a peak [program order].
 -- param top_n BIGINT = 30: Rows to return.
 --
 -- column run_name VARCHAR: The run.
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
 -- column color BIGINT: Memory space of the copy.
--- column peak_held_bytes BIGINT: Bytes that the copy holds at the peak [bytes]; NULL without live
+-- column peak_held_bytes HUGEINT: Bytes that the copy holds at the peak [bytes]; NULL without live
 --   ranges.
+-- column saving_bytes HUGEINT: By how much the highest peak would fall without it (query savings)
+--   [bytes]; NULL for what holds nothing there in a temp allocation.
 -- column size_bytes BIGINT: Assigned size of the copy [bytes].
 -- column is_kept_twice BOOLEAN: Whether copy and original are live together for more than the
 --   instant of copying; NULL without live ranges.
@@ -44,7 +48,7 @@ copies AS (
   SELECT
     copy_details.module_id, copy_details.color, copy_details.value_id,
     CASE
-      WHEN functions.peak_bytes IS NOT NULL THEN coalesce(peak_values.held_bytes, 0)
+      WHEN functions.peak_bytes IS NOT NULL THEN coalesce(held.held_bytes, 0)
     END AS peak_held_bytes,
     copy_details.size_bytes, copy_details.is_kept_twice,
     CASE
@@ -61,26 +65,26 @@ copies AS (
     row_number() OVER (
       ORDER BY
         CASE
-          WHEN functions.peak_bytes IS NOT NULL THEN coalesce(peak_values.held_bytes, 0)
+          WHEN functions.peak_bytes IS NOT NULL THEN coalesce(held.held_bytes, 0)
         END DESC NULLS LAST,
         copy_details.size_bytes DESC, functions.name_place, copy_details.value_id
     ) AS place
-  FROM answered_functions AS functions
+  FROM answered_instants AS functions
   JOIN copy_details
     ON copy_details.module_id = functions.module_id
     AND copy_details.color = functions.color
-  LEFT JOIN peak_values
-    ON peak_values.module_id = copy_details.module_id
-    AND peak_values.value_id = copy_details.value_id
+  LEFT JOIN asked_peak_values AS held
+    ON held.module_id = copy_details.module_id
+    AND held.value_id = copy_details.value_id
 )
 SELECT
   functions.run_name, functions.function_name, functions.color, copies.peak_held_bytes,
-  copies.size_bytes, copies.is_kept_twice, copies.reason, copies.shape, copies.instruction_name,
-  copies.source_name, copies.source_shape,
+  savings.saving_bytes, copies.size_bytes, copies.is_kept_twice, copies.reason, copies.shape,
+  copies.instruction_name, copies.source_name, copies.source_shape,
   coalesce(value_details.op_name, source_details.op_name) AS op_name,
   coalesce(value_details.own_source, source_details.own_source) AS source,
   functions.unknown_reason
-FROM answered_functions AS functions
+FROM answered_instants AS functions
 CROSS JOIN params
 LEFT JOIN copies
   ON copies.module_id = functions.module_id
@@ -92,5 +96,9 @@ LEFT JOIN value_details
 LEFT JOIN value_details AS source_details
   ON source_details.module_id = copies.module_id
   AND source_details.value_id = copies.source_value_id
+LEFT JOIN peak_savings AS savings
+  ON savings.module_id = copies.module_id
+  AND savings.color = copies.color
+  AND savings.value_id = copies.value_id
 WHERE copies.place IS NOT NULL OR functions.unknown_reason IS NOT NULL
 ORDER BY copies.place NULLS FIRST, functions.name_place;

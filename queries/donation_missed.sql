@@ -6,7 +6,9 @@
 -- of its own: with donate_argnums the output could be written over the argument, which saves its
 -- bytes for the whole execution. For each run and function (its compilation with the largest known
 -- peak) arguments and outputs of equal shape are paired off, so that as many rows show as buffers
--- could be saved; largest first.
+-- could be saved; those that lower the peak most first. That is mostly the size of the buffer, and
+-- less where the output's allocation holds something before the argument is read for the last time:
+-- gradients that a loop stacks there need bytes of their own then.
 --
 -- wrong when: The caller still needs the argument after the call: the usual case for a model's
 -- parameters in an evaluation step or in a function that returns gradients. Which argument belongs
@@ -23,8 +25,11 @@
 -- column run_name VARCHAR: The run.
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
 -- column color BIGINT: Memory space.
--- column saved_bytes BIGINT: Size of the output's allocation, which donation would save [bytes].
--- column missed_bytes HUGEINT: The same for all pairs of the module and memory space [bytes].
+-- column saving_bytes HUGEINT: By how much the peak would fall with this donation alone [bytes];
+--   NULL if the dump does not tell when the parameter is read.
+-- column together_saving_bytes HUGEINT: By how much with all of the module and memory space
+--   [bytes]; NULL likewise.
+-- column size_bytes BIGINT: Size of the output's allocation [bytes].
 -- column parameter_number BIGINT: Entry parameter that could be donated.
 -- column parameter_shape_index VARCHAR: Index in that parameter's shape, in braces.
 -- column parameter_name VARCHAR: Its op_name, which is the argument's path in JAX; the instruction
@@ -37,86 +42,27 @@
 WITH params AS (
   SELECT coalesce(getvariable('top_n')::BIGINT, 20) AS top_n
 ),
--- The value that stands for a parameter is the first at its address, for an output the last.
-candidates AS (
-  SELECT
-    allocations.module_id, allocations.color, allocations.allocation_index, allocations.kind,
-    allocations.size_bytes, allocations.parameter_number, allocations.parameter_shape_index,
-    "values".instruction_name, "values".shape, shapes.dtype, shapes.dimensions_text,
-    coalesce(instructions.op_name, "values".instruction_name) AS parameter_name,
-    instructions.op_name AS output_op_name,
-    row_number() OVER (
-      PARTITION BY allocations.module_id, allocations.allocation_index
-      ORDER BY
-        CASE
-          WHEN instructions.opcode = 'parameter' AND allocations.kind = 'parameter' THEN 0
-          ELSE 1
-        END,
-        live_ranges.end_time DESC NULLS LAST, live_ranges.start_time DESC NULLS LAST,
-        "values".value_id DESC
-    ) AS place
-  FROM answered_functions AS functions
-  JOIN allocations
-    ON allocations.module_id = functions.module_id
-    AND allocations.color = functions.color
-  JOIN "values"
-    ON "values".module_id = allocations.module_id
-    AND "values".allocation_index = allocations.allocation_index
-    AND "values".size_bytes = allocations.size_bytes
-  JOIN shapes ON shapes.shape = "values".shape
-  LEFT JOIN instructions
-    ON instructions.module_id = "values".module_id
-    AND instructions.instruction_name = "values".instruction_name
-  LEFT JOIN live_ranges
-    ON live_ranges.module_id = "values".module_id
-    AND live_ranges.value_id = "values".value_id
-  WHERE allocations.kind IN ('parameter', 'output')
-    AND allocations.size_bytes > 0
-    AND NOT shapes.is_tuple
-),
-numbered AS (
-  SELECT
-    module_id, color, allocation_index, kind, size_bytes, parameter_number, parameter_shape_index,
-    instruction_name, shape, dtype, dimensions_text, parameter_name, output_op_name,
-    row_number() OVER (
-      PARTITION BY module_id, color, kind, dtype, dimensions_text
-      ORDER BY parameter_number NULLS LAST, parameter_shape_index, allocation_index
-    ) AS pair
-  FROM candidates
-  WHERE place = 1
-),
 pairs AS (
   SELECT
-    arguments.module_id, arguments.color,
-    outputs.size_bytes AS saved_bytes,
-    sum(outputs.size_bytes) OVER (PARTITION BY arguments.module_id, arguments.color)
-      AS missed_bytes,
-    arguments.parameter_number, arguments.parameter_shape_index, arguments.parameter_name,
-    arguments.shape,
-    outputs.instruction_name AS output_name,
-    outputs.output_op_name,
+    donations.module_id, donations.color, donations.size_bytes, donations.saving_bytes,
+    donations.together_saving_bytes, donations.parameter_number, donations.parameter_shape_index,
+    donations.parameter_name, donations.shape, donations.output_name, donations.output_op_name,
     row_number() OVER (
       ORDER BY
-        outputs.size_bytes DESC, functions.name_place, arguments.parameter_number,
-        arguments.parameter_shape_index, outputs.allocation_index
+        donations.saving_bytes DESC NULLS LAST, donations.size_bytes DESC, functions.name_place,
+        donations.parameter_number, donations.parameter_shape_index,
+        donations.output_allocation_index
     ) AS place
-  FROM numbered AS arguments
-  JOIN numbered AS outputs
-    ON outputs.module_id = arguments.module_id
-    AND outputs.color = arguments.color
-    AND outputs.dtype = arguments.dtype
-    AND outputs.dimensions_text = arguments.dimensions_text
-    AND outputs.pair = arguments.pair
+  FROM answered_donations AS donations
   JOIN answered_functions AS functions
-    ON functions.module_id = arguments.module_id
-    AND functions.color = arguments.color
-  WHERE arguments.kind = 'parameter'
-    AND outputs.kind = 'output'
+    ON functions.module_id = donations.module_id
+    AND functions.color = donations.color
 )
 SELECT
-  functions.run_name, functions.function_name, functions.color, pairs.saved_bytes,
-  pairs.missed_bytes, pairs.parameter_number, pairs.parameter_shape_index, pairs.parameter_name,
-  pairs.shape, pairs.output_name, pairs.output_op_name, functions.unknown_reason
+  functions.run_name, functions.function_name, functions.color, pairs.saving_bytes,
+  pairs.together_saving_bytes, pairs.size_bytes, pairs.parameter_number,
+  pairs.parameter_shape_index, pairs.parameter_name, pairs.shape, pairs.output_name,
+  pairs.output_op_name, functions.unknown_reason
 FROM answered_functions AS functions
 CROSS JOIN params
 LEFT JOIN pairs

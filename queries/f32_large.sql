@@ -17,6 +17,8 @@
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
 -- param color BIGINT = NULL: Only this memory space.
+-- param peak BIGINT = 1: Which of the distinct peaks (query peaks), 1 is the highest.
+-- param step BIGINT = NULL: Any instant instead of a peak [program order].
 -- param min_bf16_ratio DOUBLE = 0.1: Least share of bf16 among the floating-point temp values (0 to
 --   1).
 -- param min_bytes BIGINT = 1: Smallest value to show [bytes].
@@ -28,7 +30,10 @@
 -- column bf16_ratio DOUBLE: Share of bf16 among the floating-point temp values (0 to 1).
 -- column peak_bytes HUGEINT: Peak of the memory space [bytes].
 -- column f32_bytes HUGEINT: f32 temps held at the peak, all of them [bytes].
--- column held_bytes BIGINT: Bytes that this one holds [bytes]; bf16 would halve them.
+-- column held_bytes HUGEINT: Bytes that this one holds [bytes]; bf16 would halve them.
+-- column saving_bytes HUGEINT: By how much the highest peak would fall [bytes] (query savings); 0
+--   for what a loop stacks on the CPU, where the compiler makes f32 of the whole stack before it is
+--   read; NULL for what holds nothing at the highest peak.
 -- column shape VARCHAR: Shape with layout.
 -- column opcode VARCHAR: Opcode of the defining instruction; NULL if unknown.
 -- column instruction_name VARCHAR: Defining instruction.
@@ -60,20 +65,20 @@ dtypes AS (
 f32_values AS (
   SELECT
     functions.module_id, functions.color, functions.name_place, dtypes.bf16_ratio,
-    peak_values.value_id, peak_values.held_bytes,
-    sum(peak_values.held_bytes) OVER (PARTITION BY functions.module_id, functions.color)
+    held.value_id, held.held_bytes,
+    sum(held.held_bytes) OVER (PARTITION BY functions.module_id, functions.color)
       AS f32_bytes
-  FROM answered_functions AS functions
+  FROM answered_instants AS functions
   JOIN dtypes ON dtypes.module_id = functions.module_id
-  JOIN peak_values
-    ON peak_values.module_id = functions.module_id
-    AND peak_values.color = functions.color
+  JOIN asked_peak_values AS held
+    ON held.module_id = functions.module_id
+    AND held.color = functions.color
   JOIN "values"
-    ON "values".module_id = peak_values.module_id
-    AND "values".value_id = peak_values.value_id
+    ON "values".module_id = held.module_id
+    AND "values".value_id = held.value_id
   JOIN shapes ON shapes.shape = "values".shape
   WHERE shapes.dtype = 'f32'
-    AND peak_values.allocation_kind = 'temp'
+    AND held.allocation_kind = 'temp'
 ),
 ranked_values AS (
   SELECT
@@ -87,11 +92,16 @@ ranked_values AS (
 )
 SELECT
   functions.run_name, functions.function_name, functions.color, ranked_values.bf16_ratio,
-  functions.peak_bytes, ranked_values.f32_bytes, ranked_values.held_bytes, value_details.shape,
+  functions.peak_bytes, ranked_values.f32_bytes, ranked_values.held_bytes,
+  CASE
+    WHEN functions.platform = 'cpu' AND origins.origin_kind = 'stacked' THEN 0
+    ELSE savings.half_saving_bytes
+  END AS saving_bytes,
+  value_details.shape,
   value_details.opcode, value_details.instruction_name, value_details.op_name,
   value_details.own_source AS source,
   functions.unknown_reason
-FROM answered_functions AS functions
+FROM answered_instants AS functions
 CROSS JOIN params
 LEFT JOIN ranked_values
   ON ranked_values.module_id = functions.module_id
@@ -100,5 +110,12 @@ LEFT JOIN ranked_values
 LEFT JOIN value_details
   ON value_details.module_id = ranked_values.module_id
   AND value_details.value_id = ranked_values.value_id
+LEFT JOIN peak_savings AS savings
+  ON savings.module_id = ranked_values.module_id
+  AND savings.color = ranked_values.color
+  AND savings.value_id = ranked_values.value_id
+LEFT JOIN value_origins AS origins
+  ON origins.module_id = ranked_values.module_id
+  AND origins.value_id = ranked_values.value_id
 WHERE ranked_values.place IS NOT NULL OR functions.unknown_reason IS NOT NULL
 ORDER BY ranked_values.place NULLS FIRST, functions.name_place;

@@ -26,6 +26,8 @@
 -- column gathered_count BIGINT: Number of them.
 -- column gathered_time BIGINT: The instant, the first of equal ones [program order].
 -- column size_bytes BIGINT: Assigned size of this result [bytes].
+-- column saving_bytes HUGEINT: By how much the peak would fall without this result (query savings)
+--   [bytes]; NULL for what holds nothing at the peak.
 -- column start_time BIGINT: First instant at which it is live [program order].
 -- column end_time BIGINT: Last instant at which it is live [program order].
 -- column shape VARCHAR: Shape with layout.
@@ -88,7 +90,8 @@ ranked_steps AS (
 ),
 gathers AS (
   SELECT
-    gathered_values.module_id, gathered_values.color, ranked_steps.gathered_bytes,
+    gathered_values.module_id, gathered_values.color, gathered_values.value_id,
+    ranked_steps.gathered_bytes,
     count(*) OVER (PARTITION BY gathered_values.module_id, gathered_values.color) AS gathered_count,
     ranked_steps.gathered_time, gathered_values.size_bytes, gathered_values.start_time,
     gathered_values.end_time, gathered_values.shape, gathered_values.instruction_name,
@@ -110,13 +113,17 @@ SELECT
   functions.run_name, functions.function_name, functions.color,
   CASE WHEN gathers.place IS NOT NULL THEN functions.peak_bytes END AS peak_bytes,
   gathers.gathered_bytes, gathers.gathered_count, gathers.gathered_time, gathers.size_bytes,
-  gathers.start_time, gathers.end_time, gathers.shape, gathers.instruction_name, gathers.op_name,
-  gathers.source, functions.unknown_reason
+  savings.saving_bytes, gathers.start_time, gathers.end_time, gathers.shape,
+  gathers.instruction_name, gathers.op_name, gathers.source, functions.unknown_reason
 FROM answered_functions AS functions
 CROSS JOIN params
 LEFT JOIN gathers
   ON gathers.module_id = functions.module_id
   AND gathers.color = functions.color
   AND gathers.place <= params.top_n
+LEFT JOIN peak_savings AS savings
+  ON savings.module_id = gathers.module_id
+  AND savings.color = gathers.color
+  AND savings.value_id = gathers.value_id
 WHERE gathers.place IS NOT NULL OR functions.unknown_reason IS NOT NULL
 ORDER BY gathers.place NULLS FIRST, functions.name_place;

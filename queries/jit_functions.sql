@@ -2,7 +2,8 @@
 -- group: overview
 -- engines: duckdb, spark
 --
--- One row per function and memory space over all its compilations in all runs, largest peak first,
+-- One row per function, platform and memory space over all its compilations in all runs, largest
+-- peak first,
 -- unknown ones before all others. The median is the lower one of the two middle peaks if their
 -- number is even. If the peak of one compilation is unknown, so are the smallest, the median and
 -- the largest of all; query modules has those that are known.
@@ -13,7 +14,8 @@
 -- param color BIGINT = NULL: Only this memory space.
 -- param top_n BIGINT = 100: Rows to return.
 --
--- column function_name VARCHAR: Jitted function; NULL for modules of which it is unknown.
+-- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
+-- column platform VARCHAR: cpu, gpu or tpu; NULL if unknown.
 -- column color BIGINT: Memory space; NULL for compilations without allocations.
 -- column run_count BIGINT: Runs that compiled it.
 -- column module_count BIGINT: Compilations.
@@ -32,20 +34,27 @@ WITH params AS (
 ),
 figures AS (
   SELECT
-    asked_modules.function_name, asked_modules.color, asked_modules.run_name,
+    coalesce(asked_modules.function_name, asked_modules.module_key) AS known_name,
+    asked_modules.platform, asked_modules.color, asked_modules.run_name,
     asked_modules.peak_bytes, asked_modules.temp_bytes, asked_modules.peak_unknown_reason,
     module_signatures.entry_signature,
     row_number() OVER (
-      PARTITION BY asked_modules.function_name, asked_modules.color
+      PARTITION BY
+        coalesce(asked_modules.function_name, asked_modules.module_key), asked_modules.platform,
+        asked_modules.color
       ORDER BY asked_modules.peak_bytes NULLS LAST, asked_modules.module_id
     ) AS place,
-    count(*) OVER (PARTITION BY asked_modules.function_name, asked_modules.color) AS peak_count
+    count(*) OVER (
+      PARTITION BY
+        coalesce(asked_modules.function_name, asked_modules.module_key), asked_modules.platform,
+        asked_modules.color
+    ) AS peak_count
   FROM asked_modules
   JOIN module_signatures ON module_signatures.module_id = asked_modules.module_id
 ),
 functions AS (
   SELECT
-    function_name, color,
+    known_name, platform, color,
     count(DISTINCT run_name) AS run_count,
     count(*) AS module_count,
     nullif(count(DISTINCT entry_signature), 0) AS signature_count,
@@ -56,10 +65,11 @@ functions AS (
     max(peak_bytes) AS max_bytes,
     max(temp_bytes) AS max_temp_bytes
   FROM figures
-  GROUP BY function_name, color
+  GROUP BY known_name, platform, color
 )
 SELECT
-  function_name, color, run_count, module_count, signature_count,
+  known_name AS function_name,
+  platform, color, run_count, module_count, signature_count,
   CASE WHEN unknown_count = 0 THEN min_bytes END AS min_peak_bytes,
   CASE WHEN unknown_count = 0 THEN median_bytes END AS median_peak_bytes,
   CASE WHEN unknown_count = 0 THEN max_bytes END AS max_peak_bytes,
@@ -67,6 +77,6 @@ SELECT
 FROM functions
 ORDER BY
   CASE WHEN unknown_count = 0 THEN 1 ELSE 0 END,
-  max_bytes DESC NULLS LAST, max_temp_bytes DESC NULLS LAST, function_name NULLS LAST,
-  color NULLS LAST
+  max_bytes DESC NULLS LAST, max_temp_bytes DESC NULLS LAST, known_name,
+  platform NULLS LAST, color NULLS LAST
 LIMIT (SELECT top_n FROM params);

@@ -25,6 +25,8 @@
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
 -- param color BIGINT = NULL: Only this memory space.
+-- param peak BIGINT = 1: Which of the distinct peaks (query peaks), 1 is the highest.
+-- param step BIGINT = NULL: Any instant instead of a peak [program order].
 -- param at_peak BOOLEAN = true: Only idle times that the peak lies in.
 -- param top_functions BIGINT = 3: Functions (of one run and memory space) to show, largest peak
 --   first.
@@ -36,6 +38,8 @@
 -- column idle_byte_steps DOUBLE: size_bytes times the instants strictly between idle_start_time and
 --   idle_end_time [bytes x program order].
 -- column size_bytes BIGINT: Assigned size of the value [bytes].
+-- column saving_bytes HUGEINT: By how much the highest peak would fall without it (query savings)
+--   [bytes]; NULL for what holds nothing there.
 -- column idle_start_time BIGINT: Instant of the touch before the idle time [program order].
 -- column idle_end_time BIGINT: Instant of the next touch, or the last instant of the live range
 --   [program order].
@@ -142,7 +146,8 @@ consumers AS (
 )
 SELECT
   functions.run_name, functions.function_name, functions.color, ranked_values.idle_byte_steps,
-  ranked_values.size_bytes, ranked_values.idle_start_time, ranked_values.idle_end_time,
+  ranked_values.size_bytes, savings.saving_bytes, ranked_values.idle_start_time,
+  ranked_values.idle_end_time,
   CASE
     WHEN ranked_values.user_name IS NOT NULL THEN 'before_use'
     WHEN ranked_values.place IS NOT NULL THEN 'after_last_use'
@@ -162,6 +167,10 @@ LEFT JOIN ranked_values
 LEFT JOIN value_details
   ON value_details.module_id = ranked_values.module_id
   AND value_details.value_id = ranked_values.value_id
+LEFT JOIN peak_savings AS savings
+  ON savings.module_id = ranked_values.module_id
+  AND savings.color = ranked_values.color
+  AND savings.value_id = ranked_values.value_id
 LEFT JOIN consumers
   ON consumers.module_id = ranked_values.module_id
   AND consumers.instruction_name = ranked_values.user_name

@@ -12,6 +12,8 @@
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
 -- param color BIGINT = NULL: Only this memory space.
+-- param peak BIGINT = 1: Which of the distinct peaks (query peaks), 1 is the highest.
+-- param step BIGINT = NULL: Any instant instead of a peak [program order].
 -- param top_functions BIGINT = 3: Functions (of one run and memory space) to show, largest peak
 --   first.
 -- param top_n BIGINT = 10: Values to show of each.
@@ -53,7 +55,7 @@ lived_values AS (
     value_details.shape, value_details.opcode, value_details.instruction_name,
     value_details.shape_index, value_details.op_name,
     value_details.own_source AS source
-  FROM answered_functions AS functions
+  FROM answered_instants AS functions
   CROSS JOIN params
   JOIN modules ON modules.module_id = functions.module_id
   JOIN value_details
@@ -80,7 +82,7 @@ SELECT
   ranked_values.end_time, ranked_values.is_at_peak, ranked_values.shape, ranked_values.opcode,
   ranked_values.instruction_name, ranked_values.shape_index, ranked_values.op_name,
   ranked_values.source, functions.unknown_reason
-FROM answered_functions AS functions
+FROM answered_instants AS functions
 CROSS JOIN params
 LEFT JOIN ranked_values
   ON ranked_values.function_place = functions.place

@@ -7,9 +7,10 @@
 -- row for each value at the peak that a loop carries or that comes out of one, largest first:
 -- a stack of slice_count slices of slice_bytes, a slice read back from one, or a carry. With
 -- is_layer_input the stack is an input of the layer, which a scan saves whatever the checkpoint
--- policy; the others are what a policy, or jax.checkpoint, can leave out. saving_bytes is by how
--- much the peak falls without it (query savings). It is read from the HLO text: without that there
--- are no rows. For each run and function the module with the largest known peak is shown.
+-- policy; the others are what a policy, or jax.checkpoint, can leave out: where operation_count is
+-- small beside the bytes (a tanh, not the product before it) that costs little. saving_bytes is by
+-- how much the peak falls without it (query savings). It is read from the HLO text: without that
+-- there are no rows. For each run and function the module with the largest known peak is shown.
 --
 -- wrong when: is_exact is FALSE where the walk crossed an instruction of XLA's own with several
 -- operands and took the largest. A stacked output of the user's own scan looks like a residual. The
@@ -20,6 +21,8 @@
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
 -- param color BIGINT = NULL: Only this memory space.
+-- param peak BIGINT = 1: Which of the distinct peaks (query peaks), 1 is the highest.
+-- param step BIGINT = NULL: Any instant instead of a peak [program order].
 -- param kind VARCHAR = 'all' | 'stacked' | 'slice' | 'carry' | 'invariant' | 'parameter': Which
 --   kind to show (value_origins.origin_kind).
 -- param top_functions BIGINT = 1: Functions (of one run and memory space) to show, largest peak
@@ -29,9 +32,14 @@
 -- column run_name VARCHAR: The run.
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
 -- column color BIGINT: Memory space.
--- column held_bytes BIGINT: Bytes held at the peak [bytes].
+-- column held_bytes HUGEINT: Bytes held at the peak [bytes].
 -- column saving_bytes HUGEINT: By how much the peak falls without it [bytes]; NULL if it is held in
 --   no temp allocation.
+-- column policy_saving_bytes HUGEINT: By how much it falls, at the least, if a checkpoint policy
+--   leaves it out and one slice stays [bytes]; 0 for an input of the layer, which is saved all the
+--   same; NULL for what is no stack, and for stacks of gradients.
+-- column operation_count BIGINT: Operations that it takes to compute all slices again
+--   (recompute_costs); NULL if not known, and for less than a hundredth of the peak.
 -- column slice_count BIGINT: Slices of a stack, one per step of the loop or several; NULL for what
 --   is no stack.
 -- column slice_bytes BIGINT: One of them [bytes]; NULL as slice_count.
@@ -55,7 +63,12 @@ WITH params AS (
 ranked AS (
   SELECT
     held.function_place, held.name_place, held.run_name, held.function_name, held.color,
-    held.unknown_reason, held.held_bytes, savings.saving_bytes,
+    held.unknown_reason, held.held_bytes, savings.saving_bytes, costs.operation_count,
+    CASE
+      WHEN origins.is_residual AND origins.is_layer_input THEN 0
+      WHEN origins.is_residual
+        THEN greatest(savings.saving_bytes - origins.slice_bytes, 0)
+    END AS policy_saving_bytes,
     CASE origins.origin_kind WHEN 'stacked' THEN origins.slice_count END AS slice_count,
     CASE origins.origin_kind WHEN 'stacked' THEN origins.slice_bytes END AS slice_bytes,
     origins.origin_kind AS kind,
@@ -79,12 +92,16 @@ ranked AS (
     ON savings.module_id = held.module_id
     AND savings.color = held.color
     AND savings.value_id = held.value_id
+  LEFT JOIN recompute_costs AS costs
+    ON costs.module_id = held.module_id
+    AND costs.value_id = held.value_id
   WHERE held.function_place <= params.top_functions
     AND (origins.value_id IS NOT NULL OR held.unknown_reason IS NOT NULL)
 )
 SELECT
   ranked.run_name, ranked.function_name, ranked.color, ranked.held_bytes, ranked.saving_bytes,
-  ranked.slice_count, ranked.slice_bytes, ranked.kind, ranked.is_layer_input, ranked.shape,
+  ranked.policy_saving_bytes, ranked.operation_count, ranked.slice_count, ranked.slice_bytes,
+  ranked.kind, ranked.is_layer_input, ranked.shape,
   CASE WHEN ranked.unknown_reason IS NULL THEN ranked.source END AS source,
   ranked.op_path, ranked.is_exact, ranked.loop_instruction_name AS loop_name, ranked.unknown_reason
 FROM ranked

@@ -20,6 +20,8 @@
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
 -- param color BIGINT = NULL: Only this memory space.
+-- param peak BIGINT = 1: Which of the distinct peaks (query peaks), 1 is the highest.
+-- param step BIGINT = NULL: Any instant instead of a peak [program order].
 -- param top_n BIGINT = 30: Rows to return.
 --
 -- column run_name VARCHAR: The run.
@@ -28,6 +30,9 @@
 -- column shape VARCHAR: Shape with layout.
 -- column peak_padding_bytes HUGEINT: Padding held at the peak [bytes]; NULL if that is unknown.
 -- column peak_value_count BIGINT: Values of this shape that hold it; NULL likewise.
+-- column saving_bytes HUGEINT: By how much the highest peak would fall, at the least, without the
+--   padding [bytes]: of arguments and outputs all of it, of temps that of the one that saves most;
+--   NULL likewise.
 -- column size_bytes BIGINT: Assigned size of one value [bytes].
 -- column logical_bytes BIGINT: Size of its elements [bytes].
 -- column padding_bytes HUGEINT: The difference [bytes].
@@ -44,15 +49,21 @@ padded_values AS (
     functions.name_place, functions.peak_bytes, value_details.module_id, value_details.color,
     value_details.shape, value_details.size_bytes, value_details.logical_bytes,
     value_details.padding_bytes, value_details.is_phi,
-    greatest(value_details.padding_bytes + peak_values.held_bytes - value_details.size_bytes, 0)
-      AS peak_padding_bytes
-  FROM answered_functions AS functions
+    greatest(value_details.padding_bytes + held.held_bytes - value_details.size_bytes, 0)
+      AS peak_padding_bytes,
+    value_details.allocation_kind,
+    greatest(savings.saving_bytes - value_details.logical_bytes, 0) AS temp_saving_bytes
+  FROM answered_instants AS functions
   JOIN value_details
     ON value_details.module_id = functions.module_id
     AND value_details.color = functions.color
-  LEFT JOIN peak_values
-    ON peak_values.module_id = value_details.module_id
-    AND peak_values.value_id = value_details.value_id
+  LEFT JOIN asked_peak_values AS held
+    ON held.module_id = value_details.module_id
+    AND held.value_id = value_details.value_id
+  LEFT JOIN peak_savings AS savings
+    ON savings.module_id = value_details.module_id
+    AND savings.color = value_details.color
+    AND savings.value_id = value_details.value_id
   WHERE value_details.padding_bytes > 0
     AND NOT value_details.is_tuple
 ),
@@ -63,14 +74,19 @@ padded_shapes AS (
       AS peak_padding_bytes,
     CASE WHEN peak_bytes IS NOT NULL THEN count(CASE WHEN peak_padding_bytes > 0 THEN 1 END) END
       AS peak_value_count,
+    CASE
+      WHEN peak_bytes IS NOT NULL
+        THEN coalesce(max(temp_saving_bytes), 0)
+          + coalesce(sum(CASE WHEN allocation_kind <> 'temp' THEN peak_padding_bytes END), 0)
+    END AS saving_bytes,
     count(CASE WHEN NOT is_phi THEN 1 END) AS value_count
   FROM padded_values
   GROUP BY name_place, module_id, color, peak_bytes, shape, size_bytes, logical_bytes, padding_bytes
 ),
 ranked_shapes AS (
   SELECT
-    module_id, color, shape, peak_padding_bytes, peak_value_count, size_bytes, logical_bytes,
-    padding_bytes, value_count,
+    module_id, color, shape, peak_padding_bytes, peak_value_count, saving_bytes, size_bytes,
+    logical_bytes, padding_bytes, value_count,
     row_number() OVER (
       ORDER BY
         peak_padding_bytes DESC NULLS LAST, padding_bytes * value_count DESC, name_place, shape,
@@ -80,12 +96,12 @@ ranked_shapes AS (
 )
 SELECT
   functions.run_name, functions.function_name, functions.color, ranked_shapes.shape,
-  ranked_shapes.peak_padding_bytes, ranked_shapes.peak_value_count, ranked_shapes.size_bytes,
-  ranked_shapes.logical_bytes, ranked_shapes.padding_bytes,
+  ranked_shapes.peak_padding_bytes, ranked_shapes.peak_value_count, ranked_shapes.saving_bytes,
+  ranked_shapes.size_bytes, ranked_shapes.logical_bytes, ranked_shapes.padding_bytes,
   CAST(ranked_shapes.padding_bytes AS DOUBLE) / nullif(ranked_shapes.size_bytes, 0)
     AS padding_ratio,
   ranked_shapes.value_count, functions.unknown_reason
-FROM answered_functions AS functions
+FROM answered_instants AS functions
 CROSS JOIN params
 LEFT JOIN ranked_shapes
   ON ranked_shapes.module_id = functions.module_id

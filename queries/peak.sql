@@ -13,6 +13,8 @@
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
 -- param color BIGINT = NULL: Only this memory space.
+-- param peak BIGINT = 1: Which of the distinct peaks (query peaks), 1 is the highest.
+-- param step BIGINT = NULL: Any instant instead of a peak [program order].
 -- param loops VARCHAR = 'origin' | 'carrier': Whose line counts for what a loop carries: origin is
 --   the one that makes the data (saved FILE:LINE for what it stacks), carrier that of the loop.
 -- param top_functions BIGINT = 1: Functions (of one run and memory space) to show, largest peak
@@ -22,7 +24,7 @@
 -- column run_name VARCHAR: The run.
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
 -- column color BIGINT: Memory space.
--- column held_bytes BIGINT: Bytes held by the value and by none before it [bytes].
+-- column held_bytes HUGEINT: Bytes held by the value and by none before it [bytes].
 -- column saving_bytes HUGEINT: By how much the peak would fall without it (query savings) [bytes];
 --   NULL for what is in no temp allocation.
 -- column cumulative_ratio DOUBLE: Share of the peak held by this and all rows above it (0 to 1).

@@ -29,6 +29,8 @@
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
 -- param color BIGINT = NULL: Only this memory space.
+-- param peak BIGINT = 1: Which of the distinct peaks (query peaks), 1 is the highest.
+-- param step BIGINT = NULL: Any instant instead of a peak [program order].
 -- param wrappers VARCHAR = 'strip' | 'keep': What to do with what JAX adds to a scope.
 -- param depth BIGINT = 100: Elements of the path to keep.
 -- param merge_numbers BOOLEAN = false: Whether numbers become *, so that layer_0 and layer_1 are

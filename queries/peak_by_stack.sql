@@ -21,6 +21,8 @@
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
 -- param color BIGINT = NULL: Only this memory space.
+-- param peak BIGINT = 1: Which of the distinct peaks (query peaks), 1 is the highest.
+-- param step BIGINT = NULL: Any instant instead of a peak [program order].
 -- param frames VARCHAR = 'own' | 'all': Which frames: own leaves out library code, all keeps it.
 -- param depth BIGINT = 100: Frames of the call stack to look at, from the innermost.
 -- param loops VARCHAR = 'origin' | 'carrier': Whose line counts for what a loop carries: origin is
@@ -64,10 +66,10 @@ frame_labels AS (
           regexp_replace(stack_frames.function_name, '^.*<locals>[.]', '')
         )
     END AS label
-  FROM answered_functions
+  FROM answered_instants
   CROSS JOIN params
-  JOIN stack_frames ON stack_frames.module_id = answered_functions.module_id
-  WHERE answered_functions.place <= params.top_functions
+  JOIN stack_frames ON stack_frames.module_id = answered_instants.module_id
+  WHERE answered_instants.place <= params.top_functions
 ),
 walks AS (
   SELECT

@@ -18,6 +18,7 @@
 --
 -- column run_name VARCHAR: The run.
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
+-- column platform VARCHAR: cpu, gpu or tpu; NULL if unknown.
 -- column color BIGINT: Memory space.
 -- column size_bytes BIGINT: Assigned size of each of the values [bytes].
 -- column value_count BIGINT: Number of such values.
@@ -40,7 +41,8 @@ located_values AS (
   SELECT
     asked_modules.run_name,
     coalesce(asked_modules.function_name, asked_modules.module_key) AS known_name,
-    asked_modules.module_id, asked_modules.color, value_details.size_bytes,
+    asked_modules.module_id, asked_modules.platform, asked_modules.color,
+    value_details.size_bytes,
     value_details.allocation_kind, value_details.shape, value_details.opcode,
     coalesce(origins.relation || origins.own_source, value_details.own_source) AS own_source,
     value_details.instruction_name, coalesce(origins.op_name, value_details.op_name) AS op_name
@@ -61,7 +63,7 @@ answers AS (
   SELECT
     run_name,
     known_name AS function_name,
-    color, size_bytes,
+    platform, color, size_bytes,
     count(*) AS value_count,
     count(DISTINCT module_id) AS module_count,
     allocation_kind, shape, opcode,
@@ -72,23 +74,24 @@ answers AS (
     0 AS name_place,
     row_number() OVER (
       ORDER BY
-        size_bytes DESC, run_name, known_name, color, allocation_kind, shape, opcode NULLS LAST,
-        own_source NULLS LAST
+        size_bytes DESC, run_name, known_name, platform NULLS LAST, color, allocation_kind, shape,
+        opcode NULLS LAST, own_source NULLS LAST
     ) AS place
   FROM located_values
-  GROUP BY run_name, known_name, color, size_bytes, allocation_kind, shape, opcode, own_source
+  GROUP BY
+    run_name, known_name, platform, color, size_bytes, allocation_kind, shape, opcode, own_source
   UNION ALL
   SELECT
-    run_name, function_name, color, NULL AS size_bytes, NULL AS value_count, NULL AS module_count,
-    NULL AS allocation_kind, NULL AS shape, NULL AS opcode, NULL AS source,
+    run_name, function_name, platform, color, NULL AS size_bytes, NULL AS value_count,
+    NULL AS module_count, NULL AS allocation_kind, NULL AS shape, NULL AS opcode, NULL AS source,
     NULL AS first_instruction_name, NULL AS first_op_name, unknown_reason, name_place, 0 AS place
   FROM answered_functions
   WHERE unknown_reason IS NOT NULL
 )
 SELECT
-  run_name, function_name, color, size_bytes, value_count, module_count, allocation_kind, shape,
-  opcode, source, first_instruction_name AS instruction_name, first_op_name AS op_name,
-  unknown_reason
+  run_name, function_name, platform, color, size_bytes, value_count, module_count,
+  allocation_kind, shape, opcode, source, first_instruction_name AS instruction_name,
+  first_op_name AS op_name, unknown_reason
 FROM answers
 CROSS JOIN params
 WHERE place <= params.top_n

@@ -17,6 +17,8 @@
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
 -- param color BIGINT = NULL: Only this memory space.
+-- param peak BIGINT = 1: Which of the distinct peaks (query peaks), 1 is the highest.
+-- param step BIGINT = NULL: Any instant instead of a peak [program order].
 -- param top_n BIGINT = 30: Rows to return.
 --
 -- column run_name VARCHAR: The run.
@@ -40,12 +42,12 @@ tables AS (
     functions.name_place, functions.peak_bytes, allocations.module_id, allocations.color,
     "values".instruction_name, "values".size_bytes, "values".is_phi, shapes.element_count,
     coalesce(instructions.opcode, '') AS opcode,
-    coalesce(peak_values.held_bytes, 0) AS held_bytes,
+    coalesce(held.held_bytes, 0) AS held_bytes,
     row_number() OVER (
       PARTITION BY functions.name_place, coalesce(instructions.opcode, '')
       ORDER BY "values".size_bytes DESC, "values".value_id
     ) AS place
-  FROM answered_functions AS functions
+  FROM answered_instants AS functions
   JOIN allocations
     ON allocations.module_id = functions.module_id
     AND allocations.color = functions.color
@@ -56,9 +58,9 @@ tables AS (
   LEFT JOIN instructions
     ON instructions.module_id = "values".module_id
     AND instructions.instruction_name = "values".instruction_name
-  LEFT JOIN peak_values
-    ON peak_values.module_id = "values".module_id
-    AND peak_values.value_id = "values".value_id
+  LEFT JOIN asked_peak_values AS held
+    ON held.module_id = "values".module_id
+    AND held.value_id = "values".value_id
   WHERE shapes.is_tuple
     AND allocations.kind <> 'thread_local'
 ),
@@ -86,7 +88,7 @@ SELECT
   opcodes.opcode_name AS opcode,
   opcodes.table_count, opcodes.table_bytes, opcodes.largest_table_bytes,
   opcodes.largest_element_count, opcodes.largest_table, functions.unknown_reason
-FROM answered_functions AS functions
+FROM answered_instants AS functions
 CROSS JOIN params
 LEFT JOIN opcodes
   ON opcodes.module_id = functions.module_id

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bufdb.assemble.attribution import Attribution
+from bufdb.assemble.costs import Costs
 from bufdb.assemble.loops.origins import Origins
 from bufdb.assemble.peak.checks import MemoryChecks, check_total
 from bufdb.assemble.peak.savings import Grouping, PeakSavings
@@ -22,6 +23,7 @@ from bufdb.link.lifetimes import Lifetimes
 from bufdb.link.placements import Shapes, add_unassigned, read_allocations
 from bufdb.link.usage import look_for_descriptions, read_used_values
 from bufdb.link.value_index import ValueIndex
+from bufdb.read.hlo_graph import HloGraph
 from bufdb.read.shape import Shape
 
 
@@ -68,12 +70,19 @@ def assemble(source: Source, emit: Emit, known_shapes: dict[bytes, Shape]) -> As
     values.forget_placements()
     instructions = Instructions(context, values, lifetimes)
     users = Users(context, values)
+    costs = Costs(context, values, savings.large_rows())
     attribution = Attribution(context)
-    context.observers += [users, savings, attribution]
+    context.observers += [users, savings, attribution, costs]
     read_used_values(context, values, instructions)
     instructions.add_undescribed()
     instructions.check_frames()
-    origins.add_rows(values, lifetimes)
+    origins.begin(values, lifetimes)
+    for pieces in source.hlo():
+        for piece in pieces:
+            if piece.module in origins.places or costs.has_values[piece.module]:
+                graph = HloGraph(piece.text, origins.loops.get(piece.module, []))
+                found = origins.add_module(values, piece.module, graph)
+                costs.add_module(piece.module, graph, found)
     for number in range(context.count):
         check_total(context, number)
     is_known = context.having("is_peak_known")
@@ -81,7 +90,9 @@ def assemble(source: Source, emit: Emit, known_shapes: dict[bytes, Shape]) -> As
         occupied[name] = take(columns, is_known[columns["module"]])
         emit(name, occupied[name])
     if occupied:
-        emit("peak_value_users", users.of_peak_values(occupied["peak_values"], lifetimes))
+        known_rows = savings.row[is_known[values.module[savings.row]]]
+        emit("value_users", users.rows(known_rows, occupied["peak_values"], lifetimes))
+    emit("recompute_costs", costs.columns(is_known))
     labels = attribution.of_values(values, savings.row, origins.told, users, lifetimes)
     groupings = [Grouping(what, *found) for what, found in labels.items()]
     for columns in savings.rows(groupings):

@@ -7,7 +7,7 @@ names once, at the end.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,12 +20,33 @@ from bufdb.link.op_paths import op_path, strip_op_path
 from bufdb.link.value_index import ValueIndex, lookup
 from bufdb.read.hlo import HloHeader, is_library_path
 
-Told = tuple[str | None, str | None]
-"""Names of a line and of an op."""
 Labels = tuple[Ints, list[str]]
 """A number for each value, -1 where nothing is known, and the names by number."""
 _NO_LINE = -2
 """Stands for the line of a frame that has none of the user's: then inline metadata has none."""
+
+
+class Told:
+    """Values that are attributed to something else than what defines them."""
+
+    def __init__(self) -> None:
+        """No value is."""
+        self.names: list[tuple[str | None, str | None]] = []
+        """Names of a line and of an op; None where the value's own stands."""
+        self._rows: list[Ints] = [np.empty(0, np.int64)]
+        self._numbers: list[Ints] = [np.empty(0, np.int64)]
+
+    def add(self, rows: Ints, number: Ints, names: Sequence[tuple[str | None, str | None]]) -> None:
+        """Values by row of the index, and which of the names each has."""
+        self._rows.append(rows)
+        self._numbers.append(number + len(self.names))
+        self.names += names
+
+    def numbers(self, rows: Ints) -> Ints:
+        """For each row which names it has, or -1."""
+        known = np.concatenate(self._rows)
+        order = np.argsort(known)
+        return lookup(known[order], np.concatenate(self._numbers)[order], rows)
 
 
 class Names:
@@ -125,7 +146,7 @@ class Attribution(Observer):
         self,
         values: ValueIndex,
         rows: Ints,
-        origins: Mapping[int, Told],
+        told: Told,
         users: Users,
         lifetimes: Lifetimes,
     ) -> dict[str, Labels]:
@@ -134,7 +155,7 @@ class Attribution(Observer):
         Args:
             values: the values of the batch.
             rows: which of them are asked about, temp values.
-            origins: names of the line and the op of values, by row, whose data were made elsewhere.
+            told: values whose data were made elsewhere, with the names of line and op.
             users: what values are for.
             lifetimes: the order of the program.
         """
@@ -144,18 +165,18 @@ class Attribution(Observer):
         own = lookup(ordered, order, values.name_key[rows])
         user, _ = users.of_values(rows, lifetimes)
         used = np.where(user < 0, -1, lookup(ordered, order, values.names[user]))
-        told = [(place, origins[row]) for place, row in enumerate(rows.tolist()) if row in origins]
+        number = told.numbers(rows)
         lines, ops = np.concatenate(self._lines), np.concatenate(self._ops)
         return {
             "source_line": _labels(
                 _take(lines, own),
                 _take(lines, used),
                 self._line_names.texts,
-                [(place, line) for place, (line, _) in told],
+                (number, [line for line, _ in told.names]),
             ),
             "op": _labels(
                 *self._stripped(_take(ops, own), _take(ops, used)),
-                [(place, op) for place, (_, op) in told],
+                (number, [op for _, op in told.names]),
             ),
         }
 
@@ -183,18 +204,19 @@ def _take(numbers: Ints, rows: Ints) -> Ints:
     return taken
 
 
-def _labels(own: Ints, used: Ints, texts: list[str], told: list[tuple[int, str | None]]) -> Labels:
+def _labels(own: Ints, used: Ints, texts: list[str], told: tuple[Ints, list[str | None]]) -> Labels:
     """A number for each value: what is told of it, else its own, else "for" that of its use."""
     count = len(texts)
     labels = np.where(own >= 0, own, np.where(used >= 0, count + used, -1))
     names = [*texts, *(f"for {text}" for text in texts)]
-    if told:
-        known = {text: number for number, text in enumerate(texts)}
-        for place, text in told:
-            if text is None:
-                continue
-            if text not in known:
-                known[text] = len(names)
+    number, told_texts = told
+    if told_texts:
+        known = {text: place for place, text in enumerate(texts)}
+        of_told = []
+        for text in told_texts:
+            of_told.append(-1 if text is None else known.setdefault(text, len(names)))
+            if of_told[-1] == len(names) and text is not None:
                 names.append(text)
-            labels[place] = known[text]
+        found = np.where(number >= 0, np.array(of_told, np.int64)[number], -1)
+        labels = np.where(found >= 0, found, labels)
     return labels, names

@@ -48,20 +48,16 @@ class Users(Observer):
         self._rows.append(rows[uses["head"]])
         self._keys.append(self.context.name_keys(uses))
 
-    def of_peak_values(self, held: Columns, lifetimes: Lifetimes) -> Columns:
-        """Rows of `peak_value_users`.
+    def rows(self, temps: Ints, held: Columns, lifetimes: Lifetimes) -> Columns:
+        """Rows of `value_users`.
 
         Args:
-            held: rows of `peak_values`.
+            temps: the temp values that occupy bytes, as rows of the index.
+            held: rows of `peak_values`; of these the values of outputs.
             lifetimes: which instructions are in the schedule, and where.
         """
         values = self.values
-        value_id: Numbers = held["value_id"]
-        kind: Labels = held["allocation_kind"]
-        wanted = [number for number, name in enumerate(kind.labels) if name in ("temp", "output")]
-        has_value = np.ones(len(kind), np.bool_) if value_id.valid is None else value_id.valid
-        mine = np.flatnonzero(np.isin(kind.codes, wanted) & has_value)
-        rows = values.by_number(held["module"][mine], value_id.values[mine])
+        rows = np.union1d(temps, self._outputs(held))
         user, steps = self.of_values(rows, lifetimes)
         there = user >= 0
         rows, user, steps = rows[there], user[there], steps[there]
@@ -71,6 +67,15 @@ class Users(Observer):
             "user_value_id": values.value_id[values.first[user]],
             "step_count": steps,
         }
+
+    def _outputs(self, held: Columns) -> Ints:
+        """The values that stand for outputs at the peak, as rows of the index."""
+        value_id: Numbers = held["value_id"]
+        kind: Labels = held["allocation_kind"]
+        is_output = np.array([name == "output" for name in kind.labels], np.bool_)[kind.codes]
+        has_value = np.ones(len(kind), np.bool_) if value_id.valid is None else value_id.valid
+        mine = np.flatnonzero(is_output & has_value)
+        return self.values.by_number(held["module"][mine], value_id.values[mine])
 
     def of_values(self, rows: Ints, lifetimes: Lifetimes) -> tuple[Ints, Ints]:
         """What values are for: the number of an instruction and of the uses that lead to it.

@@ -30,6 +30,7 @@ MEANING = (
 )
 NARROW = ("bf16", "f16")
 NARROW_ALREADY = "Of two bytes an element already, so that bf16 saves nothing: "
+LEAVE_OUT = "To leave out of what the checkpoint policy saves: "
 LAYER_INPUT = "A scan saves the inputs of its layer, whatever the checkpoint policy: "
 
 
@@ -63,6 +64,12 @@ LAYER_INPUT = "A scan saves the inputs of its layer, whatever the checkpoint pol
     type=click.Choice(list(BY)),
     help="What --until takes.  [default: line]",
 )
+@click.option(
+    "--order",
+    type=click.Choice(["saving", "cost"]),
+    help="What --until takes first: what saves most, or what costs the fewest operations to "
+    "compute again for each byte saved.  [default: saving]",
+)
 @click.option("--run", metavar="RUN", help="Only modules of this run: a name or a glob.")
 @click.option("--color", type=int, metavar="N", help="Only this memory space.")
 @common.output_options
@@ -74,6 +81,7 @@ def command(
     keep: str | None,
     until: str | None,
     by: str | None,
+    order: str | None,
     run: str | None,
     color: int | None,
     db: str,
@@ -95,7 +103,8 @@ def command(
     and what is computed again, or copied to the host, needs bytes of its own: of a recompilation it
     is a prediction. Nothing is won where a scan saves the inputs of its layer (whatever the
     checkpoint policy), by bf16 where a buffer is bf16 already, and by a checkpoint of unrolled
-    layers on CPU, where the compiler merges what is computed again.
+    layers on CPU, where the compiler merges what is computed again. operation_count is what it
+    costs to compute the large values again, by the shapes in the HLO text (recompute_costs).
 
     \b
     Exit codes:
@@ -108,6 +117,8 @@ def command(
         raise UsageError("what is to be taken away? --without, --donate or --until say it")
     if by is not None and until is None:
         raise UsageError("--by says what --until takes; name a size with --until")
+    if order is not None and until is None:
+        raise UsageError("--order says what --until takes first; name a size with --until")
     share, limit = _share(keep), None if until is None else _size(until)
 
     from bufdb.what_if import answer, choice, donation
@@ -116,7 +127,9 @@ def command(
     con = common.open_database(db, sql, runs=None if run is None else [run])
     chosen = choice.choose(con, module, run, color)
     found = answer.answer(
-        con, chosen, answer.Asked(without, donate, share, limit, BY[by or "line"])
+        con,
+        chosen,
+        answer.Asked(without, donate, share, limit, BY[by or "line"], order == "cost"),
     )
     for text in [chosen.others, *found.refused]:
         if text:
@@ -214,6 +227,13 @@ def _below(found: Answer, share: Fraction) -> list[str]:
     if inputs:
         lines.append(f"{LAYER_INPUT}{_list(inputs)}.")
     narrow = [row.name for row in found.rows if row.dtype in NARROW and row.what != "together"]
+    policy = [
+        row.name.removeprefix("saved ")
+        for row in found.rows
+        if row.is_residual and row.what == "source_line" and not row.is_layer_input
+    ]
+    if policy and not share:
+        lines.append(f"{LEAVE_OUT}{_list(policy)}.")
     if share and narrow:
         lines.append(f"{NARROW_ALREADY}{_list(narrow)}.")
     return [*lines, MEANING]
@@ -233,6 +253,7 @@ def _table(found: Answer) -> Result:
         ("held_bytes", "HUGEINT"),
         ("saving_bytes", "HUGEINT"),
         ("peak_bytes_without", "HUGEINT"),
+        ("operation_count", "HUGEINT"),
         ("next_peak_time", "BIGINT"),
         ("next_peak_instruction", "VARCHAR"),
         ("name", "VARCHAR"),
@@ -245,7 +266,7 @@ def _table(found: Answer) -> Result:
     rows = [row for row in shown if id(row) not in rest]
     cells = [_cells(found, row) for row in rows]
     if rest:
-        today = (found.choice.peak_bytes, found.choice.peak_time, None)
+        today = (found.choice.peak_bytes, None, found.choice.peak_time, None)
         name = f"{len(rest)} more that hold nothing at the peak"
         cells.insert(len(cells) - 1, ("", 0, 0, *today, name))
     return Result(columns, cells)
@@ -258,6 +279,7 @@ def _cells(found: Answer, row: Row) -> tuple[Any, ...]:
         row.held_bytes,
         row.saving_bytes,
         row.peak_bytes_without,
+        row.operation_count,
         row.next_peak_time,
         None if instant is None else instant.instruction_name,
         row.name,
@@ -285,6 +307,7 @@ def _result(found: Answer) -> Result:
         ("next_peak_source", "VARCHAR"),
         ("is_layer_input", "BOOLEAN"),
         ("dtype", "VARCHAR"),
+        ("operation_count", "HUGEINT"),
     ]
     choice, rows = found.choice, []
     for row in found.rows:
@@ -307,6 +330,7 @@ def _result(found: Answer) -> Result:
                 None if instant is None else instant.source,
                 row.is_layer_input,
                 row.dtype,
+                row.operation_count,
             )
         )
     return Result(columns, rows)

@@ -16,6 +16,13 @@ from bufdb.read.shape import Shape
 Row = dict[str, Any]
 
 
+_PREFIX = re.compile(r"^(?:p?jit|s?xmap|(?:soft_)?pmap|xla_computation)_(?=.)")
+_TENSORFLOW = re.compile(
+    r"(?:a|_)_inference_(.+?)_\d+(?:__XlaMustCompile.*)?|(cluster_\d+(?:_f\d+n_\d+)?)_*"
+)
+_OF_NO_FUNCTION = re.compile(r"(?:SyncTensorsGraph|IrToHlo|ConvertXlaToHlo)(?:\.\d+)?")
+
+
 def shape_row(shape: Shape) -> Row:
     """A row of `shapes`; the dimensions as text that DuckDB makes a list of."""
     row = asdict(shape)
@@ -120,11 +127,17 @@ def diagnostic_row(run: str, module_id: int | None, finding: Finding) -> Row:
 
 
 def function_name(module_name: str | None) -> str | None:
-    """The jitted function that a module name such as `jit_train_step.15` is made from."""
-    if module_name is None:
+    """The function that a module such as `jit_train_step.15` is named for (format section 2.2).
+
+    Of JAX's names one underscore belongs to the prefix, the others to the function: `jit__step` is
+    `_step`. TensorFlow counts its functions, and appends what it compiles them with. torch_xla has
+    one name for all programs, which is that of no function.
+    """
+    if module_name is None or _OF_NO_FUNCTION.fullmatch(module_name):
         return None
     name = re.sub(r"\.\d+$", "", module_name)
-    return re.sub(r"^(?:p?jit|pmap|xmap)_+(?=.)", "", name)
+    found = _TENSORFLOW.fullmatch(name)
+    return (found[1] or found[2]) if found else _PREFIX.sub("", name)
 
 
 def format_era(files: ModuleFiles, facts: ModuleFacts, has_block_layout: bool) -> str:

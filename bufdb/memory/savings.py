@@ -25,6 +25,8 @@ from bufdb.memory.maxima import SHIFT, Steps, highest
 from bufdb.memory.occupancy import Occupancy, accumulated, running_maximum, too_large, unions
 from bufdb.memory.ranges import Ranges, expanded, numbered
 
+LARGE_PART = 100
+"""Of what is smaller than this part of a peak nobody asks what it costs to do without."""
 _PAIRS_EACH, _PAIRS = 64, 1 << 20
 """Pairs of a range and an instant or a piece of bytes that a group may take: so many for each of
 its ranges, and so many more. Only ranges that XLA does not make need more, in numbers."""

@@ -1,8 +1,9 @@
 """The computations of an HLO text as a graph: names, roots, callers, operands (format section 7).
 
-Where computations begin is found at once, the lines of one when it is first asked for, and of a
-line only what is asked for. What makes no sense in a text (names that are nowhere, computations
-that call themselves, numbers of any size) is left out, or left to whoever walks.
+Where computations begin is found at once, the lines of a long one when it is first asked for, of a
+short one line by line, and of a line only what is asked for. What makes no sense in a text (names
+that are nowhere, computations that call themselves, numbers of any size) is left out, or left to
+whoever walks.
 """
 
 from __future__ import annotations
@@ -23,17 +24,21 @@ LOOP = b" while("
 _COMPUTATION = re.compile(rb"\n\n(ENTRY )?%?([\w.\-]+) [({]")
 _FIRST_COMPUTATION = re.compile(rb"\n*(ENTRY )?%?([\w.\-]+) [({]")
 # A raw line end inside a backend_config begins no instruction.
-_LINE = re.compile(rb"\n  (?:ROOT )?%?([^\s=]+) = ")
+_LINE = re.compile(rb"\n  (?:ROOT )?%?([^ ]++) = ")
 _NEXT = re.compile(rb"\n  (?:ROOT )?%?[^\s=]+ = |\n\}")
-_HEAD = re.compile(rb"([^\s=]+) = (\((?s:.*?)\)|[^\s(]\S*) ([\w\-]+)\((?:%([\w.\-]+)(?=[,)]))?")
+_HEAD = re.compile(
+    rb"([^ ]++) = (\([^)]*+(?:\)(?! [a-zA-Z0-9_\-]++\()[^)]*+)*+\)|(?!\()[^ ]++)"
+    rb" ([a-zA-Z0-9_\-]++)\("
+    rb"(?:%([a-zA-Z0-9_.\-]++)(?=[,)])| *([0-9]{1,9}) *\))?"
+)
+"""Name, shape, opcode, and what stands first in the brackets: an operand or a number."""
 _BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*+"?|(?P<open>[({\[])|(?P<close>[)}\]])', re.DOTALL)
-_OPERAND = re.compile(rb"%([\w.\-]+)(?:#(\d{1,9}(?:,\d{1,9})*))?")
+_OPERAND = re.compile(rb"%([a-zA-Z0-9_.\-]++)(?:#(\d{1,9}(?:,\d{1,9})*))?")
 _BARE_OPERAND = re.compile(rb"(?:^|\s)([\w.\-]+)(?:#(\d{1,9}(?:,\d{1,9})*))?$")
 _COMMENT = re.compile(rb"/\*.*?\*/", re.DOTALL)
 _QUOTED = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
-_NUMBER = re.compile(rb" *(\d{1,9}) *")
 _ELEMENT = re.compile(rb", index=(\d{1,9})")
-_CALLS = re.compile(rb", calls=%?([\w.\-]+)")
+_CALLS = re.compile(rb", calls=%?([a-zA-Z0-9_.\-]++)")
 _ROLE = re.compile(
     rb", (calls|to_apply|body|condition|branch_computations|true_computation|false_computation)="
     rb"(\{[^}]*\}|%?[\w.\-]+)"
@@ -42,6 +47,9 @@ _NAME = re.compile(rb"[\w.\-]+")
 _TRIPS = re.compile(rb'known_trip_count\\?":\{\\?"n\\?":\\?"(\d{1,18})\\?"')
 _CALLERS = ("call", "conditional", "-start")
 """How other opcodes end that enter computations whose instructions define values."""
+_LINE_STARTS = (b"\n  ", b"\n  ROOT ")
+_SHORT = 1 << 12
+"""In so many bytes a line is found by its text, without an index of all lines."""
 _BRANCHES = ("branch_computations", "true_computation", "false_computation")
 
 
@@ -52,32 +60,31 @@ class Instruction:
         "_attributes",
         "_called",
         "_close",
-        "_first",
-        "_line_end",
+        "_head",
         "_metadata",
         "_operands",
         "_stop",
-        "_text",
         "computation",
+        "first",
         "is_users",
-        "name",
         "opcode",
+        "own",
         "paren",
         "position",
-        "shape_text",
     )
 
-    def __init__(self, text: bytes, head: re.Match[bytes], computation: int, stop: int) -> None:
+    def __init__(self, head: re.Match[bytes], computation: int, stop: int) -> None:
         """Take the line's head; `stop` is where its computation ends."""
-        self._text, self.computation, self._stop = text, computation, stop
-        self._line_end = head.endpos
-        self.name, self.shape_text, opcode, self._first = head.groups()
-        self.opcode = opcode.decode()
-        self.position = head.start()
-        """Where the name stands in the text: no other instruction has it."""
-        self.paren = head.end(3)
+        self._head, self.computation, self._stop = head, computation, stop
+        opcode, first = head.group(3, 4)
+        self.opcode: str = opcode.decode()
+        self.first: bytes | None = first
+        """Name of the first operand, where it stands there plainly; else see `operands`."""
+        self.position, self.paren = head.start(), head.end(3)
+        """Where the name stands in the text, and the bracket before the operands."""
         self.is_users: bool | None = None
-        """Kept by `Places`."""
+        """Kept by `Places`, as is `own`."""
+        self.own: Any = NotImplemented
         self._close = -1
         self._attributes: bytes | None = None
         self._operands: list[tuple[bytes, Index]] | None = None
@@ -85,15 +92,25 @@ class Instruction:
         self._metadata: dict[str, Any] | None = None
 
     @property
-    def shape(self) -> str:
+    def name(self) -> bytes:
+        """Its name, without the `%`."""
+        return self._head[1]
+
+    @property
+    def shape_text(self) -> bytes:
         """Shape with layout, as printed."""
-        return self.shape_text.decode(errors="replace")
+        return self._head[2]
+
+    @property
+    def shape(self) -> str:
+        """Shape with layout, as text."""
+        return self._head[2].decode(errors="replace")
 
     @property
     def close(self) -> int:
         """Where the bracket behind the operands stands."""
         if self._close < 0:
-            self._close = _closing(self._text, self.paren, self._line_end)
+            self._close = _closing(self._head.string, self.paren, self._head.endpos)
         return self._close
 
     @property
@@ -101,14 +118,14 @@ class Instruction:
         """Names of the operands, and the index that jaxlib 0.11 and later print (`%while.5#1`)."""
         if self._operands is None:
             is_literal = self.opcode in ("constant", "iota")
-            inside = b"" if is_literal else self._text[self.paren + 1 : self.close]
+            inside = b"" if is_literal else self._head.string[self.paren + 1 : self.close]
             self._operands = _operands(inside)
         return self._operands
 
     def operand(self, number: int) -> tuple[bytes, Index] | None:
         """One of the operands; the first is mostly known without the others."""
-        if number == 0 and self._first is not None:
-            return self._first, ()
+        if number == 0 and self.first is not None:
+            return self.first, ()
         operands = self.operands
         return operands[number] if number < len(operands) else None
 
@@ -116,28 +133,23 @@ class Instruction:
     def number(self) -> int | None:
         """Which parameter a `parameter` is, which element a `get-tuple-element` takes."""
         if self.opcode == "parameter":
-            found = _NUMBER.fullmatch(self._text, self.paren + 1, self.close)
-        else:
-            found = _ELEMENT.search(self._text, self.paren, self._line_end)
+            digits = self._head[5]
+            return int(digits) if digits else None
+        found = _ELEMENT.search(self._head.string, self.paren, self._head.endpos)
         return int(found[1]) if found else None
 
     @property
     def attributes(self) -> bytes:
         """What stands behind the operands."""
         if self._attributes is None:
-            end = _end(self._text, self._line_end, self._stop)
-            self._attributes = self._text[self.close + 1 : end]
+            end = _end(self._head.string, self._head.endpos, self._stop)
+            self._attributes = self._head.string[self.close + 1 : end]
         return self._attributes
 
     @property
     def called(self) -> dict[str, list[bytes]]:
         """Names of the computations that it calls by role; those of branches are in their order."""
         if self._called is None:
-            if self.opcode == "fusion":
-                found = _CALLS.search(self._text, self.paren, self._line_end)
-                if found is not None and self._text.find(b'"', self.paren, found.start()) < 0:
-                    self._called = {"calls": [found[1]]}
-                    return self._called
             self._called = {}
             plain, quote, _ = self.attributes.partition(b'"')
             if quote and self.opcode.startswith("custom-call"):
@@ -149,10 +161,19 @@ class Instruction:
         return self._called
 
     @property
+    def fused(self) -> bytes | None:
+        """Of a fusion the name of what it calls, which stands before all that is quoted."""
+        found = _CALLS.search(self._head.string, self.paren, self._head.endpos)
+        if found is not None and self._head.string.find(b'"', self.paren, found.start()) < 0:
+            return found[1]
+        names = self.called.get("calls")
+        return names[0] if names else None
+
+    @property
     def metadata(self) -> dict[str, Any]:
         """Fields of the metadata by name; text is unescaped bytes, numbers are int."""
         if self._metadata is None:
-            self._metadata = plain_metadata(self._text, self.paren, self._line_end)
+            self._metadata = plain_metadata(self._head.string, self.paren, self._head.endpos)
             if self._metadata is None:
                 self._metadata = metadata_of(self.attributes)
         return self._metadata
@@ -169,6 +190,8 @@ class Instruction:
         return int(found[1]) if found else None
 
 
+At = tuple[Instruction, Index]
+"""An instruction and an index in its shape."""
 Caller = tuple[Instruction, str, int]
 """The instruction that calls a computation, in which role, as which of them."""
 
@@ -184,39 +207,49 @@ class HloGraph:
             loops: where LOOP stands in it (`loops_in`).
         """
         self.text, self._loops = text, loops
-        self._starts: list[int] = []
-        self._numbers: dict[bytes, int] = {}
-        self._entries: list[int] = []
         first = _FIRST_COMPUTATION.match(text)
-        for found in ([first] if first else [], _COMPUTATION.finditer(text)):
-            for head in found:
-                number = len(self._starts)
-                self._starts.append(head.start())
-                self._numbers.setdefault(head[2], number)
-                if head[1]:
-                    self._entries.append(number)
+        heads = [*([first] if first else []), *_COMPUTATION.finditer(text)]
+        self._starts = [head.start() for head in heads]
         self._stops = [*self._starts[1:], len(text)]
+        names = [head[2] for head in reversed(heads)]
+        # Of several of one name the first.
+        self._numbers = dict(zip(names, range(len(names) - 1, -1, -1), strict=True))
+        self._entries = [number for number, head in enumerate(heads) if head[1]]
         self._lines: dict[int, dict[bytes, int]] = {}
-        self._read: dict[int, Instruction | None] = {}
+        self._named: list[dict[bytes, Instruction | None]] = [{} for _ in heads]
+        self._roots: dict[int, Instruction | None] = {}
 
     # -- finding -------------------------------------------------------------------------------
 
     def find(self, computation: int, name: bytes) -> Instruction | None:
         """The instruction of this name in a computation; operands stand where they are used."""
-        lines = self._lines.get(computation)
-        if lines is None:
-            lines = self._lines_of(computation)
-        at = lines.get(name)
-        return None if at is None else self._at(at, computation)
+        named = self._named[computation]
+        return named[name] if name in named else self._look_up(computation, name)
+
+    def operand(self, ins: Instruction, number: int, index: Index) -> At | None:
+        """An operand and the index in its shape, or None: of all that index, it may be a part."""
+        if number == 0 and ins.first is not None:
+            name = ins.first
+        else:
+            operand = ins.operand(number)
+            if operand is None:
+                return None
+            name, index = operand[0], operand[1] + index
+        named = self._named[ins.computation]
+        found = named[name] if name in named else self._look_up(ins.computation, name)
+        return None if found is None else (found, index)
 
     def root(self, name: bytes) -> Instruction | None:
         """The root of the computation of this name."""
         number = self._numbers.get(name)
         if number is None:
             return None
-        at = self.text.rfind(b"\n  ROOT ", self._starts[number], self._stops[number])
-        line = _LINE.match(self.text, at, self._stops[number]) if at >= 0 else None
-        return self._at(line.start(1), number) if line else None
+        if number not in self._roots:
+            text = self.text
+            at = text.rfind(b"\n  ROOT ", self._starts[number], self._stops[number]) + 8
+            at += text.startswith(b"%", at)
+            self._roots[number] = self._at(at, number) if at >= 8 else None
+        return self._roots[number]
 
     def caller(self, computation: int) -> Caller | None:
         """The loop, call or branch that enters a computation.
@@ -227,6 +260,23 @@ class HloGraph:
         if found is None and computation not in self._entries:
             found = self._called.get(computation)
         return found
+
+    def is_fused(self, computation: int) -> bool:
+        """Whether what is in a computation defines no values: nobody but a fusion calls it."""
+        return computation not in self._entries and self.caller(computation) is None
+
+    def is_entry(self, computation: int) -> bool:
+        """Whether it is the program's."""
+        return computation in self._entries
+
+    def fusion(self, computation: int) -> Instruction | None:
+        """The fusion that calls a computation."""
+        return self._fusions.get(computation)
+
+    @cached_property
+    def _fusions(self) -> dict[int, Instruction]:
+        found = self._callers(_places(self.text, b" fusion("), "fusion")
+        return {computation: caller[0] for computation, caller in found.items()}
 
     def homes(self, names: Iterable[bytes], only_in_loops: bool = False) -> dict[bytes, int]:
         """The computations of these instructions, as far as they define values: no fused ones.
@@ -286,16 +336,28 @@ class HloGraph:
             lines = self._lines[computation] = {line[1]: line.start(1) for line in found}
         return lines
 
+    def _look_up(self, computation: int, name: bytes) -> Instruction | None:
+        """Find an instruction in the text, once."""
+        begin, end = self._starts[computation], self._stops[computation]
+        position = None
+        if end - begin <= _SHORT:
+            at = self.text.rfind(b"%" + name + b" = ", begin, end)
+            if at >= 0 and self.text.endswith(_LINE_STARTS, begin, at):
+                position = at + 1
+        if position is None:
+            position = self._lines_of(computation).get(name)
+        found = None if position is None else self._at(position, computation)
+        self._named[computation][name] = found
+        return found
+
     def _at(self, position: int, computation: int) -> Instruction | None:
         """The instruction whose name stands there; None if its line is not understood."""
-        if position in self._read:
-            return self._read[position]
         stop = self._stops[computation]
         line_end = self.text.find(b"\n", position, stop)
         head = _HEAD.match(self.text, position, line_end if line_end >= 0 else stop)
-        ins = None if head is None else Instruction(self.text, head, computation, stop)
-        self._read[position] = ins
-        return ins
+        if head is None:
+            return None
+        return self._named[computation].setdefault(head[1], Instruction(head, computation, stop))
 
 
 def loops_in(text: bytes) -> list[int]:

@@ -45,6 +45,8 @@ ORDER BY ALL
 SQL = "\n".join([temps.VALUES, temps.USERS, temps.POSITIONS, INSTANTS])
 """What the answer reads, besides the choice of a module and donation."""
 TOGETHER = "together"
+MAX_IDLE = 50
+"""So many names in a row that lower nothing by themselves are taken on the way to less."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,8 @@ class Asked:
     """Bytes to come down to."""
     by: str = "source_line"
     """What is taken until then: source_line, op or value."""
+    is_cheapest_first: bool = False
+    """Whether until then that is taken which costs least to compute again, by what it saves."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,10 @@ class Row:
     """Whether an input of a scanned layer is among its values."""
     dtype: str | None = None
     """Element type of its largest value; None of a tuple's table, and of a donation."""
+    operation_count: int | None = None
+    """Operations to compute its large values again; None if they are not known of all of these."""
+    is_residual: bool = False
+    """Whether it has what a loop stacks for the backward pass."""
 
 
 @dataclass(frozen=True)
@@ -201,6 +209,9 @@ class _Question:
     ) -> tuple[list[Row], bool]:
         """Take what lowers the peak most, then of what is left what lowers it most, and so on.
 
+        Where nothing by itself lowers it, since another instant is as high, what holds most at the
+        first of them.
+
         Returns:
             What is taken in that order, and whether the peak is down to the limit.
         """
@@ -218,18 +229,48 @@ class _Question:
             ranked = sorted(
                 zip(heights, numbers, sets, strict=True),
                 key=lambda one: (
+                    self._price(one[2], height.peak_bytes - one[0].peak_bytes),
                     one[0].peak_bytes,
-                    -sum(self.temps.held_bytes[one[2]].tolist()),
+                    -self._live_bytes(one[2], at),
                     labels.names[one[1]],
                 ),
             )
-            if not ranked or ranked[0][0].peak_bytes >= height.peak_bytes:
-                return rows, False
+            idle = next((n for n, row in enumerate(reversed(rows)) if row.saving_bytes), len(rows))
+            if not ranked or idle >= MAX_IDLE:
+                return rows[: len(rows) - idle], False
             found, number, mine = ranked[0]
             name = labels.names[number]
             rows.append(self._row(self.asked.by, name, mine, found, height.peak_bytes))
             height, away = found, np.union1d(away, mine)
         return rows, True
+
+    def _price(self, rows: Ints, saving: int) -> Fraction:
+        """What is taken first: by operations for each byte saved, or all alike."""
+        if not self.asked.is_cheapest_first:
+            return Fraction(0)
+        count = self._operations(rows)
+        unknown = Fraction(1 << 200)
+        return unknown if count is None or saving <= 0 else Fraction(count, saving)
+
+    def _operations(self, rows: Ints) -> int | None:
+        """Operations to compute large values again: those of a buffer once."""
+        held, total = self.temps, 0
+        for buffer in np.unique(held.buffer[rows]).tolist():
+            mine = rows[held.buffer[rows] == buffer]
+            if int(held.ranges.size[mine].max()) < held.least_counted:
+                continue
+            known = [held.operation_counts[row] for row in mine.tolist()]
+            counts = [count for count in known if count is not None]
+            if not counts:
+                return None
+            total += max(counts)
+        return total
+
+    def _live_bytes(self, rows: Ints, at: int) -> int:
+        """Bytes of the values that live at an instant."""
+        ranges = self.temps.ranges
+        there = rows[(ranges.start[rows] <= at) & (at <= ranges.end[rows])]
+        return sum(ranges.size[there].tolist())
 
     def _row(self, what: str, name: str, rows: Ints, height: Height, before: int) -> Row:
         held = self.temps.held_bytes[rows]
@@ -244,6 +285,8 @@ class _Question:
             height.peak_time,
             is_input,
             None if largest is None else self.temps.dtypes[largest],
+            self._operations(rows),
+            bool(self.temps.is_residual[rows].any()),
         )
 
 

@@ -21,6 +21,7 @@ from bufdb.link.op_paths import op_path, strip_op_path
 from bufdb.memory.buffers import buffers, labels_of_buffers, shared_slots
 from bufdb.memory.occupancy import Occupancy, occupancy
 from bufdb.memory.ranges import Ranges
+from bufdb.memory.savings import LARGE_PART
 from bufdb.what_if.choice import Choice
 
 VALUES = """
@@ -42,7 +43,9 @@ SELECT
   origins.op_name,
   held.op_name,
   coalesce(origins.is_layer_input, FALSE),
-  held.dtype
+  held.dtype,
+  costs.operation_count,
+  coalesce(origins.is_residual, FALSE)
 FROM value_details AS held
 LEFT JOIN peak_values
   ON peak_values.module_id = held.module_id
@@ -50,6 +53,9 @@ LEFT JOIN peak_values
 LEFT JOIN value_origin_details AS origins
   ON origins.module_id = held.module_id
   AND origins.value_id = held.value_id
+LEFT JOIN recompute_costs AS costs
+  ON costs.module_id = held.module_id
+  AND costs.value_id = held.value_id
 WHERE held.module_id = $module_id
   AND held.color = $color
   AND held.allocation_kind = 'temp'
@@ -58,66 +64,14 @@ WHERE held.module_id = $module_id
 ORDER BY held.value_id
 """
 USERS = """
-WITH RECURSIVE mine AS MATERIALIZED (
-  SELECT
-    "values".value_id, "values".instruction_name, instructions.op_name, instructions.program_order
-  FROM "values"
-  JOIN instructions
-    ON instructions.module_id = "values".module_id
-    AND instructions.instruction_name = "values".instruction_name
-  WHERE "values".module_id = $module_id
-    AND instructions.module_id = $module_id
-),
--- Uses inside a fused or called computation stand beside that of the caller; such have no place in
--- the program.
-steps AS MATERIALIZED (
-  SELECT
-    mine.value_id,
-    mine.instruction_name,
-    users.instruction_name AS user_name,
-    users.op_name,
-    users.program_order
-  FROM mine
-  JOIN uses
-    ON uses.module_id = $module_id
-    AND uses.value_id = mine.value_id
-  JOIN instructions AS users
-    ON users.module_id = $module_id
-    AND users.instruction_name = uses.instruction_name
-  WHERE mine.op_name IS NULL
-    AND users.program_order IS NOT NULL
-    AND uses.instruction_name IN (SELECT instruction_name FROM mine)
-),
-walks AS (
-  SELECT mine.value_id, mine.instruction_name, mine.op_name, 0 AS step_count
-  FROM mine
-  WHERE mine.op_name IS NULL
-  UNION ALL
-  (
-    SELECT walks.value_id, steps.user_name, steps.op_name, walks.step_count + 1 AS step_count
-    FROM walks
-    JOIN steps
-      ON steps.instruction_name = walks.instruction_name
-      AND (walks.step_count > 0 OR steps.value_id = walks.value_id)
-    WHERE walks.op_name IS NULL
-      AND walks.step_count < 4
-    QUALIFY row_number() OVER (
-      PARTITION BY walks.value_id
-      ORDER BY steps.op_name IS NULL, steps.program_order, steps.user_name
-    ) = 1
-  )
-)
-SELECT walks.value_id, details.own_source, details.op_name
-FROM walks
-JOIN (
-  SELECT DISTINCT instruction_name, own_source, op_name
-  FROM value_details
-  WHERE module_id = $module_id
-) AS details
-  ON details.instruction_name = walks.instruction_name
-WHERE walks.op_name IS NOT NULL
+SELECT
+  value_id,
+  own_source_file || ':' || own_source_line,
+  op_name
+FROM named_uses
+WHERE module_id = $module_id
 """
-"""What values are for that XLA made without an op_name: peak_value_users, of all values."""
+"""What values are for that XLA made without an op_name."""
 POSITIONS = """
 SELECT positions.value_id, positions.shape_index, positions.position_ordinal = 0
 FROM positions
@@ -159,6 +113,12 @@ class Temps:
     buffer: Ints
     """For each value the lowest row of its buffer."""
     is_layer_input: Bools
+    is_residual: Bools
+    """Whether a loop stacks it for the backward pass."""
+    operation_counts: Sequence[int | None]
+    """recompute_costs.operation_count."""
+    least_counted: int
+    """Bytes from which on they are counted."""
     dtypes: Sequence[str | None]
     """Element types; None of a tuple's table and where the shape was not understood."""
     value_names: Sequence[str]
@@ -175,7 +135,7 @@ def load(con: duckdb.DuckDBPyConnection, choice: Choice) -> Temps:
     """
     given = {"module_id": choice.module_id, "color": choice.color}
     rows = con.execute(VALUES, given).fetchall()
-    columns: list[Any] = list(map(list, zip(*rows, strict=True))) or [[] for _ in range(15)]
+    columns: list[Any] = list(map(list, zip(*rows, strict=True))) or [[] for _ in range(17)]
     value_id, *numbers = (np.array(column, np.int64) for column in columns[:6])
     is_phi, held = np.array(columns[6], np.bool_), np.array(columns[7], np.int64)
     ranges = Ranges(np.zeros(len(rows), np.int64), *numbers)
@@ -203,6 +163,9 @@ def load(con: duckdb.DuckDBPyConnection, choice: Choice) -> Temps:
         held,
         buffer,
         np.array(columns[13], np.bool_),
+        np.array(columns[16], np.bool_),
+        columns[15],
+        -(-choice.peak_bytes // LARGE_PART),
         columns[14],
         columns[8],
         labels,

@@ -84,6 +84,11 @@ WITH doubles AS (
   GROUP BY run_name, module_key
   HAVING count(*) > 1
   UNION ALL
+  SELECT module_id, 'cost of value ' || value_id AS what
+  FROM recompute_costs
+  GROUP BY module_id, value_id
+  HAVING count(*) > 1
+  UNION ALL
   SELECT module_id, 'origin of value ' || value_id AS what
   FROM value_origins
   GROUP BY module_id, value_id

@@ -2,7 +2,7 @@
 -- group: overview
 --
 -- peak_savings is computed when a module is stored. What it says must add up to the peak; a value
--- saves no more than it holds, and all that peak_values has in temp allocations is there, unless
+-- saves no more than it holds, halved between half of that and half of what it holds, and all that peak_values has in temp allocations is there, unless
 -- ingest has reported that it was not computed. At the instant that becomes the peak, the occupied
 -- bytes less those of the value alone are the new height: all of its bytes inside its life, none
 -- where no value with the same bytes is live, and some where bytes are handed over. No other of
@@ -20,6 +20,7 @@ WITH told AS (
     peak_savings.value_id,
     peak_savings.held_bytes,
     peak_savings.saving_bytes,
+    peak_savings.half_saving_bytes,
     peak_savings.peak_bytes_without,
     peak_savings.peak_time_without,
     memory_figures.peak_bytes,
@@ -194,13 +195,17 @@ named_sums AS (
 SELECT
   told.module_id,
   'memory space ' || told.color || ': ' || told.what || ' ' || told.name || ' holds '
-    || told.held_bytes || ' and saves ' || told.saving_bytes || ', which leaves '
+    || told.held_bytes || ' and saves ' || told.saving_bytes || ', halved '
+    || told.half_saving_bytes || ', which leaves '
     || told.peak_bytes_without || ' of a peak of ' || coalesce(told.peak_bytes::VARCHAR, 'NULL')
     AS finding
 FROM told
 WHERE told.saving_bytes < 0
   OR told.saving_bytes > told.held_bytes
   OR told.held_bytes <= 0
+  OR told.half_saving_bytes NOT BETWEEN told.saving_bytes // 2 AND least(
+    told.saving_bytes, (told.held_bytes + 1) // 2
+  )
   OR told.saving_bytes + told.peak_bytes_without IS DISTINCT FROM told.peak_bytes
 UNION ALL
 SELECT

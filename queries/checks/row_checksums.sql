@@ -129,12 +129,12 @@ WITH stored AS (
   GROUP BY peak_values.module_id
   UNION ALL
   SELECT
-    peak_value_users.module_id,
-    'peak_value_users' AS table_name,
+    value_users.module_id,
+    'value_users' AS table_name,
     count(*) AS row_count,
-    (sum(hash(peak_value_users)) % 9223372036854775808)::BIGINT AS checksum
-  FROM peak_value_users
-  GROUP BY peak_value_users.module_id
+    (sum(hash(value_users)) % 9223372036854775808)::BIGINT AS checksum
+  FROM value_users
+  GROUP BY value_users.module_id
   UNION ALL
   SELECT
     peaks.module_id,
@@ -167,6 +167,14 @@ WITH stored AS (
     (sum(hash(uses)) % 9223372036854775808)::BIGINT AS checksum
   FROM uses
   GROUP BY uses.module_id
+  UNION ALL
+  SELECT
+    recompute_costs.module_id,
+    'recompute_costs' AS table_name,
+    count(*) AS row_count,
+    (sum(hash(recompute_costs)) % 9223372036854775808)::BIGINT AS checksum
+  FROM recompute_costs
+  GROUP BY recompute_costs.module_id
   UNION ALL
   SELECT
     value_origins.module_id,

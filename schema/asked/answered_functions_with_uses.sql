@@ -2,24 +2,24 @@
 CREATE OR REPLACE VIEW answered_functions_with_uses AS
 WITH functions AS (
   SELECT
-    answered_functions.run_name,
-    answered_functions.function_name,
-    answered_functions.platform,
-    answered_functions.color,
-    answered_functions.peak_bytes,
-    answered_functions.peak_time,
-    answered_functions.place,
+    answered_instants.run_name,
+    answered_instants.function_name,
+    answered_instants.platform,
+    answered_instants.color,
+    answered_instants.peak_bytes,
+    answered_instants.peak_time,
+    answered_instants.place,
     modules.schedule_length,
-    CASE WHEN modules.has_used_values THEN answered_functions.module_id END AS module_id,
+    CASE WHEN modules.has_used_values THEN answered_instants.module_id END AS module_id,
     CASE
       WHEN modules.has_used_values THEN NULL
-      ELSE coalesce(answered_functions.unknown_reason, 'the dump does not list uses')
+      ELSE coalesce(answered_instants.unknown_reason, 'the dump does not list uses')
     END AS unknown_reason
-  FROM answered_functions
-  LEFT JOIN modules ON modules.module_id = answered_functions.module_id
+  FROM answered_instants
+  LEFT JOIN modules ON modules.module_id = answered_instants.module_id
   WHERE modules.has_used_values
-    OR answered_functions.unknown_count = 0
-    OR answered_functions.unknown_reason IS NOT NULL
+    OR answered_instants.unknown_count = 0
+    OR answered_instants.unknown_reason IS NOT NULL
 )
 SELECT
   functions.run_name,
@@ -50,7 +50,7 @@ SELECT
   ) AS name_place
 FROM functions;
 COMMENT ON VIEW answered_functions_with_uses IS
-  'As answered_functions, but a function whose dump does not list the uses of its values is given as one with an unknown_reason that says so: without uses everything would look idle. Key: run_name, function_name, platform, color, unknown_reason.';
+  'As answered_instants, but a function whose dump does not list the uses of its values is given as one with an unknown_reason that says so: without uses everything would look idle. Key: run_name, function_name, platform, color, unknown_reason.';
 COMMENT ON COLUMN answered_functions_with_uses.run_name IS 'function_modules.run_name.';
 COMMENT ON COLUMN answered_functions_with_uses.function_name IS 'function_modules.function_name.';
 COMMENT ON COLUMN answered_functions_with_uses.platform IS 'function_modules.platform.';
@@ -60,5 +60,5 @@ COMMENT ON COLUMN answered_functions_with_uses.peak_bytes IS 'function_modules.p
 COMMENT ON COLUMN answered_functions_with_uses.peak_time IS 'function_modules.peak_time; NULL in a row with unknown_reason.';
 COMMENT ON COLUMN answered_functions_with_uses.schedule_length IS 'modules.schedule_length; NULL if unknown.';
 COMMENT ON COLUMN answered_functions_with_uses.unknown_reason IS 'function_modules.unknown_reason, or that the dump does not list uses, in a row that says so; NULL in the others.';
-COMMENT ON COLUMN answered_functions_with_uses.place IS 'Place by peak_bytes among those with uses, as answered_functions.place; 0 in a row with unknown_reason, NULL where the peak is 0 or unknown.';
+COMMENT ON COLUMN answered_functions_with_uses.place IS 'Place by peak_bytes among those with uses, as answered_instants.place; 0 in a row with unknown_reason, NULL where the peak is 0 or unknown.';
 COMMENT ON COLUMN answered_functions_with_uses.name_place IS 'Place by name: rows with unknown_reason by run, function, memory space and that, then the others by run, function, platform and memory space.';

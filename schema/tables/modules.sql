@@ -36,7 +36,7 @@ COMMENT ON COLUMN modules.module_key IS
 COMMENT ON COLUMN modules.module_name IS
   'Name of the HLO module: from the file name, else from the HLO text; NULL if neither has it (XLA drops very long names; renamed files).';
 COMMENT ON COLUMN modules.function_name IS
-  'Jitted function: module_name without its jit_ or pmap_ prefix and its .N suffix; without module_name the first jit(...) of an op_name; NULL if neither is there.';
+  'Jitted function: module_name without its prefix (jit_, pjit_, pmap_, xmap_, xla_computation_) and its .N suffix; of TensorFlow''s names what stands before its counter; without module_name the first jit(...) of an op_name. NULL if neither is there, and for torch_xla, whose one name (SyncTensorsGraph) stands for every program.';
 COMMENT ON COLUMN modules.module_number IS
   'Number NNNN of "module_NNNN" in the file name, a counter of the process; NULL for files that do not bear XLA''s name.';
 COMMENT ON COLUMN modules.platform IS

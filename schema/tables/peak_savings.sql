@@ -7,6 +7,7 @@ CREATE TABLE peak_savings (
   value_id BIGINT,
   held_bytes HUGEINT NOT NULL,
   saving_bytes HUGEINT NOT NULL,
+  half_saving_bytes HUGEINT NOT NULL,
   peak_bytes_without HUGEINT NOT NULL,
   peak_time_without BIGINT NOT NULL
 );
@@ -23,6 +24,8 @@ COMMENT ON COLUMN peak_savings.held_bytes IS
   'Bytes that it holds at the peak [bytes]: sum of peak_values.held_bytes of its values in temp allocations, each byte counted once.';
 COMMENT ON COLUMN peak_savings.saving_bytes IS
   'Bytes by which the peak falls without it [bytes], 0 to held_bytes: less where another instant is nearly as high, or where bytes are handed over at the peak to a value that stays.';
+COMMENT ON COLUMN peak_savings.half_saving_bytes IS
+  'Bytes by which the peak falls if it takes half of its bytes, at each instant rounded up [bytes]: what f32 made bf16 saves, or two chunks; saving_bytes / 2 or more, and no more than saving_bytes.';
 COMMENT ON COLUMN peak_savings.peak_bytes_without IS
   'The peak without it [bytes]: memory_figures.peak_bytes minus saving_bytes.';
 COMMENT ON COLUMN peak_savings.peak_time_without IS

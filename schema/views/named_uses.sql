@@ -1,9 +1,9 @@
--- What values at the peak are for that XLA made without an op_name, with all that explains it.
+-- What values are for that XLA made without an op_name, with all that explains it.
 CREATE OR REPLACE VIEW named_uses AS
 SELECT
-  peak_value_users.module_id,
-  peak_value_users.value_id,
-  peak_value_users.step_count,
+  value_users.module_id,
+  value_users.value_id,
+  value_users.step_count,
   instructions.instruction_name,
   instructions.opcode,
   instructions.op_name,
@@ -22,10 +22,10 @@ SELECT
   END AS own_source_line,
   own_frames.function_name AS own_function_name,
   instructions.stack_frame_id
-FROM peak_value_users
+FROM value_users
 JOIN "values"
-  ON "values".module_id = peak_value_users.module_id
-  AND "values".value_id = peak_value_users.user_value_id
+  ON "values".module_id = value_users.module_id
+  AND "values".value_id = value_users.user_value_id
 JOIN instructions
   ON instructions.module_id = "values".module_id
   AND instructions.instruction_name = "values".instruction_name
@@ -36,10 +36,10 @@ LEFT JOIN stack_frames AS own_frames
   ON own_frames.module_id = stack_frames.module_id
   AND own_frames.stack_frame_id = stack_frames.own_frame_id;
 COMMENT ON VIEW named_uses IS
-  'One row per row of peak_value_users: a value at the peak that XLA made without an op_name, with the instruction that it is for. Key: module_id, value_id.';
+  'One row per row of value_users: a temp or output value that XLA made without an op_name, with the instruction that it is for. Key: module_id, value_id.';
 COMMENT ON COLUMN named_uses.module_id IS 'The module: modules.module_id.';
 COMMENT ON COLUMN named_uses.value_id IS 'The value without an op_name: peak_values.value_id.';
-COMMENT ON COLUMN named_uses.step_count IS 'Uses from the value to the instruction: peak_value_users.step_count.';
+COMMENT ON COLUMN named_uses.step_count IS 'Uses from the value to the instruction: value_users.step_count.';
 COMMENT ON COLUMN named_uses.instruction_name IS 'The instruction that it is for: uses.instruction_name.';
 COMMENT ON COLUMN named_uses.opcode IS 'Its opcode: instructions.opcode; NULL if unknown.';
 COMMENT ON COLUMN named_uses.op_name IS 'Its scope path, as printed: instructions.op_name.';

@@ -32,6 +32,9 @@ SELECT
   instructions.opcode,
   instructions.op_type,
   instructions.op_name,
+  op_path(instructions.op_name) AS op_path,
+  strip_op_path(op_path(instructions.op_name)) AS stripped_op_path,
+  jit_path(instructions.op_name) AS jit_path,
   instructions.source_file,
   instructions.source_line,
   instructions.stack_frame_id,
@@ -102,6 +105,9 @@ COMMENT ON COLUMN value_details.program_order IS 'Place of the defining instruct
 COMMENT ON COLUMN value_details.opcode IS 'Opcode of the defining instruction: instructions.opcode; NULL if unknown.';
 COMMENT ON COLUMN value_details.op_type IS 'Framework operation: instructions.op_type; NULL if unknown.';
 COMMENT ON COLUMN value_details.op_name IS 'Scope path: instructions.op_name; NULL if the instruction has none.';
+COMMENT ON COLUMN value_details.op_path IS 'Its scope path in one spelling: macro op_path of op_name; NULL as that.';
+COMMENT ON COLUMN value_details.stripped_op_path IS 'The same without the elements that JAX adds: macro strip_op_path; NULL as op_name.';
+COMMENT ON COLUMN value_details.jit_path IS 'Jitted functions it lies in, outermost first: macro jit_path of op_name; NULL if there is none.';
 COMMENT ON COLUMN value_details.source_file IS 'Innermost source file: instructions.source_file; NULL if unknown.';
 COMMENT ON COLUMN value_details.source_line IS 'Innermost source line: instructions.source_line; NULL if unknown.';
 COMMENT ON COLUMN value_details.stack_frame_id IS 'Innermost frame: instructions.stack_frame_id; NULL if unknown.';

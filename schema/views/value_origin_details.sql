@@ -57,6 +57,12 @@ SELECT
   framed.slice_count,
   framed.trip_count,
   framed.is_layer_input,
+  coalesce(
+    framed.origin_kind = 'stacked'
+    AND framed.op_name GLOB '*jvp(*'
+    AND NOT framed.op_name GLOB '*transpose(*',
+    FALSE
+  ) AS is_residual,
   framed.is_exact
 FROM framed;
 COMMENT ON VIEW value_origin_details IS
@@ -84,4 +90,5 @@ COMMENT ON COLUMN value_origin_details.slice_bytes IS 'value_origins.slice_bytes
 COMMENT ON COLUMN value_origin_details.slice_count IS 'value_origins.slice_count.';
 COMMENT ON COLUMN value_origin_details.trip_count IS 'value_origins.trip_count.';
 COMMENT ON COLUMN value_origin_details.is_layer_input IS 'value_origins.is_layer_input.';
+COMMENT ON COLUMN value_origin_details.is_residual IS 'Whether a loop stacks it in the forward pass of a gradient, by its op_name (within jvp, not transpose): what a checkpoint policy can leave out unless is_layer_input. FALSE for gradients that a loop stacks.';
 COMMENT ON COLUMN value_origin_details.is_exact IS 'value_origins.is_exact.';

@@ -1,6 +1,8 @@
 """The walk from a buffer to who made its data: each step of the rule on a few lines of HLO."""
 
+import gc
 import re
+import weakref
 
 import pytest
 
@@ -88,6 +90,18 @@ def test_a_stack_leads_to_what_is_inserted():
     assert (origin.loop.name, origin.loop.trip_count) == (b"while", 4)
     assert (origin.written_by.name, origin.slice_shape.text) == (b"put", "f32[1,8]")
     assert (origin.slice_count, origin.is_layer_input, origin.is_exact) == (4, False, True)
+
+
+def test_a_walk_needs_no_garbage_collection():
+    """It is off in an ingest; what refers to itself would keep a module's text to the end."""
+    gc.disable()
+    try:
+        origin, walker = walk(module(STACKED), index=(2,))
+        gone = weakref.ref(walker), weakref.ref(walker.graph)
+        del origin, walker
+        assert [there() for there in gone] == [None, None]
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("name", ["out", "put"])

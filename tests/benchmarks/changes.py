@@ -1,43 +1,54 @@
-"""Train steps of which one array is given up, for `recompile.py`.
+"""Train steps with one change each, for `recompile.py`.
 
-Each named array stands on the line of its name: `drop` leaves the name out of the checkpoint
-policy, so that it is computed again; `half` keeps it in bfloat16. Nothing is executed.
+    XLA_FLAGS=--xla_dump_to=DIR python changes.py cpu|gpu|tpu
+
+compiles every program as it is ("base") and with every change, a function each; nothing is
+executed, and no GPU or TPU needs to be there. A named array stands on the line of its name:
+
+- `drop a` leaves the name out of the checkpoint policy, so that it is computed again;
+- `half a` keeps it in bfloat16;
+- `donate` gives the weights' bytes to the new weights;
+- `chunk` computes logits and their loss in CHUNKS parts, one after another.
 """
 
 import sys
+from functools import partial
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.ad_checkpoint import checkpoint_name
+from jax.ad_checkpoint import checkpoint_name as name
 
-HALVED: set[str] = set()
-
-
-def kept(value, name):
-    dtype = jnp.bfloat16 if name in HALVED else jnp.float32
-    return checkpoint_name(value.astype(dtype), name).astype(jnp.float32)
+CHUNKS = 4
+F32 = jnp.float32
 
 
-def mlp(x, w):
-    a = kept(x @ w["a"], "a")
-    b = kept(jnp.sin(a), "b")
-    c = kept(b @ w["b"], "c")
-    d = kept(jnp.tanh(c), "d")
-    return kept(x + jnp.cos(d @ w["c"]), "x")
+def mlp(t, x, w):
+    a = name((x @ w["a"]).astype(t["a"]), "a").astype(F32)
+    b = name(jnp.sin(a).astype(t["b"]), "b").astype(F32)
+    c = name((b @ w["b"]).astype(t["c"]), "c").astype(F32)
+    d = name(jnp.tanh(c).astype(t["d"]), "d").astype(F32)
+    return name(x + jnp.cos(d @ w["c"]), "x")
 
 
-def attention(x, w):
-    y = kept(x * lax.rsqrt(jnp.mean(jnp.square(x), -1, keepdims=True) + 1e-5), "y")
-    q = kept(jnp.einsum("btd,dhk->bhtk", y, w["q"]), "q")
-    k = kept(jnp.einsum("btd,dhk->bhtk", y, w["k"]), "k")
-    v = kept(jnp.einsum("btd,dhk->bhtk", y, w["v"]), "v")
-    p = kept(jax.nn.softmax(jnp.einsum("bhtk,bhsk->bhts", q, k) / 5.0, axis=-1), "p")
-    o = kept(jnp.einsum("bhts,bhsk->bthk", p, v), "o")
-    z = kept(x + jnp.einsum("bthk,hkd->btd", o, w["o"]), "z")
-    u = kept(z @ w["up"], "u")
-    h = kept(jax.nn.gelu(u), "h")
-    return kept(z + h @ w["down"], "x")
+def attention(t, x, w):
+    r = lax.rsqrt(jnp.mean(jnp.square(x), -1, keepdims=True) + 1e-5)
+    y = name((x * r).astype(t["y"]), "y").astype(F32)
+    q = name(jnp.einsum("btd,dhk->bhtk", y, w["q"]).astype(t["q"]), "q").astype(F32)
+    k = name(jnp.einsum("btd,dhk->bhtk", y, w["k"]).astype(t["k"]), "k").astype(F32)
+    v = name(jnp.einsum("btd,dhk->bhtk", y, w["v"]).astype(t["v"]), "v").astype(F32)
+    s = jnp.einsum("bhtk,bhsk->bhts", q, k) / 5.0
+    p = name(jax.nn.softmax(s, axis=-1).astype(t["p"]), "p").astype(F32)
+    o = name(jnp.einsum("bhts,bhsk->bthk", p, v).astype(t["o"]), "o").astype(F32)
+    z = name((x + jnp.einsum("bthk,hkd->btd", o, w["o"])).astype(t["z"]), "z").astype(F32)
+    u = name((z @ w["up"]).astype(t["u"]), "u").astype(F32)
+    h = name(jax.nn.gelu(u).astype(t["h"]), "h").astype(F32)
+    return name(z + h @ w["down"], "x")
+
+
+def score(head, y):
+    return jnp.sum(jnp.square(name(jax.nn.softmax(y @ head), "logits")))
 
 
 def scanned(layer, w, x):
@@ -51,38 +62,95 @@ def unrolled(layer, w, x):
 
 
 def shapes(**sizes):
-    return {name: jax.ShapeDtypeStruct(size, jnp.float32) for name, size in sizes.items()}
+    return {key: jax.ShapeDtypeStruct(size, F32) for key, size in sizes.items()}
 
 
-MLP = (mlp, "abcdx", shapes(a=(8, 72, 96), b=(8, 96, 160), c=(8, 160, 72)),
-       shapes(x=(512, 72))["x"])  # fmt: skip
-ATTENTION = (attention, "yqkvpozuhx",
-             shapes(q=(6, 96, 4, 24), k=(6, 96, 4, 24), v=(6, 96, 4, 24), o=(6, 4, 24, 96),
-                    up=(6, 96, 352), down=(6, 352, 96)), shapes(x=(2, 130, 96))["x"])  # fmt: skip
-PROGRAMS = {
-    "mlp_scan": (scanned, *MLP),
-    "attention_scan": (scanned, *ATTENTION),
-    "mlp_unrolled": (unrolled, *MLP),
-    "attention_unrolled": (unrolled, *ATTENTION),
-}
+LAYERS = {
+    mlp: ("abcdx", shapes(a=(8, 72, 96), b=(8, 96, 160), c=(8, 160, 72)), (512, 72)),
+    attention: (
+        "yqkvpozuhx",
+        shapes(q=(6, 96, 4, 24), k=(6, 96, 4, 24), v=(6, 96, 4, 24), o=(6, 4, 24, 96),
+               up=(6, 96, 352), down=(6, 352, 96)),
+        (2, 130, 96),
+    ),
+}  # fmt: skip
+"""By layer its names, the weights of all layers and the shape of a batch."""
+GIVEN_UP = {mlp: ["a+c", "b+d"], attention: ["p+h", "q+k+v"]}
+VOCABULARIES = (200, 400, 800, 1600, 3200)
 
 
-def compile_one(program, change, name):
-    """Compile a program without a change ("base"), or with one."""
-    layers, layer, names, weights, batch = PROGRAMS[program]
-    if change == "half":
-        HALVED.add(name)
-    saved = [other for other in names if (change, other) != ("drop", name)]
-    policy = jax.checkpoint_policies.save_only_these_names(*saved)
+def programs():
+    """By name: how layers are put together, the layer, and the number of logits or 0."""
+    found = {}
+    for layer in LAYERS:
+        found[f"{layer.__name__}_scan"] = (scanned, layer, 0)
+        found[f"{layer.__name__}_unrolled"] = (unrolled, layer, 0)
+        for size in VOCABULARIES:
+            found[f"{layer.__name__}_scan_{size}"] = (scanned, layer, size)
+    return found
+
+
+def changes(layer, vocabulary):
+    if vocabulary:
+        return ["chunk", "donate"]
+    return [
+        *(f"drop {names}" for names in [*LAYERS[layer][0], *GIVEN_UP[layer]]),
+        *(f"half {letter}" for letter in LAYERS[layer][0] if letter != "x"),
+        "donate",
+    ]
+
+
+def function_name(program, change):
+    return f"{program}__{change}".replace(" ", "_").replace("+", "_")
+
+
+def step_of(layers, layer, vocabulary, change):
+    """The step with a change, and its weights."""
+    names, weights, _ = LAYERS[layer]
+    kind, _, given_up = change.partition(" ")
+    if vocabulary:
+        weights = weights | shapes(head=(*LAYERS[layer][2][-1:], vocabulary))
+    saved = set(names) - (set(given_up.split("+")) if kind == "drop" else set())
+    types = dict.fromkeys(names, F32) | ({given_up: jnp.bfloat16} if kind == "half" else {})
+    policy = jax.checkpoint_policies.save_only_these_names(*sorted(saved))
+    # A function of its own for each change: jax keeps what it has traced by function.
+    mine = partial(layer, types)
 
     def loss(w, x):
-        return jnp.mean(jnp.square(layers(jax.checkpoint(layer, policy=policy), w, x)))
+        stacked = {key: leaf for key, leaf in w.items() if key != "head"}
+        y = layers(jax.checkpoint(mine, policy=policy), stacked, x)
+        if not vocabulary:
+            return jnp.mean(jnp.square(y))
+        y = y.reshape(-1, y.shape[-1])
+        if kind != "chunk":
+            return score(w["head"], y)
+        parts = y.reshape(CHUNKS, -1, y.shape[-1])
+        return jnp.sum(lax.map(jax.checkpoint(lambda part: score(w["head"], part)), parts))
 
     def step(w, x):
         return jax.tree.map(lambda old, slope: old - 0.1 * slope, w, jax.grad(loss)(w, x))
 
-    jax.jit(step).lower(weights, batch).compile()
+    return step, weights
+
+
+def compile_all(backend):
+    placement = None
+    if backend != "cpu":
+        sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "data" / "model"))
+        from target import one_device
+
+        placement = one_device(backend)
+    for program, (layers, layer, vocabulary) in programs().items():
+        for change in ["base", *changes(layer, vocabulary)]:
+            step, weights = step_of(layers, layer, vocabulary, change)
+            step.__name__ = function_name(program, change)
+            placed = jax.tree.map(
+                lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=placement),
+                (weights, shapes(x=LAYERS[layer][2])["x"]),
+            )
+            donated = (0,) if change == "donate" else ()
+            jax.jit(step, donate_argnums=donated).lower(*placed).compile()
 
 
 if __name__ == "__main__":
-    compile_one(*sys.argv[1:])
+    compile_all(*sys.argv[1:])

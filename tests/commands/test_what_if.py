@@ -21,13 +21,15 @@ def ask(call, demo_db):
 def test_text_says_what_is_saved_what_caps_it_and_what_it_means(ask):
     code, out, err = ask("--run", "gpu_b8", "--without", "line:train.py:66")
     assert (code, err) == (0, "")
-    head, *table, instant, meaning = out.splitlines()
+    head, *table, instant, policy, meaning = out.splitlines()
     assert head == "train_step (gpu_b8, device): peak 8.3 MiB → 6.8 MiB, saves 1.5 MiB (18.4%)"
     assert table[-2].split()[0] == "together"
     assert instant == (
         "The peak then is at 85: gemm_fusion_dot.16, dot_general, /home/user/model/train.py:65; "
         "today it is at 85."
     )
+    line = "/home/user/model/train.py:66"
+    assert policy == f"To leave out of what the checkpoint policy saves: {line}."
     assert meaning == MEANING
 
 
@@ -107,7 +109,7 @@ def test_until_it_fits_or_nothing_helps(ask):
 def test_markdown_has_lines_of_its_own(ask):
     out = ask("--run", "gpu_b8", "--without", "line:train.py:66", "--format", "markdown")[1]
     blocks = out.split("\n\n")
-    assert [block.startswith("|") for block in blocks] == [False, True, False, False]
+    assert [block.startswith("|") for block in blocks] == [False, True, False, False, False]
 
 
 def test_what_is_not_donated_is_noted(ask):

@@ -22,10 +22,24 @@ def test_constants_with_their_uses_and_copies(con):
     module.close()
     # All allocations but the thread-local one: 40 + 4 + 40 + 76 = 160.
     assert answer(con, "constants") == [
-        ("r", "step", 0, 44, 40, 0.25, "f32[10]{0}", "table", 2, 40, "jit(step)/add", "model.py:7"),
-        ("r", "step", 0, 44, 4, 0.025, "f32[]", "zero", 0, 0, None, None),
+        (
+            "r",
+            "step",
+            0,
+            44,
+            40,
+            40,
+            0.25,
+            "f32[10]{0}",
+            "table",
+            2,
+            40,
+            "jit(step)/add",
+            "model.py:7",
+        ),
+        ("r", "step", 0, 44, 4, 4, 0.025, "f32[]", "zero", 0, 0, None, None),
     ]
-    assert [row[7] for row in answer(con, "constants", top_n=1)] == ["table"]
+    assert [row[8] for row in answer(con, "constants", top_n=1)] == ["table"]
 
 
 def test_uses_and_copies_are_unknown_where_the_dump_does_not_list_uses(con):
@@ -33,7 +47,7 @@ def test_uses_and_copies_are_unknown_where_the_dump_does_not_list_uses(con):
     module.allocation(0, "constant", 8)
     module.value(1, 0, 0, 8)
     module.close()
-    assert [row[8:10] for row in answer(con, "constants")] == [(None, None)]
+    assert [row[9:11] for row in answer(con, "constants")] == [(None, None)]
 
 
 def test_ties_by_run_and_allocation(con):
@@ -43,5 +57,5 @@ def test_ties_by_run_and_allocation(con):
             module.allocation(index, "constant", 8)
             module.value(9 - index, index, 0, 8)
         module.close()
-    rows = [(row[0], row[7]) for row in answer(con, "constants")]
+    rows = [(row[0], row[8]) for row in answer(con, "constants")]
     assert rows == [("a", "v9"), ("a", "v8"), ("b", "v9"), ("b", "v8")]

@@ -25,17 +25,19 @@ def test_copies_with_their_reason(con):
     module.value(10, 2, 8, 4, (7, 9), "fused", "f32[]", opcode="fusion", text="calls=%fused")
     for source, name in ((1, "same"), (1, "turned"), (4, "later"), (1, "fetch"), (8, "four_again")):
         module.use(source, name)
+    module.saves(2, 30)
     module.close()
     x, dot = ("x", "f32[10]{0}"), ("dot", "f32[5,2]{1,0}")
     assert answer(con, "copies", color=0) == [
-        ("r", "step", 0, 40, 40, True, "argument", "f32[10]{0}", "same", *x, "x", "model.py:7"),
-        ("r", "step", 0, 40, 40, True, "layout", "f32[5,2]{0,1}", "turned", *x, "x", "model.py:7"),
-        ("r", "step", 0, 4, 4, False, "constant", "f32[]", "four_again", "four", "f32[]",
+        ("r", "step", 0, 40, 30, 40, True, "argument", "f32[10]{0}", "same", *x, "x", "model.py:7"),
+        ("r", "step", 0, 40, None, 40, True, "layout", "f32[5,2]{0,1}", "turned", *x, "x",
+         "model.py:7"),
+        ("r", "step", 0, 4, None, 4, False, "constant", "f32[]", "four_again", "four", "f32[]",
          None, None),
-        ("r", "step", 0, 0, 8, False, "other", "f32[5,2]{1,0}", "later", *dot, "y", None),
+        ("r", "step", 0, 0, None, 8, False, "other", "f32[5,2]{1,0}", "later", *dot, "y", None),
     ]  # fmt: skip
     assert answer(con, "copies", color=1) == [
-        ("r", "step", 1, 40, 40, True, "memory_space", "f32[10]{0:S(1)}", "fetch", *x, "x",
+        ("r", "step", 1, 40, None, 40, True, "memory_space", "f32[10]{0:S(1)}", "fetch", *x, "x",
          "model.py:7"),
     ]  # fmt: skip
     assert len(answer(con, "copies", top_n=2)) == 2
@@ -47,7 +49,7 @@ def test_without_live_ranges_and_ties_by_run_and_value(con):
         module.allocation(0, "temp", 100)
         for value_id in (4, 3):
             module.value(value_id, 0, 0, 8, None, opcode="copy")
-    rows = [(row[0], row[3], row[5], row[8]) for row in answer(con, "copies")]
+    rows = [(row[0], row[3], row[6], row[9]) for row in answer(con, "copies")]
     assert rows == [
         ("a", None, None, None), ("b", None, None, None),
         ("a", None, None, "v3"), ("a", None, None, "v4"),

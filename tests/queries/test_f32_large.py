@@ -1,4 +1,5 @@
-from small_db import Module, answer, shape
+import pytest
+from small_db import Module, answer, insert, shape
 
 
 def test_nothing_in_an_empty_database(con):
@@ -20,6 +21,7 @@ def mixed(con, module_id=1, run_name="r"):
     module.value(6, 0, 112, 100, live=(20, 20), name="later", shape=f32)
     module.value(7, 0, 112, 32, shape=other)
     module.value(8, 0, 0, 16, shape=bf16, is_phi=True)
+    module.saves(5, 40, 20)
     module.close()
 
 
@@ -27,11 +29,20 @@ def test_f32_temps_at_the_peak_of_a_module_in_bf16(con):
     mixed(con)
     f32 = "f32[8]{0}"
     assert answer(con, "f32-large") == [
-        ("r", "step", 0, 0.4, 176, 80, 48, f32, None, "big", None, None),
-        ("r", "step", 0, 0.4, 176, 80, 32, f32, "fusion", "norm", "jit(step)/norm", "model.py:7"),
-    ]
+        ("r", "step", 0, 0.4, 176, 80, 48, 20, f32, None, "big", None, None),
+        ("r", "step", 0, 0.4, 176, 80, 32, None, f32, "fusion", "norm", "jit(step)/norm",
+         "model.py:7"),
+    ]  # fmt: skip
     assert answer(con, "f32-large", min_bf16_ratio=0.41) == []
-    assert [row[9] for row in answer(con, "f32-large", min_bytes=33)] == ["big"]
+    assert [row[10] for row in answer(con, "f32-large", min_bytes=33)] == ["big"]
+
+
+@pytest.mark.parametrize(("platform", "saving"), [("cpu", 0), ("gpu", 20)])
+def test_the_cpu_makes_f32_of_what_a_loop_stacks(con, platform, saving):
+    mixed(con)
+    con.execute("UPDATE modules SET platform = ?", [platform])
+    insert(con, "value_origins", module_id=1, value_id=5, origin_kind="stacked")
+    assert [row[7] for row in answer(con, "f32-large")] == [saving, None]
 
 
 def test_a_module_without_bf16_is_left_out_whatever_the_ratio(con):
@@ -51,6 +62,6 @@ def test_ties_by_run_and_value(con):
         for value_id in (4, 3):
             module.value(value_id, 0, 100 * value_id, 4, shape=text)
         module.close()
-    rows = [(row[0], row[9]) for row in answer(con, "f32-large")]
+    rows = [(row[0], row[10]) for row in answer(con, "f32-large")]
     assert rows == [("a", "v3"), ("a", "v4"), ("b", "v3"), ("b", "v4")]
     assert len(answer(con, "f32-large", top_n=1)) == 1

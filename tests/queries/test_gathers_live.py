@@ -16,12 +16,14 @@ def test_results_alive_at_the_fullest_instant(con):
     module.value(3, 0, 160, 16, (3, 5), "g2", table)
     module.value(4, 0, 200, 90, (4, 9), "g3", array, opcode="all-gather")
     module.value(5, 0, 300, 200, (0, 9), "dot", array, opcode="dot")
+    module.saves(1, 90)
     module.close()
     # 0: 100, 3: 160, 4: 150, 6: 90.
     assert answer(con, "gathers-live") == [
-        ("r", "step", 0, 376, 160, 2, 3, 100, 0, 3, array, "g1", None, None),
-        ("r", "step", 0, 376, 160, 2, 3, 60, 3, 5, array, "g2", "jit(step)/dot", "model.py:7"),
-    ]
+        ("r", "step", 0, 376, 160, 2, 3, 100, 90, 0, 3, array, "g1", None, None),
+        ("r", "step", 0, 376, 160, 2, 3, 60, None, 3, 5, array, "g2", "jit(step)/dot",
+         "model.py:7"),
+    ]  # fmt: skip
     assert answer(con, "gathers-live", color=1) == []
 
 
@@ -34,6 +36,6 @@ def test_the_first_of_equal_instants_and_ties_by_run_and_value(con):
         module.value(3, 0, 0, 10, (1, 2), shape=array, opcode="all-gather")
         module.value(2, 0, 10, 10, (1, 2), shape=array, opcode="all-gather")
         module.close()
-    rows = [(row[0], row[6], row[11]) for row in answer(con, "gathers-live")]
+    rows = [(row[0], row[6], row[12]) for row in answer(con, "gathers-live")]
     assert rows == [("a", 1, "v2"), ("a", 1, "v3"), ("b", 1, "v2"), ("b", 1, "v3")]
     assert len(answer(con, "gathers-live", top_n=1)) == 1

@@ -29,12 +29,12 @@ def test_counts_and_range_of_peaks_of_a_function(con):
     unknown = Module(con, 6, "b", "f", has_live_ranges=False)
     unknown.allocation(0, "temp", 50)
     assert answer(con, "jit-functions") == [
-        ("f", 0, 2, 5, 2, None, None, None, 50, 1, "the dump has no live ranges"),
-        (None, 0, 1, 1, None, 5, 5, 5, 3),
+        ("f", None, 0, 2, 5, 2, None, None, None, 50, 1, "the dump has no live ranges"),
+        ("m5", None, 0, 1, 1, None, 5, 5, 5, 3),
     ]
     con.execute("DELETE FROM modules WHERE module_id = 6")
-    assert answer(con, "jit-functions")[0] == ("f", 0, 2, 4, 2, 10, 20, 40, 3)
-    assert answer(con, "jit-functions", run="a") == [("f", 0, 1, 2, 2, 10, 10, 40, 3)]
+    assert answer(con, "jit-functions")[0] == ("f", None, 0, 2, 4, 2, 10, 20, 40, 3)
+    assert answer(con, "jit-functions", run="a") == [("f", None, 0, 1, 2, 2, 10, 10, 40, 3)]
 
 
 def test_unknown_peaks_come_first_and_ties_by_name(con):
@@ -43,6 +43,17 @@ def test_unknown_peaks_come_first_and_ties_by_name(con):
         module.allocation(0, "parameter", 8)
         if function != "z":
             module.close()
-    rows = [(row[0], row[7]) for row in answer(con, "jit-functions")]
+    rows = [(row[0], row[8]) for row in answer(con, "jit-functions")]
     assert rows == [("z", None), ("a", 8), ("b", 8)]
     assert len(answer(con, "jit-functions", top_n=2)) == 2
+
+
+def test_functions_of_two_backends_are_two(con):
+    for module_id, platform in ((1, "tpu"), (2, "gpu"), (3, "gpu")):
+        module = Module(con, module_id, "r", "f", platform=platform)
+        module.allocation(0, "parameter", 8)
+        module.close()
+    assert [row[:5] for row in answer(con, "jit-functions")] == [
+        ("f", "gpu", 0, 1, 2),
+        ("f", "tpu", 0, 1, 1),
+    ]

@@ -34,13 +34,13 @@ def test_the_longest_time_between_two_touches_around_the_peak(con):
     con.execute("UPDATE instructions SET program_order = 15 WHERE instruction_name = 'w'")
     module.close()
     assert answer(con, "late-free") == [
-        ("r", "step", 0, 110.0, 10, 3, 15, "before_use", True, "w", 8, "f32[]", "dot", "v1", "{}",
-         "jit(step)/dot", "a.py:3"),
+        ("r", "step", 0, 110.0, 10, None, 3, 15, "before_use", True, "w", 8, "f32[]", "dot", "v1",
+         "{}", "jit(step)/dot", "a.py:3"),
     ]  # fmt: skip
 
 
 def found(con, **given):
-    return [(row[13], *row[3:11]) for row in answer(con, "late-free", **given)]
+    return [(row[14], *row[3:5], *row[6:12]) for row in answer(con, "late-free", **given)]
 
 
 def test_nobody_uses_it_after_the_peak(con):
@@ -88,5 +88,5 @@ def test_without_a_list_of_uses_nothing_is_said(con):
     module.close()
     con.execute("UPDATE modules SET has_used_values = FALSE")
     assert answer(con, "late-free") == [
-        ("r", "step", 0, *[None] * 14, "the dump does not list uses")
+        ("r", "step", 0, *[None] * 15, "the dump does not list uses")
     ]

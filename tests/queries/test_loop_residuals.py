@@ -1,7 +1,11 @@
 import pytest
 from small_db import Module, answer, insert
 
-OWN = {"source_file": "layer.py", "source_line": 12, "op_name": "jit(step)/while/body/Layer/tanh"}
+OWN = {
+    "source_file": "layer.py",
+    "source_line": 12,
+    "op_name": "jit(step)/jvp()/while/body/Layer/tanh",
+}
 
 
 def test_nothing_in_an_empty_database(con):
@@ -22,8 +26,8 @@ def scanned(con):
     ):
         insert(con, "value_origins", module_id=1, value_id=value_id, origin_kind=kind,
                loop_instruction_name="while", **{"is_exact": True, **cells})  # fmt: skip
-    insert(con, "peak_savings", module_id=1, color=0, what="value", value_id=0, held_bytes=60,
-           saving_bytes=44)  # fmt: skip
+    module.saves(0, 44, held_bytes=60)
+    insert(con, "recompute_costs", module_id=1, value_id=0, operation_count=4200)
     module.close()
 
 
@@ -31,13 +35,16 @@ def scanned(con):
 def test_what_a_loop_carries_with_the_line_that_makes_it(con):
     place, tanh = ("r", "step", 0), ("saved layer.py:12", "saved Layer/tanh")
     assert answer(con, "loop-residuals") == [
-        (*place, 60, 44, 6, 10, "stacked", True, "f32[6]", *tanh, True, "while"),
-        (*place, 20, None, None, None, "slice", False, "f32[6]", *tanh, False, "while"),
-        (*place, 10, None, None, None, "carry", False, "f32[6]", "copy of w['up']", "copy of w/up",
-         True, "while"),
+        (*place, 60, 44, 0, 4200, 6, 10, "stacked", True, "f32[6]", *tanh, True, "while"),
+        (*place, 20, None, None, None, None, None, "slice", False, "f32[6]", *tanh, False, "while"),
+        (*place, 10, None, None, None, None, None, "carry", False, "f32[6]",
+         "copy of w['up']", "copy of w/up", True, "while"),
     ]  # fmt: skip
-    assert [row[7] for row in answer(con, "loop-residuals", kind="carry")] == ["carry"]
+    assert [row[9] for row in answer(con, "loop-residuals", kind="carry")] == ["carry"]
     assert len(answer(con, "loop-residuals", top_n=2)) == 2
+    # What is no input of the layer a policy can leave out, and one slice stays.
+    con.execute("UPDATE value_origins SET is_layer_input = FALSE")
+    assert [row[5] for row in answer(con, "loop-residuals")] == [34, None, None]
 
 
 @pytest.mark.usefixtures("scanned")

@@ -21,10 +21,12 @@ def test_padding_at_the_peak_by_shape_and_layout(con):
     module.value(6, 0, offset=1512, size=32, shape=table, logical=8)
     module.value(7, 1, offset=0, size=512, shape=tiled, logical=8)
     module.close()
+    module.saves(1, 300)
     # f32[2]: 512 - 8 of value 1 and 512 - 8 of value 7; f32[4]: (512 - 256) - 16.
+    # Value 1 saves 300 less the 8 that stay, 7 all of its padding.
     assert answer(con, "padding") == [
-        ("r", "step", 0, tiled, 1008, 2, 512, 8, 504, 504 / 512, 3),
-        ("r", "step", 0, other, 240, 1, 512, 16, 496, 496 / 512, 1),
+        ("r", "step", 0, tiled, 1008, 2, 796, 512, 8, 504, 504 / 512, 3),
+        ("r", "step", 0, other, 240, 1, 0, 512, 16, 496, 496 / 512, 1),
     ]
     assert answer(con, "padding", platform="cpu") == []
     assert len(answer(con, "padding", top_n=1)) == 1

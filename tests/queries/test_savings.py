@@ -1,3 +1,6 @@
+import runpy
+
+from shared_dumps import ROOT
 from small_db import Module, answer, insert
 
 
@@ -16,13 +19,13 @@ def module(con, module_id, size, function="f"):
     for what, name, value_id in (("value", None, 1), ("source_line", "a.py:1", None),
                                  ("op", "Net/dot", None)):  # fmt: skip
         insert(con, "peak_savings", module_id=module_id, color=0, what=what, name=name,
-               value_id=value_id, held_bytes=size, saving_bytes=3, peak_bytes_without=size + 7,
-               peak_time_without=7)  # fmt: skip
+               value_id=value_id, held_bytes=size, saving_bytes=3, half_saving_bytes=2,
+               peak_bytes_without=size + 7, peak_time_without=7)  # fmt: skip
 
 
 def test_lines_then_ops_then_values_with_what_caps_the_saving(con):
     module(con, 1, 20)
-    rest = (20, 3, 27, 7, "next")
+    rest = (20, 3, 2, 27, 7, "next")
     assert answer(con, "savings") == [
         ("r", "f", 0, 30, "source_line", *rest, "a.py:1"),
         ("r", "f", 0, 30, "op", *rest, "Net/dot"),
@@ -38,7 +41,7 @@ def test_largest_saving_first_and_so_many_of_each_kind(con):
                held_bytes=9, saving_bytes=saving, peak_bytes_without=30 - saving)  # fmt: skip
     rows = answer(con, "savings", what="op", top_n=2)
     assert [row[6] for row in rows] == [9, 3]
-    assert rows[0][9] is None  # no instruction at that instant
+    assert rows[0][10] is None  # no instruction at that instant
 
 
 def test_the_function_with_the_largest_peak(con):
@@ -47,3 +50,9 @@ def test_the_function_with_the_largest_peak(con):
     assert {row[1] for row in answer(con, "savings")} == {"g"}
     assert {row[1] for row in answer(con, "savings", top_functions=2)} == {"f", "g"}
     assert {row[1] for row in answer(con, "savings", function="f")} == {"f"}
+
+
+def test_its_help_has_the_figures_that_were_measured():
+    figures = runpy.run_path(str(ROOT / "tests" / "benchmarks" / "figures.py"))
+    query = figures["QUERY"].read_text("utf-8")
+    assert figures["with_figures"](query, figures["TABLES"].read_text("utf-8")) == query

@@ -21,9 +21,23 @@ def test_equal_values_are_one_row(con):
         module.close()
     module.value(7, 0, offset=0, size=20, shape="f32[5]{0}")
     assert answer(con, "top-values") == [
-        ("r", "step", 0, 40, 2, 2, "parameter", "f32[]", None, None, "v3", None),
-        ("r", "step", 0, 20, 4, 2, "temp", "f32[5]{0}", "dot", "a.py:3", "v1", "jit(step)/a/dot"),
-        ("r", "step", 0, 20, 1, 1, "temp", "f32[5]{0}", None, None, "v7", None),
+        ("r", "step", "cpu", 0, 40, 2, 2, "parameter", "f32[]", None, None, "v3", None),
+        (
+            "r",
+            "step",
+            "cpu",
+            0,
+            20,
+            4,
+            2,
+            "temp",
+            "f32[5]{0}",
+            "dot",
+            "a.py:3",
+            "v1",
+            "jit(step)/a/dot",
+        ),
+        ("r", "step", "cpu", 0, 20, 1, 1, "temp", "f32[5]{0}", None, None, "v7", None),
     ]
     assert len(answer(con, "top-values", top_n=2)) == 2
     assert len(answer(con, "top-values", function="s*", platform="cpu", color=0)) == 3

@@ -103,17 +103,19 @@ BREAKING = [
      f" WHERE module_id = {NEW} AND allocation_kind = 'temp'"),
     ("peak-values", f"DELETE FROM peak_values WHERE module_id = {NEW}"),
     ("peak-values", f"INSERT INTO peak_values FROM peak_values WHERE module_id = {NEW}"),
-    ("peak-value-users", f"UPDATE peak_value_users SET step_count = 3 WHERE module_id = {NEW}"),
-    ("peak-value-users", f"DELETE FROM peak_value_users WHERE module_id = {NEW}"),
-    ("peak-value-users", f"UPDATE uses SET instruction_name = 'x' WHERE module_id = {NEW}"),
+    ("value-users", f"UPDATE value_users SET step_count = 3 WHERE module_id = {NEW}"),
+    ("value-users", f"DELETE FROM value_users WHERE module_id = {NEW}"),
+    ("value-users", f"UPDATE uses SET instruction_name = 'x' WHERE module_id = {NEW}"),
     ("peak-savings", f"UPDATE peak_savings SET saving_bytes = saving_bytes + 1"
+     f" WHERE module_id = {NEW}"),
+    ("peak-savings", f"UPDATE peak_savings SET half_saving_bytes = 2 * saving_bytes + 1"
      f" WHERE module_id = {NEW}"),
     ("peak-savings", f"UPDATE peak_savings SET saving_bytes = 0, peak_bytes_without ="
      f" peak_bytes_without + saving_bytes WHERE module_id = {NEW} AND saving_bytes > 0"),
     ("peak-savings", f"UPDATE peak_savings SET peak_time_without = 1 WHERE module_id = {NEW}"),
     ("peak-savings", f"DELETE FROM peak_savings WHERE module_id = {NEW}"),
     ("peak-savings", f"INSERT INTO peak_savings SELECT module_id, color, 'line', 'x', NULL,"
-     f" held_bytes, held_bytes + 1, peak_bytes_without, 0 FROM peak_savings"
+     f" held_bytes, held_bytes + 1, 0, peak_bytes_without, 0 FROM peak_savings"
      f" WHERE module_id = {NEW}"),
     ("peak-savings", f"UPDATE peak_values SET held_bytes = held_bytes + 1 WHERE module_id = {NEW}"),
     ("peaks", f"DELETE FROM peaks WHERE module_id = {NEW}"),
@@ -154,6 +156,9 @@ BREAKING = [
     ("used-values", f"DELETE FROM positions WHERE module_id = {NEW} AND position_ordinal = 0"),
     ("used-values", f"UPDATE positions SET shape_index = '{{7}}' WHERE module_id = {NEW}"),
     ("keys", f"INSERT INTO value_origins FROM value_origins WHERE module_id = {NEW}"),
+    ("keys", f"INSERT INTO recompute_costs FROM recompute_costs WHERE module_id = {NEW}"),
+    *[("recompute-costs", f"UPDATE recompute_costs SET {c} WHERE module_id = {NEW}") for c in (
+        "operation_count = -1", "operation_count = operation_count + 1", "value_id = 0")],
     *[("value-origins", f"UPDATE value_origins SET {c} WHERE module_id = {NEW}") for c in (
         "value_id = -1", "origin_kind = 'x'", "written_by = NULL", "origin_kind = 'carry'",
         "instruction_name = NULL, origin_kind = 'slice'", "opcode = NULL",

@@ -60,6 +60,36 @@ def test_a_line_is_taken_apart():
     assert graph(TEXT).find(2, b"a").op_name == b"w['a']"
 
 
+@pytest.mark.parametrize("shape", [
+    "(s32[], /*index=1*/(f32[2]{0}, pred[]))", "(bf16[8,128]{1,0:T(8,128)(2,1)S(1)}, s32[])", "()",
+])  # fmt: skip
+def test_a_tuple_ends_before_the_opcode(shape):
+    ins = one(f"%x = {shape} custom-call(%a, %b), to_apply=%c, comment=(1) of(2)".encode())
+    assert (ins.shape, ins.opcode, ins.operands[1]) == (shape, "custom-call", (b"b", ()))
+
+
+@pytest.mark.parametrize("filling", [0, 5000])
+@pytest.mark.parametrize("lines", [
+    b"  %a = f32[] add(%b)\n  %x = f32[] first()\n  %xx = f32[] add(%x)\n",
+    b"  ROOT %x = f32[] first()\n",
+    b"  x = f32[] first()\n  %a = f32[] add(x)\n",
+    b'  %x = f32[] first(), metadata={op_name="%x = "}\n  %a = f32[] add(), f={"  %x = f()"}\n',
+    b"  %x = f32[] other()\n  %x = f32[] first()\n",
+])  # fmt: skip
+def test_a_line_is_found_in_short_and_long_computations(lines, filling):
+    found = graph(b"%e () -> f32[] {\n" + b"/" * filling + b"\n" + lines + b"}\n")
+    assert found.find(0, b"x").opcode == "first"
+    assert found.find(0, b"x") is found.find(0, b"x")
+    assert found.find(0, b"y") is None
+
+
+def test_what_is_found_in_two_ways_is_one_instruction():
+    found = graph(TEXT)
+    assert found.root(b"main") is found.find(2, b"r")
+    assert found.caller(0)[0] is found.find(2, b"w")
+    assert found.operand(found.find(2, b"r"), 0, (1,)) == (found.find(2, b"w"), (1,))
+
+
 @pytest.mark.parametrize("inside", [
     b"%a, %b.1", b"%a, /*index=1*/%b.1", b"f32[2,3]{1,0} %a, (f32[2], s32[]) %b.1",
     b"a, b.1", b"f32[2,3]{1,0:T(8,128)} a, /*index=1*/(f32[2], s32[]) b.1",

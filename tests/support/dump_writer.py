@@ -13,7 +13,7 @@ from typing import Any
 
 import second_savings
 from hypothesis import strategies as st
-from second_reader import peak_value_users
+from second_reader import value_users
 
 Row = dict[str, Any]
 Place = tuple[str, str | None]  # instruction, braced index or None where none is printed
@@ -949,9 +949,7 @@ def rows(module: Module, dialect: Dialect) -> dict[str, list[Row]]:
         ),
         "peak_values": held_at_peaks(module) if dialect.has_live else [],
     }
-    tables["peak_value_users"] = peak_value_users(
-        *(tables[table] for table in ("peak_values", "values", "uses", "instructions"))
-    )
+    tables["value_users"] = value_users(tables)
     tables["peaks"] = second_savings.peaks(tables["occupancy_steps"], tables["occupied_peaks"])
     tables["peak_savings"] = second_savings.peak_savings(tables)
     return tables

@@ -21,7 +21,7 @@ TABLES = (
     "occupied_peaks",
     "occupancy_steps",
     "peak_values",
-    "peak_value_users",
+    "value_users",
     "peaks",
     "peak_savings",
 )

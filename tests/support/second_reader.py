@@ -99,8 +99,8 @@ def read_module(files: dict[str, bytes]) -> dict[str, list[Row]]:
         "occupied_peaks": peaks,
         "occupancy_steps": steps,
         "peak_values": held,
-        "peak_value_users": peak_value_users(held, values, uses, defined),
     }
+    tables["value_users"] = value_users(tables)
     tables["peaks"] = second_savings.peaks(steps, peaks)
     tables["peak_savings"] = second_savings.peak_savings(tables)
     return tables
@@ -811,10 +811,22 @@ def peak_values(
     return found
 
 
-def peak_value_users(
-    held: list[Row], values: list[Row], uses: list[Row], defined: list[Row]
-) -> list[Row]:
-    """Rows of peak_value_users: from use to use until an instruction has an op_name."""
+def value_users(tables: dict[str, list[Row]]) -> list[Row]:
+    """Rows of value_users: from use to use until an instruction has an op_name."""
+    values, uses, defined = tables["values"], tables["uses"], tables["instructions"]
+    kinds = {row["allocation_index"]: row["kind"] for row in tables["allocations"]}
+    lived = {
+        row["value_id"] for row in tables["live_ranges"] if row["start_time"] <= row["end_time"]
+    }
+    held = {row["value_id"] for row in tables["peak_values"] if row["allocation_kind"] == "output"}
+    if tables["occupied_peaks"]:
+        held |= {
+            row["value_id"]
+            for row in values
+            if kinds.get(row["allocation_index"]) == "temp"
+            and row["size_bytes"] > 0
+            and row["value_id"] in lived
+        }
     by_name = {row["instruction_name"]: row for row in defined}
     by_id = {value["value_id"]: value for value in values}
     firsts: dict[str, int] = {}
@@ -833,13 +845,11 @@ def peak_value_users(
             users.setdefault(use["value_id"], []).append(user)
             users.setdefault(value["instruction_name"], []).append(user)
     found = []
-    for row in held:
-        value = by_id.get(row["value_id"])
-        if value is None or row["allocation_kind"] not in ("temp", "output"):
+    for number in held:
+        value = by_id.get(number)
+        if value is None or by_name[value["instruction_name"]]["op_name"] is not None:
             continue
-        if by_name[value["instruction_name"]]["op_name"] is not None:
-            continue
-        at: int | str = row["value_id"]
+        at: int | str = number
         for step in range(1, 5):
             if at not in users:
                 break
@@ -848,7 +858,7 @@ def peak_value_users(
             if user["op_name"] is not None:
                 found.append(
                     {
-                        "value_id": row["value_id"],
+                        "value_id": number,
                         "user_value_id": firsts[at],
                         "step_count": step,
                     }

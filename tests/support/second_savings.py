@@ -81,6 +81,7 @@ def peak_savings(tables: dict[str, list[Row]]) -> list[Row]:
             members = buffers[held["value_id"]]
             size = next(v["size_bytes"] for v in mine if v["value_id"] == held["value_id"])
             left, time = at.highest_without(members, most - size)
+            halved, _ = at.highest_without(members, most - size, 2)
             found.append(
                 {
                     "color": color,
@@ -89,6 +90,7 @@ def peak_savings(tables: dict[str, list[Row]]) -> list[Row]:
                     "value_id": held["value_id"],
                     "held_bytes": held["held_bytes"],
                     "saving_bytes": most - left,
+                    "half_saving_bytes": most - halved,
                     "peak_bytes_without": fixed[color] + left,
                     "peak_time_without": time,
                 }
@@ -118,13 +120,17 @@ class Instants:
             )
             self.instants.append((time, union(ordered), ordered))
 
-    def highest_without(self, members: set[int], least: int) -> tuple[int, int]:
-        """The most bytes of others, and when first; no less than `least` can be occupied then."""
+    def highest_without(self, members: set[int], least: int, part: int = 1) -> tuple[int, int]:
+        """The most bytes of others, and when first; no less than `least` can be occupied then.
+
+        With `part` 2 only half of what the members alone have is away.
+        """
         best, first = -1, 0
         for time, occupied, live in self.instants:
             if occupied < max(least, best):
                 continue
             left = union([value for value in live if value["value_id"] not in members])
+            left = occupied - (occupied - left) // part
             if left > best:
                 best, first = left, time
         return (best, first) if best > 0 else (0, 0)

@@ -34,11 +34,11 @@ GROUP BY module_id, color
 _HELD = (resources.check_folder() / "peak_values.sql").read_text("utf-8").partition(",\nheld")[0]
 """Rows of peak_values, as the invariant computes them: `expected`."""
 _USERS = (
-    (resources.check_folder() / "peak_value_users.sql")
+    (resources.check_folder() / "value_users.sql")
     .read_text("utf-8")
     .partition("\nSELECT\n  odd")[0]
 )
-"""Rows of peak_value_users, as the invariant computes them: `expected`."""
+"""Rows of value_users, as the invariant computes them: `expected`."""
 _NOTE_DERIVED = "SET VARIABLE derived_at = txid_current()"
 _IS_DERIVED = "SELECT txid_current() = getvariable('derived_at') + 1"
 """Whether it is the first statement after that (each is a transaction, with the next number).
@@ -191,6 +191,12 @@ class Module:
             if kind == "temp":
                 self.temps.append((color, index, offset, offset + size, *live))
 
+    def saves(self, value_id: int, saving: int, half: int = 0, **cells: Any) -> None:
+        """What the peak loses without a value, and with half of it; or without a name."""
+        given = {"what": "value", "value_id": value_id, "held_bytes": saving, **cells}
+        insert(self.con, "peak_savings", module_id=self.id, color=0, saving_bytes=saving,
+               half_saving_bytes=half, **given)  # fmt: skip
+
     def use(self, value_id: int, by: str, operand: int = 0, index: str = "{}") -> None:
         """One use of a value by an instruction."""
         row = {"value_id": value_id, "instruction_name": by}
@@ -249,9 +255,9 @@ def derive(con: duckdb.DuckDBPyConnection) -> None:
     con.execute(f"INSERT INTO memory_sums {_SUMS}")
     con.execute("DELETE FROM peak_values")
     con.execute(f"INSERT INTO peak_values {_HELD} SELECT * FROM expected")
-    con.execute("DELETE FROM peak_value_users")
+    con.execute("DELETE FROM value_users")
     if con.execute("SELECT 1 FROM uses LIMIT 1").fetchall():  # half of the time, and seldom any
-        con.execute(f"INSERT INTO peak_value_users {_USERS} SELECT * FROM expected")
+        con.execute(f"INSERT INTO value_users {_USERS} SELECT * FROM expected")
     con.execute(_NOTE_DERIVED)
 
 

@@ -1,6 +1,7 @@
 """Several things away at once, one after another, and donations."""
 
 import pytest
+from small_db import insert
 from what_if_cases import STEPS, Case, ask, figures, two_peaks
 
 from bufdb.errors import UsageError
@@ -49,11 +50,15 @@ def test_until_it_fits_each_by_what_is_left(con):
     assert figures(ask(con, until=7)) == [("/m/a.py:1", 5, 3, 7, 6)]
 
 
-def test_until_nothing_helps(con):
+def test_until_goes_on_past_equal_peaks(con):
     two_peaks(con)
     found = ask(con, until=2)
-    assert figures(found) == [("/m/other.py:53", 4, 4, 6, 1)]
-    assert found.fits is False
+    assert figures(found) == [
+        ("/m/other.py:53", 4, 4, 6, 1),
+        ("/m/model.py:53", 6, 0, 6, 6),
+        ("/m/model.py:54", 0, 6, 0, 0),
+    ]
+    assert found.fits is True
     found = ask(con, "line:model.py:54", until=2, by="op")
     assert figures(found) == [
         ("all 1", 0, 0, 10, 1),
@@ -61,6 +66,34 @@ def test_until_nothing_helps(con):
         ("other/dot", 4, 4, 0, 0),
     ]
     assert found.fits is True
+
+
+def test_until_nothing_helps(con):
+    case = Case(con)
+    case.temp(1, 6, (1, 3), "/m/a.py:1")
+    case.temp(2, 5, (6, 8))  # of no line
+    case.close()
+    found = ask(con, until=2)
+    assert figures(found) == [("/m/a.py:1", 6, 1, 5, 6)]
+    assert found.fits is False
+
+
+def test_the_cheapest_first_by_what_it_saves(con):
+    case = Case(con)
+    case.temp(1, 60, (1, 3), "/m/a.py:1")
+    case.temp(2, 50, (1, 3), "/m/a.py:2")
+    case.temp(3, 40, (1, 3), "/m/a.py:3")
+    for value_id, count in ((1, 6000), (2, 100)):
+        insert(con, "recompute_costs", module_id=1, value_id=value_id, operation_count=count)
+    case.close()
+    assert [row.name for row in ask(con, until=0).rows] == ["/m/a.py:1", "/m/a.py:2", "/m/a.py:3"]
+    rows = ask(con, until=0, is_cheapest_first=True).rows
+    # 2 operations a byte, 100, and what costs nobody knows.
+    assert [(row.name, row.operation_count) for row in rows] == [
+        ("/m/a.py:2", 100),
+        ("/m/a.py:1", 6000),
+        ("/m/a.py:3", None),
+    ]
 
 
 def test_until_what_fits_already(con):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bufdb.read.hlo_graph import Caller, HloGraph, Index, Instruction
+from bufdb.read.hlo_graph import At, Caller, HloGraph, Instruction
 from bufdb.read.shape import shape_of
 
 MOVES = (
@@ -14,8 +14,6 @@ MOVES = (
 MAX_MOVES = 20
 """So far a constant, or the carry of a loop, is looked for."""
 
-At = tuple[Instruction, Index]
-"""An instruction and an index in its shape."""
 Callers = dict[int, Caller]
 """By computation the instruction through which a walk came in."""
 
@@ -27,15 +25,9 @@ class Operands:
         self.graph = graph
         self._largest: dict[int, At | None] = {}
 
-    def one(self, ins: Instruction, number: int, index: Index) -> At | None:
-        """An operand and the index in its shape; None if it is nowhere."""
-        operand = ins.operand(number)
-        found = None if operand is None else self.graph.find(ins.computation, operand[0])
-        return None if found is None or operand is None else (found, operand[1] + index)
-
     def all(self, ins: Instruction) -> list[At]:
         """Those that are there, each as a whole."""
-        found = (self.one(ins, number, ()) for number in range(len(ins.operands)))
+        found = (self.graph.operand(ins, number, ()) for number in range(len(ins.operands)))
         return [at for at in found if at is not None]
 
     def caller(self, callers: Callers, computation: int) -> Caller | None:
@@ -70,9 +62,9 @@ class Operands:
             ins = at[0]
             found = self.caller(callers, ins.computation) if ins.opcode == "parameter" else None
             if found is not None and found[1] == "calls" and ins.number is not None:
-                at = self.one(found[0], ins.number, ())
+                at = self.graph.operand(found[0], ins.number, ())
             elif ins.opcode in MOVES or ins.opcode == "get-tuple-element":
-                at = self.one(ins, 0, ())
+                at = self.graph.operand(ins, 0, ())
             else:
                 return ins
         return None

@@ -8,20 +8,22 @@ their hashes, as in the index of values. A module whose HLO text has no loop cos
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import lru_cache
 
 import numpy as np
 
+from bufdb.assemble.attribution import Told
 from bufdb.assemble.loops.places import Place, Places
+from bufdb.assemble.loops.rows import columns_of, names_of
 from bufdb.assemble.loops.walk import Origin, Walker
-from bufdb.columnar.arrow import Labels, objects
-from bufdb.columnar.scan import Bools, Columns, Ints, Text, Words
+from bufdb.columnar.scan import Bools, Columns, Ints, Text, Words, take
 from bufdb.link.context import Context, Observer
 from bufdb.link.lifetimes import Lifetimes
-from bufdb.link.op_paths import op_path, strip_op_path
 from bufdb.link.value_index import ValueIndex, isin, lookup
 from bufdb.memory.buffers import places, sharers
+from bufdb.memory.ranges import numbered
 from bufdb.memory.sums import distinct_pairs
 from bufdb.read.hlo import is_library_path
 from bufdb.read.hlo_graph import HloGraph, Index, Instruction, loops_in, loops_of
@@ -55,6 +57,17 @@ class _Elements:
         return np.array(found, np.int64)[inverse]
 
 
+@dataclass(frozen=True)
+class Found:
+    """The origins in one module."""
+
+    rows: Ints
+    """Values that have one, as rows of the index, ascending."""
+    number: Ints
+    """Which."""
+    origins: Sequence[Origin]
+
+
 class Origins(Observer):
     """The loops of a batch, from its first section to the rows of the table."""
 
@@ -62,19 +75,21 @@ class Origins(Observer):
         """Look for loops in the HLO texts."""
         self.context = context
         self.places: dict[int, Places] = {}
-        self._loops: dict[int, list[int]] = {}
+        self.loops: dict[int, list[int]] = {}
         """Where loops stand in the HLO text."""
         for pieces in context.source.hlo():
             for piece in pieces:
                 if loops := loops_in(piece.text):
                     header = context.source.headers.get(piece.module)
                     self.places[piece.module] = Places(header, loops_of(piece.text, loops))
-                    self._loops[piece.module] = loops
+                    self.loops[piece.module] = loops
         self._has_loop = np.zeros(context.count, np.bool_)
         self._has_loop[list(self.places)] = True
         self._has_lines = np.zeros(context.count, np.bool_)
         """Modules with lines of the user's: without any, nothing is looked for but stacks."""
         self._elements = _Elements()
+        self._walks: Columns = {}
+        self._modules = _EMPTY
         self._rows = self._carrier = self._place = _EMPTY
         """Values that share the bytes of a loop, the phi value they share with, and where."""
         self._phi_keys: Words = np.empty(0, np.uint64)
@@ -83,8 +98,8 @@ class Origins(Observer):
         """For what is handed to a loop in place: the loop's place in the program, its element."""
         self._names: dict[int, bytes] = {}
         """Names of the instructions that may define values to walk from, by their hash."""
-        self.told: dict[int, tuple[str | None, str | None]] = {}
-        """Names of line and op by row of the values whose data were made elsewhere."""
+        self.told = Told()
+        """Names of line and op of the values whose data were made elsewhere."""
         self._lineless: list[Words] = []
         """Of those without a line of the user's."""
         self._users: list[Words] = []
@@ -209,147 +224,120 @@ class Origins(Observer):
 
     # -- rows ----------------------------------------------------------------------------------
 
-    def add_rows(self, values: ValueIndex, lifetimes: Lifetimes) -> None:
-        """Walk, and give the rows away."""
+    def begin(self, values: ValueIndex, lifetimes: Lifetimes) -> None:
+        """Find the values to walk from; all sections are read."""
         if not self.places:
             return
         lineless = _distinct(self._lineless)
         chosen = np.flatnonzero(isin(values.name_key, lineless) & lifetimes.is_live)
         chosen = chosen[self._has_lines[values.module[chosen]]]
-        chosen = np.union1d(self._rows, chosen)
-        for pieces in self.context.source.hlo():
-            for piece in pieces:
-                if piece.module in self.places:
-                    rows = chosen[values.module[chosen] == piece.module]
-                    graph = HloGraph(piece.text, self._loops[piece.module])
-                    walks = _Walks(self, values, graph, self.places[piece.module])
-                    found, origins = walks.origins(rows)
-                    self._emit(piece.module, values.value_id[found], origins)
-                    self._tell(piece.module, found, origins)
+        self._walks = self._walk_from(values, np.union1d(self._rows, chosen))
+        self._modules = values.module[self._walks["row"]]
 
-    def _emit(self, module: int, value_ids: Ints, origins: list[Origin]) -> None:
-        """Rows of one module; what several values share is made once."""
-        if not origins:
-            return
-        unique = {id(origin): origin for origin in origins}
-        number = {key: place for place, key in enumerate(unique)}
-        code = np.array([number[id(origin)] for origin in origins], np.int64)
-        places = self.places[module]
-        cells = [_cells(origin, places) for origin in unique.values()]
-        columns: Columns = {"module": np.full(len(code), module), "value_id": value_ids}
-        for name in cells[0]:
-            some = [row[name] for row in cells]
-            if name.startswith("is_"):
-                columns[name] = np.array(some, np.bool_)[code]
-            elif name in _NUMBERS:
-                columns[name] = objects(some)[code]
-            else:
-                labels = {text: number for number, text in enumerate(dict.fromkeys(some))}
-                codes = np.array([labels[text] for text in some], np.int64)
-                columns[name] = Labels(codes[code], list(labels))
-        self.context.emit("value_origins", columns)
+    def _walk_from(self, values: ValueIndex, rows: Ints) -> Columns:
+        """For each of these values, which are in order, where and why to walk from it."""
+        name_key = values.name_key
+        at = np.array(sorted(self._starts), np.int64)
+        loops = np.array([self._starts[row][1] for row in at.tolist()], np.int64)
+        handed = lookup(at, loops, rows)
+        begin = np.where(handed >= 0, handed, rows)
+        carriers = lookup(self._rows, self._carrier, rows)
+        shares = carriers >= 0
+        return {
+            "row": rows,
+            "key": name_key[begin],
+            "code": self._codes[begin],
+            "shares": shares,
+            "carrier_key": np.where(shares, name_key[carriers], np.uint64(0)),
+            "is_near": shares | isin(name_key[rows], _distinct(self._users)),
+        }
 
-    def _tell(self, module: int, rows: Ints, origins: list[Origin]) -> None:
-        """Name lines and ops as value_origin_details in `schema/` does."""
-        places = self.places[module]
-        named = {id(origin): _names(origin, places) for origin in origins}
-        told = (named[id(origin)] for origin in origins)
-        self.told.update(zip(rows.tolist(), told, strict=True))
-
-
-def _names(origin: Origin, places: Places) -> tuple[str | None, str | None]:
-    """The line and the op that a value is attributed to; None where its own stand."""
-    end = origin.instruction
-    if end is None:
-        return None, None
-    op_name = None if end.op_name is None else end.op_name.decode(errors="replace")
-    place = places.own(end)
-    line = None if place is None else f"{place[0]}:{place[1]}"
-    relation = "saved " if origin.kind in ("stacked", "slice") else ""
-    if end.opcode == "parameter":
-        relation = {"stacked": "saved ", "slice": "slice of "}.get(origin.kind, "copy of ")
-        line = op_name if line is None else line
-    return (
-        None if line is None else relation + line,
-        None if op_name is None else relation + strip_op_path(op_path(op_name)),
-    )
-
-
-_NUMBERS = frozenset(
-    (
-        "source_line",
-        "stack_frame_id",
-        "slice_bytes",
-        "slice_count",
-        "trip_count",
-        "step_count",
-    )
-)
-
-
-def _cells(origin: Origin, places: Places) -> dict[str, Any]:
-    """The columns of the table that do not depend on the value."""
-    end, shape = origin.instruction, origin.slice_shape
-    file, line, frame = (None, None, None) if end is None else places.innermost(end)
-    return {
-        "origin_kind": origin.kind,
-        "opcode": None if end is None else end.opcode,
-        "op_name": None if end is None else end.op_name,
-        "source_file": file,
-        "source_line": line,
-        "stack_frame_id": frame,
-        "instruction_name": None if end is None else end.name,
-        "loop_instruction_name": None if origin.loop is None else origin.loop.name,
-        "written_by": None if origin.written_by is None else origin.written_by.name,
-        "slice_shape": None if shape is None else shape.text,
-        "slice_bytes": None if shape is None else shape.logical_bytes,
-        "slice_count": origin.slice_count,
-        "trip_count": None if origin.loop is None else origin.loop.trip_count,
-        "step_count": origin.step_count,
-        "is_layer_input": origin.is_layer_input,
-        "is_exact": origin.is_exact,
-    }
+    def add_module(self, values: ValueIndex, module: int, graph: HloGraph) -> Found:
+        """Walk in one module and give the rows away; what several values share is made once."""
+        places = self.places.get(module)
+        if places is None:
+            return Found(_EMPTY, _EMPTY, [])
+        first, behind = np.searchsorted(self._modules, (module, module + 1))
+        starts = take(self._walks, slice(first, behind))
+        indexes = self._elements.indexes
+        number, origins = _Walks(self._names, indexes, graph, places).origins(starts)
+        rows, number = starts["row"][number >= 0], number[number >= 0]
+        if len(rows):
+            columns = take(columns_of(origins, places), number)
+            columns["module"] = np.full(len(rows), module)
+            columns["value_id"] = values.value_id[rows]
+            self.context.emit("value_origins", columns)
+            self.told.add(rows, number, names_of(origins, places))
+        return Found(rows, number, origins)
 
 
 class _Walks:
     """The walks of one module."""
 
-    def __init__(self, found: Origins, values: ValueIndex, graph: HloGraph, places: Places) -> None:
-        self.found, self.values, self.graph, self.places = found, values, graph, places
+    def __init__(
+        self, names: Mapping[int, bytes], indexes: list[bytes], graph: HloGraph, places: Places
+    ) -> None:
+        """Nothing is walked yet.
+
+        Args:
+            names: names of instructions by their hash.
+            indexes: places in shapes by their code.
+            graph: the module's text.
+            places: lines of its instructions.
+        """
+        self.names, self.indexes, self.graph, self.places = names, indexes, graph, places
         self.walker = Walker(graph, places)
         self.homes: dict[bytes, int] = {}
-        self._starts: dict[int, tuple[Instruction | None, Instruction | None]] = {}
+        self._starts: list[tuple[Instruction | None, Instruction | None]] = []
+        self._numbers: dict[tuple[int, bool], int] = {}
+        self._number_of_name: dict[int, int] = {}
         self._carries: dict[tuple[int, int], Origin] = {}
         self._has_line: dict[int, bool] = {}
 
-    def origins(self, rows: Ints) -> tuple[Ints, list[Origin]]:
-        """The values of which there is something to say, by row, and their origins."""
-        found, names = self.found, self.found._names
-        handed = [found._starts.get(row, (0, row))[1] for row in rows.tolist()]
-        keys = self.values.name_key[handed].tolist()
-        carriers = lookup(found._rows, found._carrier, rows)
-        carrier_keys = self.values.name_key[carriers].tolist()
-        is_near = (carriers >= 0) | isin(self.values.name_key[rows], _distinct(found._users))
-        near = {key for key, is_so in zip(keys, is_near.tolist(), strict=True) if is_so}
-        near.update(carrier_keys)
-        others = [names[key] for key in keys if key in names and key not in near]
-        self.homes = self.graph.homes(others, only_in_loops=True)
-        self.homes |= self.graph.homes(names[key] for key in near if key in names)
-        indexes = [_index(text) for text in found._elements.indexes]
-        cells = zip(
-            keys, found._codes[handed].tolist(), carriers.tolist(), carrier_keys, strict=True
-        )
-        kept, origins = [], []
-        for place, (key, code, carrier, carrier_key) in enumerate(cells):
-            ins, _ = self._start(key)
+    def origins(self, starts: Columns) -> tuple[Ints, list[Origin]]:
+        """For each value which origin it has, -1 where nothing is to be said; and the origins."""
+        keys, codes, shares = starts["key"], starts["code"], starts["shares"]
+        near = np.union1d(keys[starts["is_near"]], starts["carrier_key"][shares])
+        self._find_homes(near, keys)
+        begin = self._numbered(keys)
+        loop = np.where(shares, self._numbered(starts["carrier_key"]), -1)
+        # What several values have in common is walked from once.
+        case = numbered(begin, codes, loop)
+        first = np.sort(np.unique(case, return_index=True)[1])
+        cells = [column[first].tolist() for column in (case, begin, codes, loop)]
+        origins: dict[int, tuple[int, Origin]] = {}
+        of_case = np.full(len(case) + 1, -1)
+        for place, start, code, carrier in zip(*cells, strict=True):
+            ins = self._starts[start][0]
             if ins is None:
                 continue
-            loop = self._start(carrier_key)[1] if carrier >= 0 else None
-            origin = self._origin(ins, indexes[code], loop)
+            around = self._starts[carrier][1] if carrier >= 0 else None
+            origin = self._origin(ins, _index(self.indexes[code]), around)
             if origin is not None:
-                kept.append(place)
-                origins.append(origin)
-        return rows[kept], origins
+                of_case[place] = origins.setdefault(id(origin), (len(origins), origin))[0]
+        return of_case[case], [origin for _, origin in origins.values()]
+
+    def _numbered(self, keys: Words) -> Ints:
+        """For each name where the walk for it begins, as a number: one for the same place."""
+        distinct, inverse = np.unique(keys, return_inverse=True)
+        names, numbers = distinct.tolist(), self._number_of_name
+        for key in names:
+            if key not in numbers:
+                ins, loop = self._start(key)
+                at = -1 if ins is None else ins.position, loop is not None
+                numbers[key] = self._numbers.setdefault(at, len(self._starts))
+                if numbers[key] == len(self._starts):
+                    self._starts.append((ins, loop))
+        return np.array([numbers[key] for key in names], np.int64)[inverse]
+
+    def _find_homes(self, near: Words, keys: Words) -> None:
+        """Find where the names stand: of what shares or uses bytes of a loop anywhere."""
+        names = self.names
+        others = np.unique(keys[~isin(keys, near)]).tolist()
+        self.homes = self.graph.homes(
+            (names[key] for key in others if key in names), only_in_loops=True
+        )
+        self.homes |= self.graph.homes(names[key] for key in near.tolist() if key in names)
 
     def _start(self, key: int) -> tuple[Instruction | None, Instruction | None]:
         """Where the walk for a name begins, and the loop if the name is an element of one.
@@ -357,12 +345,7 @@ class _Walks:
         What the body of a loop is given begins at the loop. Parameters and constants of the
         program are what they are.
         """
-        if key not in self._starts:
-            self._starts[key] = self._look_up(key)
-        return self._starts[key]
-
-    def _look_up(self, key: int) -> tuple[Instruction | None, Instruction | None]:
-        name = self.found._names.get(key)
+        name = self.names.get(key)
         home = None if name is None else self.homes.get(name)
         ins = None if name is None or home is None else self.graph.find(home, name)
         if ins is None or ins.opcode in ("constant", "iota"):
@@ -404,6 +387,7 @@ class _Walks:
         return is_parameter or self.places.own(end) is not None
 
 
+@lru_cache(maxsize=1 << 14)
 def _index(text: bytes) -> Index:
     inside = text.strip(b"{} ")
     return tuple(int(number[:9]) for number in inside.split(b",")) if inside else ()

@@ -38,11 +38,19 @@ class Places:
         self.frames: dict[int, Frame] = {}
         for frame in header.frames if header is not None else ():
             self.frames[frame.stack_frame_id] = frame
+        self._of_frames: dict[int, Place | None] = {}
+        self._is_step: dict[bytes, bool] = {}
+        """Whether an op_name on a loop's line is one of the user's step: many have the same."""
         self.of_loops = {place for fields in loops if (place := self._own(fields)) is not None}
 
     def own(self, ins: Instruction) -> Place | None:
         """The innermost place that is not library code."""
-        return self._own(ins.metadata)
+        if ins.own is NotImplemented:
+            fields, known = ins.metadata, self._of_frames
+            number = fields.get("stack_frame_id")
+            ins.own = known[number] if number in known else self._own(fields)
+        place: Place | None = ins.own
+        return place
 
     def innermost(self, ins: Instruction) -> tuple[str | bytes | None, int | None, int | None]:
         """File, line and frame as in the table `instructions`."""
@@ -55,8 +63,9 @@ class Places:
 
     def _own(self, fields: Fields) -> Place | None:
         number = fields.get("stack_frame_id")
-        if number in self.frames:
-            return self.of_frame(number)
+        if number is not None and number in self.frames:
+            self._of_frames[number] = self.of_frame(number)
+            return self._of_frames[number]
         file, line = fields.get("source_file"), fields.get("source_line")
         if file is None or line is None or is_library_path(file.decode()):
             return None
@@ -85,5 +94,8 @@ class Places:
             return place is not None
         if _SCALAR.match(ins.shape_text):
             return False
-        behind = _BODY.split((ins.op_name or b"").split(b";")[0])
-        return len(behind) > 1 and _MACHINERY.fullmatch(behind[-1]) is None
+        op_name = ins.op_name or b""
+        if op_name not in self._is_step:
+            behind = _BODY.split(op_name.split(b";")[0])
+            self._is_step[op_name] = len(behind) > 1 and _MACHINERY.fullmatch(behind[-1]) is None
+        return self._is_step[op_name]

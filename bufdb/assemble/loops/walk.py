@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from bufdb.assemble.loops.operands import MOVES, At, Callers, Operands
+from bufdb.assemble.loops.operands import MOVES, Callers, Operands
 from bufdb.assemble.loops.places import Places
-from bufdb.read.hlo_graph import Caller, HloGraph, Index, Instruction
+from bufdb.read.hlo_graph import At, Caller, HloGraph, Index, Instruction
 from bufdb.read.shape import Shape, shape_of
 
 MAX_STEPS = 400
@@ -32,7 +32,7 @@ _REDUCING = frozenset(("all-reduce-start", "reduce-scatter-start"))
 """What is asynchronous and makes data; the rest moves them."""
 
 
-@dataclass
+@dataclass(slots=True)
 class Origin:
     """Where the data of a value come from."""
 
@@ -48,7 +48,7 @@ class Origin:
     step_count: int = 0
 
 
-@dataclass
+@dataclass(slots=True)
 class _Path:
     """What a walk has seen."""
 
@@ -75,15 +75,6 @@ class Walker:
         self._known: dict[tuple[int, Index], Origin] = {}
         self._behind_slice: dict[int, _Path] = {}
         self._operands = Operands(graph)
-        self._steps: dict[str, Callable[[_Path, Instruction, Index], At | None]] = {
-            "while": self._loop,
-            "parameter": self._parameter,
-            "get-tuple-element": self._element,
-            "tuple": self._tuple,
-            "conditional": self._branch,
-            "dynamic-update-slice": self._update,
-            **dict.fromkeys(MOVES, self._move),
-        }
 
     def origin(self, ins: Instruction, index: Index) -> Origin:
         """The origin of what an instruction defines at an index of its shape; not to be changed."""
@@ -98,6 +89,8 @@ class Walker:
     def _walk(self, path: _Path, at: At | None) -> None:
         """Walk to the end, and say in the path's origin where it was."""
         elements: list[tuple[int, Index]] = []
+        origin, step_count = path.origin, 0
+        step_of, other = _STEPS.get, Walker._other
         while at is not None:
             ins, index = at
             if ins.opcode == "while" and self._is_fresh(path):
@@ -106,15 +99,17 @@ class Walker:
                     path.origin = known
                     break
                 elements.append((ins.position, index))
-            if path.origin.step_count >= MAX_STEPS:
-                path.origin.is_exact = False
+            if step_count == MAX_STEPS:
+                origin.is_exact = False
                 at = None
                 continue
-            path.origin.step_count += 1
-            at = self._steps.get(ins.opcode, self._other)(path, ins, index)
+            step_count += 1
+            at = step_of(ins.opcode, other)(self, path, ins, index)
         else:
+            origin.step_count = step_count
             self._finish(path)
-        self._known.update(dict.fromkeys(elements, path.origin))
+        for element in elements:
+            self._known[element] = path.origin
 
     def _is_fresh(self, path: _Path) -> bool:
         """Whether all that was seen so far changes nothing of what comes."""
@@ -166,7 +161,7 @@ class Walker:
             origin.kind = "invariant"
         if loop is origin.loop:
             origin.is_layer_input = False
-        return self._operands.one(loop, 0, index)
+        return self.graph.operand(loop, 0, index)
 
     def _parameter(self, path: _Path, ins: Instruction, index: Index) -> At | None:
         origin = path.origin
@@ -183,15 +178,17 @@ class Walker:
             if caller is origin.loop and origin.written_by is not None and not path.is_changed:
                 origin.is_layer_input = True
             return caller, index
-        if ins.number is None:
-            return None
-        return self._operands.one(caller, number + 1 if role == "branch" else ins.number, index)
+        if role == "branch":
+            return self.graph.operand(caller, number + 1, index)
+        place = ins.number
+        return None if place is None else self.graph.operand(caller, place, index)
 
     def _element(self, path: _Path, ins: Instruction, index: Index) -> At | None:
-        return None if ins.number is None else self._operands.one(ins, 0, (ins.number, *index))
+        number = ins.number
+        return None if number is None else self.graph.operand(ins, 0, (number, *index))
 
     def _tuple(self, path: _Path, ins: Instruction, index: Index) -> At | None:
-        return self._operands.one(ins, index[0], index[1:]) if index else None
+        return self.graph.operand(ins, index[0], index[1:]) if index else None
 
     def _branch(self, path: _Path, ins: Instruction, index: Index) -> At | None:
         branches = ins.called.get("branch")
@@ -218,13 +215,13 @@ class Walker:
                 is_exact = origin.is_exact and behind.origin.is_exact
                 path.origin = replace(behind.origin, is_exact=is_exact)
             return None
-        return self._operands.one(ins, 1, ())
+        return self.graph.operand(ins, 1, ())
 
     def _behind(self, path: _Path, ins: Instruction, loop: Instruction) -> _Path:
         """What was found behind a slice that a loop inserts, found once."""
         behind = self._behind_slice.get(ins.position)
         if behind is None:
-            update = self._operands.one(ins, 1, ())
+            update = self.graph.operand(ins, 1, ())
             origin = Origin("stacked", loop=loop, written_by=ins)
             if update is not None:
                 origin.slice_shape = shape_of(update[0].shape)
@@ -245,22 +242,27 @@ class Walker:
         return None
 
     def _move(self, path: _Path, ins: Instruction, index: Index) -> At | None:
-        # What checkpoint_name leaves bears the line that gives the name, which may be a helper's.
-        is_name = (ins.op_name or b"").endswith(b"/reduce_precision")
-        if ins.opcode in _MOVES_OF_USERS and self.places.is_users(ins) and not is_name:
+        if ins.opcode in _MOVES_OF_USERS and self.places.is_users(ins) and not _is_name(ins):
             path.end = ins
             return None
         path.passed.append((ins, False))
         if ins.opcode == "dynamic-slice" and path.origin.kind == "self":
             path.is_slice = True
-        return self._operands.one(ins, 0, index if ins.opcode == "opt-barrier" else ())
+        return self.graph.operand(ins, 0, index if ins.opcode == "opt-barrier" else ())
 
     def _asynchronous(self, path: _Path, ins: Instruction, index: Index) -> At | None:
         """The start of what is done; of a call the results are the second element."""
-        at = self._operands.one(ins, 0, index)
+        at = self.graph.operand(ins, 0, index)
         if at is not None and ins.opcode.endswith("-done") and _body_of(at[0]) is not None:
             return at[0], (1, *index)
         return at
+
+    def _fusion(self, path: _Path, ins: Instruction, index: Index) -> At | None:
+        name = ins.fused
+        if name is None:
+            return self._other(path, ins, index)
+        path.passed.append((ins, True))
+        return self._enter(path, (ins, "calls", 0), name, index)
 
     def _other(self, path: _Path, ins: Instruction, index: Index) -> At | None:
         called = _body_of(ins)
@@ -297,11 +299,29 @@ class Walker:
         return self.places.own(ins) in self.places.of_loops
 
 
+_STEPS: dict[str, Callable[[Walker, _Path, Instruction, Index], At | None]] = {
+    "while": Walker._loop,
+    "fusion": Walker._fusion,
+    "parameter": Walker._parameter,
+    "get-tuple-element": Walker._element,
+    "tuple": Walker._tuple,
+    "conditional": Walker._branch,
+    "dynamic-update-slice": Walker._update,
+    **dict.fromkeys(MOVES, Walker._move),
+}
+"""The steps by opcode; for all other opcodes `_other`."""
+
+
 def _body_of(ins: Instruction) -> bytes | None:
     """The computation whose root gives the results of a fusion or a call."""
     role = _CALLING.get(ins.opcode.removesuffix("-start"))
     found = ins.called.get(role) if role is not None else None
     return found[0] if found else None
+
+
+def _is_name(ins: Instruction) -> bool:
+    """Whether checkpoint_name left it, with the line that gives the name, perhaps a helper's."""
+    return (ins.op_name or b"").endswith(b"/reduce_precision")
 
 
 def _times(whole: Shape, part: Shape) -> int | None:

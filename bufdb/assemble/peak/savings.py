@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,10 @@ from bufdb.link.context import SECRET, Context, Observer
 from bufdb.memory.buffers import buffers, labels_of_buffers, shared_slots
 from bufdb.memory.occupancy import Occupancy
 from bufdb.memory.ranges import Ranges, numbered
-from bufdb.memory.savings import Savings
+from bufdb.memory.savings import LARGE_PART, Savings
 from bufdb.read.used_values import UsedValues
+
+_HALF = Fraction(1, 2)
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,14 @@ class PeakSavings(Observer):
         self.columns = [_compact(column) for column in vars(r).values()]
         self.has_slots = bool((self.slot >= 0).any())
         self._positions: list[tuple[Ints, Any, Bools]] = []
+
+    def large_rows(self) -> Ints:
+        """Values with at least a hundredth of the peak of their memory space, ascending."""
+        of_space = zip(self.fixed_bytes.tolist(), self.occupied.peak.tolist(), strict=True)
+        least = [min(-(-sum(parts) // LARGE_PART), 2**63 - 1) for parts in of_space]
+        group, size = self.columns[0].astype(np.int64), self.columns[3].astype(np.int64)
+        found: Ints = self.row[size >= np.array(least, np.int64)[group]].astype(np.int64)
+        return found
 
     def see_uses(self, found: UsedValues) -> None:
         """Keep where values that may be another's buffer stand in tuples."""
@@ -164,6 +175,7 @@ class PeakSavings(Observer):
         """The sets with their figures, where these are known."""
         count = len(names["what"])
         saved = savings.of(rows, sets, count)
+        half = savings.of(rows, sets, count, _HALF)
         group = np.zeros(count, np.int64)
         group[sets] = savings.ranges.group[rows]
         held = np.zeros(count, saved.saving.dtype)
@@ -174,6 +186,7 @@ class PeakSavings(Observer):
             **names,
             "held_bytes": held,
             "saving_bytes": saved.saving,
+            "half_saving_bytes": half.saving,
             "peak_bytes_without": _sum(saved.peak, self.fixed_bytes[group]),
             "peak_time_without": saved.peak_time,
         }

@@ -1,8 +1,8 @@
 -- title: What values are for that XLA made follows from their uses
 -- group: overview
 --
--- peak_value_users is computed when a module is stored; here it is computed anew, use by use, from
--- peak_values, uses and instructions.
+-- value_users is computed when a module is stored; here it is computed anew, use by use, from
+-- values, live_ranges, peak_values, uses and instructions.
 --
 -- column module_id BIGINT: The module.
 -- column finding VARCHAR: What was expected, what was found.
@@ -23,23 +23,41 @@ WITH RECURSIVE definers AS (
     instructions.op_name,
     instructions.program_order
 ),
+nameless AS (
+  SELECT peak_values.module_id, peak_values.value_id
+  FROM peak_values
+  WHERE peak_values.allocation_kind = 'output'
+    AND peak_values.value_id IS NOT NULL
+  UNION
+  SELECT "values".module_id, "values".value_id
+  FROM "values"
+  JOIN allocations
+    ON allocations.module_id = "values".module_id
+    AND allocations.allocation_index = "values".allocation_index
+  JOIN live_ranges
+    ON live_ranges.module_id = "values".module_id
+    AND live_ranges.value_id = "values".value_id
+  WHERE allocations.kind = 'temp'
+    AND "values".size_bytes > 0
+    AND live_ranges.start_time <= live_ranges.end_time
+    AND "values".module_id IN (SELECT occupied_peaks.module_id FROM occupied_peaks)
+),
 walks AS (
   SELECT
-    peak_values.module_id,
-    peak_values.value_id,
+    nameless.module_id,
+    nameless.value_id,
     definers.instruction_name,
     definers.op_name,
     definers.first_value_id,
     0 AS step_count
-  FROM peak_values
+  FROM nameless
   JOIN "values"
-    ON "values".module_id = peak_values.module_id
-    AND "values".value_id = peak_values.value_id
+    ON "values".module_id = nameless.module_id
+    AND "values".value_id = nameless.value_id
   JOIN definers
     ON definers.module_id = "values".module_id
     AND definers.instruction_name = "values".instruction_name
   WHERE definers.op_name IS NULL
-    AND peak_values.allocation_kind IN ('temp', 'output')
   UNION ALL
   (
     SELECT
@@ -85,9 +103,9 @@ SELECT
     || odd.step_count || ' steps' AS finding
 FROM (
   SELECT different.*, 'stored:' AS what
-  FROM (FROM peak_value_users EXCEPT ALL FROM expected) AS different
+  FROM (FROM value_users EXCEPT ALL FROM expected) AS different
   UNION ALL
   SELECT different.*, 'not stored:' AS what
-  FROM (FROM expected EXCEPT ALL FROM peak_value_users) AS different
+  FROM (FROM expected EXCEPT ALL FROM value_users) AS different
 ) AS odd
 ORDER BY odd.module_id, finding;

@@ -1,0 +1,272 @@
+"""How many operations it takes to make an instruction's data, from the shapes in the HLO text.
+
+Counted as XLA's HloCostAnalysis counts: two for each multiplication and addition of a product or a
+convolution (positions in the padding left out), one for each element of an elementwise operation,
+whichever it is, none for moves of data. Of a fusion, and of what stands in one, all that lies
+between its parameters and the result counts once: that is what is computed again from what the
+kernel reads. Where something stands in between whose operations are not known from shapes (library
+calls, loops, collectives), there is no figure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from math import prod
+
+from bufdb.read.hlo_graph import HloGraph, Instruction
+from bufdb.read.shape import shape_of
+
+_NOTHING = frozenset(
+    (
+        *("add-dependency", "after-all", "bitcast", "broadcast", "concatenate", "constant", "copy"),
+        *("copy-done", "copy-start", "domain", "dynamic-reshape", "dynamic-slice", "iota"),
+        *("dynamic-update-slice", "gather", "get-tuple-element", "opt-barrier", "pad", "parameter"),
+        *("partition-id", "replica-id", "reshape", "reverse", "slice", "transpose", "tuple"),
+    )
+)
+"""They move data, or name them."""
+_ELEMENTWISE = frozenset(
+    (
+        *("abs", "acos", "acosh", "add", "and", "asin", "asinh", "atan2", "atanh"),
+        *("bitcast-convert", "cbrt", "ceil", "clamp", "clz", "compare", "complex", "convert"),
+        *("cosine", "cosh", "count-leading-zeros", "divide", "erf", "exponential"),
+        *("exponential-minus-one", "floor", "imag", "is-finite", "log", "log-plus-one"),
+        *("logistic", "maximum", "minimum", "multiply", "negate", "not", "or", "popcnt", "power"),
+        *("real", "reduce-precision", "remainder", "rng", "rng-bit-generator"),
+        *("round-nearest-afz", "round-nearest-even", "rsqrt", "select", "shift-left"),
+        *("shift-right-arithmetic", "shift-right-logical", "sign", "sine", "sinh", "sqrt"),
+        *("stochastic-convert", "subtract", "tan", "tanh", "xor"),
+    )
+)
+MAX_INSTRUCTIONS = 100_000
+"""So many are looked at for one result; fusions of XLA's have some hundreds."""
+_CONTRACTED = re.compile(rb"lhs_contracting_dims=\{([\d,]*)\}")
+_CONFIGURED = re.compile(rb'lhs_contracting_dimensions\\?":\s*\[([^\]]*)\]')
+_MATMUL = re.compile(rb'custom_call_target="__cublas\$(?:lt\$matmul[\w$]*|gemm)"')
+_LABELS = re.compile(rb"dim_labels=([0-9bf?]+)_([0-9io?]+)->([0-9bf?]+)")
+_WINDOW = re.compile(rb"window=\{([^}]*)\}")
+_INTEGER = re.compile(rb"-?\d{1,9}")
+_MAX_POSITIONS = 1 << 22
+"""Pairs of a place in the window and in the result that are counted one by one, per dimension."""
+
+
+class Operations:
+    """Counts in one module's text."""
+
+    def __init__(self, graph: HloGraph) -> None:
+        self.graph = graph
+        self._fused: dict[bytes, int | None] = {}
+
+    def of(self, ins: Instruction) -> int | None:
+        """Operations to make an instruction's data again; None where they are not known.
+
+        If it stands in a fused computation, what leads to it there counts. What only moves data
+        costs what they do.
+        """
+        if not self.graph.is_fused(ins.computation):
+            count = self.alone(ins)
+            return self._behind_moves([ins]) if count == 0 else count
+        inputs: list[int] = []
+        count = self._closure(ins, inputs)
+        if count != 0 or not inputs:
+            return count
+        fusion = self.graph.fusion(ins.computation)
+        operands = [] if fusion is None else fusion.operands
+        if fusion is None or max(inputs) >= len(operands):
+            return None
+        found = [self.graph.find(fusion.computation, operands[number][0]) for number in inputs]
+        makers = [maker for maker in found if maker is not None]
+        return self._behind_moves(makers) if len(makers) == len(found) else None
+
+    def _behind_moves(self, ends: Sequence[Instruction]) -> int | None:
+        """The sum over those that make data, of all from which moves lead here.
+
+        Those that a loop or a call is given are made elsewhere, nobody knows by how much.
+        """
+        total, seen, left = 0, {end.position for end in ends}, list(ends)
+        while left:
+            ins = left.pop()
+            count = self.alone(ins)
+            is_given = ins.opcode == "parameter" and not self.graph.is_entry(ins.computation)
+            if count is None or is_given or len(seen) > MAX_INSTRUCTIONS:
+                return None
+            total += count
+            for name, _ in ins.operands if not count else ():
+                found = self.graph.find(ins.computation, name)
+                if found is not None and found.position not in seen:
+                    seen.add(found.position)
+                    left.append(found)
+        return total
+
+    def _closure(self, end: Instruction, inputs: list[int] | None = None) -> int | None:
+        """The sum over all that leads to an instruction in its computation, itself included.
+
+        `inputs` takes the numbers of the parameters that it begins with.
+        """
+        total, seen, left = 0, {end.position}, [end]
+        while left:
+            ins = left.pop()
+            count = self.alone(ins)
+            if count is None or len(seen) > MAX_INSTRUCTIONS:
+                return None
+            total += count
+            if inputs is not None and ins.opcode == "parameter" and ins.number is not None:
+                inputs.append(ins.number)
+            for name, _ in ins.operands:
+                found = self.graph.find(ins.computation, name)
+                if found is not None and found.position not in seen:
+                    seen.add(found.position)
+                    left.append(found)
+        return total
+
+    def alone(self, ins: Instruction) -> int | None:
+        """The operations of one instruction, what it calls included."""
+        opcode = ins.opcode
+        if opcode in _NOTHING:
+            return 0
+        if opcode in _ELEMENTWISE:
+            return _elements(ins)
+        if opcode in ("fusion", "call"):
+            return self._called(ins, "calls" if opcode == "fusion" else "to_apply")
+        if opcode in ("reduce", "map", "reduce-window"):
+            return self._reduced(ins)
+        if opcode in ("dot", "custom-call"):
+            return self._product(ins)
+        return self._convolution(ins) if opcode == "convolution" else None
+
+    def _called(self, ins: Instruction, role: str) -> int | None:
+        """Those of the computation that an instruction calls."""
+        names = ins.called.get(role)
+        if not names:
+            return None
+        if names[0] not in self._fused:
+            self._fused[names[0]] = None  # a computation that calls itself has no figure
+            root = self.graph.root(names[0])
+            self._fused[names[0]] = None if root is None else self._closure(root)
+        return self._fused[names[0]]
+
+    def _operand(self, ins: Instruction, number: int) -> tuple[int, ...] | None:
+        """The dimensions of an operand."""
+        operand = ins.operand(number)
+        found = operand and self.graph.find(ins.computation, operand[0])
+        return _dimensions(found.shape) if found else None
+
+    def _reduced(self, ins: Instruction) -> int | None:
+        """Each element of the operands goes through a computation once, less the first ones."""
+        each, inputs = self._called(ins, "to_apply"), self._operand(ins, 0)
+        outputs = _elements(ins)
+        if each is None or inputs is None or outputs is None:
+            return None
+        if ins.opcode == "map":
+            return each * outputs
+        if ins.opcode == "reduce":
+            return each * max(0, prod(inputs) - outputs)
+        sizes = _window(ins).get(b"size")
+        return None if sizes is None else each * outputs * max(0, prod(sizes) - 1)
+
+    def _product(self, ins: Instruction) -> int | None:
+        """Two for each element of the result and of what is summed over."""
+        if ins.opcode == "dot":
+            found = _CONTRACTED.search(ins.attributes)
+        else:
+            is_known = _MATMUL.search(ins.attributes) is not None
+            found = _CONFIGURED.search(ins.attributes) if is_known else None
+        lhs, outputs = self._operand(ins, 0), _elements(ins)
+        if lhs is None or outputs is None or found is None:
+            return None
+        numbers = [int(number) for number in _INTEGER.findall(found[1])]
+        if any(number >= len(lhs) for number in numbers):
+            return None
+        return 2 * outputs * prod(lhs[number] for number in numbers)
+
+    def _convolution(self, ins: Instruction) -> int | None:
+        """Two for each pair of a weight and a place of the input that meet."""
+        labels = _LABELS.search(ins.attributes)
+        lhs, kernel, out = self._operand(ins, 0), self._operand(ins, 1), _dimensions(ins.shape)
+        if labels is None or lhs is None or kernel is None or out is None:
+            return None
+        given = list(zip(labels.groups(), (lhs, kernel, out), strict=True))
+        if any(len(names) != len(sizes) for names, sizes in given):
+            return None
+        sizes, weights, results = (
+            dict(zip(names.decode(), numbers, strict=True)) for names, numbers in given
+        )
+        spatial = sorted(set(sizes) - {"b", "f", "?"})
+        if not {"b", "f"} <= results.keys() or not {"i", "o"} <= weights.keys():
+            return None
+        if not all(name in weights and name in results for name in spatial):
+            return None
+        window = _window(ins)
+        total: int = 2 * weights["i"] * results["f"] * results["b"]
+        for place, name in enumerate(spatial):
+            count = _positions(window, place, sizes[name], weights[name], results[name])
+            if count is None:
+                return None
+            total *= count
+        return total
+
+
+def _dimensions(text: str) -> tuple[int, ...] | None:
+    """The dimensions of an array; None of anything else."""
+    shape = shape_of(text)
+    if shape.is_tuple or shape.dimensions is None or None in shape.dimensions:
+        return None
+    return tuple(size for size in shape.dimensions if size is not None)
+
+
+def _elements(ins: Instruction) -> int | None:
+    """Elements of the result; of several, as a reduction of several arrays has, of the first."""
+    text = ins.shape
+    if text.startswith("("):
+        first = re.match(r"\(([a-z0-9]+\[[^\]]*\])", text)
+        text = first[1] if first else text
+    dimensions = _dimensions(text)
+    return None if dimensions is None else prod(dimensions)
+
+
+def _window(ins: Instruction) -> dict[bytes, list[int]]:
+    """Fields of the window: numbers by dimension, of `pad` those below and above in one list."""
+    found = _WINDOW.search(ins.attributes)
+    fields = found[1].split() if found else []
+    pairs = [field.partition(b"=") for field in fields]
+    return {name: [int(x) for x in _INTEGER.findall(_split(text))] for name, _, text in pairs}
+
+
+def _split(text: bytes) -> bytes:
+    """`3x3` and `1_1x0_-1` with blanks between the numbers."""
+    return text.replace(b"x", b" ").replace(b"_", b" ")
+
+
+def _positions(
+    window: dict[bytes, list[int]], place: int, input_size: int, size: int, output_size: int
+) -> int | None:
+    """In one dimension the pairs of a weight and a place of the result that meet an input."""
+
+    def field(name: bytes, default: int, of: int = place) -> int:
+        numbers = window.get(name)
+        return default if numbers is None or of >= len(numbers) else numbers[of]
+
+    stride, low = field(b"stride", 1), field(b"pad", 0, 2 * place)
+    spread, gap = field(b"rhs_dilate", 1), field(b"lhs_dilate", 1)
+    if min(stride, spread, gap) < 1:
+        return None
+    last = (input_size - 1) * gap
+    if gap == 1:
+        # Places t with 0 <= t * stride + k * spread - low <= last, for each k.
+        total = 0
+        if size > _MAX_POSITIONS:
+            return None
+        for k in range(size):
+            shift = k * spread - low
+            first = max(0, -(shift // stride))
+            until = min(output_size - 1, (last - shift) // stride)
+            total += max(0, until - first + 1)
+        return total
+    if size * output_size > _MAX_POSITIONS:
+        return None
+    return sum(
+        0 <= at <= last and at % gap == 0
+        for k in range(size)
+        for at in range(k * spread - low, k * spread - low + output_size * stride, stride)
+    )

@@ -1,0 +1,366 @@
+-- title: What to change to lower the peak, what saves most first
+-- group: waste
+-- engines: duckdb, spark
+--
+-- One list of what the other queries of waste find, ranked by how much the peak would fall. For
+-- each run and function the module with the largest known peak is shown. Kinds:
+--
+-- donate: arguments that could give their buffer to an output, all of them together.
+-- residual: what a scan stacks for the backward pass and could compute again, slice by slice.
+-- recompute: what waits across the peak for a later use and is cheap to compute again.
+-- offload: what waits likewise and is dear to compute, or an input of a scanned layer.
+-- dtype: f32 values of a program that computes in bf16.
+-- copy: copies that XLA made and that live beside what they copy.
+-- late_free: values that nothing uses any more and that something keeps.
+-- gather: results of all-gathers that are live together.
+-- padding: bytes that layouts pad.
+-- constant: arrays that are part of the program.
+--
+-- Values of one source line are one row. What is known to save nothing is left out: inputs of a
+-- scanned layer as residuals, what is bf16 already, and on the CPU offloading, f32 stacks of a scan
+-- and whatever no loop stacks to be computed again, since that compiler merges what is computed
+-- twice.
+--
+-- wrong when: saving_bytes is what today's schedule would need less; XLA makes a new one of a
+-- changed program, and rows do not add up (bufdb what-if takes several together). sureness says how
+-- often such a prediction came true: likely, within a few percent of the peak in nearly all changes
+-- that were compiled again (tests/benchmarks/recompiled.md); possible, where the compiler or the
+-- meaning of the program may stand against it. Whether the caller still needs an argument, or a
+-- value its 32 bits, is for the reader to know.
+--
+-- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
+-- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
+-- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
+-- param color BIGINT = NULL: Only this memory space.
+-- param peak BIGINT = 1: Which of the distinct peaks (query peaks), 1 is the highest: what is held
+--   there is looked at, saving_bytes are always of the highest.
+-- param step BIGINT = NULL: Any instant instead of a peak [program order].
+-- param min_ratio DOUBLE = 0.01: Smallest saving to show, as share of the peak (0 to 1).
+-- param min_lifetime_ratio DOUBLE = 0.1: Shortest life of what may be computed again or offloaded,
+--   as share of the schedule (0 to 1).
+-- param min_bf16_ratio DOUBLE = 0.1: Least share of bf16 among the floating-point temp values of a
+--   program that is meant to compute in it (0 to 1).
+-- param top_functions BIGINT = 1: Functions (of one run and memory space) to show, largest peak
+--   first.
+-- param top_n BIGINT = 10: Rows to show of each.
+--
+-- column run_name VARCHAR: The run.
+-- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
+-- column color BIGINT: Memory space.
+-- column peak_bytes HUGEINT: Peak of the module [bytes].
+-- column saving_bytes HUGEINT: By how much the highest peak would fall, at the least, in today's
+--   schedule [bytes].
+-- column saving_ratio DOUBLE: The same as share of the peak (0 to 1).
+-- column kind VARCHAR: donate, residual, recompute, offload, dtype, copy, late_free, gather,
+--   padding or constant.
+-- column sureness VARCHAR: likely or possible, see above.
+-- column operation_count HUGEINT: What residual, recompute and offload would cost to compute again,
+--   in operations (recompute_costs); NULL if it is not known of all values, and of other kinds.
+-- column value_count BIGINT: Values that it is about.
+-- column name VARCHAR: Their line, "saved file:line" for what a loop stacks; their op_name or
+--   instruction if none is known; of donations the parameters, of padding the shape.
+-- column advice VARCHAR: What to do.
+-- column query_name VARCHAR: The query that shows more.
+-- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
+--   has nothing else, comes first and does not count in top_n; NULL in all other rows.
+WITH params AS (
+  SELECT
+    coalesce(getvariable('min_ratio')::DOUBLE, 0.01) AS min_ratio,
+    coalesce(getvariable('min_lifetime_ratio')::DOUBLE, 0.1) AS min_lifetime_ratio,
+    coalesce(getvariable('min_bf16_ratio')::DOUBLE, 0.1) AS min_bf16_ratio,
+    coalesce(getvariable('top_functions')::BIGINT, 1) AS top_functions,
+    coalesce(getvariable('top_n')::BIGINT, 10) AS top_n
+),
+functions AS (
+  SELECT
+    run_name, function_name, platform, color, module_id, peak_bytes, unknown_reason, place,
+    name_place
+  FROM answered_functions
+  CROSS JOIN params
+  WHERE place <= params.top_functions
+),
+bf16_ratios AS (
+  SELECT
+    functions.module_id, functions.color,
+    CAST(count(CASE WHEN value_details.dtype = 'bf16' THEN 1 END) AS DOUBLE)
+      / nullif(count(*), 0) AS bf16_ratio
+  FROM functions
+  JOIN value_details ON value_details.module_id = functions.module_id
+  WHERE value_details.dtype IN ('bf16', 'f16', 'f32', 'f64')
+    AND value_details.allocation_kind = 'temp'
+    AND NOT value_details.is_phi
+  GROUP BY functions.module_id, functions.color
+),
+-- What holds temp bytes, with what may be said of it.
+held AS (
+  SELECT
+    values_held.module_id, values_held.color, values_held.value_id, values_held.held_bytes,
+    value_details.dtype, value_details.opcode,
+    coalesce(value_sources.source_line, value_sources.op_name, value_details.instruction_name)
+      AS name,
+    savings.saving_bytes, savings.half_saving_bytes, costs.operation_count,
+    functions.platform,
+    coalesce(origins.origin_kind = 'stacked', FALSE) AS is_stack,
+    coalesce(value_details.opcode IN ('copy', 'copy-start', 'copy-done'), FALSE) AS is_copy,
+    bf16_ratios.bf16_ratio
+  FROM functions
+  JOIN asked_peak_values AS values_held
+    ON values_held.module_id = functions.module_id
+    AND values_held.color = functions.color
+  JOIN peak_savings AS savings
+    ON savings.module_id = values_held.module_id
+    AND savings.color = values_held.color
+    AND savings.value_id = values_held.value_id
+  JOIN value_details
+    ON value_details.module_id = values_held.module_id
+    AND value_details.value_id = values_held.value_id
+  JOIN value_sources
+    ON value_sources.module_id = values_held.module_id
+    AND value_sources.value_id = values_held.value_id
+  LEFT JOIN value_origins AS origins
+    ON origins.module_id = values_held.module_id
+    AND origins.value_id = values_held.value_id
+  LEFT JOIN recompute_costs AS costs
+    ON costs.module_id = values_held.module_id
+    AND costs.value_id = values_held.value_id
+  LEFT JOIN bf16_ratios
+    ON bf16_ratios.module_id = values_held.module_id
+    AND bf16_ratios.color = values_held.color
+),
+idle AS (
+  SELECT
+    idle_values.module_id, idle_values.value_id, idle_values.is_stack, idle_values.is_layer_input,
+    coalesce(idle_values.is_cheap, FALSE) AS is_cheap, idle_values.kept_bytes,
+    idle_values.next_use_time,
+    idle_values.is_stack OR idle_values.lifetime_ratio >= params.min_lifetime_ratio AS is_long
+  FROM answered_idle_values AS idle_values
+  CROSS JOIN params
+),
+twins AS (
+  SELECT copy_details.module_id, copy_details.value_id
+  FROM copy_details
+  JOIN functions
+    ON functions.module_id = copy_details.module_id
+    AND functions.color = copy_details.color
+  WHERE copy_details.is_kept_twice
+),
+items AS (
+  SELECT
+    held.module_id, held.color, held.value_id, held.name, held.held_bytes, held.saving_bytes,
+    held.half_saving_bytes, held.operation_count,
+    coalesce(idle.kept_bytes, 0) AS kept_bytes,
+    CASE
+      WHEN idle.is_stack AND NOT idle.is_layer_input THEN 'residual'
+      WHEN idle.next_use_time IS NULL AND NOT idle.is_stack THEN 'late_free'
+      WHEN NOT idle.is_long OR held.platform = 'cpu' OR held.is_copy THEN NULL
+      WHEN idle.is_cheap AND NOT idle.is_layer_input THEN 'recompute'
+      WHEN held.color = 0 THEN 'offload'
+    END AS kind
+  FROM held
+  JOIN idle ON idle.module_id = held.module_id AND idle.value_id = held.value_id
+  UNION ALL
+  SELECT
+    held.module_id, held.color, held.value_id, held.name, held.held_bytes, held.saving_bytes,
+    held.half_saving_bytes,
+    NULL AS operation_count,
+    0 AS kept_bytes,
+    CASE
+      WHEN held.opcode IN ('all-gather', 'all-gather-start', 'all-gather-done') THEN 'gather'
+      WHEN twins.value_id IS NOT NULL THEN 'copy'
+      WHEN held.dtype = 'f32' AND held.bf16_ratio > 0 AND held.bf16_ratio >= params.min_bf16_ratio
+        AND NOT (held.platform = 'cpu' AND held.is_stack) THEN 'dtype'
+    END AS kind
+  FROM held
+  CROSS JOIN params
+  LEFT JOIN twins ON twins.module_id = held.module_id AND twins.value_id = held.value_id
+),
+-- Values of a line save together what the line does, if they are all that it holds; else no less
+-- than the best of them.
+lines AS (
+  SELECT
+    items.module_id, items.color, items.kind,
+    items.name,
+    count(*) AS value_count,
+    CASE
+      WHEN count(items.operation_count) = count(*) THEN sum(items.operation_count)
+    END AS operation_count,
+    sum(items.held_bytes) AS held_bytes,
+    sum(items.kept_bytes) AS kept_bytes,
+    max(
+      CASE
+        WHEN items.kind = 'dtype' THEN items.half_saving_bytes
+        ELSE items.saving_bytes - items.kept_bytes
+      END
+    ) AS best_bytes
+  FROM items
+  WHERE items.kind IS NOT NULL
+  GROUP BY items.module_id, items.color, items.kind, items.name
+),
+of_values AS (
+  SELECT
+    lines.module_id, lines.color, lines.kind, lines.name, lines.value_count,
+    lines.operation_count,
+    CASE
+      WHEN savings.held_bytes = lines.held_bytes AND lines.kind = 'dtype'
+        THEN savings.half_saving_bytes
+      WHEN savings.held_bytes = lines.held_bytes
+        THEN greatest(savings.saving_bytes - lines.kept_bytes, lines.best_bytes)
+      ELSE lines.best_bytes
+    END AS saving_bytes
+  FROM lines
+  LEFT JOIN peak_savings AS savings
+    ON savings.module_id = lines.module_id
+    AND savings.color = lines.color
+    AND savings.what = 'source_line'
+    AND savings.name = lines.name
+  WHERE lines.kind <> 'gather' OR lines.value_count > 1
+),
+donations AS (
+  SELECT
+    answered_donations.module_id, answered_donations.color,
+    answered_donations.together_saving_bytes, answered_donations.parameter_name,
+    count(*) OVER (PARTITION BY answered_donations.module_id, answered_donations.color)
+      AS value_count,
+    row_number() OVER (
+      PARTITION BY answered_donations.module_id, answered_donations.color
+      ORDER BY answered_donations.size_bytes DESC, answered_donations.parameter_number,
+        answered_donations.parameter_shape_index
+    ) AS place
+  FROM answered_donations
+),
+padded AS (
+  SELECT
+    functions.module_id, functions.color, value_details.shape,
+    count(*) AS value_count,
+    coalesce(max(greatest(savings.saving_bytes - value_details.logical_bytes, 0)), 0)
+      + coalesce(
+        sum(
+          CASE
+            WHEN value_details.allocation_kind <> 'temp'
+              THEN greatest(
+                value_details.padding_bytes + values_held.held_bytes - value_details.size_bytes, 0
+              )
+          END
+        ),
+        0
+      ) AS saving_bytes
+  FROM functions
+  JOIN asked_peak_values AS values_held
+    ON values_held.module_id = functions.module_id
+    AND values_held.color = functions.color
+  JOIN value_details
+    ON value_details.module_id = values_held.module_id
+    AND value_details.value_id = values_held.value_id
+  LEFT JOIN peak_savings AS savings
+    ON savings.module_id = values_held.module_id
+    AND savings.color = values_held.color
+    AND savings.value_id = values_held.value_id
+  WHERE value_details.padding_bytes > 0
+    AND NOT value_details.is_tuple
+  GROUP BY functions.module_id, functions.color, value_details.shape
+),
+findings AS (
+  SELECT module_id, color, kind, name, value_count, operation_count, saving_bytes
+  FROM of_values
+  UNION ALL
+  SELECT
+    module_id, color,
+    'donate' AS kind,
+    CASE
+      WHEN value_count > 1 THEN parameter_name || ' and ' || (value_count - 1) || ' more'
+      ELSE parameter_name
+    END AS name,
+    value_count,
+    NULL AS operation_count,
+    together_saving_bytes AS saving_bytes
+  FROM donations
+  WHERE place = 1
+  UNION ALL
+  SELECT
+    module_id, color,
+    'padding' AS kind,
+    shape AS name,
+    value_count,
+    NULL AS operation_count,
+    saving_bytes
+  FROM padded
+  UNION ALL
+  SELECT
+    allocations.module_id, allocations.color,
+    'constant' AS kind,
+    coalesce(
+      value_details.own_source, value_details.op_name, value_details.instruction_name,
+      'allocation ' || allocations.allocation_index
+    ) AS name,
+    1 AS value_count,
+    NULL AS operation_count,
+    allocations.size_bytes AS saving_bytes
+  FROM functions
+  JOIN peak_values
+    ON peak_values.module_id = functions.module_id
+    AND peak_values.color = functions.color
+  JOIN allocations
+    ON allocations.module_id = peak_values.module_id
+    AND allocations.allocation_index = peak_values.allocation_index
+  LEFT JOIN value_details
+    ON value_details.module_id = peak_values.module_id
+    AND value_details.value_id = peak_values.value_id
+  WHERE peak_values.allocation_kind = 'constant'
+),
+ranked AS (
+  SELECT
+    functions.place AS function_place,
+    functions.name_place, functions.run_name, functions.function_name, functions.platform,
+    functions.color, functions.peak_bytes, functions.unknown_reason, findings.saving_bytes,
+    CAST(findings.saving_bytes AS DOUBLE) / nullif(functions.peak_bytes, 0) AS saving_ratio,
+    findings.kind, findings.name, findings.value_count, findings.operation_count,
+    row_number() OVER (
+      PARTITION BY functions.place
+      ORDER BY findings.saving_bytes DESC, findings.kind, findings.name
+    ) AS place
+  FROM functions
+  CROSS JOIN params
+  LEFT JOIN findings
+    ON findings.module_id = functions.module_id
+    AND findings.color = functions.color
+    AND findings.saving_bytes > 0
+    AND findings.saving_bytes >= params.min_ratio * functions.peak_bytes
+  WHERE findings.kind IS NOT NULL OR functions.unknown_reason IS NOT NULL
+)
+SELECT
+  run_name, function_name, color, peak_bytes, saving_bytes, saving_ratio, kind,
+  CASE
+    WHEN kind IN ('residual', 'padding', 'constant') THEN 'likely'
+    WHEN kind = 'donate' AND platform <> 'cpu' THEN 'likely'
+    WHEN kind IS NOT NULL THEN 'possible'
+  END AS sureness,
+  operation_count, value_count, name,
+  CASE kind
+    WHEN 'donate' THEN 'donate them (donate_argnums), if the caller may'
+    WHEN 'residual' THEN 'leave it out of what the checkpoint policy saves'
+    WHEN 'recompute' THEN 'compute it again: jax.checkpoint around the line'
+    WHEN 'offload' THEN 'offload it by a checkpoint policy, or use it earlier'
+    WHEN 'dtype' THEN 'keep it in bf16: find what promotes it to f32'
+    WHEN 'copy' THEN 'avoid the copy: donate, or keep one layout'
+    WHEN 'late_free' THEN 'find what keeps it: nothing uses it any more'
+    WHEN 'gather' THEN 'gather one layer at a time'
+    WHEN 'padding' THEN 'choose a minor dimension that fills the tiles'
+    WHEN 'constant' THEN 'compute it where it is used'
+  END AS advice,
+  CASE kind
+    WHEN 'donate' THEN 'donation-missed'
+    WHEN 'residual' THEN 'loop-residuals'
+    WHEN 'recompute' THEN 'remat-candidates'
+    WHEN 'offload' THEN 'offload-candidates'
+    WHEN 'dtype' THEN 'f32-large'
+    WHEN 'copy' THEN 'copies'
+    WHEN 'late_free' THEN 'late-free'
+    WHEN 'gather' THEN 'gathers-live'
+    WHEN 'padding' THEN 'padding'
+    WHEN 'constant' THEN 'constants'
+  END AS query_name,
+  unknown_reason
+FROM ranked
+CROSS JOIN params
+WHERE place <= params.top_n OR unknown_reason IS NOT NULL
+ORDER BY function_place, name_place, place;

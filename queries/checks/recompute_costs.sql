@@ -1,0 +1,61 @@
+-- title: Operations to compute values again are of large values, and fit their shapes
+-- group: overview
+--
+-- recompute_costs is computed when a module is stored, from the HLO text. Here it is held to the
+-- buffer files: it has temp values of a hundredth of the peak or more; of a stack that a loop fills
+-- the operations are those of one slice times the slices; and an elementwise instruction that is
+-- scheduled by itself takes one for each element.
+--
+-- column module_id BIGINT: The module.
+-- column finding VARCHAR: What was expected, what was found.
+WITH told AS (
+  SELECT
+    recompute_costs.module_id,
+    recompute_costs.value_id,
+    recompute_costs.operation_count,
+    "values".size_bytes,
+    allocations.kind,
+    memory_sums.fixed_bytes + occupied_peaks.occupied_temp_bytes AS peak_bytes,
+    CASE value_origins.origin_kind WHEN 'stacked' THEN value_origins.slice_count END
+      AS slice_count,
+    CASE
+      WHEN value_origins.origin_kind IS DISTINCT FROM 'stacked'
+        AND instructions.opcode IN ('add', 'exponential', 'multiply', 'negate', 'subtract', 'tanh')
+        THEN shapes.element_count
+    END AS element_count
+  FROM recompute_costs
+  LEFT JOIN "values"
+    ON "values".module_id = recompute_costs.module_id
+    AND "values".value_id = recompute_costs.value_id
+  LEFT JOIN shapes ON shapes.shape = "values".shape
+  LEFT JOIN allocations
+    ON allocations.module_id = "values".module_id
+    AND allocations.allocation_index = "values".allocation_index
+  LEFT JOIN memory_sums
+    ON memory_sums.module_id = allocations.module_id
+    AND memory_sums.color = allocations.color
+  LEFT JOIN occupied_peaks
+    ON occupied_peaks.module_id = allocations.module_id
+    AND occupied_peaks.color = allocations.color
+  LEFT JOIN instructions
+    ON instructions.module_id = "values".module_id
+    AND instructions.instruction_name = "values".instruction_name
+  LEFT JOIN value_origins
+    ON value_origins.module_id = recompute_costs.module_id
+    AND value_origins.value_id = recompute_costs.value_id
+)
+SELECT
+  told.module_id,
+  'value ' || told.value_id || ': ' || told.operation_count || ' operations for '
+    || coalesce(told.size_bytes::VARCHAR, 'no') || ' bytes of ' || coalesce(told.kind, 'nothing')
+    || ' beside a peak of ' || coalesce(told.peak_bytes::VARCHAR, 'NULL')
+    || coalesce(', slices: ' || told.slice_count, '')
+    || coalesce(', elements: ' || told.element_count, '') AS finding
+FROM told
+WHERE told.operation_count < 0
+  OR told.kind IS DISTINCT FROM 'temp'
+  OR told.peak_bytes IS NULL
+  OR told.size_bytes::HUGEINT * 100 < told.peak_bytes
+  OR told.operation_count % told.slice_count <> 0
+  OR told.operation_count <> told.element_count
+ORDER BY told.module_id, told.value_id;

@@ -1,0 +1,289 @@
+-- Parameters of the functions asked for that could give their bytes to an output, and what it saves.
+CREATE OR REPLACE VIEW answered_donations AS
+-- The value that stands for a parameter is the first at its address, for an output the last.
+WITH candidates AS (
+  SELECT
+    allocations.module_id,
+    allocations.color,
+    allocations.allocation_index,
+    allocations.kind,
+    allocations.size_bytes,
+    allocations.parameter_number,
+    allocations.parameter_shape_index,
+    "values".instruction_name,
+    "values".shape,
+    shapes.dtype,
+    shapes.dimensions_text,
+    coalesce(instructions.op_name, "values".instruction_name) AS parameter_name,
+    instructions.op_name AS output_op_name,
+    row_number() OVER (
+      PARTITION BY allocations.module_id, allocations.allocation_index
+      ORDER BY
+        CASE
+          WHEN instructions.opcode = 'parameter' AND allocations.kind = 'parameter' THEN 0
+          ELSE 1
+        END,
+        live_ranges.end_time DESC NULLS LAST, live_ranges.start_time DESC NULLS LAST,
+        "values".value_id DESC
+    ) AS place
+  FROM answered_functions AS functions
+  JOIN allocations
+    ON allocations.module_id = functions.module_id
+    AND allocations.color = functions.color
+  JOIN "values"
+    ON "values".module_id = allocations.module_id
+    AND "values".allocation_index = allocations.allocation_index
+    AND "values".size_bytes = allocations.size_bytes
+  JOIN shapes ON shapes.shape = "values".shape
+  LEFT JOIN instructions
+    ON instructions.module_id = "values".module_id
+    AND instructions.instruction_name = "values".instruction_name
+  LEFT JOIN live_ranges
+    ON live_ranges.module_id = "values".module_id
+    AND live_ranges.value_id = "values".value_id
+  WHERE allocations.kind IN ('parameter', 'output')
+    AND allocations.size_bytes > 0
+    AND NOT shapes.is_tuple
+),
+numbered AS (
+  SELECT
+    candidates.module_id,
+    candidates.color,
+    candidates.allocation_index,
+    candidates.kind,
+    candidates.size_bytes,
+    candidates.parameter_number,
+    candidates.parameter_shape_index,
+    candidates.instruction_name,
+    candidates.shape,
+    candidates.dtype,
+    candidates.dimensions_text,
+    candidates.parameter_name,
+    candidates.output_op_name,
+    row_number() OVER (
+      PARTITION BY
+        candidates.module_id, candidates.color, candidates.kind, candidates.dtype,
+        candidates.dimensions_text
+      ORDER BY
+        candidates.parameter_number NULLS LAST, candidates.parameter_shape_index,
+        candidates.allocation_index
+    ) AS pair
+  FROM candidates
+  WHERE candidates.place = 1
+),
+pairs AS (
+  SELECT
+    arguments.module_id,
+    arguments.color,
+    arguments.allocation_index,
+    outputs.allocation_index AS output_allocation_index,
+    outputs.size_bytes,
+    arguments.parameter_number,
+    arguments.parameter_shape_index,
+    arguments.parameter_name,
+    arguments.shape,
+    outputs.instruction_name AS output_name,
+    outputs.output_op_name
+  FROM numbered AS arguments
+  JOIN numbered AS outputs
+    ON outputs.module_id = arguments.module_id
+    AND outputs.color = arguments.color
+    AND outputs.dtype = arguments.dtype
+    AND outputs.dimensions_text = arguments.dimensions_text
+    AND outputs.pair = arguments.pair
+  WHERE arguments.kind = 'parameter'
+    AND outputs.kind = 'output'
+),
+last_uses AS (
+  SELECT pairs.module_id, pairs.allocation_index, max(live_ranges.end_time) AS last_use_time
+  FROM pairs
+  JOIN "values"
+    ON "values".module_id = pairs.module_id
+    AND "values".allocation_index = pairs.allocation_index
+    AND "values".size_bytes > 0
+  JOIN live_ranges
+    ON live_ranges.module_id = "values".module_id
+    AND live_ranges.value_id = "values".value_id
+  GROUP BY pairs.module_id, pairs.allocation_index
+),
+-- When the output's allocation holds something before the parameter is read for the last time.
+early AS (
+  SELECT
+    pairs.module_id,
+    pairs.color,
+    pairs.allocation_index,
+    live_ranges.start_time,
+    least(live_ranges.end_time, last_uses.last_use_time - 1) AS end_time
+  FROM pairs
+  JOIN last_uses
+    ON last_uses.module_id = pairs.module_id
+    AND last_uses.allocation_index = pairs.allocation_index
+  JOIN "values"
+    ON "values".module_id = pairs.module_id
+    AND "values".allocation_index = pairs.output_allocation_index
+  JOIN live_ranges
+    ON live_ranges.module_id = "values".module_id
+    AND live_ranges.value_id = "values".value_id
+  WHERE live_ranges.start_time <= live_ranges.end_time
+    AND live_ranges.start_time < last_uses.last_use_time
+),
+steps AS (
+  SELECT
+    occupancy_steps.module_id,
+    occupancy_steps.color,
+    occupancy_steps.start_time,
+    lead(occupancy_steps.start_time) OVER (
+      PARTITION BY occupancy_steps.module_id, occupancy_steps.color
+      ORDER BY occupancy_steps.start_time
+    ) AS next_time,
+    occupancy_steps.occupied_temp_bytes,
+    lag(occupancy_steps.occupied_temp_bytes) OVER (
+      PARTITION BY occupancy_steps.module_id, occupancy_steps.color
+      ORDER BY occupancy_steps.start_time
+    ) AS previous_bytes
+  FROM occupancy_steps
+  WHERE occupancy_steps.module_id IN (SELECT early.module_id FROM early)
+),
+highest AS (
+  SELECT
+    early.module_id,
+    early.allocation_index,
+    max(coalesce(steps.occupied_temp_bytes, 0)) AS occupied_temp_bytes
+  FROM early
+  LEFT JOIN steps
+    ON steps.module_id = early.module_id
+    AND steps.color = early.color
+    AND steps.start_time <= early.end_time
+    AND (steps.next_time IS NULL OR steps.next_time > early.start_time)
+  GROUP BY early.module_id, early.allocation_index
+),
+-- The same for all pairs of a module: where the bytes that they need elsewhere come and go.
+counts AS (
+  SELECT
+    early.module_id,
+    early.color,
+    early.allocation_index,
+    early.start_time AS change_time,
+    1 AS change_count
+  FROM early
+  UNION ALL
+  SELECT
+    early.module_id,
+    early.color,
+    early.allocation_index,
+    early.end_time + 1 AS change_time,
+    -1 AS change_count
+  FROM early
+),
+lives AS (
+  SELECT
+    counts.module_id,
+    counts.color,
+    counts.allocation_index,
+    counts.change_time,
+    sum(sum(counts.change_count)) OVER (
+      PARTITION BY counts.module_id, counts.allocation_index
+      ORDER BY counts.change_time
+      ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+    ) AS live_count
+  FROM counts
+  GROUP BY counts.module_id, counts.color, counts.allocation_index, counts.change_time
+),
+needs AS (
+  SELECT
+    lives.module_id,
+    lives.color,
+    lives.change_time,
+    CASE WHEN lives.live_count > 0 THEN pairs.size_bytes ELSE 0 END
+      - CASE
+        WHEN lag(lives.live_count) OVER (
+          PARTITION BY lives.module_id, lives.allocation_index
+          ORDER BY lives.change_time
+        ) > 0 THEN pairs.size_bytes
+        ELSE 0
+      END AS change_bytes
+  FROM lives
+  JOIN pairs
+    ON pairs.module_id = lives.module_id
+    AND pairs.allocation_index = lives.allocation_index
+),
+changes AS (
+  SELECT needs.module_id, needs.color, needs.change_time, needs.change_bytes
+  FROM needs
+  UNION ALL
+  SELECT
+    steps.module_id,
+    steps.color,
+    steps.start_time AS change_time,
+    steps.occupied_temp_bytes - coalesce(steps.previous_bytes, 0) AS change_bytes
+  FROM steps
+),
+heights AS (
+  SELECT
+    changes.module_id,
+    changes.color,
+    sum(sum(changes.change_bytes)) OVER (
+      PARTITION BY changes.module_id, changes.color
+      ORDER BY changes.change_time
+      ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+    ) AS needed_bytes
+  FROM changes
+  GROUP BY changes.module_id, changes.color, changes.change_time
+),
+most AS (
+  SELECT heights.module_id, heights.color, max(heights.needed_bytes) AS needed_bytes
+  FROM heights
+  GROUP BY heights.module_id, heights.color
+)
+SELECT
+  pairs.module_id,
+  pairs.color,
+  pairs.allocation_index,
+  pairs.output_allocation_index,
+  pairs.size_bytes,
+  CASE
+    WHEN last_uses.last_use_time IS NULL THEN NULL
+    WHEN highest.allocation_index IS NULL THEN pairs.size_bytes
+    ELSE least(
+      pairs.size_bytes, occupied_peaks.occupied_temp_bytes - highest.occupied_temp_bytes
+    )
+  END AS saving_bytes,
+  sum(CASE WHEN last_uses.last_use_time IS NOT NULL THEN pairs.size_bytes END) OVER (
+    PARTITION BY pairs.module_id, pairs.color
+  ) + occupied_peaks.occupied_temp_bytes
+    - greatest(occupied_peaks.occupied_temp_bytes, coalesce(most.needed_bytes, 0))
+    AS together_saving_bytes,
+  pairs.parameter_number,
+  pairs.parameter_shape_index,
+  pairs.parameter_name,
+  pairs.shape,
+  pairs.output_name,
+  pairs.output_op_name
+FROM pairs
+LEFT JOIN last_uses
+  ON last_uses.module_id = pairs.module_id
+  AND last_uses.allocation_index = pairs.allocation_index
+LEFT JOIN highest
+  ON highest.module_id = pairs.module_id
+  AND highest.allocation_index = pairs.allocation_index
+LEFT JOIN occupied_peaks
+  ON occupied_peaks.module_id = pairs.module_id
+  AND occupied_peaks.color = pairs.color
+LEFT JOIN most
+  ON most.module_id = pairs.module_id
+  AND most.color = pairs.color;
+COMMENT ON VIEW answered_donations IS
+  'One row per parameter of the functions asked for (answered_functions) that is not donated, with an output of the same dtype and dimensions in an allocation of its own that could be written over it; of several alike they are paired off in order. Key: module_id, allocation_index.';
+COMMENT ON COLUMN answered_donations.module_id IS 'The module; refers to modules.module_id.';
+COMMENT ON COLUMN answered_donations.color IS 'Memory space: allocations.color.';
+COMMENT ON COLUMN answered_donations.allocation_index IS 'The parameter: allocations.allocation_index.';
+COMMENT ON COLUMN answered_donations.output_allocation_index IS 'The output: allocations.allocation_index.';
+COMMENT ON COLUMN answered_donations.size_bytes IS 'Size of the output''s allocation [bytes].';
+COMMENT ON COLUMN answered_donations.saving_bytes IS 'By how much the peak falls with this donation alone [bytes], 0 to size_bytes: what the output''s allocation holds before the last read of the parameter (gradients that a loop stacks, say) needs bytes elsewhere until then, and may make a higher peak. NULL if the peak is unknown, or when the parameter is read.';
+COMMENT ON COLUMN answered_donations.together_saving_bytes IS 'The same for all rows of the module and memory space donated together [bytes].';
+COMMENT ON COLUMN answered_donations.parameter_number IS 'allocations.parameter_number.';
+COMMENT ON COLUMN answered_donations.parameter_shape_index IS 'allocations.parameter_shape_index.';
+COMMENT ON COLUMN answered_donations.parameter_name IS 'Op_name of the parameter, which is the argument''s path in JAX; its instruction without one.';
+COMMENT ON COLUMN answered_donations.shape IS 'Shape of the parameter with layout.';
+COMMENT ON COLUMN answered_donations.output_name IS 'Instruction that defines the output, the last value in its allocation.';
+COMMENT ON COLUMN answered_donations.output_op_name IS 'Its op_name; NULL if the dump has none.';

@@ -1,0 +1,175 @@
+-- Values of temp allocations at the peak that could be away then: computed again, or offloaded.
+CREATE OR REPLACE VIEW answered_idle_values AS
+WITH functions AS (
+  SELECT
+    answered_functions_with_uses.module_id,
+    answered_functions_with_uses.color,
+    answered_functions_with_uses.name_place,
+    answered_functions_with_uses.peak_time,
+    answered_functions_with_uses.schedule_length
+  FROM answered_functions_with_uses
+  WHERE answered_functions_with_uses.module_id IS NOT NULL
+),
+steps AS (
+  SELECT
+    instructions.module_id,
+    instructions.instruction_name,
+    instructions.program_order,
+    instructions.opcode,
+    instructions.opcode = 'fusion' AND regexp_matches(instructions.text, 'kind=kLoop')
+      AS is_loop_fusion
+  FROM instructions
+  WHERE instructions.module_id IN (SELECT functions.module_id FROM functions)
+),
+held_values AS (
+  SELECT
+    functions.name_place,
+    functions.peak_time,
+    held.module_id,
+    held.color,
+    held.value_id,
+    held.held_bytes,
+    "values".shape,
+    "values".shape_index,
+    "values".instruction_name,
+    steps.opcode,
+    ranges.start_time,
+    ranges.end_time,
+    CAST(ranges.end_time - ranges.start_time AS DOUBLE) / nullif(functions.schedule_length, 0)
+      AS lifetime_ratio,
+    origins.origin_kind IS NOT NULL AS is_stack,
+    coalesce(origins.is_layer_input, FALSE) AS is_layer_input,
+    origins.slice_bytes,
+    coalesce(origins.opcode, steps.opcode) IN (
+      'abs', 'add', 'and', 'atan2', 'bitcast-convert', 'broadcast', 'cbrt', 'ceil', 'clamp',
+      'compare', 'complex', 'concatenate', 'convert', 'copy', 'cosine', 'divide',
+      'dynamic-slice', 'erf', 'exponential', 'exponential-minus-one', 'floor', 'imag', 'iota',
+      'is-finite', 'log', 'log-plus-one', 'logistic', 'maximum', 'minimum', 'multiply', 'negate',
+      'not', 'or', 'pad', 'power', 'real', 'reduce-precision', 'remainder', 'reshape', 'reverse',
+      'round-nearest-afz', 'round-nearest-even', 'rsqrt', 'select', 'shift-left',
+      'shift-right-arithmetic', 'shift-right-logical', 'sign', 'sine', 'slice', 'sqrt',
+      'subtract', 'tan', 'tanh', 'transpose', 'xor'
+    )
+    OR (origins.origin_kind IS NULL AND steps.is_loop_fusion) AS is_cheap
+  FROM functions
+  JOIN asked_peak_values AS held
+    ON held.module_id = functions.module_id
+    AND held.color = functions.color
+  JOIN "values"
+    ON "values".module_id = held.module_id
+    AND "values".value_id = held.value_id
+  JOIN steps
+    ON steps.module_id = "values".module_id
+    AND steps.instruction_name = "values".instruction_name
+  JOIN live_ranges AS ranges
+    ON ranges.module_id = held.module_id
+    AND ranges.value_id = held.value_id
+  LEFT JOIN value_origin_details AS origins
+    ON origins.module_id = held.module_id
+    AND origins.value_id = held.value_id
+    AND origins.origin_kind = 'stacked'
+  WHERE held.allocation_kind = 'temp'
+    AND (
+      -- What a loop stacks in the forward pass of a gradient.
+      origins.is_residual
+      OR (
+        origins.origin_kind IS NULL
+        AND ranges.start_time < functions.peak_time
+        AND ranges.end_time > functions.peak_time
+        AND NOT "values".is_phi
+      )
+    )
+),
+use_times AS (
+  SELECT
+    held_values.module_id,
+    held_values.value_id,
+    max(CASE WHEN users.program_order <= held_values.peak_time THEN users.program_order END)
+      AS previous_use_time,
+    min(CASE WHEN users.program_order >= held_values.peak_time THEN users.program_order END)
+      AS next_use_time
+  FROM held_values
+  JOIN uses
+    ON uses.module_id = held_values.module_id
+    AND uses.value_id = held_values.value_id
+  JOIN steps AS users
+    ON users.module_id = uses.module_id
+    AND users.instruction_name = uses.instruction_name
+  GROUP BY held_values.module_id, held_values.value_id
+),
+operands AS (
+  SELECT DISTINCT
+    held_values.module_id,
+    held_values.value_id,
+    held_values.peak_time,
+    uses.value_id AS operand_id
+  FROM held_values
+  JOIN uses
+    ON uses.module_id = held_values.module_id
+    AND uses.instruction_name = held_values.instruction_name
+  WHERE NOT held_values.is_stack
+),
+kept_operands AS (
+  SELECT operands.module_id, operands.value_id, sum(temp_values.size_bytes) AS kept_bytes
+  FROM operands
+  JOIN temp_values
+    ON temp_values.module_id = operands.module_id
+    AND temp_values.value_id = operands.operand_id
+  WHERE temp_values.end_time < operands.peak_time
+  GROUP BY operands.module_id, operands.value_id
+)
+SELECT
+  held_values.name_place,
+  held_values.module_id,
+  held_values.color,
+  held_values.value_id,
+  held_values.held_bytes,
+  held_values.shape,
+  held_values.shape_index,
+  held_values.instruction_name,
+  held_values.opcode,
+  held_values.peak_time,
+  held_values.is_stack,
+  held_values.is_layer_input,
+  held_values.slice_bytes,
+  CASE
+    WHEN held_values.is_stack THEN coalesce(held_values.slice_bytes, 0)
+    ELSE coalesce(kept_operands.kept_bytes, 0)
+  END AS kept_bytes,
+  held_values.is_cheap,
+  use_times.next_use_time,
+  CASE WHEN NOT held_values.is_stack THEN held_values.lifetime_ratio END AS lifetime_ratio,
+  CASE
+    WHEN NOT held_values.is_stack
+      THEN coalesce(use_times.next_use_time, held_values.end_time)
+        - coalesce(use_times.previous_use_time, held_values.start_time)
+  END AS idle_time
+FROM held_values
+LEFT JOIN use_times
+  ON use_times.module_id = held_values.module_id
+  AND use_times.value_id = held_values.value_id
+LEFT JOIN kept_operands
+  ON kept_operands.module_id = held_values.module_id
+  AND kept_operands.value_id = held_values.value_id
+WHERE held_values.is_stack
+  OR coalesce(use_times.next_use_time, held_values.end_time) > held_values.peak_time;
+COMMENT ON VIEW answered_idle_values IS
+  'One row per value of a temp allocation at the peak of a function asked for (answered_functions_with_uses) that is there without being used then: it begins before, ends behind, and no use is at that instant; or a loop has stacked it in the forward pass of a gradient (value_origins), a slice per step. Values that merge others (phi) are none, but for such stacks. Key: module_id, color, value_id.';
+COMMENT ON COLUMN answered_idle_values.name_place IS 'answered_functions_with_uses.name_place.';
+COMMENT ON COLUMN answered_idle_values.module_id IS 'values.module_id.';
+COMMENT ON COLUMN answered_idle_values.color IS 'allocations.color.';
+COMMENT ON COLUMN answered_idle_values.value_id IS 'values.value_id.';
+COMMENT ON COLUMN answered_idle_values.held_bytes IS 'asked_peak_values.held_bytes [bytes].';
+COMMENT ON COLUMN answered_idle_values.shape IS 'values.shape.';
+COMMENT ON COLUMN answered_idle_values.shape_index IS 'values.shape_index.';
+COMMENT ON COLUMN answered_idle_values.instruction_name IS 'values.instruction_name.';
+COMMENT ON COLUMN answered_idle_values.opcode IS 'Opcode of the defining instruction: instructions.opcode; NULL if unknown.';
+COMMENT ON COLUMN answered_idle_values.peak_time IS 'answered_functions_with_uses.peak_time.';
+COMMENT ON COLUMN answered_idle_values.is_stack IS 'Whether a loop has stacked it: value_origins.origin_kind.';
+COMMENT ON COLUMN answered_idle_values.is_layer_input IS 'Whether it is a stack of an input of the layer: value_origins.is_layer_input.';
+COMMENT ON COLUMN answered_idle_values.slice_bytes IS 'One slice of a stack: value_origins.slice_bytes [bytes]; NULL for other values, or if unknown.';
+COMMENT ON COLUMN answered_idle_values.kept_bytes IS 'What has to stay to compute it again [bytes]: of a stack one slice, else operands in temp allocations that are not held at the peak.';
+COMMENT ON COLUMN answered_idle_values.is_cheap IS 'Whether what makes the data, of a stack its slices, costs little: an elementwise or a moving operation, or a fusion of kind kLoop, which is made of them; NULL if the opcode is unknown.';
+COMMENT ON COLUMN answered_idle_values.next_use_time IS 'First use at or behind the peak [program order]; NULL if none is known.';
+COMMENT ON COLUMN answered_idle_values.lifetime_ratio IS 'Its life as share of the schedule (0 to 1); NULL for a stack.';
+COMMENT ON COLUMN answered_idle_values.idle_time IS 'Time around the peak in which nothing uses it [program order]; NULL for a stack.';

@@ -1,0 +1,25 @@
+-- To which line and operation of the user's each value is attributed.
+CREATE OR REPLACE VIEW value_sources AS
+SELECT
+  value_details.module_id,
+  value_details.value_id,
+  coalesce(origins.op_name, value_details.op_name) AS op_name,
+  coalesce(origins.relation || origins.own_source, value_details.own_source) AS source,
+  coalesce(
+    origins.relation || origins.own_source, value_details.own_source,
+    'for ' || named_uses.own_source_file || ':' || named_uses.own_source_line
+  ) AS source_line
+FROM value_details
+LEFT JOIN value_origin_details AS origins
+  ON origins.module_id = value_details.module_id
+  AND origins.value_id = value_details.value_id
+LEFT JOIN named_uses
+  ON named_uses.module_id = value_details.module_id
+  AND named_uses.value_id = value_details.value_id;
+COMMENT ON VIEW value_sources IS
+  'One row per value with the line and operation that made its data: where a loop carries it what value_origins says, else those of the instruction that defines it. Key: module_id, value_id.';
+COMMENT ON COLUMN value_sources.module_id IS 'values.module_id.';
+COMMENT ON COLUMN value_sources.value_id IS 'values.value_id.';
+COMMENT ON COLUMN value_sources.op_name IS 'Scope path of that operation: value_origins.op_name, else instructions.op_name; NULL if the dump has none.';
+COMMENT ON COLUMN value_sources.source IS 'Its innermost file:line that is not library code, "saved file:line" for what a loop stacks, of a parameter that a loop carries its name; NULL if unknown.';
+COMMENT ON COLUMN value_sources.source_line IS 'The same, and for a value that XLA made without an op_name "for file:line", the line that it is for (value_users): peak_savings.name of source lines; NULL if unknown.';

@@ -1,0 +1,154 @@
+from fractions import Fraction
+
+import pytest
+from ingesting import ingest_into
+from shared_dumps import ROOT
+from small_db import Module, answer, insert, shape
+
+from bufdb import resources
+from bufdb.query import catalogue, execute
+from bufdb.what_if import answer as what_if
+from bufdb.what_if import choice
+
+
+def test_nothing_in_an_empty_database(con):
+    assert answer(con, "advice") == []
+
+
+def step(con, platform="gpu"):
+    """A module of 10 instructions with a peak at 5 of 1,000 bytes, 500 of them of its own."""
+    module = Module(con, 1, function_name="step", platform=platform, schedule_length=10)
+    module.allocation(0, "temp", 2000)
+    module.value(99, 0, 1000, 500, (5, 5), "largest", opcode="dot", program_order=5)
+    insert(con, "instructions", module_id=1, instruction_name="use8", program_order=8)
+    return module
+
+
+def wait(module, value_id, offset, size, **cells):
+    """A value that waits across the peak."""
+    given = {"opcode": "dot", "source_file": "model.py", "source_line": value_id} | cells
+    module.value(value_id, 0, offset, size, (2, 8), f"v{value_id}", program_order=2, **given)
+
+
+def stack(con, module, value_id, offset, **cells):
+    """One hundred bytes that a loop stacks, ten at a time."""
+    module.value(value_id, 0, offset, 100, (0, 9), f"v{value_id}", is_phi=True, opcode="while",
+                 shape_index="{1}")  # fmt: skip
+    given = {"opcode": "tanh", "op_name": "jit(step)/jvp()/while/body/tanh",
+             "slice_bytes": 10, "slice_count": 10,
+             "source_file": "layer.py", "source_line": value_id} | cells  # fmt: skip
+    insert(con, "value_origins", module_id=1, value_id=value_id, origin_kind="stacked", **given)
+    module.saves(value_id, 100)
+
+
+def found(con, **given):
+    return [(row[6], *row[4:6], row[7], *row[9:11]) for row in answer(con, "advice", **given)]
+
+
+@pytest.mark.parametrize("platform", ["gpu", "cpu"])
+def test_what_waits_is_computed_again_or_offloaded(con, platform):
+    module = step(con, platform)
+    wait(module, 1, 0, 100)
+    wait(module, 2, 100, 200, opcode="add")
+    stack(con, module, 3, 300)
+    stack(con, module, 4, 400, is_layer_input=True)
+    for value_id in (1, 2):
+        module.use(value_id, "use8")
+    module.saves(1, 80)
+    module.saves(2, 200)
+    module.close()
+    residual = ("residual", 90, 0.09, "likely", 1, "saved layer.py:3")
+    if platform == "cpu":  # it merges what is computed twice, and its memory is the host's
+        assert found(con) == [residual]
+    else:
+        assert found(con) == [
+            ("recompute", 200, 0.2, "possible", 1, "model.py:2"),
+            ("offload", 90, 0.09, "possible", 1, "saved layer.py:4"),
+            residual,
+            ("offload", 80, 0.08, "possible", 1, "model.py:1"),
+        ]
+        assert answer(con, "advice")[0][11:] == (
+            "compute it again: jax.checkpoint around the line",
+            "remat-candidates",
+        )
+
+
+def test_values_of_a_line_save_what_the_line_does_or_the_best_of_them(con):
+    module = step(con)
+    for value_id, line in ((1, 7), (2, 7), (3, 8), (4, 8)):
+        wait(module, value_id, 100 * value_id, 100, source_line=line)
+        module.use(value_id, "use8")
+        module.saves(value_id, 60)
+    module.saves(None, 150, what="source_line", name="model.py:7", held_bytes=200)
+    # Line 8 holds 50 bytes more at the peak that are no candidates.
+    module.saves(None, 250, what="source_line", name="model.py:8", held_bytes=250)
+    module.close()
+    assert [(row[1], row[4:]) for row in found(con)] == [
+        (150, (2, "model.py:7")),
+        (60, (2, "model.py:8")),
+    ]
+    # What they cost is known if it is of all of them.
+    for value_id in (1, 2, 3):
+        insert(con, "recompute_costs", module_id=1, value_id=value_id, operation_count=500)
+    assert [row[8] for row in answer(con, "advice")] == [1000, None]
+
+
+def test_nothing_uses_it_any_more(con):
+    module = step(con)
+    wait(module, 1, 0, 100)
+    module.saves(1, 100)
+    module.close()
+    assert found(con) == [("late_free", 100, 1 / 6, "possible", 1, "model.py:1")]
+
+
+def test_copies_gathers_wide_types_padding_constants_and_donations(con):
+    wide, narrow = shape(con, "f32[8]{0}"), shape(con, "bf16[8]{0}")
+    tiled = shape(con, "s32[2]{0:T(128)}")
+    module = step(con)
+    module.allocation(1, "constant", 50)
+    module.value(1, 1, 0, 50, (0, 9), "table", opcode="constant", op_name="jit(step)/table")
+    module.allocation(2, "parameter", 40, parameter_number=0)
+    module.value(2, 2, 0, 40, (0, 2), "p", wide, opcode="parameter", op_name="params['w']")
+    module.allocation(3, "output", 40)
+    module.value(3, 3, 0, 40, (6, 9), "new_w", wide)
+    at_peak = {"source_file": "m.py"}
+    module.value(4, 0, 0, 70, (2, 5), "copy", opcode="copy", source_line=4, **at_peak)
+    module.use(1, "copy")
+    for value_id, size in ((5, 40), (6, 30)):
+        module.value(value_id, 0, 100 * value_id, size, (3, 5), opcode="all-gather", source_line=5,
+                     **at_peak)  # fmt: skip
+    module.value(7, 0, 700, 30, (5, 6), "norm", wide, source_line=7, **at_peak)
+    module.value(8, 0, 800, 2, (5, 6), "half", narrow)
+    module.value(9, 0, 900, 90, (5, 6), "padded", tiled, logical=8)
+    for value_id, saving, half in ((4, 70, 35), (5, 40, 20), (6, 30, 15), (7, 30, 15), (9, 90, 45)):
+        module.saves(value_id, saving, half)
+    module.close()
+    rows = found(con, min_ratio=0)
+    assert [(row[0], row[1], row[3], *row[4:]) for row in rows] == [
+        ("padding", 82, "likely", 1, tiled),
+        ("copy", 70, "possible", 1, "m.py:4"),
+        ("constant", 50, "likely", 1, "jit(step)/table"),
+        ("donate", 40, "likely", 1, "params['w']"),
+        ("gather", 40, "possible", 2, "m.py:5"),
+        ("dtype", 15, "possible", 1, "m.py:7"),
+    ]
+    assert [row[0] for row in found(con, top_n=2)] == ["padding", "copy"]
+    assert [row[0] for row in found(con, min_ratio=0.07)] == ["padding", "copy"]
+
+
+def test_no_advice_promises_more_than_what_if(con):
+    """Taking a whole line away saves no less than what is said of its values."""
+    ingest_into(con, sorted((ROOT / "data" / "loops").iterdir()))
+    query = catalogue.Catalogue([resources.query_folder()]).find("advice")
+    values = execute.bind(query, {"top_functions": "100", "min_ratio": "0"})
+    result = execute.execute_query(con, query, values)
+    names = [name for name, _ in result.columns]
+    rows = [dict(zip(names, row, strict=True)) for row in result.rows]
+    rows = [row for row in rows if ".py:" in (row["name"] or "") and row["kind"] != "constant"]
+    assert len({row["kind"] for row in rows}) > 2
+    for row in rows:
+        chosen = choice.choose(con, row["function_name"], row["run_name"], row["color"])
+        keep = Fraction(1, 2) if row["kind"] == "dtype" else Fraction(0)
+        asked = what_if.Asked(without=[f"line:{row['name']}"], keep=keep)
+        saved = what_if.answer(con, chosen, asked).rows[0].saving_bytes
+        assert row["saving_bytes"] <= saved, row
