@@ -90,7 +90,8 @@ def violations(
     """
     found: dict[str, Violation] = {}
     queries = checks() if queries is None else queries
-    for part in _parts(con, part_rows):
+    asked = "\n".join(query.sql for query in queries)
+    for part in _parts(con, part_rows, asked):
         for query in queries:
             if not _is_about(query, part):
                 continue
@@ -184,15 +185,18 @@ def _is_about(query: SavedQuery, part: _Part) -> bool:
     return "NULL" in text if part.is_rest else not text.startswith("NULL")
 
 
-def _parts(con: duckdb.DuckDBPyConnection, part_rows: int) -> Iterator[_Part]:
-    """Copies of the rows of every module, some modules at a time, and of the rows of none."""
+def _parts(con: duckdb.DuckDBPyConnection, part_rows: int, asked: str) -> Iterator[_Part]:
+    """Copies of the rows of every module, some modules at a time, and of the rows of none.
+
+    Beside each stand those of bufdb's views that the SQL `asked` names.
+    """
     cursor = con.cursor()
     row = cursor.execute(
         "SELECT min(database_name) FROM duckdb_tables() "
         "WHERE table_name = 'modules' AND schema_name = 'main'"
     ).fetchone()
     assert row is not None
-    tables = _Tables(cursor, str(row[0]))
+    tables = _Tables(cursor, str(row[0]), asked)
     try:
         tables.plan(part_rows)
         numbers = cursor.execute(f"SELECT DISTINCT part FROM {_PLAN} ORDER BY part").fetchall()
@@ -213,8 +217,9 @@ def _parts(con: duckdb.DuckDBPyConnection, part_rows: int) -> Iterator[_Part]:
 class _Tables:
     """The tables of a database and the copy of a part of them."""
 
-    def __init__(self, cursor: duckdb.DuckDBPyConnection, database: str) -> None:
-        self.cursor, self.database, self.has_views = cursor, database, False
+    def __init__(self, cursor: duckdb.DuckDBPyConnection, database: str, asked: str) -> None:
+        self.cursor, self.database, self.asked = cursor, database, asked
+        self.has_views = False
         rows = cursor.execute(
             "SELECT table_name, list(column_name) FROM duckdb_columns() "
             "SEMI JOIN duckdb_tables() USING (database_name, schema_name, table_name) "
@@ -247,7 +252,8 @@ class _Tables:
     def copy(self, part: int | None) -> None:
         """Copy the modules of a part, or what belongs to no module, in the place of the last part.
 
-        Leaves the copy, and bufdb's own views of it, as what unqualified names mean.
+        Leaves the copy, and those of bufdb's own views of it that `asked` names, as what
+        unqualified names mean. To make all of them, with comments, took longer than most checks.
         """
         execute = self.cursor.execute
         execute(f"USE {_COPY}")
@@ -262,7 +268,7 @@ class _Tables:
         for table in self.names:
             if table not in self.of_modules and table != "shapes":
                 execute(f'CREATE VIEW "{table}" AS SELECT * FROM {self._of(table)}')
-        for sql in definitions.views().values():
+        for sql in definitions.views(self.asked, comments=False).values():
             execute(sql)
 
     def _copy(self, table: str, condition: str) -> None:

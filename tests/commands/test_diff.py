@@ -141,7 +141,7 @@ def any_db(fresh):
         yield connection
 
 
-@pytest.mark.parametrize("examples", [3, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [2, pytest.param(20, marks=pytest.mark.slow)])
 def test_any_modules(any_db, examples):
     @settings(max_examples=examples, deadline=None)
     @given(st.lists(MODULE, max_size=6), st.sampled_from(diff_command.KEYS))

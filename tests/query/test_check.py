@@ -223,7 +223,7 @@ def test_what_breaks_it_is_a_row_of_its_query(demo_copy, name, statement):
         demo_copy.execute("ROLLBACK")
 
 
-@pytest.mark.sample(10)
+@pytest.mark.sample(20)
 @pytest.mark.parametrize(("name", "statement"), BREAKING)
 def test_what_breaks_it_is_found(demo_db, tmp_path, name, statement):
     path = shutil.copy(demo_db, tmp_path / "broken.duckdb")
@@ -245,6 +245,7 @@ def test_its_header_names_what_it_gives():
         assert query.description
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("seed", range(30))
 def test_overlap_finds_what_comparing_all_pairs_finds(con, seed):
     chance = random.Random(seed)
@@ -416,7 +417,7 @@ def test_only_before_an_asynchronous_start_a_value_begins_elsewhere(con):
     assert con.execute(asked("live-ranges")).fetchall() != []
 
 
-@pytest.mark.parametrize("count", [6, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [3, pytest.param(200, marks=pytest.mark.slow)])
 def test_of_all_corruptions_few_are_missed(demo_db, tmp_path, count):
     path = shutil.copy(demo_db, tmp_path / "corrupt.duckdb")
     with duckdb.connect(str(path)) as con:

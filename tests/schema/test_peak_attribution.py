@@ -23,6 +23,7 @@ WAYS += [
 ]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("name", "given"), WAYS, ids=[f"{name}{given}" for name, given in WAYS])
 def test_rows_of_a_function_add_up_to_its_peak(demo, name, given):
     query = CATALOGUE.find(name)
@@ -42,6 +43,7 @@ def test_rows_of_a_function_add_up_to_its_peak(demo, name, given):
     assert peaks == {row[:3]: row[3] for row in expected}
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("name", "given"), WAYS, ids=[f"{name}{given}" for name, given in WAYS])
 def test_what_the_compiler_made_comes_out_of_the_kinds_of_allocation_alone(demo, name, given):
     query = CATALOGUE.find(name)

@@ -29,7 +29,7 @@ from bufdb.ingest.ingest import MODULE_TABLES
 
 DUMPS = int(os.environ.get("BUFDB_ACCOUNTING_DUMPS", "800"))
 """Damaged dumps whose counts are held in a test run."""
-CHUNKS = 4
+CHUNKS = 8
 COUNTS = ("line_count", "read_line_count", "known_line_count", "unread_line_count")
 REPORTS = ("unreadable_line", "unreadable_file", "truncated_file")
 """Codes of diagnostics that say where lines were not understood."""
@@ -86,7 +86,7 @@ def line_count(text: bytes) -> int:
     return text.count(b"\n") + (text[-1:] not in (b"", b"\n"))
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_read_known_and_unread_lines_are_all_lines_of_a_file(chunk: int) -> None:
     found: list[str] = []
@@ -237,7 +237,7 @@ FIRST_LINES = {
 }
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(5)
 @BLOCKS
 @BOTH
 @pytest.mark.parametrize("first", FIRST_LINES)
@@ -248,6 +248,7 @@ def test_a_damaged_first_line_is_told(first: str, dump: tuple[str, str], block_b
     assert found.exit_code == 4
 
 
+@pytest.mark.sample(5)
 @BLOCKS
 @BOTH
 @pytest.mark.parametrize("first", [b"", b"\n", b"\r\n"])
@@ -291,7 +292,7 @@ DAMAGES = {
 }
 
 
-@pytest.mark.sample(11)
+@pytest.mark.sample(31)
 @pytest.mark.parametrize("block_bytes", [DEFAULT, 400], ids=["whole", "in rounds"])
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize(

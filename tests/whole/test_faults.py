@@ -246,6 +246,7 @@ def folder(tmp_path):
     subprocess.run(["rm", "-rf", tmp_path / "dumps"], check=True)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", ODD)
 def test_odd_directory(con, tmp_path, folder, name):
     make, keys, told = ODD[name]
@@ -612,7 +613,7 @@ class Fatal(duckdb.FatalException):
     """After it no statement succeeds, ROLLBACK included."""
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(7)
 @pytest.mark.parametrize(
     ("error", "jobs"), [(duckdb.IOException(FULL), 1), (Fatal(FATAL), 2)], ids=["I/O", "fatal"]
 )
@@ -720,7 +721,7 @@ def test_database_that_cannot_be(call, name, command):
     assert Path("file").read_text() == "no database\n" * 1000
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(11)
 @pytest.mark.parametrize("command", ["query peak", "check", "sql FROM\tvalues", "ingest"])
 @pytest.mark.parametrize("part", range(8), ids=lambda part: f"{part}/8 of the file")
 def test_damaged_block(call, whole_db, part, command):
@@ -759,7 +760,7 @@ ANSWERS = ["query modules", "sql FROM\truns", "queries", "schema", "runs", "chec
            "--version", "query peak --help", "query peak --sql"]  # fmt: skip
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("command", ANSWERS)
 @pytest.mark.parametrize("stream", ["full", "closed"])
 def test_standard_output(whole_db, command, stream):
@@ -810,6 +811,7 @@ HOMES = {"missing": "/no/home", "a file": "file", "empty": "", "unset": None, "f
          "not UTF-8": os.fsdecode(b"\xff"), "relative": "~"}  # fmt: skip
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("home", HOMES)
 @pytest.mark.parametrize("variable", ["HOME", "XDG_CONFIG_HOME"])
 def test_home(whole_db, monkeypatch, call, home, variable):

@@ -21,14 +21,14 @@ from linear import (
 )
 
 
-@pytest.mark.sample(13)
+@pytest.mark.sample(20)
 @pytest.mark.parametrize("kind", KINDS)
 def test_cost_grows_as_the_text_does(kind: str) -> None:
     size, make = KINDS[kind]
     assert not too_much(*measured(make, size, DEFAULT))
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("kind", IN_ROUNDS)
 def test_cost_grows_as_the_text_does_in_rounds(kind: str) -> None:
     size, make = KINDS[kind]
@@ -61,6 +61,7 @@ HOSTILE: dict[str, tuple[Files, int]] = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_hostile_dumps_are_read_to_their_end(kind: str) -> None:
     files, block_bytes = HOSTILE[kind]

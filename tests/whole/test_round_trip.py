@@ -31,7 +31,7 @@ def ordered(table: str, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(found, key=lambda row: [row[name] for name in key]) if key else found
 
 
-@pytest.mark.parametrize("examples", [12, pytest.param(40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [6, pytest.param(40, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("era", ERAS)
 def test_reading_gives_back_the_rows(era: str, examples: int) -> None:
     @settings(SOME, max_examples=examples)

@@ -73,6 +73,7 @@ def test_both_readers_agree_on_every_demo_dump(name: str, con: duckdb.DuckDBPyCo
 
 
 @needs_dumps
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", SETS)
 def test_both_readers_agree_on_every_sample_dump(name: str, con: duckdb.DuckDBPyConnection) -> None:
     modules = [(key, files) for found, key, files in all_modules() if found == name]

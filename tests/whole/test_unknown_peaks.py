@@ -103,6 +103,7 @@ def functions_and_db(request, fresh):
         yield request.param, con
 
 
+@pytest.mark.sample(3)
 @each_query
 def test_an_unknown_peak_is_told_with_its_reason_and_is_no_number(functions_and_db, query):
     functions, con = functions_and_db
@@ -233,7 +234,7 @@ def huge(huge_db):
         yield con
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(5)
 @each_query
 def test_sizes_near_two_to_the_63_raise_nothing(huge, query):
     tries = [{}, {"top_n": 2**62}]
