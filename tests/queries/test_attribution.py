@@ -58,7 +58,7 @@ def test_a_line_has_what_it_makes_and_the_sum_stays(con):
         ("peak-by-stack", 7, {"saved layer.py:12", "layer.py:12", "train.py:40"}),
         ("peak-by-function", 7, {"saved layer.py", "layer.py", "copy of w['up']", None}),
         ("top-temps", 9, {"saved layer.py:12", "layer.py:12", "copy of w['up']", "train.py:40"}),
-        ("top-values", 9, {"saved layer.py:12", "layer.py:12", "copy of w['up']", "train.py:40"}),
+        ("top-values", 10, {"saved layer.py:12", "layer.py:12", "copy of w['up']", "train.py:40"}),
     ],
 )
 def test_each_query_names_who_made_the_data(con, name, column, texts):
