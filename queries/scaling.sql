@@ -49,7 +49,7 @@
 -- column model VARCHAR: constant, linear or quadratic; NULL if there is no fit.
 -- column fixed_bytes HUGEINT: The curve at size 0 [bytes]; NULL without one.
 -- column slope_bytes DOUBLE: Its growth per unit of the label at size 0 [bytes]; NULL likewise.
--- column square_bytes DOUBLE: The factor of the square of the label [bytes], 0 but for quadratic;
+-- column square_factor DOUBLE: Bytes for each square of the label, 0 but for quadratic;
 --   NULL likewise.
 -- column max_error_ratio DOUBLE: Largest distance of a figure from the curve, as share of the
 --   figure (0 to 1); NULL likewise.
@@ -305,7 +305,7 @@ SELECT
   TRY_CAST(round(fits.fixed) AS HUGEINT) AS fixed_bytes,
   -- Rounded, so that the order of summation does not show.
   round(fits.slope, 6) AS slope_bytes,
-  round(fits.factor, 6) AS square_bytes,
+  round(fits.factor, 6) AS square_factor,
   round(fits.max_error_ratio, 6) AS max_error_ratio,
   TRY_CAST(fits.low_predicted AS HUGEINT) AS low_predicted_bytes,
   TRY_CAST(fits.predicted AS HUGEINT) AS predicted_bytes,
