@@ -16,7 +16,7 @@
 -- is a step function of size: XLA chooses other layouts, fusions, library calls or
 -- rematerialisation at other sizes, so what lies outside the sizes measured is a guess. The figure
 -- is one program's and one memory space's; leave room for what else the device holds. A label that
--- is different in each run (a commit, a date) leaves no two runs alike: name the labels that matter
+-- is different in each run (a date) leaves no two runs alike: name the labels that matter
 -- in fixed.
 --
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
@@ -26,7 +26,7 @@
 -- param label VARCHAR = 'batch': Label whose value is the size; runs in which it is no number are
 --   left out.
 -- param fixed VARCHAR = NULL: Labels, separated by commas, that must be equal within a fit; NULL
---   takes all others.
+--   takes all others but metadata.
 -- param metric VARCHAR = 'peak' | 'temp' | 'total': Figure to fit: the peak, the temp allocations,
 --   or all allocations but thread-local ones.
 -- param size DOUBLE = NULL: Size to predict the figure for.
@@ -37,7 +37,8 @@
 -- column platform VARCHAR: Backend; NULL if unknown.
 -- column compilation_place BIGINT: Which of several compilations of the function, 1 the largest.
 -- column color BIGINT: Memory space; NULL for compilations without allocations.
--- column other_labels VARCHAR: What the runs have in common, as K=V separated by blanks.
+-- column other_labels VARCHAR: Labels that the runs have in common, as K=V separated by blanks;
+--   metadata (bufdb capture's labels) only where fixed names it.
 -- column point_count BIGINT: Runs in the fit.
 -- column min_size DOUBLE: Smallest size among them.
 -- column max_size DOUBLE: Largest size among them.

@@ -32,7 +32,8 @@ def list_command(db: str, **output: Any) -> None:
     """List the runs in order of the time of their dumps, as the query `runs` does.
 
     Shown are the labels, what the dumps themselves say (platforms, format eras, partitions, the
-    compiler options that all modules share) and the largest peak; 'bufdb query runs' can filter.
+    compiler options that all modules share), the largest peak, and the metadata, such as the
+    command of a capture; 'bufdb query runs' can filter.
     """
     from bufdb import resources
     from bufdb.query.catalogue import load
@@ -45,14 +46,19 @@ def list_command(db: str, **output: Any) -> None:
 @command.command(name="label", short_help="Give a run labels.")
 @click.argument("run", metavar="RUN")
 @click.argument("labels", metavar="K=V...", nargs=-1, required=True)
+@click.option(
+    "--metadata",
+    is_flag=True,
+    help="They describe how the run was made: they select it, but keep no runs apart.",
+)
 @common.db_option
-def label_command(run: str, labels: tuple[str, ...], db: str) -> None:
+def label_command(run: str, labels: tuple[str, ...], metadata: bool, db: str) -> None:
     """Give a run labels, in place of those of the same name; its other labels stay."""
     from bufdb.database import runs
 
     pairs = common.parse_labels(labels, "label")
     with closing(_writable(db)) as con:
-        runs.set_labels(con, run, pairs)
+        runs.set_labels(con, run, pairs, metadata=metadata)
 
 
 @command.command(name="unlabel", short_help="Take labels from a run.")
