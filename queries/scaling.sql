@@ -30,7 +30,7 @@
 -- param metric VARCHAR = 'peak' | 'temp' | 'total': Figure to fit: the peak, the temp allocations,
 --   or all allocations but thread-local ones.
 -- param size DOUBLE = NULL: Size to predict the figure for.
--- param budget BIGINT = NULL: Bytes that the figure may not exceed.
+-- param budget BIGINT = NULL: What the figure may not exceed [bytes].
 -- param top_n BIGINT = 50: Rows to return.
 --
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.

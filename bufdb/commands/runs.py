@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from bufdb.commands import common
+from bufdb.commands import common, completion
 from bufdb.errors import DatabaseError
 
 
@@ -40,11 +40,14 @@ def list_command(db: str, **output: Any) -> None:
     from bufdb.query.execute import execute_query
 
     query = load(resources.query_folder() / "runs.sql")
-    common.emit(execute_query(common.open_database(db, query.sql), query, {}), **output)
+    result = execute_query(common.open_database(db, query.sql), query, {})
+    common.emit(result, **output)
+    if not result.rows:
+        common.note("no rows: the database holds no run")
 
 
 @command.command(name="label", short_help="Give a run labels.")
-@click.argument("run", metavar="RUN")
+@click.argument("run", metavar="RUN", shell_complete=completion.run_name)
 @click.argument("labels", metavar="K=V...", nargs=-1, required=True)
 @click.option(
     "--metadata",
@@ -62,7 +65,7 @@ def label_command(run: str, labels: tuple[str, ...], metadata: bool, db: str) ->
 
 
 @command.command(name="unlabel", short_help="Take labels from a run.")
-@click.argument("run", metavar="RUN")
+@click.argument("run", metavar="RUN", shell_complete=completion.run_name)
 @click.argument("labels", metavar="K...", nargs=-1, required=True)
 @common.db_option
 def unlabel_command(run: str, labels: tuple[str, ...], db: str) -> None:
@@ -74,7 +77,9 @@ def unlabel_command(run: str, labels: tuple[str, ...], db: str) -> None:
 
 
 @command.command(name="remove", short_help="Remove runs with all that belongs to them.")
-@click.argument("names", metavar="RUN...", nargs=-1, required=True)
+@click.argument(
+    "names", metavar="RUN...", nargs=-1, required=True, shell_complete=completion.run_name
+)
 @common.db_option
 def remove_command(names: tuple[str, ...], db: str) -> None:
     """Remove runs with all that belongs to them, without asking: the dumps can rebuild them.

@@ -255,9 +255,7 @@ def test_two_dashes_may_be_left_out_and_a_label_of_the_user_wins(empty_db):
     ("query", "label", "column"),
     [("scaling", "batch", "point_count"), ("ranks", "rank", "run_count")],
 )
-def test_captured_runs_are_compared_although_their_commands_differ(
-    run, capfd, query, label, column
-):
+def test_runs_whose_commands_differ_are_compared(run, capfd, query, label, column):
     for number in ("8", "16"):
         name = ("--run", f"r{number}", "--label", f"{label}={number}")
         assert run(*name, command=[*fake(f"dump('cpu_b{number}')"), "--size", number])[0] == 0
