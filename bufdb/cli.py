@@ -51,7 +51,9 @@ class _Commands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS and ctx.resilient_parsing:
+            return None
         if cmd_name not in COMMANDS:
             hint = did_you_mean(cmd_name, COMMANDS) or f"; there are {', '.join(COMMANDS)}"
             raise UsageError(f"no command {quote(cmd_name)}{hint}")

@@ -15,8 +15,8 @@
 -- param color BIGINT = NULL: Only this memory space.
 -- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
 -- param allocation BIGINT = NULL: Index of the allocation; NULL takes the largest temp one.
--- param first_byte BIGINT = 0: First byte to look at, from 0.
--- param byte_count BIGINT = 1: Number of bytes to look at.
+-- param first_byte BIGINT = 0: First byte to look at, from 0 [bytes].
+-- param byte_count BIGINT = 1: How much to look at from there [bytes].
 -- param top_n BIGINT = 100: Values to show, earliest first.
 --
 -- column run_name VARCHAR: The run.

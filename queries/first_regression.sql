@@ -22,7 +22,7 @@
 -- param figure VARCHAR = 'peak' | 'temps' | 'arguments' | 'outputs' | 'constants' |
 --   'fragmentation': Figure to follow.
 -- param factor DOUBLE = 1.05: Growth that counts: 1.05 is more than 5 percent.
--- param least_bytes BIGINT = 0: Growth in bytes that counts at least.
+-- param least_bytes BIGINT = 0: Growth that counts at least [bytes].
 -- param top_n BIGINT = 50: Rows to return.
 --
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.

@@ -20,14 +20,15 @@
 -- param color BIGINT = NULL: Only this memory space.
 -- param label VARCHAR = 'rank': Label that differs between the ranks.
 -- param fixed VARCHAR = NULL: Labels, separated by commas, that must be equal within a row; NULL
---   takes all others.
+--   takes all others but metadata.
 -- param top_n BIGINT = 50: Rows to return.
 --
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
 -- column platform VARCHAR: Backend; NULL if unknown.
 -- column compilation_place BIGINT: Which of several compilations of the function, 1 the largest.
 -- column color BIGINT: Memory space; NULL for compilations without allocations.
--- column other_labels VARCHAR: What the runs have in common, as K=V separated by blanks.
+-- column other_labels VARCHAR: Labels that the runs have in common, as K=V separated by blanks;
+--   metadata (bufdb capture's labels) only where fixed names it.
 -- column run_count BIGINT: Runs, one per rank.
 -- column signature_count BIGINT: Different shapes of arguments and result among them; NULL if none
 --   is known.

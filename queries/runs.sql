@@ -11,7 +11,7 @@
 -- param top_n BIGINT = 100: Rows to return.
 --
 -- column run_name VARCHAR: The run.
--- column labels VARCHAR: Its labels as K=V, separated by blanks; NULL if it has none.
+-- column labels VARCHAR: Its user's labels as K=V, separated by blanks; NULL if it has none.
 -- column dumped_at TIMESTAMP: Earliest time of its dump files [UTC]; NULL if it has no file.
 -- column ingested_at TIMESTAMP: Time of the last ingest that changed it [UTC].
 -- column module_count BIGINT: Modules.
@@ -27,6 +27,8 @@
 --   [bytes]; NULL if there is no allocation.
 -- column problem_count BIGINT: Diagnostics of the run that say that something was not read in full.
 -- column source_path VARCHAR: Path given to the last ingest into it.
+-- column metadata VARCHAR: Labels that describe how it was made, as those of bufdb capture do (the
+--   command, its exit code, flags, commit, versions), as K=V, separated by blanks; NULL if none.
 -- column unknown_count BIGINT: Modules whose peak is unknown.
 -- column unknown_reason VARCHAR: Why, of several the first reason in alphabetical order; NULL if
 --   all peaks are known.
@@ -102,7 +104,10 @@ labels AS (
     run_labels.run_name,
     string_agg(
       run_labels.label || '=' || run_labels.label_value, ' ' ORDER BY run_labels.label
-    ) AS labels
+    ) FILTER (WHERE NOT run_labels.is_metadata) AS labels,
+    string_agg(
+      run_labels.label || '=' || run_labels.label_value, ' ' ORDER BY run_labels.label
+    ) FILTER (WHERE run_labels.is_metadata) AS metadata
   FROM run_labels
   GROUP BY run_labels.run_name
 )
@@ -114,6 +119,7 @@ SELECT
   figures.max_peak_bytes, figures.max_temp_bytes,
   coalesce(problems.problem_count, 0) AS problem_count,
   runs.source_path,
+  labels.metadata,
   coalesce(figures.unknown_count, 0) AS unknown_count,
   figures.unknown_reason
 FROM runs

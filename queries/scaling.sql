@@ -19,7 +19,7 @@
 -- or rematerialisation at other sizes, so what lies far outside the sizes measured is a guess, and
 -- the range tells only how well the points agree. The figure is one program's and one memory
 -- space's; leave room for what else the device holds. A label that is different in each run (a
--- commit, a date) leaves no two runs alike: name the labels that matter in fixed.
+-- date) leaves no two runs alike: name the labels that matter in fixed.
 --
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
@@ -28,19 +28,20 @@
 -- param label VARCHAR = 'batch': Label whose value is the size; runs in which it is no number are
 --   left out.
 -- param fixed VARCHAR = NULL: Labels, separated by commas, that must be equal within a fit; NULL
---   takes all others.
+--   takes all others but metadata.
 -- param metric VARCHAR = 'peak' | 'temp' | 'total': Figure to fit: the peak, the temp allocations,
 --   or all allocations but thread-local ones.
 -- param max_error DOUBLE = 0.02: How far the curve may be from a figure, as share of it (0 to 1).
 -- param size DOUBLE = NULL: Size to predict the figure for.
--- param budget BIGINT = NULL: Bytes that the figure may not exceed.
+-- param budget BIGINT = NULL: What the figure may not exceed [bytes].
 -- param top_n BIGINT = 50: Rows to return.
 --
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
 -- column platform VARCHAR: Backend; NULL if unknown.
 -- column compilation_place BIGINT: Which of several compilations of the function, 1 the largest.
 -- column color BIGINT: Memory space; NULL for compilations without allocations.
--- column other_labels VARCHAR: What the runs have in common, as K=V separated by blanks.
+-- column other_labels VARCHAR: Labels that the runs have in common, as K=V separated by blanks;
+--   metadata (bufdb capture's labels) only where fixed names it.
 -- column point_count BIGINT: Runs in the fit.
 -- column min_size DOUBLE: Smallest size among them.
 -- column max_size DOUBLE: Largest size among them.

@@ -125,7 +125,7 @@ def test_no_rows_is_a_header_and_success(call, db):
     assert call("query", "diagnostics", "--db", db, "--format", "csv") == (
         0,
         "severity,code,run_name,module_key,path,line_number,message\n",
-        "",
+        "bufdb: no rows: nothing of this kind in the module asked about\n",
     )
 
 
@@ -145,6 +145,8 @@ def test_help_of_a_query_comes_from_its_header(call):
     assert code == 0
     assert out.startswith("peak-by-source-line: Bytes held at the peak by source line\n")
     assert "  -p frame VARCHAR\n" in out
+    assert "  --run, -p run VARCHAR\n" in out
+    assert "  --top, -p top_n BIGINT\n" in out
     assert "[default: own]" in out
     assert "  held_ratio DOUBLE\n" in out
 

@@ -11,8 +11,9 @@ from typing import Any
 
 from bufdb.errors import UsageError, did_you_mean, quote
 from bufdb.query.memory_figures import METRICS
+from bufdb.query.sizes import UNIT, in_bytes
 
-_SIZE = re.compile(r"([+-]?)\s*(\d+(?:\.\d+)?)\s*(%|[KMGTPE]iB|[kKMGTPE]B|B)", re.ASCII)
+_SIZE = re.compile(rf"([+-]?)\s*(\d+(?:\.\d+)?)\s*(%|{UNIT})", re.ASCII)
 _LIMIT_HELP = "expected bytes such as 123456 or '16 GiB', or '+2%' or '+10 MiB' over a base run"
 _KEYS = ("function", "metric", "limit", "memory_space", "color", "platform", "allow_new")
 
@@ -80,11 +81,9 @@ def parse_limit(value: Any) -> Limit:
     if found is None:
         raise ValueError(f"{_LIMIT_HELP}, found {quote(_toml_text(value))}")
     sign, number, unit = found.groups()
-    amount = Fraction(number)
     if unit == "%" and not sign:
         raise ValueError(f"expected a sign before a percentage, such as '+2%', found {value!r}")
-    if unit not in ("%", "B"):
-        amount *= (1024 if "i" in unit else 1000) ** ("KMGTPE".index(unit[0].upper()) + 1)
+    amount = Fraction(number) if unit == "%" else in_bytes(number, unit)
     return Limit(value, -amount if sign == "-" else amount, bool(sign), unit == "%")
 
 

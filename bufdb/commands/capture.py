@@ -7,7 +7,7 @@ import shlex
 import shutil
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -81,10 +81,11 @@ def command(
     Processes that COMMAND starts dump to the same directory; two that compile overwrite each
     other's dumps, which is noted. A run of the same name is replaced.
 
-    The run gets labels: jax and jaxlib (versions; of the Python on PATH if COMMAND is neither a
-    Python nor a script for one), xla_flags, git_commit of the working directory (+dirty if files
-    were changed), command (the whole command line: mind secrets in it) and exit_code. A --label of
-    the same name goes before them.
+    The run gets metadata, which selects it (--run 'exit_code=*') and is listed by 'bufdb runs', but
+    keeps no runs apart where those alike in their labels are compared: jax and jaxlib (versions; of
+    the Python on PATH if COMMAND is neither a Python nor a script for one), xla_flags, git_commit
+    of the working directory (+dirty if files were changed), command (the whole command line: mind
+    secrets in it) and exit_code. A --label of the same name goes before them.
 
     \b
     Exit codes:
@@ -109,9 +110,9 @@ def command(
         changed = environment(os.environ, dumps.folder)
         for text in changed.notes:
             common.note(text)
-        dumps.labels = {**program_labels(command_line, changed), **given_labels}
+        dumps.metadata = program_labels(command_line, changed)
         code = process.run(command_line, changed.variables)
-        dumps.labels = {"exit_code": str(code), **dumps.labels}
+        dumps.metadata["exit_code"] = str(code)
         own_code = _store(dumps, changed, code, format_name, output)
     click.get_current_context().exit(code or own_code)
 
@@ -125,6 +126,9 @@ class _Dumps:
     db: str
     run: str
     labels: dict[str, str]
+    """Of its user."""
+    metadata: dict[str, str] = field(default_factory=dict)
+    """What is known of the capture by now."""
     is_stored: bool = False
 
     def __enter__(self) -> _Dumps:
@@ -136,6 +140,7 @@ class _Dumps:
                 shutil.rmtree(self.folder, ignore_errors=True)
             return
         pairs = [f"--label={label}={value}" for label, value in self.labels.items()]
+        pairs += [f"--metadata={label}={value}" for label, value in self.metadata.items()]
         again = ["bufdb", "ingest", str(self.folder), "--db", self.db, "--run", self.run, *pairs]
         common.note(f"the dumps are kept: {shlex.join(again)}")
 
@@ -219,7 +224,14 @@ def _ingest(dumps: _Dumps, changed: Environment, code: int) -> int | None:
     cached = outcome.cached_modules(dumps.folder)
     if cached:
         common.note(f"{len(cached)} modules came out of a compilation cache and are not in the run")
-    summary = ingest(dumps.db, [dumps.folder], run=dumps.run, labels=dumps.labels, replace=True)
+    summary = ingest(
+        dumps.db,
+        [dumps.folder],
+        run=dumps.run,
+        labels=dumps.labels,
+        metadata=dumps.metadata,
+        replace=True,
+    )
     if summary.removed_count:
         common.note(f"replaced run {dumps.run}, which had {summary.removed_count} modules")
     # Of cached modules ingest says that the cache must be off; for the command it was.

@@ -8,22 +8,26 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bufdb.commands import common
+from bufdb.commands import common, completion
+from bufdb.errors import quote
 from bufdb.report import formats
 from bufdb.report.text import escape_control, markdown_escape
 
 if TYPE_CHECKING:
+    import duckdb
+
     from bufdb.query.diff import Comparison
     from bufdb.query.result import Result
 
 KEYS = ("op", "source", "shape", "dtype", "opcode", "category", "stack", "all")
 """Keys of the macro diff_peak."""
 DEFAULT_TOP = 10
+_TEXT_FORMATS = ("table", "markdown")
 
 
 @click.command(name="diff", short_help="Compare two runs: what changed, and why.")
-@click.argument("base")
-@click.argument("new")
+@click.argument("base", shell_complete=completion.known("run"))
+@click.argument("new", shell_complete=completion.known("run"))
 @click.option(
     "--by",
     "key_name",
@@ -37,8 +41,13 @@ DEFAULT_TOP = 10
     help="What the parts of a changed peak are grouped by: op (scope path), source (line), shape, "
     "dtype, opcode, category (forward, backward, …), stack or all.",
 )
-@click.option("--function", metavar="GLOB", help="Only jitted functions that match.")
-@click.option("--color", type=int, metavar="N", help="Only this memory space.")
+@click.option(
+    "--function",
+    metavar="GLOB",
+    shell_complete=completion.known("function"),
+    help="Only jitted functions that match.",
+)
+@click.option("--color", metavar="N", help="Only this memory space: its number, or a name as hbm.")
 @click.option(
     "--top",
     type=click.IntRange(min=1),
@@ -52,7 +61,7 @@ def command(
     new: str,
     key_name: str,
     function: str | None,
-    color: int | None,
+    color: str | None,
     top: int | None,
     db: str,
     **output: Any,
@@ -75,14 +84,31 @@ def command(
     con = common.open_database(db, SQL, runs=runs_asked(values))
     for selection in (base, new):
         selected_runs(con, selection)
-    is_text = output["format_name"] in ("table", "markdown")
-    answer = compare(con, values, temps=not is_text)
-    if is_text:
+    answer = compare(con, values, temps=output["format_name"] not in _TEXT_FORMATS)
+    if not answer.figures:
+        common.note(_why_nothing(con, values))
+    if output["format_name"] in _TEXT_FORMATS:
         _write_text(answer, key_name, top or DEFAULT_TOP, **output)
     else:
         if top is not None:
             common.note("--top cuts tables and Markdown only; all rows are written")
         common.emit(answer.as_result(), **output)
+
+
+def _why_nothing(con: duckdb.DuckDBPyConnection, values: dict[str, str | None]) -> str:
+    """Why neither side has a figure."""
+    from bufdb.query.diff import compare
+
+    given = [name for name in ("function", "color") if values[name] is not None]
+    whole = compare(con, {**values, "function": None, "color": None}, temps=False).figures
+    if not whole:
+        return "no rows: neither side has a module"
+    functions = ", ".join(dict.fromkeys(row.function_name for row in whole))
+    spaces = ", ".join(
+        dict.fromkeys(f"{row.color} ({row.memory_space_name or 'no name'})" for row in whole)
+    )
+    asked = " and ".join(f"{name} {quote(str(values[name]))}" for name in given)
+    return f"no rows: neither side has {asked}; there is {functions} in memory space {spaces}"
 
 
 def _write_text(

@@ -29,6 +29,13 @@ if TYPE_CHECKING:
 @click.option("--run", metavar="NAME", help="Name of the run; the directory's name if not given.")
 @click.option("--label", "labels", metavar="K=V", multiple=True, help="Label of the run.")
 @click.option(
+    "--metadata",
+    "metadata",
+    metavar="K=V",
+    multiple=True,
+    help="Label that says how the run was made: it selects runs, but keeps none apart.",
+)
+@click.option(
     "--run-from-dir", is_flag=True, help="Make each sub-directory of PATH a run of its name."
 )
 @click.option(
@@ -49,6 +56,7 @@ def command(
     db: str,
     run: str | None,
     labels: tuple[str, ...],
+    metadata: tuple[str, ...],
     run_from_dir: bool,
     pattern: str | None,
     **options: Any,
@@ -69,6 +77,7 @@ def command(
         raise UsageError("--labels-from needs --run-from-dir")
     pairs = common.parse_labels(labels)
     options["progress"] = _progress()
+    options["metadata"] = common.parse_labels(metadata, "--metadata")
     if run_from_dir:
         summary = _run_per_folder(db, paths, pattern, pairs, **options)
     else:

@@ -8,20 +8,88 @@ from typing import Any
 
 import click
 
-from bufdb.commands import common
-from bufdb.errors import UsageError
+from bufdb.commands import common, completion
+from bufdb.errors import UsageError, quote
 from bufdb.query import header
+from bufdb.query.asked import texts
 from bufdb.query.header import SavedQuery
+
+OPTIONS = {
+    "run": "run",
+    "function": "function",
+    "module": "module",
+    "platform": "platform",
+    "color": "color",
+    "top": "top_n",
+}
+"""Options that are short for a parameter, for queries that have it."""
+_PARAMETER_OPTIONS = ("-p", "--param")
+
+
+class _QueryCommand(click.Command):
+    """Takes `-p NAME=VALUE` for `-p NAME VALUE`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, _in_pairs(ctx, args))
+
+
+def _in_pairs(ctx: click.Context, args: list[str]) -> list[str]:
+    """The arguments with each NAME=VALUE of -p in two; no name of a parameter has a `=`.
+
+    Raises:
+        UsageError: there is a name without a value.
+    """
+    left, done = list(args), list[str]()
+    while left:
+        word = left.pop(0)
+        if word == "--":
+            return [*done, word, *left]
+        option, equals, text = word.partition("=")
+        if option == "--param" and equals:
+            word = option
+            left.insert(0, text)
+        elif word.startswith("-p") and len(word) > 2:
+            left.insert(0, word[2:])
+            word = "-p"
+        if word in _PARAMETER_OPTIONS and not left and ctx.resilient_parsing:
+            break  # its name is what the shell asks for
+        done.append(word)
+        if word in _PARAMETER_OPTIONS and left:
+            name, equals, value = left.pop(0).partition("=")
+            if equals:
+                name, value = name.strip(), value.strip()
+            elif left:
+                value = left.pop(0)
+            elif ctx.resilient_parsing:
+                ctx.meta[completion.OPEN_PARAMETER] = name
+                return done[:-1]
+            else:
+                raise UsageError(f"-p wants NAME VALUE or NAME=VALUE, got {quote(name)} alone")
+            done += [name, value]
+    return done
+
+
+def _short(name: str, text: str) -> common.Decorator:
+    """The option `--name` for a parameter."""
+    param = OPTIONS[name]
+    return click.option(
+        f"--{name}",
+        f"option_{param}",
+        metavar="N" if name == "top" else name.upper(),
+        shell_complete=None if name == "top" else completion.known(name),
+        help=f"Short for '-p {param}': {text}",
+    )
 
 
 @click.command(
     name="query",
+    cls=_QueryCommand,
     add_help_option=False,
     options_metavar="[OPTIONS]",
     short_help="Answer a saved query.",
     epilog="'bufdb queries' lists the saved queries, 'bufdb query NAME --help' describes one.",
 )
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=completion.query_name)
 @click.option(
     "-p",
     "--param",
@@ -29,9 +97,15 @@ from bufdb.query.header import SavedQuery
     metavar="NAME VALUE",
     nargs=2,
     multiple=True,
-    help="Set a parameter of the query; may be repeated.",
+    shell_complete=completion.parameter,
+    help="Set a parameter of the query, also as NAME=VALUE; may be repeated.",
 )
-@click.option("--run", metavar="RUN", help="Short for '-p run RUN': a name or a glob.")
+@_short("run", "a glob of names, or of LABEL=VALUE.")
+@_short("function", "a glob of jitted functions.")
+@_short("module", "a glob of modules' keys.")
+@_short("platform", "cpu, gpu or tpu.")
+@_short("color", "a memory space, by number or by name, such as hbm.")
+@_short("top", "rows to show.")
 @common.output_options
 @click.option("--sql", "show_sql", is_flag=True, help="Print the query's text; needs no database.")
 @click.option(
@@ -45,7 +119,6 @@ from bufdb.query.header import SavedQuery
 def command(
     name: str | None,
     given: tuple[tuple[str, str], ...],
-    run: str | None,
     show_sql: bool,
     dialect: str | None,
     explain: bool,
@@ -53,11 +126,12 @@ def command(
     db: str,
     folders: tuple[Path, ...],
     show_help: bool,
-    **output: Any,
+    **others: Any,
 ) -> None:
     """Answer the saved query NAME.
 
-    A parameter that is not set has its default; 'bufdb query NAME --help' lists them.
+    A parameter that is not set has its default; 'bufdb query NAME --help' lists them. An answer
+    without rows is a success; standard error says why there are none.
     """
     if name is None:
         if not show_help:
@@ -69,13 +143,14 @@ def command(
     for clash in found.clashes:
         if header.query_name(clash.path.stem) == query.name:
             common.note(str(clash))
+    short = {name: others.pop(f"option_{name}") for name in OPTIONS.values()}
     if show_help:
         common.write(help_text(query))
     elif show_sql or dialect:
-        common.write(_sql(query, dialect), output["output"])
+        common.write(_sql(query, dialect), others["output"])
     else:
-        values = _parameters(query, given, run)
-        _answer(query, values, db, explain=explain, allow_files=allow_files, output=output)
+        values = _parameters(query, given, short)
+        _answer(query, values, db, explain=explain, allow_files=allow_files, output=others)
 
 
 def help_text(query: SavedQuery) -> str:
@@ -87,7 +162,7 @@ def help_text(query: SavedQuery) -> str:
         parts.append("Can be wrong:\n" + _wrapped(query.wrong_when, "  "))
     if query.params:
         lines = (
-            f"  -p {param.name} {param.type}\n" + _wrapped(_param_text(param), "      ")
+            f"  {_option(param)} {param.type}\n" + _wrapped(_param_text(param), "      ")
             for param in query.params
         )
         parts.append("Parameters:\n" + "".join(lines))
@@ -100,6 +175,12 @@ def help_text(query: SavedQuery) -> str:
     return "\n".join(parts)
 
 
+def _option(param: header.Parameter) -> str:
+    """How a parameter is given, with the option that is short for it."""
+    short = next((f"--{name}, " for name, of in OPTIONS.items() if of == param.name), "")
+    return f"{short}-p {param.name}"
+
+
 def _wrapped(text: str, indent: str) -> str:
     lines = textwrap.wrap(text, 96, initial_indent=indent, subsequent_indent=indent)
     return "\n".join(lines) + "\n"
@@ -109,13 +190,18 @@ def _param_text(param: header.Parameter) -> str:
     text = param.text
     if param.choices:
         text += f" One of {', '.join(str(choice) for choice in param.choices)}."
+    if texts.is_size(param):
+        text += " A unit may follow, as in 32MiB."
+    if texts.is_space(param):
+        text += " Its number, or its name where that is one platform's, such as hbm."
     return text if param.default is None else f"{text} [default: {param.default}]"
 
 
 def _parameters(
-    query: SavedQuery, given: tuple[tuple[str, str], ...], run: str | None
+    query: SavedQuery, given: tuple[tuple[str, str], ...], short: dict[str, str | None]
 ) -> dict[str, str]:
-    pairs = [*given, *([("run", run)] if run is not None else [])]
+    pairs = [(name.replace("-", "_"), text) for name, text in given]
+    pairs += [(name, text) for name, text in short.items() if text is not None]
     values = dict(pairs)
     if len(values) < len(pairs):
         twice = next(name for name in values if [pair[0] for pair in pairs].count(name) > 1)
@@ -140,7 +226,10 @@ def _answer(
     allow_files: bool,
     output: dict[str, Any],
 ) -> None:
+    from bufdb.database.store import CATALOG
     from bufdb.query import execute
+    from bufdb.query.asked import nothing
+    from bufdb.query.asked.known import Known
 
     bound = execute.bind(query, values)
     sql = query.sql if query.is_own else None
@@ -150,3 +239,8 @@ def _answer(
         common.write("".join(f"{plan}\n" for _, plan in result.rows), output["output"])
     else:
         common.emit(result, **output)
+        known = Known(con, CATALOG)
+        for text in nothing.unknown_labels(known, query, bound):
+            common.note(text)
+        if not result.rows:
+            common.note(nothing.why(known, query, bound))

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from bufdb.commands import common
+from bufdb.commands import common, completion
 from bufdb.errors import DatabaseError
 
 
@@ -32,31 +32,40 @@ def list_command(db: str, **output: Any) -> None:
     """List the runs in order of the time of their dumps, as the query `runs` does.
 
     Shown are the labels, what the dumps themselves say (platforms, format eras, partitions, the
-    compiler options that all modules share) and the largest peak; 'bufdb query runs' can filter.
+    compiler options that all modules share), the largest peak, and the metadata, such as the
+    command of a capture; 'bufdb query runs' can filter.
     """
     from bufdb import resources
     from bufdb.query.catalogue import load
     from bufdb.query.execute import execute_query
 
     query = load(resources.query_folder() / "runs.sql")
-    common.emit(execute_query(common.open_database(db, query.sql), query, {}), **output)
+    result = execute_query(common.open_database(db, query.sql), query, {})
+    common.emit(result, **output)
+    if not result.rows:
+        common.note("no rows: the database holds no run")
 
 
 @command.command(name="label", short_help="Give a run labels.")
-@click.argument("run", metavar="RUN")
+@click.argument("run", metavar="RUN", shell_complete=completion.run_name)
 @click.argument("labels", metavar="K=V...", nargs=-1, required=True)
+@click.option(
+    "--metadata",
+    is_flag=True,
+    help="They describe how the run was made: they select it, but keep no runs apart.",
+)
 @common.db_option
-def label_command(run: str, labels: tuple[str, ...], db: str) -> None:
+def label_command(run: str, labels: tuple[str, ...], metadata: bool, db: str) -> None:
     """Give a run labels, in place of those of the same name; its other labels stay."""
     from bufdb.database import runs
 
     pairs = common.parse_labels(labels, "label")
     with closing(_writable(db)) as con:
-        runs.set_labels(con, run, pairs)
+        runs.set_labels(con, run, pairs, metadata=metadata)
 
 
 @command.command(name="unlabel", short_help="Take labels from a run.")
-@click.argument("run", metavar="RUN")
+@click.argument("run", metavar="RUN", shell_complete=completion.run_name)
 @click.argument("labels", metavar="K...", nargs=-1, required=True)
 @common.db_option
 def unlabel_command(run: str, labels: tuple[str, ...], db: str) -> None:
@@ -68,7 +77,9 @@ def unlabel_command(run: str, labels: tuple[str, ...], db: str) -> None:
 
 
 @command.command(name="remove", short_help="Remove runs with all that belongs to them.")
-@click.argument("names", metavar="RUN...", nargs=-1, required=True)
+@click.argument(
+    "names", metavar="RUN...", nargs=-1, required=True, shell_complete=completion.run_name
+)
 @common.db_option
 def remove_command(names: tuple[str, ...], db: str) -> None:
     """Remove runs with all that belongs to them, without asking: the dumps can rebuild them.

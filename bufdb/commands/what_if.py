@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bufdb.commands import common
+from bufdb.commands import common, completion
 from bufdb.errors import UsageError, quote
 from bufdb.report import formats
 from bufdb.report.text import escape_control, human_bytes, markdown_escape
@@ -35,7 +35,7 @@ LAYER_INPUT = "A scan saves the inputs of its layer, whatever the checkpoint pol
 
 
 @click.command(name="what-if", short_help="What the peak would be without some lines or ops.")
-@click.argument("module")
+@click.argument("module", shell_complete=completion.known("function", "module"))
 @click.option(
     "--without",
     metavar="WHAT:GLOB",
@@ -71,7 +71,7 @@ LAYER_INPUT = "A scan saves the inputs of its layer, whatever the checkpoint pol
     "compute again for each byte saved.  [default: saving]",
 )
 @click.option("--run", metavar="RUN", help="Only modules of this run: a name or a glob.")
-@click.option("--color", type=int, metavar="N", help="Only this memory space.")
+@click.option("--color", metavar="N", help="Only this memory space: its number, or a name as hbm.")
 @common.output_options
 @common.db_option
 def command(
@@ -83,7 +83,7 @@ def command(
     by: str | None,
     order: str | None,
     run: str | None,
-    color: int | None,
+    color: str | None,
     db: str,
     **output: Any,
 ) -> None:

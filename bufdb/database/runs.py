@@ -43,8 +43,10 @@ def require(con: duckdb.DuckDBPyConnection, wanted: Iterable[str]) -> None:
             raise UsageError(f"no run {quote(name)}{hint} 'bufdb runs' lists them")
 
 
-def set_labels(con: duckdb.DuckDBPyConnection, run: str, labels: Mapping[str, str]) -> None:
-    """Give a run these labels; its others stay.
+def set_labels(
+    con: duckdb.DuckDBPyConnection, run: str, labels: Mapping[str, str], *, metadata: bool = False
+) -> None:
+    """Give a run these labels, or this metadata; its others stay.
 
     Raises:
         UsageError: there is no such run.
@@ -54,7 +56,8 @@ def set_labels(con: duckdb.DuckDBPyConnection, run: str, labels: Mapping[str, st
     try:
         _delete_labels(con, run, labels)
         for label, value in labels.items():
-            con.execute("INSERT INTO run_labels VALUES (?, ?, ?)", [run, label, value])
+            row = [run, label, value, metadata]
+            con.execute("INSERT INTO run_labels VALUES (?, ?, ?, ?)", row)
         checksums.store_run(con, run)
     except BaseException:
         con.execute("ROLLBACK")

@@ -89,6 +89,7 @@ def ingest(
     block_bytes: int = BLOCK_BYTES,
     labels_by_run: Mapping[str, Mapping[str, str]] | None = None,
     replace: bool = False,
+    metadata: Mapping[str, str] | None = None,
 ) -> Summary:
     """Read dumps and store them.
 
@@ -102,6 +103,8 @@ def ingest(
         progress: is given the bytes done and the bytes in all.
         block_bytes: text read at a time; changes nothing in the result.
         labels_by_run: further labels of single runs.
+        metadata: labels that say how the runs were made and keep none apart; `labels` of the
+            same names go before them.
         replace: what the runs had before goes, in the one transaction then that stores the new.
 
     Raises:
@@ -116,7 +119,7 @@ def ingest(
     gc.disable()
     try:
         work = Ingest(con, planned, block_bytes, progress, jobs or 1, replace)
-        summary = work.run(labels or {}, labels_by_run or {})
+        summary = work.run(labels or {}, labels_by_run or {}, metadata)
     finally:
         if collects:
             gc.enable()
@@ -164,11 +167,14 @@ class Ingest:
         self.in_transaction = 0
 
     def run(
-        self, labels: Mapping[str, str], labels_by_run: Mapping[str, Mapping[str, str]]
+        self,
+        labels: Mapping[str, str],
+        labels_by_run: Mapping[str, Mapping[str, str]],
+        metadata: Mapping[str, str] | None = None,
     ) -> Summary:
         """Read and store the plan; what was committed stays when this fails or is interrupted."""
         try:
-            summary = self._run(labels, labels_by_run)
+            summary = self._run(labels, labels_by_run, metadata or {})
         except BaseException:
             # What went wrong may have ended the transaction, or the database with it; to hear that
             # it cannot be rolled back would hide the reason.
@@ -179,7 +185,10 @@ class Ingest:
         return summary
 
     def _run(
-        self, labels: Mapping[str, str], labels_by_run: Mapping[str, Mapping[str, str]]
+        self,
+        labels: Mapping[str, str],
+        labels_by_run: Mapping[str, Mapping[str, str]],
+        metadata: Mapping[str, str],
     ) -> Summary:
         total = sum(size_of(job.files) for run in self.plan.values() for job in run.jobs)
         done = 0
@@ -191,7 +200,8 @@ class Ingest:
             self._look_up_shapes()
             self.known = self._known(name)
             self.run_changed, self.dumped_at = not self.known, math.inf
-            run_rows.add(self.con, name, path, {**labels, **labels_by_run.get(name, {})})
+            given = {**labels, **labels_by_run.get(name, {})}
+            run_rows.add(self.con, name, path, given, metadata)
             for oddity in planned.oddities:
                 self._odd(name, oddity)
             for batch in self._grouped(jobs):

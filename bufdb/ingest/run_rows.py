@@ -13,19 +13,29 @@ from bufdb import __version__
 from bufdb.dumps.files import as_text
 
 
-def add(con: duckdb.DuckDBPyConnection, run: str, path: Path, labels: Mapping[str, str]) -> None:
-    """A row of the run, if it has none; its labels; what was found of its files is forgotten."""
+def add(
+    con: duckdb.DuckDBPyConnection,
+    run: str,
+    path: Path,
+    labels: Mapping[str, str],
+    metadata: Mapping[str, str],
+) -> None:
+    """A row of the run, if it has none; its labels; what was found of its files is forgotten.
+
+    Of a name in both, the label is the user's.
+    """
     con.execute(
         "INSERT INTO runs VALUES (?, ?, NULL, ?, ?) ON CONFLICT DO NOTHING",
         [run, as_text(str(path)), _now(), __version__],
     )
     con.execute("DELETE FROM diagnostics WHERE run_name = ? AND module_id IS NULL", [run])
-    for label, value in labels.items():
+    for label, value in {**metadata, **labels}.items():
         con.execute(
             "DELETE FROM run_labels WHERE run_name = ? AND label = ?", [run, as_text(label)]
         )
         con.execute(
-            "INSERT INTO run_labels VALUES (?, ?, ?)", [run, as_text(label), as_text(value)]
+            "INSERT INTO run_labels VALUES (?, ?, ?, ?)",
+            [run, as_text(label), as_text(value), label not in labels],
         )
 
 

@@ -28,8 +28,8 @@ _DETAILS = """
 _WHERE = """
 WHERE (getvariable('function')::VARCHAR IS NULL
     OR function_name GLOB getvariable('function')::VARCHAR)
-  AND (getvariable('color')::BIGINT IS NULL OR color IS NULL
-    OR color = getvariable('color')::BIGINT)
+  AND (getvariable('color')::VARCHAR IS NULL OR color IS NULL
+    OR getvariable('color')::VARCHAR IN (color::VARCHAR, memory_space_name))
 ORDER BY place"""
 _SIDES = "getvariable('base')::VARCHAR, getvariable('new')::VARCHAR"
 _KEYED = f"{_SIDES}, getvariable('key_name')::VARCHAR"
@@ -157,7 +157,8 @@ def compare(
     """Compare two sides.
 
     `values`: base and new (see `selected_runs`), key_name (see diff_peak), and if wanted function
-    (a glob) and color. `temps` asks for the parts of the temp allocations too.
+    (a glob) and color (a memory space's number or name). `temps` asks for the parts of the temp
+    allocations too.
     """
     modules = execute_with(con, _MODULES, values, "diff")
     return Comparison(

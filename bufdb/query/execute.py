@@ -16,7 +16,8 @@ from typing import Any
 import duckdb
 
 from bufdb.errors import BufdbError, DatabaseError, UsageError, did_you_mean, quote
-from bufdb.query.header import Parameter, SavedQuery, Value, parse_value
+from bufdb.query.asked import spaces, texts
+from bufdb.query.header import SavedQuery, Value
 from bufdb.query.result import Result
 
 _WRITING = re.compile(r"\b(copy|insert|update|delete|merge)\b", re.IGNORECASE)
@@ -35,6 +36,8 @@ _INFINITE = (date.min, date.max, datetime.min, datetime.max)
 def bind(query: SavedQuery, given: Mapping[str, str]) -> dict[str, Value]:
     """Typed values of the parameters that the user gave; the others keep the query's defaults.
 
+    The name of a memory space stays a name until `execute_query` looks it up.
+
     Raises:
         UsageError: an unknown parameter, or text that is no value of the parameter's type.
     """
@@ -45,7 +48,7 @@ def bind(query: SavedQuery, given: Mapping[str, str]) -> dict[str, Value]:
             known = [param.name for param in query.params]
             hint = did_you_mean(name, known) or f"; it has {', '.join(known) or 'none'}"
             raise UsageError(f"{query.name}: no parameter {quote(name)}{hint}")
-        values[param.name] = _typed(query, param, text)
+        values[param.name] = texts.value(query, param, text)
     return values
 
 
@@ -70,11 +73,13 @@ def execute_query(
     """The answer of a saved query with `values` from `bind`; with `explain` DuckDB's plan of it.
 
     Raises:
-        UsageError: the file holds more than one SELECT, or something else.
+        UsageError: the file holds more than one SELECT, or something else, or a memory space is
+            named that there is not.
         BufdbError: DuckDB refused the query or failed on the way.
     """
     if not query.is_own:  # bufdb's own are held to it by `bufdb lint`, which takes longer
         require_select(con, query.sql, query.name)
+    values = spaces.numbered(con, query, values)
     return execute_with(con, f"EXPLAIN {query.sql}" if explain else query.sql, values, query.name)
 
 
@@ -155,21 +160,6 @@ def _kind(statement: duckdb.Statement) -> str:
         return "PIVOT without its values (ON … IN (…))"
     word = re.match(r"\s*([A-Za-z]+)", statement.query)
     return word[1].upper() if kind != "SELECT" and word else kind
-
-
-def _typed(query: SavedQuery, param: Parameter, text: str) -> Value:
-    try:
-        value = parse_value(param.type, text)
-    except (ValueError, KeyError) as error:
-        raise UsageError(
-            f"{query.name}: parameter {param.name} wants {param.type}, got {quote(text)}"
-        ) from error
-    if param.choices and value not in param.choices:
-        choices = ", ".join(repr(choice) for choice in param.choices)
-        raise UsageError(
-            f"{query.name}: parameter {param.name} is one of {choices}, got {quote(text)}"
-        )
-    return value
 
 
 def execute(con: duckdb.DuckDBPyConnection, sql: str, name: str) -> Result:

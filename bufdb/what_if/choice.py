@@ -62,7 +62,7 @@ class Choice:
 
 
 def choose(
-    con: duckdb.DuckDBPyConnection, module: str, run: str | None, color: int | None
+    con: duckdb.DuckDBPyConnection, module: str, run: str | None, color: int | str | None
 ) -> Choice:
     """The module and memory space with the largest known peak of those that the name fits.
 
@@ -70,7 +70,7 @@ def choose(
         con: the database.
         module: key or name of a module, name of a function, or a glob of one.
         run: glob of a run's name, or of LABEL=VALUE; None for all runs.
-        color: only this memory space.
+        color: only this memory space, by its number or its name.
 
     Raises:
         UsageError: the name fits nothing, or modules of several runs.
@@ -89,7 +89,11 @@ def choose(
         raise UsageError(
             f"{quote(module)} is in {len(runs)} runs: {_some(runs)}; choose one with --run"
         )
-    mine = [row for row in fits if color is None or row[4] in (color, None)]
+    mine = [
+        row
+        for row in fits
+        if color is None or row[4] is None or str(color) in (str(row[4]), row[5])
+    ]
     if not mine:
         colors = sorted({f"{row[4]} ({row[5]})" for row in fits})
         raise UsageError(f"{quote(module)} has no memory space {color}; it has {', '.join(colors)}")

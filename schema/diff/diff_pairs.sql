@@ -20,6 +20,7 @@ labelled_runs AS (
   FROM chosen_runs
   LEFT JOIN run_labels
     ON run_labels.run_name = chosen_runs.run_name
+    AND NOT run_labels.is_metadata
     AND run_labels.label NOT IN (split_part(base_run, '=', 1), split_part(new_run, '=', 1))
   GROUP BY chosen_runs.side, chosen_runs.run_name
 ),
@@ -150,4 +151,4 @@ LEFT JOIN members AS new_members
   ON new_members.side = 'new'
   AND new_members.module_id = pairs.new_module_id;
 COMMENT ON MACRO TABLE diff_pairs IS
-  'Which module of the runs base_run is compared with which of new_run (names of runs or LABEL=VALUE, see selected_runs). One row per pair and per module without a partner. paired_by says the rule: signature (same function, same shapes of arguments and result), name (same function, the only one left on both sides), each with "rank of size" where there were several, the largest with the largest; else only in base or only in new. asked_series follows functions over many runs by the same rule. Within that, runs that have their other labels in common are compared with each other, and so are platforms that both sides have.';
+  'Which module of the runs base_run is compared with which of new_run (names of runs or LABEL=VALUE, see selected_runs). One row per pair and per module without a partner. paired_by says the rule: signature (same function, same shapes of arguments and result), name (same function, the only one left on both sides), each with "rank of size" where there were several, the largest with the largest; else only in base or only in new. asked_series follows functions over many runs by the same rule. Within that, runs that have their other labels (metadata left aside) in common are compared with each other, and so are platforms that both sides have.';

@@ -10,11 +10,14 @@ FROM run_labels AS sized
 LEFT JOIN run_labels AS others
   ON others.run_name = sized.run_name
   AND others.label <> sized.label
-  AND (
-    fixed_labels IS NULL
-    OR contains(',' || replace(fixed_labels, ' ', '') || ',', ',' || others.label || ',')
-  )
+  AND CASE
+    WHEN fixed_labels IS NULL THEN NOT others.is_metadata
+    ELSE contains(
+      ',' || regexp_replace(trim(fixed_labels), '\s*,\s*', ',', 'g') || ',',
+      ',' || others.label || ','
+    )
+  END
 WHERE sized.label = by_label
 GROUP BY sized.run_name, sized.label_value;
 COMMENT ON MACRO TABLE runs_by_label IS
-  'Runs that have a label, with its value and the other labels that they are alike in. Runs are alike if other_labels (as K=V, separated by blanks) is the same: all that they are labelled with but for the label asked about, or of that only the labels that fixed_labels names, separated by commas. One row per run.';
+  'Runs that have a label, with its value and the other labels that they are alike in. Runs are alike if other_labels (as K=V, separated by blanks) is the same: all that their user labelled them with but for the label asked about, or instead the labels that fixed_labels names, separated by commas, metadata among them. One row per run.';

@@ -238,6 +238,7 @@ def test_a_run_with_table_and_labels(left_behind, monkeypatch):
     assert found.pop("command") == shlex.join([*command, "--db", "--", "x y"])
     found = {label: value for label, value in found.items() if not label.startswith(("jax", "git"))}
     assert found == {"batch": "8", "exit_code": "0", "xla_flags": "--a=1"}
+    assert rows("SELECT label FROM run_labels WHERE NOT is_metadata") == [("batch",)]
     assert left_behind() == []
 
 
@@ -247,6 +248,42 @@ def test_two_dashes_may_be_left_out_and_a_label_of_the_user_wins(empty_db):
     given = ["capture", "--run", "r", "--label", "command=mine", *command, "--run", "x"]
     assert cli.run(given) == 0
     assert labels("r")["command"] == "mine"
+    assert rows("SELECT label FROM run_labels WHERE NOT is_metadata") == [("command",)]
+
+
+@pytest.mark.parametrize(
+    ("query", "label", "column"),
+    [("scaling", "batch", "point_count"), ("ranks", "rank", "run_count")],
+)
+def test_runs_whose_commands_differ_are_compared(run, capfd, query, label, column):
+    for number in ("8", "16"):
+        name = ("--run", f"r{number}", "--label", f"{label}={number}")
+        assert run(*name, command=[*fake(f"dump('cpu_b{number}')"), "--size", number])[0] == 0
+    cli.run(["query", query, "-p", "function", "train_step", "--format", "jsonl"])
+    row = json.loads(capfd.readouterr().out)
+    assert (row["other_labels"], row[column]) == ("", 2)
+    # Named, metadata keeps runs apart as any label does.
+    for fixed, count in (("command", 2), ("exit_code, command", 2), ("exit_code", 1)):
+        given = ["-p", "function", "train_step", "-p", "fixed", fixed, "--format", "jsonl"]
+        cli.run(["query", query, *given])
+        assert capfd.readouterr().out.count("\n") == count
+
+
+def test_diff_pairs_captured_runs_by_the_labels_of_their_user(run, capfd):
+    for number in ("8", "16"):
+        for part in ("a", "b"):
+            name = ("--run", f"{part}{number}", "--label", f"part={part}", "--label", f"b={number}")
+            command = [*fake(f"dump('cpu_b{number}')"), f"--batch={number}", part]
+            assert run(*name, command=command)[0] == 0
+    given = ["diff", "b=8", "b=16", "--function", "init", "--format", "jsonl"]
+    assert cli.run(given) == 0
+    found = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert {(row["base_run_name"], row["new_run_name"]) for row in found} == {
+        ("a8", "a16"),
+        ("b8", "b16"),
+    }
+    assert cli.run(["query", "modules", "--run", "command=*16 b", "--format", "csv"]) == 0
+    assert capfd.readouterr().out.count("\nb16,") == 3
 
 
 def test_a_failing_command_is_ingested_and_its_code_handed_through(run, left_behind):
@@ -393,11 +430,12 @@ def test_a_database_of_another_version_is_found_out_before_the_command_runs(run)
 
 def test_dumps_are_kept_if_they_cannot_be_stored(run, left_behind):
     body = "dump(); open('bufdb.duckdb', 'w').write('no database' * 1000)"
-    code, _, err = run("--run", "r", command=fake(body))
+    code, _, err = run("--run", "r", "--label", "a=1", command=fake(body))
     assert code == 3
     (folder,) = left_behind()
-    told = f"bufdb: the dumps are kept: bufdb ingest {folder} --db bufdb.duckdb --run r --label="
-    assert told in err
+    told = f"the dumps are kept: bufdb ingest {folder} --db bufdb.duckdb --run r --label=a=1 "
+    assert f"{told}'--metadata=command=" in err
+    assert "--metadata=exit_code=0" in err
     assert len(discover(folder)) == 3
 
 

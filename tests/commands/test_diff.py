@@ -308,7 +308,16 @@ def test_function_and_color(diff):
     assert text.startswith("eval_step: peak 2.0 MiB → 3.7 MiB (+85.4%), largest: +1.5 MiB dot")
     assert "train_step" not in text
     assert diff("tpu_b8", "tpu_b8", "--color", "1")[1].startswith("no peak changed: 2 unchanged")
-    assert diff("cpu_b8", "cpu_b16", "--function", "x")[1].startswith("nothing to compare")
+    by_name = diff("tpu_b8", "tpu_b8", "--color", "vmem", "--format", "csv")
+    assert by_name == diff("tpu_b8", "tpu_b8", "--color", "1", "--format", "csv")
+    code, out, err = diff("cpu_b8", "cpu_b16", "--function", "x")
+    assert (code, out.splitlines()[0]) == (0, "nothing to compare")
+    assert err == (
+        "bufdb: no rows: neither side has function 'x'; "
+        "there is train_step, eval_step, init in memory space 0 (host)\n"
+    )
+    err = diff("cpu_b8", "cpu_b16", "--color", "hbm", "--function", "init")[2]
+    assert "neither side has function 'init' and color 'hbm'; there is " in err
 
 
 def test_top_cuts_and_says_so(diff):

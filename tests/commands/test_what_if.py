@@ -33,6 +33,14 @@ def test_text_says_what_is_saved_what_caps_it_and_what_it_means(ask):
     assert meaning == MEANING
 
 
+def test_a_memory_space_has_a_number_and_a_name(ask):
+    given = ("--run", "tpu_b8", "--without", "op:*", "--color")
+    assert ask(*given, "vmem") == ask(*given, "1")
+    code, _, err = ask(*given, "vmm")
+    assert code == 2
+    assert "has no memory space vmm; it has 0 (hbm), 1 (vmem), " in err
+
+
 def test_one_name_has_one_row_in_a_table_and_its_sum_in_csv(ask):
     given = ("--run", "gpu_b8", "--without", "line:saved train.py:66")
     assert "together" not in ask(*given)[1]

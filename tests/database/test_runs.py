@@ -101,11 +101,11 @@ def test_each_sub_directory_is_a_run(call, tmp_path):
     assert "no labels for run gpu_b8: cpu_b{batch} does not fit its name\n" in err
     assert "ingested 8 modules (0 replaced), " in err
     assert rows("SELECT * FROM run_labels ORDER BY ALL") == [
-        ("cpu_b16", "batch", "16"),
-        ("cpu_b16", "who", "me"),
-        ("cpu_b8", "batch", "8"),
-        ("cpu_b8", "who", "me"),
-        ("gpu_b8", "who", "me"),
+        ("cpu_b16", "batch", "16", False),
+        ("cpu_b16", "who", "me", False),
+        ("cpu_b8", "batch", "8", False),
+        ("cpu_b8", "who", "me", False),
+        ("gpu_b8", "who", "me", False),
     ]
     before = content()
     code, _, err = call(*arguments, "--label", "who=me")
@@ -186,11 +186,30 @@ def test_labels_are_replaced_and_removed(call, ingested):
     assert call("runs", "label", "cpu_b8", "a=1", "b=2") == (0, "", "")
     assert call("runs", "label", "cpu_b8", "a=x=y") == (0, "", "")
     assert rows("SELECT * FROM run_labels ORDER BY ALL") == [
-        ("cpu_b8", "a", "x=y"),
-        ("cpu_b8", "b", "2"),
+        ("cpu_b8", "a", "x=y", False),
+        ("cpu_b8", "b", "2", False),
     ]
     assert call("runs", "unlabel", "cpu_b8", "a") == (0, "", "")
-    assert rows("SELECT * FROM run_labels") == [("cpu_b8", "b", "2")]
+    assert rows("SELECT * FROM run_labels") == [("cpu_b8", "b", "2", False)]
+
+
+def test_labels_become_metadata_and_metadata_labels(call, ingested):
+    call("runs", "label", "cpu_b8", "commit=1", "batch=8")
+    assert call("runs", "label", "--metadata", "cpu_b8", "commit=2") == (0, "", "")
+    assert call("ingest", DEMO / "cpu_b8", "--metadata", "batch=9", "--label", "x=1")[0] == 0
+    assert rows("SELECT * FROM run_labels ORDER BY ALL") == [
+        ("cpu_b8", "batch", "9", True),
+        ("cpu_b8", "commit", "2", True),
+        ("cpu_b8", "x", "1", False),
+    ]
+    shown = json.loads(call("runs", "--format", "jsonl")[1].splitlines()[-1])
+    assert (shown["labels"], shown["metadata"]) == ("x=1", "batch=9 commit=2")
+    assert call("runs", "label", "cpu_b8", "commit=2")[0] == 0
+    assert ("cpu_b8", "commit", "2", False) in rows("SELECT * FROM run_labels")
+    assert call("ingest", DEMO / "cpu_b8", "--metadata", "x")[2].endswith(
+        "--metadata wants K=V, got 'x'\n"
+    )
+    assert call("check")[0] == 0
 
 
 @pytest.mark.parametrize(
@@ -254,7 +273,7 @@ def test_every_table_with_rows_of_a_module_is_found(con):
 
 def test_a_failed_removal_removes_nothing(con, monkeypatch):
     con.execute("INSERT INTO runs VALUES ('a', 'p', NULL, now(), '1')")
-    con.execute("INSERT INTO run_labels VALUES ('a', 'b', 'c')")
+    con.execute("INSERT INTO run_labels VALUES ('a', 'b', 'c', FALSE)")
     real = runs._delete
 
     def fail(con, where, values):

@@ -18,6 +18,8 @@ def test_runs_in_order_of_their_dumps_with_labels_and_figures(con):
     insert(con, "runs", run_name="never")
     insert(con, "run_labels", run_name="late", label="remat", label_value="full")
     insert(con, "run_labels", run_name="late", label="batch", label_value="16")
+    captured = {"label": "command", "label_value": "c", "is_metadata": True}
+    insert(con, "run_labels", run_name="late", **captured)
     for module_id, function, size in ((1, "f", 10), (2, "f", 30), (3, "g", 20)):
         module = Module(con, module_id, "late", function, platform="cpu")
         module.allocation(0, "output", size)
@@ -25,17 +27,18 @@ def test_runs_in_order_of_their_dumps_with_labels_and_figures(con):
         module.close()
     late = ("late", "batch=16 remat=full", datetime(2026, 2, 1), DAY)
     assert answer(con, "runs") == [
-        ("early", None, DAY, DAY, 0, 0, *NOTHING, None, None, 0, ""),
-        (*late, 3, 2, *FACTS, 30, 1, 0, "p"),
-        ("never", None, None, DAY, 0, 0, *NOTHING, None, None, 0, ""),
+        ("early", None, DAY, DAY, 0, 0, *NOTHING, None, None, 0, "", None),
+        (*late, 3, 2, *FACTS, 30, 1, 0, "p", "command=c"),
+        ("never", None, None, DAY, 0, 0, *NOTHING, None, None, 0, "", None),
     ]
     Module(con, 4, "late", "h", platform="cpu")
     assert answer(con, "runs", run="late") == [
-        (*late, 4, 3, *FACTS, None, 1, 0, "p", 1, "the dump has no allocations")
+        (*late, 4, 3, *FACTS, None, 1, 0, "p", "command=c", 1, "the dump has no allocations")
     ]
     con.execute("DELETE FROM modules WHERE module_id = 4")
-    assert answer(con, "runs", function="g") == [(*late, 1, 1, *FACTS, 20, 1, 0, "p")]
-    assert answer(con, "runs", color=1, platform="cpu") == [(*late, 3, 2, *FACTS, 0, 1, 0, "p")]
+    assert answer(con, "runs", function="g") == [(*late, 1, 1, *FACTS, 20, 1, 0, "p", "command=c")]
+    late = (*late, 3, 2, *FACTS, 0, 1, 0, "p", "command=c")
+    assert answer(con, "runs", color=1, platform="cpu") == [late]
     assert [row[0] for row in answer(con, "runs", run="[en]*", top_n=1)] == ["early"]
 
 

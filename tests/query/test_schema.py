@@ -22,6 +22,7 @@ def test_tables_then_views_then_macros_with_columns_in_order(con):
         ("run_name", "VARCHAR"),
         ("label", "VARCHAR"),
         ("label_value", "VARCHAR"),
+        ("is_metadata", "BOOLEAN"),
     ]
     assert not label.columns[0].is_nullable
     assert items["peak_value_details"].kind == "view"

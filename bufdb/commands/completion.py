@@ -1,0 +1,129 @@
+"""What a shell can complete: queries, their parameters, and what the database holds.
+
+Whoever presses Tab is not to wait, nor to read of an error: without a database that can be opened
+at once there is nothing to offer.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import click
+from click.shell_completion import CompletionItem
+
+from bufdb.commands import common
+from bufdb.database.patience import PATIENCE, Patience
+from bufdb.errors import BufdbError
+from bufdb.query.header import SavedQuery
+
+OPEN_PARAMETER = "bufdb.open_parameter"
+"""In the context's meta: the NAME of a -p at the end of the line that has no VALUE yet."""
+_HELD = ("run", "function", "module", "platform", "color")
+
+Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+
+
+def query_name(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Names of saved queries, with their titles."""
+    from bufdb.query import catalogue
+    from bufdb.query.header import QueryFileError
+
+    items = []
+    try:
+        paths = common.catalogue(ctx.params.get("folders") or ()).paths
+    except BufdbError:
+        return []
+    for name, path in paths.items():
+        if name.startswith(incomplete.replace("_", "-")):
+            try:
+                items.append(CompletionItem(name, help=catalogue.load(path).title))
+            except QueryFileError:
+                continue
+    return items
+
+
+def known(*kinds: str) -> Completer:
+    """A completer of what the database holds of some kinds: run (with labels), function, module."""
+
+    def complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return _items([name for kind in kinds for name in _names(ctx, kind)], incomplete)
+
+    return complete
+
+
+run_name = known("run name")
+"""Completes names of runs, where a label does not do."""
+
+
+def parameter(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """After -p: the query's parameters; after the name of one what it can be, if that is known."""
+    query = _query(ctx)
+    if query is None:
+        return []
+    name = ctx.meta.get(OPEN_PARAMETER)
+    if name is not None:
+        return _items(_values(ctx, query, name), incomplete)
+    name, equals, *_rest = incomplete.partition("=")
+    if equals:
+        return _items([f"{name}={value}" for value in _values(ctx, query, name)], incomplete)
+    return [
+        CompletionItem(param.name, help=param.text)
+        for param in query.params
+        if param.name.startswith(incomplete.replace("-", "_"))
+    ]
+
+
+def _values(ctx: click.Context, query: SavedQuery, name: str) -> list[str]:
+    param = query.param(name.replace("-", "_"))
+    if param is None:
+        return []
+    if param.choices:
+        return [str(choice) for choice in param.choices]
+    if param.type == "BOOLEAN":
+        return ["true", "false"]
+    kind = "run" if param.name in ("base", "new") else param.name
+    return _names(ctx, kind) if kind in _HELD else []
+
+
+def _query(ctx: click.Context) -> SavedQuery | None:
+    try:
+        found = common.catalogue(ctx.params.get("folders") or ())
+        return found.find(ctx.params.get("name") or "")
+    except BufdbError:
+        return None
+
+
+def _names(ctx: click.Context, kind: str) -> list[str]:
+    """Names that the database holds; none if it cannot be asked at once."""
+    import duckdb
+
+    from bufdb.query.asked.known import Known
+
+    path = ctx.params.get("db") or os.environ.get("BUFDB_DB") or common.DEFAULT_DATABASE
+    if not Path(path).is_file():
+        return []
+    token = PATIENCE.set(Patience(0, lambda _: None))
+    try:
+        held = Known(common.open_database(path, ""))
+        if kind == "run name":
+            return held.runs()
+        if kind == "run":
+            return held.selectors()
+        if kind == "color":
+            return [name for *_, name in held.spaces(held.names("platform"))]
+        return held.names(kind)
+    except (BufdbError, duckdb.Error):
+        return []
+    finally:
+        PATIENCE.reset(token)
+
+
+def _items(names: Iterable[str], incomplete: str) -> list[CompletionItem]:
+    # A line break would make two of a name; nothing that a shell completes can hold one.
+    return [
+        CompletionItem(name)
+        for name in dict.fromkeys(names)
+        if name.startswith(incomplete) and "\n" not in name
+    ]

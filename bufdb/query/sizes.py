@@ -1,0 +1,29 @@
+"""Sizes as people write them: 123456, 16GiB, 1.5 GB."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+UNIT = r"[KMGTPE]iB|[kKMGTPE]B|B"
+"""Units of bytes: KiB is 1024, kB and KB are 1000."""
+_SIZE = re.compile(rf"(\d+(?:\.\d+)?)\s*({UNIT})", re.ASCII)
+
+
+def in_bytes(number: str, unit: str) -> Fraction:
+    """A number of some unit in bytes."""
+    if unit == "B":
+        return Fraction(number)
+    power = "KMGTPE".index(unit[0].upper()) + 1
+    factor: int = (1024 if "i" in unit else 1000) ** power
+    return Fraction(number) * factor
+
+
+def parse_size(text: str) -> int:
+    """Whole bytes, rounded down, of a text such as 123456, 32MiB or '1.5 GB'.
+
+    Raises:
+        ValueError: it is none.
+    """
+    found = _SIZE.fullmatch(text.strip())
+    return int(text) if found is None else int(in_bytes(*found.groups()))

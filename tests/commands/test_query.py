@@ -1,0 +1,121 @@
+"""`bufdb query`: parameters in every form, options that are short for them, empty answers."""
+
+import json
+
+import pytest
+
+from bufdb import resources
+from bufdb.commands.query import OPTIONS
+from bufdb.query.catalogue import Catalogue
+
+QUERIES = Catalogue([resources.query_folder()]).load_all()
+
+
+@pytest.fixture
+def ask(call, demo_db):
+    return lambda name, *given: call("query", name, "--db", demo_db, "--format", "csv", *given)
+
+
+FORMS = [
+    ("-p", "top_n", "2"),
+    ("-p", "top_n=2"),
+    ("-p", "top-n = 2"),
+    ("-ptop_n", "2"),
+    ("-ptop_n=2",),
+    ("--param", "top_n=2"),
+    ("--param=top_n", "2"),
+    ("--param=top_n=2",),
+    ("--top", "2"),
+    ("--top=2",),
+]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_parameter_is_given_in_any_form(ask, form):
+    code, out, err = ask("modules", *form)
+    assert (code, out.count("\n"), err) == (0, 3, "")
+
+
+def test_a_value_may_hold_an_equals_sign_and_look_like_an_option(ask):
+    assert ask("modules", "-p", "run", "batch=16") == ask("modules", "--run", "cpu_b16")
+    assert ask("modules", "-p", "run=batch=16") == ask("modules", "--run", "batch=16")
+    assert "no function '-p'" in ask("modules", "-p", "function", "-p")[2]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["-p", "top_n"], "-p wants NAME VALUE or NAME=VALUE, got 'top_n' alone"),
+        (["--top", "2", "-p", "top-n=3"], "modules: parameter top_n is set twice"),
+        (["-p", "funktion=x"], "modules: no parameter 'funktion'; did you mean 'function'?"),
+        (["--color", "hmb"], "modules: no memory space 'hmb'; did you mean 'hbm'?"),
+        (["--color", "host"], "is 0 on cpu, 5 on gpu, 5 on tpu; say which with --platform"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(ask, given, message):
+    code, out, err = ask("modules", *given)
+    assert (code, out) == (2, "")
+    assert message in err
+
+
+def test_a_memory_space_has_a_name(ask):
+    assert ask("peaks", "--color", "hbm") == ask("peaks", "--color=0", "--platform", "tpu")
+    assert ask("peaks", "-p", "color=host", "--run", "cpu_b8") == ask("peaks", "--run", "cpu_b8")
+
+
+def test_a_size_has_a_unit(ask):
+    given = ["scaling", "--function", "train_step", "-p", "label", "batch", "--run", "cpu_b??"]
+    assert ask(*given, "-p", "budget=32MiB") == ask(*given, "-p", "budget", 32 << 20)
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_an_option_is_short_for_its_parameter_in_every_query_that_has_it(call, demo_db, option):
+    for query in QUERIES:
+        param = query.param(OPTIONS[option])
+        assert (f"  --{option}, -p " in call("query", query.name, "--help")[1]) == bool(param)
+        if param is None or param.type == "BIGINT":  # others take the word
+            code, _, err = call("query", query.name, "--db", demo_db, f"--{option}", "!")
+            what = (
+                f"parameter {OPTIONS[option]} wants"
+                if param
+                else f"no parameter '{OPTIONS[option]}'"
+            )
+            assert (code, f"{query.name}: {what}" in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("run", "cpu_b8"), ("function", "init"), ("platform", "tpu"), ("color", "1"), ("top", "1")],
+)
+def test_an_option_does_what_its_parameter_does(ask, option, value):
+    found = ask("peaks", f"--{option}", value)
+    assert found == ask("peaks", "-p", OPTIONS[option], value) != ask("peaks")
+    assert found[0] == 0
+    assert found[1].count("\n") > 1
+
+
+def test_an_empty_answer_is_a_success_and_says_why(ask):
+    code, out, err = ask("peaks", "--run", "cpu_b")
+    assert (code, out.count("\n")) == (0, 1)
+    assert err == "bufdb: no rows: no run 'cpu_b'; did you mean 'cpu_b8'?\n"
+    # Runs that the question has narrowed away are known all the same.
+    err = ask("peaks", "--run", "gpu_b8", "--function", "eval_step")[2]
+    assert err.startswith("bufdb: no rows: run 'gpu_b8' has no function 'eval_step'; it is in cpu_")
+
+
+def test_labels_that_no_run_has_are_told_beside_the_answer(ask):
+    code, out, err = ask("scaling", "-p", "fixed=remaat, batch")
+    assert (code, out.count("\n") > 1) == (0, True)
+    assert err == "bufdb: no run has a label 'remaat'; did you mean 'remat'?\n"
+
+
+def test_help_says_what_forms_there_are(call):
+    text = " ".join(call("query", "scaling", "--help")[1].split())
+    assert "What the figure may not exceed [bytes]. A unit may follow, as in 32MiB." in text
+    assert "Only this memory space. Its number, or its name" in text
+
+
+def test_runs_of_an_empty_database(call, empty_db):
+    code, out, err = call("runs", "--db", empty_db, "--format", "jsonl")
+    assert (code, out, err) == (0, "", "bufdb: no rows: the database holds no run\n")
+    assert json.loads(call("runs", "--db", empty_db, "--format", "json")[1]) == []
