@@ -46,7 +46,7 @@
 -- column slope_bytes DOUBLE: The line's growth per unit of the label [bytes]; NULL likewise.
 -- column r2 DOUBLE: Share of the figures' variance that the line explains (0 to 1); 1 if they do
 --   not vary; NULL with fewer than two sizes.
--- column max_error_ratio DOUBLE: Largest distance of a figure from the line, as share of the
+-- column max_error_ratio DOUBLE: Largest distance of a figure from the line, divided by the
 --   figure.
 -- column predicted_bytes HUGEINT: The line at size [bytes]; NULL without size, or beyond 2^127.
 -- column largest_size BIGINT: Largest whole size at which the line is within budget, 0 or less if
