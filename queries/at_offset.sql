@@ -26,7 +26,7 @@
 -- column allocation_size_bytes BIGINT: Its size [bytes].
 -- column start_time BIGINT: First instant at which the value is live [program order]; NULL if it
 --   has no live range, as in thread-local allocations and in dumps without live ranges.
--- column end_time BIGINT: Last such instant; NULL as that.
+-- column end_time BIGINT: Last such instant [program order]; NULL as that.
 -- column offset_bytes BIGINT: First byte of the value [bytes].
 -- column size_bytes BIGINT: Its assigned size [bytes].
 -- column is_phi BOOLEAN: Whether it merges other values, whose bytes it shares.

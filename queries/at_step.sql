@@ -13,11 +13,11 @@
 -- param color BIGINT = NULL: Only this memory space.
 -- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
 -- param step BIGINT = NULL: The instant [program order]; NULL takes that of instruction.
--- param instruction VARCHAR = NULL: Instruction at whose place to look; NULL, or a name that is
---   not scheduled, takes the instant of the peak.
+-- param instruction VARCHAR = NULL: Instruction at whose place to look, in the modules that have it
+--   in their schedule; NULL takes the instant of the peak.
 -- param top_n BIGINT = 50: Values to show, largest first.
 --
--- column run_name VARCHAR: The run.
+-- column run_name VARCHAR: The run; like all below NULL where no module has the instruction.
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
 -- column color BIGINT: Memory space.
 -- column step_time BIGINT: The instant [program order].
@@ -28,7 +28,7 @@
 -- column allocation_kind VARCHAR: parameter, donated_parameter, output, constant or temp.
 -- column start_time BIGINT: First instant at which the value is live [program order]; NULL if the
 --   dump lists no value or no live range.
--- column end_time BIGINT: Last such instant; NULL as that.
+-- column end_time BIGINT: Last such instant [program order]; NULL as that.
 -- column shape VARCHAR: Shape of the value with layout; NULL if the dump lists no value.
 -- column opcode VARCHAR: Opcode of the defining instruction; NULL if unknown.
 -- column instruction_name VARCHAR: Defining instruction; NULL if the dump lists no value.
@@ -36,27 +36,68 @@
 --   NULL as that.
 -- column op_name VARCHAR: Scope path of the operation; NULL if the dump has none.
 -- column source VARCHAR: Innermost file:line that is not library code; NULL if unknown.
--- column unknown_reason VARCHAR: Why the peak of a module that fits is unknown, in a row of its own
---   that has nothing else, comes first and does not count in top_n; NULL in all other rows.
+-- column unknown_reason VARCHAR: Why the peak of a module that fits is unknown, or that no module
+--   has the instruction in its schedule, with the nearest names, in a row of its own that has
+--   nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
   SELECT
     getvariable('step')::BIGINT AS step,
     getvariable('instruction')::VARCHAR AS instruction,
     coalesce(getvariable('top_n')::BIGINT, 50) AS top_n
 ),
+scheduled AS (
+  SELECT DISTINCT instructions.module_id, instructions.instruction_name, instructions.program_order
+  FROM instructions
+  CROSS JOIN params
+  WHERE params.instruction IS NOT NULL
+    AND instructions.program_order IS NOT NULL
+    AND instructions.module_id IN (SELECT asked_peaks.module_id FROM asked_peaks)
+),
+nearest_names AS (
+  SELECT
+    scheduled.instruction_name,
+    row_number() OVER (
+      ORDER BY
+        jaro_winkler_similarity(scheduled.instruction_name, params.instruction) DESC,
+        scheduled.instruction_name
+    ) AS place
+  FROM (SELECT DISTINCT instruction_name FROM scheduled) AS scheduled
+  CROSS JOIN params
+  WHERE jaro_winkler_similarity(scheduled.instruction_name, params.instruction) > 0.65
+),
+missing AS (
+  SELECT
+    'no module has ''' || params.instruction || ''' in its schedule'
+      || coalesce(
+        (
+          SELECT
+            '; did you mean '
+              || string_agg(
+                '''' || nearest_names.instruction_name || '''', ', ' ORDER BY nearest_names.place
+              )
+              || '?'
+          FROM nearest_names
+          WHERE nearest_names.place <= 3
+        ),
+        ''
+      ) AS unknown_reason
+  FROM params
+  WHERE params.instruction IS NOT NULL
+    AND EXISTS (SELECT 1 FROM asked_peaks)
+    AND params.instruction NOT IN (SELECT scheduled.instruction_name FROM scheduled)
+),
 chosen AS (
   SELECT
     asked_peaks.module_id, asked_peaks.color,
-    coalesce(params.step, instructions.program_order, asked_peaks.peak_time) AS step_time
+    coalesce(params.step, scheduled.program_order, asked_peaks.peak_time) AS step_time
   FROM asked_peaks
   CROSS JOIN params
-  LEFT JOIN instructions
-    ON instructions.module_id = asked_peaks.module_id
-    AND instructions.instruction_name = params.instruction
+  LEFT JOIN scheduled
+    ON scheduled.module_id = asked_peaks.module_id
+    AND scheduled.instruction_name = params.instruction
   WHERE asked_peaks.peak_bytes IS NOT NULL
+    AND (params.instruction IS NULL OR scheduled.program_order IS NOT NULL)
   ORDER BY
-    -- A module that has the instruction goes before a larger one that has not.
-    CASE WHEN instructions.program_order IS NULL THEN 1 ELSE 0 END,
     asked_peaks.peak_bytes DESC, asked_peaks.run_name, asked_peaks.module_key, asked_peaks.color
   LIMIT 1
 ),
@@ -120,9 +161,16 @@ summed_values AS (
     ) AS place
   FROM held_values
   CROSS JOIN chosen
+),
+asked AS (
+  SELECT run_name, function_name, module_id, color, peak_unknown_reason AS unknown_reason
+  FROM asked_peaks
+  UNION ALL
+  SELECT NULL, NULL, NULL, NULL, unknown_reason
+  FROM missing
 )
 SELECT
-  asked_peaks.run_name, asked_peaks.function_name, asked_peaks.color, summed_values.step_time,
+  asked.run_name, asked.function_name, asked.color, summed_values.step_time,
   summed_values.occupied_bytes, summed_values.held_bytes,
   CAST(summed_values.cumulative_bytes AS DOUBLE) / nullif(summed_values.occupied_bytes, 0)
     AS cumulative_ratio,
@@ -130,17 +178,17 @@ SELECT
   value_details.shape, value_details.opcode, value_details.instruction_name,
   value_details.shape_index, value_details.op_name,
   value_details.own_source AS source,
-  asked_peaks.peak_unknown_reason AS unknown_reason
-FROM asked_peaks
+  asked.unknown_reason
+FROM asked
 CROSS JOIN params
 LEFT JOIN summed_values
-  ON summed_values.module_id = asked_peaks.module_id
-  AND summed_values.color = asked_peaks.color
+  ON summed_values.module_id = asked.module_id
+  AND summed_values.color = asked.color
   AND summed_values.place <= params.top_n
 LEFT JOIN value_details
   ON value_details.module_id = summed_values.module_id
   AND value_details.value_id = summed_values.value_id
-WHERE summed_values.place IS NOT NULL OR asked_peaks.peak_unknown_reason IS NOT NULL
+WHERE summed_values.place IS NOT NULL OR asked.unknown_reason IS NOT NULL
 ORDER BY
-  summed_values.place NULLS FIRST, asked_peaks.run_name, asked_peaks.function_name,
-  asked_peaks.color NULLS LAST, asked_peaks.peak_unknown_reason;
+  summed_values.place NULLS FIRST, asked.run_name NULLS FIRST, asked.function_name,
+  asked.color NULLS LAST, asked.unknown_reason;

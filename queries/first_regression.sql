@@ -1,14 +1,15 @@
 -- title: First run of a series whose figure exceeds that of the run before
 -- group: comparison
--- engines: duckdb, spark
 --
--- Goes through the runs that compiled a function in order of the time of their dumps and finds the
--- first whose figure is more than factor times that of the run before: where did it break? One row
--- per function, platform and memory space that has such a run, largest growth first. Each of
--- several compilations is followed through those of the same signature, what is left by size, as
--- bufdb diff pairs two runs (view asked_series). A run whose figure is unknown is passed over:
--- unknown_count says how many were, and a function that has such runs and no run that exceeds
--- another has a row without one. Compare the two runs with bufdb diff.
+-- Goes through the runs that compiled a function in order of the time of their dumps, or of a label
+-- such as a version, and finds the first whose figure is more than factor times that of the run
+-- before: where did it break? One row per function, platform and memory space that has such a run,
+-- largest growth first. Each of several compilations is followed through those of the same
+-- signature, what is left by size, as bufdb diff pairs two runs (view asked_series). A run whose
+-- figure is unknown is passed over: unknown_count says how many were, and a function that has such
+-- runs and no run that exceeds another has a row without one. Compare the two runs with bufdb diff.
+-- Runs of other labels, such as another batch size, follow one another too: changed_labels says
+-- where one differs from the run before, and fixed keeps them apart.
 --
 -- wrong when: Times are those of the dump files; files that were copied without their times, or
 -- runs ingested from one checkout, are out of order. Growth in small steps, each below the factor,
@@ -19,6 +20,10 @@
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
 -- param color BIGINT = NULL: Only this memory space.
+-- param label VARCHAR = NULL: Only runs that have this label, in its order: by value if all are
+--   numbers, or versions such as 0.9.1 and 0.10.0; else, and NULL, by the time of the dumps.
+-- param fixed VARCHAR = NULL: Labels, separated by commas, that must be equal within a series; NULL
+--   takes none.
 -- param figure VARCHAR = 'peak' | 'temps' | 'arguments' | 'outputs' | 'constants' |
 --   'fragmentation': Figure to follow.
 -- param factor DOUBLE = 1.05: Growth that counts: 1.05 is more than 5 percent.
@@ -31,6 +36,11 @@
 -- column color BIGINT: Memory space; NULL for compilations without allocations.
 -- column run_name VARCHAR: The first run that exceeds the run before; like all below NULL if none
 --   of those with a known figure does.
+-- column label_value VARCHAR: Value of the label; NULL without label.
+-- column fixed_labels VARCHAR: The labels that are equal within the series, as K=V separated by
+--   blanks; NULL without fixed, or if the runs have none of them.
+-- column changed_labels VARCHAR: Labels that are not as in the run before, as K=OLD>NEW separated
+--   by blanks, - for none; NULL if they are the same, and without such a run.
 -- column dumped_at TIMESTAMP: Earliest time of its dump files [UTC]; NULL if unknown.
 -- column previous_run_name VARCHAR: The run before that has a known figure.
 -- column previous_bytes HUGEINT: The figure in the run before [bytes].
@@ -53,7 +63,7 @@ WITH params AS (
 figures AS (
   SELECT
     series_place, place, function_name, platform, compilation_place, color, run_name, dumped_at,
-    entry_signature, unknown_reason,
+    label_value, fixed_labels, entry_signature, unknown_reason,
     CASE params.figure
       WHEN 'peak' THEN peak_bytes
       WHEN 'temps' THEN temp_bytes
@@ -62,21 +72,41 @@ figures AS (
       WHEN 'constants' THEN constant_bytes
       WHEN 'fragmentation' THEN fragmentation_bytes
     END AS figure_bytes
-  FROM asked_history
+  FROM asked_labelled_history
   CROSS JOIN params
 ),
 compared AS (
   SELECT
-    series_place, place, run_name, dumped_at, figure_bytes, entry_signature,
+    series_place, place, run_name, label_value, dumped_at, figure_bytes, entry_signature,
     lag(run_name) OVER (PARTITION BY series_place ORDER BY place) AS previous_run_name,
     lag(figure_bytes) OVER (PARTITION BY series_place ORDER BY place) AS previous_bytes,
     lag(entry_signature) OVER (PARTITION BY series_place ORDER BY place) AS previous_signature
   FROM figures
   WHERE figure_bytes IS NOT NULL
 ),
+changed AS (
+  SELECT
+    pairs.run_name, pairs.previous_run_name,
+    string_agg(
+      names.label || '=' || coalesce(old.label_value, '-') || '>' || coalesce(new.label_value, '-'),
+      ' ' ORDER BY names.label
+    ) AS changed_labels
+  FROM (SELECT DISTINCT run_name, previous_run_name FROM compared) AS pairs
+  CROSS JOIN (SELECT DISTINCT label FROM run_labels) AS names
+  LEFT JOIN run_labels AS old
+    ON old.run_name = pairs.previous_run_name
+    AND old.label = names.label
+  LEFT JOIN run_labels AS new
+    ON new.run_name = pairs.run_name
+    AND new.label = names.label
+  WHERE pairs.previous_run_name IS NOT NULL
+    AND new.label_value IS DISTINCT FROM old.label_value
+  GROUP BY pairs.run_name, pairs.previous_run_name
+),
 regressions AS (
   SELECT
-    series_place, run_name, dumped_at, previous_run_name, previous_bytes, figure_bytes,
+    series_place, run_name, label_value, dumped_at, previous_run_name, previous_bytes,
+    figure_bytes,
     entry_signature = previous_signature AS signature_is_same,
     row_number() OVER (PARTITION BY series_place ORDER BY place) AS regression_place,
     count(*) OVER (PARTITION BY series_place) AS regression_count
@@ -87,15 +117,16 @@ regressions AS (
 ),
 series AS (
   SELECT
-    series_place, function_name, platform, compilation_place, color,
+    series_place, function_name, platform, compilation_place, color, fixed_labels,
     count(CASE WHEN figure_bytes IS NULL THEN 1 END) AS unknown_count,
     min(CASE WHEN figure_bytes IS NULL THEN unknown_reason END) AS unknown_reason
   FROM figures
-  GROUP BY series_place, function_name, platform, compilation_place, color
+  GROUP BY series_place, function_name, platform, compilation_place, color, fixed_labels
 )
 SELECT
   series.function_name, series.platform, series.compilation_place, series.color,
-  regressions.run_name, regressions.dumped_at,
+  regressions.run_name, regressions.label_value, series.fixed_labels, changed.changed_labels,
+  regressions.dumped_at,
   regressions.previous_run_name, regressions.previous_bytes, regressions.figure_bytes,
   regressions.figure_bytes - regressions.previous_bytes AS delta_bytes,
   CAST(regressions.figure_bytes - regressions.previous_bytes AS DOUBLE)
@@ -106,9 +137,12 @@ FROM series
 LEFT JOIN regressions
   ON regressions.series_place = series.series_place
   AND regressions.regression_place = 1
+LEFT JOIN changed
+  ON changed.run_name = regressions.run_name
+  AND changed.previous_run_name = regressions.previous_run_name
 WHERE regressions.regression_place = 1 OR series.unknown_count > 0
 ORDER BY
   regressions.figure_bytes - regressions.previous_bytes DESC NULLS FIRST,
   series.function_name, series.platform NULLS LAST, series.color NULLS LAST,
-  series.compilation_place
+  series.compilation_place, series.series_place
 LIMIT (SELECT top_n FROM params);

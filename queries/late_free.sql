@@ -2,8 +2,10 @@
 -- group: live
 -- engines: duckdb, spark
 --
--- A value is touched when it is defined and by each scheduled instruction that uses it; bitcasts,
--- tuples and get-tuple-elements only pass it on and do not count. Between two touches next to each
+-- A value is touched when it is defined and by each scheduled instruction that uses it; those that
+-- only pass it on do not count: bitcast, tuple, get-tuple-element, add-dependency, domain and
+-- opt-barrier. Where the opcode of a use is unknown, for want of the HLO text, nothing is said of
+-- the function. Between two touches next to each
 -- other in program order, and between the last one and the end of its live range, it is idle: it
 -- takes memory and nobody reads it. Each temp value is shown with its longest idle time, by default
 -- among those that the peak lies in, for only these raise it. Values are ranked by size times idle
@@ -55,16 +57,16 @@
 -- column shape_index VARCHAR: Index of the value in that instruction's shape, {} for all of it.
 -- column op_name VARCHAR: Scope path of the operation; NULL if the dump has none.
 -- column source VARCHAR: Innermost file:line that is not library code; NULL if unknown.
--- column unknown_reason VARCHAR: Why the peak of the function or the uses of its values are
---   unknown, in a row of its own that has nothing else, comes first and does not count in top_n;
---   NULL in all other rows.
+-- column unknown_reason VARCHAR: Why the peak of the function, the uses of its values or what
+--   they are is unknown, in a row of its own that has nothing else, comes first and does not count
+--   in top_n; NULL in all other rows.
 WITH params AS (
   SELECT
     coalesce(getvariable('at_peak')::BOOLEAN, TRUE) AS at_peak,
     coalesce(getvariable('top_functions')::BIGINT, 3) AS top_functions,
     coalesce(getvariable('top_n')::BIGINT, 10) AS top_n
 ),
-temps AS (
+asked_temps AS (
   SELECT
     functions.peak_time, value_details.module_id, value_details.color, value_details.value_id,
     value_details.size_bytes, value_details.start_time, value_details.end_time
@@ -78,21 +80,44 @@ temps AS (
     AND value_details.size_bytes > 0
     AND value_details.start_time IS NOT NULL
 ),
-touches AS (
-  SELECT module_id, value_id, start_time AS touch_time, NULL AS user_name
-  FROM temps
-  UNION ALL
+asked_uses AS (
   SELECT
-    temps.module_id, temps.value_id,
-    least(instructions.program_order, temps.end_time) AS touch_time,
-    uses.instruction_name AS user_name
-  FROM temps
+    temps.module_id, temps.color, temps.value_id, temps.end_time, uses.instruction_name,
+    instructions.program_order, instructions.opcode
+  FROM asked_temps AS temps
   JOIN uses ON uses.module_id = temps.module_id AND uses.value_id = temps.value_id
   JOIN instructions
     ON instructions.module_id = uses.module_id
     AND instructions.instruction_name = uses.instruction_name
   WHERE instructions.program_order >= temps.start_time
-    AND coalesce(instructions.opcode, '') NOT IN ('bitcast', 'tuple', 'get-tuple-element')
+),
+unknown_uses AS (
+  SELECT DISTINCT module_id, color
+  FROM asked_uses
+  WHERE opcode IS NULL
+),
+temps AS (
+  SELECT
+    asked_temps.peak_time, asked_temps.module_id, asked_temps.color, asked_temps.value_id,
+    asked_temps.size_bytes, asked_temps.start_time, asked_temps.end_time
+  FROM asked_temps
+  LEFT JOIN unknown_uses
+    ON unknown_uses.module_id = asked_temps.module_id
+    AND unknown_uses.color = asked_temps.color
+  WHERE unknown_uses.module_id IS NULL
+),
+touches AS (
+  SELECT module_id, value_id, start_time AS touch_time, NULL AS user_name
+  FROM temps
+  UNION ALL
+  SELECT
+    module_id, value_id,
+    least(program_order, end_time) AS touch_time,
+    instruction_name AS user_name
+  FROM asked_uses
+  WHERE opcode NOT IN (
+    'add-dependency', 'bitcast', 'domain', 'get-tuple-element', 'opt-barrier', 'tuple'
+  )
   UNION ALL
   SELECT module_id, value_id, end_time AS touch_time, NULL AS user_name
   FROM temps
@@ -157,7 +182,10 @@ SELECT
   consumers.consumer_bytes, value_details.shape, value_details.opcode,
   value_details.instruction_name, value_details.shape_index, value_details.op_name,
   value_details.own_source AS source,
-  functions.unknown_reason
+  CASE
+    WHEN unknown_uses.module_id IS NULL THEN functions.unknown_reason
+    ELSE 'which uses read a value and which pass it on is unknown: no HLO text'
+  END AS unknown_reason
 FROM answered_functions_with_uses AS functions
 CROSS JOIN params
 LEFT JOIN ranked_values
@@ -174,5 +202,12 @@ LEFT JOIN peak_savings AS savings
 LEFT JOIN consumers
   ON consumers.module_id = ranked_values.module_id
   AND consumers.instruction_name = ranked_values.user_name
-WHERE ranked_values.place IS NOT NULL OR functions.unknown_reason IS NOT NULL
-ORDER BY functions.place, functions.name_place, ranked_values.place;
+LEFT JOIN unknown_uses
+  ON unknown_uses.module_id = functions.module_id
+  AND unknown_uses.color = functions.color
+WHERE ranked_values.place IS NOT NULL
+  OR functions.unknown_reason IS NOT NULL
+  OR unknown_uses.module_id IS NOT NULL
+ORDER BY
+  CASE WHEN ranked_values.place IS NULL THEN 0 ELSE 1 END, functions.place, functions.name_place,
+  ranked_values.place;

@@ -26,7 +26,7 @@
 -- column lifetime_ratio DOUBLE: Those instants as share of all instants of the module (0 to 1).
 -- column size_bytes BIGINT: Assigned size of the value [bytes].
 -- column start_time BIGINT: First instant at which it is live [program order].
--- column end_time BIGINT: Last such instant.
+-- column end_time BIGINT: Last such instant [program order].
 -- column is_at_peak BOOLEAN: Whether it is live at the peak.
 -- column shape VARCHAR: Shape of the value with layout.
 -- column opcode VARCHAR: Opcode of the defining instruction; NULL if unknown.

@@ -52,8 +52,8 @@
 -- column slope_bytes DOUBLE: Its growth per unit of the label at size 0 [bytes]; NULL likewise.
 -- column square_factor DOUBLE: Bytes for each square of the label, 0 but for quadratic;
 --   NULL likewise.
--- column max_error_ratio DOUBLE: Largest distance of a figure from the curve, as share of the
---   figure (0 to 1); NULL likewise.
+-- column max_error_ratio DOUBLE: Largest distance of a figure from the curve, divided by the
+--   figure; NULL likewise.
 -- column low_predicted_bytes HUGEINT: Least that the curve says at size, with each size left out in
 --   turn [bytes]; NULL without size or a curve, or beyond 2^127.
 -- column predicted_bytes HUGEINT: What it says with all of them [bytes]; NULL likewise.

@@ -1,12 +1,13 @@
 -- title: One function over runs in order of time
 -- group: runs
--- engines: duckdb, spark
 --
 -- The figures of a function in each run that compiled it, in order of the time of the runs' dumps,
--- with the change to the run before: where did the peak jump? Name the function with the parameter
--- function; without it all functions follow one another, those with an unknown peak first, then
--- those with the largest. Each of several compilations is followed through those of the same
--- signature, what is left by size, as bufdb diff pairs two runs (view asked_series).
+-- or of a label such as a version, with the change to the run before: where did the peak jump? Name
+-- the function with the parameter function; without it all functions follow one another, those with
+-- an unknown peak first, then those with the largest. Each of several compilations is followed
+-- through those of the same signature, what is left by size, as bufdb diff pairs two runs (view
+-- asked_series). Runs of other labels, such as another batch size, follow one another too:
+-- changed_labels says where one differs from the run before, and fixed keeps them apart.
 --
 -- wrong when: Times are those of the dump files; files that were copied without their times, or
 -- runs ingested from one checkout, are out of order. A change can come from a new shape as well as
@@ -17,6 +18,10 @@
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
 -- param color BIGINT = NULL: Only this memory space.
+-- param label VARCHAR = NULL: Only runs that have this label, in its order: by value if all are
+--   numbers, or versions such as 0.9.1 and 0.10.0; else, and NULL, by the time of the dumps.
+-- param fixed VARCHAR = NULL: Labels, separated by commas, that must be equal within a series; NULL
+--   takes none.
 -- param top_n BIGINT = 200: Rows to return.
 --
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
@@ -24,6 +29,11 @@
 -- column compilation_place BIGINT: Which of several compilations of the function, 1 the largest.
 -- column color BIGINT: Memory space; NULL for compilations without allocations.
 -- column run_name VARCHAR: The run.
+-- column label_value VARCHAR: Value of the label; NULL without label.
+-- column fixed_labels VARCHAR: The labels that are equal within the series, as K=V separated by
+--   blanks; NULL without fixed, or if the runs have none of them.
+-- column changed_labels VARCHAR: Labels that are not as in the run before, as K=OLD>NEW separated
+--   by blanks, - for none; NULL if they are the same, and without such a run.
 -- column dumped_at TIMESTAMP: Earliest time of the run's dump files [UTC]; NULL if unknown.
 -- column peak_bytes HUGEINT: Peak [bytes]; NULL if unknown.
 -- column peak_change_bytes HUGEINT: Peak minus that of the run before [bytes]; NULL in the first
@@ -41,18 +51,46 @@ WITH params AS (
 compared AS (
   SELECT
     series_place, place, function_name, platform, compilation_place, color, run_name, dumped_at,
-    peak_bytes, temp_bytes, argument_bytes, output_bytes, entry_signature, unknown_reason,
+    label_value, fixed_labels, peak_bytes, temp_bytes, argument_bytes, output_bytes,
+    entry_signature, unknown_reason,
+    lag(run_name) OVER (PARTITION BY series_place ORDER BY place) AS previous_run_name,
     lag(peak_bytes) OVER (PARTITION BY series_place ORDER BY place) AS previous_bytes,
     lag(entry_signature) OVER (PARTITION BY series_place ORDER BY place) AS previous_signature
-  FROM asked_history
+  FROM asked_labelled_history
+),
+changed AS (
+  SELECT
+    pairs.run_name, pairs.previous_run_name,
+    string_agg(
+      names.label || '=' || coalesce(old.label_value, '-') || '>' || coalesce(new.label_value, '-'),
+      ' ' ORDER BY names.label
+    ) AS changed_labels
+  FROM (SELECT DISTINCT run_name, previous_run_name FROM compared) AS pairs
+  CROSS JOIN (SELECT DISTINCT label FROM run_labels) AS names
+  LEFT JOIN run_labels AS old
+    ON old.run_name = pairs.previous_run_name
+    AND old.label = names.label
+  LEFT JOIN run_labels AS new
+    ON new.run_name = pairs.run_name
+    AND new.label = names.label
+  WHERE pairs.previous_run_name IS NOT NULL
+    AND new.label_value IS DISTINCT FROM old.label_value
+  GROUP BY pairs.run_name, pairs.previous_run_name
 )
 SELECT
-  function_name, platform, compilation_place, color, run_name, dumped_at, peak_bytes,
-  peak_bytes - previous_bytes AS peak_change_bytes,
-  CAST(peak_bytes - previous_bytes AS DOUBLE) / nullif(previous_bytes, 0) AS peak_change_ratio,
-  temp_bytes, argument_bytes, output_bytes,
-  entry_signature = previous_signature AS signature_is_same,
-  unknown_reason
+  compared.function_name, compared.platform, compared.compilation_place, compared.color,
+  compared.run_name, compared.label_value, compared.fixed_labels, changed.changed_labels,
+  compared.dumped_at,
+  compared.peak_bytes,
+  compared.peak_bytes - compared.previous_bytes AS peak_change_bytes,
+  CAST(compared.peak_bytes - compared.previous_bytes AS DOUBLE)
+    / nullif(compared.previous_bytes, 0) AS peak_change_ratio,
+  compared.temp_bytes, compared.argument_bytes, compared.output_bytes,
+  compared.entry_signature = compared.previous_signature AS signature_is_same,
+  compared.unknown_reason
 FROM compared
-ORDER BY series_place, place
+LEFT JOIN changed
+  ON changed.run_name = compared.run_name
+  AND changed.previous_run_name = compared.previous_run_name
+ORDER BY compared.series_place, compared.place
 LIMIT (SELECT top_n FROM params);

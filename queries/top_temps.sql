@@ -5,7 +5,10 @@
 -- For each run and function the module with the largest temp arena in a memory space, and the
 -- largest values placed in that arena. The arena is the sum of the temp allocations, which the
 -- program takes as a whole; its values share addresses at different times, so their sizes do not
--- add up to it. Values that merge others (phi) are left out: they are the same bytes again.
+-- add up to it. A buffer is listed once: values of the same size at the same offset of an
+-- allocation whose live ranges touch or overlap are the same bytes under several names, as what a
+-- loop takes, carries and gives back, or what is computed in place. The first of them that has an
+-- op_name stands for all, else the first; values that merge others (phi) stand for none.
 --
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
@@ -15,13 +18,13 @@
 --   the one that makes the data (saved FILE:LINE for what it stacks), carrier that of the loop.
 -- param top_functions BIGINT = 10: Functions (of one run and memory space) to show, largest temp
 --   arena first.
--- param top_n BIGINT = 5: Values to show of each.
+-- param top_n BIGINT = 5: Buffers to show of each.
 --
 -- column run_name VARCHAR: The run.
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
 -- column color BIGINT: Memory space.
 -- column temp_bytes HUGEINT: Temp arena of the module [bytes].
--- column size_bytes BIGINT: Assigned size of the value [bytes].
+-- column size_bytes BIGINT: Assigned size of the buffer [bytes].
 -- column shape VARCHAR: Shape of the value with layout.
 -- column opcode VARCHAR: Opcode of the defining instruction; NULL if unknown.
 -- column instruction_name VARCHAR: Defining instruction.
@@ -56,6 +59,49 @@ ranked_functions AS (
   FROM arenas
   WHERE module_place = 1
 ),
+arena_values AS (
+  SELECT
+    ranked_functions.function_place, temps.value_id, temps.allocation_index, temps.offset_bytes,
+    temps.size_bytes, temps.is_phi, temps.start_time, temps.op_name,
+    CASE
+      WHEN temps.start_time <= max(temps.end_time) OVER (
+        PARTITION BY
+          ranked_functions.function_place, temps.allocation_index, temps.offset_bytes,
+          temps.size_bytes
+        ORDER BY temps.start_time NULLS FIRST, temps.value_id
+        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+      ) THEN 0
+      ELSE 1
+    END AS is_new
+  FROM ranked_functions
+  CROSS JOIN params
+  JOIN value_details AS temps
+    ON temps.module_id = ranked_functions.module_id
+    AND temps.color = ranked_functions.color
+  WHERE ranked_functions.function_place <= params.top_functions
+    AND temps.allocation_kind = 'temp'
+),
+buffer_values AS (
+  SELECT
+    function_place, value_id, allocation_index, offset_bytes, size_bytes, is_phi, start_time,
+    op_name,
+    sum(is_new) OVER (
+      PARTITION BY function_place, allocation_index, offset_bytes, size_bytes
+      ORDER BY start_time NULLS FIRST, value_id
+      ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+    ) AS buffer_place
+  FROM arena_values
+),
+named_buffers AS (
+  SELECT
+    function_place, value_id,
+    row_number() OVER (
+      PARTITION BY function_place, allocation_index, offset_bytes, size_bytes, buffer_place
+      ORDER BY CASE WHEN op_name IS NULL THEN 1 ELSE 0 END, start_time, value_id
+    ) AS name_place
+  FROM buffer_values
+  WHERE NOT is_phi
+),
 ranked_values AS (
   SELECT
     ranked_functions.run_name,
@@ -71,16 +117,16 @@ ranked_values AS (
     ) AS place
   FROM ranked_functions
   CROSS JOIN params
+  JOIN named_buffers
+    ON named_buffers.function_place = ranked_functions.function_place
+    AND named_buffers.name_place = 1
   JOIN value_details
     ON value_details.module_id = ranked_functions.module_id
-    AND value_details.color = ranked_functions.color
+    AND value_details.value_id = named_buffers.value_id
   LEFT JOIN value_origin_details AS origins
     ON origins.module_id = value_details.module_id
     AND origins.value_id = value_details.value_id
     AND params.loops = 'origin'
-  WHERE ranked_functions.function_place <= params.top_functions
-    AND value_details.allocation_kind = 'temp'
-    AND NOT value_details.is_phi
 ),
 answers AS (
   SELECT

@@ -156,6 +156,10 @@ class Context:
         """For each module whether the fact of that name holds."""
         return np.array([getattr(facts, fact) for facts in self.facts], np.bool_)
 
+    def has_hlo(self) -> Bools:
+        """For each module whether it has an HLO text."""
+        return np.isin(np.arange(self.count), list(self.source.headers))
+
     def set_fact(self, modules: Ints, fact: str) -> None:
         """The fact of that name holds for the modules that are named."""
         for module in np.unique(modules).tolist():

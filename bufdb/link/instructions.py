@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from bufdb.columnar.scan import Bools, Columns, Ints, Text, Words, take
-from bufdb.columnar.section import Section
+from bufdb.columnar.section import Piece, Rounds, Section
 from bufdb.link.context import Context
 from bufdb.link.lifetimes import Lifetimes
 from bufdb.link.rounds import allocation_rounds, live_range_rounds, used_value_rounds
@@ -17,6 +17,8 @@ from bufdb.link.value_index import ValueIndex, isin
 from bufdb.read import instruction, used_values
 
 _NAMES = ("module", "instruction_name", "program_order")
+_ROUND_BYTES = 1 << 20
+"""HLO texts that are read together."""
 
 
 class Instructions:
@@ -43,24 +45,32 @@ class Instructions:
         """Instructions that no line describes: what the HLO text says of them, or their names."""
         context, values = self.context, self.values
         described = np.unique(values.name_key[self._is_described])
-        missing = values.first[~isin(values.names, described)]
-        has_descriptions = context.having("has_descriptions")
-        is_wanted = context.having("has_steps") & ~has_descriptions
-        is_wanted[values.module[missing]] = True
-        if not is_wanted.any():
+        missing = self._modules_lacking(described)
+        emitted = np.empty(0, np.uint64)
+        if (missing & context.has_hlo()).any():
+            emitted = self._add_from_hlo(missing, described)
+            missing = self._modules_lacking(np.union1d(described, emitted))
+        if not missing.any():
             return
-        emitted = self._add_from_hlo(is_wanted & ~has_descriptions, described)
+        # The rows of steps that define no value came with the schedule.
+        has_steps = context.having("has_descriptions") & ~context.has_hlo()
         for _, live in live_range_rounds(context):
             names = live.sequence
-            defines = values.is_defined(context.name_keys(names))
-            steps = defines | ~has_descriptions[names["module"]]
-            emitted = self._add_names(take(names, steps), is_wanted, described, emitted)
+            steps = values.is_defined(context.name_keys(names)) | ~has_steps[names["module"]]
+            emitted = self._add_names(take(names, steps), missing, described, emitted)
         for _, found in allocation_rounds(context):
-            emitted = self._add_names(found.values, is_wanted, described, emitted)
+            emitted = self._add_names(found.values, missing, described, emitted)
         lacking = set(np.flatnonzero(~context.having("has_allocations")).tolist())
         if lacking:
             for _, used in used_value_rounds(context, used_values.NothingAssigned(), only=lacking):
-                emitted = self._add_names(used.heads, is_wanted, described, emitted)
+                emitted = self._add_names(used.heads, missing, described, emitted)
+
+    def _modules_lacking(self, known: Words) -> Bools:
+        """Which modules have a value, or a step of the schedule, of no name among the sorted."""
+        lacking = np.zeros(self.context.count, np.bool_)
+        lacking[self.values.module[self.values.first[~isin(self.values.names, known)]]] = True
+        lacking[self.lifetimes.modules_lacking(known)] = True
+        return lacking
 
     def check_frames(self) -> None:
         """Every frame that an instruction names is in the tables, if they are there."""
@@ -70,7 +80,8 @@ class Instructions:
                 message = f"{facts.lost_frames} instructions name stack frames that are in no table"
                 self.context.find(module, "data_loss", "missing_frame", message)
 
-    def _emit(self, section: Section, text: Text, lines: Ints, modules: Ints) -> None:
+    def _emit(self, section: Section, text: Text, lines: Ints, modules: Ints) -> Words:
+        """Rows for these texts; returns the names of those that could be read."""
         columns, c = instruction.read(text)
         good = section.good(lines, c)
         columns["module"], columns["text"] = modules, text
@@ -88,6 +99,7 @@ class Instructions:
             facts[module].lost_frames += 1
         columns["program_order"] = self.lifetimes.program_order(name_keys)
         self.context.emit("instructions", columns)
+        return name_keys
 
     def _keep_jit_names(self, columns: Columns) -> None:
         """The first jit(…) of each module's op_names, for modules whose name is not known."""
@@ -120,13 +132,10 @@ class Instructions:
         return np.union1d(emitted, keys[new])
 
     def _add_from_hlo(self, is_wanted: Bools, described: Words) -> Words:
-        """What the HLO text says of instructions of modules without `from instruction:`."""
+        """What the HLO texts say of instructions of these modules; returns their names."""
         emitted = np.empty(0, np.uint64)
-        for pieces in self.context.source.hlo():
-            wanted = [piece for piece in pieces if is_wanted[piece.module]]
-            if not wanted:
-                continue
-            section = Section(wanted, self.context.account)
+        for pieces in _together(self.context.source.hlo(), is_wanted):
+            section = Section(pieces, self.context.account)
             text, lines = _hlo_instructions(section)
             names = Text(text.block, text.start + _percent(text), text.stop)
             c = section.block.cursor(lines)
@@ -139,11 +148,23 @@ class Instructions:
             rows = np.flatnonzero(chosen)
             _, first = np.unique(keys[rows], return_index=True)
             rows = rows[np.sort(first)]
-            self._emit(section, text.take(rows), lines[rows], modules_of[rows])
-            emitted = np.union1d(emitted, keys[rows])
+            read = self._emit(section, text.take(rows), lines[rows], modules_of[rows])
+            emitted = np.union1d(emitted, read)
             section.settle()
             section.close()
         return emitted
+
+
+def _together(rounds: Rounds, is_wanted: Bools) -> Rounds:
+    """The pieces of these modules, small ones together."""
+    some: list[Piece] = []
+    for pieces in rounds:
+        some += [piece for piece in pieces if is_wanted[piece.module]]
+        if sum(len(piece.text) for piece in some) >= _ROUND_BYTES:
+            yield some
+            some = []
+    if some:
+        yield some
 
 
 def _hlo_instructions(section: Section) -> tuple[Text, Ints]:

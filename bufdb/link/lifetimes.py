@@ -7,7 +7,7 @@ import numpy as np
 from bufdb.columnar.scan import Bools, Columns, Ints, Numbers, Text, Words, take
 from bufdb.link.context import Context
 from bufdb.link.rounds import live_range_rounds
-from bufdb.link.value_index import ValueIndex, lookup
+from bufdb.link.value_index import ValueIndex, isin, lookup
 from bufdb.read.live_ranges import Facts
 
 
@@ -25,6 +25,7 @@ class Lifetimes:
         """Whether a value has a live range."""
         self._scheduled: Words = np.empty(0, np.uint64)
         self._orders: Ints = np.empty(0, np.int64)
+        self._modules: Ints = np.empty(0, np.int64)
         self._range_counts = np.zeros(context.count, np.int64)
         self._unassigned: list[Ints] = []
         """(module, start, end) of live ranges whose value has no allocation."""
@@ -39,6 +40,10 @@ class Lifetimes:
         found: Bools = lookup(self._scheduled, self._orders, name_keys) >= 0
         return found
 
+    def modules_lacking(self, known: Words) -> Ints:
+        """The modules of scheduled instructions whose names are not among the sorted ones."""
+        return np.unique(self._modules[~isin(self._scheduled, known)])
+
     @property
     def has_schedule(self) -> bool:
         """Whether any module of the batch has a schedule."""
@@ -51,7 +56,8 @@ class Lifetimes:
     def read(self) -> None:
         """Rows of `live_ranges`, `peak_stack_nodes` and `peak_contributors`, held to each other."""
         context = self.context
-        names_of, orders, peaks = [], [], []
+        names_of, orders, modules, peaks = [], [], [], []
+        only_names = context.having("has_descriptions") & ~context.has_hlo()
         tree_bytes: dict[int, int] = {}
         steps = np.zeros(context.count, np.int64)
         for section, found in live_range_rounds(context, context.account):
@@ -62,8 +68,8 @@ class Lifetimes:
             steps += np.bincount(found.sequence["module"], minlength=context.count)
             names_of.append(names)
             orders.append(found.sequence["program_order"])
-            described = context.having("has_descriptions")[found.sequence["module"]]
-            without_value = ~self.values.is_defined(names) & described
+            modules.append(found.sequence["module"])
+            without_value = ~self.values.is_defined(names) & only_names[found.sequence["module"]]
             if without_value.any():  # of the others the rows come with their description
                 context.emit("instructions", take(found.sequence, without_value))
             self._ranges(found.ranges)
@@ -75,6 +81,7 @@ class Lifetimes:
             keys, values = np.concatenate(names_of), np.concatenate(orders)
             rank = np.argsort(keys, kind="stable")
             self._scheduled, self._orders = keys[rank], values[rank]
+            self._modules = np.concatenate(modules)[rank]
 
     def _keep_facts(self, found: dict[int, Facts], unread: list[int]) -> None:
         for module, live in found.items():

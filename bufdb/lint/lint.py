@@ -17,7 +17,7 @@ from bufdb.errors import BufdbError
 from bufdb.lint import portable
 from bufdb.query import catalogue, header
 from bufdb.query.execute import require_select
-from bufdb.query.header import Parameter, QueryFileError, SavedQuery
+from bufdb.query.header import Column, Parameter, QueryFileError, SavedQuery
 
 LINE_LIMIT = 100
 
@@ -28,6 +28,15 @@ FILTERS = (
     ("color", "BIGINT", "Only this memory space."),
 )
 """Name, type and text of the parameters that filter, as bufdb's own queries have them."""
+
+UNITS = {
+    "_bytes": ("[bytes]",),
+    "_time": ("[program order]",),
+    "_steps": ("x program order]",),
+    "_ratio": ("(0 to 1)", "divided by"),
+    "_at": ("[UTC]",),
+}
+"""What the text of a column says of which the name ends so: one of these, in bufdb's queries."""
 
 _TYPES = {
     exp.DataType.Type.BIGINT: "BIGINT",
@@ -76,6 +85,7 @@ def lint(con: duckdb.DuckDBPyConnection, path: Path) -> list[Finding]:
         *_shape(trees[0]),
         *_params(query, trees[0]),
         *(filter_findings(query.params) if query.is_own else ()),
+        *(unit_findings(query.columns) if query.is_own else ()),
         *_columns(con, query),
         *_names(con, trees[0]),
     ]
@@ -168,6 +178,14 @@ def filter_findings(params: Sequence[Parameter]) -> Iterator[str]:
     if found[: len(expected)] != expected:
         lines = "; ".join(f"{name} {kind} = NULL: {text}" for name, kind, _, text in expected)
         yield f"the first param lines must be: {lines}"
+
+
+def unit_findings(columns: Sequence[Column]) -> Iterator[str]:
+    """The text of a quantity says its unit."""
+    for column in columns:
+        for ending, units in UNITS.items():
+            if column.name.endswith(ending) and not any(unit in column.text for unit in units):
+                yield f"column line {column.name}: its text must say {' or '.join(units)}"
 
 
 def _param(param: Parameter, found: exp.Expr) -> Iterator[str]:

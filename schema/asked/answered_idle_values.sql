@@ -95,6 +95,10 @@ use_times AS (
   JOIN steps AS users
     ON users.module_id = uses.module_id
     AND users.instruction_name = uses.instruction_name
+  -- These only pass a value on.
+  WHERE coalesce(users.opcode, '') NOT IN (
+    'add-dependency', 'bitcast', 'domain', 'get-tuple-element', 'opt-barrier', 'tuple'
+  )
   GROUP BY held_values.module_id, held_values.value_id
 ),
 operands AS (

@@ -24,7 +24,7 @@ COMMENT ON COLUMN instructions.instruction_name IS
 COMMENT ON COLUMN instructions.program_order IS
   'Position in "InstructionSequence:", from 0; NULL if not scheduled there (thread-local computations) or without live ranges.';
 COMMENT ON COLUMN instructions.opcode IS
-  'HLO opcode; NULL if the dump gives only the name (scheduled instructions that define no value; no "from instruction:" before jaxlib 0.1.72 and no HLO text).';
+  'HLO opcode, from the line "from instruction:" of a value that it defines, else from the HLO text; NULL if the dump gives only the name (no HLO text, and it is a step that defines no value or the jaxlib is older than 0.1.72).';
 COMMENT ON COLUMN instructions.shape IS
   'Result shape with layout, as printed; NULL as opcode.';
 COMMENT ON COLUMN instructions.op_type IS

@@ -30,6 +30,83 @@ HloLiveRange (max 99999999999999999999):
 """No allocation can be read, nor the length of the schedule: only its steps name instructions."""
 
 
+DESCRIBED = """BufferAssignment:
+allocation 0: size 8, maybe-live-out:
+ value: <0 add{} @0> (size=8,offset=0): f32[2]{0}
+
+Total bytes used: 8
+
+Used values:
+<0 add{} @0>
+ positions:
+  add {}
+  bitcast {}
+ uses:
+  bitcast, operand 0 {}
+ from instruction: %add = f32[2]{0} add(%p, %p)
+
+
+HloLiveRange (max 3):
+  InstructionSequence:
+    0:add
+    1:bitcast
+    2:odd
+  BufferLiveRange:
+    add{}:0-2
+"""
+HLO = """HloModule jit_f
+
+%fused (p.1: f32[2]) -> f32[2] {
+  ROOT %inner = f32[2]{0} negate(%p.1)
+}
+
+ENTRY %main (p: f32[2]) -> f32[1,2] {
+  %p = f32[2]{0} parameter(0)
+  %add = f32[2]{0} add(%p, %p)
+  ROOT %bitcast = f32[1,2]{1,0} bitcast(%add), metadata={op_name="jit(f)/reshape"}
+LINE
+}
+"""
+
+
+def told(tmp_path, line):
+    folder = tmp_path / "dumps"
+    folder.mkdir()
+    (folder / NAME).write_text(DESCRIBED)
+    (folder / NAME.replace("-buffer-assignment", "")).write_text(HLO.replace("LINE", line))
+    db = str(tmp_path / "told.duckdb")
+    ingest(db, [folder], run="r")
+    with store.open_readable(db) as con:
+        rows = con.execute(
+            "SELECT instruction_name, program_order, opcode, shape, op_name FROM instructions "
+            "ORDER BY program_order"
+        ).fetchall()
+        codes = con.execute("SELECT code FROM diagnostics WHERE code = 'unreadable_line'")
+        return rows, codes.fetchall()
+
+
+ADD = ("add", 0, "add", "f32[2]{0}", None)
+BITCAST = ("bitcast", 1, "bitcast", "f32[1,2]{1,0}", "jit(f)/reshape")
+
+
+def test_the_hlo_text_says_what_a_step_is_that_defines_no_value(tmp_path):
+    line = "  %odd = ((f32[2]{0}), s32[]) custom-call(%add)"
+    rows, unread = told(tmp_path, line)
+    assert rows == [ADD, BITCAST, ("odd", 2, "custom-call", "((f32[2]{0}), s32[])", None)]
+    assert unread == []
+
+
+def test_a_step_without_a_line_in_the_hlo_text_is_a_name(tmp_path):
+    rows, _ = told(tmp_path, "")
+    assert rows == [ADD, BITCAST, ("odd", 2, None, None, None)]
+
+
+def test_a_step_whose_line_cannot_be_read_is_a_name_and_reported(tmp_path):
+    rows, unread = told(tmp_path, "  %odd = nonsense")
+    assert rows == [ADD, BITCAST, ("odd", 2, None, None, None)]
+    assert unread == [("unreadable_line",)]
+
+
 def instructions(db, folder):
     ingest(db, [folder], run="r")
     with store.open_readable(db) as con:

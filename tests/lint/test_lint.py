@@ -211,3 +211,21 @@ def test_the_regex_of_a_glob_matches_the_same_names(con, pattern):
             {"pattern": pattern, "name": name},
         ).fetchone()
         assert same == translated, (pattern, name)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "unit"),
+    [
+        ("peak_bytes", "Peak.", "[bytes]"),
+        ("end_time", "Last such instant.", "[program order]"),
+        ("byte_steps", "Size times life.", "x program order]"),
+        ("peak_ratio", "Share.", "(0 to 1) or divided by"),
+        ("dumped_at", "When.", "[UTC]"),
+    ],
+)
+def test_the_text_of_a_quantity_says_its_unit(name, text, unit):
+    column = header.Column(name, "BIGINT", text)
+    found = f"column line {name}: its text must say {unit}"
+    assert list(lint.unit_findings([column])) == [found]
+    good = header.Column(name, "BIGINT", f"{text} {unit}")
+    assert list(lint.unit_findings([good, header.Column("color", "BIGINT", "x")])) == []

@@ -61,9 +61,38 @@ def test_the_step_of_an_instruction_and_its_module(con):
     assert answer(con, "at-step")[0][1:4] == ("large", 0, 0)
     assert answer(con, "at-step", instruction="v3")[0][1:4] == ("step", 0, 3)
     assert answer(con, "at-step", instruction="v3", step=5)[0][1:4] == ("step", 0, 5)
-    assert answer(con, "at-step", instruction="nowhere")[0][1:4] == ("large", 0, 0)
     assert answer(con, "at-step", module="m1")[0][1:4] == ("step", 0, 6)
     assert answer(con, "at-step", color=1)[0][1:6] == ("step", 1, 0, 50, 50)
+
+
+def test_a_name_that_is_not_scheduled_is_told_with_the_nearest(con):
+    one_module(con)
+    con.execute("UPDATE instructions SET program_order = NULL WHERE instruction_name = 'v6'")
+
+    def reasons(**given):
+        rows = answer(con, "at-step", **given)
+        assert all(value is None for row in rows for value in row[:16])
+        return [row[16] for row in rows]
+
+    no = "no module has '{}' in its schedule"
+    near = "; did you mean 'v1', 'v2', 'v3'?"
+    assert reasons(instruction="v9") == [no.format("v9") + near]
+    assert reasons(instruction="v6") == [no.format("v6") + near]
+    assert reasons(instruction="nowhere") == [no.format("nowhere")]
+    assert answer(con, "at-step", instruction="v1", function="x") == []
+    assert reasons(instruction="nowhere", step=5) == [no.format("nowhere")]
+
+
+def test_the_module_that_has_the_instruction_counts_also_with_an_unknown_peak(con):
+    one_module(con)
+    old = Module(con, 2, function_name="old", has_live_ranges=False)
+    old.allocation(0, "temp", 8)
+    old.value(1, 0, offset=0, size=8, live=None, name="w", program_order=1)
+    rows = answer(con, "at-step", instruction="w")
+    assert [(row[1], row[16]) for row in rows] == [("old", "the dump has no live ranges")]
+    rows = answer(con, "at-step", instruction="x")
+    reasons = ["no module has 'x' in its schedule", "the dump has no live ranges"]
+    assert [row[16] for row in rows] == reasons
 
 
 def test_sizes_near_two_to_the_63(con):

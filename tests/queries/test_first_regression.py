@@ -25,7 +25,7 @@ def series(con, *peaks, function="f", signature=None):
 
 
 def rows(con, **given):
-    return [(row[0], row[4], *row[6:13]) for row in answer(con, "first-regression", **given)]
+    return [(row[0], row[4], *row[9:16]) for row in answer(con, "first-regression", **given)]
 
 
 def test_the_first_run_that_exceeds_the_one_before(con):
@@ -36,7 +36,7 @@ def test_the_first_run_that_exceeds_the_one_before(con):
     assert rows(con, least_bytes=11)[0][1] == "r1"
     assert rows(con, factor=4) == []
     assert rows(con, run="r[345]") == []
-    assert answer(con, "first-regression")[0][5] == DAY[3]
+    assert answer(con, "first-regression")[0][8] == DAY[3]
 
 
 def test_exactly_the_factor_does_not_exceed(con):
@@ -48,7 +48,7 @@ def test_exactly_the_factor_does_not_exceed(con):
 def test_a_run_whose_figure_is_unknown_is_no_predecessor(con):
     series(con, 100, None, 150)
     assert rows(con) == [("f", "r1", "r3", 100, 150, 50, 0.5, None, 1)]
-    assert answer(con, "first-regression")[0][13] == 1
+    assert answer(con, "first-regression")[0][16] == 1
     assert rows(con, figure="temps") == [("f", "r1", "r2", 1, 150, 149, 149.0, None, 1)]
 
 
@@ -56,7 +56,7 @@ def test_a_series_with_an_unknown_figure_and_no_regression_says_so(con):
     series(con, 100, None, 100)
     series(con, 100, 100, function="g")
     reason = "no peak is stored for this memory space"
-    assert answer(con, "first-regression") == [("f", None, 1, 0, *[None] * 9, 1, reason)]
+    assert answer(con, "first-regression") == [("f", None, 1, 0, *[None] * 12, 1, reason)]
 
 
 def test_growth_from_nothing_has_no_ratio(con):
@@ -72,3 +72,20 @@ def test_largest_growth_first_and_filters(con):
     assert [row[0] for row in rows(con, top_n=1)] == ["g"]
     assert [row[0] for row in rows(con, function="[ef]")] == ["e", "f"]
     assert rows(con, color=1) == rows(con, platform="tpu") == []
+
+
+def test_labels_order_the_runs_keep_them_apart_or_say_what_changed(con):
+    series(con, 100, 200, 100, 210)
+    for run, batch, version in (
+        ("r4", 8, "0.9"),
+        ("r3", 16, "0.9"),
+        ("r2", 8, "0.10"),
+        ("r1", 16, "0.10"),
+    ):
+        for label, value in (("batch", str(batch)), ("jax", version + ".0")):
+            insert(con, "run_labels", run_name=run, label=label, label_value=value)
+    assert answer(con, "first-regression")[0][4:8] == ("r3", None, None, "batch=8>16")
+    assert answer(con, "first-regression", fixed="batch") == []
+    found = answer(con, "first-regression", fixed="batch", factor=1.01, label="jax")
+    assert [row[4:8] for row in found] == [("r1", "0.10.0", "batch=16", "jax=0.9.0>0.10.0")]
+    assert [row[4] for row in answer(con, "first-regression", label="batch", factor=1.5)] == ["r3"]

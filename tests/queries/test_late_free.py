@@ -31,7 +31,9 @@ def test_the_longest_time_between_two_touches_around_the_peak(con):
         use(con, 1, name)
     module.value(2, 0, offset=20, size=8, live=(15, 15), name="w")
     con.execute("UPDATE uses SET instruction_name = 'w' WHERE instruction_name = 'i15'")
-    con.execute("UPDATE instructions SET program_order = 15 WHERE instruction_name = 'w'")
+    con.execute(
+        "UPDATE instructions SET program_order = 15, opcode = 'add' WHERE instruction_name = 'w'"
+    )
     module.close()
     assert answer(con, "late-free") == [
         ("r", "step", 0, 110.0, 10, None, 3, 15, "before_use", True, "w", 8, "f32[]", "dot", "v1",
@@ -67,6 +69,17 @@ def test_a_touch_at_the_peak_ends_an_idle_time(con):
     assert found(con) == []
     expected = [("v1", 50.0, 10, 4, 10, "before_use", False, "i10", None)]
     assert found(con, at_peak="false") == expected
+
+
+def test_a_use_of_unknown_opcode_leaves_the_function_unanswered(con):
+    module = one_module(con)
+    module.value(1, 0, offset=0, size=10, live=(4, 14))
+    use(con, 1, "i6")
+    module.close()
+    assert len(found(con)) == 1
+    con.execute("UPDATE instructions SET opcode = NULL WHERE instruction_name = 'i6'")
+    reason = "which uses read a value and which pass it on is unknown: no HLO text"
+    assert answer(con, "late-free") == [("r", "step", 0, *[None] * 15, reason)]
 
 
 def test_ties_by_value_id_and_limits(con):

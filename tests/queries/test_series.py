@@ -1,5 +1,6 @@
 from datetime import datetime
 
+import pytest
 from small_db import Module, answer, insert
 
 
@@ -22,12 +23,63 @@ def test_figures_in_order_of_time_with_the_change(con):
     compiled(con, 2, "b", 20)
     compiled(con, 3, "c", 25, shape="f32[2]")
     assert answer(con, "series", function="f") == [
-        ("f", "cpu", 1, 0, "b", datetime(2026, 1, 1), 20, None, None, 3, 20, 20, None),
-        ("f", "cpu", 1, 0, "c", datetime(2026, 1, 2), 25, 5, 0.25, 3, 25, 25, False),
-        ("f", "cpu", 1, 0, "a", datetime(2026, 1, 3), 10, -15, -0.6, 3, 10, 10, False),
+        (
+            "f",
+            "cpu",
+            1,
+            0,
+            "b",
+            None,
+            None,
+            None,
+            datetime(2026, 1, 1),
+            20,
+            None,
+            None,
+            3,
+            20,
+            20,
+            None,
+        ),
+        (
+            "f",
+            "cpu",
+            1,
+            0,
+            "c",
+            None,
+            None,
+            None,
+            datetime(2026, 1, 2),
+            25,
+            5,
+            0.25,
+            3,
+            25,
+            25,
+            False,
+        ),
+        (
+            "f",
+            "cpu",
+            1,
+            0,
+            "a",
+            None,
+            None,
+            None,
+            datetime(2026, 1, 3),
+            10,
+            -15,
+            -0.6,
+            3,
+            10,
+            10,
+            False,
+        ),
     ]
     con.execute("UPDATE allocations SET parameter_shape = 'f32[2]', output_shape = 'f32[2]'")
-    assert [row[12] for row in answer(con, "series")] == [None, True, True]
+    assert [row[15] for row in answer(con, "series")] == [None, True, True]
     assert len(answer(con, "series", top_n=2)) == 2
 
 
@@ -35,7 +87,7 @@ def test_an_unknown_peak_comes_first_and_says_why(con):
     compiled(con, 1, "a", 5)
     Module(con, 2, "a", "f", platform="cpu", has_live_ranges=False).allocation(0, "output", 99)
     compiled(con, 3, "b", 5)
-    rows = [(row[2], row[4], row[6], row[7], *row[13:]) for row in answer(con, "series")]
+    rows = [(row[2], row[4], row[9], row[10], *row[16:]) for row in answer(con, "series")]
     reason = "the dump has no live ranges"
     assert rows == [(1, "a", None, None, reason), (2, "a", 5, None), (2, "b", 5, 0)]
 
@@ -45,7 +97,7 @@ def test_a_compilation_without_allocations_is_unknown_in_every_memory_space(con)
     Module(con, 2, "b", "f", platform="cpu")
     reason = "the dump has no allocations"
     for given in ({}, {"color": 0}):
-        rows = [(row[3], row[4], row[6], *row[13:]) for row in answer(con, "series", **given)]
+        rows = [(row[3], row[4], row[9], *row[16:]) for row in answer(con, "series", **given)]
         assert rows == [(0, "a", 5), (0, "b", None, reason)]
 
 
@@ -53,7 +105,7 @@ def test_compilations_are_followed_by_signature_then_by_size(con):
     for run_name, shapes in (("a", "x"), ("b", "xyz"), ("c", "wy")):
         for place, shape in enumerate(shapes):
             compiled(con, ord(run_name) * 10 + place, run_name, 100 - place, shape=shape)
-    rows = [(row[2], row[4], row[6], row[12]) for row in answer(con, "series")]
+    rows = [(row[2], row[4], row[9], row[15]) for row in answer(con, "series")]
     # Run b has the most, so its compilations x, y and z are 1, 2 and 3.
     assert rows == [
         (1, "a", 100, None), (1, "b", 100, True), (1, "c", 100, False),
@@ -66,5 +118,56 @@ def test_functions_by_largest_peak_and_equal_times_by_run(con):
     compiled(con, 1, "b", 5)
     compiled(con, 2, "a", 5)
     compiled(con, 3, "a", 9, function="g")
-    rows = [(row[0], row[4], row[7]) for row in answer(con, "series")]
+    rows = [(row[0], row[4], row[10]) for row in answer(con, "series")]
     assert rows == [("g", "a", None), ("f", "a", None), ("f", "b", 0)]
+
+
+def labelled(con, **runs):
+    """One run of f for each; its peak is the number of the day on which it was dumped, from 1."""
+    for day, (run_name, labels) in enumerate(runs.items(), 1):
+        insert(con, "runs", run_name=run_name, dumped_at=datetime(2026, 1, day))
+        compiled(con, day, run_name, day)
+        for label, value in labels.items():
+            insert(con, "run_labels", run_name=run_name, label=label, label_value=value)
+
+
+def orders(con, **given):
+    return [(*row[4:8], row[10]) for row in answer(con, "series", **given)]
+
+
+def test_what_labels_change_from_run_to_run(con):
+    labelled(con, a={"batch": "8", "host": "x"}, b={"batch": "16"}, c={"batch": "16"})
+    assert orders(con) == [
+        ("a", None, None, None, None),
+        ("b", None, None, "batch=8>16 host=x>-", 1),
+        ("c", None, None, None, 1),
+    ]
+    assert [row[0] for row in orders(con, run="batch=16")] == ["b", "c"]
+
+
+def test_fixed_keeps_runs_of_other_labels_apart(con):
+    labelled(con, a={"batch": "8"}, b={"batch": "16"}, c={"batch": "8"}, d={"batch": "16"}, e={})
+    assert orders(con, fixed="rank, batch") == [
+        ("e", None, None, None, None),
+        ("b", None, "batch=16", None, None),
+        ("d", None, "batch=16", None, 2),
+        ("a", None, "batch=8", None, None),
+        ("c", None, "batch=8", None, 2),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("values", "order"),
+    [
+        (("16", "8", "0.5", "8"), "cbda"),  # numbers, equal ones by time
+        (("0.10.0", "v0.9.1", "0.9.0rc1", "0.11"), "cbad"),  # versions
+        (("b", "a", "8", "1.2.3"), "abcd"),  # neither: by time
+    ],
+)
+def test_a_label_puts_runs_in_its_order(con, values, order):
+    labels = [{"v": value} for value in values]
+    labelled(con, **dict(zip("abcd", labels, strict=True)), without={})
+    found = orders(con, label="v")
+    assert "".join(row[0] for row in found) == order
+    assert [row[1] for row in found] == [values["abcd".index(name)] for name in order]
+    assert orders(con, label="w") == []

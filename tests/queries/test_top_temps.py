@@ -34,6 +34,37 @@ def test_largest_arena_of_each_run_and_function_with_its_largest_values(con):
     ]
 
 
+def names(con):
+    return [row[7] for row in answer(con, "top-temps")]
+
+
+def test_a_buffer_is_listed_once(con):
+    module = Module(con, 1, schedule_length=20)
+    module.allocation(0, "temp", 40)
+    module.allocation(1, "temp", 10)
+    module.value(1, 0, offset=0, size=10, live=(4, 6))  # what the loop gives back
+    module.value(2, 0, offset=0, size=10, live=(1, 2))  # what it begins with
+    module.value(3, 0, offset=0, size=10, live=(2, 6), is_phi=True)
+    module.value(4, 0, offset=0, size=10, live=(7, 9))  # another one, in its place
+    module.value(5, 0, offset=10, size=10, live=(1, 6))  # beside it
+    module.value(6, 0, offset=0, size=8, live=(9, 9))  # smaller
+    module.value(7, 1, offset=0, size=10, live=(1, 6))  # elsewhere
+    module.value(8, 0, offset=30, size=10, live=(1, 6), is_phi=True)
+    module.close()
+    assert names(con) == ["v2", "v4", "v5", "v7", "v6"]
+    con.execute("UPDATE instructions SET op_name = 'a' WHERE instruction_name IN ('v1', 'v3')")
+    assert names(con) == ["v1", "v4", "v5", "v7", "v6"]
+
+
+def test_without_live_ranges_each_value_is_listed(con):
+    module = Module(con, 1)
+    module.allocation(0, "temp", 10)
+    module.value(1, 0, offset=0, size=10, live=None)
+    module.value(2, 0, offset=0, size=10, live=None)
+    module.close()
+    assert names(con) == ["v1", "v2"]
+
+
 def test_ties_go_to_the_lower_value_id_and_the_first_run(con):
     for module_id, run_name in ((1, "b"), (2, "a")):
         module = Module(con, module_id, run_name=run_name)

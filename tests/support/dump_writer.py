@@ -1063,7 +1063,6 @@ def instruction_rows(module: Module, dialect: Dialect) -> list[Row]:
     told = set()
     if dialect.has_list and dialect.telling != "absent":
         told = defining
-    from_hlo = not told and dialect.hlo != "absent"
     found = []
     for instruction in module.instructions:
         name = instruction.name
@@ -1077,6 +1076,7 @@ def instruction_rows(module: Module, dialect: Dialect) -> list[Row]:
             **dict.fromkeys(SOURCE),
             **dict.fromkeys(["stack_frame_id", "text"]),
         }
+        from_hlo = name not in told and dialect.hlo != "absent"
         if name in told or (from_hlo and instruction.in_hlo):
             row |= {
                 "opcode": instruction.opcode,

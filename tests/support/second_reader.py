@@ -419,12 +419,12 @@ def instructions(
 ) -> list[Row]:
     """One row per name that is told, scheduled or defines a value."""
     names = dict.fromkeys([*told, *sequence, *(value["instruction_name"] for value in values)])
-    if not told:
-        told = {
-            name: read_instruction(hlo["instructions"][name])
-            for name in names
-            if name in hlo["instructions"]
-        }
+    from_hlo = {
+        name: read_instruction(hlo["instructions"][name])
+        for name in names
+        if name not in told and name in hlo["instructions"]
+    }
+    told = {**from_hlo, **told}
     order: dict[str, int] = {}
     for place, name in enumerate(sequence):
         order.setdefault(name, place)

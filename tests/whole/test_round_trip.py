@@ -58,6 +58,17 @@ WANTED = {
     "negative total": lambda m, d, t: "Total bytes used: -" in t,
     "octal escape": lambda m, d, t: "\\303\\251" in t and d.telling != "absent",
     "instructions told by HLO text": lambda m, d, t: d.telling == "absent" and d.hlo == "plain",
+    "step told by HLO text": lambda m, d, t: (
+        d.has_list
+        and d.has_live
+        and d.telling != "absent"
+        and d.hlo != "absent"
+        and bool(
+            {i.name for i in m.instructions if i.in_hlo}.intersection(m.sequence).difference(
+                value.instruction.name for value in m.values
+            )
+        )
+    ),
     "tree with line break": lambda m, d, t: (
         d.has_peak and d.tree and "\n" in "".join(n[1] for n in m.tree)
     ),
