@@ -52,7 +52,9 @@ def test_a_query_waits_for_an_ingest_and_says_so(path, hold, capfd):
     out, err = capfd.readouterr()
     assert out.startswith("run_name")
     assert err.startswith(f"bufdb: {path} is in use by python")
-    assert err.endswith(f" (PID {other.pid}); waiting up to 10 s\n")
+    waiting, empty = err.splitlines()
+    assert waiting.endswith(f" (PID {other.pid}); waiting up to 10 s")
+    assert empty == "bufdb: no rows: the database holds no run"
 
 
 @pytest.mark.parametrize("how", ["write", "read"])
@@ -82,7 +84,7 @@ def test_no_wait_says_nothing_but_who(path, hold):
 def test_readers_do_not_wait_for_each_other(path, hold, capfd):
     hold("read", 60)
     assert cli.run(["runs", "--db", path, "--wait", "0"]) == 0
-    assert capfd.readouterr().err == ""
+    assert capfd.readouterr().err == "bufdb: no rows: the database holds no run\n"
 
 
 def test_a_command_leaves_the_patience_of_the_next_as_it_was(path):
