@@ -13,6 +13,7 @@ from bufdb.columnar.scan import Ints
 from bufdb.link.op_paths import op_path, strip_op_path
 from bufdb.memory.donation import Spans, donated
 from bufdb.memory.maxima import Steps
+from bufdb.memory.savings import LARGE_PART
 from bufdb.what_if import donation, names, temps
 from bufdb.what_if.choice import Choice
 from bufdb.what_if.donation import Donation
@@ -245,12 +246,17 @@ class _Question:
         return rows, True
 
     def _price(self, rows: Ints, saving: int) -> Fraction:
-        """What is taken first: by operations for each byte saved, or all alike."""
+        """What is taken first: by operations for each byte saved, or all alike.
+
+        What saves next to nothing costs next to nothing, and comes last.
+        """
         if not self.asked.is_cheapest_first:
             return Fraction(0)
         count = self._operations(rows)
         unknown = Fraction(1 << 200)
-        return unknown if count is None or saving <= 0 else Fraction(count, saving)
+        if count is None or saving <= self.choice.peak_bytes // LARGE_PART:
+            return unknown
+        return Fraction(count, saving)
 
     def _operations(self, rows: Ints) -> int | None:
         """Operations to compute large values again: those of a buffer once."""

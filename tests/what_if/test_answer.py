@@ -96,6 +96,19 @@ def test_the_cheapest_first_by_what_it_saves(con):
     ]
 
 
+def test_what_saves_next_to_nothing_is_not_the_cheapest(con):
+    case = Case(con)
+    case.temp(1, 500, (1, 3), "/m/a.py:1")
+    case.temp(2, 3, (1, 3), "/m/a.py:2")
+    insert(con, "recompute_costs", module_id=1, value_id=1, operation_count=6000)
+    case.close()
+    rows = ask(con, until=0, is_cheapest_first=True).rows
+    assert [(row.name, row.operation_count) for row in rows] == [
+        ("/m/a.py:1", 6000),
+        ("/m/a.py:2", 0),
+    ]
+
+
 def test_until_what_fits_already(con):
     two_peaks(con)
     found = ask(con, until=10)
