@@ -142,9 +142,18 @@ class Operations:
             return None
         if names[0] not in self._fused:
             self._fused[names[0]] = None  # a computation that calls itself has no figure
-            root = self.graph.root(names[0])
-            self._fused[names[0]] = None if root is None else self._closure(root)
+            self._fused[names[0]] = self._whole(names[0])
         return self._fused[names[0]]
+
+    def _whole(self, name: bytes) -> int | None:
+        """The sum over a computation, in which XLA leaves nothing that leads nowhere."""
+        total, lines = 0, self.graph.instructions(name)
+        for ins in lines:
+            count = None if ins is None else self.alone(ins)
+            if count is None:
+                return None
+            total += count
+        return total if lines else None
 
     def _operand(self, ins: Instruction, number: int) -> tuple[int, ...] | None:
         """The dimensions of an operand."""

@@ -265,6 +265,13 @@ class HloGraph:
         """Whether what is in a computation defines no values: nobody but a fusion calls it."""
         return computation not in self._entries and self.caller(computation) is None
 
+    def instructions(self, name: bytes) -> list[Instruction | None]:
+        """Those of the computation of this name; None for a line that is not understood."""
+        number = self._numbers.get(name)
+        if number is None:
+            return []
+        return [self._at(at, number) for at in self._lines_of(number).values()]
+
     def is_entry(self, computation: int) -> bool:
         """Whether it is the program's."""
         return computation in self._entries
