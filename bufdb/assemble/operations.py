@@ -39,8 +39,10 @@ _ELEMENTWISE = frozenset(
         *("stochastic-convert", "subtract", "tan", "tanh", "xor"),
     )
 )
-MAX_INSTRUCTIONS = 100_000
-"""So many are looked at for one result; fusions of XLA's have some hundreds."""
+MAX_INSTRUCTIONS = 2000
+"""So many are looked at for one value, each time anew; fusions of XLA's have some hundreds."""
+MAX_DEPTH = 20
+"""So deep computations call each other; XLA's go three deep."""
 _CONTRACTED = re.compile(rb"lhs_contracting_dims=\{([\d,]*)\}")
 _CONFIGURED = re.compile(rb'lhs_contracting_dimensions\\?":\s*\[([^\]]*)\]')
 _MATMUL = re.compile(rb'custom_call_target="__cublas\$(?:lt\$matmul[\w$]*|gemm)"')
@@ -57,6 +59,7 @@ class Operations:
     def __init__(self, graph: HloGraph) -> None:
         self.graph = graph
         self._fused: dict[bytes, int | None] = {}
+        self._depth = 0
 
     def of(self, ins: Instruction) -> int | None:
         """Operations to make an instruction's data again; None where they are not known.
@@ -138,11 +141,13 @@ class Operations:
     def _called(self, ins: Instruction, role: str) -> int | None:
         """Those of the computation that an instruction calls."""
         names = ins.called.get(role)
-        if not names:
+        if not names or self._depth > MAX_DEPTH:
             return None
         if names[0] not in self._fused:
             self._fused[names[0]] = None  # a computation that calls itself has no figure
+            self._depth += 1
             self._fused[names[0]] = self._whole(names[0])
+            self._depth -= 1
         return self._fused[names[0]]
 
     def _whole(self, name: bytes) -> int | None:

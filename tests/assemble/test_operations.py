@@ -136,3 +136,18 @@ ENTRY %main (a: (f32[4])) -> (f32[4]) {
     graph = HloGraph(text.encode(), [text.index(" while(")])
     assert Operations(graph).of(graph.find(0, b"g")) is None
     assert Operations(graph).of(graph.find(1, b"w")) is None
+
+
+def test_calls_that_go_deeper_than_any_of_xlas_have_no_figure():
+    """A damaged text may call from computation to computation for ever so long."""
+    steps = [
+        f"%c{n} (p: f32[10]) -> f32[10] {{\n  %p = f32[10]{{0}} parameter(0)\n"
+        f"  ROOT %f = f32[10]{{0}} fusion(%p), kind=kLoop, calls=%c{n + 1}\n}}\n\n"
+        for n in range(3000)
+    ]
+    last = "%c3000 (p: f32[10]) -> f32[10] {\n  ROOT %t = f32[10]{0} tanh(%p)\n}\n\n"
+    computations = "".join(steps) + last
+    call = "%r = f32[10]{0} fusion(%a), kind=kLoop, calls=%c"
+    given = "%a = f32[10]{0} parameter(0)"
+    assert count(f"{call}0", given, computations=computations) is None
+    assert count(f"{call}2995", given, computations=computations) == 10

@@ -81,8 +81,9 @@ class PeakSavings(Observer):
         """Values with at least a hundredth of the peak of their memory space, ascending."""
         of_space = zip(self.fixed_bytes.tolist(), self.occupied.peak.tolist(), strict=True)
         least = [min(-(-sum(parts) // LARGE_PART), 2**63 - 1) for parts in of_space]
-        group, size = self.columns[0].astype(np.int64), self.columns[3].astype(np.int64)
-        found: Ints = self.row[size >= np.array(least, np.int64)[group]].astype(np.int64)
+        ranges = Ranges(*self.columns)
+        is_large = ranges.size >= np.array(least, np.int64)[ranges.group]
+        found: Ints = self.row[is_large].astype(np.int64)
         return found
 
     def see_uses(self, found: UsedValues) -> None:
