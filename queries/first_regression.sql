@@ -84,25 +84,6 @@ compared AS (
   FROM figures
   WHERE figure_bytes IS NOT NULL
 ),
-changed AS (
-  SELECT
-    pairs.run_name, pairs.previous_run_name,
-    string_agg(
-      names.label || '=' || coalesce(old.label_value, '-') || '>' || coalesce(new.label_value, '-'),
-      ' ' ORDER BY names.label
-    ) AS changed_labels
-  FROM (SELECT DISTINCT run_name, previous_run_name FROM compared) AS pairs
-  CROSS JOIN (SELECT DISTINCT label FROM run_labels) AS names
-  LEFT JOIN run_labels AS old
-    ON old.run_name = pairs.previous_run_name
-    AND old.label = names.label
-  LEFT JOIN run_labels AS new
-    ON new.run_name = pairs.run_name
-    AND new.label = names.label
-  WHERE pairs.previous_run_name IS NOT NULL
-    AND new.label_value IS DISTINCT FROM old.label_value
-  GROUP BY pairs.run_name, pairs.previous_run_name
-),
 regressions AS (
   SELECT
     series_place, run_name, label_value, dumped_at, previous_run_name, previous_bytes,
@@ -125,7 +106,8 @@ series AS (
 )
 SELECT
   series.function_name, series.platform, series.compilation_place, series.color,
-  regressions.run_name, regressions.label_value, series.fixed_labels, changed.changed_labels,
+  regressions.run_name, regressions.label_value, series.fixed_labels,
+  changed_labels(regressions.previous_run_name, regressions.run_name) AS changed_labels,
   regressions.dumped_at,
   regressions.previous_run_name, regressions.previous_bytes, regressions.figure_bytes,
   regressions.figure_bytes - regressions.previous_bytes AS delta_bytes,
@@ -137,9 +119,6 @@ FROM series
 LEFT JOIN regressions
   ON regressions.series_place = series.series_place
   AND regressions.regression_place = 1
-LEFT JOIN changed
-  ON changed.run_name = regressions.run_name
-  AND changed.previous_run_name = regressions.previous_run_name
 WHERE regressions.regression_place = 1 OR series.unknown_count > 0
 ORDER BY
   regressions.figure_bytes - regressions.previous_bytes DESC NULLS FIRST,

@@ -57,29 +57,11 @@ compared AS (
     lag(peak_bytes) OVER (PARTITION BY series_place ORDER BY place) AS previous_bytes,
     lag(entry_signature) OVER (PARTITION BY series_place ORDER BY place) AS previous_signature
   FROM asked_labelled_history
-),
-changed AS (
-  SELECT
-    pairs.run_name, pairs.previous_run_name,
-    string_agg(
-      names.label || '=' || coalesce(old.label_value, '-') || '>' || coalesce(new.label_value, '-'),
-      ' ' ORDER BY names.label
-    ) AS changed_labels
-  FROM (SELECT DISTINCT run_name, previous_run_name FROM compared) AS pairs
-  CROSS JOIN (SELECT DISTINCT label FROM run_labels) AS names
-  LEFT JOIN run_labels AS old
-    ON old.run_name = pairs.previous_run_name
-    AND old.label = names.label
-  LEFT JOIN run_labels AS new
-    ON new.run_name = pairs.run_name
-    AND new.label = names.label
-  WHERE pairs.previous_run_name IS NOT NULL
-    AND new.label_value IS DISTINCT FROM old.label_value
-  GROUP BY pairs.run_name, pairs.previous_run_name
 )
 SELECT
   compared.function_name, compared.platform, compared.compilation_place, compared.color,
-  compared.run_name, compared.label_value, compared.fixed_labels, changed.changed_labels,
+  compared.run_name, compared.label_value, compared.fixed_labels,
+  changed_labels(compared.previous_run_name, compared.run_name) AS changed_labels,
   compared.dumped_at,
   compared.peak_bytes,
   compared.peak_bytes - compared.previous_bytes AS peak_change_bytes,
@@ -89,8 +71,5 @@ SELECT
   compared.entry_signature = compared.previous_signature AS signature_is_same,
   compared.unknown_reason
 FROM compared
-LEFT JOIN changed
-  ON changed.run_name = compared.run_name
-  AND changed.previous_run_name = compared.previous_run_name
 ORDER BY compared.series_place, compared.place
 LIMIT (SELECT top_n FROM params);
