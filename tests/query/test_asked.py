@@ -166,6 +166,14 @@ def test_an_empty_database_says_so(con):
             "no module has function 'step' and platform 'cpu'",
         ),
         ("ranks", {}, "no run has a label 'rank'; there is who"),
+        ("series", {"label": "hwo"}, "no run has a label 'hwo'; did you mean 'who'?"),
+        # Without a label none is asked for.
+        (
+            "first-regression",
+            {},
+            "nothing of this kind in the 2 modules asked about; "
+            "the peak of 1 is unknown: the dump has no live ranges",
+        ),
         ("scaling", {"label": "hwo"}, "no run has a label 'hwo'; did you mean 'who'?"),
         ("diff-peak", {}, "diff-peak compares two runs: -p base RUN -p new RUN"),
         (

@@ -70,11 +70,11 @@ def _no_label(known: Known, query: SavedQuery, values: Mapping[str, Value]) -> s
     param = query.param("label")
     if param is None:
         return None
-    label = str(values.get("label") or param.default)
+    label = values.get("label") or param.default
     labels = known.labels()
-    if label not in labels:
-        return f"no run has a label {_near(label, labels)}"
-    return None
+    if label is None or label in labels:
+        return None
+    return f"no run has a label {_near(str(label), labels)}"
 
 
 def _no_row(known: Known, values: Mapping[str, Value]) -> str:
