@@ -30,7 +30,7 @@ def command(names: tuple[str, ...], format_name: str, brief: bool, db: str) -> N
     from bufdb.query.schema import describe
     from bufdb.report import schema
 
-    with store.open_readable(db, comments=True) if Path(db).exists() else store.open_empty() as con:
+    with store.open_readable(db) if Path(db).exists() else store.open_empty() as con:
         items = describe(con)
     known = {item.name for item in items}
     for name in names:

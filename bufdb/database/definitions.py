@@ -4,6 +4,7 @@ A view or macro can be made once those that it names are there. Its own text say
 no order to keep by hand.
 """
 
+import functools
 import hashlib
 import re
 from collections.abc import Set
@@ -66,7 +67,17 @@ def _named(sql: str, names: Set[str]) -> set[str]:
 
 def views_hash() -> str:
     """A hash of the SQL of all views and macros, and of the DuckDB that prints it."""
+    return _hash(*VIEWS)
+
+
+def schema_hash() -> str:
+    """A hash of the SQL of all that a database has, and of the DuckDB that makes it."""
+    return _hash(*TABLES, *VIEWS)
+
+
+@functools.cache
+def _hash(*folders: str) -> str:
     digest = hashlib.blake2b(duckdb.__version__.encode(), digest_size=16)
-    for file in resources.schema_files(*VIEWS):
+    for file in resources.schema_files(*folders):
         digest.update(file.name.encode() + b"\0" + file.read_bytes())
     return digest.hexdigest()

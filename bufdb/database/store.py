@@ -18,7 +18,7 @@ from typing import TypeVar
 
 import duckdb
 
-from bufdb.database import definitions
+from bufdb.database import definitions, ready
 from bufdb.database.patience import PATIENCE
 from bufdb.errors import DatabaseError
 
@@ -52,6 +52,19 @@ SELECT
 FROM duckdb_functions()
 WHERE schema_name = 'main' AND NOT internal
 """
+_MISSING = f"""
+SELECT table_name, column_name FROM (
+  SELECT table_name, column_name, data_type FROM system.main.duckdb_columns()
+  WHERE database_name = '{ready.CATALOG}' AND schema_name = 'main'
+  EXCEPT
+  SELECT table_name, column_name, data_type FROM system.main.duckdb_columns()
+  WHERE database_name = '{CATALOG}' AND schema_name = 'main'
+)
+WHERE table_name IN (SELECT unnest(?::VARCHAR[]))
+ORDER BY ALL
+LIMIT 1
+"""
+"""What the file lacks of bufdb's tables, or has of another type."""
 # Both without AS MATERIALIZED, which the storage of 1.4 does not keep; it changes no answer.
 _OBEYED_IN_WRITING = """
 WITH functions AS MATERIALIZED (
@@ -92,14 +105,16 @@ def open_writable(path: str, config: dict[str, str] | None = None) -> duckdb.Duc
     """
     # Access to other files stays on, for without it DuckDB takes no rows from Arrow either.
     options = {**_FILE_FORMAT, **_NO_EXTENSIONS}
+    is_new = path == ":memory:" or not Path(path).exists()
     con = _open(path, lambda: duckdb.connect(_place(path), config={**options, **(config or {})}))
     try:
         version, views = _versions(con, path)
-        current = definitions.views_hash()
-        if path != ":memory:":
+        if not is_new:
             _refuse_actors(con, path)
-        if views != current:
-            _apply_schema(con, current, all_of_it=version is None)
+        if version is None:
+            _copy_schema(con)
+        elif views != definitions.views_hash():
+            _renew_views(con)
     except BaseException:
         con.close()
         raise
@@ -122,15 +137,17 @@ def _refuse_actors(con: duckdb.DuckDBPyConnection, path: str) -> None:
         )
 
 
-def _apply_schema(con: duckdb.DuckDBPyConnection, views: str, *, all_of_it: bool) -> None:
+def _copy_schema(con: duckdb.DuckDBPyConnection) -> None:
+    ((own,),) = con.execute("SELECT current_database()").fetchall()
+    with ready.attached(con, SCHEMA_VERSION):
+        con.execute(f'COPY FROM DATABASE {ready.CATALOG} TO "{own.replace(chr(34), chr(34) * 2)}"')
+
+
+def _renew_views(con: duckdb.DuckDBPyConnection) -> None:
     con.execute("BEGIN")
-    if all_of_it:
-        for sql in definitions.tables().values():
-            con.execute(sql)
     for sql in definitions.views().values():
         con.execute(sql)
-    con.execute("DELETE FROM schema_info")
-    con.execute("INSERT INTO schema_info VALUES (?, ?)", [SCHEMA_VERSION, views])
+    con.execute("UPDATE schema_info SET views_hash = ?", [definitions.views_hash()])
     con.execute("COMMIT")
 
 
@@ -146,7 +163,6 @@ def open_readable(
     sql: str | None = None,
     *,
     allow_files: bool = False,
-    comments: bool = False,
     memory_limit: str | None = None,
     runs: Sequence[str] | None = None,
 ) -> duckdb.DuckDBPyConnection:
@@ -154,11 +170,8 @@ def open_readable(
 
     Args:
         path: the database file.
-        sql: the saved query that will be asked, if it is one of bufdb's: only the views and macros
-            that it names are made then, which takes a third of the time. Other SQL may come to
-            bufdb's views by way of the file's own.
+        sql: the saved query that will be asked, if it is one of bufdb's.
         allow_files: let SQL read other files.
-        comments: give views and macros their comments too.
         memory_limit: DuckDB's, such as "768MB"; by default most of the machine's.
         runs: globs over run_selectors.selector, if `sql` asks about those runs alone: modules of
             others are as if they were not in the file, and cost nothing.
@@ -179,9 +192,10 @@ def open_readable(
         version, views = _versions(con, path)
         if version is None:
             raise DatabaseError(f"{path} is no bufdb database; name another file with --db")
+        is_current = views == definitions.views_hash()
+        _copy_views(con, path, with_macros=sql is None or not is_current)
         if sql is not None and runs is not None:
             _narrow(con, sql, runs)
-        _make_views(con, path, sql, comments, is_current=views == definitions.views_hash())
         con.execute(f"SET temp_directory = '{_spill_folder()}'")
         if memory_limit is not None:
             con.execute(f"SET memory_limit = '{memory_limit}'")
@@ -305,32 +319,35 @@ def _failure(path: str, error: duckdb.Error) -> DatabaseError:
     return DatabaseError(f"cannot open {path}: {reason}; {other}")
 
 
-def _make_views(
-    con: duckdb.DuckDBPyConnection, path: str, sql: str | None, comments: bool, is_current: bool
-) -> None:
-    """Make bufdb's views and macros in memory, over the tables of the attached file.
+def _copy_views(con: duckdb.DuckDBPyConnection, path: str, *, with_macros: bool) -> None:
+    """Copy bufdb's views and macros into memory, where they mean the tables of the attached file.
 
-    Those that `sql` needs are found by their names in it.
+    Tells if the file has others; of its macros only `with_macros`.
+
+    Raises:
+        DatabaseError: the file has not those tables.
     """
-    try:
-        con.execute("BEGIN")
-        for text in definitions.views(sql, comments=comments).values():
-            con.execute(text)
-        con.execute("COMMIT")
-    except duckdb.Error as error:  # a table or a column that is not there
-        reason = str(error).splitlines()[0]
-        raise DatabaseError(
-            f"{path} does not hold bufdb's tables ({reason}); "
-            "remove the file and run 'bufdb ingest' on the dumps again"
-        ) from error
+    tables = definitions.tables()
+    with ready.attached(con, SCHEMA_VERSION):
+        missing = con.execute(_MISSING, [list(tables)]).fetchone()
+        con.execute(f"COPY FROM DATABASE {ready.CATALOG} TO memory (SCHEMA)")
+    con.execute("BEGIN")
+    for table in tables:
+        con.execute(f'DROP TABLE memory.main."{table}"')
+    con.execute("COMMIT")
+    rows = con.execute(_VIEWS).fetchall()
     # DuckDB takes longer to list its functions than many a query: bufdb's own queries go without,
     # if the file says that it has the macros that they use.
-    rows = con.execute(_VIEWS).fetchall()
-    if sql is None or not is_current:
+    if with_macros:
         rows += con.execute(_MACROS).fetchall()
     own = {name: text for is_own, name, text in rows if is_own}
     in_file = {name: text for is_own, name, text in rows if not is_own}
     _require_tables(path, in_file)
+    if missing is not None:
+        raise DatabaseError(
+            f"{path} does not hold bufdb's tables (no {missing[0]}.{missing[1]}); "
+            "remove the file and run 'bufdb ingest' on the dumps again"
+        )
     others = [name for name, text in in_file.items() if not _is_same(own.get(name, text), text)]
     if others:
         names = ", ".join(sorted(others))

@@ -151,8 +151,10 @@ def test_what_every_dump_satisfies(demo, what, sql):
     assert demo.execute(sql).fetchall() == [], what
 
 
-def test_a_failed_statement_leaves_nothing_behind(tmp_path, monkeypatch):
+def test_views_that_cannot_be_renewed_leave_the_file_as_it_was(tmp_path, monkeypatch):
     path = str(tmp_path / "t.duckdb")
+    with store.open_writable(path) as con:
+        con.execute("UPDATE schema_info SET views_hash = 'other'")
     broken = {"broken": "CREATE TABLE x (y INTEGER); SELECT * FROM nowhere"}
     views = definitions.views()
     with monkeypatch.context() as patch:
@@ -160,7 +162,8 @@ def test_a_failed_statement_leaves_nothing_behind(tmp_path, monkeypatch):
         with pytest.raises(duckdb.CatalogException, match="nowhere"):
             store.open_writable(path)
     with duckdb.connect(path) as con:
-        assert con.execute("SELECT count(*) FROM duckdb_tables()").fetchall() == [(0,)]
+        assert con.execute("SELECT views_hash FROM schema_info").fetchall() == [("other",)]
+        assert con.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = 'x'").fetchall() == []
     store.open_writable(path).close()
 
 

@@ -1,0 +1,61 @@
+"""The ready-made database: kept in the cache folder, or made anew where there is none."""
+
+import duckdb
+import pytest
+
+from bufdb.database import definitions, ready, store
+
+VERSION = store.SCHEMA_VERSION
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """A cache folder of the test's own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "bufdb"
+
+
+def tables(con):
+    with ready.attached(con, VERSION):
+        sql = "SELECT table_name FROM duckdb_tables() WHERE database_name = ? ORDER BY ALL"
+        return [name for (name,) in con.execute(sql, [ready.CATALOG]).fetchall()]
+
+
+def test_it_is_made_once_and_then_read(cache):
+    with duckdb.connect() as con:
+        assert tables(con) == sorted(definitions.tables())
+        (file,) = cache.iterdir()
+        made = file.stat().st_mtime_ns
+        assert tables(con) == sorted(definitions.tables())
+    assert [found.stat().st_mtime_ns for found in cache.iterdir()] == [made]
+
+
+def test_where_nothing_can_be_written_it_is_made_in_memory(cache):
+    cache.parent.write_text("a file in place of the folder")
+    with duckdb.connect() as con:
+        assert tables(con) == sorted(definitions.tables())
+        assert con.execute("SELECT current_database()").fetchall() == [("memory",)]
+    with store.open_empty() as con:
+        assert con.execute("SELECT count(*) FROM module_peaks").fetchall() == [(0,)]
+
+
+def test_a_damaged_one_is_made_again(cache):
+    with duckdb.connect() as con:
+        tables(con)
+        (file,) = cache.iterdir()
+        whole = file.stat().st_size
+        file.write_bytes(file.read_bytes()[:5000])
+        assert tables(con) == sorted(definitions.tables())
+        assert file.stat().st_size == whole
+
+
+def test_those_of_many_other_versions_go(cache):
+    cache.mkdir(parents=True)
+    for number in range(20):
+        (cache / f"schema-{number}-x.duckdb").touch()
+    (cache / "other.txt").touch()
+    with duckdb.connect() as con:
+        tables(con)
+    left = sorted(file.name for file in cache.iterdir())
+    assert len(left) == 9 and "other.txt" in left
+    assert f"schema-{VERSION}-{definitions.schema_hash()}.duckdb" in left
