@@ -198,6 +198,7 @@ def test_jaxlib_0_11_prints_elements_with_the_operand(run, tmp_path, loops_db):
     assert told(copied(tmp_path, run, rewritten), tmp_path.name) == told(loops_db, run) != []
 
 
+@pytest.mark.slow
 def test_the_size_of_blocks_changes_nothing(tmp_path, loops_db):
     db = tmp_path / "small.duckdb"
     ingest(str(db), [LOOPS / name for name in RUNS], block_bytes=1 << 12)

@@ -270,6 +270,7 @@ def test_runs_whose_commands_differ_are_compared(run, capfd, query, label, colum
         assert capfd.readouterr().out.count("\n") == count
 
 
+@pytest.mark.slow  # four captures
 def test_diff_pairs_captured_runs_by_the_labels_of_their_user(run, capfd):
     for number in ("8", "16"):
         for part in ("a", "b"):

@@ -30,7 +30,7 @@ def answer(path, query, given, runs):
     return result, narrowed[0][0]
 
 
-@pytest.mark.sample(27)
+@pytest.mark.sample(54)
 @pytest.mark.parametrize(("query", "given"), list(cases()))
 def test_the_answer_is_that_of_the_whole_file(demo_db, query, given):
     runs = execute.runs_asked(execute.bind(query, given))

@@ -212,6 +212,7 @@ def demo_copy(demo_db, tmp_path_factory):
         yield con
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("name", "statement"), BREAKING)
 def test_what_breaks_it_is_a_row_of_its_query(demo_copy, name, statement):
     query = asked(name)

@@ -95,6 +95,7 @@ def test_the_sdist_builds_the_same_wheel(wheel, tmp_path):
     assert files_of(build(source, tmp_path / "again", "wheel")) == files_of(wheel)
 
 
+@pytest.mark.slow  # a virtual environment of its own
 def test_an_installed_wheel_works_in_another_directory(installed):
     assert "\n  top-temps " in installed("bufdb", "queries")
     assert installed("bufdb", "ingest", str(DUMPS)) == ""

@@ -81,6 +81,7 @@ def test_both_readers_agree_on_every_sample_dump(name: str, con: duckdb.DuckDBPy
 
 
 @needs_loops
+@pytest.mark.slow
 def test_both_readers_agree_on_every_loop_dump(con: duckdb.DuckDBPyConnection) -> None:
     """Where most of what is alive is one buffer under several names."""
     dumps = LOOPS / "dumps"
