@@ -9,6 +9,7 @@
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
+-- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
 -- param severity VARCHAR = NULL: Only this severity: error, data_loss, notice or info.
 -- param top_n BIGINT = 100: Rows to return.
 --
@@ -23,6 +24,7 @@ WITH params AS (
   SELECT
     getvariable('function')::VARCHAR AS function,
     getvariable('platform')::VARCHAR AS platform,
+    getvariable('module')::VARCHAR AS module,
     getvariable('severity')::VARCHAR AS severity,
     coalesce(getvariable('top_n')::BIGINT, 100) AS top_n
 )
@@ -33,8 +35,12 @@ FROM diagnostics
 CROSS JOIN params
 JOIN asked_runs ON asked_runs.run_name = diagnostics.run_name
 LEFT JOIN modules ON modules.module_id = diagnostics.module_id
-WHERE (params.function IS NULL OR modules.function_name GLOB params.function)
+WHERE (
+    params.function IS NULL
+    OR coalesce(modules.function_name, modules.module_key) GLOB params.function
+  )
   AND (params.platform IS NULL OR modules.platform = params.platform)
+  AND (params.module IS NULL OR modules.module_key GLOB params.module)
   AND (params.severity IS NULL OR diagnostics.severity = params.severity)
 ORDER BY
   CASE diagnostics.severity

@@ -12,6 +12,7 @@
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
 -- param color BIGINT = NULL: Only this memory space.
+-- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
 -- param top_n BIGINT = 100: Rows to return.
 --
 -- column run_name VARCHAR: The run.

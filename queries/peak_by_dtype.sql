@@ -10,6 +10,7 @@
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
 -- param color BIGINT = NULL: Only this memory space.
+-- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
 -- param peak BIGINT = 1: Which of the distinct peaks (query peaks), 1 is the highest.
 -- param step BIGINT = NULL: Any instant instead of a peak [program order].
 -- param top_functions BIGINT = 3: Functions (of one run and memory space) to show, largest peak

@@ -13,6 +13,7 @@
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
 -- param color BIGINT = NULL: Only this memory space.
+-- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
 -- param top_n BIGINT = 200: Rows to return.
 --
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.

@@ -18,6 +18,7 @@
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
 -- param color BIGINT = NULL: Only this memory space.
+-- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
 -- param label VARCHAR = 'rank': Label that differs between the ranks.
 -- param fixed VARCHAR = NULL: Labels, separated by commas, that must be equal within a row; NULL
 --   takes all others but metadata.

@@ -1,13 +1,14 @@
 -- title: Every run with its labels, number of modules and largest peak
 -- group: overview
 --
--- One row per run in order of the time of its dumps. A filter on function, platform or memory space
--- narrows what is counted and leaves out runs in which nothing matches.
+-- One row per run in order of the time of its dumps. A filter on function, module, platform or
+-- memory space narrows what is counted and leaves out runs in which nothing matches.
 --
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
 -- param color BIGINT = NULL: Only this memory space.
+-- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
 -- param top_n BIGINT = 100: Rows to return.
 --
 -- column run_name VARCHAR: The run.
@@ -37,6 +38,7 @@ WITH params AS (
     getvariable('function')::VARCHAR AS function,
     getvariable('platform')::VARCHAR AS platform,
     getvariable('color')::BIGINT AS color,
+    getvariable('module')::VARCHAR AS module,
     coalesce(getvariable('top_n')::BIGINT, 100) AS top_n
 ),
 figures AS (
@@ -130,6 +132,6 @@ LEFT JOIN labels ON labels.run_name = runs.run_name
 LEFT JOIN options ON options.run_name = runs.run_name
 LEFT JOIN problems ON problems.run_name = runs.run_name
 WHERE figures.run_name IS NOT NULL
-  OR (params.function IS NULL AND params.platform IS NULL AND params.color IS NULL)
+  OR coalesce(params.function, params.platform, params.color::VARCHAR, params.module) IS NULL
 ORDER BY runs.dumped_at NULLS LAST, runs.run_name
 LIMIT (SELECT top_n FROM params);

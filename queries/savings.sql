@@ -34,6 +34,7 @@
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
 -- param color BIGINT = NULL: Only this memory space.
+-- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
 -- param what VARCHAR = 'all' | 'source_line' | 'op' | 'value': What to show.
 -- param top_functions BIGINT = 1: Functions (of one run and memory space) to show, largest peak
 --   first.

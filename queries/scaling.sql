@@ -25,6 +25,7 @@
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
 -- param color BIGINT = NULL: Only this memory space.
+-- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
 -- param label VARCHAR = 'batch': Label whose value is the size; runs in which it is no number are
 --   left out.
 -- param fixed VARCHAR = NULL: Labels, separated by commas, that must be equal within a fit; NULL

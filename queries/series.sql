@@ -18,6 +18,7 @@
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
 -- param color BIGINT = NULL: Only this memory space.
+-- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
 -- param label VARCHAR = NULL: Only runs that have this label, in its order: by value if all are
 --   numbers, or versions such as 0.9.1 and 0.10.0; else, and NULL, by the time of the dumps.
 -- param fixed VARCHAR = NULL: Labels, separated by commas, that must be equal within a series; NULL

@@ -12,6 +12,7 @@
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
 -- param color BIGINT = NULL: Only this memory space.
+-- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
 -- param loops VARCHAR = 'origin' | 'carrier': Whose line counts for what a loop carries: origin is
 --   the one that makes the data (saved FILE:LINE for what it stacks), carrier that of the loop.
 -- param top_n BIGINT = 30: Rows to return, largest value first.

@@ -26,6 +26,7 @@ FILTERS = (
     ("function", "VARCHAR", "Only jitted functions whose name matches this glob."),
     ("platform", "VARCHAR", "Only this platform: cpu, gpu or tpu."),
     ("color", "BIGINT", "Only this memory space."),
+    ("module", "VARCHAR", "Only modules whose key (query modules shows it) matches this glob."),
 )
 """Name, type and text of the parameters that filter, as bufdb's own queries have them."""
 

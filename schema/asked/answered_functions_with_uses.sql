@@ -51,14 +51,14 @@ SELECT
 FROM functions;
 COMMENT ON VIEW answered_functions_with_uses IS
   'As answered_instants, but a function whose dump does not list the uses of its values is given as one with an unknown_reason that says so: without uses everything would look idle. Key: run_name, function_name, platform, color, unknown_reason.';
-COMMENT ON COLUMN answered_functions_with_uses.run_name IS 'function_modules.run_name.';
-COMMENT ON COLUMN answered_functions_with_uses.function_name IS 'function_modules.function_name.';
-COMMENT ON COLUMN answered_functions_with_uses.platform IS 'function_modules.platform.';
-COMMENT ON COLUMN answered_functions_with_uses.color IS 'function_modules.color.';
-COMMENT ON COLUMN answered_functions_with_uses.module_id IS 'function_modules.module_id; NULL in a row with unknown_reason.';
-COMMENT ON COLUMN answered_functions_with_uses.peak_bytes IS 'function_modules.peak_bytes; NULL in a row with unknown_reason.';
-COMMENT ON COLUMN answered_functions_with_uses.peak_time IS 'function_modules.peak_time; NULL in a row with unknown_reason.';
+COMMENT ON COLUMN answered_functions_with_uses.run_name IS 'asked_functions.run_name.';
+COMMENT ON COLUMN answered_functions_with_uses.function_name IS 'asked_functions.function_name.';
+COMMENT ON COLUMN answered_functions_with_uses.platform IS 'asked_functions.platform.';
+COMMENT ON COLUMN answered_functions_with_uses.color IS 'asked_functions.color.';
+COMMENT ON COLUMN answered_functions_with_uses.module_id IS 'asked_functions.module_id; NULL in a row with unknown_reason.';
+COMMENT ON COLUMN answered_functions_with_uses.peak_bytes IS 'asked_functions.peak_bytes; NULL in a row with unknown_reason.';
+COMMENT ON COLUMN answered_functions_with_uses.peak_time IS 'asked_functions.peak_time; NULL in a row with unknown_reason.';
 COMMENT ON COLUMN answered_functions_with_uses.schedule_length IS 'modules.schedule_length; NULL if unknown.';
-COMMENT ON COLUMN answered_functions_with_uses.unknown_reason IS 'function_modules.unknown_reason, or that the dump does not list uses, in a row that says so; NULL in the others.';
+COMMENT ON COLUMN answered_functions_with_uses.unknown_reason IS 'asked_functions.unknown_reason, or that the dump does not list uses, in a row that says so; NULL in the others.';
 COMMENT ON COLUMN answered_functions_with_uses.place IS 'Place by peak_bytes among those with uses, as answered_instants.place; 0 in a row with unknown_reason, NULL where the peak is 0 or unknown.';
 COMMENT ON COLUMN answered_functions_with_uses.name_place IS 'Place by name: rows with unknown_reason by run, function, memory space and that, then the others by run, function, platform and memory space.';

@@ -29,6 +29,10 @@ compilations AS (
     ON modules.run_name = functions.run_name
     AND coalesce(modules.function_name, modules.module_key) = functions.function_name
     AND modules.platform IS NOT DISTINCT FROM functions.platform
+    AND (
+      getvariable('module')::VARCHAR IS NULL
+      OR modules.module_key GLOB getvariable('module')::VARCHAR
+    )
   JOIN module_signatures ON module_signatures.module_id = modules.module_id
   LEFT JOIN sizes ON sizes.module_id = modules.module_id
 ),
@@ -76,9 +80,9 @@ FROM placed;
 COMMENT ON VIEW asked_compilations IS
   'One row per module of the functions asked for (asked_functions), whatever its memory spaces, with its places among those of its function. Key: module_id.';
 COMMENT ON COLUMN asked_compilations.function_place IS 'A number of the function and platform.';
-COMMENT ON COLUMN asked_compilations.run_name IS 'function_modules.run_name.';
-COMMENT ON COLUMN asked_compilations.function_name IS 'function_modules.function_name.';
-COMMENT ON COLUMN asked_compilations.platform IS 'function_modules.platform.';
+COMMENT ON COLUMN asked_compilations.run_name IS 'asked_functions.run_name.';
+COMMENT ON COLUMN asked_compilations.function_name IS 'asked_functions.function_name.';
+COMMENT ON COLUMN asked_compilations.platform IS 'asked_functions.platform.';
 COMMENT ON COLUMN asked_compilations.dumped_at IS 'Time of the run''s dumps: runs.dumped_at; NULL if unknown.';
 COMMENT ON COLUMN asked_compilations.module_id IS 'The compilation: modules.module_id.';
 COMMENT ON COLUMN asked_compilations.entry_signature IS 'module_signatures.entry_signature; NULL if unknown.';

@@ -1,59 +1,105 @@
--- One row per run, jitted function, platform and memory space that the variables ask for.
+-- One row per run, jitted function, platform and memory space asked for: its largest compilation.
 CREATE OR REPLACE VIEW asked_functions AS
+WITH ranked_modules AS (
+  SELECT
+    asked_modules.run_name,
+    asked_modules.module_id,
+    asked_modules.module_key,
+    asked_modules.platform,
+    asked_modules.color,
+    asked_modules.memory_space_name,
+    asked_modules.argument_bytes,
+    asked_modules.output_bytes,
+    asked_modules.alias_bytes,
+    asked_modules.temp_bytes,
+    asked_modules.constant_bytes,
+    asked_modules.thread_local_bytes,
+    asked_modules.total_bytes,
+    asked_modules.peak_time,
+    asked_modules.peak_bytes,
+    asked_modules.fragmentation_bytes,
+    coalesce(asked_modules.function_name, asked_modules.module_key) AS known_name,
+    count(*) OVER same_space AS space_count,
+    count(asked_modules.peak_unknown_reason) OVER same_space AS space_unknown_count,
+    min(asked_modules.peak_unknown_reason) OVER same_space AS space_reason,
+    -- What a module without allocations needs is unknown in every memory space.
+    CASE
+      WHEN asked_modules.color IS NULL THEN 0
+      ELSE count(*) FILTER (WHERE asked_modules.color IS NULL) OVER same_function
+    END AS bare_count,
+    min(asked_modules.peak_unknown_reason) FILTER (WHERE asked_modules.color IS NULL)
+      OVER same_function AS bare_reason,
+    row_number() OVER (
+      same_space
+      ORDER BY
+        asked_modules.peak_bytes DESC NULLS LAST,
+        asked_modules.total_bytes DESC,
+        asked_modules.module_key
+    ) AS place
+  FROM asked_modules
+  WINDOW
+    same_function AS (
+      PARTITION BY
+        asked_modules.run_name,
+        coalesce(asked_modules.function_name, asked_modules.module_key),
+        asked_modules.platform
+    ),
+    same_space AS (
+      PARTITION BY
+        asked_modules.run_name,
+        coalesce(asked_modules.function_name, asked_modules.module_key),
+        asked_modules.platform,
+        asked_modules.color
+    )
+)
 SELECT
-  function_modules.run_name,
-  function_modules.function_name,
-  function_modules.platform,
-  function_modules.color,
-  function_modules.module_id,
-  function_modules.module_count,
-  function_modules.unknown_count,
-  function_modules.unknown_reason,
-  function_modules.argument_bytes,
-  function_modules.output_bytes,
-  function_modules.alias_bytes,
-  function_modules.temp_bytes,
-  function_modules.constant_bytes,
-  function_modules.thread_local_bytes,
-  function_modules.total_bytes,
-  function_modules.peak_bytes,
-  function_modules.peak_time,
-  function_modules.fragmentation_bytes
-FROM function_modules
-WHERE (
-    getvariable('run')::VARCHAR IS NULL
-    OR function_modules.run_name IN (SELECT asked_runs.run_name FROM asked_runs)
-  )
-  AND (
-    getvariable('function')::VARCHAR IS NULL
-    OR function_modules.function_name GLOB getvariable('function')::VARCHAR
-  )
-  AND (
-    getvariable('platform')::VARCHAR IS NULL
-    OR function_modules.platform = getvariable('platform')::VARCHAR
-  )
-  AND (
-    getvariable('color')::BIGINT IS NULL
-    OR function_modules.color IS NULL
-    OR function_modules.color = getvariable('color')::BIGINT
-  );
+  run_name,
+  known_name AS function_name,
+  platform,
+  color,
+  memory_space_name,
+  module_id,
+  module_key,
+  space_count + bare_count AS module_count,
+  space_unknown_count + bare_count AS unknown_count,
+  CASE
+    WHEN space_unknown_count + bare_count = 0 THEN NULL
+    WHEN space_count + bare_count = 1 THEN space_reason
+    ELSE 'the peak of ' || (space_unknown_count + bare_count) || ' of '
+      || (space_count + bare_count) || ' compilations is unknown: '
+      || coalesce(space_reason, bare_reason)
+  END AS unknown_reason,
+  argument_bytes,
+  output_bytes,
+  alias_bytes,
+  temp_bytes,
+  constant_bytes,
+  thread_local_bytes,
+  total_bytes,
+  peak_bytes,
+  peak_time,
+  fragmentation_bytes
+FROM ranked_modules
+WHERE place = 1;
 COMMENT ON VIEW asked_functions IS
-  'Rows of function_modules that the variables run (see asked_runs), function (a glob), platform and color ask for; a variable that is not set leaves all. A module without allocations is in every memory space. Key: run_name, function_name, platform, color.';
-COMMENT ON COLUMN asked_functions.run_name IS 'function_modules.run_name.';
-COMMENT ON COLUMN asked_functions.function_name IS 'function_modules.function_name.';
-COMMENT ON COLUMN asked_functions.platform IS 'function_modules.platform.';
-COMMENT ON COLUMN asked_functions.color IS 'function_modules.color.';
-COMMENT ON COLUMN asked_functions.module_id IS 'function_modules.module_id.';
-COMMENT ON COLUMN asked_functions.module_count IS 'function_modules.module_count.';
-COMMENT ON COLUMN asked_functions.unknown_count IS 'function_modules.unknown_count.';
-COMMENT ON COLUMN asked_functions.unknown_reason IS 'function_modules.unknown_reason.';
-COMMENT ON COLUMN asked_functions.argument_bytes IS 'function_modules.argument_bytes.';
-COMMENT ON COLUMN asked_functions.output_bytes IS 'function_modules.output_bytes.';
-COMMENT ON COLUMN asked_functions.alias_bytes IS 'function_modules.alias_bytes.';
-COMMENT ON COLUMN asked_functions.temp_bytes IS 'function_modules.temp_bytes.';
-COMMENT ON COLUMN asked_functions.constant_bytes IS 'function_modules.constant_bytes.';
-COMMENT ON COLUMN asked_functions.thread_local_bytes IS 'function_modules.thread_local_bytes.';
-COMMENT ON COLUMN asked_functions.total_bytes IS 'function_modules.total_bytes.';
-COMMENT ON COLUMN asked_functions.peak_bytes IS 'function_modules.peak_bytes.';
-COMMENT ON COLUMN asked_functions.peak_time IS 'function_modules.peak_time.';
-COMMENT ON COLUMN asked_functions.fragmentation_bytes IS 'function_modules.fragmentation_bytes.';
+  'One row per run, jitted function, platform and memory space of the modules that are asked for (asked_modules; where no variable is set, of all): the compilation with the largest known peak there (if none is known, the largest total; of equal ones the first module_key), with its figures. What a query shows of a function that was compiled several times. Where unknown_count is more than 0, another compilation may have a larger peak. Key: run_name, function_name, platform, color.';
+COMMENT ON COLUMN asked_functions.run_name IS 'The run: modules.run_name.';
+COMMENT ON COLUMN asked_functions.function_name IS 'Jitted function: modules.function_name; the module''s key if that is unknown.';
+COMMENT ON COLUMN asked_functions.platform IS 'Backend: modules.platform; NULL if unknown.';
+COMMENT ON COLUMN asked_functions.color IS 'Memory space: allocations.color; NULL for modules without allocations.';
+COMMENT ON COLUMN asked_functions.memory_space_name IS 'Name of the memory space: memory_spaces; NULL if unknown.';
+COMMENT ON COLUMN asked_functions.module_id IS 'The module: modules.module_id.';
+COMMENT ON COLUMN asked_functions.module_key IS 'The dump''s path in its run: modules.module_key.';
+COMMENT ON COLUMN asked_functions.module_count IS 'Compilations that have an allocation in the memory space or none at all.';
+COMMENT ON COLUMN asked_functions.unknown_count IS 'Those of them whose peak is unknown.';
+COMMENT ON COLUMN asked_functions.unknown_reason IS 'Why: memory_figures.peak_unknown_reason, of several compilations with their number and one reason; NULL if all peaks are known.';
+COMMENT ON COLUMN asked_functions.argument_bytes IS 'memory_figures.argument_bytes.';
+COMMENT ON COLUMN asked_functions.output_bytes IS 'memory_figures.output_bytes.';
+COMMENT ON COLUMN asked_functions.alias_bytes IS 'memory_figures.alias_bytes.';
+COMMENT ON COLUMN asked_functions.temp_bytes IS 'memory_figures.temp_bytes.';
+COMMENT ON COLUMN asked_functions.constant_bytes IS 'memory_figures.constant_bytes.';
+COMMENT ON COLUMN asked_functions.thread_local_bytes IS 'memory_figures.thread_local_bytes.';
+COMMENT ON COLUMN asked_functions.total_bytes IS 'memory_figures.total_bytes.';
+COMMENT ON COLUMN asked_functions.peak_bytes IS 'memory_figures.peak_bytes; NULL if no peak is known.';
+COMMENT ON COLUMN asked_functions.peak_time IS 'memory_figures.peak_time [program order]; NULL if no peak is known.';
+COMMENT ON COLUMN asked_functions.fragmentation_bytes IS 'memory_figures.fragmentation_bytes; NULL if no peak is known.';

@@ -103,11 +103,11 @@ COMMENT ON VIEW asked_history IS
   'One row per compilation of asked_series and memory space: what it needs in a run, as series of runs. A module without allocations is in every memory space of its series. Key: series_place, place.';
 COMMENT ON COLUMN asked_history.series_place IS 'Place of the series: those with an unknown peak first, then the largest peak first.';
 COMMENT ON COLUMN asked_history.place IS 'Place of the run in the series, by dumped_at and name.';
-COMMENT ON COLUMN asked_history.function_name IS 'function_modules.function_name.';
-COMMENT ON COLUMN asked_history.platform IS 'function_modules.platform.';
+COMMENT ON COLUMN asked_history.function_name IS 'asked_functions.function_name.';
+COMMENT ON COLUMN asked_history.platform IS 'asked_functions.platform.';
 COMMENT ON COLUMN asked_history.compilation_place IS 'Which of the function''s compilations is followed: asked_compilations.size_place in the run that has the most; 1 is the largest.';
 COMMENT ON COLUMN asked_history.color IS 'memory_figures.color; NULL if no run of the series has an allocation.';
-COMMENT ON COLUMN asked_history.run_name IS 'function_modules.run_name.';
+COMMENT ON COLUMN asked_history.run_name IS 'asked_functions.run_name.';
 COMMENT ON COLUMN asked_history.dumped_at IS 'Time of the run''s dumps: runs.dumped_at; NULL if unknown.';
 COMMENT ON COLUMN asked_history.module_id IS 'The compilation: modules.module_id.';
 COMMENT ON COLUMN asked_history.entry_signature IS 'module_signatures.entry_signature; NULL if unknown.';

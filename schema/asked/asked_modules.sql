@@ -30,7 +30,8 @@ WHERE (
   )
   AND (
     getvariable('function')::VARCHAR IS NULL
-    OR memory_figures.function_name GLOB getvariable('function')::VARCHAR
+    OR coalesce(memory_figures.function_name, memory_figures.module_key)
+      GLOB getvariable('function')::VARCHAR
   )
   AND (
     getvariable('platform')::VARCHAR IS NULL
@@ -40,9 +41,13 @@ WHERE (
     getvariable('color')::BIGINT IS NULL
     OR memory_figures.color IS NULL
     OR memory_figures.color = getvariable('color')::BIGINT
+  )
+  AND (
+    getvariable('module')::VARCHAR IS NULL
+    OR memory_figures.module_key GLOB getvariable('module')::VARCHAR
   );
 COMMENT ON VIEW asked_modules IS
-  'Rows of memory_figures that the variables run (see asked_runs), function (a glob), platform and color ask for; a variable that is not set leaves all. A module without allocations is in every memory space. Key: module_id, color.';
+  'Rows of memory_figures that the variables run (see asked_runs), function (a glob; of a module without a function, of its key), platform, color and module (a glob of module_key) ask for; a variable that is not set leaves all. A module without allocations is in every memory space. Key: module_id, color.';
 COMMENT ON COLUMN asked_modules.run_name IS 'memory_figures.run_name.';
 COMMENT ON COLUMN asked_modules.module_id IS 'memory_figures.module_id.';
 COMMENT ON COLUMN asked_modules.module_key IS 'memory_figures.module_key.';

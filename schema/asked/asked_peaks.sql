@@ -17,7 +17,8 @@ WHERE (
   )
   AND (
     getvariable('function')::VARCHAR IS NULL
-    OR module_peaks.function_name GLOB getvariable('function')::VARCHAR
+    OR coalesce(module_peaks.function_name, module_peaks.module_key)
+      GLOB getvariable('function')::VARCHAR
   )
   AND (
     getvariable('platform')::VARCHAR IS NULL
@@ -33,7 +34,7 @@ WHERE (
     OR module_peaks.module_key GLOB getvariable('module')::VARCHAR
   );
 COMMENT ON VIEW asked_peaks IS
-  'Rows of module_peaks that the variables run (see asked_runs), function (a glob), platform, color and module (a glob of module_key) ask for; a variable that is not set leaves all. Key: module_id, color.';
+  'Rows of module_peaks that the variables run (see asked_runs), function (a glob; of a module without a function, of its key), platform, color and module (a glob of module_key) ask for; a variable that is not set leaves all. Key: module_id, color.';
 COMMENT ON COLUMN asked_peaks.run_name IS 'module_peaks.run_name.';
 COMMENT ON COLUMN asked_peaks.function_name IS 'module_peaks.function_name.';
 COMMENT ON COLUMN asked_peaks.module_id IS 'module_peaks.module_id.';

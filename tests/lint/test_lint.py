@@ -161,6 +161,7 @@ ASKED = """\
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
 -- param color BIGINT = NULL: Only this memory space.
+-- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
 -- column run_name VARCHAR: The run.
 SELECT asked_functions.run_name
 FROM asked_functions
@@ -189,7 +190,7 @@ def test_the_parameters_that_filter_come_first_and_in_one_wording(tmp_path):
 def test_spark_text_says_itself_what_views_read_from_variables(tmp_path):
     text = translate.transpile(header.parse(ASKED, tmp_path / "functions.sql"), "spark")
     assert text.index("`asked_runs` AS (") < text.index("`asked_functions` AS (")
-    assert "`function_modules`.`function_name` RLIKE" in text
+    assert "`memory_figures`.`module_key`) RLIKE" in text
     assert "CAST(:run AS STRING) IS NULL" in text
     assert "getvariable" not in text.lower()
     assert "GLOB" not in text

@@ -28,7 +28,7 @@ def test_it_has_a_test_over_a_few_rows(query):
 def test_it_takes_the_common_filters(query):
     names = {param.name for param in query.params}
     # A comparison names its two sides instead.
-    sides = {"base", "new"} if "base" in names else {"run", "platform"}
+    sides = {"base", "new"} if "base" in names else {"run", "platform", "module"}
     assert sides | {"function", "top_n"} <= names
     # A diagnostic is about a file or a module, never about a memory space.
     assert ("color" in names) == (query.name != "diagnostics")
@@ -41,6 +41,15 @@ def test_the_file_runs_unchanged_in_duckdb(con, query):
     assert con.execute(text).fetchall() == []
     con.execute("SET VARIABLE top_n = 5; SET VARIABLE run = 'a*'; SET VARIABLE color = 0;")
     assert con.execute(text).fetchall() == []
+
+
+@pytest.mark.sample(8)
+@each_query
+def test_modules_that_are_not_there_give_no_row_and_all_of_them_what_none_asked_gives(demo, query):
+    if query.param("module") is not None:
+        rows = [execute.execute_query(demo, query, given).rows for given in ({}, {"module": "*"})]
+        none = execute.execute_query(demo, query, {"module": "none"}).rows
+        assert rows[0] == rows[1] and none == []
 
 
 @each_query

@@ -90,7 +90,7 @@ def rows_of(con, name, **given):
 @pytest.mark.parametrize("name", OF_THE_PEAK)
 def test_the_instant_of_the_peak_gives_the_answer_of_the_peak(demo, name):
     times = demo.execute(
-        "SELECT run_name, function_name, platform, peak_time FROM function_modules "
+        "SELECT run_name, function_name, platform, peak_time FROM asked_functions "
         "WHERE peak_bytes > 0 AND color = 0 ORDER BY ALL LIMIT 1"
     ).fetchall()
     for run, function, platform, time in times:
@@ -109,7 +109,7 @@ def test_rows_add_up_to_the_height_of_the_second_peak(demo, name):
             found[key] = found.get(key, 0) + row["held_bytes"]
     expected = demo.execute(
         "SELECT run_name, function_name, functions.color, occupied_temp_bytes + fixed_bytes "
-        "FROM function_modules AS functions "
+        "FROM asked_functions AS functions "
         "JOIN peaks USING (module_id, color) JOIN memory_sums USING (module_id, color) "
         "WHERE peak_ordinal = 2"
     ).fetchall()

@@ -34,6 +34,21 @@ def test_largest_arena_of_each_run_and_function_with_its_largest_values(con):
     ]
 
 
+def test_a_module_asked_for_stands_for_its_function(con):
+    for number, size in enumerate((10, 30, 20), start=1):
+        module = Module(con, number, function_name="step" if number < 3 else None)
+        module.allocation(0, "temp", size)
+        module.value(1, 0, offset=0, size=size)
+        module.close()
+    sizes = [row[3] for row in answer(con, "top-temps")]
+    assert sizes == [30, 20]
+    assert [row[1:4] for row in answer(con, "top-temps", module="m1")] == [("step", 0, 10)]
+    assert [row[1:4] for row in answer(con, "top-temps", module="m[13]")] == [
+        ("m3", 0, 20), ("step", 0, 10),
+    ]  # fmt: skip
+    assert [row[1:4] for row in answer(con, "top-temps", function="m*")] == [("m3", 0, 20)]
+
+
 def names(con):
     return [row[7] for row in answer(con, "top-temps")]
 

@@ -37,7 +37,7 @@ def test_rows_of_a_function_add_up_to_its_peak(demo, name, given):
         peaks[key] = cells["peak_bytes"]
     assert sums == peaks
     expected = demo.execute(
-        "SELECT run_name, function_name, color, peak_bytes FROM function_modules "
+        "SELECT run_name, function_name, color, peak_bytes FROM asked_functions "
         "WHERE peak_bytes > 0"
     ).fetchall()
     assert peaks == {row[:3]: row[3] for row in expected}
