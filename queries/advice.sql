@@ -47,6 +47,7 @@
 --
 -- column run_name VARCHAR: The run.
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
+-- column platform VARCHAR: Backend; NULL if unknown.
 -- column color BIGINT: Memory space.
 -- column peak_bytes HUGEINT: Peak of the module [bytes].
 -- column saving_bytes HUGEINT: By how much the highest peak would fall, at the least, in today's
@@ -329,7 +330,7 @@ ranked AS (
   WHERE findings.kind IS NOT NULL OR functions.unknown_reason IS NOT NULL
 )
 SELECT
-  run_name, function_name, color, peak_bytes, saving_bytes, saving_ratio, kind,
+  run_name, function_name, platform, color, peak_bytes, saving_bytes, saving_ratio, kind,
   CASE
     WHEN kind IN ('residual', 'padding', 'constant') THEN 'likely'
     WHEN kind = 'donate' AND platform <> 'cpu' THEN 'likely'

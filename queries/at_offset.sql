@@ -21,6 +21,7 @@
 --
 -- column run_name VARCHAR: The run.
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
+-- column platform VARCHAR: Backend; NULL if unknown.
 -- column color BIGINT: Memory space of the allocation.
 -- column allocation_index BIGINT: The allocation.
 -- column allocation_size_bytes BIGINT: Its size [bytes].
@@ -40,7 +41,6 @@
 --   that has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
   SELECT
-    getvariable('module')::VARCHAR AS module,
     getvariable('allocation')::BIGINT AS allocation,
     coalesce(getvariable('first_byte')::BIGINT, 0) AS first_byte,
     coalesce(getvariable('byte_count')::BIGINT, 1) AS byte_count,
@@ -49,6 +49,7 @@ WITH params AS (
 chosen AS (
   SELECT
     asked_modules.run_name,
+    asked_modules.platform,
     coalesce(asked_modules.function_name, asked_modules.module_key) AS function_name,
     asked_modules.module_id, asked_modules.color, allocations.allocation_index
   FROM asked_modules
@@ -56,9 +57,8 @@ chosen AS (
   JOIN allocations
     ON allocations.module_id = asked_modules.module_id
     AND allocations.color = asked_modules.color
-  WHERE (params.module IS NULL OR asked_modules.module_key GLOB params.module)
-    AND (allocations.allocation_index = params.allocation
-      OR (params.allocation IS NULL AND allocations.kind = 'temp'))
+  WHERE allocations.allocation_index = params.allocation
+    OR (params.allocation IS NULL AND allocations.kind = 'temp')
   ORDER BY
     allocations.size_bytes DESC, asked_modules.run_name, asked_modules.module_key,
     allocations.allocation_index
@@ -66,7 +66,7 @@ chosen AS (
 ),
 answers AS (
   SELECT
-    chosen.run_name, chosen.function_name, chosen.color, chosen.allocation_index,
+    chosen.run_name, chosen.function_name, chosen.platform, chosen.color, chosen.allocation_index,
     value_details.allocation_size_bytes, value_details.start_time, value_details.end_time,
     value_details.offset_bytes, value_details.size_bytes, value_details.is_phi, value_details.shape,
     value_details.opcode, value_details.instruction_name, value_details.shape_index,
@@ -88,18 +88,19 @@ answers AS (
     AND value_details.end_bytes - value_details.size_bytes - params.first_byte < params.byte_count
   UNION ALL
   SELECT
-    run_name, function_name, color, NULL AS allocation_index, NULL AS allocation_size_bytes,
-    NULL AS start_time, NULL AS end_time, NULL AS offset_bytes, NULL AS size_bytes, NULL AS is_phi,
-    NULL AS shape, NULL AS opcode, NULL AS instruction_name, NULL AS shape_index, NULL AS op_name,
-    NULL AS source, peak_unknown_reason AS unknown_reason, 0 AS place
+    run_name, function_name, platform, color, NULL AS allocation_index,
+    NULL AS allocation_size_bytes, NULL AS start_time, NULL AS end_time, NULL AS offset_bytes,
+    NULL AS size_bytes, NULL AS is_phi, NULL AS shape, NULL AS opcode, NULL AS instruction_name,
+    NULL AS shape_index, NULL AS op_name, NULL AS source, peak_unknown_reason AS unknown_reason,
+    0 AS place
   FROM asked_peaks
   WHERE peak_unknown_reason IS NOT NULL
 )
 SELECT
-  run_name, function_name, color, allocation_index, allocation_size_bytes, start_time, end_time,
-  offset_bytes, size_bytes, is_phi, shape, opcode, instruction_name, shape_index, op_name, source,
-  unknown_reason
+  run_name, function_name, platform, color, allocation_index, allocation_size_bytes, start_time,
+  end_time, offset_bytes, size_bytes, is_phi, shape, opcode, instruction_name, shape_index, op_name,
+  source, unknown_reason
 FROM answers
 CROSS JOIN params
 WHERE place <= params.top_n
-ORDER BY place, run_name, function_name, color NULLS LAST, unknown_reason;
+ORDER BY place, run_name, function_name, platform, color NULLS LAST, unknown_reason;

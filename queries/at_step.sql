@@ -19,6 +19,7 @@
 --
 -- column run_name VARCHAR: The run; like all below NULL where no module has the instruction.
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
+-- column platform VARCHAR: Backend; NULL if unknown.
 -- column color BIGINT: Memory space.
 -- column step_time BIGINT: The instant [program order].
 -- column occupied_bytes HUGEINT: Bytes occupied at that instant [bytes].
@@ -163,14 +164,14 @@ summed_values AS (
   CROSS JOIN chosen
 ),
 asked AS (
-  SELECT run_name, function_name, module_id, color, peak_unknown_reason AS unknown_reason
+  SELECT run_name, function_name, platform, module_id, color, peak_unknown_reason AS unknown_reason
   FROM asked_peaks
   UNION ALL
-  SELECT NULL, NULL, NULL, NULL, unknown_reason
+  SELECT NULL, NULL, NULL, NULL, NULL, unknown_reason
   FROM missing
 )
 SELECT
-  asked.run_name, asked.function_name, asked.color, summed_values.step_time,
+  asked.run_name, asked.function_name, asked.platform, asked.color, summed_values.step_time,
   summed_values.occupied_bytes, summed_values.held_bytes,
   CAST(summed_values.cumulative_bytes AS DOUBLE) / nullif(summed_values.occupied_bytes, 0)
     AS cumulative_ratio,
@@ -190,5 +191,5 @@ LEFT JOIN value_details
   AND value_details.value_id = summed_values.value_id
 WHERE summed_values.place IS NOT NULL OR asked.unknown_reason IS NOT NULL
 ORDER BY
-  summed_values.place NULLS FIRST, asked.run_name NULLS FIRST, asked.function_name,
+  summed_values.place NULLS FIRST, asked.run_name NULLS FIRST, asked.function_name, asked.platform,
   asked.color NULLS LAST, asked.unknown_reason;

@@ -29,6 +29,7 @@
 --
 -- column run_name VARCHAR: The run.
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
+-- column platform VARCHAR: Backend; NULL if unknown.
 -- column color BIGINT: Memory space of the copy.
 -- column peak_held_bytes HUGEINT: Bytes that the second buffer holds at the peak [bytes].
 -- column saving_bytes HUGEINT: By how much the highest peak would fall without that buffer (query
@@ -90,9 +91,10 @@ carry_copies AS (
     )
 )
 SELECT
-  functions.run_name, functions.function_name, functions.color, carry_copies.peak_held_bytes,
-  carry_copies.saving_bytes, carry_copies.size_bytes, carry_copies.carry_role, carry_copies.shape,
-  carry_copies.instruction_name, carry_copies.source_name, carry_copies.while_name,
+  functions.run_name, functions.function_name, functions.platform, functions.color,
+  carry_copies.peak_held_bytes, carry_copies.saving_bytes, carry_copies.size_bytes,
+  carry_copies.carry_role, carry_copies.shape, carry_copies.instruction_name,
+  carry_copies.source_name, carry_copies.while_name,
   coalesce(value_details.op_name, source_details.op_name) AS op_name,
   coalesce(value_details.own_source, source_details.own_source) AS source,
   functions.unknown_reason

@@ -25,6 +25,7 @@
 --
 -- column run_name VARCHAR: The run.
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
+-- column platform VARCHAR: Backend; NULL if unknown.
 -- column color BIGINT: Memory space of the copy.
 -- column peak_held_bytes HUGEINT: Bytes that the copy holds at the peak [bytes]; NULL without live
 --   ranges.
@@ -79,9 +80,9 @@ copies AS (
     AND held.value_id = copy_details.value_id
 )
 SELECT
-  functions.run_name, functions.function_name, functions.color, copies.peak_held_bytes,
-  savings.saving_bytes, copies.size_bytes, copies.is_kept_twice, copies.reason, copies.shape,
-  copies.instruction_name, copies.source_name, copies.source_shape,
+  functions.run_name, functions.function_name, functions.platform, functions.color,
+  copies.peak_held_bytes, savings.saving_bytes, copies.size_bytes, copies.is_kept_twice,
+  copies.reason, copies.shape, copies.instruction_name, copies.source_name, copies.source_shape,
   coalesce(value_details.op_name, source_details.op_name) AS op_name,
   coalesce(value_details.own_source, source_details.own_source) AS source,
   functions.unknown_reason

@@ -25,6 +25,7 @@
 --
 -- column run_name VARCHAR: The run.
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
+-- column platform VARCHAR: Backend; NULL if unknown.
 -- column color BIGINT: Memory space.
 -- column saving_bytes HUGEINT: By how much the peak would fall with this donation alone [bytes];
 --   NULL if the dump does not tell when the parameter is read.
@@ -60,8 +61,8 @@ pairs AS (
     AND functions.color = donations.color
 )
 SELECT
-  functions.run_name, functions.function_name, functions.color, pairs.saving_bytes,
-  pairs.together_saving_bytes, pairs.size_bytes, pairs.parameter_number,
+  functions.run_name, functions.function_name, functions.platform, functions.color,
+  pairs.saving_bytes, pairs.together_saving_bytes, pairs.size_bytes, pairs.parameter_number,
   pairs.parameter_shape_index, pairs.parameter_name, pairs.shape, pairs.output_name,
   pairs.output_op_name, functions.unknown_reason
 FROM answered_functions AS functions

@@ -27,6 +27,7 @@
 --
 -- column run_name VARCHAR: The run.
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
+-- column platform VARCHAR: Backend; NULL if unknown.
 -- column color BIGINT: Memory space.
 -- column bf16_ratio DOUBLE: Share of bf16 among the floating-point temp values (0 to 1).
 -- column peak_bytes HUGEINT: Peak of the memory space [bytes].
@@ -92,8 +93,8 @@ ranked_values AS (
     AND held_bytes >= params.min_bytes
 )
 SELECT
-  functions.run_name, functions.function_name, functions.color, ranked_values.bf16_ratio,
-  functions.peak_bytes, ranked_values.f32_bytes, ranked_values.held_bytes,
+  functions.run_name, functions.function_name, functions.platform, functions.color,
+  ranked_values.bf16_ratio, functions.peak_bytes, ranked_values.f32_bytes, ranked_values.held_bytes,
   CASE
     WHEN functions.platform = 'cpu' AND origins.origin_kind = 'stacked' THEN 0
     ELSE savings.half_saving_bytes

@@ -24,6 +24,7 @@
 --
 -- column run_name VARCHAR: The run.
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
+-- column platform VARCHAR: Backend; NULL if unknown.
 -- column color BIGINT: Memory space.
 -- column fragmentation_bytes HUGEINT: All holes of the module and memory space [bytes].
 -- column allocation_index BIGINT: The temp allocation.
@@ -103,7 +104,7 @@ holes AS (
   WHERE gaps.begin_bytes > gaps.hole_offset_bytes
 )
 SELECT
-  functions.run_name, functions.function_name, functions.color,
+  functions.run_name, functions.function_name, functions.platform, functions.color,
   CASE WHEN holes.place IS NOT NULL THEN functions.fragmentation_bytes END AS fragmentation_bytes,
   holes.allocation_index, holes.allocation_bytes, holes.hole_offset_bytes, holes.hole_bytes,
   CAST(holes.hole_bytes AS DOUBLE) / nullif(holes.allocation_bytes, 0) AS hole_ratio,

@@ -37,6 +37,7 @@
 --
 -- column run_name VARCHAR: The run.
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
+-- column platform VARCHAR: Backend; NULL if unknown.
 -- column color BIGINT: Memory space.
 -- column idle_byte_steps DOUBLE: size_bytes times the instants strictly between idle_start_time and
 --   idle_end_time [bytes x program order].
@@ -171,9 +172,9 @@ consumers AS (
   GROUP BY "values".module_id, "values".instruction_name
 )
 SELECT
-  functions.run_name, functions.function_name, functions.color, ranked_values.idle_byte_steps,
-  ranked_values.size_bytes, savings.saving_bytes, ranked_values.idle_start_time,
-  ranked_values.idle_end_time,
+  functions.run_name, functions.function_name, functions.platform, functions.color,
+  ranked_values.idle_byte_steps, ranked_values.size_bytes, savings.saving_bytes,
+  ranked_values.idle_start_time, ranked_values.idle_end_time,
   CASE
     WHEN ranked_values.user_name IS NOT NULL THEN 'before_use'
     WHEN ranked_values.place IS NOT NULL THEN 'after_last_use'

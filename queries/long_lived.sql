@@ -21,6 +21,7 @@
 --
 -- column run_name VARCHAR: The run.
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
+-- column platform VARCHAR: Backend; NULL if unknown.
 -- column color BIGINT: Memory space.
 -- column byte_steps DOUBLE: size_bytes times the number of instants at which the value is live
 --   [bytes x program order].
@@ -78,11 +79,11 @@ ranked_values AS (
   FROM lived_values
 )
 SELECT
-  functions.run_name, functions.function_name, functions.color, ranked_values.byte_steps,
-  ranked_values.lifetime_ratio, ranked_values.size_bytes, ranked_values.start_time,
-  ranked_values.end_time, ranked_values.is_at_peak, ranked_values.shape, ranked_values.opcode,
-  ranked_values.instruction_name, ranked_values.shape_index, ranked_values.op_name,
-  ranked_values.source, functions.unknown_reason
+  functions.run_name, functions.function_name, functions.platform, functions.color,
+  ranked_values.byte_steps, ranked_values.lifetime_ratio, ranked_values.size_bytes,
+  ranked_values.start_time, ranked_values.end_time, ranked_values.is_at_peak, ranked_values.shape,
+  ranked_values.opcode, ranked_values.instruction_name, ranked_values.shape_index,
+  ranked_values.op_name, ranked_values.source, functions.unknown_reason
 FROM answered_instants AS functions
 CROSS JOIN params
 LEFT JOIN ranked_values

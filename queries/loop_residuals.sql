@@ -32,6 +32,7 @@
 --
 -- column run_name VARCHAR: The run.
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
+-- column platform VARCHAR: Backend; NULL if unknown.
 -- column color BIGINT: Memory space.
 -- column held_bytes HUGEINT: Bytes held at the peak [bytes].
 -- column saving_bytes HUGEINT: By how much the peak falls without it [bytes]; NULL if it is held in
@@ -63,8 +64,8 @@ WITH params AS (
 ),
 ranked AS (
   SELECT
-    held.function_place, held.name_place, held.run_name, held.function_name, held.color,
-    held.unknown_reason, held.held_bytes, savings.saving_bytes, costs.operation_count,
+    held.function_place, held.name_place, held.run_name, held.function_name, held.platform,
+    held.color, held.unknown_reason, held.held_bytes, savings.saving_bytes, costs.operation_count,
     CASE
       WHEN origins.is_residual AND origins.is_layer_input THEN 0
       WHEN origins.is_residual
@@ -100,9 +101,9 @@ ranked AS (
     AND (origins.value_id IS NOT NULL OR held.unknown_reason IS NOT NULL)
 )
 SELECT
-  ranked.run_name, ranked.function_name, ranked.color, ranked.held_bytes, ranked.saving_bytes,
-  ranked.policy_saving_bytes, ranked.operation_count, ranked.slice_count, ranked.slice_bytes,
-  ranked.kind, ranked.is_layer_input, ranked.shape,
+  ranked.run_name, ranked.function_name, ranked.platform, ranked.color, ranked.held_bytes,
+  ranked.saving_bytes, ranked.policy_saving_bytes, ranked.operation_count, ranked.slice_count,
+  ranked.slice_bytes, ranked.kind, ranked.is_layer_input, ranked.shape,
   CASE WHEN ranked.unknown_reason IS NULL THEN ranked.source END AS source,
   ranked.op_path, ranked.is_exact, ranked.loop_instruction_name AS loop_name, ranked.unknown_reason
 FROM ranked

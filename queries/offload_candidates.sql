@@ -31,6 +31,7 @@
 --
 -- column run_name VARCHAR: The run.
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
+-- column platform VARCHAR: Backend; NULL if unknown.
 -- column color BIGINT: Memory space, 0 but in a row with unknown_reason.
 -- column peak_bytes HUGEINT: Peak of the memory space [bytes].
 -- column held_bytes HUGEINT: Bytes that it holds at the peak [bytes].
@@ -84,7 +85,7 @@ candidates AS (
     AND (idle.is_stack OR idle.lifetime_ratio >= params.min_lifetime_ratio)
 )
 SELECT
-  functions.run_name, functions.function_name, functions.color,
+  functions.run_name, functions.function_name, functions.platform, functions.color,
   CASE WHEN candidates.place IS NOT NULL THEN functions.peak_bytes END AS peak_bytes,
   candidates.held_bytes, candidates.kept_bytes,
   CASE

@@ -27,6 +27,7 @@
 --
 -- column run_name VARCHAR: The run.
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
+-- column platform VARCHAR: Backend; NULL if unknown.
 -- column color BIGINT: Memory space.
 -- column shape VARCHAR: Shape with layout.
 -- column peak_padding_bytes HUGEINT: Padding held at the peak [bytes]; NULL if that is unknown.
@@ -96,9 +97,10 @@ ranked_shapes AS (
   FROM padded_shapes
 )
 SELECT
-  functions.run_name, functions.function_name, functions.color, ranked_shapes.shape,
-  ranked_shapes.peak_padding_bytes, ranked_shapes.peak_value_count, ranked_shapes.saving_bytes,
-  ranked_shapes.size_bytes, ranked_shapes.logical_bytes, ranked_shapes.padding_bytes,
+  functions.run_name, functions.function_name, functions.platform, functions.color,
+  ranked_shapes.shape, ranked_shapes.peak_padding_bytes, ranked_shapes.peak_value_count,
+  ranked_shapes.saving_bytes, ranked_shapes.size_bytes, ranked_shapes.logical_bytes,
+  ranked_shapes.padding_bytes,
   CAST(ranked_shapes.padding_bytes AS DOUBLE) / nullif(ranked_shapes.size_bytes, 0)
     AS padding_ratio,
   ranked_shapes.value_count, functions.unknown_reason

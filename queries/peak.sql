@@ -24,6 +24,7 @@
 --
 -- column run_name VARCHAR: The run.
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
+-- column platform VARCHAR: Backend; NULL if unknown.
 -- column color BIGINT: Memory space.
 -- column held_bytes HUGEINT: Bytes held by the value and by none before it [bytes].
 -- column saving_bytes HUGEINT: By how much the peak would fall without it (query savings) [bytes];
@@ -47,9 +48,9 @@ WITH params AS (
 ),
 ranked_values AS (
   SELECT
-    held.function_place, held.name_place, held.run_name, held.function_name, held.color,
-    held.peak_bytes, held.held_bytes, savings.saving_bytes, held.allocation_kind, held.shape,
-    held.opcode, held.instruction_name,
+    held.function_place, held.name_place, held.run_name, held.function_name, held.platform,
+    held.color, held.peak_bytes, held.held_bytes, savings.saving_bytes, held.allocation_kind,
+    held.shape, held.opcode, held.instruction_name,
     coalesce(origins.op_name, held.op_name) AS op_name,
     coalesce(origins.relation || origins.own_source, held.own_source) AS source,
     held.unknown_reason,
@@ -72,7 +73,8 @@ ranked_values AS (
 ),
 summed_values AS (
   SELECT
-    function_place, name_place, place, run_name, function_name, color, held_bytes, saving_bytes,
+    function_place, name_place, place, run_name, function_name, platform, color, held_bytes,
+    saving_bytes,
     CAST(
       sum(held_bytes) OVER (
         PARTITION BY function_place
@@ -84,8 +86,8 @@ summed_values AS (
   FROM ranked_values
 )
 SELECT
-  run_name, function_name, color, held_bytes, saving_bytes, cumulative_ratio, allocation_kind,
-  shape, opcode, instruction_name, op_name, source, unknown_reason
+  run_name, function_name, platform, color, held_bytes, saving_bytes, cumulative_ratio,
+  allocation_kind, shape, opcode, instruction_name, op_name, source, unknown_reason
 FROM summed_values
 CROSS JOIN params
 WHERE place <= params.top_n OR unknown_reason IS NOT NULL

@@ -38,6 +38,7 @@
 --
 -- column run_name VARCHAR: The run.
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
+-- column platform VARCHAR: Backend; NULL if unknown.
 -- column color BIGINT: Memory space.
 -- column peak_bytes HUGEINT: Peak of the module [bytes].
 -- column held_bytes HUGEINT: Bytes held at the peak by values of this function [bytes].
@@ -68,16 +69,16 @@ named AS (
       END
     ) AS source_function,
     CASE params.by WHEN 'python' THEN held.attributed_own_file END AS source_file,
-    held.function_place, held.name_place, held.run_name, held.function_name, held.color,
-    held.peak_bytes, held.unknown_reason, held.held_bytes
+    held.function_place, held.name_place, held.run_name, held.function_name, held.platform,
+    held.color, held.peak_bytes, held.unknown_reason, held.held_bytes
   FROM attributed_peak_values AS held
   CROSS JOIN params
   WHERE held.function_place <= params.top_functions
 ),
 functions AS (
   SELECT
-    function_place, name_place, run_name, function_name, color, peak_bytes, unknown_reason,
-    source_function, source_file,
+    function_place, name_place, run_name, function_name, platform, color, peak_bytes,
+    unknown_reason, source_function, source_file,
     sum(held_bytes) AS held_bytes,
     nullif(count(held_bytes), 0) AS value_count,
     row_number() OVER (
@@ -86,11 +87,11 @@ functions AS (
     ) AS place
   FROM named
   GROUP BY
-    function_place, name_place, run_name, function_name, color, peak_bytes, unknown_reason,
-    source_function, source_file
+    function_place, name_place, run_name, function_name, platform, color, peak_bytes,
+    unknown_reason, source_function, source_file
 )
 SELECT
-  run_name, function_name, color, peak_bytes, held_bytes,
+  run_name, function_name, platform, color, peak_bytes, held_bytes,
   CAST(held_bytes AS DOUBLE) / nullif(peak_bytes, 0) AS held_ratio,
   value_count, source_function, source_file, unknown_reason
 FROM functions

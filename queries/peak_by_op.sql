@@ -46,6 +46,7 @@
 --
 -- column run_name VARCHAR: The run.
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
+-- column platform VARCHAR: Backend; NULL if unknown.
 -- column color BIGINT: Memory space.
 -- column peak_bytes HUGEINT: Peak of the module [bytes].
 -- column held_bytes HUGEINT: Bytes held at the peak by values of this path [bytes].
@@ -92,16 +93,16 @@ scoped AS (
       ),
       '(' || held.allocation_kind || ')'
     ) AS op_path,
-    held.function_place, held.name_place, held.run_name, held.function_name, held.color,
-    held.peak_bytes, held.unknown_reason, held.held_bytes, held.module_id
+    held.function_place, held.name_place, held.run_name, held.function_name, held.platform,
+    held.color, held.peak_bytes, held.unknown_reason, held.held_bytes, held.module_id
   FROM attributed_peak_values AS held
   CROSS JOIN params
   WHERE held.function_place <= params.top_functions
 ),
 ops AS (
   SELECT
-    function_place, name_place, run_name, function_name, color, peak_bytes, unknown_reason,
-    module_id, op_path,
+    function_place, name_place, run_name, function_name, platform, color, peak_bytes,
+    unknown_reason, module_id, op_path,
     sum(held_bytes) AS held_bytes,
     nullif(count(held_bytes), 0) AS value_count,
     row_number() OVER (
@@ -110,11 +111,11 @@ ops AS (
     ) AS place
   FROM scoped
   GROUP BY
-    function_place, name_place, run_name, function_name, color, peak_bytes, unknown_reason,
-    module_id, op_path
+    function_place, name_place, run_name, function_name, platform, color, peak_bytes,
+    unknown_reason, module_id, op_path
 )
 SELECT
-  ops.run_name, ops.function_name, ops.color, ops.peak_bytes, ops.held_bytes,
+  ops.run_name, ops.function_name, ops.platform, ops.color, ops.peak_bytes, ops.held_bytes,
   savings.saving_bytes,
   CAST(ops.held_bytes AS DOUBLE) / nullif(ops.peak_bytes, 0) AS held_ratio,
   ops.value_count, ops.op_path, ops.unknown_reason

@@ -20,6 +20,7 @@
 --
 -- column run_name VARCHAR: The run.
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
+-- column platform VARCHAR: Backend; NULL if unknown.
 -- column color BIGINT: Memory space.
 -- column peak_bytes HUGEINT: Peak of the module [bytes].
 -- column held_bytes HUGEINT: Bytes held at the peak by values of this opcode [bytes].
@@ -35,7 +36,8 @@ WITH params AS (
 ),
 opcodes AS (
   SELECT
-    function_place, name_place, run_name, function_name, color, peak_bytes, unknown_reason, opcode,
+    function_place, name_place, run_name, function_name, platform, color, peak_bytes,
+    unknown_reason, opcode,
     sum(held_bytes) AS held_bytes,
     nullif(count(held_bytes), 0) AS value_count,
     row_number() OVER (PARTITION BY function_place ORDER BY sum(held_bytes) DESC, opcode NULLS LAST)
@@ -44,10 +46,11 @@ opcodes AS (
   CROSS JOIN params
   WHERE function_place <= params.top_functions
   GROUP BY
-    function_place, name_place, run_name, function_name, color, peak_bytes, unknown_reason, opcode
+    function_place, name_place, run_name, function_name, platform, color, peak_bytes,
+    unknown_reason, opcode
 )
 SELECT
-  run_name, function_name, color, peak_bytes, held_bytes,
+  run_name, function_name, platform, color, peak_bytes, held_bytes,
   CAST(held_bytes AS DOUBLE) / nullif(peak_bytes, 0) AS held_ratio,
   value_count, opcode, unknown_reason
 FROM opcodes

@@ -22,6 +22,7 @@
 --
 -- column run_name VARCHAR: The run.
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
+-- column platform VARCHAR: Backend; NULL if unknown.
 -- column color BIGINT: Memory space.
 -- column peak_bytes HUGEINT: Peak of the module [bytes].
 -- column held_bytes HUGEINT: Bytes held at the peak by values of this shape [bytes].
@@ -38,8 +39,8 @@ WITH params AS (
 ),
 shaped AS (
   SELECT
-    held.function_place, held.name_place, held.run_name, held.function_name, held.color,
-    held.peak_bytes, held.unknown_reason, held.held_bytes,
+    held.function_place, held.name_place, held.run_name, held.function_name, held.platform,
+    held.color, held.peak_bytes, held.unknown_reason, held.held_bytes,
     CASE WHEN params.layout THEN held.shape ELSE held.bare_shape END AS shape
   FROM answered_peak_values AS held
   CROSS JOIN params
@@ -47,17 +48,19 @@ shaped AS (
 ),
 shape_sums AS (
   SELECT
-    function_place, name_place, run_name, function_name, color, peak_bytes, unknown_reason, shape,
+    function_place, name_place, run_name, function_name, platform, color, peak_bytes,
+    unknown_reason, shape,
     sum(held_bytes) AS held_bytes,
     nullif(count(held_bytes), 0) AS value_count,
     row_number() OVER (PARTITION BY function_place ORDER BY sum(held_bytes) DESC, shape NULLS LAST)
       AS place
   FROM shaped
   GROUP BY
-    function_place, name_place, run_name, function_name, color, peak_bytes, unknown_reason, shape
+    function_place, name_place, run_name, function_name, platform, color, peak_bytes,
+    unknown_reason, shape
 )
 SELECT
-  run_name, function_name, color, peak_bytes, held_bytes,
+  run_name, function_name, platform, color, peak_bytes, held_bytes,
   CAST(held_bytes AS DOUBLE) / nullif(peak_bytes, 0) AS held_ratio,
   value_count, shape, unknown_reason
 FROM shape_sums

@@ -42,6 +42,7 @@
 --
 -- column run_name VARCHAR: The run.
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
+-- column platform VARCHAR: Backend; NULL if unknown.
 -- column color BIGINT: Memory space.
 -- column peak_bytes HUGEINT: Peak of the module [bytes].
 -- column held_bytes HUGEINT: Bytes held at the peak by values of this line [bytes].
@@ -74,17 +75,17 @@ located AS (
       END,
       '(' || held.allocation_kind || ')'
     ) AS source,
-    held.function_place, held.name_place, held.run_name, held.function_name, held.color,
-    held.peak_bytes, held.unknown_reason, held.held_bytes, held.slice_count, held.slice_bytes,
-    held.module_id
+    held.function_place, held.name_place, held.run_name, held.function_name, held.platform,
+    held.color, held.peak_bytes, held.unknown_reason, held.held_bytes, held.slice_count,
+    held.slice_bytes, held.module_id
   FROM attributed_peak_values AS held
   CROSS JOIN params
   WHERE held.function_place <= params.top_functions
 ),
 lines AS (
   SELECT
-    function_place, name_place, run_name, function_name, color, peak_bytes, unknown_reason,
-    module_id, source,
+    function_place, name_place, run_name, function_name, platform, color, peak_bytes,
+    unknown_reason, module_id, source,
     sum(held_bytes) AS held_bytes,
     nullif(count(held_bytes), 0) AS value_count,
     CASE WHEN min(slice_count) = max(slice_count) THEN min(slice_count) END AS slice_count,
@@ -93,12 +94,12 @@ lines AS (
       AS place
   FROM located
   GROUP BY
-    function_place, name_place, run_name, function_name, color, peak_bytes, unknown_reason,
-    module_id, source
+    function_place, name_place, run_name, function_name, platform, color, peak_bytes,
+    unknown_reason, module_id, source
 )
 SELECT
-  lines.run_name, lines.function_name, lines.color, lines.peak_bytes, lines.held_bytes,
-  savings.saving_bytes,
+  lines.run_name, lines.function_name, lines.platform, lines.color, lines.peak_bytes,
+  lines.held_bytes, savings.saving_bytes,
   CAST(lines.held_bytes AS DOUBLE) / nullif(lines.peak_bytes, 0) AS held_ratio,
   lines.value_count, lines.slice_count,
   CASE WHEN lines.slice_count IS NOT NULL THEN lines.slice_bytes END AS slice_bytes,

@@ -36,6 +36,7 @@
 --
 -- column run_name VARCHAR: The run.
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
+-- column platform VARCHAR: Backend; NULL if unknown.
 -- column color BIGINT: Memory space.
 -- column peak_bytes HUGEINT: Peak of the module [bytes].
 -- column held_bytes HUGEINT: Bytes held at the peak by values of this stack [bytes].
@@ -123,8 +124,8 @@ walked AS (
       ),
       '(' || held.allocation_kind || ')'
     ) AS call_stack,
-    held.function_place, held.name_place, held.run_name, held.function_name, held.color,
-    held.peak_bytes, held.unknown_reason, held.held_bytes
+    held.function_place, held.name_place, held.run_name, held.function_name, held.platform,
+    held.color, held.peak_bytes, held.unknown_reason, held.held_bytes
   FROM attributed_peak_values AS held
   CROSS JOIN params
   LEFT JOIN ranked_walks AS origin_walks
@@ -143,8 +144,8 @@ walked AS (
 ),
 stacks AS (
   SELECT
-    function_place, name_place, run_name, function_name, color, peak_bytes, unknown_reason,
-    call_stack,
+    function_place, name_place, run_name, function_name, platform, color, peak_bytes,
+    unknown_reason, call_stack,
     sum(held_bytes) AS held_bytes,
     nullif(count(held_bytes), 0) AS value_count,
     row_number() OVER (
@@ -153,11 +154,11 @@ stacks AS (
     ) AS place
   FROM walked
   GROUP BY
-    function_place, name_place, run_name, function_name, color, peak_bytes, unknown_reason,
-    call_stack
+    function_place, name_place, run_name, function_name, platform, color, peak_bytes,
+    unknown_reason, call_stack
 )
 SELECT
-  run_name, function_name, color, peak_bytes, held_bytes,
+  run_name, function_name, platform, color, peak_bytes, held_bytes,
   CAST(held_bytes AS DOUBLE) / nullif(peak_bytes, 0) AS held_ratio,
   value_count, call_stack, unknown_reason
 FROM stacks

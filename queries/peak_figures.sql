@@ -28,6 +28,7 @@
 --
 -- column run_name VARCHAR: The run.
 -- column function_name VARCHAR: Jitted function; NULL if unknown.
+-- column platform VARCHAR: Backend; NULL if unknown.
 -- column module_key VARCHAR: The dump's path in its run.
 -- column color BIGINT: Memory space; NULL for a module without allocations.
 -- column peak_bytes HUGEINT: The peak: fixed_bytes plus occupied_temp_bytes [bytes]; NULL if the
@@ -64,8 +65,8 @@ printed_peaks AS (
   GROUP BY peak_contributors.module_id
 )
 SELECT
-  figures.run_name, figures.function_name, figures.module_key, figures.color, figures.peak_bytes,
-  figures.peak_time,
+  figures.run_name, figures.function_name, figures.platform, figures.module_key, figures.color,
+  figures.peak_bytes, figures.peak_time,
   CASE
     WHEN modules.reported_peak_status = 'printed'
       THEN coalesce(printed_peaks.printed_peak_bytes, 0)

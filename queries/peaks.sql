@@ -21,6 +21,7 @@
 --
 -- column run_name VARCHAR: The run.
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
+-- column platform VARCHAR: Backend; NULL if unknown.
 -- column color BIGINT: Memory space.
 -- column peak_ordinal BIGINT: Place among the peaks, the highest first.
 -- column peak_bytes HUGEINT: Bytes occupied then, those held for the whole run included [bytes].
@@ -39,7 +40,8 @@ WITH params AS (
     coalesce(getvariable('top_n')::BIGINT, 5) AS top_n
 )
 SELECT
-  functions.run_name, functions.function_name, functions.color, peaks.peak_ordinal,
+  functions.run_name, functions.function_name, functions.platform, functions.color,
+  peaks.peak_ordinal,
   memory_sums.fixed_bytes + peaks.occupied_temp_bytes AS peak_bytes,
   CAST(memory_sums.fixed_bytes + peaks.occupied_temp_bytes AS DOUBLE)
     / nullif(functions.peak_bytes, 0) AS peak_ratio,

@@ -34,6 +34,7 @@
 --
 -- column run_name VARCHAR: The run.
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
+-- column platform VARCHAR: Backend; NULL if unknown.
 -- column color BIGINT: Memory space.
 -- column peak_bytes HUGEINT: Peak of the memory space [bytes].
 -- column saved_bytes HUGEINT: What dropping the value would save at the peak [bytes].
@@ -83,7 +84,7 @@ candidates AS (
     )
 )
 SELECT
-  functions.run_name, functions.function_name, functions.color,
+  functions.run_name, functions.function_name, functions.platform, functions.color,
   CASE WHEN candidates.place IS NOT NULL THEN functions.peak_bytes END AS peak_bytes,
   candidates.saved_bytes, candidates.held_bytes, candidates.kept_bytes,
   CASE

@@ -42,6 +42,7 @@
 --
 -- column run_name VARCHAR: The run.
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
+-- column platform VARCHAR: Backend; NULL if unknown.
 -- column color BIGINT: Memory space.
 -- column peak_bytes HUGEINT: Peak of the module [bytes].
 -- column what VARCHAR: source_line, op or value.
@@ -65,10 +66,10 @@ WITH params AS (
 ranked AS (
   SELECT
     functions.place AS function_place,
-    functions.name_place, functions.run_name, functions.function_name, functions.color,
-    functions.peak_bytes, functions.unknown_reason, functions.module_id, savings.what,
-    savings.held_bytes, savings.saving_bytes, savings.half_saving_bytes, savings.peak_bytes_without,
-    savings.peak_time_without,
+    functions.name_place, functions.run_name, functions.function_name, functions.platform,
+    functions.color, functions.peak_bytes, functions.unknown_reason, functions.module_id,
+    savings.what, savings.held_bytes, savings.saving_bytes, savings.half_saving_bytes,
+    savings.peak_bytes_without, savings.peak_time_without,
     coalesce(savings.name, "values".instruction_name || ' ' || "values".shape) AS name,
     CASE savings.what WHEN 'source_line' THEN 1 WHEN 'op' THEN 2 WHEN 'value' THEN 3 END
       AS what_place,
@@ -90,9 +91,9 @@ ranked AS (
     AND (savings.what IS NOT NULL OR functions.unknown_reason IS NOT NULL)
 )
 SELECT
-  ranked.run_name, ranked.function_name, ranked.color, ranked.peak_bytes, ranked.what,
-  ranked.held_bytes, ranked.saving_bytes, ranked.half_saving_bytes, ranked.peak_bytes_without,
-  ranked.peak_time_without AS next_peak_time,
+  ranked.run_name, ranked.function_name, ranked.platform, ranked.color, ranked.peak_bytes,
+  ranked.what, ranked.held_bytes, ranked.saving_bytes, ranked.half_saving_bytes,
+  ranked.peak_bytes_without, ranked.peak_time_without AS next_peak_time,
   instructions.instruction_name AS next_peak_instruction,
   ranked.name, ranked.unknown_reason
 FROM ranked

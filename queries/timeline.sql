@@ -19,6 +19,7 @@
 --
 -- column run_name VARCHAR: The run.
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
+-- column platform VARCHAR: Backend; NULL if unknown.
 -- column color BIGINT: Memory space.
 -- column start_time BIGINT: First instant of the row [program order].
 -- column end_time BIGINT: Last instant of the row, itself included [program order].
@@ -71,7 +72,7 @@ ranked_steps AS (
   FROM placed_steps
 )
 SELECT
-  asked_peaks.run_name, asked_peaks.function_name, asked_peaks.color,
+  asked_peaks.run_name, asked_peaks.function_name, asked_peaks.platform, asked_peaks.color,
   ranked_steps.first_time AS start_time,
   ranked_steps.last_time AS end_time,
   ranked_steps.lowest_bytes, ranked_steps.occupied_bytes,
@@ -90,4 +91,5 @@ LEFT JOIN instructions
 WHERE ranked_steps.place IS NOT NULL OR asked_peaks.peak_unknown_reason IS NOT NULL
 ORDER BY
   ranked_steps.first_time NULLS FIRST, asked_peaks.run_name, asked_peaks.function_name,
+  asked_peaks.platform,
   asked_peaks.color NULLS LAST, asked_peaks.peak_unknown_reason;

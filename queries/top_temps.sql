@@ -23,6 +23,7 @@
 --
 -- column run_name VARCHAR: The run.
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
+-- column platform VARCHAR: Backend; NULL if unknown.
 -- column color BIGINT: Memory space.
 -- column temp_bytes HUGEINT: Temp arena of the module [bytes].
 -- column size_bytes BIGINT: Assigned size of the buffer [bytes].
@@ -45,9 +46,9 @@ arenas AS (
   SELECT
     run_name,
     coalesce(function_name, module_key) AS known_name,
-    module_id, color, temp_bytes,
+    platform, module_id, color, temp_bytes,
     row_number() OVER (
-      PARTITION BY run_name, coalesce(function_name, module_key), color
+      PARTITION BY run_name, coalesce(function_name, module_key), platform, color
       ORDER BY temp_bytes DESC, module_key
     ) AS module_place
   FROM asked_modules
@@ -55,8 +56,10 @@ arenas AS (
 ),
 ranked_functions AS (
   SELECT
-    run_name, known_name, module_id, color, temp_bytes,
-    row_number() OVER (ORDER BY temp_bytes DESC, run_name, known_name, color) AS function_place
+    run_name, known_name, platform, module_id, color, temp_bytes,
+    row_number() OVER (
+      ORDER BY temp_bytes DESC, run_name, known_name, color, platform NULLS LAST
+    ) AS function_place
   FROM arenas
   WHERE module_place = 1
 ),
@@ -106,7 +109,7 @@ named_buffers AS (
 ranked_values AS (
   SELECT
     ranked_functions.run_name,
-    ranked_functions.known_name AS function_name,
+    ranked_functions.known_name AS function_name, ranked_functions.platform,
     ranked_functions.color, ranked_functions.temp_bytes, ranked_functions.function_place,
     value_details.size_bytes, value_details.shape, value_details.opcode,
     value_details.instruction_name,
@@ -131,21 +134,22 @@ ranked_values AS (
 ),
 answers AS (
   SELECT
-    run_name, function_name, color, temp_bytes, size_bytes, shape, opcode, instruction_name,
+    run_name, function_name, platform, color, temp_bytes, size_bytes, shape, opcode,
+    instruction_name,
     op_name, source, CAST(NULL AS VARCHAR) AS unknown_reason, function_place, place
   FROM ranked_values
   CROSS JOIN params
   WHERE place <= params.top_n
   UNION ALL
   SELECT
-    run_name, function_name, color, NULL AS temp_bytes, NULL AS size_bytes, NULL AS shape,
+    run_name, function_name, platform, color, NULL AS temp_bytes, NULL AS size_bytes, NULL AS shape,
     NULL AS opcode, NULL AS instruction_name, NULL AS op_name, NULL AS source, unknown_reason,
     0 AS function_place, name_place AS place
   FROM answered_functions
   WHERE unknown_reason IS NOT NULL
 )
 SELECT
-  run_name, function_name, color, temp_bytes, size_bytes, shape, opcode, instruction_name, op_name,
-  source, unknown_reason
+  run_name, function_name, platform, color, temp_bytes, size_bytes, shape, opcode, instruction_name,
+  op_name, source, unknown_reason
 FROM answers
 ORDER BY function_place, place;

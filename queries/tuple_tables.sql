@@ -24,6 +24,7 @@
 --
 -- column run_name VARCHAR: The run.
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
+-- column platform VARCHAR: Backend; NULL if unknown.
 -- column color BIGINT: Memory space.
 -- column peak_held_bytes HUGEINT: Bytes that such tables hold at the peak [bytes]; NULL without
 --   live ranges.
@@ -85,8 +86,8 @@ opcodes AS (
   GROUP BY name_place, peak_bytes, module_id, color, opcode
 )
 SELECT
-  functions.run_name, functions.function_name, functions.color, opcodes.peak_held_bytes,
-  opcodes.opcode_name AS opcode,
+  functions.run_name, functions.function_name, functions.platform, functions.color,
+  opcodes.peak_held_bytes, opcodes.opcode_name AS opcode,
   opcodes.table_count, opcodes.table_bytes, opcodes.largest_table_bytes,
   opcodes.largest_element_count, opcodes.largest_table, functions.unknown_reason
 FROM answered_instants AS functions

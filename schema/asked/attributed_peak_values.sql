@@ -5,6 +5,7 @@ SELECT
   held.name_place,
   held.run_name,
   held.function_name,
+  held.platform,
   held.color,
   held.peak_bytes,
   held.unknown_reason,
@@ -76,6 +77,7 @@ COMMENT ON COLUMN attributed_peak_values.function_place IS 'answered_peak_values
 COMMENT ON COLUMN attributed_peak_values.name_place IS 'answered_peak_values.name_place.';
 COMMENT ON COLUMN attributed_peak_values.run_name IS 'answered_peak_values.run_name.';
 COMMENT ON COLUMN attributed_peak_values.function_name IS 'answered_peak_values.function_name.';
+COMMENT ON COLUMN attributed_peak_values.platform IS 'answered_peak_values.platform.';
 COMMENT ON COLUMN attributed_peak_values.color IS 'answered_peak_values.color.';
 COMMENT ON COLUMN attributed_peak_values.peak_bytes IS 'answered_peak_values.peak_bytes.';
 COMMENT ON COLUMN attributed_peak_values.unknown_reason IS 'answered_peak_values.unknown_reason.';

@@ -100,4 +100,4 @@ def test_values_at_any_step_add_up_to_what_is_occupied(demo):
         for time in (start_time, end_time):
             bound = execute.bind(query, given | {"step": str(time)})
             rows = execute.execute_query(demo, query, bound).rows
-            assert sum(row[5] for row in rows) == occupied_bytes
+            assert sum(row[6] for row in rows) == occupied_bytes
