@@ -5,7 +5,7 @@ CREATE OR REPLACE MACRO product_of(numbers) AS
       OR len(list_filter(numbers, lambda number: try_cast(number AS BIGINT) IS NULL)) > 0 THEN NULL
     WHEN len(numbers) = 0 THEN 1
     WHEN list_product(list_transform(numbers, lambda number: try_cast(number AS DOUBLE))) >= 1
-      AND list_product(list_transform(numbers, lambda number: try_cast(number AS DOUBLE))) <= 1e15
+      AND list_product(list_transform(numbers, lambda number: try_cast(number AS DOUBLE))) <= 1000000000000000
       THEN list_product(list_transform(numbers, lambda number: try_cast(number AS DOUBLE)))::BIGINT
   END;
 COMMENT ON MACRO product_of IS
