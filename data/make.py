@@ -1,4 +1,4 @@
-"""Make the sample dumps: model/train.py compiled in several ways, loops.py, attention.py, sharded.py.
+"""Make the sample dumps: model/train.py compiled in several ways, and the programs beside it.
 
     python data/make.py --python /opt/venv/bin/python cpu_b8 cpu_b16 cpu_b8_remat loops/cpu
     python data/make.py --list

@@ -37,7 +37,7 @@
 -- column start_time BIGINT: Its place [program order]; NULL if it has none.
 -- column end_time BIGINT: Last instant at which a result is live [program order]; NULL without live
 --   ranges.
--- column device_group_size HUGEINT: Devices that take part together; NULL if the text does not tell.
+-- column device_group_size HUGEINT: Devices that take part together; NULL if that is not told.
 -- column device_groups VARCHAR: Which ones, as printed; of a permute from where to where; NULL if
 --   the text does not tell.
 -- column instruction_name VARCHAR: The operation.

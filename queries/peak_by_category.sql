@@ -6,7 +6,8 @@
 -- forward, backward, rematerialised, optimizer. The rows of a module add up to its peak (query peak
 -- says how that is counted). For each run and function the module with the largest known peak is
 -- shown. The phase comes from rules on the op_name in the table op_categories, which is yours to
--- edit.
+-- edit; [phases] of a file given by --categories goes before them. What the bytes are for the model
+-- (weights, optimizer state, …) is told by peak-by-role.
 --
 -- wrong when: the rules do not fit the program. In a function that takes a gradient, all that lies
 -- outside of it counts as optimizer, metrics and preparation of data included. XLA fuses and

@@ -16,7 +16,6 @@ import numpy as np
 from jax import lax
 from jax.ad_checkpoint import checkpoint_name
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-
 from target import devices
 
 WORDS, WIDTH, INNER, LAYERS, LENGTH = 512, 64, 256, 4, 32

@@ -4,9 +4,7 @@ REPLICATED, HALVES = "{replicated}", "{devices=[2,2]<=[4] last_tile_dim_replicat
 
 
 def argument(module, index, size, sharding, shape="f32[8]{0}"):
-    module.allocation(
-        index, "parameter", size, parameter_number=index, parameter_shape_index="{}"
-    )
+    module.allocation(index, "parameter", size, parameter_number=index, parameter_shape_index="{}")
     text = f"%p{index} = {shape} parameter({index}), sharding={sharding}"
     module.value(
         index, index, 0, size, shape=shape, opcode="parameter", text=text, op_name=f"p[{index}]"
