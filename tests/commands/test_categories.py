@@ -1,4 +1,4 @@
-"""`--categories FILE`: rules of the user's own at question time, and none of them in the database."""
+"""`--categories FILE`: rules of the user's own at question time, none of them in the database."""
 
 import csv
 import shutil

@@ -39,7 +39,7 @@ def test_an_empty_file_has_no_rules(tmp_path):
         ("params* = 'x'\n", "no TOML: "),
         ("parameters = 3\n", "expected a table [parameters], found '3'"),
         ("[operations]\na = 3\n", "[operations]: expected \"GLOB\" = \"WORD\", found '3' for 'a'"),
-        ("[operations]\na.b = 'c'\n", "[operations]: expected \"GLOB\" = \"WORD\", found"),
+        ("[operations]\na.b = 'c'\n", '[operations]: expected "GLOB" = "WORD", found'),
     ],
 )
 def test_what_is_no_rule_is_refused(tmp_path, text, message):
