@@ -19,7 +19,8 @@
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
 -- param color BIGINT = NULL: Only this memory space.
--- param all_arguments BOOLEAN = FALSE: Show those too that each device has its own part of.
+-- param all_arguments BOOLEAN = FALSE: Show those too that each device has its own part of, and
+--   those of which that is not known.
 -- param top_n BIGINT = 30: Rows to return.
 --
 -- column run_name VARCHAR: The run.
@@ -41,9 +42,9 @@
 -- column parameter_number BIGINT: The entry parameter.
 -- column parameter_name VARCHAR: Path of the argument, such as params['w']; the instruction's name
 --   if it has none.
--- column unknown_sharding_reason VARCHAR: Why it is not known who holds what; NULL if it is.
--- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
---   has nothing else, comes first and does not count in top_n; NULL in all other rows.
+-- column unknown_reason VARCHAR: Why the peak of the function is unknown, or who holds what of some
+--   of its arguments, in a row of its own that has nothing else, comes first and does not count in
+--   top_n; NULL in all other rows.
 WITH params AS (
   SELECT
     coalesce(getvariable('all_arguments')::BOOLEAN, FALSE) AS all_arguments,
@@ -54,7 +55,6 @@ arguments AS (
     shardings.module_id, shardings.color, shardings.replicated_bytes, shardings.is_divisible,
     shardings.size_bytes, shardings.device_count, shardings.tile_count, shardings.holder_count,
     shardings.sharding, shardings.shape, shardings.parameter_number, shardings.parameter_name,
-    shardings.unknown_sharding_reason,
     row_number() OVER (
       ORDER BY
         shardings.replicated_bytes DESC NULLS LAST, shardings.size_bytes DESC, functions.name_place,
@@ -65,33 +65,78 @@ arguments AS (
   JOIN parameter_shardings AS shardings
     ON shardings.module_id = functions.module_id
     AND shardings.color = functions.color
-  WHERE params.all_arguments
-    OR shardings.replicated_bytes > 0
+  WHERE params.all_arguments OR shardings.replicated_bytes > 0
+),
+reasons AS (
+  SELECT
+    shardings.module_id, shardings.color, shardings.unknown_sharding_reason,
+    count(*) AS argument_count
+  FROM parameter_shardings AS shardings
+  WHERE shardings.unknown_sharding_reason IS NOT NULL
     -- Nothing speaks of several devices where there is neither a sharding nor a count of them.
-    OR (
-      shardings.unknown_sharding_reason IS NOT NULL
-      AND (
-        shardings.sharding IS NOT NULL OR shardings.device_count > 1 OR shardings.replica_count > 1
-      )
+    AND (
+      shardings.sharding IS NOT NULL OR shardings.device_count > 1 OR shardings.replica_count > 1
     )
+  GROUP BY shardings.module_id, shardings.color, shardings.unknown_sharding_reason
+),
+unknown AS (
+  SELECT
+    functions.run_name, functions.function_name, functions.color, functions.name_place,
+    functions.unknown_reason
+  FROM answered_functions AS functions
+  WHERE functions.unknown_reason IS NOT NULL
+  UNION ALL
+  SELECT
+    functions.run_name, functions.function_name, functions.color, functions.name_place,
+    reasons.unknown_sharding_reason || ' (arguments: ' || reasons.argument_count || ')'
+      AS unknown_reason
+  FROM answered_functions AS functions
+  JOIN reasons
+    ON reasons.module_id = functions.module_id
+    AND reasons.color = functions.color
+),
+answers AS (
+  SELECT
+    functions.run_name, functions.function_name, functions.color, functions.peak_bytes,
+    arguments.replicated_bytes,
+    CASE
+      WHEN arguments.replicated_bytes > 0 AND arguments.is_divisible THEN 'likely'
+      WHEN arguments.replicated_bytes > 0 THEN 'possible'
+    END AS sureness,
+    arguments.size_bytes, arguments.device_count, arguments.tile_count, arguments.holder_count,
+    arguments.sharding, arguments.shape, arguments.parameter_number, arguments.parameter_name,
+    CAST(NULL AS VARCHAR) AS unknown_reason,
+    arguments.place, functions.name_place
+  FROM answered_functions AS functions
+  CROSS JOIN params
+  JOIN arguments
+    ON arguments.module_id = functions.module_id
+    AND arguments.color = functions.color
+    AND arguments.place <= params.top_n
+  UNION ALL
+  SELECT
+    unknown.run_name, unknown.function_name, unknown.color,
+    NULL AS peak_bytes,
+    NULL AS replicated_bytes,
+    NULL AS sureness,
+    NULL AS size_bytes,
+    NULL AS device_count,
+    NULL AS tile_count,
+    NULL AS holder_count,
+    NULL AS sharding,
+    NULL AS shape,
+    NULL AS parameter_number,
+    NULL AS parameter_name,
+    unknown.unknown_reason,
+    NULL AS place, unknown.name_place
+  FROM unknown
 )
 SELECT
-  functions.run_name, functions.function_name, functions.color,
-  CASE WHEN arguments.place IS NOT NULL THEN functions.peak_bytes END AS peak_bytes,
-  arguments.replicated_bytes,
-  CAST(arguments.replicated_bytes AS DOUBLE) / nullif(functions.peak_bytes, 0) AS replicated_ratio,
-  CASE
-    WHEN arguments.replicated_bytes > 0 AND arguments.is_divisible THEN 'likely'
-    WHEN arguments.replicated_bytes > 0 THEN 'possible'
-  END AS sureness,
-  arguments.size_bytes, arguments.device_count, arguments.tile_count, arguments.holder_count,
-  arguments.sharding, arguments.shape, arguments.parameter_number, arguments.parameter_name,
-  arguments.unknown_sharding_reason, functions.unknown_reason
-FROM answered_functions AS functions
-CROSS JOIN params
-LEFT JOIN arguments
-  ON arguments.module_id = functions.module_id
-  AND arguments.color = functions.color
-  AND arguments.place <= params.top_n
-WHERE arguments.place IS NOT NULL OR functions.unknown_reason IS NOT NULL
-ORDER BY arguments.place NULLS FIRST, functions.name_place;
+  answers.run_name, answers.function_name, answers.color, answers.peak_bytes,
+  answers.replicated_bytes,
+  CAST(answers.replicated_bytes AS DOUBLE) / nullif(answers.peak_bytes, 0) AS replicated_ratio,
+  answers.sureness, answers.size_bytes, answers.device_count, answers.tile_count,
+  answers.holder_count, answers.sharding, answers.shape, answers.parameter_number,
+  answers.parameter_name, answers.unknown_reason
+FROM answers
+ORDER BY answers.place NULLS FIRST, answers.name_place, answers.unknown_reason;

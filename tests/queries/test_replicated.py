@@ -25,21 +25,18 @@ def test_what_each_device_would_hold_less_most_first(con):
     argument(module, 3, 12, REPLICATED, "f32[3]{0}")
     argument(module, 4, 8, "{manual}")
     module.close()
-    told = "the sharding is manual: who holds what is not told"
+    told = "the sharding is manual: who holds what is not told (arguments: 1)"
     # All 200 bytes are held for the whole run.
     assert answer(con, "replicated") == [
-        ("r", "step", 0, 200, 60, 0.3, "likely", 80, 4, 1, 4, REPLICATED, "f32[8]{0}", 1, "p[1]",
-         None),
-        ("r", "step", 0, 200, 30, 0.15, "likely", 60, 4, 2, 2, HALVES, "f32[8]{0}", 0, "p[0]",
-         None),
-        ("r", "step", 0, 200, 9, 0.045, "possible", 12, 4, 1, 4, REPLICATED, "f32[3]{0}", 3, "p[3]",
-         None),
-        ("r", "step", 0, 200, None, None, None, 8, 4, None, None, "{manual}", "f32[8]{0}", 4,
-         "p[4]", told),
+        ("r", "step", 0, *[None] * 12, told),
+        ("r", "step", 0, 200, 60, 0.3, "likely", 80, 4, 1, 4, REPLICATED, "f32[8]{0}", 1, "p[1]"),
+        ("r", "step", 0, 200, 30, 0.15, "likely", 60, 4, 2, 2, HALVES, "f32[8]{0}", 0, "p[0]"),
+        ("r", "step", 0, 200, 9, 0.045, "possible", 12, 4, 1, 4, REPLICATED, "f32[3]{0}", 3,
+         "p[3]"),
     ]  # fmt: skip
     names = [row[14] for row in answer(con, "replicated", all_arguments=True)]
-    assert names == ["p[1]", "p[0]", "p[3]", "p[2]", "p[4]"]
-    assert [row[14] for row in answer(con, "replicated", top_n=1)] == ["p[1]"]
+    assert names == [None, "p[1]", "p[0]", "p[3]", "p[2]", "p[4]"]
+    assert [row[14] for row in answer(con, "replicated", top_n=1)] == [None, "p[1]"]
 
 
 def test_a_program_for_one_device_is_left_out(con):
