@@ -1,4 +1,4 @@
-"""Make the sample dumps: model/train.py compiled in several ways, model/loops.py, attention.py.
+"""Make the sample dumps: model/train.py compiled in several ways, and the programs beside it.
 
     python data/make.py --python /opt/venv/bin/python cpu_b8 cpu_b16 cpu_b8_remat loops/cpu
     python data/make.py --list
@@ -28,6 +28,10 @@ RUNS = {
     "loops/cpu": ("loops.py layers_named nested accumulated decode", ""),
     "loops/gpu": ("loops.py --target gpu", "--xla_gpu_autotune_level=0"),
     "loops/tpu": ("loops.py --target tpu", ""),
+}
+RUNS |= {
+    "sharded/cpu": ("sharded.py", "--xla_force_host_platform_device_count=8"),
+    "sharded/gpu": ("sharded.py --target gpu --offload", "--xla_gpu_autotune_level=0"),
 }
 RUNS |= {f"lengths/length_{n}": (f"attention.py --length {n}", "") for n in (512, 1024, 1536, 2048)}
 FLAGS = "--xla_backend_optimization_level=0"

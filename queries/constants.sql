@@ -6,11 +6,14 @@
 -- compiled program. Large ones are arrays that a traced function closes over (a table, a mask, a
 -- model's weights): given as an argument instead, several programs can share one copy, and the
 -- compiler has less to fold. For each run and function (its compilation with the largest known
--- peak) one row per constant allocation, largest first.
+-- peak) one row per constant allocation, largest first, with how many there are alike.
 --
 -- wrong when: Constants of computations that run on a stack (reducers) are listed too, a few bytes
 -- each. A constant that a fusion contains has no allocation of its own and does not show. The CPU
--- may keep constants in the code instead of on a heap.
+-- may keep constants in the code instead of on a heap. Dumps print literals of up to ten elements
+-- only: whether larger ones of one shape hold the same is not told, and XLA merges those of one
+-- program that do. sureness says how sure it is that an argument would be shared: likely, where
+-- other programs hold the same literal; possible, where they hold one of the same shape, or none.
 --
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
@@ -21,6 +24,7 @@
 --
 -- column run_name VARCHAR: The run.
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
+-- column platform VARCHAR: Backend; NULL if unknown.
 -- column color BIGINT: Memory space.
 -- column constant_bytes HUGEINT: All constants of the module and memory space [bytes].
 -- column size_bytes BIGINT: This one [bytes].
@@ -34,8 +38,16 @@
 --   list uses.
 -- column copied_bytes HUGEINT: Copies of it [bytes], whenever they live; 0 if there is none; NULL
 --   likewise.
+-- column literal VARCHAR: What it holds; NULL if the dump leaves it out.
+-- column alike_count BIGINT: Constants of the module and memory space with this shape, itself
+--   included, and with this literal where there is one; NULL as shape.
+-- column program_count BIGINT: Modules of the run that have one alike, itself included; NULL as
+--   shape.
+-- column sureness VARCHAR: likely or possible, see above; NULL as advice.
+-- column advice VARCHAR: What to do; NULL for scalars, and as shape.
 -- column op_name VARCHAR: Scope path of the operation; NULL if the dump has none.
--- column source VARCHAR: Innermost file:line that is not library code; NULL if unknown.
+-- column source VARCHAR: Innermost file:line that is not library code, "for file:line" of the first
+--   operation that uses it where it has none of its own; NULL if unknown.
 -- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
 --   has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
@@ -76,6 +88,74 @@ use_counts AS (
   JOIN constants ON constants.module_id = uses.module_id AND constants.value_id = uses.value_id
   GROUP BY uses.module_id, uses.value_id
 ),
+users AS (
+  SELECT
+    uses.module_id, uses.value_id,
+    CASE
+      WHEN value_sources.source_line LIKE 'for %' THEN value_sources.source_line
+      ELSE 'for ' || value_sources.source_line
+    END AS source,
+    row_number() OVER (
+      PARTITION BY uses.module_id, uses.value_id
+      ORDER BY
+        instructions.program_order NULLS LAST, instructions.instruction_name, used_by.value_id
+    ) AS place
+  FROM uses
+  JOIN constants ON constants.module_id = uses.module_id AND constants.value_id = uses.value_id
+  JOIN instructions
+    ON instructions.module_id = uses.module_id
+    AND instructions.instruction_name = uses.instruction_name
+  JOIN "values" AS used_by
+    ON used_by.module_id = uses.module_id
+    AND used_by.instruction_name = uses.instruction_name
+  JOIN value_sources
+    ON value_sources.module_id = used_by.module_id
+    AND value_sources.value_id = used_by.value_id
+  WHERE value_sources.source_line IS NOT NULL
+),
+-- All constants of the runs asked about, with their literals.
+literals AS (
+  SELECT
+    modules.run_name, allocations.module_id, allocations.allocation_index, allocations.color,
+    "values".value_id, "values".shape,
+    nullif(
+      nullif(
+        regexp_extract(instructions.text, ' constant[(](.*?)[)](, [a-z_]+=|$)', 1), '{...}'
+      ),
+      ''
+    ) AS literal
+  FROM allocations
+  JOIN modules ON modules.module_id = allocations.module_id
+  JOIN "values"
+    ON "values".module_id = allocations.module_id
+    AND "values".allocation_index = allocations.allocation_index
+    AND "values".size_bytes = allocations.size_bytes
+  LEFT JOIN instructions
+    ON instructions.module_id = "values".module_id
+    AND instructions.instruction_name = "values".instruction_name
+  WHERE allocations.kind = 'constant'
+    AND allocations.size_bytes > 0
+    AND modules.run_name IN (SELECT answered_functions.run_name FROM answered_functions)
+),
+alike AS (
+  SELECT
+    mine.module_id, mine.value_id,
+    max(mine.literal) AS literal,
+    count(
+      DISTINCT CASE
+        WHEN theirs.module_id = mine.module_id AND theirs.color = mine.color
+          THEN theirs.allocation_index
+      END
+    ) AS alike_count,
+    count(DISTINCT theirs.module_id) AS program_count
+  FROM literals AS mine
+  JOIN constants ON constants.module_id = mine.module_id AND constants.value_id = mine.value_id
+  JOIN literals AS theirs
+    ON theirs.run_name = mine.run_name
+    AND theirs.shape = mine.shape
+    AND coalesce(theirs.literal, '') = coalesce(mine.literal, '')
+  GROUP BY mine.module_id, mine.value_id
+),
 copies AS (
   SELECT
     copy_details.module_id, copy_details.source_value_id,
@@ -87,7 +167,7 @@ copies AS (
   GROUP BY copy_details.module_id, copy_details.source_value_id
 )
 SELECT
-  functions.run_name, functions.function_name, functions.color,
+  functions.run_name, functions.function_name, functions.platform, functions.color,
   CASE WHEN constants.place IS NOT NULL THEN functions.constant_bytes END AS constant_bytes,
   constants.size_bytes,
   constants.size_bytes AS saving_bytes,
@@ -96,8 +176,18 @@ SELECT
   value_details.shape, value_details.instruction_name,
   CASE WHEN modules.has_used_values THEN coalesce(use_counts.use_count, 0) END AS use_count,
   CASE WHEN modules.has_used_values THEN coalesce(copies.copied_bytes, 0) END AS copied_bytes,
+  alike.literal, alike.alike_count, alike.program_count,
+  CASE
+    WHEN alike.value_id IS NULL OR value_details.bare_shape LIKE '%[]' THEN NULL
+    WHEN alike.literal IS NOT NULL AND alike.program_count > 1 THEN 'likely'
+    ELSE 'possible'
+  END AS sureness,
+  CASE
+    WHEN alike.value_id IS NULL OR value_details.bare_shape LIKE '%[]' THEN NULL
+    ELSE 'pass it as an argument, or compute it where it is used'
+  END AS advice,
   value_details.op_name,
-  value_details.own_source AS source,
+  coalesce(value_details.own_source, users.source) AS source,
   functions.unknown_reason
 FROM answered_functions AS functions
 LEFT JOIN modules ON modules.module_id = functions.module_id
@@ -107,6 +197,13 @@ LEFT JOIN constants
 LEFT JOIN value_details
   ON value_details.module_id = constants.module_id
   AND value_details.value_id = constants.value_id
+LEFT JOIN alike
+  ON alike.module_id = constants.module_id
+  AND alike.value_id = constants.value_id
+LEFT JOIN users
+  ON users.module_id = constants.module_id
+  AND users.value_id = constants.value_id
+  AND users.place = 1
 LEFT JOIN use_counts
   ON use_counts.module_id = constants.module_id
   AND use_counts.value_id = constants.value_id

@@ -21,6 +21,7 @@
 --
 -- column run_name VARCHAR: The run.
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
+-- column platform VARCHAR: Backend; NULL if unknown.
 -- column color BIGINT: Memory space.
 -- column peak_bytes HUGEINT: Peak of the memory space [bytes].
 -- column gathered_bytes HUGEINT: All-gather results live at the instant [bytes].
@@ -111,7 +112,7 @@ gathers AS (
     AND gathered_values.end_time >= ranked_steps.gathered_time
 )
 SELECT
-  functions.run_name, functions.function_name, functions.color,
+  functions.run_name, functions.function_name, functions.platform, functions.color,
   CASE WHEN gathers.place IS NOT NULL THEN functions.peak_bytes END AS peak_bytes,
   gathers.gathered_bytes, gathers.gathered_count, gathers.gathered_time, gathers.size_bytes,
   savings.saving_bytes, gathers.start_time, gathers.end_time, gathers.shape,

@@ -16,6 +16,7 @@
 --
 -- column run_name VARCHAR: The run.
 -- column function_name VARCHAR: Jitted function; NULL if unknown.
+-- column platform VARCHAR: Backend; NULL if unknown.
 -- column module_key VARCHAR: The module: its dump's path in the run.
 -- column color BIGINT: Memory space; NULL for a module without allocations.
 -- column memory_space_name VARCHAR: Its name; NULL if the platform or its name is unknown.
@@ -42,7 +43,7 @@ module_peaks AS (
   GROUP BY memory_figures.module_id
 )
 SELECT
-  figures.run_name, figures.function_name, figures.module_key, figures.color,
+  figures.run_name, figures.function_name, figures.platform, figures.module_key, figures.color,
   figures.memory_space_name, figures.peak_bytes,
   CAST(figures.peak_bytes AS DOUBLE) / nullif(module_peaks.peak_bytes, 0) AS module_peak_ratio,
   figures.argument_bytes, figures.output_bytes, figures.alias_bytes, figures.temp_bytes,

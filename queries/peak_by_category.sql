@@ -6,7 +6,8 @@
 -- forward, backward, rematerialised, optimizer. The rows of a module add up to its peak (query peak
 -- says how that is counted). For each run and function the module with the largest known peak is
 -- shown. The phase comes from rules on the op_name in the table op_categories, which is yours to
--- edit.
+-- edit; [phases] of a file given by --categories goes before them. What the bytes are for the model
+-- (weights, optimizer state, …) is told by peak-by-role.
 --
 -- wrong when: the rules do not fit the program. In a function that takes a gradient, all that lies
 -- outside of it counts as optimizer, metrics and preparation of data included. XLA fuses and
@@ -30,6 +31,7 @@
 --
 -- column run_name VARCHAR: The run.
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
+-- column platform VARCHAR: Backend; NULL if unknown.
 -- column color BIGINT: Memory space.
 -- column peak_bytes HUGEINT: Peak of the module [bytes].
 -- column held_bytes HUGEINT: Bytes held at the peak by values of this kind and phase [bytes].
@@ -47,8 +49,8 @@ WITH params AS (
 ),
 categorised AS (
   SELECT
-    held.function_place, held.name_place, held.run_name, held.function_name, held.color,
-    held.peak_bytes, held.unknown_reason, held.held_bytes, held.allocation_kind,
+    held.function_place, held.name_place, held.run_name, held.function_name, held.platform,
+    held.color, held.peak_bytes, held.unknown_reason, held.held_bytes, held.allocation_kind,
     op_name_categories.category
   FROM answered_peak_values AS held
   CROSS JOIN params
@@ -63,8 +65,8 @@ categorised AS (
 ),
 categories AS (
   SELECT
-    function_place, name_place, run_name, function_name, color, peak_bytes, unknown_reason,
-    allocation_kind, category,
+    function_place, name_place, run_name, function_name, platform, color, peak_bytes,
+    unknown_reason, allocation_kind, category,
     sum(held_bytes) AS held_bytes,
     nullif(count(held_bytes), 0) AS value_count,
     row_number() OVER (
@@ -73,11 +75,11 @@ categories AS (
     ) AS place
   FROM categorised
   GROUP BY
-    function_place, name_place, run_name, function_name, color, peak_bytes, unknown_reason,
-    allocation_kind, category
+    function_place, name_place, run_name, function_name, platform, color, peak_bytes,
+    unknown_reason, allocation_kind, category
 )
 SELECT
-  run_name, function_name, color, peak_bytes, held_bytes,
+  run_name, function_name, platform, color, peak_bytes, held_bytes,
   CAST(held_bytes AS DOUBLE) / nullif(peak_bytes, 0) AS held_ratio,
   value_count, allocation_kind, category, unknown_reason
 FROM categories

@@ -97,6 +97,15 @@ queries_option: Decorator = click.option(
 )
 
 
+categories_option: Decorator = click.option(
+    "--categories",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    envvar="BUFDB_CATEGORIES",
+    show_envvar=True,
+    help="Rules of your own for peak-by-role and peak-by-category, before those of bufdb.",
+)
+
 _format_option: Decorator = click.option(
     "--format",
     "format_name",
@@ -203,13 +212,19 @@ def open_database(
     allow_files: bool = False,
     memory_limit: str | None = None,
     runs: Sequence[str] | None = None,
+    categories: Path | None = None,
 ) -> duckdb.DuckDBPyConnection:
-    """The database, as `store.open_readable` opens it.
+    """The database, as `store.open_readable` opens it, with the rules of a file of categories.
 
     Left open until the process ends: closing it fails while an interrupted query is at work.
     """
     from bufdb.database import store
 
+    before = None
+    if categories is not None:
+        from bufdb.query.asked.categories import read
+
+        before = read(categories)
     return store.open_readable(
-        path, sql, allow_files=allow_files, memory_limit=memory_limit, runs=runs
+        path, sql, allow_files=allow_files, memory_limit=memory_limit, runs=runs, before=before
     )

@@ -113,6 +113,7 @@ def _short(name: str, text: str) -> common.Decorator:
 )
 @click.option("--explain", is_flag=True, help="Print DuckDB's plan instead of the answer.")
 @common.allow_files_option
+@common.categories_option
 @common.db_option
 @common.queries_option
 @click.option("-h", "--help", "show_help", is_flag=True, help="Show this, or the help of NAME.")
@@ -123,6 +124,7 @@ def command(
     dialect: str | None,
     explain: bool,
     allow_files: bool,
+    categories: Path | None,
     db: str,
     folders: tuple[Path, ...],
     show_help: bool,
@@ -150,7 +152,8 @@ def command(
         common.write(_sql(query, dialect), others["output"])
     else:
         values = _parameters(query, given, short)
-        _answer(query, values, db, explain=explain, allow_files=allow_files, output=others)
+        opening = {"allow_files": allow_files, "categories": categories}
+        _answer(query, values, db, explain=explain, opening=opening, output=others)
 
 
 def help_text(query: SavedQuery) -> str:
@@ -223,7 +226,7 @@ def _answer(
     db: str,
     *,
     explain: bool,
-    allow_files: bool,
+    opening: dict[str, Any],
     output: dict[str, Any],
 ) -> None:
     from bufdb.database.store import CATALOG
@@ -233,7 +236,7 @@ def _answer(
 
     bound = execute.bind(query, values)
     sql = query.sql if query.is_own else None
-    con = common.open_database(db, sql, allow_files=allow_files, runs=execute.runs_asked(bound))
+    con = common.open_database(db, sql, runs=execute.runs_asked(bound), **opening)
     result = execute.execute_query(con, query, bound, explain=explain)
     if explain:
         common.write("".join(f"{plan}\n" for _, plan in result.rows), output["output"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
@@ -15,8 +16,16 @@ from bufdb.commands import common
 @common.output_options
 @click.option("--explain", is_flag=True, help="Print DuckDB's plan instead of the answer.")
 @common.allow_files_option
+@common.categories_option
 @common.db_option
-def command(text: str, explain: bool, allow_files: bool, db: str, **output: Any) -> None:
+def command(
+    text: str,
+    explain: bool,
+    allow_files: bool,
+    categories: Path | None,
+    db: str,
+    **output: Any,
+) -> None:
     """Answer one SELECT, read-only; '-' takes it from standard input.
 
     'bufdb schema' describes the tables and views. Nothing but the database is read, unless
@@ -26,9 +35,8 @@ def command(text: str, explain: bool, allow_files: bool, db: str, **output: Any)
 
     if text == "-":
         text = sys.stdin.read()
-    result = execute.execute_sql(
-        common.open_database(db, allow_files=allow_files), text, explain=explain
-    )
+    con = common.open_database(db, allow_files=allow_files, categories=categories)
+    result = execute.execute_sql(con, text, explain=explain)
     if explain:
         common.write("".join(f"{plan}\n" for _, plan in result.rows), output["output"])
     else:

@@ -12,9 +12,9 @@ file. Files outside the database cannot be reached.
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import duckdb
 
@@ -165,6 +165,7 @@ def open_readable(
     allow_files: bool = False,
     memory_limit: str | None = None,
     runs: Sequence[str] | None = None,
+    before: Mapping[str, Sequence[tuple[Any, ...]]] | None = None,
 ) -> duckdb.DuckDBPyConnection:
     """Open an existing database for questions: read-only, locked, with bufdb's own views.
 
@@ -175,6 +176,7 @@ def open_readable(
         memory_limit: DuckDB's, such as "768MB"; by default most of the machine's.
         runs: globs over run_selectors.selector, if `sql` asks about those runs alone: modules of
             others are as if they were not in the file, and cost nothing.
+        before: rows that stand in tables of the schema beside those of the file, by table.
 
     Raises:
         DatabaseError: the file is missing, in use, no database of bufdb's, or of another schema
@@ -196,6 +198,9 @@ def open_readable(
         _copy_views(con, path, with_macros=sql is None or not is_current)
         if sql is not None and runs is not None:
             _narrow(con, sql, runs)
+        for table, rows in (before or {}).items():
+            con.execute(definitions.tables()[table])
+            _replace_rows(con, table, rows)
         con.execute(f"SET temp_directory = '{_spill_folder()}'")
         if memory_limit is not None:
             con.execute(f"SET memory_limit = '{memory_limit}'")
@@ -204,6 +209,17 @@ def open_readable(
         con.close()
         raise
     return con
+
+
+def _replace_rows(
+    con: duckdb.DuckDBPyConnection, table: str, rows: Sequence[tuple[Any, ...]]
+) -> None:
+    """Fill a table in memory that stands before one of the file: these rows, and the file's."""
+    con.execute(f'DELETE FROM memory.main."{table}"')
+    con.execute(f'INSERT INTO memory.main."{table}" FROM {CATALOG}.main."{table}"')
+    for row in rows:
+        marks = ", ".join("?" for _ in row)
+        con.execute(f'INSERT INTO memory.main."{table}" VALUES ({marks})', list(row))
 
 
 def _narrow(con: duckdb.DuckDBPyConnection, sql: str, runs: Sequence[str]) -> None:

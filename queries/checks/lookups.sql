@@ -1,8 +1,8 @@
 -- title: The lookup tables hold what bufdb ships
 -- group: overview
 --
--- memory_spaces and op_categories are data to edit: who has edited them leaves this one out with
--- --skip lookups. schema_info has one row.
+-- memory_spaces, op_categories and role_rules are data to edit: who has edited them leaves this one
+-- out with --skip lookups. schema_info has one row.
 --
 -- column module_id BIGINT: NULL: the tables belong to no module.
 -- column finding VARCHAR: What was expected, what was found.
@@ -55,6 +55,46 @@ WITH shipped AS (
       (90, '*jit(*/*', '*transpose(*', 'optimizer'),
       (91, '*jit(*/*', NULL, 'forward')
   ) AS rows (rule_order, op_glob, module_glob, category)
+  UNION ALL
+  SELECT
+    'role_rules' AS table_name,
+    concat_ws(', ', rows.rule_order, rows.subject, rows.name_glob, rows.role) AS row_text
+  FROM (
+    VALUES
+      (100, 'parameter', '*[Gg]rads*', 'gradients'),
+      (101, 'parameter', '*[Gg]radient*', 'gradients'),
+      (110, 'parameter', '*opt_state*', 'optimizer state'),
+      (111, 'parameter', '*[Oo]ptimizer*', 'optimizer state'),
+      (112, 'parameter', '*[Aa]dam*', 'optimizer state'),
+      (113, 'parameter', '*momentum*', 'optimizer state'),
+      (114, 'parameter', '*velocity*', 'optimizer state'),
+      (115, 'parameter', '*exp_avg*', 'optimizer state'),
+      (116, 'parameter', '[mn]u', 'optimizer state'),
+      (117, 'parameter', '[mn]u[[]*', 'optimizer state'),
+      (118, 'parameter', '*[.''][mn]u', 'optimizer state'),
+      (119, 'parameter', '*[.''][mn]u[[.'']*', 'optimizer state'),
+      (130, 'parameter', '*batch_stats*', 'model state'),
+      (131, 'parameter', '*cache*', 'model state'),
+      (140, 'parameter', '*params*', 'weights'),
+      (141, 'parameter', '*weights*', 'weights'),
+      (142, 'parameter', '*kernel*', 'weights'),
+      (143, 'parameter', '*bias*', 'weights'),
+      (144, 'parameter', '*embedding*', 'weights'),
+      (150, 'parameter', '*batch*', 'inputs'),
+      (151, 'parameter', '*inputs*', 'inputs'),
+      (152, 'parameter', '*tokens*', 'inputs'),
+      (153, 'parameter', '*labels*', 'inputs'),
+      (154, 'parameter', '*targets*', 'inputs'),
+      (155, 'parameter', '*images*', 'inputs'),
+      (156, 'parameter', '[xy]', 'inputs'),
+      (157, 'parameter', '*rng*', 'inputs'),
+      (158, 'parameter', 'key', 'inputs'),
+      (159, 'parameter', 'seed', 'inputs'),
+      (200, 'phase', 'forward', 'activations'),
+      (201, 'phase', 'rematerialised', 'activations'),
+      (202, 'phase', 'backward', 'gradients'),
+      (203, 'phase', 'optimizer', 'optimizer step')
+  ) AS rows (rule_order, subject, name_glob, role)
 ),
 stored AS (
   SELECT
@@ -76,6 +116,19 @@ stored AS (
     ) AS row_text,
     count(*) AS row_count
   FROM op_categories
+  GROUP BY ALL
+  UNION ALL
+  SELECT
+    'role_rules' AS table_name,
+    concat_ws(
+      ', ',
+      role_rules.rule_order,
+      role_rules.subject,
+      role_rules.name_glob,
+      coalesce(role_rules.role, 'NULL')
+    ) AS row_text,
+    count(*) AS row_count
+  FROM role_rules
   GROUP BY ALL
 )
 SELECT

@@ -151,6 +151,7 @@ def test_what_other_tests_start_from_is_a_new_database(fresh):
         "SELECT table_name, constraint_text FROM duckdb_constraints()",
         "FROM schema_info",
         "FROM op_categories",
+        "FROM role_rules",
         "FROM memory_spaces",
         "SELECT name, value FROM duckdb_settings()",
     )

@@ -21,25 +21,53 @@ def test_constants_with_their_uses_and_copies(con):
     module.use(1, "add", operand=1)
     module.close()
     # All allocations but the thread-local one: 40 + 4 + 40 + 76 = 160.
+    argument = "pass it as an argument, or compute it where it is used"
     assert answer(con, "constants") == [
-        (
-            "r",
-            "step",
-            0,
-            44,
-            40,
-            40,
-            0.25,
-            "f32[10]{0}",
-            "table",
-            2,
-            40,
-            "jit(step)/add",
-            "model.py:7",
-        ),
-        ("r", "step", 0, 44, 4, 4, 0.025, "f32[]", "zero", 0, 0, None, None),
-    ]
+        ("r", "step", 0, 44, 40, 40, 0.25, "f32[10]{0}", "table", 2, 40, None, 1, 1, "possible",
+         argument, "jit(step)/add", "model.py:7"),
+        ("r", "step", 0, 44, 4, 4, 0.025, "f32[]", "zero", 0, 0, None, 1, 1, None, None, None,
+         None),
+    ]  # fmt: skip
     assert [row[8] for row in answer(con, "constants", top_n=1)] == ["table"]
+
+
+def constant(module, index, literal, shape="f32[2]{0}", size=8):
+    module.allocation(index, "constant", size)
+    module.value(index, index, 0, size, shape=shape, opcode="constant",
+                 text=f"%c = {shape} constant({literal}), metadata={{}}")  # fmt: skip
+
+
+def test_constants_that_are_alike_in_the_program_and_in_others_of_the_run(con):
+    for module_id, run_name, function in ((1, "a", "f"), (2, "a", "g"), (3, "b", "f")):
+        module = Module(con, module_id, run_name, function)
+        constant(module, 0, "{1, 2}")
+        constant(module, 1, "{...}")
+        if module_id < 3:
+            constant(module, 2, "{...}")
+            constant(module, 3, "{(1, 2), (3, 4)}", "c64[2]{0}", 16)
+        module.close()
+    found = {tuple(row[i] for i in (0, 7, 11, 12, 13, 14)) for row in answer(con, "constants")}
+    assert found == {
+        ("a", "f32[2]{0}", "{1, 2}", 1, 2, "likely"),
+        ("a", "f32[2]{0}", None, 2, 2, "possible"),
+        ("a", "c64[2]{0}", "{(1, 2), (3, 4)}", 1, 2, "likely"),
+        ("b", "f32[2]{0}", "{1, 2}", 1, 1, "possible"),
+        ("b", "f32[2]{0}", None, 1, 1, "possible"),
+    }
+
+
+def test_the_line_of_the_first_use_where_it_has_none(con):
+    module = Module(con, 1)
+    constant(module, 0, "{...}")
+    module.allocation(1, "temp", 99)
+    line = {"source_file": "model.py", "opcode": "add"}
+    module.value(1, 1, 0, 8, name="later", program_order=5, source_line=9, **line)
+    module.value(2, 1, 8, 8, name="first", program_order=4, source_line=8, **line)
+    module.value(3, 1, 16, 8, name="before", program_order=3, opcode="copy")
+    for name in ("later", "first", "before"):
+        module.use(0, name)
+    module.close()
+    assert [row[-1] for row in answer(con, "constants")] == ["for model.py:8"]
 
 
 def test_uses_and_copies_are_unknown_where_the_dump_does_not_list_uses(con):

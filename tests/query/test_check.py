@@ -53,6 +53,7 @@ BREAKING = [
      f" AND module_id = {TPU}"),
     ("lookups", "UPDATE memory_spaces SET memory_space_name = 'x' WHERE platform = 'cpu'"),
     ("lookups", "DELETE FROM op_categories WHERE rule_order = 90"),
+    ("lookups", "UPDATE role_rules SET role = NULL WHERE rule_order = 140"),
     ("lookups", "INSERT INTO op_categories FROM op_categories WHERE rule_order = 90"),
     ("lookups", "INSERT INTO schema_info FROM schema_info"),
     ("memory-sums", f"UPDATE memory_sums SET fixed_bytes = 3 WHERE module_id = {NEW}"),

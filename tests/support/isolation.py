@@ -109,7 +109,7 @@ class Base:
 
     def empty(self) -> None:
         for table in self.columns:
-            if table not in ("schema_info", "memory_spaces", "op_categories"):
+            if table not in ("schema_info", "memory_spaces", "op_categories", "role_rules"):
                 self.con.execute(f'DELETE FROM "{table}"')
 
     def ingest(self, folder: Path, block_bytes: int = DEFAULT) -> None:

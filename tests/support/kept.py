@@ -21,7 +21,7 @@ UNION ALL SELECT function_name, macro_definition FROM duckdb_functions() WHERE N
 ORDER BY ALL
 """
 """What else it may have made, which takes 20 ms to list."""
-_LOOKUPS = ("memory_spaces", "op_categories", "schema_info")
+_LOOKUPS = ("memory_spaces", "op_categories", "role_rules", "schema_info")
 """Tables with rows that come with the schema."""
 
 

@@ -45,10 +45,10 @@ _IS_DERIVED = "SELECT txid_current() = getvariable('derived_at') + 1"
 
 To derive takes 14 ms, and many tests ask several questions of the same rows.
 """
-_OF_PLATFORMS = frozenset(
-    "first-regression jit-functions modules peak-matrix ranks retraces scaling series "
-    "top-values".split()
-)
+_OF_PLATFORMS = (
+    "first-regression", "jit-functions", "modules", "peak-matrix", "ranks", "retraces", "scaling",
+    "series", "top-values",
+)  # fmt: skip
 """Queries of whose answers `answer` gives the platform too."""
 _defaults: dict[str, dict[str, Any]] = {}
 _waiting: dict[str, list[dict[str, Any]]] | None = None

@@ -1,0 +1,144 @@
+-- title: Collective operations with the buffers that they read and write
+-- group: meaning
+--
+-- all-reduce, all-gather, reduce-scatter, all-to-all, collective-permute and their kin, with the
+-- bytes of their operands and results on one device: what is large here is sent between devices.
+-- An asynchronous one is its start, with the buffers of the whole chain. For each run and function
+-- (its compilation with the largest known peak) one row per operation, most bytes first. live_bytes
+-- are those of its buffers that are live at the peak, or at the instant that step asks for; of what
+-- is written in place both names count.
+--
+-- wrong when: On a TPU a fusion can hold a collective and what is computed meanwhile: is_fused
+-- says so, opcode is NULL, and its bytes are all that the fusion reads and writes. What other
+-- fusions and custom calls hold does not show. How often a loop runs an operation is not counted,
+-- nor what the library behind it allocates for itself.
+--
+-- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
+-- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
+-- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
+-- param color BIGINT = NULL: Only this memory space.
+-- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
+-- param peak BIGINT = 1: Which of the distinct peaks (query peaks), 1 is the highest.
+-- param step BIGINT = NULL: Any instant instead of a peak [program order].
+-- param top_n BIGINT = 30: Rows to return.
+--
+-- column run_name VARCHAR: The run.
+-- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
+-- column platform VARCHAR: Backend; NULL if unknown.
+-- column color BIGINT: Memory space of the buffers; an operation whose buffers lie in two has a row
+--   for each.
+-- column opcode VARCHAR: Kind of operation, without -start; NULL if the dump does not tell.
+-- column is_async BOOLEAN: Whether other work can go on meanwhile.
+-- column is_fused BOOLEAN: Whether it is a fusion that holds the operation.
+-- column read_bytes HUGEINT: Its operands [bytes].
+-- column written_bytes HUGEINT: Its results [bytes].
+-- column live_bytes HUGEINT: What of both is live at the instant [bytes]; NULL if the peak is
+--   unknown.
+-- column saving_bytes HUGEINT: By how much the peak would fall without the result that saves most
+--   (query savings) [bytes]; NULL if none of them holds anything at the peak.
+-- column start_time BIGINT: Its place [program order]; NULL if it has none.
+-- column end_time BIGINT: Last instant at which a result is live [program order]; NULL without live
+--   ranges.
+-- column device_group_size HUGEINT: Devices that take part together; NULL if that is not told.
+-- column device_groups VARCHAR: Which ones, as printed; of a permute from where to where; NULL if
+--   the text does not tell.
+-- column instruction_name VARCHAR: The operation.
+-- column op_name VARCHAR: Scope path of the operation; NULL if the dump has none.
+-- column source VARCHAR: Innermost file:line that is not library code, "for file:line" of an
+--   operation of the compiler's whose result that line uses; NULL if unknown.
+-- column unknown_reason VARCHAR: Why the peak of the function is unknown, or what its operations
+--   use, in a row of its own that has nothing else, comes first and does not count in top_n; NULL
+--   in all other rows.
+WITH params AS (
+  SELECT coalesce(getvariable('top_n')::BIGINT, 30) AS top_n
+),
+buffers AS (
+  SELECT
+    functions.module_id, functions.color, functions.name_place, functions.peak_time,
+    collective_values.instruction_name, collective_values.value_id,
+    bool_or(collective_values.is_written) AS is_written,
+    bool_or(NOT collective_values.is_written) AS is_read
+  FROM answered_functions_with_uses AS functions
+  JOIN collective_values ON collective_values.module_id = functions.module_id
+  JOIN "values"
+    ON "values".module_id = collective_values.module_id
+    AND "values".value_id = collective_values.value_id
+  JOIN allocations
+    ON allocations.module_id = "values".module_id
+    AND allocations.allocation_index = "values".allocation_index
+    AND allocations.color = functions.color
+  GROUP BY
+    functions.module_id, functions.color, functions.name_place, functions.peak_time,
+    collective_values.instruction_name, collective_values.value_id
+),
+operations AS (
+  SELECT
+    buffers.module_id, buffers.color, buffers.name_place, buffers.instruction_name,
+    coalesce(sum(CASE WHEN buffers.is_read THEN "values".size_bytes END), 0) AS read_bytes,
+    coalesce(sum(CASE WHEN buffers.is_written THEN "values".size_bytes END), 0) AS written_bytes,
+    CASE
+      WHEN max(buffers.peak_time) IS NOT NULL
+        THEN coalesce(
+          sum(
+            CASE
+              WHEN live_ranges.start_time <= buffers.peak_time
+                AND live_ranges.end_time >= buffers.peak_time THEN "values".size_bytes
+            END
+          ),
+          0
+        )
+    END AS live_bytes,
+    max(CASE WHEN buffers.is_written THEN savings.saving_bytes END) AS saving_bytes,
+    max(CASE WHEN buffers.is_written THEN live_ranges.end_time END) AS end_time,
+    max(CASE WHEN buffers.is_written THEN value_sources.source_line END) AS source
+  FROM buffers
+  JOIN "values"
+    ON "values".module_id = buffers.module_id
+    AND "values".value_id = buffers.value_id
+  LEFT JOIN value_sources
+    ON value_sources.module_id = buffers.module_id
+    AND value_sources.value_id = buffers.value_id
+  LEFT JOIN live_ranges
+    ON live_ranges.module_id = buffers.module_id
+    AND live_ranges.value_id = buffers.value_id
+  LEFT JOIN peak_savings AS savings
+    ON savings.module_id = buffers.module_id
+    AND savings.color = buffers.color
+    AND savings.value_id = buffers.value_id
+  GROUP BY buffers.module_id, buffers.color, buffers.name_place, buffers.instruction_name
+),
+ranked AS (
+  SELECT
+    operations.module_id, operations.color, operations.instruction_name, operations.read_bytes,
+    operations.written_bytes, operations.live_bytes, operations.saving_bytes,
+    collectives.program_order AS start_time,
+    operations.end_time, collectives.opcode, collectives.is_async, collectives.is_fused,
+    collectives.device_group_size, collectives.device_groups, instructions.op_name,
+    operations.source,
+    row_number() OVER (
+      ORDER BY
+        operations.read_bytes + operations.written_bytes DESC, operations.name_place,
+        collectives.program_order NULLS LAST, operations.instruction_name
+    ) AS place
+  FROM operations
+  JOIN collectives
+    ON collectives.module_id = operations.module_id
+    AND collectives.instruction_name = operations.instruction_name
+  JOIN instructions
+    ON instructions.module_id = operations.module_id
+    AND instructions.instruction_name = operations.instruction_name
+)
+SELECT
+  functions.run_name, functions.function_name, functions.platform, functions.color, ranked.opcode,
+  ranked.is_async, ranked.is_fused, ranked.read_bytes, ranked.written_bytes, ranked.live_bytes,
+  ranked.saving_bytes, ranked.start_time, ranked.end_time, ranked.device_group_size,
+  ranked.device_groups, ranked.instruction_name, ranked.op_name, ranked.source,
+  functions.unknown_reason
+FROM answered_functions_with_uses AS functions
+CROSS JOIN params
+LEFT JOIN ranked
+  ON ranked.module_id = functions.module_id
+  AND ranked.color = functions.color
+  AND ranked.place <= params.top_n
+WHERE ranked.place IS NOT NULL OR functions.unknown_reason IS NOT NULL
+ORDER BY ranked.place NULLS FIRST, functions.name_place;

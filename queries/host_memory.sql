@@ -1,0 +1,168 @@
+-- title: Bytes in the memory of the host, and what moves them there and back
+-- group: meaning
+--
+-- On a GPU or TPU what is offloaded, and arguments and outputs that are placed on the host, lie in
+-- a memory space of their own. For each run and function (its compilation with the largest known
+-- peak there) one row per source line and shape of what holds bytes at the peak of that space,
+-- largest first, with the instructions that move it: to the host, where the device would else hold
+-- it, and back. On a CPU all memory is that of the host; query memory-by-space has it.
+--
+-- wrong when: moved bytes are those of one time; in a loop an instruction runs as often as the
+-- loop. What a custom call moves does not show. Memory of the host that the program, its runtime or
+-- libraries take beside is in no dump. A program whose dump does not list uses shows what it holds,
+-- and nothing that moves.
+--
+-- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
+-- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
+-- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
+-- param color BIGINT = NULL: Only this memory space.
+-- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
+-- param peak BIGINT = 1: Which of the distinct peaks (query peaks), 1 is the highest.
+-- param step BIGINT = NULL: Any instant instead of a peak [program order].
+-- param top_n BIGINT = 30: Rows to return.
+--
+-- column run_name VARCHAR: The run.
+-- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
+-- column platform VARCHAR: Backend; NULL if unknown.
+-- column color BIGINT: Memory space of the host.
+-- column peak_bytes HUGEINT: Peak there [bytes].
+-- column held_bytes HUGEINT: What the line holds of it [bytes].
+-- column held_ratio DOUBLE: The same as share of the peak (0 to 1).
+-- column value_count BIGINT: Number of values that hold them.
+-- column allocation_kind VARCHAR: temp is what is offloaded; parameter, donated_parameter, output.
+-- column to_host_bytes HUGEINT: What instructions move into these bytes, each counted once [bytes];
+--   0 if none does; NULL if the dump does not list uses.
+-- column to_host_count BIGINT: Number of these instructions; NULL likewise.
+-- column from_host_bytes HUGEINT: What instructions move from there to the device [bytes]; 0 and
+--   NULL likewise.
+-- column from_host_count BIGINT: Number of these instructions; NULL likewise.
+-- column shape VARCHAR: Shape with layout.
+-- column op_name VARCHAR: Scope path of the operation, or path of the argument; NULL if the dump
+--   has none.
+-- column source VARCHAR: Innermost file:line that is not library code, "saved file:line" for what a
+--   loop stacks, "for file:line" for what the compiler made for that line; NULL if unknown.
+-- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
+--   has nothing else, comes first and does not count in top_n; NULL in all other rows.
+WITH params AS (
+  SELECT coalesce(getvariable('top_n')::BIGINT, 30) AS top_n
+),
+host_spaces AS (
+  SELECT memory_spaces.platform, memory_spaces.color
+  FROM memory_spaces
+  WHERE memory_spaces.memory_space_name = 'host'
+    AND memory_spaces.color <> 0
+),
+held AS (
+  SELECT
+    values_held.module_id, values_held.color, values_held.name_place, values_held.run_name,
+    values_held.function_name, values_held.platform, values_held.peak_bytes,
+    values_held.allocation_kind, values_held.value_id, values_held.held_bytes, values_held.shape,
+    value_sources.op_name,
+    value_sources.source_line, "values".allocation_index, "values".offset_bytes,
+    "values".size_bytes, modules.has_used_values
+  FROM answered_peak_values AS values_held
+  JOIN host_spaces
+    ON host_spaces.platform = values_held.platform
+    AND host_spaces.color = values_held.color
+  JOIN modules ON modules.module_id = values_held.module_id
+  JOIN "values"
+    ON "values".module_id = values_held.module_id
+    AND "values".value_id = values_held.value_id
+  LEFT JOIN value_sources
+    ON value_sources.module_id = values_held.module_id
+    AND value_sources.value_id = values_held.value_id
+  WHERE values_held.held_bytes > 0
+),
+-- An instruction may move what several values hold together: it counts for the first of them.
+moved AS (
+  SELECT
+    held.module_id, held.value_id, transfers.is_to_host, transfers.size_bytes,
+    row_number() OVER (
+      PARTITION BY transfers.module_id, transfers.instruction_name, transfers.is_to_host
+      ORDER BY held.value_id
+    ) AS place
+  FROM held
+  JOIN host_transfers AS transfers
+    ON transfers.module_id = held.module_id
+    AND transfers.host_allocation_index = held.allocation_index
+    AND transfers.host_offset_bytes < held.offset_bytes::HUGEINT + held.size_bytes
+    AND held.offset_bytes < transfers.host_offset_bytes::HUGEINT + transfers.host_size_bytes
+),
+moves AS (
+  SELECT
+    module_id, value_id,
+    coalesce(sum(CASE WHEN is_to_host THEN size_bytes END), 0) AS to_host_bytes,
+    count(CASE WHEN is_to_host THEN 1 END) AS to_host_count,
+    coalesce(sum(CASE WHEN NOT is_to_host THEN size_bytes END), 0) AS from_host_bytes,
+    count(CASE WHEN NOT is_to_host THEN 1 END) AS from_host_count
+  FROM moved
+  WHERE place = 1
+  GROUP BY module_id, value_id
+),
+lines AS (
+  SELECT
+    held.module_id, held.color, held.name_place, held.run_name, held.function_name, held.platform,
+    held.peak_bytes, held.allocation_kind, held.shape, held.op_name, held.source_line,
+    sum(held.held_bytes) AS held_bytes,
+    count(*) AS value_count,
+    CASE WHEN held.has_used_values THEN coalesce(sum(moves.to_host_bytes), 0) END
+      AS to_host_bytes,
+    CASE WHEN held.has_used_values THEN coalesce(sum(moves.to_host_count), 0)::BIGINT END
+      AS to_host_count,
+    CASE WHEN held.has_used_values THEN coalesce(sum(moves.from_host_bytes), 0) END
+      AS from_host_bytes,
+    CASE WHEN held.has_used_values THEN coalesce(sum(moves.from_host_count), 0)::BIGINT END
+      AS from_host_count
+  FROM held
+  LEFT JOIN moves
+    ON moves.module_id = held.module_id
+    AND moves.value_id = held.value_id
+  GROUP BY
+    held.module_id, held.color, held.name_place, held.run_name, held.function_name, held.platform,
+    held.peak_bytes, held.allocation_kind, held.shape, held.op_name, held.source_line,
+    held.has_used_values
+),
+ranked AS (
+  SELECT
+    lines.run_name, lines.function_name, lines.platform, lines.color, lines.peak_bytes,
+    lines.held_bytes, lines.value_count, lines.allocation_kind, lines.to_host_bytes,
+    lines.to_host_count, lines.from_host_bytes, lines.from_host_count, lines.shape, lines.op_name,
+    lines.source_line,
+    CAST(NULL AS VARCHAR) AS unknown_reason,
+    row_number() OVER (
+      ORDER BY
+        lines.held_bytes DESC, lines.name_place, lines.source_line NULLS LAST, lines.shape,
+        lines.op_name NULLS LAST, lines.allocation_kind
+    ) AS place
+  FROM lines
+  UNION ALL
+  SELECT
+    functions.run_name, functions.function_name, functions.platform, functions.color,
+    NULL AS peak_bytes,
+    NULL AS held_bytes,
+    NULL AS value_count,
+    NULL AS allocation_kind,
+    NULL AS to_host_bytes,
+    NULL AS to_host_count,
+    NULL AS from_host_bytes,
+    NULL AS from_host_count,
+    NULL AS shape,
+    NULL AS op_name,
+    NULL AS source_line,
+    functions.unknown_reason,
+    functions.name_place - 1000000000000 AS place
+  FROM answered_instants AS functions
+  WHERE functions.unknown_reason IS NOT NULL
+)
+SELECT
+  ranked.run_name, ranked.function_name, ranked.platform, ranked.color, ranked.peak_bytes,
+  ranked.held_bytes,
+  CAST(ranked.held_bytes AS DOUBLE) / nullif(ranked.peak_bytes, 0) AS held_ratio,
+  ranked.value_count, ranked.allocation_kind, ranked.to_host_bytes, ranked.to_host_count,
+  ranked.from_host_bytes, ranked.from_host_count, ranked.shape, ranked.op_name,
+  ranked.source_line AS source,
+  ranked.unknown_reason
+FROM ranked
+CROSS JOIN params
+WHERE ranked.place <= params.top_n
+ORDER BY ranked.place;

@@ -1,0 +1,14 @@
+-- Over how many devices a sharding lays an array, by its text (format section 7.5).
+CREATE OR REPLACE MACRO sharding_device_count(sharding) AS
+  CASE
+    WHEN sharding LIKE '{devices=%'
+      THEN product_of(
+        string_split(regexp_extract(sharding, '^[{]devices=[[]([0-9,]+)[]]', 1), ',')
+      )
+    WHEN sharding LIKE '{mesh[''%'
+      THEN product_of(
+        regexp_extract_all(regexp_extract(sharding, '^[{]mesh[[]([^]]*)[]]', 1), '''=([0-9]+)', 1)
+      )
+  END;
+COMMENT ON MACRO sharding_device_count IS
+  'Devices that the text of a sharding counts: the product of devices=[…], or of the axes of its mesh; NULL where it counts none ({replicated}).';

@@ -1,0 +1,40 @@
+-- The arrays that collective operations read and write.
+CREATE OR REPLACE VIEW collective_values AS
+SELECT DISTINCT
+  collectives.module_id,
+  collectives.instruction_name,
+  "values".value_id,
+  TRUE AS is_written
+FROM collectives
+JOIN positions
+  ON positions.module_id = collectives.module_id
+  AND positions.instruction_name = collectives.instruction_name
+JOIN "values"
+  ON "values".module_id = positions.module_id
+  AND "values".value_id = positions.value_id
+WHERE "values".shape NOT LIKE '(%'
+  AND (
+    NOT collectives.has_operands_in_shape
+    OR positions.shape_index = '{1}'
+    OR starts_with(positions.shape_index, '{1,')
+  )
+UNION ALL
+SELECT DISTINCT
+  collectives.module_id,
+  collectives.instruction_name,
+  "values".value_id,
+  FALSE AS is_written
+FROM collectives
+JOIN uses
+  ON uses.module_id = collectives.module_id
+  AND uses.instruction_name = collectives.instruction_name
+JOIN "values"
+  ON "values".module_id = uses.module_id
+  AND "values".value_id = uses.value_id
+WHERE "values".shape NOT LIKE '(%';
+COMMENT ON VIEW collective_values IS
+  'One row per array that a collective operation reads or writes. Key: module_id, instruction_name, value_id, is_written.';
+COMMENT ON COLUMN collective_values.module_id IS 'The module: modules.module_id.';
+COMMENT ON COLUMN collective_values.instruction_name IS 'The operation: collectives.instruction_name.';
+COMMENT ON COLUMN collective_values.value_id IS 'The array: values.value_id.';
+COMMENT ON COLUMN collective_values.is_written IS 'Whether it is a result (positions; of a start those of the chain), else an operand (uses).';

@@ -1,0 +1,63 @@
+-- One row per op_name of a module that a rule of role_rules covers, with the first such rule.
+CREATE OR REPLACE VIEW op_name_roles AS
+WITH op_names AS (
+  SELECT DISTINCT
+    instructions.module_id,
+    instructions.op_name,
+    coalesce(instructions.opcode = 'parameter', FALSE) AS is_parameter
+  FROM instructions
+  WHERE instructions.op_name IS NOT NULL
+  UNION
+  SELECT
+    value_origins.module_id,
+    value_origins.op_name,
+    coalesce(value_origins.opcode = 'parameter', FALSE) AS is_parameter
+  FROM value_origins
+  WHERE value_origins.op_name IS NOT NULL
+),
+matches AS (
+  SELECT op_names.module_id, op_names.op_name, op_names.is_parameter, role_rules.rule_order
+  FROM op_names
+  JOIN role_rules ON op_names.op_name GLOB role_rules.name_glob
+  WHERE role_rules.subject = CASE WHEN op_names.is_parameter THEN 'parameter' ELSE 'operation' END
+  UNION ALL
+  SELECT op_names.module_id, op_names.op_name, op_names.is_parameter, role_rules.rule_order
+  FROM op_names
+  JOIN op_name_categories
+    ON op_name_categories.module_id = op_names.module_id
+    AND op_name_categories.op_name = op_names.op_name
+  JOIN role_rules ON op_name_categories.category GLOB role_rules.name_glob
+  WHERE role_rules.subject = 'phase'
+    AND NOT op_names.is_parameter
+),
+firsts AS (
+  SELECT
+    matches.module_id,
+    matches.op_name,
+    matches.is_parameter,
+    min(matches.rule_order) AS rule_order
+  FROM matches
+  GROUP BY matches.module_id, matches.op_name, matches.is_parameter
+)
+SELECT
+  firsts.module_id,
+  firsts.op_name,
+  firsts.is_parameter,
+  firsts.rule_order,
+  role_rules.role,
+  CASE
+    WHEN role_rules.role IS NULL THEN NULL
+    WHEN firsts.rule_order < 0 THEN 'told'
+    WHEN role_rules.subject = 'phase' THEN 'possible'
+    ELSE 'likely'
+  END AS sureness
+FROM firsts
+JOIN role_rules ON role_rules.rule_order = firsts.rule_order;
+COMMENT ON VIEW op_name_roles IS
+  'One row per op_name of a module that a rule of role_rules covers. Key: module_id, op_name, is_parameter.';
+COMMENT ON COLUMN op_name_roles.module_id IS 'The module: modules.module_id.';
+COMMENT ON COLUMN op_name_roles.op_name IS 'Scope path or path of an argument: instructions.op_name.';
+COMMENT ON COLUMN op_name_roles.is_parameter IS 'Whether it is that of a parameter instruction; rules for parameters are for these alone.';
+COMMENT ON COLUMN op_name_roles.rule_order IS 'The first rule that holds: role_rules.rule_order.';
+COMMENT ON COLUMN op_name_roles.role IS 'Its role: role_rules.role; NULL if that rule says that nothing is known.';
+COMMENT ON COLUMN op_name_roles.sureness IS 'told by a rule of the user''s file; likely, by a name that such arguments or operations mostly bear; possible, by the phase in which it is computed; NULL as role.';

@@ -1,0 +1,205 @@
+-- One row per array among the entry parameters of a module, with how it is divided among devices.
+CREATE OR REPLACE VIEW parameter_shardings AS
+WITH arrays AS (
+  SELECT
+    allocations.module_id,
+    allocations.allocation_index,
+    allocations.color,
+    allocations.size_bytes,
+    allocations.parameter_number,
+    allocations.parameter_shape_index,
+    "values".value_id,
+    "values".shape,
+    shapes.dimensions,
+    instructions.instruction_name,
+    instructions.op_name,
+    instructions.text,
+    sharding_text(instructions.text) AS whole_sharding,
+    row_number() OVER (
+      PARTITION BY allocations.module_id, allocations.allocation_index
+      ORDER BY "values".value_id
+    ) AS place
+  FROM allocations
+  JOIN "values"
+    ON "values".module_id = allocations.module_id
+    AND "values".allocation_index = allocations.allocation_index
+    AND "values".shape_index = allocations.parameter_shape_index
+    AND NOT "values".is_phi
+  JOIN instructions
+    ON instructions.module_id = "values".module_id
+    AND instructions.instruction_name = "values".instruction_name
+    AND instructions.opcode = 'parameter'
+  LEFT JOIN shapes ON shapes.shape = "values".shape
+  WHERE allocations.parameter_number IS NOT NULL
+    AND "values".shape NOT LIKE '(%'
+),
+numbered AS (
+  SELECT
+    arrays.module_id,
+    arrays.allocation_index,
+    -- A tuple's sharding lists those of its arrays, in their order.
+    row_number() OVER (
+      PARTITION BY arrays.module_id, arrays.instruction_name
+      ORDER BY
+        list_transform(
+          regexp_extract_all(arrays.parameter_shape_index, '[0-9]+'),
+          lambda number: try_cast(number AS BIGINT)
+        )
+    ) AS element_place,
+    count(*) OVER (PARTITION BY arrays.module_id, arrays.instruction_name) AS element_count,
+    regexp_extract_all(
+      arrays.whole_sharding[2:-2], '[{](?:[^{}]|[{](?:[^{}]|[{][^{}]*[}])*[}])*[}]'
+    ) AS elements
+  FROM arrays
+  WHERE arrays.place = 1
+),
+shardings AS (
+  SELECT
+    arrays.module_id,
+    arrays.allocation_index,
+    arrays.color,
+    arrays.size_bytes,
+    arrays.parameter_number,
+    arrays.parameter_shape_index,
+    arrays.value_id,
+    arrays.shape,
+    arrays.dimensions,
+    arrays.instruction_name,
+    arrays.op_name,
+    arrays.text,
+    CASE
+      WHEN arrays.whole_sharding NOT LIKE '{{%' THEN arrays.whole_sharding
+      WHEN len(numbered.elements) = numbered.element_count
+        THEN numbered.elements[numbered.element_place]
+      ELSE arrays.whole_sharding
+    END AS sharding
+  FROM arrays
+  JOIN numbered
+    ON numbered.module_id = arrays.module_id
+    AND numbered.allocation_index = arrays.allocation_index
+  WHERE arrays.place = 1
+),
+counted AS (
+  SELECT
+    shardings.module_id,
+    shardings.allocation_index,
+    sharding_kind(shardings.sharding) AS sharding_kind,
+    sharding_device_count(shardings.sharding) AS own_device_count,
+    -- Without the HLO text beside, what other parameters are divided among.
+    coalesce(
+      modules.partition_count,
+      max(sharding_device_count(shardings.sharding)) OVER (PARTITION BY shardings.module_id)
+    ) AS device_count,
+    sharding_tile_count(shardings.sharding) AS tile_count,
+    modules.partition_count,
+    modules.replica_count
+  FROM shardings
+  JOIN modules ON modules.module_id = shardings.module_id
+),
+explained AS (
+  SELECT
+    counted.module_id,
+    counted.allocation_index,
+    CASE
+      WHEN counted.replica_count > 1 THEN 'the dump does not tell whether replicas hold the same'
+      WHEN shardings.text IS NULL THEN 'the dump does not print its instructions'
+      WHEN counted.device_count = 1 THEN NULL
+      WHEN shardings.sharding IS NULL
+        THEN 'the dump prints no sharding of the parameter (compilers for TPU take it away)'
+      WHEN counted.sharding_kind IS NULL THEN 'the sharding is not understood'
+      WHEN counted.sharding_kind IN ('manual', 'unreduced')
+        THEN 'the sharding is ' || counted.sharding_kind || ': who holds what is not told'
+      WHEN counted.sharding_kind = 'maximal' THEN NULL
+      WHEN counted.device_count IS NULL
+        THEN 'the number of devices is in the HLO text, which is not there'
+      WHEN counted.tile_count IS NULL
+        OR counted.device_count < 1
+        OR coalesce(counted.own_device_count, counted.device_count) <> counted.device_count
+        OR counted.device_count % counted.tile_count <> 0
+        THEN 'the sharding does not fit the number of devices'
+    END AS unknown_sharding_reason
+  FROM counted
+  JOIN shardings
+    ON shardings.module_id = counted.module_id
+    AND shardings.allocation_index = counted.allocation_index
+),
+held AS (
+  SELECT
+    counted.module_id,
+    counted.allocation_index,
+    counted.sharding_kind,
+    counted.partition_count,
+    counted.replica_count,
+    counted.device_count,
+    explained.unknown_sharding_reason,
+    CASE WHEN explained.unknown_sharding_reason IS NULL THEN counted.tile_count END AS tile_count,
+    CASE
+      WHEN explained.unknown_sharding_reason IS NOT NULL THEN NULL
+      WHEN counted.device_count = 1 OR counted.sharding_kind = 'maximal' THEN 1
+      ELSE counted.device_count // counted.tile_count
+    END AS holder_count
+  FROM counted
+  JOIN explained
+    ON explained.module_id = counted.module_id
+    AND explained.allocation_index = counted.allocation_index
+)
+SELECT
+  shardings.module_id,
+  shardings.parameter_number,
+  shardings.parameter_shape_index,
+  shardings.allocation_index,
+  shardings.color,
+  shardings.value_id,
+  shardings.instruction_name,
+  coalesce(shardings.op_name, shardings.instruction_name) AS parameter_name,
+  shardings.shape,
+  shardings.size_bytes,
+  shardings.sharding,
+  held.sharding_kind,
+  held.partition_count,
+  held.replica_count,
+  held.device_count,
+  held.tile_count,
+  held.holder_count,
+  -- All but the part that one of its holders would have left, rounded up.
+  shardings.size_bytes
+    - (shardings.size_bytes::HUGEINT + held.holder_count - 1) // held.holder_count
+    AS replicated_bytes,
+  CASE
+    WHEN held.holder_count IS NOT NULL
+      THEN coalesce(
+        len(
+          list_filter(
+            shardings.dimensions, lambda dimension: dimension > 0 AND dimension % held.holder_count = 0
+          )
+        ) > 0,
+        FALSE
+      )
+  END AS is_divisible,
+  held.unknown_sharding_reason
+FROM shardings
+JOIN held
+  ON held.module_id = shardings.module_id
+  AND held.allocation_index = shardings.allocation_index;
+COMMENT ON VIEW parameter_shardings IS
+  'One row per array among the entry parameters of a module whose value the dump lists, with how it is divided among devices (format section 7.5). Key: module_id, allocation_index.';
+COMMENT ON COLUMN parameter_shardings.module_id IS 'The module: modules.module_id.';
+COMMENT ON COLUMN parameter_shardings.parameter_number IS 'The entry parameter: allocations.parameter_number.';
+COMMENT ON COLUMN parameter_shardings.parameter_shape_index IS 'The array in it, {} if it is one: allocations.parameter_shape_index.';
+COMMENT ON COLUMN parameter_shardings.allocation_index IS 'Its allocation: allocations.allocation_index.';
+COMMENT ON COLUMN parameter_shardings.color IS 'Memory space: allocations.color.';
+COMMENT ON COLUMN parameter_shardings.value_id IS 'Its value: values.value_id.';
+COMMENT ON COLUMN parameter_shardings.instruction_name IS 'The parameter instruction: instructions.instruction_name.';
+COMMENT ON COLUMN parameter_shardings.parameter_name IS 'Its op_name, which JAX makes the path of the argument, such as params[''w'']; the instruction''s name if it has none.';
+COMMENT ON COLUMN parameter_shardings.shape IS 'Shape of what one device holds, with layout: values.shape. A module for several partitions has the shapes of one.';
+COMMENT ON COLUMN parameter_shardings.size_bytes IS 'Bytes on one device [bytes]: allocations.size_bytes.';
+COMMENT ON COLUMN parameter_shardings.sharding IS 'Its sharding as the text of the instruction has it, without metadata; of a tuple that of the array, all of it where it does not fit the tuple; NULL if none is printed.';
+COMMENT ON COLUMN parameter_shardings.sharding_kind IS 'replicated, tiled, maximal, manual or unreduced (macro sharding_kind); NULL if there is none or it is not understood.';
+COMMENT ON COLUMN parameter_shardings.partition_count IS 'modules.partition_count; NULL without the HLO text.';
+COMMENT ON COLUMN parameter_shardings.replica_count IS 'modules.replica_count; NULL without the HLO text.';
+COMMENT ON COLUMN parameter_shardings.device_count IS 'Devices that the parameters are divided among: partition_count, without the HLO text the most that a sharding of the module counts; NULL if none does.';
+COMMENT ON COLUMN parameter_shardings.tile_count IS 'Different parts that the array is divided into (macro sharding_tile_count); NULL as unknown_sharding_reason says.';
+COMMENT ON COLUMN parameter_shardings.holder_count IS 'Devices that hold the same part: device_count / tile_count, 1 of maximal; NULL as tile_count.';
+COMMENT ON COLUMN parameter_shardings.replicated_bytes IS 'What each of them would hold less if they shared the part [bytes]: size_bytes less a holder_count-th, rounded up; 0 if only one holds it; NULL as tile_count.';
+COMMENT ON COLUMN parameter_shardings.is_divisible IS 'Whether a dimension of shape can be divided by holder_count without a rest; NULL as tile_count.';
+COMMENT ON COLUMN parameter_shardings.unknown_sharding_reason IS 'Why it is not known who holds what; NULL if it is.';

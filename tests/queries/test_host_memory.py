@@ -1,0 +1,129 @@
+import pytest
+from ingesting import ingest_into
+from places import ROOT
+from shared_dumps import DUMPS, needs_dumps
+from small_db import Module, answer, insert
+
+ARRAY, SCALAR = "f32[8]{0}", "s32[]"
+
+
+def place(con, value_id, name, index="{}"):
+    con.execute(
+        "INSERT INTO positions (module_id, value_id, position_ordinal, instruction_name, "
+        "shape_index, is_defining) SELECT 1, ?, count(*), ?, ?, FALSE FROM positions",
+        [value_id, name, index],
+    )
+
+
+def test_nothing_in_an_empty_database(con):
+    assert answer(con, "host-memory") == []
+
+
+@pytest.fixture
+def offloading(con):
+    """An argument on the host that is read, and an array that goes there and comes back."""
+    module = Module(con, 1, function_name="step", platform="gpu")
+    module.allocation(0, "parameter", 40, color=5, parameter_number=0)
+    module.allocation(1, "temp", 32, color=5)
+    module.allocation(2, "temp", 500)
+    line = {"source_file": "model.py", "source_line": 7}
+    module.value(0, 0, 0, 40, name="arg", shape=ARRAY, opcode="parameter", op_name="m")
+    module.value(1, 2, 0, 40, name="in", shape=ARRAY, opcode="copy-start", shape_index="{0}")
+    module.value(2, 2, 100, 32, name="a", shape=ARRAY, opcode="add")
+    module.value(3, 1, 0, 32, name="out", shape=ARRAY, opcode="copy-start", shape_index="{0}",
+                 op_name="jit(step)/dot", **line)  # fmt: skip
+    module.value(4, 2, 200, 4, name="i", shape=SCALAR, opcode="add")
+    module.value(5, 2, 300, 8, name="back", shape="f32[2]{0}", opcode="dynamic-slice")
+    module.value(6, 2, 310, 24, name="start", shape="((f32[8]), f32[2])", opcode="fusion-start")
+    for value_id, name, index in [
+        (1, "in", "{0}"), (0, "in", "{1}"), (3, "out", "{0}"), (2, "out", "{1}"), (5, "back", "{}"),
+        (3, "start", "{0,0}"), (4, "start", "{0,1}"), (5, "start", "{1}"),
+    ]:  # fmt: skip
+        place(con, value_id, name, index)
+    for value_id, by in [(0, "in"), (2, "out"), (3, "start"), (4, "start"), (3, "back")]:
+        module.use(value_id, by)
+    module.close()
+    return module
+
+
+def test_what_the_host_holds_and_what_moves_it(con, offloading):
+    assert answer(con, "host-memory") == [
+        ("r", "step", 5, 72, 40, 40 / 72, 1, "parameter", 0, 0, 40, 1, ARRAY, "m", None),
+        # The slice inside the start is moved once.
+        ("r", "step", 5, 72, 32, 32 / 72, 1, "temp", 32, 1, 8, 1, ARRAY, "jit(step)/dot",
+         "model.py:7"),
+    ]  # fmt: skip
+    assert answer(con, "host-memory", color=0) == []
+    assert [row[4] for row in answer(con, "host-memory", top_n=1)] == [40]
+
+
+def test_each_move_by_its_instruction(con, offloading):
+    found = con.execute(
+        "SELECT instruction_name, is_to_host, host_value_id, device_value_id, size_bytes "
+        "FROM host_transfers ORDER BY ALL"
+    ).fetchall()
+    assert found == [("in", False, 0, 1, 40), ("out", True, 3, 2, 32), ("start", False, 3, 5, 8)]
+
+
+def test_on_a_cpu_all_memory_is_that_of_the_host(con):
+    module = Module(con, 1, platform="cpu")
+    module.allocation(0, "temp", 8)
+    module.value(1, 0, 0, 8, shape=ARRAY, opcode="copy")
+    place(con, 1, "v1")
+    module.use(1, "v1")
+    module.close()
+    assert answer(con, "host-memory") == []
+    assert con.execute("FROM host_transfers").fetchall() == []
+
+
+def test_what_moves_is_unknown_where_the_dump_does_not_list_uses(con):
+    module = Module(con, 1, platform="tpu", has_used_values=False)
+    module.allocation(0, "temp", 8, color=5)
+    module.value(1, 0, 0, 8, shape=ARRAY)
+    module.close()
+    (row,) = answer(con, "host-memory")
+    assert row[4:12] == (8, 1.0, 1, "temp", None, None, None, None)
+
+
+def test_values_of_one_line_and_shape_are_one_row_ties_by_run(con):
+    for module_id, run_name in ((1, "b"), (2, "a")):
+        module = Module(con, module_id, run_name, platform="gpu")
+        module.allocation(0, "temp", 16, color=5)
+        for value_id in (1, 2):
+            module.value(value_id, 0, 8 * value_id - 8, 8, shape=ARRAY, op_name="x")
+        module.close()
+    rows = [(row[0], row[4], row[6]) for row in answer(con, "host-memory")]
+    assert rows == [("a", 16, 2), ("b", 16, 2)]
+
+
+def test_spaces_of_the_host_are_those_of_the_table(con):
+    insert(con, "memory_spaces", platform="gpu", color=7, memory_space_name="host")
+    module = Module(con, 1, platform="gpu")
+    module.allocation(0, "temp", 16, color=7)
+    module.value(1, 0, 0, 8, shape=ARRAY)
+    module.close()
+    assert [row[2] for row in answer(con, "host-memory")] == [7]
+    con.execute("DELETE FROM memory_spaces WHERE color = 7")
+
+
+def test_the_stack_that_the_sharded_program_offloads(con):
+    """data/model/sharded.py: four layers of 16 x 32 x 128, each moved there and back by itself."""
+    ingest_into(con, ROOT / "data/sharded/gpu")
+    whole, layer = 4 * 16 * 32 * 128 * 4, 16 * 32 * 128 * 4
+    ((*row, source),) = answer(con, "host-memory")
+    assert row[3:12] == [whole, whole, 1.0, 1, "temp", layer, 1, layer, 1]
+    assert source == "saved /home/user/model/sharded.py:33"
+    assert (
+        "inner = checkpoint_name"
+        in ((ROOT / "data/model/sharded.py").read_text().splitlines()[33 - 1])
+    )
+
+
+@needs_dumps
+@pytest.mark.parametrize("target", ["gpu", "tpu"])
+def test_the_stack_that_a_sample_offloads(con, target):
+    """Eight layers of 1024 x 512."""
+    ingest_into(con, DUMPS / f"{target}-0.10.2/offload")
+    layer = 1024 * 512 * 4
+    (row,) = answer(con, "host-memory", function="loss")
+    assert row[3:12] == (8 * layer, 8 * layer, 1.0, 1, "temp", layer, 1, layer, 1)

@@ -1,0 +1,64 @@
+from small_db import Module, answer, insert
+
+REPLICATED, HALVES = "{replicated}", "{devices=[2,2]<=[4] last_tile_dim_replicate}"
+
+
+def argument(module, index, size, sharding, shape="f32[8]{0}"):
+    module.allocation(index, "parameter", size, parameter_number=index, parameter_shape_index="{}")
+    text = f"%p{index} = {shape} parameter({index}), sharding={sharding}"
+    module.value(
+        index, index, 0, size, shape=shape, opcode="parameter", text=text, op_name=f"p[{index}]"
+    )
+
+
+def test_nothing_in_an_empty_database(con):
+    assert answer(con, "replicated") == []
+
+
+def test_what_each_device_would_hold_less_most_first(con):
+    for shape, dimensions in (("f32[8]{0}", "[8]"), ("f32[3]{0}", "[3]")):
+        insert(con, "shapes", shape=shape, dtype="f32", dimensions=dimensions)
+    module = Module(con, 1, function_name="step", partition_count=4, replica_count=1)
+    argument(module, 0, 60, HALVES)
+    argument(module, 1, 80, REPLICATED)
+    argument(module, 2, 40, "{devices=[4]<=[4]}")
+    argument(module, 3, 12, REPLICATED, "f32[3]{0}")
+    argument(module, 4, 8, "{manual}")
+    module.close()
+    told = "the sharding is manual: who holds what is not told (arguments: 1)"
+    # All 200 bytes are held for the whole run.
+    assert answer(con, "replicated") == [
+        ("r", "step", 0, *[None] * 12, told),
+        ("r", "step", 0, 200, 60, 0.3, "likely", 80, 4, 1, 4, REPLICATED, "f32[8]{0}", 1, "p[1]"),
+        ("r", "step", 0, 200, 30, 0.15, "likely", 60, 4, 2, 2, HALVES, "f32[8]{0}", 0, "p[0]"),
+        ("r", "step", 0, 200, 9, 0.045, "possible", 12, 4, 1, 4, REPLICATED, "f32[3]{0}", 3,
+         "p[3]"),
+    ]  # fmt: skip
+    names = [row[14] for row in answer(con, "replicated", all_arguments=True)]
+    assert names == [None, "p[1]", "p[0]", "p[3]", "p[2]", "p[4]"]
+    assert [row[14] for row in answer(con, "replicated", top_n=1)] == [None, "p[1]"]
+
+
+def test_a_program_for_one_device_is_left_out(con):
+    module = Module(con, 1, partition_count=1, replica_count=1)
+    argument(module, 0, 8, REPLICATED)
+    module.close()
+    assert answer(con, "replicated") == []
+
+
+def test_an_argument_without_sharding_says_nothing_where_nothing_speaks_of_several_devices(con):
+    module = Module(con, 1)
+    module.allocation(0, "parameter", 8, parameter_number=0, parameter_shape_index="{}")
+    module.value(0, 0, 0, 8, opcode="parameter", text="%p = f32[] parameter(0)")
+    module.close()
+    assert answer(con, "replicated") == []
+
+
+def test_ties_by_run_and_parameter(con):
+    for module_id, run_name in ((1, "b"), (2, "a")):
+        module = Module(con, module_id, run_name, partition_count=2, replica_count=1)
+        for index in (1, 0):
+            argument(module, index, 8, REPLICATED)
+        module.close()
+    rows = [(row[0], row[13]) for row in answer(con, "replicated")]
+    assert rows == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
