@@ -135,7 +135,7 @@ def output_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def emit(result: Result, *, format_name: str, output: Path | None, full: str | None) -> None:
     """Write a result in the form that the user asked for; `full` is 'wide', 'full' or None."""
-    to_terminal = output is None and _is_terminal(sys.stdout)
+    to_terminal = output is None and is_terminal(sys.stdout)
     is_coloured = to_terminal and format_name == "table" and colour.wanted(sys.stdout, os.environ)
     text, cut = formats.render(
         result,
@@ -160,7 +160,7 @@ def write(text: str, output: Path | None = None, *, is_safe: bool = False) -> No
         UsageError: the file cannot be written.
         BufdbError: the disk is full, or standard output is.
     """
-    if output is None and not is_safe and _is_terminal(sys.stdout):
+    if output is None and not is_safe and is_terminal(sys.stdout):
         text = terminal_safe(text)
     data = text.encode("utf-8", errors="replace")
     if output is not None:
@@ -182,7 +182,8 @@ def write(text: str, output: Path | None = None, *, is_safe: bool = False) -> No
             raise BufdbError(f"cannot write to standard output: {error.strerror}") from error
 
 
-def _is_terminal(stream: Any) -> bool:
+def is_terminal(stream: Any) -> bool:
+    """Whether a standard stream is there, and somebody reads it as it is written."""
     return stream is not None and not stream.closed and bool(stream.isatty())
 
 
