@@ -286,13 +286,15 @@ def test_a_reader_that_stops_early_is_no_error(db):
 
 
 def test_a_terminal_gets_lines_that_fit_and_a_note(db):
+    sql = "SELECT repeat('x', 300) || i AS name, i, 7 AS j FROM range(2) AS numbers(i) ORDER BY i"
+
     def lines(*arguments):
         master, slave = pty.openpty()
         with subprocess.Popen(
-            [sys.executable, "-c", SCRIPT, "query", "top-temps", "--db", db, *arguments],
+            [sys.executable, "-c", SCRIPT, "sql", sql, "--db", db, *arguments],
             stdout=slave,
             stderr=subprocess.PIPE,
-            env={**os.environ, "COLUMNS": "150"},
+            env={**os.environ, "COLUMNS": "150", "NO_COLOR": "1"},
         ) as process:
             os.close(slave)
             out = b""
@@ -312,11 +314,13 @@ def test_a_terminal_gets_lines_that_fit_and_a_note(db):
 
     shown, note = lines()
     assert max(map(len, shown)) <= 150
-    assert any("…" in line for line in shown)
-    assert note == "bufdb: 1 cells shortened to fit the terminal; --full shows all of them\n"
-    shown, note = lines("--full")
-    assert max(map(len, shown)) > 300
-    assert note == ""
+    assert shown[0] == "j 7 · in each of 2 rows"
+    assert all("…" in line for line in shown[3:])
+    assert note == "bufdb: 2 cells shortened to fit the terminal; --wide shows all of them\n"
+    wide, note = lines("--wide")
+    assert (wide[0], max(map(len, wide)), note) == (shown[0], 304, "")
+    full, note = lines("--full")
+    assert (full[0].split(), max(map(len, full)), note) == (["name", "i", "j"], 307, "")
 
 
 @pytest.mark.parametrize(

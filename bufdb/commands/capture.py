@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bufdb.commands import common
+from bufdb.commands import common, summary
 from bufdb.database import faults
 from bufdb.errors import DatabaseError, UsageError
 from bufdb.report import formats
@@ -49,14 +49,14 @@ TABLE_ROWS = 20
     type=click.Choice(formats.FORMATS),
     default="table",
     show_default=True,
-    help="Form of the table of peaks.",
+    help="Form of the table of peaks, which is shown in place of the summary.",
 )
 @click.option(
     "-o",
     "--output",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Write the table of peaks to FILE instead of standard error.",
+    help="Write the table of peaks to FILE, in place of a summary on standard error.",
 )
 def command(
     command_line: tuple[str, ...],
@@ -67,13 +67,13 @@ def command(
     format_name: str,
     output: Path | None,
 ) -> None:
-    r"""Run COMMAND, ingest what XLA compiles in it, and show the peaks.
+    r"""Run COMMAND, ingest what XLA compiles in it, and show the highest peak.
 
     \b
       bufdb capture --run b16 --label batch=16 -- python train.py --batch 16
 
-    Standard input and output belong to COMMAND; signals are passed on to it. All that bufdb says,
-    the table of peaks too, goes to standard error, the table after the end of COMMAND. Also when
+    Standard input and output belong to COMMAND; signals are passed on to it. All that bufdb says
+    goes to standard error: after the end of COMMAND a summary, or the table of peaks. Also when
     COMMAND fails or is interrupted, what was dumped until then is ingested.
 
     XLA_FLAGS is added to: XLA dumps to a fresh directory, in place of one that --xla_dump_to names
@@ -148,13 +148,16 @@ class _Dumps:
 def _store(
     dumps: _Dumps, changed: Environment, code: int, format_name: str, output: Path | None
 ) -> int:
-    """Ingest the dumps and show the peaks; the exit code unless the command has its own."""
+    """Ingest the dumps and show what they say; the exit code unless the command has its own."""
     try:
         own_code = _ingest(dumps, changed, code)
         dumps.is_stored = own_code in (0, None)
         if own_code is None:
             return 4
-        _show(dumps.db, dumps.run, format_name, output)
+        if format_name == "table" and output is None:
+            summary.show_after(dumps.db, [dumps.run], ("lines",))
+        else:
+            _show(dumps.db, dumps.run, format_name, output)
     except Exception as error:  # raised again unless it is known to come from outside
         known = faults.as_known(error, dumps.db)
         if known is None:
@@ -224,7 +227,7 @@ def _ingest(dumps: _Dumps, changed: Environment, code: int) -> int | None:
     cached = outcome.cached_modules(dumps.folder)
     if cached:
         common.note(f"{len(cached)} modules came out of a compilation cache and are not in the run")
-    summary = ingest(
+    done = ingest(
         dumps.db,
         [dumps.folder],
         run=dumps.run,
@@ -232,13 +235,13 @@ def _ingest(dumps: _Dumps, changed: Environment, code: int) -> int | None:
         metadata=dumps.metadata,
         replace=True,
     )
-    if summary.removed_count:
-        common.note(f"replaced run {dumps.run}, which had {summary.removed_count} modules")
+    if done.removed_count:
+        common.note(f"replaced run {dumps.run}, which had {done.removed_count} modules")
     # Of cached modules ingest says that the cache must be off; for the command it was.
-    for text in [] if cached else summary.notes:
+    for text in [] if cached else done.notes:
         common.note(text)
-    common.note(f"run {dumps.run} in {dumps.db}: {summary.line()}")
-    return summary.exit_code
+    common.note(f"run {dumps.run} in {dumps.db}: {done.line()}")
+    return done.exit_code
 
 
 def _show(db: str, name: str, format_name: str, output: Path | None) -> None:

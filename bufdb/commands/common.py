@@ -19,7 +19,7 @@ import click
 from bufdb.database.patience import DEFAULT_WAIT_S, PATIENCE, Patience
 from bufdb.errors import BufdbError, UsageError, one_line
 from bufdb.query.catalogue import Catalogue, query_folders
-from bufdb.report import formats
+from bufdb.report import colour, formats
 from bufdb.report.text import terminal_safe
 
 if TYPE_CHECKING:
@@ -121,37 +121,55 @@ _output_option: Decorator = click.option(
     type=click.Path(path_type=Path),
     help="Write the answer to FILE instead of standard output.",
 )
+_wide_option: Decorator = click.option(
+    "--wide",
+    "full",
+    flag_value="wide",
+    default=None,
+    help="A table as wide as it has to be, nothing shortened, whatever the terminal.",
+)
 _full_option: Decorator = click.option(
-    "--full", is_flag=True, help="Never shorten text to fit the table into the terminal."
+    "--full",
+    "full",
+    flag_value="full",
+    default=None,
+    help="The same, columns with one value for all rows among the others.",
 )
 
 
 def output_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Options of every command that prints rows; `emit` takes them as keywords."""
-    return _format_option(_output_option(_full_option(function)))
+    return _format_option(_output_option(_wide_option(_full_option(function))))
 
 
-def emit(result: Result, *, format_name: str, output: Path | None, full: bool) -> None:
-    """Write a result in the form that the user asked for."""
-    to_terminal = output is None and _is_terminal(sys.stdout)
-    width = shutil.get_terminal_size().columns if to_terminal and not full else None
-    text, cut = formats.render(result, format_name, width)
-    write(text, output)
+def emit(result: Result, *, format_name: str, output: Path | None, full: str | None) -> None:
+    """Write a result in the form that the user asked for; `full` is 'wide', 'full' or None."""
+    to_terminal = output is None and is_terminal(sys.stdout)
+    is_coloured = to_terminal and format_name == "table" and colour.wanted(sys.stdout, os.environ)
+    text, cut = formats.render(
+        result,
+        format_name,
+        shutil.get_terminal_size().columns if to_terminal and not full else None,
+        has_titles=full != "full",
+        is_coloured=is_coloured,
+    )
+    write(text, output, is_safe=is_coloured)
     if cut:
-        note(f"{cut} cells shortened to fit the terminal; --full shows all of them")
+        note(f"{cut} cells shortened to fit the terminal; --wide shows all of them")
 
 
-def write(text: str, output: Path | None = None) -> None:
+def write(text: str, output: Path | None = None, *, is_safe: bool = False) -> None:
     """Write an answer as UTF-8 to a file or standard output.
 
     A reader that has seen enough (`| head`) is no error: the rest is dropped quietly. On a
-    terminal control characters are escaped; in a file and in a pipe the answer is exact.
+    terminal control characters are escaped, unless all but colours are already (`is_safe`); in a
+    file and in a pipe the answer is exact.
 
     Raises:
         UsageError: the file cannot be written.
         BufdbError: the disk is full, or standard output is.
     """
-    if output is None and _is_terminal(sys.stdout):
+    if output is None and not is_safe and is_terminal(sys.stdout):
         text = terminal_safe(text)
     data = text.encode("utf-8", errors="replace")
     if output is not None:
@@ -173,7 +191,8 @@ def write(text: str, output: Path | None = None) -> None:
             raise BufdbError(f"cannot write to standard output: {error.strerror}") from error
 
 
-def _is_terminal(stream: Any) -> bool:
+def is_terminal(stream: Any) -> bool:
+    """Whether a standard stream is there, and somebody reads it as it is written."""
     return stream is not None and not stream.closed and bool(stream.isatty())
 
 

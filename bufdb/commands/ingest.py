@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bufdb.commands import common
-from bufdb.errors import UsageError
+from bufdb.errors import BufdbError, UsageError
 
 if TYPE_CHECKING:
     from bufdb.ingest.summary import Summary
@@ -85,6 +85,13 @@ def command(
     for text in summary.notes:
         common.note(text)
     common.note(summary.line())
+    if common.is_terminal(sys.stderr) and summary.module_count:
+        from bufdb.commands.summary import show_after
+
+        try:
+            show_after(db, summary.run_names)
+        except BufdbError as error:  # what was ingested is stored, whatever comes now
+            common.note(f"no summary: {error}")
     click.get_current_context().exit(summary.exit_code)
 
 

@@ -120,6 +120,7 @@ def ingest(
     try:
         work = Ingest(con, planned, block_bytes, progress, jobs or 1, replace)
         summary = work.run(labels or {}, labels_by_run or {}, metadata)
+        summary.run_names = list(planned)
     finally:
         if collects:
             gc.enable()

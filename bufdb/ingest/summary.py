@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 class Summary:
     """What an ingest did."""
 
+    run_names: list[str] = field(default_factory=list)
+    """Runs that the dumps belong to."""
     module_count: int = 0
     """Modules stored, replaced ones included."""
     replaced_count: int = 0

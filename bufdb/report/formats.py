@@ -19,32 +19,36 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # bufdb.query.execute imports duckdb, which a list of the queries does not need
     from bufdb.query.result import Result
-from bufdb.report.text import (
-    align,
-    display_width,
-    escape_control,
-    human_bytes,
-    markdown_escape,
-    shorten,
-)
+from bufdb.report import table
+from bufdb.report.table import Column
+from bufdb.report.text import escape_control, human_bytes, markdown_escape
 
 FORMATS = ("table", "csv", "json", "jsonl", "markdown")
-NARROWEST = 12
-"""Columns to which a text column of a table is shortened at most."""
-
 _NUMBER = re.compile(r"(U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|DOUBLE|FLOAT|DECIMAL.*)$")
+_TEXT = re.compile(r"VARCHAR|JSON|STRUCT|MAP|UNION|.*\]$")
 
 
-def render(result: Result, format_name: str, width: int | None = None) -> tuple[str, int]:
+def render(
+    result: Result,
+    format_name: str,
+    width: int | None = None,
+    *,
+    has_titles: bool = False,
+    is_coloured: bool = False,
+) -> tuple[str, int]:
     """The result's text in one of FORMATS, and the number of cells that had to be shortened.
 
-    Only a table is fitted into `width` columns, by shortening its longest text cells; with None
-    nothing is shortened.
+    Only a table is fitted into `width` columns, as `bufdb.report.table` says; with None it is as
+    wide as it has to be. Only a table has titles, for what is alike in all of several rows, and
+    colours.
     """
     if format_name in ("table", "markdown"):
         result = _without_empty_reasons(result)
     if format_name == "table":
-        return _table(result, width)
+        columns, alike = _columns(result, has_titles)
+        return table.lay_out(
+            columns, alike, width, has_sections=has_titles, is_coloured=is_coloured
+        )
     writers: dict[str, Callable[[Result], str]] = {
         "csv": _csv,
         "json": _json,
@@ -62,35 +66,23 @@ def _without_empty_reasons(result: Result) -> Result:
     return replace(result, columns=result.columns[:-1], rows=[row[:-1] for row in result.rows])
 
 
-def _table(result: Result, width: int | None) -> tuple[str, int]:
-    header = [escape_control(name) for name, _ in result.columns]
-    body = [[escape_control(cell) for cell in row] for row in _for_people(result)]
-    right = [_is_number(type_name) for _, type_name in result.columns]
-    cut = 0 if width is None else _fit(header, body, right, width)
-    rule = ["-" * max(map(display_width, cells)) for cells in zip(header, *body, strict=True)]
-    return align([header, rule, *body], right), cut
-
-
-def _fit(header: list[str], body: list[list[str]], right: list[bool], width: int) -> int:
-    """Shorten the longest text cells in place until the lines fit; the number of cells cut."""
-    widths = [max(map(display_width, cells)) for cells in zip(header, *body, strict=True)]
-    least = [
-        wide if is_right else min(wide, max(NARROWEST, display_width(name)))
-        for name, wide, is_right in zip(header, widths, right, strict=True)
-    ]
-    for cap in range(width, NARROWEST - 1, -1):
-        fitted = [max(low, min(wide, cap)) for low, wide in zip(least, widths, strict=True)]
-        if sum(fitted) + 2 * (len(fitted) - 1) <= width:
-            break
-    else:
-        fitted = least
-    cut = 0
-    for row in body:
-        for place, cell in enumerate(row):
-            if display_width(cell) > fitted[place]:
-                row[place] = shorten(cell, fitted[place])
-                cut += 1
-    return cut
+def _columns(result: Result, has_titles: bool) -> tuple[list[Column], list[Column]]:
+    """The columns of a table, and those that say the same in all of several rows."""
+    columns: list[Column] = []
+    alike: list[Column] = []
+    cells = [[escape_control(cell) for cell in row] for row in _for_people(result)]
+    for place, (name, type_name) in enumerate(result.columns):
+        column = Column(
+            escape_control(name),
+            [row[place] for row in cells],
+            is_number=_is_number(type_name),
+            is_text=_TEXT.match(type_name) is not None,
+        )
+        # Compared as they are, not as they are shown: 8.5 MiB may be two numbers.
+        values = [repr(row[place]) for row in result.rows]
+        is_alike = has_titles and len(values) > 1 and len(set(values)) == 1
+        (alike if is_alike else columns).append(column)
+    return (columns, alike) if columns else (alike, [])
 
 
 def _markdown(result: Result) -> str:

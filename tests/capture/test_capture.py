@@ -210,7 +210,7 @@ def test_labels_tell_commit_and_changes(monkeypatch):
 # -- a command --------------------------------------------------------------------------------
 
 
-def test_a_run_with_table_and_labels(left_behind, monkeypatch):
+def test_a_run_with_summary_and_labels(left_behind, monkeypatch):
     monkeypatch.setenv("XLA_FLAGS", "--a=1")
     command = fake(
         "dump(); print('out', sys.stdin.read(), sys.argv[1:]); print('err', file=sys.stderr)"
@@ -225,14 +225,12 @@ def test_a_run_with_table_and_labels(left_behind, monkeypatch):
         "err",
     ]
     assert lines[2].startswith("bufdb: run r in bufdb.duckdb: ingested 3 modules (0 replaced), ")
-    assert [line.split()[0] for line in lines[3:]] == [
-        "function_name",
-        "-------------",
-        "train_step",
-        "eval_step",
-        "init",
+    assert lines[3:5] == [
+        "3 modules of 3 functions for cpu in 1 run",
+        "highest peak: 8.5 MiB of host memory, train_step of run r",
     ]
-    assert "8.5 MiB" in lines[5]
+    assert any("train.py:53" in line for line in lines)
+    assert lines[-1] == "bufdb summary --run r shows what holds it"
     assert rows("SELECT run_name FROM runs") == [("r",)]
     found = labels("r")
     assert found.pop("command") == shlex.join([*command, "--db", "--", "x y"])

@@ -70,6 +70,7 @@ def folder(ingested, tmp_path, monkeypatch, empty_folder):
         (work / name).symlink_to(ROOT / name)
     shutil.copy(ingested, work)
     monkeypatch.chdir(work)
+    monkeypatch.setenv("NO_COLOR", "1")
     return work
 
 

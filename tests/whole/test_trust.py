@@ -344,7 +344,11 @@ def _shown(path: str) -> list[str]:
     ]
     for command in commands:
         out, err = _Terminal(io.BytesIO()), _Terminal(io.BytesIO())
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        with (
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+            mock.patch.dict(os.environ, NO_COLOR="1"),
+        ):
             cli.run([*command, "--db", path])
         for stream in (out, err):
             stream.flush()

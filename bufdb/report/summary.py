@@ -1,0 +1,182 @@
+"""A summary as one screen of text: figures with bars, at most 80 columns wide, or as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from bufdb.report import cells, colour
+from bufdb.report.text import display_width, escape_control, human_bytes
+from bufdb.summary.overview import Overview, Row
+
+WIDTH = 80
+"""Columns that a summary is made for; in a wider terminal it is no wider."""
+BAR = 22
+MOST_CATEGORIES = 4
+MOST_REASONS = 2
+_EIGHTHS = " ▏▎▍▌▋▊▉█"
+_HEADINGS = {
+    "categories": "what holds it",
+    "lines": "lines that hold most of it",
+    "advice": "what would lower it most (savings do not add up)",
+}
+_UNREAD = ("error", "data_loss")
+
+Paint = Callable[[str, str | None], str]
+
+
+def text(found: Overview, *, is_coloured: bool = False, more: str | None = None) -> str:
+    """The screen; with `more`, a last line that names the command for all, a short one."""
+    paint: Paint = colour.painted if is_coloured else (lambda text, _style: text)
+    lines = [_compiled(found), *_peak(found, paint, is_short=more is not None)]
+    if found.parts.get("categories"):
+        lines += ["", paint(_HEADINGS["categories"], colour.BOLD), *_categories(found)]
+    if found.parts.get("lines"):
+        lines += ["", paint(_HEADINGS["lines"], colour.BOLD)]
+        lines += [_barred(row["source"], "source", row) for row in found.parts["lines"]]
+    if "advice" in found.parts:
+        lines += ["", paint(_HEADINGS["advice"], colour.BOLD), *_advice(found)]
+    lines += [*_not_understood(found, paint), *([more] if more else [])]
+    return "".join(f"{line.rstrip()}\n" for line in lines)
+
+
+def bar(ratio: float, width: int = BAR) -> str:
+    """A bar for a share of 1, in eighths of a column; nothing above 1 is drawn."""
+    eighths = round(max(0.0, min(1.0, ratio)) * width * 8)
+    whole, rest = divmod(eighths, 8)
+    return "█" * whole + (_EIGHTHS[rest] if rest else "")
+
+
+def _compiled(found: Overview) -> str:
+    """2 modules of 2 functions for gpu, in one run."""
+    counts = found.counts
+    text = f"{_many(counts['module_count'], 'module')} of "
+    text += _many(counts["function_count"], "function")
+    if counts["platforms"] is not None:
+        text += f" for {escape_control(counts['platforms']).replace(' ', ', ')}"
+    return f"{text} in {_many(counts['run_count'], 'run')}"
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def _peak(found: Overview, paint: Paint, *, is_short: bool) -> list[str]:
+    """The highest peak, the limit, other memory spaces, and what is unknown."""
+    lines = []
+    if found.peak is None:
+        lines.append(paint("no peak is known", colour.YELLOW))
+    else:
+        size = human_bytes(found.peak["peak_bytes"])
+        where = _space(found.peak)
+        whose = _whose(found.peak, WIDTH - len(f"highest peak: {size} of {where} memory, "))
+        lines.append(f"highest peak: {paint(size, colour.BOLD)} of {where} memory, {whose}")
+        if found.limit_ratio is not None or not is_short:
+            lines.append(_limit(found, paint))
+        known = [row for row in found.others if row["peak_bytes"] is not None]
+        if known:
+            spaces = ", ".join(f"{human_bytes(row['peak_bytes'])} {_space(row)}" for row in known)
+            lines.append(f"besides: {spaces}")
+    for row in found.unknown[:MOST_REASONS]:
+        whose = _whose(row, WIDTH // 2)
+        reason = f"unknown peak, {whose}: {escape_control(row['unknown_reason'])}"
+        reason = cells.give_way("reason", reason, WIDTH)
+        lines.append(paint(reason, colour.YELLOW))
+    more = len(found.unknown) - MOST_REASONS
+    if more > 0:
+        lines.append(paint(f"{_many(more, 'more function')} with an unknown peak", colour.YELLOW))
+    return lines
+
+
+def _space(row: Row) -> str:
+    if row["memory_space_name"] is not None:
+        return escape_control(row["memory_space_name"])
+    return f"color {row['color']}"
+
+
+def _whose(row: Row, width: int) -> str:
+    """The function and its run: train_step of run base."""
+    function, run = escape_control(row["function_name"]), escape_control(row["run_name"])
+    text = f"{function} of run {run}"
+    return cells.give_way("name", text, max(cells.SMALLEST, width))
+
+
+def _limit(found: Overview, paint: Paint) -> str:
+    ratio = found.limit_ratio
+    if ratio is None or found.limit_bytes is None:
+        return "limit: no dump tells the device; --limit 16GiB or --limit 'TPU v5e' does"
+    of = human_bytes(found.limit_bytes)
+    if found.limit_name is not None:
+        of += f" ({found.limit_name}, nominal)"
+    if ratio > 1:
+        return paint(f"limit: {ratio:.1%} of {of}: it does not fit", colour.RED)
+    share = f"{ratio:.1%}" if ratio >= 0.001 else "under 0.1%"
+    return f"limit: {share} of {of} {bar(ratio)}"
+
+
+def _barred(label: str, column: str, row: Row) -> str:
+    """One part of the peak: bytes, share, bar, what it is."""
+    ratio = row["held_ratio"] or 0.0
+    head = f"{human_bytes(row['held_bytes']):>10}  {ratio:>6.1%}  {bar(ratio):<{BAR}}  "
+    shown = cells.give_way(column, escape_control(label), WIDTH - display_width(head))
+    return head + shown
+
+
+def _categories(found: Overview) -> list[str]:
+    rows = found.parts["categories"]
+    shown = rows[:MOST_CATEGORIES]
+    lines = []
+    for row in shown:
+        phase = f", {row['category']}" if row["category"] is not None else ""
+        lines.append(_barred(f"{row['allocation_kind']}{phase}", "name", row))
+    if rows[len(shown) :]:
+        rest = max(0.0, 1 - sum(row["held_ratio"] or 0.0 for row in shown))
+        lines.append(f"{'':>10}  {rest:>6.1%}  {bar(rest):<{BAR}}  {len(rows) - len(shown)} more")
+    return lines
+
+
+def _advice(found: Overview) -> list[str]:
+    if not found.parts["advice"]:
+        return ["  nothing that saves 1 % of it by itself"]
+    lines = []
+    for row in found.parts["advice"]:
+        head = f"{human_bytes(row['saving_bytes']):>10}  {row['saving_ratio']:>6.1%}  "
+        left = WIDTH - display_width(head)
+        lines.append(head + cells.give_way("name", escape_control(row["name"]), left))
+        does = f"{' ' * 20}{escape_control(row['advice'])} ({row['sureness']})"
+        lines.append(cells.give_way("advice", does, WIDTH))
+    return lines
+
+
+def _not_understood(found: Overview, paint: Paint) -> list[str]:
+    """What could not be read, or that all was."""
+    if not found.findings:
+        return ["everything in the dumps was understood"]
+    lines = []
+    by_severity: dict[str, list[str]] = {}
+    for row in found.findings:
+        shown = f"{row['finding_count']} {escape_control(row['code'])}"
+        by_severity.setdefault(row["severity"], []).append(shown)
+    for severity, codes in by_severity.items():
+        line = cells.give_way("reason", f"{severity}: {', '.join(codes)}", WIDTH)
+        lines.append(paint(line, colour.style_of("severity", severity)))
+    if any(severity in _UNREAD for severity in by_severity):
+        return ["not understood in full ('bufdb query diagnostics' has the lines):", *lines]
+    return ["all lines understood; noted ('bufdb query diagnostics'):", *lines]
+
+
+def as_json(found: Overview) -> str:
+    """All of it as one object, with the names of the queries' columns and exact figures."""
+    content: dict[str, Any] = {
+        **found.counts,
+        "peak": found.peak,
+        "other_memory_spaces": found.others,
+        "unknown_peaks": found.unknown,
+        "limit_bytes": found.limit_bytes,
+        "limit_device": found.limit_name,
+        "limit_ratio": found.limit_ratio,
+        **found.parts,
+        "diagnostics": found.findings,
+    }
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"

@@ -1,0 +1,264 @@
+"""`bufdb summary`: one screen, of figures that the saved queries have."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from contextlib import closing
+
+import pytest
+from places import DEMO
+from small_db import Module, insert
+
+from bufdb import resources
+from bufdb.query import catalogue, execute
+from bufdb.report import summary as screen
+from bufdb.report.text import display_width
+from bufdb.summary import devices, overview
+
+CATALOGUE = catalogue.Catalogue([resources.query_folder()])
+PARTS = overview.queries(CATALOGUE, tuple(overview.QUERIES))
+SCRIPT = "from bufdb.cli import main; main()"
+
+
+@pytest.fixture
+def summary(call, demo_db, empty_folder):
+    """Runs the command over the demo dumps."""
+
+    def run(*arguments):
+        return call("summary", "--db", demo_db, *arguments)
+
+    return run
+
+
+def answer(con, name, **asked):
+    query = CATALOGUE.find(name)
+    result = execute.execute_query(con, query, execute.bind(query, asked))
+    return [dict(zip([n for n, _ in result.columns], row, strict=True)) for row in result.rows]
+
+
+def test_it_is_one_screen_of_eighty_columns(summary):
+    code, out, err = summary("--run", "gpu_b8", "--limit", "16GiB")
+    lines = out.splitlines()
+    assert (code, err) == (0, "")
+    assert len(lines) <= 24 and max(map(display_width, lines)) <= 80
+    assert lines[:3] == [
+        "2 modules of 2 functions for gpu in 1 run",
+        "highest peak: 8.3 MiB of device memory, train_step of run gpu_b8",
+        "limit: under 0.1% of 16.0 GiB",
+    ]
+    assert "   1.7 MiB   20.8%  ████▋                   saved /home/user/model/train.py:65" in lines
+    assert lines[-1] == "everything in the dumps was understood"
+
+
+def test_its_figures_are_those_of_the_queries(summary, demo):
+    found = json.loads(summary("--format", "json", "--limit", "h200")[1])
+    asked = {"run": "cpu_b16", "function": "train_step", "color": "0"}
+    assert found["categories"] == answer(demo, "peak-by-category", **asked)
+    assert found["lines"] == answer(demo, "peak-by-source-line", **asked, top_n="5")
+    assert found["advice"] == answer(demo, "advice", **asked, top_n="2")
+    assert found["peak"]["peak_bytes"] == 16447936
+    assert (found["run_count"], found["module_count"], found["function_count"]) == (6, 15, 3)
+    assert (found["limit_bytes"], found["limit_device"]) == (141 * 2**30, "H200")
+    assert found["limit_ratio"] == 16447936 / (141 * 2**30)
+
+
+def test_it_is_of_the_device_s_own_memory_and_tells_of_the_rest(summary):
+    out = summary("--run", "tpu_b8")[1].splitlines()
+    assert out[1] == "highest peak: 978.5 KiB of hbm memory, train_step of run tpu_b8"
+    assert out[3].startswith("besides: 6.3 MiB vmem")
+
+
+def test_it_narrows_to_a_function(summary):
+    out = summary("--run", "cpu*", "--function", "ini?")[1].splitlines()
+    assert out[0] == "4 modules of 1 function for cpu in 4 runs"
+    assert "903.1 KiB of host memory, init of run " in out[1]
+
+
+def test_it_narrows_to_a_module_if_the_queries_do(summary):
+    code, out, err = summary("--run", "cpu_b8", "--module", "*eval_step*")
+    if any(query.param("module") is None for query in PARTS.values()):
+        assert (code, out) == (2, "")
+        assert "summary: --module is no parameter of the query" in err
+    else:
+        assert out.startswith("1 module of 1 function for cpu in 1 run\nhighest peak: 2.0 MiB")
+
+
+def test_an_empty_answer_says_why(summary):
+    code, out, err = summary("--run", "gpu_b9")
+    assert (code, out) == (0, "")
+    assert err == "bufdb: no rows: no run 'gpu_b9'; did you mean 'gpu_b8'?\n"
+    found = json.loads(summary("--run", "gpu_b9", "--format", "json")[1])
+    assert (found["module_count"], found["peak"]) == (0, None)
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ("5MiB", "limit: 313.7% of 5.0 MiB: it does not fit"),
+        ("20MiB", "limit: 78.4% of 20.0 MiB █████████████████▎"),
+        ("tpu v5 LITE", "limit: under 0.1% of 16.0 GiB (TPU v5e, nominal)"),
+    ],
+)
+def test_how_much_of_the_limit_it_takes(summary, given, line):
+    assert summary("--limit", given)[1].splitlines()[2] == line
+
+
+def test_without_a_limit_nothing_is_guessed(summary):
+    line = summary("--run", "gpu_b8")[1].splitlines()[2]
+    assert line == "limit: no dump tells the device; --limit 16GiB or --limit 'TPU v5e' does"
+
+
+@pytest.mark.parametrize("given", ["GPU", "0", "-1", "5%"])
+def test_a_limit_that_is_none(summary, given):
+    code, out, err = summary("--limit", given)
+    assert (code, out) == (2, "")
+    assert "--limit wants a size such as 16GiB or one of TPU v2, " in err and err.count("\n") == 1
+
+
+def test_every_device_has_a_page_that_says_its_memory_and_names_of_its_own():
+    names = [name for d in devices.DEVICES for name in (d.name, *d.other_names)]
+    assert len({name.casefold() for name in names}) == len(names)
+    for known in devices.DEVICES:
+        assert known.source.startswith("https://")
+        assert 8 * 2**30 <= known.memory_bytes <= 512 * 2**30
+        assert devices.device(known.name.lower()) is known
+
+
+# -- rows by hand ----------------------------------------------------------------------------------
+
+
+def of(con, **asked):
+    return overview.overview(con, PARTS, asked)
+
+
+def module(con, module_id, size, **cells):
+    """A module that holds `size` bytes at its peak."""
+    made = Module(con, module_id, **cells)
+    made.allocation(0, "temp", size)
+    made.value(1, 0, 0, size)
+    made.close()
+
+
+def test_the_device_that_a_run_is_labelled_with_counts(con):
+    module(con, 1, 100)
+    insert(con, "run_labels", run_name="r", label="device", label_value="TPU v5 lite",
+           is_metadata=True)  # fmt: skip
+    assert (of(con).limit_bytes, of(con).limit_name) == (16 * 2**30, "TPU v5e")
+    assert overview.overview(con, PARTS, {}, 50).limit_bytes == 50
+    con.execute("UPDATE run_labels SET label_value = 'my board'")
+    assert of(con).limit_bytes is None
+
+
+def test_names_are_no_globs(con):
+    module(con, 1, 100, run_name="r[1]*", function_name="f[?]")
+    module(con, 2, 90, run_name="r1x", function_name="fa")
+    found = of(con)
+    assert (found.peak["run_name"], found.peak["function_name"]) == ("r[1]*", "f[?]")
+    assert [row["held_bytes"] for row in found.parts["categories"]] == [100]
+
+
+def test_a_function_without_a_name_has_its_module_s(con):
+    module(con, 1, 100, function_name=None)
+    found = of(con)
+    assert found.peak["function_name"] == "m1"
+    assert [row["held_bytes"] for row in found.parts["lines"]] == [100]
+
+
+def test_an_unknown_peak_is_said_and_not_taken_for_small(con):
+    module(con, 1, 100)
+    Module(con, 2, function_name="g", has_live_ranges=False).allocation(0, "temp", 900)
+    found = of(con)
+    lines = screen.text(found).splitlines()
+    assert found.peak["peak_bytes"] == 100
+    assert "unknown peak, g of run r: the dump has no live ranges" in lines
+    con.execute("DELETE FROM modules WHERE module_id = 1")
+    assert screen.text(of(con)).splitlines() == [
+        "1 module of 1 function in 1 run",
+        "no peak is known",
+        "unknown peak, g of run r: the dump has no live ranges",
+        "everything in the dumps was understood",
+    ]
+
+
+def test_what_was_not_understood_is_counted(con):
+    module(con, 1, 100)
+    for severity, code, count in (("notice", "no_hlo", 1), ("data_loss", "unreadable_line", 2)):
+        for _ in range(count):
+            insert(con, "diagnostics", run_name="r", module_id=1, severity=severity, code=code,
+                   message="m")  # fmt: skip
+    lines = screen.text(of(con)).splitlines()
+    assert lines[-3:] == [
+        "not understood in full ('bufdb query diagnostics' has the lines):",
+        "data_loss: 2 unreadable_line",
+        "notice: 1 no_hlo",
+    ]
+    con.execute("DELETE FROM diagnostics WHERE severity = 'data_loss'")
+    lines = screen.text(of(con), is_coloured=True).splitlines()
+    assert lines[-2:] == [
+        "all lines understood; noted ('bufdb query diagnostics'):",
+        "\x1b[33mnotice: 1 no_hlo\x1b[0m",
+    ]
+
+
+def test_long_and_hostile_names_stay_in_the_screen(con):
+    module(con, 1, 100, run_name="\x1b[31m" + "r" * 90, function_name="漢" * 90)
+    Module(con, 2, function_name="\x9bg" * 50, has_live_ranges=False).allocation(0, "temp", 9)
+    text = screen.text(of(con))
+    assert max(map(display_width, text.splitlines())) <= 80
+    assert "\x1b" not in text and "\x9b" not in text
+
+
+def test_a_bar_is_as_long_as_its_share():
+    assert [screen.bar(ratio, 2) for ratio in (-1.0, 0.0, 1 / 16, 0.5, 0.75, 1.0, 7.0)] == [
+        "", "", "▏", "█", "█▌", "██", "██",
+    ]  # fmt: skip
+
+
+# -- after an ingest -------------------------------------------------------------------------------
+
+
+def ingested(empty_folder, *paths):
+    """Standard error of an ingest at a terminal."""
+    master, slave = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, "ingest", *paths],
+        stderr=slave,
+        env={**os.environ, "NO_COLOR": "1"},
+    ) as process:
+        os.close(slave)
+        with closing(os.fdopen(master, "rb", buffering=0)) as stream:
+            text = b""
+            while part := read(stream):
+                text += part
+    assert process.returncode == 0
+    return text.decode().replace("\r\n", "\n").rpartition("\x1b[K")[2].splitlines()
+
+
+def read(stream):
+    try:
+        return stream.read(4096)
+    except OSError:  # nobody has the other end any more
+        return b""
+
+
+def test_an_ingest_at_a_terminal_ends_with_a_short_one(empty_folder):
+    lines = ingested(empty_folder, str(DEMO / "gpu_b8"))
+    assert lines[0].startswith("bufdb: ingested 2 modules")
+    assert lines[1:] == [
+        "2 modules of 2 functions for gpu in 1 run",
+        "highest peak: 8.3 MiB of device memory, train_step of run gpu_b8",
+        "everything in the dumps was understood",
+        "bufdb summary --run gpu_b8 shows what holds it",
+    ]
+    lines = ingested(empty_folder, str(DEMO / "gpu_b8"))
+    assert len(lines) == 1 and "unchanged 2" in lines[0]
+    lines = ingested(empty_folder, str(DEMO / "cpu_b8"), str(DEMO / "cpu_b16"))
+    assert lines[1] == "8 modules of 3 functions for cpu, gpu in 3 runs"
+    assert lines[-1] == "bufdb summary shows what holds it"
+
+
+def test_an_ingest_in_a_pipe_has_none(call, empty_folder):
+    code, out, err = call("ingest", DEMO / "gpu_b8")
+    assert (code, out, err.count("\n")) == (0, "", 1)

@@ -1,0 +1,238 @@
+"""Tables fit the terminal without losing a figure."""
+
+import io
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bufdb import resources
+from bufdb.commands import common
+from bufdb.query import catalogue, execute
+from bufdb.query.result import Result
+from bufdb.report import cells, colour, formats
+from bufdb.report.text import display_width
+
+QUERIES = catalogue.Catalogue([resources.query_folder()]).load_all()
+ASKED = {"base": "cpu_b8", "new": "cpu_b16", "label": "batch"}
+"""What some queries have to be asked for an answer with rows over the demo dumps."""
+
+
+def table(columns, rows, width=80, **others):
+    result = Result([(name, kind) for name, kind in columns.items()], rows)
+    return formats.render(result, "table", width, has_titles=True, **others)[0].splitlines()
+
+
+@pytest.mark.parametrize("width", [80, 132])
+@pytest.mark.parametrize("query", QUERIES, ids=lambda query: query.name)
+def test_every_answer_over_the_demo_dumps_fits_with_all_figures(demo, query, width):
+    asked = {name: text for name, text in ASKED.items() if query.param(name) is not None}
+    result = execute.execute_query(demo, query, execute.bind(query, asked))
+    fitted, _ = formats.render(result, "table", width, has_titles=True)
+    assert max(map(display_width, fitted.splitlines())) <= width
+    shown = {cell.strip() for cell in re.split(r"  +|\n| · ", fitted)}
+    for name, text in figures(result):
+        assert text in shown or f"{name} {text}" in shown
+
+
+def figures(result):
+    """Each cell that may not be shortened, with the name that it has in a title."""
+    columns, _ = formats._columns(result, has_titles=False)
+    for column in columns:
+        if not column.is_text:
+            short = column.name.removesuffix("_bytes")
+            yield from ((short, text) for text in column.body if text != "-")
+
+
+TEXTS = st.text(st.sampled_from("ab/.漢 _[{,}]"), max_size=90)
+
+
+@given(st.data(), st.integers(24, 120))
+def test_no_figure_is_lost_whatever_the_width(data, width):
+    kinds = data.draw(st.lists(st.sampled_from(["VARCHAR", "BIGINT"]), min_size=1, max_size=14))
+    ends = ["name", "op_name", "shape", "source", "unknown_reason", "module_key", "count"]
+    columns = {f"c{i}_{data.draw(st.sampled_from(ends))}": kind for i, kind in enumerate(kinds)}
+    numbers = iter(range(10**9, 10**9 + 1000))
+    rows = [
+        tuple(data.draw(TEXTS) if kind == "VARCHAR" else next(numbers) for kind in kinds)
+        for _ in range(data.draw(st.integers(0, 9)))
+    ]
+    lines = table(columns, rows, width)
+    assert max(map(display_width, lines)) <= width
+    words = re.findall(r"[0-9]{10}", "\n".join(lines))
+    assert sorted(map(int, words)) == [
+        cell for row in rows for cell in row if isinstance(cell, int)
+    ]
+
+
+def test_what_all_rows_have_alike_stands_in_a_title_line():
+    columns = {"run_name": "VARCHAR", "peak_bytes": "BIGINT", "source": "VARCHAR", "n": "BIGINT"}
+    assert table(columns, [("a", 2**20, None, 1), ("a", 2**20, None, 2)]) == [
+        "run a · peak 1.0 MiB · no source · in each of 2 rows",
+        "n",
+        "-",
+        "1",
+        "2",
+    ]
+
+
+def test_what_only_looks_alike_stays_a_column():
+    lines = table({"size_bytes": "BIGINT", "n": "BIGINT"}, [(2**20, 1), (2**20 + 1, 1)], None)
+    assert lines[0] == "n 1 · in each of 2 rows"
+    assert lines[1:] == ["size_bytes", "----------", "   1.0 MiB", "   1.0 MiB"]
+
+
+def test_equal_rows_stay_a_table_and_a_single_row_has_no_title():
+    assert table({"n": "BIGINT"}, [(1,), (1,)]) == ["n", "-", "1", "1"]
+    assert table({"n": "BIGINT", "m": "BIGINT"}, [(1, 2)]) == ["n  m", "-  -", "1  2"]
+
+
+def test_rows_in_groups_get_a_title_for_each_where_they_do_not_fit():
+    columns = {"run_name": "VARCHAR", "peak_bytes": "BIGINT", "n": "BIGINT", "name": "VARCHAR"}
+    rows = [("r1", 1024, n, "x") for n in range(3)] + [("r2", 2048, n, "y") for n in range(3)]
+    assert table(columns, rows, 24) == [
+        "n  name",
+        "-  ----",
+        "run r1 · peak 1.0 KiB",
+        "3 rows",
+        "0  x",
+        "1  x",
+        "2  x",
+        "",
+        "run r2 · peak 2.0 KiB",
+        "3 rows",
+        "0  y",
+        "1  y",
+        "2  y",
+    ]
+    assert table(columns, rows, 80)[0] == "run_name  peak_bytes  n  name"
+
+
+def test_names_of_columns_are_folded_before_a_text_is_shortened():
+    columns = {"saving_bytes": "BIGINT", "value_count": "BIGINT", "name": "VARCHAR"}
+    assert table(columns, [(1, 2, "abcdefgh"), (3, 4, "ijklmnop")], 25) == [
+        "saving_  value_",
+        "  bytes   count  name",
+        "-------  ------  --------",
+        "    1 B       2  abcdefgh",
+        "    3 B       4  ijklmnop",
+    ]
+
+
+def test_a_row_takes_several_lines_before_a_figure_is_cut():
+    columns = {"a": "BIGINT", "name": "VARCHAR", "b": "BIGINT"}
+    assert table(columns, [(10**9, "x", 10**9 + 1), (10**9 + 2, "y", 10**9 + 3)], 24) == [
+        "         a  name",
+        "           b",
+        "----------------",
+        "1000000000  x",
+        "  1000000001",
+        "1000000002  y",
+        "  1000000003",
+    ]
+
+
+def test_a_single_row_that_does_not_fit_is_set_out_by_name():
+    columns = {"a_name": "VARCHAR", "n_bytes": "BIGINT"}
+    assert table(columns, [("one two three four", 2048)], 24) == [
+        "a_name   one two three",
+        "         four",
+        "n_bytes  2.0 KiB",
+    ]
+
+
+def test_why_a_row_is_unknown_stands_below_it_in_full():
+    columns = {"name": "VARCHAR", "n_bytes": "BIGINT", "unknown_reason": "VARCHAR"}
+    assert table(columns, [("a", None, "there is no HLO text"), ("b", 5, None)], 24) == [
+        "name  n_bytes",
+        "----  -------",
+        "a           -",
+        "  unknown_reason: there",
+        "  is no HLO text",
+        "b         5 B",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("column", "text", "width", "shown"),
+    [
+        ("shape", "f32[8,100]{1,0:T(8,128)}", 20, "f32[8,100]"),
+        ("out_shape", "(f32[8,100]{1,0}, s32[4])", 14, "(f32[8,100], …"),
+        ("source", "/home/user/model/train.py:65", 20, "…/model/train.py:65"),
+        ("source", "saved /home/user/model/train.py:65", 20, "saved …/train.py:65"),
+        ("source", "/home/user/model/a_long_name_of_a_file.py:65", 12, "…_file.py:65"),
+        ("op_name", "jit(f)/jvp()/while/body/dot_general", 24, "…/while/body/dot_general"),
+        ("module_key", "module_0002.jit_f.cpu_after_optimizations", 20, "module_0002.jit_f.c…"),
+        ("call_stack", "a.py:1 f < b.py:2 g < c.py:3 h", 20, "a.py:1 f < b.py:2 g…"),
+        ("name", "bitcast_dynamic-update-slice_fusion.2", 20, "bitcas…lice_fusion.2"),
+        ("message", "neither here/nor there is a path", 20, "neithe…ere is a path"),
+        ("name", "漢/字漢字漢", 6, "…字漢"),
+    ],
+)
+def test_what_tells_most_of_a_text_stays(column, text, width, shown):
+    assert cells.give_way(column, text, width) == shown
+    assert display_width(shown) <= width
+
+
+# -- colours ---------------------------------------------------------------------------------------
+
+SHIFT = {"peak_change_bytes": "BIGINT", "unknown_reason": "VARCHAR"}
+
+
+def test_colours_say_what_grew_shrank_and_is_unknown():
+    lines = table(SHIFT, [(-5, None), (5, None), (0, None), (None, "why")], is_coloured=True)
+    assert lines[2:] == [
+        "             \x1b[32m-5 B\x1b[0m  -",
+        "              \x1b[31m5 B\x1b[0m  -",
+        "              0 B  -",
+        "                -  \x1b[33mwhy\x1b[0m",
+    ]
+
+
+def test_colours_apart_it_is_the_same_table():
+    rows = [(-5, None), (5, "b"), (0, None)]
+    coloured = table(SHIFT, rows, is_coloured=True)
+    assert [re.sub("\x1b\\[[0-9]+m", "", line) for line in coloured] == table(SHIFT, rows)
+
+
+def test_a_name_brings_no_colour_of_its_own():
+    lines = table({"severity": "VARCHAR", "x": "VARCHAR"}, [("error", "\x1b[31mred")] * 2 + [
+        ("notice", "\x9b31mred")], is_coloured=True)  # fmt: skip
+    assert "\\x1b[31mred" in lines[2] and "\\x9b31mred" in lines[4]
+    assert {match for line in lines for match in re.findall("\x1b\\[[0-9]+m", line)} == {
+        "\x1b[0m", "\x1b[1m", "\x1b[31m", "\x1b[33m"}  # fmt: skip
+    assert "\x9b" not in "".join(lines)
+
+
+class Stream(io.TextIOWrapper):
+    def __init__(self, is_terminal):
+        super().__init__(io.BytesIO(), encoding="utf-8")
+        self.isatty = lambda: is_terminal
+
+
+@pytest.mark.parametrize(
+    ("is_terminal", "environment", "is_wanted"),
+    [
+        (True, {}, True),
+        (True, {"NO_COLOR": ""}, True),
+        (True, {"NO_COLOR": "1"}, False),
+        (True, {"TERM": "dumb"}, False),
+        (False, {}, False),
+    ],
+)
+def test_there_is_no_colour_in_a_pipe_or_with_no_color(
+    is_terminal, environment, is_wanted, monkeypatch
+):
+    for name in ("NO_COLOR", "TERM"):
+        monkeypatch.delenv(name, raising=False)
+    for name, text in environment.items():
+        monkeypatch.setenv(name, text)
+    assert colour.wanted(Stream(is_terminal), environment) is is_wanted
+    for form in formats.FORMATS:
+        out = Stream(is_terminal)
+        monkeypatch.setattr("sys.stdout", out)
+        result = Result([("severity", "VARCHAR"), ("n", "BIGINT")], [("error", 1), ("error", 2)])
+        common.emit(result, format_name=form, output=None, full=None)
+        has_escapes = b"\x1b" in out.buffer.getvalue()
+        assert has_escapes is (is_wanted and form == "table")
