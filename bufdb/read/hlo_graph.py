@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from bufdb.read.instruction import metadata_of, plain_metadata
@@ -77,7 +77,7 @@ class Instruction:
         """Take the line's head; `stop` is where its computation ends."""
         self._head, self.computation, self._stop = head, computation, stop
         opcode, first = head.group(3, 4)
-        self.opcode: str = opcode.decode()
+        self.opcode: str = _text(opcode)
         self.first: bytes | None = first
         """Name of the first operand, where it stands there plainly; else see `operands`."""
         self.position, self.paren = head.start(), head.end(3)
@@ -188,6 +188,12 @@ class Instruction:
         """How often a loop runs, where XLA knows and says so."""
         found = _TRIPS.search(self.attributes)
         return int(found[1]) if found else None
+
+
+@lru_cache(maxsize=1 << 10)
+def _text(opcode: bytes) -> str:
+    """One text for all instructions that have it: there are some dozens of opcodes."""
+    return opcode.decode()
 
 
 At = tuple[Instruction, Index]

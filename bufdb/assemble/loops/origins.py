@@ -297,7 +297,7 @@ class _Walks:
     def origins(self, starts: Columns) -> tuple[Ints, list[Origin]]:
         """For each value which origin it has, -1 where nothing is to be said; and the origins."""
         keys, codes, shares = starts["key"], starts["code"], starts["shares"]
-        near = np.union1d(keys[starts["is_near"]], starts["carrier_key"][shares])
+        near = np.concatenate([keys[starts["is_near"]], starts["carrier_key"][shares]])
         self._find_homes(near, keys)
         begin = self._numbered(keys)
         loop = np.where(shares, self._numbered(starts["carrier_key"]), -1)
@@ -320,23 +320,23 @@ class _Walks:
     def _numbered(self, keys: Words) -> Ints:
         """For each name where the walk for it begins, as a number: one for the same place."""
         distinct, inverse = np.unique(keys, return_inverse=True)
-        names, numbers = distinct.tolist(), self._number_of_name
-        for key in names:
+        numbers = self._number_of_name
+        for key in _in_order(keys).tolist():
             if key not in numbers:
                 ins, loop = self._start(key)
                 at = -1 if ins is None else ins.position, loop is not None
                 numbers[key] = self._numbers.setdefault(at, len(self._starts))
                 if numbers[key] == len(self._starts):
                     self._starts.append((ins, loop))
-        return np.array([numbers[key] for key in names], np.int64)[inverse]
+        return np.array([numbers[key] for key in distinct.tolist()], np.int64)[inverse]
 
     def _find_homes(self, near: Words, keys: Words) -> None:
         """Find where the names stand: of what shares or uses bytes of a loop anywhere."""
-        names = self.names
-        others = np.unique(keys[~isin(keys, near)]).tolist()
+        names, others = self.names, keys[~isin(keys, np.unique(near))]
         self.homes = self.graph.homes(
-            (names[key] for key in others if key in names), only_in_loops=True
+            (names[key] for key in _in_order(others).tolist() if key in names), only_in_loops=True
         )
+        near = _in_order(near)
         self.homes |= self.graph.homes(names[key] for key in near.tolist() if key in names)
 
     def _start(self, key: int) -> tuple[Instruction | None, Instruction | None]:
@@ -391,6 +391,15 @@ class _Walks:
 def _index(text: bytes) -> Index:
     inside = text.strip(b"{} ")
     return tuple(int(number[:9]) for number in inside.split(b",")) if inside else ()
+
+
+def _in_order(keys: Words) -> Words:
+    """Each key once, in the order of the values, which is nearly that of the text.
+
+    In the order of the hashes each name stands somewhere else in the text, and waiting for memory
+    takes longer than the work.
+    """
+    return keys[np.sort(np.unique(keys, return_index=True)[1])]
 
 
 def _distinct(parts: list[Words]) -> Words:
