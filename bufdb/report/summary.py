@@ -80,7 +80,11 @@ def _peak(found: Overview, paint: Paint, *, is_short: bool) -> list[str]:
             lines.append(f"besides: {spaces}")
     for row in found.unknown[:MOST_REASONS]:
         whose = _whose(row, WIDTH // 2)
-        reason = f"unknown peak, {whose}: {escape_control(row['unknown_reason'])}"
+        _, _, why = row["unknown_reason"].rpartition(" compilations is unknown: ")
+        count = ""
+        if row["module_count"] > 1:
+            count = f" ({row['unknown_count']} of {row['module_count']} compilations)"
+        reason = f"unknown peak, {whose}{count}: {escape_control(why)}"
         reason = cells.give_way("reason", reason, WIDTH)
         lines.append(paint(reason, colour.YELLOW))
     more = len(found.unknown) - MOST_REASONS

@@ -182,6 +182,15 @@ def test_an_unknown_peak_is_said_and_not_taken_for_small(con):
     ]
 
 
+def test_of_several_compilations_it_says_how_many_are_unknown(con):
+    for number, known in ((1, True), (2, False), (3, False)):
+        made = Module(con, number, function_name="g", has_live_ranges=known)
+        made.allocation(0, "temp", 100)
+        made.close()
+    line = "unknown peak, g of run r (2 of 3 compilations): the dump has no live ranges"
+    assert line in screen.text(of(con)).splitlines()
+
+
 def test_what_was_not_understood_is_counted(con):
     module(con, 1, 100)
     for severity, code, count in (("notice", "no_hlo", 1), ("data_loss", "unreadable_line", 2)):
