@@ -19,6 +19,9 @@ from bufdb.report.text import human_bytes
 MOST_TABLES = 3
 """Tables of parts to show: one per module and memory space."""
 
+_OF_OPERATIONS = ("op", "source", "stack")
+"""Keys of which a group is an operation, or where it stands, and what XLA adds for it."""
+
 
 def summary(comparison: Comparison) -> str:
     """One line: the peak that grew most (or else shrank most) with its largest part, and the sums.
@@ -108,7 +111,7 @@ def _cause(row: Row, key_name: str) -> str:
 
 
 def _part(row: Row, key_name: str) -> str:
-    """The group, with what a donation is and how much of it XLA adds."""
+    """The group, and what a donation is; "for X" where all of it is what XLA adds for X."""
     part = str(row.part)
     if row.change in ("donated", "not donated"):
         count = row.new_value_count if row.change == "donated" else row.base_value_count
@@ -118,15 +121,19 @@ def _part(row: Row, key_name: str) -> str:
         verb = "is" if count == 1 else "are"
         what = "donated now" if row.change == "donated" else "not donated any more"
         return f"{subject}{name} {verb} {what}"
-    if not row.base_added_bytes and not row.new_added_bytes:
+    added = (row.base_added_bytes, row.new_added_bytes)
+    if any(added) and added == (row.base_bytes, row.new_bytes) and key_name in _OF_OPERATIONS:
+        return f"for {part}"
+    return part
+
+
+def _part_with_added(row: Row, key_name: str) -> str:
+    """The same, with how much of it XLA adds for what it is named after."""
+    part = _part(row, key_name)
+    added = (row.base_added_bytes, row.new_added_bytes)
+    if not any(added) or added == (row.base_bytes, row.new_bytes) or key_name not in _OF_OPERATIONS:
         return part
-    if (row.base_added_bytes, row.new_added_bytes) == (row.base_bytes, row.new_bytes):
-        if key_name in ("op", "source", "stack"):
-            return f"for {part}"
-        if key_name == "all":
-            return part  # which says it
-    added = _pair(_size(row.base_added_bytes), _size(row.new_added_bytes), row)
-    return f"{part} (made by XLA: {added})"
+    return f"{part} (by XLA: {_pair(_size(added[0]), _size(added[1]), row)})"
 
 
 def _name(row: Row) -> str:
@@ -243,7 +250,7 @@ def _part_table(peak: Row, parts: list[Row], key_name: str, top: int) -> Result:
             _pair(row.base_value_count, row.new_value_count, row),
             _pair(row.base_shape, row.new_shape, row),
             row.new_source or row.base_source,
-            _part(row, key_name),
+            _part_with_added(row, key_name),
         )
         for row in changed[:top]
     ]

@@ -565,7 +565,8 @@ def test_donations_and_what_xla_adds_are_told(small, tmp_path):
             made.value(2, 1, 5, 6, name="dot.1", opcode="dot", op_name="jit(f)/dot")
             made.close()
     text = small([], "a", "b")[1]
-    assert " dot (made by XLA: 4 B → 5 B)\n" in text
+    assert " dot (by XLA: 4 B → 5 B)\n" in text
+    assert "XLA" not in small([], "a", "b", "--by", "opcode")[1]
     assert " parameter 'params/w' is donated now\n" in text
     assert " parameter 'params/w' is not donated any more\n" in small([], "b", "a")[1]
     assert " parameter is donated now\n" in small([], "a", "b", "--by", "source")[1]
