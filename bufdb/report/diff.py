@@ -65,7 +65,9 @@ def _totals(peaks: list[Row]) -> str:
         name = f"{_space(next(iter(outcomes.values()))[0])} " if len(spaces) > 1 else ""
         texts.append(name + ", ".join(sums))
     rest = [f"{count} {outcome}" for outcome, count in counts.items()]
-    return ", ".join(["; ".join(texts), *rest] if texts else rest)
+    if len(texts) > 1:  # the counts are of all spaces
+        return "; ".join([*texts, ", ".join(rest)] if rest else texts)
+    return ", ".join([*texts, *rest])
 
 
 def _sum(outcome: str, rows: list[Row]) -> str:

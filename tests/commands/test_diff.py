@@ -486,14 +486,14 @@ def test_growth_and_shrinkage_are_summed_apart(small):
 def test_sums_are_of_one_memory_space(small, tmp_path):
     small([("c", "f", {}, {})], "c", "c")
     with duckdb.connect(str(tmp_path / "small.duckdb")) as con, in_bulk(con):
-        for number, (run, sizes) in enumerate((("a", (3, 1)), ("b", (4, 9))), 1):
+        for number, (run, sizes) in enumerate((("a", (3, 1, 7)), ("b", (4, 9, 7))), 1):
             made = Module(con, number, run, "f")
             for color, size in enumerate(sizes):
                 made.allocation(color, "output", size, color=color)
             made.close()
     assert small([], "a", "b")[1].splitlines()[0] == (
         "f (color 1): peak 1 B → 9 B (+800.0%), largest: +8 B (output); in all: "
-        "color 1 grew 8 B in 1 function; color 0 grew 1 B in 1 function"
+        "color 1 grew 8 B in 1 function; color 0 grew 1 B in 1 function; 1 unchanged"
     )
 
 
