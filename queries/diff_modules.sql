@@ -8,23 +8,31 @@
 --
 -- Name both sides: a run, or LABEL=VALUE for all runs with that label. Modules are paired by
 -- function and shapes of arguments and result; then by function alone if the shapes changed; where
--- several fit, the largest with the largest. Runs that have their other labels in common are
--- compared with each other.
+-- several fit, the largest with the largest. A function that base alone has and one that new alone
+-- has are one under another name if no other comes near: shapes (and names) that are much the same,
+-- or multiples. Runs that have their other labels in common are compared with each other.
 --
 -- wrong when: Several modules of one function that were paired by rank of size need not be each
 -- other's successors; paired_by says so.
 --
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param color BIGINT = NULL: Only this memory space.
+-- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
 -- param base VARCHAR = NULL: The run, or LABEL=VALUE, to compare with; nothing without it.
 -- param new VARCHAR = NULL: The run, or LABEL=VALUE, that is compared; nothing without it.
+-- param pair VARCHAR = NULL: Functions or modules that are paired whatever their names and shapes:
+--   OLD=NEW, several separated by commas.
 -- param figure VARCHAR = NULL: Only this figure: peak, arguments, outputs, aliased, temps,
 --   constants, fragmentation or padding.
 -- param top_n BIGINT = 200: Rows to return.
 --
--- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
--- column paired_by VARCHAR: Rule that paired the modules: signature, name, each with "rank of size"
---   where there were several; only in base or only in new where there is no pair.
+-- column function_name VARCHAR: Jitted function in new, or if it is not there in base; the module's
+--   key if that is unknown.
+-- column base_function_name VARCHAR: The same in base; NULL if it is not there.
+-- column platform VARCHAR: Backend, OLD -> NEW if it is another one; NULL if unknown.
+-- column paired_by VARCHAR: Rule that paired the modules: signature, name; with another name
+--   signature alone, likeness or asked; each with "rank of size" where there were several; only in
+--   base or only in new where there is no pair.
 -- column base_run_name VARCHAR: Run of the base module; NULL if there is none.
 -- column new_run_name VARCHAR: Run of the new module; NULL if there is none.
 -- column base_module_key VARCHAR: The base dump's path in its run; NULL if there is none.
@@ -40,20 +48,35 @@ WITH params AS (
   SELECT
     getvariable('base')::VARCHAR AS base,
     getvariable('new')::VARCHAR AS new,
+    getvariable('pair')::VARCHAR AS pair,
     getvariable('function')::VARCHAR AS function,
     getvariable('color')::BIGINT AS color,
+    getvariable('module')::VARCHAR AS module,
     getvariable('figure')::VARCHAR AS figure,
     coalesce(getvariable('top_n')::BIGINT, 200) AS top_n
 )
 SELECT
-  figures.function_name, figures.paired_by, figures.base_run_name, figures.new_run_name,
+  figures.function_name, figures.base_function_name, figures.platform, figures.paired_by,
+  figures.base_run_name, figures.new_run_name,
   figures.base_module_key, figures.new_module_key, figures.color, figures.figure,
   figures.base_bytes, figures.new_bytes, figures.delta_bytes, figures.delta_ratio,
   figures.unknown_reason
-FROM diff_modules((SELECT params.base FROM params), (SELECT params.new FROM params)) AS figures
+FROM diff_modules(
+  (SELECT params.base FROM params), (SELECT params.new FROM params),
+  (SELECT params.pair FROM params)
+) AS figures
 CROSS JOIN params
-WHERE (params.function IS NULL OR figures.function_name GLOB params.function)
+WHERE (
+    params.function IS NULL
+    OR figures.base_function_name GLOB params.function
+    OR figures.new_function_name GLOB params.function
+  )
   AND (params.color IS NULL OR figures.color IS NULL OR figures.color = params.color)
+  AND (
+    params.module IS NULL
+    OR figures.base_module_key GLOB params.module
+    OR figures.new_module_key GLOB params.module
+  )
   AND (params.figure IS NULL OR figures.figure = params.figure)
 ORDER BY figures.place, figures.figure_place
 LIMIT (SELECT top_n FROM params);

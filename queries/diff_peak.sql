@@ -10,8 +10,9 @@
 -- Keys: op is the scope path of the operation without what JAX adds, numbered layers taken as one
 -- (layer_*); source the line of the user's code; shape; dtype; opcode; category the phase (forward,
 -- backward, rematerialised, optimizer); stack the call stack; all the shape, opcode, whole path and
--- line together. A value without an op_name (a copy, a conversion, an initial value) is named for
--- its first use that has one: "for PATH". Parameters bear their own names.
+-- line together. A value without an op_name (a copy, a conversion, an initial value) is counted
+-- under its first use that has one. Parameters bear their own names, and one that only one side
+-- donates is one group with the output that takes its bytes: donated, or not donated any more.
 --
 -- wrong when: The two peaks are different instants of different programs: a group that vanished may
 -- still exist, only not at that instant. Where values share bytes, the first one by offset holds
@@ -19,16 +20,23 @@
 --
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param color BIGINT = NULL: Only this memory space.
+-- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
 -- param base VARCHAR = NULL: The run, or LABEL=VALUE, to compare with; nothing without it.
 -- param new VARCHAR = NULL: The run, or LABEL=VALUE, that is compared; nothing without it.
+-- param pair VARCHAR = NULL: Functions or modules that are paired whatever their names and shapes:
+--   OLD=NEW, several separated by commas.
 -- param by VARCHAR = 'op' | 'source' | 'shape' | 'dtype' | 'opcode' | 'category' | 'stack' | 'all':
 --   Key of the groups.
 -- param unchanged BOOLEAN = false: Whether to show groups that have the same bytes on both sides.
 -- param top_n BIGINT = 50: Rows to return.
 --
--- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
+-- column function_name VARCHAR: Jitted function in new, or if it is not there in base; the module's
+--   key if that is unknown.
+-- column base_function_name VARCHAR: The same in base; NULL if it is not there.
+-- column platform VARCHAR: Backend, OLD -> NEW if it is another one; NULL if unknown.
 -- column color BIGINT: Memory space.
--- column change VARCHAR: appeared, vanished, grew, shrank, same or unknown.
+-- column change VARCHAR: appeared, vanished, grew, shrank, same, unknown; of parameters donated (in
+--   new alone) or not donated (in base alone).
 -- column base_bytes HUGEINT: Bytes held at the base's peak [bytes]; NULL if that is unknown.
 -- column new_bytes HUGEINT: Bytes held at the new peak [bytes]; NULL if that is unknown.
 -- column delta_bytes HUGEINT: The change [bytes]; NULL likewise.
@@ -36,6 +44,9 @@
 --   bytes that could not be attributed.
 -- column base_value_count BIGINT: Values that hold base_bytes.
 -- column new_value_count BIGINT: Values that hold new_bytes.
+-- column base_added_bytes HUGEINT: Of base_bytes, what XLA adds for the operations of the group
+--   [bytes]: values without an op_name, copies, what is computed a second time to save memory.
+-- column new_added_bytes HUGEINT: The same of new_bytes [bytes].
 -- column base_shape VARCHAR: Shape of the largest of these, without layout; NULL if there is none.
 -- column new_shape VARCHAR: The same in new.
 -- column base_source VARCHAR: FILE:LINE of the largest; NULL if unknown.
@@ -47,23 +58,36 @@ WITH params AS (
   SELECT
     getvariable('base')::VARCHAR AS base,
     getvariable('new')::VARCHAR AS new,
+    getvariable('pair')::VARCHAR AS pair,
     coalesce(getvariable('by')::VARCHAR, 'op') AS by,
     getvariable('function')::VARCHAR AS function,
     getvariable('color')::BIGINT AS color,
+    getvariable('module')::VARCHAR AS module,
     coalesce(getvariable('unchanged')::BOOLEAN, FALSE) AS unchanged,
     coalesce(getvariable('top_n')::BIGINT, 50) AS top_n
 )
 SELECT
-  parts.function_name, parts.color, parts.change, parts.base_bytes, parts.new_bytes,
-  parts.delta_bytes, parts.allocation_kind, parts.base_value_count, parts.new_value_count,
+  parts.function_name, parts.base_function_name, parts.platform, parts.color, parts.change,
+  parts.base_bytes, parts.new_bytes, parts.delta_bytes, parts.allocation_kind,
+  parts.base_value_count, parts.new_value_count, parts.base_added_bytes, parts.new_added_bytes,
   parts.base_shape, parts.new_shape, parts.base_source, parts.new_source, parts.part,
   parts.unknown_reason
 FROM diff_peak(
-  (SELECT params.base FROM params), (SELECT params.new FROM params), (SELECT params.by FROM params)
+  (SELECT params.base FROM params), (SELECT params.new FROM params), (SELECT params.by FROM params),
+  (SELECT params.pair FROM params)
 ) AS parts
 CROSS JOIN params
-WHERE (params.function IS NULL OR parts.function_name GLOB params.function)
+WHERE (
+    params.function IS NULL
+    OR parts.base_function_name GLOB params.function
+    OR parts.new_function_name GLOB params.function
+  )
   AND (params.color IS NULL OR parts.color IS NULL OR parts.color = params.color)
+  AND (
+    params.module IS NULL
+    OR parts.base_module_key GLOB params.module
+    OR parts.new_module_key GLOB params.module
+  )
   AND (params.unchanged OR parts.change <> 'same')
 ORDER BY parts.place, parts.part_place
 LIMIT (SELECT top_n FROM params);

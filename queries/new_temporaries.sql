@@ -12,6 +12,7 @@
 --
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param color BIGINT = NULL: Only this memory space.
+-- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
 -- param base VARCHAR = NULL: The run, or LABEL=VALUE, to compare with; nothing without it.
 -- param new VARCHAR = NULL: The run, or LABEL=VALUE, that is compared; nothing without it.
 -- param by VARCHAR = 'op' | 'source' | 'shape' | 'dtype' | 'opcode' | 'category' | 'stack' | 'all':
@@ -20,6 +21,7 @@
 -- param top_n BIGINT = 20: Rows to return.
 --
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
+-- column platform VARCHAR: Backend, OLD -> NEW if it is another one; NULL if unknown.
 -- column new_run_name VARCHAR: The run of the new module.
 -- column color BIGINT: Memory space.
 -- column change VARCHAR: appeared, grew or unknown.
@@ -40,12 +42,13 @@ WITH params AS (
     coalesce(getvariable('grown')::BOOLEAN, FALSE) AS grown,
     getvariable('function')::VARCHAR AS function,
     getvariable('color')::BIGINT AS color,
+    getvariable('module')::VARCHAR AS module,
     coalesce(getvariable('top_n')::BIGINT, 20) AS top_n
 )
 SELECT
-  parts.function_name, parts.new_run_name, parts.color, parts.change, parts.delta_bytes,
-  parts.new_bytes, parts.new_value_count, parts.new_shape, parts.new_source, parts.part,
-  parts.unknown_reason
+  parts.function_name, parts.platform, parts.new_run_name, parts.color, parts.change,
+  parts.delta_bytes, parts.new_bytes, parts.new_value_count, parts.new_shape, parts.new_source,
+  parts.part, parts.unknown_reason
 FROM diff_peak(
   (SELECT params.base FROM params), (SELECT params.new FROM params), (SELECT params.by FROM params)
 ) AS parts
@@ -57,7 +60,16 @@ WHERE (
       AND (parts.change = 'appeared' OR (params.grown AND parts.change = 'grew'))
     )
   )
-  AND (params.function IS NULL OR parts.function_name GLOB params.function)
+  AND (
+    params.function IS NULL
+    OR parts.base_function_name GLOB params.function
+    OR parts.new_function_name GLOB params.function
+  )
   AND (params.color IS NULL OR parts.color IS NULL OR parts.color = params.color)
+  AND (
+    params.module IS NULL
+    OR parts.base_module_key GLOB params.module
+    OR parts.new_module_key GLOB params.module
+  )
 ORDER BY parts.delta_bytes DESC NULLS FIRST, parts.place, parts.part_place
 LIMIT (SELECT top_n FROM params);

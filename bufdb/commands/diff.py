@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     import duckdb
 
     from bufdb.query.diff import Comparison
+    from bufdb.query.header import Value
     from bufdb.query.result import Result
 
 KEYS = ("op", "source", "shape", "dtype", "opcode", "category", "stack", "all")
@@ -47,7 +49,21 @@ _TEXT_FORMATS = ("table", "markdown")
     shell_complete=completion.known("function"),
     help="Only jitted functions that match.",
 )
+@click.option(
+    "--module",
+    metavar="GLOB",
+    shell_complete=completion.known("module"),
+    help="Only pairs in which the key of a module matches.",
+)
 @click.option("--color", metavar="N", help="Only this memory space: its number, or a name as hbm.")
+@click.option(
+    "--pair",
+    "pairs",
+    metavar="OLD=NEW",
+    multiple=True,
+    help="Compare the function or module OLD of BASE with NEW of NEW, whatever their names and "
+    "shapes; can be given several times.",
+)
 @click.option(
     "--top",
     type=click.IntRange(min=1),
@@ -61,7 +77,9 @@ def command(
     new: str,
     key_name: str,
     function: str | None,
+    module: str | None,
     color: str | None,
+    pairs: tuple[str, ...],
     top: int | None,
     db: str,
     **output: Any,
@@ -70,6 +88,8 @@ def command(
 
     BASE and NEW are names of runs, or LABEL=VALUE for all runs with that label. Modules are paired
     by function and shapes of arguments and result, else by function; several of a kind by size.
+    A function that only BASE has is paired with one that only NEW has if their shapes (and names)
+    say that it was renamed, and no other comes near; --pair says so where that is not clear.
 
     csv, json and jsonl give one row per figure and, where part is not empty, per part of it; parts
     of a figure add up to its change. '~' stands where nothing changed, 'unknown' where a dump does
@@ -77,30 +97,33 @@ def command(
 
     The comparison itself is SQL: FROM diff_modules('BASE', 'NEW'), diff_peak, diff_temps.
     """
-    from bufdb.query.diff import SQL, compare, selected_runs
+    from bufdb.query.diff import SQL, asked_pairs, compare, selected_runs
     from bufdb.query.execute import runs_asked
 
-    values = {"base": base, "new": new, "key_name": key_name, "function": function, "color": color}
+    values: dict[str, Value] = {"base": base, "new": new, "key_name": key_name}
+    values |= {"function": function, "module": module, "color": color}
     con = common.open_database(db, SQL, runs=runs_asked(values))
     for selection in (base, new):
         selected_runs(con, selection)
+    values["pair"] = asked_pairs(con, base, new, pairs)
     answer = compare(con, values, temps=output["format_name"] not in _TEXT_FORMATS)
     if not answer.figures:
         common.note(_why_nothing(con, values))
     if output["format_name"] in _TEXT_FORMATS:
-        _write_text(answer, key_name, top or DEFAULT_TOP, **output)
+        _write_text(answer, top or DEFAULT_TOP, **output)
     else:
         if top is not None:
             common.note("--top cuts tables and Markdown only; all rows are written")
         common.emit(answer.as_result(), **output)
 
 
-def _why_nothing(con: duckdb.DuckDBPyConnection, values: dict[str, str | None]) -> str:
+def _why_nothing(con: duckdb.DuckDBPyConnection, values: Mapping[str, Value]) -> str:
     """Why neither side has a figure."""
     from bufdb.query.diff import compare
 
-    given = [name for name in ("function", "color") if values[name] is not None]
-    whole = compare(con, {**values, "function": None, "color": None}, temps=False).figures
+    filters = ("function", "module", "color")
+    given = [name for name in filters if values[name] is not None]
+    whole = compare(con, {**values, **dict.fromkeys(filters)}, temps=False).figures
     if not whole:
         return "no rows: neither side has a module"
     functions = ", ".join(dict.fromkeys(row.function_name for row in whole))
@@ -111,9 +134,7 @@ def _why_nothing(con: duckdb.DuckDBPyConnection, values: dict[str, str | None]) 
     return f"no rows: neither side has {asked}; there is {functions} in memory space {spaces}"
 
 
-def _write_text(
-    answer: Comparison, key_name: str, top: int, *, format_name: str, output: Any, full: bool
-) -> None:
+def _write_text(answer: Comparison, top: int, *, format_name: str, output: Any, full: bool) -> None:
     from bufdb.report import diff
 
     is_markdown = format_name == "markdown"
@@ -139,7 +160,7 @@ def _write_text(
     if unknown:
         # In Markdown only an empty line ends a line.
         blocks.append(("\n" if is_markdown else "").join(line(text) for text in unknown))
-    parts = diff.part_tables(answer, key_name, top)
+    parts = diff.part_tables(answer, top)
     for heading, result, temps in parts[: diff.MOST_TABLES]:
         text = table(result)
         # Markdown needs an empty line between a paragraph and a table, and after it.

@@ -6,7 +6,8 @@ where nothing changed and nowhere else; rows cut off are summed up, so that what
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,19 +21,26 @@ if TYPE_CHECKING:
 
 
 _COMMON = """
-  place, function_name, paired_by, base_run_name, new_run_name, base_module_key, new_module_key,
+  place, function_name, base_function_name, new_function_name, platform, paired_by,
+  base_run_name, new_run_name, base_module_key, new_module_key,
   color, memory_space_name"""
 _NUMBERS = "base_bytes, new_bytes, delta_bytes, delta_ratio"
 _DETAILS = """
-  base_value_count, new_value_count, base_shape, new_shape, base_source, new_source"""
+  base_value_count, new_value_count, base_added_bytes, new_added_bytes, base_shape, new_shape,
+  base_source, new_source"""
 _WHERE = """
 WHERE (getvariable('function')::VARCHAR IS NULL
-    OR function_name GLOB getvariable('function')::VARCHAR)
+    OR base_function_name GLOB getvariable('function')::VARCHAR
+    OR new_function_name GLOB getvariable('function')::VARCHAR)
+  AND (getvariable('module')::VARCHAR IS NULL
+    OR base_module_key GLOB getvariable('module')::VARCHAR
+    OR new_module_key GLOB getvariable('module')::VARCHAR)
   AND (getvariable('color')::VARCHAR IS NULL OR color IS NULL
     OR getvariable('color')::VARCHAR IN (color::VARCHAR, memory_space_name))
 ORDER BY place"""
 _SIDES = "getvariable('base')::VARCHAR, getvariable('new')::VARCHAR"
-_KEYED = f"{_SIDES}, getvariable('key_name')::VARCHAR"
+_ASKED = "getvariable('pair')::VARCHAR"
+_KEYED = f"{_SIDES}, getvariable('key_name')::VARCHAR, {_ASKED}"
 
 _MODULES = f"""
 SELECT {_COMMON}, figure, NULL::VARCHAR AS allocation_kind, NULL::VARCHAR AS part,
@@ -41,9 +49,10 @@ SELECT {_COMMON}, figure, NULL::VARCHAR AS allocation_kind, NULL::VARCHAR AS par
     WHEN delta_bytes = 0 THEN 'same' WHEN unknown_reason IS NOT NULL THEN 'unknown'
   END AS change,
   {_NUMBERS}, NULL::BIGINT AS base_value_count, NULL::BIGINT AS new_value_count,
+  NULL::HUGEINT AS base_added_bytes, NULL::HUGEINT AS new_added_bytes,
   NULL::VARCHAR AS base_shape, NULL::VARCHAR AS new_shape,
   NULL::VARCHAR AS base_source, NULL::VARCHAR AS new_source, unknown_reason
-FROM diff_modules({_SIDES})
+FROM diff_modules({_SIDES}, {_ASKED})
 {_WHERE}, figure_place"""
 _PEAK = f"""
 SELECT {_COMMON}, 'peak' AS figure, allocation_kind, part, change, {_NUMBERS}, {_DETAILS},
@@ -56,8 +65,14 @@ SELECT {_COMMON}, 'temps' AS figure, 'temp' AS allocation_kind, part, change, {_
 FROM diff_temps({_KEYED})
 {_WHERE}, part_place"""
 
+_NAMES = """
+SELECT DISTINCT unnest([modules.function_name, modules.module_name, modules.module_key]) AS name
+FROM modules
+JOIN selected_runs(getvariable('x')::VARCHAR) AS runs ON runs.run_name = modules.run_name"""
+_ASKED_PAIRS = f"""
+SELECT paired_by FROM diff_pairs({_SIDES}, {_ASKED}) WHERE paired_by GLOB 'asked*' LIMIT 1"""
 _RUNS = "SELECT run_name FROM selected_runs(getvariable('x')::VARCHAR)"
-SQL = "\n".join((_MODULES, _PEAK, _TEMPS, _RUNS))
+SQL = "\n".join((_MODULES, _PEAK, _TEMPS, _NAMES, _ASKED_PAIRS, _RUNS))
 """All that a comparison asks."""
 
 
@@ -67,6 +82,11 @@ class Row(NamedTuple):
     place: int
     """Number of the pair and memory space, what grew most first."""
     function_name: str
+    """The name in new, or if it is not there in base."""
+    base_function_name: str | None
+    new_function_name: str | None
+    platform: str | None
+    """Backend, OLD -> NEW if it is another one."""
     paired_by: str
     base_run_name: str | None
     new_run_name: str | None
@@ -85,6 +105,9 @@ class Row(NamedTuple):
     delta_ratio: float | None
     base_value_count: int | None
     new_value_count: int | None
+    base_added_bytes: int | None
+    """Of base_bytes, those that XLA adds for what the part is named after."""
+    new_added_bytes: int | None
     base_shape: str | None
     new_shape: str | None
     base_source: str | None
@@ -105,6 +128,8 @@ class Comparison:
     """The same for temps; empty if they were not asked for."""
     columns: list[tuple[str, str]]
     """(name, DuckDB type) of the fields of `Row`."""
+    key_name: str
+    """What the parts are grouped by."""
 
     def as_result(self) -> Result:
         """All rows: each figure, followed by its parts."""
@@ -147,8 +172,54 @@ def selected_runs(con: duckdb.DuckDBPyConnection, selection: str) -> list[str]:
     raise UsageError(f"no run and no label {quote(selection)}{hint} 'bufdb query runs' lists them")
 
 
+def asked_pairs(
+    con: duckdb.DuckDBPyConnection, base: str, new: str, pairs: Sequence[str]
+) -> str | None:
+    """The parameter pair of `compare`: OLD=NEW, names of functions or modules; None for none.
+
+    Raises:
+        UsageError: a name is not there, or twice, or the two cannot be compared.
+    """
+    if not pairs:
+        return None
+    known = [_names(con, _NAMES, side) for side in (base, new)]
+    sides = [_pair(text, *known) for text in pairs]
+    for names in zip(*sides, strict=True):
+        for name, count in Counter(names).items():
+            if count > 1:
+                raise UsageError(f"--pair: {quote(name)} is in several pairs")
+    for text in pairs:
+        if "," in text:  # which stands between pairs
+            raise UsageError(f"--pair {quote(text)}: a name with a comma cannot be asked for")
+        values = {"base": base, "new": new, "pair": text}
+        if not execute_with(con, _ASKED_PAIRS, values, "diff").rows:
+            raise UsageError(
+                f"--pair {quote(text)}: both are there, but of another platform, or in runs of "
+                "other labels"
+            )
+    return ",".join(pairs)
+
+
+def _pair(text: str, base_names: list[str], new_names: list[str]) -> tuple[str, str]:
+    """Both names of OLD=NEW; a name may have a "=" of its own."""
+    pieces = text.split("=")
+    splits = [("=".join(pieces[:n]), "=".join(pieces[n:])) for n in range(1, len(pieces))]
+    if not splits:
+        raise UsageError(f"--pair: expected OLD=NEW, found {quote(text)}")
+    for old, new in splits:
+        if old in base_names and new in new_names:
+            return old, new
+    old, new = splits[0]
+    name, side, names = (old, "BASE", base_names)
+    if old in base_names:
+        name, side, names = (new, "NEW", new_names)
+    hint = did_you_mean(name, names) or "; 'bufdb query modules' lists them"
+    raise UsageError(f"--pair: no function and no module {quote(name)} in {side}{hint}")
+
+
 def _names(con: duckdb.DuckDBPyConnection, sql: str, value: str) -> list[str]:
-    return [name for (name,) in execute_with(con, sql, {"x": value}, "diff").rows]
+    rows = execute_with(con, sql, {"x": value}, "diff").rows
+    return [name for (name,) in rows if name is not None]
 
 
 def compare(
@@ -157,8 +228,8 @@ def compare(
     """Compare two sides.
 
     `values`: base and new (see `selected_runs`), key_name (see diff_peak), and if wanted function
-    (a glob) and color (a memory space's number or name). `temps` asks for the parts of the temp
-    allocations too.
+    (a glob), color (a memory space's number or name) and pair (see `asked_pairs`). `temps` asks for
+    the parts of the temp allocations too.
     """
     modules = execute_with(con, _MODULES, values, "diff")
     return Comparison(
@@ -171,6 +242,7 @@ def compare(
         ],
         temp_parts=_rows(execute_with(con, _TEMPS, values, "diff")) if temps else [],
         columns=modules.columns,
+        key_name=str(values["key_name"]),
     )
 
 

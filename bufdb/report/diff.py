@@ -19,30 +19,68 @@ from bufdb.report.text import human_bytes
 MOST_TABLES = 3
 """Tables of parts to show: one per module and memory space."""
 
+_OF_OPERATIONS = ("op", "source", "stack")
+"""Keys of which a group is an operation, or where it stands, and what XLA adds for it."""
+
 
 def summary(comparison: Comparison) -> str:
-    """One line: the peak that grew most (or else shrank most) with its largest part, and a count.
+    """One line: the peak that grew most (or else shrank most) with its largest part, and the sums.
 
-    "train_step: peak 2.5 MiB → 4.1 MiB (+61.4%), largest: +1.2 MiB dot_general train.py:48".
+    "train_step: peak 2.5 MiB → 4.1 MiB (+61.4%), largest: +1.2 MiB dot_general train.py:48; in all:
+    grew 1.8 MiB in 2 functions, shrank 3.0 KiB in 1, 4 unchanged".
     """
     peaks = [row for row in comparison.figures if row.figure == "peak"]
-    kinds = [_outcome(row) for row in peaks]
-    counts = {
-        text: kinds.count(text) - (text == kinds[0] and text in ("grew", "shrank"))
-        for text in dict.fromkeys(kinds)
-    }
-    rest = [f"{count} {text}" for text, count in counts.items() if count]
     if not peaks:
         return "nothing to compare"
-    if kinds[0] not in ("grew", "shrank"):
-        known = " known" if "unknown" in counts else ""
-        return f"no{known} peak changed: {', '.join(rest)}"
     first = peaks[0]
+    if _outcome(first) not in ("grew", "shrank"):
+        known = " known" if any(_outcome(row) == "unknown" for row in peaks) else ""
+        return f"no{known} peak changed: {_totals(peaks)}"
     line = f"{_subject(first, peaks)}: peak {_from_to(first)}"
     cause = _largest(first, comparison.peak_parts)
     if cause is not None:
-        line += f", largest: {signed_bytes(cause.delta_bytes)} {_cause(cause)}"
-    return f"{line}; others: {', '.join(rest)}" if rest else line
+        line += f", largest: {signed_bytes(cause.delta_bytes)} {_cause(cause, comparison.key_name)}"
+    return f"{line}; in all: {_totals(peaks)}" if len(peaks) > 1 else line
+
+
+def _totals(peaks: list[Row]) -> str:
+    """What grew, what shrank and what one side alone has, each with its sum, and how many did not.
+
+    Sums are of one memory space: "hbm grew 1.2 GiB in 3 functions, shrank 40.0 MiB in 2; vmem …".
+    """
+    spaces: dict[int | None, dict[str, list[Row]]] = {}
+    counts: Counter[str] = Counter()
+    for row in peaks:
+        outcome = _outcome(row)
+        if outcome in ("unknown", "unchanged"):
+            counts[outcome] += 1
+        elif row.base_bytes is None and row.new_bytes is None:
+            counts[f"{outcome} of unknown size"] += 1
+        else:
+            spaces.setdefault(row.color, {}).setdefault(outcome, []).append(row)
+    texts = []
+    for outcomes in spaces.values():
+        sums = [_sum(outcome, rows) for outcome, rows in outcomes.items()]
+        sums[0] += " functions" if _functions(next(iter(outcomes.values()))) > 1 else " function"
+        name = f"{_space(next(iter(outcomes.values()))[0])} " if len(spaces) > 1 else ""
+        texts.append(name + ", ".join(sums))
+    rest = [f"{count} {outcome}" for outcome, count in counts.items()]
+    if len(texts) > 1:  # the counts are of all spaces
+        return "; ".join([*texts, ", ".join(rest)] if rest else texts)
+    return ", ".join([*texts, *rest])
+
+
+def _sum(outcome: str, rows: list[Row]) -> str:
+    one_side = outcome.startswith("only")
+    changes = (
+        (row.new_bytes or 0) + (row.base_bytes or 0) if one_side else abs(row.delta_bytes or 0)
+        for row in rows
+    )
+    return f"{outcome} {human_bytes(sum(changes))} in {_functions(rows)}"
+
+
+def _functions(rows: list[Row]) -> int:
+    return len({(row.base_function_name, row.new_function_name) for row in rows})
 
 
 def _outcome(row: Row) -> str:
@@ -68,15 +106,58 @@ def _largest(peak: Row, parts: Iterable[Row]) -> Row | None:
     return next((row for row in mine if ((row.delta_bytes or 0) > 0) == grew), None)
 
 
-def _cause(row: Row) -> str:
+def _cause(row: Row, key_name: str) -> str:
     source = row.new_source or row.base_source
-    part = str(row.part)
+    part = _part(row, key_name)
     return part if source is None or source in part else f"{part} {source}"
+
+
+def _part(row: Row, key_name: str) -> str:
+    """The group, and what a donation is; "for X" where all of it is what XLA adds for X."""
+    part = str(row.part)
+    if row.change in ("donated", "not donated"):
+        count = row.new_value_count if row.change == "donated" else row.base_value_count
+        subject = "parameter" if count == 1 else f"{count} parameters"
+        # In parentheses is what there is no name for.
+        name = "" if part.startswith("(") else f" '{part}'"
+        verb = "is" if count == 1 else "are"
+        what = "donated now" if row.change == "donated" else "not donated any more"
+        return f"{subject}{name} {verb} {what}"
+    added = (row.base_added_bytes, row.new_added_bytes)
+    if any(added) and added == (row.base_bytes, row.new_bytes) and key_name in _OF_OPERATIONS:
+        return f"for {part}"
+    return part
+
+
+def _part_with_added(row: Row, key_name: str) -> str:
+    """The same, with how much of it XLA adds for what it is named after."""
+    part = _part(row, key_name)
+    added = (row.base_added_bytes, row.new_added_bytes)
+    if not any(added) or added == (row.base_bytes, row.new_bytes) or key_name not in _OF_OPERATIONS:
+        return part
+    return f"{part} (by XLA: {_pair(_size(added[0]), _size(added[1]), row)})"
+
+
+def _name(row: Row) -> str:
+    """The function; both names if they differ."""
+    base, new = (
+        # A module without a function bears its path; its stage is the same for all.
+        name
+        if name is None or name != key
+        else re.sub(r"[.][a-z0-9_.]*after_optimizations$", "", name)
+        for name, key in (
+            (row.base_function_name, row.base_module_key),
+            (row.new_function_name, row.new_module_key),
+        )
+    )
+    if base is None or new is None or base == new:
+        return str(new if new is not None else base)
+    return f"{base} → {new}"
 
 
 def _subject(row: Row, peaks: list[Row]) -> str:
     spaces = {other.color for other in peaks}
-    return f"{row.function_name} ({_space(row)})" if len(spaces) > 1 else row.function_name
+    return f"{_name(row)} ({_space(row)})" if len(spaces) > 1 else _name(row)
 
 
 def _space(row: Row) -> str:
@@ -114,18 +195,16 @@ def _labels(firsts: list[Row]) -> dict[int, str]:
     """Name of each place: the function, with runs and modules only where another has the same."""
     sides = [{row.base_run_name for row in firsts}, {row.new_run_name for row in firsts}]
     several = any(len(runs - {None}) > 1 for runs in sides)
-    alike = Counter(
-        (row.function_name, row.color, row.base_run_name, row.new_run_name) for row in firsts
-    )
+    alike = Counter((_name(row), row.color, row.base_run_name, row.new_run_name) for row in firsts)
     labels = {}
     for row in firsts:
         details = []
         if several:
             details.append(f"{row.base_run_name or '-'} → {row.new_run_name or '-'}")
-        if alike[row.function_name, row.color, row.base_run_name, row.new_run_name] > 1:
+        if alike[_name(row), row.color, row.base_run_name, row.new_run_name] > 1:
             details.append(f"{_short(row.base_module_key)} → {_short(row.new_module_key)}")
         text = f" [{', '.join(details)}]" if details else ""
-        labels[row.place] = row.function_name + text
+        labels[row.place] = _name(row) + text
     return labels
 
 
@@ -137,10 +216,9 @@ def _short(module_key: str | None) -> str:
     return match[0] if match else module_key
 
 
-def part_tables(
-    comparison: Comparison, key_name: str, top: int
-) -> list[tuple[str, Result, str | None]]:
+def part_tables(comparison: Comparison, top: int) -> list[tuple[str, Result, str | None]]:
     """For the first places with a changed part: heading, parts, and what the temps are made of."""
+    key_name = comparison.key_name
     label = _labels([row for row in comparison.figures if row.figure == "peak"])
     figures: dict[int, dict[str, Row]] = {}
     for row in comparison.figures:
@@ -148,20 +226,22 @@ def part_tables(
     tables = []
     for place, group in groupby(comparison.peak_parts, key=lambda row: row.place):
         parts = list(group)
-        if all(row.delta_bytes == 0 for row in parts):
+        if not any(_is_changed(row) for row in parts):
             continue
         peak = figures[place]["peak"]
         delta = signed_bytes(peak.delta_bytes)
         heading = f"{label[place]}, {_space(peak)}: peak {delta} by {key_name}"
-        tables.append((heading, _part_table(peak, parts, top), _temps(figures[place], parts)))
+        tables.append(
+            (heading, _part_table(peak, parts, key_name, top), _temps(figures[place], parts))
+        )
     return tables
 
 
-def _part_table(peak: Row, parts: list[Row], top: int) -> Result:
+def _part_table(peak: Row, parts: list[Row], key_name: str, top: int) -> Result:
     names = ("change", "base", "new", "delta", "kind", "values", "shape", "source", "part")
-    changed = [row for row in parts if row.delta_bytes != 0]
+    changed = [row for row in parts if _is_changed(row)]
     rest = changed[top:]
-    same = [row for row in parts if row.delta_bytes == 0]
+    same = [row for row in parts if not _is_changed(row)]
     table: list[tuple[Any, ...]] = [
         (
             row.change,
@@ -172,7 +252,7 @@ def _part_table(peak: Row, parts: list[Row], top: int) -> Result:
             _pair(row.base_value_count, row.new_value_count, row),
             _pair(row.base_shape, row.new_shape, row),
             row.new_source or row.base_source,
-            row.part,
+            _part_with_added(row, key_name),
         )
         for row in changed[:top]
     ]
@@ -186,6 +266,11 @@ def _part_table(peak: Row, parts: list[Row], top: int) -> Result:
     total = (_size(peak.base_bytes), _size(peak.new_bytes), signed_bytes(peak.delta_bytes))
     table.append(("", *total, None, None, None, None, "peak"))
     return _result(names, 1, 3, [tuple("" if c is None else c for c in row) for row in table])
+
+
+def _is_changed(row: Row) -> bool:
+    """Whether a part has other bytes, or is a donation, which need not change them."""
+    return row.delta_bytes != 0 or row.change in ("donated", "not donated")
 
 
 def _temps(figures: Mapping[str, Row], parts: list[Row]) -> str | None:

@@ -12,8 +12,9 @@ sizes AS (
 ),
 compilations AS (
   SELECT
-    dense_rank() OVER (ORDER BY functions.function_name, functions.platform NULLS LAST)
-      AS function_place,
+    dense_rank() OVER (
+      ORDER BY module_signatures.pairing_name, functions.platform NULLS LAST
+    ) AS function_place,
     functions.run_name,
     functions.function_name,
     functions.platform,
@@ -79,7 +80,7 @@ SELECT
 FROM placed;
 COMMENT ON VIEW asked_compilations IS
   'One row per module of the functions asked for (asked_functions), whatever its memory spaces, with its places among those of its function. Key: module_id.';
-COMMENT ON COLUMN asked_compilations.function_place IS 'A number of the function and platform.';
+COMMENT ON COLUMN asked_compilations.function_place IS 'A number of the function (module_signatures.pairing_name) and platform.';
 COMMENT ON COLUMN asked_compilations.run_name IS 'asked_functions.run_name.';
 COMMENT ON COLUMN asked_compilations.function_name IS 'asked_functions.function_name.';
 COMMENT ON COLUMN asked_compilations.platform IS 'asked_functions.platform.';

@@ -12,7 +12,8 @@ WITH spaces AS (
 ),
 known AS (
   SELECT
-    members.function_name,
+    -- Where modules have no function each bears its own path, and a series one name.
+    models.function_name,
     members.platform,
     models.size_place AS compilation_place,
     asked_series.model_module_id,
@@ -103,7 +104,7 @@ COMMENT ON VIEW asked_history IS
   'One row per compilation of asked_series and memory space: what it needs in a run, as series of runs. A module without allocations is in every memory space of its series. Key: series_place, place.';
 COMMENT ON COLUMN asked_history.series_place IS 'Place of the series: those with an unknown peak first, then the largest peak first.';
 COMMENT ON COLUMN asked_history.place IS 'Place of the run in the series, by dumped_at and name.';
-COMMENT ON COLUMN asked_history.function_name IS 'asked_functions.function_name.';
+COMMENT ON COLUMN asked_history.function_name IS 'asked_functions.function_name; for modules of no known function the path of the one in the model run (asked_series.model_module_id).';
 COMMENT ON COLUMN asked_history.platform IS 'asked_functions.platform.';
 COMMENT ON COLUMN asked_history.compilation_place IS 'Which of the function''s compilations is followed: asked_compilations.size_place in the run that has the most; 1 is the largest.';
 COMMENT ON COLUMN asked_history.color IS 'memory_figures.color; NULL if no run of the series has an allocation.';

@@ -108,7 +108,7 @@ COMMENT ON VIEW asked_labelled_history IS
   'One row of asked_history per compilation and memory space of the runs that have the label that the variable label names (all without it), in the order of that label; runs that differ in a label named in the variable fixed are in series of their own. Key: series_place, place.';
 COMMENT ON COLUMN asked_labelled_history.series_place IS 'Place of the series, by asked_history.series_place and fixed_labels.';
 COMMENT ON COLUMN asked_labelled_history.place IS 'Place of the run in the series: by label_value if all of the series are numbers, or all versions (0.9.1 before 0.10.0), else and among equal ones by dumped_at and name.';
-COMMENT ON COLUMN asked_labelled_history.function_name IS 'asked_functions.function_name.';
+COMMENT ON COLUMN asked_labelled_history.function_name IS 'asked_history.function_name.';
 COMMENT ON COLUMN asked_labelled_history.platform IS 'asked_functions.platform.';
 COMMENT ON COLUMN asked_labelled_history.compilation_place IS 'Which of the function''s compilations is followed: asked_compilations.size_place in the run that has the most; 1 is the largest.';
 COMMENT ON COLUMN asked_labelled_history.color IS 'memory_figures.color; NULL if no run of the series has an allocation.';

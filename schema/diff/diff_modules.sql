@@ -1,8 +1,8 @@
 -- The figures of two sides' modules next to each other.
-CREATE OR REPLACE MACRO diff_modules(base_run, new_run) AS TABLE
+CREATE OR REPLACE MACRO diff_modules(base_run, new_run, asked_pairs := NULL) AS TABLE
 WITH pairs AS (
   SELECT pairs.*
-  FROM diff_pairs(base_run, new_run) AS pairs
+  FROM diff_pairs(base_run, new_run, asked_pairs) AS pairs
 ),
 paddings AS (
   SELECT
@@ -153,6 +153,13 @@ peaks AS (
 SELECT
   peaks.place,
   pairs.function_name,
+  pairs.base_function_name,
+  pairs.new_function_name,
+  CASE
+    WHEN base_modules.platform <> new_modules.platform
+      THEN base_modules.platform || ' -> ' || new_modules.platform
+    ELSE coalesce(new_modules.platform, base_modules.platform)
+  END AS platform,
   pairs.paired_by,
   pairs.base_run_name,
   pairs.new_run_name,
@@ -191,6 +198,8 @@ JOIN peaks
 JOIN pairs
   ON pairs.base_module_id IS NOT DISTINCT FROM filled.base_module_id
   AND pairs.new_module_id IS NOT DISTINCT FROM filled.new_module_id
+LEFT JOIN modules AS base_modules ON base_modules.module_id = filled.base_module_id
+LEFT JOIN modules AS new_modules ON new_modules.module_id = filled.new_module_id
 ORDER BY peaks.place, filled.figure_place;
 COMMENT ON MACRO TABLE diff_modules IS
-  'The figures of the modules of base_run beside those of new_run, paired by diff_pairs. One row per pair (or module without partner), memory space and figure: peak, arguments, outputs, aliased, temps, constants, fragmentation as in memory_figures, and padding (bytes held at the peak beyond the bare shapes, tuples left out). base_bytes and new_bytes, their difference delta_bytes and delta_ratio, the difference as share of base_bytes. NULL where a side has no such module or the figure is unknown, and unknown_reason says of which side and why; 0 where a module does not use the memory space. color is NULL where neither side has allocations. place numbers pairs and memory spaces: those whose peak grew most first, then those that shrank, those with an unknown peak, those on one side only, those that are the same.';
+  'The figures of the modules of base_run beside those of new_run, paired by diff_pairs (asked_pairs as there). One row per pair (or module without partner), memory space and figure: peak, arguments, outputs, aliased, temps, constants, fragmentation as in memory_figures, and padding (bytes held at the peak beyond the bare shapes, tuples left out). base_bytes and new_bytes, their difference delta_bytes and delta_ratio, the difference as share of base_bytes. NULL where a side has no such module or the figure is unknown, and unknown_reason says of which side and why; 0 where a module does not use the memory space. color is NULL where neither side has allocations. platform is that of both, as OLD -> NEW if they differ, NULL if unknown. place numbers pairs and memory spaces: those whose peak grew most first, then those that shrank, those with an unknown peak, those on one side only, those that are the same.';

@@ -1,8 +1,10 @@
 -- Where the change of the peak comes from: bytes held at the peaks of two sides, group by group.
-CREATE OR REPLACE MACRO diff_peak(base_run, new_run, key_name := 'op') AS TABLE
+CREATE OR REPLACE MACRO diff_peak(
+  base_run, new_run, key_name := 'op', asked_pairs := NULL
+) AS TABLE
 WITH RECURSIVE peaks AS MATERIALIZED (
   SELECT figures.*
-  FROM diff_modules(base_run, new_run) AS figures
+  FROM diff_modules(base_run, new_run, asked_pairs) AS figures
   WHERE figures.figure = 'peak'
     AND figures.base_module_id IS NOT NULL
     AND figures.new_module_id IS NOT NULL
@@ -27,6 +29,10 @@ parameters AS (
   SELECT
     allocations.module_id,
     allocations.allocation_index,
+    allocations.color,
+    allocations.kind,
+    allocations.parameter_number,
+    allocations.parameter_shape_index,
     arg_min(coalesce(instructions.op_name, ''), "values".value_id) AS op_name,
     arg_min("values".shape, "values".value_id) AS shape
   FROM allocations
@@ -40,7 +46,9 @@ parameters AS (
   WHERE allocations.kind IN ('parameter', 'donated_parameter')
     AND instructions.opcode = 'parameter'
     AND NOT "values".is_phi
-  GROUP BY allocations.module_id, allocations.allocation_index
+  GROUP BY
+    allocations.module_id, allocations.allocation_index, allocations.color, allocations.kind,
+    allocations.parameter_number, allocations.parameter_shape_index
 ),
 -- XLA makes copies, conversions and initial values without an op_name. What they are for says as
 -- much.
@@ -88,6 +96,7 @@ named AS MATERIALIZED (
   SELECT
     held.module_id,
     held.color,
+    held.allocation_index,
     held.allocation_kind,
     held.value_id,
     held.held_bytes,
@@ -103,9 +112,26 @@ named AS MATERIALIZED (
     -- What a loop carries is the loop's, and older XLA names it so.
     CASE
       WHEN origins.value_id IS NOT NULL THEN origins.relation
-      WHEN users.value_id IS NOT NULL AND users.opcode IS DISTINCT FROM 'while' THEN 'for '
+      WHEN users.value_id IS NOT NULL AND users.opcode IS DISTINCT FROM 'while'
+        -- All that is equal in this key is what XLA adds, or nothing is.
+        THEN CASE WHEN key_name = 'all' THEN 'for ' ELSE '' END
       ELSE ''
     END AS relation,
+    -- XLA made it for the operation that it is named after: it has no name of its own, is a copy
+    -- that bears the name, or is computed a second time to save memory.
+    CASE
+      WHEN held.allocation_kind IN ('parameter', 'donated_parameter') THEN FALSE
+      WHEN regexp_matches(held.instruction_name, '[.]remat(_(un)?compressed)?[0-9]*([.]|$)')
+        THEN TRUE
+      WHEN origins.value_id IS NOT NULL THEN FALSE
+      WHEN held.op_name IS NULL
+        THEN users.value_id IS NOT NULL AND users.opcode IS DISTINCT FROM 'while'
+      ELSE held.opcode IN ('copy', 'copy-start', 'copy-done')
+        -- What these of JAX become is a copy.
+        AND NOT regexp_matches(
+          base_name(op_path(held.op_name)), '^(copy|copy_p|transpose|reshape|device_put)$'
+        )
+    END AS is_added,
     CASE
       WHEN held.allocation_kind IN ('parameter', 'donated_parameter')
         THEN coalesce(nullif(parameters.op_name, ''), '(' || held.allocation_kind || ')')
@@ -214,7 +240,119 @@ keyed AS (
     ON categories.module_id = named.module_id
     AND categories.op_name = named.op_name
 ),
-sides AS (
+-- Parameters that one side alone donates. Their names tell which is which, else their numbers.
+distinct_parameters AS (
+  SELECT
+    parameters.module_id,
+    parameters.color,
+    parameters.kind,
+    coalesce(nullif(parameters.op_name, ''), parameters.parameter_number::VARCHAR)
+      || parameters.parameter_shape_index AS parameter_name,
+    min(parameters.allocation_index) AS allocation_index
+  FROM parameters
+  GROUP BY ALL
+  HAVING count(*) = 1
+),
+ways AS (
+  SELECT
+    figures.place, figures.color, 'donated' AS donation,
+    'new' AS donated_side, figures.new_module_id AS donated_module_id,
+    'base' AS kept_side, figures.base_module_id AS kept_module_id
+  FROM figures
+  UNION ALL
+  SELECT
+    figures.place, figures.color, 'not donated' AS donation,
+    'base' AS donated_side, figures.base_module_id AS donated_module_id,
+    'new' AS kept_side, figures.new_module_id AS kept_module_id
+  FROM figures
+),
+donations AS MATERIALIZED (
+  SELECT
+    ways.*,
+    donated.allocation_index AS donated_index,
+    kept.allocation_index AS kept_index
+  FROM ways
+  JOIN distinct_parameters AS donated
+    ON donated.module_id = ways.donated_module_id
+    AND donated.color = ways.color
+    AND donated.kind = 'donated_parameter'
+  JOIN distinct_parameters AS kept
+    ON kept.module_id = ways.kept_module_id
+    AND kept.color = ways.color
+    AND kept.kind = 'parameter'
+    AND kept.parameter_name = donated.parameter_name
+),
+-- Where the elements of their results are: the entry root is where "output shape is" stands.
+results AS (
+  SELECT
+    allocations.module_id,
+    positions.shape_index AS output_index,
+    min("values".allocation_index) AS allocation_index
+  FROM (
+    SELECT DISTINCT unnest([donations.donated_module_id, donations.kept_module_id]) AS module_id
+    FROM donations
+  ) AS donating
+  JOIN allocations ON allocations.module_id = donating.module_id
+  JOIN "values" AS roots
+    ON roots.module_id = allocations.module_id
+    AND roots.allocation_index = allocations.allocation_index
+  JOIN positions
+    ON positions.module_id = roots.module_id
+    AND positions.instruction_name = roots.instruction_name
+  JOIN "values"
+    ON "values".module_id = positions.module_id
+    AND "values".value_id = positions.value_id
+  -- The allocation may hold other values before, but no other tuple.
+  WHERE starts_with(roots.shape, '(') = starts_with(allocations.output_shape, '(')
+    AND roots.shape_index = '{}'
+  GROUP BY allocations.module_id, positions.shape_index
+  HAVING min("values".allocation_index) = max("values".allocation_index)
+),
+-- What a donation is one change of: the parameter on both sides, and the output that it saves.
+moved AS (
+  SELECT
+    donations.place,
+    unnest([donations.donated_side, donations.kept_side]) AS side,
+    unnest(['donated_parameter', 'parameter']) AS allocation_kind,
+    unnest([donations.donated_index, donations.kept_index]) AS allocation_index,
+    donations.donation,
+    donations.donated_module_id,
+    donations.donated_index
+  FROM donations
+  UNION ALL
+  SELECT
+    donations.place,
+    donations.kept_side AS side,
+    'output' AS allocation_kind,
+    kept_results.allocation_index,
+    donations.donation,
+    donations.donated_module_id,
+    donations.donated_index
+  FROM donations
+  JOIN results AS donated_results
+    ON donated_results.module_id = donations.donated_module_id
+    AND donated_results.allocation_index = donations.donated_index
+  JOIN results AS kept_results
+    ON kept_results.module_id = donations.kept_module_id
+    AND kept_results.output_index = donated_results.output_index
+),
+-- An output that several parameters' outputs share is told by the first.
+named_moved AS MATERIALIZED (
+  SELECT
+    moved.place,
+    moved.side,
+    moved.allocation_kind,
+    moved.allocation_index,
+    min(moved.donation) AS donation,
+    arg_min(keyed.part, moved.donated_index) AS part,
+    arg_min(keyed.bare_shape, moved.donated_index) AS bare_shape
+  FROM moved
+  JOIN keyed
+    ON keyed.module_id = moved.donated_module_id
+    AND keyed.allocation_index = moved.donated_index
+  GROUP BY moved.place, moved.side, moved.allocation_kind, moved.allocation_index
+),
+held_sides AS MATERIALIZED (
   SELECT figures.place, 'base' AS side, keyed.*
   FROM figures
   JOIN keyed
@@ -227,21 +365,49 @@ sides AS (
     ON keyed.module_id = figures.new_module_id
     AND keyed.color = figures.color
 ),
+sides AS (
+  SELECT
+    held_sides.place,
+    held_sides.side,
+    held_sides.value_id,
+    held_sides.held_bytes,
+    held_sides.is_added,
+    named_moved.donation,
+    CASE WHEN named_moved.place IS NULL THEN held_sides.allocation_kind ELSE 'donated_parameter'
+    END AS allocation_kind,
+    coalesce(named_moved.part, held_sides.part) AS part,
+    -- What an output held at the peak is not what it is for.
+    CASE
+      WHEN named_moved.place IS NOT NULL AND held_sides.allocation_kind = 'output'
+        THEN named_moved.bare_shape
+      ELSE held_sides.bare_shape
+    END AS bare_shape,
+    CASE WHEN named_moved.place IS NULL THEN held_sides.source END AS source
+  FROM held_sides
+  LEFT JOIN named_moved
+    ON named_moved.place = held_sides.place
+    AND named_moved.side = held_sides.side
+    AND named_moved.allocation_kind = held_sides.allocation_kind
+    AND named_moved.allocation_index = held_sides.allocation_index
+),
 sums AS (
   SELECT
     place,
     allocation_kind,
+    donation,
     part,
     coalesce(sum(held_bytes) FILTER (WHERE side = 'base'), 0) AS base_bytes,
     coalesce(sum(held_bytes) FILTER (WHERE side = 'new'), 0) AS new_bytes,
     count(*) FILTER (WHERE side = 'base') AS base_value_count,
     count(*) FILTER (WHERE side = 'new') AS new_value_count,
+    coalesce(sum(held_bytes) FILTER (WHERE side = 'base' AND is_added), 0) AS base_added_bytes,
+    coalesce(sum(held_bytes) FILTER (WHERE side = 'new' AND is_added), 0) AS new_added_bytes,
     first(bare_shape ORDER BY held_bytes DESC, value_id) FILTER (WHERE side = 'base') AS base_shape,
     first(bare_shape ORDER BY held_bytes DESC, value_id) FILTER (WHERE side = 'new') AS new_shape,
     first(source ORDER BY held_bytes DESC, value_id) FILTER (WHERE side = 'base') AS base_source,
     first(source ORDER BY held_bytes DESC, value_id) FILTER (WHERE side = 'new') AS new_source
   FROM sides
-  GROUP BY place, allocation_kind, part
+  GROUP BY place, allocation_kind, donation, part
 ),
 attributed AS (
   SELECT
@@ -258,11 +424,14 @@ parts AS (
   SELECT
     figures.place,
     NULL AS allocation_kind,
+    NULL AS donation,
     '(not attributed)' AS part,
     figures.base_bytes - coalesce(attributed.base_bytes, 0) AS base_bytes,
     figures.new_bytes - coalesce(attributed.new_bytes, 0) AS new_bytes,
     0 AS base_value_count,
     0 AS new_value_count,
+    0 AS base_added_bytes,
+    0 AS new_added_bytes,
     NULL AS base_shape,
     NULL AS new_shape,
     NULL AS base_source,
@@ -280,9 +449,13 @@ SELECT
       abs(parts.new_bytes - parts.base_bytes) DESC,
       parts.new_bytes DESC,
       parts.allocation_kind NULLS LAST,
-      parts.part
+      parts.part,
+      parts.donation
   ) AS part_place,
   figures.function_name,
+  figures.base_function_name,
+  figures.new_function_name,
+  figures.platform,
   figures.paired_by,
   figures.base_run_name,
   figures.new_run_name,
@@ -293,6 +466,7 @@ SELECT
   figures.color,
   figures.memory_space_name,
   CASE
+    WHEN parts.donation IS NOT NULL THEN parts.donation
     WHEN parts.base_value_count = 0 AND parts.new_value_count > 0 THEN 'appeared'
     WHEN parts.base_value_count > 0 AND parts.new_value_count = 0 THEN 'vanished'
     WHEN parts.new_bytes > parts.base_bytes THEN 'grew'
@@ -307,6 +481,8 @@ SELECT
   CAST(parts.new_bytes - parts.base_bytes AS DOUBLE) / nullif(parts.base_bytes, 0) AS delta_ratio,
   parts.base_value_count,
   parts.new_value_count,
+  parts.base_added_bytes,
+  parts.new_added_bytes,
   parts.base_shape,
   parts.new_shape,
   parts.base_source,
@@ -319,6 +495,9 @@ SELECT
   peaks.place,
   1 AS part_place,
   peaks.function_name,
+  peaks.base_function_name,
+  peaks.new_function_name,
+  peaks.platform,
   peaks.paired_by,
   peaks.base_run_name,
   peaks.new_run_name,
@@ -337,6 +516,8 @@ SELECT
   NULL AS delta_ratio,
   NULL AS base_value_count,
   NULL AS new_value_count,
+  NULL AS base_added_bytes,
+  NULL AS new_added_bytes,
   NULL AS base_shape,
   NULL AS new_shape,
   NULL AS base_source,
@@ -346,4 +527,4 @@ FROM peaks
 WHERE peaks.delta_bytes IS NULL
 ORDER BY place, part_place;
 COMMENT ON MACRO TABLE diff_peak IS
-  'What the change of the peak is made of: the bytes held at the peak of each side (peak_values), grouped by kind of allocation and by a key that a recompilation does not change; delta_bytes of a place (pair and memory space, see diff_modules) add up to the delta of its peak exactly. key_name chooses the key: op (scope path without what JAX adds, numbered layers as one; the default), source (line of the user''s code), shape, dtype, opcode, category (phase by op_categories), stack (call stack) or all (shape, opcode, whole path and line). What a loop carries bears the name of what makes the data, saved for what the loop stacks (value_origins), if both sides have HLO text. A value without an op_name is named for its first use that has one: "for PATH". A parameter bears its own name even where its bytes hold something else. Shapes and lines are those of the largest value of the group on each side. A pair of which a peak is unknown has one row, with change unknown, the peak of the side that is known, no delta_bytes and unknown_reason; that is NULL in all other rows.';
+  'What the change of the peak is made of: the bytes held at the peak of each side (peak_values), grouped by kind of allocation and by a key that a recompilation does not change; delta_bytes of a place (pair and memory space, see diff_modules) add up to the delta of its peak exactly. key_name chooses the key: op (scope path without what JAX adds, numbered layers as one; the default), source (line of the user''s code), shape, dtype, opcode, category (phase by op_categories), stack (call stack) or all (shape, opcode, whole path and line). What a loop carries bears the name of what makes the data, saved for what the loop stacks (value_origins), if both sides have HLO text. A value without an op_name is counted under its first use that has one; with all, "for PATH" tells it apart. base_added_bytes and new_added_bytes are of base_bytes and new_bytes those that XLA adds for the operation that they are counted under: such values, copies, and what it computes a second time (.remat). A parameter that one side alone donates is one part with the output that has its bytes there (by the index in the result), of kind donated_parameter, and its change is donated or, where base donated it, not donated. A parameter bears its own name even where its bytes hold something else. Shapes and lines are those of the largest value of the group on each side. A pair of which a peak is unknown has one row, with change unknown, the peak of the side that is known, no delta_bytes and unknown_reason; that is NULL in all other rows.';

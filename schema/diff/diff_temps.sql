@@ -1,8 +1,10 @@
 -- Where the change of the temp allocations comes from: what occupies them at the peak, and holes.
-CREATE OR REPLACE MACRO diff_temps(base_run, new_run, key_name := 'op') AS TABLE
+CREATE OR REPLACE MACRO diff_temps(
+  base_run, new_run, key_name := 'op', asked_pairs := NULL
+) AS TABLE
 WITH figures AS (
   SELECT figures.*
-  FROM diff_modules(base_run, new_run) AS figures
+  FROM diff_modules(base_run, new_run, asked_pairs) AS figures
   WHERE figures.figure IN ('temps', 'fragmentation')
     AND figures.base_module_id IS NOT NULL
     AND figures.new_module_id IS NOT NULL
@@ -16,11 +18,13 @@ parts AS (
     held.new_bytes,
     held.base_value_count,
     held.new_value_count,
+    held.base_added_bytes,
+    held.new_added_bytes,
     held.base_shape,
     held.new_shape,
     held.base_source,
     held.new_source
-  FROM diff_peak(base_run, new_run, key_name) AS held
+  FROM diff_peak(base_run, new_run, key_name, asked_pairs) AS held
   WHERE held.allocation_kind = 'temp'
   UNION ALL
   SELECT
@@ -35,6 +39,8 @@ parts AS (
     holes.new_bytes,
     0 AS base_value_count,
     0 AS new_value_count,
+    0 AS base_added_bytes,
+    0 AS new_added_bytes,
     NULL AS base_shape,
     NULL AS new_shape,
     NULL AS base_source,
@@ -66,6 +72,8 @@ all_parts AS (
     temps.new_bytes - coalesce(attributed.new_bytes, 0) AS new_bytes,
     0 AS base_value_count,
     0 AS new_value_count,
+    0 AS base_added_bytes,
+    0 AS new_added_bytes,
     NULL AS base_shape,
     NULL AS new_shape,
     NULL AS base_source,
@@ -87,6 +95,9 @@ SELECT
       abs(all_parts.new_bytes - all_parts.base_bytes) DESC, all_parts.new_bytes DESC, all_parts.part
   ) AS part_place,
   figures.function_name,
+  figures.base_function_name,
+  figures.new_function_name,
+  figures.platform,
   figures.paired_by,
   figures.base_run_name,
   figures.new_run_name,
@@ -105,6 +116,8 @@ SELECT
     AS delta_ratio,
   all_parts.base_value_count,
   all_parts.new_value_count,
+  all_parts.base_added_bytes,
+  all_parts.new_added_bytes,
   all_parts.base_shape,
   all_parts.new_shape,
   all_parts.base_source,

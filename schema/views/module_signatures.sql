@@ -1,4 +1,4 @@
--- One row per module: the shapes that its compilation was for.
+-- One row per module: the shapes that its compilation was for, and what tells it from others.
 CREATE OR REPLACE VIEW module_signatures AS
 WITH parameters AS (
   SELECT
@@ -16,24 +16,43 @@ outputs AS (
   SELECT allocations.module_id, min(allocations.output_shape) AS output_shape
   FROM allocations
   GROUP BY allocations.module_id
+),
+signatures AS (
+  SELECT
+    modules.module_id,
+    modules.run_name,
+    modules.function_name,
+    modules.module_name,
+    modules.module_key,
+    coalesce(parameters.parameter_count, 0) AS parameter_count,
+    CASE WHEN parameters.module_id IS NULL THEN '' ELSE parameters.parameter_shapes END
+      AS parameter_shapes,
+    outputs.output_shape,
+    -- XLA counts long tuples in comments, which not every version writes.
+    regexp_replace(
+      '(' || CASE WHEN parameters.module_id IS NULL THEN '' ELSE parameters.parameter_shapes END
+        || ') -> ' || outputs.output_shape,
+      '/[*]index=[0-9]+[*]/', '', 'g'
+    ) AS entry_signature
+  FROM modules
+  LEFT JOIN parameters ON parameters.module_id = modules.module_id
+  LEFT JOIN outputs ON outputs.module_id = modules.module_id
 )
 SELECT
-  modules.module_id,
-  modules.run_name,
-  modules.function_name,
-  coalesce(parameters.parameter_count, 0) AS parameter_count,
-  CASE WHEN parameters.module_id IS NULL THEN '' ELSE parameters.parameter_shapes END
-    AS parameter_shapes,
-  outputs.output_shape,
-  -- XLA counts long tuples in comments, which not every version writes.
-  regexp_replace(
-    '(' || CASE WHEN parameters.module_id IS NULL THEN '' ELSE parameters.parameter_shapes END
-      || ') -> ' || outputs.output_shape,
-    '/[*]index=[0-9]+[*]/', '', 'g'
-  ) AS entry_signature
-FROM modules
-LEFT JOIN parameters ON parameters.module_id = modules.module_id
-LEFT JOIN outputs ON outputs.module_id = modules.module_id;
+  signatures.module_id,
+  signatures.run_name,
+  signatures.function_name,
+  signatures.parameter_count,
+  signatures.parameter_shapes,
+  signatures.output_shape,
+  signatures.entry_signature,
+  coalesce(
+    signatures.function_name,
+    -- One name for every program of torch_xla: its number differs from run to run, and the path too.
+    regexp_replace(signatures.module_name, '[.][0-9]+$', '') || signatures.entry_signature,
+    signatures.module_key
+  ) AS pairing_name
+FROM signatures;
 COMMENT ON VIEW module_signatures IS
   'One row per module: the shapes of its parameters and of its result, without layouts. Key: module_id.';
 COMMENT ON COLUMN module_signatures.module_id IS 'The module: modules.module_id.';
@@ -46,3 +65,5 @@ COMMENT ON COLUMN module_signatures.output_shape IS
   'Shape of the result: allocations.output_shape; NULL if the dump does not give it (before 2019-12).';
 COMMENT ON COLUMN module_signatures.entry_signature IS
   '"(parameter_shapes) -> output_shape" without the comments that count long tuples; NULL if one of them is. Sharded modules have the shapes of one device.';
+COMMENT ON COLUMN module_signatures.pairing_name IS
+  'What modules of two runs have in common that are compilations of one function: function_name; without it module_name, less its number, with entry_signature (torch_xla has one name for every program, which the shapes tell apart); modules.module_key if either is unknown. Never NULL.';

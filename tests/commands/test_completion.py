@@ -45,7 +45,10 @@ def test_commands_and_queries(complete):
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("query peaks -p ", ["run", "function", "platform", "color", "top_functions", "top_n"]),
+        (
+            "query peaks -p ",
+            ["run", "function", "platform", "color", "module", "top_functions", "top_n"],
+        ),
         ("query peaks -p top", ["top_functions", "top_n"]),
         ("query peaks -p top_n 3 -p top-", ["top_functions", "top_n"]),
         ("query peak-by-function -p by ", ["python", "jit"]),

@@ -57,12 +57,17 @@ def check_sums(con, base, new, key):
 def check_mirror(con, base, new, key):
     """B against A says the reverse of A against B."""
     sides = (
-        "function_name, color, {0}_run_name, {1}_run_name, {0}_module_id, {1}_module_id, "
-        "{0}_bytes, {1}_bytes, "
+        "{0}_function_name, {1}_function_name, color, {0}_run_name, {1}_run_name, "
+        "{0}_module_id, {1}_module_id, {0}_bytes, {1}_bytes, "
     )
     rules = (
         ("diff_modules", "", "figure"),
-        ("diff_peak", f", '{key}'", "allocation_kind, part, {0}_shape, {1}_shape, {0}_source"),
+        (
+            "diff_peak",
+            f", '{key}'",
+            "allocation_kind, part, {0}_shape, {1}_shape, {0}_source, "
+            "{0}_added_bytes, {1}_added_bytes, {0}_value_count",
+        ),
         ("diff_temps", f", '{key}'", "part, {0}_value_count, {1}_value_count, {1}_source"),
     )
     for macro, argument, extra in rules:
@@ -82,7 +87,7 @@ def check_self(con, run, key):
         [run],
     ).fetchall()
     assert {row[0] for row in rows} <= {0, None}
-    assert all(row[1].startswith("signature") or row[1].startswith("name") for row in rows)
+    assert {row[1].partition(",")[0] for row in rows} <= {"signature", "name"}
     assert all(row[2] for row in rows)
     changes = con.execute("SELECT change FROM diff_peak($1, $1, $2)", [run, key]).fetchall()
     assert set(changes) <= {("same",), ("unknown",)}
@@ -98,32 +103,38 @@ TEMP = st.tuples(
 )
 MODULE = st.tuples(
     st.sampled_from("ab"),  # run
-    st.sampled_from(["f", "g"]),
+    st.sampled_from(["f", "step", "my_step"]),
     st.sampled_from(["f32[2]", "f32[4]", None]),  # parameter
     st.sampled_from(["cpu", "gpu", None]),
     st.integers(0, 50),  # output
     st.lists(TEMP, max_size=5),
     st.integers(0, 1),  # color of temps
     st.booleans(),  # live ranges
+    st.booleans(),  # donation
 )
 
 
 def fill(con, modules):
     for table in ("runs", "modules", "allocations", "values", "instructions", "live_ranges",
-                  "occupied_peaks", "uses", "shapes"):  # fmt: skip
+                  "occupied_peaks", "uses", "shapes", "positions"):  # fmt: skip
         con.execute(f'DELETE FROM "{table}"')
     for shape, dtype in (("f32[2]{0}", "f32"), ("(f32[], f32[])", "tuple")):
         insert(con, "shapes", shape=shape, dtype=dtype, is_tuple=dtype == "tuple")
-    for number, (run, function, parameter, platform, output, temps, color, live) in enumerate(
-        modules
-    ):
+    for number, module in enumerate(modules):
+        run, function, parameter, platform, output, temps, color, live, donated = module
         made = Module(con, number, run, function, platform=platform, has_live_ranges=live)
-        made.allocation(0, "output", output, output_shape="f32[2]")
+        kind, result = ("donated_parameter", 1) if donated else ("parameter", 0)
+        if not donated:
+            made.allocation(0, "output", output, output_shape="f32[2]")
         made.allocation(
-            1, "parameter", 8, parameter_number=0, parameter_shape_index="{}",
-            parameter_shape=parameter,
+            1, kind, 8, parameter_number=0, parameter_shape_index="{}", parameter_shape=parameter,
+            output_shape="f32[2]" if donated else None,
         )  # fmt: skip
         made.value(100, 1, 0, 8, name="p", op_name="x[0]", opcode="parameter", shape="f32[2]{0}")
+        made.value(101, result, 0, 8 if donated else output, name="r", op_name="jit(f)/a/dot",
+                   opcode="dot", shape="f32[2]{0}")  # fmt: skip
+        insert(con, "positions", module_id=number, value_id=101, instruction_name="r",
+               shape_index="{}", is_defining=True)  # fmt: skip
         made.allocation(2, "temp", 100, color=color)
         for value_id, (offset, size, start, duration, op_name, shape) in enumerate(temps):
             span = (start, start + duration) if live else None
@@ -323,7 +334,7 @@ def test_function_and_color(diff):
 def test_top_cuts_and_says_so(diff):
     code, text, err = diff("cpu_b8", "cpu_b16", "--top", "1")
     assert (code, err) == (0, "bufdb: 2 more functions; --top shows more\n")
-    assert "12 smaller" in text and "22 unchanged" in text
+    assert "12 smaller" in text and "21 unchanged" in text
     code, text, err = diff("cpu_b8", "cpu_b16", "--top", "1", "--format", "csv")
     assert err == "bufdb: --top cuts tables and Markdown only; all rows are written\n"
 
@@ -396,7 +407,10 @@ def test_a_table(small):
     code, text, err = small(modules, "a", "b")
     assert (code, err) == (0, "")
     assert [re.split(" {2,}", line) for line in text.splitlines() if "---" not in line] == [
-        ["f: peak 3.0 KiB → 4.0 KiB (+33.4%), largest: +3.0 KiB x; others: 1 only in new"],
+        [
+            "f: peak 3.0 KiB → 4.0 KiB (+33.4%), largest: +3.0 KiB x; in all: "
+            "grew 1.0 KiB in 1 function, only in new 1 B in 1"
+        ],
         [""],
         ["function", "space", "figure", "base", "new", "delta", "change", "paired by"],
         ["f", "color 0", "peak", "3.0 KiB", "4.0 KiB", "+1.0 KiB", "+33.4%", "name"],
@@ -452,6 +466,112 @@ def test_modules_of_one_function_are_told_apart(small):
     assert "f [module_0001 → module_0004]  color 0  all figures " in text
 
 
+def test_growth_and_shrinkage_are_summed_apart(small):
+    sizes = {"f": (1, 5), "g": (1, 2), "h": (9, 7), "same": (3, 3)}
+    modules = [
+        (run, name, {"x": both[side]}, {})
+        for side, run in enumerate("ab")
+        for name, both in sizes.items()
+    ]
+    modules += [("a", "gone", {"x": 11}, {}), ("b", "made", {"x": 12}, {})]
+    modules += [(run, "odd", {}, {"has_live_ranges": False}) for run in "ab"]
+    modules += [("b", "bare", {}, {"has_live_ranges": False})]
+    assert small(modules, "a", "b")[1].splitlines()[0] == (
+        "f: peak 1 B → 5 B (+400.0%), largest: +4 B x; in all: grew 5 B in 2 functions, "
+        "shrank 2 B in 1, only in new 12 B in 1, only in base 11 B in 1, 1 unknown, "
+        "1 only in new of unknown size, 1 unchanged"
+    )
+
+
+def test_sums_are_of_one_memory_space(small, tmp_path):
+    small([("c", "f", {}, {})], "c", "c")
+    with duckdb.connect(str(tmp_path / "small.duckdb")) as con, in_bulk(con):
+        for number, (run, sizes) in enumerate((("a", (3, 1, 7)), ("b", (4, 9, 7))), 1):
+            made = Module(con, number, run, "f")
+            for color, size in enumerate(sizes):
+                made.allocation(color, "output", size, color=color)
+            made.close()
+    assert small([], "a", "b")[1].splitlines()[0] == (
+        "f (color 1): peak 1 B → 9 B (+800.0%), largest: +8 B (output); in all: "
+        "color 1 grew 8 B in 1 function; color 0 grew 1 B in 1 function; 1 unchanged"
+    )
+
+
+def test_a_renamed_function_bears_both_names(small):
+    modules = [("a", "loss_fn", {"x": 1}, {}), ("b", "loss_func", {"x": 3}, {})]
+    text = small(modules, "a", "b", "--pair", "loss_fn=loss_func")[1]
+    assert text.startswith("loss_fn → loss_func: peak 1 B → 3 B (+200.0%), largest: +2 B x\n")
+    assert text.splitlines()[4].split()[:4] == ["loss_fn", "→", "loss_func", "color"]
+    assert text.splitlines()[4].endswith("  asked")
+    for name in ("loss_fn", "loss_func"):
+        assert text == small([], "a", "b", "--pair", "loss_fn=loss_func", "--function", name)[1]
+    row = next(
+        csv.DictReader(
+            io.StringIO(small([], "a", "b", "--pair", "loss_fn=loss_func", "--format", "csv")[1])
+        )
+    )
+    assert (row["base_function_name"], row["new_function_name"]) == ("loss_fn", "loss_func")
+    assert row["paired_by"] == "asked"
+
+
+def test_programs_of_torch_xla_bear_their_modules(small):
+    modules = [
+        (run, None, {"x": number}, {
+            "module_name": f"SyncTensorsGraph.{number}",
+            "module_key": f"module_000{number}.SyncTensorsGraph.{number}.cpu_after_optimizations",
+        })
+        for run, number in (("a", 1), ("b", 3))
+    ]  # fmt: skip
+    pair = "SyncTensorsGraph.1=SyncTensorsGraph.3"
+    assert small(modules, "a", "b", "--pair", pair)[1].startswith(
+        "module_0001.SyncTensorsGraph → module_0003.SyncTensorsGraph: peak 1 B → 3 B"
+    )
+
+
+@pytest.mark.parametrize(
+    ("pairs", "message"),
+    [
+        (["f"], "--pair: expected OLD=NEW, found 'f'"),
+        (
+            ["fu=h"],
+            "--pair: no function and no module 'h' in NEW; 'bufdb query modules' lists them",
+        ),
+        (["fun=g"], "--pair: no function and no module 'fun' in BASE; did you mean 'fund'?"),
+        (["fund=g", "fund=gnu"], "--pair: 'fund' is in several pairs"),
+        (["fund=g", "m1=g"], "--pair: 'g' is in several pairs"),
+        (["fund=a,b"], "--pair 'fund=a,b': a name with a comma cannot be asked for"),
+        (["fund=tpu"], "--pair 'fund=tpu': both are there, but of another platform, or in runs of"),
+    ],
+)
+def test_pairs_that_cannot_be(small, pairs, message):
+    modules = [("a", "fund", {}, {"platform": "cpu"}), ("a", "fu", {}, {"platform": "tpu"})]
+    names = {"g": "cpu", "gnu": "cpu", "a,b": "cpu", "tpu": "tpu"}
+    modules += [("b", name, {}, {"platform": platform}) for name, platform in names.items()]
+    options = [word for pair in pairs for word in ("--pair", pair)]
+    code, text, err = small(modules, "a", "b", *options)
+    assert (code, text) == (2, "")
+    assert err.startswith(f"bufdb: error: {message}")
+
+
+def test_donations_and_what_xla_adds_are_told(small, tmp_path):
+    small([("c", "f", {}, {})], "c", "c")
+    with duckdb.connect(str(tmp_path / "small.duckdb")) as con, in_bulk(con):
+        for number, (run, kind) in enumerate((("a", "parameter"), ("b", "donated_parameter")), 1):
+            made = Module(con, number, run, "f")
+            made.allocation(0, kind, 8, parameter_number=0, parameter_shape_index="{}")
+            made.value(0, 0, 0, 8, name="p", opcode="parameter", op_name="params['w']")
+            made.allocation(1, "temp", 12)
+            made.value(1, 1, 0, 3 + number, name="copy.1", opcode="copy", op_name="jit(f)/dot")
+            made.value(2, 1, 5, 6, name="dot.1", opcode="dot", op_name="jit(f)/dot")
+            made.close()
+    text = small([], "a", "b")[1]
+    assert " dot (by XLA: 4 B → 5 B)\n" in text
+    assert "XLA" not in small([], "a", "b", "--by", "opcode")[1]
+    assert " parameter 'params/w' is donated now\n" in text
+    assert " parameter 'params/w' is not donated any more\n" in small([], "b", "a")[1]
+    assert " parameter is donated now\n" in small([], "a", "b", "--by", "source")[1]
+
+
 def test_runs_of_a_label_are_told_apart(small, tmp_path):
     small(
         [("a1", "f", {"x": 1}, {}), ("a2", "f", {"x": 2}, {}), ("b", "f", {"x": 3}, {})], "b", "b"
@@ -460,7 +580,10 @@ def test_runs_of_a_label_are_told_apart(small, tmp_path):
         for run in ("a1", "a2"):
             insert(con, "run_labels", run_name=run, label="x", label_value="a")
     text = small([], "x=a", "b")[1]
-    assert text.startswith("f: peak 2 B → 3 B (+50.0%), largest: +1 B x; others: 1 only in base\n")
+    assert text.splitlines()[0] == (
+        "f: peak 2 B → 3 B (+50.0%), largest: +1 B x; in all: "
+        "grew 1 B in 1 function, only in base 1 B in 1"
+    )
     assert text.splitlines()[4].startswith("f [a2 → b]  color 0  peak ")
 
 

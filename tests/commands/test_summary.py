@@ -186,7 +186,9 @@ def test_of_several_compilations_it_says_how_many_are_unknown(con):
     for number, known in ((1, True), (2, False), (3, False)):
         made = Module(con, number, function_name="g", has_live_ranges=known)
         made.allocation(0, "temp", 100)
-        made.close()
+        if known:
+            made.value(1, 0, offset=0, size=100)
+            made.close()
     line = "unknown peak, g of run r (2 of 3 compilations): the dump has no live ranges"
     assert line in screen.text(of(con)).splitlines()
 

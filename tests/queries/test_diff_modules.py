@@ -1,9 +1,15 @@
 import pytest
-from small_db import Module, answer, insert, shape
+from small_db import Module, insert, shape
+from small_db import answer as answer_of
 
 FIGURES = (
     "peak", "arguments", "outputs", "aliased", "temps", "constants", "fragmentation", "padding",
 )  # fmt: skip
+
+
+def answer(con, query, **given):
+    """Rows without base_function_name, which the tests of names look at."""
+    return [(row[0], *row[2:]) for row in answer_of(con, query, **given)]
 
 
 def module(con, module_id, run, temp=0, function="f", signature="f32[4]", **cells):

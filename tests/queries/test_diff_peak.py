@@ -1,6 +1,18 @@
 import duckdb
 import pytest
-from small_db import Module, answer, derive, insert, shape
+from small_db import Module, derive, insert, shape
+from small_db import answer as answer_of
+
+
+def answer(con, query, **given):
+    """Rows without base_function_name and the added bytes, which tests of their own look at."""
+    return [(row[0], *row[2:10], *row[12:]) for row in answer_of(con, query, **given)]
+
+
+def added(con, **given):
+    """(base, new, of these added by XLA in base and new, part) of each group."""
+    rows = answer_of(con, "diff-peak", base="a", new="b", **given)
+    return [(*row[4:6], *row[10:12], row[16]) for row in rows]
 
 
 def test_nothing_without_two_sides(con):
@@ -42,6 +54,15 @@ def test_groups_that_appear_vanish_grow_shrink_and_stay(con):
     assert parts(con, unchanged="true") == [*changed, ("same", 7, 7, 0, "temp", "same")]
     assert parts(con, top_n=1) == changed[:1]
     assert parts(con, function="g") == parts(con, color=1) == []
+
+
+def test_a_pair_that_is_asked_for_is_found_by_both_names(con):
+    module(con, 1, "a", [(1, {})])
+    module(con, 2, "b", [(2, {})])
+    con.execute("UPDATE modules SET function_name = 'g' WHERE run_name = 'b'")
+    for function in ("f", "g"):
+        rows = answer_of(con, "diff-peak", base="a", new="b", pair="f=g", function=function)
+        assert [row[:2] for row in rows] == [("g", "f")]
 
 
 def test_counts_shapes_and_lines_are_of_the_largest_values(con):
@@ -119,8 +140,10 @@ def test_a_value_without_a_name_is_named_for_its_first_use_that_has_one(con):
         made.use(0, "convert.2")
         made.use(1, "late")
         made.use(1, "dot")
-    assert parts(con) == [("grew", 9, 17, 8, "temp", "for dot")]
-    assert parts(con, by="source") == [("grew", 9, 17, 8, "temp", "for t.py:3")]
+    assert parts(con) == [("grew", 10, 18, 8, "temp", "dot")]
+    assert added(con) == [(10, 18, 9, 17, "dot")]
+    assert parts(con, by="source") == [("grew", 10, 18, 8, "temp", "t.py:3")]
+    assert parts(con, by="all") == [("grew", 8, 16, 8, "temp", "copy for jit(f)/dot t.py:3")]
 
 
 def test_what_a_loop_carries_is_the_loops(con):
@@ -128,6 +151,105 @@ def test_what_a_loop_carries_is_the_loops(con):
     module(con, 1, "a", values).use(0, "w")
     module(con, 2, "b", [])
     assert parts(con) == [("vanished", 9, 0, -9, "temp", "while")]
+
+
+PARAMETER = {"parameter_number": 3, "parameter_shape_index": "{}"}
+
+
+def state(con, module_id, run, donated, *, result="(f32[4], f32[4])", root="root", name="w"):
+    """A module that returns two new parameters, of which it was given the second in `donated`."""
+    made = Module(con, module_id, run, "f")
+    made.allocation(0, "donated_parameter" if donated else "parameter", 16, **PARAMETER)
+    made.value(0, 0, 0, 16, name="p", opcode="parameter", op_name=f"params['{name}']")
+    made.allocation(1, "output", 20)
+    made.value(1, 1, 0, 16, name="other", opcode="add", op_name="jit(f)/other")
+    if not donated:
+        made.allocation(2, "output", 16)
+    # What the output's bytes hold at the peak is something else.
+    made.value(2, 0 if donated else 2, 0, 16, name="update", opcode="sub", op_name="jit(f)/sub")
+    made.allocation(3, "output", 8, output_shape=result)
+    made.value(3, 3, 0, 8, name=root, opcode="tuple", shape=result)
+    for index, value in (("{0}", 1), ("{1}", 2)):
+        insert(con, "positions", module_id=module_id, value_id=value, instruction_name="root",
+               shape_index=index)  # fmt: skip
+    made.close()
+
+
+DONATED = ("donated", 32, 16, -16, "donated_parameter", "params/w")
+
+
+@pytest.mark.parametrize(
+    ("key", "part"),
+    [("op", "params/w"), ("opcode", "parameter"), ("source", "(donated_parameter)")],
+)
+def test_a_parameter_that_becomes_donated_is_one_change(con, key, part):
+    state(con, 1, "a", donated=False)
+    state(con, 2, "b", donated=True)
+    assert parts(con, by=key) == [(*DONATED[:5], part)]
+    back = ("not donated", 16, 32, 16, "donated_parameter", part)
+    assert parts(con, "b", "a", by=key) == [back]
+
+
+def test_a_donation_is_with_its_output_only_if_that_is_known(con):
+    """By the index in the result."""
+    state(con, 1, "a", donated=False, root="other_root")
+    state(con, 2, "b", donated=True)
+    assert parts(con) == [
+        ("vanished", 16, 0, -16, "output", "sub"),
+        ("donated", 16, 16, 0, "donated_parameter", "params/w"),
+    ]
+
+
+def test_another_parameter_that_is_donated_is_no_change_of_one(con):
+    state(con, 1, "a", donated=False, name="w")
+    state(con, 2, "b", donated=True, name="v")
+    assert ("appeared", 0, 16, 16, "donated_parameter", "params/v") in parts(con)
+    assert ("vanished", 16, 0, -16, "parameter", "params/w") in parts(con)
+
+
+def test_parameters_of_one_name_are_not_told_apart(con):
+    for module_id, run in ((1, "a"), (2, "b")):
+        made = Module(con, module_id, run, "f")
+        for number in range(2):
+            kind = "donated_parameter" if run == "b" and number else "parameter"
+            made.allocation(number, kind, 8, **PARAMETER | {"parameter_number": number})
+            made.value(number, number, 0, 8, name=f"p{number}", opcode="parameter", op_name="x")
+        made.close()
+    assert parts(con) == [
+        ("appeared", 0, 8, 8, "donated_parameter", "x"),
+        ("shrank", 16, 8, -8, "parameter", "x"),
+    ]
+
+
+def test_parameters_without_a_name_go_by_their_number(con):
+    for module_id, run in ((1, "a"), (2, "b")):
+        made = Module(con, module_id, run, "f")
+        made.allocation(0, "donated_parameter" if run == "b" else "parameter", 8, **PARAMETER)
+        made.value(0, 0, 0, 8, name="p", opcode="parameter")
+        made.close()
+    assert parts(con) == [
+        ("donated", 8, 8, 0, "donated_parameter", "(donated_parameter)"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "opcode", "path", "is_added"),
+    [
+        ("copy.3", "copy", "dot", True),
+        ("copy-start.1", "copy-start", "dot", True),
+        ("copy.4", "copy", "copy", False),
+        ("copy.5", "copy", "transpose", False),
+        ("dot.7.remat", "dot", "dot", True),
+        ("dot.7.remat2", "dot", "dot", True),
+        ("fusion.remat_compressed", "fusion", "dot", True),
+        ("remat2.0.0", "tuple", "remat2", False),
+        ("dot.7", "dot", "dot", False),
+    ],
+)
+def test_what_xla_adds(con, name, opcode, path, is_added):
+    module(con, 1, "a", [])
+    module(con, 2, "b", [(8, op(path, name=name, opcode=opcode))])
+    assert added(con) == [(0, 8, 0, 8 if is_added else 0, path)]
 
 
 def test_parameters_keep_their_name_when_their_bytes_are_donated(con):

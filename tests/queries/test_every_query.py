@@ -28,8 +28,8 @@ def test_it_has_a_test_over_a_few_rows(query):
 def test_it_takes_the_common_filters(query):
     names = {param.name for param in query.params}
     # A comparison names its two sides instead.
-    sides = {"base", "new"} if "base" in names else {"run", "platform", "module"}
-    assert sides | {"function", "top_n"} <= names
+    sides = {"base", "new"} if "base" in names else {"run", "platform"}
+    assert sides | {"function", "module", "top_n"} <= names
     # A diagnostic is about a file or a module, never about a memory space.
     assert ("color" in names) == (query.name != "diagnostics")
 

@@ -6,7 +6,10 @@ from hypothesis import strategies as st
 from small_db import Module, in_bulk
 
 COMPILATIONS = st.lists(
-    st.tuples(st.sampled_from("fg"), st.sampled_from(["x", "y", "z", None]), st.integers(0, 3)),
+    # None: a program of torch_xla, which has a number in place of a name.
+    st.tuples(
+        st.sampled_from(["f", "g", None]), st.sampled_from(["x", "y", "z", None]), st.integers(0, 3)
+    ),
     max_size=5,
 )
 
@@ -15,7 +18,10 @@ def fill(con, runs):
     with in_bulk(con):
         for place, compilations in enumerate(runs):
             for number, (function, shape, size) in enumerate(compilations):
-                made = Module(con, 10 * place + number, "abc"[place], function, platform="cpu")
+                # Numbers of one run are of other programs in the next.
+                name = f"SyncTensorsGraph.{number}" if function is None else None
+                made = Module(con, 10 * place + number, "abc"[place], function, platform="cpu",
+                              module_name=name, module_key=f"module_{number}.{name}")  # fmt: skip
                 made.allocation(0, "output", size, output_shape=shape)
                 made.close()
 

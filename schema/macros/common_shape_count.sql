@@ -1,0 +1,16 @@
+-- How much two signatures have in common.
+CREATE OR REPLACE MACRO common_shape_count(shapes, other_shapes) AS
+  coalesce(
+    list_sum(
+      list_transform(
+        list_distinct(shapes),
+        lambda one: least(
+          len(list_filter(shapes, lambda mine: mine = one)),
+          len(list_filter(other_shapes, lambda theirs: theirs = one))
+        )
+      )
+    ),
+    0
+  );
+COMMENT ON MACRO common_shape_count IS
+  'Shapes that two lists have in common, in any order; one that is twice in both counts twice.';
