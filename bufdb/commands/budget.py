@@ -35,13 +35,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Form of the answer; markdown is fit for a pull request, json holds exact numbers.",
 )
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Write the answer to FILE instead of standard output.",
-)
+@common.output_option
 @common.db_option
 def command(
     file: Path, run: str | None, base: str | None, format_name: str, output: Path | None, db: str

@@ -114,7 +114,7 @@ _format_option: Decorator = click.option(
     show_default=True,
     help="Form of the answer; csv, json and jsonl hold exact numbers.",
 )
-_output_option: Decorator = click.option(
+output_option: Decorator = click.option(
     "-o",
     "--output",
     metavar="FILE",
@@ -139,7 +139,7 @@ _full_option: Decorator = click.option(
 
 def output_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Options of every command that prints rows; `emit` takes them as keywords."""
-    return _format_option(_output_option(_wide_option(_full_option(function))))
+    return _format_option(output_option(_wide_option(_full_option(function))))
 
 
 def emit(result: Result, *, format_name: str, output: Path | None, full: str | None) -> None:

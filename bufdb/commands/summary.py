@@ -54,13 +54,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Form of the answer; json holds exact numbers.",
 )
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Write the answer to FILE instead of standard output.",
-)
+@common.output_option
 @common.db_option
 def command(
     run: str | None,
