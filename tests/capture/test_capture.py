@@ -496,6 +496,7 @@ def test_a_signal_to_bufdb_reaches_the_command_once(start):
     assert "ingested 3 modules" in err
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 def test_a_command_that_a_signal_ends(start, name):
     process = start("SIGUSR1", body="dump()\n", start_new_session=True)

@@ -224,6 +224,7 @@ SHARED_PAIRS = [
         ),
     ],
 )
+@pytest.mark.slow
 def test_parts_add_up_on_real_programs(shared, base, new, keys):
     with shared(base, new) as con:
         for key in keys:
@@ -274,6 +275,7 @@ EVERY_PAIR = [*DEMO_PAIRS, ("gpu_b8", "tpu_b8"), ("cpu_b8", "gpu_b8")]
         ),
     ],
 )
+@pytest.mark.slow
 def test_sums_mirror_and_self_over_the_demo_runs(demo, key, pairs, runs):
     for base, new in pairs:
         check_sums(demo, base, new, key)
@@ -441,6 +443,7 @@ def test_without_live_ranges(small):
     assert text.splitlines()[-1] == "f, color 0: peak unknown: base: the dump has no live ranges"
 
 
+@pytest.mark.slow
 def test_without_allocations_every_figure_is_unknown(small, tmp_path):
     small([("b", "f", {"x": 4}, {})], "b", "b")
     with duckdb.connect(str(tmp_path / "small.duckdb")) as con:

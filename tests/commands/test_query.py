@@ -30,6 +30,7 @@ FORMS = [
 ]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("form", FORMS)
 def test_a_parameter_is_given_in_any_form(ask, form):
     code, out, err = ask("modules", *form)

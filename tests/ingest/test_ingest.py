@@ -113,6 +113,7 @@ def test_the_order_of_paths_of_one_run_changes_no_row(con, fresh):
 
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("run", ["tpu_b8", "cpu_b8", "cpu_b8_old"])
+@pytest.mark.slow
 def test_block_size_and_jobs_change_no_row(fresh, run):
     found = []
     for given in ({}, {"block_bytes": 2000}, {"jobs": 2}):

@@ -34,7 +34,7 @@ def test_it_takes_the_common_filters(query):
     assert ("color" in names) == (query.name != "diagnostics")
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @each_query
 def test_the_file_runs_unchanged_in_duckdb(con, query):
     text = query.path.read_text(encoding="utf-8")

@@ -318,6 +318,7 @@ def test_the_command(demo_db, tmp_path, capfd):
         pytest.param(None, marks=pytest.mark.slow, id="all"),
     ],
 )
+@pytest.mark.slow
 def test_the_size_of_a_part_changes_nothing(demo_db, tmp_path, names):
     queries = [query for query in check.checks() if names is None or query.name in names]
     path = shutil.copy(demo_db, tmp_path / "broken.duckdb")

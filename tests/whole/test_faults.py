@@ -246,7 +246,7 @@ def folder(tmp_path):
     subprocess.run(["rm", "-rf", tmp_path / "dumps"], check=True)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("name", ODD)
 def test_odd_directory(con, tmp_path, folder, name):
     make, keys, told = ODD[name]
@@ -567,6 +567,7 @@ def test_file_that_may_not_grow(whole, limit, jobs):
     assert content("t.duckdb") == whole
 
 
+@pytest.mark.slow
 def test_room_for_the_log_alone(whole_db, whole):
     """All is stored, in two files, which is told; the next command that writes joins them."""
     limit = whole_db.stat().st_size * 2 // 3
@@ -642,6 +643,7 @@ def test_disk_full_at_a_statement(whole, make_empty, monkeypatch, capfd, kind, n
 
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("number", [0, 5, 20])
+@pytest.mark.slow
 def test_disk_full_while_modules_are_replaced(con, fresh, tmp_path, monkeypatch, number):
     """What was stored of them stays, module by module."""
     folder = Path(shutil.copytree(DEMO / "cpu_b8", tmp_path / "dumps"))
@@ -760,7 +762,7 @@ ANSWERS = ["query modules", "sql FROM\truns", "queries", "schema", "runs", "chec
            "--version", "query peak --help", "query peak --sql"]  # fmt: skip
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("command", ANSWERS)
 @pytest.mark.parametrize("stream", ["full", "closed"])
 def test_standard_output(whole_db, command, stream):

@@ -110,6 +110,7 @@ def test_an_installed_wheel_works_in_another_directory(installed):
     assert installed("bufdb", "lint", f"{where.strip()}/peak.sql") == ""
 
 
+@pytest.mark.slow
 def test_pytest_finds_the_fixture_of_an_installed_wheel(installed):
     listed = installed("python", "-m", "pytest", "--fixtures", "-q", "-p", "no:cacheprovider")
     assert "bufdb_limit" in listed

@@ -103,7 +103,7 @@ def functions_and_db(request, fresh):
         yield request.param, con
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(10)
 @each_query
 def test_an_unknown_peak_is_told_with_its_reason_and_is_no_number(functions_and_db, query):
     functions, con = functions_and_db
@@ -173,7 +173,7 @@ def bare_db(fresh):
         yield con
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @each_query
 def test_a_module_without_allocations_is_told_in_every_memory_space(bare_db, query):
     answer = rows(bare_db, query, color=0)
@@ -235,7 +235,7 @@ def huge(huge_db):
         yield con
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(10)
 @each_query
 def test_sizes_near_two_to_the_63_raise_nothing(huge, query):
     tries = [{}, {"top_n": 2**62}]
