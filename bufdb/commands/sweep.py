@@ -93,14 +93,14 @@ def run(
         place = None if kept is None else kept / _folder_name(number, combination)
         done.append(_capture(planned, combination, db, place, said))
         if done[-1].is_stopped:
-            common.note(f"stopped; {count - number} runs were not made")
+            common.note(f"stopped after {number} of {count} runs")
             break
     code = next((one.code for one in done if one.code), 0)
     try:
         _show(planned, done, db, limits, format_name, output)
     except Exception as error:  # raised again unless it is known to come from outside
         known = faults.as_known(error, db)
-        if known is None:
+        if known is None or faults.is_interrupt(error):
             raise
         common.note(f"error: {known}")
         code = code or known.exit_code

@@ -241,7 +241,7 @@ def test_a_signal_stops_the_sweep_and_what_is_stored_stays(empty_db):
         process.kill()
         process.wait()
     assert (process.returncode, out) == (130, "")
-    assert "bufdb: stopped; 1 runs were not made" in err
+    assert "bufdb: stopped after 2 of 3 runs" in err
     lines = [" ".join(line.split()) for line in err.splitlines()]
     assert any(line.startswith("s-2 2 0 stored attention_step ") for line in lines)
     assert "s-3 3 - not run - -" in lines

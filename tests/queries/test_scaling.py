@@ -1,3 +1,5 @@
+import itertools
+
 import pytest
 from small_db import Module, answer, insert
 
@@ -169,6 +171,21 @@ def test_a_line_over_the_product_of_two_labels(con):
     predicted = [(*row, *[500 + 7 * 3 * 30] * 3, *[None] * 6)]
     assert answer(con, "scaling", **PRODUCT, size="3,30") == predicted
     assert answer(con, "scaling", **PRODUCT, size="90") == predicted
+
+
+def test_a_product_is_fitted_as_one_label_of_that_size_is(con):
+    for number, (batch, length) in enumerate(itertools.product((1, 2, 5), (10, 30, 40))):
+        size = batch * length
+        given = {"batch": str(batch), "length": str(length), "tokens": str(size)}
+        compiled(con, number, f"r{number}", 90_000 + 1003 * size + 311 * (size % 7), given)
+    asked = {"size": "400", "budget": 2**24, "fixed": "none"}
+    (one,) = answer(con, "scaling", label="tokens", **asked)
+    rows = answer(con, "scaling", **{**asked, **PRODUCT})
+    assert one[10] == "linear" and one[15] < one[16] < one[17] and one[18] < one[19]
+    assert [(*row[:10], *row[11:20]) for row in rows] == [(*one[:10], *one[11:20])] * 3
+    assert [row[20:23] for row in rows] == [
+        (length, one[18] // length, one[19] // length) for length in (10, 30, 40)
+    ]
 
 
 def test_the_largest_first_label_at_each_value_of_the_second(con):
