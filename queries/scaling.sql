@@ -10,6 +10,9 @@
 -- runs (view asked_series); several runs of one size count as several points. Runs whose figure is
 -- unknown are no points; unknown_count says how many there are, and where it leaves no point the
 -- row has nothing else.
+-- Two labels, as in label=batch,length, make one size of their product: the curve is constant or a
+-- line over the product, for runs in which neither label follows from the other. With budget such a
+-- row stands once for each value of the second label, with the largest first label there.
 -- With the parameter size the row predicts the figure for that size; with budget it says the
 -- largest size that fits. Both are ranges: what the curve says with all points, and with each size
 -- left out in turn. There is no forecast from fewer than three sizes (four for a parabola), for two
@@ -26,14 +29,15 @@
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
 -- param color BIGINT = NULL: Only this memory space.
 -- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
--- param label VARCHAR = 'batch': Label whose value is the size; runs in which it is no number are
---   left out.
+-- param label VARCHAR = 'batch': Label whose value is the size, or two, separated by commas, whose
+--   product is; runs in which one is no number are left out.
 -- param fixed VARCHAR = NULL: Labels, separated by commas, that must be equal within a fit; NULL
 --   takes all others but metadata.
 -- param metric VARCHAR = 'peak' | 'temp' | 'total': Figure to fit: the peak, the temp allocations,
 --   or all allocations but thread-local ones.
 -- param max_error DOUBLE = 0.02: How far the curve may be from a figure, as share of it (0 to 1).
--- param size DOUBLE = NULL: Size to predict the figure for.
+-- param size VARCHAR = NULL: Size to predict the figure for; of two labels their product, or both
+--   values, as in 16,2048.
 -- param budget BIGINT = NULL: What the figure may not exceed [bytes].
 -- param top_n BIGINT = 50: Rows to return.
 --
@@ -44,14 +48,15 @@
 -- column other_labels VARCHAR: Labels that the runs have in common, as K=V separated by blanks;
 --   metadata (bufdb capture's labels) only where fixed names it.
 -- column point_count BIGINT: Runs in the fit.
--- column min_size DOUBLE: Smallest size among them.
+-- column min_size DOUBLE: Smallest size among them, of two labels the smallest product.
 -- column max_size DOUBLE: Largest size among them.
 -- column largest_bytes HUGEINT: Largest figure among them [bytes].
 -- column size_count BIGINT: Different sizes among them.
--- column model VARCHAR: constant, linear or quadratic; NULL if there is no fit.
+-- column model VARCHAR: constant, linear or quadratic, of two labels constant or product, a line
+--   over their product; NULL if there is no fit.
 -- column fixed_bytes HUGEINT: The curve at size 0 [bytes]; NULL without one.
--- column slope_bytes DOUBLE: Its growth per unit of the label at size 0 [bytes]; NULL likewise.
--- column square_factor DOUBLE: Bytes for each square of the label, 0 but for quadratic;
+-- column slope_bytes DOUBLE: Its growth per unit of the size at size 0 [bytes]; NULL likewise.
+-- column square_factor DOUBLE: Bytes for each square of the size, 0 but for quadratic;
 --   NULL likewise.
 -- column max_error_ratio DOUBLE: Largest distance of a figure from the curve, divided by the
 --   figure; NULL likewise.
@@ -63,6 +68,12 @@
 --   budget: take this one. 0 or less if none is; NULL without budget or a curve, if one of them
 --   does not grow, or beyond 2^63.
 -- column high_largest_size BIGINT: Largest whole size at which one of them is; NULL likewise.
+-- column second_size DOUBLE: With budget and two labels a value of the second among the points;
+--   NULL otherwise, or without a curve.
+-- column low_largest_first BIGINT: Largest whole value of the first label at which each of these
+--   curves is within budget, where the second is second_size: take this one. NULL without
+--   second_size, where that is not above 0, or where low_largest_size is.
+-- column high_largest_first BIGINT: Largest at which one of them is; NULL likewise.
 -- column no_fit_reason VARCHAR: Why there is no curve; NULL if there is one, or no point.
 -- column unknown_count BIGINT: Runs left out of the fit because their figure is unknown.
 -- column unknown_reason VARCHAR: Why, of several the first reason in alphabetical order; NULL if
@@ -73,16 +84,50 @@ WITH params AS (
     getvariable('fixed')::VARCHAR AS fixed,
     coalesce(getvariable('metric')::VARCHAR, 'peak') AS metric,
     coalesce(getvariable('max_error')::DOUBLE, 0.02) AS max_error,
-    getvariable('size')::DOUBLE AS size,
+    getvariable('size')::VARCHAR AS size,
     getvariable('budget')::BIGINT AS budget,
     coalesce(getvariable('top_n')::BIGINT, 50) AS top_n
+),
+-- The numbers in label and size.
+asked AS (
+  SELECT
+    len(string_split(params.label, ',')) AS label_count,
+    string_split(params.size, ',')::DOUBLE[] AS sizes
+  FROM params
+),
+target AS (
+  SELECT
+    CASE
+      WHEN len(sizes) = 1 THEN sizes[1]
+      WHEN len(sizes) = 2 AND label_count = 2 THEN sizes[1] * sizes[2]
+      WHEN len(sizes) > 1 THEN error('size is one number, or as many as there are labels')
+    END AS size
+  FROM asked
+),
+labelled AS (
+  SELECT
+    run_groups.run_name, run_groups.other_labels, asked.label_count,
+    TRY_CAST(string_split(run_groups.label_value, ',') AS DOUBLE[]) AS sizes
+  FROM asked
+  CROSS JOIN runs_by_label(
+    (SELECT params.label FROM params), (SELECT params.fixed FROM params)
+  ) AS run_groups
+),
+sized AS (
+  SELECT
+    run_name, other_labels, label_count,
+    sizes[1] AS first_size,
+    CASE WHEN label_count = 2 THEN sizes[2] END AS second_size,
+    CASE WHEN label_count = 2 THEN sizes[1] * sizes[2] ELSE sizes[1] END AS size
+  FROM labelled
+  WHERE len(sizes) = label_count
 ),
 points AS (
   SELECT
     history.function_name, history.platform, history.compilation_place, history.color,
-    run_groups.other_labels,
-    dense_rank() OVER (ORDER BY history.series_place, run_groups.other_labels) AS fit_place,
-    TRY_CAST(run_groups.label_value AS DOUBLE) AS size,
+    sized.other_labels,
+    dense_rank() OVER (ORDER BY history.series_place, sized.other_labels) AS fit_place,
+    sized.label_count, sized.first_size, sized.second_size, sized.size,
     CASE params.metric
       WHEN 'peak' THEN history.peak_bytes
       WHEN 'temp' THEN history.temp_bytes
@@ -91,17 +136,18 @@ points AS (
     history.unknown_reason
   FROM asked_history AS history
   CROSS JOIN params
-  JOIN runs_by_label(
-    (SELECT params.label FROM params), (SELECT params.fixed FROM params)
-  ) AS run_groups
-    ON run_groups.run_name = history.run_name
-  WHERE isfinite(TRY_CAST(run_groups.label_value AS DOUBLE))
+  JOIN sized ON sized.run_name = history.run_name
+  WHERE isfinite(sized.size)
 ),
 counted AS (
   SELECT
     fit_place,
     count(*) AS point_count,
     count(DISTINCT size) AS size_count,
+    min(label_count) AS label_count,
+    -- Where one label follows from the other, what grows with one may grow with any power of it.
+    count(DISTINCT (first_size, second_size)) > count(DISTINCT first_size)
+      AND count(DISTINCT (first_size, second_size)) > count(DISTINCT second_size) AS is_free,
     min(size) AS min_size,
     max(size) AS max_size,
     min(bytes) AS least_bytes,
@@ -171,9 +217,12 @@ squares AS (
     moments.square_mean, moments.skew, moments.slope
 ),
 models AS (
-  SELECT kinds.model, kinds.rank, kinds.least_sizes
-  FROM (VALUES ('constant', 1, 2), ('linear', 2, 3), ('quadratic', 3, 4))
-    AS kinds (model, rank, least_sizes)
+  SELECT kinds.label_count, kinds.model, kinds.rank, kinds.least_sizes
+  FROM (
+    VALUES
+      (1, 'constant', 1, 2), (1, 'linear', 2, 3), (1, 'quadratic', 3, 4),
+      (2, 'constant', 1, 2), (2, 'product', 2, 3)
+  ) AS kinds (label_count, model, rank, least_sizes)
 ),
 -- bytes = c0 + c1 * u + c2 * u * u, with u from the mean size.
 curves AS (
@@ -186,12 +235,13 @@ curves AS (
     END AS c0,
     CASE models.model
       WHEN 'constant' THEN 0
-      WHEN 'linear' THEN squares.slope
-      ELSE squares.slope - squares.factor * squares.skew
+      WHEN 'quadratic' THEN squares.slope - squares.factor * squares.skew
+      ELSE squares.slope
     END AS c1,
     CASE models.model WHEN 'quadratic' THEN squares.factor ELSE 0 END AS c2
   FROM squares
-  CROSS JOIN models
+  CROSS JOIN asked
+  JOIN models ON models.label_count = asked.label_count
 ),
 distances AS (
   SELECT
@@ -240,6 +290,7 @@ chosen AS (
   WHERE tried.max_error_ratio
       <= CASE tried.model WHEN 'constant' THEN 0.001 ELSE params.max_error END
     AND counted.size_count >= tried.least_sizes
+    AND (counted.label_count = 1 OR counted.is_free)
     AND tried.c2 >= 0
 ),
 told AS (
@@ -247,28 +298,22 @@ told AS (
     chosen.fit_place, chosen.model, chosen.max_error_ratio, curves.left_out,
     curves.mean_size, curves.c0, curves.c1, curves.c2,
     round(
-      curves.c0 + curves.c1 * (params.size - curves.mean_size)
-      + curves.c2 * pow(params.size - curves.mean_size, 2)
+      curves.c0 + curves.c1 * (target.size - curves.mean_size)
+      + curves.c2 * pow(target.size - curves.mean_size, 2)
     ) AS predicted,
     CASE
       WHEN curves.c2 > 0
         AND pow(curves.c1, 2) >= 4 * curves.c2 * (curves.c0 - params.budget)
-        THEN floor(
-          round(
-            curves.mean_size + (
-              sqrt(pow(curves.c1, 2) - 4 * curves.c2 * (curves.c0 - params.budget)) - curves.c1
-            ) / (2 * curves.c2),
-            6
-          )
-        )
+        THEN curves.mean_size + (
+          sqrt(pow(curves.c1, 2) - 4 * curves.c2 * (curves.c0 - params.budget)) - curves.c1
+        ) / (2 * curves.c2)
       WHEN curves.c2 > 0 THEN 0
       WHEN curves.c2 = 0 AND curves.c1 > 0
-        THEN floor(
-          round(curves.mean_size + (params.budget - curves.c0) / curves.c1, 6)
-        )
+        THEN curves.mean_size + (params.budget - curves.c0) / curves.c1
     END AS largest
   FROM chosen
   CROSS JOIN params
+  CROSS JOIN target
   JOIN curves
     ON curves.fit_place = chosen.fit_place
     AND curves.model = chosen.model
@@ -291,6 +336,15 @@ fits AS (
   FROM told
   GROUP BY fit_place, model, max_error_ratio
 ),
+seconds AS (
+  SELECT DISTINCT points.fit_place, points.second_size
+  FROM points
+  JOIN fits ON fits.fit_place = points.fit_place
+  CROSS JOIN params
+  WHERE points.bytes IS NOT NULL
+    AND points.second_size IS NOT NULL
+    AND params.budget IS NOT NULL
+),
 groups AS (
   SELECT
     fit_place, function_name, platform, compilation_place, color, other_labels,
@@ -312,10 +366,26 @@ SELECT
   TRY_CAST(fits.low_predicted AS HUGEINT) AS low_predicted_bytes,
   TRY_CAST(fits.predicted AS HUGEINT) AS predicted_bytes,
   TRY_CAST(fits.high_predicted AS HUGEINT) AS high_predicted_bytes,
-  TRY_CAST(fits.low_largest AS BIGINT) AS low_largest_size,
-  TRY_CAST(fits.high_largest AS BIGINT) AS high_largest_size,
+  TRY_CAST(floor(round(fits.low_largest, 6)) AS BIGINT) AS low_largest_size,
+  TRY_CAST(floor(round(fits.high_largest, 6)) AS BIGINT) AS high_largest_size,
+  seconds.second_size,
+  CASE
+    WHEN seconds.second_size > 0
+      THEN TRY_CAST(floor(round(fits.low_largest / seconds.second_size, 6)) AS BIGINT)
+  END AS low_largest_first,
+  CASE
+    WHEN seconds.second_size > 0
+      THEN TRY_CAST(floor(round(fits.high_largest / seconds.second_size, 6)) AS BIGINT)
+  END AS high_largest_first,
   CASE
     WHEN fits.model IS NOT NULL OR counted.point_count IS NULL THEN NULL
+    WHEN counted.label_count > 2 THEN 'a curve takes one label or two'
+    WHEN counted.label_count = 2 AND counted.size_count < 3
+      THEN 'a line through fewer than three products says nothing'
+    WHEN counted.label_count = 2 AND NOT counted.is_free
+      THEN 'one label follows from the other: vary each while the other stays'
+    WHEN counted.label_count = 2
+      THEN 'no line over the product is within max_error of every figure'
     WHEN counted.size_count < 3 THEN 'a line through fewer than three sizes says nothing'
     WHEN counted.size_count < 4 THEN 'no line fits, and a parabola takes four sizes'
     ELSE 'neither a line nor a parabola is within max_error of every figure'
@@ -325,8 +395,9 @@ FROM groups
 CROSS JOIN params
 LEFT JOIN counted ON counted.fit_place = groups.fit_place
 LEFT JOIN fits ON fits.fit_place = groups.fit_place
+LEFT JOIN seconds ON seconds.fit_place = groups.fit_place
 ORDER BY
   CASE WHEN counted.point_count IS NULL THEN 0 WHEN fits.model IS NULL THEN 2 ELSE 1 END,
   counted.largest_bytes DESC, groups.function_name, groups.platform NULLS LAST,
-  groups.color NULLS LAST, groups.other_labels, groups.compilation_place
+  groups.color NULLS LAST, groups.other_labels, groups.compilation_place, seconds.second_size
 LIMIT (SELECT top_n FROM params);

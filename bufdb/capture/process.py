@@ -8,6 +8,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import FrameType
 
 from bufdb.errors import CommandError
@@ -16,17 +17,29 @@ from bufdb.errors import CommandError
 # them to both.
 _PASSED_ON = ("SIGINT", "SIGQUIT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
 _FROM_TERMINAL = ("SIGINT", "SIGQUIT", "SIGHUP")
+_STOPPING = ("SIGINT", "SIGQUIT", "SIGTERM", "SIGHUP")
 
 
-def run(command: Sequence[str], variables: Mapping[str, str]) -> int:
-    """Run the command to its end; its exit code, 128+n if signal n ended it.
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended."""
+
+    exit_code: int
+    """128+n if signal n ended it."""
+    is_stopped: bool
+    """Whether we were sent a signal meanwhile that is meant to end it, whatever it did then."""
+
+
+def run(command: Sequence[str], variables: Mapping[str, str]) -> Ended:
+    """Run the command to its end.
 
     It keeps our process group, so that it can use the terminal, and dies with the group.
 
     Raises:
         CommandError: it cannot be started.
     """
-    with _signals_passed_on() as started:
+    seen: list[int] = []
+    with _signals_passed_on(seen) as started:
         try:
             child = subprocess.Popen(command, env=variables)
         except FileNotFoundError as error:
@@ -37,7 +50,8 @@ def run(command: Sequence[str], variables: Mapping[str, str]) -> int:
             ) from error
         started(child)
         code = _wait(child)
-    return code if code >= 0 else 128 - code
+    is_stopped = any(signal.Signals(number).name in _STOPPING for number in seen)
+    return Ended(code if code >= 0 else 128 - code, is_stopped)
 
 
 def _wait(child: subprocess.Popen[bytes]) -> int:
@@ -54,8 +68,11 @@ def _wait(child: subprocess.Popen[bytes]) -> int:
 
 
 @contextmanager
-def _signals_passed_on() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
-    """Signals go to the child from when the function given is called with it; ours live on."""
+def _signals_passed_on(seen: list[int]) -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
+    """Signals go to the child from when the function given is called with it; ours live on.
+
+    What comes is added to `seen`.
+    """
     children: list[subprocess.Popen[bytes]] = []
     waiting: list[int] = []
 
@@ -66,6 +83,7 @@ def _signals_passed_on() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
             children[0].send_signal(number)
 
     def handle(number: int, _frame: FrameType | None) -> None:
+        seen.append(number)
         if children:
             send(number)
         else:

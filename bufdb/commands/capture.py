@@ -7,6 +7,7 @@ import shlex
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -38,6 +39,18 @@ TABLE_ROWS = 20
 @click.option("--run", metavar="NAME", help="Name of the run; the program's and the time if none.")
 @click.option("--label", "labels", metavar="K=V", multiple=True, help="Label of the run.")
 @click.option(
+    "--sweep",
+    "sweeps",
+    metavar="K=V1,V2,…",
+    multiple=True,
+    help="Run COMMAND once with each value for {K} in it; several give every combination.",
+)
+@click.option(
+    "--limit",
+    metavar="SIZE|DEVICE",
+    help="Memory of the device: a size such as 16GiB, or a device's name such as 'TPU v5e'.",
+)
+@click.option(
     "--keep-dumps",
     metavar="DIR",
     type=click.Path(path_type=Path),
@@ -63,6 +76,8 @@ def command(
     db: str,
     run: str | None,
     labels: tuple[str, ...],
+    sweeps: tuple[str, ...],
+    limit: str | None,
     keep_dumps: Path | None,
     format_name: str,
     output: Path | None,
@@ -88,6 +103,17 @@ def command(
     secrets in it) and exit_code. A --label of the same name goes before them.
 
     \b
+      bufdb capture --sweep batch=8,16,32 --sweep remat=none,full --limit 16GiB \
+        -- python train.py --batch {batch} --remat {remat}
+
+    With --sweep COMMAND is run once for each combination of values, the first --sweep outermost,
+    and the values stand where it has their names in braces; a literal brace is written twice. Each
+    run is labelled with its values and named after them (NAME-8-none); all have the metadata
+    sweep=NAME. A run that fails stops no other: what it planned is in its dumps. Ctrl-C stops, and
+    what is stored stays. At the end come the table of peaks, the curves that 'bufdb query scaling'
+    finds, and the largest value that fits --limit, as a range.
+
+    \b
     Exit codes:
       that of COMMAND, 128+N if signal N ended it; 126 and 127 if it cannot be started.
       If that is 0:
@@ -96,29 +122,103 @@ def command(
       3  database in use, damaged, not writable or of another version
       4  nothing was dumped, or part of a dump was not understood
       Dumps that were not stored, or not in full, are kept, and the command to ingest them is shown.
+      A sweep has the code of the first of its runs that is not 0; stopped by a signal, that of the
+      run that was stopped, or 130.
     """
-    from bufdb.capture import process
-    from bufdb.capture.environment import environment
-    from bufdb.capture.labels import program_labels, run_name
+    from bufdb.capture.labels import run_name
 
     if not command_line:
         raise UsageError("which command? bufdb capture -- COMMAND...")
     given_labels = common.parse_labels(labels)
-    _check_database(db)
+    limits = summary.limit_of(limit)
     name = run or run_name(command_line, datetime.now(UTC))
-    with _Dumps(_dump_folder(keep_dumps), keep_dumps is not None, db, name, given_labels) as dumps:
-        changed = environment(os.environ, dumps.folder)
-        for text in changed.notes:
+    if sweeps:
+        from bufdb.commands import sweep
+
+        planned = sweep.plan(command_line, sweeps, given_labels, name)
+        check_database(db)
+        code = sweep.run(planned, db, keep_dumps, limits, format_name, output)
+        click.get_current_context().exit(code)
+
+    has_summary = format_name == "table" and output is None
+    if limit is not None and not has_summary:
+        raise UsageError("--limit is for the summary or a --sweep; the table of peaks has no limit")
+
+    def show() -> None:
+        if has_summary:
+            summary.show_after(db, [name], ("lines",), limits)
+        else:
+            show_result(*_peaks(db, name), format_name, output)
+
+    check_database(db)
+    with Dumps(dump_folder(keep_dumps), keep_dumps is not None, db, name, given_labels) as dumps:
+        done = capture(dumps, command_line, show)
+    click.get_current_context().exit(done.code)
+
+
+@dataclass(frozen=True)
+class Captured:
+    """What came of one command."""
+
+    exit_code: int
+    """The command's."""
+    own_code: int | None
+    """Exit code of what bufdb did with the dumps; None if there were none."""
+    is_stopped: bool = False
+    """Whether we were sent a signal meanwhile that is meant to end it."""
+    is_started: bool = True
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether dumps of it are in the database, be it in part."""
+        return self.own_code in (0, 4)
+
+    @property
+    def outcome(self) -> str:
+        """The same in words."""
+        if not self.is_started:
+            return "not started"
+        names = {None: "nothing dumped", 0: "stored", 4: "stored in part"}
+        return names.get(self.own_code, "not stored")
+
+    @property
+    def code(self) -> int:
+        """The exit code of both."""
+        return self.exit_code or (4 if self.own_code is None else self.own_code)
+
+
+def capture(
+    dumps: Dumps,
+    command_line: Sequence[str],
+    show: Callable[[], None] | None = None,
+    said: set[str] | None = None,
+) -> Captured:
+    """Run a command with dumps to a directory, ingest them, and show them with `show`.
+
+    Notes about the environment that are in `said` are not said again.
+
+    Raises:
+        CommandError: the command cannot be started.
+    """
+    from bufdb.capture import process
+    from bufdb.capture.environment import environment
+    from bufdb.capture.labels import program_labels
+
+    said = set() if said is None else said
+    changed = environment(os.environ, dumps.folder)
+    for text in changed.notes:
+        if text not in said:
             common.note(text)
-        dumps.metadata = program_labels(command_line, changed)
-        code = process.run(command_line, changed.variables)
-        dumps.metadata["exit_code"] = str(code)
-        own_code = _store(dumps, changed, code, format_name, output)
-    click.get_current_context().exit(code or own_code)
+        said.add(text)
+    dumps.metadata |= program_labels(command_line, changed)
+    ended = process.run(command_line, changed.variables)
+    dumps.metadata["exit_code"] = str(ended.exit_code)
+    own_code = _store(dumps, changed, ended.exit_code, show)
+    return Captured(ended.exit_code, own_code, ended.is_stopped)
 
 
 @dataclass
-class _Dumps:
+class Dumps:
     """The dump directory; what was not stored is kept, and the command that ingests it noted."""
 
     folder: Path
@@ -131,7 +231,7 @@ class _Dumps:
     """What is known of the capture by now."""
     is_stored: bool = False
 
-    def __enter__(self) -> _Dumps:
+    def __enter__(self) -> Dumps:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -146,28 +246,24 @@ class _Dumps:
 
 
 def _store(
-    dumps: _Dumps, changed: Environment, code: int, format_name: str, output: Path | None
-) -> int:
-    """Ingest the dumps and show what they say; the exit code unless the command has its own."""
+    dumps: Dumps, changed: Environment, code: int, show: Callable[[], None] | None
+) -> int | None:
+    """Ingest the dumps and show what they say; the exit code, None without dumps."""
     try:
         own_code = _ingest(dumps, changed, code)
         dumps.is_stored = own_code in (0, None)
-        if own_code is None:
-            return 4
-        if format_name == "table" and output is None:
-            summary.show_after(dumps.db, [dumps.run], ("lines",))
-        else:
-            _show(dumps.db, dumps.run, format_name, output)
+        if own_code is not None and show is not None:
+            show()
     except Exception as error:  # raised again unless it is known to come from outside
         known = faults.as_known(error, dumps.db)
-        if known is None:
+        if known is None or faults.is_interrupt(error):
             raise
         common.note(f"error: {known}")
         return known.exit_code
     return own_code
 
 
-def _check_database(db: str) -> None:
+def check_database(db: str) -> None:
     """Find out before a long command, not after it, that its results could not be stored."""
     from bufdb.database import store
 
@@ -184,7 +280,7 @@ def _check_database(db: str) -> None:
         raise DatabaseError(f"cannot make {db}: {reason}; name another file with --db") from error
 
 
-def _dump_folder(keep_dumps: Path | None) -> Path:
+def dump_folder(keep_dumps: Path | None) -> Path:
     """A fresh directory, by its absolute path: the command may change its own."""
     if keep_dumps is None:
         return Path(tempfile.mkdtemp(prefix="bufdb-dumps-"))
@@ -207,7 +303,7 @@ def _holds_files(folder: Path) -> bool:
         return folder.exists()
 
 
-def _ingest(dumps: _Dumps, changed: Environment, code: int) -> int | None:
+def _ingest(dumps: Dumps, changed: Environment, code: int) -> int | None:
     """Ingest the dumps in place of a run of the same name; the exit code, None without dumps."""
     from bufdb.capture import outcome
     from bufdb.dumps.discover import discover
@@ -244,22 +340,22 @@ def _ingest(dumps: _Dumps, changed: Environment, code: int) -> int | None:
     return done.exit_code
 
 
-def _show(db: str, name: str, format_name: str, output: Path | None) -> None:
+def show_result(result: Result, more: str | None, format_name: str, output: Path | None) -> None:
+    """A table on standard error, or in the file of -o; `more` says where the rest of it is."""
     width = None
     if output is None and sys.stderr.isatty():
         width = shutil.get_terminal_size().columns
-    result, left_out = _peaks(db, name)
     text, _ = formats.render(result, format_name, width)
     if output is not None:
         common.write(text, output)
     else:
         click.echo(terminal_safe(text) if sys.stderr.isatty() else text, nl=False, err=True)
-    if left_out:
-        common.note(f"{left_out} more rows: bufdb query modules --run {name}")
+    if more is not None:
+        common.note(more)
 
 
-def _peaks(db: str, name: str) -> tuple[Result, int]:
-    """The modules with the highest peaks, and how many rows more there are."""
+def _peaks(db: str, name: str) -> tuple[Result, str | None]:
+    """The modules with the highest peaks, and where the rest is, if there is more."""
     from bufdb.database import store
     from bufdb.query import figures
     from bufdb.query.memory_figures import METRICS
@@ -291,4 +387,6 @@ def _peaks(db: str, name: str) -> tuple[Result, int]:
         )
         for figure in found
     ]
-    return Result(columns, rows[:TABLE_ROWS]), len(rows[TABLE_ROWS:])
+    left_out = len(rows[TABLE_ROWS:])
+    more = f"{left_out} more rows: bufdb query modules --run {name}" if left_out else None
+    return Result(columns, rows[:TABLE_ROWS]), more

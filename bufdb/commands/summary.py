@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
     from bufdb.query.header import Value
 
+Limits = tuple[int | None, str | None]
+"""Bytes of a device's memory, and the device's name; None where that is not known."""
+
 
 @click.command(name="summary", short_help="One screen: the highest peak and what holds it.")
 @click.option(
@@ -77,7 +80,7 @@ def command(
     from bufdb.resources import query_folder
     from bufdb.summary import overview
 
-    limit_bytes, limit_name = _limit(limit)
+    limits = limit_of(limit)
     given = {"run": run, "function": function, "module": module}
     asked = {name: text for name, text in given.items() if text is not None}
     parts = overview.queries(Catalogue([query_folder()]), tuple(overview.QUERIES))
@@ -86,7 +89,7 @@ def command(
             if query.param(name) is None:
                 raise UsageError(f"summary: --{name} is no parameter of the query {query.name}")
     con = common.open_database(db, overview.sql_of(parts), runs=None if run is None else [run])
-    found = overview.overview(con, parts, asked, limit_bytes, limit_name)
+    found = overview.overview(con, parts, asked, *limits)
     if not found.counts["module_count"]:
         _say_why(con, asked)
         if format_name == "text":
@@ -100,7 +103,9 @@ def command(
     common.write(text, output, is_safe=is_coloured)
 
 
-def show_after(db: str, runs: Sequence[str], parts: tuple[str, ...] = ()) -> None:
+def show_after(
+    db: str, runs: Sequence[str], parts: tuple[str, ...] = (), limits: Limits = (None, None)
+) -> None:
     """A short summary on standard error, after an ingest: of its run, of several of all there are.
 
     Without `parts` it is read from few views, which costs an ingest 0.15 s.
@@ -116,7 +121,7 @@ def show_after(db: str, runs: Sequence[str], parts: tuple[str, ...] = ()) -> Non
     asked: dict[str, Value] = {"run": globs[0]} if len(globs) == 1 else {}
     narrowed = globs if len(globs) == 1 else None
     with store.open_readable(db, overview.sql_of(queries), runs=narrowed) as con:
-        found = overview.overview(con, queries, asked)
+        found = overview.overview(con, queries, asked, *limits)
     if not found.counts["module_count"]:
         return
     command = shlex.join(["bufdb", "summary", *(["--run", *globs] if narrowed else [])])
@@ -129,8 +134,12 @@ def show_after(db: str, runs: Sequence[str], parts: tuple[str, ...] = ()) -> Non
         click.echo(text, nl=False, err=True)
 
 
-def _limit(text: str | None) -> tuple[int | None, str | None]:
-    """Bytes of --limit, and the name of the device if it is one."""
+def limit_of(text: str | None) -> Limits:
+    """Bytes of --limit, and the name of the device if it is one.
+
+    Raises:
+        UsageError: it is neither a size nor a device.
+    """
     from bufdb.query.sizes import parse_size
     from bufdb.summary.devices import DEVICES, device
 

@@ -1,5 +1,9 @@
+import itertools
+
 import pytest
 from small_db import Module, answer, insert
+
+from bufdb.errors import BufdbError
 
 
 def test_nothing_in_an_empty_database(con):
@@ -27,9 +31,9 @@ def test_points_on_a_line(con):
     sizes(con, {2: 300, 4: 500, 8: 900})
     # 100 + 100 * batch, whichever point is left out
     row = ("f", "cpu", 1, 0, "", 3, 2.0, 8.0, 900, 3, "linear", 100, 100.0, 0.0, 0.0)
-    assert answer(con, "scaling") == [(*row, None, None, None, None, None, None)]
+    assert answer(con, "scaling") == [(*row, *[None] * 9)]
     given = {"size": 16, "budget": 1099}
-    assert answer(con, "scaling", **given) == [(*row, 1700, 1700, 1700, 9, 9, None)]
+    assert answer(con, "scaling", **given) == [(*row, 1700, 1700, 1700, 9, 9, *[None] * 4)]
     assert answer(con, "scaling", budget=1100)[0][18:20] == (10, 10)
     assert answer(con, "scaling", label="rank") == []
 
@@ -47,8 +51,8 @@ def test_two_points_are_on_every_line(con):
     sizes(con, {8: 800, 16: 1600})
     (row,) = answer(con, "scaling", size=64, budget=16000)
     assert row[:10] == ("f", "cpu", 1, 0, "", 2, 8.0, 16.0, 1600, 2)
-    assert set(row[10:20]) == {None}
-    assert row[20] == "a line through fewer than three sizes says nothing"
+    assert set(row[10:23]) == {None}
+    assert row[23] == "a line through fewer than three sizes says nothing"
 
 
 def test_a_quadratic_program_is_fitted_by_a_parabola(con):
@@ -83,8 +87,8 @@ def test_a_parabola_that_is_nearer_goes_before_a_line_that_would_do(con):
 def test_where_no_curve_fits_there_is_no_forecast(con, peaks, reason):
     sizes(con, peaks)
     (row,) = answer(con, "scaling", size=9, budget=1000)
-    assert set(row[10:20]) == {None}
-    assert row[20] == reason
+    assert set(row[10:23]) == {None}
+    assert row[23] == reason
     assert answer(con, "scaling", max_error=9)[0][10] == "linear"
 
 
@@ -120,8 +124,8 @@ def test_what_does_not_grow_has_no_largest_size_and_text_is_no_size(con):
     for module_id, batch in enumerate(("1", "2", "full", "nan")):
         compiled(con, module_id, f"b{batch}", 7, {"batch": batch})
     assert answer(con, "scaling", size=5, budget=100) == [
-        ("f", "cpu", 1, 0, "", 2, 1.0, 2.0, 8, 2, "constant", 8, 0.0, 0.0, 0.0, 8, 8, 8, None, None,
-         None),
+        ("f", "cpu", 1, 0, "", 2, 1.0, 2.0, 8, 2, "constant", 8, 0.0, 0.0, 0.0, 8, 8, 8,
+         *[None] * 6),
     ]  # fmt: skip
 
 
@@ -131,11 +135,11 @@ def test_an_unknown_peak_is_no_point_and_is_told(con):
     con.execute("UPDATE modules SET peak_unknown_reason = 'why' WHERE module_id = 2")
     con.execute("DELETE FROM occupied_peaks WHERE module_id = 2")
     row = answer(con, "scaling")[0]
-    assert (row[5], row[7], row[8], *row[21:]) == (2, 2.0, 201, 1, "why")
+    assert (row[5], row[7], row[8], *row[24:]) == (2, 2.0, 201, 1, "why")
     assert answer(con, "scaling", metric="temp")[0][5] == 3
     con.execute("UPDATE modules SET peak_unknown_reason = 'why'")
     con.execute("DELETE FROM occupied_peaks")
-    assert answer(con, "scaling") == [("f", "cpu", 1, 0, "", 0, *[None] * 15, 3, "why")]
+    assert answer(con, "scaling") == [("f", "cpu", 1, 0, "", 0, *[None] * 18, 3, "why")]
 
 
 def test_what_has_a_fit_comes_first(con):
@@ -143,3 +147,130 @@ def test_what_has_a_fit_comes_first(con):
     compiled(con, 2, "b", 1, {"batch": "2"})
     compiled(con, 3, "b", 900, {}, function="once")
     assert [(row[0], row[5]) for row in answer(con, "scaling")] == [("f", 2), ("once", 1)]
+
+
+# -- two labels ------------------------------------------------------------------------------------
+
+PRODUCT = {"label": "batch,length"}
+
+
+def grid(con, peak, batches=(1, 2, 4), lengths=(10, 20), **labels):
+    """A run for each batch and length, with the peak that the function `peak` says."""
+    for batch in batches:
+        for length in lengths:
+            given = {"batch": str(batch), "length": str(length), **labels}
+            number = 1000 * batch + length
+            compiled(con, number, f"r{number}", peak(batch, length) - 1, given)
+
+
+def test_a_line_over_the_product_of_two_labels(con):
+    grid(con, lambda batch, length: 500 + 7 * batch * length)
+    # 6 points, products 10, 20, 40 and 80, of which 20 and 40 are twice there.
+    row = ("f", "cpu", 1, 0, "", 6, 10.0, 80.0, 1060, 4, "product", 500, 7.0, 0.0, 0.0)
+    assert answer(con, "scaling", **PRODUCT) == [(*row, *[None] * 9)]
+    predicted = [(*row, *[500 + 7 * 3 * 30] * 3, *[None] * 6)]
+    assert answer(con, "scaling", **PRODUCT, size="3,30") == predicted
+    assert answer(con, "scaling", **PRODUCT, size="90") == predicted
+
+
+def test_a_product_is_fitted_as_one_label_of_that_size_is(con):
+    for number, (batch, length) in enumerate(itertools.product((1, 2, 5), (10, 30, 40))):
+        size = batch * length
+        given = {"batch": str(batch), "length": str(length), "tokens": str(size)}
+        compiled(con, number, f"r{number}", 90_000 + 1003 * size + 311 * (size % 7), given)
+    asked = {"size": "400", "budget": 2**24, "fixed": "none"}
+    (one,) = answer(con, "scaling", label="tokens", **asked)
+    rows = answer(con, "scaling", **{**asked, **PRODUCT})
+    assert one[10] == "linear" and one[15] < one[16] < one[17] and one[18] < one[19]
+    assert [(*row[:10], *row[11:20]) for row in rows] == [(*one[:10], *one[11:20])] * 3
+    assert [row[20:23] for row in rows] == [
+        (length, one[18] // length, one[19] // length) for length in (10, 30, 40)
+    ]
+
+
+def test_the_largest_first_label_at_each_value_of_the_second(con):
+    grid(con, lambda batch, length: 500 + 7 * batch * length)
+    found = answer(con, "scaling", **PRODUCT, budget=500 + 7 * 105)
+    assert [row[18:23] for row in found] == [
+        (105, 105, 10.0, 10, 10),
+        (105, 105, 20.0, 5, 5),
+    ]
+    turned = answer(con, "scaling", label="length,batch", budget=500 + 7 * 105)
+    assert [row[18:23] for row in turned] == [
+        (105, 105, 1.0, 105, 105),
+        (105, 105, 2.0, 52, 52),
+        (105, 105, 4.0, 26, 26),
+    ]
+
+
+def test_the_largest_of_two_labels_is_a_range_too(con):
+    grid(con, lambda batch, length: 1000 * batch * length + 10 * (batch == 2))
+    rows = answer(con, "scaling", **PRODUCT, budget=1_000_000)
+    assert all(row[18] < row[19] and row[21] <= row[22] for row in rows)
+    assert all(row[21] == row[18] // row[20] for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("points", "reason"),
+    [
+        # The product takes two values.
+        (((1, 20), (2, 10), (2, 20), (4, 10)), "a line through fewer than three products says no"),
+        # Four times the batch at twice the length: it may be the square of the length as well.
+        (((1, 10), (4, 20), (16, 40)), "one label follows from the other: vary each while the ot"),
+        (((1, 10), (2, 10), (4, 10)), "one label follows from the other: vary each while the oth"),
+        (((1, 10), (2, 10), (4, 20)), "one label follows from the other: vary each while the oth"),
+    ],
+)
+def test_two_labels_that_tell_too_little_give_no_forecast(con, points, reason):
+    for number, (batch, length) in enumerate(points):
+        given = {"batch": str(batch), "length": str(length)}
+        compiled(con, number, f"r{number}", 7 * batch * length, given)
+    (row,) = answer(con, "scaling", **PRODUCT, size="8,80", budget=10_000)
+    assert set(row[10:23]) == {None}
+    assert row[23].startswith(reason)
+
+
+def test_what_grows_with_the_square_of_one_label_is_no_line_over_the_product(con):
+    grid(con, lambda batch, length: 500 + batch * length * length)
+    (row,) = answer(con, "scaling", **PRODUCT, size="8,80", budget=10_000)
+    assert set(row[10:23]) == {None}
+    assert row[23] == "no line over the product is within max_error of every figure"
+
+
+def test_what_grows_with_neither_label_is_constant(con):
+    grid(con, lambda batch, length: 500)
+    rows = answer(con, "scaling", **PRODUCT, size="8,80", budget=10_000)
+    assert [(row[10], row[16], *row[18:23]) for row in rows] == [
+        ("constant", 500, None, None, 10.0, None, None),
+        ("constant", 500, None, None, 20.0, None, None),
+    ]
+
+
+def test_other_labels_keep_products_apart_and_runs_lacking_one_label_are_left_out(con):
+    grid(con, lambda batch, length: 500 + batch * length, remat="none")
+    compiled(con, 1, "lacking", 9, {"batch": "8"})
+    compiled(con, 2, "text", 9, {"batch": "8", "length": "long", "remat": "none"})
+    assert [(row[4], row[5]) for row in answer(con, "scaling", **PRODUCT)] == [("remat=none", 6)]
+    one = answer(con, "scaling", label="batch")
+    assert ("length=10 remat=none", 3) in [(row[4], row[5]) for row in one]
+
+
+def test_three_labels_make_no_curve(con):
+    grid(con, lambda batch, length: 500 + batch * length, depth="3")
+    (row,) = answer(con, "scaling", label="batch,length,depth", size="8", budget=100)
+    assert set(row[10:23]) == {None}
+    assert row[23] == "a curve takes one label or two"
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"size": "1,2"}, "size is one number, or as many as there are labels"),
+        ({**PRODUCT, "size": "1,2,3"}, "size is one number, or as many as there are labels"),
+        ({"size": "large"}, "Could not convert string 'large' to DOUBLE"),
+    ],
+)
+def test_a_size_that_is_none_is_refused(con, given, reason):
+    sizes(con, {2: 300, 4: 500, 8: 900}, length="4")
+    with pytest.raises(BufdbError, match=reason):
+        answer(con, "scaling", **given)

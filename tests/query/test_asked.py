@@ -175,6 +175,7 @@ def test_an_empty_database_says_so(con):
             "the peak of 1 is unknown: the dump has no live ranges",
         ),
         ("scaling", {"label": "hwo"}, "no run has a label 'hwo'; did you mean 'who'?"),
+        ("scaling", {"label": "who,hwo"}, "no run has a label 'hwo'; did you mean 'who'?"),
         ("diff-peak", {}, "diff-peak compares two runs: -p base RUN -p new RUN"),
         (
             "diff-peak",
@@ -208,3 +209,5 @@ def test_a_label_of_a_list_that_no_run_has_is_told(con):
         "no run has a label 'dtpe'; did you mean 'dtype'?"
     ]
     assert nothing.unknown_labels(known, query, {}) == []
+    # Without it there is no row, and `why` says so.
+    assert nothing.unknown_labels(known, query, bind(query, {"label": "batch, dtype"})) == []

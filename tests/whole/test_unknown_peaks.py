@@ -240,7 +240,8 @@ def huge(huge_db):
 def test_sizes_near_two_to_the_63_raise_nothing(huge, query):
     tries = [{}, {"top_n": 2**62}]
     if query.name == "scaling":
-        tries += [{"size": 1e300}, {"size": 2.0, "budget": HUGE}, {"metric": "total"}]
+        tries += [{"size": "1e300"}, {"size": "2", "budget": HUGE}, {"metric": "total"}]
+        tries += [{"label": "batch,rank", "size": "1e300,1e300", "budget": HUGE}]
     if query.name == "at-step":
         tries += [{"step": HUGE}, {"step": 0}]
     if query.name == "at-offset":

@@ -41,7 +41,9 @@ def why(known: Known, query: SavedQuery, values: Mapping[str, Value]) -> str:
 
 def unknown_labels(known: Known, query: SavedQuery, values: Mapping[str, Value]) -> list[str]:
     """A line for each label of a list of labels that no run has: it keeps nothing apart."""
-    lists = [param.name for param in query.params if query.is_own and is_list(param)]
+    own = query.params if query.is_own else ()
+    # A run without one of `label` is no row: why there is none is told by `why`.
+    lists = [param.name for param in own if is_list(param) and param.name != "label"]
     given = [name for key in lists for name in str(values.get(key) or "").split(",") if name]
     labels = known.labels() if given else []
     return [f"no run has a label {_near(name, labels)}" for name in given if name not in labels]
@@ -72,9 +74,9 @@ def _no_label(known: Known, query: SavedQuery, values: Mapping[str, Value]) -> s
         return None
     label = values.get("label") or param.default
     labels = known.labels()
-    if label is None or label in labels:
-        return None
-    return f"no run has a label {_near(str(label), labels)}"
+    names = [] if label is None else str(label).split(",") if is_list(param) else [str(label)]
+    missing = [name for name in names if name not in labels]
+    return f"no run has a label {_near(missing[0], labels)}" if missing else None
 
 
 def _no_row(known: Known, values: Mapping[str, Value]) -> str:

@@ -1,0 +1,194 @@
+"""`bufdb capture --sweep`: a command run with each combination of values, and what that says."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bufdb.capture import sweep
+from bufdb.capture.sweep import Combination
+from bufdb.commands import common
+from bufdb.commands.capture import Captured, Dumps, capture, dump_folder, show_result
+from bufdb.commands.summary import Limits
+from bufdb.database import faults
+from bufdb.errors import CommandError, UsageError
+
+if TYPE_CHECKING:
+    from bufdb.query.result import Result
+    from bufdb.summary.overview import Overview
+
+INTERRUPTED = 130
+LABEL = "sweep"
+"""Metadata that the runs of a sweep have in common: its name."""
+_COLUMNS = {
+    "exit_code": "BIGINT",
+    "outcome": "VARCHAR",
+    "function_name": "VARCHAR",
+    "peak_bytes": "HUGEINT",
+    "limit_ratio": "DOUBLE",
+    "unknown_reason": "VARCHAR",
+}
+"""Columns of the table at the end, after run_name and the labels."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The runs of a sweep."""
+
+    name: str
+    labels: dict[str, str]
+    """Those that all runs have."""
+    values: dict[str, list[str]]
+    """Values of each label of the sweep."""
+    combinations: list[Combination]
+
+    def run_name(self, combination: Combination) -> str:
+        """The sweep's name and the values: train-8-none."""
+        return f"{self.name}-{combination.suffix}"
+
+
+def plan(
+    command_line: Sequence[str], texts: Sequence[str], labels: dict[str, str], name: str
+) -> Plan:
+    """The runs that --sweep asks for.
+
+    Raises:
+        UsageError: it is none, or does not go with the command or with --label.
+    """
+    values = sweep.parse(texts)
+    if LABEL in labels:
+        raise UsageError(f"--label {LABEL}: all runs of a sweep have its name there; see --run")
+    for label in values:
+        if label in labels:
+            raise UsageError(f"label {label} is given by --label and by --sweep")
+        if label in ("run_name", LABEL, *_COLUMNS):
+            raise UsageError(f"--sweep {label}: the name is taken; label the runs otherwise")
+    return Plan(name, labels, values, sweep.combinations(command_line, values))
+
+
+def run(
+    planned: Plan,
+    db: str,
+    keep_dumps: Path | None,
+    limits: Limits,
+    format_name: str,
+    output: Path | None,
+) -> int:
+    """Run all, show what they say, and give the exit code: of the first run that has one.
+
+    Where a signal stopped the sweep it is that of the run that was stopped.
+    """
+    kept = None if keep_dumps is None else dump_folder(keep_dumps)
+    said: set[str] = set()
+    done: list[Captured] = []
+    count = len(planned.combinations)
+    for number, combination in enumerate(planned.combinations, 1):
+        pairs = " ".join(f"{label}={value}" for label, value in combination.values.items())
+        common.note(f"run {number} of {count}: {pairs}")
+        place = None if kept is None else kept / _folder_name(number, combination)
+        done.append(_capture(planned, combination, db, place, said))
+        if done[-1].is_stopped:
+            common.note(f"stopped after {number} of {count} runs")
+            break
+    code = next((one.code for one in done if one.code), 0)
+    try:
+        _show(planned, done, db, limits, format_name, output)
+    except Exception as error:  # raised again unless it is known to come from outside
+        known = faults.as_known(error, db)
+        if known is None or faults.is_interrupt(error):
+            raise
+        common.note(f"error: {known}")
+        code = code or known.exit_code
+    return done[-1].code or INTERRUPTED if done[-1].is_stopped else code
+
+
+def _folder_name(number: int, combination: Combination) -> str:
+    """A name for a run's dumps that no value can make point elsewhere."""
+    return f"{number}-" + re.sub(r"[^\w.=+-]", "_", combination.suffix)
+
+
+def _capture(
+    planned: Plan, combination: Combination, db: str, place: Path | None, said: set[str]
+) -> Captured:
+    labels = {**planned.labels, **combination.values}
+    name, folder = planned.run_name(combination), dump_folder(place)
+    metadata = {LABEL: planned.name}
+    with Dumps(folder, place is not None, db, name, labels, metadata) as dumps:
+        try:
+            return capture(dumps, combination.command, said=said)
+        except CommandError as error:  # another value may name a command that is there
+            common.note(f"error: {error}")
+            return Captured(error.exit_code, None, is_started=False)
+
+
+def _show(
+    planned: Plan,
+    done: Sequence[Captured],
+    db: str,
+    limits: Limits,
+    format_name: str,
+    output: Path | None,
+) -> None:
+    """The table of peaks, the curves, and the largest that fits."""
+    from bufdb.database import store
+    from bufdb.query.catalogue import Catalogue
+    from bufdb.report import sweep as report
+    from bufdb.resources import query_folder
+    from bufdb.summary import overview
+    from bufdb.summary import sweep as summary
+
+    made = zip(planned.combinations, done, strict=False)
+    stored = [planned.run_name(combination) for combination, one in made if one.is_stored]
+    if not stored:
+        show_result(_table(planned, done, {}), None, format_name, output)
+        return
+    query = Catalogue([query_folder()]).find(summary.QUERY)
+    globs = [overview.glob(name) for name in stored]
+    with store.open_readable(db, summary.sql_of(query), runs=globs) as con:
+        peaks = summary.peaks(con, stored, *limits)
+        known = [found.limit_bytes for found in peaks.values() if found.limit_bytes is not None]
+        limit_bytes = known[0] if known else None
+        labels = sweep.numeric_labels(planned.values)
+        curves = summary.curves(con, query, labels, limit_bytes)
+    show_result(_table(planned, done, peaks), None, format_name, output)
+    functions = {found.peak["function_name"] for found in peaks.values() if found.peak is not None}
+    for text in report.lines(curves, functions, limit_bytes):
+        common.note(text)
+    for asked in list(curves)[:1]:
+        again = ["bufdb", "query", query.name, "--db", db, "--run", f"{LABEL}={planned.name}"]
+        common.note(f"{shlex.join([*again, '-p', 'label', ','.join(asked)])} has the figures")
+
+
+def _table(planned: Plan, done: Sequence[Captured], peaks: Mapping[str, Overview]) -> Result:
+    """A row for each combination, in order; those that were not run too."""
+    from bufdb.query.result import Result
+
+    columns = [
+        ("run_name", "VARCHAR"),
+        *((label, "VARCHAR") for label in planned.values),
+        *_COLUMNS.items(),
+    ]
+    rows = []
+    for combination, one in itertools.zip_longest(planned.combinations, done):
+        name = planned.run_name(combination)
+        found = peaks.get(name)
+        peak = None if found is None else found.peak
+        cells = (
+            None if one is None else one.exit_code,
+            "not run" if one is None else one.outcome,
+            None if peak is None else peak["function_name"],
+            None if peak is None else peak["peak_bytes"],
+            None if found is None else found.limit_ratio,
+            found.unknown[0]["unknown_reason"] if found is not None and found.unknown else None,
+        )
+        rows.append((name, *combination.values.values(), *cells))
+    if all(found.limit_bytes is None for found in peaks.values()):
+        place = [name for name, _ in columns].index("limit_ratio")
+        columns.pop(place)
+        rows = [(*row[:place], *row[place + 1 :]) for row in rows]
+    return Result(columns, rows)

@@ -1,0 +1,248 @@
+"""bufdb capture --sweep: which commands are run, what stops them, and what the end says."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import duckdb
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from places import DEMO
+
+from bufdb import cli
+from bufdb.capture import sweep
+from bufdb.errors import UsageError
+
+WAIT_SECONDS = 60
+TRAIN = f"""
+import os, re, shutil, sys, time
+
+def dump(run):
+    folder = re.findall("--xla_dump_to=(\\\\S+)", os.environ["XLA_FLAGS"])[-1]
+    shutil.copytree({str(DEMO.parent)!r} + "/" + run, folder, dirs_exist_ok=True)
+"""
+LENGTHS = "dump('lengths/length_' + sys.argv[1])"
+
+
+@pytest.fixture(autouse=True)
+def _clean(monkeypatch, tmp_path, empty_folder):
+    (tmp_path / "work").mkdir()
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    monkeypatch.chdir(tmp_path / "work")
+
+
+@pytest.fixture
+def run(capfd, empty_db, tmp_path):
+    """Runs a sweep into a database that is there but empty: exit code, standard error, rows."""
+    shutil.copy(empty_db, "bufdb.duckdb")
+
+    def swept(*arguments, body, words=(), leaves=()):
+        Path("train.py").write_text(TRAIN + body)
+        given = ["capture", "--run", "s", "-o", "t.json", "--format", "json", *arguments]
+        code = cli.run([*given, "--", sys.executable, "train.py", *words])
+        assert [path.name for path in (tmp_path / "tmp").iterdir()] == list(leaves)
+        return code, capfd.readouterr().err, json.loads(Path("t.json").read_text())
+
+    return swept
+
+
+def rows(sql):
+    with duckdb.connect("bufdb.duckdb", read_only=True) as con:
+        return con.execute(sql).fetchall()
+
+
+# -- the combinations -----------------------------------------------------------------------------
+
+
+def commands(texts, *words):
+    return [one.command for one in sweep.combinations(words, sweep.parse(texts))]
+
+
+def test_each_combination_has_its_command_the_first_label_outermost():
+    found = sweep.combinations(["t", "--b={b}", "{r}"], sweep.parse(["b=8,16", "r=none, full"]))
+    assert [one.command for one in found] == [
+        ("t", "--b=8", "none"),
+        ("t", "--b=8", "full"),
+        ("t", "--b=16", "none"),
+        ("t", "--b=16", "full"),
+    ]
+    assert [one.suffix for one in found] == ["8-none", "8-full", "16-none", "16-full"]
+    assert found[1].values == {"b": "8", "r": "full"}
+
+
+def test_braces_written_twice_are_literal():
+    assert commands(["b=8"], '{{"batch": {b}}}', "{b}{b}", "}}{{") == [('{"batch": 8}', "88", "}{")]
+    # A value is no template.
+    assert commands(["b={b}"], "{b}") == [("{b}",)]
+
+
+@given(st.text())
+def test_any_word_with_its_braces_doubled_is_itself(word):
+    escaped = word.replace("{", "{{").replace("}", "}}")
+    assert commands(["b=1"], escaped, "{b}") == [(word, "1")]
+
+
+@pytest.mark.parametrize(
+    ("texts", "words", "message"),
+    [
+        (["b"], "{b}", "--sweep wants K=V1,V2,…, got 'b'"),
+        (["b="], "{b}", "--sweep wants K=V1,V2,…, got 'b='"),
+        (["b=1,,2"], "{b}", "--sweep wants K=V1,V2,…, got 'b=1,,2'"),
+        (["=1"], "{b}", "--sweep wants K=V1,V2,…, got '=1'"),
+        (["b=1", "b=2"], "{b}", "--sweep b is given twice; name all its values in one"),
+        (["b=1,2,1"], "{b}", "--sweep b has '1' twice"),
+        (["batch=1"], "{btch}", "no --sweep for {btch} in '{btch}'; did you mean 'batch'?"),
+        (["b=1"], "{b} {}", "no --sweep for {} in '{}'; a literal brace is written twice"),
+        (["b=1"], "{b} {x", "a brace alone in '{x'; a literal one is written twice"),
+        (["b=1"], "{b} x}", "a brace alone in 'x}'; a literal one is written twice"),
+        (["b=1", "c=1"], "{b}", "--sweep c: the command has no {c}, so its runs would not differ"),
+        (["b=1-2,1", "c=3,2-3"], "{b}{c}", "--sweep: two runs would be named '1-2-3'"),
+    ],
+)
+def test_a_sweep_that_is_none(texts, words, message):
+    with pytest.raises(UsageError) as error:
+        commands(texts, *words.split())
+    assert str(error.value).startswith(message)
+
+
+def test_labels_that_a_curve_can_go_over():
+    found = sweep.parse(["b=8,1e3", "one=4", "remat=none,2", "x=-1,.5", "y=nan,1"])
+    assert sweep.numeric_labels(found) == ["b", "x"]
+
+
+# -- the command ----------------------------------------------------------------------------------
+
+
+def test_runs_are_labelled_and_the_end_says_what_fits(run):
+    asked = ("--sweep", "length=512,1024,1536,2048", "--label", "model=a", "--limit", "16GiB")
+    code, err, table = run(*asked, body=LENGTHS, words=["{length}"])
+    assert code == 0
+    assert [row["run_name"] for row in table] == ["s-512", "s-1024", "s-1536", "s-2048"]
+    assert {(row["exit_code"], row["outcome"], row["function_name"]) for row in table} == {
+        (0, "stored", "attention_step")
+    }
+    peaks = rows("SELECT run_name, peak_bytes FROM memory_figures ORDER BY peak_bytes")
+    assert [(row["run_name"], row["peak_bytes"]) for row in table] == peaks
+    assert [row["limit_ratio"] for row in table] == [peak / 2**34 for _, peak in peaks]
+    assert (
+        rows("SELECT label_value FROM run_labels WHERE label = 'sweep' AND is_metadata")
+        == [("s",)] * 4
+    )
+    assert rows(
+        "SELECT label, label_value FROM run_labels WHERE NOT is_metadata AND run_name = 's-512'"
+        " ORDER BY ALL"
+    ) == [("length", "512"), ("model", "a")]
+    lines = err.splitlines()
+    assert lines[0] == "bufdb: run 1 of 4: length=512"
+    assert sum("compilation cache is off" in line for line in lines) == 1
+    assert lines[-3].startswith("bufdb: peak of attention_step (model=a): ")
+    assert lines[-3].endswith(" * length^2, within 0.1%, from 4 sizes, 512 to 2048")
+    # As README has it of the query.
+    assert lines[-2] == (
+        "bufdb: largest length that fits 16.0 GiB: 13351 to 13531 (model=a), by attention_step"
+    )
+    again = "bufdb query scaling --db bufdb.duckdb --run sweep=s -p label length"
+    assert lines[-1] == f"bufdb: {again} has the figures"
+    assert cli.run(again.split()[1:]) == 0
+
+
+def test_a_run_that_fails_stops_no_other(run):
+    body = """
+what = sys.argv[1]
+if what != "early": dump("demo/cpu_b8")
+if what == "memory": os.kill(os.getpid(), 9)
+sys.exit(3 if what == "early" else 0)
+"""
+    asked = ("--sweep", "what=memory,early,good")
+    code, err, table = run(*asked, body=body, words=["{what}"])
+    assert code == 128 + 9
+    assert [(row["exit_code"], row["outcome"], row["peak_bytes"]) for row in table] == [
+        (137, "stored", 8905504),
+        (3, "nothing dumped", None),
+        (0, "stored", 8905504),
+    ]
+    assert list(table[0])[:2] == ["run_name", "what"] and "limit_ratio" not in table[0]
+    assert "no curve" not in err  # over words
+    assert rows("SELECT run_name FROM runs ORDER BY 1") == [("s-good",), ("s-memory",)]
+
+
+def test_a_command_that_cannot_be_started_stops_no_other(capfd, empty_db):
+    shutil.copy(empty_db, "bufdb.duckdb")
+    asked = ["capture", "--sweep", "program=./none,true", "-o", "t.csv", "--format", "csv"]
+    assert cli.run([*asked, "--run", "s", "--", "{program}"]) == 127
+    assert Path("t.csv").read_text().splitlines()[1:] == [
+        "s-./none,./none,127,not started,,,",
+        "s-true,true,0,nothing dumped,,,",
+    ]
+
+
+def test_dumps_are_kept_apart(run):
+    code, _, _ = run(
+        "--sweep", "n=512,../x", "--keep-dumps", "d", body="dump('lengths/length_512')",
+        words=["{n}"],
+    )  # fmt: skip
+    assert code == 0
+    assert sorted(path.name for path in Path("d").iterdir()) == ["1-512", "2-.._x"]
+    assert all(len(list(path.iterdir())) == 5 for path in Path("d").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word", "message"),
+    [
+        (["--sweep", "b=1", "--label", "b=2"], "{b}", "label b is given by --label and by --sweep"),
+        (["--sweep", "b=1", "--label", "sweep=2"], "{b}", "--label sweep: all runs of a sweep ha"),
+        (["--sweep", "outcome=1"], "{outcome}", "--sweep outcome: the name is taken; label the"),
+        (["--sweep", "b=1", "--limit", "much"], "{b}", "--limit wants a size such as 16GiB or o"),
+        (["--sweep", "b=1"], "{c}", "no --sweep for {c} in '{c}'"),
+        (["--limit", "1GiB", "-o", "t"], "b", "--limit is for the summary or a --sweep; the tab"),
+    ],
+)
+def test_wrong_usage_is_found_before_anything_is_run(capfd, arguments, word, message):
+    assert cli.run(["capture", *arguments, "--", "touch", "was-run", word]) == 2
+    assert capfd.readouterr().err.startswith(f"bufdb: error: {message}")
+    assert not Path("was-run").exists()
+
+
+def test_without_a_sweep_braces_are_the_commands_own(capfd):
+    cli.run(["capture", "--", "touch", "{b}"])
+    assert Path("{b}").exists()
+
+
+def test_a_signal_stops_the_sweep_and_what_is_stored_stays(empty_db):
+    shutil.copy(empty_db, "bufdb.duckdb")
+    # The program ends well on it, as one does that saves its state first.
+    Path("train.py").write_text(
+        TRAIN + "import signal\nsignal.signal(signal.SIGINT, lambda *_: sys.exit(0))\n"
+        "dump('lengths/length_512')\nprint('ready', flush=True)\n"
+        "for _ in range(600 * (sys.argv[1] == '2')): time.sleep(0.1)\n"
+    )
+    script = "from bufdb.cli import main; main()"
+    asked = ["capture", "--sweep", "n=1,2,3", "--run", "s", "--", sys.executable, "train.py", "{n}"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, *asked],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        assert [process.stdout.readline() for _ in range(2)] == ["ready\n"] * 2
+        os.kill(process.pid, signal.SIGINT)
+        out, err = process.communicate(timeout=WAIT_SECONDS)
+    finally:
+        process.kill()
+        process.wait()
+    assert (process.returncode, out) == (130, "")
+    assert "bufdb: stopped after 2 of 3 runs" in err
+    lines = [" ".join(line.split()) for line in err.splitlines()]
+    assert any(line.startswith("s-2 2 0 stored attention_step ") for line in lines)
+    assert "s-3 3 - not run - -" in lines
+    assert rows("SELECT run_name FROM runs ORDER BY 1") == [("s-1",), ("s-2",)]

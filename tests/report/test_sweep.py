@@ -1,0 +1,111 @@
+"""The end of a sweep: which answers of `scaling` are told, and what fits of all functions."""
+
+import pytest
+from small_db import Module, insert
+
+from bufdb import resources
+from bufdb.query.catalogue import Catalogue
+from bufdb.report import sweep as report
+from bufdb.summary import sweep
+
+QUERY = Catalogue([resources.query_folder()]).find(sweep.QUERY)
+MIB = 2**20
+
+
+@pytest.fixture
+def said(con):
+    """What is said of functions, each with a peak by batch and length, where all are asked for."""
+
+    def told(peaks, labels=("batch",), limit=None, functions=None, lengths=(1,)):
+        number = 0
+        for batch in (1, 2, 3, 4):
+            for length in lengths:
+                run = f"b{batch}-{length}"
+                insert(con, "run_labels", run_name=run, label="batch", label_value=str(batch))
+                insert(con, "run_labels", run_name=run, label="length", label_value=str(length))
+                for function, peak in peaks.items():
+                    number += 1
+                    module = Module(con, number, run, function, platform="cpu")
+                    module.allocation(0, "output", peak(batch, length))
+                    module.value(0, 0, 0, 1)
+                    module.close()
+        found = sweep.curves(con, QUERY, labels, limit)
+        return report.lines(found, set(peaks) if functions is None else functions, limit)
+
+    return told
+
+
+def test_the_function_that_leaves_least_decides(said):
+    lines = said(
+        {
+            "step": lambda batch, _: (10 + 2 * batch) * MIB,
+            "init": lambda batch, _: 5 * MIB,
+            "eval": lambda batch, _: 6 * batch * MIB,
+        },
+        limit=60 * MIB,
+        functions={"step"},
+    )
+    # eval binds, though step is the largest of every run: its curve is told too.
+    assert lines == [
+        "peak of eval (length=1): 0 B + 6.0 MiB * batch, within 0.0%, from 4 sizes, 1 to 4",
+        "peak of step (length=1): 10.0 MiB + 2.0 MiB * batch, within 0.0%, from 4 sizes, 1 to 4",
+        "largest batch that fits 60.0 MiB: 10 (length=1), by eval",
+    ]
+
+
+def test_what_does_not_grow_binds_only_where_it_does_not_fit(said):
+    peaks = {"init": lambda batch, _: 5 * MIB}
+    constant = "peak of init (length=1): 5.0 MiB at every batch, within 0.0%, from 4 sizes, 1 to 4"
+    assert said(peaks, limit=60 * MIB) == [constant]
+
+
+def test_what_does_not_fit_at_any_size(said):
+    lines = said({"init": lambda batch, _: 5 * MIB}, limit=MIB)
+    assert lines[1:] == ["largest batch that fits 1.0 MiB: none (length=1), by init"]
+
+
+def test_functions_without_a_curve_are_told_for_a_largest_says_nothing_of_them(said):
+    jumps = (10, 40, 10, 90)
+    lines = said(
+        {"step": lambda batch, _: batch * MIB, "odd": lambda batch, _: jumps[batch - 1]},
+        limit=60 * MIB,
+        functions={"step"},
+    )
+    assert lines[1:] == [
+        "no curve over batch: neither a line nor a parabola is within max_error of every figure: "
+        "odd (length=1)",
+        "largest batch that fits 60.0 MiB: 60 (length=1), by step",
+    ]
+
+
+def test_two_labels_have_their_product_where_it_makes_a_curve(said):
+    lines = said(
+        {"step": lambda batch, length: (1 + batch * length) * MIB},
+        labels=("batch", "length"),
+        limit=60 * MIB,
+        lengths=(1, 2, 5),
+    )
+    assert lines[-4:] == [
+        "peak of step: 1.0 MiB + 1.0 MiB * batch * length, within 0.0%, from 10 sizes, 1 to 20",
+        "largest batch that fits 60.0 MiB: 59 (length=1), by step",
+        "largest batch that fits 60.0 MiB: 29 (length=2), by step",
+        "largest batch that fits 60.0 MiB: 11 (length=5), by step",
+    ]
+    assert "largest batch that fits 60.0 MiB: 29 (length=2), by step" in lines[:-4]
+    assert "largest length that fits 60.0 MiB: 14 (batch=4), by step" in lines
+
+
+def test_a_product_that_makes_no_curve_is_left_out(said):
+    lines = said(
+        {"step": lambda batch, length: (batch + length) * MIB},
+        labels=("batch", "length"),
+        lengths=(1, 20, 50),
+    )
+    assert len(lines) == 3 + 4 and not any("batch * length" in line for line in lines)
+
+
+def test_many_of_a_kind_are_counted(said):
+    peaks = {f"f{number:02}": lambda batch, _: batch * MIB for number in range(15)}
+    lines = said(peaks)
+    assert len(lines) == report.MOST + 1
+    assert lines[-1] == "and 3 more of these"
