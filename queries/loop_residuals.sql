@@ -105,8 +105,8 @@ ranked AS (
 SELECT
   ranked.run_name, ranked.function_name, ranked.platform, ranked.color, ranked.held_bytes,
   ranked.saving_bytes, ranked.policy_saving_bytes, advice_sureness.sureness,
-  ranked.operation_count, ranked.slice_count, ranked.slice_bytes, ranked.kind, ranked.is_layer_input,
-  ranked.shape,
+  ranked.operation_count, ranked.slice_count, ranked.slice_bytes, ranked.kind,
+  ranked.is_layer_input, ranked.shape,
   CASE WHEN ranked.unknown_reason IS NULL THEN ranked.source END AS source,
   ranked.op_path, ranked.is_exact, ranked.loop_instruction_name AS loop_name, ranked.unknown_reason
 FROM ranked
