@@ -15,7 +15,6 @@ FROM (
   VALUES
     ('residual', 'likely'),
     ('padding', 'likely'),
-    ('constant', 'likely'),
     ('donate', 'likely'),
     ('recompute', 'possible'),
     ('offload', 'possible'),
@@ -24,6 +23,8 @@ FROM (
     ('copy', 'possible'),
     ('late_free', 'possible'),
     ('gather', 'possible'),
+    -- Computed where it is used, an array that is needed whole takes its bytes again.
+    ('constant', 'possible'),
     ('copied_donation', 'unlikely'),
     ('copy_in_turn', 'unlikely'),
     ('single_gather', 'unlikely'),
@@ -36,4 +37,4 @@ COMMENT ON COLUMN advice_sureness.kind IS
   'As in query advice; dtype_of_stack is dtype of what a loop stacks. Those that the query advice leaves out: copied_donation (answered_donations.is_copied), copy_in_turn (a copy that takes over as what is copied dies), single_gather (no other gathered array is alive with it), layer_input (a stack of an input of the layer, which a scan saves whatever the policy).';
 COMMENT ON COLUMN advice_sureness.platform IS 'Backend: modules.platform; empty if that is unknown.';
 COMMENT ON COLUMN advice_sureness.sureness IS
-  'likely: within a few percent of the peak in nearly all changes that were compiled again (tests/benchmarks/recompiled.md), or bytes that are gone with their cause; possible: the compiler or the meaning of the program may stand against it; unlikely: it is known to bring nothing in nearly all cases.';
+  'likely: within a few percent of the peak in nearly all changes that were compiled again (tests/benchmarks/recompiled.md), or bytes that a layout alone takes; possible: the compiler or the meaning of the program may stand against it (tests/whole/test_jax_advice.py has a program for each); unlikely: it is known to bring nothing in nearly all cases.';
