@@ -55,7 +55,7 @@
 -- column saving_ratio DOUBLE: The same as share of the peak (0 to 1).
 -- column kind VARCHAR: donate, residual, recompute, offload, dtype, copy, late_free, gather,
 --   padding or constant.
--- column sureness VARCHAR: likely or possible, see above.
+-- column sureness VARCHAR: likely or possible, see above (advice_sureness).
 -- column operation_count HUGEINT: What residual, recompute and offload would cost to compute again,
 --   in operations (recompute_costs); NULL if it is not known of all values, and of other kinds.
 -- column value_count BIGINT: Values that it is about.
@@ -330,14 +330,11 @@ ranked AS (
   WHERE findings.kind IS NOT NULL OR functions.unknown_reason IS NOT NULL
 )
 SELECT
-  run_name, function_name, platform, color, peak_bytes, saving_bytes, saving_ratio, kind,
-  CASE
-    WHEN kind IN ('residual', 'padding', 'constant') THEN 'likely'
-    WHEN kind = 'donate' AND platform <> 'cpu' THEN 'likely'
-    WHEN kind IS NOT NULL THEN 'possible'
-  END AS sureness,
-  operation_count, value_count, name,
-  CASE kind
+  ranked.run_name, ranked.function_name, ranked.platform, ranked.color, ranked.peak_bytes,
+  ranked.saving_bytes, ranked.saving_ratio, ranked.kind,
+  advice_sureness.sureness,
+  ranked.operation_count, ranked.value_count, ranked.name,
+  CASE ranked.kind
     WHEN 'donate' THEN 'donate them (donate_argnums), if the caller may'
     WHEN 'residual' THEN 'leave it out of what the checkpoint policy saves'
     WHEN 'recompute' THEN 'compute it again: jax.checkpoint around the line'
@@ -349,7 +346,7 @@ SELECT
     WHEN 'padding' THEN 'choose a minor dimension that fills the tiles'
     WHEN 'constant' THEN 'compute it where it is used'
   END AS advice,
-  CASE kind
+  CASE ranked.kind
     WHEN 'donate' THEN 'donation-missed'
     WHEN 'residual' THEN 'loop-residuals'
     WHEN 'recompute' THEN 'remat-candidates'
@@ -361,8 +358,11 @@ SELECT
     WHEN 'padding' THEN 'padding'
     WHEN 'constant' THEN 'constants'
   END AS query_name,
-  unknown_reason
+  ranked.unknown_reason
 FROM ranked
 CROSS JOIN params
-WHERE place <= params.top_n OR unknown_reason IS NOT NULL
-ORDER BY function_place, name_place, place;
+LEFT JOIN advice_sureness
+  ON advice_sureness.kind = ranked.kind
+  AND advice_sureness.platform = coalesce(ranked.platform, '')
+WHERE ranked.place <= params.top_n OR ranked.unknown_reason IS NOT NULL
+ORDER BY ranked.function_place, ranked.name_place, ranked.place;

@@ -31,6 +31,8 @@
 --   ranges.
 -- column saving_bytes HUGEINT: By how much the highest peak would fall without it (query savings)
 --   [bytes]; NULL for what holds nothing there in a temp allocation.
+-- column sureness VARCHAR: How sure that is (advice_sureness): possible; unlikely, where it is not
+--   kept twice; NULL without live ranges.
 -- column size_bytes BIGINT: Assigned size of the copy [bytes].
 -- column is_kept_twice BOOLEAN: Whether copy and original are live together for more than the
 --   instant of copying; NULL without live ranges.
@@ -81,7 +83,8 @@ copies AS (
 )
 SELECT
   functions.run_name, functions.function_name, functions.platform, functions.color,
-  copies.peak_held_bytes, savings.saving_bytes, copies.size_bytes, copies.is_kept_twice,
+  copies.peak_held_bytes, savings.saving_bytes, advice_sureness.sureness, copies.size_bytes,
+  copies.is_kept_twice,
   copies.reason, copies.shape, copies.instruction_name, copies.source_name, copies.source_shape,
   coalesce(value_details.op_name, source_details.op_name) AS op_name,
   coalesce(value_details.own_source, source_details.own_source) AS source,
@@ -102,5 +105,11 @@ LEFT JOIN peak_savings AS savings
   ON savings.module_id = copies.module_id
   AND savings.color = copies.color
   AND savings.value_id = copies.value_id
+LEFT JOIN advice_sureness
+  ON advice_sureness.kind = CASE
+    WHEN copies.is_kept_twice THEN 'copy'
+    WHEN NOT copies.is_kept_twice THEN 'copy_in_turn'
+  END
+  AND advice_sureness.platform = coalesce(functions.platform, '')
 WHERE copies.place IS NOT NULL OR functions.unknown_reason IS NOT NULL
 ORDER BY copies.place NULLS FIRST, functions.name_place;

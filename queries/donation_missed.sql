@@ -14,7 +14,10 @@
 -- parameters in an evaluation step or in a function that returns gradients. Which argument belongs
 -- with which output is found by shape alone, so of several alike the pair may be another one. An
 -- output is compared by the shape of the last value in its allocation; where a bitcast reshapes it
--- at the end, a pair is missed. XLA may still refuse to alias when layouts or shardings differ.
+-- at the end, a pair is missed. XLA may still refuse to alias when layouts or shardings differ. A
+-- product, a sort or a custom call without output_to_operand_aliasing that reads the argument last
+-- writes the output elsewhere, and XLA copies it over: that is reckoned with and called unlikely.
+-- So does a fusion that moves elements (a transpose, a roll), which a dump does not tell.
 --
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
@@ -31,6 +34,9 @@
 --   NULL if the dump does not tell when the parameter is read.
 -- column together_saving_bytes HUGEINT: By how much with all of the module and memory space
 --   [bytes]; NULL likewise.
+-- column sureness VARCHAR: How sure saving_bytes is (advice_sureness): likely; possible, on the
+--   CPU; unlikely, where the instruction that makes the output reads the argument itself and cannot
+--   write over it.
 -- column size_bytes BIGINT: Size of the output's allocation [bytes].
 -- column parameter_number BIGINT: Entry parameter that could be donated.
 -- column parameter_shape_index VARCHAR: Index in that parameter's shape, in braces.
@@ -47,7 +53,8 @@ WITH params AS (
 pairs AS (
   SELECT
     donations.module_id, donations.color, donations.size_bytes, donations.saving_bytes,
-    donations.together_saving_bytes, donations.parameter_number, donations.parameter_shape_index,
+    donations.together_saving_bytes, donations.is_copied, donations.parameter_number,
+    donations.parameter_shape_index,
     donations.parameter_name, donations.shape, donations.output_name, donations.output_op_name,
     row_number() OVER (
       ORDER BY
@@ -62,14 +69,20 @@ pairs AS (
 )
 SELECT
   functions.run_name, functions.function_name, functions.platform, functions.color,
-  pairs.saving_bytes, pairs.together_saving_bytes, pairs.size_bytes, pairs.parameter_number,
-  pairs.parameter_shape_index, pairs.parameter_name, pairs.shape, pairs.output_name,
-  pairs.output_op_name, functions.unknown_reason
+  pairs.saving_bytes, pairs.together_saving_bytes, advice_sureness.sureness, pairs.size_bytes,
+  pairs.parameter_number, pairs.parameter_shape_index, pairs.parameter_name, pairs.shape,
+  pairs.output_name, pairs.output_op_name, functions.unknown_reason
 FROM answered_functions AS functions
 CROSS JOIN params
 LEFT JOIN pairs
   ON pairs.module_id = functions.module_id
   AND pairs.color = functions.color
   AND pairs.place <= params.top_n
+LEFT JOIN advice_sureness
+  ON advice_sureness.kind = CASE
+    WHEN pairs.is_copied THEN 'copied_donation'
+    WHEN pairs.place IS NOT NULL THEN 'donate'
+  END
+  AND advice_sureness.platform = coalesce(functions.platform, '')
 WHERE pairs.place IS NOT NULL OR functions.unknown_reason IS NOT NULL
 ORDER BY pairs.place NULLS FIRST, functions.name_place;

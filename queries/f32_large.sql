@@ -36,6 +36,8 @@
 -- column saving_bytes HUGEINT: By how much the highest peak would fall [bytes] (query savings); 0
 --   for what a loop stacks on the CPU, where the compiler makes f32 of the whole stack before it is
 --   read; NULL for what holds nothing at the highest peak.
+-- column sureness VARCHAR: How sure that is (advice_sureness): possible; unlikely, of what a loop
+--   stacks on the CPU.
 -- column shape VARCHAR: Shape with layout.
 -- column opcode VARCHAR: Opcode of the defining instruction; NULL if unknown.
 -- column instruction_name VARCHAR: Defining instruction.
@@ -99,6 +101,7 @@ SELECT
     WHEN functions.platform = 'cpu' AND origins.origin_kind = 'stacked' THEN 0
     ELSE savings.half_saving_bytes
   END AS saving_bytes,
+  advice_sureness.sureness,
   value_details.shape,
   value_details.opcode, value_details.instruction_name, value_details.op_name,
   value_details.own_source AS source,
@@ -119,5 +122,11 @@ LEFT JOIN peak_savings AS savings
 LEFT JOIN value_origins AS origins
   ON origins.module_id = ranked_values.module_id
   AND origins.value_id = ranked_values.value_id
+LEFT JOIN advice_sureness
+  ON advice_sureness.kind = CASE
+    WHEN origins.origin_kind = 'stacked' THEN 'dtype_of_stack'
+    WHEN ranked_values.place IS NOT NULL THEN 'dtype'
+  END
+  AND advice_sureness.platform = coalesce(functions.platform, '')
 WHERE ranked_values.place IS NOT NULL OR functions.unknown_reason IS NOT NULL
 ORDER BY ranked_values.place NULLS FIRST, functions.name_place;

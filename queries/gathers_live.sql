@@ -30,6 +30,8 @@
 -- column size_bytes BIGINT: Assigned size of this result [bytes].
 -- column saving_bytes HUGEINT: By how much the peak would fall without this result (query savings)
 --   [bytes]; NULL for what holds nothing at the peak.
+-- column sureness VARCHAR: How sure that is (advice_sureness): possible; unlikely, of one that is
+--   alive alone, for it is needed at some instant.
 -- column start_time BIGINT: First instant at which it is live [program order].
 -- column end_time BIGINT: Last instant at which it is live [program order].
 -- column shape VARCHAR: Shape with layout.
@@ -115,8 +117,8 @@ SELECT
   functions.run_name, functions.function_name, functions.platform, functions.color,
   CASE WHEN gathers.place IS NOT NULL THEN functions.peak_bytes END AS peak_bytes,
   gathers.gathered_bytes, gathers.gathered_count, gathers.gathered_time, gathers.size_bytes,
-  savings.saving_bytes, gathers.start_time, gathers.end_time, gathers.shape,
-  gathers.instruction_name, gathers.op_name, gathers.source, functions.unknown_reason
+  savings.saving_bytes, advice_sureness.sureness, gathers.start_time, gathers.end_time,
+  gathers.shape, gathers.instruction_name, gathers.op_name, gathers.source, functions.unknown_reason
 FROM answered_functions AS functions
 CROSS JOIN params
 LEFT JOIN gathers
@@ -127,5 +129,11 @@ LEFT JOIN peak_savings AS savings
   ON savings.module_id = gathers.module_id
   AND savings.color = gathers.color
   AND savings.value_id = gathers.value_id
+LEFT JOIN advice_sureness
+  ON advice_sureness.kind = CASE
+    WHEN gathers.gathered_count > 1 THEN 'gather'
+    WHEN gathers.gathered_count = 1 THEN 'single_gather'
+  END
+  AND advice_sureness.platform = coalesce(functions.platform, '')
 WHERE gathers.place IS NOT NULL OR functions.unknown_reason IS NOT NULL
 ORDER BY gathers.place NULLS FIRST, functions.name_place;

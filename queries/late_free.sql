@@ -44,6 +44,7 @@
 -- column size_bytes BIGINT: Assigned size of the value [bytes].
 -- column saving_bytes HUGEINT: By how much the highest peak would fall without it (query savings)
 --   [bytes]; NULL for what holds nothing there.
+-- column sureness VARCHAR: How sure that is (advice_sureness): possible.
 -- column idle_start_time BIGINT: Instant of the touch before the idle time [program order].
 -- column idle_end_time BIGINT: Instant of the next touch, or the last instant of the live range
 --   [program order].
@@ -174,6 +175,7 @@ consumers AS (
 SELECT
   functions.run_name, functions.function_name, functions.platform, functions.color,
   ranked_values.idle_byte_steps, ranked_values.size_bytes, savings.saving_bytes,
+  advice_sureness.sureness,
   ranked_values.idle_start_time, ranked_values.idle_end_time,
   CASE
     WHEN ranked_values.user_name IS NOT NULL THEN 'before_use'
@@ -207,6 +209,9 @@ LEFT JOIN consumers
 LEFT JOIN unknown_uses
   ON unknown_uses.module_id = functions.module_id
   AND unknown_uses.color = functions.color
+LEFT JOIN advice_sureness
+  ON advice_sureness.kind = CASE WHEN ranked_values.place IS NOT NULL THEN 'late_free' END
+  AND advice_sureness.platform = coalesce(functions.platform, '')
 WHERE ranked_values.place IS NOT NULL
   OR functions.unknown_reason IS NOT NULL
   OR unknown_uses.module_id IS NOT NULL

@@ -40,6 +40,8 @@
 -- column policy_saving_bytes HUGEINT: By how much it falls, at the least, if a checkpoint policy
 --   leaves it out and one slice stays [bytes]; 0 for an input of the layer, which is saved all the
 --   same; NULL for what is no stack, and for stacks of gradients.
+-- column sureness VARCHAR: How sure policy_saving_bytes is (advice_sureness): likely; unlikely, for
+--   an input of the layer; NULL as policy_saving_bytes.
 -- column operation_count BIGINT: Operations that it takes to compute all slices again
 --   (recompute_costs); NULL if not known, and for less than a hundredth of the peak.
 -- column slice_count BIGINT: Slices of a stack, one per step of the loop or several; NULL for what
@@ -102,11 +104,19 @@ ranked AS (
 )
 SELECT
   ranked.run_name, ranked.function_name, ranked.platform, ranked.color, ranked.held_bytes,
-  ranked.saving_bytes, ranked.policy_saving_bytes, ranked.operation_count, ranked.slice_count,
-  ranked.slice_bytes, ranked.kind, ranked.is_layer_input, ranked.shape,
+  ranked.saving_bytes, ranked.policy_saving_bytes, advice_sureness.sureness,
+  ranked.operation_count, ranked.slice_count, ranked.slice_bytes, ranked.kind,
+  ranked.is_layer_input, ranked.shape,
   CASE WHEN ranked.unknown_reason IS NULL THEN ranked.source END AS source,
   ranked.op_path, ranked.is_exact, ranked.loop_instruction_name AS loop_name, ranked.unknown_reason
 FROM ranked
 CROSS JOIN params
+LEFT JOIN advice_sureness
+  ON advice_sureness.kind = CASE
+    WHEN ranked.policy_saving_bytes IS NULL THEN NULL
+    WHEN ranked.is_layer_input THEN 'layer_input'
+    ELSE 'residual'
+  END
+  AND advice_sureness.platform = coalesce(ranked.platform, '')
 WHERE ranked.place <= params.top_n OR ranked.unknown_reason IS NOT NULL
 ORDER BY ranked.function_place, ranked.name_place, ranked.place;

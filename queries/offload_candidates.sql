@@ -39,6 +39,7 @@
 -- column saving_bytes HUGEINT: By how much the highest peak falls, at the least, if kept_bytes stay
 --   (query savings) [bytes]; 0 on the CPU, whose memory is the host's; NULL for what holds nothing
 --   at the highest peak.
+-- column sureness VARCHAR: How sure that is (advice_sureness): possible; unlikely, on the CPU.
 -- column transfer_bytes HUGEINT: What goes to the host and back [bytes].
 -- column operation_count BIGINT: Operations that it takes to compute it again, of a stack for all
 --   slices (recompute_costs); NULL if not known, and for less than a hundredth of the peak.
@@ -92,6 +93,7 @@ SELECT
     WHEN functions.platform = 'cpu' THEN 0
     ELSE greatest(savings.saving_bytes - candidates.kept_bytes, 0)
   END AS saving_bytes,
+  advice_sureness.sureness,
   candidates.transfer_bytes, costs.operation_count, candidates.lifetime_ratio,
   candidates.idle_time, candidates.is_layer_input, candidates.shape, candidates.opcode,
   candidates.instruction_name,
@@ -113,5 +115,8 @@ LEFT JOIN peak_savings AS savings
   ON savings.module_id = candidates.module_id
   AND savings.color = candidates.color
   AND savings.value_id = candidates.value_id
+LEFT JOIN advice_sureness
+  ON advice_sureness.kind = CASE WHEN candidates.place IS NOT NULL THEN 'offload' END
+  AND advice_sureness.platform = coalesce(functions.platform, '')
 WHERE candidates.place IS NOT NULL OR functions.unknown_reason IS NOT NULL
 ORDER BY candidates.place NULLS FIRST, functions.name_place;

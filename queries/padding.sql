@@ -35,6 +35,7 @@
 -- column saving_bytes HUGEINT: By how much the highest peak would fall, at the least, without the
 --   padding [bytes]: of arguments and outputs all of it, of temps that of the one that saves most;
 --   NULL likewise.
+-- column sureness VARCHAR: How sure that is (advice_sureness): likely.
 -- column size_bytes BIGINT: Assigned size of one value [bytes].
 -- column logical_bytes BIGINT: Size of its elements [bytes].
 -- column padding_bytes HUGEINT: The difference [bytes].
@@ -99,8 +100,8 @@ ranked_shapes AS (
 SELECT
   functions.run_name, functions.function_name, functions.platform, functions.color,
   ranked_shapes.shape, ranked_shapes.peak_padding_bytes, ranked_shapes.peak_value_count,
-  ranked_shapes.saving_bytes, ranked_shapes.size_bytes, ranked_shapes.logical_bytes,
-  ranked_shapes.padding_bytes,
+  ranked_shapes.saving_bytes, advice_sureness.sureness, ranked_shapes.size_bytes,
+  ranked_shapes.logical_bytes, ranked_shapes.padding_bytes,
   CAST(ranked_shapes.padding_bytes AS DOUBLE) / nullif(ranked_shapes.size_bytes, 0)
     AS padding_ratio,
   ranked_shapes.value_count, functions.unknown_reason
@@ -110,5 +111,8 @@ LEFT JOIN ranked_shapes
   ON ranked_shapes.module_id = functions.module_id
   AND ranked_shapes.color = functions.color
   AND ranked_shapes.place <= params.top_n
+LEFT JOIN advice_sureness
+  ON advice_sureness.kind = CASE WHEN ranked_shapes.place IS NOT NULL THEN 'padding' END
+  AND advice_sureness.platform = coalesce(functions.platform, '')
 WHERE ranked_shapes.place IS NOT NULL OR functions.unknown_reason IS NOT NULL
 ORDER BY ranked_shapes.place NULLS FIRST, functions.name_place;

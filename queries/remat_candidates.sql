@@ -43,6 +43,8 @@
 -- column saving_bytes HUGEINT: By how much the highest peak falls, at the least, if kept_bytes stay
 --   (query savings) [bytes]; 0 on the CPU for what no loop stacks, since that compiler merges what
 --   is computed twice; NULL for what holds nothing at the highest peak.
+-- column sureness VARCHAR: How sure that is (advice_sureness): likely, of what a loop stacks;
+--   possible; unlikely, of all else on the CPU.
 -- column operation_count BIGINT: Operations that it takes to compute it again, of a stack for all
 --   slices (recompute_costs); NULL if not known, and for less than a hundredth of the peak.
 -- column lifetime_ratio DOUBLE: Its life as share of the schedule (0 to 1); NULL for a stack.
@@ -91,6 +93,7 @@ SELECT
     WHEN functions.platform = 'cpu' AND NOT candidates.is_stack THEN 0
     ELSE greatest(savings.saving_bytes - candidates.kept_bytes, 0)
   END AS saving_bytes,
+  advice_sureness.sureness,
   costs.operation_count, candidates.lifetime_ratio, candidates.idle_time, candidates.shape,
   candidates.opcode, candidates.instruction_name,
   value_sources.op_name, value_sources.source,
@@ -111,5 +114,11 @@ LEFT JOIN peak_savings AS savings
   ON savings.module_id = candidates.module_id
   AND savings.color = candidates.color
   AND savings.value_id = candidates.value_id
+LEFT JOIN advice_sureness
+  ON advice_sureness.kind = CASE
+    WHEN candidates.is_stack THEN 'residual'
+    WHEN candidates.place IS NOT NULL THEN 'recompute'
+  END
+  AND advice_sureness.platform = coalesce(functions.platform, '')
 WHERE candidates.place IS NOT NULL OR functions.unknown_reason IS NOT NULL
 ORDER BY candidates.place NULLS FIRST, functions.name_place;

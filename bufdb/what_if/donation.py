@@ -2,6 +2,11 @@
 
 The rule is that of `bufdb.memory.donation`: an output of the size of the parameter is written over
 it, and what the output's allocation holds before the parameter's last use needs bytes elsewhere.
+XLA keeps a parameter that is not donated live to the end, so the last use is the last instruction
+that reads it; only where that is not known is it the end of the live range. An instruction that
+reads the parameter itself and cannot write over it (HloDataflowAnalysis of XLA,
+CanShareOperandBufferWithUser) makes its result elsewhere, for a copy to follow.
+The view answered_donations has the same rule for the functions asked for.
 """
 
 from __future__ import annotations
@@ -18,7 +23,21 @@ from bufdb.memory.donation import donors
 from bufdb.what_if.choice import Choice
 
 CANDIDATES = """
-WITH placed AS (
+WITH reads AS (
+  SELECT
+    uses.value_id,
+    CASE WHEN count(*) = count(users.program_order) THEN max(users.program_order) END AS read_time
+  FROM uses
+  LEFT JOIN instructions AS users
+    ON users.module_id = uses.module_id
+    AND users.instruction_name = uses.instruction_name
+  WHERE uses.module_id = $module_id
+    AND coalesce(users.opcode, '') NOT IN (
+      'add-dependency', 'bitcast', 'domain', 'get-tuple-element', 'opt-barrier', 'tuple'
+    )
+  GROUP BY uses.value_id
+),
+placed AS (
   SELECT
     allocations.allocation_index,
     allocations.kind,
@@ -26,7 +45,7 @@ WITH placed AS (
     allocations.parameter_number,
     "values".value_id,
     "values".size_bytes AS value_bytes,
-    live_ranges.end_time,
+    least(live_ranges.end_time, coalesce(reads.read_time, live_ranges.end_time)) AS last_use_time,
     coalesce(instructions.op_name, "values".instruction_name) AS name,
     instructions.opcode = 'parameter' AS is_parameter
   FROM allocations
@@ -39,6 +58,7 @@ WITH placed AS (
   LEFT JOIN live_ranges
     ON live_ranges.module_id = "values".module_id
     AND live_ranges.value_id = "values".value_id
+  LEFT JOIN reads ON reads.value_id = "values".value_id
   WHERE allocations.module_id = $module_id
     AND allocations.color = $color
     AND allocations.kind IN ('parameter', 'donated_parameter', 'output')
@@ -53,13 +73,24 @@ SELECT
     'parameter ' || any_value(parameter_number),
     'output ' || allocation_index
   ),
-  coalesce(max(end_time) FILTER (WHERE value_bytes > 0), -1)
+  coalesce(max(last_use_time) FILTER (WHERE value_bytes > 0), -1)
 FROM placed
 GROUP BY allocation_index, kind
 ORDER BY allocation_index
 """
 SPANS = """
-SELECT "values".allocation_index, live_ranges.start_time, live_ranges.end_time
+SELECT
+  "values".allocation_index,
+  live_ranges.start_time,
+  live_ranges.end_time,
+  coalesce(
+    instructions.opcode IN (
+      'convolution', 'custom-call', 'dot', 'fft', 'gather', 'reduce', 'reduce-window',
+      'reverse', 'sort', 'transpose'
+    )
+    OR (instructions.opcode = 'fusion' AND regexp_matches(instructions.text, 'kind=kCustom')),
+    FALSE
+  ) AS writes_elsewhere
 FROM "values"
 JOIN live_ranges
   ON live_ranges.module_id = "values".module_id
@@ -67,6 +98,9 @@ JOIN live_ranges
 JOIN allocations
   ON allocations.module_id = "values".module_id
   AND allocations.allocation_index = "values".allocation_index
+LEFT JOIN instructions
+  ON instructions.module_id = "values".module_id
+  AND instructions.instruction_name = "values".instruction_name
 WHERE "values".module_id = $module_id
   AND allocations.kind = 'output'
   AND allocations.color = $color
@@ -106,7 +140,19 @@ class _Candidate:
     number: int | None
     name: str
     last_use: int
-    """Last instant of its values; -1 without any."""
+    """Last instant that reads its values, of XLA's order; -1 without any."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """When a value of an output's allocation is live."""
+
+    start: int
+    end: int
+    writes_elsewhere: bool
+    """Whether what makes it cannot write over what it reads: products, and custom calls, whose
+    values are those without output_to_operand_aliasing (the others are values of their operands).
+    """
 
 
 def find(con: duckdb.DuckDBPyConnection, choice: Choice, wanted: Iterable[str]) -> Donations:
@@ -138,15 +184,15 @@ def find(con: duckdb.DuckDBPyConnection, choice: Choice, wanted: Iterable[str]) 
             [row for row in free if row.allocation_index not in given],
         ),
     ]
-    spans: dict[int, list[tuple[int, int]]] = {}
-    for allocation, start, end in con.execute(SPANS, asked).fetchall():
-        spans.setdefault(allocation, []).append((start, end))
+    spans: dict[int, list[Span]] = {}
+    for allocation, *span in con.execute(SPANS, asked).fetchall():
+        spans.setdefault(allocation, []).append(Span(*span))
     donations = [
         Donation(
             parameter.name,
             -1 if parameter.number is None else parameter.number,
             output.size_bytes,
-            _before(spans.get(output.allocation_index, []), parameter.last_use),
+            before(spans.get(output.allocation_index, []), parameter.last_use),
         )
         for parameter, output in pairs
     ]
@@ -182,11 +228,16 @@ def _paired(
     return [(every[a], every[b]) for a, b in zip(given.tolist(), taken.tolist(), strict=True)]
 
 
-def _before(spans: Sequence[tuple[int, int]], last_use: int) -> tuple[tuple[int, int], ...]:
-    """The union of spans up to the instant before the last use."""
+def before(spans: Sequence[Span], last_use: int) -> tuple[tuple[int, int], ...]:
+    """The union of spans up to the instant before the last use.
+
+    What cannot be written over what is read at the last use begins one instant too early.
+    """
     merged: list[tuple[int, int]] = []
-    for start, end in sorted(spans):
-        end = min(end, last_use - 1)
+    for span in sorted(spans, key=lambda span: (span.start, span.end)):
+        start, end = span.start, min(span.end, last_use - 1)
+        if start == last_use and span.writes_elsewhere:
+            end = start
         if end < start:
             continue
         if merged and start <= merged[-1][1] + 1:

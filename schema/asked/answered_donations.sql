@@ -94,8 +94,34 @@ pairs AS (
   WHERE arguments.kind = 'parameter'
     AND outputs.kind = 'output'
 ),
+-- A parameter that is not donated is live to the end whoever reads it, so its uses count.
+reads AS (
+  SELECT
+    pairs.module_id,
+    "values".value_id,
+    CASE WHEN count(*) = count(users.program_order) THEN max(users.program_order) END AS read_time
+  FROM pairs
+  JOIN "values"
+    ON "values".module_id = pairs.module_id
+    AND "values".allocation_index = pairs.allocation_index
+  JOIN uses
+    ON uses.module_id = "values".module_id
+    AND uses.value_id = "values".value_id
+  LEFT JOIN instructions AS users
+    ON users.module_id = uses.module_id
+    AND users.instruction_name = uses.instruction_name
+  -- These only pass a value on.
+  WHERE coalesce(users.opcode, '') NOT IN (
+    'add-dependency', 'bitcast', 'domain', 'get-tuple-element', 'opt-barrier', 'tuple'
+  )
+  GROUP BY pairs.module_id, "values".value_id
+),
 last_uses AS (
-  SELECT pairs.module_id, pairs.allocation_index, max(live_ranges.end_time) AS last_use_time
+  SELECT
+    pairs.module_id,
+    pairs.allocation_index,
+    max(least(live_ranges.end_time, coalesce(reads.read_time, live_ranges.end_time)))
+      AS last_use_time
   FROM pairs
   JOIN "values"
     ON "values".module_id = pairs.module_id
@@ -104,16 +130,28 @@ last_uses AS (
   JOIN live_ranges
     ON live_ranges.module_id = "values".module_id
     AND live_ranges.value_id = "values".value_id
+  LEFT JOIN reads
+    ON reads.module_id = "values".module_id
+    AND reads.value_id = "values".value_id
   GROUP BY pairs.module_id, pairs.allocation_index
 ),
--- When the output's allocation holds something before the parameter is read for the last time.
-early AS (
+outputs_held AS (
   SELECT
     pairs.module_id,
     pairs.color,
     pairs.allocation_index,
     live_ranges.start_time,
-    least(live_ranges.end_time, last_uses.last_use_time - 1) AS end_time
+    live_ranges.end_time,
+    last_uses.last_use_time,
+    live_ranges.start_time = last_uses.last_use_time
+      AND coalesce(
+        instructions.opcode IN (
+          'convolution', 'custom-call', 'dot', 'fft', 'gather', 'reduce', 'reduce-window',
+          'reverse', 'sort', 'transpose'
+        )
+        OR (instructions.opcode = 'fusion' AND regexp_matches(instructions.text, 'kind=kCustom')),
+        FALSE
+      ) AS is_copied
   FROM pairs
   JOIN last_uses
     ON last_uses.module_id = pairs.module_id
@@ -124,8 +162,31 @@ early AS (
   JOIN live_ranges
     ON live_ranges.module_id = "values".module_id
     AND live_ranges.value_id = "values".value_id
+  LEFT JOIN instructions
+    ON instructions.module_id = "values".module_id
+    AND instructions.instruction_name = "values".instruction_name
   WHERE live_ranges.start_time <= live_ranges.end_time
-    AND live_ranges.start_time < last_uses.last_use_time
+    AND live_ranges.start_time <= last_uses.last_use_time
+),
+-- When the output's allocation holds something before the parameter is free.
+early AS (
+  SELECT
+    outputs_held.module_id,
+    outputs_held.color,
+    outputs_held.allocation_index,
+    outputs_held.start_time,
+    CASE
+      WHEN outputs_held.is_copied THEN outputs_held.start_time
+      ELSE least(outputs_held.end_time, outputs_held.last_use_time - 1)
+    END AS end_time
+  FROM outputs_held
+  WHERE outputs_held.start_time < outputs_held.last_use_time
+    OR outputs_held.is_copied
+),
+copied AS (
+  SELECT DISTINCT outputs_held.module_id, outputs_held.allocation_index
+  FROM outputs_held
+  WHERE outputs_held.is_copied
 ),
 steps AS (
   SELECT
@@ -253,6 +314,7 @@ SELECT
   ) + occupied_peaks.occupied_temp_bytes
     - greatest(occupied_peaks.occupied_temp_bytes, coalesce(most.needed_bytes, 0))
     AS together_saving_bytes,
+  copied.module_id IS NOT NULL AS is_copied,
   pairs.parameter_number,
   pairs.parameter_shape_index,
   pairs.parameter_name,
@@ -263,6 +325,9 @@ FROM pairs
 LEFT JOIN last_uses
   ON last_uses.module_id = pairs.module_id
   AND last_uses.allocation_index = pairs.allocation_index
+LEFT JOIN copied
+  ON copied.module_id = pairs.module_id
+  AND copied.allocation_index = pairs.allocation_index
 LEFT JOIN highest
   ON highest.module_id = pairs.module_id
   AND highest.allocation_index = pairs.allocation_index
@@ -281,6 +346,7 @@ COMMENT ON COLUMN answered_donations.output_allocation_index IS 'The output: all
 COMMENT ON COLUMN answered_donations.size_bytes IS 'Size of the output''s allocation [bytes].';
 COMMENT ON COLUMN answered_donations.saving_bytes IS 'By how much the peak falls with this donation alone [bytes], 0 to size_bytes: what the output''s allocation holds before the last read of the parameter (gradients that a loop stacks, say) needs bytes elsewhere until then, and may make a higher peak. NULL if the peak is unknown, or when the parameter is read.';
 COMMENT ON COLUMN answered_donations.together_saving_bytes IS 'The same for all rows of the module and memory space donated together [bytes].';
+COMMENT ON COLUMN answered_donations.is_copied IS 'Whether the instruction that makes the output is the last to read the parameter and cannot write over what it reads (a custom call without output_to_operand_aliasing, a product, a sort, …): XLA makes the output elsewhere then and copies it.';
 COMMENT ON COLUMN answered_donations.parameter_number IS 'allocations.parameter_number.';
 COMMENT ON COLUMN answered_donations.parameter_shape_index IS 'allocations.parameter_shape_index.';
 COMMENT ON COLUMN answered_donations.parameter_name IS 'Op_name of the parameter, which is the argument''s path in JAX; its instruction without one.';

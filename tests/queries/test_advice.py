@@ -127,7 +127,7 @@ def test_copies_gathers_wide_types_padding_constants_and_donations(con):
     assert [(row[0], row[1], row[3], *row[4:]) for row in rows] == [
         ("padding", 82, "likely", 1, tiled),
         ("copy", 70, "possible", 1, "m.py:4"),
-        ("constant", 50, "likely", 1, "jit(step)/table"),
+        ("constant", 50, "possible", 1, "jit(step)/table"),
         ("donate", 40, "likely", 1, "params['w']"),
         ("gather", 40, "possible", 2, "m.py:5"),
         ("dtype", 15, "possible", 1, "m.py:7"),

@@ -1,10 +1,12 @@
 import numpy as np
+import pytest
 from ingesting import ingest_into
 from shared_dumps import ROOT
 from small_db import Module, answer, insert, shape
 
 from bufdb.memory.donation import Spans, donated
 from bufdb.memory.maxima import Steps
+from bufdb.what_if import donation
 
 LOOPS = ROOT / "data" / "loops"
 
@@ -85,40 +87,74 @@ def test_early_contents_of_the_output_need_bytes_elsewhere(con):
 
 
 def test_savings_are_those_of_the_rule(con):
-    """SQL and `bufdb.memory.donation` agree, one by one and together."""
+    """SQL, `bufdb.what_if.donation` and `bufdb.memory.donation` agree, one by one and together."""
     ingest_into(con, sorted(LOOPS.iterdir()))
-    spans_of = con.execute(
-        'SELECT module_id, allocation_index, start_time, end_time FROM "values" '
-        "JOIN live_ranges USING (module_id, value_id) WHERE start_time <= end_time"
-    ).fetchall()
     rows = con.execute(
-        "SELECT donations.module_id, donations.color, output_allocation_index, "
-        "donations.size_bytes, saving_bytes, together_saving_bytes, max(end_time) "
-        'FROM answered_donations AS donations JOIN "values" USING (module_id, allocation_index) '
-        "JOIN live_ranges USING (module_id, value_id) GROUP BY ALL ORDER BY ALL"
+        "SELECT module_id, color, allocation_index, output_allocation_index, size_bytes, "
+        "saving_bytes, together_saving_bytes FROM answered_donations ORDER BY ALL"
     ).fetchall()
     assert len(rows) > 5
-    assert any(0 < row[4] < row[3] for row in rows)
+    assert {row[5] == row[4] for row in rows} == {True, False}
     for module_id, color in sorted({row[:2] for row in rows}):
         mine = [row for row in rows if row[:2] == (module_id, color)]
+        asked = {"module_id": module_id, "color": color}
+        last_use = {row[0]: row[5] for row in con.execute(donation.CANDIDATES, asked).fetchall()}
+        held = con.execute(donation.SPANS, asked).fetchall()
         steps = con.execute(
             "SELECT start_time, occupied_temp_bytes FROM occupancy_steps "
             "WHERE module_id = ? AND color = ? ORDER BY start_time", [module_id, color]
         ).fetchall()  # fmt: skip
         time, occupied = np.array(steps, np.int64).T
         curve = Steps(time * 0, time, occupied)
-        size, last_use = (np.array([row[at] for row in mine]) for at in (3, 6))
+        size = np.array([row[4] for row in mine])
         spans = np.array(
             [
-                (number, start, end)
+                (number, *span)
                 for number, row in enumerate(mine)
-                for module, allocation, start, end in spans_of
-                if (module, allocation) == (module_id, row[2])
+                for span in donation.before(
+                    [donation.Span(*span[1:]) for span in held if span[0] == row[3]],
+                    last_use[row[2]],
+                )
             ],
             np.int64,
         ).reshape(-1, 3)
-        for sets, at in ((np.arange(len(mine)), 4), (np.zeros(len(mine), np.int64), 5)):
+        for sets, at in ((np.arange(len(mine)), 5), (np.zeros(len(mine), np.int64), 6)):
             count = int(sets.max()) + 1
-            found = donated(curve, occupied.max(keepdims=True), sets * 0, size, last_use,
+            free = np.full(len(mine), time.max() + 2)
+            found = donated(curve, occupied.max(keepdims=True), sets * 0, size, free,
                             Spans(*spans.T), sets, count)  # fmt: skip
             assert found.saving.tolist() == [row[at] for row in mine][:count]
+
+
+@pytest.mark.parametrize(
+    ("reader", "maker", "saving", "is_copied"),
+    [
+        # Two values of 40 bytes beside the argument at 2, one of them the result.
+        (2, {"opcode": "custom-call"}, 0, True),
+        (2, {"opcode": "dot"}, 0, True),
+        (2, {"opcode": "fusion", "text": "fusion(p0), kind=kCustom, calls=f"}, 0, True),
+        (2, {"opcode": "fusion", "text": "fusion(p0), kind=kLoop, calls=f"}, 40, False),
+        (2, {"opcode": "subtract"}, 40, False),
+        (1, {"opcode": "custom-call"}, 40, False),
+        (3, {"opcode": "subtract"}, 0, False),
+    ],
+)
+def test_what_makes_the_output_may_read_the_argument_itself(con, reader, maker, saving, is_copied):
+    """XLA keeps an argument that is not donated live to the end; the last to read it counts."""
+    text = shape(con, "f32[10]{0}")
+    module = Module(con, 1, function_name="step")
+    module.allocation(0, "parameter", 40, parameter_number=0)
+    module.value(0, 0, 0, 40, (0, 9), "p0", text, opcode="parameter")
+    module.allocation(1, "output", 40)
+    module.value(1, 1, 0, 40, (2, 9), "new", text, program_order=2, **maker)
+    module.allocation(2, "temp", 40)
+    module.value(2, 2, 0, 40, (1, 3), "wide", opcode="add", program_order=1)
+    module.value(3, 2, 0, 4, (3, 3), "after", opcode="add", program_order=3)
+    module.use(0, {1: "wide", 2: "new", 3: "after"}[reader])
+    module.close()
+    for time, occupied in ((1, 40), (4, 0)):
+        insert(con, "occupancy_steps", module_id=1, color=0, start_time=time,
+               occupied_temp_bytes=occupied)  # fmt: skip
+    (row,) = answer(con, "donation-missed")
+    assert row[3] == saving
+    assert con.execute("SELECT is_copied FROM answered_donations").fetchall() == [(is_copied,)]

@@ -154,6 +154,22 @@ def test_what_fits_an_example(shown, answer, is_right):
     assert fits(shown, answer) is is_right
 
 
+def test_every_question_has_one_command_that_answers_it():
+    page = PAGES["queries/QUESTIONS.md"].read_text(encoding="utf-8")
+    _, *questions = re.split(r"^## ", page, flags=re.MULTILINE)
+    titles = [text.partition("\n")[0] for text in questions]
+    assert [int(title.partition(".")[0]) for title in titles] == list(range(1, 29))
+    assert all(title.endswith("?") for title in titles)
+    for text in questions:
+        (block,) = (body for language, _, body in BLOCK.findall(text) if language == "console")
+        answers = [
+            shown for command, shown in examples(block) if not command.startswith("$ bufdb ingest")
+        ]
+        assert len(answers) == 1
+        assert re.sub(r"[…\s]", "", answers[0]), "an answer is shown"
+        assert "no rows" not in answers[0]
+
+
 def test_readme_is_read_in_one_sitting():
     readme = PAGES["README.md"].read_text(encoding="utf-8")
     assert len(readme.splitlines()) <= 200

@@ -1,0 +1,40 @@
+-- How sure it is that advice of a kind lowers the peak by what it says.
+CREATE OR REPLACE VIEW advice_sureness AS
+SELECT
+  kinds.kind,
+  platforms.platform,
+  CASE
+    -- Compiled again, these brought less than a tenth of the bytes in nearly all cases: the compiler
+    -- merges what is computed twice, and makes f32 of a whole stack before it is read.
+    WHEN platforms.platform = 'cpu' AND kinds.kind IN ('recompute', 'offload', 'dtype_of_stack')
+      THEN 'unlikely'
+    WHEN platforms.platform = 'cpu' AND kinds.kind = 'donate' THEN 'possible'
+    ELSE kinds.sureness
+  END AS sureness
+FROM (
+  VALUES
+    ('residual', 'likely'),
+    ('padding', 'likely'),
+    ('donate', 'likely'),
+    ('recompute', 'possible'),
+    ('offload', 'possible'),
+    ('dtype', 'possible'),
+    ('dtype_of_stack', 'possible'),
+    ('copy', 'possible'),
+    ('late_free', 'possible'),
+    ('gather', 'possible'),
+    -- Computed where it is used, an array that is needed whole takes its bytes again.
+    ('constant', 'possible'),
+    ('copied_donation', 'unlikely'),
+    ('copy_in_turn', 'unlikely'),
+    ('single_gather', 'unlikely'),
+    ('layer_input', 'unlikely')
+) AS kinds (kind, sureness)
+CROSS JOIN (VALUES ('cpu'), ('gpu'), ('tpu'), ('')) AS platforms (platform);
+COMMENT ON VIEW advice_sureness IS
+  'One row per kind of advice and platform; what every query that gives advice calls sureness. Key: kind, platform.';
+COMMENT ON COLUMN advice_sureness.kind IS
+  'As in query advice; dtype_of_stack is dtype of what a loop stacks. Those that the query advice leaves out: copied_donation (answered_donations.is_copied), copy_in_turn (a copy that takes over as what is copied dies), single_gather (no other gathered array is alive with it), layer_input (a stack of an input of the layer, which a scan saves whatever the policy).';
+COMMENT ON COLUMN advice_sureness.platform IS 'Backend: modules.platform; empty if that is unknown.';
+COMMENT ON COLUMN advice_sureness.sureness IS
+  'likely: within a few percent of the peak in nearly all changes that were compiled again (tests/benchmarks/recompiled.md), or bytes that a layout alone takes; possible: the compiler or the meaning of the program may stand against it (tests/whole/test_jax_advice.py has a program for each); unlikely: it is known to bring nothing in nearly all cases.';

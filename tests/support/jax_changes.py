@@ -1,0 +1,166 @@
+"""Small programs of JAX and the same with one piece of advice followed, for test_jax_advice.py.
+
+    XLA_FLAGS=--xla_dump_to=DIR python jax_changes.py
+
+compiles them for the CPU, `NAME` and `NAME_changed` for each; nothing is executed.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.ad_checkpoint import checkpoint_name as name
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+F32, BF16 = jnp.float32, jnp.bfloat16
+POLICIES = jax.checkpoint_policies
+WIDE = jax.ShapeDtypeStruct((256, 512), F32)
+SQUARE = jax.ShapeDtypeStruct((512, 512), F32)
+
+
+def donate(w, slope):
+    return w - 0.1 * slope
+
+
+def donate_copied(w, x):
+    return w @ x
+
+
+def layer(x, w):
+    a = name(x @ w, "kept")
+    return x + name(jnp.sin(a), "dropped") @ w
+
+
+def step_of(layers, policy):
+    def loss(w, x):
+        return jnp.sum(jnp.square(layers(jax.checkpoint(layer, policy=policy), w, x)))
+
+    return lambda w, x: jax.tree.map(lambda old, slope: old - 0.1 * slope, w, jax.grad(loss)(w, x))
+
+
+def scanned(layer, w, x):
+    return lax.scan(lambda x, w: (layer(x, w), None), x, w)[0]
+
+
+def unrolled(layer, w, x):
+    for number in range(w.shape[0]):
+        x = layer(x, w[number])
+    return x
+
+
+LAYERS = jax.ShapeDtypeStruct((6, 64, 64), F32), jax.ShapeDtypeStruct((1024, 64), F32)
+
+
+def dtype_of(kind):
+    def dtype(x):
+        first = jnp.sin(x).astype(kind)
+        y = lax.fori_loop(0, 4, lambda _, y: jnp.sin(y) + y, x + first.max().astype(BF16))
+        return (first * y).sum()
+
+    return dtype
+
+
+def copy_of(is_kept):
+    def body(i, carry):
+        y, total = carry
+        return y.at[i].add(total), total + 1.0
+
+    def copy(x):
+        first = x @ x
+        y, total = lax.fori_loop(0, 8, body, (first, first.sum()))
+        return (y * first).sum() if is_kept else y.sum() + total
+
+    return copy
+
+
+def late_of(is_late):
+    def late(x, w):
+        early = jnp.tanh(x @ w)
+        total = early.sum()
+        y = lax.fori_loop(0, 4, lambda _, y: jnp.sin(y @ w) + y, x + total)
+        return (early * y).sum() if is_late else y.sum() + total
+
+    return late
+
+
+TABLE = np.random.default_rng(0).normal(size=(512, 512)).astype(np.float32)
+
+
+def constant(x):
+    return x @ TABLE
+
+
+def constant_changed(x):
+    return x @ jnp.sin(lax.iota(F32, x.size)).reshape(x.shape)
+
+
+def gather_of(is_together, mesh):
+    def gather_all(w, x):
+        whole = [lax.all_gather(leaf, "d", tiled=True) for leaf in w]
+        for leaf in whole:
+            x = jnp.tanh(x @ leaf)
+        return x
+
+    def gather_each(w, x):
+        def body(x, leaf):
+            return jnp.tanh(x @ lax.all_gather(leaf, "d", tiled=True)), None
+
+        return lax.scan(body, x, w)[0]
+
+    gather = gather_all if is_together else gather_each
+    return jax.shard_map(
+        gather, mesh=mesh, in_specs=(P(None, "d"), P("d")), out_specs=P("d"), check_vma=False
+    )
+
+
+def programs():
+    """By name: the function, its arguments, and those that are donated."""
+    keep = POLICIES.save_only_these_names
+    offload = POLICIES.save_and_offload_only_these_names(
+        names_which_can_be_saved=["kept"],
+        names_which_can_be_offloaded=["dropped"],
+        offload_src="device",
+        offload_dst="pinned_host",
+    )
+    mixed = (jax.ShapeDtypeStruct((2048, 512), BF16),)
+    found = {
+        "donate": (donate, (SQUARE, SQUARE), ()),
+        "donate_changed": (donate, (SQUARE, SQUARE), (0,)),
+        "donate_copied": (donate_copied, (SQUARE, SQUARE), ()),
+        "donate_copied_changed": (donate_copied, (SQUARE, SQUARE), (0,)),
+        "residual": (step_of(scanned, keep("kept", "dropped")), LAYERS, ()),
+        "residual_changed": (step_of(scanned, keep("kept")), LAYERS, ()),
+        "recompute": (step_of(unrolled, keep("kept", "dropped")), LAYERS, ()),
+        "recompute_changed": (step_of(unrolled, keep("kept")), LAYERS, ()),
+        "offload": (step_of(scanned, keep("kept", "dropped")), LAYERS, ()),
+        "offload_changed": (step_of(scanned, offload), LAYERS, ()),
+        "dtype": (dtype_of(F32), mixed, ()),
+        "dtype_changed": (dtype_of(BF16), mixed, ()),
+        "copy": (copy_of(True), (SQUARE,), ()),
+        "copy_changed": (copy_of(False), (SQUARE,), ()),
+        "late": (late_of(True), (WIDE, SQUARE), ()),
+        "late_changed": (late_of(False), (WIDE, SQUARE), ()),
+        "constant": (constant, (SQUARE,), ()),
+        "constant_changed": (constant_changed, (SQUARE,), ()),
+    }
+    mesh = Mesh(np.array(jax.devices()), ("d",))
+    w = jax.ShapeDtypeStruct((6, 512, 512), F32, sharding=NamedSharding(mesh, P(None, "d")))
+    rows = jax.ShapeDtypeStruct((32, 512), F32, sharding=NamedSharding(mesh, P("d")))
+    for title, is_together in (("gather", True), ("gather_changed", False)):
+        found[title] = (gather_of(is_together, mesh), (w, rows), ())
+    return found
+
+
+def main():
+    for title, (function, arguments, donated) in programs().items():
+
+        def program(*given, function=function):
+            return function(*given)
+
+        program.__name__ = title
+        jax.jit(program, donate_argnums=donated).lower(*arguments).compile()
+
+
+if __name__ == "__main__":
+    main()
