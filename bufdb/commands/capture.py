@@ -37,6 +37,7 @@ TABLE_ROWS = 20
 @common.db_option
 @click.option("--run", metavar="NAME", help="Name of the run; the program's and the time if none.")
 @click.option("--label", "labels", metavar="K=V", multiple=True, help="Label of the run.")
+@common.own_option
 @click.option(
     "--keep-dumps",
     metavar="DIR",
@@ -63,6 +64,7 @@ def command(
     db: str,
     run: str | None,
     labels: tuple[str, ...],
+    own: tuple[str, ...],
     keep_dumps: Path | None,
     format_name: str,
     output: Path | None,
@@ -107,6 +109,7 @@ def command(
     _check_database(db)
     name = run or run_name(command_line, datetime.now(UTC))
     with _Dumps(_dump_folder(keep_dumps), keep_dumps is not None, db, name, given_labels) as dumps:
+        dumps.own_globs = common.own_globs(own)
         changed = environment(os.environ, dumps.folder)
         for text in changed.notes:
             common.note(text)
@@ -129,6 +132,7 @@ class _Dumps:
     """Of its user."""
     metadata: dict[str, str] = field(default_factory=dict)
     """What is known of the capture by now."""
+    own_globs: list[str] | None = None
     is_stored: bool = False
 
     def __enter__(self) -> _Dumps:
@@ -141,6 +145,7 @@ class _Dumps:
             return
         pairs = [f"--label={label}={value}" for label, value in self.labels.items()]
         pairs += [f"--metadata={label}={value}" for label, value in self.metadata.items()]
+        pairs += [f"--own={glob}" for glob in self.own_globs or ()]
         again = ["bufdb", "ingest", str(self.folder), "--db", self.db, "--run", self.run, *pairs]
         common.note(f"the dumps are kept: {shlex.join(again)}")
 
@@ -234,6 +239,7 @@ def _ingest(dumps: _Dumps, changed: Environment, code: int) -> int | None:
         labels=dumps.labels,
         metadata=dumps.metadata,
         replace=True,
+        own_globs=dumps.own_globs,
     )
     if done.removed_count:
         common.note(f"replaced run {dumps.run}, which had {done.removed_count} modules")
