@@ -33,6 +33,7 @@ RUNS |= {
     "sharded/cpu": ("sharded.py", "--xla_force_host_platform_device_count=8"),
     "sharded/gpu": ("sharded.py --target gpu --offload", "--xla_gpu_autotune_level=0"),
 }
+RUNS |= {"packaged/cpu": ("-m tiny_train", "")}
 RUNS |= {f"lengths/length_{n}": (f"attention.py --length {n}", "") for n in (512, 1024, 1536, 2048)}
 FLAGS = "--xla_backend_optimization_level=0"
 HLO_TEXT = "*after_optimizations.txt"
@@ -52,6 +53,7 @@ def compile_run(name, python, model_dir, dump_to):
         "HOME": "/home/user",
         "JAX_PLATFORMS": "cpu",
         "PATH": os.environ["PATH"],
+        "PYTHONPATH": "site-packages",
         "TPU_LOG_DIR": "disabled",
         "XLA_FLAGS": f"--xla_dump_to={dump_to} {FLAGS} {flags}".strip(),
     }
@@ -114,7 +116,7 @@ def main():
     unknown = sorted(set(args.runs) - set(RUNS))
     if unknown or not args.runs:
         parser.error(f"runs are {', '.join(RUNS)}; got {', '.join(unknown) or 'none'}")
-    shutil.copytree(HERE / "model", args.model_dir, ignore=shutil.ignore_patterns("__*"))
+    shutil.copytree(HERE / "model", args.model_dir, ignore=shutil.ignore_patterns("__pycache__"))
     try:
         for name in args.runs:
             dump_to = args.dumps / name.removeprefix("demo/")

@@ -291,7 +291,8 @@ findings AS (
     allocations.module_id, allocations.color,
     'constant' AS kind,
     coalesce(
-      value_details.own_source, value_details.op_name, value_details.instruction_name,
+      value_details.own_source, value_details.library_source, value_details.op_name,
+      value_details.instruction_name,
       'allocation ' || allocations.allocation_index
     ) AS name,
     1 AS value_count,

@@ -36,7 +36,8 @@
 -- column instruction_name VARCHAR: Defining instruction.
 -- column shape_index VARCHAR: Index of the value in that instruction's shape, {} for all of it.
 -- column op_name VARCHAR: Scope path of the operation; NULL if the dump has none.
--- column source VARCHAR: Innermost file:line that is not library code; NULL if unknown.
+-- column source VARCHAR: Innermost file:line that is not library code, "library file:line" where
+--   all is; NULL if unknown.
 -- column unknown_reason VARCHAR: Why the peak of a module that fits is unknown, in a row of its own
 --   that has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
@@ -71,7 +72,7 @@ answers AS (
     value_details.offset_bytes, value_details.size_bytes, value_details.is_phi, value_details.shape,
     value_details.opcode, value_details.instruction_name, value_details.shape_index,
     value_details.op_name,
-    value_details.own_source AS source,
+    coalesce(value_details.own_source, value_details.library_source) AS source,
     CAST(NULL AS VARCHAR) AS unknown_reason,
     row_number() OVER (
       ORDER BY

@@ -36,7 +36,8 @@
 -- column shape_index VARCHAR: Index of the value in that instruction's shape, {} for all of it;
 --   NULL as that.
 -- column op_name VARCHAR: Scope path of the operation; NULL if the dump has none.
--- column source VARCHAR: Innermost file:line that is not library code; NULL if unknown.
+-- column source VARCHAR: Innermost file:line that is not library code, "library file:line" where
+--   all is; NULL if unknown.
 -- column unknown_reason VARCHAR: Why the peak of a module that fits is unknown, or that no module
 --   has the instruction in its schedule, with the nearest names, in a row of its own that has
 --   nothing else, comes first and does not count in top_n; NULL in all other rows.
@@ -178,7 +179,7 @@ SELECT
   summed_values.allocation_kind, value_details.start_time, value_details.end_time,
   value_details.shape, value_details.opcode, value_details.instruction_name,
   value_details.shape_index, value_details.op_name,
-  value_details.own_source AS source,
+  coalesce(value_details.own_source, value_details.library_source) AS source,
   asked.unknown_reason
 FROM asked
 CROSS JOIN params

@@ -45,7 +45,8 @@
 -- column instruction_name VARCHAR: The operation.
 -- column op_name VARCHAR: Scope path of the operation; NULL if the dump has none.
 -- column source VARCHAR: Innermost file:line that is not library code, "for file:line" of an
---   operation of the compiler's whose result that line uses; NULL if unknown.
+--   operation of the compiler's whose result that line uses, "library file:line" where all is
+--   library code; NULL if unknown.
 -- column unknown_reason VARCHAR: Why the peak of the function is unknown, or what its operations
 --   use, in a row of its own that has nothing else, comes first and does not count in top_n; NULL
 --   in all other rows.

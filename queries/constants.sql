@@ -47,7 +47,8 @@
 -- column advice VARCHAR: What to do; NULL for scalars, and as shape.
 -- column op_name VARCHAR: Scope path of the operation; NULL if the dump has none.
 -- column source VARCHAR: Innermost file:line that is not library code, "for file:line" of the first
---   operation that uses it where it has none of its own; NULL if unknown.
+--   operation that uses it where it has none of its own, "library file:line" where all is library
+--   code; NULL if unknown.
 -- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
 --   has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
@@ -187,7 +188,7 @@ SELECT
     ELSE 'pass it as an argument, or compute it where it is used'
   END AS advice,
   value_details.op_name,
-  coalesce(value_details.own_source, users.source) AS source,
+  coalesce(value_details.own_source, users.source, value_details.library_source) AS source,
   functions.unknown_reason
 FROM answered_functions AS functions
 LEFT JOIN modules ON modules.module_id = functions.module_id

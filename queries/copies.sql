@@ -42,7 +42,8 @@
 -- column source_name VARCHAR: Instruction that defines what is copied; NULL if unknown.
 -- column source_shape VARCHAR: Shape with layout of what is copied; NULL if unknown.
 -- column op_name VARCHAR: Scope path of the copy, else of what is copied; NULL if neither has one.
--- column source VARCHAR: Innermost file:line that is not library code, likewise; NULL if unknown.
+-- column source VARCHAR: Innermost file:line that is not library code, likewise, "library
+--   file:line" where all is; NULL if unknown.
 -- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
 --   has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
@@ -87,7 +88,10 @@ SELECT
   copies.is_kept_twice,
   copies.reason, copies.shape, copies.instruction_name, copies.source_name, copies.source_shape,
   coalesce(value_details.op_name, source_details.op_name) AS op_name,
-  coalesce(value_details.own_source, source_details.own_source) AS source,
+  coalesce(
+    value_details.own_source, source_details.own_source, value_details.library_source,
+    source_details.library_source
+  ) AS source,
   functions.unknown_reason
 FROM answered_instants AS functions
 CROSS JOIN params

@@ -42,7 +42,8 @@
 -- column opcode VARCHAR: Opcode of the defining instruction; NULL if unknown.
 -- column instruction_name VARCHAR: Defining instruction.
 -- column op_name VARCHAR: Scope path of the operation; NULL if the dump has none.
--- column source VARCHAR: Innermost file:line that is not library code; NULL if unknown.
+-- column source VARCHAR: Innermost file:line that is not library code, "library file:line" where
+--   all is; NULL if unknown.
 -- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
 --   has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
@@ -104,7 +105,7 @@ SELECT
   advice_sureness.sureness,
   value_details.shape,
   value_details.opcode, value_details.instruction_name, value_details.op_name,
-  value_details.own_source AS source,
+  coalesce(value_details.own_source, value_details.library_source) AS source,
   functions.unknown_reason
 FROM answered_instants AS functions
 CROSS JOIN params

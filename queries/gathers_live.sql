@@ -37,7 +37,8 @@
 -- column shape VARCHAR: Shape with layout.
 -- column instruction_name VARCHAR: The all-gather.
 -- column op_name VARCHAR: Scope path of the operation; NULL if the dump has none.
--- column source VARCHAR: Innermost file:line that is not library code; NULL if unknown.
+-- column source VARCHAR: Innermost file:line that is not library code, "library file:line" where
+--   all is; NULL if unknown.
 -- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
 --   has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
@@ -48,7 +49,7 @@ gathered_values AS (
     functions.name_place, value_details.module_id, value_details.color, value_details.value_id,
     value_details.size_bytes, value_details.start_time, value_details.end_time, value_details.shape,
     value_details.instruction_name, value_details.op_name,
-    value_details.own_source AS source
+    coalesce(value_details.own_source, value_details.library_source) AS source
   FROM answered_functions AS functions
   JOIN value_details
     ON value_details.module_id = functions.module_id

@@ -40,7 +40,8 @@
 -- column op_name VARCHAR: Scope path of the operation, or path of the argument; NULL if the dump
 --   has none.
 -- column source VARCHAR: Innermost file:line that is not library code, "saved file:line" for what a
---   loop stacks, "for file:line" for what the compiler made for that line; NULL if unknown.
+--   loop stacks, "for file:line" for what the compiler made for that line, "library file:line"
+--   where all is library code; NULL if unknown.
 -- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
 --   has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (

@@ -59,7 +59,8 @@
 -- column instruction_name VARCHAR: Defining instruction.
 -- column shape_index VARCHAR: Index of the value in that instruction's shape, {} for all of it.
 -- column op_name VARCHAR: Scope path of the operation; NULL if the dump has none.
--- column source VARCHAR: Innermost file:line that is not library code; NULL if unknown.
+-- column source VARCHAR: Innermost file:line that is not library code, "library file:line" where
+--   all is; NULL if unknown.
 -- column unknown_reason VARCHAR: Why the peak of the function, the uses of its values or what
 --   they are is unknown, in a row of its own that has nothing else, comes first and does not count
 --   in top_n; NULL in all other rows.
@@ -185,7 +186,7 @@ SELECT
   ranked_values.user_name AS consumer_name,
   consumers.consumer_bytes, value_details.shape, value_details.opcode,
   value_details.instruction_name, value_details.shape_index, value_details.op_name,
-  value_details.own_source AS source,
+  coalesce(value_details.own_source, value_details.library_source) AS source,
   CASE
     WHEN unknown_uses.module_id IS NULL THEN functions.unknown_reason
     ELSE 'which uses read a value and which pass it on is unknown: no HLO text'

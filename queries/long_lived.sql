@@ -35,7 +35,8 @@
 -- column instruction_name VARCHAR: Defining instruction.
 -- column shape_index VARCHAR: Index of the value in that instruction's shape, {} for all of it.
 -- column op_name VARCHAR: Scope path of the operation; NULL if the dump has none.
--- column source VARCHAR: Innermost file:line that is not library code; NULL if unknown.
+-- column source VARCHAR: Innermost file:line that is not library code, "library file:line" where
+--   all is; NULL if unknown.
 -- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
 --   has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
@@ -56,7 +57,7 @@ lived_values AS (
       AS is_at_peak,
     value_details.shape, value_details.opcode, value_details.instruction_name,
     value_details.shape_index, value_details.op_name,
-    value_details.own_source AS source
+    coalesce(value_details.own_source, value_details.library_source) AS source
   FROM answered_instants AS functions
   CROSS JOIN params
   JOIN modules ON modules.module_id = functions.module_id

@@ -78,7 +78,9 @@ ranked AS (
     origins.origin_kind AS kind,
     origins.is_layer_input, held.shape,
     coalesce(
-      origins.relation || origins.own_source, held.own_source, '(' || held.allocation_kind || ')'
+      origins.relation || origins.own_source, held.own_source,
+      origins.relation || origins.library_source, held.library_source,
+      '(' || held.allocation_kind || ')'
     ) AS source,
     coalesce(origins.relation || origins.stripped_op_path, held.stripped_op_path) AS op_path,
     origins.is_exact, origins.loop_instruction_name,

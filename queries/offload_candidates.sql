@@ -53,7 +53,7 @@
 -- column op_name VARCHAR: Scope path of the operation that made the data; NULL if the dump has
 --   none.
 -- column source VARCHAR: Its innermost file:line that is not library code, "saved file:line" for
---   what a loop stacks; NULL if unknown.
+--   what a loop stacks, "library file:line" where all is library code; NULL if unknown.
 -- column unknown_reason VARCHAR: Why the peak of the function or the uses of its values are
 --   unknown, in a row of its own that has nothing else, comes first and does not count in top_n;
 --   NULL in all other rows.

@@ -37,7 +37,7 @@
 -- column op_name VARCHAR: Scope path of the operation that made the data; NULL if the dump has
 --   none.
 -- column source VARCHAR: Its innermost file:line that is not library code, "saved file:line" for
---   what a loop stacks; NULL if unknown.
+--   what a loop stacks, "library file:line" where all is library code; NULL if unknown.
 -- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
 --   has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
@@ -52,7 +52,10 @@ ranked_values AS (
     held.color, held.peak_bytes, held.held_bytes, savings.saving_bytes, held.allocation_kind,
     held.shape, held.opcode, held.instruction_name,
     coalesce(origins.op_name, held.op_name) AS op_name,
-    coalesce(origins.relation || origins.own_source, held.own_source) AS source,
+    coalesce(
+      origins.relation || origins.own_source, held.own_source,
+      origins.relation || origins.library_source, held.library_source
+    ) AS source,
     held.unknown_reason,
     row_number() OVER (
       PARTITION BY held.function_place

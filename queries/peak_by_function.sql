@@ -46,7 +46,8 @@
 -- column value_count BIGINT: Number of values that hold them.
 -- column source_function VARCHAR: Python function (with its class and outer function) or chain of
 --   jitted functions; NULL if only the file is known; "for FUNCTION" or "for FILE" where XLA made
---   the values; the kind of allocation in parentheses where nothing is known.
+--   the values; "library FILE" where no function of the user's is known; the kind of allocation
+--   in parentheses where nothing is known.
 -- column source_file VARCHAR: File of the Python function; NULL if unknown or by = 'jit'.
 -- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
 --   has nothing else, comes first and does not count in top_n; NULL in all other rows.

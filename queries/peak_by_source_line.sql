@@ -19,6 +19,10 @@
 -- that are made for line 77: their first use that has an op_name is of that line. They are never in
 -- the row train.py:77, which has what the line itself makes.
 --
+-- Library code is what is installed, and Python itself, but for what bufdb ingest --own says. Where
+-- a call stack has nothing else, its innermost line stands for it, marked as a library's and with
+-- the path from the installed packages on: library flax/linen/linear.py:271.
+--
 -- wrong when: a value that XLA made has several uses. It is named for the first in program order
 -- that has an op_name, and another one may be what keeps it alive. Where no use of its own has an
 -- op_name, it is named for what its first use is used for, and so on, at most four steps away.
@@ -54,8 +58,8 @@
 --   one and for stacks of different numbers.
 -- column slice_bytes HUGEINT: What one step adds to them [bytes]; NULL as slice_count.
 -- column source VARCHAR: file:line; "saved file:line" for what a loop stacks, of a parameter its
---   name; "for file:line" where XLA made the values; the kind of allocation in parentheses where no
---   line is known.
+--   name; "for file:line" where XLA made the values; "library file:line" where all of the call
+--   stack is library code; the kind of allocation in parentheses where no line is known.
 -- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
 --   has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (

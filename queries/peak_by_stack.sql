@@ -43,8 +43,9 @@
 -- column held_ratio DOUBLE: The same as share of the peak (0 to 1).
 -- column value_count BIGINT: Number of values that hold them.
 -- column call_stack VARCHAR: FILE:LINE FUNCTION of each frame, innermost first, divided by " < ",
---   without the outer functions of a local one; "for STACK" where XLA made the values; the kind of
---   allocation in parentheses where none is known.
+--   without the outer functions of a local one; "for STACK" where XLA made the values; "library
+--   FILE:LINE", the innermost line, where all frames are left out; the kind of allocation in
+--   parentheses where none is known.
 -- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
 --   has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH RECURSIVE params AS (
@@ -60,7 +61,8 @@ frame_labels AS (
     stack_frames.module_id, stack_frames.stack_frame_id, stack_frames.parent_frame_id,
     -- NULL for a frame that is left out: concat_ws passes over it.
     CASE
-      WHEN params.frames = 'all' OR NOT is_library_path(coalesce(stack_frames.source_file, ''))
+      WHEN params.frames = 'all'
+        OR NOT is_library_path(coalesce(stack_frames.source_file, ''), modules.own_pattern)
         THEN concat_ws(
           ' ',
           base_name(coalesce(stack_frames.source_file, '?')) || ':'
@@ -70,6 +72,7 @@ frame_labels AS (
     END AS label
   FROM answered_instants
   CROSS JOIN params
+  JOIN modules ON modules.module_id = answered_instants.module_id
   JOIN stack_frames ON stack_frames.module_id = answered_instants.module_id
   WHERE answered_instants.place <= params.top_functions
 ),
@@ -106,28 +109,32 @@ walked AS (
       held.origin_relation || coalesce(
         origin_walks.call_stack,
         CASE
-          WHEN params.frames = 'all' OR NOT is_library_path(held.origin_source_file)
+          WHEN params.frames = 'all'
+            OR NOT is_library_path(held.origin_source_file, modules.own_pattern)
             THEN base_name(held.origin_source_file) || ':' || held.origin_source_line
         END
       ),
       ranked_walks.call_stack,
       CASE
-        WHEN params.frames = 'all' OR NOT is_library_path(held.source_file)
+        WHEN params.frames = 'all' OR NOT is_library_path(held.source_file, modules.own_pattern)
           THEN base_name(held.source_file) || ':' || held.source_line
       END,
       'for ' || coalesce(
         use_walks.call_stack,
         CASE
-          WHEN params.frames = 'all' OR NOT is_library_path(held.use_source_file)
+          WHEN params.frames = 'all'
+            OR NOT is_library_path(held.use_source_file, modules.own_pattern)
             THEN base_name(held.use_source_file) || ':' || held.use_source_line
         END
       ),
+      held.attributed_library_source,
       '(' || held.allocation_kind || ')'
     ) AS call_stack,
     held.function_place, held.name_place, held.run_name, held.function_name, held.platform,
     held.color, held.peak_bytes, held.unknown_reason, held.held_bytes
   FROM attributed_peak_values AS held
   CROSS JOIN params
+  LEFT JOIN modules ON modules.module_id = held.module_id
   LEFT JOIN ranked_walks AS origin_walks
     ON origin_walks.module_id = held.module_id
     AND origin_walks.stack_frame_id = held.origin_stack_frame_id

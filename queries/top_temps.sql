@@ -33,7 +33,7 @@
 -- column op_name VARCHAR: Scope path of the operation that made the data; NULL if the dump has
 --   none.
 -- column source VARCHAR: Its innermost file:line that is not library code; "saved file:line" for
---   what a loop stacks; NULL if unknown.
+--   what a loop stacks, "library file:line" where all is library code; NULL if unknown.
 -- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
 --   has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
@@ -114,7 +114,10 @@ ranked_values AS (
     value_details.size_bytes, value_details.shape, value_details.opcode,
     value_details.instruction_name,
     coalesce(origins.op_name, value_details.op_name) AS op_name,
-    coalesce(origins.relation || origins.own_source, value_details.own_source) AS source,
+    coalesce(
+      origins.relation || origins.own_source, value_details.own_source,
+      origins.relation || origins.library_source, value_details.library_source
+    ) AS source,
     row_number() OVER (
       PARTITION BY ranked_functions.function_place
       ORDER BY value_details.size_bytes DESC, value_details.value_id

@@ -28,7 +28,8 @@
 -- column shape VARCHAR: Shape with layout.
 -- column opcode VARCHAR: Opcode of the defining instructions; NULL if unknown.
 -- column source VARCHAR: Innermost file:line that is not library code of what made the data;
---   "saved file:line" for what a loop stacks; NULL if unknown.
+--   "saved file:line" for what a loop stacks, "library file:line" where all is library code; NULL
+--   if unknown.
 -- column instruction_name VARCHAR: Defining instruction of one of the values, the first by name.
 -- column op_name VARCHAR: Scope path of one of them, the first by name; NULL if the dump has none.
 -- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
@@ -45,7 +46,10 @@ located_values AS (
     asked_modules.module_id, asked_modules.platform, asked_modules.color,
     value_details.size_bytes,
     value_details.allocation_kind, value_details.shape, value_details.opcode,
-    coalesce(origins.relation || origins.own_source, value_details.own_source) AS own_source,
+    coalesce(
+      origins.relation || origins.own_source, value_details.own_source,
+      origins.relation || origins.library_source, value_details.library_source
+    ) AS source,
     value_details.instruction_name, coalesce(origins.op_name, value_details.op_name) AS op_name
   FROM asked_modules
   CROSS JOIN params
@@ -68,7 +72,7 @@ answers AS (
     count(*) AS value_count,
     count(DISTINCT module_id) AS module_count,
     allocation_kind, shape, opcode,
-    own_source AS source,
+    source,
     min(instruction_name) AS first_instruction_name,
     min(op_name) AS first_op_name,
     CAST(NULL AS VARCHAR) AS unknown_reason,
@@ -76,11 +80,11 @@ answers AS (
     row_number() OVER (
       ORDER BY
         size_bytes DESC, run_name, known_name, platform NULLS LAST, color, allocation_kind, shape,
-        opcode NULLS LAST, own_source NULLS LAST
+        opcode NULLS LAST, source NULLS LAST
     ) AS place
   FROM located_values
   GROUP BY
-    run_name, known_name, platform, color, size_bytes, allocation_kind, shape, opcode, own_source
+    run_name, known_name, platform, color, size_bytes, allocation_kind, shape, opcode, source
   UNION ALL
   SELECT
     run_name, function_name, platform, color, NULL AS size_bytes, NULL AS value_count,

@@ -1,8 +1,9 @@
 """To which line and op each value is attributed, as attributed_peak_values in `schema/` has it.
 
 What made the data, if a loop carries the value; else the instruction that defines it; else, if XLA
-made that without an op_name, what it is for. Lines and op_names are numbers on the way, and become
-names once, at the end.
+made that without an op_name, what it is for. Where none of these has a line of the user's, the
+innermost line counts, which is one of a library then. Lines and op_names are numbers on the way,
+and become names once, at the end.
 """
 
 from __future__ import annotations
@@ -18,12 +19,18 @@ from bufdb.link.context import SECRET, Context, Observer
 from bufdb.link.lifetimes import Lifetimes
 from bufdb.link.op_paths import op_path, strip_op_path
 from bufdb.link.value_index import ValueIndex, lookup
-from bufdb.read.hlo import HloHeader, is_library_path
+from bufdb.read.hlo import Frame, HloHeader
 
 Labels = tuple[Ints, list[str]]
 """A number for each value, -1 where nothing is known, and the names by number."""
-_NO_LINE = -2
+_OF_LIBRARY = -2
 """Stands for the line of a frame that has none of the user's: then inline metadata has none."""
+_NO_LINE = -3
+"""Stands for that of a frame whose file of the user's is known without a line."""
+_ToldNames = tuple[str | None, str | None, str | None]
+"""A line of the user's, or else one of a library, and an op."""
+_Told = tuple[Ints, list[str | None]]
+"""Which of the texts is told of each value, -1 for none."""
 
 
 class Told:
@@ -31,12 +38,12 @@ class Told:
 
     def __init__(self) -> None:
         """No value is."""
-        self.names: list[tuple[str | None, str | None]] = []
-        """Names of a line and of an op; None where the value's own stands."""
+        self.names: list[_ToldNames] = []
+        """None where the value's own stands."""
         self._rows: list[Ints] = [np.empty(0, np.int64)]
         self._numbers: list[Ints] = [np.empty(0, np.int64)]
 
-    def add(self, rows: Ints, number: Ints, names: Sequence[tuple[str | None, str | None]]) -> None:
+    def add(self, rows: Ints, number: Ints, names: Sequence[_ToldNames]) -> None:
         """Values by row of the index, and which of the names each has."""
         self._rows.append(rows)
         self._numbers.append(number + len(self.names))
@@ -75,31 +82,50 @@ class Attribution(Observer):
         self.context = context
         self._keys: list[Words] = [np.empty(0, np.uint64)]
         self._lines: list[Ints] = [np.empty(0, np.int32)]
+        self._library_lines: list[Ints] = [np.empty(0, np.int32)]
         self._ops: list[Ints] = [np.empty(0, np.int32)]
         self._line_names = Names()
-        self._frame_keys, self._frame_lines = self._lines_of_frames(context.source.headers)
+        self._library_source = context.source.own.library_source
+        self._frame_keys, self._frame_lines, self._frame_library_lines = self._lines_of_frames(
+            context.source.headers
+        )
         self._op_names: list[bytes] = []
         self._op_numbers: dict[int, int] = {}
         """By the hash of an op_name its place in the list."""
 
-    def _lines_of_frames(self, headers: Mapping[int, HloHeader]) -> tuple[Ints, Ints]:
-        """Sorted keys of the stack frames of all modules, and the number of the line of each."""
-        keys, lines = [], []
+    def _lines_of_frames(self, headers: Mapping[int, HloHeader]) -> tuple[Ints, Ints, Ints]:
+        """Sorted keys of the stack frames of all modules, and the numbers of the lines of each."""
+        keys, lines, library_lines = [], [], []
         for module, header in sorted(headers.items()):
             frames = {frame.stack_frame_id: frame for frame in header.frames}
             for number, frame in sorted(frames.items()):
-                own = frames.get(-1 if frame.own_frame_id is None else frame.own_frame_id)
-                line = _NO_LINE
-                if own is not None and own.source_file is not None and own.source_line is not None:
-                    line = self._line_names.number(f"{own.source_file}:{own.source_line}")
+                line, library_line = _OF_LIBRARY, -1
+                if frame.own_frame_id is not None:
+                    line = self._line_of(frames[frame.own_frame_id])
+                else:
+                    library = self._library_source(frame.source_file, frame.source_line)
+                    library_line = self._line_names.number(library)
                 keys.append(_frame_key(module, number))
                 lines.append(line)
-        return np.array(keys, np.int64), np.array(lines, np.int64)
+                library_lines.append(library_line)
+        return (
+            np.array(keys, np.int64),
+            np.array(lines, np.int64),
+            np.array(library_lines, np.int64),
+        )
+
+    def _line_of(self, own: Frame) -> int:
+        """The number of the line of a frame of the user's."""
+        if own.source_file is None or own.source_line is None:
+            return _NO_LINE
+        return self._line_names.number(f"{own.source_file}:{own.source_line}")
 
     def see_instructions(self, columns: Columns, name_keys: Words) -> None:
         """Remember lines and op_names."""
         self._keys.append(name_keys)
-        self._lines.append(self._own_lines(columns).astype(np.int32))
+        lines, library_lines = self._lines_of(columns)
+        self._lines.append(lines.astype(np.int32))
+        self._library_lines.append(library_lines.astype(np.int32))
         self._ops.append(self._numbered_ops(columns["op_name"]).astype(np.int32))
 
     def _numbered_ops(self, op_name: Text) -> Ints:
@@ -118,29 +144,38 @@ class Attribution(Observer):
         numbers[rows] = np.array(known, np.int64)[inverse]
         return numbers
 
-    def _own_lines(self, columns: Columns) -> Ints:
-        """The number of each innermost line that is not library code, below 0 without one."""
+    def _lines_of(self, columns: Columns) -> tuple[Ints, Ints]:
+        """The number of each innermost line that is not library code, below 0 without one.
+
+        Beside it that of the innermost line of all where that is library code, for want of another.
+        """
         frame_id: Numbers = columns["stack_frame_id"]
-        lines = np.full(len(frame_id), -1)
+        lines, library_lines = np.full(len(frame_id), -1), np.full(len(frame_id), -1)
         assert frame_id.valid is not None
         framed = np.flatnonzero(frame_id.valid)
         keys = _frame_key(columns["module"][framed], frame_id.values[framed])
         lines[framed] = lookup(self._frame_keys, self._frame_lines, keys)
+        library_lines[framed] = lookup(self._frame_keys, self._frame_library_lines, keys)
         source_file, source_line = columns["source_file"], columns["source_line"]
         nulls = source_file.is_null()
         has_line = source_line.valid if nulls is None else source_line.valid & ~nulls
-        inline = np.flatnonzero(has_line & (lines == -1))
+        if nulls is not None:
+            library_lines[~nulls] = -1  # the file beside a frame goes before that of the frame
+        inline = np.flatnonzero(has_line & ((lines == -1) | (lines == _OF_LIBRARY)))
         numbers = source_line.values[inline]
         hashes = source_file.take(inline).hashes(numbers.astype(np.uint64) ^ SECRET)
         _, first, place = np.unique(hashes, return_index=True, return_inverse=True)
         files = source_file.take(inline[first]).tolist()
-        found = []
-        for name, line in zip(files, numbers[first].tolist(), strict=True):
+        found = np.full((2, len(files)), -1)
+        for number, (name, line) in enumerate(zip(files, numbers[first].tolist(), strict=True)):
             file = (name or b"").decode(errors="replace")
-            text = None if is_library_path(file) else f"{file}:{line}"
-            found.append(self._line_names.number(text))
-        lines[inline] = np.array(found, np.int64)[place]
-        return lines
+            library = self._library_source(file, line)
+            text = library or f"{file}:{line}"
+            found[0 if library is None else 1, number] = self._line_names.number(text)
+        frameless = lines[inline] == -1
+        lines[inline[frameless]] = found[0, place[frameless]]
+        library_lines[inline] = found[1, place]
+        return lines, library_lines
 
     def of_values(
         self,
@@ -166,18 +201,18 @@ class Attribution(Observer):
         user, _ = users.of_values(rows, lifetimes)
         used = np.where(user < 0, -1, lookup(ordered, order, values.names[user]))
         number = told.numbers(rows)
-        lines, ops = np.concatenate(self._lines), np.concatenate(self._ops)
+        lines, libraries, ops = map(np.concatenate, (self._lines, self._library_lines, self._ops))
+        told_lines, told_libraries, told_ops = (
+            [name[at] for name in told.names] for at in range(3)
+        )
+        own_ops, used_ops, op_names = self._stripped(_take(ops, own), _take(ops, used))
         return {
             "source_line": _labels(
-                _take(lines, own),
-                _take(lines, used),
                 self._line_names.texts,
-                (number, [line for line, _ in told.names]),
+                (_take(lines, own), _take(lines, used), (number, told_lines)),
+                (_take(libraries, own), _take(libraries, used), (number, told_libraries)),
             ),
-            "op": _labels(
-                *self._stripped(_take(ops, own), _take(ops, used)),
-                (number, [op for _, op in told.names]),
-            ),
+            "op": _labels(op_names, (own_ops, used_ops, (number, told_ops))),
         }
 
     def _stripped(self, own: Ints, used: Ints) -> tuple[Ints, Ints, list[str]]:
@@ -204,19 +239,21 @@ def _take(numbers: Ints, rows: Ints) -> Ints:
     return taken
 
 
-def _labels(own: Ints, used: Ints, texts: list[str], told: tuple[Ints, list[str | None]]) -> Labels:
-    """A number for each value: what is told of it, else its own, else "for" that of its use."""
-    count = len(texts)
-    labels = np.where(own >= 0, own, np.where(used >= 0, count + used, -1))
+def _labels(texts: list[str], *layers: tuple[Ints, Ints, _Told]) -> Labels:
+    """A number for each value: what is told of it, else its own, else "for" that of its use.
+
+    A layer counts where those before it know nothing.
+    """
     names = [*texts, *(f"for {text}" for text in texts)]
-    number, told_texts = told
-    if told_texts:
-        known = {text: place for place, text in enumerate(texts)}
-        of_told = []
-        for text in told_texts:
+    known = {text: place for place, text in enumerate(texts)}
+    labels = np.full(len(layers[0][0]), -1)
+    for own, used, (number, told) in layers:
+        of_told = [-1]
+        for text in told:
             of_told.append(-1 if text is None else known.setdefault(text, len(names)))
             if of_told[-1] == len(names) and text is not None:
                 names.append(text)
-        found = np.where(number >= 0, np.array(of_told, np.int64)[number], -1)
-        labels = np.where(found >= 0, found, labels)
+        found = np.array(of_told, np.int64)[number + 1]
+        for candidates in (found, own, np.where(used >= 0, len(texts) + used, -1)):
+            labels = np.where(labels >= 0, labels, candidates)
     return labels, names

@@ -38,6 +38,7 @@ TABLE_ROWS = 20
 @common.db_option
 @click.option("--run", metavar="NAME", help="Name of the run; the program's and the time if none.")
 @click.option("--label", "labels", metavar="K=V", multiple=True, help="Label of the run.")
+@common.own_option
 @click.option(
     "--sweep",
     "sweeps",
@@ -76,6 +77,7 @@ def command(
     db: str,
     run: str | None,
     labels: tuple[str, ...],
+    own: tuple[str, ...],
     sweeps: tuple[str, ...],
     limit: str | None,
     keep_dumps: Path | None,
@@ -135,7 +137,7 @@ def command(
     if sweeps:
         from bufdb.commands import sweep
 
-        planned = sweep.plan(command_line, sweeps, given_labels, name)
+        planned = sweep.plan(command_line, sweeps, given_labels, name, common.own_globs(own))
         check_database(db)
         code = sweep.run(planned, db, keep_dumps, limits, format_name, output)
         click.get_current_context().exit(code)
@@ -152,6 +154,7 @@ def command(
 
     check_database(db)
     with Dumps(dump_folder(keep_dumps), keep_dumps is not None, db, name, given_labels) as dumps:
+        dumps.own_globs = common.own_globs(own)
         done = capture(dumps, command_line, show)
     click.get_current_context().exit(done.code)
 
@@ -229,6 +232,7 @@ class Dumps:
     """Of its user."""
     metadata: dict[str, str] = field(default_factory=dict)
     """What is known of the capture by now."""
+    own_globs: list[str] | None = None
     is_stored: bool = False
 
     def __enter__(self) -> Dumps:
@@ -241,6 +245,7 @@ class Dumps:
             return
         pairs = [f"--label={label}={value}" for label, value in self.labels.items()]
         pairs += [f"--metadata={label}={value}" for label, value in self.metadata.items()]
+        pairs += [f"--own={glob}" for glob in self.own_globs or ()]
         again = ["bufdb", "ingest", str(self.folder), "--db", self.db, "--run", self.run, *pairs]
         common.note(f"the dumps are kept: {shlex.join(again)}")
 
@@ -330,6 +335,7 @@ def _ingest(dumps: Dumps, changed: Environment, code: int) -> int | None:
         labels=dumps.labels,
         metadata=dumps.metadata,
         replace=True,
+        own_globs=dumps.own_globs,
     )
     if done.removed_count:
         common.note(f"replaced run {dumps.run}, which had {done.removed_count} modules")

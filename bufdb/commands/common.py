@@ -81,6 +81,22 @@ def db_option(function: Callable[..., Any]) -> Callable[..., Any]:
     return _file_option(wait_option(function))
 
 
+own_option: Decorator = click.option(
+    "--own",
+    "own",
+    metavar="GLOB",
+    multiple=True,
+    envvar="BUFDB_OWN",
+    show_envvar=True,
+    help="What counts as your own code although it is installed: a package, or a path with a /.",
+)
+
+
+def own_globs(given: tuple[str, ...]) -> list[str] | None:
+    """What --own or BUFDB_OWN says, None if neither says anything; an empty one takes all back."""
+    return list(given) if given else None
+
+
 allow_files_option: Decorator = click.option(
     "--allow-files",
     is_flag=True,

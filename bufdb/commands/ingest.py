@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     type=click.IntRange(min=1),
     help="2 or more: store in a thread of its own.",
 )
+@common.own_option
 @click.option("--memory-limit", metavar="SIZE", help="Memory for DuckDB, such as 1GB.")
 def command(
     paths: tuple[Path, ...],
@@ -59,12 +60,18 @@ def command(
     metadata: tuple[str, ...],
     run_from_dir: bool,
     pattern: str | None,
+    own: tuple[str, ...],
     **options: Any,
 ) -> None:
     """Read XLA dumps into the database: directories (with all below) or single files.
 
     Dumps that have not changed since they were last read are left alone. What could not be read
     is shown by 'bufdb query diagnostics', and by exit code 4.
+
+    Bytes are attributed to the innermost line of your own: one outside of installed packages and of
+    Python itself. With --own a package counts as your own too (--own maxtext), or files by their
+    path (--own '/opt/app/*'); * and ? are wild, several may be given. The run keeps it, as metadata
+    'own', until another is given; --own '' takes it back.
 
     With --run-from-dir a name that PATTERN does not fit makes a run without labels, and a
     sub-directory without dumps makes none; both are noted.
@@ -77,6 +84,7 @@ def command(
         raise UsageError("--labels-from needs --run-from-dir")
     pairs = common.parse_labels(labels)
     options["progress"] = _progress()
+    options["own_globs"] = common.own_globs(own)
     options["metadata"] = common.parse_labels(metadata, "--metadata")
     if run_from_dir:
         summary = _run_per_folder(db, paths, pattern, pairs, **options)

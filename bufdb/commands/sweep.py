@@ -46,6 +46,8 @@ class Plan:
     values: dict[str, list[str]]
     """Values of each label of the sweep."""
     combinations: list[Combination]
+    own_globs: list[str] | None = None
+    """See `common.own_globs`."""
 
     def run_name(self, combination: Combination) -> str:
         """The sweep's name and the values: train-8-none."""
@@ -53,7 +55,11 @@ class Plan:
 
 
 def plan(
-    command_line: Sequence[str], texts: Sequence[str], labels: dict[str, str], name: str
+    command_line: Sequence[str],
+    texts: Sequence[str],
+    labels: dict[str, str],
+    name: str,
+    own_globs: list[str] | None = None,
 ) -> Plan:
     """The runs that --sweep asks for.
 
@@ -68,7 +74,7 @@ def plan(
             raise UsageError(f"label {label} is given by --label and by --sweep")
         if label in ("run_name", LABEL, *_COLUMNS):
             raise UsageError(f"--sweep {label}: the name is taken; label the runs otherwise")
-    return Plan(name, labels, values, sweep.combinations(command_line, values))
+    return Plan(name, labels, values, sweep.combinations(command_line, values), own_globs)
 
 
 def run(
@@ -119,6 +125,7 @@ def _capture(
     name, folder = planned.run_name(combination), dump_folder(place)
     metadata = {LABEL: planned.name}
     with Dumps(folder, place is not None, db, name, labels, metadata) as dumps:
+        dumps.own_globs = planned.own_globs
         try:
             return capture(dumps, combination.command, said=said)
         except CommandError as error:  # another value may name a command that is there

@@ -21,8 +21,9 @@ from bufdb.read.boundaries import Span, cut
 class Batch:
     """Small modules, whole; or the one large module of `LargeModule`."""
 
-    def __init__(self, modules: list[Loaded]) -> None:
+    def __init__(self, modules: list[Loaded], own: hlo.Own = hlo.NOTHING_MORE) -> None:
         self.modules = modules
+        self.own = own
         self.count = len(modules)
         self.account = Account()
         self.headers: dict[int, hlo.HloHeader] = {}
@@ -81,7 +82,7 @@ class Batch:
             if not text.titles.size:
                 self.account.find(number, "data_loss", "empty_file", "it is empty", text.path)
             return
-        header = self.headers[number] = hlo.read(plain[:above])
+        header = self.headers[number] = hlo.read(plain[:above], self.own)
         self._report(text, header.read_count, header.problems)
         if not plain.rstrip().endswith(b"}"):
             message = "the HLO text does not end with the end of a computation; it was cut off"

@@ -12,15 +12,21 @@ from bufdb.dumps.batch import Batch
 from bufdb.dumps.load import BLOCK_BYTES, LARGE_BLOCK_BYTES, Loaded
 from bufdb.dumps.text import DumpText
 from bufdb.read.boundaries import Span
+from bufdb.read.hlo import NOTHING_MORE, Own
 
 
 class LargeModule(Batch):
     """One module in rounds of a block of whole lines."""
 
-    def __init__(self, loaded: Loaded, block_bytes: int = BLOCK_BYTES) -> None:
+    def __init__(
+        self,
+        loaded: Loaded,
+        block_bytes: int = BLOCK_BYTES,
+        own: Own = NOTHING_MORE,
+    ) -> None:
         self.block_bytes = min(block_bytes, LARGE_BLOCK_BYTES)
         self._spans: tuple[list[tuple[DumpText, Span]], ...] = ([], [], [])
-        super().__init__([loaded])
+        super().__init__([loaded], own)
 
     def _read(self, number: int, text: DumpText, *spans: Span) -> None:
         for some, span in zip(self._spans, spans, strict=True):

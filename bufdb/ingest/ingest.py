@@ -13,7 +13,7 @@ import math
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import duckdb
@@ -29,7 +29,7 @@ from bufdb.dumps.large import LargeModule
 from bufdb.dumps.load import BLOCK_BYTES, Loaded, dumped_at, load
 from bufdb.dumps.modules import NO_BUFFERS
 from bufdb.errors import DatabaseError
-from bufdb.ingest import run_rows
+from bufdb.ingest import own, run_rows
 from bufdb.ingest.missing import missing
 from bufdb.ingest.module_rows import (
     Row,
@@ -90,6 +90,7 @@ def ingest(
     labels_by_run: Mapping[str, Mapping[str, str]] | None = None,
     replace: bool = False,
     metadata: Mapping[str, str] | None = None,
+    own_globs: Sequence[str] | None = None,
 ) -> Summary:
     """Read dumps and store them.
 
@@ -105,6 +106,8 @@ def ingest(
         labels_by_run: further labels of single runs.
         metadata: labels that say how the runs were made and keep none apart; `labels` of the
             same names go before them.
+        own_globs: paths and packages that count as the user's own although they are installed
+            (`bufdb.ingest.own.parse`); by default what the run was read with before.
         replace: what the runs had before goes, in the one transaction then that stores the new.
 
     Raises:
@@ -118,7 +121,7 @@ def ingest(
     collects = gc.isenabled()
     gc.disable()
     try:
-        work = Ingest(con, planned, block_bytes, progress, jobs or 1, replace)
+        work = Ingest(con, planned, block_bytes, progress, jobs or 1, replace, own_globs)
         summary = work.run(labels or {}, labels_by_run or {}, metadata)
         summary.run_names = list(planned)
     finally:
@@ -158,10 +161,11 @@ class Ingest:
         progress: Progress | None,
         jobs: int,
         replace: bool = False,
+        own_globs: Sequence[str] | None = None,
     ) -> None:
         self.con, self.plan, self.block_bytes, self.progress = con, plan, block_bytes, progress
         self.writer = TableWriter(con, jobs)
-        self.replace = replace
+        self.replace, self.own_globs = replace, own_globs
         self.summary = Summary()
         self.problems: Counter[str] = Counter()
         self.shapes: dict[bytes, Shape] = {}
@@ -199,10 +203,12 @@ class Ingest:
             if self.replace:
                 self.summary.removed_count += runs.delete(self.con, name).module_count
             self._look_up_shapes()
+            self.own = own.of_run(self.con, name, self.own_globs)
             self.known = self._known(name)
             self.run_changed, self.dumped_at = not self.known, math.inf
             given = {**labels, **labels_by_run.get(name, {})}
             run_rows.add(self.con, name, path, given, metadata)
+            own.note_globs(self.con, name, self.own_globs)
             for oddity in planned.oddities:
                 self._odd(name, oddity)
             for batch in self._grouped(jobs):
@@ -242,13 +248,14 @@ class Ingest:
 
     def _known(self, run: str) -> dict[int, set[tuple[str, str]]]:
         rows = self.con.execute(
-            "SELECT files.module_id, files.path, files.content_hash FROM files "
-            "JOIN modules ON modules.module_id = files.module_id WHERE modules.run_name = ?",
+            "SELECT files.module_id, files.path, files.content_hash, modules.own_pattern "
+            "FROM files JOIN modules ON modules.module_id = files.module_id "
+            "WHERE modules.run_name = ?",
             [run],
         ).fetchall()
         known: dict[int, set[tuple[str, str]]] = {}
-        for module_id, path, content_hash in rows:
-            known.setdefault(module_id, set()).add((path, content_hash))
+        for module_id, path, content_hash, pattern in rows:
+            known.setdefault(module_id, {_made_with(pattern)}).add((path, content_hash))
         return known
 
     def _grouped(self, jobs: list[Job]) -> Iterator[list[tuple[Job, Loaded]]]:
@@ -266,7 +273,7 @@ class Ingest:
                 continue
             hashes = {
                 (job.files.files[kind].name, content) for kind, content in loaded.hashes.items()
-            }
+            } | {_made_with(self.own.pattern)}
             if self.known.get(job.module_id) == hashes:
                 self.summary.unchanged_count += 1
                 continue
@@ -332,7 +339,10 @@ class Ingest:
         self.run_changed = True
         modules = [loaded for _, loaded in batch]
         is_large = len(modules) == 1 and modules[0].is_large
-        source = LargeModule(modules[0], self.block_bytes) if is_large else Batch(modules)
+        if is_large:
+            source: Batch = LargeModule(modules[0], self.block_bytes, self.own)
+        else:
+            source = Batch(modules, self.own)
         self.writer.insert_rows = FEW_INSERT_ROWS if is_large else INSERT_ROWS
         ids = np.array([job.module_id for job, _ in batch], np.int64)
 
@@ -378,8 +388,14 @@ class Ingest:
 
     def _finish_run(self, name: str, path: Path) -> None:
         self.writer.settle()
+        self.summary.notes += own.left(self.con, name, self.own)
         if not self.run_changed:
             return
         if self.summary.replaced_count:
             runs.delete_unused_shapes(self.con)
         run_rows.update(self.con, name, path, self.dumped_at)
+
+
+def _made_with(own_pattern: str | None) -> tuple[str, str]:
+    """Stands among the files of a module for what else its rows depend on."""
+    return "--own", own_pattern or ""

@@ -64,6 +64,7 @@ def module_row(
         "has_used_values": facts.has_used_values,
         "has_live_ranges": facts.has_live_ranges,
         "has_hlo_text": header is not None,
+        "own_pattern": source.own.pattern,
         "peak_unknown_reason": facts.peak_unknown_reason,
     }
 

@@ -13,7 +13,7 @@ from bufdb.columnar.account import Account
 from bufdb.columnar.scan import Bools, Columns, Ints, Text, Words
 from bufdb.columnar.section import Rounds
 from bufdb.read import live_ranges
-from bufdb.read.hlo import HloHeader
+from bufdb.read.hlo import HloHeader, Own
 from bufdb.read.used_values import UsedValues
 
 Emit = Callable[[str, Columns], None]
@@ -48,6 +48,8 @@ class Source(Protocol):
     count: int
     headers: dict[int, HloHeader]
     account: Account
+    own: Own
+    """Which source files are the user's."""
 
     def allocations(self) -> Rounds:
         """Allocation sections."""

@@ -137,6 +137,8 @@ def contributors(
           coalesce(
             origins.relation || origins.own_source,
             held.own_source,
+            origins.relation || origins.library_source,
+            held.library_source,
             held.source_file || ':' || held.source_line,
             held.source_file
           ),

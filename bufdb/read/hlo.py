@@ -21,8 +21,36 @@ _LOCATION = re.compile(
 )
 _FRAME = re.compile(rb"(\d{1,18}) \{file_location_id=(\d{1,18})(?: parent_frame_id=(\d{1,18}))?\}")
 _LIBRARY = re.compile(r"(^|/)(site-packages|dist-packages)/|/lib/python[0-9.]+/|^<frozen")
+_PACKAGES = re.compile(r"(?s)^(?:.*/)?(?:site-packages|dist-packages)/|^.*/lib/python[0-9.]+/")
 _COMPUTATION = re.compile(rb"^(?:(ENTRY |%)|[\w.-]++ )", re.MULTILINE)
 TABLES = (b"FileNames", b"FunctionNames", b"FileLocations", b"StackFrames")
+
+
+class Own:
+    """Which source files are the user's own."""
+
+    def __init__(self, pattern: str | None = None) -> None:
+        """Take what counts as the user's own among installed packages, modules.own_pattern."""
+        self.pattern = pattern
+        self._own = None if pattern is None else re.compile(pattern)
+
+    def is_library(self, path: str) -> bool:
+        """Whether a file is of an installed package or of Python, and not the user's all the same.
+
+        As the macro is_library_path in `schema/`.
+        """
+        is_installed = _LIBRARY.search(path) is not None
+        return is_installed and (self._own is None or self._own.fullmatch(path) is None)
+
+    def library_source(self, path: str | None, line: int | None) -> str | None:
+        """Name of a line of library code, None for any other; as the macro library_source."""
+        if path is None or line is None or not self.is_library(path):
+            return None
+        return f"library {_PACKAGES.sub('', path)}:{line}"
+
+
+NOTHING_MORE = Own()
+"""Nothing of what is installed is the user's."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +98,13 @@ def header_end(text: bytes) -> int:
     return len(text)
 
 
-def read(text: bytes) -> HloHeader:
-    """Read the text above the computations; a file without "HloModule" gives an empty header."""
+def read(text: bytes, own: Own = NOTHING_MORE) -> HloHeader:
+    """Read the text above the computations; a file without "HloModule" gives an empty header.
+
+    Args:
+        text: what stands above `header_end`.
+        own: which frames are the user's own.
+    """
     header = HloHeader()
     first, _, tables = text.partition(b"\n")
     module = _MODULE.match(first)
@@ -81,7 +114,7 @@ def read(text: bytes) -> HloHeader:
     else:
         header.read_count += 1
         _read_first(first, header, module)
-    _read_tables(tables, header)
+    _read_tables(tables, header, own)
     return header
 
 
@@ -105,11 +138,6 @@ def _read_first(first: bytes, header: HloHeader, module: re.Match[bytes]) -> Non
         )
 
 
-def is_library_path(path: str) -> bool:
-    """Whether a source file belongs to an installed package or to Python itself."""
-    return _LIBRARY.search(path) is not None
-
-
 def _count(line: bytes, key: bytes) -> int:
     found = re.search(rb", " + key + rb"(\d{1,18})", line)
     return int(found[1]) if found else 1
@@ -129,7 +157,7 @@ def _braced(line: bytes, key: bytes) -> bytes | None:
     return None
 
 
-def _read_tables(text: bytes, header: HloHeader) -> None:
+def _read_tables(text: bytes, header: HloHeader, own: Own) -> None:
     files: dict[int, str] = {}
     functions: dict[int, str] = {}
     locations: dict[int, tuple[int | None, ...]] = {}
@@ -161,7 +189,8 @@ def _read_tables(text: bytes, header: HloHeader) -> None:
         what = f"a line of {table.decode()}" if table else "a table of stack frames"
         found = quote(line[:400].decode(errors="replace"))
         header.problems.append((number, f"expected {what}, found {found}"))
-    _resolve(header, files, functions, locations, frames)
+    own_files = {number for number, name in files.items() if not own.is_library(name)}
+    _resolve(header, files, functions, locations, frames, own_files)
 
 
 def _resolve(
@@ -170,8 +199,9 @@ def _resolve(
     functions: dict[int, str],
     locations: dict[int, tuple[int | None, ...]],
     frames: dict[int, tuple[int, int]],
+    own_files: set[int],
 ) -> None:
-    depths, owns = _chains(files, locations, frames)
+    depths, owns = _chains(own_files, locations, frames)
     for frame_id, (location_id, parent) in sorted(frames.items()):
         place = locations.get(location_id, (None,) * 6)
         source_file = None if place[0] is None else files.get(place[0])
@@ -184,7 +214,7 @@ def _resolve(
 
 
 def _chains(
-    files: dict[int, str],
+    own_files: set[int],
     locations: dict[int, tuple[int | None, ...]],
     frames: dict[int, tuple[int, int]],
 ) -> tuple[dict[int, int], dict[int, int | None]]:
@@ -202,17 +232,6 @@ def _chains(
         for inner in reversed(walk):
             parent = frames[inner][1] - 1
             depths[inner] = depths[parent] + 1 if parent in depths else 0
-            own = _is_own(inner, files, locations, frames)
-            owns[inner] = inner if own else owns.get(parent)
+            file_id = locations.get(frames[inner][0], (None,))[0]
+            owns[inner] = inner if file_id in own_files else owns.get(parent)
     return depths, owns
-
-
-def _is_own(
-    frame_id: int,
-    files: dict[int, str],
-    locations: dict[int, tuple[int | None, ...]],
-    frames: dict[int, tuple[int, int]],
-) -> bool:
-    file_id = locations.get(frames[frame_id][0], (None,))[0]
-    source_file = None if file_id is None else files.get(file_id)
-    return source_file is not None and not is_library_path(source_file)

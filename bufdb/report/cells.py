@@ -28,7 +28,7 @@ _START = re.compile(r"(?:.*_)?(?:key|stack)$")
 _PROSE = re.compile(r"(?:.*_)?(?:reason|message|advice|labels|metadata|options)$")
 """Columns whose texts are no path, slashes or not."""
 _LAYOUT = re.compile(r"\{[^{}]*\}")
-_PATH = re.compile(r"(saved |for )(.+)|()(.*/.*)", re.DOTALL)
+_PATH = re.compile(r"((?:saved |for )?library |saved |for )(.+)|()(.*/.*)", re.DOTALL)
 
 
 def least(column: str, text: str) -> int:
@@ -67,7 +67,7 @@ def give_way(column: str, text: str, width: int) -> str:
 
 
 def _parts(column: str, text: str) -> tuple[str, str]:
-    """What a path is there for ("saved ", "for "), and the path; both empty if it is none."""
+    """What a path is there for ("saved ", "library "), and the path; both empty if it is none."""
     found = _PATH.fullmatch(text)
     if found is None or _PROSE.fullmatch(column) or _START.fullmatch(column):
         return "", ""

@@ -27,12 +27,15 @@ SELECT
   instructions.instruction_name,
   instructions.op_name,
   CASE
-    WHEN stack_frames.stack_frame_id IS NOT NULL
+    WHEN own_frames.stack_frame_id IS NOT NULL
       THEN own_frames.source_file || ':' || own_frames.source_line
-    WHEN NOT is_library_path(instructions.source_file)
+    WHEN is_library_path(instructions.source_file, modules.own_pattern)
+      THEN library_source(instructions.source_file, instructions.source_line, modules.own_pattern)
+    WHEN stack_frames.stack_frame_id IS NULL
       THEN instructions.source_file || ':' || instructions.source_line
   END
 FROM instructions
+JOIN modules ON modules.module_id = instructions.module_id
 LEFT JOIN stack_frames
   ON stack_frames.module_id = instructions.module_id
   AND stack_frames.stack_frame_id = instructions.stack_frame_id

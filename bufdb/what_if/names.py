@@ -14,8 +14,10 @@ from bufdb.what_if.temps import Temps
 
 KINDS = {"line": "source_line", "op": "op", "value": "value"}
 """peak_savings.what by the word before the colon."""
-RELATIONS = ("saved ", "slice of ", "copy of ", "for ")
-"""What may stand before the name of a line or an op: value_origin_details.relation, and "for"."""
+_RELATIONS = ("saved ", "slice of ", "copy of ", "for ")
+RELATIONS = (*(f"{relation}library " for relation in (*_RELATIONS, "")), *_RELATIONS)
+"""What may stand before the name of a line or an op: value_origin_details.relation, "for", and of
+a line of library code "library" behind that."""
 
 
 @dataclass(frozen=True)

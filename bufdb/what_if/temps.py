@@ -39,6 +39,7 @@ SELECT
     ELSE held.instruction_name || held.shape_index
   END,
   coalesce(origins.relation || origins.own_source, held.own_source),
+  coalesce(origins.relation || origins.library_source, held.library_source),
   origins.relation,
   origins.op_name,
   held.op_name,
@@ -67,6 +68,7 @@ USERS = """
 SELECT
   value_id,
   own_source_file || ':' || own_source_line,
+  library_source,
   op_name
 FROM named_uses
 WHERE module_id = $module_id
@@ -135,7 +137,7 @@ def load(con: duckdb.DuckDBPyConnection, choice: Choice) -> Temps:
     """
     given = {"module_id": choice.module_id, "color": choice.color}
     rows = con.execute(VALUES, given).fetchall()
-    columns: list[Any] = list(map(list, zip(*rows, strict=True))) or [[] for _ in range(17)]
+    columns: list[Any] = list(map(list, zip(*rows, strict=True))) or [[] for _ in range(18)]
     value_id, *numbers = (np.array(column, np.int64) for column in columns[:6])
     is_phi, held = np.array(columns[6], np.bool_), np.array(columns[7], np.int64)
     ranges = Ranges(np.zeros(len(rows), np.int64), *numbers)
@@ -162,11 +164,11 @@ def load(con: duckdb.DuckDBPyConnection, choice: Choice) -> Temps:
         occupied,
         held,
         buffer,
-        np.array(columns[13], np.bool_),
-        np.array(columns[16], np.bool_),
-        columns[15],
+        np.array(columns[14], np.bool_),
+        np.array(columns[17], np.bool_),
+        columns[16],
         -(-choice.peak_bytes // LARGE_PART),
-        columns[14],
+        columns[15],
         columns[8],
         labels,
     )
@@ -203,15 +205,16 @@ def _attributed(
 ) -> tuple[list[str | None], list[str | None]]:
     """For each value its line and its op, None where none is known."""
     users = {
-        number: (line, op)
-        for number, line, op in con.execute(USERS, {"module_id": module_id}).fetchall()
+        number: (line, library, op)
+        for number, line, library, op in con.execute(USERS, {"module_id": module_id}).fetchall()
     }
     lines: list[str | None] = []
     ops: list[str | None] = []
-    cells = zip(columns[0], *columns[9:13], strict=True)
-    for number, line, relation, origin_op, own_op in cells:
-        use_line, use_op = users.get(number, (None, None))
-        lines.append(f"for {use_line}" if line is None and use_line is not None else line)
+    cells = zip(columns[0], *columns[9:14], strict=True)
+    for number, line, library, relation, origin_op, own_op in cells:
+        use_line, use_library, use_op = users.get(number, (None, None, None))
+        named = (line, _for(use_line), library, _for(use_library))
+        lines.append(next((name for name in named if name is not None), None))
         if origin_op is not None:
             ops.append(relation + strip_op_path(op_path(origin_op)))
         elif own_op is not None:
@@ -219,6 +222,10 @@ def _attributed(
         else:
             ops.append(None if use_op is None else "for " + strip_op_path(op_path(use_op)))
     return lines, ops
+
+
+def _for(name: str | None) -> str | None:
+    return None if name is None else f"for {name}"
 
 
 def _labels(buffer: Ints, names: Sequence[str | None], holds: Bools) -> Labels:

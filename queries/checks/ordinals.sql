@@ -109,12 +109,14 @@ SELECT
     || ', own frame ' || coalesce(stack_frames.own_frame_id::VARCHAR, 'NULL') || ', caller '
     || coalesce(stack_frames.parent_frame_id::VARCHAR, 'NULL') AS finding
 FROM stack_frames
+JOIN modules ON modules.module_id = stack_frames.module_id
 LEFT JOIN stack_frames AS callers
   ON callers.module_id = stack_frames.module_id
   AND callers.stack_frame_id = stack_frames.parent_frame_id
 WHERE stack_frames.depth <> coalesce(callers.depth + 1, 0)
   OR stack_frames.own_frame_id IS DISTINCT FROM CASE
-    WHEN NOT is_library_path(stack_frames.source_file) THEN stack_frames.stack_frame_id
+    WHEN NOT is_library_path(stack_frames.source_file, modules.own_pattern)
+      THEN stack_frames.stack_frame_id
     ELSE callers.own_frame_id
   END
 ORDER BY module_id, finding;

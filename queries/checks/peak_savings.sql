@@ -159,7 +159,10 @@ named AS (
     coalesce(
       value_origin_details.relation || value_origin_details.own_source,
       peak_value_details.own_source,
-      'for ' || named_uses.own_source_file || ':' || named_uses.own_source_line
+      'for ' || named_uses.own_source_file || ':' || named_uses.own_source_line,
+      value_origin_details.relation || value_origin_details.library_source,
+      peak_value_details.library_source,
+      'for ' || named_uses.library_source
     ) AS source_line,
     coalesce(
       value_origin_details.relation || value_origin_details.stripped_op_path,

@@ -28,6 +28,7 @@ SELECT
   value_details.own_source_file,
   value_details.own_source_line,
   value_details.own_source,
+  value_details.library_source,
   value_details.stack_frame_id
 FROM answered_instants
 LEFT JOIN asked_peak_values AS held
@@ -67,4 +68,5 @@ COMMENT ON COLUMN answered_peak_values.source_line IS 'value_details.source_line
 COMMENT ON COLUMN answered_peak_values.own_source_file IS 'value_details.own_source_file; NULL in a row with unknown_reason.';
 COMMENT ON COLUMN answered_peak_values.own_source_line IS 'value_details.own_source_line; NULL in a row with unknown_reason.';
 COMMENT ON COLUMN answered_peak_values.own_source IS 'value_details.own_source; NULL in a row with unknown_reason.';
+COMMENT ON COLUMN answered_peak_values.library_source IS 'value_details.library_source; NULL in a row with unknown_reason.';
 COMMENT ON COLUMN answered_peak_values.stack_frame_id IS 'value_details.stack_frame_id; NULL in a row with unknown_reason.';

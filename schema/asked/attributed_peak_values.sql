@@ -28,8 +28,13 @@ SELECT
   coalesce(origins.relation || origins.jit_path, held.jit_path, 'for ' || named_uses.jit_path)
     AS attributed_jit_path,
   coalesce(
+    origins.relation || origins.library_source, held.library_source,
+    'for ' || named_uses.library_source
+  ) AS attributed_library_source,
+  coalesce(
     origins.relation || origins.own_source, held.own_source,
-    'for ' || named_uses.own_source_file || ':' || named_uses.own_source_line
+    'for ' || named_uses.own_source_file || ':' || named_uses.own_source_line,
+    attributed_library_source
   ) AS attributed_source,
   coalesce(
     origins.relation || coalesce(
@@ -46,7 +51,10 @@ SELECT
     WHEN origins.own_source IS NOT NULL THEN origins.relation
       || coalesce(origins.own_function_name, origins.own_source_file, origins.own_source)
     WHEN held.own_source_file IS NOT NULL THEN own_frames.function_name
-    ELSE 'for ' || coalesce(named_uses.own_function_name, named_uses.own_source_file)
+    ELSE coalesce(
+      'for ' || coalesce(named_uses.own_function_name, named_uses.own_source_file),
+      nullif(regexp_extract(attributed_library_source, '^(.*):[0-9]+$', 1), '')
+    )
   END AS attributed_own_function,
   origins.relation AS origin_relation,
   origins.stack_frame_id AS origin_stack_frame_id,
@@ -94,10 +102,11 @@ COMMENT ON COLUMN attributed_peak_values.slice_count IS 'value_origins.slice_cou
 COMMENT ON COLUMN attributed_peak_values.attributed_op_path IS 'Its scope path in one spelling, with the relation to it in front: saved, for; NULL as that.';
 COMMENT ON COLUMN attributed_peak_values.attributed_stripped_op_path IS 'The same without the elements that JAX adds; NULL as that.';
 COMMENT ON COLUMN attributed_peak_values.attributed_jit_path IS 'The jitted functions it lies in, likewise; NULL if there is none.';
-COMMENT ON COLUMN attributed_peak_values.attributed_source IS 'FILE:LINE of the innermost line that is not library code, likewise, of a parameter that a loop carries its name; NULL if none is known.';
+COMMENT ON COLUMN attributed_peak_values.attributed_source IS 'FILE:LINE of the innermost line that is not library code, likewise, of a parameter that a loop carries its name; where there is none of the user''s attributed_library_source; NULL if none is known.';
+COMMENT ON COLUMN attributed_peak_values.attributed_library_source IS 'The innermost line of library code as "library FILE:LINE", likewise (library_source), of what has no line of the user''s own by itself; NULL if none is known.';
 COMMENT ON COLUMN attributed_peak_values.attributed_leaf_source IS 'FILE:LINE of the innermost line of all, likewise; NULL if none is known.';
 COMMENT ON COLUMN attributed_peak_values.attributed_own_file IS 'The file in attributed_source; NULL as that, and of a parameter.';
-COMMENT ON COLUMN attributed_peak_values.attributed_own_function IS 'Python function of attributed_source, likewise with the relation in front; its file if the function is unknown and the value is not the instruction''s own; NULL if unknown.';
+COMMENT ON COLUMN attributed_peak_values.attributed_own_function IS 'Python function of attributed_source, likewise with the relation in front; its file if the function is unknown and the value is not the instruction''s own; "library FILE" where attributed_source is a line of library code; NULL if unknown.';
 COMMENT ON COLUMN attributed_peak_values.origin_relation IS 'value_origin_details.relation; NULL as origin_kind.';
 COMMENT ON COLUMN attributed_peak_values.origin_stack_frame_id IS 'value_origin_details.stack_frame_id; NULL as origin_kind.';
 COMMENT ON COLUMN attributed_peak_values.origin_source_file IS 'value_origin_details.source_file; NULL as origin_kind.';

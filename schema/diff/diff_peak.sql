@@ -60,7 +60,8 @@ users AS (
     named_uses.op_name,
     named_uses.stack_frame_id,
     named_uses.own_source_file,
-    named_uses.own_source_line
+    named_uses.own_source_line,
+    named_uses.library_source
   FROM named_uses
   JOIN compared ON compared.module_id = named_uses.module_id
 ),
@@ -85,7 +86,8 @@ origins AS (
       WHEN value_origin_details.own_source_file IS NULL THEN value_origin_details.own_source
       ELSE base_name(value_origin_details.own_source_file) || ':'
         || value_origin_details.own_source_line
-    END AS source
+    END AS source,
+    value_origin_details.library_source
   FROM value_origin_details
   JOIN told ON told.module_id = value_origin_details.module_id
   WHERE value_origin_details.instruction_name IS NOT NULL
@@ -146,7 +148,8 @@ named AS MATERIALIZED (
         THEN coalesce(
           origins.source,
           base_name(coalesce(held.own_source_file, users.own_source_file)) || ':'
-            || coalesce(held.own_source_line, users.own_source_line)
+            || coalesce(held.own_source_line, users.own_source_line),
+          origins.library_source, held.library_source, users.library_source
         )
     END AS source
   FROM held
@@ -170,7 +173,7 @@ frame_labels AS (
     stack_frames.stack_frame_id,
     stack_frames.parent_frame_id,
     CASE
-      WHEN NOT is_library_path(coalesce(stack_frames.source_file, ''))
+      WHEN NOT is_library_path(coalesce(stack_frames.source_file, ''), modules.own_pattern)
         THEN concat_ws(
           ' ',
           base_name(coalesce(stack_frames.source_file, '?')) || ':'
@@ -180,6 +183,7 @@ frame_labels AS (
     END AS label
   FROM stack_frames
   JOIN compared ON compared.module_id = stack_frames.module_id
+  JOIN modules ON modules.module_id = stack_frames.module_id
   WHERE key_name = 'stack'
 ),
 stacks AS (
@@ -527,4 +531,4 @@ FROM peaks
 WHERE peaks.delta_bytes IS NULL
 ORDER BY place, part_place;
 COMMENT ON MACRO TABLE diff_peak IS
-  'What the change of the peak is made of: the bytes held at the peak of each side (peak_values), grouped by kind of allocation and by a key that a recompilation does not change; delta_bytes of a place (pair and memory space, see diff_modules) add up to the delta of its peak exactly. key_name chooses the key: op (scope path without what JAX adds, numbered layers as one; the default), source (line of the user''s code), shape, dtype, opcode, category (phase by op_categories), stack (call stack) or all (shape, opcode, whole path and line). What a loop carries bears the name of what makes the data, saved for what the loop stacks (value_origins), if both sides have HLO text. A value without an op_name is counted under its first use that has one; with all, "for PATH" tells it apart. base_added_bytes and new_added_bytes are of base_bytes and new_bytes those that XLA adds for the operation that they are counted under: such values, copies, and what it computes a second time (.remat). A parameter that one side alone donates is one part with the output that has its bytes there (by the index in the result), of kind donated_parameter, and its change is donated or, where base donated it, not donated. A parameter bears its own name even where its bytes hold something else. Shapes and lines are those of the largest value of the group on each side. A pair of which a peak is unknown has one row, with change unknown, the peak of the side that is known, no delta_bytes and unknown_reason; that is NULL in all other rows.';
+  'What the change of the peak is made of: the bytes held at the peak of each side (peak_values), grouped by kind of allocation and by a key that a recompilation does not change; delta_bytes of a place (pair and memory space, see diff_modules) add up to the delta of its peak exactly. key_name chooses the key: op (scope path without what JAX adds, numbered layers as one; the default), source (line of the user''s code, library FILE:LINE where a stack has none), shape, dtype, opcode, category (phase by op_categories), stack (call stack) or all (shape, opcode, whole path and line). What a loop carries bears the name of what makes the data, saved for what the loop stacks (value_origins), if both sides have HLO text. A value without an op_name is counted under its first use that has one; with all, "for PATH" tells it apart. base_added_bytes and new_added_bytes are of base_bytes and new_bytes those that XLA adds for the operation that they are counted under: such values, copies, and what it computes a second time (.remat). A parameter that one side alone donates is one part with the output that has its bytes there (by the index in the result), of kind donated_parameter, and its change is donated or, where base donated it, not donated. A parameter bears its own name even where its bytes hold something else. Shapes and lines are those of the largest value of the group on each side. A pair of which a peak is unknown has one row, with change unknown, the peak of the side that is known, no delta_bytes and unknown_reason; that is NULL in all other rows.';

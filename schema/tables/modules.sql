@@ -23,6 +23,7 @@ CREATE TABLE modules (
   has_used_values BOOLEAN NOT NULL,
   has_live_ranges BOOLEAN NOT NULL,
   has_hlo_text BOOLEAN NOT NULL,
+  own_pattern VARCHAR,
   peak_unknown_reason VARCHAR
 );
 COMMENT ON TABLE modules IS
@@ -73,5 +74,7 @@ COMMENT ON COLUMN modules.has_live_ranges IS
   'Whether the dump has live ranges.';
 COMMENT ON COLUMN modules.has_hlo_text IS
   'Whether the optimised HLO text was read with the dump.';
+COMMENT ON COLUMN modules.own_pattern IS
+  'Regular expression of the whole paths of source files that count as the user''s own although they lie among installed packages: what bufdb ingest --own made of its globs. Every row of the module follows it; NULL if nothing was given.';
 COMMENT ON COLUMN modules.peak_unknown_reason IS
   'Why the peak of the module cannot be known from the dump, in one sentence (no live ranges, values of a temp allocation missing, …); NULL if it is known. A module with a reason has no rows in occupied_peaks and occupancy_steps.';

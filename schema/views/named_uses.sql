@@ -14,15 +14,22 @@ SELECT
   instructions.source_line,
   CASE
     WHEN stack_frames.stack_frame_id IS NOT NULL THEN own_frames.source_file
-    WHEN NOT is_library_path(instructions.source_file) THEN instructions.source_file
+    WHEN NOT is_library_path(instructions.source_file, modules.own_pattern)
+      THEN instructions.source_file
   END AS own_source_file,
   CASE
     WHEN stack_frames.stack_frame_id IS NOT NULL THEN own_frames.source_line
-    WHEN NOT is_library_path(instructions.source_file) THEN instructions.source_line
+    WHEN NOT is_library_path(instructions.source_file, modules.own_pattern)
+      THEN instructions.source_line
   END AS own_source_line,
   own_frames.function_name AS own_function_name,
+  CASE
+    WHEN own_source_file IS NULL
+      THEN library_source(instructions.source_file, instructions.source_line, modules.own_pattern)
+  END AS library_source,
   instructions.stack_frame_id
 FROM value_users
+JOIN modules ON modules.module_id = value_users.module_id
 JOIN "values"
   ON "values".module_id = value_users.module_id
   AND "values".value_id = value_users.user_value_id
@@ -51,4 +58,5 @@ COMMENT ON COLUMN named_uses.source_line IS 'Its innermost source line: instruct
 COMMENT ON COLUMN named_uses.own_source_file IS 'Its innermost source file that is not library code (is_library_path); NULL if there is none or it is unknown.';
 COMMENT ON COLUMN named_uses.own_source_line IS 'Line in own_source_file; NULL as that.';
 COMMENT ON COLUMN named_uses.own_function_name IS 'Python function of the innermost frame that is not library code: stack_frames.function_name; NULL if unknown.';
+COMMENT ON COLUMN named_uses.library_source IS 'Where no line of the user''s own is known, the innermost one as "library FILE:LINE" (macro library_source); NULL if there is one, or none at all.';
 COMMENT ON COLUMN named_uses.stack_frame_id IS 'Its innermost frame: instructions.stack_frame_id; NULL if unknown.';

@@ -24,6 +24,7 @@ SELECT
   value_details.own_source_file,
   value_details.own_source_line,
   value_details.own_source,
+  value_details.library_source,
   value_details.stack_frame_id,
   value_details.start_time,
   value_details.end_time
@@ -55,6 +56,7 @@ COMMENT ON COLUMN peak_value_details.source_line IS 'Innermost source line: inst
 COMMENT ON COLUMN peak_value_details.own_source_file IS 'Innermost source file that is not library code: value_details.own_source_file; NULL if unknown.';
 COMMENT ON COLUMN peak_value_details.own_source_line IS 'Line in own_source_file; NULL as that.';
 COMMENT ON COLUMN peak_value_details.own_source IS 'Both as FILE:LINE; NULL as those.';
+COMMENT ON COLUMN peak_value_details.library_source IS 'A line of library code where there is none of the user''s: value_details.library_source; NULL as that.';
 COMMENT ON COLUMN peak_value_details.stack_frame_id IS 'Innermost frame: instructions.stack_frame_id; NULL if unknown.';
 COMMENT ON COLUMN peak_value_details.start_time IS 'First live instant [program order]: live_ranges.start_time; NULL without a live range.';
 COMMENT ON COLUMN peak_value_details.end_time IS 'Last live instant, itself included [program order]: live_ranges.end_time; NULL without a live range.';

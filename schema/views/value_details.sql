@@ -41,14 +41,20 @@ SELECT
   CASE
     WHEN instructions.stack_frame_id IS NOT NULL AND stack_frames.stack_frame_id IS NOT NULL
       THEN own_frames.source_file
-    WHEN NOT is_library_path(instructions.source_file) THEN instructions.source_file
+    WHEN NOT is_library_path(instructions.source_file, modules.own_pattern)
+      THEN instructions.source_file
   END AS own_source_file,
   CASE
     WHEN instructions.stack_frame_id IS NOT NULL AND stack_frames.stack_frame_id IS NOT NULL
       THEN own_frames.source_line
-    WHEN NOT is_library_path(instructions.source_file) THEN instructions.source_line
+    WHEN NOT is_library_path(instructions.source_file, modules.own_pattern)
+      THEN instructions.source_line
   END AS own_source_line,
   own_source_file || ':' || own_source_line AS own_source,
+  CASE
+    WHEN own_source_file IS NULL
+      THEN library_source(instructions.source_file, instructions.source_line, modules.own_pattern)
+  END AS library_source,
   live_ranges.start_time,
   live_ranges.end_time
 FROM values
@@ -114,5 +120,6 @@ COMMENT ON COLUMN value_details.stack_frame_id IS 'Innermost frame: instructions
 COMMENT ON COLUMN value_details.own_source_file IS 'Innermost source file that is not library code (is_library_path); NULL if there is none or it is unknown.';
 COMMENT ON COLUMN value_details.own_source_line IS 'Line in own_source_file; NULL as that.';
 COMMENT ON COLUMN value_details.own_source IS 'Both as FILE:LINE; NULL as those.';
+COMMENT ON COLUMN value_details.library_source IS 'Where no line of the user''s own is known, the innermost one as "library FILE:LINE" (macro library_source); NULL if there is one, or none at all.';
 COMMENT ON COLUMN value_details.start_time IS 'First live instant [program order]: live_ranges.start_time; NULL without a live range.';
 COMMENT ON COLUMN value_details.end_time IS 'Last live instant, itself included [program order]: live_ranges.end_time; NULL without a live range.';

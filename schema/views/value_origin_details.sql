@@ -15,14 +15,19 @@ WITH framed AS (
     END AS relation,
     CASE
       WHEN stack_frames.stack_frame_id IS NOT NULL THEN own_frames.source_file
-      WHEN NOT is_library_path(value_origins.source_file) THEN value_origins.source_file
+      WHEN NOT is_library_path(value_origins.source_file, modules.own_pattern)
+        THEN value_origins.source_file
     END AS own_source_file,
     CASE
       WHEN stack_frames.stack_frame_id IS NOT NULL THEN own_frames.source_line
-      WHEN NOT is_library_path(value_origins.source_file) THEN value_origins.source_line
+      WHEN NOT is_library_path(value_origins.source_file, modules.own_pattern)
+        THEN value_origins.source_line
     END AS own_source_line,
-    own_frames.function_name AS own_function_name
+    own_frames.function_name AS own_function_name,
+    library_source(value_origins.source_file, value_origins.source_line, modules.own_pattern)
+      AS innermost_library_source
   FROM value_origins
+  JOIN modules ON modules.module_id = value_origins.module_id
   LEFT JOIN stack_frames
     ON stack_frames.module_id = value_origins.module_id
     AND stack_frames.stack_frame_id = value_origins.stack_frame_id
@@ -50,6 +55,9 @@ SELECT
     framed.own_source_file || ':' || framed.own_source_line,
     CASE framed.opcode WHEN 'parameter' THEN framed.op_name END
   ) AS own_source,
+  CASE
+    WHEN own_source IS NULL AND framed.own_source_file IS NULL THEN framed.innermost_library_source
+  END AS library_source,
   framed.stack_frame_id,
   framed.loop_instruction_name,
   framed.slice_shape,
@@ -83,6 +91,7 @@ COMMENT ON COLUMN value_origin_details.own_source_file IS 'Its innermost source 
 COMMENT ON COLUMN value_origin_details.own_source_line IS 'Line in own_source_file; NULL as that.';
 COMMENT ON COLUMN value_origin_details.own_function_name IS 'Python function of that line: stack_frames.function_name; NULL if unknown.';
 COMMENT ON COLUMN value_origin_details.own_source IS 'Both as FILE:LINE, of a parameter its name; NULL if neither is known.';
+COMMENT ON COLUMN value_origin_details.library_source IS 'Where own_source is NULL and its innermost line is one of library code, that as "library FILE:LINE" (macro library_source); else NULL.';
 COMMENT ON COLUMN value_origin_details.stack_frame_id IS 'Its innermost frame: value_origins.stack_frame_id; NULL if unknown.';
 COMMENT ON COLUMN value_origin_details.loop_instruction_name IS 'value_origins.loop_instruction_name.';
 COMMENT ON COLUMN value_origin_details.slice_shape IS 'value_origins.slice_shape.';

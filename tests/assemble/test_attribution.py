@@ -8,6 +8,7 @@ from bufdb.assemble.attribution import Attribution
 from bufdb.assemble.users import Users
 from bufdb.columnar.scan import Block, Text
 from bufdb.read import instruction
+from bufdb.read.hlo import NOTHING_MORE
 
 ODD = 'custom_call_target="a\\"b, metadata={op_name=\\"no\\"}"'
 """An attribute for which a line is read by itself: its texts are no slices of the block."""
@@ -35,7 +36,7 @@ def test_texts_of_a_line_read_by_itself_are_told_apart_and_alike():
 
 
 def test_such_a_line_has_its_own_op_name_and_line():
-    context = SimpleNamespace(source=SimpleNamespace(headers={}))
+    context = SimpleNamespace(source=SimpleNamespace(headers={}, own=NOTHING_MORE))
     found = Attribution(context)
     found.see_instructions(columns_of("a", "b", "a"), np.arange(3, dtype=np.uint64))
     ops, lines = found._ops[-1].tolist(), found._lines[-1].tolist()

@@ -333,6 +333,17 @@ def test_library_lines_are_nobodys():
     assert (origin.is_exact, origin.is_layer_input) == (False, False)
 
 
+def test_where_all_lines_are_a_librarys_they_say_who_made_the_data():
+    text = module(STACKED).replace("/u/model.py", "/l/site-packages/flax/linen.py")
+    graph = HloGraph(text.encode(), loops := loops_in(text.encode()))
+    places = Places(None, loops_of(text.encode(), loops), text=text.encode())
+    assert not places.has_own
+    computed = graph.find(graph.homes([b"sin"])[b"sin"], b"sin")
+    assert places.own(computed) == ("/l/site-packages/flax/linen.py", 21)
+    assert places.library_source(computed) == "library flax/linen.py:21"
+    assert places.is_users(computed)
+
+
 def test_without_metadata_there_is_no_line_but_a_stack():
     bare = re.sub(r", metadata=\{[^}]*\}", "", module(STACKED))
     origin, _ = walk(bare, index=(2,))

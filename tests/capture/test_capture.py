@@ -430,9 +430,10 @@ def test_a_database_of_another_version_is_found_out_before_the_command_runs(run)
 
 def test_dumps_are_kept_if_they_cannot_be_stored(run, left_behind):
     body = "dump(); open('bufdb.duckdb', 'w').write('no database' * 1000)"
-    code, _, err = run("--run", "r", "--label", "a=1", command=fake(body))
+    code, _, err = run("--run", "r", "--label", "a=1", "--own", "my_net", command=fake(body))
     assert code == 3
     (folder,) = left_behind()
+    assert " --own=my_net\n" in err
     told = f"the dumps are kept: bufdb ingest {folder} --db bufdb.duckdb --run r --label=a=1 "
     assert f"{told}'--metadata=command=" in err
     assert "--metadata=exit_code=0" in err

@@ -85,10 +85,12 @@ def test_what_xla_made_is_named_for_its_first_named_use(con):
     assert [(row[4], *row[6:]) for row in answer(con, "peak-by-source-line")] == [
         (30, 30 / 91, 1, None, None, "train.py:77"),
         (20, 20 / 91, 1, None, None, "for train.py:77"),
-        (13, 13 / 91, 4, None, None, "(temp)"),
         (10, 10 / 91, 1, None, None, "(constant)"),
         (10, 10 / 91, 1, None, None, "for train.py:60"),
         (8, 8 / 91, 1, None, None, "train.py:60"),
+        (6, 6 / 91, 1, None, None, "for library nn.py:90"),
+        (4, 4 / 91, 1, None, None, "library nn.py:90"),
+        (3, 3 / 91, 2, None, None, "(temp)"),
     ]
     rows = answer(con, "peak-by-source-line", frame="leaf")
     assert (6, 6 / 91, 1, None, None, "for /lib/python3.11/site-packages/nn.py:90") in [
@@ -99,8 +101,9 @@ def test_what_xla_made_is_named_for_its_first_named_use(con):
 def test_unnamed_none_counts_it_by_kind_of_allocation(con):
     made_by_xla(con)
     assert [(row[4], *row[6:]) for row in answer(con, "peak-by-source-line", unnamed="none")] == [
-        (43, 43 / 91, 6, None, None, "(temp)"),
+        (39, 39 / 91, 5, None, None, "(temp)"),
         (30, 30 / 91, 1, None, None, "train.py:77"),
         (10, 10 / 91, 1, None, None, "(constant)"),
         (8, 8 / 91, 1, None, None, "train.py:60"),
+        (4, 4 / 91, 1, None, None, "library nn.py:90"),
     ]

@@ -26,7 +26,10 @@ def test_tables_then_views_then_macros_with_columns_in_order(con):
     ]
     assert not label.columns[0].is_nullable
     assert items["peak_value_details"].kind == "view"
-    assert [column.name for column in items["is_library_path"].columns] == ["path"]
+    assert [column.name for column in items["is_library_path"].columns] == [
+        "path",
+        "own_pattern",
+    ]
 
 
 def test_text_markdown_and_json(con):

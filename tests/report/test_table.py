@@ -162,6 +162,8 @@ def test_why_a_row_is_unknown_stands_below_it_in_full():
         ("out_shape", "(f32[8,100]{1,0}, s32[4])", 14, "(f32[8,100], …"),
         ("source", "/home/user/model/train.py:65", 20, "…/model/train.py:65"),
         ("source", "saved /home/user/model/train.py:65", 20, "saved …/train.py:65"),
+        ("source", "library flax/linen/linear.py:271", 24, "library …/linear.py:271"),
+        ("source", "saved library flax/linen/linear.py:271", 30, "saved library …/linear.py:271"),
         ("source", "/home/user/model/a_long_name_of_a_file.py:65", 12, "…_file.py:65"),
         ("op_name", "jit(f)/jvp()/while/body/dot_general", 24, "…/while/body/dot_general"),
         ("module_key", "module_0002.jit_f.cpu_after_optimizations", 20, "module_0002.jit_f.c…"),

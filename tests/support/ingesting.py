@@ -25,10 +25,12 @@ def ingest_into(
     replace: bool = False,
     labels: Mapping[str, str] | None = None,
     progress: Progress | None = None,
+    own_globs: Sequence[str] | None = None,
 ) -> Summary:
     """Read the dumps of one path or of several into an open database; see `ingest`."""
     planned = plan([paths] if isinstance(paths, Path) else list(paths), run)
-    return Ingest(con, planned, block_bytes, progress, jobs, replace).run(labels or {}, {})
+    work = Ingest(con, planned, block_bytes, progress, jobs, replace, own_globs)
+    return work.run(labels or {}, {})
 
 
 @contextmanager

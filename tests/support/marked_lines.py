@@ -18,7 +18,8 @@ SELECT
   value_origins.is_layer_input,
   CASE
     WHEN value_origins.stack_frame_id IS NOT NULL THEN own_frames.source_line
-    WHEN NOT is_library_path(value_origins.source_file) THEN value_origins.source_line
+    WHEN NOT is_library_path(value_origins.source_file, modules.own_pattern)
+      THEN value_origins.source_line
   END AS line
 FROM value_origins
 JOIN modules ON modules.module_id = value_origins.module_id

@@ -6,4 +6,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 DEMO = ROOT / "data" / "demo"
+PACKAGED = ROOT / "data" / "packaged" / "cpu"
+"""A program of which every line is installed."""
 GOLDEN = ROOT / "tests" / "golden"

@@ -30,6 +30,26 @@ def test_the_end_of_a_path_with_what_is_saved_of_it_and_copied_for_it(names):
     assert names("line:m/model.py:53") == ["/m/model.py:53", "saved /m/model.py:53"]
 
 
+def test_a_library_is_a_word_before_the_name(con):
+    case = Case(con)
+    installed = "/l/site-packages/flax/linen/linear.py:271"
+    case.temp(1, 1, (0, 9), installed, op_name="jit(f)/dot", name="dot", program_order=1)
+    case.temp(2, 1, (0, 9), name="copy", program_order=0)
+    case.temp(3, 1, (0, 9), "/m/flax/linen/linear.py:271", op_name="jit(f)/exp", name="exp")
+    case.use(2, "dot")
+    case.close()
+
+    def taken(pattern):
+        return [row.name for row in ask(con, pattern).rows if row.what != "together"]
+
+    library = "library flax/linen/linear.py:271"
+    assert taken("line:library flax/*") == taken(f"line:{library}") == [library]
+    assert taken("line:for library flax/*") == [f"for {library}"]
+    assert taken("line:linear.py:271") == [
+        library, f"for {library}", "/m/flax/linen/linear.py:271"
+    ]  # fmt: skip
+
+
 def test_a_name_in_full_is_that_alone(names):
     assert names("line:/m/model.py:53") == ["/m/model.py:53"]
     assert names("op:net/dot") == ["net/dot"]

@@ -156,7 +156,7 @@ ATTACKS = [
         "CREATE OR REPLACE VIEW run_selectors AS SELECT 'planted' AS run_name, 'x' AS selector",
         "DROP VIEW value_details; CREATE TABLE value_details AS SELECT 'planted' AS shape",
         "DROP VIEW named_uses; CREATE MACRO named_uses() AS TABLE SELECT 1 AS held_bytes",
-        "CREATE OR REPLACE MACRO is_library_path(path) AS TRUE",
+        "CREATE OR REPLACE MACRO is_library_path(path, own_pattern) AS TRUE",
         "CREATE OR REPLACE MACRO jit_path(op_name) AS 'planted'",
         "CREATE MACRO wrapped_int64(a, b) AS 42",
         "DROP VIEW memory_figures",

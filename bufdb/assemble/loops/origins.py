@@ -25,7 +25,6 @@ from bufdb.link.value_index import ValueIndex, isin, lookup
 from bufdb.memory.buffers import places, sharers
 from bufdb.memory.ranges import numbered
 from bufdb.memory.sums import distinct_pairs
-from bufdb.read.hlo import is_library_path
 from bufdb.read.hlo_graph import HloGraph, Index, Instruction, loops_in, loops_of
 from bufdb.read.used_values import UsedValues
 
@@ -81,7 +80,9 @@ class Origins(Observer):
             for piece in pieces:
                 if loops := loops_in(piece.text):
                     header = context.source.headers.get(piece.module)
-                    self.places[piece.module] = Places(header, loops_of(piece.text, loops))
+                    self.places[piece.module] = Places(
+                        header, loops_of(piece.text, loops), context.source.own, piece.text
+                    )
                     self.loops[piece.module] = loops
         self._has_loop = np.zeros(context.count, np.bool_)
         self._has_loop[list(self.places)] = True
@@ -210,9 +211,13 @@ class Origins(Observer):
         keys = files.take(inline).hashes((modules[inline] << 32 ^ numbers).astype(np.uint64))
         _, first, number = np.unique(keys, return_index=True, return_inverse=True)
         names = [(name or b"").decode() for name in files.take(inline[first]).tolist()]
-        of_files = zip(names, numbers[first].tolist(), strict=True)
-        lines = [None if is_library_path(name) else (name, line) for name, line in of_files]
-        lineless[inline] = self._are_of_no_user(modules[inline[first]], lines)[number]
+        of_modules = modules[inline[first]]
+        of_files = zip(of_modules.tolist(), names, numbers[first].tolist(), strict=True)
+        lines = [
+            None if self.places[module].is_nobodys(name) else (name, line)
+            for module, name, line in of_files
+        ]
+        lineless[inline] = self._are_of_no_user(of_modules, lines)[number]
         return lineless
 
     def _are_of_no_user(self, modules: Ints, lines: list[Place | None]) -> Bools:

@@ -4,6 +4,9 @@ JAX gives all that a scan adds to its body (the counter, the slices of what is s
 of what is saved) the line of the call. An instruction with another line is the user's. With this
 line it is the user's if behind the last `while/body/` of its op_name something stands that no loop
 writes: a scan of a lambda on one line, the body of a `while_loop`.
+
+Where all that was compiled is installed, a server say, no line is the user's. Then the innermost
+line of whatever library stands for it, or every walk would end at the arguments of the program.
 """
 
 from __future__ import annotations
@@ -12,14 +15,16 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from bufdb.read.hlo import Frame, HloHeader, is_library_path
+from bufdb.read.hlo import NOTHING_MORE, Frame, HloHeader, Own
 from bufdb.read.hlo_graph import Instruction
+from bufdb.read.instruction import unescape
 
 Place = tuple[str, int]
 """File and line."""
 Fields = Mapping[str, Any]
 """Metadata of an instruction (`metadata_of`)."""
 
+_SOURCE_FILE = re.compile(rb' source_file="((?:[^"\\]|\\.)*)"')
 _BODY = re.compile(rb"while\)*/body/")
 _MACHINERY = re.compile(
     rb"(?:(?:closed_call|checkpoint|remat|rematted_computation)(?:/|$))*"
@@ -33,8 +38,24 @@ _BEARS_CONSUMERS_LINE = frozenset({"while", "conditional", "call", "get-tuple-el
 class Places:
     """Lines of a module's instructions."""
 
-    def __init__(self, header: HloHeader | None, loops: Iterable[Fields]) -> None:
-        """Take the frames of the HLO text and the metadata of its loops."""
+    def __init__(
+        self,
+        header: HloHeader | None,
+        loops: Iterable[Fields],
+        own: Own = NOTHING_MORE,
+        text: bytes = b"",
+    ) -> None:
+        """Take the frames of the HLO text, and the metadata of its loops.
+
+        Args:
+            header: what stands above the computations.
+            loops: metadata of the loops.
+            own: which files are the user's own.
+            text: the computations, or no text if some line is known to be the user's.
+        """
+        self._is_library, self._library_source = own.is_library, own.library_source
+        self.has_own = not text or self._finds_own(header, text)
+        """Whether any line is the user's."""
         self.frames: dict[int, Frame] = {}
         for frame in header.frames if header is not None else ():
             self.frames[frame.stack_frame_id] = frame
@@ -61,21 +82,45 @@ class Places:
             return frame.source_file, frame.source_line, number
         return file, fields.get("source_line"), number
 
+    def _finds_own(self, header: HloHeader | None, text: bytes) -> bool:
+        if header is not None and any(f.own_frame_id is not None for f in header.frames):
+            return True
+        known: set[bytes] = set()
+        for found in _SOURCE_FILE.finditer(text):
+            if found[1] not in known:
+                known.add(found[1])
+                if not self._is_library(unescape(found[1]).decode(errors="replace")):
+                    return True
+        return False
+
+    def is_nobodys(self, file: str) -> bool:
+        """Whether a line of a file says nothing, being a library's beside those of a user."""
+        return self.has_own and self._is_library(file)
+
+    def library_source(self, ins: Instruction) -> str | None:
+        """The innermost place of what has none of the user's, as value_origin_details names it."""
+        file, line, number = self.innermost(ins)
+        frame = None if number is None else self.frames.get(number)
+        if frame is not None and frame.own_frame_id is not None:
+            return None
+        text = file.decode(errors="replace") if isinstance(file, bytes) else file
+        return self._library_source(text, line)
+
     def _own(self, fields: Fields) -> Place | None:
         number = fields.get("stack_frame_id")
         if number is not None and number in self.frames:
             self._of_frames[number] = self.of_frame(number)
             return self._of_frames[number]
         file, line = fields.get("source_file"), fields.get("source_line")
-        if file is None or line is None or is_library_path(file.decode()):
+        if file is None or line is None or self.is_nobodys(file.decode()):
             return None
         return file.decode(), line
 
     def of_frame(self, number: int | None) -> Place | None:
         """The innermost place that is not library code, at a frame or above it."""
         frame = None if number is None else self.frames.get(number)
-        own = frame.own_frame_id if frame is not None else None
-        frame = None if own is None else self.frames.get(own)
+        if frame is not None and self.has_own:
+            frame = None if frame.own_frame_id is None else self.frames.get(frame.own_frame_id)
         if frame is None or frame.source_file is None or frame.source_line is None:
             return None
         return frame.source_file, frame.source_line

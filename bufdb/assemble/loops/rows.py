@@ -15,8 +15,9 @@ from bufdb.columnar.arrow import Labels
 from bufdb.columnar.scan import Columns, Numbers
 from bufdb.link.op_paths import op_path, strip_op_path
 
-Names = tuple[str | None, str | None]
-"""The line and the op that values are attributed to; None where their own stand."""
+Names = tuple[str | None, str | None, str | None]
+"""The line of the user's, else that of a library, and the op that values are attributed to; None
+where their own stand."""
 
 
 def columns_of(origins: Sequence[Origin], places: Places) -> Columns:
@@ -60,11 +61,11 @@ def names_of(origins: Sequence[Origin], places: Places) -> list[Names]:
 def _names(origin: Origin, places: Places, known: dict[bytes, tuple[str, str]]) -> Names:
     end = origin.instruction
     if end is None:
-        return None, None
+        return None, None, None
     relation = "saved " if origin.kind in ("stacked", "slice") else ""
     if end.opcode == "parameter":
         relation = {"stacked": "saved ", "slice": "slice of "}.get(origin.kind, "copy of ")
-    place, op_name = places.own(end), end.op_name
+    place, op_name = places.own(end) if places.has_own else None, end.op_name
     op = name = None
     if op_name is not None:
         if op_name not in known:
@@ -74,7 +75,9 @@ def _names(origin: Origin, places: Places, known: dict[bytes, tuple[str, str]]) 
     line = name if end.opcode == "parameter" else None
     if place is not None:
         line = f"{place[0]}:{place[1]}"
-    return None if line is None else relation + line, None if op is None else relation + op
+    library = places.library_source(end) if line is None else None
+    line, library, op = (None if name is None else relation + name for name in (line, library, op))
+    return line, library, op
 
 
 def _texts(cells: Sequence[str | bytes | None]) -> Labels:

@@ -1,0 +1,89 @@
+"""What counts as the user's own among installed packages: globs into one regular expression.
+
+The expression is stored with each module (modules.own_pattern), for views judge lines by it too; so
+it has only what Python's regular expressions and DuckDB's (RE2) read alike, and is for whole paths.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import duckdb
+
+from bufdb.dumps.files import as_text
+from bufdb.read.hlo import Own
+
+LABEL = "own"
+"""Metadata of a run that has the globs, for people to read."""
+
+
+def parse(globs: Sequence[str]) -> Own:
+    """What globs say, in any order and number.
+
+    With a slash in it a glob is for the whole path of a file. Without one it is for the name of an
+    installed package or module, in upper or lower case, with - or _. In both * is any text and ?
+    any character. Empty globs say nothing.
+    """
+    texts = {as_text(glob) for glob in globs if glob}
+    parts = sorted(_path(glob) if "/" in glob else _package(glob) for glob in texts)
+    return Own("|".join(parts) if parts else None)
+
+
+def of_run(con: duckdb.DuckDBPyConnection, run: str, globs: Sequence[str] | None) -> Own:
+    """What globs say; without any what the modules that the run has were read with."""
+    if globs is not None:
+        return parse(globs)
+    found = con.execute("SELECT max(own_pattern) FROM modules WHERE run_name = ?", [run]).fetchone()
+    return Own(found[0] if found else None)
+
+
+def note_globs(con: duckdb.DuckDBPyConnection, run: str, globs: Sequence[str] | None) -> None:
+    """Write what was given, if anything was, into the metadata of a run in place of what it had.
+
+    A label of that name that the user gave it stays.
+    """
+    if globs is None:
+        return
+    con.execute(
+        "DELETE FROM run_labels WHERE run_name = ? AND label = ? AND is_metadata", [run, LABEL]
+    )
+    text = as_text(" ".join(dict.fromkeys(glob for glob in globs if glob)))
+    if text:
+        con.execute(
+            "INSERT INTO run_labels SELECT $run, $label, $text, TRUE WHERE NOT EXISTS "
+            "(FROM run_labels WHERE run_name = $run AND label = $label)",
+            {"run": run, "label": LABEL, "text": text},
+        )
+
+
+def left(con: duckdb.DuckDBPyConnection, run: str, own: Own) -> list[str]:
+    """A note if modules of a run, which are not among what is read now, go by something else."""
+    found = con.execute(
+        "SELECT count(*) FROM modules WHERE run_name = ? AND own_pattern IS DISTINCT FROM ?",
+        [run, own.pattern],
+    ).fetchone()
+    if found is None or not found[0]:
+        return []
+    return [
+        f"run {run}: {found[0]} modules that are not in these paths keep the --own that they were "
+        "read with; ingest their dumps again to have all alike"
+    ]
+
+
+def _path(glob: str) -> str:
+    return _translated(glob, "")
+
+
+def _package(glob: str) -> str:
+    name = f"(?i:{_translated(glob, '/')})"
+    return rf"(?:[\s\S]*/)?(?:site-packages|dist-packages)/{name}(?:/[\s\S]*|[.]py)"
+
+
+def _translated(glob: str, but: str) -> str:
+    """A glob as a regular expression; `but` is what * and ? do not stand for."""
+    any_character = f"[^{but}]" if but else r"[\s\S]"
+    wild = {"*": f"{any_character}*", "?": any_character}
+    if but:
+        wild |= dict.fromkeys("-_", "[-_]")
+    return "".join(wild.get(character) or re.escape(character) for character in glob)

@@ -1,0 +1,10 @@
+-- How a line of library code is named, so that it is not taken for one of the user's.
+CREATE OR REPLACE MACRO library_source(path, line, own_pattern := NULL) AS
+  CASE
+    WHEN is_library_path(path, own_pattern)
+      THEN 'library ' || regexp_replace(
+        path, '(?s)^(?:.*/)?(?:site-packages|dist-packages)/|^.*/lib/python[0-9.]+/', ''
+      ) || ':' || line
+  END;
+COMMENT ON MACRO library_source IS
+  'A line of library code as "library FILE:LINE", FILE from the folder of the installed packages on, such as library flax/linen/linear.py:271; NULL unless path is library code (is_library_path) and the line is known.';

@@ -1,0 +1,127 @@
+"""What counts as the user's own: globs, what a run keeps of them, and who reads them alike."""
+
+import duckdb
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ingesting import ingest_into, rows
+from places import DEMO, PACKAGED, ROOT
+
+from bufdb.ingest import own
+from bufdb.read.hlo import NOTHING_MORE
+
+PATHS = [
+    "/venv/lib/python3.11/site-packages/MaxText/layers/x.py",
+    "/usr/lib/python3/dist-packages/max_text/x.py",
+    "/venv/lib/python3.11/site-packages/max-text.py",
+    "/venv/lib/python3.11/site-packages/maxtext_extra/x.py",
+    "/opt/app/lib/python3.11/site-packages/odd(name)+/x y.py",
+    "site-packages/a/site-packages/b.py",
+    "/usr/lib/python3.11/functools.py",
+    "/home/me/train.py",
+    "<frozen runpy>",
+    "/lib/python3.11/site-packages/é\n/x.py",
+    "",
+]
+
+PARTS = ["site-packages/", "/", "ab", "lib/python3.1/", "-_", "\n", "é", "+("]
+
+
+@pytest.mark.parametrize(
+    ("glob", "places"),
+    [
+        ("maxtext", [0]),
+        ("Max_Text", [1, 2]),
+        ("maxtext*", [0, 3]),
+        ("max?text", [1, 2]),
+        ("/opt/app/*", [4]),
+        ("*/functools.py", [6]),
+        ("odd(name)+", [4]),
+        ("b", [5]),
+        ("axtext", []),
+        ("MAXTEXT/", []),  # with a slash it is a whole path
+        ("", []),
+    ],
+)
+def test_a_glob_takes_packages_by_name_and_files_by_path(glob, places):
+    of_user = own.parse([glob])
+    installed = {path for path in PATHS if NOTHING_MORE.is_library(path)}
+    taken = [place for place, path in enumerate(PATHS) if not of_user.is_library(path)]
+    assert [place for place in taken if PATHS[place] in installed] == places
+
+
+def test_globs_add_up_in_any_order():
+    assert own.parse(["b", "a/*", "b", ""]).pattern == own.parse(["a/*", "b"]).pattern
+    assert own.parse([""]).pattern is own.parse([]).pattern is None
+
+
+@given(
+    st.lists(st.text("ab-_.*?/+([\\ \né", max_size=6), max_size=3),
+    st.lists(st.sampled_from(PARTS), max_size=7).map("".join),
+    st.sampled_from([None, 0, 12]),
+)  # fmt: skip
+def test_the_macros_say_what_ingest_says(con_of_macros, globs, path, line):
+    of_user = own.parse(globs)
+    found = con_of_macros.execute(
+        "SELECT is_library_path($path, $own), library_source($path, $line, $own)",
+        {"path": path, "line": line, "own": of_user.pattern},
+    ).fetchone()
+    assert found == (of_user.is_library(path), of_user.library_source(path, line))
+
+
+@pytest.fixture(scope="module")
+def con_of_macros():
+
+    with duckdb.connect() as con:
+        for name in ("is_library_path", "library_source"):
+            con.execute((ROOT / "schema" / "macros" / f"{name}.sql").read_text("utf-8"))
+        yield con
+
+
+def state(con):
+    """The globs of the run in its metadata, and how many of its modules have which pattern."""
+    labels = rows(con, "SELECT label_value FROM run_labels WHERE label = 'own' AND is_metadata")
+    return labels, rows(con, "SELECT own_pattern, count(*) FROM modules GROUP BY 1 ORDER BY 1")
+
+
+def test_a_run_keeps_what_was_given_until_something_else_is(con):
+    assert ingest_into(con, PACKAGED, own_globs=["tiny_net", "/opt/*"]).module_count == 1
+    kept = state(con)
+    assert kept[0] == [("tiny_net /opt/*",)]
+    assert ingest_into(con, PACKAGED).unchanged_count == 1
+    assert ingest_into(con, PACKAGED, own_globs=["/opt/*", "tiny_net"]).unchanged_count == 1
+    assert state(con)[1] == kept[1]
+    assert ingest_into(con, PACKAGED, own_globs=["tiny_train"]).replaced_count == 1
+    assert state(con)[0] == [("tiny_train",)]
+    assert ingest_into(con, PACKAGED, own_globs=[""]).replaced_count == 1
+    assert state(con) == ([], [(None, 1)])
+
+
+def test_what_is_not_read_again_is_said(con):
+    ingest_into(con, DEMO / "cpu_b8", "r")
+    done = ingest_into(con, PACKAGED, "r", own_globs=["tiny_net"])
+    assert done.notes == [
+        "run r: 3 modules that are not in these paths keep the --own that they were read with; "
+        "ingest their dumps again to have all alike"
+    ]
+    # Whoever names nothing for the run goes on with what it has.
+    assert ingest_into(con, DEMO / "cpu_b8", "r").notes == []
+    assert [count for _, count in state(con)[1]] == [4]
+
+
+def test_a_label_of_the_user_stays(con):
+    ingest_into(con, PACKAGED, labels={"own": "mine"}, own_globs=["tiny_net"])
+    assert rows(con, "SELECT label_value, is_metadata FROM run_labels") == [("mine", False)]
+
+
+def test_the_option_and_the_variable(call, tmp_path, monkeypatch):
+    db = tmp_path / "a.duckdb"
+    monkeypatch.setenv("BUFDB_OWN", "x tiny_net")
+    assert call("ingest", PACKAGED, "--db", db)[0] == 0
+    out = call("query", "peak-by-source-line", "--db", db, "--format", "csv")[1]
+    assert "saved /home/user/model/site-packages/tiny_net/__init__.py:9" in out
+    assert "own=x tiny_net" in call("runs", "--db", db, "--format", "csv")[1]
+    assert call("ingest", PACKAGED, "--db", db, "--own", "")[0] == 0
+    given = ("what-if", "packaged_step", "--db", db, "--without")
+    assert "saves 830.0 KiB" in call(*given, "line:saved library tiny_net/*:9")[1]
+    assert "saves 830.0 KiB" not in call(*given, "line:library tiny_net/*:9")[1]
