@@ -16,7 +16,7 @@ import duckdb
 
 from bufdb.database import definitions
 from bufdb.database.store import CATALOG
-from bufdb.errors import BufdbError, UsageError, quote
+from bufdb.errors import BufdbError, DatabaseError, UsageError, quote
 from bufdb.export.anonymous.words import Words
 from bufdb.query import execute
 from bufdb.query.header import Value
@@ -183,14 +183,21 @@ def _ask(
 
 
 def _types(con: duckdb.DuckDBPyConnection) -> dict[str, dict[str, str]]:
-    """Type of each column by table, in order."""
+    """Type of each column by table, in order.
+
+    Raises:
+        DatabaseError: a column is computed, by whatever the file says; this connection may write.
+    """
     found: dict[str, dict[str, str]] = {table: {} for table in definitions.tables()}
     rows = con.execute(
-        "SELECT table_name, column_name, data_type FROM system.main.duckdb_columns() "
+        "SELECT table_name, column_name, data_type, is_generated "
+        "FROM system.main.duckdb_columns() "
         f"WHERE database_name = '{CATALOG}' AND schema_name = 'main' "
         "ORDER BY table_name, column_index"
     ).fetchall()
-    for table, column, data_type in rows:
+    for table, column, data_type, is_generated in rows:
+        if is_generated:
+            raise DatabaseError(f"the column {table}.{column} is computed, which is not bufdb's")
         if table in found:
             found[table][column] = data_type
     return found

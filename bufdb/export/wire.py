@@ -14,13 +14,13 @@ _VARINT, _LENGTH = 0, 2
 
 
 def varint(number: int) -> bytes:
-    """A whole number of 64 bits; a negative one as its two's complement.
+    """A whole number of 64 bits with a sign; a negative one as its two's complement.
 
     Raises:
         BufdbError: it does not fit.
     """
-    if not -(2**63) <= number < 2**64:
-        raise BufdbError(f"{number} does not fit into the 64 bits of the format")
+    if not -(2**63) <= number < 2**63:
+        raise BufdbError(f"{number} does not fit into 64 bits")
     number &= 2**64 - 1
     found = bytearray()
     while number >= 0x80:
@@ -31,7 +31,7 @@ def varint(number: int) -> bytes:
 
 
 def integer(field: int, number: int) -> bytes:
-    """A field of type int64, uint64, bool or enum."""
+    """A field of type int64, uint64 (of 63 bits), bool or enum."""
     return varint(field << 3 | _VARINT) + varint(number)
 
 

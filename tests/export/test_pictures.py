@@ -9,8 +9,10 @@ from collections import Counter, defaultdict
 
 import duckdb
 import pytest
+from export_reading import played
 from small_db import Module, insert
 
+from bufdb.errors import BufdbError
 from bufdb.export import wire
 from bufdb.export.values import Frame
 
@@ -37,6 +39,12 @@ def test_numbers_of_the_wire_format_are_those_of_its_description():
     assert wire.text(2, "testing") == bytes.fromhex("120774657374696e67")
     assert wire.packed(6, [3, 270, 86942]) == bytes.fromhex("3206038e029ea705")
     assert wire.varint(-2) == bytes.fromhex("feffffffffffffffff01")
+
+
+@pytest.mark.parametrize("number", [2**63, -(2**63) - 1])
+def test_what_does_not_fit_is_refused(number):
+    with pytest.raises(BufdbError, match="does not fit into 64 bits"):
+        wire.varint(number)
 
 
 def test_a_frame_has_a_label_for_one_line():
@@ -342,24 +350,6 @@ APPENDS BINGET BININT BININT1 BININT2 EMPTY_DICT EMPTY_LIST FRAME LONG1 LONG_BIN
 PROTO SETITEMS SHORT_BINUNICODE STOP APPEND NEWFALSE BINUNICODE NEWTRUE NONE SETITEM
 """
 """Opcodes of pickle that torch/utils/viz/MemoryViz.js reads."""
-
-
-def played(snapshot, device):
-    """Bytes allocated after each instant, as the viewer counts them; addresses still held."""
-    held, sums, total = {}, {}, 0
-    for event in snapshot["device_traces"][device]:
-        assert set(event) == {"action", "addr", "size", "stream", "time_us", "frames"}
-        if event["action"] == "alloc":
-            assert event["addr"] not in held
-            held[event["addr"]] = event["size"]
-            total += event["size"]
-        elif event["action"] == "free_completed":
-            assert held.pop(event["addr"]) == event["size"]
-            total -= event["size"]
-        else:
-            assert event["action"] == "free_requested"
-        sums[event["time_us"]] = total
-    return sums, held
 
 
 def test_a_snapshot_holds_the_peak_at_the_peak(export, demo):

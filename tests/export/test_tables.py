@@ -181,3 +181,17 @@ def test_tables_to_edit_go_as_they_are(export, empty_db, tmp_path):
 def test_what_is_for_pictures_is_refused(call, demo_db, tmp_path, given):
     code, _, err = call("export", "--format", "csv", "--db", demo_db, "-o", tmp_path / "x", *given)
     assert (code, "are for pictures, not for csv" in err) == (2, True)
+
+
+def test_what_a_file_computes_is_not_obeyed(call, empty_db, tmp_path):
+    db = tmp_path / "hostile.duckdb"
+    shutil.copy(empty_db, db)
+    with duckdb.connect(str(db)) as con:
+        con.execute("DROP TABLE run_labels")
+        con.execute(
+            "CREATE TABLE run_labels (run_name VARCHAR, label VARCHAR, "
+            "label_value VARCHAR GENERATED ALWAYS AS (upper(label)), is_metadata BOOLEAN)"
+        )
+    code, _, err = call("export", "--format", "csv", "--db", db, "-o", tmp_path / "x")
+    assert (code, "run_labels.label_value is computed" in err) == (3, True), err
+    assert not (tmp_path / "x").exists()
