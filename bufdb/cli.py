@@ -30,6 +30,7 @@ COMMANDS = {
     "budget": "bufdb.commands.budget",
     "diff": "bufdb.commands.diff",
     "what-if": "bufdb.commands.what_if",
+    "export": "bufdb.commands.export",
     "lint": "bufdb.commands.lint",
 }
 """Module of each command, in the order of --help."""

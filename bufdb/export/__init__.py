@@ -1,0 +1,1 @@
+"""The database for other tools: tables, flame graphs, traces, and a small database to send."""

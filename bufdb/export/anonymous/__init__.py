@@ -1,0 +1,1 @@
+"""Texts without the words of a user: which words stay, and what takes the place of others."""

@@ -1,0 +1,122 @@
+"""Which functions a picture shows: of each the largest compilation, in one memory space.
+
+As saved queries understand `run`, `function`, `module` and `color`, and by the same view. Bytes of
+several memory spaces, or of functions that never run together, are in no sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import duckdb
+
+from bufdb.errors import BufdbError, quote
+from bufdb.query import execute
+from bufdb.query.asked import spaces
+from bufdb.query.header import Value
+
+SQL = """
+SELECT
+  asked.run_name,
+  asked.function_name,
+  coalesce(asked.memory_space_name, 'color ' || asked.color) AS memory_space,
+  asked.module_id,
+  asked.module_key,
+  asked.color,
+  asked.peak_bytes,
+  asked.peak_time,
+  coalesce(modules.schedule_length, 0) AS schedule_length,
+  asked.unknown_reason
+FROM asked_functions AS asked
+LEFT JOIN modules ON modules.module_id = asked.module_id
+ORDER BY
+  asked.peak_bytes DESC NULLS LAST, asked.run_name, asked.function_name, asked.color,
+  asked.platform
+"""
+_MOST_NAMED = 3
+
+
+@dataclass(frozen=True)
+class Function:
+    """A compilation of a jitted function in one memory space; its peak is known."""
+
+    run_name: str
+    function_name: str
+    """The module's key if that is unknown."""
+    memory_space: str
+    module_id: int
+    module_key: str
+    color: int
+    peak_bytes: int
+    peak_time: int
+    """[program order]."""
+    schedule_length: int
+    """The last instant [program order]."""
+
+    @property
+    def title(self) -> str:
+        """Name for a person: train_step (cpu_b8, host)."""
+        return f"{self.function_name} ({self.run_name}, {self.memory_space})"
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What is shown, and what is not."""
+
+    functions: list[Function]
+    """Largest peak first; at least one."""
+    notes: list[str]
+    """Whose peak is unknown, and why."""
+
+
+def numbered(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value]) -> dict[str, Value]:
+    """What is asked, with the number of a memory space in place of its name.
+
+    Raises:
+        UsageError: no memory space has that name, or those of several platforms.
+    """
+    values = dict(asked)
+    color = values.get("color")
+    if isinstance(color, str):
+        values["platform"], values["color"] = spaces.find(con, "export", color, values)
+    return values
+
+
+def choose(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value]) -> Chosen:
+    """The functions that are asked for.
+
+    Raises:
+        UsageError: there is no such memory space.
+        BufdbError: nothing is asked for, or the peak of all that is asked for is unknown.
+    """
+    rows = execute.execute_with(con, SQL, numbered(con, asked), "export").rows
+    functions, notes = [], []
+    for *facts, reason in rows:
+        function = Function(*facts)
+        if function.peak_bytes is not None:
+            functions.append(function)
+        if reason is not None:
+            name = f"{function.function_name} ({function.run_name})"
+            notes.append(f"{name}: unknown peak: {reason}")
+    if not functions:
+        if notes:
+            raise BufdbError(f"nothing to export: {notes[0]}")
+        given = ", ".join(f"{name} {quote(str(value))}" for name, value in asked.items())
+        what = f"no module with {given}" if given else "the database has no modules"
+        raise BufdbError(f"nothing to export: {what}; 'bufdb query modules' lists them")
+    notes = list(dict.fromkeys(notes))
+    if len(notes) > _MOST_NAMED:
+        notes[_MOST_NAMED:] = [f"{len(notes) - _MOST_NAMED} more functions have an unknown peak"]
+    return Chosen(functions, notes)
+
+
+def largest(chosen: Chosen) -> Chosen:
+    """The function with the largest peak alone, and a note about the others."""
+    first, *others = chosen.functions
+    if not others:
+        return chosen
+    names = ", ".join(function.title for function in others[:_MOST_NAMED])
+    more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
+    note = f"{first.title} is written, which has the largest peak; not {names}{more}"
+    return Chosen([first], [*chosen.notes, note])

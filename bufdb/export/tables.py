@@ -1,0 +1,272 @@
+"""Rows of some modules, or of all, as files of Parquet or CSV: one for each table.
+
+What belongs to a module or a run goes with it; tables to edit go whole. Sums of 128 bits, which
+Parquet lacks and readers of it take for floating point, are DECIMAL(38,0). `load.sql` beside the
+files says all types again, with what each column means, and reads them into a DuckDB of one's own.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import duckdb
+
+from bufdb.database import definitions
+from bufdb.database.store import CATALOG
+from bufdb.errors import BufdbError, DatabaseError, UsageError, quote
+from bufdb.export.anonymous.words import Words
+from bufdb.query import execute
+from bufdb.query.header import Value
+
+DERIVED = ("row_checksums", "run_checksums")
+"""What holds other rows to what they were."""
+KEPT = {
+    "allocations": "kind parameter_shape parameter_shape_index output_shape",
+    "diagnostics": "severity code",
+    "files": "file_kind content_hash",
+    "input_output_aliases": "output_index parameter_index alias_kind",
+    "instructions": "shape opcode",
+    "live_ranges": "shape_index",
+    "memory_spaces": "platform memory_space_name",
+    "modules": "platform backend format_era reported_peak_status entry_computation_layout",
+    "peak_contributors": "shape_index",
+    "peak_savings": "what",
+    "peak_values": "allocation_kind",
+    "positions": "shape_index",
+    "role_rules": "subject",
+    "row_checksums": "table_name",
+    "run_checksums": "table_name",
+    "runs": "bufdb_version",
+    "schema_info": "views_hash",
+    "shapes": "shape dtype dimensions_text layout",
+    "uses": "operand_index",
+    "value_origins": "origin_kind opcode slice_shape",
+    "values": "shape_index shape",
+}
+"""Columns of text that are XLA's or bufdb's alone; words in all others may be a user's."""
+_TEXTS_AT_ONCE = 20_000
+_LONGEST_LINE = 2**28
+
+
+class Selection:
+    """Which rows are exported, and what takes the place of texts; tables of its connection."""
+
+    def __init__(
+        self, con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value], *, anonymous: bool
+    ) -> None:
+        """Choose modules by globs of run, function and module.
+
+        Raises:
+            BufdbError: there are none.
+        """
+        self.con = con
+        self.types = _types(con)
+        self.anonymous = anonymous
+        given = {name: str(asked[name]) for name in ("function", "module") if name in asked}
+        _ask(con, asked, given)
+        ((module_count,), (run_count,)) = con.execute(
+            "SELECT count(*) FROM temp.main.exported_modules "
+            "UNION ALL SELECT count(*) FROM temp.main.exported_runs"
+        ).fetchall()
+        self.module_count = module_count
+        if asked and not (module_count if given else run_count):
+            what = ", ".join(f"{name} {quote(str(value))}" for name, value in asked.items())
+            raise BufdbError(
+                f"nothing to export: no module with {what}; 'bufdb query modules' lists them"
+            )
+        if anonymous:
+            self._replace_texts()
+
+    def rows(self, table: str) -> str:
+        """A SELECT of the rows of a table that are exported, with all of its columns."""
+        columns, joins = [], []
+        for number, column in enumerate(self.types[table]):
+            source = f'stored."{column}"'
+            if self.anonymous and column in ("module_id", "run_name"):
+                kind = column.partition("_")[0]
+                joins.append(
+                    f"LEFT JOIN temp.main.exported_{kind}s AS {kind} ON {kind}.{column} = {source}"
+                )
+                source = f"{kind}.exported_{column}"
+            elif self.anonymous and self._is_free(table, column):
+                joins.append(
+                    f"LEFT JOIN temp.main.exported_texts AS t{number} ON t{number}.text = {source}"
+                )
+                source = f"t{number}.replaced"
+            columns.append(f'{source} AS "{column}"')
+        where = "FALSE" if self.anonymous and table in DERIVED else self._condition(table)
+        return (
+            f'SELECT {", ".join(columns)} FROM {CATALOG}.main."{table}" AS stored '
+            f"{' '.join(joins)} WHERE {where}"
+        )
+
+    def _condition(self, table: str) -> str:
+        columns = self.types[table]
+        of_module = "stored.module_id IN (SELECT module_id FROM temp.main.exported_modules)"
+        of_run = "stored.run_name IN (SELECT run_name FROM temp.main.exported_runs)"
+        if table == "diagnostics":
+            return f"({of_module} OR (stored.module_id IS NULL AND {of_run}))"
+        if "module_id" in columns:
+            return of_module
+        if "run_name" in columns:
+            return of_run
+        if table == "shapes":
+            return (
+                f'stored.shape IN (SELECT shape FROM {CATALOG}.main."values" AS stored '
+                f"WHERE {of_module})"
+            )
+        return "TRUE"
+
+    def _is_free(self, table: str, column: str) -> bool:
+        kept = KEPT.get(table, "").split()
+        return self.types[table][column] == "VARCHAR" and column not in ("run_name", *kept)
+
+    def _replace_texts(self) -> None:
+        """Fill exported_texts with every text that is not kept."""
+        parts = [
+            f'SELECT stored."{column}" AS text FROM {CATALOG}.main."{table}" AS stored '
+            f'WHERE stored."{column}" IS NOT NULL AND {self._condition(table)}'
+            for table, columns in self.types.items()
+            for column in columns
+            if self._is_free(table, column)
+        ]
+        # In an order of its own, so that words get the same codes each time.
+        self.con.execute(
+            "CREATE OR REPLACE TEMP TABLE exported_originals AS "
+            f"SELECT DISTINCT text FROM ({' UNION ALL '.join(parts)}) ORDER BY text"
+        )
+        self.con.execute(
+            "CREATE OR REPLACE TEMP TABLE exported_texts (text VARCHAR, replaced VARCHAR)"
+        )
+        words = Words()
+        part = "SELECT text FROM temp.main.exported_originals WHERE rowid >= ? LIMIT ?"
+        first = 0
+        while rows := self.con.execute(part, [first, _TEXTS_AT_ONCE]).fetchall():
+            first += len(rows)
+            texts = [text for (text,) in rows]
+            self.con.execute(
+                "INSERT INTO temp.main.exported_texts SELECT unnest($texts), unnest($replaced)",
+                {"texts": texts, "replaced": [words.text(text) for text in texts]},
+            )
+
+
+def _ask(
+    con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value], given: Mapping[str, str]
+) -> None:
+    """Fill exported_modules and exported_runs; modules narrow the runs down to theirs."""
+    values: dict[str, Value] = {"run": asked["run"]} if asked.get("run") is not None else {}
+    sql = "SELECT run_name FROM asked_runs ORDER BY run_name"
+    con.execute(
+        "CREATE OR REPLACE TEMP TABLE exported_runs (run_name VARCHAR, exported_run_name VARCHAR)"
+    )
+    for number, (run,) in enumerate(execute.execute_with(con, sql, values, "export").rows, 1):
+        con.execute("INSERT INTO temp.main.exported_runs VALUES (?, ?)", [run, f"run_{number}"])
+    # Numbers in place of ids, which are hashes of names.
+    con.execute(
+        "CREATE OR REPLACE TEMP TABLE exported_modules AS "
+        "SELECT module_id, run_name, row_number() OVER (ORDER BY run_name, module_key) "
+        f"AS exported_module_id FROM {CATALOG}.main.modules "
+        "WHERE run_name IN (SELECT run_name FROM temp.main.exported_runs) "
+        "AND ($function::VARCHAR IS NULL "
+        "OR coalesce(function_name, module_key) GLOB $function::VARCHAR) "
+        "AND ($module::VARCHAR IS NULL OR module_key GLOB $module::VARCHAR)",
+        {"function": given.get("function"), "module": given.get("module")},
+    )
+    if given:
+        con.execute(
+            "DELETE FROM temp.main.exported_runs WHERE run_name NOT IN "
+            "(SELECT run_name FROM temp.main.exported_modules)"
+        )
+
+
+def _types(con: duckdb.DuckDBPyConnection) -> dict[str, dict[str, str]]:
+    """Type of each column by table, in order.
+
+    Raises:
+        DatabaseError: a column is computed, by whatever the file says; this connection may write.
+    """
+    found: dict[str, dict[str, str]] = {table: {} for table in definitions.tables()}
+    rows = con.execute(
+        "SELECT table_name, column_name, data_type, is_generated "
+        "FROM system.main.duckdb_columns() "
+        f"WHERE database_name = '{CATALOG}' AND schema_name = 'main' "
+        "ORDER BY table_name, column_index"
+    ).fetchall()
+    for table, column, data_type, is_generated in rows:
+        if is_generated:
+            raise DatabaseError(f"the column {table}.{column} is computed, which is not bufdb's")
+        if table in found:
+            found[table][column] = data_type
+    return found
+
+
+def write(selection: Selection, folder: Path, form: str) -> None:
+    """Write a file for each table, and load.sql, into a folder that is made.
+
+    Args:
+        selection: which rows.
+        folder: must not be there, or be empty.
+        form: "parquet" or "csv".
+
+    Raises:
+        UsageError: the folder holds something, or cannot be made.
+        BufdbError: a file cannot be written.
+    """
+    made = folder.with_name(f".{folder.name}.tmp")
+    try:
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise UsageError(f"{folder} is there already; -o wants a new folder for {form}")
+        shutil.rmtree(made, ignore_errors=True)
+        made.mkdir(parents=True)
+    except OSError as error:
+        raise UsageError(f"cannot write {folder}: {error.strerror}") from error
+    try:
+        for table, columns in selection.types.items():
+            path = str(made / f"{table}.{form}").replace("'", "''")
+            rows = f"SELECT {', '.join(_written(columns))} FROM ({selection.rows(table)})"
+            selection.con.execute(f"COPY ({rows}) TO '{path}' ({_options(columns, form)})")
+        script = "\n".join(_load(selection.types, form))
+        (made / "load.sql").write_text(script, encoding="utf-8")
+        if folder.exists():
+            folder.rmdir()
+        made.rename(folder)
+    except (OSError, duckdb.Error) as error:
+        reason = str(error).splitlines()[0]
+        raise BufdbError(f"cannot write {folder}: {reason}") from error
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def _written(columns: Mapping[str, str]) -> Iterator[str]:
+    for column, data_type in columns.items():
+        cast = "::DECIMAL(38, 0)" if data_type == "HUGEINT" else ""
+        yield f'"{column}"{cast} AS "{column}"'
+
+
+def _options(columns: Mapping[str, str], form: str) -> str:
+    if form == "parquet":
+        return "FORMAT parquet, COMPRESSION zstd"
+    # Texts in quotes, so that an empty one is none that is missing.
+    texts = [f'"{column}"' for column, kind in columns.items() if kind.startswith("VARCHAR")]
+    forced = f", FORCE_QUOTE ({', '.join(texts)})" if texts else ""
+    return f"FORMAT csv, HEADER true{forced}"
+
+
+def _load(types: Mapping[str, Mapping[str, str]], form: str) -> Iterator[str]:
+    """SQL that makes the tables and reads the files of the folder in which it is executed."""
+    yield "-- Reads this folder into DuckDB: cd FOLDER; duckdb new.duckdb -f load.sql"
+    texts = definitions.tables()
+    for table, columns in types.items():
+        yield re.sub(r"^INSERT INTO .*?;$", "", texts[table], flags=re.MULTILINE | re.DOTALL)
+        source = f"'{table}.parquet'"
+        if form == "csv":
+            struct = ", ".join(f"'{column}': '{kind}'" for column, kind in columns.items())
+            source = (
+                f"read_csv('{table}.csv', header = true, delim = ',', quote = '\"', "
+                f"escape = '\"', allow_quoted_nulls = false, auto_detect = false, "
+                f"parallel = false, max_line_size = {_LONGEST_LINE}, columns = {{{struct}}})"
+            )
+        yield f'INSERT INTO "{table}" SELECT * FROM {source};\n'

@@ -1,0 +1,50 @@
+"""Protocol buffers, as far as writing needs them: numbers, texts and messages behind their field.
+
+The encoding is that of protobuf.dev/programming-guides/encoding. A message is its fields, put
+together with `b"".join` or `+`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from bufdb.errors import BufdbError
+
+_VARINT, _LENGTH = 0, 2
+
+
+def varint(number: int) -> bytes:
+    """A whole number of 64 bits with a sign; a negative one as its two's complement.
+
+    Raises:
+        BufdbError: it does not fit.
+    """
+    if not -(2**63) <= number < 2**63:
+        raise BufdbError(f"{number} does not fit into 64 bits")
+    number &= 2**64 - 1
+    found = bytearray()
+    while number >= 0x80:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    found.append(number)
+    return bytes(found)
+
+
+def integer(field: int, number: int) -> bytes:
+    """A field of type int64, uint64 (of 63 bits), bool or enum."""
+    return varint(field << 3 | _VARINT) + varint(number)
+
+
+def packed(field: int, numbers: Iterable[int]) -> bytes:
+    """A repeated field of numbers."""
+    return message(field, b"".join(map(varint, numbers)))
+
+
+def message(field: int, body: bytes) -> bytes:
+    """A field that is a message."""
+    return varint(field << 3 | _LENGTH) + varint(len(body)) + body
+
+
+def text(field: int, words: str) -> bytes:
+    """A field of type string."""
+    return message(field, words.encode())

@@ -1,0 +1,171 @@
+"""Exports without a user's words: none is left, and all that is not a word is as it was."""
+
+import json
+import re
+import shutil
+
+import duckdb
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from small_db import Module, insert
+
+from bufdb import resources
+from bufdb.database import definitions, store
+from bufdb.export import bundle as writer
+from bufdb.export.anonymous.vocabulary import known_words
+from bufdb.export.anonymous.words import Words
+from bufdb.export.tables import KEPT, Selection
+
+SECRET = "acmecorp"
+
+
+@pytest.fixture(scope="module")
+def bundle(demo_db, tmp_path_factory):
+    """An anonymous database with all of the demo."""
+    return anonymous(demo_db, tmp_path_factory.mktemp("anonymous") / "demo.duckdb")
+
+
+def anonymous(db, path):
+    with store.open_readable(str(db), allow_files=True) as con:
+        writer.write(Selection(con, {}, anonymous=True), path, str(db))
+    return path
+
+
+# -- words -----------------------------------------------------------------------------------------
+
+
+def test_words_of_the_user_are_replaced_and_no_others():
+    words = Words()
+    assert words.text("jit(main)/Decoder_3/bqd,bkd->bqk/dot_general") == (
+        "jit(main)/xa_3/xb,xc->xd/dot_general"
+    )
+    assert words.text("%Decoder.7 = f32[8,100]{1,0:T(8,128)S(1)} fusion(%multiply_add_fusion)") == (
+        "%xa.7 = f32[8,100]{1,0:T(8,128)S(1)} fusion(%multiply_add_fusion)"
+    )
+    assert words.text("/home/Anna/decoder.py") == "/xe/xf/xg.py"
+
+
+def test_a_word_behind_escapes_is_the_same_word():
+    words = Words()
+    assert words.text(r"gr\303\266\303\237e") == words.text("größe") == "xa"
+
+
+def test_a_hash_in_hexadecimal_is_one_word():
+    assert Words().text("command at 3f2a9c1e77b0+dirty, 1000000") == "command at xa+dirty, 1000000"
+
+
+@given(st.lists(st.text(max_size=12), max_size=4))
+def test_texts_are_the_same_afterwards_exactly_if_they_were_before(texts):
+    words = Words()
+    found = [words.text(text) for text in texts]
+    assert len(set(found)) == len(set(texts))
+    for text, replaced in zip(texts, found, strict=True):
+        assert re.findall("[0-9]", text) == re.findall("[0-9]", replaced)
+        assert replaced.isascii()
+
+
+def test_words_that_macros_look_for_stay():
+    """Else a scope of JAX, or an installed package, would not be known for one any more."""
+    known = known_words()
+    for name in ("is_library_path", "jit_path", "op_path", "strip_op_path"):
+        (path,) = [file for file in resources.schema_files("macros") if file.stem == name]
+        code = re.sub("--.*", "", path.read_text(encoding="utf-8").partition("COMMENT")[0])
+        for text in re.findall("'([^']*)'", code):
+            found = re.findall("[a-z]{2,}", text)
+            assert [word for word in found if word not in known] == [], name
+
+
+def test_columns_that_are_kept_are_there():
+    for table, columns in KEPT.items():
+        text = definitions.tables()[table]
+        for column in columns.split():
+            assert f"\n  {column} VARCHAR" in text
+
+
+# -- databases -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def secret_db(empty_db, tmp_path):
+    """One module in which every text that may be a user's holds one word."""
+    path = tmp_path / "secret.duckdb"
+    shutil.copy(empty_db, path)
+    with duckdb.connect(str(path)) as con:
+        run = f"run_{SECRET}"
+        module = Module(con, 2**60 + 7, run_name=run, function_name=SECRET,
+                        module_key=f"{SECRET}/module_0001.jit_{SECRET}", schedule_length=9,
+                        module_name=f"jit_{SECRET}", hlo_module_name=f"jit_{SECRET}")  # fmt: skip
+        module.allocation(0, "temp", 100)
+        module.value(1, 0, 0, 64, (2, 5), op_name=f"jit({SECRET})/mul", text=f"%{SECRET} = x",
+                     source_line=3, source_file=f"/{SECRET}/a.py")  # fmt: skip
+        module.close()
+        insert(con, "run_labels", run_name=run, label=SECRET, label_value=f"{SECRET}_8")
+        insert(con, "diagnostics", run_name=run, severity="info", code="x", path=SECRET,
+               message=f"expected {SECRET}, found 7")  # fmt: skip
+        insert(con, "compiler_options", module_id=2**60 + 7, option_name="xla_dump_to",
+               option_value=f"/{SECRET}")  # fmt: skip
+        con.execute("UPDATE role_rules SET name_glob = ? WHERE rule_order = 100", [f"*{SECRET}*"])
+    return path
+
+
+def test_no_word_of_the_user_is_left_in_the_file(secret_db, tmp_path):
+    assert SECRET.encode() in secret_db.read_bytes()
+    path = anonymous(secret_db, tmp_path / "anonymous.duckdb")
+    with duckdb.connect(str(path), read_only=True) as con:
+        for table in definitions.tables():
+            assert SECRET not in repr(con.execute(f'FROM "{table}"').fetchall()), table
+        found = con.execute("SELECT run_name, module_id, module_key FROM modules").fetchall()
+        labels = con.execute("SELECT label, label_value FROM run_labels").fetchall()
+        message = con.execute("SELECT message FROM diagnostics").fetchone()[0]
+        details = con.execute("SELECT op_name, source_file FROM value_details").fetchall()
+    (code,) = set(re.findall("x[a-z]+", labels[0][0]))
+    assert found == [("run_1", 1, f"{code}/module_0001.jit_{code}")]
+    assert labels == [(code, f"{code}_8")]
+    assert message == f"expected {code}, found 7"
+    assert details == [(f"jit({code})/mul", f"/{code}/a.py")]
+    assert SECRET.encode() not in path.read_bytes()
+
+
+def test_checks_hold_but_for_the_order_of_names(bundle, call):
+    """XLA's listing of the peak has values of one size in the order of their names."""
+    code, out, _ = call("check", "--db", bundle, "--skip", "peak-listing")
+    assert code == 0, out
+
+
+KEPT_COLUMNS = {
+    "peak": ["held_bytes", "shape", "opcode"],
+    "peak-by-category": ["peak_bytes", "held_bytes", "category"],
+    "peak-by-role": ["peak_bytes", "held_bytes", "role"],
+    "peak-by-op": ["peak_bytes", "held_bytes"],
+}
+
+
+@pytest.mark.parametrize("query", KEPT_COLUMNS)
+def test_sizes_stay_and_what_the_rules_say(bundle, call, demo_db, query):
+    columns = KEPT_COLUMNS[query]
+    found = []
+    for db, run in ((demo_db, "cpu_b8"), (bundle, "run_2")):
+        given = ("--db", db, "--run", run, "--format", "json", "-p", "top_n", 1000)
+        rows = json.loads(call("query", query, *given)[1])
+        found.append(sorted([repr([row[column] for column in columns]) for row in rows]))
+    assert found[0] == found[1] != []
+
+
+def test_the_same_is_written_each_time(bundle, demo_db, tmp_path):
+    texts = []
+    for path in (bundle, anonymous(demo_db, tmp_path / "again.duckdb")):
+        with duckdb.connect(str(path), read_only=True) as con:
+            texts.append(con.execute("SELECT * FROM instructions ORDER BY ALL").fetchall())
+    assert texts[0] == texts[1] != []
+
+
+def test_a_picture_can_be_anonymous(call, demo_db, tmp_path):
+    path = tmp_path / "stacks"
+    given = ("--run", "cpu_b8", "--function", "train_step", "-o", path, "--anonymize")
+    code, _, err = call("export", "--format", "collapsed", "--db", demo_db, *given)
+    assert (code, err) == (0, "")
+    text = path.read_text()
+    assert sum(int(line.rsplit(" ", 1)[1]) for line in text.splitlines()) == 8905504
+    assert "cross_entropy" not in text
+    assert "train" not in text
