@@ -249,7 +249,7 @@ def test_two_dashes_may_be_left_out_and_a_label_of_the_user_wins(empty_db):
     assert rows("SELECT label FROM run_labels WHERE NOT is_metadata") == [("command",)]
 
 
-@pytest.mark.sample(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("query", "label", "column"),
     [("scaling", "batch", "point_count"), ("ranks", "rank", "run_count")],

@@ -184,6 +184,7 @@ def test_a_command_that_cannot_be_started_stops_no_other(capfd, empty_db):
     ]
 
 
+@pytest.mark.slow
 def test_dumps_are_kept_apart(run):
     code, _, _ = run(
         "--sweep", "n=512,../x", "--keep-dumps", "d", body="dump('lengths/length_512')",
@@ -216,6 +217,7 @@ def test_without_a_sweep_braces_are_the_commands_own(capfd):
     assert Path("{b}").exists()
 
 
+@pytest.mark.slow
 def test_a_signal_stops_the_sweep_and_what_is_stored_stays(empty_db):
     shutil.copy(empty_db, "bufdb.duckdb")
     # The program ends well on it, as one does that saves its state first.

@@ -93,6 +93,7 @@ def test_an_empty_answer_says_why(summary):
     assert (found["module_count"], found["peak"]) == (0, None)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("given", "line"),
     [

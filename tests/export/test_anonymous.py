@@ -127,6 +127,7 @@ def test_no_word_of_the_user_is_left_in_the_file(secret_db, tmp_path):
     assert SECRET.encode() not in path.read_bytes()
 
 
+@pytest.mark.slow
 def test_checks_hold_but_for_the_order_of_names(bundle, call):
     """XLA's listing of the peak has values of one size in the order of their names."""
     code, out, _ = call("check", "--db", bundle, "--skip", "peak-listing")
@@ -141,6 +142,7 @@ KEPT_COLUMNS = {
 }
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("query", KEPT_COLUMNS)
 def test_sizes_stay_and_what_the_rules_say(bundle, call, demo_db, query):
     columns = KEPT_COLUMNS[query]

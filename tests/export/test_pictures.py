@@ -455,6 +455,7 @@ def odd_db(empty_db, tmp_path):
     return path
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("form", ["speedscope", "collapsed", "pprof", "perfetto", "torch-snapshot"])
 def test_names_are_data_circles_end_and_an_unknown_peak_is_told(export, odd_db, form):
     data, err = export(form, db=odd_db)

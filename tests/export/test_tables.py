@@ -59,6 +59,7 @@ def rows(con, table, catalog=None):
     return sorted(con.execute(f"FROM {place}").fetchall(), key=repr)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("form", ["parquet", "csv"])
 def test_all_tables_come_back_row_by_row(export, demo, form):
     folder = export(form)
@@ -72,6 +73,7 @@ def test_all_tables_come_back_row_by_row(export, demo, form):
         assert found == demo.execute(comments, [TABLES]).fetchall()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("form", ["parquet", "csv"])
 def test_odd_texts_and_large_sums_come_back_exactly(export, odd_db, form):
     folder = export(form, db=odd_db)
@@ -145,7 +147,7 @@ def bundle(demo_db, tmp_path_factory):
     return path
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(16)
 @pytest.mark.parametrize("query", QUERIES)
 def test_a_bundle_gives_the_same_answers(bundle, demo_db, call, query):
     given = ("query", query, "--run", "tpu_b8", "--format", "json", "--db")

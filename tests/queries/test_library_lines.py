@@ -131,6 +131,7 @@ def test_a_program_without_a_line_of_the_users(con):
     assert {value.source for value in held} == {"saved library tiny_net/__init__.py:9"}
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("globs", "line"),
     [

@@ -95,6 +95,7 @@ def test_two_labels_have_their_product_where_it_makes_a_curve(said):
     assert "largest length that fits 60.0 MiB: 14 (batch=4), by step" in lines
 
 
+@pytest.mark.slow
 def test_a_product_that_makes_no_curve_is_left_out(said):
     lines = said(
         {"step": lambda batch, length: (batch + length) * MIB},
@@ -104,6 +105,7 @@ def test_a_product_that_makes_no_curve_is_left_out(said):
     assert len(lines) == 3 + 4 and not any("batch * length" in line for line in lines)
 
 
+@pytest.mark.slow
 def test_many_of_a_kind_are_counted(said):
     peaks = {f"f{number:02}": lambda batch, _: batch * MIB for number in range(15)}
     lines = said(peaks)

@@ -51,6 +51,7 @@ EXPECTED = {
 MANY = {name: {"top_functions": 1000} for name in ("late-free", "loop-residuals")}
 
 
+@pytest.mark.slow
 def test_every_row_of_advice_says_how_sure_it_is(con):
     for folder in DUMPS:
         ingest_into(con, sorted(path for path in folder.iterdir() if path.is_dir()))

@@ -96,7 +96,14 @@ def test_the_lists_of_queries_and_of_tables_are_generated():
     assert found == {"queries/README.md": ["queries"], "schema/README.md": ["schema"]}
 
 
-@pytest.mark.parametrize("name", pages_with(re.compile(r"^```console", re.MULTILINE)))
+# The page of questions runs a command for each of 28, all of which have tests of their own.
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow) if name.endswith("QUESTIONS.md") else name
+        for name in pages_with(re.compile(r"^```console", re.MULTILINE))
+    ],
+)
 def test_the_examples_show_what_the_commands_print(name, folder, request, monkeypatch):
     page = PAGES[name].read_text(encoding="utf-8")
     written, wrong, settings = page, [], []
