@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -55,6 +56,22 @@ def known(*kinds: str) -> Completer:
 
 run_name = known("run name")
 """Completes names of runs, where a label does not do."""
+
+_FILTERS = (
+    ("run", "A glob of names of runs, or of LABEL=VALUE."),
+    ("function", "A glob of jitted functions."),
+    ("module", "A glob of modules' keys."),
+)
+
+
+def filter_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Options --run, --function and --module of commands that ask about some of the modules."""
+    for name, text in reversed(_FILTERS):
+        option = click.option(
+            f"--{name}", metavar=name.upper(), shell_complete=known(name), help=text
+        )
+        function = option(function)
+    return function
 
 
 def parameter(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:

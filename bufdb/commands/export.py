@@ -32,24 +32,7 @@ ONE = ("collapsed", "pprof")
     required=True,
     help="What to write, see above.",
 )
-@click.option(
-    "--run",
-    metavar="RUN",
-    shell_complete=completion.known("run"),
-    help="A glob of names of runs, or of LABEL=VALUE.",
-)
-@click.option(
-    "--function",
-    metavar="FUNCTION",
-    shell_complete=completion.known("function"),
-    help="A glob of jitted functions.",
-)
-@click.option(
-    "--module",
-    metavar="MODULE",
-    shell_complete=completion.known("module"),
-    help="A glob of modules' keys.",
-)
+@completion.filter_options
 @click.option(
     "--color",
     metavar="N",

@@ -26,24 +26,7 @@ Limits = tuple[int | None, str | None]
 
 
 @click.command(name="summary", short_help="One screen: the highest peak and what holds it.")
-@click.option(
-    "--run",
-    metavar="RUN",
-    shell_complete=completion.known("run"),
-    help="A glob of names of runs, or of LABEL=VALUE.",
-)
-@click.option(
-    "--function",
-    metavar="FUNCTION",
-    shell_complete=completion.known("function"),
-    help="A glob of jitted functions.",
-)
-@click.option(
-    "--module",
-    metavar="MODULE",
-    shell_complete=completion.known("module"),
-    help="A glob of modules' keys.",
-)
+@completion.filter_options
 @click.option(
     "--limit",
     metavar="SIZE|DEVICE",
