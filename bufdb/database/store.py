@@ -52,6 +52,10 @@ SELECT
 FROM duckdb_functions()
 WHERE schema_name = 'main' AND NOT internal
 """
+_TEXTS = f"""
+SELECT database_name = '{CATALOG}' AS is_theirs, table_name, sql FROM system.main.duckdb_tables()
+WHERE database_name IN ('{CATALOG}', '{ready.CATALOG}') AND schema_name = 'main'
+"""
 _MISSING = f"""
 SELECT table_name, column_name FROM (
   SELECT table_name, column_name, data_type FROM system.main.duckdb_columns()
@@ -345,7 +349,11 @@ def _copy_views(con: duckdb.DuckDBPyConnection, path: str, *, with_macros: bool)
     """
     tables = definitions.tables()
     with ready.attached(con, SCHEMA_VERSION):
-        missing = con.execute(_MISSING, [list(tables)]).fetchone()
+        texts = con.execute(_TEXTS).fetchall()
+        theirs = {(name, sql) for is_theirs, name, sql in texts if is_theirs}
+        # Columns are listed only where a table is not word for word bufdb's: 1 ms instead of 20.
+        is_same = all((name, sql) in theirs for is_theirs, name, sql in texts if not is_theirs)
+        missing = None if is_same else con.execute(_MISSING, [list(tables)]).fetchone()
         con.execute(f"COPY FROM DATABASE {ready.CATALOG} TO memory (SCHEMA)")
     con.execute("BEGIN")
     for table in tables:
