@@ -310,6 +310,7 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert labels("r")["exit_code"] == "137"
 
 
+@pytest.mark.slow
 def test_a_run_of_the_same_name_is_replaced(run):
     assert run("--run", "r", "--label", "old=1", command=fake("dump()"))[0] == 0
     code, _, err = run("--run", "r", command=fake("dump('tpu_b8')"))
@@ -318,12 +319,14 @@ def test_a_run_of_the_same_name_is_replaced(run):
     assert "old" not in labels("r")
 
 
+@pytest.mark.slow
 def test_a_run_without_a_name_is_named_after_the_program(run):
     assert run(command=fake("dump()", "my_train.py"))[0] == 0
     ((name,),) = rows("SELECT run_name FROM runs")
     assert name.startswith("my_train-2")
 
 
+@pytest.mark.slow
 def test_dumps_that_are_kept(run, left_behind):
     code, _, _ = run(
         "--keep-dumps", "new/dumps", "--run", "r", command=fake("os.chdir('/'); dump()")
@@ -343,6 +346,7 @@ def test_the_table_can_go_to_a_file(run):
     assert [row["peak_bytes"] for row in found] == [8905504, 2116268, 924792]
 
 
+@pytest.mark.slow
 def test_several_processes_in_one_directory_are_noted(run):
     body = """
 folder = dump()
@@ -369,6 +373,7 @@ def test_a_command_that_compiles_nothing(run, left_behind):
     assert (code, "the command failed (exit code 3) before it compiled" in err) == (3, True)
 
 
+@pytest.mark.slow
 def test_a_command_whose_modules_come_from_a_cache(run, left_behind):
     body = """
 folder = dump()
@@ -508,6 +513,7 @@ def test_a_command_that_a_signal_ends(start, name):
     assert labels("r")["exit_code"] == str(process.returncode)
 
 
+@pytest.mark.slow
 def test_ctrl_c_at_a_terminal_reaches_the_command_once(start):
     leader, follower = pty.openpty()
 
@@ -527,6 +533,7 @@ def test_ctrl_c_at_a_terminal_reaches_the_command_once(start):
     assert LIVED_ON in err
 
 
+@pytest.mark.slow
 def test_an_ignored_signal_stays_ignored(start):
     ignoring = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh"]
     process = start("SIGTERM", before=ignoring, start_new_session=True)

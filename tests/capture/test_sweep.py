@@ -84,6 +84,7 @@ def test_braces_written_twice_are_literal():
     assert commands(["b={b}"], "{b}") == [("{b}",)]
 
 
+@pytest.mark.slow
 @given(st.text())
 def test_any_word_with_its_braces_doubled_is_itself(word):
     escaped = word.replace("{", "{{").replace("}", "}}")

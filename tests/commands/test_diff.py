@@ -152,18 +152,15 @@ def any_db(fresh):
         yield connection
 
 
-@pytest.mark.parametrize("examples", [2, pytest.param(20, marks=pytest.mark.slow)])
-def test_any_modules(any_db, examples):
-    @settings(max_examples=examples, deadline=None)
-    @given(st.lists(MODULE, max_size=6), st.sampled_from(diff_command.KEYS))
-    def holds(modules, key):
-        with in_bulk(any_db):
-            fill(any_db, modules)
-        check_sums(any_db, "a", "b", key)
-        check_mirror(any_db, "a", "b", key)
-        check_self(any_db, "a", key)
-
-    holds()
+@pytest.mark.slow
+@settings(max_examples=22, deadline=None)
+@given(modules=st.lists(MODULE, max_size=6), key=st.sampled_from(diff_command.KEYS))
+def test_any_modules(any_db, modules, key):
+    with in_bulk(any_db):
+        fill(any_db, modules)
+    check_sums(any_db, "a", "b", key)
+    check_mirror(any_db, "a", "b", key)
+    check_self(any_db, "a", key)
 
 
 @pytest.fixture
@@ -293,6 +290,7 @@ def test_nothing_changed(diff):
     assert "by op" not in text
 
 
+@pytest.mark.slow
 def test_csv_holds_figures_and_their_parts_exactly(diff):
     code, text, err = diff("cpu_b8", "cpu_b16", "--format", "csv", "--by", "source")
     assert (code, err) == (0, "")
@@ -308,6 +306,7 @@ def test_csv_holds_figures_and_their_parts_exactly(diff):
     assert int(rows[0]["base_bytes"]) == 8905504
 
 
+@pytest.mark.slow
 def test_json_and_jsonl_hold_the_same_rows(diff):
     lists = json.loads(diff("cpu_b8", "cpu_b8_remat", "--format", "json")[1])
     lines = diff("cpu_b8", "cpu_b8_remat", "--format", "jsonl")[1].splitlines()
@@ -486,6 +485,7 @@ def test_growth_and_shrinkage_are_summed_apart(small):
     )
 
 
+@pytest.mark.slow
 def test_sums_are_of_one_memory_space(small, tmp_path):
     small([("c", "f", {}, {})], "c", "c")
     with duckdb.connect(str(tmp_path / "small.duckdb")) as con, in_bulk(con):
@@ -531,6 +531,7 @@ def test_programs_of_torch_xla_bear_their_modules(small):
     )
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("pairs", "message"),
     [
@@ -590,6 +591,7 @@ def test_runs_of_a_label_are_told_apart(small, tmp_path):
     assert text.splitlines()[4].startswith("f [a2 → b]  color 0  peak ")
 
 
+@pytest.mark.slow
 def test_a_name_that_is_a_run_and_a_label_is_ambiguous(small, tmp_path):
     small([("x=a", "f", {"x": 1}, {}), ("b", "f", {"x": 3}, {})], "b", "b")
     with duckdb.connect(str(tmp_path / "small.duckdb")) as con:

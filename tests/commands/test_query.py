@@ -84,6 +84,7 @@ def test_an_option_is_short_for_its_parameter_in_every_query_that_has_it(call, d
             assert (code, f"{query.name}: {what}" in err) == (2, True)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("option", "value"),
     [("run", "cpu_b8"), ("function", "init"), ("platform", "tpu"), ("color", "1"), ("top", "1")],

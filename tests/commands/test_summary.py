@@ -64,6 +64,7 @@ def test_its_figures_are_those_of_the_queries(summary, demo):
     assert found["limit_ratio"] == 16447936 / (141 * 2**30)
 
 
+@pytest.mark.slow
 def test_it_is_of_the_device_s_own_memory_and_tells_of_the_rest(summary):
     out = summary("--run", "tpu_b8")[1].splitlines()
     assert out[1] == "highest peak: 978.5 KiB of hbm memory, train_step of run tpu_b8"
@@ -142,6 +143,7 @@ def module(con, module_id, size, **cells):
     made.close()
 
 
+@pytest.mark.slow
 def test_the_device_that_a_run_is_labelled_with_counts(con):
     module(con, 1, 100)
     insert(con, "run_labels", run_name="r", label="device", label_value="TPU v5 lite",

@@ -193,6 +193,7 @@ def test_labels_are_replaced_and_removed(call, ingested):
     assert rows("SELECT * FROM run_labels") == [("cpu_b8", "b", "2", False)]
 
 
+@pytest.mark.slow
 def test_labels_become_metadata_and_metadata_labels(call, ingested):
     call("runs", "label", "cpu_b8", "commit=1", "batch=8")
     assert call("runs", "label", "--metadata", "cpu_b8", "commit=2") == (0, "", "")
@@ -212,6 +213,7 @@ def test_labels_become_metadata_and_metadata_labels(call, ingested):
     assert call("check")[0] == 0
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -154,6 +154,7 @@ def test_sizes_stay_and_what_the_rules_say(bundle, call, demo_db, query):
     assert found[0] == found[1] != []
 
 
+@pytest.mark.slow
 def test_the_same_is_written_each_time(bundle, demo_db, tmp_path):
     texts = []
     for path in (bundle, anonymous(demo_db, tmp_path / "again.duckdb")):

@@ -57,6 +57,7 @@ def test_a_frame_has_a_label_for_one_line():
 # -- flame graphs ----------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("run", PEAKS)
 def test_collapsed_stacks_add_up_to_the_peak_and_are_those_of_peak_by_stack(
     export, call, demo_db, run
@@ -475,6 +476,7 @@ def test_odd_names_come_back_as_they_are(export, odd_db):
     assert snapshot["device_traces"][0][0]["frames"][1]["name"] == ODD
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("given", "code", "words"),
     [

@@ -100,6 +100,7 @@ def test_the_order_of_paths_changes_no_row(con, fresh):
         assert same(content(con, "ingested_at"), content(other, "ingested_at"))
 
 
+@pytest.mark.slow
 def test_the_order_of_paths_of_one_run_changes_no_row(con, fresh):
     paths = [DEMO / "cpu_b8", DEMO / "gpu_b8"]
     ingest_into(con, paths, "r")
@@ -188,6 +189,7 @@ def whole_modules(db):
     return [key.rpartition(".")[0] for key in keys(db)]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_failed_insert_leaves_the_transactions_before(con, fresh, monkeypatch, jobs):
     ingest_into(con, DEMO / "gpu_b8")
@@ -210,6 +212,7 @@ def test_a_failed_insert_leaves_the_transactions_before(con, fresh, monkeypatch,
         assert same(content(con, "ingested_at"), content(new, "ingested_at"))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_an_interrupt_leaves_whole_modules(con, monkeypatch, jobs):
     monkeypatch.setattr(ingest_module, "TRANSACTION_BYTES", 1)

@@ -79,6 +79,7 @@ def test_counts_shapes_and_lines_are_of_the_largest_values(con):
 VALUE = {"opcode": "dot", "source_file": "/x/t.py", "source_line": 7}
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("key", "part"),
     [
@@ -232,6 +233,7 @@ def test_parameters_without_a_name_go_by_their_number(con):
     ]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("name", "opcode", "path", "is_added"),
     [

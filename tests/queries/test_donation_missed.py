@@ -126,6 +126,7 @@ def test_savings_are_those_of_the_rule(con):
             assert found.saving.tolist() == [row[at] for row in mine][:count]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("reader", "maker", "saving", "is_copied"),
     [

@@ -53,6 +53,7 @@ def test_what_is_held_at_the_peak_asked_for(con):
     ]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
@@ -86,7 +87,7 @@ def rows_of(con, name, **given):
     ]
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("name", OF_THE_PEAK)
 def test_the_instant_of_the_peak_gives_the_answer_of_the_peak(demo, name):
     times = demo.execute(

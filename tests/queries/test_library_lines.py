@@ -79,6 +79,7 @@ def test_a_users_line_goes_before_a_more_exact_one_of_a_library(con):
     assert lines(con) == {"/u/model.py:7": 60, "saved library a.py:9": 40}
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("name", "given"),
     [

@@ -53,6 +53,7 @@ NOT = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("cells", NOT.values(), ids=NOT.keys())
 def test_what_is_no_candidate(con, cells):
     module = step(con)
@@ -92,6 +93,7 @@ def test_ties_by_run_and_value(con):
     assert len(answer(con, "remat-candidates", top_n=3)) == 3
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("op_name", "is_layer_input", "opcode", "rows"),
     [

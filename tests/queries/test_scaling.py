@@ -69,6 +69,7 @@ def test_a_parabola_that_is_nearer_goes_before_a_line_that_would_do(con):
     assert answer(con, "scaling")[0][10] == "quadratic"
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("peaks", "reason"),
     [
@@ -210,6 +211,7 @@ def test_the_largest_of_two_labels_is_a_range_too(con):
     assert all(row[21] == row[18] // row[20] for row in rows)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("points", "reason"),
     [
@@ -246,6 +248,7 @@ def test_what_grows_with_neither_label_is_constant(con):
     ]
 
 
+@pytest.mark.slow
 def test_other_labels_keep_products_apart_and_runs_lacking_one_label_are_left_out(con):
     grid(con, lambda batch, length: 500 + batch * length, remat="none")
     compiled(con, 1, "lacking", 9, {"batch": "8"})
@@ -262,6 +265,7 @@ def test_three_labels_make_no_curve(con):
     assert row[23] == "a curve takes one label or two"
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("given", "reason"),
     [

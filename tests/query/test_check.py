@@ -225,7 +225,7 @@ def test_what_breaks_it_is_a_row_of_its_query(demo_copy, name, statement):
         demo_copy.execute("ROLLBACK")
 
 
-@pytest.mark.sample(20)
+@pytest.mark.sample(40)
 @pytest.mark.parametrize(("name", "statement"), BREAKING)
 def test_what_breaks_it_is_found(demo_db, tmp_path, name, statement):
     path = shutil.copy(demo_db, tmp_path / "broken.duckdb")
@@ -247,7 +247,7 @@ def test_its_header_names_what_it_gives():
         assert query.description
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("seed", range(30))
 def test_overlap_finds_what_comparing_all_pairs_finds(con, seed):
     chance = random.Random(seed)
@@ -356,6 +356,7 @@ def test_what_ingest_has_reported_is_told_apart(demo_db, tmp_path, capfd):
     assert "ingest has reported about" in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_checksum_of_another_hash_is_not_compared(demo_db, tmp_path, capfd):
     path = shutil.copy(demo_db, tmp_path / "other.duckdb")
     with duckdb.connect(str(path)) as con:

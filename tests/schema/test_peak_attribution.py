@@ -23,7 +23,7 @@ WAYS += [
 ]
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(("name", "given"), WAYS, ids=[f"{name}{given}" for name, given in WAYS])
 def test_rows_of_a_function_add_up_to_its_peak(demo, name, given):
     query = CATALOGUE.find(name)

@@ -151,6 +151,7 @@ def test_what_every_dump_satisfies(demo, what, sql):
     assert demo.execute(sql).fetchall() == [], what
 
 
+@pytest.mark.slow
 def test_views_that_cannot_be_renewed_leave_the_file_as_it_was(tmp_path, monkeypatch):
     path = str(tmp_path / "t.duckdb")
     with store.open_writable(path) as con:

@@ -195,6 +195,7 @@ def test_what_cannot_be_donated_is_said(step):
         ask(step, donate=["prams['w']"])
 
 
+@pytest.mark.slow
 def test_donations_alone_and_together_are_one_rule(demo):
     """One parameter is computed by memory.donation, all of them as ranges beside the others."""
     from bufdb.what_if import answer

@@ -60,7 +60,7 @@ def test_one_name_saves_what_peak_savings_says(demo):
 
 
 @needs_loops
-@pytest.mark.sample(9)
+@pytest.mark.sample(18)
 @pytest.mark.parametrize("run", sorted(path.name for path in (LOOPS / "dumps").glob("*")))
 def test_one_name_saves_what_peak_savings_says_of_loops(con, run):
     ingest_into(con, LOOPS / "dumps" / run, run)
@@ -90,6 +90,7 @@ def test_damaged_dumps_are_as_ingest_had_them_and_raise_nothing(con, tmp_path, f
                 answer(con, choice, asked)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("run", sorted(path.name for path in DEMO.iterdir() if path.is_dir()))
 def test_several_names_are_the_union_of_all_other_values_at_each_instant(demo, run):
     source = random.Random(run)

@@ -176,6 +176,7 @@ BLOCKS = pytest.mark.parametrize("block_bytes", [DEFAULT, 300], ids=["whole", "i
 BOTH = pytest.mark.parametrize("dump", [SPLIT, WHOLE], ids=["split", "one file"])
 
 
+@pytest.mark.sample(4)
 @BLOCKS
 @BOTH
 def test_a_byte_order_mark_is_read_over(dump: tuple[str, str], block_bytes: int) -> None:
@@ -186,6 +187,7 @@ def test_a_byte_order_mark_is_read_over(dump: tuple[str, str], block_bytes: int)
     assert (found.diagnostics, found.exit_code) == (whole.diagnostics, 0)
 
 
+@pytest.mark.sample(4)
 @BLOCKS
 @BOTH
 def test_line_ends_of_two_bytes_are_simply_read(dump: tuple[str, str], block_bytes: int) -> None:
@@ -208,6 +210,7 @@ def test_line_ends_of_two_bytes_in_some_lines_alone_lose_no_row_in_silence(
     assert found.exit_code == 4 or not lost(told(files), found)
 
 
+@pytest.mark.slow
 def test_a_file_above_10_mb_with_line_ends_of_two_bytes_is_simply_read() -> None:
     (name, text), *_ = texts(*WHOLE).items()
     head, _, rest = text.partition(b"\nTotal bytes used:")
@@ -237,7 +240,7 @@ FIRST_LINES = {
 }
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(10)
 @BLOCKS
 @BOTH
 @pytest.mark.parametrize("first", FIRST_LINES)
@@ -292,7 +295,7 @@ DAMAGES = {
 }
 
 
-@pytest.mark.sample(31)
+@pytest.mark.sample(62)
 @pytest.mark.parametrize("block_bytes", [DEFAULT, 400], ids=["whole", "in rounds"])
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize(
@@ -325,6 +328,7 @@ def test_a_dump_of_2024_whose_live_ranges_are_cut_is_told() -> None:
         assert found.names(ASSIGNMENT), found.diagnostics
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     "title", [b"  BufferLiveRange:\n", b"  Live ranges at ", b"    broadcast.7{}:", b"    5:"]
 )
@@ -335,6 +339,7 @@ def test_live_ranges_cut_between_two_lines_are_told(title: bytes) -> None:
     assert found.exit_code == 4
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("dump", [(WHOLE, ASSIGNMENT), (SPLIT, VALUES)], ids=["one file", "split"])
 @BLOCKS
 def test_a_file_without_its_total_line_is_told(
@@ -361,6 +366,7 @@ def peaks() -> list[Any]:
     return base().con.execute(query).fetchall()
 
 
+@pytest.mark.sample(4)
 @BLOCKS
 @pytest.mark.parametrize("dump", [TRAIN, SPLIT_TRAIN], ids=["one file", "split"])
 def test_a_temp_allocation_without_its_values_has_an_unknown_peak(

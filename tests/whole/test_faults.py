@@ -246,7 +246,7 @@ def folder(tmp_path):
     subprocess.run(["rm", "-rf", tmp_path / "dumps"], check=True)
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("name", ODD)
 def test_odd_directory(con, tmp_path, folder, name):
     make, keys, told = ODD[name]
@@ -398,7 +398,7 @@ def three(fresh, tmp_path_factory):
         return content(con)
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize(
     ("stored_before", "block_bytes"),
@@ -497,6 +497,7 @@ WITHOUT = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", WITHOUT)
 def test_hlo_without_buffer_assignment(con, tmp_path, name, capfd):
     names, message = WITHOUT[name]
@@ -614,7 +615,7 @@ class Fatal(duckdb.FatalException):
     """After it no statement succeeds, ROLLBACK included."""
 
 
-@pytest.mark.sample(7)
+@pytest.mark.sample(14)
 @pytest.mark.parametrize(
     ("error", "jobs"), [(duckdb.IOException(FULL), 1), (Fatal(FATAL), 2)], ids=["I/O", "fatal"]
 )
@@ -674,6 +675,7 @@ def test_disk_full_while_modules_are_replaced(con, fresh, tmp_path, monkeypatch,
         assert content(con) == content(new)
 
 
+@pytest.mark.slow
 def test_disk_full_when_the_database_is_closed(whole, make_empty, monkeypatch, capfd):
     real = store.open_writable
 
@@ -706,6 +708,7 @@ TARGETS = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", TARGETS)
 @pytest.mark.parametrize("command", ["ingest", "capture", "query"])
 def test_database_that_cannot_be(call, name, command):
@@ -723,7 +726,7 @@ def test_database_that_cannot_be(call, name, command):
     assert Path("file").read_text() == "no database\n" * 1000
 
 
-@pytest.mark.sample(11)
+@pytest.mark.sample(22)
 @pytest.mark.parametrize("command", ["query peak", "check", "sql FROM\tvalues", "ingest"])
 @pytest.mark.parametrize("part", range(8), ids=lambda part: f"{part}/8 of the file")
 def test_damaged_block(call, whole_db, part, command):
@@ -784,6 +787,7 @@ def test_standard_output(whole_db, command, stream):
         assert is_one_line(err)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("redirection", ["2>/dev/full", "2>&-"])
 @pytest.mark.parametrize(
     ("command", "code"), [("query modules", 0), ("query nothing", 2), ("ingest nothing", 2)]
@@ -796,6 +800,7 @@ def test_standard_error(whole_db, redirection, command, code):
     assert (done.stdout != b"") == (code == 0)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("target", "code"),
     [("/dev/full", 1), (".", 2), ("no/where", 2), ("n" * 300, 2), ("/proc/a", 2)],
@@ -813,7 +818,7 @@ HOMES = {"missing": "/no/home", "a file": "file", "empty": "", "unset": None, "f
          "not UTF-8": os.fsdecode(b"\xff"), "relative": "~"}  # fmt: skip
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("home", HOMES)
 @pytest.mark.parametrize("variable", ["HOME", "XDG_CONFIG_HOME"])
 def test_home(whole_db, monkeypatch, call, home, variable):
@@ -1009,6 +1014,7 @@ def test_capture_whose_ingest_fails(tmp_path, monkeypatch, capfd, my_db, error, 
     assert stored_by(advice, tmp_path, monkeypatch) == 2 + 3
 
 
+@pytest.mark.slow
 def test_capture_of_dumps_that_are_stored_in_part(tmp_path, monkeypatch, capfd, my_db):
     gone = "os.remove(f'{folder}/module_0000.jit_init.cpu_after_optimizations-live-range.txt');"
     gone += "os.mkfifo(f'{folder}/module_0000.jit_init.cpu_after_optimizations-live-range.txt')"

@@ -84,6 +84,7 @@ def test_the_wheel_has_the_sql_and_the_code_of_the_checkout(wheel):
     assert {name for name in files if name.endswith(".py")} == code
 
 
+@pytest.mark.slow
 def test_the_sdist_builds_the_same_wheel(wheel, tmp_path):
     sdist = build(ROOT, tmp_path / "sdist", "sdist")
     with tarfile.open(sdist) as archive:

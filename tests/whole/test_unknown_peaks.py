@@ -103,7 +103,7 @@ def functions_and_db(request, fresh):
         yield request.param, con
 
 
-@pytest.mark.sample(10)
+@pytest.mark.sample(20)
 @each_query
 def test_an_unknown_peak_is_told_with_its_reason_and_is_no_number(functions_and_db, query):
     functions, con = functions_and_db
@@ -142,6 +142,7 @@ def test_of_several_compilations_one_unknown_makes_the_largest_unknown(con, name
     assert all(row[column] is None and REASON in row["unknown_reason"] for row in answer)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("name", "column"),
     [
@@ -173,7 +174,7 @@ def bare_db(fresh):
         yield con
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(12)
 @each_query
 def test_a_module_without_allocations_is_told_in_every_memory_space(bare_db, query):
     answer = rows(bare_db, query, color=0)
@@ -235,7 +236,7 @@ def huge(huge_db):
         yield con
 
 
-@pytest.mark.sample(10)
+@pytest.mark.sample(20)
 @each_query
 def test_sizes_near_two_to_the_63_raise_nothing(huge, query):
     tries = [{}, {"top_n": 2**62}]
@@ -281,6 +282,7 @@ def test_a_table_smaller_than_its_pointers_has_no_padding_and_takes_none_away(co
     assert [row["peak_padding_bytes"] for row in rows(con, QUERIES["padding"])] == [8]
 
 
+@pytest.mark.slow
 def test_diff_and_budget_over_such_sizes(huge_db, tmp_path, capfdbinary):
     budget = tmp_path / "budget.toml"
     budget.write_text('[[budget]]\nfunction = "*"\nlimit = "+2%"\n')
