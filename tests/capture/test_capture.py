@@ -310,7 +310,6 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert labels("r")["exit_code"] == "137"
 
 
-@pytest.mark.slow
 def test_a_run_of_the_same_name_is_replaced(run):
     assert run("--run", "r", "--label", "old=1", command=fake("dump()"))[0] == 0
     code, _, err = run("--run", "r", command=fake("dump('tpu_b8')"))
@@ -326,7 +325,6 @@ def test_a_run_without_a_name_is_named_after_the_program(run):
     assert name.startswith("my_train-2")
 
 
-@pytest.mark.slow
 def test_dumps_that_are_kept(run, left_behind):
     code, _, _ = run(
         "--keep-dumps", "new/dumps", "--run", "r", command=fake("os.chdir('/'); dump()")
@@ -346,7 +344,6 @@ def test_the_table_can_go_to_a_file(run):
     assert [row["peak_bytes"] for row in found] == [8905504, 2116268, 924792]
 
 
-@pytest.mark.slow
 def test_several_processes_in_one_directory_are_noted(run):
     body = """
 folder = dump()
@@ -373,7 +370,6 @@ def test_a_command_that_compiles_nothing(run, left_behind):
     assert (code, "the command failed (exit code 3) before it compiled" in err) == (3, True)
 
 
-@pytest.mark.slow
 def test_a_command_whose_modules_come_from_a_cache(run, left_behind):
     body = """
 folder = dump()

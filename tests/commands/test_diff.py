@@ -535,11 +535,11 @@ def test_programs_of_torch_xla_bear_their_modules(small):
 @pytest.mark.parametrize(
     ("pairs", "message"),
     [
-        (["f"], "--pair: expected OLD=NEW, found 'f'"),
         (
             ["fu=h"],
             "--pair: no function and no module 'h' in NEW; 'bufdb query modules' lists them",
         ),
+        (["f"], "--pair: expected OLD=NEW, found 'f'"),
         (["fun=g"], "--pair: no function and no module 'fun' in BASE; did you mean 'fund'?"),
         (["fund=g", "fund=gnu"], "--pair: 'fund' is in several pairs"),
         (["fund=g", "m1=g"], "--pair: 'g' is in several pairs"),
@@ -591,7 +591,6 @@ def test_runs_of_a_label_are_told_apart(small, tmp_path):
     assert text.splitlines()[4].startswith("f [a2 → b]  color 0  peak ")
 
 
-@pytest.mark.slow
 def test_a_name_that_is_a_run_and_a_label_is_ambiguous(small, tmp_path):
     small([("x=a", "f", {"x": 1}, {}), ("b", "f", {"x": 3}, {})], "b", "b")
     with duckdb.connect(str(tmp_path / "small.duckdb")) as con:

@@ -33,7 +33,6 @@ def test_it_is_made_once_and_again_if_it_is_damaged(cache):
     assert [found.stat().st_size for found in cache.iterdir()] == [made.st_size]
 
 
-@pytest.mark.slow
 def test_where_nothing_can_be_written_it_is_made_in_memory(cache):
     cache.parent.write_text("a file in place of the folder")
     with store.open_empty() as con:

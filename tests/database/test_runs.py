@@ -213,7 +213,6 @@ def test_labels_become_metadata_and_metadata_labels(call, ingested):
     assert call("check")[0] == 0
 
 
-@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -476,7 +476,6 @@ def test_odd_names_come_back_as_they_are(export, odd_db):
     assert snapshot["device_traces"][0][0]["frames"][1]["name"] == ODD
 
 
-@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("given", "code", "words"),
     [

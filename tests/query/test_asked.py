@@ -146,7 +146,6 @@ def test_an_empty_database_says_so(con):
     assert why(con, "peaks") == "the database holds no module"
 
 
-@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("name", "values", "reason"),
     [

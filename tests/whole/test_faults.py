@@ -246,7 +246,7 @@ def folder(tmp_path):
     subprocess.run(["rm", "-rf", tmp_path / "dumps"], check=True)
 
 
-@pytest.mark.sample(12)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("name", ODD)
 def test_odd_directory(con, tmp_path, folder, name):
     make, keys, told = ODD[name]
@@ -615,7 +615,7 @@ class Fatal(duckdb.FatalException):
     """After it no statement succeeds, ROLLBACK included."""
 
 
-@pytest.mark.sample(14)
+@pytest.mark.sample(7)
 @pytest.mark.parametrize(
     ("error", "jobs"), [(duckdb.IOException(FULL), 1), (Fatal(FATAL), 2)], ids=["I/O", "fatal"]
 )
@@ -1014,7 +1014,6 @@ def test_capture_whose_ingest_fails(tmp_path, monkeypatch, capfd, my_db, error, 
     assert stored_by(advice, tmp_path, monkeypatch) == 2 + 3
 
 
-@pytest.mark.slow
 def test_capture_of_dumps_that_are_stored_in_part(tmp_path, monkeypatch, capfd, my_db):
     gone = "os.remove(f'{folder}/module_0000.jit_init.cpu_after_optimizations-live-range.txt');"
     gone += "os.mkfifo(f'{folder}/module_0000.jit_init.cpu_after_optimizations-live-range.txt')"
