@@ -97,4 +97,6 @@ def assemble(source: Source, emit: Emit, known_shapes: dict[bytes, Shape]) -> As
     groupings = [Grouping(what, *found) for what, found in labels.items()]
     for columns in savings.rows(groupings):
         emit("peak_savings", columns)
+    # Each of them knows the context: a cycle, which only the collector ends, and ingest has none.
+    context.observers.clear()
     return Assembled(context.facts, shapes.new)

@@ -14,7 +14,7 @@ import nanoarrow as na
 import numpy as np
 from nanoarrow.c_array_stream import CArrayStream
 
-from bufdb.columnar.scan import PAD, Bools, Columns, Ints, Numbers, Text
+from bufdb.columnar.scan import Block, Bools, Columns, Ints, Numbers, Text
 
 
 @dataclass
@@ -165,21 +165,11 @@ def _nulls(data_type: str, length: int) -> Any:
 
 
 def _label_views(column: Labels) -> tuple[Any, bytes, Bools | None]:
-    data, spans = bytearray(), []
-    for label in column.labels:
-        text = label.encode() if isinstance(label, str) else label or b""
-        spans.append((len(data), len(text)))
-        data += text
-    table = np.zeros((max(1, len(spans)), 2), np.uint64)
-    block = bytes(data) + PAD
-    for row, (start, size) in enumerate(spans):
-        head = size.to_bytes(4, "little")
-        if size <= 12:
-            view = head + block[start : start + size].ljust(12, b"\0")
-        else:
-            view = head + block[start : start + 4] + bytes(4) + start.to_bytes(4, "little")
-        table[row] = np.frombuffer(view, np.uint64)
+    texts = [x.encode() if isinstance(x, str) else x or b"" for x in column.labels]
+    stop = np.cumsum([len(text) for text in texts], dtype=np.int64)
+    start = np.concatenate([np.zeros(1, np.int64), stop[:-1]])[: len(texts)]
+    views, block = Text(Block(*texts), start, stop).views()
     nulls = None
     if any(label is None for label in column.labels):
         nulls = np.array([label is None for label in column.labels])[column.codes]
-    return np.ascontiguousarray(table[column.codes]), block, nulls
+    return np.ascontiguousarray(views[column.codes]), block, nulls

@@ -26,7 +26,7 @@ COMMENT ON COLUMN value_origins.value_id IS 'The value: values.value_id.';
 COMMENT ON COLUMN value_origins.origin_kind IS
   'stacked (an array into which a loop inserts a slice per step: what a scan saves or returns), slice (one step''s slice read back from a stack, or from what is scanned), carry (what a loop hands from step to step, written there), invariant (what goes into a loop that does not write it), parameter (an entry parameter that a loop carries or that was copied into one).';
 COMMENT ON COLUMN value_origins.instruction_name IS
-  'The instruction that made the data; it may be fused and so in no other table. NULL for a stack of which no line of the user''s was found, as are all columns up to stack_frame_id.';
+  'The instruction that made the data; it may be fused and so in no other table. Where the walk meets no line of the user''s, the last that computes and bears one of a library''s. NULL for a stack of which neither was found, as are all columns up to stack_frame_id.';
 COMMENT ON COLUMN value_origins.opcode IS 'HLO opcode of that instruction.';
 COMMENT ON COLUMN value_origins.op_name IS
   'Its metadata op_name, unescaped; of a parameter the argument''s name; NULL if the metadata has none.';

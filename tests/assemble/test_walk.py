@@ -333,6 +333,43 @@ def test_library_lines_are_nobodys():
     assert (origin.is_exact, origin.is_layer_input) == (False, False)
 
 
+LIBRARY = meta(21, file="/l/site-packages/flax/linen.py")
+
+
+def test_what_a_library_computes_stands_in_where_no_line_of_the_users_comes():
+    """Not the argument that it was computed from, at which the walk ends."""
+    text = module(STACKED.replace(meta(21), LIBRARY).replace("%new, %put", "%x, %put"))
+    origin, walker = walk(text, index=(2,))
+    assert found(text) == ("stacked", "sin", None)
+    assert walker.places.library_source(origin.instruction) == "library flax/linen.py:21"
+    assert (origin.is_exact, origin.is_layer_input, origin.written_by.name) == (True, False, b"put")
+    assert walk(text, index=(1,))[0].kind == "parameter"
+
+
+def test_of_several_that_libraries_compute_the_last_counts():
+    twice = STACKED.replace(meta(21), LIBRARY).replace("sine(%x)", "sine(%y)")
+    twice = f"  %y = f32[8] cosine(%x), {LIBRARY}\n" + twice.replace("%new, %put", "%x, %put")
+    assert found(module(twice)) == ("stacked", "sin", None)
+
+
+def test_a_line_of_the_users_goes_before_it():
+    before = STACKED.replace(meta(21), LIBRARY)
+    assert found(module(before)) == ("stacked", "new", 22)
+    behind = before.replace("bitcast(%sin), " + own("closed_call"), f"copy(%sin), {meta(40)}")
+    assert found(module(behind.replace("%new, %put", "%x, %put"))) == ("stacked", "row", 40)
+
+
+def test_what_is_read_of_an_argument_for_a_library_is_no_slice():
+    """It is what the library makes of it."""
+    body = STACKED.replace("%new, %put", "%x, %put")
+    part = f"""  %part = f32[4] dynamic-slice(%w, %i), {TAKE}
+  %scaled = f32[4] negate(%part), {LIBRARY}
+"""
+    text = module(part + body)
+    assert found(text, "part", ()) == ("slice", "b", None)
+    assert found(text, "scaled", ()) == ("self", "scaled", None)
+
+
 def test_where_all_lines_are_a_librarys_they_say_who_made_the_data():
     text = module(STACKED).replace("/u/model.py", "/l/site-packages/flax/linen.py")
     graph = HloGraph(text.encode(), loops := loops_in(text.encode()))

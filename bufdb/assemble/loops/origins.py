@@ -384,12 +384,13 @@ class _Walks:
         return origin if self._has_line[id(origin)] else None
 
     def _is_named(self, origin: Origin) -> bool:
-        """Whether the walk ended at a line of the user's, or at a parameter with a name."""
+        """Whether the walk ended at a line, the user's or a library's, or at a named parameter."""
         end = origin.instruction
         if end is None:
             return False
         is_parameter = end.opcode == "parameter" and end.op_name is not None
-        return is_parameter or self.places.own(end) is not None
+        has_line = self.places.own(end) is not None or self.places.is_librarys(end)
+        return is_parameter or has_line
 
 
 @lru_cache(maxsize=1 << 14)

@@ -106,6 +106,10 @@ class Places:
         text = file.decode(errors="replace") if isinstance(file, bytes) else file
         return self._library_source(text, line)
 
+    def is_librarys(self, ins: Instruction) -> bool:
+        """Whether an instruction bears lines of libraries alone, in a module with the user's."""
+        return self.own(ins) is None and self.library_source(ins) is not None
+
     def _own(self, fields: Fields) -> Place | None:
         number = fields.get("stack_frame_id")
         if number is not None and number in self.frames:

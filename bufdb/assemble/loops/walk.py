@@ -61,6 +61,9 @@ class _Path:
     passed: list[tuple[Instruction, bool]] = field(default_factory=list)
     """Moves, and what is made of several (True), whose line stands in for an end without one."""
     end: Instruction | None = None
+    library: tuple[Origin, bool] | None = None
+    """Had the walk ended where a line of a library's, and none of the user's, first made data: the
+    origin, and whether one slice is read back. It stands in where nothing of the user's comes."""
     is_slice: bool = False
     guess_count: int = 0
     is_changed: bool = False
@@ -121,7 +124,12 @@ class Walker:
     def _finish(self, path: _Path) -> None:
         end = path.end
         if end is None or self.places.own(end) is None:
-            end = self._stand_in(path) or end
+            end = self._stand_in(path)
+            if end is None and path.library is not None:
+                step_count = path.origin.step_count
+                path.origin, path.is_slice = path.library
+                path.origin.step_count, path.end = step_count, path.origin.instruction
+            end = end or path.end
         path.origin.instruction = end
 
     def _stand_in(self, path: _Path) -> Instruction | None:
@@ -283,6 +291,8 @@ class Walker:
         if self.places.is_users(ins) or not ins.operands:
             path.end = ins
             return None
+        if path.library is None and self.places.is_librarys(ins):
+            path.library = replace(path.origin, instruction=ins), path.is_slice
         path.origin.is_exact = False
         path.guess_count += 1
         if path.guess_count > MAX_GUESSES:
