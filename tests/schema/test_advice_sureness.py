@@ -34,8 +34,14 @@ def has_tiles_to_save(row):
 
 
 EXPECTED = {
-    "carry-copies": lambda row: "possible",
-    "copies": lambda row: {True: "possible", False: "unlikely", None: None}[row["is_kept_twice"]],
+    "carry-copies": lambda row: None if row["saving_bytes"] is None else "possible",
+    "copies": lambda row: (
+        "unlikely"
+        if row["is_kept_twice"] is False
+        else "possible"
+        if row["is_kept_twice"] and row["saving_bytes"] is not None
+        else None
+    ),
     "f32-large": lambda row: (
         "unlikely" if row["platform"] == "cpu" and row["saving_bytes"] == 0 else "possible"
     ),
