@@ -32,6 +32,7 @@ RUNS = {
 RUNS |= {
     "sharded/cpu": ("sharded.py", "--xla_force_host_platform_device_count=8"),
     "sharded/gpu": ("sharded.py --target gpu --offload", "--xla_gpu_autotune_level=0"),
+    "sharded/tpu": ("sharded.py --target tpu", ""),
 }
 RUNS |= {"packaged/cpu": ("-m tiny_train", "")}
 RUNS |= {f"lengths/length_{n}": (f"attention.py --length {n}", "") for n in (512, 1024, 1536, 2048)}
@@ -44,6 +45,9 @@ KEEP = [
     "*-live-range.txt",
     "*.debug_options",
 ]
+BEFORE = "*.before_optimizations.txt"
+WITH_BEFORE = ("demo/tpu_b8", "sharded/")
+"""Runs of which the text before optimisation is kept, too: what is divided stands there."""
 
 
 def compile_run(name, python, model_dir, dump_to):
@@ -74,7 +78,7 @@ def keep_files(name, dump_to, out):
         for path in dump_to.glob("*-buffer-assignment.txt")
         if not ("gpu" in name and ".cpu_after_" in path.name)
     }
-    for pattern in KEEP:
+    for pattern in [*KEEP, *([BEFORE] if name.startswith(WITH_BEFORE) else [])]:
         if name.endswith("_old") and pattern == HLO_TEXT:
             continue
         for path in dump_to.glob(pattern):

@@ -221,6 +221,9 @@ donations AS (
   SELECT
     answered_donations.module_id, answered_donations.color,
     answered_donations.together_saving_bytes, answered_donations.parameter_name,
+    max(CASE WHEN answered_donations.is_in_product THEN 1 ELSE 0 END)
+      OVER (PARTITION BY answered_donations.module_id, answered_donations.color) = 1
+      AS is_in_product,
     count(*) OVER (PARTITION BY answered_donations.module_id, answered_donations.color)
       AS value_count,
     row_number() OVER (
@@ -229,6 +232,7 @@ donations AS (
         answered_donations.parameter_shape_index
     ) AS place
   FROM answered_donations
+  WHERE NOT answered_donations.is_copied
 ),
 padded AS (
   SELECT
@@ -258,16 +262,19 @@ padded AS (
     AND savings.color = values_held.color
     AND savings.value_id = values_held.value_id
   WHERE value_details.padding_bytes > 0
+    AND NOT value_details.is_least_size
     AND NOT value_details.is_tuple
   GROUP BY functions.module_id, functions.color, value_details.shape
 ),
 findings AS (
-  SELECT module_id, color, kind, name, value_count, operation_count, saving_bytes
+  SELECT
+    module_id, color, kind, kind AS sureness_kind, name, value_count, operation_count, saving_bytes
   FROM of_values
   UNION ALL
   SELECT
     module_id, color,
     'donate' AS kind,
+    CASE WHEN is_in_product THEN 'donation_in_product' ELSE 'donate' END AS sureness_kind,
     CASE
       WHEN value_count > 1 THEN parameter_name || ' and ' || (value_count - 1) || ' more'
       ELSE parameter_name
@@ -281,6 +288,7 @@ findings AS (
   SELECT
     module_id, color,
     'padding' AS kind,
+    'padding' AS sureness_kind,
     shape AS name,
     value_count,
     NULL AS operation_count,
@@ -290,6 +298,7 @@ findings AS (
   SELECT
     allocations.module_id, allocations.color,
     'constant' AS kind,
+    'constant' AS sureness_kind,
     coalesce(
       value_details.own_source, value_details.library_source, value_details.op_name,
       value_details.instruction_name,
@@ -316,7 +325,8 @@ ranked AS (
     functions.name_place, functions.run_name, functions.function_name, functions.platform,
     functions.color, functions.peak_bytes, functions.unknown_reason, findings.saving_bytes,
     CAST(findings.saving_bytes AS DOUBLE) / nullif(functions.peak_bytes, 0) AS saving_ratio,
-    findings.kind, findings.name, findings.value_count, findings.operation_count,
+    findings.kind, findings.sureness_kind, findings.name, findings.value_count,
+    findings.operation_count,
     row_number() OVER (
       PARTITION BY functions.place
       ORDER BY findings.saving_bytes DESC, findings.kind, findings.name
@@ -344,7 +354,7 @@ SELECT
     WHEN 'copy' THEN 'avoid the copy: donate, or keep one layout'
     WHEN 'late_free' THEN 'find what keeps it: nothing uses it any more'
     WHEN 'gather' THEN 'gather one layer at a time'
-    WHEN 'padding' THEN 'choose a minor dimension that fills the tiles'
+    WHEN 'padding' THEN 'choose dimensions that fill the tiles, or merge small ones'
     WHEN 'constant' THEN 'compute it where it is used'
   END AS advice,
   CASE ranked.kind
@@ -363,7 +373,7 @@ SELECT
 FROM ranked
 CROSS JOIN params
 LEFT JOIN advice_sureness
-  ON advice_sureness.kind = ranked.kind
+  ON advice_sureness.kind = ranked.sureness_kind
   AND advice_sureness.platform = coalesce(ranked.platform, '')
 WHERE ranked.place <= params.top_n OR ranked.unknown_reason IS NOT NULL
 ORDER BY ranked.function_place, ranked.name_place, ranked.place;

@@ -34,7 +34,7 @@
 -- column peak_held_bytes HUGEINT: Bytes that the second buffer holds at the peak [bytes].
 -- column saving_bytes HUGEINT: By how much the highest peak would fall without that buffer (query
 --   savings) [bytes]; NULL for what holds nothing there in a temp allocation.
--- column sureness VARCHAR: How sure that is (advice_sureness): possible.
+-- column sureness VARCHAR: How sure that is (advice_sureness): possible; NULL without a figure.
 -- column size_bytes BIGINT: Assigned size of the copy [bytes].
 -- column carry_role VARCHAR: initial, taken, returned or result.
 -- column shape VARCHAR: Shape of the copy with layout.
@@ -116,7 +116,7 @@ LEFT JOIN value_details AS source_details
   ON source_details.module_id = carry_copies.module_id
   AND source_details.value_id = carry_copies.source_value_id
 LEFT JOIN advice_sureness
-  ON advice_sureness.kind = CASE WHEN carry_copies.place IS NOT NULL THEN 'copy' END
+  ON advice_sureness.kind = CASE WHEN carry_copies.saving_bytes IS NOT NULL THEN 'copy' END
   AND advice_sureness.platform = coalesce(functions.platform, '')
 WHERE carry_copies.place IS NOT NULL OR functions.unknown_reason IS NOT NULL
 ORDER BY carry_copies.place NULLS FIRST, functions.name_place;

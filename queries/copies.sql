@@ -32,7 +32,7 @@
 -- column saving_bytes HUGEINT: By how much the highest peak would fall without it (query savings)
 --   [bytes]; NULL for what holds nothing there in a temp allocation.
 -- column sureness VARCHAR: How sure that is (advice_sureness): possible; unlikely, where it is not
---   kept twice; NULL without live ranges.
+--   kept twice; NULL without live ranges, and of what is kept twice without a figure.
 -- column size_bytes BIGINT: Assigned size of the copy [bytes].
 -- column is_kept_twice BOOLEAN: Whether copy and original are live together for more than the
 --   instant of copying; NULL without live ranges.
@@ -111,7 +111,7 @@ LEFT JOIN peak_savings AS savings
   AND savings.value_id = copies.value_id
 LEFT JOIN advice_sureness
   ON advice_sureness.kind = CASE
-    WHEN copies.is_kept_twice THEN 'copy'
+    WHEN copies.is_kept_twice AND savings.saving_bytes IS NOT NULL THEN 'copy'
     WHEN NOT copies.is_kept_twice THEN 'copy_in_turn'
   END
   AND advice_sureness.platform = coalesce(functions.platform, '')

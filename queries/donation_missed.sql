@@ -17,7 +17,8 @@
 -- at the end, a pair is missed. XLA may still refuse to alias when layouts or shardings differ. A
 -- product, a sort or a custom call without output_to_operand_aliasing that reads the argument last
 -- writes the output elsewhere, and XLA copies it over: that is reckoned with and called unlikely.
--- So does a fusion that moves elements (a transpose, a roll), which a dump does not tell.
+-- So does a fusion that moves elements (a transpose, a roll), which a dump does not tell. Of a
+-- fusion with a product in it (TPU) neither: it is possible where the argument is no factor.
 --
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
@@ -35,8 +36,8 @@
 -- column together_saving_bytes HUGEINT: By how much with all of the module and memory space
 --   [bytes]; NULL likewise.
 -- column sureness VARCHAR: How sure saving_bytes is (advice_sureness): likely; possible, on the
---   CPU; unlikely, where the instruction that makes the output reads the argument itself and cannot
---   write over it.
+--   CPU and where a fusion with a product makes the output of the argument; unlikely, where the
+--   instruction that makes the output reads the argument itself and cannot write over it.
 -- column size_bytes BIGINT: Size of the output's allocation [bytes].
 -- column parameter_number BIGINT: Entry parameter that could be donated.
 -- column parameter_shape_index VARCHAR: Index in that parameter's shape, in braces.
@@ -53,7 +54,8 @@ WITH params AS (
 pairs AS (
   SELECT
     donations.module_id, donations.color, donations.size_bytes, donations.saving_bytes,
-    donations.together_saving_bytes, donations.is_copied, donations.parameter_number,
+    donations.together_saving_bytes, donations.is_copied, donations.is_in_product,
+    donations.parameter_number,
     donations.parameter_shape_index,
     donations.parameter_name, donations.shape, donations.output_name, donations.output_op_name,
     row_number() OVER (
@@ -81,6 +83,7 @@ LEFT JOIN pairs
 LEFT JOIN advice_sureness
   ON advice_sureness.kind = CASE
     WHEN pairs.is_copied THEN 'copied_donation'
+    WHEN pairs.is_in_product THEN 'donation_in_product'
     WHEN pairs.place IS NOT NULL THEN 'donate'
   END
   AND advice_sureness.platform = coalesce(functions.platform, '')

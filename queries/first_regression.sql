@@ -14,7 +14,9 @@
 -- wrong when: Times are those of the dump files; files that were copied without their times, or
 -- runs ingested from one checkout, are out of order. Growth in small steps, each below the factor,
 -- is not found. A new shape is no regression: signature_is_same says whether the shapes of
--- arguments and result are those of the run before.
+-- arguments and result are those of the run before. A function that was renamed begins a series of
+-- its own: of many runs, which names are one would depend on the runs asked for. bufdb diff pairs
+-- those of two runs by signature and likeness.
 --
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.

@@ -6,8 +6,9 @@
 -- tiles. For each run and function (its compilation with the largest known peak) and each shape
 -- with its layout: what one value takes, what its elements need, and how much of the difference
 -- counts at the peak of the memory space. Most padding at the peak first, then most in all values.
--- A small minor dimension is the usual cause; another axis last, or dimensions that are multiples
--- of the tile, avoid it.
+-- Small dimensions are the usual cause. Dimensions that are multiples of the tile avoid it, or
+-- small ones merged into one; the next smaller multiple saves the elements besides, the next larger
+-- one is free. To exchange axes brings nothing: the compiler has chosen their order in memory.
 --
 -- wrong when: A value that shares its bytes with others at the peak counts with the part it holds,
 -- and only what goes beyond its elements' bytes is called padding, so an in-place pair may show
@@ -34,8 +35,9 @@
 -- column peak_value_count BIGINT: Values of this shape that hold it; NULL likewise.
 -- column saving_bytes HUGEINT: By how much the highest peak would fall, at the least, without the
 --   padding [bytes]: of arguments and outputs all of it, of temps that of the one that saves most;
---   NULL likewise.
--- column sureness VARCHAR: How sure that is (advice_sureness): likely.
+--   peak_padding_bytes at the most, where all of them change; NULL likewise.
+-- column sureness VARCHAR: How sure that is (advice_sureness): likely; unlikely of what takes one
+--   tile, such as a number, or has no tiles: other dimensions take no less.
 -- column size_bytes BIGINT: Assigned size of one value [bytes].
 -- column logical_bytes BIGINT: Size of its elements [bytes].
 -- column padding_bytes HUGEINT: The difference [bytes].
@@ -51,7 +53,7 @@ padded_values AS (
   SELECT
     functions.name_place, functions.peak_bytes, value_details.module_id, value_details.color,
     value_details.shape, value_details.size_bytes, value_details.logical_bytes,
-    value_details.padding_bytes, value_details.is_phi,
+    value_details.padding_bytes, value_details.is_least_size, value_details.is_phi,
     greatest(value_details.padding_bytes + held.held_bytes - value_details.size_bytes, 0)
       AS peak_padding_bytes,
     value_details.allocation_kind,
@@ -72,7 +74,7 @@ padded_values AS (
 ),
 padded_shapes AS (
   SELECT
-    name_place, module_id, color, shape, size_bytes, logical_bytes, padding_bytes,
+    name_place, module_id, color, shape, size_bytes, logical_bytes, padding_bytes, is_least_size,
     CASE WHEN peak_bytes IS NOT NULL THEN coalesce(sum(peak_padding_bytes), 0) END
       AS peak_padding_bytes,
     CASE WHEN peak_bytes IS NOT NULL THEN count(CASE WHEN peak_padding_bytes > 0 THEN 1 END) END
@@ -84,12 +86,14 @@ padded_shapes AS (
     END AS saving_bytes,
     count(CASE WHEN NOT is_phi THEN 1 END) AS value_count
   FROM padded_values
-  GROUP BY name_place, module_id, color, peak_bytes, shape, size_bytes, logical_bytes, padding_bytes
+  GROUP BY
+    name_place, module_id, color, peak_bytes, shape, size_bytes, logical_bytes, padding_bytes,
+    is_least_size
 ),
 ranked_shapes AS (
   SELECT
     module_id, color, shape, peak_padding_bytes, peak_value_count, saving_bytes, size_bytes,
-    logical_bytes, padding_bytes, value_count,
+    logical_bytes, padding_bytes, is_least_size, value_count,
     row_number() OVER (
       ORDER BY
         peak_padding_bytes DESC NULLS LAST, padding_bytes * value_count DESC, name_place, shape,
@@ -112,7 +116,10 @@ LEFT JOIN ranked_shapes
   AND ranked_shapes.color = functions.color
   AND ranked_shapes.place <= params.top_n
 LEFT JOIN advice_sureness
-  ON advice_sureness.kind = CASE WHEN ranked_shapes.place IS NOT NULL THEN 'padding' END
+  ON advice_sureness.kind = CASE
+    WHEN ranked_shapes.is_least_size THEN 'least_size'
+    WHEN ranked_shapes.place IS NOT NULL THEN 'padding'
+  END
   AND advice_sureness.platform = coalesce(functions.platform, '')
 WHERE ranked_shapes.place IS NOT NULL OR functions.unknown_reason IS NOT NULL
 ORDER BY ranked_shapes.place NULLS FIRST, functions.name_place;

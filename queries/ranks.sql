@@ -11,8 +11,10 @@
 --
 -- wrong when: With one program for all devices (SPMD) all ranks compile the same module, so a
 -- spread means that they did not run the same thing; none says nothing about what the ranks hold
--- besides. A label that is different in each run for another reason (a host's name beside its
--- rank) leaves no two runs alike: name the labels that matter in fixed.
+-- besides. A label that is different in each run for another reason (a host's name beside its rank)
+-- leaves no two runs alike: name the labels that matter in fixed. A function that was renamed is
+-- another function: of many runs, which names are one would depend on the runs asked for. bufdb
+-- diff pairs those of two runs by signature and likeness.
 --
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.

@@ -6,14 +6,16 @@
 -- function (its compilation with the largest known peak) one row per argument of which several
 -- devices hold the same part, with what each of them would hold less if they shared it, most first.
 -- Arguments are held for the whole run, so all of it counts at the peak. Figures are those of one
--- device.
+-- device. On TPU shardings are in before_optimizations.txt alone, and count where they fit what a
+-- device holds (view parameter_shardings says which text has one); without that file figures are
+-- NULL, and the reason says so.
 --
 -- wrong when: sureness says how even a division would be: likely, where a dimension can be divided
 -- by the number of holders; possible, where none can and padding would be needed. What is needed
 -- whole has to be gathered before each use, which takes time and may take as much memory for a
 -- while (query gathers-live); that of what is updated element by element, such as the state of an
--- optimizer, is not. Which shardings the rest of the program wants is not looked at, and a change
--- makes the compiler plan anew.
+-- optimizer, is not. Tiled layouts (TPU) may pad the parts more than the whole. Which shardings the
+-- rest of the program wants is not looked at, and a change makes the compiler plan anew.
 --
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.

@@ -22,7 +22,9 @@
 -- or rematerialisation at other sizes, so what lies far outside the sizes measured is a guess, and
 -- the range tells only how well the points agree. The figure is one program's and one memory
 -- space's; leave room for what else the device holds. A label that is different in each run (a
--- date) leaves no two runs alike: name the labels that matter in fixed.
+-- date) leaves no two runs alike: name the labels that matter in fixed. A function that was renamed
+-- is another function: of many runs, which names are one would depend on the runs asked for. bufdb
+-- diff pairs those of two runs by signature and likeness.
 --
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.

@@ -12,7 +12,8 @@
 -- wrong when: Times are those of the dump files; files that were copied without their times, or
 -- runs ingested from one checkout, are out of order. A change can come from a new shape as well as
 -- from a new program: signature_is_same says whether the shapes of arguments and result are the
--- same.
+-- same. A function that was renamed begins a series of its own: of many runs, which names are one
+-- would depend on the runs asked for. bufdb diff pairs those of two runs by signature and likeness.
 --
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.

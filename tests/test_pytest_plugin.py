@@ -110,6 +110,20 @@ def test_what_cannot_be_judged_fails(session, call, message):
     result.stdout.fnmatch_lines([message])
 
 
+@pytest.mark.parametrize(("own", "source"), [("", "library tiny_"), ("tiny_*  other", "/tiny_")])
+def test_lines_of_installed_packages_may_be_ones_own(session, monkeypatch, own, source):
+    monkeypatch.setenv("BUFDB_OWN", own)
+    result = session(
+        """
+def test_step(bufdb_limit):
+    bufdb_limit.dumps(DEMO + "/../packaged/cpu", peak="1 KiB")
+"""
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([f"*{source}*.py:*"])
+    assert ("library tiny_" in result.stdout.str()) == (not own)
+
+
 def test_a_dump_without_live_ranges_has_no_peak(session, tmp_path):
     folder = tmp_path / "dumps"
     folder.mkdir()

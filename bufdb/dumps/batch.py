@@ -11,10 +11,12 @@ import numpy as np
 
 from bufdb.columnar.account import READ, UNREAD, Account
 from bufdb.columnar.section import Piece, Rounds
-from bufdb.dumps.files import BUFFER_KINDS
+from bufdb.dumps.files import BEFORE, BUFFER_KINDS
 from bufdb.dumps.load import LOOK_BYTES, Loaded
 from bufdb.dumps.text import DumpText
-from bufdb.read import debug_options, hlo, layout_2019
+from bufdb.read import hlo, layout_2019
+from bufdb.read.beside import debug_options
+from bufdb.read.beside.before_optimizations import BeforeOptimizations
 from bufdb.read.boundaries import Span, cut
 
 
@@ -27,6 +29,8 @@ class Batch:
         self.count = len(modules)
         self.account = Account()
         self.headers: dict[int, hlo.HloHeader] = {}
+        self.before: dict[int, BeforeOptimizations] = {}
+        """HLO texts before optimisation, of modules that they fit."""
         self.options: dict[int, list[tuple[str, str]]] = {}
         self.has_block_layout: set[int] = set()
         self.one_file: set[int] = set()
@@ -62,6 +66,8 @@ class Batch:
         if "hlo" in loaded.texts:
             text = DumpText(number, loaded, "hlo", self.account)
             self._header(number, text)
+        if loaded.before is not None:
+            self._before(number, loaded, loaded.before)
         if "debug_options" in loaded.texts:
             text = DumpText(number, loaded, "debug_options", self.account)
             found, problems = debug_options.read(text.piece(0, text.size).text)
@@ -89,11 +95,37 @@ class Batch:
             self.account.find(number, "data_loss", "truncated_hlo_text", message, text.path)
         self._hlo.append((text, begin))
 
+    def _before(self, number: int, loaded: Loaded, found: BeforeOptimizations) -> None:
+        """What the text before optimisation says, unless it is of another compilation."""
+        path = loaded.files.files[BEFORE].name
+        self.account.open(number, path, found.line_count, rest_is_known=True)
+        self._count(number, path, found.read_count, found.problems)
+        if not found.line_count:
+            self.account.find(number, "data_loss", "empty_file", "it is empty", path)
+            return
+        if not found.has_end:
+            message = "the HLO text does not end with the end of its entry; it was cut off"
+            self.account.find(number, "data_loss", "truncated_hlo_text", message, path)
+        header = self.headers.get(number)
+        if header is not None and header.module_name and found.header.module_name:
+            for what in ("module_name", "partition_count", "replica_count"):
+                theirs, ours = getattr(found.header, what), getattr(header, what)
+                if theirs != ours:
+                    message = f"its {what} is {theirs}, the optimised text's {ours}; it is left out"
+                    self.account.find(number, "notice", "other_hlo_text", message, path)
+                    return
+        self.before[number] = found
+
     def _report(self, text: DumpText, read_count: int, problems: list[tuple[int, str]]) -> None:
+        self._count(text.module, text.path, read_count, problems)
+
+    def _count(
+        self, number: int, path: str, read_count: int, problems: list[tuple[int, str]]
+    ) -> None:
         states = [READ] * read_count + [UNREAD] * len(problems)
-        self.account.count(text.module, text.path, np.array(states, np.uint8))
+        self.account.count(number, path, np.array(states, np.uint8))
         if problems:
-            self.account.unread(text.module, text.path, problems[:51], len(problems))
+            self.account.unread(number, path, problems[:51], len(problems))
 
     def _sections(self, number: int, loaded: Loaded, text: DumpText) -> None:
         found = cut(text.titles)

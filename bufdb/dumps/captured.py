@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from bufdb.dumps.files import PARTS, DumpFile, open_file
+from bufdb.dumps.files import BEFORE, PARTS, DumpFile, open_file
 
 FRAME = re.compile(rb"^\*\*\* Begin (.+?) \*\*\*\n", re.MULTILINE)
 CAPTURED = (".txt", ".log", ".out", "")
@@ -26,5 +26,6 @@ def frames(path: Path, name: str) -> Iterator[DumpFile]:
                 yield DumpFile(path, framed, kind, begin.end(), stop)
                 break
         else:
-            if inner.endswith("after_optimizations.txt"):
-                yield DumpFile(path, framed, "hlo", begin.end(), stop)
+            for ending, kind in (("after_optimizations", "hlo"), (f".{BEFORE}", BEFORE)):
+                if inner.endswith(f"{ending}.txt"):
+                    yield DumpFile(path, framed, kind, begin.end(), stop)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
-from bufdb.dumps.files import ModuleFiles, Oddity, as_text, stem_of
+from bufdb.dumps.files import ModuleFiles, Oddity, as_text, before_of, stem_of
 from bufdb.dumps.modules import modules_of
 from bufdb.dumps.walk import Walk, kind_of_entry
 from bufdb.errors import UsageError
@@ -50,7 +50,8 @@ def discover(path: Path, oddities: list[Oddity] | None = None) -> list[ModuleFil
     except OSError:
         siblings = []
     stem = stem_of(path.name)
-    mine = [path, *(file for file in siblings if stem_of(file.name) == stem and file.is_file())]
+    theirs = [f for f in siblings if stem_of(f.name) == stem or f.name == before_of(stem)]
+    mine = [path, *(file for file in theirs if file.is_file())]
     modules = modules_of({as_text(file.name): file for file in mine}, odd)
     chosen = [m for m in modules if any(f.path == path for f in m.files.values())]
     return chosen or modules

@@ -14,6 +14,8 @@ PARTS = {
     "-live-range.txt": "live_range",
 }
 BUFFER_KINDS = tuple(PARTS.values())
+BEFORE = "before_optimizations"
+"""The stage, and the kind, of the HLO text as the compiler received it."""
 XLA_NAME = re.compile(r"(?:\d+\.)?module_\d{4,}\.")
 STEM = re.compile(
     r"(?:(?P<time>\d{1,18})\.)?module_(?P<number>\d{4,18})"
@@ -112,6 +114,14 @@ def stem_of(name: str) -> str:
     return name
 
 
+def before_of(stem: str) -> str | None:
+    """Name of the HLO text before optimisation beside the files of a stem; None if XLA has none."""
+    found = STEM.fullmatch(stem)
+    if found is None or "after_optimizations" not in (found["stage"] or ""):
+        return None
+    return f"{stem[: found.start('stage')]}{BEFORE}.txt"
+
+
 def as_text(name: str) -> str:
     r"""A name of the file system as text to be stored: bytes that are no UTF-8 as `\xff`."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")
@@ -126,5 +136,5 @@ def bears_dump_name(name: str) -> bool:
     """Whether XLA would give this name to a file that is read here."""
     return name.endswith(tuple(PARTS)) or (
         XLA_NAME.match(name) is not None
-        and name.endswith(("after_optimizations.txt", ".debug_options"))
+        and name.endswith(("after_optimizations.txt", f".{BEFORE}.txt", ".debug_options"))
     )

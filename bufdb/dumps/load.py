@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 
 import xxhash
 
-from bufdb.dumps.files import BUFFER_KINDS, DumpFile, ModuleFiles, open_file
+from bufdb.dumps.files import BEFORE, BUFFER_KINDS, DumpFile, ModuleFiles, open_file
 from bufdb.read import layout_2019
+from bufdb.read.beside.before_optimizations import BeforeOptimizations
 from bufdb.read.boundaries import Titles
 
 BLOCK_BYTES = 10 << 20
@@ -30,12 +31,19 @@ class Loaded:
     sizes: dict[str, int] = field(default_factory=dict)
     texts: dict[str, bytes] = field(default_factory=dict)
     titles: dict[str, Titles] = field(default_factory=dict)
+    before: BeforeOptimizations | None = None
+    """What was kept of the HLO text before optimisation, which may be long and goes by once."""
     is_large: bool = False
 
     @property
     def size(self) -> int:
         """Bytes in all files."""
         return sum(self.sizes.values())
+
+    @property
+    def kept_size(self) -> int:
+        """Bytes of them that wait to be read."""
+        return sum(map(len, self.texts.values()))
 
 
 def load(files: ModuleFiles, block_bytes: int = BLOCK_BYTES) -> Loaded:
@@ -51,11 +59,15 @@ def load(files: ModuleFiles, block_bytes: int = BLOCK_BYTES) -> Loaded:
     loaded.is_large = large and not _is_rewritten(files)
     for kind, file in files.files.items():
         titles = loaded.titles[kind] = Titles(kind)
-        if loaded.is_large and kind in BUFFER_KINDS:
+        if kind == BEFORE or (loaded.is_large and kind in BUFFER_KINDS):
             digest = xxhash.xxh3_128()
+            if kind == BEFORE:
+                loaded.before = BeforeOptimizations()
             for _, text in whole_lines(file, 0, loaded.sizes[kind], 1 << 20):
                 digest.update(text)
                 titles.feed(text)
+                if kind == BEFORE and loaded.before is not None:
+                    loaded.before.feed(text)
             loaded.hashes[kind] = digest.hexdigest()
         else:
             text = read_span(file, 0, loaded.sizes[kind])

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from bufdb.dumps.captured import CAPTURED, FRAME, frames
 from bufdb.dumps.files import (
+    BEFORE,
     BUFFER_KINDS,
     PARTS,
     STEM,
@@ -17,6 +18,7 @@ from bufdb.dumps.files import (
     DumpFile,
     ModuleFiles,
     Oddity,
+    before_of,
     open_file,
     parse_stem,
     stem_of,
@@ -50,6 +52,7 @@ NOT_COPIED = (
 def modules_of(paths: dict[str, Path], oddities: list[Oddity]) -> list[ModuleFiles]:
     """The modules that files below a directory, by name, belong to, in order of their keys."""
     found: dict[str, ModuleFiles] = {}
+    before: dict[str, DumpFile] = {}
     for name in sorted(paths, key=_depth_first):
         try:
             dump_files = list(_dump_files(paths[name], name))
@@ -57,6 +60,9 @@ def modules_of(paths: dict[str, Path], oddities: list[Oddity]) -> list[ModuleFil
             oddities.append(Oddity(name, "error", "unreadable_file", why_unreadable(error)))
             continue
         for file in dump_files:
+            if file.kind == BEFORE:
+                before.setdefault(file.name, file)
+                continue
             key = file.name.rpartition("/")
             stem = f"{key[0]}{key[1]}{stem_of(key[2])}"
             module = found.setdefault(stem, ModuleFiles(stem))
@@ -66,7 +72,7 @@ def modules_of(paths: dict[str, Path], oddities: list[Oddity]) -> list[ModuleFil
     taken = {file.name for module in found.values() for file in module.files.values()}
     others = {name: path for name, path in paths.items() if name not in taken}
     for module in found.values():
-        _add_companions(module, others)
+        _add_companions(module, others, before)
     whole = {key: m for key, m in found.items() if any(k in m.files for k in BUFFER_KINDS)}
     without = _without_buffers(paths, whole)
     if without is not None:
@@ -126,6 +132,8 @@ def _dump_files(path: Path, name: str) -> Iterator[DumpFile]:
             yield DumpFile(path, name, kind)
             return
     if XLA_NAME.match(path.name):
+        if name.endswith(f".{BEFORE}.txt"):
+            yield DumpFile(path, name, BEFORE)
         return
     with open_file(path) as file:
         head = file.read(_SNIFF_BYTES) or b""
@@ -136,12 +144,20 @@ def _dump_files(path: Path, name: str) -> Iterator[DumpFile]:
         yield from frames(path, name)
 
 
-def _add_companions(module: ModuleFiles, names: dict[str, Path]) -> None:
-    """The HLO text and the compiler options that lie beside the buffer files."""
+def _add_companions(
+    module: ModuleFiles, names: dict[str, Path], before: dict[str, DumpFile]
+) -> None:
+    """The HLO texts and the compiler options that lie beside the buffer files.
+
+    Those that bear no backend are of every module of their number and name.
+    """
     hlo = f"{module.key}.txt"
     if "hlo" not in module.files and hlo in names:
         module.files["hlo"] = DumpFile(names[hlo], hlo, "hlo")
     folder, slash, stem = module.key.rpartition("/")
+    given = before_of(stem)
+    if given is not None and f"{folder}{slash}{given}" in before:
+        module.files[BEFORE] = before[f"{folder}{slash}{given}"]
     found = STEM.fullmatch(stem)
     if found is None:
         return

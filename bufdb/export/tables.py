@@ -26,6 +26,7 @@ DERIVED = ("row_checksums", "run_checksums")
 KEPT = {
     "allocations": "kind parameter_shape parameter_shape_index output_shape",
     "diagnostics": "severity code",
+    "entry_parameters": "shape",
     "files": "file_kind content_hash",
     "input_output_aliases": "output_index parameter_index alias_kind",
     "instructions": "shape opcode",

@@ -71,6 +71,7 @@ MODULE_TABLES = (
     "stack_frames",
     "input_output_aliases",
     "compiler_options",
+    "entry_parameters",
     "diagnostics",
     "row_checksums",
 )
@@ -277,7 +278,7 @@ class Ingest:
             if self.known.get(job.module_id) == hashes:
                 self.summary.unchanged_count += 1
                 continue
-            if loaded.is_large or size + loaded.size > self.block_bytes:
+            if loaded.is_large or size + loaded.kept_size > self.block_bytes:
                 if batch:
                     yield batch
                 batch, size = [], 0
@@ -285,7 +286,7 @@ class Ingest:
                 yield [(job, loaded)]
                 continue
             batch.append((job, loaded))
-            size += loaded.size
+            size += loaded.kept_size
         if batch:
             yield batch
 

@@ -38,8 +38,9 @@ def module_row(
 ) -> Row:
     """A row of `modules`, for the module with this number in its batch."""
     header, name, live = source.headers.get(number), files.name, facts.live
-    hlo_name = header.module_name if header else None
-    module_name = name.module_name or hlo_name
+    texts = (header, before.header if (before := source.before.get(number)) else None)
+    first = next((text for text in texts if text and text.module_name), None)
+    module_name = name.module_name or (first.module_name if first else None)
     return {
         "module_id": module_id,
         "run_name": run,
@@ -57,10 +58,10 @@ def module_row(
         "reported_peak_time": live.peak_time,
         "reported_peak_status": live.peak_status,
         "reported_peak_tree_bytes": live.tree_bytes,
-        "hlo_module_name": hlo_name,
+        "hlo_module_name": first.module_name if first else None,
         "entry_computation_layout": header.entry_computation_layout if header else None,
-        "partition_count": header.partition_count if header and hlo_name else None,
-        "replica_count": header.replica_count if header and hlo_name else None,
+        "partition_count": first.partition_count if first else None,
+        "replica_count": first.replica_count if first else None,
         "has_used_values": facts.has_used_values,
         "has_live_ranges": facts.has_live_ranges,
         "has_hlo_text": header is not None,
@@ -92,11 +93,15 @@ def companion_rows(source: Batch, ids: list[int]) -> dict[str, list[Row]]:
     frames: list[Row] = []
     aliases: list[Row] = []
     options: list[Row] = []
+    parameters: list[Row] = []
     for number, header in source.headers.items():
         module = {"module_id": ids[number]}
         frames += [{**module, **vars(frame)} for frame in header.frames]
         names = ("output_index", "parameter_number", "parameter_index", "alias_kind")
         aliases += [{**module, **dict(zip(names, a, strict=True))} for a in header.aliases]
+    for number, before in source.before.items():
+        rows = before.parameters.values()
+        parameters += [{"module_id": ids[number], **vars(row)} for row in rows]
     for number, found in source.options.items():
         for ordinal, (name, value) in enumerate(found):
             options.append(
@@ -111,6 +116,7 @@ def companion_rows(source: Batch, ids: list[int]) -> dict[str, list[Row]]:
         "stack_frames": frames,
         "input_output_aliases": aliases,
         "compiler_options": options,
+        "entry_parameters": parameters,
     }
 
 

@@ -74,6 +74,11 @@ WITH doubles AS (
   GROUP BY module_id, output_index
   HAVING count(*) > 1
   UNION ALL
+  SELECT module_id, 'parameter ' || parameter_number || ' before optimisation' AS what
+  FROM entry_parameters
+  GROUP BY module_id, parameter_number
+  HAVING count(*) > 1
+  UNION ALL
   SELECT NULL AS module_id, 'label ' || label || ' of run ' || run_name AS what
   FROM run_labels
   GROUP BY run_name, label

@@ -11,6 +11,7 @@ WITH kinds AS (
     files.module_id,
     count(*) AS file_count,
     bool_or(files.file_kind = 'hlo') AS has_hlo,
+    bool_or(files.file_kind = 'before_optimizations') AS has_before,
     bool_or(files.file_kind IN ('values', 'live_range')) AS is_split,
     bool_or(files.file_kind IN ('buffer_assignment', 'values', 'live_range')) AS has_buffers,
     count(*) <> count(DISTINCT files.file_kind) AS has_doubles,
@@ -112,7 +113,7 @@ found AS (
         THEN 'has_hlo_text ' || modules.has_hlo_text END,
       CASE WHEN NOT modules.has_hlo_text AND (
             evidence.has_header
-            OR modules.hlo_module_name IS NOT NULL
+            OR (modules.hlo_module_name IS NOT NULL AND NOT coalesce(kinds.has_before, FALSE))
             OR modules.entry_computation_layout IS NOT NULL
           )
         THEN 'facts of an HLO text that is not there' END,
@@ -159,11 +160,15 @@ SELECT
 FROM files
 JOIN modules ON modules.module_id = files.module_id
 WHERE NOT regexp_full_match(files.content_hash, '[0-9a-f]{32}')
-  OR (files.file_kind <> 'debug_options' AND NOT starts_with(files.path, modules.module_key))
+  OR (
+    files.file_kind NOT IN ('before_optimizations', 'debug_options')
+    AND NOT starts_with(files.path, modules.module_key)
+  )
   OR files.file_kind <> CASE
     WHEN ends_with(files.path, '-buffer-assignment-values.txt') THEN 'values'
     WHEN ends_with(files.path, '-live-range.txt') THEN 'live_range'
     WHEN ends_with(files.path, '-buffer-assignment.txt') THEN 'buffer_assignment'
+    WHEN ends_with(files.path, '.before_optimizations.txt') THEN 'before_optimizations'
     WHEN ends_with(files.path, '.debug_options') THEN 'debug_options'
     ELSE files.file_kind
   END

@@ -33,6 +33,14 @@ WITH stored AS (
   GROUP BY diagnostics.module_id
   UNION ALL
   SELECT
+    entry_parameters.module_id,
+    'entry_parameters' AS table_name,
+    count(*) AS row_count,
+    (sum(hash(entry_parameters)) % 9223372036854775808)::BIGINT AS checksum
+  FROM entry_parameters
+  GROUP BY entry_parameters.module_id
+  UNION ALL
+  SELECT
     files.module_id,
     'files' AS table_name,
     count(*) AS row_count,

@@ -151,7 +151,11 @@ outputs_held AS (
         )
         OR (instructions.opcode = 'fusion' AND regexp_matches(instructions.text, 'kind=kCustom')),
         FALSE
-      ) AS is_copied
+      ) AS is_copied,
+    live_ranges.start_time = last_uses.last_use_time
+      AND coalesce(
+        instructions.opcode = 'fusion' AND regexp_matches(instructions.text, 'kind=kOutput'), FALSE
+      ) AS is_in_product
   FROM pairs
   JOIN last_uses
     ON last_uses.module_id = pairs.module_id
@@ -183,10 +187,14 @@ early AS (
   WHERE outputs_held.start_time < outputs_held.last_use_time
     OR outputs_held.is_copied
 ),
-copied AS (
-  SELECT DISTINCT outputs_held.module_id, outputs_held.allocation_index
+told AS (
+  SELECT
+    outputs_held.module_id,
+    outputs_held.allocation_index,
+    max(CASE WHEN outputs_held.is_copied THEN 1 ELSE 0 END) = 1 AS is_copied,
+    max(CASE WHEN outputs_held.is_in_product THEN 1 ELSE 0 END) = 1 AS is_in_product
   FROM outputs_held
-  WHERE outputs_held.is_copied
+  GROUP BY outputs_held.module_id, outputs_held.allocation_index
 ),
 steps AS (
   SELECT
@@ -314,7 +322,8 @@ SELECT
   ) + occupied_peaks.occupied_temp_bytes
     - greatest(occupied_peaks.occupied_temp_bytes, coalesce(most.needed_bytes, 0))
     AS together_saving_bytes,
-  copied.module_id IS NOT NULL AS is_copied,
+  coalesce(told.is_copied, FALSE) AS is_copied,
+  coalesce(told.is_in_product, FALSE) AS is_in_product,
   pairs.parameter_number,
   pairs.parameter_shape_index,
   pairs.parameter_name,
@@ -325,9 +334,9 @@ FROM pairs
 LEFT JOIN last_uses
   ON last_uses.module_id = pairs.module_id
   AND last_uses.allocation_index = pairs.allocation_index
-LEFT JOIN copied
-  ON copied.module_id = pairs.module_id
-  AND copied.allocation_index = pairs.allocation_index
+LEFT JOIN told
+  ON told.module_id = pairs.module_id
+  AND told.allocation_index = pairs.allocation_index
 LEFT JOIN highest
   ON highest.module_id = pairs.module_id
   AND highest.allocation_index = pairs.allocation_index
@@ -347,6 +356,7 @@ COMMENT ON COLUMN answered_donations.size_bytes IS 'Size of the output''s alloca
 COMMENT ON COLUMN answered_donations.saving_bytes IS 'By how much the peak falls with this donation alone [bytes], 0 to size_bytes: what the output''s allocation holds before the last read of the parameter (gradients that a loop stacks, say) needs bytes elsewhere until then, and may make a higher peak. NULL if the peak is unknown, or when the parameter is read.';
 COMMENT ON COLUMN answered_donations.together_saving_bytes IS 'The same for all rows of the module and memory space donated together [bytes].';
 COMMENT ON COLUMN answered_donations.is_copied IS 'Whether the instruction that makes the output is the last to read the parameter and cannot write over what it reads (a custom call without output_to_operand_aliasing, a product, a sort, …): XLA makes the output elsewhere then and copies it.';
+COMMENT ON COLUMN answered_donations.is_in_product IS 'Whether the instruction that makes the output is the last to read the parameter and a fusion of a product with what is made of it (kind=kOutput, as on TPU): where the parameter goes into the product, XLA copies; where only into what is made of it (w - rate * product), it does not. Which it is stands in no buffer file.';
 COMMENT ON COLUMN answered_donations.parameter_number IS 'allocations.parameter_number.';
 COMMENT ON COLUMN answered_donations.parameter_shape_index IS 'allocations.parameter_shape_index.';
 COMMENT ON COLUMN answered_donations.parameter_name IS 'Op_name of the parameter, which is the argument''s path in JAX; its instruction without one.';

@@ -2,7 +2,7 @@
 CREATE TABLE files (
   module_id BIGINT NOT NULL,
   path VARCHAR NOT NULL,
-  file_kind VARCHAR NOT NULL CHECK (file_kind IN ('buffer_assignment', 'values', 'live_range', 'hlo', 'debug_options')),
+  file_kind VARCHAR NOT NULL CHECK (file_kind IN ('buffer_assignment', 'values', 'live_range', 'hlo', 'before_optimizations', 'debug_options')),
   size_bytes BIGINT NOT NULL,
   content_hash VARCHAR NOT NULL,
   line_count BIGINT NOT NULL,
@@ -17,7 +17,7 @@ COMMENT ON COLUMN files.module_id IS
 COMMENT ON COLUMN files.path IS
   'Path of the file below the ingested directory.';
 COMMENT ON COLUMN files.file_kind IS
-  'What the file holds: allocations (and, to jaxlib 0.9.2, all that follows), used values, live ranges, optimised HLO text, compiler flags.';
+  'What the file holds: allocations (and, to jaxlib 0.9.2, all that follows), used values, live ranges, optimised HLO text, HLO text as the compiler received it, compiler flags.';
 COMMENT ON COLUMN files.size_bytes IS
   'Size of the file [bytes].';
 COMMENT ON COLUMN files.content_hash IS
@@ -27,6 +27,6 @@ COMMENT ON COLUMN files.line_count IS
 COMMENT ON COLUMN files.read_line_count IS
   'Lines whose content is in the tables or was held against them.';
 COMMENT ON COLUMN files.known_line_count IS
-  'Lines left out because they are known to carry nothing for us: empty ones, titles without a number, computations of the HLO text that the buffer files have too.';
+  'Lines left out because they are known to carry nothing for us: empty ones, titles without a number, computations of the HLO text that the buffer files have too, those of the text before optimisation.';
 COMMENT ON COLUMN files.unread_line_count IS
   'Lines that were not understood; more than 0 exactly when diagnostics of the file say where (code unreadable_line, unreadable_file or truncated_file).';

@@ -61,13 +61,13 @@ COMMENT ON COLUMN modules.reported_peak_status IS
 COMMENT ON COLUMN modules.reported_peak_tree_bytes IS
   'Header of "Stack trace breakdown for peak usage" [bytes]; NULL if there is no tree (before jaxlib 0.7.1, or total 0).';
 COMMENT ON COLUMN modules.hlo_module_name IS
-  'Name on the "HloModule" line of the HLO text; NULL without that file.';
+  'Name on the "HloModule" line of the HLO text, without it of that before optimisation; NULL without either file.';
 COMMENT ON COLUMN modules.entry_computation_layout IS
   'entry_computation_layout of the HLO text: parameter and result shapes with layouts; NULL without that file.';
 COMMENT ON COLUMN modules.partition_count IS
-  'num_partitions of the HLO text, 1 if that line does not say; sizes are per device; NULL without that file.';
+  'num_partitions of the HLO text, without it of that before optimisation, 1 if its first line does not say; sizes are per device; NULL without either file.';
 COMMENT ON COLUMN modules.replica_count IS
-  'replica_count of the HLO text, 1 if that line does not say; NULL without that file.';
+  'replica_count, from the same line; NULL without either file.';
 COMMENT ON COLUMN modules.has_used_values IS
   'Whether the dump has a list of used values (positions and uses).';
 COMMENT ON COLUMN modules.has_live_ranges IS

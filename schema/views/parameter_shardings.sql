@@ -14,7 +14,9 @@ WITH arrays AS (
     instructions.instruction_name,
     instructions.op_name,
     instructions.text,
-    sharding_text(instructions.text) AS whole_sharding,
+    sharding_text(instructions.text) AS own_sharding,
+    sharding_text(entry_parameters.text) AS given_sharding,
+    entry_parameters.shape AS given_shape,
     row_number() OVER (
       PARTITION BY allocations.module_id, allocations.allocation_index
       ORDER BY "values".value_id
@@ -29,6 +31,9 @@ WITH arrays AS (
     ON instructions.module_id = "values".module_id
     AND instructions.instruction_name = "values".instruction_name
     AND instructions.opcode = 'parameter'
+  LEFT JOIN entry_parameters
+    ON entry_parameters.module_id = allocations.module_id
+    AND entry_parameters.parameter_number = allocations.parameter_number
   LEFT JOIN shapes ON shapes.shape = "values".shape
   WHERE allocations.parameter_number IS NOT NULL
     AND "values".shape NOT LIKE '(%'
@@ -47,13 +52,11 @@ numbered AS (
         )
     ) AS element_place,
     count(*) OVER (PARTITION BY arrays.module_id, arrays.instruction_name) AS element_count,
-    regexp_extract_all(
-      arrays.whole_sharding[2:-2], '[{](?:[^{}]|[{](?:[^{}]|[{][^{}]*[}])*[}])*[}]'
-    ) AS elements
+    regexp_extract_all(arrays.given_shape, '[a-z][a-z0-9]*[[]([^]]*)[]]', 1) AS given_dimensions
   FROM arrays
   WHERE arrays.place = 1
 ),
-shardings AS (
+printed AS (
   SELECT
     arrays.module_id,
     arrays.allocation_index,
@@ -67,17 +70,70 @@ shardings AS (
     arrays.instruction_name,
     arrays.op_name,
     arrays.text,
+    sharding_element(arrays.own_sharding, numbered.element_place, numbered.element_count)
+      AS own_sharding,
+    sharding_element(arrays.given_sharding, numbered.element_place, numbered.element_count)
+      AS given_sharding,
     CASE
-      WHEN arrays.whole_sharding NOT LIKE '{{%' THEN arrays.whole_sharding
-      WHEN len(numbered.elements) = numbered.element_count
-        THEN numbered.elements[numbered.element_place]
-      ELSE arrays.whole_sharding
-    END AS sharding
+      WHEN len(numbered.given_dimensions) = numbered.element_count
+        THEN list_transform(
+          regexp_extract_all(numbered.given_dimensions[numbered.element_place], '[0-9]+'),
+          lambda size: try_cast(size AS BIGINT)
+        )
+    END AS given_dimensions
   FROM arrays
   JOIN numbered
     ON numbered.module_id = arrays.module_id
     AND numbered.allocation_index = arrays.allocation_index
   WHERE arrays.place = 1
+),
+matched AS (
+  SELECT
+    printed.module_id,
+    printed.allocation_index,
+    -- What a device holds has the shape that the sharding makes of the whole.
+    sharded_dimensions(printed.given_dimensions, printed.given_sharding) = printed.dimensions
+      OR sharding_kind(printed.given_sharding) IN ('manual', 'unreduced') AS is_fitting
+  FROM printed
+),
+shardings AS (
+  SELECT
+    printed.module_id,
+    printed.allocation_index,
+    printed.color,
+    printed.size_bytes,
+    printed.parameter_number,
+    printed.parameter_shape_index,
+    printed.value_id,
+    printed.shape,
+    printed.dimensions,
+    printed.instruction_name,
+    printed.op_name,
+    printed.text,
+    coalesce(
+      printed.own_sharding, CASE WHEN matched.is_fitting THEN printed.given_sharding END
+    ) AS sharding,
+    CASE
+      WHEN printed.own_sharding IS NOT NULL THEN 'optimised text'
+      WHEN matched.is_fitting THEN 'before_optimizations'
+    END AS sharding_source,
+    printed.own_sharding IS NULL
+      AND printed.given_sharding IS NOT NULL
+      AND matched.is_fitting IS NOT TRUE AS is_misfit,
+    coalesce(
+      printed.own_sharding IS NOT NULL
+        AND printed.given_sharding IS NOT NULL
+        AND (
+          sharding_kind(printed.own_sharding) <> sharding_kind(printed.given_sharding)
+          OR sharding_tiles(printed.own_sharding) <> sharding_tiles(printed.given_sharding)
+          OR NOT matched.is_fitting
+        ),
+      FALSE
+    ) AS is_contradicted
+  FROM printed
+  JOIN matched
+    ON matched.module_id = printed.module_id
+    AND matched.allocation_index = printed.allocation_index
 ),
 counted AS (
   SELECT
@@ -102,10 +158,18 @@ explained AS (
     counted.allocation_index,
     CASE
       WHEN counted.replica_count > 1 THEN 'the dump does not tell whether replicas hold the same'
-      WHEN shardings.text IS NULL THEN 'the dump does not print its instructions'
+      WHEN shardings.text IS NULL AND shardings.sharding IS NULL
+        THEN 'the dump does not print its instructions'
       WHEN counted.device_count = 1 THEN NULL
+      WHEN shardings.is_misfit
+        THEN 'the sharding in before_optimizations.txt does not fit what a device holds'
+      WHEN shardings.sharding IS NULL AND EXISTS (
+          SELECT 1 FROM entry_parameters WHERE entry_parameters.module_id = counted.module_id
+        )
+        THEN 'no text of the dump has a sharding of the parameter'
       WHEN shardings.sharding IS NULL
-        THEN 'the dump prints no sharding of the parameter (compilers for TPU take it away)'
+        THEN 'the dump prints no sharding of the parameter; on TPU before_optimizations.txt alone '
+          || 'has it, which is not there'
       WHEN counted.sharding_kind IS NULL THEN 'the sharding is not understood'
       WHEN counted.sharding_kind IN ('manual', 'unreduced')
         THEN 'the sharding is ' || counted.sharding_kind || ': who holds what is not told'
@@ -155,6 +219,8 @@ SELECT
   shardings.shape,
   shardings.size_bytes,
   shardings.sharding,
+  shardings.sharding_source,
+  shardings.is_contradicted,
   held.sharding_kind,
   held.partition_count,
   held.replica_count,
@@ -193,10 +259,12 @@ COMMENT ON COLUMN parameter_shardings.instruction_name IS 'The parameter instruc
 COMMENT ON COLUMN parameter_shardings.parameter_name IS 'Its op_name, which JAX makes the path of the argument, such as params[''w'']; the instruction''s name if it has none.';
 COMMENT ON COLUMN parameter_shardings.shape IS 'Shape of what one device holds, with layout: values.shape. A module for several partitions has the shapes of one.';
 COMMENT ON COLUMN parameter_shardings.size_bytes IS 'Bytes on one device [bytes]: allocations.size_bytes.';
-COMMENT ON COLUMN parameter_shardings.sharding IS 'Its sharding as the text of the instruction has it, without metadata; of a tuple that of the array, all of it where it does not fit the tuple; NULL if none is printed.';
+COMMENT ON COLUMN parameter_shardings.sharding IS 'Its sharding as the text of the instruction has it, without metadata; where that has none, as before_optimizations.txt has it, if what it makes of the whole shape is what a device holds; of a tuple that of the array, all of it where it does not fit the tuple; NULL if none is printed.';
+COMMENT ON COLUMN parameter_shardings.sharding_source IS 'optimised text: the instruction of the compiled program has it (instructions.text); before_optimizations: only the program as the compiler received it (entry_parameters.text), as on TPU; NULL without sharding.';
+COMMENT ON COLUMN parameter_shardings.is_contradicted IS 'Whether before_optimizations.txt has a sharding that says something else than that of the optimised text, which counts; FALSE where not both have one.';
 COMMENT ON COLUMN parameter_shardings.sharding_kind IS 'replicated, tiled, maximal, manual or unreduced (macro sharding_kind); NULL if there is none or it is not understood.';
-COMMENT ON COLUMN parameter_shardings.partition_count IS 'modules.partition_count; NULL without the HLO text.';
-COMMENT ON COLUMN parameter_shardings.replica_count IS 'modules.replica_count; NULL without the HLO text.';
+COMMENT ON COLUMN parameter_shardings.partition_count IS 'modules.partition_count; NULL without an HLO text.';
+COMMENT ON COLUMN parameter_shardings.replica_count IS 'modules.replica_count; NULL without an HLO text.';
 COMMENT ON COLUMN parameter_shardings.device_count IS 'Devices that the parameters are divided among: partition_count, without the HLO text the most that a sharding of the module counts; NULL if none does.';
 COMMENT ON COLUMN parameter_shardings.tile_count IS 'Different parts that the array is divided into (macro sharding_tile_count); NULL as unknown_sharding_reason says.';
 COMMENT ON COLUMN parameter_shardings.holder_count IS 'Devices that hold the same part: device_count / tile_count, 1 of maximal; NULL as tile_count.';

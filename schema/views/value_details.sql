@@ -20,6 +20,15 @@ SELECT
   values.size_bytes,
   values.logical_bytes,
   greatest(values.size_bytes::HUGEINT - values.logical_bytes, 0) AS padding_bytes,
+  CASE
+    WHEN regexp_matches(shapes.layout, 'T[(]')
+      THEN coalesce(
+        values.size_bytes::HUGEINT * shapes.element_count
+          <= values.logical_bytes::HUGEINT * tile_element_count(shapes.layout),
+        FALSE
+      )
+    ELSE TRUE
+  END AS is_least_size,
   values.allocation_index,
   allocations.kind AS allocation_kind,
   allocations.size_bytes AS allocation_size_bytes,
@@ -99,6 +108,7 @@ COMMENT ON COLUMN value_details.is_tuple IS 'Whether the value is a tuple''s tab
 COMMENT ON COLUMN value_details.size_bytes IS 'Assigned size, padding included [bytes]: values.size_bytes.';
 COMMENT ON COLUMN value_details.logical_bytes IS 'Bare shape size [bytes]: values.logical_bytes; NULL if unknown.';
 COMMENT ON COLUMN value_details.padding_bytes IS 'What size_bytes is more than logical_bytes [bytes]; 0 where it is less, as in TPU pointer tables with fewer than 8 bytes per element; NULL if logical_bytes is unknown.';
+COMMENT ON COLUMN value_details.is_least_size IS 'Whether no other dimensions would pad less: it takes no more than one tile of its layout, or the layout has no tiles, and what goes beyond its elements is alignment.';
 COMMENT ON COLUMN value_details.allocation_index IS 'The allocation: values.allocation_index.';
 COMMENT ON COLUMN value_details.allocation_kind IS 'Role of the allocation: allocations.kind.';
 COMMENT ON COLUMN value_details.allocation_size_bytes IS 'Size of the whole allocation [bytes]: allocations.size_bytes.';

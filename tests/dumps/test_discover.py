@@ -103,6 +103,7 @@ def test_files_of_one_stem_are_one_module(tmp_path):
             "values": f"{STEM}-buffer-assignment-values.txt",
             "live_range": f"{STEM}-live-range.txt",
             "hlo": f"{STEM}.txt",
+            "before_optimizations": "module_0001.jit_f.before_optimizations.txt",
             "debug_options": "module_0001.jit_f.debug_options",
         }
     }
@@ -112,6 +113,35 @@ def test_compiler_options_bear_no_time_stamp(tmp_path):
     put(tmp_path, f"1625000000000000.{STEM}", "-buffer-assignment.txt")
     (tmp_path / "module_0001.jit_f.debug_options").write_text("a: b\n")
     assert kinds(tmp_path) == {f"1625000000000000.{STEM}": ["buffer_assignment", "debug_options"]}
+
+
+@pytest.mark.parametrize(
+    ("stem", "name"),
+    [
+        ("a/1625000000000000." + STEM, "a/1625000000000000.module_0001.jit_f.before_optimizations"),
+        ("module_0007.jit_f.2.cl_7.after_optimizations",
+         "module_0007.jit_f.2.cl_7.before_optimizations"),
+        ("module_0007.after_optimizations", "module_0007.before_optimizations"),
+    ],
+)  # fmt: skip
+def test_the_text_before_optimisation_bears_the_stem_without_the_backend(tmp_path, stem, name):
+    put((tmp_path / stem).parent, stem.rpartition("/")[2], "-live-range.txt")
+    (tmp_path / f"{name}.txt").write_text("HloModule jit_f\n")
+    (tmp_path / f"{name}.hlo.pb").write_text("")
+    expected = {"live_range": f"{stem}-live-range.txt", "before_optimizations": f"{name}.txt"}
+    assert found(tmp_path) == {stem: expected}
+    ((_, beside),) = found(tmp_path / f"{stem}-live-range.txt").items()
+    assert [kind for kind in expected if kind in beside] == list(expected)
+
+
+def test_two_backends_share_the_text_before_optimisation(tmp_path):
+    """Nothing in its name says whose it is; what does not fit is left out when it is read."""
+    other = "module_0001.jit_f.sm_9.0_gpu_after_optimizations"
+    for stem in (STEM, other):
+        put(tmp_path, stem, "-live-range.txt")
+    (tmp_path / "module_0001.jit_f.before_optimizations.txt").write_text("HloModule jit_f\n")
+    both = ["before_optimizations", "live_range"]
+    assert kinds(tmp_path) == {STEM: both, other: both}
 
 
 def test_modules_come_from_all_directories_in_order(tmp_path):
@@ -205,8 +235,8 @@ def test_frames_of_a_captured_output_are_files(tmp_path, name):
     assert module.key == f"{name}/{STEM}"
     content = path.read_bytes()
     texts = {kind: content[f.start : f.stop].decode() for kind, f in module.files.items()}
-    names = ("buffer_assignment", "values", "live_range", "hlo")
-    assert texts == dict(zip(names, CONTENT.values(), strict=True))
+    names = ("buffer_assignment", "values", "live_range", "hlo", "before_optimizations")
+    assert texts == dict(zip(names, [*CONTENT.values(), "HloModule jit_f\n"], strict=True))
     assert [m.key for m in discover(path)] == [module.key]
 
 

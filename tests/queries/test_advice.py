@@ -103,7 +103,7 @@ def test_nothing_uses_it_any_more(con):
 
 def test_copies_gathers_wide_types_padding_constants_and_donations(con):
     wide, narrow = shape(con, "f32[8]{0}"), shape(con, "bf16[8]{0}")
-    tiled = shape(con, "s32[2]{0:T(128)}")
+    tiled = shape(con, "s32[2]{0:T(4)}")
     module = step(con)
     module.allocation(1, "constant", 50)
     module.value(1, 1, 0, 50, (0, 9), "table", opcode="constant", op_name="jit(step)/table")

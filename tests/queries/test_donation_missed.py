@@ -4,8 +4,10 @@ from ingesting import ingest_into
 from shared_dumps import ROOT
 from small_db import Module, answer, insert, shape
 
+from bufdb import resources
 from bufdb.memory.donation import Spans, donated
 from bufdb.memory.maxima import Steps
+from bufdb.query import catalogue, execute
 from bufdb.what_if import donation
 
 LOOPS = ROOT / "data" / "loops"
@@ -159,3 +161,36 @@ def test_what_makes_the_output_may_read_the_argument_itself(con, reader, maker, 
     (row,) = answer(con, "donation-missed")
     assert row[3] == saving
     assert con.execute("SELECT is_copied FROM answered_donations").fetchall() == [(is_copied,)]
+
+
+@pytest.mark.parametrize(
+    ("reader", "kind", "sureness"),
+    [
+        ("new", "kOutput", "possible"),
+        ("new", "kLoop", "likely"),
+        ("new", "kCustom", "unlikely"),
+        ("wide", "kOutput", "likely"),
+    ],
+)
+def test_an_argument_in_a_fusion_with_a_product_may_be_a_factor(con, reader, kind, sureness):
+    text = shape(con, "f32[10]{0:T(128)}")
+    module = Module(con, 1, platform="tpu")
+    module.allocation(0, "parameter", 40, parameter_number=0, parameter_shape_index="{}")
+    module.value(0, 0, 0, 40, (0, 9), "p0", text, opcode="parameter")
+    module.allocation(1, "output", 40)
+    fusion = f"fusion(p0), kind={kind}, calls=f"
+    module.value(1, 1, 0, 40, (2, 9), "new", text, program_order=2, opcode="fusion", text=fusion)
+    module.allocation(2, "temp", 40)
+    module.value(2, 2, 0, 40, (1, 1), "wide", opcode="add", program_order=1)
+    module.use(0, reader)
+    module.close()
+    con.execute("INSERT INTO occupancy_steps VALUES (1, 0, 1, 40), (1, 0, 2, 0)")
+    for name in ("donation-missed", "advice"):
+        query = catalogue.Catalogue([resources.query_folder()]).find(name)
+        names = [column.name for column in query.columns]
+        found = [
+            dict(zip(names, row, strict=True))
+            for row in execute.execute_query(con, query, execute.bind(query, {})).rows
+        ]
+        mine = [row["sureness"] for row in found if row.get("kind", "donate") == "donate"]
+        assert mine == ([] if (name, sureness) == ("advice", "unlikely") else [sureness])

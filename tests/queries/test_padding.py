@@ -1,4 +1,8 @@
+import pytest
 from small_db import Module, answer, shape
+
+from bufdb import resources
+from bufdb.query import catalogue, execute
 
 
 def test_nothing_in_an_empty_database(con):
@@ -30,6 +34,28 @@ def test_padding_at_the_peak_by_shape_and_layout(con):
     ]
     assert answer(con, "padding", platform="cpu") == []
     assert len(answer(con, "padding", top_n=1)) == 1
+
+
+@pytest.mark.parametrize(
+    ("layout", "size", "sureness"),
+    [
+        ("{:T(128)}", 512, "unlikely"),
+        ("{1,0:T(8,128)(2,1)}", 4096, "unlikely"),
+        ("{1,0:T(8,128)(2,1)}", 8192, "likely"),
+        ("{0:S(4)}", 4096, "unlikely"),
+        ("", 512, "unlikely"),
+        ("{0:T(99999999999999999999)}", 512, "likely"),
+    ],
+)
+def test_what_takes_one_tile_or_has_none_can_take_no_less(con, layout, size, sureness):
+    module = Module(con, 1, platform="tpu")
+    module.allocation(0, "parameter", size)
+    module.value(0, 0, 0, size, shape=shape(con, f"f32[3]{layout}", 12, 3), logical=12)
+    module.close()
+    query = catalogue.Catalogue([resources.query_folder()]).find("padding")
+    (row,) = execute.execute_query(con, query, execute.bind(query, {})).rows
+    assert dict(zip([c.name for c in query.columns], row, strict=True))["sureness"] == sureness
+    assert (answer(con, "advice") == []) == (sureness == "unlikely")
 
 
 def test_without_live_ranges_the_peak_is_unknown_and_ties_go_by_shape(con):

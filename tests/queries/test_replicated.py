@@ -1,4 +1,11 @@
+import pytest
+from ingesting import ingest_into
+from places import ROOT
 from small_db import Module, answer, insert
+
+from bufdb import resources
+from bufdb.query import catalogue, execute
+from bufdb.report import formats
 
 REPLICATED, HALVES = "{replicated}", "{devices=[2,2]<=[4] last_tile_dim_replicate}"
 
@@ -62,3 +69,13 @@ def test_ties_by_run_and_parameter(con):
         module.close()
     rows = [(row[0], row[13]) for row in answer(con, "replicated")]
     assert rows == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
+
+
+@pytest.mark.parametrize("target", ["cpu", "gpu", "tpu"])
+def test_its_answer_over_a_program_for_several_devices(con, target, golden):
+    """data/model/sharded.py: the embedding could be divided, and so could its momentum."""
+    ingest_into(con, ROOT / "data/sharded" / target)
+    query = catalogue.Catalogue([resources.query_folder()]).find("replicated")
+    bound = execute.bind(query, {"all_arguments": "true"})
+    result = execute.execute_query(con, query, bound)
+    golden(f"replicated_{target}.csv", formats.render(result, "csv")[0])

@@ -147,6 +147,11 @@ BREAKING = [
     ("schedule", f"UPDATE modules SET schedule_length = 3 WHERE module_id = {NEW}"),
     ("schedule", f"UPDATE instructions SET program_order = 3 WHERE module_id = {NEW}"
      " AND program_order = 4"),
+    ("shardings", "INSERT INTO entry_parameters SELECT module_id, parameter_number, 'f32[4]',"
+     " '%x = f32[4] parameter(0), sharding={replicated}' FROM allocations WHERE kind = 'parameter';"
+     " UPDATE instructions SET text = text || ', sharding={devices=[2]<=[2]}'"
+     " WHERE opcode = 'parameter' AND text NOT LIKE '%sharding=%'"),
+    ("keys", f"INSERT INTO entry_parameters SELECT {NEW}, 0, '', '' FROM range(2)"),
     ("shapes", "INSERT INTO shapes FROM shapes WHERE shape = 'f32[]'"),
     ("shapes", "UPDATE shapes SET element_count = 3 WHERE is_tuple"),
     ("shapes", "UPDATE shapes SET memory_space = 3 WHERE dtype = 'f32'"),

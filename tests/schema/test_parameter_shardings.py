@@ -1,8 +1,11 @@
 """How entry parameters are divided among devices, by the texts of their instructions."""
 
+import shutil
+
 import pytest
 from ingesting import ingest_into
 from places import ROOT
+from shared_dumps import DUMPS, needs_dumps
 from small_db import Module, insert
 
 SHARDED = ROOT / "data/sharded"
@@ -105,7 +108,8 @@ def test_holders_of_the_same_part(con):
     assert [reason for (reason,) in shardings(con, "unknown_sharding_reason")] == [
         *[None] * 4,
         "the sharding is manual: who holds what is not told",
-        "the dump prints no sharding of the parameter (compilers for TPU take it away)",
+        "the dump prints no sharding of the parameter; on TPU before_optimizations.txt alone has "
+        "it, which is not there",
         "the sharding does not fit the number of devices",
         "the sharding is not understood",
     ]
@@ -162,23 +166,148 @@ def test_whether_replicas_hold_the_same_is_not_told(con):
     ]
 
 
-def test_the_program_that_made_the_dumps_says_what_is_divided(con):
-    """data/model/sharded.py: a mesh of data=4 and model=2."""
-    ingest_into(con, SHARDED / "cpu")
-    found = con.execute(
-        "SELECT parameter_name, tile_count, holder_count, size_bytes FROM parameter_shardings "
-        "ORDER BY parameter_number"
-    ).fetchall()
-    divided = {"['embedding']": (1, 8), "['norm']": (1, 8), "['w_in']": (8, 1), "['w_out']": (8, 1)}
-    expected = {
-        f"{owner}{name}": counts
-        for owner in ("params", "opt_state['momentum']")
-        for name, counts in divided.items()
+def given(module, number, shape, sharding):
+    """What before_optimizations.txt has of a parameter."""
+    insert(
+        module.con, "entry_parameters", module_id=module.id, parameter_number=number,
+        shape=shape, text=f"%p = {shape} parameter({number}), sharding={sharding}",
+    )  # fmt: skip
+
+
+def test_a_sharding_before_optimisation_counts_where_it_makes_the_shape_of_a_device(con):
+    for shape, dimensions in (("f32[8,3]{1,0}", "[8, 3]"), ("f32[]", "[]")):
+        insert(con, "shapes", shape=shape, dtype="f32", dimensions=dimensions)
+    whole = {
+        "f32[8,3]{1,0:T(8,128)}": "{replicated}",
+        "f32[32,3]{0,1}": "{devices=[4,1]<=[4]}",
+        "f32[8,5]{1,0}": "{devices=[1,2,2]<=[4] last_tile_dim_replicate}",
+        "f32[8,4]{1,0}": "{replicated}",
+        "f32[8,3,1]{2,1,0}": "{devices=[1,1,4]<=[4]}",
+        "f32[24]": "{mesh['a'=4], [{}]}",
+        "f32[<=8,3]": "{manual}",
+        "f32[8,?]": "{replicated}",
+        "f32[9223372036854775807,9]": "{devices=[9223372036854775807,3]<=[1]}",
     }
-    expected["tokens"] = (4, 2)
-    assert {name: counts for name, *counts, _ in [(r[0], *r[1:3], 0) for r in found]} == {
+    module = Module(con, 1, partition_count=4, replica_count=1)
+    for number, (shape, sharding) in enumerate(whole.items()):
+        parameter(module, number, 96, None, shape="f32[8,3]{1,0}")
+        given(module, number, shape, sharding)
+    parameter(module, 9, 4, None, shape="f32[]")
+    given(module, 9, "f32[]", "{replicated}")
+    parameter(module, 10, 96, None, shape="f32[8,3]{1,0}")
+    module.close()
+    misfit = "the sharding in before_optimizations.txt does not fit what a device holds"
+    source = "before_optimizations"
+    assert shardings(con, "holder_count", "sharding_source", "unknown_sharding_reason") == [
+        (4, source, None),
+        (1, source, None),
+        (2, source, None),  # a dimension of 5 in two parts, of which one is filled up
+        (None, None, misfit),
+        (None, None, misfit),
+        (None, None, misfit),
+        (None, source, "the sharding is manual: who holds what is not told"),
+        (None, None, misfit),
+        (None, None, misfit),
+        (4, source, None),
+        (None, None, "no text of the dump has a sharding of the parameter"),
+    ]
+
+
+def test_the_optimised_text_counts_where_both_speak(con):
+    insert(con, "shapes", shape="f32[8]{0}", dtype="f32", dimensions="[8]")
+    module = Module(con, 1, partition_count=2, replica_count=1)
+    for number, (own, whole, before) in enumerate([
+        ("{replicated}", "f32[8]", "{replicated}"),
+        ("{replicated}", "f32[16]", "{devices=[2]<=[2]}"),
+        ("{devices=[2]<=[2]}", "f32[16]", "{devices=[2]0,1}"),
+        ("{devices=[2]<=[2]}", "f32[9]", "{devices=[2]<=[2]}"),
+        ("{manual}", "f32[8]", "{manual}"),
+    ]):  # fmt: skip
+        parameter(module, number, 32, own)
+        given(module, number, whole, before)
+    module.close()
+    assert shardings(con, "sharding", "sharding_source", "is_contradicted") == [
+        ("{replicated}", "optimised text", False),
+        ("{replicated}", "optimised text", True),
+        ("{devices=[2]<=[2]}", "optimised text", False),
+        ("{devices=[2]<=[2]}", "optimised text", True),
+        ("{manual}", "optimised text", False),
+    ]
+
+
+def test_arrays_of_a_tuple_before_optimisation(con):
+    for size in (4, 8):
+        insert(con, "shapes", shape=f"f32[{size}]{{0}}", dtype="f32", dimensions=f"[{size}]")
+    for module_id, count in ((1, 2), (2, 3)):
+        module = Module(con, module_id, partition_count=2, replica_count=1)
+        for place, (at, size) in enumerate((("{0}", 4), ("{1}", 8), ("{10,0}", 8))[:count]):
+            parameter(
+                module, place, 4 * size, None, "p", 0, shape=f"f32[{size}]{{0}}", at=at
+            )  # fmt: skip
+        sharding = "{{devices=[2]<=[2]}, /*index=1*/{replicated}}"
+        given(module, 0, "(f32[8]{0:T(128)}, /*index=1*/(f32[8]{0}))", sharding)
+        module.close()
+    found = shardings(con, "sharding", "holder_count")
+    assert found == [("{devices=[2]<=[2]}", 1), ("{replicated}", 2), *[(None, None)] * 3]
+
+
+def divided(con, folder, columns="parameter_name, tile_count, holder_count"):
+    con.execute("DELETE FROM modules")
+    ingest_into(con, folder)
+    return con.execute(
+        f"SELECT {columns} FROM parameter_shardings "
+        "SEMI JOIN modules USING (module_id) ORDER BY module_id, allocation_index"
+    ).fetchall()
+
+
+@pytest.mark.parametrize(("target", "data"), [("cpu", 4), ("gpu", 4), ("tpu", 2)])
+def test_the_program_that_made_the_dumps_says_what_is_divided(con, target, data):
+    """data/model/sharded.py: a mesh of half as many devices as there are, and model=2."""
+    weights = {"embedding": 1, "norm": 1, "w_in": 2 * data, "w_out": 2 * data}
+    expected = {
+        f"{owner}['{name}']": (tiles, 2 * data // tiles)
+        for owner in ("params", "opt_state['momentum']")
+        for name, tiles in weights.items()
+    } | {"tokens": (data, 2)}
+    found = divided(con, SHARDED / target)
+    assert {name: counts for name, *counts in found} == {
         name: list(counts) for name, counts in expected.items()
     }
-    sizes = {row[0]: row[3] for row in found}
+    source = "before_optimizations" if target == "tpu" else "optimised text"
+    assert shardings(con, "DISTINCT sharding_source, is_contradicted") == [(source, False)]
+
+
+def test_bytes_on_one_device(con):
+    sizes = dict(divided(con, SHARDED / "cpu", "parameter_name, size_bytes"))
     assert sizes["params['embedding']"] == 512 * 64 * 4
     assert sizes["params['w_in']"] == 4 * 64 * 256 * 4 // 8
+
+
+def multi_device_dumps():
+    """Real dumps for several devices that have the text before optimisation."""
+    found = [SHARDED / "cpu", SHARDED / "gpu"]
+    return [*found, pytest.param(DUMPS / "gpu-0.10.2" / "fsdp", marks=needs_dumps)]
+
+
+@pytest.mark.parametrize("folder", multi_device_dumps(), ids=lambda folder: folder.name)
+def test_both_texts_say_the_same(con, folder):
+    """Without the shardings of the optimised text those before optimisation give the same rows."""
+    columns = "parameter_number, sharding, tile_count, holder_count, replicated_bytes"
+    own = divided(con, folder, columns)
+    assert own, "there are parameters"
+    con.execute("UPDATE instructions SET text = replace(text, ', sharding=', ', was=')")
+    select = f"SELECT {columns} FROM parameter_shardings ORDER BY module_id, allocation_index"
+    assert con.execute(select).fetchall() == own
+    sources = con.execute("SELECT DISTINCT sharding_source FROM parameter_shardings").fetchall()
+    assert sources == [("before_optimizations",)]
+
+
+def test_without_the_file_a_tpu_dump_says_where_it_would_stand(con, tmp_path):
+    for path in (SHARDED / "tpu").iterdir():
+        if "before_optimizations" not in path.name:
+            shutil.copy(path, tmp_path)
+    reason = (
+        "the dump prints no sharding of the parameter; on TPU before_optimizations.txt alone has "
+        "it, which is not there"
+    )
+    assert divided(con, tmp_path, "sharding, unknown_sharding_reason") == [(None, reason)] * 9

@@ -36,6 +36,7 @@ _SUFFIXES = {
     "values": ".cpu_after_optimizations-buffer-assignment-values.txt",
     "live_range": ".cpu_after_optimizations-live-range.txt",
     "hlo": ".cpu_after_optimizations.txt",
+    "before_optimizations": ".before_optimizations.txt",
     "debug_options": ".debug_options",
 }
 

@@ -108,6 +108,7 @@ class Module:
     partitions: int
     replicas: int
     options: list[tuple[str, str]] | None
+    given: list[tuple[int, str, str]] | None  # parameters as the compiler received them
 
 
 @dataclass
@@ -520,7 +521,26 @@ def modules(draw: st.DrawFn) -> Module:
                 st.lists(st.tuples(st.sampled_from(["xla_dump_to", "xla_x"]), lines), max_size=3),
             )
         ),
+        given=draw(st.one_of(st.none(), given_parameters)),
     )
+
+
+given_parameters = st.lists(
+    st.tuples(
+        st.integers(0, 30),
+        st.sampled_from(["f32[512,64]{1,0}", "s32[]", "(f32[2]{0}, (s32[], pred[<=4]{0}))"]),
+        st.sampled_from(
+            [
+                "",
+                ", sharding={replicated}",
+                ", sharding={devices=[2,1,4]<=[8] last_tile_dim_replicate}",
+                ', sharding={{manual}, {maximal device=0}}, metadata={op_name="a parameter(7)"}',
+            ]
+        ),
+    ),
+    max_size=4,
+    unique_by=lambda given: given[0],
+)
 
 
 @st.composite
@@ -599,6 +619,8 @@ def write(module: Module, dialect: Dialect) -> dict[str, bytes]:
         files["live_range"] = live_text(module, dialect)
     if dialect.hlo != "absent":
         files["hlo"] = hlo_text(module, dialect)
+    if module.given is not None:
+        files["before_optimizations"] = before_text(module)
     if module.options is not None:
         files["debug_options"] = "".join(f"{name}: {value}\n" for name, value in module.options)
     return {kind: content.encode() for kind, content in files.items()}
@@ -819,10 +841,7 @@ def hlo_text(module: Module, dialect: Dialect) -> str:
         text += f", input_output_alias={{ {entries} }}"
     if module.layout is not None:
         text += f", entry_computation_layout={{{module.layout}}}"
-    if module.replicas != 1:
-        text += f", replica_count={module.replicas}"
-    if module.partitions != 1:
-        text += f", num_partitions={module.partitions}"
+    text += device_counts(module)
     text += ', frontend_attributes={fingerprint="ce36",mesh={mesh = #sdy.mesh<["one"=1]>}}\n\n'
     tables = module.frames
     if dialect.frames and tables.frames:
@@ -853,6 +872,28 @@ def hlo_text(module: Module, dialect: Dialect) -> str:
     return text + "}\n\n"
 
 
+def device_counts(module: Module) -> str:
+    text = f", replica_count={module.replicas}" if module.replicas != 1 else ""
+    return text + (f", num_partitions={module.partitions}" if module.partitions != 1 else "")
+
+
+def before_text(module: Module) -> str:
+    """The program as the compiler received it: an inner computation, and the entry."""
+    text = f"HloModule {module.name}{device_counts(module)}\n\n%inner (x: f32[]) -> f32[] {{\n"
+    text += "  ROOT %x.1 = f32[] parameter(0), sharding={manual}\n}\n\nENTRY %main () -> f32[] {\n"
+    for line in given_lines(module):
+        text += f"  {line}\n"
+        text += '  %c = f32[] constant(0), metadata={op_name="%p = f32[] parameter(0)"}\n'
+    return text + "}\n\n"
+
+
+def given_lines(module: Module) -> list[str]:
+    return [
+        f"%p.{number} = {shape} parameter({number}){attributes}"
+        for number, shape, attributes in module.given or []
+    ]
+
+
 # What must be read
 
 
@@ -868,6 +909,7 @@ def rows(module: Module, dialect: Dialect) -> dict[str, list[Row]]:
     nodes = tree_rows(module) if is_printed and dialect.tree else []
     tree_total = nodes[0]["total_bytes"] if nodes else 0
     has_hlo = dialect.hlo != "absent"
+    has_first_line = has_hlo or module.given is not None
     module_row = {
         "reported_total_bytes": (
             wrapped_total(module) if dialect.has_list and dialect.total != "absent" else None
@@ -876,10 +918,10 @@ def rows(module: Module, dialect: Dialect) -> dict[str, list[Row]]:
         "reported_peak_time": module.peak_time if is_printed else None,
         "reported_peak_status": status,
         "reported_peak_tree_bytes": tree_total if is_printed and dialect.tree else None,
-        "hlo_module_name": module.name if has_hlo else None,
+        "hlo_module_name": module.name if has_first_line else None,
         "entry_computation_layout": module.layout if has_hlo else None,
-        "partition_count": module.partitions if has_hlo else None,
-        "replica_count": module.replicas if has_hlo else None,
+        "partition_count": module.partitions if has_first_line else None,
+        "replica_count": module.replicas if has_first_line else None,
         "has_used_values": dialect.has_list or (has_lists and bool(module.values)),
         "has_live_ranges": dialect.has_live,
         "has_hlo_text": has_hlo,
@@ -939,6 +981,12 @@ def rows(module: Module, dialect: Dialect) -> dict[str, list[Row]]:
                 "alias_kind": kind,
             }
             for output, number, index, kind in (module.aliases if has_hlo else [])
+        ],
+        "entry_parameters": [
+            {"parameter_number": number, "shape": shape, "text": line}
+            for (number, shape, _), line in zip(
+                module.given or [], given_lines(module), strict=True
+            )
         ],
         "compiler_options": [
             {"option_ordinal": place, "option_name": name, "option_value": value}

@@ -32,7 +32,6 @@ from bufdb.columnar.section import Piece, Section
 from bufdb.read import (
     allocations,
     boundaries,
-    debug_options,
     hlo,
     instruction,
     layout_2019,
@@ -40,6 +39,7 @@ from bufdb.read import (
     shape,
     used_values,
 )
+from bufdb.read.beside import before_optimizations, debug_options
 
 BATCH = 400
 """Cases read together."""
@@ -68,6 +68,9 @@ _LINE = {
         rb"^(?:HloModule |FileNames|FunctionNames|FileLocations|StackFrames|"
         rb"\d+ [\"{]|ENTRY |%|}).*\n",
         re.M,
+    ),
+    "before_optimizations": re.compile(
+        rb"^(?:HloModule .*|ENTRY .*|  .* parameter\(.*|%.*|\}|)\n", re.M
     ),
     "options": re.compile(rb"^[a-z_]+: .*\n", re.M),
 }
@@ -293,6 +296,23 @@ def read_hlo(cases: Sequence[Case]) -> Outcome:
     return found
 
 
+def read_before(cases: Sequence[Case]) -> Outcome:
+    """However the text comes in parts of whole lines, the same is kept."""
+    found: Outcome = {}
+    for number, text in cases:
+        whole, in_parts = (before_optimizations.BeforeOptimizations() for _ in range(2))
+        whole.feed(text)
+        for part in parts_of(random.Random(number), text):
+            in_parts.feed(part)
+        lines = max(line_count(text), 1)
+        assert all(1 <= line <= lines for line, _ in whole.problems), number
+        assert whole.read_count + len(whole.problems) <= lines, number
+        assert all(0 <= key < 10**18 for key in whole.parameters), number
+        assert vars(whole) == vars(in_parts) or not text, number
+        found[number] = repr((whole.header, whole.parameters, whole.problems))
+    return found
+
+
 def read_options(cases: Sequence[Case]) -> Outcome:
     found: Outcome = {}
     for number, text in cases:
@@ -392,6 +412,7 @@ READERS: dict[str, Callable[[Sequence[Case]], Outcome]] = {
     "live_ranges": read_live_ranges,
     "instruction": read_instruction,
     "hlo": read_hlo,
+    "before_optimizations": read_before,
     "options": read_options,
     "shape": read_shape,
     "cut": read_cut,

@@ -1,9 +1,13 @@
-"""Small programs of JAX and the same with one piece of advice followed, for test_jax_advice.py.
+"""Small programs of JAX and the same with one piece of advice followed.
 
-    XLA_FLAGS=--xla_dump_to=DIR python jax_changes.py
+    XLA_FLAGS=--xla_dump_to=DIR python jax_changes.py cpu|tpu
 
-compiles them for the CPU, `NAME` and `NAME_changed` for each; nothing is executed.
+compiles them, `NAME` and `NAME_changed` for each: for the CPU those of test_jax_advice.py, for a
+TPU, which need not be there, those of test_jax_tpu.py. Nothing is executed.
 """
+
+import sys
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -114,6 +118,64 @@ def gather_of(is_together, mesh):
     )
 
 
+def temps(x, w, v):
+    """Two arrays of a loop, alive together."""
+    y = jnp.tanh(x @ w)
+    y = lax.fori_loop(0, 3, lambda _, y: jnp.sin(y @ v) + y, y)
+    return (y * y).sum()
+
+
+def stacks(x, w):
+    def last(w):
+        return lax.scan(lambda x, w: (jnp.tanh(x @ w), None), x, w)[0].sum()
+
+    return jax.grad(last)(w)
+
+
+def f32(*shapes):
+    return tuple(jax.ShapeDtypeStruct(shape, F32) for shape in shapes)
+
+
+def padded_programs():
+    """Arrays that fill tiles of 8 x 128 badly, and how that changes."""
+    sizes = {
+        "arguments": (donate, [(129, 129)] * 2, [(128, 128)] * 2),
+        "merged": (donate, [(4096, 3, 3)] * 2, [(4096 * 3 * 3,)] * 2),
+        "exchanged": (donate, [(4096, 3, 3)] * 2, [(3, 3, 4096)] * 2),
+        "rounded_up": (donate, [(129, 129)] * 2, [(136, 256)] * 2),
+        "temps": (
+            temps,
+            [(4096, 256), (256, 129), (129, 129)],
+            [(4096, 256), (256, 128), (128, 128)],
+        ),
+        "stacks": (stacks, [(256, 129), (6, 129, 129)], [(256, 128), (6, 128, 128)]),
+    }
+    found = {}
+    for title, (function, base, changed) in sizes.items():
+        found[title] = (function, f32(*base), ())
+        found[f"{title}_changed"] = (function, f32(*changed), ())
+    return found
+
+
+def factor(w, x):
+    return jnp.maximum(w @ x, 0)
+
+
+def no_factor(w, x, slope):
+    return w - 0.1 * (x @ slope)
+
+
+def tpu_programs():
+    """Those of which a TPU's compiler makes something else, or which need one."""
+    found = padded_programs()
+    given = {"factor": (factor, (SQUARE,) * 2), "no_factor": (no_factor, (SQUARE,) * 3)}
+    for title, (function, arguments) in given.items():
+        found[title] = (function, arguments, ())
+        found[f"{title}_changed"] = (function, arguments, (0,))
+    same = ("donate", "copy", "late")
+    return found | {name: of for name, of in programs().items() if name.startswith(same)}
+
+
 def programs():
     """By name: the function, its arguments, and those that are donated."""
     keep = POLICIES.save_only_these_names
@@ -124,7 +186,7 @@ def programs():
         offload_dst="pinned_host",
     )
     mixed = (jax.ShapeDtypeStruct((2048, 512), BF16),)
-    found = {
+    return {
         "donate": (donate, (SQUARE, SQUARE), ()),
         "donate_changed": (donate, (SQUARE, SQUARE), (0,)),
         "donate_copied": (donate_copied, (SQUARE, SQUARE), ()),
@@ -144,6 +206,11 @@ def programs():
         "constant": (constant, (SQUARE,), ()),
         "constant_changed": (constant_changed, (SQUARE,), ()),
     }
+
+
+def mesh_programs():
+    """The same, of programs for four devices."""
+    found = {}
     mesh = Mesh(np.array(jax.devices()), ("d",))
     w = jax.ShapeDtypeStruct((6, 512, 512), F32, sharding=NamedSharding(mesh, P(None, "d")))
     rows = jax.ShapeDtypeStruct((32, 512), F32, sharding=NamedSharding(mesh, P("d")))
@@ -152,15 +219,26 @@ def programs():
     return found
 
 
-def main():
-    for title, (function, arguments, donated) in programs().items():
+def main(target):
+    placed = None
+    if target == "tpu":
+        sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "data" / "model"))
+        from target import one_device
+
+        placed = one_device(target)
+    found = tpu_programs() if placed else programs() | mesh_programs()
+    for title, (function, arguments, donated) in found.items():
 
         def program(*given, function=function):
             return function(*given)
 
         program.__name__ = title
+        arguments = [
+            jax.ShapeDtypeStruct(one.shape, one.dtype, sharding=placed or one.sharding)
+            for one in arguments
+        ]
         jax.jit(program, donate_argnums=donated).lower(*arguments).compile()
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

@@ -17,6 +17,7 @@ TABLES = (
     "stack_frames",
     "input_output_aliases",
     "compiler_options",
+    "entry_parameters",
     "memory_sums",
     "occupied_peaks",
     "occupancy_steps",

@@ -59,6 +59,7 @@ def read_module(files: dict[str, bytes]) -> dict[str, list[Row]]:
         uses += more_uses
     live = read_live_ranges(live_text)
     hlo = read_hlo(text.get("hlo"))
+    before = read_before(text.get("before_optimizations"))
 
     by_definition = {}
     for value in values:
@@ -74,6 +75,7 @@ def read_module(files: dict[str, bytes]) -> dict[str, list[Row]]:
         "reported_total_bytes": total,
         **live["module"],
         **hlo["module"],
+        **({} if hlo["module"]["hlo_module_name"] else before["module"]),
         "has_used_values": has_list,
         "has_live_ranges": length is not None,
         "has_hlo_text": "hlo" in files,
@@ -94,6 +96,7 @@ def read_module(files: dict[str, bytes]) -> dict[str, list[Row]]:
         "peak_stack_nodes": live["peak_stack_nodes"],
         "stack_frames": hlo["stack_frames"],
         "input_output_aliases": hlo["input_output_aliases"],
+        "entry_parameters": before["entry_parameters"],
         "compiler_options": read_options(text.get("debug_options", "")),
         "memory_sums": memory_sums(allocations),
         "occupied_peaks": peaks,
@@ -930,6 +933,22 @@ def read_hlo(text: str | None) -> dict[str, Any]:
         if match := re.match(rf" +(?:ROOT )?(%?({NAME}) = .*)", line):
             result["instructions"].setdefault(match[2], match[1])
     return result
+
+
+def read_before(text: str | None) -> dict[str, Any]:
+    """Head line and entry parameters of the HLO text before optimisation."""
+    if text is None:
+        return {"module": {}, "entry_parameters": []}
+    entry = re.search(r"^ENTRY .*?^\}$", text, re.M | re.S)
+    line = r'^  (?:ROOT )?(%?\S+ = ([^\s"]+|\([^"]*\)) parameter\((\d+)\).*)$'
+    told = re.findall(line, entry[0] if entry else "", re.M)
+    module = read_hlo(text)["module"]
+    del module["entry_computation_layout"]  # of whole shapes
+    rows = [
+        {"parameter_number": int(number), "shape": shape, "text": text}
+        for text, shape, number in told
+    ]
+    return {"module": module, "entry_parameters": rows}
 
 
 def head_attribute(head: str, name: str) -> str | None:

@@ -57,6 +57,9 @@ def group(root: Path) -> dict[str, dict[str, Path]]:
             options = stem.with_name(f"{match['module']}{match['cl'] or ''}.debug_options")
             if options.is_file():
                 files["debug_options"] = options
+            before = stem.with_name(stem.name[: match.start("stage")] + "before_optimizations.txt")
+            if before.is_file():
+                files["before_optimizations"] = before
     for path in names:
         if is_renamed(path):
             key = path.relative_to(root).as_posix().removesuffix(".txt")

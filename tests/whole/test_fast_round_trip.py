@@ -21,6 +21,10 @@ SUFFIXES = {
     "live_range": "-live-range.txt",
     "hlo": ".txt",
 }
+BESIDE = {
+    "before_optimizations": "module_0001.jit_f.before_optimizations.txt",
+    "debug_options": "module_0001.jit_f.debug_options",
+}
 SOME = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
@@ -29,10 +33,7 @@ SOME = settings(
 
 def put(folder: Path, files: dict[str, bytes]) -> None:
     for kind, content in files.items():
-        name = (
-            "module_0001.jit_f.debug_options" if kind == "debug_options" else STEM + SUFFIXES[kind]
-        )
-        (folder / name).write_bytes(content)
+        (folder / (BESIDE.get(kind) or STEM + SUFFIXES[kind])).write_bytes(content)
 
 
 @pytest.fixture(scope="module")
