@@ -121,7 +121,7 @@ def lay_out(
 
 
 def _told(name: str, text: str, width: int) -> list[str]:
-    pieces = _pieces(f"{name}: {text}", width - len(INDENT))
+    pieces = pieces(f"{name}: {text}", width - len(INDENT))
     return [INDENT + piece for piece in pieces]
 
 
@@ -332,13 +332,13 @@ def _record(columns: list[Column], width: int, paint: Callable[[str, str | None]
         name, (value,) = cells.give_way(column.name, column.name, left), column.body
         style = colour.style_of(column.name, value)
         pad = " " * (left - display_width(name)) + GAP
-        for piece in _pieces(value, width - left - len(GAP)):
+        for piece in pieces(value, width - left - len(GAP)):
             parts.append(paint(name, colour.BOLD) + pad + paint(piece, style))
             name, pad = "", " " * left + GAP
     return "".join(f"{part.rstrip()}\n" for part in parts)
 
 
-def _pieces(text: str, width: int) -> list[str]:
+def pieces(text: str, width: int) -> list[str]:
     """A text in pieces of at most `width` columns, broken between words where it can be."""
     pieces, words = [""], text.split(" ")
     while words:
