@@ -121,8 +121,7 @@ def lay_out(
 
 
 def _told(name: str, text: str, width: int) -> list[str]:
-    pieces = pieces(f"{name}: {text}", width - len(INDENT))
-    return [INDENT + piece for piece in pieces]
+    return [INDENT + piece for piece in pieces(f"{name}: {text}", width - len(INDENT))]
 
 
 def _plain(text: str, _style: str | None) -> str:

@@ -242,9 +242,7 @@ def picture(
     asked: dict[str, object] = {"module_id": subject.module_id, "color": subject.color}
     chosen = _instant(con, subject, instant)
     steps = con.execute(STEPS, asked).fetchall()
-    columns = [
-        Column(*pair) for pair in highest(steps, subject.schedule_length, column_count)
-    ]
+    columns = [Column(*pair) for pair in highest(steps, subject.schedule_length, column_count)]
     rows = con.execute(ALLOCATIONS, asked).fetchall()
     times = [column.time for column in [*columns, chosen]]
     for kind in [by] if by is not None else ["line", "op"]:
@@ -302,7 +300,7 @@ def labels(
 
 
 def span_of(column: int, last: int, column_count: int) -> tuple[int, int]:
-    """The first and the last instant that a column stands for, of a program with instants 0 to last.
+    """The first and the last instant that a column stands for; the program ends at `last`.
 
     Of one with fewer instants than columns each is there more than once.
     """

@@ -94,9 +94,7 @@ class Subject:
         return values
 
 
-def choose(
-    con: duckdb.DuckDBPyConnection, name: str | None, asked: Mapping[str, Value]
-) -> Subject:
+def choose(con: duckdb.DuckDBPyConnection, name: str | None, asked: Mapping[str, Value]) -> Subject:
     """The module with the largest known peak of those that fit, in the device's own memory.
 
     Where none that fits has anything in the device's own memory, or another memory space is asked

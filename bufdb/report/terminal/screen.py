@@ -101,9 +101,7 @@ class Screen:
         columns = [result.columns[place] for place in places]
         rows = [tuple(row[place] for place in places) for row in result.rows]
         answer = replace(result, columns=columns, rows=rows)
-        text, _ = formats.render(
-            answer, "table", self.width, is_coloured=self.look.is_coloured
-        )
+        text, _ = formats.render(answer, "table", self.width, is_coloured=self.look.is_coloured)
         self.add("", self._paint(title, colour.BOLD), *text.splitlines())
         self.add(self._paint(more, colour.DIM))
 
@@ -175,9 +173,10 @@ class Screen:
         size = human_bytes(picture.arena_bytes)
         count = len(picture.walls) + 1
         text = f"temp arena of {size}" + (f" in {count} allocations" if count > 1 else "")
-        text += f": what is where, by {_BY[picture.by]}"
+        text += f" by {picture.by}"
         if picture.unseen_count:
-            text += f"; {picture.unseen_count} live only between two columns are not drawn"
+            what = "value" if picture.unseen_count == 1 else "values"
+            text += f" (not drawn: {picture.unseen_count} {what} live only between columns)"
         self.add(*self._wrapped(text))
         lines = blocks.rows(picture, groups, self.look)
         walls = blocks.wall_rows(picture)
@@ -217,16 +216,13 @@ class Screen:
 
     def _listed(self, head: str, items: list[str]) -> list[str]:
         """A list of which no item is divided between two lines, unless it is too long for one."""
-        whole = [item.replace(" ", _NO_BREAK) for item in items]
-        return [line.replace(_NO_BREAK, " ") for line in self._wrapped(f"{head} {', '.join(whole)}")]
+        listed = ", ".join(item.replace(" ", _NO_BREAK) for item in items)
+        return [line.replace(_NO_BREAK, " ") for line in self._wrapped(f"{head} {listed}")]
 
     def _wrapped(self, text: str) -> list[str]:
         return formats.table.pieces(text, self.width)
 
 
-_BY = {
-    "line": "line", "op": "op", "category": "category", "dtype": "dtype", "value": "value",
-}  # fmt: skip
 _TREES = {"op": "scope of the operation", "line": "file and line", "stack": "call stack"}
 
 

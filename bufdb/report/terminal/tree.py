@@ -85,7 +85,8 @@ def lines(root: Node, kind: str, width: int, *, is_plain: bool = False) -> list[
         if node.children:
             node, names = _folded(node, kind)
             label = escape_control(names)
-            children = list(_shown(node, root.size_bytes)) if depth < MOST_DEPTH else []
+            if node.children and depth < MOST_DEPTH:
+                children = list(_shown(node, root.size_bytes))
         room = width - _HEAD - display_width(before + guide)
         shown = cells.give_way(_COLUMNS[kind], label, max(cells.SMALLEST, room))
         ratio = node.size_bytes / root.size_bytes if root.size_bytes else 0.0
