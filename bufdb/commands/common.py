@@ -167,6 +167,7 @@ def emit(result: Result, *, format_name: str, output: Path | None, full: str | N
         format_name,
         shutil.get_terminal_size().columns if to_terminal and not full else None,
         has_titles=full != "full",
+        has_bars=to_terminal and not full,
         is_coloured=is_coloured,
     )
     write(text, output, is_safe=is_coloured)

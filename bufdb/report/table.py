@@ -15,7 +15,7 @@ import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from bufdb.report import cells, colour
+from bufdb.report import bars, cells, colour
 from bufdb.report.text import display_width
 
 GAP = "  "
@@ -25,6 +25,8 @@ NARROWEST = 24
 """Columns of the narrowest terminal that is fitted into."""
 SECTION_ROWS = 3
 """Rows of a section on average, at the least."""
+LEAST_BAR = 6
+"""Columns that bars have at the least."""
 REASON = "unknown_reason"
 """The last column of many answers, which few rows have anything in."""
 
@@ -42,6 +44,8 @@ class Column:
     header: list[str] = field(default_factory=list)
     """Lines of its name as they are shown."""
     width: int = 0
+    shares: list[float | None] | None = None
+    """Shares of 1 to draw as bars behind it where there is room; None for no bars."""
     most: int | None = None
     """Columns of the terminal that it can have at the most; only a figure is as wide as it is."""
 
@@ -98,8 +102,10 @@ def lay_out(
     head = "".join(paint(line, colour.DIM) + "\n" for line in title)
     if not columns:
         return head, cut
-    if width is None or _length(columns) <= width:
+    if width is None:
         return head + _text([columns], paint), cut
+    if _length(columns) <= width:
+        return head + _text([_barred(columns, width)], paint), cut
     if row_count == 0:
         return _names(columns, width), cut
     if row_count == 1:
@@ -117,7 +123,18 @@ def lay_out(
     for place, line in enumerate(lines):
         _widen(line, _room(width, place))
         cut += sum(column.shorten() for column in line)
+        lines[place] = _barred(line, _room(width, place))
     return head + _text(lines, paint, sections, reasons), cut
+
+
+def _barred(line: list[Column], room: int) -> list[Column]:
+    """The columns of a line, with bars behind one of them if there is room for bars."""
+    left = min(bars.WIDTH, room - _length(line) - len(GAP))
+    for place, column in enumerate(line):
+        if column.shares is not None and left >= LEAST_BAR:
+            drawn = ["" if share is None else bars.bar(share, left) for share in column.shares]
+            return [*line[: place + 1], Column("", drawn), *line[place + 1 :]]
+    return line
 
 
 def _told(name: str, text: str, width: int) -> list[str]:

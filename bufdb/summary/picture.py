@@ -201,6 +201,8 @@ class Picture:
     """Number, instant and bytes of the distinct peaks, the highest first."""
     by: str
     """What parts are coloured by."""
+    is_without_lines: bool
+    """Whether that is not lines because none is known."""
     arena_bytes: int
     walls: list[int]
     """Where a temp allocation begins in the arena, but for the first [bytes]."""
@@ -245,12 +247,10 @@ def picture(
     columns = [Column(*pair) for pair in highest(steps, subject.schedule_length, column_count)]
     rows = con.execute(ALLOCATIONS, asked).fetchall()
     times = [column.time for column in [*columns, chosen]]
-    for kind in [by] if by is not None else ["line", "op"]:
-        found = con.execute(PARTS, {**asked, "times": times, "by": kind}).fetchall()
-        if by is not None or any(row[-1] is not None for row in found):
-            break
-    if by is None and not any(row[-1] is not None for row in found):
-        kind = "line"
+    found = con.execute(PARTS, {**asked, "times": times, "by": by or "line"}).fetchall()
+    is_without_lines = by is None and bool(found) and all(row[-1] is None for row in found)
+    if is_without_lines:
+        found = con.execute(PARTS, {**asked, "times": times, "by": "op"}).fetchall()
     starts, arena_bytes = _arena(rows, found)
     by_time: dict[int, list[Part]] = {}
     for time, index, begin, end, group in found:
@@ -266,7 +266,8 @@ def picture(
         columns,
         place_of(chosen.time, subject.schedule_length, column_count),
         con.execute(PEAKS, {**asked, "count": MOST_PEAKS}).fetchall(),
-        kind,
+        "op" if is_without_lines else by or "line",
+        is_without_lines,
         arena_bytes,
         sorted(set(starts.values()) - {0}),
         unseen,

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from bufdb.query.result import Result
-from bufdb.report import bars, cells, colour, formats
+from bufdb.report import bars, cells, colour, formats, table
 from bufdb.report.terminal import axes, blocks, curve, paint, tree
 from bufdb.report.terminal.groups import Groups
 from bufdb.report.terminal.paint import FIXED, LETTERS, OTHER, Look
@@ -101,7 +101,9 @@ class Screen:
         columns = [result.columns[place] for place in places]
         rows = [tuple(row[place] for place in places) for row in result.rows]
         answer = replace(result, columns=columns, rows=rows)
-        text, _ = formats.render(answer, "table", self.width, is_coloured=self.look.is_coloured)
+        text, _ = formats.render(
+            answer, "table", self.width, has_titles=True, is_coloured=self.look.is_coloured
+        )
         self.add("", self._paint(title, colour.BOLD), *text.splitlines())
         self.add(self._paint(more, colour.DIM))
 
@@ -174,6 +176,8 @@ class Screen:
         count = len(picture.walls) + 1
         text = f"temp arena of {size}" + (f" in {count} allocations" if count > 1 else "")
         text += f" by {picture.by}"
+        if picture.is_without_lines:
+            text += ", for no line is known"
         if picture.unseen_count:
             what = "value" if picture.unseen_count == 1 else "values"
             text += f" (not drawn: {picture.unseen_count} {what} live only between columns)"
@@ -220,7 +224,7 @@ class Screen:
         return [line.replace(_NO_BREAK, " ") for line in self._wrapped(f"{head} {listed}")]
 
     def _wrapped(self, text: str) -> list[str]:
-        return formats.table.pieces(text, self.width)
+        return table.pieces(text, self.width)
 
 
 _TREES = {"op": "scope of the operation", "line": "file and line", "stack": "call stack"}
