@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bufdb.commands import progress
 from bufdb.database.patience import DEFAULT_WAIT_S, PATIENCE, Patience
 from bufdb.errors import BufdbError, UsageError, one_line
 from bufdb.query.catalogue import Catalogue, query_folders
@@ -96,6 +97,14 @@ def own_globs(given: tuple[str, ...]) -> list[str] | None:
     """What --own or BUFDB_OWN says, None if neither says anything; an empty one takes all back."""
     return list(given) if given else None
 
+
+quiet_option: Decorator = click.option(
+    "-q",
+    "--quiet",
+    "is_quiet",
+    is_flag=True,
+    help="No progress bar, and nothing said where all is well.",
+)
 
 allow_files_option: Decorator = click.option(
     "--allow-files",
@@ -216,6 +225,7 @@ def is_terminal(stream: Any) -> bool:
 def note(text: str) -> None:
     """Say something to the user that is not part of the answer, if somebody can read it."""
     lines = "\n".join(one_line(line) for line in text.split("\n"))
+    progress.hide()
     with contextlib.suppress(OSError):
         click.echo(f"bufdb: {lines}", err=True)
 

@@ -170,6 +170,7 @@ class Ingest:
         self.problems: Counter[str] = Counter()
         self.shapes: dict[bytes, Shape] = {}
         self.in_transaction = 0
+        self.done_bytes = self.total_bytes = 0
 
     def run(
         self,
@@ -195,8 +196,10 @@ class Ingest:
         labels_by_run: Mapping[str, Mapping[str, str]],
         metadata: Mapping[str, str],
     ) -> Summary:
-        total = sum(size_of(job.files) for run in self.plan.values() for job in run.jobs)
-        done = 0
+        for planned in self.plan.values():
+            for job in planned.jobs:
+                job.size = size_of(job.files)
+                self.total_bytes += job.size
         for name, planned in self.plan.items():
             path, jobs = planned.path, planned.jobs
             self.writer.begin()
@@ -217,9 +220,7 @@ class Ingest:
                 else:
                     self._replace([job.module_id for job, _ in batch])
                     self._store(batch)
-                done += sum(loaded.size for _, loaded in batch)
-                if self.progress is not None:
-                    self.progress(done, total)
+                self._advance(sum(job.size for job, _ in batch))
                 if self.in_transaction >= TRANSACTION_BYTES:
                     self._begin_anew(name)
             self._finish_run(name, path)
@@ -227,6 +228,26 @@ class Ingest:
         self.summary.row_count = self.writer.row_count
         self.summary.problem_counts = dict(self.problems)
         return self.summary
+
+    def _advance(self, size: int) -> None:
+        """Tell who watches that so many bytes more are done."""
+        self.done_bytes += size
+        if self.progress is not None:
+            self.progress(self.done_bytes, self.total_bytes)
+
+    def _part_of(self, size: int) -> Callable[[int], None] | None:
+        """Tells of the parts of a module of this size, which is not done before all of it is."""
+        progress = self.progress
+        if progress is None:
+            return None
+        seen = 0
+
+        def tell(part: int) -> None:
+            nonlocal seen
+            seen = min(seen + part, max(0, size - 1))
+            progress(self.done_bytes + seen, self.total_bytes)
+
+        return tell
 
     def _look_up_shapes(self) -> None:
         stored = self.con.execute("SELECT shape FROM shapes").fetchall()
@@ -270,12 +291,14 @@ class Ingest:
                 self.dumped_at = min(self.dumped_at, dumped_at(job.files))
             except OSError as error:
                 self._skip(job, error)
+                self._advance(job.size)
                 continue
             hashes = {
                 (job.files.files[kind].name, content) for kind, content in loaded.hashes.items()
             } | {_made_with(self.own.pattern)}
             if self.known.get(job.module_id) == hashes:
                 self.summary.unchanged_count += 1
+                self._advance(job.size)
                 continue
             if loaded.is_large or size + loaded.size > self.block_bytes:
                 if batch:
@@ -340,7 +363,8 @@ class Ingest:
         modules = [loaded for _, loaded in batch]
         is_large = len(modules) == 1 and modules[0].is_large
         if is_large:
-            source: Batch = LargeModule(modules[0], self.block_bytes, self.own)
+            tell = self._part_of(batch[0][0].size)
+            source: Batch = LargeModule(modules[0], self.block_bytes, self.own, tell)
         else:
             source = Batch(modules, self.own)
         self.writer.insert_rows = FEW_INSERT_ROWS if is_large else INSERT_ROWS
