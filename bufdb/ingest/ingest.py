@@ -13,7 +13,7 @@ import math
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import duckdb
@@ -39,7 +39,8 @@ from bufdb.ingest.module_rows import (
     module_row,
     shape_row,
 )
-from bufdb.ingest.plan import Job, PlannedRun, check_unchanged, plan, size_of, stamps_of
+from bufdb.ingest.plan import Job, PlannedRun, check_unchanged, plan, stamps_of
+from bufdb.ingest.progress import Progress, Told
 from bufdb.ingest.summary import Summary
 from bufdb.ingest.writer import FEW_INSERT_ROWS, INSERT_ROWS, TableWriter
 from bufdb.read.shape import Shape
@@ -75,7 +76,6 @@ MODULE_TABLES = (
     "row_checksums",
 )
 """Every table that holds rows of a module, by module_id."""
-Progress = Callable[[int, int], None]
 
 
 def ingest(
@@ -163,14 +163,14 @@ class Ingest:
         replace: bool = False,
         own_globs: Sequence[str] | None = None,
     ) -> None:
-        self.con, self.plan, self.block_bytes, self.progress = con, plan, block_bytes, progress
+        self.con, self.plan, self.block_bytes = con, plan, block_bytes
+        self.told = Told((job for planned in plan.values() for job in planned.jobs), progress)
         self.writer = TableWriter(con, jobs)
         self.replace, self.own_globs = replace, own_globs
         self.summary = Summary()
         self.problems: Counter[str] = Counter()
         self.shapes: dict[bytes, Shape] = {}
         self.in_transaction = 0
-        self.done_bytes = self.total_bytes = 0
 
     def run(
         self,
@@ -196,10 +196,6 @@ class Ingest:
         labels_by_run: Mapping[str, Mapping[str, str]],
         metadata: Mapping[str, str],
     ) -> Summary:
-        for planned in self.plan.values():
-            for job in planned.jobs:
-                job.size = size_of(job.files)
-                self.total_bytes += job.size
         for name, planned in self.plan.items():
             path, jobs = planned.path, planned.jobs
             self.writer.begin()
@@ -220,7 +216,7 @@ class Ingest:
                 else:
                     self._replace([job.module_id for job, _ in batch])
                     self._store(batch)
-                self._advance(sum(job.size for job, _ in batch))
+                self.told.done(job for job, _ in batch)
                 if self.in_transaction >= TRANSACTION_BYTES:
                     self._begin_anew(name)
             self._finish_run(name, path)
@@ -228,26 +224,6 @@ class Ingest:
         self.summary.row_count = self.writer.row_count
         self.summary.problem_counts = dict(self.problems)
         return self.summary
-
-    def _advance(self, size: int) -> None:
-        """Tell who watches that so many bytes more are done."""
-        self.done_bytes += size
-        if self.progress is not None:
-            self.progress(self.done_bytes, self.total_bytes)
-
-    def _part_of(self, size: int) -> Callable[[int], None] | None:
-        """Tells of the parts of a module of this size, which is not done before all of it is."""
-        progress = self.progress
-        if progress is None:
-            return None
-        seen = 0
-
-        def tell(part: int) -> None:
-            nonlocal seen
-            seen = min(seen + part, max(0, size - 1))
-            progress(self.done_bytes + seen, self.total_bytes)
-
-        return tell
 
     def _look_up_shapes(self) -> None:
         stored = self.con.execute("SELECT shape FROM shapes").fetchall()
@@ -291,14 +267,14 @@ class Ingest:
                 self.dumped_at = min(self.dumped_at, dumped_at(job.files))
             except OSError as error:
                 self._skip(job, error)
-                self._advance(job.size)
+                self.told.done([job])
                 continue
             hashes = {
                 (job.files.files[kind].name, content) for kind, content in loaded.hashes.items()
             } | {_made_with(self.own.pattern)}
             if self.known.get(job.module_id) == hashes:
                 self.summary.unchanged_count += 1
-                self._advance(job.size)
+                self.told.done([job])
                 continue
             if loaded.is_large or size + loaded.size > self.block_bytes:
                 if batch:
@@ -363,7 +339,7 @@ class Ingest:
         modules = [loaded for _, loaded in batch]
         is_large = len(modules) == 1 and modules[0].is_large
         if is_large:
-            tell = self._part_of(batch[0][0].size)
+            tell = self.told.part_of(batch[0][0])
             source: Batch = LargeModule(modules[0], self.block_bytes, self.own, tell)
         else:
             source = Batch(modules, self.own)

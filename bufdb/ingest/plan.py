@@ -27,8 +27,6 @@ class Job:
     files: ModuleFiles
     stamps: tuple[Stamp, ...] = ()
     """Of its files, taken before they were read."""
-    size: int = 0
-    """Bytes in its files when the ingest began."""
 
 
 @dataclass
