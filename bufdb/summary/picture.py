@@ -195,6 +195,8 @@ class Picture:
     instruction: tuple[str, str | None] | None
     """Name and opcode of the instruction at the instant; None at the end of the program."""
     columns: list[Column]
+    last: int
+    """The last instant of the program; where a damaged dump has live ranges beyond it, of those."""
     place: int
     """Of the columns that in which the chosen instant is; it need not be the one it shows."""
     peaks: list[tuple[int, int, int]]
@@ -243,8 +245,9 @@ def picture(
     """
     asked: dict[str, object] = {"module_id": subject.module_id, "color": subject.color}
     chosen = _instant(con, subject, instant)
-    steps = con.execute(STEPS, asked).fetchall()
-    columns = [Column(*pair) for pair in highest(steps, subject.schedule_length, column_count)]
+    steps = con.execute(STEPS, asked).fetchall() or [(0, subject.fixed_bytes or 0)]
+    last = max(subject.schedule_length, steps[-1][0], chosen.time)
+    columns = [Column(*pair) for pair in highest(steps, last, column_count)]
     rows = con.execute(ALLOCATIONS, asked).fetchall()
     times = [column.time for column in [*columns, chosen]]
     found = con.execute(PARTS, {**asked, "times": times, "by": by or "line"}).fetchall()
@@ -264,7 +267,8 @@ def picture(
         chosen,
         _instruction(con, subject, chosen.time),
         columns,
-        place_of(chosen.time, subject.schedule_length, column_count),
+        last,
+        place_of(chosen.time, last, column_count),
         con.execute(PEAKS, {**asked, "count": MOST_PEAKS}).fetchall(),
         "op" if is_without_lines else by or "line",
         is_without_lines,

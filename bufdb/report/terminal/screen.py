@@ -66,8 +66,7 @@ class Screen:
         for row, line in enumerate(curve.rows(picture, groups, scale, self.look)):
             label = scale.label(scale.row_count - 1 - row)
             self.add(axes.gutter(label, is_plain=plain) + paint.line(line, self.look))
-        last = picture.subject.schedule_length
-        self.add(*axes.steps(last, len(picture.columns), is_plain=plain))
+        self.add(*axes.steps(picture.last, len(picture.columns), is_plain=plain))
         self._map(picture, groups)
         self._legend(picture, groups)
 
@@ -145,7 +144,7 @@ class Screen:
         subject, instant = picture.subject, picture.instant
         what = "the peak: " if instant.time == subject.peak_time else ""
         text = f"{what}{human_bytes(instant.occupied_bytes)} at step {instant.time}"
-        text += f" of {subject.schedule_length}"
+        text += f" of {picture.last}"
         if picture.instruction is not None:
             name, opcode = picture.instruction
             text += f", {escape_control(opcode)}" if opcode is not None else ""
@@ -161,9 +160,8 @@ class Screen:
     def _marks(self, picture: Picture) -> str:
         """The chosen instant, and the numbers of the peaks."""
         marks = [" "] * len(picture.columns)
-        last = picture.subject.schedule_length
         for number, time, _ in reversed(picture.peaks[:_PEAKS]):
-            marks[place_of(time, last, len(marks))] = str(number)
+            marks[place_of(time, picture.last, len(marks))] = str(number)
         marks[picture.place] = "v" if self.look.is_plain else "▼"
         return " " * axes.GUTTER + "".join(marks)
 
