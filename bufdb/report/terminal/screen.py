@@ -167,7 +167,8 @@ class Screen:
 
     def _map(self, picture: Picture, groups: Groups) -> None:
         if not any(column.parts for column in picture.columns):
-            self.add("no temp buffers: all of it is held from the first step to the last")
+            flat = "no temp buffers: all of it is held from the first step to the last"
+            self.add(*self._wrapped(flat))
             return
         plain = self.look.is_plain
         size = human_bytes(picture.arena_bytes)
