@@ -25,7 +25,7 @@ NARROWEST = 24
 """Columns of the narrowest terminal that is fitted into."""
 SECTION_ROWS = 3
 """Rows of a section on average, at the least."""
-LEAST_BAR = 6
+LEAST_BAR = 10
 """Columns that bars have at the least."""
 REASON = "unknown_reason"
 """The last column of many answers, which few rows have anything in."""

@@ -23,8 +23,8 @@ from xml.sax.saxutils import escape
 FOLDER = Path(__file__).resolve().parent
 DEMO = FOLDER.parent / "demo"
 COMMAND = ("show", "train_step", "--run", "gpu_b8")
-LINES = 38
-"""Lines of the answer that are drawn."""
+BEHIND = "largest values"
+"""What the answer goes on with behind the lines that are drawn."""
 COLUMNS = 96
 CELL_WIDTH, CELL_HEIGHT, MARGIN = 8, 17, 14
 BASELINE = 13
@@ -55,7 +55,9 @@ def main(path: Path) -> None:
     """Write the picture."""
     with tempfile.TemporaryDirectory() as folder:
         text = answer(Path(folder))
-    path.write_text(svg(text.splitlines()[:LINES]), encoding="utf-8", newline="\n")
+    lines = text.splitlines()
+    end = next(place for place, line in enumerate(lines) if BEHIND in line)
+    path.write_text(svg(lines[: end - 1]), encoding="utf-8", newline="\n")
 
 
 def answer(folder: Path) -> str:

@@ -35,7 +35,7 @@ def test_a_line_says_how_much_how_fast_and_how_long():
     assert progress.line(3, 700, 2.0, "modules", 60) == (
         "  0 %             3 of 700 modules  1.5 modules/s  7:45 left"
     )
-    assert progress.line(0, 700, 2.0, "modules", 40) == "  0 %            0 of 700 modules"
+    assert progress.line(0, 700, 2.0, "modules", 40) == "  0 %                   0 of 700 modules"
 
 
 @given(st.integers(0, 2**62), st.integers(0, 2**62), st.floats(0, 1e6), st.integers(0, 200))

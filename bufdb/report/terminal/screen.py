@@ -17,6 +17,8 @@ from bufdb.summary.subject import Subject
 NARROWEST = 60
 WIDEST = 160
 """Columns of a picture: in a wider terminal it is no wider."""
+WHOLE_BARS = 76
+"""Columns from which on bars have their whole width."""
 TOP = 10
 """Values listed."""
 _PEAKS = 5
@@ -142,7 +144,9 @@ class Screen:
 
     def _instant(self, picture: Picture) -> None:
         subject, instant = picture.subject, picture.instant
-        what = "the peak: " if instant.time == subject.peak_time else ""
+        numbers = [number for number, time, _ in picture.peaks if time == instant.time]
+        what = f"peak {numbers[0]}: " if numbers and numbers[0] > 1 else ""
+        what = "the peak: " if instant.time == subject.peak_time else what
         text = f"{what}{human_bytes(instant.occupied_bytes)} at step {instant.time}"
         text += f" of {picture.last}"
         if picture.instruction is not None:
@@ -198,18 +202,19 @@ class Screen:
         """What the colours mean, with the bytes at the instant: they add up to those of it."""
         self.add("", self._paint(f"what holds step {picture.instant.time}", colour.BOLD))
         total = picture.instant.occupied_bytes
+        room = bars.WIDTH if self.width >= WHOLE_BARS else bars.WIDTH // 2
         names = {letter: name for name, letter in groups.inks.items()}
         names[FIXED] = "arguments, outputs, constants"
         names[OTHER] = f"{len(groups.names) - len(groups.inks)} others"
         for ink, size in _ordered(groups.bytes_of(picture.instant)):
             ratio = size / total if total else 0.0
-            drawn = bars.bar(ratio, is_plain=self.look.is_plain)
-            pad = " " * (bars.WIDTH - len(drawn))
+            drawn = bars.bar(ratio, room, is_plain=self.look.is_plain)
+            pad = " " * (room - len(drawn))
             if self.look.is_coloured:
                 drawn = colour.painted(drawn, self.look.style(ink))
             head = f"{human_bytes(size):>10}  {ratio:>6.1%}  "
             swatch = self.look.swatch(ink)
-            left = self.width - len(head) - bars.WIDTH - (7 if self.look.is_coloured else 5)
+            left = self.width - len(head) - room - (7 if self.look.is_coloured else 5)
             column = "op_name" if picture.by == "op" else "source"
             label = cells.give_way(column, escape_control(names[ink]), left)
             self.add(f"{head}{drawn}{pad}  {swatch}  {label}")

@@ -103,11 +103,11 @@ def lines(root: Node, kind: str, width: int, *, is_plain: bool = False) -> list[
 
 def _folded(node: Node, kind: str) -> tuple[Node, str]:
     """A node and those above it that hold nothing else, in one, with their names."""
-    names = [node.name]
+    names = node.name
     while len(node.children) == 1 and not node.own_bytes:
         (node,) = node.children.values()
-        names.append(node.name)
-    return node, _JOINTS[kind].join(names)
+        names += (" " if node.name.startswith("(") else _JOINTS[kind]) + node.name
+    return node, names
 
 
 def _shown(node: Node, all_bytes: int) -> Iterator[Node]:
