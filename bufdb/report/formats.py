@@ -25,7 +25,8 @@ from bufdb.report.text import escape_control, human_bytes, markdown_escape
 
 FORMATS = ("table", "csv", "json", "jsonl", "markdown")
 _NUMBER = re.compile(r"(U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|DOUBLE|FLOAT|DECIMAL.*)$")
-_SHARE = re.compile(r"(held|saving|peak|module_peak|padding|replicated|hole|size|limit)_ratio")
+_SHARE = re.compile(r"(held|saving|peak|module_peak|padding|replicated|size|limit)_ratio")
+"""Columns that are a share of a whole."""
 _TEXT = re.compile(r"VARCHAR|JSON|STRUCT|MAP|UNION|.*\]$")
 
 

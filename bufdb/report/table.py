@@ -133,7 +133,8 @@ def _barred(line: list[Column], room: int) -> list[Column]:
     for place, column in enumerate(line):
         if column.shares is not None and left >= LEAST_BAR:
             drawn = ["" if share is None else bars.bar(share, left) for share in column.shares]
-            return [*line[: place + 1], Column("", drawn), *line[place + 1 :]]
+            behind = [Column("", drawn)] if any(drawn) else []
+            return [*line[: place + 1], *behind, *line[place + 1 :]]
     return line
 
 
