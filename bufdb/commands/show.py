@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 BY = ("line", "op", "category", "dtype", "value")
 TREES = ("op", "line", "stack")
+MOST = 2**63 - 1
+"""The largest number of a step."""
 
 
 @click.command(name="show", short_help="Pictures of a module: memory over the program.")
@@ -36,11 +38,11 @@ TREES = ("op", "line", "stack")
     shell_complete=completion.known("color"),
     help="Memory space: its number, or a name as vmem.  [default: the device's own]",
 )
-@click.option("--step", metavar="N", type=click.IntRange(min=0), help="Look at this instant.")
+@click.option("--step", metavar="N", type=click.IntRange(0, MOST), help="Look at this instant.")
 @click.option(
     "--peak",
     metavar="N",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, MOST),
     help="Look at the N-th highest peak.  [default: 1]",
 )
 @click.option(

@@ -83,7 +83,7 @@ class Screen:
             ("temp", subject.temp_bytes),
             ("arguments", subject.argument_bytes),
             ("outputs", subject.output_bytes),
-            ("donated: in arguments and outputs", subject.alias_bytes),
+            ("donated, in both", subject.alias_bytes or None),
             ("constants", subject.constant_bytes),
         ]
         most = max((size or 0 for _, size in rows), default=0)
