@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bufdb.commands import progress
 from bufdb.database.patience import DEFAULT_WAIT_S, PATIENCE, Patience
 from bufdb.errors import BufdbError, UsageError, one_line
 from bufdb.query.catalogue import Catalogue, query_folders
@@ -225,6 +224,8 @@ def is_terminal(stream: Any) -> bool:
 def note(text: str) -> None:
     """Say something to the user that is not part of the answer, if somebody can read it."""
     lines = "\n".join(one_line(line) for line in text.split("\n"))
+    from bufdb.commands import progress  # most commands say nothing
+
     progress.hide()
     with contextlib.suppress(OSError):
         click.echo(f"bufdb: {lines}", err=True)

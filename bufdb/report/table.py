@@ -121,10 +121,25 @@ def lay_out(
         cut += cuts
     lines = _lines(columns, width)
     for place, line in enumerate(lines):
-        _widen(line, _room(width, place))
-        cut += sum(column.shorten() for column in line)
-        lines[place] = _barred(line, _room(width, place))
+        lines[place], cuts = _fitted(line, _room(width, place))
+        cut += cuts
     return head + _text(lines, paint, sections, reasons), cut
+
+
+def _fitted(line: list[Column], room: int) -> tuple[list[Column], int]:
+    """The columns of a line with their widths, and bars; and how many texts were shortened.
+
+    No text is shortened for bars that is whole without them. One that gives way anyhow gives way
+    for the narrowest bars too, but not below what it needs.
+    """
+    _widen(line, room)
+    is_cut = any(column.width < column.whole for column in line)
+    has_bars = any(any(column.shares or ()) for column in line)
+    least = sum(column.least for column in line) + len(GAP) * len(line) + LEAST_BAR
+    if is_cut and has_bars and least <= room:
+        _widen(line, room - len(GAP) - LEAST_BAR)
+    cut = sum(column.shorten() for column in line)
+    return _barred(line, room), cut
 
 
 def _barred(line: list[Column], room: int) -> list[Column]:

@@ -288,8 +288,8 @@ def test_other_formats_have_no_bars(format_name):
 
 
 @given(st.data(), st.integers(24, 160))
-def test_bars_cost_nobody_anything(data, width):
-    """What a table shows without them is all there with them, cut at the same places."""
+def test_bars_cost_no_figure_and_no_line(data, width):
+    """Nothing at all where all texts are whole; else texts alone, which stay in their lines."""
     kinds = {"op_name": "VARCHAR", "held_ratio": "DOUBLE", "size_bytes": "BIGINT", "n": "BIGINT"}
     names = data.draw(st.lists(st.sampled_from(sorted(kinds)), min_size=1, unique=True))
     draws = {
@@ -301,9 +301,24 @@ def test_bars_cost_nobody_anything(data, width):
         tuple(data.draw(draws[kinds[name]]) for name in names)
         for _ in range(data.draw(st.integers(1, 5)))
     ]
-    columns = {name: kinds[name] for name in names}
-    without = table(columns, rows, width)
-    barred = table(columns, rows, width, has_bars=True)
-    assert max(map(display_width, barred)) <= max(24, width)
-    words = [re.sub("[█▏▎▍▌▋▊▉-]", " ", line).split() for line in barred]
-    assert words == [line.replace("-", " ").split() for line in without]
+    result = Result([(name, kinds[name]) for name in names], rows)
+    without, cut = formats.render(result, "table", width)
+    barred, cut_too = formats.render(result, "table", width, has_bars=True)
+    assert max(map(display_width, barred.splitlines())) <= max(24, width)
+    assert barred.count("\n") == without.count("\n") and (cut_too == 0 or cut > 0)
+    words = [
+        re.sub("[█▏▎▍▌▋▊▉]+", "", text).replace("-", " ").split() for text in (barred, without)
+    ]
+    figures = [[word for word in some if word[0].isdigit()] for some in words]
+    assert figures[0] == figures[1] and (cut or words[0] == words[1])
+
+
+def test_texts_that_give_way_give_way_for_bars_too():
+    columns = {"held_ratio": "DOUBLE", "op_name": "VARCHAR"}
+    rows = [(0.5, "/".join(["scope"] * 30) + "/dot"), (0.25, "add")]
+    assert table(columns, rows, 60, has_bars=True) == [
+        "held_ratio         op_name",
+        "----------  -----  ------------------------------------",
+        "     50.0%  █████  …/scope/scope/scope/scope/scope/dot",
+        "     25.0%  ██▌    add",
+    ]
