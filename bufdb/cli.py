@@ -21,6 +21,7 @@ COMMANDS = {
     "ingest": "bufdb.commands.ingest",
     "capture": "bufdb.commands.capture",
     "summary": "bufdb.commands.summary",
+    "show": "bufdb.commands.show",
     "query": "bufdb.commands.query",
     "queries": "bufdb.commands.queries",
     "sql": "bufdb.commands.sql",

@@ -8,7 +8,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bufdb.commands import common, summary
+from bufdb.commands.progress import progress
 from bufdb.database import faults
 from bufdb.errors import DatabaseError, UsageError
 from bufdb.report import formats
@@ -57,6 +58,7 @@ TABLE_ROWS = 20
     type=click.Path(path_type=Path),
     help="Dump to DIR, which must be new or empty, and keep it.",
 )
+@common.quiet_option
 @click.option(
     "--format",
     "format_name",
@@ -81,6 +83,7 @@ def command(
     sweeps: tuple[str, ...],
     limit: str | None,
     keep_dumps: Path | None,
+    is_quiet: bool,
     format_name: str,
     output: Path | None,
 ) -> None:
@@ -138,6 +141,7 @@ def command(
         from bufdb.commands import sweep
 
         planned = sweep.plan(command_line, sweeps, given_labels, name, common.own_globs(own))
+        planned = replace(planned, is_quiet=is_quiet)
         check_database(db)
         code = sweep.run(planned, db, keep_dumps, limits, format_name, output)
         click.get_current_context().exit(code)
@@ -147,6 +151,8 @@ def command(
         raise UsageError("--limit is for the summary or a --sweep; the table of peaks has no limit")
 
     def show() -> None:
+        if has_summary and is_quiet:
+            return
         if has_summary:
             summary.show_after(db, [name], ("lines",), limits)
         else:
@@ -154,7 +160,7 @@ def command(
 
     check_database(db)
     with Dumps(dump_folder(keep_dumps), keep_dumps is not None, db, name, given_labels) as dumps:
-        dumps.own_globs = common.own_globs(own)
+        dumps.own_globs, dumps.is_quiet = common.own_globs(own), is_quiet
         done = capture(dumps, command_line, show)
     click.get_current_context().exit(done.code)
 
@@ -233,6 +239,7 @@ class Dumps:
     metadata: dict[str, str] = field(default_factory=dict)
     """What is known of the capture by now."""
     own_globs: list[str] | None = None
+    is_quiet: bool = False
     is_stored: bool = False
 
     def __enter__(self) -> Dumps:
@@ -328,21 +335,24 @@ def _ingest(dumps: Dumps, changed: Environment, code: int) -> int | None:
     cached = outcome.cached_modules(dumps.folder)
     if cached:
         common.note(f"{len(cached)} modules came out of a compilation cache and are not in the run")
-    done = ingest(
-        dumps.db,
-        [dumps.folder],
-        run=dumps.run,
-        labels=dumps.labels,
-        metadata=dumps.metadata,
-        replace=True,
-        own_globs=dumps.own_globs,
-    )
+    with progress("MB", is_quiet=dumps.is_quiet) as observer:
+        done = ingest(
+            dumps.db,
+            [dumps.folder],
+            run=dumps.run,
+            labels=dumps.labels,
+            metadata=dumps.metadata,
+            replace=True,
+            own_globs=dumps.own_globs,
+            progress=observer,
+        )
     if done.removed_count:
         common.note(f"replaced run {dumps.run}, which had {done.removed_count} modules")
     # Of cached modules ingest says that the cache must be off; for the command it was.
     for text in [] if cached else done.notes:
         common.note(text)
-    common.note(f"run {dumps.run} in {dumps.db}: {done.line()}")
+    if not dumps.is_quiet or done.exit_code:
+        common.note(f"run {dumps.run} in {dumps.db}: {done.line()}")
     return done.exit_code
 
 

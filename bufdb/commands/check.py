@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from bufdb.commands import common
+from bufdb.commands.progress import progress
 
 MEMORY_LIMIT = "768MB"
 """For DuckDB, which otherwise keeps what it has read of the file. A part of half a
@@ -29,9 +30,10 @@ million rows needs 200 MB; what needs more spills."""
     help="Leave out an invariant, such as lookups if you have edited op_categories; may be "
     "repeated.",
 )
+@common.quiet_option
 @common.output_options
 @common.db_option
-def command(examples: int, skip: tuple[str, ...], db: str, **output: Any) -> None:
+def command(examples: int, skip: tuple[str, ...], is_quiet: bool, db: str, **output: Any) -> None:
     """Check that the database holds what was ingested, and that the dumps agree with themselves.
 
     Every row is held to the checksum of its ingest. Allocations add up to the total, values lie in
@@ -47,11 +49,13 @@ def command(examples: int, skip: tuple[str, ...], db: str, **output: Any) -> Non
 
     queries = check.chosen(skip)
     with common.open_database(db, memory_limit=MEMORY_LIMIT) as con:
-        broken = check.violations(con, queries, examples)
+        with progress("modules", is_quiet=is_quiet) as observer:
+            broken = check.violations(con, queries, examples, progress=observer)
         result = check.summary(con, broken)
         uncompared = check.uncompared_count(con)
         row = con.execute("SELECT count(*) FROM modules").fetchone()
-    common.emit(result, **output)
+    if result.rows or not is_quiet:
+        common.emit(result, **output)
     if uncompared:
         common.note(
             f"checksums of {uncompared} modules and runs are of a DuckDB with another hash(); "
@@ -60,6 +64,8 @@ def command(examples: int, skip: tuple[str, ...], db: str, **output: Any) -> Non
     modules = row[0] if row else 0
     if any(not violation.is_explained for violation in broken):
         click.get_current_context().exit(1)
+    if is_quiet:
+        return
     if broken:
         common.note(
             f"{len(queries) - len(broken)} of {len(queries)} invariants hold for {modules} modules;"

@@ -97,6 +97,14 @@ def own_globs(given: tuple[str, ...]) -> list[str] | None:
     return list(given) if given else None
 
 
+quiet_option: Decorator = click.option(
+    "-q",
+    "--quiet",
+    "is_quiet",
+    is_flag=True,
+    help="No progress bar, and nothing said where all is well.",
+)
+
 allow_files_option: Decorator = click.option(
     "--allow-files",
     is_flag=True,
@@ -167,6 +175,7 @@ def emit(result: Result, *, format_name: str, output: Path | None, full: str | N
         format_name,
         shutil.get_terminal_size().columns if to_terminal and not full else None,
         has_titles=full != "full",
+        has_bars=to_terminal and not full,
         is_coloured=is_coloured,
     )
     write(text, output, is_safe=is_coloured)
@@ -215,6 +224,9 @@ def is_terminal(stream: Any) -> bool:
 def note(text: str) -> None:
     """Say something to the user that is not part of the answer, if somebody can read it."""
     lines = "\n".join(one_line(line) for line in text.split("\n"))
+    from bufdb.commands import progress  # most commands say nothing
+
+    progress.hide()
     with contextlib.suppress(OSError):
         click.echo(f"bufdb: {lines}", err=True)
 

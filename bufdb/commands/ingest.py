@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from bufdb.commands import common
+from bufdb.commands.progress import progress
 from bufdb.errors import BufdbError, UsageError
 
 if TYPE_CHECKING:
@@ -52,6 +51,7 @@ if TYPE_CHECKING:
 )
 @common.own_option
 @click.option("--memory-limit", metavar="SIZE", help="Memory for DuckDB, such as 1GB.")
+@common.quiet_option
 def command(
     paths: tuple[Path, ...],
     db: str,
@@ -61,6 +61,7 @@ def command(
     run_from_dir: bool,
     pattern: str | None,
     own: tuple[str, ...],
+    is_quiet: bool,
     **options: Any,
 ) -> None:
     """Read XLA dumps into the database: directories (with all below) or single files.
@@ -83,17 +84,18 @@ def command(
     if pattern is not None and not run_from_dir:
         raise UsageError("--labels-from needs --run-from-dir")
     pairs = common.parse_labels(labels)
-    options["progress"] = _progress()
     options["own_globs"] = common.own_globs(own)
     options["metadata"] = common.parse_labels(metadata, "--metadata")
-    if run_from_dir:
-        summary = _run_per_folder(db, paths, pattern, pairs, **options)
-    else:
-        summary = ingest(db, list(paths), run=run, labels=pairs, **options)
+    with progress("MB", is_quiet=is_quiet) as options["progress"]:
+        if run_from_dir:
+            summary = _run_per_folder(db, paths, pattern, pairs, **options)
+        else:
+            summary = ingest(db, list(paths), run=run, labels=pairs, **options)
     for text in summary.notes:
         common.note(text)
-    common.note(summary.line())
-    if common.is_terminal(sys.stderr) and summary.module_count:
+    if not is_quiet or summary.exit_code:
+        common.note(summary.line())
+    if common.is_terminal(sys.stderr) and summary.module_count and not is_quiet:
         from bufdb.commands.summary import show_after
 
         try:
@@ -148,19 +150,3 @@ def _run_per_folder(
         raise UsageError(f"no buffer assignment in a sub-directory of {paths[0]}")
     chosen = [folders[name] for name in labels_by_run]
     return ingest(db, chosen, labels=labels, labels_by_run=labels_by_run, **options)
-
-
-def _progress() -> Callable[[int, int], None] | None:
-    """Writes one line over and over on a terminal; None elsewhere."""
-    if sys.stderr is None or not sys.stderr.isatty():
-        return None
-
-    def show(done_bytes: int, total_bytes: int) -> None:
-        percent = 100 * done_bytes // max(total_bytes, 1)
-        # Erased at the end, so that only the summary stays.
-        end = "\r\x1b[K" if done_bytes >= total_bytes else ""
-        line = f"\r{percent:3d} % of {total_bytes / 1e6:.0f} MB{end}"
-        with contextlib.suppress(OSError):
-            click.echo(line, nl=False, err=True)
-
-    return show

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import re
 import shlex
+import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +16,7 @@ from bufdb.capture import sweep
 from bufdb.capture.sweep import Combination
 from bufdb.commands import common
 from bufdb.commands.capture import Captured, Dumps, capture, dump_folder, show_result
+from bufdb.commands.progress import duration
 from bufdb.commands.summary import Limits
 from bufdb.database import faults
 from bufdb.errors import CommandError, UsageError
@@ -48,6 +51,7 @@ class Plan:
     combinations: list[Combination]
     own_globs: list[str] | None = None
     """See `common.own_globs`."""
+    is_quiet: bool = False
 
     def run_name(self, combination: Combination) -> str:
         """The sweep's name and the values: train-8-none."""
@@ -92,10 +96,12 @@ def run(
     kept = None if keep_dumps is None else dump_folder(keep_dumps)
     said: set[str] = set()
     done: list[Captured] = []
-    count = len(planned.combinations)
+    count, began = len(planned.combinations), time.monotonic()
     for number, combination in enumerate(planned.combinations, 1):
         pairs = " ".join(f"{label}={value}" for label, value in combination.values.items())
-        common.note(f"run {number} of {count}: {pairs}")
+        if not planned.is_quiet:
+            left = _left(number - 1, count, time.monotonic() - began)
+            common.note(f"run {number} of {count}: {pairs}{left}")
         place = None if kept is None else kept / _folder_name(number, combination)
         done.append(_capture(planned, combination, db, place, said))
         if done[-1].is_stopped:
@@ -113,6 +119,13 @@ def run(
     return done[-1].code or INTERRUPTED if done[-1].is_stopped else code
 
 
+def _left(done: int, count: int, seconds: float) -> str:
+    """How long the rest will take, if somebody waits for it; that is known after a first run."""
+    if not done or not common.is_terminal(sys.stderr):
+        return ""
+    return f" (about {duration(seconds / done * (count - done))} left)"
+
+
 def _folder_name(number: int, combination: Combination) -> str:
     """A name for a run's dumps that no value can make point elsewhere."""
     return f"{number}-" + re.sub(r"[^\w.=+-]", "_", combination.suffix)
@@ -125,7 +138,7 @@ def _capture(
     name, folder = planned.run_name(combination), dump_folder(place)
     metadata = {LABEL: planned.name}
     with Dumps(folder, place is not None, db, name, labels, metadata) as dumps:
-        dumps.own_globs = planned.own_globs
+        dumps.own_globs, dumps.is_quiet = planned.own_globs, planned.is_quiet
         try:
             return capture(dumps, combination.command, said=said)
         except CommandError as error:  # another value may name a command that is there

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from bufdb.columnar.section import Piece, Rounds
@@ -23,7 +23,10 @@ class LargeModule(Batch):
         loaded: Loaded,
         block_bytes: int = BLOCK_BYTES,
         own: Own = NOTHING_MORE,
+        progress: Callable[[int], None] | None = None,
     ) -> None:
+        """Args as those of Batch; `progress` is given the bytes of each round that was read."""
+        self.progress = progress
         self.block_bytes = min(block_bytes, LARGE_BLOCK_BYTES)
         self._spans: tuple[list[tuple[DumpText, Span]], ...] = ([], [], [])
         super().__init__([loaded], own)
@@ -35,7 +38,10 @@ class LargeModule(Batch):
 
     def _rounds(self, section: int) -> Iterator[Piece]:
         for text, span in self._spans[section]:
-            yield from text.rounds(span, self.block_bytes)
+            for piece in text.rounds(span, self.block_bytes):
+                yield piece
+                if self.progress is not None:
+                    self.progress(len(piece.text))
 
     def allocations(self) -> Rounds:
         """Allocation section, in rounds."""

@@ -13,7 +13,7 @@ import math
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import duckdb
@@ -39,7 +39,8 @@ from bufdb.ingest.module_rows import (
     module_row,
     shape_row,
 )
-from bufdb.ingest.plan import Job, PlannedRun, check_unchanged, plan, size_of, stamps_of
+from bufdb.ingest.plan import Job, PlannedRun, check_unchanged, plan, stamps_of
+from bufdb.ingest.progress import Progress, Told
 from bufdb.ingest.summary import Summary
 from bufdb.ingest.writer import FEW_INSERT_ROWS, INSERT_ROWS, TableWriter
 from bufdb.read.shape import Shape
@@ -76,7 +77,6 @@ MODULE_TABLES = (
     "row_checksums",
 )
 """Every table that holds rows of a module, by module_id."""
-Progress = Callable[[int, int], None]
 
 
 def ingest(
@@ -164,7 +164,8 @@ class Ingest:
         replace: bool = False,
         own_globs: Sequence[str] | None = None,
     ) -> None:
-        self.con, self.plan, self.block_bytes, self.progress = con, plan, block_bytes, progress
+        self.con, self.plan, self.block_bytes = con, plan, block_bytes
+        self.told = Told((job for planned in plan.values() for job in planned.jobs), progress)
         self.writer = TableWriter(con, jobs)
         self.replace, self.own_globs = replace, own_globs
         self.summary = Summary()
@@ -196,8 +197,6 @@ class Ingest:
         labels_by_run: Mapping[str, Mapping[str, str]],
         metadata: Mapping[str, str],
     ) -> Summary:
-        total = sum(size_of(job.files) for run in self.plan.values() for job in run.jobs)
-        done = 0
         for name, planned in self.plan.items():
             path, jobs = planned.path, planned.jobs
             self.writer.begin()
@@ -218,9 +217,7 @@ class Ingest:
                 else:
                     self._replace([job.module_id for job, _ in batch])
                     self._store(batch)
-                done += sum(loaded.size for _, loaded in batch)
-                if self.progress is not None:
-                    self.progress(done, total)
+                self.told.done(job for job, _ in batch)
                 if self.in_transaction >= TRANSACTION_BYTES:
                     self._begin_anew(name)
             self._finish_run(name, path)
@@ -271,12 +268,14 @@ class Ingest:
                 self.dumped_at = min(self.dumped_at, dumped_at(job.files))
             except OSError as error:
                 self._skip(job, error)
+                self.told.done([job])
                 continue
             hashes = {
                 (job.files.files[kind].name, content) for kind, content in loaded.hashes.items()
             } | {_made_with(self.own.pattern)}
             if self.known.get(job.module_id) == hashes:
                 self.summary.unchanged_count += 1
+                self.told.done([job])
                 continue
             if loaded.is_large or size + loaded.kept_size > self.block_bytes:
                 if batch:
@@ -341,7 +340,8 @@ class Ingest:
         modules = [loaded for _, loaded in batch]
         is_large = len(modules) == 1 and modules[0].is_large
         if is_large:
-            source: Batch = LargeModule(modules[0], self.block_bytes, self.own)
+            tell = self.told.part_of(batch[0][0])
+            source: Batch = LargeModule(modules[0], self.block_bytes, self.own, tell)
         else:
             source = Batch(modules, self.own)
         self.writer.insert_rows = FEW_INSERT_ROWS if is_large else INSERT_ROWS

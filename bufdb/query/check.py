@@ -10,7 +10,7 @@ invariants as its dump does. Such findings are kept apart from those that nothin
 was changed since the ingest is known by its checksum in any module.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import duckdb
@@ -76,6 +76,7 @@ def violations(
     queries: Sequence[SavedQuery] | None = None,
     examples: int = 3,
     part_rows: int = PART_ROWS,
+    progress: Callable[[int, int], None] | None = None,
 ) -> list[Violation]:
     """The invariants that do not hold, by name.
 
@@ -84,6 +85,8 @@ def violations(
         queries: the invariants to look at; all if not given.
         examples: findings to keep of each invariant.
         part_rows: rows to look at together; changes nothing in the result.
+        progress: is given the modules that were looked at, and those in all; in a part with many
+            they count as looked at in the measure in which its invariants are.
 
     Raises:
         BufdbError: DuckDB failed on the way.
@@ -91,8 +94,11 @@ def violations(
     found: dict[str, Violation] = {}
     queries = checks() if queries is None else queries
     asked = "\n".join(query.sql for query in queries)
+    done, total = 0, _module_count(con)
     for part in _parts(con, part_rows, asked):
-        for query in queries:
+        for number, query in enumerate(queries):
+            if progress is not None:
+                progress(done + part.module_count * number // len(queries), total)
             if not _is_about(query, part):
                 continue
             found_rows = execute.execute(part.con, query.sql, query.name).rows
@@ -102,6 +108,9 @@ def violations(
             violation = found.setdefault(query.name, Violation(query))
             reported = set() if query.name in NEVER_EXPLAINED else part.reported
             _add(violation, rows, reported, examples)
+        done += part.module_count
+    if progress is not None:
+        progress(total, total)
     return [found[query.name] for query in queries if query.name in found]
 
 
@@ -151,6 +160,11 @@ def uncompared_count(con: duckdb.DuckDBPyConnection) -> int:
     return int(rows[0][0])
 
 
+def _module_count(con: duckdb.DuckDBPyConnection) -> int:
+    row = con.execute("SELECT count(*) FROM modules").fetchone()
+    return int(row[0]) if row else 0
+
+
 def _add(
     violation: Violation, rows: list[tuple[int | None, str]], reported: set[int], examples: int
 ) -> None:
@@ -175,6 +189,7 @@ class _Part:
     """Where unqualified names mean the copy and bufdb's own views of it."""
     is_rest: bool
     """Whether it holds the rows of no module; else those of some modules."""
+    module_count: int
     reported: set[int]
     """The modules about which ingest has reported data_loss or an error."""
 
@@ -206,7 +221,8 @@ def _parts(con: duckdb.DuckDBPyConnection, part_rows: int, asked: str) -> Iterat
                 "SELECT DISTINCT module_id FROM diagnostics "
                 "WHERE severity IN ('data_loss', 'error') AND module_id IS NOT NULL"
             ).fetchall()
-            yield _Part(cursor, number is None, {module_id for (module_id,) in reported})
+            count = 0 if number is None else _module_count(cursor)
+            yield _Part(cursor, number is None, count, {module_id for (module_id,) in reported})
     except duckdb.Error as error:
         raise BufdbError(f"check: {' '.join(str(error).split())}") from error
     finally:

@@ -25,6 +25,8 @@ from bufdb.report.text import escape_control, human_bytes, markdown_escape
 
 FORMATS = ("table", "csv", "json", "jsonl", "markdown")
 _NUMBER = re.compile(r"(U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|DOUBLE|FLOAT|DECIMAL.*)$")
+_SHARE = re.compile(r"(held|saving|peak|module_peak|padding|replicated|size|limit)_ratio")
+"""Columns that are a share of a whole."""
 _TEXT = re.compile(r"VARCHAR|JSON|STRUCT|MAP|UNION|.*\]$")
 
 
@@ -34,18 +36,21 @@ def render(
     width: int | None = None,
     *,
     has_titles: bool = False,
+    has_bars: bool = False,
     is_coloured: bool = False,
 ) -> tuple[str, int]:
     """The result's text in one of FORMATS, and the number of cells that had to be shortened.
 
     Only a table is fitted into `width` columns, as `bufdb.report.table` says; with None it is as
-    wide as it has to be. Only a table has titles, for what is alike in all of several rows, and
-    colours.
+    wide as it has to be. Only a table has titles, for what is alike in all of several rows, bars,
+    where its width leaves room for them, and colours.
     """
     if format_name in ("table", "markdown"):
         result = _without_empty_reasons(result)
     if format_name == "table":
         columns, alike = _columns(result, has_titles)
+        if has_bars and len(result.rows) > 1:
+            _add_shares(columns, result)
         return table.lay_out(
             columns, alike, width, has_sections=has_titles, is_coloured=is_coloured
         )
@@ -83,6 +88,26 @@ def _columns(result: Result, has_titles: bool) -> tuple[list[Column], list[Colum
         is_alike = has_titles and len(values) > 1 and len(set(values)) == 1
         (alike if is_alike else columns).append(column)
     return (columns, alike) if columns else (alike, [])
+
+
+def _add_shares(columns: list[Column], result: Result) -> None:
+    """Let bars say what the rows are ranked by: a share, else the bytes that decrease downwards.
+
+    Bars of bytes are as long as they are beside the largest. What is no part of a whole has none:
+    changes, and what may be above 1.
+    """
+    names = [name for name, _ in result.columns]
+    for column in columns:
+        if _SHARE.fullmatch(column.name) and names.count(column.name) == 1:
+            shares = [row[names.index(column.name)] for row in result.rows]
+            if all(share is None or 0 <= share <= 1 for share in shares):
+                column.shares = shares
+                return
+    if columns and columns[0].name.endswith("_bytes") and columns[0].is_number:
+        sizes = [row[names.index(columns[0].name)] for row in result.rows]
+        known = [size for size in sizes if size is not None]
+        if known and known[0] > 0 and known == sorted(known, reverse=True) and known[-1] >= 0:
+            columns[0].shares = [None if size is None else size / known[0] for size in sizes]
 
 
 def _markdown(result: Result) -> str:

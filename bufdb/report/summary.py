@@ -6,16 +6,15 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from bufdb.report import cells, colour
+from bufdb.report import bars, cells, colour
+from bufdb.report.bars import bar
 from bufdb.report.text import display_width, escape_control, human_bytes
 from bufdb.summary.overview import Overview, Row
 
 WIDTH = 80
 """Columns that a summary is made for; in a wider terminal it is no wider."""
-BAR = 22
 MOST_CATEGORIES = 4
 MOST_REASONS = 2
-_EIGHTHS = " ▏▎▍▌▋▊▉█"
 _HEADINGS = {
     "categories": "what holds it",
     "lines": "lines that hold most of it",
@@ -39,13 +38,6 @@ def text(found: Overview, *, is_coloured: bool = False, more: str | None = None)
         lines += ["", paint(_HEADINGS["advice"], colour.BOLD), *_advice(found)]
     lines += [*_not_understood(found, paint), *([more] if more else [])]
     return "".join(f"{line.rstrip()}\n" for line in lines)
-
-
-def bar(ratio: float, width: int = BAR) -> str:
-    """A bar for a share of 1, in eighths of a column; nothing above 1 is drawn."""
-    eighths = round(max(0.0, min(1.0, ratio)) * width * 8)
-    whole, rest = divmod(eighths, 8)
-    return "█" * whole + (_EIGHTHS[rest] if rest else "")
 
 
 def _compiled(found: Overview) -> str:
@@ -122,7 +114,7 @@ def _limit(found: Overview, paint: Paint) -> str:
 def _barred(label: str, column: str, row: Row) -> str:
     """One part of the peak: bytes, share, bar, what it is."""
     ratio = row["held_ratio"] or 0.0
-    head = f"{human_bytes(row['held_bytes']):>10}  {ratio:>6.1%}  {bar(ratio):<{BAR}}  "
+    head = f"{human_bytes(row['held_bytes']):>10}  {ratio:>6.1%}  {bar(ratio):<{bars.WIDTH}}  "
     shown = cells.give_way(column, escape_control(label), WIDTH - display_width(head))
     return head + shown
 
@@ -136,7 +128,9 @@ def _categories(found: Overview) -> list[str]:
         lines.append(_barred(f"{row['allocation_kind']}{phase}", "name", row))
     if rows[len(shown) :]:
         rest = max(0.0, 1 - sum(row["held_ratio"] or 0.0 for row in shown))
-        lines.append(f"{'':>10}  {rest:>6.1%}  {bar(rest):<{BAR}}  {len(rows) - len(shown)} more")
+        lines.append(
+            f"{'':>10}  {rest:>6.1%}  {bar(rest):<{bars.WIDTH}}  {len(rows) - len(shown)} more"
+        )
     return lines
 
 

@@ -15,7 +15,7 @@ import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from bufdb.report import cells, colour
+from bufdb.report import bars, cells, colour
 from bufdb.report.text import display_width
 
 GAP = "  "
@@ -25,6 +25,8 @@ NARROWEST = 24
 """Columns of the narrowest terminal that is fitted into."""
 SECTION_ROWS = 3
 """Rows of a section on average, at the least."""
+LEAST_BAR = 10
+"""Columns that bars have at the least."""
 REASON = "unknown_reason"
 """The last column of many answers, which few rows have anything in."""
 
@@ -42,6 +44,8 @@ class Column:
     header: list[str] = field(default_factory=list)
     """Lines of its name as they are shown."""
     width: int = 0
+    shares: list[float | None] | None = None
+    """Shares of 1 to draw as bars behind it where there is room; None for no bars."""
     most: int | None = None
     """Columns of the terminal that it can have at the most; only a figure is as wide as it is."""
 
@@ -98,8 +102,10 @@ def lay_out(
     head = "".join(paint(line, colour.DIM) + "\n" for line in title)
     if not columns:
         return head, cut
-    if width is None or _length(columns) <= width:
+    if width is None:
         return head + _text([columns], paint), cut
+    if _length(columns) <= width:
+        return head + _text([_barred(columns, width)], paint), cut
     if row_count == 0:
         return _names(columns, width), cut
     if row_count == 1:
@@ -115,14 +121,40 @@ def lay_out(
         cut += cuts
     lines = _lines(columns, width)
     for place, line in enumerate(lines):
-        _widen(line, _room(width, place))
-        cut += sum(column.shorten() for column in line)
+        lines[place], cuts = _fitted(line, _room(width, place))
+        cut += cuts
     return head + _text(lines, paint, sections, reasons), cut
 
 
+def _fitted(line: list[Column], room: int) -> tuple[list[Column], int]:
+    """The columns of a line with their widths, and bars; and how many texts were shortened.
+
+    No text is shortened for bars that is whole without them. One that gives way anyhow gives way
+    for the narrowest bars too, but not below what it needs.
+    """
+    _widen(line, room)
+    is_cut = any(column.width < column.whole for column in line)
+    has_bars = any(any(column.shares or ()) for column in line)
+    least = sum(column.least for column in line) + len(GAP) * len(line) + LEAST_BAR
+    if is_cut and has_bars and least <= room:
+        _widen(line, room - len(GAP) - LEAST_BAR)
+    cut = sum(column.shorten() for column in line)
+    return _barred(line, room), cut
+
+
+def _barred(line: list[Column], room: int) -> list[Column]:
+    """The columns of a line, with bars behind one of them if there is room for bars."""
+    left = min(bars.WIDTH, room - _length(line) - len(GAP))
+    for place, column in enumerate(line):
+        if column.shares is not None and left >= LEAST_BAR:
+            drawn = ["" if share is None else bars.bar(share, left) for share in column.shares]
+            behind = [Column("", drawn)] if any(drawn) else []
+            return [*line[: place + 1], *behind, *line[place + 1 :]]
+    return line
+
+
 def _told(name: str, text: str, width: int) -> list[str]:
-    pieces = _pieces(f"{name}: {text}", width - len(INDENT))
-    return [INDENT + piece for piece in pieces]
+    return [INDENT + piece for piece in pieces(f"{name}: {text}", width - len(INDENT))]
 
 
 def _plain(text: str, _style: str | None) -> str:
@@ -332,13 +364,13 @@ def _record(columns: list[Column], width: int, paint: Callable[[str, str | None]
         name, (value,) = cells.give_way(column.name, column.name, left), column.body
         style = colour.style_of(column.name, value)
         pad = " " * (left - display_width(name)) + GAP
-        for piece in _pieces(value, width - left - len(GAP)):
+        for piece in pieces(value, width - left - len(GAP)):
             parts.append(paint(name, colour.BOLD) + pad + paint(piece, style))
             name, pad = "", " " * left + GAP
     return "".join(f"{part.rstrip()}\n" for part in parts)
 
 
-def _pieces(text: str, width: int) -> list[str]:
+def pieces(text: str, width: int) -> list[str]:
     """A text in pieces of at most `width` columns, broken between words where it can be."""
     pieces, words = [""], text.split(" ")
     while words:

@@ -13,6 +13,7 @@ from small_db import Module, insert
 
 from bufdb import resources
 from bufdb.query import catalogue, execute
+from bufdb.report import bars
 from bufdb.report import summary as screen
 from bufdb.report.text import display_width
 from bufdb.summary import devices, overview
@@ -225,7 +226,7 @@ def test_long_and_hostile_names_stay_in_the_screen(con):
 
 
 def test_a_bar_is_as_long_as_its_share():
-    assert [screen.bar(ratio, 2) for ratio in (-1.0, 0.0, 1 / 16, 0.5, 0.75, 1.0, 7.0)] == [
+    assert [bars.bar(ratio, 2) for ratio in (-1.0, 0.0, 1 / 16, 0.5, 0.75, 1.0, 7.0)] == [
         "", "", "▏", "█", "█▌", "██", "██",
     ]  # fmt: skip
 

@@ -239,3 +239,86 @@ def test_there_is_no_colour_in_a_pipe_or_with_no_color(
         common.emit(result, format_name=form, output=None, full=None)
         has_escapes = b"\x1b" in out.buffer.getvalue()
         assert has_escapes is (is_wanted and form == "table")
+
+
+# -- bars ------------------------------------------------------------------------------------------
+
+
+def test_bars_take_the_room_that_is_left():
+    columns = {"held_bytes": "BIGINT", "held_ratio": "DOUBLE", "name": "VARCHAR"}
+    rows = [(75, 0.75, "first"), (25, 0.25, "second")]
+    assert table(columns, rows, 50, has_bars=True) == [
+        "held_bytes  held_ratio                  name",
+        "----------  ----------  --------------  ------",
+        "      75 B       75.0%  █████████████▌  first",
+        "      25 B       25.0%  ████▌           second",
+    ]
+    assert table(columns, rows, 41, has_bars=True) == table(columns, rows, 41)
+    assert table(columns, rows, None, has_bars=True) == table(columns, rows, None)
+    assert table(columns, rows[:1], 80, has_bars=True) == table(columns, rows[:1])
+
+
+def test_bytes_in_falling_order_have_bars_beside_the_largest():
+    columns = {"size_bytes": "BIGINT", "n": "BIGINT"}
+    assert table(columns, [(8, 1), (4, 2), (0, 3)], has_bars=True)[2:] == [
+        "       8 B  ██████████████████████  1",
+        "       4 B  ███████████             2",
+        "       0 B                          3",
+    ]
+    for rows in ([(4, 1), (8, 2)], [(0, 1), (0, 2)], [(None, 1), (None, 2)], [(8, 1), (-1, 2)]):
+        assert table(columns, rows, has_bars=True) == table(columns, rows)
+
+
+@pytest.mark.parametrize("shares", [(0.5, 1.5), (0.5, -0.5), (0.0, 0.0), (None, None)])
+def test_what_is_no_share_has_no_bars(shares):
+    rows = [(shares[0], 1), (shares[1], 2)]
+    columns = {"held_ratio": "DOUBLE", "n": "BIGINT"}
+    assert table(columns, rows, has_bars=True) == table(columns, rows)
+    changes = {"delta_ratio": "DOUBLE", "n": "BIGINT"}
+    assert table(changes, [(0.5, 1), (0.25, 2)], has_bars=True) == table(
+        changes, [(0.5, 1), (0.25, 2)]
+    )
+
+
+@pytest.mark.parametrize("format_name", ["csv", "json", "jsonl", "markdown"])
+def test_other_formats_have_no_bars(format_name):
+    result = Result([("held_ratio", "DOUBLE"), ("n", "BIGINT")], [(0.5, 1), (0.25, 2)])
+    with_bars = formats.render(result, format_name, 80, has_bars=True)
+    assert with_bars == formats.render(result, format_name, 80)
+
+
+@given(st.data(), st.integers(24, 160))
+def test_bars_cost_no_figure_and_no_line(data, width):
+    """Nothing at all where all texts are whole; else texts alone, which stay in their lines."""
+    kinds = {"op_name": "VARCHAR", "held_ratio": "DOUBLE", "size_bytes": "BIGINT", "n": "BIGINT"}
+    names = data.draw(st.lists(st.sampled_from(sorted(kinds)), min_size=1, unique=True))
+    draws = {
+        "VARCHAR": TEXTS,
+        "DOUBLE": st.floats(0, 1) | st.none(),
+        "BIGINT": st.integers(0, 2**50),
+    }
+    rows = [
+        tuple(data.draw(draws[kinds[name]]) for name in names)
+        for _ in range(data.draw(st.integers(1, 5)))
+    ]
+    result = Result([(name, kinds[name]) for name in names], rows)
+    without, cut = formats.render(result, "table", width)
+    barred, cut_too = formats.render(result, "table", width, has_bars=True)
+    assert max(map(display_width, barred.splitlines())) <= max(24, width)
+    assert barred.count("\n") == without.count("\n") and (cut_too == 0 or cut > 0)
+    words = [
+        re.sub("[█▏▎▍▌▋▊▉]+", "", text).replace("-", " ").split() for text in (barred, without)
+    ]
+    figures = [[word for word in some if word[0].isdigit()] for some in words]
+    assert figures[0] == figures[1] and (cut or words[0] == words[1])
+
+
+def test_texts_that_give_way_give_way_for_bars_too():
+    columns = {"held_ratio": "DOUBLE", "op_name": "VARCHAR"}
+    rows = [(0.5, "/".join(["scope"] * 30) + "/dot"), (0.25, "add")]
+    assert table(columns, rows, 60, has_bars=True) == [
+        "held_ratio         op_name",
+        "----------  -----  ------------------------------------",
+        "     50.0%  █████  …/scope/scope/scope/scope/scope/dot",
+        "     25.0%  ██▌    add",
+    ]

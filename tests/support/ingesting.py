@@ -10,8 +10,9 @@ from typing import Any
 import duckdb
 
 from bufdb.dumps.load import BLOCK_BYTES
-from bufdb.ingest.ingest import Ingest, Progress
+from bufdb.ingest.ingest import Ingest
 from bufdb.ingest.plan import plan
+from bufdb.ingest.progress import Progress
 from bufdb.ingest.summary import Summary
 
 

@@ -1,0 +1,125 @@
+"""Progress on a terminal: one line on standard error, written over and over and gone at the end.
+
+Neither click's progress bar, which has no rate, nor rich, whose import alone costs 40 ms of CPU.
+Invariant: nothing is written where nobody looks, and a note never stands in the line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from bufdb.report.bars import bar
+
+INTERVAL_S = 0.1
+"""Between two drawings, at the least."""
+UNITS = {"MB": 1e6, "modules": 1.0}
+"""How many of what is counted make one of what is shown."""
+_ERASE = "\r\x1b[K"
+_DEFAULT_COLUMNS = 80
+_shown: list[Progress] = []
+"""The one that is on the terminal, if any."""
+
+Observer = Callable[[int, int], None]
+"""Is given how much is done, and how much there is in all."""
+
+
+class Progress:
+    """A line that says how far something is, how fast it goes, and how long it will take."""
+
+    def __init__(self, stream: Any, unit: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self.stream, self.unit, self.clock = stream, unit, clock
+        self.began = clock()
+        self.drawn = float("-inf")
+        self.is_visible = False
+
+    def __call__(self, done: int, total: int) -> None:
+        """Draw, unless that was done a moment ago; take the line away when all is done."""
+        now = self.clock()
+        if done >= total:
+            self.hide()
+        elif now - self.drawn >= INTERVAL_S:
+            self.drawn = now
+            text = line(done, total, now - self.began, self.unit, columns(self.stream) - 1)
+            self._write(f"{_ERASE}{text}")
+            self.is_visible = True
+
+    def hide(self) -> None:
+        """Take the line away, until it is drawn again."""
+        if self.is_visible:
+            self._write(_ERASE)
+            self.is_visible = False
+            self.drawn = float("-inf")
+
+    def _write(self, text: str) -> None:
+        with contextlib.suppress(OSError):
+            self.stream.write(text)
+            self.stream.flush()
+
+
+@contextlib.contextmanager
+def progress(unit: str, *, is_quiet: bool = False) -> Iterator[Observer | None]:
+    """Within the block an observer that draws on standard error; None if that is no terminal.
+
+    Args:
+        unit: of UNITS, what is counted: bytes, shown in MB, or modules.
+        is_quiet: give None all the same.
+    """
+    if is_quiet or sys.stderr is None or sys.stderr.closed or not sys.stderr.isatty():
+        yield None
+        return
+    shown = Progress(sys.stderr, unit)
+    _shown.append(shown)
+    try:
+        yield shown
+    finally:
+        _shown.remove(shown)
+        shown.hide()
+
+
+def hide() -> None:
+    """Take away what is shown, before something else is said."""
+    for shown in _shown:
+        shown.hide()
+
+
+def line(done: int, total: int, seconds: float, unit: str, width: int) -> str:
+    """45 %  ████▌      512 of 1131 MB  148 MB/s  0:04 left, in at most so many columns.
+
+    The rate is that of all that is done; without any yet there is neither rate nor time.
+    """
+    share = done / total if total else 0.0
+    size = UNITS[unit]
+    parts = [f"{done / size:.0f} of {total / size:.0f} {unit}"]
+    if done > 0 and seconds > 0:
+        rate = done / seconds
+        parts.append(f"{rate / size:.{0 if rate >= 10 * size else 1}f} {unit}/s")
+        parts.append(f"{duration((total - done) / rate)} left")
+    head, tail = f"{int(100 * share):3d} %", "  ".join(parts)
+    room = min(30, width - len(head) - len(tail) - 4)
+    drawn = f"  {bar(share, room):<{room}}" if room >= 5 else ""
+    return f"{head}{drawn}  {tail}"[: max(0, width)]
+
+
+def duration(seconds: float) -> str:
+    """A time to come: 0:04, 12:30, 1:02:03; rounded up, for it is not to be over before."""
+    whole = int(-(-seconds // 1))
+    hours, rest = divmod(whole, 3600)
+    minutes, last = divmod(rest, 60)
+    return f"{hours}:{minutes:02d}:{last:02d}" if hours else f"{minutes}:{last:02d}"
+
+
+def columns(stream: Any) -> int:
+    """Columns of the terminal that a stream writes to, or what COLUMNS says."""
+    try:
+        return int(os.environ["COLUMNS"])
+    except (KeyError, ValueError):
+        pass
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or _DEFAULT_COLUMNS
+    except (OSError, ValueError):
+        return _DEFAULT_COLUMNS

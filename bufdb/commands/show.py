@@ -1,0 +1,170 @@
+"""`bufdb show`: a module in pictures of characters: its memory over the program, and who has it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from bufdb.commands import common, completion
+from bufdb.errors import UsageError, one_line
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from bufdb.query.header import SavedQuery, Value
+    from bufdb.report.terminal.screen import Screen
+    from bufdb.summary.picture import Picture
+    from bufdb.summary.subject import Subject
+
+BY = ("line", "op", "category", "dtype", "value")
+TREES = ("op", "line", "stack")
+MOST = 2**63 - 1
+"""The largest number of a step."""
+
+
+@click.command(name="show", short_help="Pictures of a module: memory over the program.")
+@click.argument("name", metavar="[MODULE]", required=False,
+                shell_complete=completion.known("function", "module"))  # fmt: skip
+@completion.filter_options
+@click.option(
+    "--color",
+    metavar="N",
+    shell_complete=completion.known("color"),
+    help="Memory space: its number, or a name as vmem.  [default: the device's own]",
+)
+@click.option("--step", metavar="N", type=click.IntRange(0, MOST), help="Look at this instant.")
+@click.option(
+    "--peak",
+    metavar="N",
+    type=click.IntRange(1, MOST),
+    help="Look at the N-th highest peak.  [default: 1]",
+)
+@click.option(
+    "--by",
+    type=click.Choice(BY),
+    help="What buffers are marked by.  [default: line; op where no line is known]",
+)
+@click.option(
+    "--tree",
+    type=click.Choice(TREES),
+    help="Show the bytes at the instant as a tree, in place of the largest values.",
+)
+@click.option("--ascii", "is_plain", is_flag=True, help="ASCII characters only.")
+@common.output_option
+@common.db_option
+def command(
+    name: str | None,
+    run: str | None,
+    function: str | None,
+    module: str | None,
+    color: str | None,
+    step: int | None,
+    peak: int | None,
+    by: str | None,
+    tree: str | None,
+    is_plain: bool,
+    output: Path | None,
+    db: str,
+) -> None:
+    """Show one module: occupied bytes over the program, what lies where, and what holds the peak.
+
+    MODULE is the key or name of a module, the name of a function, or a glob of one; of all that it
+    and the options leave, the one with the largest known peak in the device's own memory is shown.
+
+    The curve has the occupied bytes over the steps of the program, the map below it the arena of
+    temp allocations: which of its bytes are occupied, and by whom. Both have a column for several
+    steps of a long program, which shows that of them with the most bytes, so nothing in it is a
+    mean, and what is in one column was there together. The instant looked at is marked, and peaks
+    by their numbers: --peak 2 or --step N look at another. What holds the instant adds up to it.
+    Figures are those of 'bufdb query timeline', 'peaks', 'peak' and 'peak-by-source-line'.
+
+    The width is that of the terminal (COLUMNS), from 60 to 160. Without colours (a pipe, NO_COLOR)
+    letters tell buffers apart; --ascii is for terminals that show no block characters.
+    """
+    from bufdb.query.catalogue import Catalogue
+    from bufdb.report.terminal import paint
+    from bufdb.report.terminal.screen import Screen
+    from bufdb.resources import query_folder
+    from bufdb.summary import picture, subject
+
+    if step is not None and peak is not None:
+        raise UsageError("--step and --peak both say which instant to show; give one of them")
+    given = {"run": run, "function": function, "module": module, "color": color}
+    asked: dict[str, Value] = {key: text for key, text in given.items() if text is not None}
+    if color is not None and color.isdecimal():
+        asked["color"] = int(color)
+    queries = picture.queries(Catalogue([query_folder()]), tree)
+    sql = "\n".join([subject.SQL, subject.NAMES, picture.sql_of(queries)])
+    con = common.open_database(db, sql, runs=None if run is None else [run])
+    chosen = subject.choose(con, name, asked)
+    if chosen.others:
+        common.note(chosen.others)
+    stream = sys.stdout if output is None else None
+    screen = Screen(
+        shutil.get_terminal_size().columns,
+        paint.look_of(stream, os.environ, is_plain=is_plain),
+    )
+    if chosen.peak_bytes is None:
+        _sizes(con, queries, chosen, screen)
+    else:
+        instants = {"step": step, "peak": peak}
+        instant: dict[str, Value] = {k: v for k, v in instants.items() if v is not None}
+        count = screen.column_count
+        drawn = picture.picture(con, chosen, count, instant, by)
+        screen.draw(drawn)
+        _held(con, queries, drawn, instant, tree, screen)
+    common.write(screen.text(), output, is_safe=screen.look.is_coloured)
+
+
+def _held(
+    con: duckdb.DuckDBPyConnection,
+    queries: dict[str, SavedQuery],
+    drawn: Picture,
+    instant: dict[str, Value],
+    tree: str | None,
+    screen: Screen,
+) -> None:
+    """What holds the instant: a tree or the largest values."""
+    from bufdb.report.terminal.screen import TOP
+    from bufdb.summary import picture
+
+    if tree is not None:
+        query = queries[picture.TREES[tree]]
+        screen.tree(drawn, tree, picture.labels(con, query, drawn.subject, instant))
+        return
+    query = queries[picture.VALUES]
+    found = picture.values(con, query, drawn.subject, instant, TOP)
+    screen.values(drawn, found, _more(query, drawn.subject, instant))
+
+
+def _sizes(
+    con: duckdb.DuckDBPyConnection,
+    queries: dict[str, SavedQuery],
+    chosen: Subject,
+    screen: Screen,
+) -> None:
+    """What can be said without a peak."""
+    from bufdb.report.terminal.screen import TOP
+    from bufdb.summary import picture
+
+    screen.sizes(chosen)
+    query = queries[picture.SIZES]
+    found = picture.values(con, query, chosen, {}, TOP)
+    if found.rows:
+        screen.sized(found, _more(query, chosen, {}))
+
+
+def _more(query: SavedQuery, chosen: Subject, instant: dict[str, Value]) -> str:
+    """The command that has the rest."""
+    words = ["bufdb", "query", query.name]
+    for key, value in chosen.asked.items():
+        words += [f"--{key}", str(value)]
+    for key, value in instant.items():
+        words += ["-p", key, str(value)]
+    return one_line(shlex.join(words))

@@ -1,0 +1,1 @@
+"""Pictures of a module in the characters of a terminal."""
