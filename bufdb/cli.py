@@ -21,6 +21,7 @@ COMMANDS = {
     "ingest": "bufdb.commands.ingest",
     "capture": "bufdb.commands.capture",
     "summary": "bufdb.commands.summary",
+    "report": "bufdb.commands.report",
     "query": "bufdb.commands.query",
     "queries": "bufdb.commands.queries",
     "sql": "bufdb.commands.sql",

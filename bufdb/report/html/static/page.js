@@ -1,0 +1,2 @@
+"use strict";
+document.getElementById("title").textContent = document.title;
