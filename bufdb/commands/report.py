@@ -63,9 +63,9 @@ def command(
     r"""Write one page of HTML: what was compiled, when memory is held, by what, and what to do.
 
     The page needs nothing else, neither bufdb nor a network, and can be mailed. Its figures are
-    those of 'bufdb query'; each table names the command that gives it. Each function has a picture
-    of its largest compilation in each memory space, largest peak first, as long as the page stays
-    below 4.5 MB; of the others it has the figures, and the command that draws them.
+    those of 'bufdb query'; each table names the command that gives it. Modules have pictures, by
+    function the largest compilation first, as long as the page stays below 4.5 MB; of the others it
+    has the figures, and the command that draws them. Tables are of the largest compilations.
 
     \b
     Exit codes:

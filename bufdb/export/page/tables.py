@@ -132,7 +132,9 @@ def command(name: str, module: Module, asked: Asked, *options: str) -> str:
 def function_options(module: Module, asked: Mapping[str, Value]) -> list[str]:
     """Options of a command that is about one module in one memory space."""
     options = ["--run", glob(module.run_name), "--function", glob(module.function_name)]
-    if asked.get("module") is not None:
+    if not module.is_largest:  # which is what an answer is about
+        options += ["--module", glob(module.module_key)]
+    elif asked.get("module") is not None:
         options += ["--module", str(asked["module"])]
     if module.platform is not None:
         options += ["--platform", module.platform]

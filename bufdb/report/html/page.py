@@ -82,22 +82,17 @@ class _Slots:
         self.rows = {module.place: row for row, module in enumerate(contents.modules)}
 
     def add_all(self, pictures: Pictures) -> None:
-        """The largest compilation of each function, largest peak first, then what has no peak."""
-        drawn: list[Module] = []
-        others: list[Module] = []
-        for module in self.contents.modules:
+        """By peak, of each function the largest compilation first; then what has no known peak."""
+        known = [module for module in self.contents.modules if module.peak_bytes is not None]
+        unknown = [module for module in self.contents.modules if module.peak_bytes is None]
+        known.sort(key=lambda module: not module.is_largest)
+        for picture in pictures(known, self._is_wanted):
+            self._add(picture.module, picture)
+        for module in unknown:
             if module.color is None:
                 self.left_out[module.place] = "it has no allocations"
-            elif not module.is_largest:
-                self.left_out[module.place] = "its function has a larger compilation"
-            elif module.peak_bytes is not None:
-                drawn.append(module)
             else:
-                others.append(module)
-        for picture in pictures(drawn, self._is_wanted):
-            self._add(picture.module, picture)
-        for module in others:
-            self._add(module, None)
+                self._add(module, None)
 
     def _is_wanted(self, module: Module) -> bool:
         """Whether a module may have room; if not it is left out unread."""
@@ -111,12 +106,11 @@ class _Slots:
 
     def _add(self, module: Module, picture: Picture | None) -> None:
         asked = self.contents.asked[module.place]
-        at_step = tables.command("peak", module, asked, "-p")
-        commands = {"at_step": f"{at_step} step={{step}}"}
+        answers = self.contents.tables.get(module.place, [])
+        top = ("--top", str(tables.TOP))
+        command = tables.command("QUERY", module, asked, *top)
         try:
-            data = slot(
-                self.rows[module.place], picture, self.contents.tables[module.place], commands
-            )
+            data = slot(self.rows[module.place], picture, answers, command)
         except TooLargeError as error:
             self.left_out[module.place] = str(error)
             return

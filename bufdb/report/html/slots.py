@@ -20,7 +20,7 @@ def slot(
     row: int,
     picture: Picture | None,
     tables: Sequence[Table],
-    commands: Mapping[str, str],
+    command: str,
 ) -> bytes:
     """A module's slot.
 
@@ -28,7 +28,7 @@ def slot(
         row: of the module in the report's list.
         picture: None if the peak is unknown.
         tables: answers about it.
-        commands: what else can be asked, by name.
+        command: which asks a saved query about it, with QUERY in place of the name.
 
     Raises:
         TooLargeError: a number is larger than JavaScript has exactly.
@@ -43,7 +43,7 @@ def slot(
     head |= {
         "text": list(texts.numbers),
         "tables": [as_json_table(table) for table in tables],
-        "commands": dict(commands),
+        "command": command,
     }
     return pack(head, columns)
 
