@@ -33,7 +33,6 @@ NAMES = (
     "constants",
     "advice",
     "peaks",
-    "savings",
 )
 TOP = 50
 """Rows of a table."""

@@ -26,8 +26,8 @@ WITH shown AS (
   SELECT module_id, color, allocation_index, 'temp' AS allocation_kind, value_id, size_bytes
   FROM temp_values
   WHERE module_id {_SHOWN} AND size_bytes > 0 AND start_time <= end_time
-    AND start_time <= (
-      SELECT schedule_length FROM modules WHERE modules.module_id = temp_values.module_id
+    AND start_time <= coalesce(
+      (SELECT schedule_length FROM modules WHERE modules.module_id = temp_values.module_id), 0
     )
   UNION ALL
   SELECT module_id, color, allocation_index, allocation_kind, value_id, held_bytes

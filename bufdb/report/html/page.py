@@ -76,6 +76,7 @@ class _Slots:
     def __init__(self, contents: Contents, room: int) -> None:
         self.contents = contents
         self.room = room
+        self.is_begun = False
         self.packed: list[bytes] = []
         self.number: dict[tuple[int, int | None], int] = {}
         self.left_out: dict[tuple[int, int | None], str] = {}
@@ -96,7 +97,8 @@ class _Slots:
 
     def _is_wanted(self, module: Module) -> bool:
         """Whether a module may have room; if not it is left out unread."""
-        if not self.packed or module.value_count * LEAST_BYTES <= self.room:
+        is_first, self.is_begun = not self.is_begun, True
+        if is_first or module.value_count * LEAST_BYTES <= self.room:
             return True
         self._leave_out(module)
         return False

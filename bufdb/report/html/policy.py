@@ -18,6 +18,8 @@ from importlib.resources import files
 
 _ORDER = "order.txt"
 _MARK = re.compile(r"\{\{(\w+)\}\}")
+_IMPORT = re.compile(r"^import [^;]*;\n", re.MULTILINE)
+_EXPORT = re.compile(r"^export ", re.MULTILINE)
 _MARKS = ["csp", "title", "style", "slots", "script"]
 
 
@@ -56,7 +58,10 @@ class Frame:
 
 @cache
 def frame() -> Frame:
-    """The static files that come with bufdb; order.txt has the order of scripts and styles."""
+    """The static files that come with bufdb; order.txt has the order of scripts and styles.
+
+    Scripts (.js) stand as they are, modules (.mjs) behind them in one scope of their own.
+    """
     folder = files(__package__) / "static"
 
     def text(name: str) -> str:
@@ -66,11 +71,22 @@ def frame() -> Frame:
     lines = (line.partition("#")[0].strip() for line in text(_ORDER).splitlines())
     names = [line for line in lines if line]
     scripts = "".join(text(name) + "\n" for name in names if name.endswith(".js"))
+    modules = [_without_module(text(name)) for name in names if name.endswith(".mjs")]
+    if modules:
+        scripts += '(() => {\n"use strict";\n' + "".join(modules) + "})();\n"
     styles = "".join(text(name) + "\n" for name in names if name.endswith(".css"))
     template = text("page.html")
     if sorted(_MARK.findall(template)) != sorted(_MARKS):
         raise ValueError(f"page.html wants each of the marks {', '.join(_MARKS)} once")
     return Frame(template, _within(styles, "style"), _within(scripts, "script"))
+
+
+def _without_module(text: str) -> str:
+    """A module as a part of one scope, in which names are not imported but there.
+
+    A page from disk may not load modules; Node and the type checker take the files as they are.
+    """
+    return _EXPORT.sub("", _IMPORT.sub("", text))
 
 
 def _within(text: str, element: str) -> str:
