@@ -42,8 +42,8 @@ def test_no_script_ends_its_element_or_begins_a_comment():
 
 
 def test_modules_become_parts_of_one_scope():
-    text = 'import { a,\n  b } from "./a.mjs";\nexport const c = a; // export\nexport function d() {}\n'
-    assert policy._without_module(text) == "const c = a; // export\nfunction d() {}\n"
+    text = 'import { a,\n  b } from "./a.mjs";\nexport const c = a; // export\nexport class d {}\n'
+    assert policy._without_module(text) == "const c = a; // export\nclass d {}\n"
 
 
 def test_the_page_names_no_other_place():
