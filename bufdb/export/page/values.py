@@ -99,7 +99,7 @@ LEFT JOIN op_name_categories
 ORDER BY
   shown.module_id, shown.color, shown.allocation_kind <> 'temp',
   CASE shown.allocation_kind WHEN 'temp' THEN held.start_time END, shown.allocation_index,
-  held.offset_bytes, shown.size_bytes DESC, shown.value_id
+  held.offset_bytes, shown.size_bytes DESC, shown.value_id, held.opcode NULLS LAST
 """
 ARENAS = f"""
 SELECT module_id, color, allocation_index, size_bytes
@@ -290,7 +290,11 @@ def facts(con: duckdb.DuckDBPyConnection, module_ids: Sequence[int]) -> Facts:
 
     found = Facts()
     for module_id, color, *columns in rows(VALUES):
-        found.values[module_id, color].append(_fact(columns))
+        of_module = found.values[module_id, color]
+        fact = _fact(columns)
+        # Of a damaged dump a name may have two instructions, and so a value two rows.
+        if not of_module or of_module[-1][:3] != fact[:3]:
+            of_module.append(fact)
     for module_id, color, *arena in rows(ARENAS):
         found.arenas[module_id, color].append((arena[0], arena[1]))
     for module_id, number, *frame in rows(FRAMES):

@@ -249,10 +249,10 @@ def _name(name: str | None) -> tuple[str | None, int]:
 
 
 def _life(fact: Fact, length: int) -> tuple[int, int]:
-    """First and last instant; what has none is held for the whole run."""
+    """First and last instant of the schedule; what has none is held for the whole run."""
     if fact.start_time is None or fact.end_time is None:
         return 0, length
-    return fact.start_time, fact.end_time
+    return fact.start_time, min(fact.end_time, length)
 
 
 def _or(number: int | None, default: int) -> int:
