@@ -53,29 +53,33 @@ def page(
             of the device that a run is labelled with.
         budget: bytes of the page, but for those of the largest module.
     """
-    slots = _Slots(contents, budget - len(policy.frame().fill("", [])))
-    slots.add_all(pictures)
+    slots = _Slots(contents)
     head = {
         "version": 1,
         "bufdb": __version__,
         "command": command,
         "counts": contents.counts,
         "findings": contents.findings,
-        "modules": {
-            "columns": _COLUMNS,
-            "rows": [_row(module, limit, slots) for module in contents.modules],
-        },
         "diff": None if contents.compared is None else _diff(contents.compared, contents.modules),
     }
-    return policy.frame().fill(_title(contents), [pack(head), *slots.packed])
+
+    def first() -> bytes:
+        rows = [_row(module, limit, slots) for module in contents.modules]
+        return pack({**head, "modules": {"columns": _COLUMNS, "rows": rows}})
+
+    frame, title = policy.frame(), _title(contents)
+    slots.room = budget - len(frame.fill(title, [first()]).encode())
+    slots.add_all(pictures)
+    return frame.fill(title, [first(), *slots.packed])
 
 
 class _Slots:
     """Data of modules, as long as there is room."""
 
-    def __init__(self, contents: Contents, room: int) -> None:
+    def __init__(self, contents: Contents) -> None:
         self.contents = contents
-        self.room = room
+        self.room = 0
+        """Bytes that are left of the page."""
         self.is_begun = False
         self.packed: list[bytes] = []
         self.number: dict[tuple[int, int | None], int] = {}
