@@ -36,7 +36,7 @@ def at_all_steps(con, row):
 @pytest.fixture(scope="module")
 def demo_report(demo_db):
     with store.open_readable(str(demo_db)) as con:
-        return report(con)
+        return report(con, names=None)
 
 
 # -- pictures --------------------------------------------------------------------------------------
@@ -276,7 +276,7 @@ def test_a_table_that_is_cut_says_so(con):
         for number in range(60):
             module.value(number, 0, number, 1, name=f"v.{number}")
         module.close()
-    picture = report(con).picture(run="r")
+    picture = report(con, names=("peak", "peak-by-dtype")).picture(run="r")
     tables = {table["name"]: table for table in picture.head["tables"]}
     assert (len(tables["peak"]["rows"]), tables["peak"]["is_cut"]) == (50, True)
     assert not tables["peak-by-dtype"]["is_cut"]
