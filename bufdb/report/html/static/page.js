@@ -1,2 +1,0 @@
-"use strict";
-document.getElementById("title").textContent = document.title;
