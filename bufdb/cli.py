@@ -22,6 +22,7 @@ COMMANDS = {
     "capture": "bufdb.commands.capture",
     "summary": "bufdb.commands.summary",
     "show": "bufdb.commands.show",
+    "report": "bufdb.commands.report",
     "query": "bufdb.commands.query",
     "queries": "bufdb.commands.queries",
     "sql": "bufdb.commands.sql",

@@ -1,17 +1,23 @@
 """Who has which bytes of the temp allocations when, each byte at each instant with one tenant.
 
 Values share bytes: what a loop carries with what is put in, and at the instant at which one value
-ends and the next begins. A byte belongs to the value that has been live longest of those that cover
-it; when that ends, to the next. So tenancies at an instant add up to the bytes that are occupied
-then, as `occupancy_steps` has them.
+ends and the next begins. Of those that cover a byte the first in order of offset, size (largest
+first) and number has it, as `peak_values` counts, and `bufdb query peak -p step=N` at any instant.
+So tenancies at an instant add up to the bytes that are occupied then, as `occupancy_steps` has
+them, and each value has what an answer says of it.
+
+In that order each value has one piece: what of its bytes lies beyond the furthest end of those
+before it. Whose piece is not empty is a tenant, and ends of tenants ascend; so what changes with a
+value that comes or goes stands beside it, and 100,000 values take about a second.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from bufdb.export.values import HloValue
 
@@ -28,6 +34,32 @@ class Tenancy:
     """Last instant, itself included [program order]."""
 
 
+class Stay(NamedTuple):
+    """A value in an allocation; the first fields are the order in which bytes are had."""
+
+    offset_bytes: int
+    negative_size_bytes: int
+    number: int
+    start_time: int
+    end_time: int
+
+    @property
+    def end_bytes(self) -> int:
+        """The first byte after it."""
+        return self.offset_bytes - self.negative_size_bytes
+
+
+class Piece(NamedTuple):
+    """Bytes that are had from one instant to another, itself included."""
+
+    number: int
+    """Of the value."""
+    begin_bytes: int
+    end_bytes: int
+    start_time: int
+    end_time: int
+
+
 def tenancies(values: Iterable[HloValue], schedule_length: int) -> list[Tenancy]:
     """The tenancies of temp values, in order of their beginning.
 
@@ -36,72 +68,130 @@ def tenancies(values: Iterable[HloValue], schedule_length: int) -> list[Tenancy]
             are left out.
         schedule_length: the last instant that counts.
     """
-    by_allocation: dict[int, list[tuple[int, int, HloValue]]] = defaultdict(list)
+    by_allocation: dict[int, list[Stay]] = defaultdict(list)
+    by_number = {}
     for value in values:
-        start, end = value.start_time, value.end_time
-        if value.allocation_kind != "temp" or value.size_bytes <= 0 or start is None or end is None:
+        start, end, size = value.start_time, value.end_time, value.size_bytes
+        if value.allocation_kind != "temp" or start is None or end is None:
             continue
-        if start <= min(end, schedule_length):
-            by_allocation[value.allocation_index].append((start, end, value))
-    found = [part for items in by_allocation.values() for part in _Allocation().parts(items)]
+        stay = Stay(value.offset_bytes, -size, value.value_id, start, end)
+        by_allocation[value.allocation_index].append(stay)
+        by_number[value.value_id] = value
+    found = [
+        Tenancy(
+            by_number[piece.number],
+            piece.begin_bytes,
+            piece.end_bytes - piece.begin_bytes,
+            piece.start_time,
+            piece.end_time,
+        )
+        for stays in by_allocation.values()
+        for piece in pieces(stays, schedule_length)
+    ]
     key = lambda part: (part.start_time, part.value.allocation_index, part.offset_bytes)  # noqa: E731
     return sorted(found, key=key)
+
+
+def pieces(stays: Iterable[Stay], schedule_length: int) -> list[Piece]:
+    """What of an allocation is whose; stays without bytes or before they begin have nothing."""
+    starts: dict[int, list[Stay]] = defaultdict(list)
+    leaves: dict[int, list[Stay]] = defaultdict(list)
+    for stay in stays:
+        if stay.negative_size_bytes < 0 and stay.start_time <= min(stay.end_time, schedule_length):
+            starts[stay.start_time].append(stay)
+            leaves[stay.end_time + 1].append(stay)
+    allocation = _Allocation()
+    for time in sorted(starts.keys() | leaves.keys()):
+        for stay in leaves[time]:
+            allocation.leave(stay, time)
+        for stay in starts[time]:
+            allocation.enter(stay, time)
+    return [piece for piece in allocation.done if piece is not None]
 
 
 class _Allocation:
     """One allocation, while time goes on."""
 
     def __init__(self) -> None:
-        self.held: list[tuple[int, Tenancy]] = []
-        """Present tenancies by offset, which are disjoint; open at the end."""
-        self.waiting: dict[int, HloValue] = {}
-        """Live values of which a part is another's, longest live first."""
-        self.done: list[Tenancy] = []
+        self.tenants: list[Stay] = []
+        """In order; both their offsets and their ends ascend."""
+        self.covered: list[Stay] = []
+        """Live values of which all bytes are others', in order."""
+        self.open: dict[Stay, tuple[int, int]] = {}
+        """Of each tenant the first byte that it has, and since when."""
+        self.done: list[Piece | None] = []
+        self.last: dict[Stay, int] = {}
+        """Of each value the place of its last piece in `done`."""
 
-    def parts(self, items: list[tuple[int, int, HloValue]]) -> list[Tenancy]:
-        """All tenancies of these values (start, end, value)."""
-        starts: dict[int, list[HloValue]] = defaultdict(list)
-        leaves: dict[int, list[HloValue]] = defaultdict(list)
-        for start, end, value in items:
-            starts[start].append(value)
-            leaves[end + 1].append(value)
-        for time in sorted(starts.keys() | leaves.keys()):
-            for value in leaves[time]:
-                self.waiting.pop(value.value_id, None)
-            for value in leaves[time]:
-                self._leave(value, time)
-            for value in sorted(starts[time], key=lambda item: (-item.size_bytes, item.value_id)):
-                self._claim(value, value.offset_bytes, value.offset_bytes + value.size_bytes, time)
-        return self.done
+    def enter(self, stay: Stay, time: int) -> None:
+        """A value begins; it has what no value before it has, and takes from those behind it."""
+        first = bisect_left(self.tenants, stay)
+        before = self._end_before(first, stay)
+        if stay.end_bytes <= before:
+            insort(self.covered, stay)
+            return
+        last = first
+        while last < len(self.tenants) and self.tenants[last].end_bytes <= stay.end_bytes:
+            self._end(self.tenants[last], time)
+            insort(self.covered, self.tenants[last])
+            last += 1
+        self.tenants[first:last] = [stay]
+        self._begin(stay, before, time)
+        self._move(first + 1, time)
 
-    def _claim(self, value: HloValue, low: int, high: int, time: int) -> None:
-        """Give a value those of the bytes that are nobody's."""
-        place = max(0, bisect_right(self.held, low, key=lambda pair: pair[0]) - 1)
-        taken = []
-        for offset, part in self.held[place:]:
-            if offset >= high:
-                break
-            if offset + part.size_bytes > low:
-                taken.append((offset, offset + part.size_bytes))
-        for first, last in [*taken, (high, high)]:
-            if first > low:
-                part = Tenancy(value, low, first - low, time, time)
-                insort(self.held, (low, part), key=lambda pair: pair[0])
-            low = max(low, last)
-        if taken:
-            self.waiting.setdefault(value.value_id, value)
+    def leave(self, stay: Stay, time: int) -> None:
+        """A value ends; its bytes go to those that it covered."""
+        place = bisect_left(self.tenants, stay)
+        if place == len(self.tenants) or self.tenants[place] != stay:
+            del self.covered[bisect_left(self.covered, stay)]
+            return
+        self._end(stay, time)
+        del self.tenants[place]
+        at = bisect_right(self.covered, stay)
+        # What a tenant further on covers stays covered.
+        behind = len(self.covered)
+        if place < len(self.tenants):
+            behind = bisect_left(self.covered, self.tenants[place])
+        before = self._end_before(place, stay)
+        while at < behind and before < stay.end_bytes:
+            heir = self.covered[at]
+            if heir.end_bytes <= before:
+                at += 1
+                continue
+            del self.covered[at]
+            behind -= 1
+            self.tenants.insert(place, heir)
+            self._begin(heir, before, time)
+            before = heir.end_bytes
+            place += 1
+        self._move(place, time)
 
-    def _leave(self, value: HloValue, time: int) -> None:
-        """End a value; its bytes are those of the values that wait for them."""
-        first, end = value.offset_bytes, value.offset_bytes + value.size_bytes
-        low = bisect_right(self.held, first - 1, key=lambda pair: pair[0])
-        high = bisect_right(self.held, end - 1, key=lambda pair: pair[0])
-        mine = [part for _, part in self.held[low:high] if part.value is value]
-        self.held[low:high] = [pair for pair in self.held[low:high] if pair[1].value is not value]
-        self.done += [replace(part, end_time=time - 1) for part in mine]
-        for part in mine:
-            low, high = part.offset_bytes, part.offset_bytes + part.size_bytes
-            for other in list(self.waiting.values()):
-                other_end = other.offset_bytes + other.size_bytes
-                if other.offset_bytes < high and other_end > low:
-                    self._claim(other, max(low, other.offset_bytes), min(high, other_end), time)
+    def _end_before(self, place: int, stay: Stay) -> int:
+        """The end of the tenant before a place; without one an end that reaches nothing."""
+        return self.tenants[place - 1].end_bytes if place else stay.offset_bytes
+
+    def _move(self, place: int, time: int) -> None:
+        """Let the tenant at a place have what the one before it leaves."""
+        if place == len(self.tenants):
+            return
+        stay = self.tenants[place]
+        before = self._end_before(place, stay)
+        if self.open[stay][0] != max(stay.offset_bytes, before):
+            self._end(stay, time)
+            self._begin(stay, before, time)
+
+    def _begin(self, stay: Stay, before: int, time: int) -> None:
+        begin = max(stay.offset_bytes, before)
+        place = self.last.get(stay)
+        piece = None if place is None else self.done[place]
+        # Back at the instant at which it lost them: it never did.
+        if piece is not None and (piece.begin_bytes, piece.end_time) == (begin, time - 1):
+            self.done[self.last[stay]] = None
+            time = piece.start_time
+        self.open[stay] = (begin, time)
+
+    def _end(self, stay: Stay, time: int) -> None:
+        begin, since = self.open.pop(stay)
+        if since < time:
+            self.last[stay] = len(self.done)
+            self.done.append(Piece(stay.number, begin, stay.end_bytes, since, time - 1))

@@ -36,12 +36,27 @@ def test_the_next_value_gets_the_bytes_when_the_first_has_ended():
     ]
 
 
-def test_what_is_not_anothers_is_had_at_once():
-    assert parts(value(1, 4, 4, 0, 5), value(2, 0, 10, 3, 9)) == [
-        (1, 4, 4, 0, 5),
-        (2, 0, 4, 3, 9),
-        (2, 8, 2, 3, 9),
-        (2, 4, 4, 6, 9),
+def test_the_value_with_the_lower_offset_has_the_bytes():
+    assert parts(value(1, 4, 6, 0, 9), value(2, 0, 8, 3, 5)) == [
+        (1, 4, 6, 0, 2),
+        (2, 0, 8, 3, 5),
+        (1, 8, 2, 3, 5),
+        (1, 4, 6, 6, 9),
+    ]
+
+
+def test_of_values_in_one_place_the_largest_and_then_the_first_has_the_bytes():
+    assert parts(value(1, 0, 4, 0, 9), value(2, 0, 6, 0, 5), value(3, 0, 4, 0, 9)) == [
+        (2, 0, 6, 0, 5),
+        (1, 0, 4, 6, 9),
+    ]
+
+
+def test_who_loses_bytes_and_has_them_back_at_once_never_lost_them():
+    assert parts(value(1, 0, 6, 0, 3), value(2, 0, 6, 4, 9), value(3, 4, 8, 0, 9)) == [
+        (1, 0, 6, 0, 3),
+        (3, 6, 6, 0, 9),
+        (2, 0, 6, 4, 9),
     ]
 
 
@@ -66,7 +81,7 @@ VALUES = st.lists(
 
 
 @given(VALUES)
-def test_each_byte_is_had_once_at_each_instant_by_the_value_that_lives_longest(rows):
+def test_each_byte_is_had_once_at_each_instant_by_the_first_that_covers_it(rows):
     values = [
         value(number, offset, size, start, end, allocation=allocation)
         for number, (offset, size, start, end, allocation) in enumerate(rows)
@@ -92,4 +107,7 @@ def test_each_byte_is_had_once_at_each_instant_by_the_value_that_lives_longest(r
                 holder = found.get((allocation, byte, time))
                 assert (holder is None) == (not live)
                 if live:
-                    assert holder.start_time == min(value.start_time for value in live)
+                    order = [
+                        (value.offset_bytes, -value.size_bytes, value.value_id) for value in live
+                    ]
+                    assert holder.value_id == min(order)[2]

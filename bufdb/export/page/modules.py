@@ -1,0 +1,149 @@
+"""The modules that a page lists, one row for each memory space, with the figures of each.
+
+Invariant: a figure is a cell of `asked_modules`, which is what `bufdb query modules` shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import duckdb
+
+from bufdb.query import execute
+from bufdb.query.header import Value
+
+DEVICE_LABEL = "device"
+"""Label or metadata of a run that says on which device its programs run."""
+
+SQL = f"""
+SELECT
+  asked.module_id,
+  asked.run_name,
+  coalesce(asked.function_name, asked.module_key) AS function_name,
+  asked.module_key,
+  asked.platform,
+  asked.color,
+  coalesce(asked.memory_space_name, 'color ' || asked.color) AS memory_space,
+  asked.peak_bytes,
+  asked.peak_time,
+  coalesce(modules.schedule_length, 0) AS schedule_length,
+  asked.occupied_temp_bytes,
+  asked.fixed_bytes,
+  asked.argument_bytes,
+  asked.output_bytes,
+  asked.alias_bytes,
+  asked.constant_bytes,
+  asked.temp_bytes,
+  asked.total_bytes,
+  asked.fragmentation_bytes,
+  asked.peak_unknown_reason,
+  largest.module_id IS NOT NULL AS is_largest,
+  (
+    SELECT min(run_labels.label_value)
+    FROM run_labels
+    WHERE run_labels.run_name = asked.run_name
+      AND run_labels.label = '{DEVICE_LABEL}'
+  ) AS device_name,
+  (
+    SELECT count(*)
+    FROM "values"
+    WHERE "values".module_id = asked.module_id
+  ) AS value_count
+FROM asked_modules AS asked
+JOIN modules ON modules.module_id = asked.module_id
+LEFT JOIN asked_functions AS largest
+  ON largest.module_id = asked.module_id
+  AND largest.color IS NOT DISTINCT FROM asked.color
+ORDER BY
+  asked.peak_bytes DESC NULLS LAST, asked.total_bytes DESC NULLS LAST, asked.run_name,
+  function_name, asked.module_key, asked.color
+"""
+COUNTS = """
+SELECT
+  count(DISTINCT run_name) AS run_count,
+  count(DISTINCT module_id) AS module_count,
+  count(DISTINCT coalesce(function_name, module_key)) AS function_count,
+  string_agg(DISTINCT platform, ' ' ORDER BY platform) AS platforms
+FROM asked_modules
+"""
+FINDINGS = """
+SELECT diagnostics.severity, diagnostics.code, count(*) AS finding_count
+FROM diagnostics
+WHERE diagnostics.run_name IN (SELECT run_name FROM asked_runs)
+  AND (
+    diagnostics.module_id IS NULL
+    OR diagnostics.module_id IN (SELECT module_id FROM asked_modules)
+  )
+GROUP BY diagnostics.severity, diagnostics.code
+ORDER BY
+  CASE diagnostics.severity
+    WHEN 'error' THEN 0 WHEN 'data_loss' THEN 1 WHEN 'notice' THEN 2 ELSE 3
+  END,
+  finding_count DESC, diagnostics.code
+"""
+
+Asked = Mapping[str, Value]
+"""Globs run, function, module, and a platform: what saved queries take under these names."""
+
+
+class Module(NamedTuple):
+    """A module in one memory space; bytes are None where `memory_figures` has NULL."""
+
+    module_id: int
+    run_name: str
+    function_name: str
+    """The module's key if that is unknown."""
+    module_key: str
+    platform: str | None
+    color: int | None
+    """None for a module without allocations."""
+    memory_space: str | None
+    peak_bytes: int | None
+    peak_time: int | None
+    """[program order]."""
+    schedule_length: int
+    """The last instant [program order]; 0 without live ranges."""
+    occupied_temp_bytes: int | None
+    fixed_bytes: int | None
+    argument_bytes: int | None
+    output_bytes: int | None
+    alias_bytes: int | None
+    constant_bytes: int | None
+    temp_bytes: int | None
+    total_bytes: int | None
+    fragmentation_bytes: int | None
+    unknown_reason: str | None
+    """Why the peak is unknown."""
+    is_largest: bool
+    """Whether saved queries answer for this compilation of the function (asked_functions)."""
+    device_name: str | None
+    """What the run is labelled with."""
+    value_count: int
+    """Values in all memory spaces."""
+
+    @property
+    def place(self) -> tuple[int, int | None]:
+        """What tells it from all others."""
+        return self.module_id, self.color
+
+    @property
+    def function(self) -> tuple[str, str, str | None, int | None]:
+        """How answers of saved queries name what they are about."""
+        return self.run_name, self.function_name, self.platform, self.color
+
+
+def modules(con: duckdb.DuckDBPyConnection, asked: Asked) -> list[Module]:
+    """The modules that are asked for, largest peak first, those with an unknown one last."""
+    return [Module(*row) for row in execute.execute_with(con, SQL, asked, "report").rows]
+
+
+def counts(con: duckdb.DuckDBPyConnection, asked: Asked) -> dict[str, int | str | None]:
+    """run_count, module_count, function_count and platforms of what is asked for."""
+    result = execute.execute_with(con, COUNTS, asked, "report")
+    return dict(zip((name for name, _ in result.columns), result.rows[0], strict=True))
+
+
+def findings(con: duckdb.DuckDBPyConnection, asked: Asked) -> list[tuple[str, str, int]]:
+    """Severity, code and number of what was found about the dumps, worst first."""
+    return execute.execute_with(con, FINDINGS, asked, "report").rows

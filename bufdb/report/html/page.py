@@ -1,0 +1,194 @@
+"""The report: contents and pictures as one page within a budget of bytes.
+
+Invariant: a module without a slot keeps its row, which says why and how to get it.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from bufdb import __version__
+from bufdb.export.page import tables
+from bufdb.export.page.comparison import Compared
+from bufdb.export.page.contents import Contents
+from bufdb.export.page.modules import Module
+from bufdb.export.page.picture import Picture
+from bufdb.report.html import policy
+from bufdb.report.html.columns import TooLargeError, pack
+from bufdb.report.html.slots import slot
+from bufdb.summary.devices import device
+
+BUDGET = 4_500_000
+"""Bytes of a page; the module with the largest peak is on it whatever it takes."""
+LEAST_BYTES = 3
+"""That a value takes on the page at the least."""
+_COLUMNS = (
+    "run", "function", "module_key", "platform", "color", "space", "peak_bytes", "peak_time",
+    "length", "occupied_temp_bytes", "fixed_bytes", "argument_bytes", "output_bytes",
+    "alias_bytes", "constant_bytes", "temp_bytes", "total_bytes", "fragmentation_bytes",
+    "limit_bytes", "limit_name", "unknown_reason", "slot", "left_out", "command",
+)  # fmt: skip
+
+Limit = tuple[int | None, str | None]
+Pictures = Callable[[Sequence[Module], Callable[[Module], bool]], Iterator[Picture]]
+
+
+def page(
+    contents: Contents,
+    pictures: Pictures,
+    *,
+    command: str,
+    limit: Limit = (None, None),
+    budget: int = BUDGET,
+) -> str:
+    """The page as HTML.
+
+    Args:
+        contents: what is on it.
+        pictures: of modules that are asked for, in their order; see contents.pictures.
+        command: how the page was asked for.
+        limit: memory of the device [bytes], and its name if it is a known one; without bytes that
+            of the device that a run is labelled with.
+        budget: bytes of the page, but for those of the largest module.
+    """
+    slots = _Slots(contents)
+    head = {
+        "version": 1,
+        "bufdb": __version__,
+        "command": command,
+        "counts": contents.counts,
+        "findings": contents.findings,
+        "diff": None if contents.compared is None else _diff(contents.compared, contents.modules),
+    }
+
+    def first() -> bytes:
+        rows = [_row(module, limit, slots) for module in contents.modules]
+        return pack({**head, "modules": {"columns": _COLUMNS, "rows": rows}})
+
+    frame, title = policy.frame(), _title(contents)
+    slots.room = budget - len(frame.fill(title, [first()]).encode())
+    slots.add_all(pictures)
+    return frame.fill(title, [first(), *slots.packed])
+
+
+class _Slots:
+    """Data of modules, as long as there is room."""
+
+    def __init__(self, contents: Contents) -> None:
+        self.contents = contents
+        self.room = 0
+        """Bytes that are left of the page."""
+        self.is_begun = False
+        self.packed: list[bytes] = []
+        self.number: dict[tuple[int, int | None], int] = {}
+        self.left_out: dict[tuple[int, int | None], str] = {}
+        self.rows = {module.place: row for row, module in enumerate(contents.modules)}
+
+    def add_all(self, pictures: Pictures) -> None:
+        """By peak, of each function the largest compilation first; then what has no known peak."""
+        known = [module for module in self.contents.modules if module.peak_bytes is not None]
+        unknown = [module for module in self.contents.modules if module.peak_bytes is None]
+        known.sort(key=lambda module: not module.is_largest)
+        for picture in pictures(known, self._is_wanted):
+            self._add(picture.module, picture)
+        for module in unknown:
+            if module.color is None:
+                self.left_out[module.place] = "it has no allocations"
+            else:
+                self._add(module, None)
+
+    def _is_wanted(self, module: Module) -> bool:
+        """Whether a module may have room; if not it is left out unread."""
+        is_first, self.is_begun = not self.is_begun, True
+        if is_first or module.value_count * LEAST_BYTES <= self.room:
+            return True
+        self._leave_out(module)
+        return False
+
+    def _leave_out(self, module: Module) -> None:
+        self.left_out[module.place] = "the page has no room for it"
+
+    def _add(self, module: Module, picture: Picture | None) -> None:
+        asked = self.contents.asked[module.place]
+        answers = self.contents.tables.get(module.place, [])
+        top = ("--top", str(tables.TOP))
+        command = tables.command("QUERY", module, asked, *top)
+        try:
+            data = slot(self.rows[module.place], picture, answers, command)
+        except TooLargeError as error:
+            self.left_out[module.place] = str(error)
+            return
+        size = (len(data) + 2) // 3 * 4 + 80
+        if size > self.room and self.packed:
+            self._leave_out(module)
+            return
+        self.packed.append(data)
+        self.number[module.place] = len(self.packed)
+        self.room -= size
+
+
+def _row(module: Module, limit: Limit, slots: _Slots) -> list[Any]:
+    bytes_, name = limit
+    if bytes_ is None and module.device_name is not None and module.color == 0:
+        known = device(module.device_name)
+        if known is not None:
+            bytes_, name = known.memory_bytes, known.name
+    if module.color != 0:  # a limit is of the device's own memory
+        bytes_, name = None, None
+    one = ["--run", tables.glob(module.run_name), "--module", tables.glob(module.module_key)]
+    return [
+        *module[1:19],
+        bytes_,
+        name,
+        module.unknown_reason,
+        slots.number.get(module.place),
+        slots.left_out.get(module.place),
+        shlex.join(["bufdb", "report", *one]),
+    ]
+
+
+def _diff(compared: Compared, modules: Sequence[Module]) -> dict[str, Any]:
+    places = {
+        (module.run_name, module.module_key, module.color): row
+        for row, module in enumerate(modules)
+    }
+    command = ["bufdb", "diff", compared.base, compared.new]
+    pairs = {
+        row.place: [
+            row.place,
+            places.get((row.base_run_name or "", row.base_module_key or "", row.color)),
+            places.get((row.new_run_name or "", row.new_module_key or "", row.color)),
+        ]
+        for row in compared.figures
+    }
+
+    def table(name: str, title: str, rows: Sequence[Any], *options: str) -> Mapping[str, Any]:
+        return {
+            "name": name,
+            "title": title,
+            "command": shlex.join([*command, *options]),
+            "columns": compared.columns,
+            "rows": rows,
+            "is_cut": False,
+            "note": None,
+        }
+
+    return {
+        "base": compared.base,
+        "new": compared.new,
+        "command": shlex.join(command),
+        "figures": table("diff", "Figures of both sides", compared.figures),
+        "parts": {
+            key: table("diff", f"What each peak changed by, by {key}", rows, "--by", key)
+            for key, rows in compared.parts.items()
+        },
+        "pairs": list(pairs.values()),
+    }
+
+
+def _title(contents: Contents) -> str:
+    runs = list(dict.fromkeys(module.run_name for module in contents.modules))
+    named = ", ".join(runs[:3]) + (f" and {len(runs) - 3} more" if len(runs) > 3 else "")
+    return f"bufdb report: {named}"

@@ -1,0 +1,107 @@
+"""`bufdb report`: its options, its file, and what it says where there is nothing to show."""
+
+import pytest
+from report_making import Report
+from small_db import Module, in_bulk
+
+from bufdb.export.page import comparison, tables
+
+COMMAND = "module_0002.jit_train_step"
+
+
+@pytest.fixture(autouse=True)
+def few_queries(monkeypatch):
+    """Which tables there are is tried elsewhere, and most of the time."""
+    monkeypatch.setattr(tables, "NAMES", ("peak",))
+    monkeypatch.setattr(comparison, "KEYS", ("op",))
+
+
+@pytest.fixture
+def made(call, demo_db, empty_folder):
+    """Runs the command over the demo dumps and reads the page."""
+
+    def run(*arguments, output="report.html"):
+        code, out, err = call("report", "--db", demo_db, *arguments)
+        assert (code, out, err) == (0, "", "")
+        return Report((empty_folder / output).read_text(encoding="utf-8"))
+
+    return run
+
+
+def test_it_writes_one_file_about_all_modules(made):
+    found = made()
+    assert len(found.modules) == 20
+    assert found.head["command"] == "bufdb report"
+    assert found.head["counts"]["run_count"] == 6
+    assert found.head["diff"] is None
+
+
+def test_options_choose_modules_and_stand_in_the_page(made):
+    found = made(
+        "--run", "cpu_b*", "--function", "train_*", "--module", f"*{COMMAND[-14:]}*",
+        "--platform", "cpu", "--limit", "TPU v5e", "-o", "other.html", output="other.html",
+    )  # fmt: skip
+    assert {row["function"] for row in found.modules} == {"train_step"}
+    assert {row["platform"] for row in found.modules} == {"cpu"}
+    assert {row["limit_name"] for row in found.modules} == {"TPU v5e"}
+    assert found.head["command"] == (
+        "bufdb report --run 'cpu_b*' --function 'train_*' --module '*jit_train_step*' "
+        "--platform cpu --limit 'TPU v5e'"
+    )
+    head, _ = found.slots[1]
+    assert "--module '*jit_train_step*'" in head["command"]
+
+
+def test_it_compares_with_another_run(made):
+    found = made("--diff", "cpu_b8", "--run", "cpu_b16", "--function", "train_step")
+    assert [(row["run"], row["function"]) for row in found.modules] == [
+        ("cpu_b16", "train_step"),
+        ("cpu_b8", "train_step"),
+    ]
+    assert found.head["diff"]["pairs"] == [[1, 1, 0]]
+    assert found.head["command"].endswith("--diff cpu_b8")
+
+
+def test_sides_may_be_labels_and_globs(made):
+    found = made("--diff", "batch=16", "--run", "cpu_b8_re*")
+    assert (found.head["diff"]["base"], found.head["diff"]["new"]) == ("batch=16", "cpu_b8_remat")
+    assert {row["run"] for row in found.modules} == {"cpu_b16", "cpu_b8_remat"}
+    found = made("--diff", "cpu_b16", "--run", "batch=8", "--platform", "cpu")
+    assert found.head["diff"]["new"] == "batch=8"
+    assert {row["platform"] for row in found.modules} == {"cpu"}
+    names = [name for name, _ in found.head["diff"]["figures"]["columns"]]
+    rows = found.head["diff"]["figures"]["rows"]
+    assert {row[names.index("platform")] for row in rows} == {"cpu"}
+
+
+def test_of_two_runs_the_other_is_the_new_side(call, empty_db, empty_folder, con):
+    with in_bulk(con):
+        for number, run in ((1, "old"), (2, "now")):
+            module = Module(con, number, run_name=run, schedule_length=9)
+            module.allocation(0, "temp", 4 * number)
+            module.value(1, 0, 0, 4 * number)
+            module.close()
+    found = comparison.compared(con, "old", {})
+    assert (found.base, found.new) == ("old", "now")
+    assert [row.delta_bytes for row in found.figures if row.figure == "peak"] == [4]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["--run", "nope"], 1, "nothing to report: no rows: no run 'nope'"),
+        (["--function", "nope"], 1, "nothing to report: no rows: no function 'nope'"),
+        (["--limit", "much"], 2, "--limit wants a size"),
+        (["--diff", "cpu_b8"], 2, "--diff 'cpu_b8': with which run? --run names it"),
+        (["--diff", "nope", "--run", "cpu_b8"], 2, "no run and no label 'nope'"),
+        (["--diff", "cpu_b8", "--run", "nope"], 2, "no run and no label 'nope'"),
+        (["--diff", "cpu_b8", "--run", "cpu_b*"], 2, "no run and no label 'cpu_b*'"),
+        (["-o", "missing/report.html"], 2, "cannot write missing/report.html"),
+        (["--db", "missing.duckdb"], 3, "no database missing.duckdb"),
+    ],
+)
+def test_what_cannot_be_is_said_in_one_line(call, demo_db, empty_folder, arguments, code, message):
+    found, out, err = call("report", "--db", demo_db, *arguments)
+    assert (found, out) == (code, "")
+    assert err.startswith(f"bufdb: error: {message}") and err.count("\n") == 1
+    assert not (empty_folder / "report.html").exists()

@@ -1,0 +1,54 @@
+"""Reports of an open database, read back: what tests of the page's data begin with."""
+
+from functools import partial
+from unittest import mock
+
+from report_reading import Module, modules, slots
+
+from bufdb import resources
+from bufdb.export.page import comparison, contents, tables
+from bufdb.query.catalogue import Catalogue
+from bufdb.report.html import page
+
+CATALOGUE = Catalogue([resources.query_folder()])
+
+
+def html(con, asked=None, base=None, names=("peak", "top-values"), **options):
+    """The page that `bufdb report` writes of what is asked for.
+
+    Without the tables of most queries, which take most of the time; None is all of them.
+    """
+    if names is not None:
+        with mock.patch.object(tables, "NAMES", names):
+            return html(con, asked, base, None, **options)
+    asked = asked or {}
+    compared = None if base is None else comparison.compared(con, base, asked)
+    sides = [asked] if compared is None else compared.asked(asked)
+    found = contents.contents(con, CATALOGUE, sides, compared)
+    pictures = partial(contents.pictures, con)
+    return page.page(found, pictures, command="bufdb report", **options)
+
+
+class Report:
+    """A page's data."""
+
+    def __init__(self, text):
+        self.html = text
+        self.head, self.slots = slots(text)
+        self.modules = modules(self.head)
+
+    def picture(self, **facts):
+        """The slot of the only module of which these columns hold."""
+        (row,) = [row for row in self.modules if facts.items() <= row.items()]
+        return Module(*self.slots[row["slot"]])
+
+    def pictures(self):
+        """Row and slot of each module that has blocks."""
+        for row in self.modules:
+            if row["slot"] is not None and row["peak_bytes"] is not None:
+                yield row, Module(*self.slots[row["slot"]])
+
+
+def report(con, asked=None, base=None, **options):
+    """The data of that page; arguments as those of `html`."""
+    return Report(html(con, asked, base, **options))
