@@ -18,7 +18,14 @@ _ESCAPED = [
     *(chr(byte) for byte in range(32, 127)),
     *(f"\\{byte:03o}" for byte in range(127, 256)),
 ]
-for _byte, _escape in ((9, "\\t"), (10, "\\n"), (13, "\\r"), (34, '\\"'), (39, "\\'"), (92, "\\\\")):
+for _byte, _escape in (
+    (9, "\\t"),
+    (10, "\\n"),
+    (13, "\\r"),
+    (34, '\\"'),
+    (39, "\\'"),
+    (92, "\\\\"),
+):
     _ESCAPED[_byte] = _escape
 _ROLES = {"call": "to_apply", "fusion": "calls", "async-start": "calls", "while": "body"}
 _NO_ROLE = frozenset(("async-update", "async-done"))
@@ -305,7 +312,8 @@ def _contraction(numbers: Any) -> Iterator[str]:
         batch = getattr(numbers, f"{side}_batch_dimensions")
         if batch:
             yield f"{side}_batch_dims={braces(batch)}"
-        yield f"{side}_contracting_dims={braces(getattr(numbers, f'{side}_contracting_dimensions'))}"
+        summed = getattr(numbers, f"{side}_contracting_dimensions")
+        yield f"{side}_contracting_dims={braces(summed)}"
 
 
 def _groups(x: Any, opcode: bytes) -> Iterator[str]:
@@ -315,8 +323,14 @@ def _groups(x: Any, opcode: bytes) -> Iterator[str]:
         yield f"source_target_pairs={{{pairs}}}"
     devices = x.collective_device_list
     groups = devices.replica_groups or x.replica_groups
-    if devices.HasField("iota_replica_group_list"):
-        iota = devices.iota_replica_group_list
+    if x.HasField("mesh_axes_replica_group_list"):
+        text = _mesh_groups(x.mesh_axes_replica_group_list)
+        if text is not None:
+            yield f"replica_groups={text}"
+        return
+    has_own = x.HasField("iota_collective_device_list")
+    if has_own or devices.HasField("iota_replica_group_list"):
+        iota = x.iota_collective_device_list if has_own else devices.iota_replica_group_list
         sizes = f"[{iota.num_replica_groups},{iota.num_devices_per_group}]"
         yield f"replica_groups={sizes}{_iota(iota.iota_reshape_dims, iota.iota_transpose_perm)}"
     elif groups:
@@ -324,6 +338,21 @@ def _groups(x: Any, opcode: bytes) -> Iterator[str]:
         yield f"replica_groups={{{inside}}}"
     elif x.HasField("collective_device_list"):
         yield "replica_groups={}"
+
+
+def _mesh_groups(groups: Any) -> str | None:
+    """Groups along axes of a mesh; None where it has devices out of order or parts of axes."""
+    names = [f"'{escaped(axis.name)}'" for axis in groups.mesh.axes]
+    along = [axis.mesh_axis_index for axis in groups.axes]
+    is_plain = all(0 <= n < len(names) for n in along)
+    if (
+        groups.mesh.device_ids
+        or not is_plain
+        or any(a.HasField("sub_axis_info") for a in groups.axes)
+    ):
+        return None
+    sizes = ",".join(f"{n}={a.size}" for n, a in zip(names, groups.mesh.axes, strict=True))
+    return f"mesh[{sizes}] {{{','.join(names[n] for n in along)}}}"
 
 
 def _iota(dimensions: Sequence[int], permutation: Sequence[int]) -> str:

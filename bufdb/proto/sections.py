@@ -160,9 +160,7 @@ class _Writer:
         yield "Used values:"
         is_tuple = {i: m.is_tuple(i) for i in m.instructions}
         assigned = {
-            one.logical_buffer_id
-            for a in self.assignment.buffer_allocations
-            for one in a.assigned
+            one.logical_buffer_id for a in self.assignment.buffer_allocations for one in a.assigned
         }
         for v in sorted(assigned):
             yield self._short(v, values)

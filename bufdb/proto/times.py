@@ -1,7 +1,8 @@
-"""When values live: program order, live ranges, XLA's own peak (format sections 6.1, 6.2 and 10.1)."""
+"""When values live: program order, live ranges, XLA's own peak (format sections 6 and 10.1)."""
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
@@ -89,7 +90,7 @@ class Ranges:
                 found[v] = self._alone(v, positions[v], uses[v])
         for members in sharing(m, self.values, assignment):
             order = sorted((*found[v], v) for v in members if v in found)
-            for (_, _, one), (_, _, two) in zip(order, order[1:], strict=False):
+            for (_, _, one), (_, _, two) in itertools.pairwise(order):
                 (start, end), (later, last) = found[one], found[two]
                 found[two] = later, max(end, last)
                 found[one] = start, min(end, later)
