@@ -98,11 +98,21 @@ def _messages() -> Any:
     return importlib.import_module("bufdb.proto.hlo_fields_pb2")
 
 
+def shape_of(data: bytes) -> Any:
+    """A serialised shape."""
+    return _parsed(_messages().ShapeProto(), data)
+
+
+def metadata_of(data: bytes) -> Any:
+    """The serialised metadata of an instruction."""
+    return _parsed(_messages().OpMetadata(), data)
+
+
 def _parsed(message: Any, data: bytes) -> Any:
     from google.protobuf.message import DecodeError
 
     try:
         message.ParseFromString(data)
     except DecodeError as error:
-        raise UnreadableProto("a computation in it is damaged") from error
+        raise UnreadableProto("it is damaged: a part of it cannot be parsed") from error
     return message

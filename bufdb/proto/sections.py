@@ -119,7 +119,7 @@ class _Writer:
                     f"at ShapeIndex {braces(index)}"
                 )
             if any(one.logical_buffer_id in result for one in assigned):
-                shape = text_of(m.instructions[root].shape, with_layout=False)
+                shape = text_of(m.shape(root), with_layout=False)
                 parts.append(f"output shape is |{shape}|")
             kinds = (
                 ("constant", a.is_constant),
@@ -135,7 +135,7 @@ class _Writer:
                 i, index = values.place_of[v]
                 shape = self.printer.shape(i)
                 if index:
-                    shape = text_of(part_of(m.instructions[i].shape, index))
+                    shape = text_of(part_of(m.shape(i), index))
                 place = f"(size={one.size},offset={one.offset})"
                 yield f" value: {self._short(v, values)} {place}: {shape}"
 
@@ -143,9 +143,8 @@ class _Writer:
         m = self.module
         for i, home in m.home.items():
             if home == m.entry and m.opcode[i] == "parameter":
-                x = m.instructions[i]
-                if x.parameter_number == number:
-                    return text_of(part_of(x.shape, index), with_layout=False)
+                if m.instructions[i].parameter_number == number:
+                    return text_of(part_of(m.shape(i), index), with_layout=False)
         raise LookupError(f"parameter {number}")
 
     def _used(
