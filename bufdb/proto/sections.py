@@ -88,7 +88,9 @@ class _Writer:
         if wanted & {"live_range", "hlo"}:
             program = flatten(m)
             ranges = self._ranges(Ranges(m, values, program), positions, uses)
-            if "live_range" in wanted and ranges is not None:
+            if "live_range" not in wanted:
+                self.found.problems.clear()
+            elif ranges is not None:
                 texts["live_range"] = _text(self._live(values, program.sequence, ranges))
             if "hlo" in wanted:
                 texts["hlo"] = self._hlo(values, ranges)
