@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Iterable
 from typing import Any
 
 from bufdb.proto import reader
@@ -39,7 +40,6 @@ class Module:
         """
         self.proto = proto.hlo_module
         self.entry: int = self.proto.entry_computation_id
-        self.name = _text(self.proto.name)
         self.computations: dict[int, bytes] = {}
         """Serialised, by id; fused ones too."""
         self.titles: dict[int, str] = {}
@@ -58,8 +58,11 @@ class Module:
         """The first parameter of each computation."""
         self.is_tiled = False
         """Whether layouts have tiles, as only the TPU's have."""
+        self.tuples: set[int] = set()
+        """Instructions whose result is a tuple."""
         self._shapes: dict[bytes, Any] = {}
         """By their bytes: a module has some hundreds of different ones."""
+        self._tuple_shapes: set[bytes] = set()
         for computation in self.proto.computations:
             self._add(computation)
         self._check_names()
@@ -79,15 +82,15 @@ class Module:
         self.kept_inputs = {(e.parameter_number, tuple(e.parameter_shape_index)) for e in aliases}
         """Parameters that are donated, by number and index."""
 
-    def _add(self, data: bytes) -> None:
-        head = reader.head_of(data)
+    def _add(self, computation: bytes) -> None:
+        head = reader.head_of(computation)
         c = head.id
-        self.computations[c], self.titles[c] = data, _text(head.name)
+        self.computations[c], self.titles[c] = computation, _text(head.name)
         if head.is_fusion_computation:
             return
         self.order.append(c)
         self.root[c] = head.root_id
-        for x in reader.instructions_of(data):
+        for x in reader.instructions_of(computation):
             i = x.id
             self.instructions[i], self.home[i] = x, c
             self.names[i] = _text(x.name)
@@ -98,8 +101,14 @@ class Module:
             called = x.called_computation_ids
             if called:
                 self.calls[i] = tuple(called)
-            if x.shape not in self._shapes:
-                self.is_tiled |= bool(self.shape_of(x.shape).layout.tiles)
+            data = x.shape
+            if data not in self._shapes:
+                shape = self.shape_of(data)
+                self.is_tiled |= bool(shape.layout.tiles)
+                if shape.element_type == TUPLE:
+                    self._tuple_shapes.add(data)
+            if data in self._tuple_shapes:
+                self.tuples.add(i)
 
     def shape_of(self, data: bytes) -> Any:
         """A serialised shape, parsed once."""
@@ -114,9 +123,7 @@ class Module:
 
     def _check_names(self) -> None:
         """Names and opcodes are what they are in the text: nothing in them can end a line."""
-        for name in (*self.names.values(), *self.titles.values(), *set(self.opcode.values())):
-            if not _NAME.fullmatch(name):
-                raise UnreadableProto(f"it is damaged: {name[:80]!r} is no name")
+        check_names((*self.names.values(), *self.titles.values(), *set(self.opcode.values())))
 
     def _find_users(self) -> None:
         """Who reads an operand's top, who reads inside it, and roots that only pass it on.
@@ -159,13 +166,18 @@ class Module:
 
     def indices(self, i: int) -> list[Index]:
         """Every place in the shape of an instruction."""
-        shape = self.shape(i)
-        return list(subindices(shape)) if shape.element_type == TUPLE else [()]
+        return list(subindices(self.shape(i))) if i in self.tuples else [()]
 
-    def is_tuple(self, i: int) -> bool:
-        """Whether the result of an instruction is a tuple."""
-        is_tuple: bool = self.shape(i).element_type == TUPLE
-        return is_tuple
+
+def check_names(names: Iterable[str]) -> None:
+    """Nothing if all are names, with nothing in them that could end a line.
+
+    Raises:
+        UnreadableProto: one is none.
+    """
+    for name in names:
+        if not _NAME.fullmatch(name):
+            raise UnreadableProto(f"it is damaged: {name[:80]!r} is no name")
 
 
 def _text(name: bytes) -> str:

@@ -7,10 +7,11 @@ what contractions, collectives and shardings are, metadata. Of literals only sin
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 from bufdb.proto import reader
-from bufdb.proto.graph import ASYNC, Module
+from bufdb.proto.graph import ASYNC, Module, check_names
 from bufdb.proto.shapes import Index, text_of
 
 _ESCAPED = [
@@ -48,8 +49,14 @@ _LINE_END = frozenset(b"\n\r")
 
 
 def braces(numbers: Iterable[int]) -> str:
-    """A shape index, or any list of numbers, as it is printed."""
+    """A list of numbers as it is printed."""
     return f"{{{','.join(map(str, numbers))}}}"
+
+
+@lru_cache(maxsize=1 << 14)
+def index_text(index: Index) -> str:
+    """A shape index as it is printed."""
+    return braces(index)
 
 
 def escaped(text: bytes) -> str:
@@ -91,7 +98,7 @@ class Printer:
             m = self.module
             x = m.instructions[i]
             names = [m.names.get(operand, "unknown") for operand in m.operands[i]]
-            line = self._lines[i] = self._line(x, m.opcode[i], names, x)
+            line = self._lines[i] = self._line(x, m.names[i], m.opcode[i], names, x)
         return line
 
     def description(self, i: int) -> str:
@@ -108,7 +115,7 @@ class Printer:
         short = m.opcode[inner] + opcode.removeprefix("async")
         is_start = opcode == "async-start"
         about = m.instructions[inner] if is_start else None
-        return self._line(m.instructions[i], short, names, about)
+        return self._line(m.instructions[i], m.names[i], short, names, about)
 
     def _single(self, computation: int) -> int | None:
         """The one instruction that a computation holds besides its parameters; None if more."""
@@ -146,18 +153,20 @@ class Printer:
         root = reader.head_of(data).root_id
         instructions = list(reader.instructions_of(data))
         names = {x.id: x.name.decode("ascii", "backslashreplace") for x in instructions}
+        check_names(names.values())
         yield f"%{self.module.titles[c]} () -> () {{"
         for x in instructions:
             opcode = x.opcode.decode("ascii", "backslashreplace")
             operands = [names.get(operand, "unknown") for operand in x.operand_ids]
-            line = self._line(x, opcode, operands, x)
+            line = self._line(x, names[x.id], opcode, operands, x)
             yield f"  {'ROOT ' if x.id == root else ''}{line}"
         yield "}"
         yield ""
 
-    def _line(self, x: Any, opcode: str, operands: Sequence[str], about: Any | None) -> str:
+    def _line(
+        self, x: Any, name: str, opcode: str, operands: Sequence[str], about: Any | None
+    ) -> str:
         """One instruction; `about` is the one whose attributes are printed, if any are."""
-        name = x.name.decode("ascii", "backslashreplace")
         if operands:
             inside = _operands(operands)
         elif opcode == "parameter":
@@ -169,18 +178,25 @@ class Printer:
             pass
         elif opcode == "get-tuple-element":
             line += f", index={x.tuple_index}"
+        elif opcode == "fusion" and len(x.called_computation_ids) == 1:
+            title = self.module.titles.get(x.called_computation_ids[0], "unknown")
+            line += f", kind={_word(x.fusion_kind)}, calls=%{title}"
         elif about is not None:
             line = ", ".join((line, *_attributes(self.module, about)))
-        if x.metadata:
-            metadata = self._metadata.get(x.metadata)
+        if data := x.metadata:
+            metadata = self._metadata.get(data)
             if metadata is None:
-                metadata = _metadata(reader.metadata_of(x.metadata))
-                self._metadata[x.metadata] = metadata
+                metadata = self._metadata[data] = _metadata(reader.metadata_of(data))
             if metadata:
                 line += f", metadata={{{metadata}}}"
-        if x.backend_config:
-            line += f", backend_config={_config(x.backend_config)}"
+        if config := x.backend_config:
+            line += f", backend_config={_config(config)}"
         return line
+
+
+def _word(text: bytes) -> str:
+    """A word that XLA prints as it stands; what is none cannot end a line."""
+    return text.decode("ascii") if text.isalnum() and text.isascii() else escaped(text)
 
 
 def _operands(names: Sequence[str]) -> str:
@@ -247,14 +263,14 @@ def _attributes(m: Module, x: Any) -> Iterator[str]:
     if x.HasField("dot_dimension_numbers"):
         yield from _contraction(x.dot_dimension_numbers)
     if x.comparison_direction:
-        yield f"direction={x.comparison_direction.decode('ascii', 'backslashreplace')}"
+        yield f"direction={_word(x.comparison_direction)}"
     if x.channel_id > 0:
         yield f"channel_id={x.channel_id}"
     yield from _groups(x, opcode)
     if x.custom_call_target:
         yield f"custom_call_target={_quoted(x.custom_call_target)}"
     if opcode == b"fusion" and x.fusion_kind:
-        yield f"kind={x.fusion_kind.decode('ascii', 'backslashreplace')}"
+        yield f"kind={_word(x.fusion_kind)}"
     yield from _called(m, x, opcode.decode("ascii", "backslashreplace"))
     if x.HasField("sharding"):
         text = _sharding(x.sharding)
@@ -411,7 +427,7 @@ def _sharding(sharding: Any) -> str | None:
 
 def header(m: Module) -> Iterator[str]:
     """What stands above the computations: the line of the module, the tables of stack frames."""
-    parts = [f"HloModule {m.name}", "is_scheduled=true"]
+    parts = [f"HloModule {escaped(m.proto.name)}", "is_scheduled=true"]
     aliases = [
         f"{_spaced(e.output_shape_index)}: ({e.parameter_number}, "
         f"{_spaced(e.parameter_shape_index)}, {'must-alias' if e.kind == 2 else 'may-alias'})"

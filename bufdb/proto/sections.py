@@ -16,7 +16,7 @@ from bufdb.proto import reader
 from bufdb.proto.bodies import asked_for
 from bufdb.proto.graph import Module
 from bufdb.proto.places import Place, Use, Values, definitions, find_positions, uses_of
-from bufdb.proto.printing import Printer, braces, header
+from bufdb.proto.printing import Printer, header, index_text
 from bufdb.proto.reader import UnreadableProto
 from bufdb.proto.shapes import Index, part_of, text_of
 from bufdb.proto.times import Ranges, Span, flatten, printed_peak, trace_faults
@@ -103,7 +103,7 @@ class _Writer:
     def _short(self, v: int, values: Values) -> str:
         """How a value is named wherever it is mentioned."""
         i, index = values.place_of[v]
-        at = braces(index) if self.module.is_tuple(i) else ""
+        at = index_text(index) if i in self.module.tuples else ""
         phi = " (phi)" if v in values.phi else ""
         return f"<{v} {self.module.names[i]}{at}{phi} @{values.color[v]}>"
 
@@ -122,7 +122,7 @@ class _Writer:
                 parts.append(
                     f"parameter {a.parameter_number}, shape "
                     f"|{self._parameter_shape(a.parameter_number, index)}| "
-                    f"at ShapeIndex {braces(index)}"
+                    f"at ShapeIndex {index_text(index)}"
                 )
             if any(one.logical_buffer_id in result for one in assigned):
                 shape = text_of(m.shape(root), with_layout=False)
@@ -139,9 +139,7 @@ class _Writer:
             for one in assigned:
                 v = one.logical_buffer_id
                 i, index = values.place_of[v]
-                shape = self.printer.shape(i)
-                if index:
-                    shape = text_of(part_of(m.shape(i), index))
+                shape = text_of(part_of(m.shape(i), index)) if index else self.printer.shape(i)
                 place = f"(size={one.size},offset={one.offset})"
                 yield f" value: {self._short(v, values)} {place}: {shape}"
 
@@ -155,33 +153,32 @@ class _Writer:
 
     def _used(
         self, values: Values, positions: dict[int, list[Place]], uses: dict[int, list[Use]]
-    ) -> Iterator[str]:
-        m, names, described = self.module, self.module.names, set()
-        total = sum(a.size for a in self.assignment.buffer_allocations)
-        total = (total + 2**63) % 2**64 - 2**63
-        yield ""
-        yield f"Total bytes used: {total}"
-        yield ""
-        yield "Used values:"
-        is_tuple = {i: m.is_tuple(i) for i in m.instructions}
+    ) -> list[str]:
+        names, tuples = self.module.names, self.module.tuples
+        described: set[int] = set()
+        sizes = [a.size for a in self.assignment.buffer_allocations]
+        total = (sum(sizes) + 2**63) % 2**64 - 2**63
+        lines = ["", f"Total bytes used: {total}", "", "Used values:"]
+        add = lines.append
         assigned = {
             one.logical_buffer_id for a in self.assignment.buffer_allocations for one in a.assigned
         }
         for v in sorted(assigned):
-            yield self._short(v, values)
-            yield " positions:"
+            add(self._short(v, values))
+            add(" positions:")
             for i, index in positions[v]:
-                yield f"  {names[i]} {braces(index)}" if is_tuple[i] else f"  {names[i]}"
-            yield " uses:"
+                add(f"  {names[i]} {index_text(index)}" if i in tuples else f"  {names[i]}")
+            add(" uses:")
             for user, number, i, index in uses[v]:
-                at = f" {braces(index)}" if is_tuple[i] else ""
-                yield f"  {names[user]}, operand {number}{at}"
+                at = f" {index_text(index)}" if i in tuples else ""
+                add(f"  {names[user]}, operand {number}{at}")
             if not uses[v]:
-                yield "  (none)"
+                add("  (none)")
             i = values.place_of[v][0]
             if i not in described:
                 described.add(i)
-                yield f" from instruction: {self.printer.description(i)}"
+                add(f" from instruction: {self.printer.description(i)}")
+        return lines
 
     def _ranges(
         self,
@@ -221,14 +218,14 @@ class _Writer:
         for v in sorted(ranges):
             i, index = values.place_of[v]
             start, end = ranges[v]
-            yield f"    {m.names[i]}{braces(index)}:{start}-{end}"
+            yield f"    {m.names[i]}{index_text(index)}:{start}-{end}"
         instant, listed = printed_peak(m, values, ranges)
         yield f"  Live ranges at {instant} (peak):"
         cumulative = 0
         for size, v in listed:
             i, index = values.place_of[v]
             cumulative += size
-            at = f"{m.names[i]}{braces(index)}"
+            at = f"{m.names[i]}{index_text(index)}"
             yield f"    {at}: {size} bytes (cumulative: {cumulative} bytes)"
 
 
