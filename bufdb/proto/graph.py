@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection
+from functools import cached_property
 from typing import Any
 
 from bufdb.proto import reader
 from bufdb.proto.reader import UnreadableProto
-from bufdb.proto.shapes import TUPLE, Index, subindices
+from bufdb.proto.shapes import TUPLE, Index, bytes_of, subindices
 
 WAITING = frozenset(("while", "conditional", "call"))
 """They take their result from a called computation."""
@@ -24,6 +25,7 @@ _ALONE = frozenset(("tuple", "domain"))
 _TOP = frozenset(("get-tuple-element", "copy"))
 """They read the top of an operand, and pass on what is in it."""
 _NAME = re.compile(r"[A-Za-z_][\w.\-]*", re.ASCII)
+_NAMES = re.compile(r"(?:[A-Za-z_][\w.\-]*+\n)*+", re.ASCII)
 
 User = tuple[int, int]
 """An instruction and the number of one of its operands."""
@@ -63,6 +65,8 @@ class Module:
         self._shapes: dict[bytes, Any] = {}
         """By their bytes: a module has some hundreds of different ones."""
         self._tuple_shapes: set[bytes] = set()
+        self._opcodes: dict[bytes, str] = {}
+        self._sizes: dict[bytes, int] = {}
         for computation in self.proto.computations:
             self._add(computation)
         self._check_names()
@@ -94,7 +98,9 @@ class Module:
             i = x.id
             self.instructions[i], self.home[i] = x, c
             self.names[i] = _text(x.name)
-            self.opcode[i] = opcode = _text(x.opcode)
+            name = x.opcode
+            opcode = self._opcodes.get(name) or self._opcodes.setdefault(name, _text(name))
+            self.opcode[i] = opcode
             self.operands[i] = tuple(x.operand_ids)
             if opcode == "parameter":
                 self.parameters.setdefault(c, i)
@@ -110,6 +116,11 @@ class Module:
             if data in self._tuple_shapes:
                 self.tuples.add(i)
 
+    @cached_property
+    def named(self) -> dict[str, int]:
+        """Instructions by their names, which are unique in a module."""
+        return {name: i for i, name in self.names.items()}
+
     def shape_of(self, data: bytes) -> Any:
         """A serialised shape, parsed once."""
         shape = self._shapes.get(data)
@@ -123,7 +134,7 @@ class Module:
 
     def _check_names(self) -> None:
         """Names and opcodes are what they are in the text: nothing in them can end a line."""
-        check_names((*self.names.values(), *self.titles.values(), *set(self.opcode.values())))
+        check_names((*self.names.values(), *self.titles.values(), *self._opcodes.values()))
 
     def _find_users(self) -> None:
         """Who reads an operand's top, who reads inside it, and roots that only pass it on.
@@ -164,17 +175,27 @@ class Module:
         is_parameter = self.opcode[into] == "parameter"
         return self.instructions[into].parameter_number if is_parameter else None
 
+    def size(self, i: int) -> int:
+        """Logical size of the whole shape of an instruction [bytes]."""
+        data = self.instructions[i].shape
+        size = self._sizes.get(data)
+        if size is None:
+            size = self._sizes[data] = bytes_of(self.shape_of(data))
+        return size
+
     def indices(self, i: int) -> list[Index]:
         """Every place in the shape of an instruction."""
         return list(subindices(self.shape(i))) if i in self.tuples else [()]
 
 
-def check_names(names: Iterable[str]) -> None:
+def check_names(names: Collection[str]) -> None:
     """Nothing if all are names, with nothing in them that could end a line.
 
     Raises:
         UnreadableProto: one is none.
     """
+    if _NAMES.fullmatch("".join([f"{name}\n" for name in names])):
+        return
     for name in names:
         if not _NAME.fullmatch(name):
             raise UnreadableProto(f"it is damaged: {name[:80]!r} is no name")

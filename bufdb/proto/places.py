@@ -25,6 +25,7 @@ _WHOLE = frozenset(
     )
 )
 """The whole result is the first operand's."""
+_MERGING = ("while", "conditional")
 _FORWARDING = (
     _WHOLE
     | WAITING
@@ -55,31 +56,31 @@ def definitions(module: Module, assignment: Any) -> Values:
     Raises:
         LookupError: one is defined by an instruction that is not there.
     """
-    values, named = Values(), {name: i for i, name in module.names.items()}
+    values, callers = Values(), module.callers
+    merging = {
+        c
+        for c, some in callers.items()
+        if any(module.opcode[caller] in _MERGING for caller, _ in some)
+    }
     for value in assignment.logical_buffers:
-        i = _located(module, value.defined_at, named)
-        place = i, tuple(value.defined_at.shape_index)
-        values.defined[place] = value.id
-        values.place_of[value.id] = place
-        values.color[value.id] = value.color
+        v, place = value.id, _located(module, value.defined_at)
+        values.defined[place] = v
+        values.place_of[v] = place
+        values.color[v] = value.color
+        i = place[0]
         opcode = module.opcode[i]
-        if opcode in ("while", "conditional") or (
-            opcode == "parameter"
-            and any(
-                module.opcode[caller] in ("while", "conditional")
-                for caller, _ in module.callers.get(module.home[i], ())
-            )
-        ):
-            values.phi.add(value.id)
+        if opcode in _MERGING or (opcode == "parameter" and module.home[i] in merging):
+            values.phi.add(v)
     return values
 
 
-def _located(module: Module, location: Any, named: dict[str, int]) -> int:
-    """The instruction of a location: by its id, in old protos by its name."""
+def _located(module: Module, location: Any) -> Place:
+    """The place of a location: of an instruction by its id, in old protos by its name."""
     i: int = location.instruction_id
-    if i in module.instructions:
-        return i
-    return named[location.instruction_name.decode("ascii", "backslashreplace")]
+    if i not in module.home:
+        i = module.named[location.instruction_name.decode("ascii", "backslashreplace")]
+    index = location.shape_index
+    return i, tuple(index) if index else ()
 
 
 def find_positions(module: Module, values: Values) -> dict[int, list[Place]]:
@@ -222,10 +223,9 @@ def sharing(module: Module, values: Values, assignment: Any) -> list[list[int]]:
             v = parent[v]
         return v
 
-    named = {name: i for i, name in module.names.items()}
     for alias in assignment.buffer_aliases:
-        place = _located(module, alias.location, named), tuple(alias.location.shape_index)
-        parent[find(alias.source_buffer_id)] = find(values.defined[place])
+        other = values.defined[_located(module, alias.location)]
+        parent[find(alias.source_buffer_id)] = find(other)
     sets: dict[int, list[int]] = defaultdict(list)
     for v in parent:
         sets[find(v)].append(v)

@@ -1,8 +1,8 @@
 """A serialised HloProto as the sections of a text dump: what is given, and what follows from it.
 
 One way leads into the tables, that of the text: what is derived from a proto is written down as XLA
-writes it, and read by the same readers. Each instruction is described once, not with every
-value that it defines, so this text grows as the proto does.
+writes it, and read by the same readers. Each instruction is described once at the most, not with
+every value that it defines, so this text grows as the proto does.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from bufdb.proto import reader
 from bufdb.proto.bodies import asked_for
-from bufdb.proto.graph import Module
+from bufdb.proto.graph import ASYNC, Module
 from bufdb.proto.places import Place, Use, Values, definitions, find_positions, uses_of
 from bufdb.proto.printing import Printer, header, index_text
 from bufdb.proto.reader import UnreadableProto
@@ -68,6 +68,7 @@ class _Writer:
         self.assignment = proto.buffer_assignment
         self.printer = Printer(module)
         self.found = Sections()
+        self._shorts: dict[int, str] = {}
         self._parameters: dict[int, int] = {}
         """Those of the program by number."""
 
@@ -84,7 +85,8 @@ class _Writer:
             texts["buffer_assignment"] = _text(self._allocations(values, positions))
         uses = {v: uses_of(m, places) for v, places in positions.items()}
         if "values" in wanted:
-            texts["values"] = _text(self._used(values, positions, uses))
+            is_told = "hlo" not in wanted
+            texts["values"] = _text(self._used(values, positions, uses, is_told=is_told))
         if wanted & {"live_range", "hlo"}:
             program = flatten(m)
             ranges = self._ranges(Ranges(m, values, program), positions, uses)
@@ -102,10 +104,14 @@ class _Writer:
 
     def _short(self, v: int, values: Values) -> str:
         """How a value is named wherever it is mentioned."""
-        i, index = values.place_of[v]
-        at = index_text(index) if i in self.module.tuples else ""
-        phi = " (phi)" if v in values.phi else ""
-        return f"<{v} {self.module.names[i]}{at}{phi} @{values.color[v]}>"
+        short = self._shorts.get(v)
+        if short is None:
+            i, index = values.place_of[v]
+            at = index_text(index) if i in self.module.tuples else ""
+            phi = " (phi)" if v in values.phi else ""
+            short = f"<{v} {self.module.names[i]}{at}{phi} @{values.color[v]}>"
+            self._shorts[v] = short
+        return short
 
     def _allocations(self, values: Values, positions: dict[int, list[Place]]) -> Iterator[str]:
         m = self.module
@@ -113,7 +119,7 @@ class _Writer:
         result = {v for v, places in positions.items() if (root, ()) in places}
         yield "BufferAssignment:"
         for a in self.assignment.buffer_allocations:
-            assigned = sorted(a.assigned, key=lambda one: one.logical_buffer_id)
+            assigned = sorted((one.logical_buffer_id, one.size, one.offset) for one in a.assigned)
             parts = [f"allocation {a.index}: size {a.size}"]
             if a.color:
                 parts.append(f"color {a.color}")
@@ -124,7 +130,7 @@ class _Writer:
                     f"|{self._parameter_shape(a.parameter_number, index)}| "
                     f"at ShapeIndex {index_text(index)}"
                 )
-            if any(one.logical_buffer_id in result for one in assigned):
+            if any(v in result for v, _, _ in assigned):
                 shape = text_of(m.shape(root), with_layout=False)
                 parts.append(f"output shape is |{shape}|")
             kinds = (
@@ -136,12 +142,11 @@ class _Writer:
             if len(parts) == 1 + bool(a.color):
                 parts.append("preallocated-temp")
             yield f"{', '.join(parts)}:"
-            for one in assigned:
-                v = one.logical_buffer_id
+            for v, size, offset in assigned:
                 i, index = values.place_of[v]
                 shape = text_of(part_of(m.shape(i), index)) if index else self.printer.shape(i)
-                place = f"(size={one.size},offset={one.offset})"
-                yield f" value: {self._short(v, values)} {place}: {shape}"
+                short = self._short(v, values)
+                yield f" value: {short} (size={size},offset={offset}): {shape}"
 
     def _parameter_shape(self, number: int, index: Index) -> str:
         m = self.module
@@ -152,9 +157,18 @@ class _Writer:
         return text_of(part_of(m.shape(self._parameters[number]), index), with_layout=False)
 
     def _used(
-        self, values: Values, positions: dict[int, list[Place]], uses: dict[int, list[Use]]
+        self,
+        values: Values,
+        positions: dict[int, list[Place]],
+        uses: dict[int, list[Use]],
+        *,
+        is_told: bool,
     ) -> list[str]:
-        names, tuples = self.module.names, self.module.tuples
+        """Used values; `is_told` if their instructions are to be described, each once.
+
+        Where the HLO text is derived too, that tells all but the short form of asynchronous ones.
+        """
+        m, names, tuples = self.module, self.module.names, self.module.tuples
         described: set[int] = set()
         sizes = [a.size for a in self.assignment.buffer_allocations]
         total = (sum(sizes) + 2**63) % 2**64 - 2**63
@@ -175,7 +189,7 @@ class _Writer:
             if not uses[v]:
                 add("  (none)")
             i = values.place_of[v][0]
-            if i not in described:
+            if i not in described and (is_told or m.opcode[i] in ASYNC):
                 described.add(i)
                 add(f" from instruction: {self.printer.description(i)}")
         return lines

@@ -148,7 +148,7 @@ def printed_peak(
     """The instant that XLA would call the peak, and what it would list: (bytes, value)."""
     change: Counter[int] = Counter()
     for v, (start, end) in ranges.items():
-        size = bytes_of(m.shape(values.place_of[v][0]))
+        size = m.size(values.place_of[v][0])
         change[start] += size
         change[end + 2] -= size  # the rule counts a value once past its end
     most = now = instant = 0
@@ -160,7 +160,8 @@ def printed_peak(
     for v, (start, end) in ranges.items():
         if start <= instant <= end:
             i, index = values.place_of[v]
-            listed.append((bytes_of(part_of(m.shape(i), index)), v))
+            size = bytes_of(part_of(m.shape(i), index)) if index else m.size(i)
+            listed.append((size, v))
 
     def order(row: tuple[int, int]) -> tuple[int, str, tuple[int, ...]]:
         i, index = values.place_of[row[1]]
