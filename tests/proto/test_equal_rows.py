@@ -1,5 +1,6 @@
 """A proto gives the rows that the texts of its module give, alone or beside some of them."""
 
+import gzip
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,8 @@ from ingesting import ingest_into, rows
 from places import ROOT
 from proto_rows import OF_TEXT_ALONE, PROTOS, TEXTS, differences, needs_protobuf, put
 from shared_dumps import DUMPS, needs_dumps
+
+from bufdb.proto.wire import hlo_proto
 
 pytestmark = needs_protobuf
 PARTS = {
@@ -98,6 +101,39 @@ def test_what_is_ingested_again_is_unchanged(
     put(both, (ROOT / "data" / TEXTS["tpu"]).glob("*jit_nested*"))
     again = ingest_into(con, both, "both")
     assert (again.unchanged_count, again.replaced_count) == (3, 1)
+
+
+def test_a_compressed_proto_and_one_in_a_snapshot_are_the_same(
+    con: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    for file in (PROTOS / "gpu").iterdir():
+        data = file.read_bytes()
+        packed = put(tmp_path / "packed", []) / f"{file.name}.gz"
+        packed.write_bytes(gzip.compress(data))
+        # An HloSnapshot holds the proto in its first field, and results behind it.
+        shot = put(tmp_path / "shot", []) / file.name
+        shot.write_bytes(hlo_proto(data, b"\x08\x01"))
+    for name, folder in {
+        "plain": PROTOS / "gpu",
+        "packed": tmp_path / "packed",
+        "shot": tmp_path / "shot",
+    }.items():
+        ingest_into(con, folder, name)
+    assert differences(con, "plain", "packed") == differences(con, "plain", "shot") == []
+
+
+@pytest.mark.parametrize("query", ["loop-residuals", "savings", "remat-candidates", "peak"])
+def test_questions_have_the_answers_of_the_text(
+    call: Callable[..., tuple[int, str, str]], empty_folder: Path, query: str
+) -> None:
+    answers = []
+    for way, folder in (("text", ROOT / "data" / TEXTS["gpu"]), ("proto", PROTOS / "gpu")):
+        assert call("ingest", "--db", f"{way}.duckdb", folder, "--run", "run")[0] == 0
+        code, out, err = call("query", query, "--db", f"{way}.duckdb", "--format", "csv")
+        assert (code, err) == (0, "")
+        answers.append(out)
+    assert answers[0] == answers[1]
+    assert len(answers[0].splitlines()) > 2
 
 
 def test_a_large_proto_goes_through_in_rounds(
