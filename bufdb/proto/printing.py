@@ -443,6 +443,8 @@ def header(m: Module) -> Iterator[str]:
         )
         parts.append(f"entry_computation_layout={{({inputs})->{text_of(program.result)}}}")
     devices = m.proto.device_assignment
+    if not m.proto.HasField("device_assignment"):
+        parts += ["replica_count=?", "num_partitions=?"]
     if devices.replica_count > 1:
         parts.append(f"replica_count={devices.replica_count}")
     if devices.computation_count > 1:

@@ -75,8 +75,8 @@ class HloHeader:
 
     module_name: str | None = None
     entry_computation_layout: str | None = None
-    partition_count: int = 1
-    replica_count: int = 1
+    partition_count: int | None = 1
+    replica_count: int | None = 1
     aliases: list[tuple[str, int, str, str]] = field(default_factory=list)
     """(output index, parameter number, parameter index, kind) of input_output_alias."""
     frames: list[Frame] = field(default_factory=list)
@@ -138,9 +138,12 @@ def _read_first(first: bytes, header: HloHeader, module: re.Match[bytes]) -> Non
         )
 
 
-def _count(line: bytes, key: bytes) -> int:
-    found = re.search(rb", " + key + rb"(\d{1,18})", line)
-    return int(found[1]) if found else 1
+def _count(line: bytes, key: bytes) -> int | None:
+    """The number behind a key, 1 if it is not there; None where bufdb wrote that none is known."""
+    found = re.search(rb", " + key + rb"(\d{1,18}|\?)", line)
+    if found is None:
+        return 1
+    return None if found[1] == b"?" else int(found[1])
 
 
 def _braced(line: bytes, key: bytes) -> bytes | None:

@@ -122,8 +122,9 @@ found AS (
             OR modules.entry_computation_layout IS NOT NULL
           )
         THEN 'facts of an HLO text that is not there' END,
-      CASE WHEN (modules.hlo_module_name IS NULL) <> (modules.partition_count IS NULL)
-          OR (modules.hlo_module_name IS NULL) <> (modules.replica_count IS NULL)
+      CASE WHEN (modules.partition_count IS NULL) <> (modules.replica_count IS NULL)
+          OR (modules.hlo_module_name IS NULL) <> (modules.partition_count IS NULL)
+            AND NOT coalesce(contains(modules.derived_from_proto, 'hlo_text'), FALSE)
         THEN 'partition_count ' || coalesce(modules.partition_count::VARCHAR, 'NULL')
           || ' and replica_count ' || coalesce(modules.replica_count::VARCHAR, 'NULL')
           || ' with hlo_module_name ' || coalesce(modules.hlo_module_name, 'NULL') END,

@@ -66,9 +66,9 @@ COMMENT ON COLUMN modules.hlo_module_name IS
 COMMENT ON COLUMN modules.entry_computation_layout IS
   'entry_computation_layout of the HLO text: parameter and result shapes with layouts; NULL without that file.';
 COMMENT ON COLUMN modules.partition_count IS
-  'num_partitions of the HLO text, 1 if that line does not say; sizes are per device; NULL without that file.';
+  'num_partitions of the HLO text, 1 if that line does not say; sizes are per device; NULL without that file, and where it is derived from a proto without device assignment.';
 COMMENT ON COLUMN modules.replica_count IS
-  'replica_count of the HLO text, 1 if that line does not say; NULL without that file.';
+  'replica_count of the HLO text, 1 if that line does not say; NULL as partition_count.';
 COMMENT ON COLUMN modules.has_used_values IS
   'Whether the dump has a list of used values (positions and uses).';
 COMMENT ON COLUMN modules.has_live_ranges IS

@@ -1,6 +1,7 @@
 """Damaged protos: nothing crashes, nothing goes round for ever, nothing is quietly wrong."""
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
@@ -75,17 +76,31 @@ def test_damage_inside_an_assignment_leaves_other_modules_alone(
     assert rows(con, silent) == []
 
 
-def test_no_schedule_gives_no_ranges(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    data = SAMPLES["gpu"].read_bytes()
+def without(data: bytes, field: int) -> bytes:
+    """A proto whose module lacks a field."""
     parts = {number: data[start:stop] for number, _, start, stop in fields(data)}
-    kept = bytearray()
-    at = 0
+    kept, at = bytearray(), 0
     for number, _, _, stop in fields(parts[1]):
-        if number != 7:
+        if number != field:
             kept += parts[1][at:stop]
         at = stop
+    return hlo_proto(bytes(kept), parts[3])
+
+
+def test_no_device_assignment_leaves_partitions_unknown(
+    call: Callable[..., tuple[int, str, str]], empty_folder: Path
+) -> None:
+    path = Path("module_0000.jit_f.cpu_after_optimizations.hlo.pb")
+    path.write_bytes(without(SAMPLES["gpu"].read_bytes(), 15))
+    assert call("ingest", "--db", "a.duckdb", path)[0] == 0
+    about = "SELECT partition_count, replica_count, hlo_module_name FROM modules"
+    assert rows("a.duckdb", about) == [(None, None, "jit_decode")]
+    assert call("check", "--db", "a.duckdb")[0] == 0
+
+
+def test_no_schedule_gives_no_ranges(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     path = tmp_path / "module_0000.jit_f.cpu_after_optimizations.hlo.pb"
-    path.write_bytes(hlo_proto(bytes(kept), parts[3]))
+    path.write_bytes(without(SAMPLES["gpu"].read_bytes(), 7))
     ingest_into(con, tmp_path, "run")
     about = "SELECT has_live_ranges, derived_from_proto, peak_unknown_reason FROM modules"
     parts_there = "allocations used_values hlo_text"
