@@ -37,9 +37,14 @@ RUNS |= {"packaged/cpu": ("-m tiny_train", "")}
 RUNS |= {f"lengths/length_{n}": (f"attention.py --length {n}", "") for n in (512, 1024, 1536, 2048)}
 # Protos of modules of which the texts are elsewhere.
 AS_PROTO = "--xla_dump_hlo_as_text --xla_dump_hlo_as_proto"
+PROTOS = {
+    "cpu": "sharded/cpu",
+    "gpu": "loops/gpu",
+    "gpu_sharded": "sharded/gpu",
+    "tpu": "loops/tpu",
+}
 RUNS |= {
-    f"protos/{run}": (RUNS[f"{folder}/{run}"][0], f"{RUNS[f'{folder}/{run}'][1]} {AS_PROTO}")
-    for run, folder in (("cpu", "sharded"), ("gpu", "loops"), ("tpu", "loops"))
+    f"protos/{name}": (RUNS[run][0], f"{RUNS[run][1]} {AS_PROTO}") for name, run in PROTOS.items()
 }
 FLAGS = "--xla_backend_optimization_level=0"
 HLO_TEXT = "*after_optimizations.txt"

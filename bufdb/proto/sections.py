@@ -214,7 +214,7 @@ class _Writer:
                 "ranges that were derived"
             )
             problems.append(("error", "live_ranges_against_trace", message))
-        if derived.program.wrapped and not self.module.is_tiled and not derived.starts_late:
+        if not derived.is_start_certain:
             message = (
                 "values inside asynchronous computations may start some instants later: from which "
                 "release of XLA the proto is it does not tell"

@@ -12,6 +12,7 @@ from bufdb.proto.graph import ASYNC, Module
 from bufdb.proto.places import Place, Use, Values, sharing
 from bufdb.proto.shapes import bytes_of, part_of
 
+_SHOWING = frozenset((b"dot", b"convolution", b"compare"))
 Span = tuple[int, int]
 """First and last instant, the last included."""
 
@@ -78,7 +79,10 @@ class Ranges:
             if chain is not None:
                 first, last = self.chains.get(chain, (self.when[i], self.when[i]))
                 self.chains[chain] = min(first, self.when[i]), max(last, self.when[i])
-        self.starts_late = bool(program.wrapped) and _starts_at_chain(module)
+        starts_late = _starts_at_chain(module) if program.wrapped else False
+        self.starts_late = starts_late is True
+        self.is_start_certain = starts_late is not None
+        """Whether the proto shows by which rule values of asynchronous computations start."""
 
     def of(
         self, positions: dict[int, list[Place]], uses: dict[int, list[Use]], assignment: Any
@@ -127,19 +131,21 @@ class Ranges:
         return start, end
 
 
-def _starts_at_chain(m: Module) -> bool:
+def _starts_at_chain(m: Module) -> bool | None:
     """Whether values of asynchronous computations begin at the chain's start (format section 7.3).
 
     The proto has no version. Two fields that came between the two rules tell, if the module has a
-    dot, a convolution or a compare anywhere; without one, the older rule is taken.
+    dot, a convolution or a compare anywhere; without one it is not known.
     """
     if m.is_tiled:
         return True
-    return any(
-        x.HasField("dot_or_convolution_field") or x.HasField("compare_field")
-        for data in m.computations.values()
-        for x in reader.instructions_of(data)
-    )
+    shows = False
+    for data in m.computations.values():
+        for x in reader.instructions_of(data):
+            if x.HasField("dot_or_convolution_field") or x.HasField("compare_field"):
+                return True
+            shows |= x.opcode in _SHOWING
+    return False if shows else None
 
 
 def printed_peak(

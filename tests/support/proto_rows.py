@@ -14,7 +14,12 @@ from bufdb.ingest.ingest import MODULE_TABLES
 from bufdb.proto import reader
 
 PROTOS = ROOT / "data" / "protos"
-TEXTS = {"cpu": "sharded/cpu", "gpu": "loops/gpu", "tpu": "loops/tpu"}
+TEXTS = {
+    "cpu": "sharded/cpu",
+    "gpu": "loops/gpu",
+    "gpu_sharded": "sharded/gpu",
+    "tpu": "loops/tpu",
+}
 """By folder of data/protos where in data/ the texts of the same modules are."""
 
 needs_protobuf = pytest.mark.skipif(
