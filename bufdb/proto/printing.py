@@ -470,10 +470,13 @@ def _frames(index: Any) -> Iterator[str]:
         yield ""
     yield "FileLocations"
     for number, place in enumerate(index.file_locations, 1):
+        # Old protos have no ends.
+        end, behind = place.end_line, place.end_column
         yield (
             f"{number} {{file_name_id={place.file_name_id} "
-            f"function_name_id={place.function_name_id} line={place.line} "
-            f"end_line={place.end_line} column={place.column} end_column={place.end_column}}}"
+            f"function_name_id={place.function_name_id} line={place.line}"
+            f"{f' end_line={end}' if end else ''} column={place.column}"
+            f"{f' end_column={behind}' if end else ''}}}"
         )
     yield ""
     yield "StackFrames"
