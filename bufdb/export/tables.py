@@ -32,7 +32,8 @@ KEPT = {
     "instructions": "shape opcode",
     "live_ranges": "shape_index",
     "memory_spaces": "platform memory_space_name",
-    "modules": "platform backend format_era reported_peak_status entry_computation_layout",
+    "modules": "platform backend format_era reported_peak_status entry_computation_layout "
+    "derived_from_proto",
     "peak_contributors": "shape_index",
     "peak_savings": "what",
     "peak_values": "allocation_kind",

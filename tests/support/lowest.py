@@ -8,7 +8,8 @@ PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
 def lowest() -> list[str]:
     """Requirements with the lowest version of each dependency."""
-    dependencies = tomllib.loads(PROJECT.read_text())["project"]["dependencies"]
+    project = tomllib.loads(PROJECT.read_text())["project"]
+    dependencies = [*project["dependencies"], *project["optional-dependencies"]["proto"]]
     return [requirement.replace(">=", "==") for requirement in dependencies]
 
 

@@ -49,5 +49,5 @@ def test_modules_become_parts_of_one_scope():
 def test_the_page_names_no_other_place():
     page = frame().fill("t", [])
     assert not re.search(r"\b(?:src|href)\s*=\s*[\"'](?!#|data:)", page)
-    assert "@import" not in page
+    assert "@import" not in frame().style and "url(" not in frame().style
     assert "\r" not in page

@@ -1,0 +1,147 @@
+"""The wire format of protobuf, as far as it takes no package: which message some bytes hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_MODULE, _ASSIGNMENT = 1, 3
+"""Fields of HloProto."""
+_MODULE_BEGINS = (b"\x0a", b"\x12", b"\x1a")
+"""Keys of the first fields of a module, and of an HloProto's; a value begins with a number."""
+NO_ASSIGNMENT = "it is a serialised HLO module without buffer assignment"
+_HIGHEST = 30
+"""No message of these has fields beyond, and none is a number."""
+
+
+def hlo_proto(module: bytes, assignment: bytes) -> bytes:
+    """A serialised HloProto of a serialised HloModuleProto and BufferAssignmentProto.
+
+    So a live function has both: `runtime_executable().hlo_modules()[0]` the one, its
+    `memory_analysis()` the other. They belong together if the values of the one name instructions
+    of the other, which is seen when they are read.
+    """
+    return _field(_MODULE, module) + _field(_ASSIGNMENT, assignment)
+
+
+def fields(data: bytes) -> Iterator[tuple[int, int, int, int]]:
+    """(number, wire type, start, stop) of the fields of a message; ends where it makes no sense.
+
+    A field that goes beyond the end is given with the stop that it claims.
+    """
+    at = 0
+    while at < len(data):
+        key, at = _varint(data, at)
+        number, kind = key >> 3, key & 7
+        if at < 0 or number == 0:
+            return
+        start = at
+        if kind == _VARINT:
+            _, at = _varint(data, at)
+        elif kind == _BYTES:
+            size, start = _varint(data, at)
+            at = start + size
+        elif kind in (_FIXED64, _FIXED32):
+            at += 8 if kind == _FIXED64 else 4
+        else:
+            return
+        if start < 0 or at < 0:
+            return
+        yield number, kind, start, at
+
+
+def why_no_assignment(data: bytes) -> str | None:
+    """What some bytes are instead of an HloProto, or a snapshot of one, with a buffer assignment.
+
+    None if they have one, as far as their first levels say: nothing below is looked at.
+    """
+    if not data:
+        return "it is empty"
+    found = _parts(data)
+    if found is None:
+        return "it is no serialised HLO module"
+    if found.stop != len(data):
+        return "it was cut off, or is no serialised HLO module"
+    if found.is_repeated or data[found.module[0] : found.module[0] + 1] not in _MODULE_BEGINS:
+        return (
+            "it is a buffer assignment without its module (bufdb.proto.wire.hlo_proto joins them), "
+            "or no serialised HLO module"
+        )
+    if found.assignment:
+        return None
+    if _is_snapshot(data, found.module):
+        return why_no_assignment(data[found.module[0] : found.module[1]])
+    return NO_ASSIGNMENT
+
+
+def snapshot_part(data: bytes) -> bytes | None:
+    """The HloProto inside a serialised HloSnapshot; None if the bytes are no snapshot."""
+    found = _parts(data)
+    if found is None or not _is_snapshot(data, found.module):
+        return None
+    return data[found.module[0] : found.module[1]]
+
+
+class _Parts(NamedTuple):
+    """The first level of a message that may be an HloProto or a snapshot."""
+
+    module: tuple[int, int]
+    """Span of the first field."""
+    assignment: int
+    """Bytes of the last third field, 0 if there is none."""
+    is_repeated: bool
+    """Whether there are several first fields."""
+    stop: int
+    """Where the last field ends that makes sense, or says that it does."""
+
+
+def _parts(data: bytes) -> _Parts | None:
+    """The first level; None if it cannot be one of the two."""
+    module, assignment, end, is_repeated = None, 0, 0, False
+    for number, kind, start, stop in fields(data):
+        if kind != _BYTES or number > _HIGHEST:
+            return None
+        if number == _MODULE:
+            is_repeated = module is not None
+            module = module or (start, stop)
+        elif number == _ASSIGNMENT:
+            assignment = stop - start
+        end = stop
+    return None if module is None else _Parts(module, assignment, is_repeated, end)
+
+
+def _is_snapshot(data: bytes, first: tuple[int, int]) -> bool:
+    """Whether what the first field holds begins with a module, and not with a module's name."""
+    inside = data[first[0] : min(first[1], first[0] + 64)]
+    for number, kind, start, stop in fields(inside):
+        # A module begins with its name, a HloProto with a module, whose first field is a name.
+        name = inside[start : min(stop, start + 1)]
+        return number == _MODULE and kind == _BYTES and name == bytes([_MODULE << 3 | _BYTES])
+    return False
+
+
+def _field(number: int, data: bytes) -> bytes:
+    return bytes([number << 3 | _BYTES]) + _as_varint(len(data)) + data
+
+
+def _as_varint(number: int) -> bytes:
+    parts = bytearray()
+    while number > 127:
+        parts.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*parts, number])
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """A number and where it ends; -1 if it does not."""
+    number = 0
+    for shift in range(0, 70, 7):
+        if at >= len(data):
+            return 0, -1
+        byte = data[at]
+        number |= (byte & 127) << shift
+        at += 1
+        if byte < 128:
+            return number, at
+    return 0, -1
