@@ -165,13 +165,20 @@ def emit(result: Result, *, format_name: str, output: Path | None, full: str | N
     text, cut = formats.render(
         result,
         format_name,
-        shutil.get_terminal_size().columns if to_terminal and not full else None,
+        width_for(output, full),
         has_titles=full != "full",
         is_coloured=is_coloured,
     )
     write(text, output, is_safe=is_coloured)
     if cut:
         note(f"{cut} cells shortened to fit the terminal; --wide shows all of them")
+
+
+def width_for(output: Path | None, full: str | None) -> int | None:
+    """Columns to fit a table into; None where nobody looks at a terminal, or all is asked for."""
+    if output is not None or full or not is_terminal(sys.stdout):
+        return None
+    return shutil.get_terminal_size().columns
 
 
 def write(text: str, output: Path | None = None, *, is_safe: bool = False) -> None:
