@@ -11,11 +11,13 @@ import numpy as np
 
 from bufdb.columnar.account import READ, UNREAD, Account
 from bufdb.columnar.section import Piece, Rounds
-from bufdb.dumps.files import BUFFER_KINDS
+from bufdb.dumps.files import BUFFER_KINDS, PROTO
 from bufdb.dumps.load import LOOK_BYTES, Loaded
 from bufdb.dumps.text import DumpText
+from bufdb.proto import sections
+from bufdb.proto.reader import UnreadableProto
 from bufdb.read import debug_options, hlo, layout_2019
-from bufdb.read.boundaries import Span, cut
+from bufdb.read.boundaries import Span, Titles, cut
 
 
 class Batch:
@@ -31,14 +33,17 @@ class Batch:
         self.has_block_layout: set[int] = set()
         self.one_file: set[int] = set()
         """Modules of which one file holds used values or live ranges behind the allocations."""
+        self.described_once: set[int] = set()
+        self.doubts: dict[int, str] = {}
         self._hlo: list[tuple[DumpText, int]] = []
         self._allocations: list[Piece] = []
         self._used_values: list[Piece] = []
         self._live_ranges: list[Piece] = []
         for number, loaded in enumerate(modules):
+            self._derive(number, loaded)
             self._companions(number, loaded)
             for kind in BUFFER_KINDS:
-                if kind in loaded.files.files:
+                if kind in loaded.titles:
                     self._sections(number, loaded, DumpText(number, loaded, kind, self.account))
 
     def allocations(self) -> Rounds:
@@ -57,6 +62,32 @@ class Batch:
         """Computations of the HLO texts."""
         for text, begin in self._hlo:
             yield [text.piece(begin, text.size)]
+
+    def _derive(self, number: int, loaded: Loaded) -> None:
+        """What no text of a module tells, from its proto."""
+        if PROTO not in loaded.texts:
+            return
+        path = loaded.files.files[PROTO].name
+        self.account.open(number, path, 0, rest_is_known=False)
+        if not loaded.derived:
+            return
+        try:
+            found = sections.texts(loaded.texts[PROTO], loaded.derived)
+        except UnreadableProto as error:
+            self.account.find(number, "error", "unreadable_proto", str(error), path)
+            loaded.derived = frozenset()
+            return
+        for severity, code, message in found.problems:
+            self.account.find(number, severity, code, message, path)
+            if severity == "error":
+                self.doubts[number] = message
+        loaded.derived &= frozenset(found.texts)
+        if "values" in loaded.derived:
+            self.described_once.add(number)
+        for kind in loaded.derived:
+            titles = loaded.titles[kind] = Titles(kind)
+            titles.feed(found.texts[kind])
+            loaded.texts[kind] = found.texts[kind]
 
     def _companions(self, number: int, loaded: Loaded) -> None:
         if "hlo" in loaded.texts:

@@ -14,6 +14,9 @@ PARTS = {
     "-live-range.txt": "live_range",
 }
 BUFFER_KINDS = tuple(PARTS.values())
+PROTO = "proto"
+"""Kind of a serialised HloProto with its buffer assignment (format section 10)."""
+PROTO_SUFFIXES = (".hlo.pb.gz", ".hlo.pb", ".pb.gz", ".pb")
 XLA_NAME = re.compile(r"(?:\d+\.)?module_\d{4,}\.")
 STEM = re.compile(
     r"(?:(?P<time>\d{1,18})\.)?module_(?P<number>\d{4,18})"
@@ -106,7 +109,7 @@ def parse_stem(stem: str) -> ModuleName:
 
 def stem_of(name: str) -> str:
     """A file name without part suffix and extension."""
-    for suffix in (*PARTS, ".txt"):
+    for suffix in (*PARTS, ".txt", *PROTO_SUFFIXES):
         if name.endswith(suffix):
             return name[: -len(suffix)]
     return name
@@ -126,5 +129,10 @@ def bears_dump_name(name: str) -> bool:
     """Whether XLA would give this name to a file that is read here."""
     return name.endswith(tuple(PARTS)) or (
         XLA_NAME.match(name) is not None
-        and name.endswith(("after_optimizations.txt", ".debug_options"))
+        and name.endswith(
+            (
+                *("after_optimizations.txt", ".debug_options"),
+                *("after_optimizations.hlo.pb", "after_optimizations.hlo.pb.gz"),
+            )
+        )
     )

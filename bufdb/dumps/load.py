@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 import xxhash
 
-from bufdb.dumps.files import BUFFER_KINDS, DumpFile, ModuleFiles, open_file
+from bufdb.dumps.files import BUFFER_KINDS, PROTO, DumpFile, ModuleFiles, open_file
 from bufdb.read import layout_2019
-from bufdb.read.boundaries import Titles
+from bufdb.read.boundaries import Titles, cut
 
 BLOCK_BYTES = 10 << 20
 """Text of small modules read per round. Measured on 1,000 modules of 1 MB: 6 MB costs 12 % more CPU
@@ -31,6 +31,12 @@ class Loaded:
     texts: dict[str, bytes] = field(default_factory=dict)
     titles: dict[str, Titles] = field(default_factory=dict)
     is_large: bool = False
+    derived: frozenset[str] = frozenset()
+    """Kinds of text that no file has and that the proto is asked for."""
+
+    def file(self, kind: str) -> DumpFile:
+        """The file that holds a kind of text, or from which it is derived."""
+        return self.files.files[PROTO if kind in self.derived else kind]
 
     @property
     def size(self) -> int:
@@ -62,7 +68,21 @@ def load(files: ModuleFiles, block_bytes: int = BLOCK_BYTES) -> Loaded:
             titles.feed(text)
             loaded.hashes[kind] = xxhash.xxh3_128_hexdigest(text)
             loaded.texts[kind] = text
+    if PROTO in files.files:
+        loaded.derived = _not_in_text(loaded)
+        if loaded.derived and loaded.sizes[PROTO] > block_bytes:
+            loaded.is_large = not _is_rewritten(files)
     return loaded
+
+
+def _not_in_text(loaded: Loaded) -> frozenset[str]:
+    """Kinds of text that a dump's files lack: one file may hold the sections of three."""
+    kinds = {kind for kind in ("hlo", *BUFFER_KINDS) if kind in loaded.files.files}
+    for kind in kinds & set(BUFFER_KINDS):
+        found = cut(loaded.titles[kind])
+        spans = (found.allocations, found.used_values, found.live_ranges)
+        kinds |= {k for k, span in zip(BUFFER_KINDS, spans, strict=True) if span[1]}
+    return frozenset({"hlo", *BUFFER_KINDS} - kinds)
 
 
 def _is_rewritten(files: ModuleFiles) -> bool:

@@ -12,6 +12,8 @@ from bufdb.dumps.captured import CAPTURED, FRAME, frames
 from bufdb.dumps.files import (
     BUFFER_KINDS,
     PARTS,
+    PROTO,
+    PROTO_SUFFIXES,
     STEM,
     XLA_NAME,
     DumpFile,
@@ -22,6 +24,7 @@ from bufdb.dumps.files import (
     stem_of,
 )
 from bufdb.dumps.walk import why_unreadable
+from bufdb.proto import reader, wire
 from bufdb.read import boundaries
 
 _SNIFF_BYTES = 4096
@@ -35,7 +38,14 @@ _LONGEST_NAME = 255
 
 NO_BUFFERS = "no_buffer_assignment"
 """Code of the oddity about modules without buffer assignment."""
-PROTOBUF_ONLY = "dumped as protobuf alone: add --xla_dump_hlo_as_text to XLA_FLAGS"
+PROTOBUF_ONLY = (
+    "dumped as protobuf alone, without its buffer assignment: add --xla_dump_hlo_as_text to "
+    "XLA_FLAGS"
+)
+PACKAGE_MISSING = (
+    f"dumped as protobuf alone: {reader.PACKAGE_MISSING}; or dump again with "
+    "--xla_dump_hlo_as_text in XLA_FLAGS"
+)
 CACHED = (
     "out of a compilation cache, which compiles nothing: "
     "run with JAX_ENABLE_COMPILATION_CACHE=false"
@@ -63,15 +73,75 @@ def modules_of(paths: dict[str, Path], oddities: list[Oddity]) -> list[ModuleFil
             if file.kind in module.files:
                 module = found.setdefault(file.name, ModuleFiles(file.name))
             module.files[file.kind] = file
+    unread = _add_protos(found, paths, oddities)
     taken = {file.name for module in found.values() for file in module.files.values()}
     others = {name: path for name, path in paths.items() if name not in taken}
     for module in found.values():
         _add_companions(module, others)
-    whole = {key: m for key, m in found.items() if any(k in m.files for k in BUFFER_KINDS)}
-    without = _without_buffers(paths, whole)
+    kinds = (*BUFFER_KINDS, PROTO)
+    whole = {key: m for key, m in found.items() if any(k in m.files for k in kinds)}
+    without = _without_buffers(paths, whole, unread)
     if without is not None:
         oddities.append(Oddity(None, "notice", NO_BUFFERS, without))
     return [whole[key] for key in sorted(whole)]
+
+
+def _add_protos(
+    found: dict[str, ModuleFiles], paths: dict[str, Path], oddities: list[Oddity]
+) -> set[str]:
+    """Give modules their protos, a module of its own to what has no text.
+
+    Returns:
+        Names of protos with a buffer assignment that cannot be read for want of the package.
+    """
+    unread, beside = set(), []
+    for name in sorted(filter(_may_be_proto, paths), key=_depth_first):
+        folder, slash, file_name = name.rpartition("/")
+        stem = f"{folder}{slash}{stem_of(file_name)}"
+        has_text = stem in found
+        try:
+            what = _what_proto(paths[name])
+        except OSError as error:
+            oddities.append(Oddity(name, "error", "unreadable_file", why_unreadable(error)))
+            continue
+        if what is not None:
+            if not _OPTIMISED.fullmatch(file_name):
+                oddities.append(Oddity(name, "notice", "no_buffer_assignment_in_file", what))
+        elif not reader.is_readable():
+            (beside.append if has_text else unread.add)(name)
+        else:
+            module = found.setdefault(stem, ModuleFiles(stem))
+            if PROTO in module.files:
+                module = found.setdefault(name, ModuleFiles(name))
+            module.files[PROTO] = DumpFile(paths[name], name, PROTO)
+    if beside:
+        message = f"{len(beside)} protos beside text were not read: {reader.PACKAGE_MISSING}"
+        oddities.append(Oddity(beside[0], "info", "proto_not_read", message))
+    return unread
+
+
+def _may_be_proto(name: str) -> bool:
+    """Whether a name is that of a serialised module: not of another stage, or another message."""
+    file_name = name.rpartition("/")[2]
+    if not file_name.endswith(PROTO_SUFFIXES):
+        return False
+    is_module = _OPTIMISED.fullmatch(file_name) is not None or "snapshot" in file_name
+    return is_module or XLA_NAME.match(file_name) is None
+
+
+def _what_proto(path: Path) -> str | None:
+    """None for a module with its buffer assignment, else what a file is instead."""
+    with open_file(path) as file:
+        data = file.readall() or b""
+    if not data:
+        return "it is empty"
+    try:
+        found = wire.has_assignment(reader.unpacked(data))
+    except reader.UnreadableProto as error:
+        return str(error)
+    if found is None:
+        return "it is no serialised HLO module, or one that was cut off at its beginning"
+    return None if found else "it is a serialised HLO module without buffer assignment"
 
 
 def _depth_first(name: str) -> list[str]:
@@ -79,16 +149,22 @@ def _depth_first(name: str) -> list[str]:
     return name.split("/")
 
 
-def _without_buffers(paths: dict[str, Path], modules: dict[str, ModuleFiles]) -> str | None:
+def _without_buffers(
+    paths: dict[str, Path], modules: dict[str, ModuleFiles], unread: set[str]
+) -> str | None:
     """One line about modules of which there is optimised HLO only, with what to do."""
     compiled = {_module_id(key) for key in modules}
     reasons: dict[tuple[str, str], str] = {}
     example: dict[str, str] = {}
     for name in sorted(paths):
         found = _OPTIMISED.fullmatch(name.rpartition("/")[2])
-        if found is None or (module := _module_id(name)) in compiled:
+        module = _module_id(name)
+        if (found is None and name not in unread) or module in compiled:
             continue
-        reason = _why_no_buffers(found["stem"], found["extension"])
+        if name in unread or found is None:
+            reason = PACKAGE_MISSING
+        else:
+            reason = _why_no_buffers(found["stem"], found["extension"])
         # Text beside the protobuf says more: it was asked for, and so were the buffers.
         if reason == PROTOBUF_ONLY and module in reasons:
             continue

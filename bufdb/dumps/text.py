@@ -23,9 +23,10 @@ class DumpText:
 
     def __init__(self, module: int, loaded: Loaded, kind: str, account: Account) -> None:
         self.module, self.kind, self.account = module, kind, account
-        self.file, self.titles = loaded.files.files[kind], loaded.titles[kind]
+        self.file, self.titles = loaded.file(kind), loaded.titles[kind]
         self.whole = loaded.texts.get(kind)
-        self.path = self.file.name
+        self.path = f"{self.file.name}#{kind}" if kind in loaded.derived else self.file.name
+        """Of derived text the proto's, with the kind."""
         self.size = self.titles.size
         """Bytes of whole lines."""
         self._counted = (0, 0)
@@ -69,6 +70,13 @@ class DumpText:
         """The pieces of a section."""
         start, stop = span
         stop = min(stop, self.size)
+        if self.whole is not None:
+            while start < stop:
+                end = self.whole.rfind(b"\n", start, min(start + block_bytes, stop)) + 1
+                end = end or self.whole.find(b"\n", start, stop) + 1 or stop
+                yield self.piece(start, end, start == span[0])
+                start = end
+            return
         for at, text in whole_lines(self.file, start, stop, block_bytes):
             yield self.piece(at, at + len(text), at == start, text)
 

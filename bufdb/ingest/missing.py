@@ -18,7 +18,7 @@ def missing(
     A file that another one points to and that may not have been kept is a notice; a part that XLA
     always writes into a file that is there is data loss.
     """
-    header = source.headers.get(number)
+    header, derived = source.headers.get(number), source.modules[number].derived
     if facts.needs_frames and (header is None or not header.frames):
         message = (
             "source lines are unknown: instructions name stack frames, and the tables are in "
@@ -26,26 +26,31 @@ def missing(
         )
         yield Finding(number, "notice", "missing_hlo_text", message)
     if era == "C":
-        yield from _missing_files(files, number)
+        yield from _missing_files(files, derived, number)
     if number not in source.has_block_layout:
-        for what in _missing_sections(facts, era, number in source.one_file):
+        is_one_file = number in source.one_file
+        for what in _missing_sections(facts, era, is_one_file, "live_range" in derived):
             path = next(iter(files.files.values())).name
             message = f"{what} missing; the file may have been cut off"
             yield Finding(number, "data_loss", "missing_section", message, path)
 
 
-def _missing_files(files: ModuleFiles, number: int) -> Iterator[Finding]:
+def _missing_files(
+    files: ModuleFiles, derived: frozenset[str], number: int
+) -> Iterator[Finding]:
     for kind, suffix, what in (
         ("buffer_assignment", "-buffer-assignment.txt", "sizes and offsets"),
         ("values", "-buffer-assignment-values.txt", "positions, uses and opcodes"),
         ("live_range", "-live-range.txt", "live ranges and the peak"),
     ):
-        if kind not in files.files:
+        if kind not in files.files and kind not in derived:
             message = f"{what} are unknown: {files.key}{suffix} is not there"
             yield Finding(number, "notice", "missing_file", message)
 
 
-def _missing_sections(facts: ModuleFacts, era: str, is_one_file: bool) -> Iterator[str]:
+def _missing_sections(
+    facts: ModuleFacts, era: str, is_one_file: bool, is_derived: bool
+) -> Iterator[str]:
     """Parts that the version of XLA that wrote the rest has always written."""
     # The total came in 2019-10, addresses went in 2022-09, shapes of parameters came in 2019-12.
     has_total = not facts.has_pointer or facts.has_shapes or facts.has_descriptions
@@ -62,6 +67,7 @@ def _missing_sections(facts: ModuleFacts, era: str, is_one_file: bool) -> Iterat
     if facts.has_live_ranges and facts.live.peak_status is None:
         yield "the peak listing is"
     # The tree came with jaxlib 0.7.1, stack frames with 0.8.2.
-    is_new = era == "C" or facts.needs_frames
+    # No proto has it.
+    is_new = (era == "C" or facts.needs_frames) and not is_derived
     if facts.live.peak_status == "printed" and is_new and facts.live.tree_bytes is None:
         yield "the stack trace breakdown of the peak is"

@@ -7,14 +7,20 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
-from bufdb.columnar.account import Finding
+from bufdb.columnar.account import Finding, Tally
 from bufdb.dumps.batch import Batch
-from bufdb.dumps.files import ModuleFiles
+from bufdb.dumps.files import BUFFER_KINDS, PROTO, ModuleFiles
 from bufdb.link.context import ModuleFacts
 from bufdb.read.shape import Shape
 
 Row = dict[str, Any]
-
+_PARTS = {
+    "buffer_assignment": "allocations",
+    "values": "used_values",
+    "live_range": "live_ranges",
+    "hlo": "hlo_text",
+}
+"""What each kind of text is called in modules.derived_from_proto."""
 
 _PREFIX = re.compile(r"^(?:p?jit|pmap|xmap|xla_computation)_(?=.)")
 _TENSORFLOW = re.compile(
@@ -51,7 +57,9 @@ def module_row(
         "backend": name.backend,
         "cl_number": name.cl_number,
         "dump_time_us": name.dump_time_us,
-        "format_era": format_era(files, facts, number in source.has_block_layout),
+        "format_era": format_era(
+            files, facts, number in source.has_block_layout, source.modules[number].derived
+        ),
         "reported_total_bytes": facts.total_bytes,
         "schedule_length": live.schedule_length,
         "reported_peak_time": live.peak_time,
@@ -64,6 +72,7 @@ def module_row(
         "has_used_values": facts.has_used_values,
         "has_live_ranges": facts.has_live_ranges,
         "has_hlo_text": header is not None,
+        "derived_from_proto": derived_parts(source.modules[number].derived),
         "own_pattern": source.own.pattern,
         "peak_unknown_reason": facts.peak_unknown_reason,
     }
@@ -73,7 +82,7 @@ def file_rows(module_id: int, source: Batch, number: int) -> Iterable[Row]:
     """Rows of `files` of the module with this number in its batch."""
     loaded = source.modules[number]
     for kind, file in loaded.files.files.items():
-        tally = source.account.tallies[number, file.name]
+        tally = tally_of(source, number, file.name, kind)
         yield {
             "module_id": module_id,
             "path": file.name,
@@ -85,6 +94,20 @@ def file_rows(module_id: int, source: Batch, number: int) -> Iterable[Row]:
             "known_line_count": tally.known_count,
             "unread_line_count": tally.unread_count,
         }
+
+
+def tally_of(source: Batch, number: int, path: str, kind: str) -> Tally:
+    """Lines of a file; of a proto those of the text that was derived from it."""
+    paths = [path]
+    if kind == PROTO:
+        paths += [f"{path}#{derived}" for derived in sorted(source.modules[number].derived)]
+    tallies = [source.account.tallies[number, one] for one in paths]
+    return Tally(
+        sum(tally.line_count for tally in tallies),
+        sum(tally.read_count for tally in tallies),
+        sum(tally.known_count for tally in tallies),
+        sum(tally.unread_count for tally in tallies),
+    )
 
 
 def companion_rows(source: Batch, ids: list[int]) -> dict[str, list[Row]]:
@@ -141,12 +164,23 @@ def function_name(module_name: str | None) -> str | None:
     return (found[1] or found[2]) if found else _PREFIX.sub("", name)
 
 
-def format_era(files: ModuleFiles, facts: ModuleFacts, has_block_layout: bool) -> str:
+def derived_parts(derived: frozenset[str]) -> str | None:
+    """modules.derived_from_proto: what no text told."""
+    return " ".join(name for kind, name in _PARTS.items() if kind in derived) or None
+
+
+def format_era(
+    files: ModuleFiles, facts: ModuleFacts, has_block_layout: bool, derived: frozenset[str]
+) -> str:
     """modules.format_era: by the files there are, then by what only some eras print."""
+    if not any(kind in files.files for kind in BUFFER_KINDS):
+        return "P"
     if "values" in files.files or "live_range" in files.files:
         return "C"
-    if facts.has_live_ranges or facts.has_descriptions or facts.live.peak_status:
+    has_live = (facts.has_live_ranges or facts.live.peak_status) and "live_range" not in derived
+    has_used = "values" not in derived
+    if has_live or (facts.has_descriptions and has_used):
         return "B"
     if facts.has_pointer or has_block_layout:
         return "A"
-    return "B" if facts.has_used_values else "C"
+    return "B" if facts.has_used_values and has_used else "C"

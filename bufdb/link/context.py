@@ -50,6 +50,11 @@ class Source(Protocol):
     account: Account
     own: Own
     """Which source files are the user's."""
+    described_once: set[int]
+    """Modules whose instructions are described with one of the values that they define alone, as
+    text derived from a proto does."""
+    doubts: dict[int, str]
+    """Why live ranges cannot be relied on, by module."""
 
     def allocations(self) -> Rounds:
         """Allocation sections."""
@@ -137,7 +142,9 @@ class Context:
         self.account = source.account
         self.count = source.count
         self.observers: list[Observer] = []
-        self.facts = [ModuleFacts() for _ in range(source.count)]
+        self.facts = [
+            ModuleFacts(peak_problem=source.doubts.get(number)) for number in range(source.count)
+        ]
         ordinals = np.arange(1, source.count + 1).astype(np.uint64)
         self.seeds: Words = SECRET + ordinals * np.uint64(0x9E3779B97F4A7C15)
         """Seed of each module for the hashes of its names."""

@@ -26,6 +26,8 @@ def look_for_descriptions(context: Context) -> None:
 def read_used_values(context: Context, values: ValueIndex, instructions: Instructions) -> None:
     """Read the lists of used values, and hold them to the values that have an allocation."""
     listed = np.zeros(len(values), np.bool_)
+    needs_description = context.having("has_descriptions")
+    needs_description[list(context.source.described_once)] = False
     incomplete: list[int] = []
     for section, found in used_value_rounds(context, values, context.account):
         heads, rows = found.heads, found.rows
@@ -43,7 +45,7 @@ def read_used_values(context: Context, values: ValueIndex, instructions: Instruc
             observer.see_uses(found)
         described = np.zeros(len(rows), np.bool_)
         described[found.descriptions["head"]] = True
-        expected = context.having("has_descriptions")[heads["module"]]
+        expected = needs_description[heads["module"]]
         incomplete += heads["module"][~described & expected].tolist()
     context.find_in_each(
         np.array(incomplete, np.int64),

@@ -12,7 +12,10 @@ WITH kinds AS (
     count(*) AS file_count,
     bool_or(files.file_kind = 'hlo') AS has_hlo,
     bool_or(files.file_kind IN ('values', 'live_range')) AS is_split,
-    bool_or(files.file_kind IN ('buffer_assignment', 'values', 'live_range')) AS has_buffers,
+    bool_or(files.file_kind IN ('buffer_assignment', 'values', 'live_range', 'proto'))
+      AS has_buffers,
+    bool_or(files.file_kind IN ('buffer_assignment', 'values', 'live_range')) AS has_text,
+    bool_or(files.file_kind = 'proto') AS has_proto,
     count(*) <> count(DISTINCT files.file_kind) AS has_doubles,
     min(files.size_bytes) AS smallest_bytes
   FROM files
@@ -108,7 +111,10 @@ found AS (
             ) THEN 'tpu'
         END
         THEN 'platform ' || coalesce(modules.platform, 'NULL') END,
-      CASE WHEN modules.has_hlo_text <> coalesce(kinds.has_hlo, FALSE)
+      CASE WHEN modules.has_hlo_text <> (
+            coalesce(kinds.has_hlo, FALSE)
+            OR coalesce(contains(modules.derived_from_proto, 'hlo_text'), FALSE)
+          )
         THEN 'has_hlo_text ' || modules.has_hlo_text END,
       CASE WHEN NOT modules.has_hlo_text AND (
             evidence.has_header
@@ -121,10 +127,15 @@ found AS (
         THEN 'partition_count ' || coalesce(modules.partition_count::VARCHAR, 'NULL')
           || ' and replica_count ' || coalesce(modules.replica_count::VARCHAR, 'NULL')
           || ' with hlo_module_name ' || coalesce(modules.hlo_module_name, 'NULL') END,
+      CASE WHEN modules.derived_from_proto IS NOT NULL AND NOT coalesce(kinds.has_proto, FALSE)
+        THEN 'derived_from_proto ' || modules.derived_from_proto || ' without a proto' END,
       CASE WHEN (modules.format_era = 'C' AND NOT kinds.is_split AND (
-              modules.has_used_values OR modules.has_live_ranges))
+              modules.has_used_values OR modules.has_live_ranges)
+              AND modules.derived_from_proto IS NULL)
+          OR (modules.format_era = 'P') = coalesce(kinds.has_text, FALSE)
           OR (modules.format_era <> 'C' AND kinds.is_split)
-          OR (modules.format_era = 'A' AND modules.has_live_ranges)
+          OR (modules.format_era = 'A' AND modules.has_live_ranges
+            AND modules.derived_from_proto IS NULL)
         THEN 'format_era ' || modules.format_era END,
       CASE WHEN evidence.has_positions AND NOT modules.has_used_values
         THEN 'positions, but no used values' END,

@@ -27,7 +27,7 @@ COMMENT ON COLUMN allocations.size_bytes IS
 COMMENT ON COLUMN allocations.color IS
   'Memory space: "color N", 0 where the line has none; names in memory_spaces.';
 COMMENT ON COLUMN allocations.page IS
-  '"page N" (jaxlib 0.11.1 on); NULL where the line has none.';
+  '"page N" (jaxlib 0.11.1 on); NULL where the line has none, and of a proto alone, which has no pages.';
 COMMENT ON COLUMN allocations.kind IS
   'Role, from the flags of the line: donated_parameter is parameter with maybe-live-out, output is maybe-live-out alone, temp is none of the other flags (preallocated-temp).';
 COMMENT ON COLUMN allocations.is_constant IS

@@ -2,7 +2,7 @@
 CREATE TABLE files (
   module_id BIGINT NOT NULL,
   path VARCHAR NOT NULL,
-  file_kind VARCHAR NOT NULL CHECK (file_kind IN ('buffer_assignment', 'values', 'live_range', 'hlo', 'debug_options')),
+  file_kind VARCHAR NOT NULL CHECK (file_kind IN ('buffer_assignment', 'values', 'live_range', 'hlo', 'debug_options', 'proto')),
   size_bytes BIGINT NOT NULL,
   content_hash VARCHAR NOT NULL,
   line_count BIGINT NOT NULL,
@@ -17,13 +17,13 @@ COMMENT ON COLUMN files.module_id IS
 COMMENT ON COLUMN files.path IS
   'Path of the file below the ingested directory.';
 COMMENT ON COLUMN files.file_kind IS
-  'What the file holds: allocations (and, to jaxlib 0.9.2, all that follows), used values, live ranges, optimised HLO text, compiler flags.';
+  'What the file holds: allocations (and, to jaxlib 0.9.2, all that follows), used values, live ranges, optimised HLO text, compiler flags; proto: a serialised HloProto with its buffer assignment, from which what no text tells is derived.';
 COMMENT ON COLUMN files.size_bytes IS
   'Size of the file [bytes].';
 COMMENT ON COLUMN files.content_hash IS
   '128-bit XXH3 hash of the file, in hexadecimal; an unchanged set of files is not read again.';
 COMMENT ON COLUMN files.line_count IS
-  'Lines of the file, a last one without line end included: read, known and unread ones add up to it.';
+  'Lines of the file, a last one without line end included: read, known and unread ones add up to it. Of a proto the lines of the text that was derived from it: 0 if the texts beside it tell all.';
 COMMENT ON COLUMN files.read_line_count IS
   'Lines whose content is in the tables or was held against them.';
 COMMENT ON COLUMN files.known_line_count IS

@@ -10,7 +10,7 @@ CREATE TABLE modules (
   backend VARCHAR,
   cl_number BIGINT,
   dump_time_us BIGINT,
-  format_era VARCHAR NOT NULL CHECK (format_era IN ('A', 'B', 'C')),
+  format_era VARCHAR NOT NULL CHECK (format_era IN ('A', 'B', 'C', 'P')),
   reported_total_bytes BIGINT,
   schedule_length BIGINT,
   reported_peak_time BIGINT,
@@ -23,6 +23,7 @@ CREATE TABLE modules (
   has_used_values BOOLEAN NOT NULL,
   has_live_ranges BOOLEAN NOT NULL,
   has_hlo_text BOOLEAN NOT NULL,
+  derived_from_proto VARCHAR,
   own_pattern VARCHAR,
   peak_unknown_reason VARCHAR
 );
@@ -49,7 +50,7 @@ COMMENT ON COLUMN modules.cl_number IS
 COMMENT ON COLUMN modules.dump_time_us IS
   'Microseconds since 1970 at the head of the file name; NULL without --xla_dump_include_timestamp.';
 COMMENT ON COLUMN modules.format_era IS
-  'A: allocations without live ranges (2019 to 2021-04); B: all in one file (to jaxlib 0.9.2); C: split into several files (0.10.0 on).';
+  'A: allocations without live ranges (2019 to 2021-04); B: all in one file (to jaxlib 0.9.2); C: split into several files (0.10.0 on); P: a proto (.hlo.pb) alone.';
 COMMENT ON COLUMN modules.reported_total_bytes IS
   '"Total bytes used: N" [bytes], sum of all allocations modulo 2^64; NULL if the dump has no such line.';
 COMMENT ON COLUMN modules.schedule_length IS
@@ -73,7 +74,9 @@ COMMENT ON COLUMN modules.has_used_values IS
 COMMENT ON COLUMN modules.has_live_ranges IS
   'Whether the dump has live ranges.';
 COMMENT ON COLUMN modules.has_hlo_text IS
-  'Whether the optimised HLO text was read with the dump.';
+  'Whether the optimised HLO was read with the dump: as text, or out of its proto.';
+COMMENT ON COLUMN modules.derived_from_proto IS
+  'Parts that no text of the dump has and that were derived from its proto (.hlo.pb), with blanks between: allocations used_values live_ranges hlo_text. Live ranges, positions, uses, program order and the reported peak are then what XLA would have printed (format section 10.1), uses in an order of bufdb''s own, instructions.text an instruction as bufdb prints it; peak_stack_nodes is empty. NULL if all was text.';
 COMMENT ON COLUMN modules.own_pattern IS
   'Regular expression of the whole paths of source files that count as the user''s own although they lie among installed packages: what bufdb ingest --own made of its globs. Every row of the module follows it; NULL if nothing was given.';
 COMMENT ON COLUMN modules.peak_unknown_reason IS

@@ -1,0 +1,161 @@
+"""A serialised module in dictionaries: its instructions, who calls and who reads whom.
+
+All but what is inside fusions: most instructions are there, and no value is. Ids are those of the
+proto, which from jaxlib 0.7 on hold the computation's in their high half.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from typing import Any
+
+from bufdb.proto import reader
+from bufdb.proto.reader import UnreadableProto
+from bufdb.proto.shapes import TUPLE, Index, subindices
+
+WAITING = frozenset(("while", "conditional", "call"))
+"""They take their result from a called computation."""
+ASYNC = frozenset(("async-start", "async-update", "async-done"))
+_BEHIND_START = frozenset(("async-update", "async-done"))
+_ALONE = frozenset(("tuple", "domain"))
+"""They read neither an operand nor what is in it."""
+_TOP = frozenset(("get-tuple-element", "copy"))
+"""They read the top of an operand, and pass on what is in it."""
+_NAME = re.compile(r"[A-Za-z_][\w.\-]*", re.ASCII)
+
+User = tuple[int, int]
+"""An instruction and the number of one of its operands."""
+
+
+class Module:
+    """One module; whatever an id leads to that is not there raises LookupError."""
+
+    def __init__(self, proto: Any) -> None:
+        """Take the module of an HloProto.
+
+        Raises:
+            UnreadableProto: names or computations in it make no sense.
+        """
+        self.proto = proto.hlo_module
+        self.entry: int = self.proto.entry_computation_id
+        self.name = _text(self.proto.name)
+        self.computations: dict[int, bytes] = {}
+        """Serialised, by id; fused ones too."""
+        self.titles: dict[int, str] = {}
+        """Names of computations."""
+        self.root: dict[int, int] = {}
+        self.order: list[int] = []
+        """Computations that are not fused, in the order of the proto."""
+        self.instructions: dict[int, Any] = {}
+        self.names: dict[int, str] = {}
+        self.opcode: dict[int, str] = {}
+        self.operands: dict[int, tuple[int, ...]] = {}
+        self.home: dict[int, int] = {}
+        """The computation of each instruction."""
+        self.calls: dict[int, tuple[int, ...]] = {}
+        self.parameters: dict[int, int] = {}
+        """The first parameter of each computation."""
+        self.is_tiled = False
+        """Whether layouts have tiles, as only the TPU's have."""
+        for computation in self.proto.computations:
+            self._add(computation)
+        self._check_names()
+        self.is_root = set(self.root.values())
+        self.schedule: dict[int, tuple[int, ...]] = {
+            s.computation: tuple(s.instructions.instruction_ids)
+            for s in self.proto.schedule.sequences
+        }
+        self.callers: dict[int, list[User]] = defaultdict(list)
+        """Who passes control into a computation, as which of those that it calls."""
+        for i, called in self.calls.items():
+            if self.opcode[i] in WAITING or self.opcode[i] in ASYNC:
+                for number, computation_id in enumerate(called):
+                    self.callers[computation_id].append((i, number))
+        self._find_users()
+        aliases = self.proto.input_output_alias.entries
+        self.kept_inputs = {(e.parameter_number, tuple(e.parameter_shape_index)) for e in aliases}
+        """Parameters that are donated, by number and index."""
+
+    def _add(self, data: bytes) -> None:
+        head = reader.head_of(data)
+        c = head.id
+        self.computations[c], self.titles[c] = data, _text(head.name)
+        if head.is_fusion_computation:
+            return
+        self.order.append(c)
+        self.root[c] = head.root_id
+        tiles = 0
+        for x in reader.instructions_of(data):
+            i = x.id
+            self.instructions[i], self.home[i] = x, c
+            self.names[i] = _text(x.name)
+            self.opcode[i] = opcode = _text(x.opcode)
+            self.operands[i] = tuple(x.operand_ids)
+            if opcode == "parameter":
+                self.parameters.setdefault(c, i)
+            called = x.called_computation_ids
+            if called:
+                self.calls[i] = tuple(called)
+            if not self.is_tiled and tiles < 1000:
+                tiles += 1
+                self.is_tiled = bool(x.shape.layout.tiles)
+
+    def _check_names(self) -> None:
+        """Names and opcodes are what they are in the text: nothing in them can end a line."""
+        for name in (*self.names.values(), *self.titles.values(), *set(self.opcode.values())):
+            if not _NAME.fullmatch(name):
+                raise UnreadableProto(f"it is damaged: {name[:80]!r} is no name")
+
+    def _find_users(self) -> None:
+        """Who reads an operand's top, who reads inside it, and roots that only pass it on.
+
+        Apart, because a loop's tuple has thousands of users and each element would ask them all.
+        """
+        self.top: dict[int, list[User]] = defaultdict(list)
+        self.inside: dict[int, list[User]] = defaultdict(list)
+        self.roots: dict[int, list[User]] = defaultdict(list)
+        for i, operands in self.operands.items():
+            opcode = self.opcode[i]
+            is_alone = opcode in _ALONE
+            is_top = opcode in _TOP
+            passes_on = (is_alone or is_top) and i in self.is_root
+            for number, operand in enumerate(operands):
+                user = i, number
+                if not is_alone:
+                    self.top[operand].append(user)
+                    if not is_top:
+                        self.inside[operand].append(user)
+                if passes_on:
+                    self.roots[operand].append(user)
+
+    def chain(self, i: int) -> int | None:
+        """The computation that an asynchronous start, update or done wraps."""
+        for _ in range(len(self.operands)):
+            if i in self.calls or self.opcode[i] not in _BEHIND_START or not self.operands[i]:
+                break
+            i = self.operands[i][0]
+        return self.calls[i][0] if i in self.calls and self.opcode[i] in ASYNC else None
+
+    def writes_in_place(self, computation: int | None) -> int | None:
+        """Number of the operand that a wrapped dynamic-update-slice writes into: TPU only."""
+        root = None if computation is None else self.root.get(computation)
+        if root is None or not self.is_tiled or self.opcode[root] != "dynamic-update-slice":
+            return None
+        into = self.operands[root][0]
+        is_parameter = self.opcode[into] == "parameter"
+        return self.instructions[into].parameter_number if is_parameter else None
+
+    def indices(self, i: int) -> list[Index]:
+        """Every place in the shape of an instruction."""
+        shape = self.instructions[i].shape
+        return list(subindices(shape)) if shape.element_type == TUPLE else [()]
+
+    def is_tuple(self, i: int) -> bool:
+        """Whether the result of an instruction is a tuple."""
+        is_tuple: bool = self.instructions[i].shape.element_type == TUPLE
+        return is_tuple
+
+
+def _text(name: bytes) -> str:
+    return name.decode("ascii", "backslashreplace")

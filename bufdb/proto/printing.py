@@ -1,0 +1,418 @@
+"""Instructions and computations of a serialised module as lines of an HLO text (format section 7).
+
+What XLA prints, as far as bufdb reads it: name, shape, opcode, operands, the computations called,
+what contractions, collectives and shardings are, metadata. Of literals only single numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from bufdb.proto import reader
+from bufdb.proto.graph import ASYNC, Module
+from bufdb.proto.shapes import Index, text_of
+
+_ESCAPED = [
+    *(f"\\{byte:03o}" for byte in range(32)),
+    *(chr(byte) for byte in range(32, 127)),
+    *(f"\\{byte:03o}" for byte in range(127, 256)),
+]
+for _byte, _escape in ((9, "\\t"), (10, "\\n"), (13, "\\r"), (34, '\\"'), (39, "\\'"), (92, "\\\\")):
+    _ESCAPED[_byte] = _escape
+_ROLES = {"call": "to_apply", "fusion": "calls", "async-start": "calls", "while": "body"}
+_NO_ROLE = frozenset(("async-update", "async-done"))
+_SHARDINGS = {0: "{replicated}", 4: "{manual}", 5: "{unknown}", 6: "{unreduced}"}
+_TILE_DIMS = {0: "replicated", 4: "manual", 6: "unreduced"}
+_LITERALS = {1: "preds", 4: "s32s", 5: "s64s", 8: "u32s", 9: "u64s", 11: "f32s", 12: "f64s"}
+"""By PrimitiveType the field of a literal that holds the elements."""
+_LINE_END = frozenset(b"\n\r")
+
+
+def braces(numbers: Iterable[int]) -> str:
+    """A shape index, or any list of numbers, as it is printed."""
+    return f"{{{','.join(map(str, numbers))}}}"
+
+
+def escaped(text: bytes) -> str:
+    """Text for between quotes, as C escapes it."""
+    return "".join([_ESCAPED[byte] for byte in text])
+
+
+def _quoted(text: bytes) -> str:
+    if text.isascii() and b'"' not in text and b"\\" not in text and b"'" not in text:
+        plain = text.decode("ascii")
+        if plain.isprintable():
+            return f'"{plain}"'
+    return f'"{escaped(text)}"'
+
+
+class Printer:
+    """Lines of one module's instructions, each made once."""
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self._lines: dict[int, str] = {}
+        self._shapes: dict[int, str] = {}
+
+    def shape(self, i: int) -> str:
+        """The whole shape of an instruction, with its layout."""
+        text = self._shapes.get(i)
+        if text is None:
+            text = self._shapes[i] = text_of(self.module.instructions[i].shape)
+        return text
+
+    def line(self, i: int) -> str:
+        """An instruction from its "%" on, as HLO texts print it."""
+        line = self._lines.get(i)
+        if line is None:
+            m = self.module
+            x = m.instructions[i]
+            names = [m.names.get(operand, "unknown") for operand in m.operands[i]]
+            line = _line(m, x, self.shape(i), m.opcode[i], names, x)
+            self._lines[i] = line
+        return line
+
+    def description(self, i: int) -> str:
+        """An instruction as used values print it: asynchronous ones in their short form."""
+        m = self.module
+        opcode = m.opcode[i]
+        if opcode not in ASYNC:
+            return self.line(i)
+        wrapped = m.chain(i)
+        inner = None if wrapped is None else self._single(wrapped)
+        if inner is None:
+            return self.line(i)
+        names = [m.names.get(operand, "unknown") for operand in m.operands[i]]
+        short = m.opcode[inner] + opcode.removeprefix("async")
+        is_start = opcode == "async-start"
+        about = m.instructions[inner] if is_start else None
+        return _line(m, m.instructions[i], self.shape(i), short, names, about)
+
+    def _single(self, computation: int) -> int | None:
+        """The one instruction that a computation holds besides its parameters; None if more."""
+        found = [
+            i
+            for i in self.module.schedule.get(computation, ())
+            if self.module.opcode[i] != "parameter"
+        ]
+        root = self.module.root.get(computation)
+        return root if found == [root] else None
+
+    def hlo(self, fused: Iterable[int]) -> Iterator[str]:
+        """The computations of the module: these fused ones, then all others."""
+        for c in fused:
+            yield from self._fused(c)
+        m = self.module
+        members: dict[int, list[int]] = {c: [] for c in m.order}
+        for i, c in m.home.items():
+            members[c].append(i)
+        for c in m.order:
+            yield f"{'ENTRY ' if c == m.entry else ''}%{m.titles[c]} () -> () {{"
+            root = m.root[c]
+            scheduled = m.schedule.get(c, ())
+            known = set(members[c])
+            order = scheduled if set(scheduled) == known else members[c]
+            for i in order:
+                yield f"  {'ROOT ' if i == root else ''}{self.line(i)}"
+            yield "}"
+            yield ""
+
+    def _fused(self, c: int) -> Iterator[str]:
+        data = self.module.computations.get(c)
+        if data is None:
+            return
+        root = reader.head_of(data).root_id
+        instructions = list(reader.instructions_of(data))
+        names = {x.id: x.name.decode("ascii", "backslashreplace") for x in instructions}
+        yield f"%{self.module.titles[c]} () -> () {{"
+        for x in instructions:
+            opcode = x.opcode.decode("ascii", "backslashreplace")
+            operands = [names.get(operand, "unknown") for operand in x.operand_ids]
+            line = _line(self.module, x, text_of(x.shape), opcode, operands, x)
+            yield f"  {'ROOT ' if x.id == root else ''}{line}"
+        yield "}"
+        yield ""
+
+
+def _line(
+    m: Module, x: Any, shape: str, opcode: str, operands: Sequence[str], about: Any | None
+) -> str:
+    """One instruction; `about` is the one whose attributes are printed, if any are."""
+    name = x.name.decode("ascii", "backslashreplace")
+    if operands:
+        inside = _operands(operands)
+    elif opcode == "parameter":
+        inside = str(x.parameter_number)
+    else:
+        inside = _literal(x) if opcode == "constant" else ""
+    parts = [f"%{name} = {shape} {opcode}({inside})"]
+    if about is not None:
+        parts += _attributes(m, about)
+    metadata = _metadata(x.metadata) if x.HasField("metadata") else ""
+    if metadata:
+        parts.append(f"metadata={{{metadata}}}")
+    if x.backend_config:
+        parts.append(f"backend_config={_config(x.backend_config)}")
+    return ", ".join(parts)
+
+
+def _operands(names: Sequence[str]) -> str:
+    if len(names) <= 5:
+        return "%" + ", %".join(names)
+    every = (", %".join(names[at : at + 5]) for at in range(0, len(names), 5))
+    found = (f"/*index={5 * n}*/%{some}" if n else f"%{some}" for n, some in enumerate(every))
+    return ", ".join(found)
+
+
+def _config(config: bytes) -> str:
+    """Raw where XLA prints it raw and it is one plain line."""
+    if config[:1] == b"{" and config.isascii() and not _LINE_END & set(config):
+        return config.decode("ascii")
+    return f'"{escaped(config)}"'
+
+
+def _literal(x: Any) -> str:
+    """A number or a truth value alone; of all other constants only that they are there."""
+    field = _LITERALS.get(x.shape.element_type)
+    if field is None or x.shape.dimensions or not x.HasField("literal"):
+        return "{...}"
+    found = getattr(x.literal, field)
+    if len(found) != 1:
+        return "{...}"
+    number = found[0]
+    if isinstance(number, float):
+        return f"{number:.{9 if field == 'f32s' else 17}g}"
+    return str(number).lower()
+
+
+def _metadata(meta: Any) -> str:
+    fields = []
+    for name in ("op_type", "op_name", "source_file"):
+        text = getattr(meta, name)
+        if text:
+            fields.append(f"{name}={_quoted(text)}")
+    if meta.source_line or meta.source_end_line or meta.source_column:
+        for name in ("source_line", "source_end_line", "source_column", "source_end_column"):
+            number = getattr(meta, name)
+            if number:
+                fields.append(f"{name}={number}")
+    for name in ("deduplicated_name", "scheduling_name"):
+        text = getattr(meta, name)
+        if text:
+            fields.append(f"{name}={_quoted(text)}")
+    if meta.stack_frame_id:
+        fields.append(f"stack_frame_id={meta.stack_frame_id}")
+    return " ".join(fields)
+
+
+def _attributes(m: Module, x: Any) -> Iterator[str]:
+    opcode = x.opcode
+    if opcode == b"get-tuple-element":
+        yield f"index={x.tuple_index}"
+        return
+    if x.dimensions or opcode == b"broadcast":
+        yield f"dimensions={braces(x.dimensions)}"
+    if x.HasField("window") and x.window.dimensions:
+        yield f"window={{{_window(x.window.dimensions)}}}"
+    if x.HasField("convolution_dimension_numbers"):
+        yield f"dim_labels={_labels(x.convolution_dimension_numbers)}"
+        for name in ("feature_group_count", "batch_group_count"):
+            if getattr(x, name) > 1:
+                yield f"{name}={getattr(x, name)}"
+    if x.HasField("dot_dimension_numbers"):
+        yield from _contraction(x.dot_dimension_numbers)
+    if x.comparison_direction:
+        yield f"direction={x.comparison_direction.decode('ascii', 'backslashreplace')}"
+    if x.channel_id > 0:
+        yield f"channel_id={x.channel_id}"
+    yield from _groups(x, opcode)
+    if x.custom_call_target:
+        yield f"custom_call_target={_quoted(x.custom_call_target)}"
+    if opcode == b"fusion" and x.fusion_kind:
+        yield f"kind={x.fusion_kind.decode('ascii', 'backslashreplace')}"
+    yield from _called(m, x, opcode.decode("ascii", "backslashreplace"))
+    if x.HasField("sharding"):
+        text = _sharding(x.sharding)
+        if text is not None:
+            yield f"sharding={text}"
+
+
+def _called(m: Module, x: Any, opcode: str) -> Iterator[str]:
+    """The computations that an instruction calls, by their roles."""
+    called = x.called_computation_ids
+    if not called or opcode in _NO_ROLE:
+        return
+    names = [f"%{m.titles.get(c, 'unknown')}" for c in called]
+    if opcode == "while" and len(names) == 2:
+        yield f"condition={names[1]}, body={names[0]}"
+    elif opcode == "conditional":
+        selector = m.instructions.get(x.operand_ids[0]) if x.operand_ids else None
+        if len(names) == 2 and selector is not None and selector.shape.element_type == 1:
+            yield f"true_computation={names[0]}, false_computation={names[1]}"
+        else:
+            yield f"branch_computations={{{', '.join(names)}}}"
+    elif opcode == "select-and-scatter" and len(names) == 2:
+        yield f"select={names[0]}, scatter={names[1]}"
+    elif opcode == "custom-call":
+        yield f"called_computations={{{', '.join(names)}}}"
+    else:
+        yield f"{_ROLES.get(opcode, 'to_apply')}={names[0]}"
+
+
+def _window(dimensions: Any) -> str:
+    fields = [f"size={'x'.join(str(d.size) for d in dimensions)}"]
+    if any(d.stride != 1 for d in dimensions):
+        fields.append(f"stride={'x'.join(str(d.stride) for d in dimensions)}")
+    if any(d.padding_low or d.padding_high for d in dimensions):
+        pads = "x".join(f"{d.padding_low}_{d.padding_high}" for d in dimensions)
+        fields.append(f"pad={pads}")
+    if any(d.base_dilation != 1 for d in dimensions):
+        fields.append(f"lhs_dilate={'x'.join(str(d.base_dilation) for d in dimensions)}")
+    if any(d.window_dilation != 1 for d in dimensions):
+        fields.append(f"rhs_dilate={'x'.join(str(d.window_dilation) for d in dimensions)}")
+    if any(d.window_reversal for d in dimensions):
+        fields.append(f"rhs_reversal={'x'.join(str(int(d.window_reversal)) for d in dimensions)}")
+    return " ".join(fields)
+
+
+def _labels(numbers: Any) -> str:
+    """Which dimension is which, of a convolution's input, kernel and result."""
+
+    def labels(first: str, at: int, second: str, behind: int, spatial: Sequence[int]) -> str:
+        where = {at: first, behind: second, **{d: str(n) for n, d in enumerate(spatial)}}
+        return "".join(where.get(d, "?") for d in range(len(spatial) + 2))
+
+    n = numbers
+    lhs = labels(
+        "b", n.input_batch_dimension, "f", n.input_feature_dimension, n.input_spatial_dimensions
+    )
+    kernel = labels(
+        "i",
+        n.kernel_input_feature_dimension,
+        "o",
+        n.kernel_output_feature_dimension,
+        n.kernel_spatial_dimensions,
+    )
+    out = labels(
+        "b", n.output_batch_dimension, "f", n.output_feature_dimension, n.output_spatial_dimensions
+    )
+    return f"{lhs}_{kernel}->{out}"
+
+
+def _contraction(numbers: Any) -> Iterator[str]:
+    for side in ("lhs", "rhs"):
+        batch = getattr(numbers, f"{side}_batch_dimensions")
+        if batch:
+            yield f"{side}_batch_dims={braces(batch)}"
+        yield f"{side}_contracting_dims={braces(getattr(numbers, f'{side}_contracting_dimensions'))}"
+
+
+def _groups(x: Any, opcode: bytes) -> Iterator[str]:
+    """Who takes part in a collective (format section 7.5)."""
+    if x.source_target_pairs:
+        pairs = ",".join(f"{{{p.source},{p.target}}}" for p in x.source_target_pairs)
+        yield f"source_target_pairs={{{pairs}}}"
+    devices = x.collective_device_list
+    groups = devices.replica_groups or x.replica_groups
+    if devices.HasField("iota_replica_group_list"):
+        iota = devices.iota_replica_group_list
+        sizes = f"[{iota.num_replica_groups},{iota.num_devices_per_group}]"
+        yield f"replica_groups={sizes}{_iota(iota.iota_reshape_dims, iota.iota_transpose_perm)}"
+    elif groups:
+        inside = ",".join(braces(group.replica_ids) for group in groups)
+        yield f"replica_groups={{{inside}}}"
+    elif x.HasField("collective_device_list"):
+        yield "replica_groups={}"
+
+
+def _iota(dimensions: Sequence[int], permutation: Sequence[int]) -> str:
+    """Devices in the order of their numbers, laid out and perhaps transposed."""
+    text = f"<=[{','.join(map(str, dimensions))}]"
+    if list(permutation) != list(range(len(permutation))):
+        text += f"T({','.join(map(str, permutation))})"
+    return text
+
+
+def _sharding(sharding: Any) -> str | None:
+    """A sharding in the form before meshes; None where it has a mesh, whose names are not read."""
+    if sharding.named_sharding:
+        return None
+    if sharding.type in _SHARDINGS:
+        return _SHARDINGS[sharding.type]
+    if sharding.type == 2:
+        parts = [_sharding(part) for part in sharding.tuple_shardings]
+        return None if None in parts else f"{{{', '.join(map(str, parts))}}}"
+    devices = sharding.tile_assignment_devices
+    if sharding.type == 1:
+        return f"{{maximal device={devices[0]}}}" if devices else None
+    if sharding.type != 3:
+        return None
+    sizes = ",".join(map(str, sharding.tile_assignment_dimensions))
+    text = f"{{devices=[{sizes}]"
+    if sharding.iota_reshape_dims:
+        text += _iota(sharding.iota_reshape_dims, sharding.iota_transpose_perm)
+    else:
+        text += ",".join(map(str, devices))
+    if sharding.replicate_on_last_tile_dim:
+        text += " last_tile_dim_replicate"
+    if sharding.last_tile_dims:
+        kinds = ", ".join(_TILE_DIMS.get(kind, "unknown") for kind in sharding.last_tile_dims)
+        text += f" last_tile_dims={{{kinds}}}"
+    return text + "}"
+
+
+def header(m: Module) -> Iterator[str]:
+    """What stands above the computations: the line of the module, the tables of stack frames."""
+    parts = [f"HloModule {m.name}", "is_scheduled=true"]
+    aliases = [
+        f"{_spaced(e.output_shape_index)}: ({e.parameter_number}, "
+        f"{_spaced(e.parameter_shape_index)}, {'must-alias' if e.kind == 2 else 'may-alias'})"
+        for e in m.proto.input_output_alias.entries
+    ]
+    if aliases:
+        parts.append(f"input_output_alias={{ {', '.join(aliases)} }}")
+    if m.proto.HasField("host_program_shape"):
+        program = m.proto.host_program_shape
+        inputs = ", ".join(
+            f"/*index={n}*/{text_of(s)}" if n and n % 5 == 0 else text_of(s)
+            for n, s in enumerate(program.parameters)
+        )
+        parts.append(f"entry_computation_layout={{({inputs})->{text_of(program.result)}}}")
+    devices = m.proto.device_assignment
+    if devices.replica_count > 1:
+        parts.append(f"replica_count={devices.replica_count}")
+    if devices.computation_count > 1:
+        parts.append(f"num_partitions={devices.computation_count}")
+    yield ", ".join(parts)
+    yield ""
+    yield from _frames(m.proto.stack_frame_index)
+    yield ""
+
+
+def _spaced(index: Index) -> str:
+    return f"{{{', '.join(map(str, index))}}}"
+
+
+def _frames(index: Any) -> Iterator[str]:
+    """The tables of section 7.1, in which parents are printed one too high."""
+    if not index.stack_frames:
+        return
+    for title, names in (("FileNames", index.file_names), ("FunctionNames", index.function_names)):
+        yield title
+        for number, name in enumerate(names, 1):
+            yield f'{number} "{escaped(name)}"'
+        yield ""
+    yield "FileLocations"
+    for number, place in enumerate(index.file_locations, 1):
+        yield (
+            f"{number} {{file_name_id={place.file_name_id} "
+            f"function_name_id={place.function_name_id} line={place.line} "
+            f"end_line={place.end_line} column={place.column} end_column={place.end_column}}}"
+        )
+    yield ""
+    yield "StackFrames"
+    for number, frame in enumerate(index.stack_frames, 1):
+        parent = frame.parent_frame_id + 1
+        yield f"{number} {{file_location_id={frame.file_location_id} parent_frame_id={parent}}}"
+    yield ""

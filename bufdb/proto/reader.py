@@ -1,0 +1,107 @@
+"""Bytes of a file as messages: an HloProto, plain, compressed, or in a snapshot (format section 10).
+
+The package protobuf comes with the extra `bufdb[proto]`; nothing here imports it before a proto is
+read.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import zlib
+from functools import cache
+from typing import Any
+
+from bufdb.proto import wire
+
+GZIP = b"\x1f\x8b"
+MAX_BYTES = 1 << 31
+"""A message has at most 2 GiB; what a compressed file unpacks to ends there."""
+PACKAGE_MISSING = (
+    "reading it takes the package protobuf, which is not installed: pip install 'bufdb[proto]'"
+)
+
+
+class UnreadableProto(Exception):
+    """Why some bytes cannot be read as an HloProto, in one sentence without a name."""
+
+
+@cache
+def is_readable() -> bool:
+    """Whether the package protobuf is installed."""
+    try:
+        return importlib.util.find_spec("google.protobuf") is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def unpacked(data: bytes) -> bytes:
+    """The bytes of a file, decompressed if they are compressed.
+
+    Raises:
+        UnreadableProto: the compressed bytes are damaged, or hold more than a message can.
+    """
+    if not data.startswith(GZIP):
+        return data
+    parts: list[bytes] = []
+    size = 0
+    while data.startswith(GZIP):
+        stream = zlib.decompressobj(wbits=31)
+        try:
+            parts.append(stream.decompress(data, MAX_BYTES - size + 1))
+        except zlib.error as error:
+            raise UnreadableProto(f"it does not decompress: {error}") from error
+        size += len(parts[-1])
+        if size > MAX_BYTES:
+            raise UnreadableProto("it decompresses to more than the 2 GiB of a message")
+        if not stream.eof:
+            raise UnreadableProto("it was cut off: the compressed data have no end")
+        data = stream.unused_data
+    return b"".join(parts)
+
+
+def read(data: bytes) -> Any:
+    """The HloProto in the bytes of a `.hlo.pb`, a `.hlo.pb.gz` or a snapshot.
+
+    Raises:
+        UnreadableProto: the package is missing, or the bytes are no such message.
+    """
+    if not is_readable():
+        raise UnreadableProto(PACKAGE_MISSING)
+    from google.protobuf.message import DecodeError
+
+    from bufdb.proto import hlo_fields_pb2
+
+    data = unpacked(data)
+    inside = wire.snapshot_part(data)
+    proto = hlo_fields_pb2.HloProto()
+    try:
+        proto.ParseFromString(data if inside is None else inside)
+    except DecodeError as error:
+        raise UnreadableProto(
+            "it is no HloProto; it may have been cut off or be another message"
+        ) from error
+    return proto
+
+
+def head_of(computation: bytes) -> Any:
+    """Name, id, root and kind of a serialised computation."""
+    from bufdb.proto import hlo_fields_pb2
+
+    return _parsed(hlo_fields_pb2.HloComputationHead(), computation)
+
+
+def instructions_of(computation: bytes) -> Any:
+    """The instructions of a serialised computation."""
+    from bufdb.proto import hlo_fields_pb2
+
+    return _parsed(hlo_fields_pb2.HloComputationProto(), computation).instructions
+
+
+def _parsed(message: Any, data: bytes) -> Any:
+    from google.protobuf.message import DecodeError
+
+    try:
+        message.ParseFromString(data)
+    except DecodeError as error:
+        raise UnreadableProto("a computation in it is damaged") from error
+    return message
