@@ -20,6 +20,7 @@ from bufdb.errors import UsageError, did_you_mean, one_line, quote
 COMMANDS = {
     "ingest": "bufdb.commands.ingest",
     "capture": "bufdb.commands.capture",
+    "explain": "bufdb.commands.explain",
     "summary": "bufdb.commands.summary",
     "query": "bufdb.commands.query",
     "queries": "bufdb.commands.queries",

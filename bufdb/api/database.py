@@ -21,7 +21,6 @@ from bufdb.database import store
 from bufdb.database.patience import DEFAULT_WAIT_S, Patience
 from bufdb.errors import UsageError
 from bufdb.query import execute
-from bufdb.query.asked import spaces
 
 if TYPE_CHECKING:
     import duckdb
@@ -130,7 +129,7 @@ class Database:
                 paths = [Path(folder)]
                 given = {"run": run or "compiled", "source_path": "a compiled function"}
             elif compiler_options is not None:
-                raise UsageError("compiler_options are for functions that are lowered, not for dumps")
+                raise UsageError("compiler_options are for lowered functions, not for dumps")
             given |= {"labels": _texts(labels), "metadata": _texts(metadata)}
             stack.enter_context(self._opener.faults())
             summary = ingest(self.path, paths, **given, own_globs=own, replace=replace)
@@ -180,7 +179,7 @@ class Database:
         """The answer of a saved query, as `bufdb query NAME -p PARAM VALUE` gives it.
 
         `bufdb query NAME --help` lists parameters and columns with their units. The answer is a
-        relation over a table in memory: `.df()`, `.pl()`, `.arrow()`, `.fetchall()`, `.filter(...)`.
+        relation over a table in memory: `.df()`, `.pl()`, `.arrow()`, `.fetchall()`.
 
         Args:
             name: of the query, with dashes or underscores.
@@ -195,11 +194,8 @@ class Database:
         bound = execute.bind(query, given)
         sql = query.sql if query.is_own else None
         with self._opener.one(sql, runs=execute.runs_asked(bound)) as con:
-            if not query.is_own:
-                execute.require_select(con, query.sql, query.name)
-            values = spaces.numbered(con, query, bound)
-            execute.as_table(con, query.sql, values, query.name)
-            self._note_nothing(con, query, bound)
+            row_count = execute.query_as_table(con, query, bound)
+            _note_nothing(con, query, bound, row_count)
             return _answered(con)
 
     def sql(self, text: str) -> duckdb.DuckDBPyRelation:
@@ -210,8 +206,7 @@ class Database:
             BufdbError: DuckDB refused it or failed.
         """
         with self._opener.one() as con:
-            execute.require_select(con, text, "sql")
-            execute.as_table(con, text, {}, "sql")
+            execute.sql_as_table(con, text)
             return _answered(con)
 
     def summary(
@@ -293,18 +288,6 @@ class Database:
 
         return Catalogue(query_folders(self._folders, os.environ))
 
-    def _note_nothing(
-        self, con: duckdb.DuckDBPyConnection, query: SavedQuery, bound: Mapping[str, Value]
-    ) -> None:
-        from bufdb.query.asked import nothing
-        from bufdb.query.asked.known import Known
-
-        known = Known(con, store.CATALOG)
-        for text in nothing.unknown_labels(known, query, bound):
-            LOG.warning("%s", text)
-        if not con.table(f"temp.main.{execute.ANSWER}").limit(1).fetchall():
-            LOG.warning("%s", nothing.why(known, query, bound))
-
 
 def connect(
     path: str | os.PathLike[str] | None = None,
@@ -327,7 +310,9 @@ def connect(
 
 def _paths(source: Source) -> list[Path] | None:
     """Paths of dumps; None for functions."""
-    many = list(source) if isinstance(source, Sequence) and not isinstance(source, str) else [source]
+    many = (
+        list(source) if isinstance(source, Sequence) and not isinstance(source, str) else [source]
+    )
     if not many:
         raise UsageError("nothing to ingest: an empty list")
     are_paths = [isinstance(one, str | os.PathLike) for one in many]
@@ -351,7 +336,21 @@ def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def _note_nothing(
+    con: duckdb.DuckDBPyConnection, query: SavedQuery, bound: Mapping[str, Value], row_count: int
+) -> None:
+    """Say which labels there are not, and why there is no row."""
+    from bufdb.query.asked import nothing
+    from bufdb.query.asked.known import Known
+
+    known = Known(con, store.CATALOG)
+    for text in nothing.unknown_labels(known, query, bound):
+        LOG.warning("%s", text)
+    if not row_count:
+        LOG.warning("%s", nothing.why(known, query, bound))
+
+
 def _answered(con: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyRelation:
-    """The answer of `as_table`, which keeps its connection; the file is let go."""
+    """The table of the answer, which keeps its connection; the file is let go."""
     con.execute(f"DETACH {store.CATALOG}")
     return con.table(f"temp.main.{execute.ANSWER}")

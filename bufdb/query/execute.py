@@ -30,7 +30,7 @@ _EXACT = frozenset(
 """DuckDB's types, as its client calls them, of which Python's values say neither more nor less."""
 
 ANSWER = "bufdb_answer"
-"""Temporary table of `as_table`."""
+"""Temporary table of `query_as_table`."""
 _Done = TypeVar("_Done")
 _TIMES = ("date", "timestamp")
 _INFINITE = (date.min, date.max, datetime.min, datetime.max)
@@ -170,14 +170,27 @@ def execute(con: duckdb.DuckDBPyConnection, sql: str, name: str) -> Result:
     return _waited_for(lambda: _fetch(con, sql), name)
 
 
-def as_table(
-    con: duckdb.DuckDBPyConnection, sql: str, values: Mapping[str, Value], name: str
-) -> None:
-    """Store the answer of one SELECT in a table ANSWER of `con`, with DuckDB's own types.
+def query_as_table(
+    con: duckdb.DuckDBPyConnection, query: SavedQuery, values: Mapping[str, Value]
+) -> int:
+    """Store the answer of a saved query in a table ANSWER of `con`; its number of rows.
 
-    Raises:
-        BufdbError: DuckDB refused the query or failed on the way; the message begins with `name`.
+    Arguments and errors as those of `execute_query`; types are DuckDB's own.
     """
+    if not query.is_own:
+        require_select(con, query.sql, query.name)
+    return _as_table(con, query.sql, spaces.numbered(con, query, values), query.name)
+
+
+def sql_as_table(con: duckdb.DuckDBPyConnection, sql: str) -> int:
+    """The same of one SELECT; errors as those of `execute_sql`."""
+    require_select(con, sql, "sql")
+    return _as_table(con, sql, {}, "sql")
+
+
+def _as_table(
+    con: duckdb.DuckDBPyConnection, sql: str, values: Mapping[str, Value], name: str
+) -> int:
     for variable, value in values.items():
         con.execute(f'SET VARIABLE "{variable}" = ?', [value])
 
@@ -189,6 +202,8 @@ def as_table(
             con.execute(f"CREATE TEMP TABLE {ANSWER} AS FROM ({text}\n)")
 
     _waited_for(work, name)
+    ((row_count,),) = con.execute(f"SELECT count(*) FROM temp.main.{ANSWER}").fetchall()
+    return int(row_count)
 
 
 def _waited_for(work: Callable[[], _Done], name: str) -> _Done:
