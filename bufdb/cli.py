@@ -32,6 +32,7 @@ COMMANDS = {
     "diff": "bufdb.commands.diff",
     "what-if": "bufdb.commands.what_if",
     "export": "bufdb.commands.export",
+    "mcp": "bufdb.commands.mcp",
     "lint": "bufdb.commands.lint",
 }
 """Module of each command, in the order of --help."""

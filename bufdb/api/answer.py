@@ -17,16 +17,18 @@ class Answer:
     """What the command prints, without colours."""
     data: Any
     """What the command writes as json: one dict of a summary, else a list of dicts, one per row."""
+    notes: tuple[str, ...] = ()
+    """What the command says besides, on standard error."""
 
     def __str__(self) -> str:
-        return self.text
+        return "\n".join([self.text.rstrip("\n"), *self.notes])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
         """The text as a notebook shows it: in columns, nothing of it taken for markup."""
         style = "line-height:1.25;overflow-x:auto;white-space:pre"
-        return f'<pre style="{style}">{html.escape(self.text)}</pre>'
+        return f'<pre style="{style}">{html.escape(str(self))}</pre>'
 
 
 def dicts(result: Result) -> list[dict[str, Any]]:

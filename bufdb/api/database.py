@@ -230,7 +230,9 @@ class Database:
 
         with self._opener.several() as opened:
             found = summary(opened, run=run, function=function, module=module, limit=limit)
-        return Answer(found.note or text(found.found), as_dict(found.found))
+        if found.note is not None:
+            return Answer("", as_dict(found.found), (found.note,))
+        return Answer(text(found.found), as_dict(found.found))
 
     def diff(self, base: str, new: str, *, top: int | None = None, **options: Any) -> Answer:
         """What changed between two runs, and why.
@@ -247,8 +249,8 @@ class Database:
         with self._opener.several() as opened:
             found = diff(opened, base, new, **options)
         shown = text(found.comparison, top or DEFAULT_TOP)
-        whole = "\n".join([found.note or shown.text, *shown.notes])
-        return Answer(whole, dicts(found.comparison.as_result()))
+        notes = [found.note] if found.note is not None else shown.notes
+        return Answer(shown.text, dicts(found.comparison.as_result()), tuple(notes))
 
     def what_if(self, module: str, **options: Any) -> Answer:
         """What the peak of a module would be without some lines, ops or values [bytes].
@@ -262,7 +264,7 @@ class Database:
 
         with self._opener.several() as opened:
             found = what_if(opened, module, **options)
-        return Answer("\n".join([found.text()[0], *found.notes]), dicts(found.result()))
+        return Answer(found.text()[0], dicts(found.result()), tuple(found.notes))
 
     def export(self, output: str | os.PathLike[str], format: str, **options: Any) -> Path:
         """Write the database, or a part of it, for another tool; where it is.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from bufdb.api.answer import Answer
@@ -17,7 +17,7 @@ RUN = "compiled"
 class Explanation(Answer):
     """The summary of a function, and where to ask further."""
 
-    db: Database
+    db: Database = field(kw_only=True)
     """In memory: `explanation.db.what_if("step", donate=["0"])`, `.query("peak-by-op")`."""
 
 
@@ -71,4 +71,4 @@ def explain(
     db = connect()
     db.ingest(stage, run=RUN, metadata=metadata, compiler_options=compiler_options)
     found = db.summary(limit=limit)
-    return Explanation(found.text, found.data, db)
+    return Explanation(found.text, found.data, found.notes, db=db)
