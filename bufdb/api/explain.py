@@ -62,6 +62,7 @@ def explain(
         stage = lowered(function, args, kwargs, hardware)
         if hardware is not None:
             metadata = {DEVICE_LABEL: hardware.device_kind, "target": hardware.name}
+            compiler_options = {**hardware.options, **(compiler_options or {})}
     elif args or kwargs or target is not None:
         from bufdb.errors import UsageError
 

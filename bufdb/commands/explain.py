@@ -26,7 +26,7 @@ from bufdb.report import colour
 @click.option(
     "--target",
     metavar="TARGET",
-    help="Hardware that need not be there: tpu:v5e:2x2, or gpu:FILE with a target configuration.",
+    help="Hardware that need not be there: tpu:v5e:2x2, gpu:h100 or gpu:FILE.",
 )
 @click.option("--run", metavar="NAME", help="Name of the run; the function's and the target's.")
 @click.option("--label", "labels", metavar="K=V", multiple=True, help="Label of the run.")
@@ -70,8 +70,10 @@ def command(
 
     With --target JAX compiles ahead of time for hardware that need not be there. Arguments that are
     sharded over a mesh are sharded so over devices of the target, others are for one of them; the
-    limit is that device's memory. A TPU takes the package libtpu (pip install 'bufdb[tpu]'), a GPU
-    jax-cuda12-plugin and a file with XLA's description of it (GpuTargetConfigProto, as text).
+    limit is that device's memory. tpu:v5e:2x2 is a generation and a topology of TPUs and takes the
+    package libtpu (pip install 'bufdb[tpu]'). gpu:h100 is eight of them and takes the packages
+    jax-cuda12-pjrt and jax-cuda12-plugin; gpu:FILE is any GPU of which FILE is XLA's description
+    (a GpuTargetConfigProto as text). Of a GPU nothing is timed, as XLA would for some operations.
 
     \b
     Exit codes:

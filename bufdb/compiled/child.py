@@ -83,7 +83,7 @@ def run(spec: str, args: str, hardware: str | None, folder: Path) -> str:
             raise UsageError(f"{place} has no {quote(name)}{did_you_mean(part, known)}")
         function = getattr(function, part)
     stage = lowered(function, _arguments(args, module), {}, described)
-    dumped(stage, folder)
+    dumped(stage, folder, None if described is None else described.options)
     return described.device_kind if described else str(jax.devices()[0].device_kind)
 
 
