@@ -73,14 +73,14 @@ def modules_of(paths: dict[str, Path], oddities: list[Oddity]) -> list[ModuleFil
             if file.kind in module.files:
                 module = found.setdefault(file.name, ModuleFiles(file.name))
             module.files[file.kind] = file
-    unread = _add_protos(found, paths, oddities)
+    told = _add_protos(found, paths, oddities)
     taken = {file.name for module in found.values() for file in module.files.values()}
     others = {name: path for name, path in paths.items() if name not in taken}
     for module in found.values():
         _add_companions(module, others)
     kinds = (*BUFFER_KINDS, PROTO)
     whole = {key: m for key, m in found.items() if any(k in m.files for k in kinds)}
-    without = _without_buffers(paths, whole, unread)
+    without = _without_buffers(paths, whole, told)
     if without is not None:
         oddities.append(Oddity(None, "notice", NO_BUFFERS, without))
     return [whole[key] for key in sorted(whole)]
@@ -88,13 +88,15 @@ def modules_of(paths: dict[str, Path], oddities: list[Oddity]) -> list[ModuleFil
 
 def _add_protos(
     found: dict[str, ModuleFiles], paths: dict[str, Path], oddities: list[Oddity]
-) -> set[str]:
+) -> dict[str, str | None]:
     """Give modules their protos, a module of its own to what has no text.
 
     Returns:
-        Names of protos with a buffer assignment that cannot be read for want of the package.
+        By name why a proto cannot be read although it has a buffer assignment; None for those
+        of which an oddity tells.
     """
-    unread, beside = set(), []
+    unread: dict[str, str | None] = {}
+    beside: list[str] = []
     for name in sorted(filter(_may_be_proto, paths), key=_depth_first):
         folder, slash, file_name = name.rpartition("/")
         stem = f"{folder}{slash}{stem_of(file_name)}"
@@ -105,10 +107,16 @@ def _add_protos(
             oddities.append(Oddity(name, "error", "unreadable_file", why_unreadable(error)))
             continue
         if what is not None:
-            if not _OPTIMISED.fullmatch(file_name):
-                oddities.append(Oddity(name, "notice", "no_buffer_assignment_in_file", what))
+            is_whole = what == wire.NO_ASSIGNMENT
+            if not is_whole or not _OPTIMISED.fullmatch(file_name):
+                severity = "notice" if is_whole else "error"
+                oddities.append(Oddity(name, severity, "unreadable_proto", what))
+                unread[name] = None
         elif not reader.is_readable():
-            (beside.append if has_text else unread.add)(name)
+            if has_text:
+                beside.append(name)
+            else:
+                unread[name] = PACKAGE_MISSING
         else:
             module = found.setdefault(stem, ModuleFiles(stem))
             if PROTO in module.files:
@@ -133,15 +141,10 @@ def _what_proto(path: Path) -> str | None:
     """None for a module with its buffer assignment, else what a file is instead."""
     with open_file(path) as file:
         data = file.readall() or b""
-    if not data:
-        return "it is empty"
     try:
-        found = wire.has_assignment(reader.unpacked(data))
+        return wire.why_no_assignment(reader.unpacked(data))
     except reader.UnreadableProto as error:
         return str(error)
-    if found is None:
-        return "it is no serialised HLO module, or one that was cut off at its beginning"
-    return None if found else "it is a serialised HLO module without buffer assignment"
 
 
 def _depth_first(name: str) -> list[str]:
@@ -150,7 +153,7 @@ def _depth_first(name: str) -> list[str]:
 
 
 def _without_buffers(
-    paths: dict[str, Path], modules: dict[str, ModuleFiles], unread: set[str]
+    paths: dict[str, Path], modules: dict[str, ModuleFiles], told: dict[str, str | None]
 ) -> str | None:
     """One line about modules of which there is optimised HLO only, with what to do."""
     compiled = {_module_id(key) for key in modules}
@@ -159,12 +162,14 @@ def _without_buffers(
     for name in sorted(paths):
         found = _OPTIMISED.fullmatch(name.rpartition("/")[2])
         module = _module_id(name)
-        if (found is None and name not in unread) or module in compiled:
+        if module in compiled:
             continue
-        if name in unread or found is None:
-            reason = PACKAGE_MISSING
+        if name in told:
+            reason = told[name]
         else:
-            reason = _why_no_buffers(found["stem"], found["extension"])
+            reason = None if found is None else _why_no_buffers(found["stem"], found["extension"])
+        if reason is None:
+            continue
         # Text beside the protobuf says more: it was asked for, and so were the buffers.
         if reason == PROTOBUF_ONLY and module in reasons:
             continue

@@ -35,9 +35,7 @@ def missing(
             yield Finding(number, "data_loss", "missing_section", message, path)
 
 
-def _missing_files(
-    files: ModuleFiles, derived: frozenset[str], number: int
-) -> Iterator[Finding]:
+def _missing_files(files: ModuleFiles, derived: frozenset[str], number: int) -> Iterator[Finding]:
     for kind, suffix, what in (
         ("buffer_assignment", "-buffer-assignment.txt", "sizes and offsets"),
         ("values", "-buffer-assignment-values.txt", "positions, uses and opcodes"),

@@ -58,6 +58,8 @@ class Module:
         """The first parameter of each computation."""
         self.is_tiled = False
         """Whether layouts have tiles, as only the TPU's have."""
+        self._shapes: dict[bytes, Any] = {}
+        """By their bytes: a module has some hundreds of different ones."""
         for computation in self.proto.computations:
             self._add(computation)
         self._check_names()
@@ -85,7 +87,6 @@ class Module:
             return
         self.order.append(c)
         self.root[c] = head.root_id
-        tiles = 0
         for x in reader.instructions_of(data):
             i = x.id
             self.instructions[i], self.home[i] = x, c
@@ -97,9 +98,19 @@ class Module:
             called = x.called_computation_ids
             if called:
                 self.calls[i] = tuple(called)
-            if not self.is_tiled and tiles < 1000:
-                tiles += 1
-                self.is_tiled = bool(x.shape.layout.tiles)
+            if x.shape not in self._shapes:
+                self.is_tiled |= bool(self.shape_of(x.shape).layout.tiles)
+
+    def shape_of(self, data: bytes) -> Any:
+        """A serialised shape, parsed once."""
+        shape = self._shapes.get(data)
+        if shape is None:
+            shape = self._shapes[data] = reader.shape_of(data)
+        return shape
+
+    def shape(self, i: int) -> Any:
+        """The shape of an instruction."""
+        return self.shape_of(self.instructions[i].shape)
 
     def _check_names(self) -> None:
         """Names and opcodes are what they are in the text: nothing in them can end a line."""
@@ -148,12 +159,12 @@ class Module:
 
     def indices(self, i: int) -> list[Index]:
         """Every place in the shape of an instruction."""
-        shape = self.instructions[i].shape
+        shape = self.shape(i)
         return list(subindices(shape)) if shape.element_type == TUPLE else [()]
 
     def is_tuple(self, i: int) -> bool:
         """Whether the result of an instruction is a tuple."""
-        is_tuple: bool = self.instructions[i].shape.element_type == TUPLE
+        is_tuple: bool = self.shape(i).element_type == TUPLE
         return is_tuple
 
 

@@ -18,9 +18,27 @@ _ESCAPED = [
     *(chr(byte) for byte in range(32, 127)),
     *(f"\\{byte:03o}" for byte in range(127, 256)),
 ]
-for _byte, _escape in ((9, "\\t"), (10, "\\n"), (13, "\\r"), (34, '\\"'), (39, "\\'"), (92, "\\\\")):
+for _byte, _escape in (
+    (9, "\\t"),
+    (10, "\\n"),
+    (13, "\\r"),
+    (34, '\\"'),
+    (39, "\\'"),
+    (92, "\\\\"),
+):
     _ESCAPED[_byte] = _escape
 _ROLES = {"call": "to_apply", "fusion": "calls", "async-start": "calls", "while": "body"}
+_PLAIN = frozenset(
+    (
+        *("abs", "add", "and", "bitcast", "bitcast-convert", "ceil", "clamp", "convert", "copy"),
+        *("constant", "cosine", "divide", "exponential", "exponential-minus-one", "floor", "log"),
+        *("log-plus-one", "logistic", "maximum", "minimum", "multiply", "negate", "not", "or"),
+        *("power", "remainder", "reshape", "rsqrt", "select", "shift-left", "sine", "sqrt"),
+        *("shift-right-arithmetic", "shift-right-logical", "sign", "subtract", "tanh", "tuple"),
+        *("xor",),
+    )
+)
+"""Opcodes without attributes of which bufdb reads any; most instructions are of these."""
 _NO_ROLE = frozenset(("async-update", "async-done"))
 _SHARDINGS = {0: "{replicated}", 4: "{manual}", 5: "{unknown}", 6: "{unreduced}"}
 _TILE_DIMS = {0: "replicated", 4: "manual", 6: "unreduced"}
@@ -53,13 +71,17 @@ class Printer:
     def __init__(self, module: Module) -> None:
         self.module = module
         self._lines: dict[int, str] = {}
-        self._shapes: dict[int, str] = {}
+        self._shapes: dict[bytes, str] = {}
+        self._metadata: dict[bytes, str] = {}
 
     def shape(self, i: int) -> str:
         """The whole shape of an instruction, with its layout."""
-        text = self._shapes.get(i)
+        return self._shape(self.module.instructions[i].shape)
+
+    def _shape(self, data: bytes) -> str:
+        text = self._shapes.get(data)
         if text is None:
-            text = self._shapes[i] = text_of(self.module.instructions[i].shape)
+            text = self._shapes[data] = text_of(self.module.shape_of(data))
         return text
 
     def line(self, i: int) -> str:
@@ -69,8 +91,7 @@ class Printer:
             m = self.module
             x = m.instructions[i]
             names = [m.names.get(operand, "unknown") for operand in m.operands[i]]
-            line = _line(m, x, self.shape(i), m.opcode[i], names, x)
-            self._lines[i] = line
+            line = self._lines[i] = self._line(x, m.opcode[i], names, x)
         return line
 
     def description(self, i: int) -> str:
@@ -87,7 +108,7 @@ class Printer:
         short = m.opcode[inner] + opcode.removeprefix("async")
         is_start = opcode == "async-start"
         about = m.instructions[inner] if is_start else None
-        return _line(m, m.instructions[i], self.shape(i), short, names, about)
+        return self._line(m.instructions[i], short, names, about)
 
     def _single(self, computation: int) -> int | None:
         """The one instruction that a computation holds besides its parameters; None if more."""
@@ -129,32 +150,37 @@ class Printer:
         for x in instructions:
             opcode = x.opcode.decode("ascii", "backslashreplace")
             operands = [names.get(operand, "unknown") for operand in x.operand_ids]
-            line = _line(self.module, x, text_of(x.shape), opcode, operands, x)
+            line = self._line(x, opcode, operands, x)
             yield f"  {'ROOT ' if x.id == root else ''}{line}"
         yield "}"
         yield ""
 
-
-def _line(
-    m: Module, x: Any, shape: str, opcode: str, operands: Sequence[str], about: Any | None
-) -> str:
-    """One instruction; `about` is the one whose attributes are printed, if any are."""
-    name = x.name.decode("ascii", "backslashreplace")
-    if operands:
-        inside = _operands(operands)
-    elif opcode == "parameter":
-        inside = str(x.parameter_number)
-    else:
-        inside = _literal(x) if opcode == "constant" else ""
-    parts = [f"%{name} = {shape} {opcode}({inside})"]
-    if about is not None:
-        parts += _attributes(m, about)
-    metadata = _metadata(x.metadata) if x.HasField("metadata") else ""
-    if metadata:
-        parts.append(f"metadata={{{metadata}}}")
-    if x.backend_config:
-        parts.append(f"backend_config={_config(x.backend_config)}")
-    return ", ".join(parts)
+    def _line(self, x: Any, opcode: str, operands: Sequence[str], about: Any | None) -> str:
+        """One instruction; `about` is the one whose attributes are printed, if any are."""
+        name = x.name.decode("ascii", "backslashreplace")
+        if operands:
+            inside = _operands(operands)
+        elif opcode == "parameter":
+            inside = str(x.parameter_number)
+        else:
+            inside = _literal(self.module, x) if opcode == "constant" else ""
+        line = f"%{name} = {self._shape(x.shape)} {opcode}({inside})"
+        if opcode in _PLAIN:
+            pass
+        elif opcode == "get-tuple-element":
+            line += f", index={x.tuple_index}"
+        elif about is not None:
+            line = ", ".join((line, *_attributes(self.module, about)))
+        if x.metadata:
+            metadata = self._metadata.get(x.metadata)
+            if metadata is None:
+                metadata = _metadata(reader.metadata_of(x.metadata))
+                self._metadata[x.metadata] = metadata
+            if metadata:
+                line += f", metadata={{{metadata}}}"
+        if x.backend_config:
+            line += f", backend_config={_config(x.backend_config)}"
+        return line
 
 
 def _operands(names: Sequence[str]) -> str:
@@ -172,10 +198,11 @@ def _config(config: bytes) -> str:
     return f'"{escaped(config)}"'
 
 
-def _literal(x: Any) -> str:
+def _literal(m: Module, x: Any) -> str:
     """A number or a truth value alone; of all other constants only that they are there."""
-    field = _LITERALS.get(x.shape.element_type)
-    if field is None or x.shape.dimensions or not x.HasField("literal"):
+    shape = m.shape_of(x.shape)
+    field = _LITERALS.get(shape.element_type)
+    if field is None or shape.dimensions or not x.HasField("literal"):
         return "{...}"
     found = getattr(x.literal, field)
     if len(found) != 1:
@@ -208,9 +235,6 @@ def _metadata(meta: Any) -> str:
 
 def _attributes(m: Module, x: Any) -> Iterator[str]:
     opcode = x.opcode
-    if opcode == b"get-tuple-element":
-        yield f"index={x.tuple_index}"
-        return
     if x.dimensions or opcode == b"broadcast":
         yield f"dimensions={braces(x.dimensions)}"
     if x.HasField("window") and x.window.dimensions:
@@ -247,8 +271,9 @@ def _called(m: Module, x: Any, opcode: str) -> Iterator[str]:
     if opcode == "while" and len(names) == 2:
         yield f"condition={names[1]}, body={names[0]}"
     elif opcode == "conditional":
-        selector = m.instructions.get(x.operand_ids[0]) if x.operand_ids else None
-        if len(names) == 2 and selector is not None and selector.shape.element_type == 1:
+        selector = x.operand_ids[0] if x.operand_ids else None
+        is_known = selector in m.instructions
+        if len(names) == 2 and is_known and m.shape(selector).element_type == 1:
             yield f"true_computation={names[0]}, false_computation={names[1]}"
         else:
             yield f"branch_computations={{{', '.join(names)}}}"
@@ -305,7 +330,8 @@ def _contraction(numbers: Any) -> Iterator[str]:
         batch = getattr(numbers, f"{side}_batch_dimensions")
         if batch:
             yield f"{side}_batch_dims={braces(batch)}"
-        yield f"{side}_contracting_dims={braces(getattr(numbers, f'{side}_contracting_dimensions'))}"
+        summed = getattr(numbers, f"{side}_contracting_dimensions")
+        yield f"{side}_contracting_dims={braces(summed)}"
 
 
 def _groups(x: Any, opcode: bytes) -> Iterator[str]:
@@ -315,8 +341,14 @@ def _groups(x: Any, opcode: bytes) -> Iterator[str]:
         yield f"source_target_pairs={{{pairs}}}"
     devices = x.collective_device_list
     groups = devices.replica_groups or x.replica_groups
-    if devices.HasField("iota_replica_group_list"):
-        iota = devices.iota_replica_group_list
+    if x.HasField("mesh_axes_replica_group_list"):
+        text = _mesh_groups(x.mesh_axes_replica_group_list)
+        if text is not None:
+            yield f"replica_groups={text}"
+        return
+    has_own = x.HasField("iota_collective_device_list")
+    if has_own or devices.HasField("iota_replica_group_list"):
+        iota = x.iota_collective_device_list if has_own else devices.iota_replica_group_list
         sizes = f"[{iota.num_replica_groups},{iota.num_devices_per_group}]"
         yield f"replica_groups={sizes}{_iota(iota.iota_reshape_dims, iota.iota_transpose_perm)}"
     elif groups:
@@ -324,6 +356,21 @@ def _groups(x: Any, opcode: bytes) -> Iterator[str]:
         yield f"replica_groups={{{inside}}}"
     elif x.HasField("collective_device_list"):
         yield "replica_groups={}"
+
+
+def _mesh_groups(groups: Any) -> str | None:
+    """Groups along axes of a mesh; None where it has devices out of order or parts of axes."""
+    names = [f"'{escaped(axis.name)}'" for axis in groups.mesh.axes]
+    along = [axis.mesh_axis_index for axis in groups.axes]
+    is_plain = all(0 <= n < len(names) for n in along)
+    if (
+        groups.mesh.device_ids
+        or not is_plain
+        or any(a.HasField("sub_axis_info") for a in groups.axes)
+    ):
+        return None
+    sizes = ",".join(f"{n}={a.size}" for n, a in zip(names, groups.mesh.axes, strict=True))
+    return f"mesh[{sizes}] {{{','.join(names[n] for n in along)}}}"
 
 
 def _iota(dimensions: Sequence[int], permutation: Sequence[int]) -> str:

@@ -1,4 +1,4 @@
-"""Bytes of a file as messages: an HloProto, plain, compressed, or in a snapshot (format section 10).
+"""Bytes of a file as an HloProto, plain, compressed or in a snapshot (format section 10).
 
 The package protobuf comes with the extra `bufdb[proto]`; nothing here imports it before a proto is
 read.
@@ -6,6 +6,7 @@ read.
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import zlib
 from functools import cache
@@ -69,11 +70,9 @@ def read(data: bytes) -> Any:
         raise UnreadableProto(PACKAGE_MISSING)
     from google.protobuf.message import DecodeError
 
-    from bufdb.proto import hlo_fields_pb2
-
     data = unpacked(data)
     inside = wire.snapshot_part(data)
-    proto = hlo_fields_pb2.HloProto()
+    proto = _messages().HloProto()
     try:
         proto.ParseFromString(data if inside is None else inside)
     except DecodeError as error:
@@ -85,16 +84,28 @@ def read(data: bytes) -> Any:
 
 def head_of(computation: bytes) -> Any:
     """Name, id, root and kind of a serialised computation."""
-    from bufdb.proto import hlo_fields_pb2
-
-    return _parsed(hlo_fields_pb2.HloComputationHead(), computation)
+    return _parsed(_messages().HloComputationHead(), computation)
 
 
 def instructions_of(computation: bytes) -> Any:
     """The instructions of a serialised computation."""
-    from bufdb.proto import hlo_fields_pb2
+    return _parsed(_messages().HloComputationProto(), computation).instructions
 
-    return _parsed(hlo_fields_pb2.HloComputationProto(), computation).instructions
+
+@cache
+def _messages() -> Any:
+    """The module of the generated classes, which makes them when it is imported."""
+    return importlib.import_module("bufdb.proto.hlo_fields_pb2")
+
+
+def shape_of(data: bytes) -> Any:
+    """A serialised shape."""
+    return _parsed(_messages().ShapeProto(), data)
+
+
+def metadata_of(data: bytes) -> Any:
+    """The serialised metadata of an instruction."""
+    return _parsed(_messages().OpMetadata(), data)
 
 
 def _parsed(message: Any, data: bytes) -> Any:
@@ -103,5 +114,5 @@ def _parsed(message: Any, data: bytes) -> Any:
     try:
         message.ParseFromString(data)
     except DecodeError as error:
-        raise UnreadableProto("a computation in it is damaged") from error
+        raise UnreadableProto("it is damaged: a part of it cannot be parsed") from error
     return message

@@ -8,11 +8,12 @@ value that it defines, so this text grows as the proto does.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from bufdb.proto import reader
+from bufdb.proto.bodies import asked_for
 from bufdb.proto.graph import Module
 from bufdb.proto.places import Place, Use, Values, definitions, find_positions, uses_of
 from bufdb.proto.printing import Printer, braces, header
@@ -67,32 +68,35 @@ class _Writer:
         self.assignment = proto.buffer_assignment
         self.printer = Printer(module)
         self.found = Sections()
+        self._parameters: dict[int, int] = {}
+        """Those of the program by number."""
 
     def sections(self, wanted: frozenset[str]) -> Sections:
         """Those that are wanted, as far as they are known."""
-        texts = self.found.texts
-        if "hlo" in wanted:
-            lines = [*header(self.module), *self.printer.hlo(self._fused())]
-            texts["hlo"] = _text(lines)
-        if not self.proto.HasField("buffer_assignment") or not wanted - {"hlo"}:
+        m, texts = self.module, self.found.texts
+        if not self.proto.HasField("buffer_assignment"):
+            if "hlo" in wanted:
+                texts["hlo"] = self._hlo(Values(), None)
             return self.found
-        values = definitions(self.module, self.assignment)
-        positions = find_positions(self.module, values)
+        values = definitions(m, self.assignment)
+        positions = find_positions(m, values)
         if "buffer_assignment" in wanted:
             texts["buffer_assignment"] = _text(self._allocations(values, positions))
-        uses = {v: uses_of(self.module, places) for v, places in positions.items()}
+        uses = {v: uses_of(m, places) for v, places in positions.items()}
         if "values" in wanted:
             texts["values"] = _text(self._used(values, positions, uses))
-        if "live_range" in wanted:
-            live = self._live(values, positions, uses)
-            if live:
-                texts["live_range"] = _text(live)
+        if wanted & {"live_range", "hlo"}:
+            program = flatten(m)
+            ranges = self._ranges(Ranges(m, values, program), positions, uses)
+            if "live_range" in wanted and ranges is not None:
+                texts["live_range"] = _text(self._live(values, program.sequence, ranges))
+            if "hlo" in wanted:
+                texts["hlo"] = self._hlo(values, ranges)
         return self.found
 
-    def _fused(self) -> Iterator[int]:
-        """The fused computations, each before those that call it, as the proto has them."""
-        apart = set(self.module.order)
-        return (c for c in self.module.computations if c not in apart)
+    def _hlo(self, values: Values, ranges: dict[int, Span] | None) -> bytes:
+        fused = asked_for(self.module, values, ranges, self.assignment)
+        return _text([*header(self.module), *self.printer.hlo(fused)])
 
     def _short(self, v: int, values: Values) -> str:
         """How a value is named wherever it is mentioned."""
@@ -119,7 +123,7 @@ class _Writer:
                     f"at ShapeIndex {braces(index)}"
                 )
             if any(one.logical_buffer_id in result for one in assigned):
-                shape = text_of(m.instructions[root].shape, with_layout=False)
+                shape = text_of(m.shape(root), with_layout=False)
                 parts.append(f"output shape is |{shape}|")
             kinds = (
                 ("constant", a.is_constant),
@@ -135,18 +139,17 @@ class _Writer:
                 i, index = values.place_of[v]
                 shape = self.printer.shape(i)
                 if index:
-                    shape = text_of(part_of(m.instructions[i].shape, index))
+                    shape = text_of(part_of(m.shape(i), index))
                 place = f"(size={one.size},offset={one.offset})"
                 yield f" value: {self._short(v, values)} {place}: {shape}"
 
     def _parameter_shape(self, number: int, index: Index) -> str:
         m = self.module
-        for i, home in m.home.items():
-            if home == m.entry and m.opcode[i] == "parameter":
-                x = m.instructions[i]
-                if x.parameter_number == number:
-                    return text_of(part_of(x.shape, index), with_layout=False)
-        raise LookupError(f"parameter {number}")
+        if not self._parameters:
+            for i, home in m.home.items():
+                if home == m.entry and m.opcode[i] == "parameter":
+                    self._parameters[m.instructions[i].parameter_number] = i
+        return text_of(part_of(m.shape(self._parameters[number]), index), with_layout=False)
 
     def _used(
         self, values: Values, positions: dict[int, list[Place]], uses: dict[int, list[Use]]
@@ -160,9 +163,7 @@ class _Writer:
         yield "Used values:"
         is_tuple = {i: m.is_tuple(i) for i in m.instructions}
         assigned = {
-            one.logical_buffer_id
-            for a in self.assignment.buffer_allocations
-            for one in a.assigned
+            one.logical_buffer_id for a in self.assignment.buffer_allocations for one in a.assigned
         }
         for v in sorted(assigned):
             yield self._short(v, values)
@@ -180,16 +181,18 @@ class _Writer:
                 described.add(i)
                 yield f" from instruction: {self.printer.description(i)}"
 
-    def _live(
-        self, values: Values, positions: dict[int, list[Place]], uses: dict[int, list[Use]]
-    ) -> Iterator[str] | None:
-        m = self.module
-        if m.entry not in m.schedule:
+    def _ranges(
+        self,
+        derived: Ranges,
+        positions: dict[int, list[Place]],
+        uses: dict[int, list[Use]],
+    ) -> dict[int, Span] | None:
+        """Live ranges, held against the heap simulator's own record; None without a schedule."""
+        problems = self.found.problems
+        if self.module.entry not in self.module.schedule:
             message = "live ranges are unknown: the proto has no schedule"
-            self.found.problems.append(("data_loss", "missing_schedule", message))
+            problems.append(("data_loss", "missing_schedule", message))
             return None
-        program = flatten(m)
-        derived = Ranges(m, values, program)
         ranges = derived.of(positions, uses, self.assignment)
         wrong, events = trace_faults(self.assignment, ranges)
         if wrong:
@@ -197,18 +200,16 @@ class _Writer:
                 f"{wrong} of {events} events of the heap simulator are out of order by the live "
                 "ranges that were derived"
             )
-            self.found.problems.append(("error", "live_ranges_against_trace", message))
-        if program.wrapped and not m.is_tiled and not derived.starts_late:
+            problems.append(("error", "live_ranges_against_trace", message))
+        if derived.program.wrapped and not self.module.is_tiled and not derived.starts_late:
             message = (
                 "values inside asynchronous computations may start some instants later: from which "
                 "release of XLA the proto is it does not tell"
             )
-            self.found.problems.append(("info", "asynchronous_starts", message))
-        return self._live_lines(values, program.sequence, ranges)
+            problems.append(("info", "asynchronous_starts", message))
+        return ranges
 
-    def _live_lines(
-        self, values: Values, sequence: list[int], ranges: dict[int, Span]
-    ) -> Iterator[str]:
+    def _live(self, values: Values, sequence: list[int], ranges: dict[int, Span]) -> Iterator[str]:
         m = self.module
         yield f"HloLiveRange (max {len(sequence)}):"
         yield "  InstructionSequence:"
@@ -229,5 +230,5 @@ class _Writer:
             yield f"    {at}: {size} bytes (cumulative: {cumulative} bytes)"
 
 
-def _text(lines: Any) -> bytes:
+def _text(lines: Iterable[str]) -> bytes:
     return ("\n".join(lines) + "\n").encode("ascii", "backslashreplace")

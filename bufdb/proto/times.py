@@ -1,7 +1,8 @@
-"""When values live: program order, live ranges, XLA's own peak (format sections 6.1, 6.2 and 10.1)."""
+"""When values live: program order, live ranges, XLA's own peak (format sections 6 and 10.1)."""
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
@@ -89,7 +90,7 @@ class Ranges:
                 found[v] = self._alone(v, positions[v], uses[v])
         for members in sharing(m, self.values, assignment):
             order = sorted((*found[v], v) for v in members if v in found)
-            for (_, _, one), (_, _, two) in zip(order, order[1:], strict=False):
+            for (_, _, one), (_, _, two) in itertools.pairwise(order):
                 (start, end), (later, last) = found[one], found[two]
                 found[two] = later, max(end, last)
                 found[one] = start, min(end, later)
@@ -147,7 +148,7 @@ def printed_peak(
     """The instant that XLA would call the peak, and what it would list: (bytes, value)."""
     change: Counter[int] = Counter()
     for v, (start, end) in ranges.items():
-        size = bytes_of(m.instructions[values.place_of[v][0]].shape)
+        size = bytes_of(m.shape(values.place_of[v][0]))
         change[start] += size
         change[end + 2] -= size  # the rule counts a value once past its end
     most = now = instant = 0
@@ -159,7 +160,7 @@ def printed_peak(
     for v, (start, end) in ranges.items():
         if start <= instant <= end:
             i, index = values.place_of[v]
-            listed.append((bytes_of(part_of(m.instructions[i].shape, index)), v))
+            listed.append((bytes_of(part_of(m.shape(i), index)), v))
 
     def order(row: tuple[int, int]) -> tuple[int, str, tuple[int, ...]]:
         i, index = values.place_of[row[1]]

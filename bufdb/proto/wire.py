@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _MODULE, _ASSIGNMENT = 1, 3
 """Fields of HloProto."""
+_MODULE_BEGINS = (b"\x0a", b"\x12", b"\x1a")
+"""Keys of the first fields of a module, and of an HloProto's; a value begins with a number."""
+NO_ASSIGNMENT = "it is a serialised HLO module without buffer assignment"
+_HIGHEST = 30
+"""No message of these has fields beyond, and none is a number."""
 
 
 def hlo_proto(module: bytes, assignment: bytes) -> bytes:
@@ -45,39 +51,64 @@ def fields(data: bytes) -> Iterator[tuple[int, int, int, int]]:
         yield number, kind, start, at
 
 
-def has_assignment(data: bytes) -> bool | None:
-    """Whether a serialised HloProto or HloSnapshot has a buffer assignment; None if it is neither.
+def why_no_assignment(data: bytes) -> str | None:
+    """What some bytes are instead of an HloProto, or a snapshot of one, with a buffer assignment.
 
-    Nothing below the first levels is looked at.
+    None if they have one, as far as their first levels say: nothing below is looked at.
     """
+    if not data:
+        return "it is empty"
     found = _parts(data)
     if found is None:
+        return "it is no serialised HLO module"
+    if found.stop != len(data):
+        return "it was cut off, or is no serialised HLO module"
+    if found.is_repeated or data[found.module[0] : found.module[0] + 1] not in _MODULE_BEGINS:
+        return (
+            "it is a buffer assignment without its module (bufdb.proto.wire.hlo_proto joins them), "
+            "or no serialised HLO module"
+        )
+    if found.assignment:
         return None
-    module, assignment = found
-    if assignment is not None:
-        return assignment > 0
-    return has_assignment(data[module[0] : module[1]]) if _is_snapshot(data, module) else False
+    if _is_snapshot(data, found.module):
+        return why_no_assignment(data[found.module[0] : found.module[1]])
+    return NO_ASSIGNMENT
 
 
 def snapshot_part(data: bytes) -> bytes | None:
     """The HloProto inside a serialised HloSnapshot; None if the bytes are no snapshot."""
     found = _parts(data)
-    if found is None or not _is_snapshot(data, found[0]):
+    if found is None or not _is_snapshot(data, found.module):
         return None
-    return data[found[0][0] : found[0][1]]
+    return data[found.module[0] : found.module[1]]
 
 
-def _parts(data: bytes) -> tuple[tuple[int, int], int | None] | None:
-    """Span of the first field, and the size of a third one; None if there is no first one."""
-    module, assignment = None, None
+class _Parts(NamedTuple):
+    """The first level of a message that may be an HloProto or a snapshot."""
+
+    module: tuple[int, int]
+    """Span of the first field."""
+    assignment: int
+    """Bytes of the last third field, 0 if there is none."""
+    is_repeated: bool
+    """Whether there are several first fields."""
+    stop: int
+    """Where the last field ends that makes sense, or says that it does."""
+
+
+def _parts(data: bytes) -> _Parts | None:
+    """The first level; None if it cannot be one of the two."""
+    module, assignment, end, is_repeated = None, 0, 0, False
     for number, kind, start, stop in fields(data):
-        if kind != _BYTES or number > 30:
+        if kind != _BYTES or number > _HIGHEST:
             return None
-        if number == _MODULE and module is None:
-            module = start, stop
+        if number == _MODULE:
+            is_repeated = module is not None
+            module = module or (start, stop)
         elif number == _ASSIGNMENT:
             assignment = stop - start
-    return None if module is None else (module, assignment)
+        end = stop
+    return None if module is None else _Parts(module, assignment, is_repeated, end)
 
 
 def _is_snapshot(data: bytes, first: tuple[int, int]) -> bool:
