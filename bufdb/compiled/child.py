@@ -91,9 +91,12 @@ def _module(place: str) -> ModuleType:
     """The module of a file or of a dotted name, imported."""
     if not place.endswith(".py"):
         sys.path.insert(0, os.getcwd())  # noqa: PTH109 - as `python -m` does
-        if importlib.util.find_spec(place) is None:
-            raise UsageError(f"no module {quote(place)}; a file's name ends in .py")
-        return importlib.import_module(place)
+        try:
+            return importlib.import_module(place)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{place}.".startswith(f"{error.name}."):
+                raise  # it is one that the module imports
+            raise UsageError(f"no module {quote(place)}; a file's name ends in .py") from error
     path = Path(place)
     if not path.is_file():
         raise UsageError(f"no file {place}")

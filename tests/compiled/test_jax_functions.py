@@ -52,10 +52,12 @@ def rows(con, table, run, exclude):
 def test_every_row_is_that_of_the_text_dump(taken_in, other):
     con, told = taken_in
     functions = con.execute(
-        "SELECT list(function_name ORDER BY ALL) FROM modules WHERE run_name = ?", [other]
+        "SELECT function_name FROM modules WHERE run_name = ? ORDER BY ALL", [other]
     ).fetchall()
-    assert functions == [(sorted(told["programs"]),)]
-    for table in sorted(set(MODULE_TABLES) - OF_FILES - {"modules"}):
+    assert [name for (name,) in functions] == sorted(told["programs"])
+    # The block calls from another line of the script.
+    others = {"modules"} | ({"stack_frames"} if other == "captured" else set())
+    for table in sorted(set(MODULE_TABLES) - OF_FILES - others):
         assert rows(con, table, other, {"module_id"}) == rows(con, table, "text", {"module_id"})
 
 
