@@ -8,9 +8,13 @@ from typing import Any
 
 from bufdb.api.answer import Answer
 from bufdb.api.database import Database, connect
-from bufdb.summary.overview import DEVICE_LABEL
+from bufdb.errors import DatabaseError, UsageError
+from bufdb.report.curve import Span, svg
+from bufdb.summary.overview import DEVICE_LABEL, glob
 
 RUN = "compiled"
+BARS = 320
+"""Of the picture, at most."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -19,6 +23,24 @@ class Explanation(Answer):
 
     db: Database = field(kw_only=True)
     """In memory: `explanation.db.what_if("step", donate=["0"])`, `.query("peak-by-op")`."""
+
+    def _repr_html_(self) -> str:
+        """The memory over the program as a picture, and the text."""
+        try:
+            spans = _spans(self.db, self.data["peak"])
+        except DatabaseError:  # it was closed
+            spans = []
+        return f"<div>{svg(spans)}</div>{super()._repr_html_()}"
+
+
+def _spans(db: Database, peak: Mapping[str, Any] | None) -> list[Span]:
+    """The course of the module with the highest peak; none if that is unknown."""
+    if peak is None:
+        return []
+    asked = {"module": glob(peak["module_key"]), "color": peak["color"], "top_n": BARS}
+    columns = "start_time, end_time, occupied_bytes, instruction_name"
+    rows = db.query("timeline", **asked).filter("unknown_reason IS NULL").project(columns)
+    return [Span(*row) for row in rows.fetchall()]
 
 
 def explain(
@@ -64,8 +86,6 @@ def explain(
             metadata = {DEVICE_LABEL: hardware.device_kind, "target": hardware.name}
             compiler_options = {**hardware.options, **(compiler_options or {})}
     elif args or kwargs or target is not None:
-        from bufdb.errors import UsageError
-
         raise UsageError(
             "what is lowered or compiled takes neither arguments nor a target; give the function"
         )
