@@ -35,6 +35,12 @@ RUNS |= {
 }
 RUNS |= {"packaged/cpu": ("-m tiny_train", "")}
 RUNS |= {f"lengths/length_{n}": (f"attention.py --length {n}", "") for n in (512, 1024, 1536, 2048)}
+# Protos of modules of which the texts are elsewhere.
+AS_PROTO = "--xla_dump_hlo_as_text --xla_dump_hlo_as_proto"
+RUNS |= {
+    f"protos/{run}": (RUNS[f"{folder}/{run}"][0], f"{RUNS[f'{folder}/{run}'][1]} {AS_PROTO}")
+    for run, folder in (("cpu", "sharded"), ("gpu", "loops"), ("tpu", "loops"))
+}
 FLAGS = "--xla_backend_optimization_level=0"
 HLO_TEXT = "*after_optimizations.txt"
 KEEP = [
@@ -74,7 +80,7 @@ def keep_files(name, dump_to, out):
         for path in dump_to.glob("*-buffer-assignment.txt")
         if not ("gpu" in name and ".cpu_after_" in path.name)
     }
-    for pattern in KEEP:
+    for pattern in ["*after_optimizations.hlo.pb"] if AS_PROTO in RUNS[name][1] else KEEP:
         if name.endswith("_old") and pattern == HLO_TEXT:
             continue
         for path in dump_to.glob(pattern):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
 
 from bufdb.commands import common
+from bufdb.errors import UsageError
 
 MEMORY_LIMIT = "768MB"
 """For DuckDB, which otherwise keeps what it has read of the file. A part of half a
@@ -29,9 +31,18 @@ million rows needs 200 MB; what needs more spills."""
     help="Leave out an invariant, such as lookups if you have edited op_categories; may be "
     "repeated.",
 )
+@click.option(
+    "--protos",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Ask a second opinion instead: rows of the modules that have text and a proto, derived "
+    "from the protos below DIR.",
+)
 @common.output_options
 @common.db_option
-def command(examples: int, skip: tuple[str, ...], db: str, **output: Any) -> None:
+def command(
+    examples: int, skip: tuple[str, ...], protos: Path | None, db: str, **output: Any
+) -> None:
     """Check that the database holds what was ingested, and that the dumps agree with themselves.
 
     Every row is held to the checksum of its ingest. Allocations add up to the total, values lie in
@@ -45,6 +56,9 @@ def command(examples: int, skip: tuple[str, ...], db: str, **output: Any) -> Non
     """
     from bufdb.query import check
 
+    if protos is not None:
+        _second_opinion(db, protos, output)
+        return
     queries = check.chosen(skip)
     with common.open_database(db, memory_limit=MEMORY_LIMIT) as con:
         broken = check.violations(con, queries, examples)
@@ -67,3 +81,26 @@ def command(examples: int, skip: tuple[str, ...], db: str, **output: Any) -> Non
         )
     else:
         common.note(f"{len(queries)} invariants hold for {modules} modules")
+
+
+def _second_opinion(db: str, folder: Path, output: dict[str, Any]) -> None:
+    """Compare what text and protos say of the same modules; exit code 1 if they disagree."""
+    from bufdb.ingest import second_opinion
+    from bufdb.proto import reader
+    from bufdb.query.result import Result
+
+    if not reader.is_readable():
+        raise UsageError(f"--protos: {reader.PACKAGE_MISSING}")
+    with common.open_database(db, memory_limit=MEMORY_LIMIT) as con:
+        opinion = second_opinion.ask(con, folder)
+    columns = [("module_key", "VARCHAR"), ("table", "VARCHAR"), ("row_count", "BIGINT")]
+    rows = [(d.module_key, d.table, d.row_count, d.example) for d in opinion.disagreements]
+    common.emit(Result([*columns, ("example", "VARCHAR")], rows), **output)
+    if opinion.missing_count:
+        common.note(
+            f"protos of {opinion.missing_count} modules that have text and a proto are not below "
+            f"{folder}, or have changed"
+        )
+    if rows:
+        click.get_current_context().exit(1)
+    common.note(f"text and proto of {opinion.asked_count} modules say the same")

@@ -271,9 +271,9 @@ def _called(m: Module, x: Any, opcode: str) -> Iterator[str]:
     if opcode == "while" and len(names) == 2:
         yield f"condition={names[1]}, body={names[0]}"
     elif opcode == "conditional":
-        selector = x.operand_ids[0] if x.operand_ids else None
-        is_known = selector in m.instructions
-        if len(names) == 2 and is_known and m.shape(selector).element_type == 1:
+        selector = x.operand_ids[0] if x.operand_ids else -1
+        is_predicate = selector in m.instructions and m.shape(selector).element_type == 1
+        if len(names) == 2 and is_predicate:
             yield f"true_computation={names[0]}, false_computation={names[1]}"
         else:
             yield f"branch_computations={{{', '.join(names)}}}"

@@ -1,0 +1,116 @@
+"""A proto gives the rows that the texts of its module give, alone or beside some of them."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+import pytest
+from ingesting import ingest_into, rows
+from places import ROOT
+from proto_rows import OF_TEXT_ALONE, PROTOS, TEXTS, differences, needs_protobuf, put
+from shared_dumps import DUMPS, needs_dumps
+
+pytestmark = needs_protobuf
+PARTS = {
+    "allocations": "-buffer-assignment.txt",
+    "used_values": "-buffer-assignment-values.txt",
+    "live_ranges": "-live-range.txt",
+    "hlo_text": ".txt",
+}
+"""What modules.derived_from_proto calls what a file holds."""
+
+
+def diagnosed(con: duckdb.DuckDBPyConnection) -> list[tuple[str, ...]]:
+    return rows(con, "SELECT code, message FROM diagnostics WHERE severity <> 'info'")
+
+
+@pytest.mark.parametrize("platform", sorted(TEXTS))
+def test_a_proto_gives_the_rows_of_its_texts(con: duckdb.DuckDBPyConnection, platform: str) -> None:
+    ingest_into(con, ROOT / "data" / TEXTS[platform], "texts")
+    ingest_into(con, PROTOS / platform, "protos")
+    assert differences(con, "texts", "protos") == []
+    assert diagnosed(con) == []
+    derived = "SELECT DISTINCT derived_from_proto, format_era, has_hlo_text FROM modules "
+    assert rows(con, f"{derived} WHERE run_name = 'protos'") == [(" ".join(PARTS), "P", True)]
+    assert rows(con, f"{derived} WHERE run_name = 'texts'") == [(None, "C", True)]
+
+
+@needs_dumps
+@pytest.mark.parametrize("program", ["cond_switch", "donate_momentum", "scan_layers_full"])
+def test_so_do_the_sample_protos(
+    con: duckdb.DuckDBPyConnection, tmp_path: Path, program: str
+) -> None:
+    files = [f for f in (DUMPS / "proto-0.10.2" / program).iterdir() if "after_opt" in f.name]
+    for run, suffix in (("texts", ".txt"), ("protos", ".hlo.pb")):
+        for file in files:
+            if file.name.endswith(suffix):
+                # Modules of one name are told apart by the number in front of it.
+                named = file.name.replace("module_", "", 1).replace(".", "_", 1)
+                folder = put(tmp_path / run / named.partition(".cpu")[0], [file])
+        for folder in sorted((tmp_path / run).iterdir()):
+            ingest_into(con, folder, f"{run} {folder.name}")
+    for folder in sorted((tmp_path / "protos").iterdir()):
+        assert differences(con, f"texts {folder.name}", f"protos {folder.name}") == []
+    assert diagnosed(con) == []
+
+
+@pytest.mark.parametrize("lacking", [*PARTS, "allocations used_values", "live_ranges hlo_text"])
+def test_a_proto_tells_what_no_text_does(
+    con: duckdb.DuckDBPyConnection, tmp_path: Path, lacking: str
+) -> None:
+    texts = ROOT / "data" / TEXTS["tpu"]
+    ingest_into(con, texts, "texts")
+    away = tuple(f"optimizations{PARTS[part]}" for part in lacking.split())
+    some = [f for f in texts.iterdir() if not f.name.endswith(away)]
+    both = put(tmp_path / "both", [*some, *(PROTOS / "tpu").iterdir()])
+    ingest_into(con, both, "both")
+    assert differences(con, "texts", "both") == []
+    assert rows(con, "SELECT DISTINCT derived_from_proto FROM modules WHERE run_name = 'both'") == [
+        (lacking,)
+    ]
+    lines = "SELECT count(*) FROM files WHERE file_kind = 'proto' AND line_count > 0"
+    assert rows(con, lines) == [(5,)]
+    assert diagnosed(con) == []
+
+
+def test_text_wins_where_both_speak(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    texts = ROOT / "data" / TEXTS["gpu"]
+    both = put(tmp_path / "both", [*texts.iterdir(), *(PROTOS / "gpu").iterdir()])
+    for name in ("texts", "both"):
+        ingest_into(con, texts if name == "texts" else both, name)
+    for table in OF_TEXT_ALONE.keys() - {"modules"}:
+        exact = (
+            f"SELECT t.* EXCLUDE (module_id) FROM {table} t "
+            "SEMI JOIN (FROM modules WHERE run_name = '{}') m USING (module_id) ORDER BY ALL"
+        )
+        assert rows(con, exact.format("texts")) == rows(con, exact.format("both"))
+    about = "SELECT DISTINCT modules.derived_from_proto, files.line_count FROM files JOIN modules "
+    assert rows(con, f"{about} USING (module_id) WHERE file_kind = 'proto'") == [(None, 0)]
+
+
+def test_what_is_ingested_again_is_unchanged(
+    con: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    both = put(tmp_path / "both", (PROTOS / "tpu").iterdir())
+    assert ingest_into(con, both, "both").module_count == 5
+    assert ingest_into(con, both, "both").unchanged_count == 5
+    (both / "module_0060.jit_decode.cl_1003875606.after_optimizations.hlo.pb").unlink()
+    put(both, (ROOT / "data" / TEXTS["tpu"]).glob("*jit_nested*"))
+    again = ingest_into(con, both, "both")
+    assert (again.unchanged_count, again.replaced_count) == (3, 1)
+
+
+def test_a_large_proto_goes_through_in_rounds(
+    con: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    ingest_into(con, PROTOS / "gpu", "whole")
+    ingest_into(con, PROTOS / "gpu", "rounds", block_bytes=2000)
+    assert differences(con, "whole", "rounds") == []
+
+
+def test_rows_of_a_proto_hold_what_rows_must(
+    call: Callable[..., tuple[int, str, str]], empty_folder: Path
+) -> None:
+    assert call("ingest", "--db", "a.duckdb", *sorted(PROTOS.iterdir()))[0] == 0
+    code, _, err = call("check", "--db", "a.duckdb")
+    assert (code, "hold for 11 modules" in err) == (0, True)
