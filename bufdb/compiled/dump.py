@@ -105,11 +105,11 @@ def _write_compiled(compiled: Any, folder: Path) -> None:
             )
         module = executable.hlo_modules()[0].as_serialized_hlo_module_proto()
         data = hlo_proto(module, assignment)
-    name = executable.hlo_modules()[0].name
     backend = _BACKENDS.get(executable.client.platform, "")
-    place = folder / hashlib.sha256(data).hexdigest()[:12]
+    # Not after the proto, which numbers what a process has compiled.
+    place = folder / hashlib.sha256(compiled.as_text().encode()).hexdigest()[:12]
     place.mkdir(exist_ok=True)
-    stem = f"module_0000.{name}.{backend}after_optimizations"
+    stem = f"module_0000.{executable.hlo_modules()[0].name}.{backend}after_optimizations"
     (place / f"{stem}.hlo.pb").write_bytes(data)
 
 

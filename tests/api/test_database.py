@@ -202,3 +202,37 @@ def test_what_is_no_source_is_refused(tmp_path):
             db.ingest(len)
         with pytest.raises(UsageError, match="for lowered functions"):
             db.ingest(DEMO / "cpu_b8", compiler_options={})
+
+
+def test_queries_and_categories_of_ones_own(demo_db, tmp_path):
+    (tmp_path / "mine.sql").write_text(
+        "-- title: Runs of mine\n-- group: runs\n--\n-- Lists them.\n--\n"
+        "-- column run_name VARCHAR: The run.\nSELECT run_name FROM runs ORDER BY run_name\n"
+    )
+    (tmp_path / "writes.sql").write_text(
+        "-- title: Writes\n-- group: runs\n--\n-- Writes.\n--\n"
+        "-- column a VARCHAR: Any.\nCOPY runs TO 'x'\n"
+    )
+    rules = tmp_path / "rules.toml"
+    rules.write_text('[operations]\n"*jit(_one_hot)*" = "one-hot"\n')
+    db = bufdb.connect(demo_db, queries=[tmp_path], categories=rules)
+    assert len(db.query("mine").fetchall()) == 6
+    with pytest.raises(BufdbError, match="expected a SELECT, found COPY"):
+        db.query("writes")
+    roles = db.query("peak-by-role", run="gpu_b8", function="train_step")
+    assert "one-hot" in [row[roles.columns.index("role")] for row in roles.fetchall()]
+
+
+def test_an_interrupt_stops_the_question_and_leaves_the_database(tmp_path, monkeypatch):
+    from bufdb.query import execute
+
+    db = bufdb.connect(tmp_path / "runs.duckdb")
+    db.ingest(DEMO / "cpu_b8")
+
+    def stop(work, name):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(execute, "_waited_for", stop)
+        db.query("peak")
+    assert db.query("peak", top_n=1).fetchall()

@@ -73,8 +73,10 @@ def test_every_figure_is_that_of_the_text_dump(taken_in, other):
 
 
 def test_the_same_program_is_the_same_module(taken_in):
-    _, told = taken_in
+    con, told = taken_in
     assert told["again"] == {name: [0, 1] for name in told["programs"]}
+    counts = con.execute("SELECT run_name, count(*) FROM modules GROUP BY ALL").fetchall()
+    assert dict(counts) == dict.fromkeys(RUNS, len(told["programs"]))
 
 
 def test_where_it_came_from_is_no_private_directory(taken_in):

@@ -41,7 +41,8 @@ def main(database, models, folder):
         db.ingest(lowered, run="lowered")
         again = db.ingest(lowered, run="lowered")
         told["again"][name] = [again.module_count, again.unchanged_count]
-        db.ingest(lowered.compile(), run="compiled")
+        for stage in (lowered, jax.jit(function).lower(*inputs)):
+            db.ingest(stage.compile(), run="compiled")
     jax.clear_caches()
     with db.capture(run="captured"):
         for function, *inputs in loops.PROGRAMS.values():
