@@ -1,1 +1,1 @@
-"""bufdb for Python: `Database`, and the questions of the command line as functions."""
+"""bufdb for Python: `Database`, `explain`, tools for assistants; `questions` are the commands'."""

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from bufdb.api.answer import Answer, dicts
-from bufdb.api.opening import Opener
+from bufdb.api.questions.opening import Opener
 from bufdb.database import store
 from bufdb.database.patience import DEFAULT_WAIT_S, Patience
 from bufdb.errors import UsageError
@@ -225,7 +225,7 @@ class Database:
             module: glob of modules' keys.
             limit: memory of the device: bytes, a size such as "16GiB", or a name as "TPU v5e".
         """
-        from bufdb.api.summary import summary
+        from bufdb.api.questions.summary import summary
         from bufdb.report.summary import as_dict, text
 
         with self._opener.several() as opened:
@@ -241,9 +241,9 @@ class Database:
             base: a run, or LABEL=VALUE.
             new: the same of the other side.
             top: functions and parts that the text shows; 10 by default. The data has all.
-            options: by, function, module, color and pairs, see `bufdb.api.diff.diff`.
+            options: by, function, module, color and pairs, see `bufdb.api.questions.diff.diff`.
         """
-        from bufdb.api.diff import diff
+        from bufdb.api.questions.diff import diff
         from bufdb.report.diff import DEFAULT_TOP, text
 
         with self._opener.several() as opened:
@@ -258,9 +258,9 @@ class Database:
         Args:
             module: key or name of a module, name of a function, or a glob of one.
             options: without, donate, keep, until, by, order, run and color, as the options of
-                `bufdb what-if`; see `bufdb.api.what_if.what_if`.
+                `bufdb what-if`; see `bufdb.api.questions.what_if.what_if`.
         """
-        from bufdb.api.what_if import what_if
+        from bufdb.api.questions.what_if import what_if
 
         with self._opener.several() as opened:
             found = what_if(opened, module, **options)
@@ -273,9 +273,9 @@ class Database:
             output: a file; a new folder for parquet and csv.
             format: parquet, csv, bundle, speedscope, collapsed, pprof, perfetto or torch-snapshot.
             options: run, function, module, color, frames and anonymize, as the options of
-                `bufdb export`; see `bufdb.api.export.export`.
+                `bufdb export`; see `bufdb.api.questions.export.export`.
         """
-        from bufdb.api.export import export
+        from bufdb.api.questions.export import export
 
         with self._opener.several() as opened:
             notes = export(opened, self.path, format, Path(output), **options)

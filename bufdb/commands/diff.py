@@ -89,7 +89,7 @@ def command(
 
     The comparison itself is SQL: FROM diff_modules('BASE', 'NEW'), diff_peak, diff_temps.
     """
-    from bufdb.api import diff
+    from bufdb.api.questions import diff
 
     opened = partial(common.open_database, db)
     asked: dict[str, Any] = {"by": key_name, "function": function, "module": module}

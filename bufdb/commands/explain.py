@@ -82,7 +82,7 @@ def command(
       2  wrong usage
       3  database in use, damaged, not writable or of another version
     """
-    from bufdb.api.summary import summary as ask
+    from bufdb.api.questions.summary import summary as ask
     from bufdb.compiled.process import compiled_apart
     from bufdb.ingest.ingest import ingest
     from bufdb.report import summary

@@ -86,7 +86,7 @@ def command(
       2  wrong usage, or the file cannot be written
       3  database missing, in use or of another version
     """
-    from bufdb.api.export import export
+    from bufdb.api.questions.export import export
 
     opened = partial(common.open_database, db)
     filters = {"run": run, "function": function, "module": module, "color": color}

@@ -55,7 +55,7 @@ def command(
     (bufdb ingest --metadata device='TPU v5e'); no dump names it. All figures are those of 'bufdb
     query peak-by-category', 'peak-by-source-line', 'advice' and 'diagnostics'.
     """
-    from bufdb.api.summary import summary as ask
+    from bufdb.api.questions.summary import summary as ask
     from bufdb.report import summary
 
     opened = partial(common.open_database, db)

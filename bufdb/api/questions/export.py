@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bufdb import __version__
-from bufdb.api.opening import Open
+from bufdb.api.questions.opening import Open
 from bufdb.database import store
 from bufdb.errors import UsageError, quote
 from bufdb.export import bundle, choice, flame, perfetto, pprof, tables, torch_snapshot, values

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bufdb.api.opening import Open
+from bufdb.api.questions.opening import Open
 from bufdb.errors import UsageError, quote
 from bufdb.query.diff import SQL, Comparison, asked_pairs, compare, selected_runs
 from bufdb.query.execute import runs_asked

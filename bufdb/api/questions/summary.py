@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bufdb.api.opening import Open
+from bufdb.api.questions.opening import Open
 from bufdb.database.store import CATALOG
 from bufdb.errors import UsageError
 from bufdb.query.asked import nothing

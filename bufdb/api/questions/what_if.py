@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from bufdb.api.opening import Open
+from bufdb.api.questions.opening import Open
 from bufdb.budget.file import parse_limit
 from bufdb.errors import UsageError, quote
 from bufdb.query.result import Result
