@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import tempfile
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
@@ -50,10 +52,11 @@ class Database:
         wait: float = DEFAULT_WAIT_S,
     ) -> None:
         """See `bufdb.connect`."""
-        self._private: tempfile.TemporaryDirectory[str] | None = None
+        self._remove: weakref.finalize[[str], Database] | None = None
         if path is None:
-            self._private = tempfile.TemporaryDirectory(prefix="bufdb-")
-            path = Path(self._private.name) / "bufdb.duckdb"
+            folder = tempfile.mkdtemp(prefix="bufdb-")
+            self._remove = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+            path = Path(folder) / "bufdb.duckdb"
             store.open_writable(str(path)).close()
         self.path = os.fspath(path)
         """The file."""
@@ -66,8 +69,8 @@ class Database:
     def close(self) -> None:
         """Forget the database; one in memory is gone, answers stay."""
         self._opener.is_closed = True
-        if self._private is not None:
-            self._private.cleanup()
+        if self._remove is not None:
+            self._remove()
 
     def __enter__(self) -> Database:
         return self
@@ -81,7 +84,7 @@ class Database:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<bufdb.Database {'in memory' if self._private else self.path}>"
+        return f"<bufdb.Database {'in memory' if self._remove else self.path}>"
 
     # -- in --------------------------------------------------------------------------------
 

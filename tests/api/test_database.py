@@ -5,6 +5,7 @@ import logging
 import subprocess
 import sys
 from decimal import Decimal
+from pathlib import Path
 
 import duckdb
 import pytest
@@ -236,3 +237,13 @@ def test_an_interrupt_stops_the_question_and_leaves_the_database(tmp_path, monke
         patch.setattr(execute, "_waited_for", stop)
         db.query("peak")
     assert db.query("peak", top_n=1).fetchall()
+
+
+@pytest.mark.parametrize("ends", [lambda db: db.close(), lambda db: None])
+def test_a_database_in_memory_leaves_nothing_behind(ends):
+    db = bufdb.connect()
+    folder = Path(db.path).parent
+    assert folder.is_dir()
+    ends(db)
+    del db
+    assert not folder.exists()
