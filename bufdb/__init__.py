@@ -1,3 +1,35 @@
-"""XLA buffer-assignment dumps as DuckDB tables, with saved SQL queries."""
+"""XLA buffer-assignment dumps as DuckDB tables, with saved SQL queries.
+
+    import bufdb
+
+    with bufdb.connect() as db:
+        db.ingest("dumps", run="b16")
+        print(db.summary())
+        frame = db.query("peak-by-op", top_n=5).df()
+
+`bufdb.explain(f, *args)` is the summary of one function. API.md describes both.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bufdb.api.database import connect
+    from bufdb.api.explain import explain
 
 __version__ = "0.1.0"
+__all__ = ["__version__", "connect", "explain"]
+
+
+def __getattr__(name: str) -> Any:
+    """The two doors, imported when they are used: `import bufdb` itself imports nothing."""
+    if name == "connect":
+        from bufdb.api.database import connect
+
+        return connect
+    if name == "explain":
+        from bufdb.api.explain import explain
+
+        return explain
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -20,6 +20,7 @@ from bufdb.errors import UsageError, did_you_mean, one_line, quote
 COMMANDS = {
     "ingest": "bufdb.commands.ingest",
     "capture": "bufdb.commands.capture",
+    "explain": "bufdb.commands.explain",
     "summary": "bufdb.commands.summary",
     "show": "bufdb.commands.show",
     "report": "bufdb.commands.report",
@@ -33,6 +34,7 @@ COMMANDS = {
     "diff": "bufdb.commands.diff",
     "what-if": "bufdb.commands.what_if",
     "export": "bufdb.commands.export",
+    "mcp": "bufdb.commands.mcp",
     "lint": "bufdb.commands.lint",
 }
 """Module of each command, in the order of --help."""

@@ -1,4 +1,7 @@
-"""pytest plugin: the fixture `bufdb_limit` fails a test that compiles to too much memory.
+"""pytest plugin: fixtures that fail a test which compiles to too much memory.
+
+`assert_peak` takes a function and says what holds its peak; `bufdb_limit` knows more metrics, and
+dumps that are there already.
 
 pytest imports this in every session where bufdb is installed, so nothing heavier than pytest is
 imported before the fixture is used, and jax never: the test brings it along.
@@ -6,11 +9,8 @@ imported before the fixture is used, and jax never: the test brings it along.
 
 from __future__ import annotations
 
-import importlib
 import os
-import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,43 @@ if TYPE_CHECKING:
 
 CONTRIBUTORS = 10
 """Values that a failing test names."""
+
+
+@pytest.fixture
+def assert_peak() -> Callable[..., int]:
+    """Fails the test if the peak of a function is higher than it may be; else gives it [bytes].
+
+        def test_step(assert_peak):
+            assert_peak(jax.jit(step).lower(params, batch).compile(), max="2GiB")
+            assert_peak(step, params, batch, max="TPU v5e", target="tpu:v5e:2x2")
+
+    Takes what `bufdb.explain` takes; `max` is a size, bytes, or a device whose memory is meant. The
+    failure shows the lines that hold the peak, and the advice.
+    """
+    return _assert_peak
+
+
+def _assert_peak(function: Any, *args: Any, max: int | str, **options: Any) -> int:
+    __tracebackhide__ = True
+    from bufdb.api.explain import explain
+
+    found = explain(function, *args, limit=max, **options)
+    found.db.close()
+    unknown, peak = found.data["unknown_peaks"], found.data["peak"]
+    if unknown or peak is None:
+        reason = f": {unknown[0]['unknown_reason']}" if unknown else ""
+        pytest.fail(f"bufdb: the peak cannot be judged{reason}\n{found}", pytrace=False)
+    peak_bytes, limit = int(peak["peak_bytes"]), int(found.data["limit_bytes"])
+    if peak_bytes > limit:
+        lines = [
+            f"bufdb: the peak of {peak['function_name']} is over its limit",
+            f"  peak          {_exact(peak_bytes)}",
+            f"  limit         {_exact(limit)}",
+            f"  too much      {_exact(peak_bytes - limit)}",
+            "",
+        ]
+        pytest.fail("\n".join(lines) + f"\n{found}", pytrace=False)
+    return peak_bytes
 
 
 @pytest.fixture
@@ -71,14 +108,17 @@ class BufdbLimit:
             The figures by metric, of several modules the largest; None for what is not known.
         """
         __tracebackhide__ = True
+        from bufdb.compiled.cache import without_persistent_cache
+        from bufdb.compiled.dump import dump_options
+
         if not callable(getattr(lowered, "compile", None)):
             raise TypeError(
                 "bufdb_limit wants what can still be compiled, jax.jit(f).lower(...), for XLA "
                 f"writes a dump when it compiles; got {type(lowered).__name__}"
             )
         folder = self._tmp_path_factory.mktemp("bufdb-dump")
-        options = {**(compiler_options or {}), "xla_dump_to": str(folder)}
-        with _without_persistent_cache():
+        options = {**(compiler_options or {}), **dump_options(folder)}
+        with without_persistent_cache():
             lowered.compile(compiler_options=options)
         return self._check(folder, function, memory_space, color, platform, limits)
 
@@ -211,23 +251,3 @@ def _exact(count: int) -> str:
     from bufdb.report.text import human_bytes
 
     return human_bytes(count) if count < 1024 else f"{human_bytes(count)} ({count} bytes)"
-
-
-@contextmanager
-def _without_persistent_cache() -> Iterator[None]:
-    """JAX's persistent compilation cache switched off: a hit compiles nothing, so dumps nothing."""
-    jax = sys.modules.get("jax")
-    name = "jax_enable_compilation_cache"
-    before = getattr(getattr(jax, "config", None), name, None)
-    if jax is None or not before:
-        yield
-        return
-    cache = importlib.import_module("jax.experimental.compilation_cache.compilation_cache")
-    jax.config.update(name, False)
-    # JAX looks at the setting once, at the first compilation, and again after a reset.
-    cache.reset_cache()
-    try:
-        yield
-    finally:
-        jax.config.update(name, before)
-        cache.reset_cache()

@@ -208,3 +208,59 @@ def test_step(bufdb_limit):
     )
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*bufdb: peak of step is over its limit", "* parameter *"])
+
+
+LOWERED = """
+import shutil
+
+class Lowered:
+    def compile(self, compiler_options):
+        shutil.copytree(DEMO + "/cpu_b8", compiler_options["xla_dump_to"], dirs_exist_ok=True)
+"""
+
+
+def test_assert_peak_gives_the_peak_or_shows_what_holds_it(session):
+    result = session(
+        f"""{LOWERED}
+def test_within(assert_peak):
+    assert assert_peak(Lowered(), max="9 MiB") == 8905504
+    assert assert_peak(Lowered(), max="TPU v5e") == 8905504
+
+def test_over(assert_peak):
+    assert_peak(Lowered(), max=1048576)
+"""
+    )
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "bufdb: the peak of train_step is over its limit",
+            "  peak          8.5 MiB (8905504 bytes)",
+            "  limit         1.0 MiB (1048576 bytes)",
+            "  too much      7.5 MiB (7856928 bytes)",
+            "limit: 849.3% of 1.0 MiB: it does not fit",
+            "lines that hold most of it",
+            "* /home/user/model/train.py:*",
+            "what would lower it most*",
+        ]
+    )
+
+
+def test_assert_peak_judges_no_unknown_peak(session):
+    result = session(
+        """
+import shutil
+from pathlib import Path
+
+class Cut:
+    def compile(self, compiler_options):
+        folder = Path(compiler_options["xla_dump_to"])
+        shutil.copytree(DEMO + "/cpu_b8", folder, dirs_exist_ok=True)
+        for path in folder.glob("*-live-range.txt"):
+            path.unlink()
+
+def test_step(assert_peak):
+    assert_peak(Cut(), max="1 GiB")
+"""
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["bufdb: the peak cannot be judged: *"])

@@ -21,6 +21,7 @@ from bufdb.database import faults
 from bufdb.errors import DatabaseError, UsageError
 from bufdb.report import formats
 from bufdb.report.text import terminal_safe
+from bufdb.summary.devices import limit_of
 
 if TYPE_CHECKING:
     from bufdb.capture.environment import Environment
@@ -135,7 +136,7 @@ def command(
     if not command_line:
         raise UsageError("which command? bufdb capture -- COMMAND...")
     given_labels = common.parse_labels(labels)
-    limits = summary.limit_of(limit)
+    limits = limit_of(limit)
     name = run or run_name(command_line, datetime.now(UTC))
     if sweeps:
         from bufdb.commands import sweep

@@ -130,14 +130,21 @@ categories_option: Decorator = click.option(
     help="Rules of your own for peak-by-role and peak-by-category, before those of bufdb.",
 )
 
-_format_option: Decorator = click.option(
-    "--format",
-    "format_name",
-    type=click.Choice(formats.FORMATS),
-    default="table",
-    show_default=True,
-    help="Form of the answer; csv, json and jsonl hold exact numbers.",
-)
+BINARY = ("arrow", "parquet")
+"""Forms of an answer that are no text: those of `bufdb.api.stream`."""
+
+
+def _format_option(names: tuple[str, ...], exact: str) -> Decorator:
+    return click.option(
+        "--format",
+        "format_name",
+        type=click.Choice(names),
+        default="table",
+        show_default=True,
+        help=f"Form of the answer; {exact} hold exact numbers.",
+    )
+
+
 output_option: Decorator = click.option(
     "-o",
     "--output",
@@ -163,7 +170,26 @@ _full_option: Decorator = click.option(
 
 def output_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Options of every command that prints rows; `emit` takes them as keywords."""
-    return _format_option(output_option(_wide_option(_full_option(function))))
+    form = _format_option(formats.FORMATS, "csv, json and jsonl")
+    return form(output_option(_wide_option(_full_option(function))))
+
+
+def data_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same of a command that writes rows for programs too."""
+    form = _format_option((*formats.FORMATS, *BINARY), "all but table and markdown")
+    return form(output_option(_wide_option(_full_option(function))))
+
+
+def require_pipe(format_name: str, output: Path | None) -> None:
+    """Nothing if the form of the answer can go where it is to go.
+
+    Raises:
+        UsageError: a terminal would be given bytes.
+    """
+    if format_name in BINARY and output is None and is_terminal(sys.stdout):
+        raise UsageError(
+            f"--format {format_name} is no text for a terminal; give -o FILE, or a pipe"
+        )
 
 
 def emit(result: Result, *, format_name: str, output: Path | None, full: str | None) -> None:
@@ -173,7 +199,7 @@ def emit(result: Result, *, format_name: str, output: Path | None, full: str | N
     text, cut = formats.render(
         result,
         format_name,
-        shutil.get_terminal_size().columns if to_terminal and not full else None,
+        width_for(output, full),
         has_titles=full != "full",
         has_bars=to_terminal and not full,
         is_coloured=is_coloured,
@@ -181,6 +207,13 @@ def emit(result: Result, *, format_name: str, output: Path | None, full: str | N
     write(text, output, is_safe=is_coloured)
     if cut:
         note(f"{cut} cells shortened to fit the terminal; --wide shows all of them")
+
+
+def width_for(output: Path | None, full: str | None) -> int | None:
+    """Columns to fit a table into; None where nobody looks at a terminal, or all is asked for."""
+    if output is not None or full or not is_terminal(sys.stdout):
+        return None
+    return shutil.get_terminal_size().columns
 
 
 def write(text: str, output: Path | None = None, *, is_safe: bool = False) -> None:
@@ -196,7 +229,11 @@ def write(text: str, output: Path | None = None, *, is_safe: bool = False) -> No
     """
     if output is None and not is_safe and is_terminal(sys.stdout):
         text = terminal_safe(text)
-    data = text.encode("utf-8", errors="replace")
+    write_bytes(text.encode("utf-8", errors="replace"), output)
+
+
+def write_bytes(data: bytes, output: Path | None = None) -> None:
+    """Write an answer as it is to a file or standard output; faults as those of `write`."""
     if output is not None:
         try:
             output.write_bytes(data)

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
-from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from bufdb.commands import common, completion
-from bufdb.errors import quote
-from bufdb.report import formats
-from bufdb.report.text import escape_control, markdown_escape
 
 if TYPE_CHECKING:
-    import duckdb
-
     from bufdb.query.diff import Comparison
-    from bufdb.query.header import Value
-    from bufdb.query.result import Result
 
 KEYS = ("op", "source", "shape", "dtype", "opcode", "category", "stack", "all")
 """Keys of the macro diff_peak."""
@@ -97,19 +89,17 @@ def command(
 
     The comparison itself is SQL: FROM diff_modules('BASE', 'NEW'), diff_peak, diff_temps.
     """
-    from bufdb.query.diff import SQL, asked_pairs, compare, selected_runs
-    from bufdb.query.execute import runs_asked
+    from bufdb.api.questions import diff
 
-    values: dict[str, Value] = {"base": base, "new": new, "key_name": key_name}
-    values |= {"function": function, "module": module, "color": color}
-    con = common.open_database(db, SQL, runs=runs_asked(values))
-    for selection in (base, new):
-        selected_runs(con, selection)
-    values["pair"] = asked_pairs(con, base, new, pairs)
-    answer = compare(con, values, temps=output["format_name"] not in _TEXT_FORMATS)
-    if not answer.figures:
-        common.note(_why_nothing(con, values))
-    if output["format_name"] in _TEXT_FORMATS:
+    opened = partial(common.open_database, db)
+    asked: dict[str, Any] = {"by": key_name, "function": function, "module": module}
+    asked |= {"color": color, "pairs": pairs}
+    is_text = output["format_name"] in _TEXT_FORMATS
+    found = diff.diff(opened, base, new, **asked, temps=not is_text)
+    answer = found.comparison
+    if found.note is not None:
+        common.note(found.note)
+    if is_text:
         _write_text(answer, top or DEFAULT_TOP, **output)
     else:
         if top is not None:
@@ -117,61 +107,14 @@ def command(
         common.emit(answer.as_result(), **output)
 
 
-def _why_nothing(con: duckdb.DuckDBPyConnection, values: Mapping[str, Value]) -> str:
-    """Why neither side has a figure."""
-    from bufdb.query.diff import compare
-
-    filters = ("function", "module", "color")
-    given = [name for name in filters if values[name] is not None]
-    whole = compare(con, {**values, **dict.fromkeys(filters)}, temps=False).figures
-    if not whole:
-        return "no rows: neither side has a module"
-    functions = ", ".join(dict.fromkeys(row.function_name for row in whole))
-    spaces = ", ".join(
-        dict.fromkeys(f"{row.color} ({row.memory_space_name or 'no name'})" for row in whole)
-    )
-    asked = " and ".join(f"{name} {quote(str(values[name]))}" for name in given)
-    return f"no rows: neither side has {asked}; there is {functions} in memory space {spaces}"
-
-
-def _write_text(answer: Comparison, top: int, *, format_name: str, output: Any, full: bool) -> None:
+def _write_text(
+    answer: Comparison, top: int, *, format_name: str, output: Path | None, full: str | None
+) -> None:
     from bufdb.report import diff
 
-    is_markdown = format_name == "markdown"
-    to_terminal = output is None and sys.stdout.isatty()
-    width = shutil.get_terminal_size().columns if to_terminal and not full else None
-    cut = 0
-
-    def table(result: Result) -> str:
-        nonlocal cut
-        text, cells = formats.render(result, format_name, width)
-        cut += cells
-        return text
-
-    def line(text: str) -> str:
-        return (markdown_escape(text) if is_markdown else escape_control(text)) + "\n"
-
-    def bold(text: str) -> str:
-        return f"**{line(text).rstrip()}**\n" if is_markdown else line(text)
-
-    figures, left_out = diff.figures_table(answer, top)
-    blocks = [bold(diff.summary(answer)), table(figures)]
-    unknown = diff.unknown_lines(answer, top)
-    if unknown:
-        # In Markdown only an empty line ends a line.
-        blocks.append(("\n" if is_markdown else "").join(line(text) for text in unknown))
-    parts = diff.part_tables(answer, top)
-    for heading, result, temps in parts[: diff.MOST_TABLES]:
-        text = table(result)
-        # Markdown needs an empty line between a paragraph and a table, and after it.
-        blocks.append(f"{bold(heading)}\n{text}" if is_markdown else f"{bold(heading)}{text}")
-        if temps is not None:
-            blocks.append(line(temps))
-    common.write("\n".join(blocks), output)
-    if left_out:
-        common.note(f"{left_out} more functions; --top shows more")
-    if len(parts) > diff.MOST_TABLES:
-        more = len(parts) - diff.MOST_TABLES
-        common.note(f"parts of {more} more functions changed; --function shows them")
-    if cut:
-        common.note(f"{cut} cells shortened to fit the terminal; --full shows all of them")
+    shown = diff.text(answer, top, format_name, common.width_for(output, full))
+    common.write(shown.text, output)
+    for text in shown.notes:
+        common.note(text)
+    if shown.cut:
+        common.note(f"{shown.cut} cells shortened to fit the terminal; --full shows all of them")

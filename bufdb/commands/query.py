@@ -106,7 +106,7 @@ def _short(name: str, text: str) -> common.Decorator:
 @_short("platform", "cpu, gpu or tpu.")
 @_short("color", "a memory space, by number or by name, such as hbm.")
 @_short("top", "rows to show.")
-@common.output_options
+@common.data_options
 @click.option("--sql", "show_sql", is_flag=True, help="Print the query's text; needs no database.")
 @click.option(
     "--dialect", metavar="ENGINE", help="With --sql: the text for another engine (spark)."
@@ -234,16 +234,25 @@ def _answer(
     from bufdb.query.asked import nothing
     from bufdb.query.asked.known import Known
 
+    common.require_pipe(output["format_name"], output["output"])
     bound = execute.bind(query, values)
     sql = query.sql if query.is_own else None
     con = common.open_database(db, sql, runs=execute.runs_asked(bound), **opening)
-    result = execute.execute_query(con, query, bound, explain=explain)
     if explain:
-        common.write("".join(f"{plan}\n" for _, plan in result.rows), output["output"])
+        plans = execute.execute_query(con, query, bound, explain=True).rows
+        common.write("".join(f"{plan}\n" for _, plan in plans), output["output"])
+        return
+    if output["format_name"] in common.BINARY:
+        from bufdb.api import stream
+
+        row_count = execute.query_as_table(con, query, bound)
+        common.write_bytes(stream.as_bytes(con, output["format_name"]), output["output"])
     else:
+        result = execute.execute_query(con, query, bound)
+        row_count = len(result.rows)
         common.emit(result, **output)
-        known = Known(con, CATALOG)
-        for text in nothing.unknown_labels(known, query, bound):
-            common.note(text)
-        if not result.rows:
-            common.note(nothing.why(known, query, bound))
+    known = Known(con, CATALOG)
+    for text in nothing.unknown_labels(known, query, bound):
+        common.note(text)
+    if not row_count:
+        common.note(nothing.why(known, query, bound))

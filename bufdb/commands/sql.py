@@ -13,7 +13,7 @@ from bufdb.commands import common
 
 @click.command(name="sql", short_help="Answer one SELECT of your own.")
 @click.argument("text", metavar="SELECT")
-@common.output_options
+@common.data_options
 @click.option("--explain", is_flag=True, help="Print DuckDB's plan instead of the answer.")
 @common.allow_files_option
 @common.categories_option
@@ -35,9 +35,15 @@ def command(
 
     if text == "-":
         text = sys.stdin.read()
+    common.require_pipe(output["format_name"], output["output"])
     con = common.open_database(db, allow_files=allow_files, categories=categories)
-    result = execute.execute_sql(con, text, explain=explain)
     if explain:
-        common.write("".join(f"{plan}\n" for _, plan in result.rows), output["output"])
+        plans = execute.execute_sql(con, text, explain=True).rows
+        common.write("".join(f"{plan}\n" for _, plan in plans), output["output"])
+    elif output["format_name"] in common.BINARY:
+        from bufdb.api import stream
+
+        execute.sql_as_table(con, text)
+        common.write_bytes(stream.as_bytes(con, output["format_name"]), output["output"])
     else:
-        common.emit(result, **output)
+        common.emit(execute.execute_sql(con, text), **output)

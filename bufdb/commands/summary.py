@@ -7,22 +7,19 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from bufdb.commands import common, completion
-from bufdb.errors import UsageError, one_line, quote
+from bufdb.errors import one_line
 from bufdb.report import colour
+from bufdb.summary.devices import Limits
 
 if TYPE_CHECKING:
-    import duckdb
-
     from bufdb.query.header import Value
-
-Limits = tuple[int | None, str | None]
-"""Bytes of a device's memory, and the device's name; None where that is not known."""
 
 
 @click.command(name="summary", short_help="One screen: the highest peak and what holds it.")
@@ -58,23 +55,14 @@ def command(
     (bufdb ingest --metadata device='TPU v5e'); no dump names it. All figures are those of 'bufdb
     query peak-by-category', 'peak-by-source-line', 'advice' and 'diagnostics'.
     """
-    from bufdb.query.catalogue import Catalogue
+    from bufdb.api.questions.summary import summary as ask
     from bufdb.report import summary
-    from bufdb.resources import query_folder
-    from bufdb.summary import overview
 
-    limits = limit_of(limit)
-    given = {"run": run, "function": function, "module": module}
-    asked = {name: text for name, text in given.items() if text is not None}
-    parts = overview.queries(Catalogue([query_folder()]), tuple(overview.QUERIES))
-    for query in parts.values():
-        for name in asked:
-            if query.param(name) is None:
-                raise UsageError(f"summary: --{name} is no parameter of the query {query.name}")
-    con = common.open_database(db, overview.sql_of(parts), runs=None if run is None else [run])
-    found = overview.overview(con, parts, asked, *limits)
-    if not found.counts["module_count"]:
-        _say_why(con, asked)
+    opened = partial(common.open_database, db)
+    answer = ask(opened, run=run, function=function, module=module, limit=limit)
+    found = answer.found
+    if answer.note is not None:
+        common.note(answer.note)
         if format_name == "text":
             return
     is_coloured = output is None and format_name == "text" and colour.wanted(sys.stdout, os.environ)
@@ -115,39 +103,3 @@ def show_after(
     )
     with contextlib.suppress(OSError):
         click.echo(text, nl=False, err=True)
-
-
-def limit_of(text: str | None) -> Limits:
-    """Bytes of --limit, and the name of the device if it is one.
-
-    Raises:
-        UsageError: it is neither a size nor a device.
-    """
-    from bufdb.query.sizes import parse_size
-    from bufdb.summary.devices import DEVICES, device
-
-    if text is None:
-        return None, None
-    known = device(text)
-    if known is not None:
-        return known.memory_bytes, known.name
-    try:
-        size = parse_size(text)
-    except ValueError:
-        size = 0
-    if size <= 0:
-        names = ", ".join(item.name for item in DEVICES)
-        raise UsageError(f"--limit wants a size such as 16GiB or one of {names}; got {quote(text)}")
-    return size, None
-
-
-def _say_why(con: duckdb.DuckDBPyConnection, asked: dict[str, str]) -> None:
-    """Why there is nothing to show."""
-    from bufdb.database.store import CATALOG
-    from bufdb.query.asked import nothing
-    from bufdb.query.asked.known import Known
-    from bufdb.query.catalogue import Catalogue
-    from bufdb.resources import query_folder
-
-    query = Catalogue([query_folder()]).find("modules")
-    common.note(nothing.why(Known(con, CATALOG), query, asked))

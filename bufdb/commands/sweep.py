@@ -17,9 +17,9 @@ from bufdb.capture.sweep import Combination
 from bufdb.commands import common
 from bufdb.commands.capture import Captured, Dumps, capture, dump_folder, show_result
 from bufdb.commands.progress import duration
-from bufdb.commands.summary import Limits
 from bufdb.database import faults
 from bufdb.errors import CommandError, UsageError
+from bufdb.summary.devices import Limits
 
 if TYPE_CHECKING:
     from bufdb.query.result import Result

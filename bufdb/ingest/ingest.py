@@ -92,6 +92,7 @@ def ingest(
     replace: bool = False,
     metadata: Mapping[str, str] | None = None,
     own_globs: Sequence[str] | None = None,
+    source_path: str | None = None,
 ) -> Summary:
     """Read dumps and store them.
 
@@ -109,6 +110,7 @@ def ingest(
             same names go before them.
         own_globs: paths and packages that count as the user's own although they are installed
             (`bufdb.ingest.own.parse`); by default what the run was read with before.
+        source_path: what runs.source_path says, if not the path.
         replace: what the runs had before goes, in the one transaction then that stores the new.
 
     Raises:
@@ -117,6 +119,9 @@ def ingest(
     """
     began = time.perf_counter()
     planned = plan(paths, run)
+    if source_path is not None:
+        for one in planned.values():
+            one.path = Path(source_path)
     con = _open(db, {"threads": "1", "memory_limit": memory_limit or MEMORY_LIMIT})
     # Nothing here makes cycles, and the collector's visits cost 5 % of a gigabyte's ingest.
     collects = gc.isenabled()

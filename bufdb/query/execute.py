@@ -9,9 +9,9 @@ Invariant: a value is what DuckDB has, or DuckDB's own text of it, never what Py
 
 import re
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import duckdb
 
@@ -29,6 +29,9 @@ _EXACT = frozenset(
 )
 """DuckDB's types, as its client calls them, of which Python's values say neither more nor less."""
 
+ANSWER = "bufdb_answer"
+"""Temporary table of `query_as_table`."""
+_Done = TypeVar("_Done")
 _TIMES = ("date", "timestamp")
 _INFINITE = (date.min, date.max, datetime.min, datetime.max)
 
@@ -163,28 +166,69 @@ def _kind(statement: duckdb.Statement) -> str:
 
 
 def execute(con: duckdb.DuckDBPyConnection, sql: str, name: str) -> Result:
-    """Execute on a thread of its own while this one waits.
+    """The answer of SQL, rows and columns; the message of a fault begins with `name`."""
+    return _waited_for(lambda: _fetch(con, sql), name)
+
+
+def query_as_table(
+    con: duckdb.DuckDBPyConnection, query: SavedQuery, values: Mapping[str, Value]
+) -> int:
+    """Store the answer of a saved query in a table ANSWER of `con`; its number of rows.
+
+    Arguments and errors as those of `execute_query`; types are DuckDB's own.
+    """
+    if not query.is_own:
+        require_select(con, query.sql, query.name)
+    return _as_table(con, query.sql, spaces.numbered(con, query, values), query.name)
+
+
+def sql_as_table(con: duckdb.DuckDBPyConnection, sql: str) -> int:
+    """The same of one SELECT; errors as those of `execute_sql`."""
+    require_select(con, sql, "sql")
+    return _as_table(con, sql, {}, "sql")
+
+
+def _as_table(
+    con: duckdb.DuckDBPyConnection, sql: str, values: Mapping[str, Value], name: str
+) -> int:
+    for variable, value in values.items():
+        con.execute(f'SET VARIABLE "{variable}" = ?', [value])
+
+    def work() -> None:
+        text = _without_semicolon(sql)
+        try:
+            con.execute(f"CREATE TEMP TABLE {ANSWER} AS {text}")
+        except duckdb.ParserException:  # DESCRIBE and its like stand in parentheses alone
+            con.execute(f"CREATE TEMP TABLE {ANSWER} AS FROM ({text}\n)")
+
+    _waited_for(work, name)
+    ((row_count,),) = con.execute(f"SELECT count(*) FROM temp.main.{ANSWER}").fetchall()
+    return int(row_count)
+
+
+def _waited_for(work: Callable[[], _Done], name: str) -> _Done:
+    """What `work` gives, on a thread of its own while this one waits.
 
     DuckDB looks for Ctrl-C only between its tasks, which can take minutes; a thread that waits for
     another gets it at once. The query dies with the process.
     """
-    outcome: list[Result | BaseException] = []
+    done: list[_Done] = []
+    failed: list[BaseException] = []
 
-    def work() -> None:
+    def run() -> None:
         try:
-            outcome.append(_fetch(con, sql))
+            done.append(work())
         except BaseException as error:  # handed to the waiting thread, which raises it
-            outcome.append(error)
+            failed.append(error)
 
-    thread = threading.Thread(target=work, daemon=True)
+    thread = threading.Thread(target=run, daemon=True)
     thread.start()
     thread.join()
-    result = outcome[0]
-    if isinstance(result, Result):
-        return result
-    if isinstance(result, duckdb.Error):
-        raise _failure(name, result) from result
-    raise result
+    for error in failed:
+        if isinstance(error, duckdb.Error):
+            raise _failure(name, error) from error
+        raise error
+    return done[0]
 
 
 def _fetch(con: duckdb.DuckDBPyConnection, sql: str) -> Result:

@@ -9,18 +9,80 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
 from bufdb.query.diff import Comparison, Row
 from bufdb.query.result import Result
-from bufdb.report.text import human_bytes
+from bufdb.report import formats
+from bufdb.report.text import escape_control, human_bytes, markdown_escape
 
 MOST_TABLES = 3
 """Tables of parts to show: one per module and memory space."""
 
+DEFAULT_TOP = 10
+"""Functions and parts to show."""
+
 _OF_OPERATIONS = ("op", "source", "stack")
 """Keys of which a group is an operation, or where it stands, and what XLA adds for it."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A comparison as text."""
+
+    text: str
+    cut: int
+    """Cells that had to be shortened."""
+    notes: list[str]
+    """What was left out, and how to see it."""
+
+
+def text(
+    comparison: Comparison, top: int, format_name: str = "table", width: int | None = None
+) -> Shown:
+    """The line of `summary`, the figures, and the parts of what changed most.
+
+    Args:
+        comparison: two sides.
+        top: functions, and parts of each, to show.
+        format_name: table or markdown.
+        width: columns that a table is fitted into; None for as many as it takes.
+    """
+    is_markdown = format_name == "markdown"
+    cut = 0
+
+    def table(result: Result) -> str:
+        nonlocal cut
+        text, cells = formats.render(result, format_name, width)
+        cut += cells
+        return text
+
+    def line(text: str) -> str:
+        return (markdown_escape(text) if is_markdown else escape_control(text)) + "\n"
+
+    def bold(text: str) -> str:
+        return f"**{line(text).rstrip()}**\n" if is_markdown else line(text)
+
+    figures, left_out = figures_table(comparison, top)
+    blocks = [bold(summary(comparison)), table(figures)]
+    unknown = unknown_lines(comparison, top)
+    if unknown:
+        # In Markdown only an empty line ends a line.
+        blocks.append(("\n" if is_markdown else "").join(line(text) for text in unknown))
+    parts = part_tables(comparison, top)
+    for heading, result, temps in parts[:MOST_TABLES]:
+        body = table(result)
+        # Markdown needs an empty line between a paragraph and a table, and after it.
+        blocks.append(f"{bold(heading)}\n{body}" if is_markdown else f"{bold(heading)}{body}")
+        if temps is not None:
+            blocks.append(line(temps))
+    notes = [f"{left_out} more functions; --top shows more"] if left_out else []
+    if len(parts) > MOST_TABLES:
+        more = len(parts) - MOST_TABLES
+        notes.append(f"parts of {more} more functions changed; --function shows them")
+    return Shown("\n".join(blocks), cut, notes)
 
 
 def summary(comparison: Comparison) -> str:

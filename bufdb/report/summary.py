@@ -165,8 +165,13 @@ def _not_understood(found: Overview, paint: Paint) -> list[str]:
 
 
 def as_json(found: Overview) -> str:
+    """All of it as one object of JSON."""
+    return json.dumps(as_dict(found), indent=2, ensure_ascii=False) + "\n"
+
+
+def as_dict(found: Overview) -> dict[str, Any]:
     """All of it as one object, with the names of the queries' columns and exact figures."""
-    content: dict[str, Any] = {
+    return {
         **found.counts,
         "peak": found.peak,
         "other_memory_spaces": found.others,
@@ -177,4 +182,3 @@ def as_json(found: Overview) -> str:
         **found.parts,
         "diagnostics": found.findings,
     }
-    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"

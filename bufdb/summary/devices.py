@@ -9,6 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bufdb.errors import UsageError, quote
+from bufdb.query.sizes import parse_size
+
+Limits = tuple[int | None, str | None]
+"""Bytes of a device's memory, and the device's name; None where that is not known."""
 GIB = 2**30
 
 _TPU_OLD = "https://cloud.google.com/tpu/docs/system-architecture-tpu-vm"
@@ -61,3 +66,28 @@ def device(name: str) -> Device | None:
         if folded in (text.casefold() for text in (known.name, *known.other_names)):
             return known
     return None
+
+
+def limit_of(given: int | str | None) -> Limits:
+    """Bytes of a limit, and the name of the device if it is one's memory.
+
+    Args:
+        given: bytes, a size such as "16GiB", or a device such as "TPU v5e"; None for no limit.
+
+    Raises:
+        UsageError: it is neither a size above 0 nor a device.
+    """
+    if given is None:
+        return None, None
+    text = str(given)
+    known = device(text)
+    if known is not None:
+        return known.memory_bytes, known.name
+    try:
+        size = parse_size(text)
+    except ValueError:
+        size = 0
+    if size <= 0:
+        names = ", ".join(item.name for item in DEVICES)
+        raise UsageError(f"--limit wants a size such as 16GiB or one of {names}; got {quote(text)}")
+    return size, None

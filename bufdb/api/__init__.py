@@ -1,0 +1,1 @@
+"""bufdb for Python: `Database`, `explain`, tools for assistants; `questions` are the commands'."""

@@ -1,0 +1,85 @@
+"""`diff` as an answer: two selections of runs side by side, or why there is nothing to compare."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bufdb.api.questions.opening import Open
+from bufdb.errors import UsageError, quote
+from bufdb.query.diff import SQL, Comparison, asked_pairs, compare, selected_runs
+from bufdb.query.execute import runs_asked
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from bufdb.query.header import Value
+
+KEYS = ("op", "source", "shape", "dtype", "opcode", "category", "stack", "all")
+"""Keys of the macro diff_peak."""
+
+
+@dataclass(frozen=True)
+class Diff:
+    """Two sides."""
+
+    comparison: Comparison
+    note: str | None
+    """Why there is no figure; None if there is one."""
+
+
+def diff(
+    opened: Open,
+    base: str,
+    new: str,
+    *,
+    by: str = "op",
+    function: str | None = None,
+    module: str | None = None,
+    color: int | str | None = None,
+    pairs: Sequence[str] = (),
+    temps: bool = True,
+) -> Diff:
+    """The modules of two runs side by side; arguments as the options of `bufdb diff`.
+
+    Args:
+        opened: opens the database.
+        base: a run, or LABEL=VALUE.
+        new: the same of the other side.
+        by: one of KEYS, what the parts of a changed peak are grouped by.
+        function: glob of functions.
+        module: glob of modules' keys.
+        color: only this memory space, its number or its name.
+        pairs: texts OLD=NEW that say which functions or modules are to be compared.
+        temps: whether the parts of what changed in the temp allocations are asked for too.
+
+    Raises:
+        UsageError: a run, a key or a pair that there is not.
+    """
+    if by not in KEYS:
+        raise UsageError(f"--by is one of {', '.join(KEYS)}, got {quote(by)}")
+    values: dict[str, Value] = {"base": base, "new": new, "key_name": by}
+    values |= {"function": function, "module": module}
+    values["color"] = None if color is None else str(color)
+    con = opened(SQL, runs=runs_asked(values))
+    for selection in (base, new):
+        selected_runs(con, selection)
+    values["pair"] = asked_pairs(con, base, new, pairs)
+    found = compare(con, values, temps=temps)
+    return Diff(found, None if found.figures else _why_nothing(con, values))
+
+
+def _why_nothing(con: duckdb.DuckDBPyConnection, values: Mapping[str, Value]) -> str:
+    """Why neither side has a figure."""
+    filters = ("function", "module", "color")
+    given = [name for name in filters if values[name] is not None]
+    whole = compare(con, {**values, **dict.fromkeys(filters)}, temps=False).figures
+    if not whole:
+        return "no rows: neither side has a module"
+    functions = ", ".join(dict.fromkeys(row.function_name for row in whole))
+    spaces = ", ".join(
+        dict.fromkeys(f"{row.color} ({row.memory_space_name or 'no name'})" for row in whole)
+    )
+    asked = " and ".join(f"{name} {quote(str(values[name]))}" for name in given)
+    return f"no rows: neither side has {asked}; there is {functions} in memory space {spaces}"

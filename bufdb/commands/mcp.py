@@ -1,0 +1,27 @@
+"""`bufdb mcp`: serves the answers of one database to coding assistants."""
+
+from __future__ import annotations
+
+import click
+
+from bufdb.commands import common
+
+
+@click.command(name="mcp", short_help="Serve the answers to coding assistants, over stdio.")
+@common.db_option
+def command(db: str) -> None:
+    r"""Serve the Model Context Protocol on standard input and output, until its end.
+
+    \b
+      {"mcpServers": {"bufdb": {"command": "bufdb", "args": ["mcp", "--db", "/path/runs.duckdb"]}}}
+
+    Tools: summary, queries, query, sql, diff, what-if and advice. All only read this one database,
+    with the limits of 'bufdb query' and 'bufdb sql': locked, and no other file can be reached.
+    Between two calls the file is free for others. It takes the package mcp (pip install
+    'bufdb[mcp]').
+    """
+    from bufdb.api import assistant
+    from bufdb.api.database import connect
+
+    common.open_database(db).close()  # what is wrong with it is said at once
+    assistant.server(connect(db)).run("stdio")

@@ -1,0 +1,138 @@
+"""A function that JAX lowered or compiled, as files of a dump that an ingest reads.
+
+Invariant: the files' names depend on what is in them alone, so that the same program is one module
+however often it is compiled, and two programs are two.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from bufdb.compiled.cache import without_persistent_cache
+from bufdb.errors import BufdbError, UsageError
+from bufdb.proto.reader import is_readable
+from bufdb.proto.wire import hlo_proto
+
+ASSIGNMENT = "-buffer-assignment.txt"
+FLAGS = "XLA_FLAGS='--xla_dump_to=DIR --xla_dump_hlo_as_text'"
+"""What makes any program dump, for messages."""
+_CONTENT = (ASSIGNMENT, "after_optimizations.txt")
+"""Files that say what a program is."""
+_NUMBER = re.compile(r"module_\d+")
+_BACKENDS = {"cpu": "cpu_", "gpu": "gpu_", "cuda": "gpu_", "rocm": "gpu_"}
+"""How names of dump files begin after the module's; those of TPUs with nothing."""
+
+
+def dumped(function: Any, folder: Path, compiler_options: Mapping[str, Any] | None = None) -> None:
+    """Write the dump of a function into a folder of its own below `folder`.
+
+    Args:
+        function: what `jax.jit(f).lower(...)` gave, which is compiled with dumps switched on; or
+            what `.compile()` gave, of which the buffer assignment that it holds is written.
+        folder: where to.
+        compiler_options: passed on to `compile` of what was lowered.
+
+    Raises:
+        UsageError: it is something else.
+        BufdbError: it holds no buffer assignment, or XLA wrote none.
+    """
+    if callable(getattr(function, "memory_analysis", None)):
+        if compiler_options is not None:
+            raise UsageError("this is compiled; give compiler_options what .lower(...) gave")
+        _write_compiled(function, folder)
+    elif callable(getattr(function, "compile", None)):
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".") as private:
+            compile_into(function, Path(private), compiler_options)
+            settle(Path(private), folder)
+    else:
+        hint = ""
+        if callable(function):
+            hint = "; of a plain or jitted function bufdb.explain(f, *args) is the summary"
+        raise UsageError(
+            "expected paths, or what jax.jit(f).lower(...) or .compile() gave, found "
+            f"{type(function).__name__}{hint}"
+        )
+
+
+def dump_options(folder: Path) -> dict[str, Any]:
+    """Options of a compilation of which XLA dumps text into `folder`, whatever XLA_FLAGS say."""
+    return {
+        "xla_dump_to": str(folder),
+        "xla_dump_hlo_as_text": True,
+        "xla_dump_hlo_module_re": ".*",
+    }
+
+
+def compile_into(
+    lowered: Any, folder: Path, compiler_options: Mapping[str, Any] | None = None
+) -> None:
+    """Compile what was lowered once more, of which XLA writes a dump into `folder`.
+
+    Raises:
+        BufdbError: it wrote none.
+    """
+    options = {**(compiler_options or {}), **dump_options(folder)}
+    with without_persistent_cache():
+        lowered.compile(compiler_options=options)
+    if not any(folder.glob(f"*{ASSIGNMENT}")):
+        raise BufdbError(
+            "XLA wrote no buffer assignment when it compiled this; run the program with "
+            f"{FLAGS} and ingest DIR"
+        )
+
+
+def _write_compiled(compiled: Any, folder: Path) -> None:
+    if not is_readable():
+        raise BufdbError(
+            "a compiled function is read as a proto, which takes the package protobuf: "
+            "pip install 'bufdb[proto]'; or give what .lower(...) gave, which takes no package"
+        )
+    stats = compiled.memory_analysis()
+    data = bytes(getattr(stats, "serialized_hlo_proto", b""))  # jaxlib before 0.5: all of it
+    executable = compiled.runtime_executable()
+    if not data:
+        assignment = bytes(getattr(stats, "serialized_buffer_assignment_proto", b""))
+        if not assignment:
+            raise BufdbError(
+                "this compiled function holds no buffer assignment: those compiled ahead of time "
+                "for GPU and TPU, and on some backends all, have none. Give what .lower(...) gave, "
+                f"which is compiled once more; or run the program with {FLAGS} and ingest DIR"
+            )
+        module = executable.hlo_modules()[0].as_serialized_hlo_module_proto()
+        data = hlo_proto(module, assignment)
+    backend = _BACKENDS.get(executable.client.platform, "")
+    # Not after the proto, which numbers what a process has compiled.
+    place = folder / hashlib.sha256(compiled.as_text().encode()).hexdigest()[:12]
+    place.mkdir(exist_ok=True)
+    stem = f"module_0000.{executable.hlo_modules()[0].name}.{backend}after_optimizations"
+    (place / f"{stem}.hlo.pb").write_bytes(data)
+
+
+def settle(dump: Path, folder: Path) -> None:
+    """Move each module of a dump to a folder below `folder` that is named after what is in it.
+
+    A number of XLA's counts what a process has compiled, which says nothing of the program: all
+    are 0. Where it dumped to is no option of the user's, and so is no option here.
+    """
+    modules: dict[str, list[Path]] = {}
+    for path in sorted(dump.iterdir()):
+        number = _NUMBER.match(path.name)
+        if path.is_file() and number is not None:
+            modules.setdefault(number[0], []).append(path)
+    for files in modules.values():
+        texts = [path for path in files if path.name.endswith(_CONTENT)]
+        if len(texts) == len(_CONTENT):
+            digest = hashlib.sha256(b"".join(path.read_bytes() for path in texts))
+            place = folder / digest.hexdigest()[:12]
+            place.mkdir(exist_ok=True)
+            for path in files:
+                if path.name.endswith(".debug_options"):
+                    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+                    kept = [line for line in lines if str(dump) not in line]
+                    path.write_text("".join(kept), encoding="utf-8")
+                path.replace(place / _NUMBER.sub("module_0000", path.name, count=1))

@@ -1,0 +1,89 @@
+"""`bufdb mcp`, asked by the client of the official SDK; and its tools without it."""
+
+import asyncio
+import json
+import sys
+
+import pytest
+
+import bufdb
+from bufdb.api.assistant import NAMES, Tools
+
+
+@pytest.fixture(scope="module")
+def tools(demo_db):
+    return Tools(bufdb.connect(demo_db))
+
+
+def test_answers_are_exact_and_short(tools):
+    assert json.loads(tools.summary(run="cpu_b8"))["peak"]["peak_bytes"] == 8905504
+    lines = tools.query("peak", {"run": "cpu_b8"}, max_rows=2).splitlines()
+    assert lines[0].startswith("run_name,function_name")
+    assert len(lines) == 4
+    assert lines[-1].endswith("more rows; max_rows gives more)")
+    assert "peak-by-op: " in tools.queries()
+    assert tools.sql("SELECT 9007199254740993 AS n") == "n\n9007199254740993"
+    assert tools.advice(run="cpu_b8").startswith("run_name,")
+
+
+def test_a_diff_and_a_what_if_begin_with_their_sentence(tools):
+    lines = tools.diff("cpu_b8", "cpu_b16").splitlines()
+    assert lines[0].startswith("train_step: peak 8.5 MiB → ")
+    assert lines[2].startswith("place,")
+    lines = tools.what_if("train_step", donate=["*"], run="cpu_b8").splitlines()
+    assert "peak 8.5 MiB → " in lines[0]
+    assert lines[-1].startswith("note: ")
+
+
+def test_the_sdks_client_gets_answers_and_errors(demo_db):
+    pytest.importorskip("mcp.client.client", reason="this Python has no mcp of version 2")
+    from mcp import Client, StdioServerParameters, stdio_client
+
+    command = StdioServerParameters(
+        command=sys.executable, args=["-m", "bufdb", "mcp", "--db", str(demo_db)]
+    )
+
+    async def ask():
+        async with Client(stdio_client(command)) as client:
+            listed = (await client.list_tools()).tools
+            calls = [
+                ("query", {"name": "peak", "params": {"run": "cpu_b8", "top_n": 1}}),
+                ("query", {"name": "peak", "params": {"run": "cpu_b9"}}),
+                ("query", {"name": "peek"}),
+                ("sql", {"select": "DELETE FROM runs"}),
+                ("sql", {"select": "SELECT * FROM read_text('/etc/passwd')"}),
+                ("sql", {"select": "SELECT count(*) AS n FROM runs"}),
+            ]
+            return listed, [await client.call_tool(name, given) for name, given in calls]
+
+    listed, results = asyncio.run(ask())
+    assert [tool.name for tool in listed] == [name.replace("_", "-") for name in NAMES]
+    assert all(tool.annotations.read_only_hint and tool.description for tool in listed)
+    found, nothing, unknown, writing, reading, count = (
+        (result.is_error, result.content[0].text) for result in results
+    )
+    assert not found[0]
+    assert "8905504" not in found[1]
+    assert "train_step" in found[1]
+    assert nothing[1].endswith("did you mean 'cpu_b8'?")
+    assert unknown[0]
+    assert "did you mean 'peak'" in unknown[1]
+    assert writing[0]
+    assert "only reading is possible here" in writing[1]
+    assert reading[0]
+    assert "root:" not in reading[1]
+    assert count == (False, "n\n6")
+
+
+def test_a_missing_database_is_said_at_once(call, tmp_path):
+    code, out, err = call("mcp", "--db", tmp_path / "none.duckdb")
+    assert (code, out) == (3, "")
+    assert "no database" in err
+
+
+def test_without_the_sdk_its_package_is_named(call, demo_db, monkeypatch):
+    monkeypatch.setitem(sys.modules, "mcp", None)
+    monkeypatch.setitem(sys.modules, "mcp.server", None)
+    code, _, err = call("mcp", "--db", demo_db)
+    assert code == 1
+    assert "pip install 'bufdb[mcp]'" in err

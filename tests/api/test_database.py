@@ -1,0 +1,249 @@
+"""The Python interface over the dumps of data/demo: answers are those of the commands."""
+
+import json
+import logging
+import subprocess
+import sys
+from decimal import Decimal
+from pathlib import Path
+
+import duckdb
+import pytest
+from places import DEMO
+
+import bufdb
+from bufdb.errors import BufdbError, DatabaseError, UsageError
+
+
+@pytest.fixture(scope="module")
+def db(demo_db):
+    return bufdb.connect(demo_db)
+
+
+def test_importing_bufdb_imports_nothing_of_it():
+    script = (
+        "import sys, bufdb; print(sorted(m for m in sys.modules if 'duckdb' in m or 'bufdb.' in m))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout == "[]\n", done.stderr
+
+
+def test_public_names_are_few_and_hide_no_package():
+    assert set(bufdb.__all__) == {"__version__", "connect", "explain"}
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = bufdb.nothing
+
+
+def test_in_memory_from_dumps_to_an_answer():
+    with bufdb.connect() as db:
+        done = db.ingest(DEMO / "cpu_b8", labels={"batch": 8, "remat": False})
+        assert (done.module_count, done.run_names) == (3, ["cpu_b8"])
+        assert db.sql("FROM run_labels ORDER BY label").fetchall() == [
+            ("cpu_b8", "batch", "8", False),
+            ("cpu_b8", "remat", "false", False),
+        ]
+        assert db.summary().data["peak"]["peak_bytes"] == 8905504
+    with pytest.raises(DatabaseError, match="closed"):
+        db.summary()
+
+
+def test_several_paths_and_a_run(tmp_path):
+    with bufdb.connect(tmp_path / "runs.duckdb") as db:
+        db.ingest([DEMO / "cpu_b8" / name for name in sorted(_files("cpu_b8"))[:1]], run="a")
+        db.ingest(DEMO / "cpu_b16", run="b", metadata={"note": "x"})
+        assert db.sql("SELECT run_name FROM runs ORDER BY ALL").fetchall() == [("a",), ("b",)]
+    assert (tmp_path / "runs.duckdb").is_file()
+
+
+def _files(run):
+    return [path.name for path in (DEMO / run).iterdir() if "buffer-assignment.txt" in path.name]
+
+
+QUERIES = [
+    ("peak-by-op", {"run": "cpu_b8", "top_n": 3}),
+    ("peak", {"function": "train_*", "color": "host", "platform": "cpu"}),
+    ("modules", {}),
+    ("scaling", {"label": "batch"}),
+]
+
+
+@pytest.mark.parametrize(("name", "params"), QUERIES)
+def test_a_query_answers_as_the_command_does(db, demo_db, call, name, params):
+    found = db.query(name, **params)
+    pairs = [word for key, value in params.items() for word in ("-p", key, value)]
+    _, out, _ = call("query", name, *pairs, "--format", "json", "--db", demo_db)
+    rows = json.loads(out)
+    assert rows
+    assert [list(row) for row in rows] == [found.columns] * len(rows)
+    assert json.loads(json.dumps(found.fetchall())) == [list(row.values()) for row in rows]
+
+
+def test_an_answer_stays_as_it_was_when_it_was_asked(tmp_path):
+    db = bufdb.connect(tmp_path / "runs.duckdb")
+    db.ingest(DEMO / "cpu_b8")
+    few, one = db.query("peak", top_n=5), db.query("peak", top_n=1)
+    before = db.sql("SELECT count(*) FROM modules")
+    db.ingest(DEMO / "cpu_b16")
+    db.close()
+    assert (len(few.fetchall()), len(one.fetchall())) == (5, 1)
+    assert len(few.filter("held_bytes > 0").limit(2).fetchall()) == 2
+    assert before.fetchall() == [(3,)]
+
+
+def test_between_two_calls_the_file_is_free(tmp_path):
+    path = tmp_path / "runs.duckdb"
+    db = bufdb.connect(path)
+    db.ingest(DEMO / "cpu_b8")
+    answers = [db.query("peak"), db.sql("FROM runs"), db.summary()]
+    with duckdb.connect(str(path)) as con:  # takes it to write
+        con.execute("DELETE FROM runs")
+    assert len(answers) == 3
+
+
+def test_sql_has_duckdbs_own_types_and_order(db):
+    found = db.sql("SELECT 1::HUGEINT AS h, 1.50 AS d, DATE '2020-01-31' AS t, [1, NULL] AS l")
+    assert [str(type_) for type_ in found.types] == ["HUGEINT", "DECIMAL(3,2)", "DATE", "INTEGER[]"]
+    assert found.fetchall()[0][1] == Decimal("1.50")
+    assert db.sql("FROM range(5000) ORDER BY range DESC").fetchall()[:2] == [(4999,), (4998,)]
+    assert "run_name" in [row[0] for row in db.sql("DESCRIBE runs;").fetchall()]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("DELETE FROM runs", "expected a SELECT, found DELETE"),
+        ("SELECT 1; SELECT 2", "expected one statement"),
+        ("COPY runs TO 'x.csv'", "expected a SELECT, found COPY"),
+        ("SELECT * FROM read_csv('/etc/passwd')", "--allow-files"),
+        ("SELECT nothing", "nothing"),
+    ],
+)
+def test_sql_only_reads_the_database(db, text, message):
+    with pytest.raises(BufdbError, match=message):
+        db.sql(text)
+
+
+def test_a_relation_reaches_no_file(db, tmp_path):
+    with pytest.raises(duckdb.Error, match="disabled by configuration"):
+        db.query("peak").write_parquet(str(tmp_path / "x.parquet"))
+
+
+def test_errors_are_bufdbs_own_with_the_messages_of_the_commands(db, tmp_path):
+    with pytest.raises(UsageError, match="no saved query 'peek'; did you mean 'peak'"):
+        db.query("peek")
+    with pytest.raises(UsageError, match="peak: parameter top_n wants BIGINT, got 'ten'"):
+        db.query("peak", top_n="ten")
+    with pytest.raises(UsageError, match="no parameter 'tops'; did you mean 'top_n'"):
+        db.query("peak", tops=1)
+    with pytest.raises(UsageError, match="no run and no label 'nix'"):
+        db.diff("nix", "cpu_b8")
+    with pytest.raises(UsageError, match="--by is one of op, source"):
+        db.diff("cpu_b8", "cpu_b16", by="ops")
+    with pytest.raises(UsageError, match="what is to be taken away"):
+        db.what_if("train_step", run="cpu_b8")
+    with pytest.raises(UsageError, match="--limit wants a size"):
+        db.summary(limit="much")
+    with pytest.raises(DatabaseError, match=r"no database .*; make one with 'bufdb ingest"):
+        bufdb.connect(tmp_path / "none.duckdb").summary()
+    with pytest.raises(UsageError, match="name of a file"):
+        bufdb.connect(":memory:")
+
+
+def test_why_there_is_nothing_is_said(db, caplog):
+    with caplog.at_level(logging.WARNING, "bufdb"):
+        assert db.query("peak", run="cpu_b9").fetchall() == []
+    assert "no run 'cpu_b9'; did you mean" in caplog.text
+    assert "no run 'cpu_b9'" in str(db.summary(run="cpu_b9"))
+
+
+def test_text_is_that_of_the_commands_and_data_is_exact(db, demo_db, call):
+    _, out, _ = call("summary", "--run", "gpu_b8", "--db", demo_db)
+    summary = db.summary(run="gpu_b8")
+    assert str(summary) + "\n" == out
+    assert summary._repr_html_().startswith("<pre")
+    _, out, _ = call("diff", "cpu_b8", "cpu_b16", "--db", demo_db)
+    diff = db.diff("cpu_b8", "cpu_b16")
+    assert diff.text == out
+    assert {row["figure"] for row in diff.data} >= {"peak", "temps"}
+    asked = ("what-if", "train_step", "--run", "cpu_b8", "--donate", "*", "--db", demo_db)
+    _, out, err = call(*asked)
+    what_if = db.what_if("train_step", run="cpu_b8", donate=["*"])
+    assert what_if.text == out
+    assert [f"bufdb: {note}" for note in what_if.notes] == err.splitlines()
+
+
+def test_html_takes_no_name_for_markup(tmp_path):
+    from bufdb.api.answer import Answer
+
+    assert "&lt;b&gt;" in Answer("<b>", {})._repr_html_()
+
+
+def test_export_writes_what_the_command_writes(db, demo_db, call, tmp_path):
+    path = db.export(tmp_path / "a.json", "speedscope", run="cpu_b8")
+    call("export", "--format", "speedscope", "--run", "cpu_b8", "-o", tmp_path / "b.json",
+         "--db", demo_db)  # fmt: skip
+    assert path.read_bytes() == (tmp_path / "b.json").read_bytes()
+    db.export(tmp_path / "tables", "parquet", run="cpu_b8")
+    assert (tmp_path / "tables" / "runs.parquet").is_file()
+    with pytest.raises(UsageError, match="--format is one of parquet"):
+        db.export(tmp_path / "c", "word")
+
+
+def test_what_is_no_source_is_refused(tmp_path):
+    with bufdb.connect() as db:
+        with pytest.raises(UsageError, match="no file or directory"):
+            db.ingest(tmp_path / "none")
+        with pytest.raises(UsageError, match="an empty list"):
+            db.ingest([])
+        with pytest.raises(UsageError, match="cannot be ingested together"):
+            db.ingest([DEMO / "cpu_b8", object()])
+        with pytest.raises(UsageError, match="found object"):
+            db.ingest(object())
+        with pytest.raises(UsageError, match=r"bufdb\.explain"):
+            db.ingest(len)
+        with pytest.raises(UsageError, match="for lowered functions"):
+            db.ingest(DEMO / "cpu_b8", compiler_options={})
+
+
+def test_queries_and_categories_of_ones_own(demo_db, tmp_path):
+    (tmp_path / "mine.sql").write_text(
+        "-- title: Runs of mine\n-- group: runs\n--\n-- Lists them.\n--\n"
+        "-- column run_name VARCHAR: The run.\nSELECT run_name FROM runs ORDER BY run_name\n"
+    )
+    (tmp_path / "writes.sql").write_text(
+        "-- title: Writes\n-- group: runs\n--\n-- Writes.\n--\n"
+        "-- column a VARCHAR: Any.\nCOPY runs TO 'x'\n"
+    )
+    rules = tmp_path / "rules.toml"
+    rules.write_text('[operations]\n"*jit(_one_hot)*" = "one-hot"\n')
+    db = bufdb.connect(demo_db, queries=[tmp_path], categories=rules)
+    assert len(db.query("mine").fetchall()) == 6
+    with pytest.raises(BufdbError, match="expected a SELECT, found COPY"):
+        db.query("writes")
+    roles = db.query("peak-by-role", run="gpu_b8", function="train_step")
+    assert "one-hot" in [row[roles.columns.index("role")] for row in roles.fetchall()]
+
+
+def test_an_interrupt_stops_the_question_and_leaves_the_database(tmp_path, monkeypatch):
+    from bufdb.query import execute
+
+    db = bufdb.connect(tmp_path / "runs.duckdb")
+    db.ingest(DEMO / "cpu_b8")
+
+    def stop(work, name):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(execute, "_waited_for", stop)
+        db.query("peak")
+    assert db.query("peak", top_n=1).fetchall()
+
+
+@pytest.mark.parametrize("ends", [lambda db: db.close(), lambda db: None])
+def test_a_database_in_memory_leaves_nothing_behind(ends):
+    db = bufdb.connect()
+    folder = Path(db.path).parent
+    assert folder.is_dir()
+    ends(db)
+    del db
+    assert not folder.exists()

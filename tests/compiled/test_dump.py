@@ -1,0 +1,130 @@
+"""Stages of JAX as dump files, with stand-ins for JAX: names, folders, what is told of faults."""
+
+import shutil
+import sys
+import types
+from pathlib import Path
+
+import pytest
+from places import DEMO
+
+import bufdb
+from bufdb.compiled import dump, target, watch
+from bufdb.compiled.cache import without_persistent_cache
+from bufdb.errors import BufdbError, UsageError
+
+
+class Lowered:
+    """Compiles to the dump of a demo run, whose modules get a number."""
+
+    def __init__(self, first=0, options=None):
+        self.first, self.options = first, options
+
+    def compile(self, compiler_options):
+        folder = Path(compiler_options["xla_dump_to"])
+        self.options = compiler_options
+        for path in (DEMO / "cpu_b8").iterdir():
+            number = int(path.name[7:11]) + self.first
+            shutil.copy(path, folder / f"module_{number:04d}{path.name[11:]}")
+        for path in folder.glob("*.debug_options"):
+            path.write_text(f'xla_dump_to: "{folder}"\nxla_cpu_x: true\n')
+
+
+class Silent:
+    def compile(self, compiler_options):
+        pass
+
+
+class Stats:
+    serialized_buffer_assignment_proto = b""
+
+
+class Empty:
+    """Compiled ahead of time: a buffer assignment is asked for and is not there."""
+
+    def memory_analysis(self):
+        return Stats()
+
+    def runtime_executable(self):
+        return None
+
+
+def names(folder):
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+def test_names_depend_on_the_program_alone(tmp_path):
+    for first in (0, 7):
+        (tmp_path / str(first)).mkdir()
+        dump.dumped(Lowered(first), tmp_path / str(first))
+    found = names(tmp_path / "0")
+    assert found == names(tmp_path / "7")
+    assert len({name.partition("/")[0] for name in found}) == 3
+    assert all("/module_0000." in name for name in found)
+
+
+def test_where_it_was_dumped_to_is_no_option(tmp_path):
+    dump.dumped(Lowered(), tmp_path)
+    options = [path.read_text() for path in tmp_path.rglob("*.debug_options")]
+    assert options == ["xla_cpu_x: true\n"] * 3
+
+
+def test_options_of_the_user_are_kept_and_dumps_switched_on(tmp_path):
+    lowered = Lowered()
+    dump.compile_into(lowered, tmp_path, {"mine": 1, "xla_dump_hlo_as_text": False})
+    expected = {"mine": 1, "xla_dump_to": str(tmp_path), "xla_dump_hlo_as_text": True}
+    assert lowered.options == {**expected, "xla_dump_hlo_module_re": ".*"}
+
+
+def test_a_program_is_ingested_once_and_several_are_one_run():
+    with bufdb.connect() as db:
+        assert db.ingest([Lowered(), Lowered(3)], run="x").module_count == 3
+        assert db.ingest(Lowered(9), run="x").unchanged_count == 3
+        rows = db.sql("SELECT run_name, source_path FROM runs").fetchall()
+        assert rows == [("x", "a compiled function")]
+
+
+def test_a_backend_that_dumps_nothing_is_told_with_the_flags(tmp_path):
+    with pytest.raises(BufdbError, match="--xla_dump_to=DIR"):
+        dump.dumped(Silent(), tmp_path)
+
+
+def test_an_empty_assignment_asks_for_the_lowered_function(tmp_path):
+    with pytest.raises(BufdbError, match=r"Give what \.lower\(\.\.\.\) gave"):
+        dump.dumped(Empty(), tmp_path)
+
+
+def test_without_protobuf_its_package_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(dump, "is_readable", lambda: False)
+    with pytest.raises(BufdbError, match=r"pip install 'bufdb\[proto\]'"):
+        dump.dumped(Empty(), tmp_path)
+
+
+def test_without_jax_a_block_says_what_else_there_is(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "jax", None)
+    monkeypatch.setitem(sys.modules, "jax._src.compiler", None)
+    with pytest.raises(BufdbError, match="bufdb capture -- COMMAND"), watch.watched(tmp_path):
+        pass
+
+
+def test_a_block_that_fails_leaves_jax_as_it_was(tmp_path, monkeypatch):
+    compiler = types.ModuleType("jax._src.compiler")
+    compiler.get_compile_options = original = lambda: None
+    for name in ("jax", "jax._src", "jax._src.compiler"):
+        monkeypatch.setitem(sys.modules, name, compiler)
+    with pytest.raises(ZeroDivisionError), watch.watched(tmp_path):
+        assert compiler.get_compile_options is not original
+        _ = 1 / 0
+    assert compiler.get_compile_options is original
+
+
+def test_the_cache_is_left_alone_where_jax_is_not_imported(monkeypatch):
+    monkeypatch.delitem(sys.modules, "jax", raising=False)
+    with without_persistent_cache():
+        assert "jax" not in sys.modules
+
+
+@pytest.mark.parametrize("text", ["tpu", "cpu:1", "v5e", "gpu:", ""])
+def test_what_is_no_target_is_refused(text):
+    with pytest.raises(UsageError, match="--target wants tpu:v5e:2x2"):
+        target.target(text)

@@ -1,0 +1,209 @@
+"""What JAX lowers and compiles, taken in without flags or files: figure by figure its text dump."""
+
+import json
+import os
+import subprocess
+import sys
+
+import duckdb
+import pytest
+from places import ROOT
+
+from bufdb.ingest.ingest import MODULE_TABLES
+
+pytest.importorskip("jax", reason="this Python has no jax")
+SUPPORT = ROOT / "tests" / "support"
+EXAMPLES = ROOT / "data" / "examples"
+OF_FILES = {"files", "diagnostics", "row_checksums", "compiler_options"}
+"""Tables about files and options, which differ from way to way."""
+RUNS = ("text", "lowered", "captured", "compiled")
+
+
+def run(*command, **variables):
+    given = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "", **variables}
+    done = subprocess.run(
+        [sys.executable, *map(str, command)], env=os.environ | given, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def taken_in(tmp_path_factory):
+    """The database of all ways, and what else came of them."""
+    folder = tmp_path_factory.mktemp("functions")
+    path = folder / "t.duckdb"
+    out = run(SUPPORT / "jax_functions.py", path, ROOT / "data" / "model", folder / "dumps")
+    with duckdb.connect(str(path), read_only=True) as con:
+        yield con, json.loads(out)
+
+
+def rows(con, table, run, exclude):
+    columns = [name for name, *_ in con.execute(f'DESCRIBE "{table}"').fetchall()]
+    kept = ", ".join(f't."{name}"' for name in columns if name not in exclude)
+    return con.execute(
+        f'SELECT modules.function_name, {kept} FROM "{table}" AS t JOIN modules USING (module_id) '
+        "WHERE modules.run_name = ? ORDER BY ALL",
+        [run],
+    ).fetchall()
+
+
+@pytest.mark.parametrize("other", ["lowered", "captured"])
+def test_every_row_is_that_of_the_text_dump(taken_in, other):
+    con, told = taken_in
+    functions = con.execute(
+        "SELECT function_name FROM modules WHERE run_name = ? ORDER BY ALL", [other]
+    ).fetchall()
+    assert [name for (name,) in functions] == sorted(told["programs"])
+    # The block calls from another line of the script.
+    others = {"modules"} | ({"stack_frames"} if other == "captured" else set())
+    for table in sorted(set(MODULE_TABLES) - OF_FILES - others):
+        assert rows(con, table, other, {"module_id"}) == rows(con, table, "text", {"module_id"})
+
+
+@pytest.mark.parametrize("other", RUNS[1:])
+def test_every_figure_is_that_of_the_text_dump(taken_in, other):
+    con, _ = taken_in
+    keys = {"module_id", "run_name", "module_key"}
+    figures = rows(con, "memory_figures", other, keys)
+    assert figures == rows(con, "memory_figures", "text", keys)
+    assert len(figures) >= 5
+    for table in ("peak_values", "value_users", "live_ranges"):
+        assert rows(con, table, other, {"module_id"}) == rows(con, table, "text", {"module_id"})
+
+
+def test_the_same_program_is_the_same_module(taken_in):
+    con, told = taken_in
+    assert told["again"] == {name: [0, 1] for name in told["programs"]}
+    counts = con.execute("SELECT run_name, count(*) FROM modules GROUP BY ALL").fetchall()
+    assert dict(counts) == dict.fromkeys(RUNS, len(told["programs"]))
+
+
+def test_where_it_came_from_is_no_private_directory(taken_in):
+    con, told = taken_in
+    paths = dict(con.execute("SELECT run_name, source_path FROM runs").fetchall())
+    assert paths["lowered"] == paths["compiled"] == "a compiled function"
+    assert paths["captured"] == "a captured block"
+    options = con.execute(
+        "SELECT DISTINCT option_value FROM compiler_options JOIN modules USING (module_id) "
+        "WHERE run_name <> 'text' AND option_value LIKE '%bufdb-%'"
+    ).fetchall()
+    assert options == []
+    assert told["left"] == []
+
+
+def test_a_block_that_compiles_nothing_says_so_and_leaves_jax_as_it_was(taken_in):
+    _, told = taken_in
+    assert "jax.clear_caches()" in told["nothing"]
+    assert "bufdb capture -- COMMAND" in told["nothing"]
+    assert told["is_restored"]
+
+
+def test_explain_takes_functions_abstract_arguments_and_names(taken_in):
+    _, told = taken_in
+    assert told["plain"]["function_name"] == told["further"] == "plain"
+    assert told["plain"]["peak_bytes"] == told["by_name"]["peak_bytes"] >= 64 * 64 * 4
+    assert "it does not fit" in told["limited"]
+
+
+def test_what_cannot_be_explained_is_refused(taken_in):
+    _, told = taken_in
+    assert "neither arguments nor a target" in told["stage_with_args"]
+    assert "expected a function, found int" in told["no_function"]
+    assert "compiler_options" in told["compiled_options"]
+
+
+def test_the_example_script_runs(tmp_path):
+    out = run(EXAMPLES / "explain.py")
+    assert "highest peak: " in out
+    assert "step: peak " in out
+    assert "bytes " in out.splitlines()[-1]
+
+
+def test_the_example_notebook_runs():
+    cells = json.loads((EXAMPLES / "explain.ipynb").read_text())["cells"]
+    code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    assert all(cell["outputs"] == [] for cell in cells if cell["cell_type"] == "code")
+    script = "import ast, json, sys\nspace, shown = {}, []\n"
+    script += f"for text in {code!r}:\n"
+    script += """
+    tree = ast.parse(text)
+    last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
+    exec(compile(tree, "cell", "exec"), space)
+    if last is not None:
+        value = eval(compile(ast.Expression(last.value), "cell", "eval"), space)
+        shown.append(value._repr_html_() if hasattr(value, "_repr_html_") else repr(value))
+print(json.dumps(shown))
+"""
+    shown = json.loads(run("-c", script))
+    assert "highest peak: " in shown[0]
+    assert "peak " in shown[1]
+    assert "held_bytes" in shown[2]
+    assert "peak " in shown[3]
+
+
+SPEC = f"{ROOT / 'data' / 'model' / 'loops.py'}:layers"
+
+
+def explain(*arguments, **variables):
+    command = ["-m", "bufdb", "explain", *map(str, arguments)]
+    given = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "", **variables}
+    return subprocess.run(
+        [sys.executable, *command], env=os.environ | given, capture_output=True, text=True
+    )
+
+
+def test_explain_shows_the_function_of_a_file(tmp_path):
+    db = tmp_path / "t.duckdb"
+    done = explain(SPEC, "--args", "LAYERS, BATCH", "--db", db, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    peak = json.loads(done.stdout)["peak"]
+    assert (peak["run_name"], peak["function_name"]) == ("layers", "layers")
+    text = explain(SPEC, "--args", '{"a": f32[6, 40, 24]}, f32[32, 40]', "--db", db)
+    assert "of run layers" in text.stdout
+    with duckdb.connect(str(db), read_only=True) as con:
+        (path,) = con.execute("SELECT source_path FROM runs").fetchone()
+        assert path == SPEC
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ([SPEC.replace("layers", "layer"), "--args", "1"], 2, "did you mean 'layers'"),
+        ([SPEC, "--args", "LAYER"], 2, "name 'LAYER' is not defined"),
+        ([SPEC, "--args", "LAYERS,("], 2, "is no Python"),
+        (["none.py:f"], 2, "no file none.py"),
+        (["nowhere.at.all:f"], 2, "no module 'nowhere.at.all'"),
+        (["none.py"], 2, "expected FILE.py:FUNCTION"),
+        ([SPEC, "--args", "LAYERS"], 1, "TypeError"),
+        ([SPEC, "--args", "LAYERS, BATCH", "--target", "tpu"], 2, "--target wants tpu:v5e:2x2"),
+        ([SPEC, "--limit", "much"], 2, "--limit wants a size"),
+    ],
+)
+def test_what_explain_cannot_compile_is_told(tmp_path, arguments, code, message):
+    done = explain(*arguments, "--db", tmp_path / "t.duckdb")
+    assert done.returncode == code
+    assert message in done.stderr
+    assert done.stdout == ""
+    assert not (tmp_path / "t.duckdb").exists()
+
+
+@pytest.mark.parametrize(
+    ("target", "package", "device"),
+    [
+        ("tpu:v5e:2x2", "libtpu", "TPU v5e, nominal"),
+        ("gpu:h100", "jax_cuda12_plugin", "H100 80GB, nominal"),
+    ],
+)
+def test_explain_compiles_for_hardware_that_is_not_here(tmp_path, target, package, device):
+    import importlib.util
+
+    if importlib.util.find_spec(package) is None:
+        done = explain(SPEC, "--args", "LAYERS, BATCH", "--target", target, "--db", tmp_path / "t")
+        assert done.returncode == 1
+        assert "pip install" in done.stderr
+        return
+    done = explain(SPEC, "--args", "LAYERS, BATCH", "--target", target, "--db", tmp_path / "t")
+    assert done.returncode == 0, done.stderr
+    assert f"of run layers@{target}" in done.stdout
+    assert device in done.stdout
