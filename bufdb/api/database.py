@@ -269,6 +269,24 @@ class Database:
             found = what_if(opened, module, **options)
         return Answer(found.text()[0], dicts(found.result()), tuple(found.notes))
 
+    def report(self, output: str | os.PathLike[str] = "report.html", **options: Any) -> Path:
+        """Write one offline page of HTML about what was compiled; where it is.
+
+        Args:
+            output: the file.
+            options: run, function, module, platform, base (a run to compare with) and limit, as
+                the options of `bufdb report`; see `bufdb.api.questions.report.report`.
+        """
+        from bufdb.api.questions.report import report
+
+        with self._opener.several() as opened:
+            text = report(opened, **options)
+        try:
+            Path(output).write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"cannot write {output}: {error.strerror}") from error
+        return Path(output)
+
     def export(self, output: str | os.PathLike[str], format: str, **options: Any) -> Path:
         """Write the database, or a part of it, for another tool; where it is.
 

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from bufdb.commands import common, completion
-from bufdb.errors import BufdbError
-
-if TYPE_CHECKING:
-    import duckdb
-
-    from bufdb.query.header import Value
 
 DEFAULT_FILE = "report.html"
 
@@ -74,41 +66,8 @@ def command(
       2  wrong usage, or the file cannot be written
       3  database missing, in use or of another version
     """
-    from bufdb.commands.summary import limit_of
-    from bufdb.export.page import comparison, contents
-    from bufdb.query.catalogue import Catalogue
-    from bufdb.report.html import page
-    from bufdb.resources import query_folder
+    from bufdb.api.questions.report import report
 
-    limits = limit_of(limit)
-    given = {"run": run, "function": function, "module": module, "platform": platform}
-    asked: dict[str, Value] = {name: text for name, text in given.items() if text is not None}
-    catalogue = Catalogue([query_folder()])
-    sql = contents.sql(catalogue)
-    runs = None if run is None else [run] if base is None else [run, base]
-    con = common.open_database(db, sql if base is None else sql + comparison.SQL, runs=runs)
-    compared = None if base is None else comparison.compared(con, base, asked)
-    sides = [asked] if compared is None else compared.asked(asked)
-    found = contents.contents(con, catalogue, sides, compared)
-    if not found.modules:
-        raise BufdbError(f"nothing to report: {_why_nothing(con, asked)}")
-    options = {**given, "diff": base, "limit": limit}
-    words = [word for name, text in options.items() if text for word in (f"--{name}", text)]
-    text = page.page(
-        found,
-        partial(contents.pictures, con),
-        command=shlex.join(["bufdb", "report", *words]),
-        limit=limits,
-    )
-    common.write(text, output)
-
-
-def _why_nothing(con: duckdb.DuckDBPyConnection, asked: dict[str, Value]) -> str:
-    from bufdb.database.store import CATALOG
-    from bufdb.query.asked import nothing
-    from bufdb.query.asked.known import Known
-    from bufdb.query.catalogue import Catalogue
-    from bufdb.resources import query_folder
-
-    query = Catalogue([query_folder()]).find("modules")
-    return nothing.why(Known(con, CATALOG), query, asked)
+    opened = partial(common.open_database, db)
+    filters = {"run": run, "function": function, "module": module, "platform": platform}
+    common.write(report(opened, **filters, base=base, limit=limit), output)

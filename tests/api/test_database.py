@@ -189,6 +189,15 @@ def test_export_writes_what_the_command_writes(db, demo_db, call, tmp_path):
         db.export(tmp_path / "c", "word")
 
 
+def test_report_writes_what_the_command_writes(db, demo_db, call, tmp_path):
+    path = db.report(tmp_path / "a.html", run="tpu_b8", function="init", limit="TPU v5e")
+    call("report", "--run", "tpu_b8", "--function", "init", "--limit", "TPU v5e",
+         "-o", tmp_path / "b.html", "--db", demo_db)  # fmt: skip
+    assert path.read_bytes() == (tmp_path / "b.html").read_bytes()
+    with pytest.raises(BufdbError, match="nothing to report: no rows: no run 'none'"):
+        db.report(tmp_path / "c.html", run="none")
+
+
 def test_what_is_no_source_is_refused(tmp_path):
     with bufdb.connect() as db:
         with pytest.raises(UsageError, match="no file or directory"):
