@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from bufdb.assemble.attribution import Attribution
 from bufdb.assemble.costs import Costs
 from bufdb.assemble.loops.origins import Origins
+from bufdb.assemble.messages import add_messages
 from bufdb.assemble.peak.checks import MemoryChecks, check_total
 from bufdb.assemble.peak.savings import Grouping, PeakSavings
 from bufdb.assemble.users import Users
@@ -97,4 +98,5 @@ def assemble(source: Source, emit: Emit, known_shapes: dict[bytes, Shape]) -> As
     groupings = [Grouping(what, *found) for what, found in labels.items()]
     for columns in savings.rows(groupings):
         emit("peak_savings", columns)
+    add_messages(context, shapes)
     return Assembled(context.facts, shapes.new)

@@ -11,11 +11,14 @@ import numpy as np
 
 from bufdb.columnar.account import READ, UNREAD, Account
 from bufdb.columnar.section import Piece, Rounds
-from bufdb.dumps.files import BUFFER_KINDS
+from bufdb.dumps.files import BUFFER_KINDS, MESSAGE_KIND
 from bufdb.dumps.load import LOOK_BYTES, Loaded
 from bufdb.dumps.text import DumpText
+from bufdb.errors import quote
 from bufdb.read import debug_options, hlo, layout_2019
 from bufdb.read.boundaries import Span, cut
+from bufdb.read.messages import text as messages
+from bufdb.read.messages.message import Message
 
 
 class Batch:
@@ -27,6 +30,7 @@ class Batch:
         self.count = len(modules)
         self.account = Account()
         self.headers: dict[int, hlo.HloHeader] = {}
+        self.messages: dict[int, Message] = {}
         self.options: dict[int, list[tuple[str, str]]] = {}
         self.has_block_layout: set[int] = set()
         self.one_file: set[int] = set()
@@ -62,11 +66,32 @@ class Batch:
         if "hlo" in loaded.texts:
             text = DumpText(number, loaded, "hlo", self.account)
             self._header(number, text)
+        if MESSAGE_KIND in loaded.texts:
+            self._message(number, DumpText(number, loaded, MESSAGE_KIND, self.account))
         if "debug_options" in loaded.texts:
             text = DumpText(number, loaded, "debug_options", self.account)
             found, problems = debug_options.read(text.piece(0, text.size).text)
             self.options[number] = found
             self._report(text, len(found), problems)
+
+    def _message(self, number: int, text: DumpText) -> None:
+        """What an out-of-memory message says; lines of others in it are known to be the log's."""
+        plain = text.piece(0, text.size).text.decode()
+        found = messages.read(plain)
+        if not found:
+            self._nothing(number, text)
+            return
+        self.messages[number] = found[0].message
+        states = [READ] * len(found[0].read) + [UNREAD] * len(found[0].unread)
+        self.account.count(text.module, text.path, np.array(states, np.uint8))
+        if found[0].unread:
+            lines = plain.split("\n")
+            problems = [
+                (at + 1, f"expected a line of an out-of-memory message, found {quote(lines[at])}")
+                for at in found[0].unread[:51]
+            ]
+            count = len(found[0].unread)
+            self.account.unread(text.module, text.path, problems, count, severity="info")
 
     def _header(self, number: int, text: DumpText) -> None:
         """What stands above the computations; where they begin; whether they end."""

@@ -1,4 +1,4 @@
-"""Dump files in a captured output: framed by the lines that XLA prints around each."""
+"""What a log holds: dump files framed by the lines that XLA prints, out-of-memory messages."""
 
 from __future__ import annotations
 
@@ -6,16 +6,24 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from bufdb.dumps.files import PARTS, DumpFile, open_file
+from bufdb.dumps.files import MESSAGE_KIND, PARTS, DumpFile, open_file
+from bufdb.read.messages import text as messages
+from bufdb.read.messages.message import Message
 
 FRAME = re.compile(rb"^\*\*\* Begin (.+?) \*\*\*\n", re.MULTILINE)
 CAPTURED = (".txt", ".log", ".out", "")
 
 
-def frames(path: Path, name: str) -> Iterator[DumpFile]:
-    """The dump files in a captured output; each frame's content ends with one line end too many."""
+def parts_of(path: Path, name: str) -> Iterator[DumpFile]:
+    """The dump files in a log; without any the out-of-memory messages."""
     with open_file(path) as file:
         text = file.readall() or b""
+    found = list(_frames(path, name, text))
+    yield from found or _messages(path, name, text)
+
+
+def _frames(path: Path, name: str, text: bytes) -> Iterator[DumpFile]:
+    """Dump files; each frame's content ends with one line end too many."""
     for begin in FRAME.finditer(text):
         inner = begin[1].decode(errors="replace")
         end = text.find(b"*** End " + begin[1] + b" ***", begin.end())
@@ -28,3 +36,22 @@ def frames(path: Path, name: str) -> Iterator[DumpFile]:
         else:
             if inner.endswith("after_optimizations.txt"):
                 yield DumpFile(path, framed, "hlo", begin.end(), stop)
+
+
+def _messages(path: Path, name: str, text: bytes) -> Iterator[DumpFile]:
+    """Out-of-memory messages; one that says the same as one above it is left out.
+
+    A log has a message twice where the compiler and the exception print it, or several processes.
+    """
+    if not messages.TITLES.search(text):
+        return
+    # One byte a character, so that places in the text are those in the file.
+    found = messages.read(text.decode("latin-1"))
+    starts = [0, *(end.end() for end in re.finditer(b"\n", text)), len(text)]
+    known: list[Message] = []
+    for one in found:
+        if one.message in known:
+            continue
+        known.append(one.message)
+        start, stop = starts[one.first], starts[one.last + 1]
+        yield DumpFile(path, f"{name}/message_{len(known)}", MESSAGE_KIND, start, stop)

@@ -14,6 +14,8 @@ PARTS = {
     "-live-range.txt": "live_range",
 }
 BUFFER_KINDS = tuple(PARTS.values())
+MESSAGE_KIND = "oom_message"
+"""An out-of-memory message in a log, which is all there is of its module."""
 XLA_NAME = re.compile(r"(?:\d+\.)?module_\d{4,}\.")
 STEM = re.compile(
     r"(?:(?P<time>\d{1,18})\.)?module_(?P<number>\d{4,18})"

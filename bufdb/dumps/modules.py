@@ -8,9 +8,10 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from bufdb.dumps.captured import CAPTURED, FRAME, frames
+from bufdb.dumps.captured import CAPTURED, FRAME, parts_of
 from bufdb.dumps.files import (
     BUFFER_KINDS,
+    MESSAGE_KIND,
     PARTS,
     STEM,
     XLA_NAME,
@@ -67,7 +68,11 @@ def modules_of(paths: dict[str, Path], oddities: list[Oddity]) -> list[ModuleFil
     others = {name: path for name, path in paths.items() if name not in taken}
     for module in found.values():
         _add_companions(module, others)
-    whole = {key: m for key, m in found.items() if any(k in m.files for k in BUFFER_KINDS)}
+    whole = {
+        key: m
+        for key, m in found.items()
+        if any(k in m.files for k in (*BUFFER_KINDS, MESSAGE_KIND))
+    }
     without = _without_buffers(paths, whole)
     if without is not None:
         oddities.append(Oddity(None, "notice", NO_BUFFERS, without))
@@ -133,7 +138,7 @@ def _dump_files(path: Path, name: str) -> Iterator[DumpFile]:
     if kind_found is not None:
         yield DumpFile(path, name, kind_found)
     elif path.suffix in CAPTURED and b"\0" not in head:
-        yield from frames(path, name)
+        yield from parts_of(path, name)
 
 
 def _add_companions(module: ModuleFiles, names: dict[str, Path]) -> None:

@@ -143,6 +143,8 @@ def function_name(module_name: str | None) -> str | None:
 
 def format_era(files: ModuleFiles, facts: ModuleFacts, has_block_layout: bool) -> str:
     """modules.format_era: by the files there are, then by what only some eras print."""
+    if facts.is_message:
+        return "M"
     if "values" in files.files or "live_range" in files.files:
         return "C"
     if facts.has_live_ranges or facts.has_descriptions or facts.live.peak_status:

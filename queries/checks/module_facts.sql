@@ -12,7 +12,8 @@ WITH kinds AS (
     count(*) AS file_count,
     bool_or(files.file_kind = 'hlo') AS has_hlo,
     bool_or(files.file_kind IN ('values', 'live_range')) AS is_split,
-    bool_or(files.file_kind IN ('buffer_assignment', 'values', 'live_range')) AS has_buffers,
+    bool_or(files.file_kind IN ('buffer_assignment', 'values', 'live_range', 'oom_message'))
+      AS has_buffers,
     count(*) <> count(DISTINCT files.file_kind) AS has_doubles,
     min(files.size_bytes) AS smallest_bytes
   FROM files
@@ -97,6 +98,7 @@ found AS (
       CASE WHEN modules.backend IS DISTINCT FROM nullif(named.parts.backend, '')
         THEN 'backend ' || coalesce(modules.backend, 'NULL') END,
       CASE WHEN modules.platform IS DISTINCT FROM CASE
+          WHEN modules.format_era = 'M' THEN modules.platform
           WHEN named.parts.backend = 'cpu' THEN 'cpu'
           WHEN ends_with(named.parts.backend, 'gpu') THEN 'gpu'
           WHEN named.parts.cl <> '' OR EXISTS (
