@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bufdb.dumps.files import MESSAGE_KIND, PARTS, DumpFile, open_file
+from bufdb.dumps.places.place import Place
 from bufdb.read.messages import text as messages
 from bufdb.read.messages.message import Message
 
@@ -14,15 +15,15 @@ FRAME = re.compile(rb"^\*\*\* Begin (.+?) \*\*\*\n", re.MULTILINE)
 CAPTURED = (".txt", ".log", ".out", "")
 
 
-def parts_of(path: Path, name: str) -> Iterator[DumpFile]:
+def parts_of(path: Path | Place, name: str) -> Iterator[DumpFile]:
     """The dump files in a log; without any the out-of-memory messages."""
     with open_file(path) as file:
-        text = file.readall() or b""
+        text = file.read() or b""
     found = list(_frames(path, name, text))
     yield from found or _messages(path, name, text)
 
 
-def _frames(path: Path, name: str, text: bytes) -> Iterator[DumpFile]:
+def _frames(path: Path | Place, name: str, text: bytes) -> Iterator[DumpFile]:
     """Dump files; each frame's content ends with one line end too many."""
     for begin in FRAME.finditer(text):
         inner = begin[1].decode(errors="replace")
@@ -38,7 +39,7 @@ def _frames(path: Path, name: str, text: bytes) -> Iterator[DumpFile]:
                 yield DumpFile(path, framed, "hlo", begin.end(), stop)
 
 
-def _messages(path: Path, name: str, text: bytes) -> Iterator[DumpFile]:
+def _messages(path: Path | Place, name: str, text: bytes) -> Iterator[DumpFile]:
     """Out-of-memory messages; one that says the same as one above it is left out.
 
     A log has a message twice where the compiler and the exception print it, or several processes.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -112,7 +113,8 @@ def whole_lines(file: DumpFile, start: int, stop: int, size: int) -> Iterator[tu
 
 
 def dumped_at(files: ModuleFiles) -> float:
-    """Seconds since 1970 of the earliest file, by the name's time stamp if it has one."""
+    """Seconds since 1970 of the earliest file, by the name's time stamp if it has one; else inf."""
     if files.name.dump_time_us is not None:
         return files.name.dump_time_us / 1e6
-    return min(file.path.stat().st_mtime for file in files.files.values())
+    times = (file.path.stat().st_mtime for file in files.files.values())
+    return min((time for time in times if time), default=math.inf)

@@ -18,10 +18,12 @@ from bufdb.dumps.files import (
     DumpFile,
     ModuleFiles,
     Oddity,
+    base_name,
     open_file,
     parse_stem,
     stem_of,
 )
+from bufdb.dumps.places.place import Place
 from bufdb.dumps.walk import why_unreadable
 from bufdb.read import boundaries
 
@@ -48,7 +50,7 @@ NOT_COPIED = (
 )
 
 
-def modules_of(paths: dict[str, Path], oddities: list[Oddity]) -> list[ModuleFiles]:
+def modules_of(paths: dict[str, Path | Place], oddities: list[Oddity]) -> list[ModuleFiles]:
     """The modules that files below a directory, by name, belong to, in order of their keys."""
     found: dict[str, ModuleFiles] = {}
     for name in sorted(paths, key=_depth_first):
@@ -58,8 +60,7 @@ def modules_of(paths: dict[str, Path], oddities: list[Oddity]) -> list[ModuleFil
             oddities.append(Oddity(name, "error", "unreadable_file", why_unreadable(error)))
             continue
         for file in dump_files:
-            key = file.name.rpartition("/")
-            stem = f"{key[0]}{key[1]}{stem_of(key[2])}"
+            stem = stem_of(file.name)
             module = found.setdefault(stem, ModuleFiles(stem))
             if file.kind in module.files:
                 module = found.setdefault(file.name, ModuleFiles(file.name))
@@ -84,13 +85,13 @@ def _depth_first(name: str) -> list[str]:
     return name.split("/")
 
 
-def _without_buffers(paths: dict[str, Path], modules: dict[str, ModuleFiles]) -> str | None:
+def _without_buffers(paths: dict[str, Path | Place], modules: dict[str, ModuleFiles]) -> str | None:
     """One line about modules of which there is optimised HLO only, with what to do."""
     compiled = {_module_id(key) for key in modules}
     reasons: dict[tuple[str, str], str] = {}
     example: dict[str, str] = {}
     for name in sorted(paths):
-        found = _OPTIMISED.fullmatch(name.rpartition("/")[2])
+        found = _OPTIMISED.fullmatch(base_name(name))
         if found is None or (module := _module_id(name)) in compiled:
             continue
         reason = _why_no_buffers(found["stem"], found["extension"])
@@ -120,17 +121,18 @@ def _why_no_buffers(stem: str, extension: str) -> str:
 
 def _module_id(name: str) -> tuple[str, str]:
     """Directory and `module_0007`, by which the files of a compilation are known."""
-    folder, _, file = name.rpartition("/")
+    file = base_name(name)
+    folder = name.removesuffix(file)
     found = _MODULE.search(file)
     return folder, found[0] if found else file
 
 
-def _dump_files(path: Path, name: str) -> Iterator[DumpFile]:
+def _dump_files(path: Path | Place, name: str) -> Iterator[DumpFile]:
     for suffix, kind in PARTS.items():
         if name.endswith(suffix):
             yield DumpFile(path, name, kind)
             return
-    if XLA_NAME.match(path.name):
+    if XLA_NAME.match(base_name(name)):
         return
     with open_file(path) as file:
         head = file.read(_SNIFF_BYTES) or b""
@@ -141,18 +143,19 @@ def _dump_files(path: Path, name: str) -> Iterator[DumpFile]:
         yield from parts_of(path, name)
 
 
-def _add_companions(module: ModuleFiles, names: dict[str, Path]) -> None:
+def _add_companions(module: ModuleFiles, names: dict[str, Path | Place]) -> None:
     """The HLO text and the compiler options that lie beside the buffer files."""
     hlo = f"{module.key}.txt"
     if "hlo" not in module.files and hlo in names:
         module.files["hlo"] = DumpFile(names[hlo], hlo, "hlo")
-    folder, slash, stem = module.key.rpartition("/")
+    stem = base_name(module.key)
+    folder = module.key.removesuffix(stem)
     found = STEM.fullmatch(stem)
     if found is None:
         return
     whole = re.sub(r"^\d+\.(?=module_)", "", stem)
     if found["stage"]:
         whole = whole[: -len(found["stage"]) - 1]
-    options = f"{folder}{slash}{whole}.debug_options"
+    options = f"{folder}{whole}.debug_options"
     if options in names:
         module.files["debug_options"] = DumpFile(names[options], options, "debug_options")

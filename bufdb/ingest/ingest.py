@@ -24,6 +24,7 @@ from bufdb.columnar.account import Finding
 from bufdb.columnar.scan import Columns
 from bufdb.database import checksums, faults, runs, store
 from bufdb.dumps.batch import Batch
+from bufdb.dumps.discover import Source
 from bufdb.dumps.files import Oddity
 from bufdb.dumps.large import LargeModule
 from bufdb.dumps.load import BLOCK_BYTES, Loaded, dumped_at, load
@@ -80,7 +81,7 @@ Progress = Callable[[int, int], None]
 
 def ingest(
     db: str,
-    paths: list[Path],
+    paths: Sequence[Source],
     run: str | None = None,
     labels: Mapping[str, str] | None = None,
     jobs: int | None = None,
@@ -91,6 +92,7 @@ def ingest(
     replace: bool = False,
     metadata: Mapping[str, str] | None = None,
     own_globs: Sequence[str] | None = None,
+    prune: bool = False,
 ) -> Summary:
     """Read dumps and store them.
 
@@ -108,6 +110,7 @@ def ingest(
             same names go before them.
         own_globs: paths and packages that count as the user's own although they are installed
             (`bufdb.ingest.own.parse`); by default what the run was read with before.
+        prune: modules of the runs that are not among these paths go.
         replace: what the runs had before goes, in the one transaction then that stores the new.
 
     Raises:
@@ -121,7 +124,7 @@ def ingest(
     collects = gc.isenabled()
     gc.disable()
     try:
-        work = Ingest(con, planned, block_bytes, progress, jobs or 1, replace, own_globs)
+        work = Ingest(con, planned, block_bytes, progress, jobs or 1, replace, own_globs, prune)
         summary = work.run(labels or {}, labels_by_run or {}, metadata)
         summary.run_names = list(planned)
     finally:
@@ -162,10 +165,11 @@ class Ingest:
         jobs: int,
         replace: bool = False,
         own_globs: Sequence[str] | None = None,
+        prune: bool = False,
     ) -> None:
         self.con, self.plan, self.block_bytes, self.progress = con, plan, block_bytes, progress
         self.writer = TableWriter(con, jobs)
-        self.replace, self.own_globs = replace, own_globs
+        self.replace, self.own_globs, self.prune = replace, own_globs, prune
         self.summary = Summary()
         self.problems: Counter[str] = Counter()
         self.shapes: dict[bytes, Shape] = {}
@@ -222,6 +226,8 @@ class Ingest:
                     self.progress(done, total)
                 if self.in_transaction >= TRANSACTION_BYTES:
                     self._begin_anew(name)
+            if self.prune:
+                self._prune(name, planned)
             self._finish_run(name, path)
             self._commit(name)
         self.summary.row_count = self.writer.row_count
@@ -248,13 +254,17 @@ class Ingest:
 
     def _known(self, run: str) -> dict[int, set[tuple[str, str]]]:
         rows = self.con.execute(
-            "SELECT files.module_id, files.path, files.content_hash, modules.own_pattern "
+            "SELECT files.module_id, files.path, files.content_hash, files.source_stamp, "
+            "modules.own_pattern "
             "FROM files JOIN modules ON modules.module_id = files.module_id "
             "WHERE modules.run_name = ?",
             [run],
         ).fetchall()
         known: dict[int, set[tuple[str, str]]] = {}
-        for module_id, path, content_hash, pattern in rows:
+        self.stamps: dict[int, set[tuple[str, str]]] = {}
+        for module_id, path, content_hash, stamp, pattern in rows:
+            stamps = self.stamps.setdefault(module_id, {_made_with(pattern)})
+            stamps.add((path, stamp or ""))
             known.setdefault(module_id, {_made_with(pattern)}).add((path, content_hash))
         return known
 
@@ -265,6 +275,9 @@ class Ingest:
         for job in jobs:
             try:
                 job.stamps = stamps_of(job.files)
+                if self._has_same_stamps(job):
+                    self.summary.unchanged_count += 1
+                    continue
                 loaded = load(job.files, self.block_bytes)
                 check_unchanged(job)
                 self.dumped_at = min(self.dumped_at, dumped_at(job.files))
@@ -289,6 +302,14 @@ class Ingest:
         if batch:
             yield batch
 
+    def _has_same_stamps(self, job: Job) -> bool:
+        """Whether the places of all files say, without their being read, that nothing changed."""
+        stamps = {(file.name, file.stamp or "") for file in job.files.files.values()}
+        known = self.stamps.get(job.module_id)
+        return all(stamp for _, stamp in stamps) and known == stamps | {
+            _made_with(self.own.pattern)
+        }
+
     def _skip(self, job: Job, error: OSError) -> None:
         name = next(iter(job.files.files.values())).name
         message = f"cannot be read: {error.strerror}"
@@ -304,15 +325,31 @@ class Ingest:
 
     def _replace(self, ids: list[int]) -> None:
         """Delete what there is of these modules, in the transaction that stores them anew."""
-        stale = [module_id for module_id in ids if module_id in self.known]
-        if not stale:
-            return
-        self.writer.settle()
-        for table in MODULE_TABLES:
-            self.con.execute(
-                f'DELETE FROM "{table}" WHERE module_id IN (SELECT unnest(?::BIGINT[]))', [stale]
+        self.summary.replaced_count += self._delete(
+            [module_id for module_id in ids if module_id in self.known]
+        )
+
+    def _delete(self, ids: list[int]) -> int:
+        """Delete all rows of these modules; their number."""
+        if ids:
+            self.writer.settle()
+            for table in MODULE_TABLES:
+                self.con.execute(
+                    f'DELETE FROM "{table}" WHERE module_id IN (SELECT unnest(?::BIGINT[]))', [ids]
+                )
+        return len(ids)
+
+    def _prune(self, run: str, planned: PlannedRun) -> None:
+        """Delete the modules of a run that are no longer where they were."""
+        gone = sorted(set(self.known) - {job.module_id for job in planned.jobs})
+        if gone and any(oddity.severity == "error" for oddity in planned.oddities):
+            self.summary.notes.append(
+                f"run {run}: {len(gone)} modules were not found and stay, for a part of "
+                f"{planned.path} could not be read"
             )
-        self.summary.replaced_count += len(stale)
+            return
+        self.summary.pruned_count += self._delete(gone)
+        self.run_changed |= bool(gone)
 
     # -- reading and storing ---------------------------------------------------------------
 
@@ -386,12 +423,12 @@ class Ingest:
         self.problems.update(row["severity"] for row in rows)
         self.writer.add_rows("diagnostics", rows)
 
-    def _finish_run(self, name: str, path: Path) -> None:
+    def _finish_run(self, name: str, path: Source) -> None:
         self.writer.settle()
         self.summary.notes += own.left(self.con, name, self.own)
         if not self.run_changed:
             return
-        if self.summary.replaced_count:
+        if self.summary.replaced_count or self.summary.pruned_count:
             runs.delete_unused_shapes(self.con)
         run_rows.update(self.con, name, path, self.dumped_at)
 

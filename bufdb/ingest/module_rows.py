@@ -80,6 +80,7 @@ def file_rows(module_id: int, source: Batch, number: int) -> Iterable[Row]:
             "file_kind": kind,
             "size_bytes": loaded.sizes[kind],
             "content_hash": loaded.hashes[kind],
+            "source_stamp": file.stamp,
             "line_count": tally.line_count,
             "read_line_count": tally.read_count,
             "known_line_count": tally.known_count,

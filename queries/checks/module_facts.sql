@@ -23,7 +23,10 @@ named AS (
   SELECT
     modules.module_id,
     regexp_extract(
-      regexp_extract(modules.module_key, '[^/]*$'),
+      regexp_extract(
+        regexp_replace(modules.module_key, '^.*[.](zip|tar|tar[.]gz|tgz|tar[.]zst):', '', 'i'),
+        '[^/]*$'
+      ),
       '^(?:([0-9]{1,18})[.])?module_([0-9]{4,18})(?:[.](.+?))??(?:[.]cl_([0-9]{1,18}))?'
         || '(?:[.](?:(?:(cpu|sm_[0-9]+[.][0-9]+[a-z]?_gpu|gfx[0-9a-f]+_gpu|_gpu|[a-z0-9]+)_)?'
         || '(?:after|before)_optimizations[0-9A-Za-z_]*|[^.]+))?$',

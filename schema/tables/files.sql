@@ -5,6 +5,7 @@ CREATE TABLE files (
   file_kind VARCHAR NOT NULL CHECK (file_kind IN ('buffer_assignment', 'values', 'live_range', 'hlo', 'debug_options', 'oom_message')),
   size_bytes BIGINT NOT NULL,
   content_hash VARCHAR NOT NULL,
+  source_stamp VARCHAR,
   line_count BIGINT NOT NULL,
   read_line_count BIGINT NOT NULL,
   known_line_count BIGINT NOT NULL,
@@ -22,6 +23,8 @@ COMMENT ON COLUMN files.size_bytes IS
   'Size of the file [bytes].';
 COMMENT ON COLUMN files.content_hash IS
   '128-bit XXH3 hash of the file, in hexadecimal; an unchanged set of files is not read again.';
+COMMENT ON COLUMN files.source_stamp IS
+  'Of a file in an archive the 128-bit XXH3 hash of the archive, of an object in a bucket its size with its ETag or time: what tells that it is the same without reading it; NULL for a file on disk.';
 COMMENT ON COLUMN files.line_count IS
   'Lines of the file, a last one without line end included: read, known and unread ones add up to it.';
 COMMENT ON COLUMN files.read_line_count IS
