@@ -41,6 +41,7 @@ from bufdb.ingest.module_rows import (
     shape_row,
 )
 from bufdb.ingest.plan import Job, PlannedRun, check_unchanged, plan, size_of, stamps_of
+from bufdb.ingest.stored import Stored
 from bufdb.ingest.summary import Summary
 from bufdb.ingest.writer import FEW_INSERT_ROWS, INSERT_ROWS, TableWriter
 from bufdb.read.shape import Shape
@@ -208,8 +209,8 @@ class Ingest:
                 self.summary.removed_count += runs.delete(self.con, name).module_count
             self._look_up_shapes()
             self.own = own.of_run(self.con, name, self.own_globs)
-            self.known = self._known(name)
-            self.run_changed, self.dumped_at = not self.known, math.inf
+            self.stored = Stored(self.con, name)
+            self.run_changed, self.dumped_at = not self.stored.ids, math.inf
             given = {**labels, **labels_by_run.get(name, {})}
             run_rows.add(self.con, name, path, given, metadata)
             own.note_globs(self.con, name, self.own_globs)
@@ -252,22 +253,6 @@ class Ingest:
 
     # -- what to read ----------------------------------------------------------------------
 
-    def _known(self, run: str) -> dict[int, set[tuple[str, str]]]:
-        rows = self.con.execute(
-            "SELECT files.module_id, files.path, files.content_hash, files.source_stamp, "
-            "modules.own_pattern "
-            "FROM files JOIN modules ON modules.module_id = files.module_id "
-            "WHERE modules.run_name = ?",
-            [run],
-        ).fetchall()
-        known: dict[int, set[tuple[str, str]]] = {}
-        self.stamps: dict[int, set[tuple[str, str]]] = {}
-        for module_id, path, content_hash, stamp, pattern in rows:
-            stamps = self.stamps.setdefault(module_id, {_made_with(pattern)})
-            stamps.add((path, stamp or ""))
-            known.setdefault(module_id, {_made_with(pattern)}).add((path, content_hash))
-        return known
-
     def _grouped(self, jobs: list[Job]) -> Iterator[list[tuple[Job, Loaded]]]:
         """Batches of changed modules: small ones up to a block of text, large ones alone."""
         batch: list[tuple[Job, Loaded]] = []
@@ -275,7 +260,7 @@ class Ingest:
         for job in jobs:
             try:
                 job.stamps = stamps_of(job.files)
-                if self._has_same_stamps(job):
+                if self.stored.has_same_stamps(job, self.own.pattern):
                     self.summary.unchanged_count += 1
                     continue
                 loaded = load(job.files, self.block_bytes)
@@ -284,10 +269,7 @@ class Ingest:
             except OSError as error:
                 self._skip(job, error)
                 continue
-            hashes = {
-                (job.files.files[kind].name, content) for kind, content in loaded.hashes.items()
-            } | {_made_with(self.own.pattern)}
-            if self.known.get(job.module_id) == hashes:
+            if self.stored.has_same_content(job, loaded, self.own.pattern):
                 self.summary.unchanged_count += 1
                 continue
             if loaded.is_large or size + loaded.size > self.block_bytes:
@@ -301,14 +283,6 @@ class Ingest:
             size += loaded.size
         if batch:
             yield batch
-
-    def _has_same_stamps(self, job: Job) -> bool:
-        """Whether the places of all files say, without their being read, that nothing changed."""
-        stamps = {(file.name, file.stamp or "") for file in job.files.files.values()}
-        known = self.stamps.get(job.module_id)
-        return all(stamp for _, stamp in stamps) and known == stamps | {
-            _made_with(self.own.pattern)
-        }
 
     def _skip(self, job: Job, error: OSError) -> None:
         name = next(iter(job.files.files.values())).name
@@ -326,7 +300,7 @@ class Ingest:
     def _replace(self, ids: list[int]) -> None:
         """Delete what there is of these modules, in the transaction that stores them anew."""
         self.summary.replaced_count += self._delete(
-            [module_id for module_id in ids if module_id in self.known]
+            [module_id for module_id in ids if module_id in self.stored.ids]
         )
 
     def _delete(self, ids: list[int]) -> int:
@@ -341,7 +315,7 @@ class Ingest:
 
     def _prune(self, run: str, planned: PlannedRun) -> None:
         """Delete the modules of a run that are no longer where they were."""
-        gone = sorted(set(self.known) - {job.module_id for job in planned.jobs})
+        gone = sorted(self.stored.ids - {job.module_id for job in planned.jobs})
         if gone and any(oddity.severity == "error" for oddity in planned.oddities):
             self.summary.notes.append(
                 f"run {run}: {len(gone)} modules were not found and stay, for a part of "
@@ -431,8 +405,3 @@ class Ingest:
         if self.summary.replaced_count or self.summary.pruned_count:
             runs.delete_unused_shapes(self.con)
         run_rows.update(self.con, name, path, self.dumped_at)
-
-
-def _made_with(own_pattern: str | None) -> tuple[str, str]:
-    """Stands among the files of a module for what else its rows depend on."""
-    return "--own", own_pattern or ""
