@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bufdb.dumps.files import MESSAGE_KIND, PARTS, DumpFile, open_file
-from bufdb.dumps.places.place import Place
+from bufdb.dumps.pasted.plain import LOOK_BYTES, decoded, encoding_of
+from bufdb.dumps.places.place import Bytes, Place
 from bufdb.read.messages import text as messages
 from bufdb.read.messages.message import Message
 
@@ -19,6 +20,9 @@ def parts_of(path: Path | Place, name: str) -> Iterator[DumpFile]:
     """The dump files in a log; without any the out-of-memory messages."""
     with open_file(path) as file:
         text = file.read() or b""
+    if encoding_of(text[:LOOK_BYTES]) is not None:
+        text = decoded(text)
+        path = Bytes(path.name, text)
     found = list(_frames(path, name, text))
     yield from found or _messages(path, name, text)
 

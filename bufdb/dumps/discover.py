@@ -7,11 +7,13 @@ standard output of `--xla_dump_to=-`, where each file stands in a frame.
 
 from __future__ import annotations
 
+import contextlib
 import stat
 from pathlib import Path
 
-from bufdb.dumps.files import ModuleFiles, Oddity, as_text, stem_of
+from bufdb.dumps.files import ModuleFiles, Oddity, as_text, open_file, stem_of
 from bufdb.dumps.modules import modules_of
+from bufdb.dumps.pasted.looks import looks_like
 from bufdb.dumps.places.archives import ARCHIVES, Member, expand, inner_name, is_archive
 from bufdb.dumps.places.place import Bytes, Place
 from bufdb.dumps.places.remote import Url, listed
@@ -20,6 +22,10 @@ from bufdb.errors import UsageError
 
 Source = Path | Bytes | Url
 """What modules are looked for in."""
+
+NOT_A_DUMP = "not_a_dump"
+"""Code of the oddity that says what the one file given is."""
+_LOOK_BYTES = 1 << 16
 
 
 def discover(path: Source, oddities: list[Oddity] | None = None) -> list[ModuleFiles]:
@@ -37,9 +43,9 @@ def discover(path: Source, oddities: list[Oddity] | None = None) -> list[ModuleF
     """
     odd: list[Oddity] = [] if oddities is None else oddities
     if isinstance(path, Bytes):
-        return modules_of({path.name: path}, odd)
+        return _found({path.name: path}, odd)
     if isinstance(path, Url):
-        return modules_of(expand(dict(listed(path)), odd), odd)
+        return _found(expand(dict(listed(path)), odd), odd)
     try:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -56,9 +62,21 @@ def discover(path: Source, oddities: list[Oddity] | None = None) -> list[ModuleF
             "so save it to one, or pipe it into 'bufdb ingest -'"
         )
     files = _of_one_module(path)
-    modules = modules_of(expand(files, odd), odd)
+    modules = _found(expand(files, odd), odd)
     chosen = [m for m in modules if any(_is_of(f.path, path) for f in m.files.values())]
     return chosen or modules
+
+
+def _found(files: dict[str, Path | Place], odd: list[Oddity]) -> list[ModuleFiles]:
+    """The modules of files; of a single file that is none what it is."""
+    modules = modules_of(files, odd)
+    if not modules and len(files) == 1:
+        ((name, path),) = files.items()
+        with contextlib.suppress(OSError), open_file(path) as file:
+            odd.append(
+                Oddity(name, "notice", NOT_A_DUMP, looks_like(file.read(_LOOK_BYTES) or b""))
+            )
+    return modules
 
 
 def _of_one_module(path: Path) -> dict[str, Path | Place]:

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 import xxhash
 
 from bufdb.dumps.files import BUFFER_KINDS, DumpFile, ModuleFiles, open_file
+from bufdb.dumps.pasted.plain import LOOK_BYTES as PASTED_BYTES
+from bufdb.dumps.pasted.plain import is_plain, plain
 from bufdb.read import layout_2019
 from bufdb.read.boundaries import Titles
 
@@ -60,18 +62,23 @@ def load(files: ModuleFiles, block_bytes: int = BLOCK_BYTES) -> Loaded:
             loaded.hashes[kind] = digest.hexdigest()
         else:
             text = read_span(file, 0, loaded.sizes[kind])
-            titles.feed(text)
             loaded.hashes[kind] = xxhash.xxh3_128_hexdigest(text)
+            if not is_plain(text[:PASTED_BYTES]):
+                text = plain(text)
+            titles.feed(text)
             loaded.texts[kind] = text
     return loaded
 
 
 def _is_rewritten(files: ModuleFiles) -> bool:
-    """Whether a text is in a layout of 2019, which is rewritten as a whole."""
-    return any(
-        layout_2019.is_block_layout(read_span(file, 0, min(file.size(), LOOK_BYTES)))
+    """Whether a text is made plain, or is in a layout of 2019, which goes by whole texts."""
+    heads = (
+        read_span(file, 0, min(file.size(), LOOK_BYTES))
         for kind, file in files.files.items()
         if kind in BUFFER_KINDS
+    )
+    return any(
+        not is_plain(head[:PASTED_BYTES]) or layout_2019.is_block_layout(head) for head in heads
     )
 
 

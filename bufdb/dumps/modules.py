@@ -23,6 +23,7 @@ from bufdb.dumps.files import (
     parse_stem,
     stem_of,
 )
+from bufdb.dumps.pasted.plain import encoding_of, plain
 from bufdb.dumps.places.place import Place
 from bufdb.dumps.walk import why_unreadable
 from bufdb.read import boundaries
@@ -136,10 +137,10 @@ def _dump_files(path: Path | Place, name: str) -> Iterator[DumpFile]:
         return
     with open_file(path) as file:
         head = file.read(_SNIFF_BYTES) or b""
-    kind_found = None if FRAME.search(head) else boundaries.kind_of(head)
+    kind_found = None if FRAME.search(head) else boundaries.kind_of(plain(head))
     if kind_found is not None:
         yield DumpFile(path, name, kind_found)
-    elif path.suffix in CAPTURED and b"\0" not in head:
+    elif path.suffix in CAPTURED and (b"\0" not in head or encoding_of(head) is not None):
         yield from parts_of(path, name)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bufdb.dumps.discover import Source, base_of, discover
+from bufdb.dumps.discover import NOT_A_DUMP, Source, base_of, discover
 from bufdb.dumps.files import ModuleFiles, Oddity, as_text
 from bufdb.dumps.modules import NO_BUFFERS
 from bufdb.errors import UsageError
@@ -74,7 +74,7 @@ def plan(paths: Sequence[Source], run: str | None) -> dict[str, PlannedRun]:
 
 def _nothing_in(path: Source, oddities: Sequence[Oddity]) -> str:
     """What to say of a path without dumps."""
-    reasons = [oddity.message for oddity in oddities if oddity.code == NO_BUFFERS]
+    reasons = [o.message for o in oddities if o.code in (NO_BUFFERS, NOT_A_DUMP)]
     if reasons:
         return f"no buffer assignment in {path}: {reasons[0]}"
     odd = [f"{oddity.name} {oddity.message}" for oddity in oddities]
