@@ -17,8 +17,8 @@ from bufdb.columnar.arrow import objects, strings
 from bufdb.columnar.scan import Columns
 from bufdb.link.context import Context
 from bufdb.link.placements import Shapes
-from bufdb.read.messages.message import Buffer, Message
-from bufdb.read.messages.sizes import size_of
+from bufdb.read.reports.message import Buffer, Message
+from bufdb.read.reports.sizes import size_of
 
 Row = dict[str, Any]
 _TEXTS = {

@@ -17,8 +17,8 @@ from bufdb.dumps.text import DumpText
 from bufdb.errors import quote
 from bufdb.read import debug_options, hlo, layout_2019
 from bufdb.read.boundaries import Span, cut
-from bufdb.read.messages import text as messages
-from bufdb.read.messages.message import Message
+from bufdb.read.reports import memory_usage, oom_text
+from bufdb.read.reports.message import Message
 
 
 class Batch:
@@ -32,6 +32,7 @@ class Batch:
         self.headers: dict[int, hlo.HloHeader] = {}
         self.messages: dict[int, Message] = {}
         self.options: dict[int, list[tuple[str, str]]] = {}
+        self.reported_sums: dict[int, list[tuple[int | None, int]]] = {}
         self.has_block_layout: set[int] = set()
         self.one_file: set[int] = set()
         """Modules of which one file holds used values or live ranges behind the allocations."""
@@ -68,6 +69,11 @@ class Batch:
             self._header(number, text)
         if MESSAGE_KIND in loaded.texts:
             self._message(number, DumpText(number, loaded, MESSAGE_KIND, self.account))
+        if "memory_report" in loaded.texts:
+            text = DumpText(number, loaded, "memory_report", self.account)
+            sums, read_count = memory_usage.read(text.piece(0, text.size).text)
+            self.reported_sums[number] = sums
+            self._report(text, read_count, [])
         if "debug_options" in loaded.texts:
             text = DumpText(number, loaded, "debug_options", self.account)
             found, problems = debug_options.read(text.piece(0, text.size).text)
@@ -77,7 +83,7 @@ class Batch:
     def _message(self, number: int, text: DumpText) -> None:
         """What an out-of-memory message says; lines of others in it are known to be the log's."""
         plain = text.piece(0, text.size).text.decode()
-        found = messages.read(plain)
+        found = oom_text.read(plain)
         if not found:
             self._nothing(number, text)
             return

@@ -9,8 +9,8 @@ from pathlib import Path
 from bufdb.dumps.files import MESSAGE_KIND, PARTS, DumpFile, open_file
 from bufdb.dumps.pasted.plain import LOOK_BYTES, decoded, encoding_of
 from bufdb.dumps.places.place import Bytes, Place
-from bufdb.read.messages import text as messages
-from bufdb.read.messages.message import Message
+from bufdb.read.reports import oom_text
+from bufdb.read.reports.message import Message
 
 FRAME = re.compile(rb"^\*\*\* Begin (.+?) \*\*\*\n", re.MULTILINE)
 CAPTURED = (".txt", ".log", ".out", "")
@@ -48,10 +48,10 @@ def _messages(path: Path | Place, name: str, text: bytes) -> Iterator[DumpFile]:
 
     A log has a message twice where the compiler and the exception print it, or several processes.
     """
-    if not messages.TITLES.search(text):
+    if not oom_text.TITLES.search(text):
         return
     # One byte a character, so that places in the text are those in the file.
-    found = messages.read(text.decode("latin-1"))
+    found = oom_text.read(text.decode("latin-1"))
     starts = [0, *(end.end() for end in re.finditer(b"\n", text)), len(text)]
     known: list[Message] = []
     for one in found:

@@ -145,10 +145,13 @@ def _dump_files(path: Path | Place, name: str) -> Iterator[DumpFile]:
 
 
 def _add_companions(module: ModuleFiles, names: dict[str, Path | Place]) -> None:
-    """The HLO text and the compiler options that lie beside the buffer files."""
+    """HLO text, memory-usage report and compiler options that lie beside the buffer files."""
     hlo = f"{module.key}.txt"
     if "hlo" not in module.files and hlo in names:
         module.files["hlo"] = DumpFile(names[hlo], hlo, "hlo")
+    report = f"{module.key}-memory-usage-report.txt"
+    if report in names:
+        module.files["memory_report"] = DumpFile(names[report], report, "memory_report")
     stem = base_name(module.key)
     folder = module.key.removesuffix(stem)
     found = STEM.fullmatch(stem)

@@ -73,6 +73,7 @@ MODULE_TABLES = (
     "stack_frames",
     "input_output_aliases",
     "compiler_options",
+    "reported_sums",
     "diagnostics",
     "row_checksums",
 )

@@ -93,6 +93,11 @@ def companion_rows(source: Batch, ids: list[int]) -> dict[str, list[Row]]:
     frames: list[Row] = []
     aliases: list[Row] = []
     options: list[Row] = []
+    sums = [
+        {"module_id": ids[number], "color": color, "total_bytes": total}
+        for number, found in source.reported_sums.items()
+        for color, total in found
+    ]
     for number, header in source.headers.items():
         module = {"module_id": ids[number]}
         frames += [{**module, **vars(frame)} for frame in header.frames]
@@ -112,6 +117,7 @@ def companion_rows(source: Batch, ids: list[int]) -> dict[str, list[Row]]:
         "stack_frames": frames,
         "input_output_aliases": aliases,
         "compiler_options": options,
+        "reported_sums": sums,
     }
 
 

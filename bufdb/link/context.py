@@ -14,7 +14,7 @@ from bufdb.columnar.scan import Bools, Columns, Ints, Text, Words
 from bufdb.columnar.section import Rounds
 from bufdb.read import live_ranges
 from bufdb.read.hlo import HloHeader, Own
-from bufdb.read.messages.message import Message
+from bufdb.read.reports.message import Message
 from bufdb.read.used_values import UsedValues
 
 Emit = Callable[[str, Columns], None]

@@ -170,6 +170,7 @@ WHERE NOT regexp_full_match(files.content_hash, '[0-9a-f]{32}')
     WHEN ends_with(files.path, '-live-range.txt') THEN 'live_range'
     WHEN ends_with(files.path, '-buffer-assignment.txt') THEN 'buffer_assignment'
     WHEN ends_with(files.path, '.debug_options') THEN 'debug_options'
+    WHEN ends_with(files.path, '-memory-usage-report.txt') THEN 'memory_report'
     ELSE files.file_kind
   END
 UNION ALL

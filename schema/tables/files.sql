@@ -2,7 +2,7 @@
 CREATE TABLE files (
   module_id BIGINT NOT NULL,
   path VARCHAR NOT NULL,
-  file_kind VARCHAR NOT NULL CHECK (file_kind IN ('buffer_assignment', 'values', 'live_range', 'hlo', 'debug_options', 'oom_message')),
+  file_kind VARCHAR NOT NULL CHECK (file_kind IN ('buffer_assignment', 'values', 'live_range', 'hlo', 'debug_options', 'memory_report', 'oom_message')),
   size_bytes BIGINT NOT NULL,
   content_hash VARCHAR NOT NULL,
   source_stamp VARCHAR,
@@ -18,7 +18,7 @@ COMMENT ON COLUMN files.module_id IS
 COMMENT ON COLUMN files.path IS
   'Path of the file below the ingested directory.';
 COMMENT ON COLUMN files.file_kind IS
-  'What the file holds: allocations (and, to jaxlib 0.9.2, all that follows), used values, live ranges, optimised HLO text, compiler flags, an out-of-memory message in a log.';
+  'What the file holds: allocations (and, to jaxlib 0.9.2, all that follows), used values, live ranges, optimised HLO text, compiler flags, the totals of a memory-usage report, an out-of-memory message in a log.';
 COMMENT ON COLUMN files.size_bytes IS
   'Size of the file [bytes].';
 COMMENT ON COLUMN files.content_hash IS

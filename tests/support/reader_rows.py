@@ -17,6 +17,7 @@ TABLES = (
     "stack_frames",
     "input_output_aliases",
     "compiler_options",
+    "reported_sums",
     "memory_sums",
     "occupied_peaks",
     "occupancy_steps",

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from bufdb.read.instruction import metadata_of
-from bufdb.read.messages.message import KINDS, Buffer, Message
-from bufdb.read.messages.sizes import PATTERN, amount_of
+from bufdb.read.reports.message import KINDS, Buffer, Message
+from bufdb.read.reports.sizes import PATTERN, amount_of
 
 TITLES = re.compile(
     rb"BufferAssignment OOM Debugging|BufferAssignment stats:|Peak buffers:"

@@ -5,8 +5,8 @@ import json
 import pytest
 from places import ROOT
 
-from bufdb.read.messages.sizes import Amount, amount_of, size_of
-from bufdb.read.messages.text import read
+from bufdb.read.reports.oom_text import read
+from bufdb.read.reports.sizes import Amount, amount_of, size_of
 
 GPU = (ROOT / "data/oom/gpu.log").read_text(encoding="utf-8")
 TPU = (ROOT / "data/oom/tpu.log").read_text(encoding="utf-8")

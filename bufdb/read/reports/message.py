@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from bufdb.read.messages.sizes import Amount
+from bufdb.read.reports.sizes import Amount
 
 SPACES = {"hbm": 0, "vmem": 1, "sflag": 2, "cmem": 3, "smem": 4, "host": 5}
 """Memory spaces of TPUs by the names that messages have for them (format section 11)."""
