@@ -206,6 +206,9 @@ class _Program:
         if message.is_program_alone and self.facts.peak_problem is None:
             text = "the message does not say what arguments take; the peak is at least this"
             self._find("notice", "peak_at_least", text)
+        if message.limit is not None:
+            text = f"the device has {message.limit.size_bytes} bytes of {message.space} memory"
+            self._find("info", "memory_limit", text)
         text = "sums are rounded as the message prints them"
         if self.rounded:
             text += f", and so are {self.rounded} of {len(message.buffers)} buffers"

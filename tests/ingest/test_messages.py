@@ -1,5 +1,6 @@
 """Out-of-memory messages as modules: what is known is stored, the rest is NULL with a reason."""
 
+import io
 import random
 
 import pytest
@@ -26,6 +27,19 @@ def ingested(fresh, tmp_path):
         return con
 
     return ingest
+
+
+def test_a_log_may_come_on_standard_input(call, empty_folder, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(TPU.encode())))
+    code, _, err = call("ingest", "-", "--db", "t.duckdb", "--run", "job7")
+    assert (code, "ingested 1 modules" in err) == (0, True)
+    code, out, _ = call("query", "peak", "--db", "t.duckdb", "--format", "csv", "-p", "top_n=1")
+    assert (code, out.splitlines()[1].split(",")[:2]) == (0, ["job7", "train_step"])
+    code, out, _ = call("summary", "--db", "t.duckdb", "--limit", "15.75GiB")
+    assert "it does not fit" in out
+    assert "an out-of-memory message has no live ranges" in out
+    code, _, err = call("what-if", "train_step", "--without", "x.py:1", "--db", "t.duckdb")
+    assert (code, "which has no live ranges" in err) == (1, True)
 
 
 def codes(con):

@@ -24,6 +24,15 @@ _TITLE = (
 )
 _PLAIN = re.compile(rb"^(?:%s|allocation \d)" % _TITLE, re.MULTILINE)
 _WRAPPED = re.compile(rb"^(?P<front>[^\n]{1,160}?)(?P<title>%s)" % _TITLE, re.MULTILINE)
+_BEGINNINGS = (
+    b"BufferAssignment:",
+    b"HloLiveRange ",
+    b"HloModule ",
+    b"\nTotal bytes used:",
+    b"Total bytes used:",
+    b"xla_",
+)
+"""How what XLA writes begins: nothing need be searched for then."""
 _QUOTES = b"\"'`"
 _FENCE = re.compile(rb"^[ \t>]*(?:```|~~~)[^\n`]*$", re.MULTILINE)
 
@@ -53,6 +62,8 @@ def decoded(text: bytes) -> bytes:
 
 def is_plain(head: bytes) -> bool:
     """Whether a text can be read as it is, by its first LOOK_BYTES."""
+    if head.startswith(_BEGINNINGS):
+        return True
     if encoding_of(head) is not None:
         return False
     found = _WRAPPED.search(head)
