@@ -45,7 +45,7 @@ def discover(path: Source, oddities: list[Oddity] | None = None) -> list[ModuleF
     if isinstance(path, Bytes):
         return _found({path.name: path}, odd)
     if isinstance(path, Url):
-        return _found(expand(dict(listed(path)), odd), odd)
+        return _found(expand(dict(listed(path)), odd, is_given=is_archive(path.name)), odd)
     try:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -62,7 +62,7 @@ def discover(path: Source, oddities: list[Oddity] | None = None) -> list[ModuleF
             "so save it to one, or pipe it into 'bufdb ingest -'"
         )
     files = _of_one_module(path)
-    modules = _found(expand(files, odd), odd)
+    modules = _found(expand(files, odd, is_given=True), odd)
     chosen = [m for m in modules if any(_is_of(f.path, path) for f in m.files.values())]
     return chosen or modules
 

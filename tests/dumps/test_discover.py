@@ -104,6 +104,7 @@ def test_files_of_one_stem_are_one_module(tmp_path):
             "live_range": f"{STEM}-live-range.txt",
             "hlo": f"{STEM}.txt",
             "debug_options": "module_0001.jit_f.debug_options",
+            "memory_report": f"{STEM}-memory-usage-report.txt",
         }
     }
 

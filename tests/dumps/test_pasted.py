@@ -122,6 +122,20 @@ def test_what_xla_wrote_is_plain(path):
     assert is_plain(path.read_bytes()[:4096])
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "something about BufferAssignment: and so on\n",
+        "see BufferAssignment:\nallocation 0 is the largest\n",
+        "it has a HloModule jit_f\nin it\n",
+    ],
+)
+def test_prose_that_names_a_title_is_prose(tmp_path, text):
+    (tmp_path / "notes.txt").write_text(text, encoding="utf-8")
+    assert is_plain(text.encode())
+    assert discover(tmp_path) == []
+
+
 # -- what is no dump -------------------------------------------------------------------------------
 
 NO_DUMPS = {

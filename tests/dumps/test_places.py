@@ -150,14 +150,28 @@ def test_a_name_that_leads_out_is_refused(tmp_path, name):
     assert "leads out" in odd(tmp_path)[f"x.zip:{name}"][1]
 
 
+def test_archives_among_other_files_may_be_of_anything(tmp_path, monkeypatch):
+    zipped(tmp_path / "x.zip", {"a.tar.gz": b"", f"../{DUMP}": b"", "../note.md": b""})
+    assert {name: severity for name, (severity, _) in odd(tmp_path).items()} == {
+        "x.zip:a.tar.gz": "info",
+        f"x.zip:../{DUMP}": "error",
+        "x.zip:../note.md": "info",
+    }
+    assert {severity for severity, _ in odd(tmp_path / "x.zip").values()} >= {"error"}
+    monkeypatch.setattr("bufdb.dumps.places.archives.LARGE_BYTES", 10)
+    assert list(odd(tmp_path)) == ["x.zip"]
+    assert "to read it, name it" in odd(tmp_path)["x.zip"][1]
+
+
 def test_an_archive_within_an_archive_is_refused(tmp_path):
     inner = zipped(tmp_path / "inner.zip", {DUMP: ALLOCATIONS}).read_bytes()
     (tmp_path / "inner.zip").unlink()
     members = {"inner.zip": inner, f"{DUMP}.gz": gzip.compress(ALLOCATIONS), "a.tgz": b""}
     zipped(tmp_path / "x.zip", members)
-    assert found(tmp_path) == {}
-    assert {severity for severity, _ in odd(tmp_path).values()} == {"error"}
-    assert len(odd(tmp_path)) == 3
+    path = tmp_path / "x.zip"
+    assert found(path) == {}
+    assert {severity for severity, _ in odd(path).values()} == {"error"}
+    assert len(odd(path)) == 3
 
 
 def test_links_in_a_tar_are_left_out_and_said_so(tmp_path):

@@ -38,6 +38,11 @@ def test_a_log_may_come_on_standard_input(call, empty_folder, monkeypatch):
     code, out, _ = call("summary", "--db", "t.duckdb", "--limit", "15.75GiB")
     assert "it does not fit" in out
     assert "an out-of-memory message has no live ranges" in out
+    for asked in ("peak=2", "step=5"):
+        code, out, _ = call("query", "peak", "--db", "t.duckdb", "-p", asked)
+        assert (code, "an out-of-memory message tells of the peak alone" in out) == (0, True)
+    code, _, err = call("query", "savings", "--db", "t.duckdb")
+    assert "; 1 known from an out-of-memory message alone" in err
     code, _, err = call("what-if", "train_step", "--without", "x.py:1", "--db", "t.duckdb")
     assert (code, "which has no live ranges" in err) == (1, True)
 

@@ -19,8 +19,8 @@ _ENCODINGS = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 _TITLE = (
-    rb"(?:BufferAssignment:|HloLiveRange \(max \d+\):|HloLiveRange not available|Total bytes used:"
-    rb"|Used values:|HloModule )"
+    rb"(?:(?:BufferAssignment:|HloLiveRange \(max \d+\):|Used values:)(?=[ \t]*\r?$)"
+    rb"|HloLiveRange not available|Total bytes used: -?\d|HloModule \S)"
 )
 _PLAIN = re.compile(rb"^(?:%s|allocation \d)" % _TITLE, re.MULTILINE)
 _WRAPPED = re.compile(rb"^(?P<front>[^\n]{1,160}?)(?P<title>%s)" % _TITLE, re.MULTILINE)
@@ -69,9 +69,14 @@ def is_plain(head: bytes) -> bool:
     found = _WRAPPED.search(head)
     if found is None:
         return True
-    if not found["front"].strip(_QUOTES) and not head[: found.start()].strip():
+    front = found["front"]
+    if not front.strip(_QUOTES) and not head[: found.start()].strip():
         return False  # a quote that opens the text; further lines have none
-    return _PLAIN.search(head.removeprefix(BOM)) is not None
+    if _PLAIN.search(head.removeprefix(BOM)) is not None:
+        return True
+    # In prose that names a title the next line begins with something else.
+    below = head.find(b"\n", found.end()) + 1
+    return below == 0 or _front(front).match(head, below) is None
 
 
 def plain(text: bytes) -> bytes:
@@ -100,10 +105,14 @@ def _without_front(text: bytes, front: bytes) -> bytes:
 
     A line that ends within the front was empty; one with another front is left as it is.
     """
+    return _front(front).sub(b"", text)
+
+
+def _front(front: bytes) -> re.Pattern[bytes]:
+    """What stands in front of a line, whatever its numbers; or ends with it, without blanks."""
     parts = re.split(rb"(\d+)", front)
     form = b"".join(rb"\d+" if n % 2 else re.escape(part) for n, part in enumerate(parts))
-    pattern = re.compile(rb"^(?:%s|%s(?=\r?$))" % (form, _stripped(parts)), re.MULTILINE)
-    return pattern.sub(b"", text)
+    return re.compile(rb"^(?:%s|%s(?=\r?$))" % (form, _stripped(parts)), re.MULTILINE)
 
 
 def _stripped(parts: list[bytes]) -> bytes:

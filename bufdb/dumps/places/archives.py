@@ -13,14 +13,14 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 
 import xxhash
 
-from bufdb.dumps.files import Oddity, as_text, open_file
+from bufdb.dumps.files import Oddity, as_text, base_name, bears_dump_name, open_file
 from bufdb.dumps.places.compressed import Compressed, check_bounds, gzip, zstandard
 from bufdb.dumps.places.place import Place, Reader, Stat, damaged, suffix_of
 
@@ -30,6 +30,8 @@ SINGLE = {".gz": gzip, ".zst": zstandard}
 _TEXTS = (".txt", ".log", ".out", ".debug_options")
 """Compressed files of which the inner name ends so are dumps or logs; others are other things."""
 _READ = 1 << 20
+LARGE_BYTES = 512 << 20
+"""Size of an archive among other files beyond which it is looked into only if it is named."""
 _DAMAGE = (
     zipfile.BadZipFile,
     tarfile.TarError,
@@ -92,8 +94,18 @@ def inner_name(name: str) -> str | None:
     return None
 
 
-def expand(files: dict[str, Path | Place], oddities: list[Oddity]) -> dict[str, Path | Place]:
-    """The files by name, with the members of archives in place of these, decompressed ones too."""
+def expand(
+    files: dict[str, Path | Place], oddities: list[Oddity], *, is_given: bool = False
+) -> dict[str, Path | Place]:
+    """The files by name, with the members of archives in place of these, decompressed ones too.
+
+    Args:
+        files: by name.
+        oddities: takes what is left out.
+        is_given: whether the user named the archive. One that lies among other files may be of
+            anything: a large one is left alone, and what is refused in it is no error unless it
+            bears the name of a dump.
+    """
     found: dict[str, Path | Place] = {}
     for name, path in files.items():
         inner = inner_name(name)
@@ -105,15 +117,27 @@ def expand(files: dict[str, Path | Place], oddities: list[Oddity]) -> dict[str, 
             oddities.append(Oddity(name, "info", "read_once", text))
             continue
         try:
-            if inner is not None:
+            if not is_given and inner is None and path.stat().st_size > LARGE_BYTES:
+                text = f"is an archive of more than {LARGE_BYTES >> 20} MiB; to read it, name it"
+                oddities.append(Oddity(name, "info", "not_unpacked", text))
+            elif inner is not None:
                 found[inner] = _decompressed(name, inner, path)
             else:
-                members = list(_members(name, path, oddities))
+                odd: list[Oddity] = []
+                members = list(_members(name, path, odd))
+                oddities += odd if is_given else map(_among_others, odd)
                 found.update({f"{name}:{member.name}": member for member in members})
         except (OSError, *_DAMAGE) as error:
             text = getattr(error, "strerror", None) or f"it is damaged: {error}"
             oddities.append(Oddity(name, "error", "unreadable_archive", f"cannot be read: {text}"))
     return found
+
+
+def _among_others(oddity: Oddity) -> Oddity:
+    """What is refused of an archive that the user did not name."""
+    if oddity.name is not None and bears_dump_name(base_name(oddity.name)):
+        return oddity
+    return replace(oddity, severity="info")
 
 
 def _decompressed(name: str, inner: str, path: Path | Place) -> Member:

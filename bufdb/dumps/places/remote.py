@@ -14,6 +14,7 @@ from bufdb.dumps.places.place import Reader, Stat, suffix_of
 from bufdb.errors import UsageError
 
 _READ = 4 << 20
+_PAGES = ("http://", "https://")
 _STAMPS = ("ETag", "etag", "md5Hash", "generation", "mtime", "LastModified", "updated", "created")
 """What file systems call it that changes with an object."""
 _TIMES = ("LastModified", "mtime", "updated", "created", "last_modified")
@@ -80,7 +81,12 @@ def listed(url: Url) -> dict[str, Object]:
     try:
         system, path = fsspec.core.url_to_fs(url.text)
         system.invalidate_cache()
-        found: dict[str, dict[str, Any]] = system.find(path, detail=True)
+        found: dict[str, dict[str, Any]] = {}
+        if not url.text.startswith(_PAGES):
+            found = system.find(path, detail=True)
+        elif url.text.endswith("/"):
+            # A page that lists files; what its links lead to is not followed further.
+            found = system.find(path, maxdepth=1, detail=True)
         if not found and system.isfile(path):
             found = {path: {}}
         infos = {place: _info(system, place, told) for place, told in found.items()}
