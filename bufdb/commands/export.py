@@ -137,6 +137,8 @@ def _picture(db: str, asked: dict[str, Value], form: str, *, all_frames: bool) -
     run = asked.get("run")
     con = common.open_database(db, sql, runs=None if run is None else [str(run)])
     chosen = choice.choose(con, asked)
+    if form in ("perfetto", "torch-snapshot"):
+        chosen = choice.with_instants(chosen)
     if form in ONE:
         chosen = choice.largest(chosen)
     for text in chosen.notes:

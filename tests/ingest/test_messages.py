@@ -2,6 +2,7 @@
 
 import io
 import random
+from pathlib import Path
 
 import pytest
 from ingesting import ingest_into, rows
@@ -41,6 +42,13 @@ def test_a_log_may_come_on_standard_input(call, empty_folder, monkeypatch):
     for asked in ("peak=2", "step=5"):
         code, out, _ = call("query", "peak", "--db", "t.duckdb", "-p", asked)
         assert (code, "an out-of-memory message tells of the peak alone" in out) == (0, True)
+    for form in ("perfetto", "torch-snapshot"):
+        code, _, err = call("export", "--format", form, "-o", "x", "--db", "t.duckdb")
+        assert (code, "tells of the peak alone" in err) == (1, True)
+    code, _, _ = call("export", "--format", "collapsed", "-o", "x", "--db", "t.duckdb")
+    assert (code, "(None)" in Path("x").read_text()) == (0, False)
+    code, _, err = call("query", "timeline", "--db", "t.duckdb")
+    assert "1 known from an out-of-memory message alone" in err
     code, _, err = call("query", "savings", "--db", "t.duckdb")
     assert "; 1 known from an out-of-memory message alone" in err
     code, _, err = call("what-if", "train_step", "--without", "x.py:1", "--db", "t.duckdb")
