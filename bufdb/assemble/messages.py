@@ -183,7 +183,8 @@ class _Program:
                 )
 
         listed = sum(row["size_bytes"] for row in buffers)
-        if listed > left:
+        assert message.total is not None, "asked of a message with a total"
+        if listed > left + message.total.slack_bytes:
             text = (
                 f"the listed buffers have {listed} bytes, the peak {left}: some share their bytes"
             )
