@@ -63,8 +63,9 @@
 --   instruction if none is known; of donations the parameters, of padding the shape.
 -- column advice VARCHAR: What to do.
 -- column query_name VARCHAR: The query that shows more.
--- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
---   has nothing else, comes first and does not count in top_n; NULL in all other rows.
+-- column unknown_reason VARCHAR: Why the peak of the function is unknown, or what would lower it
+--   (an out-of-memory message), in a row of its own that has no advice, comes first and does not
+--   count in top_n; NULL in all other rows.
 WITH params AS (
   SELECT
     coalesce(getvariable('min_ratio')::DOUBLE, 0.01) AS min_ratio,
@@ -75,11 +76,20 @@ WITH params AS (
 ),
 functions AS (
   SELECT
-    run_name, function_name, platform, color, module_id, peak_bytes, unknown_reason, place,
-    name_place
-  FROM answered_functions
+    answered.run_name, answered.function_name, answered.platform, answered.color,
+    answered.module_id, answered.peak_bytes,
+    coalesce(
+      answered.unknown_reason,
+      CASE
+        WHEN modules.format_era = 'M' THEN 'an out-of-memory message has no live ranges, from '
+          || 'which savings follow; queries peak and padding show what it lists'
+      END
+    ) AS unknown_reason,
+    answered.place, answered.name_place
+  FROM answered_functions AS answered
   CROSS JOIN params
-  WHERE place <= params.top_functions
+  LEFT JOIN modules ON modules.module_id = answered.module_id
+  WHERE answered.place <= params.top_functions
 ),
 bf16_ratios AS (
   SELECT
@@ -336,6 +346,7 @@ ranked AS (
   LEFT JOIN findings
     ON findings.module_id = functions.module_id
     AND findings.color = functions.color
+    AND functions.unknown_reason IS NULL
     AND findings.saving_bytes > 0
     AND findings.saving_bytes >= params.min_ratio * functions.peak_bytes
   WHERE findings.kind IS NOT NULL OR functions.unknown_reason IS NOT NULL

@@ -97,7 +97,7 @@ chosen AS (
   LEFT JOIN scheduled
     ON scheduled.module_id = asked_peaks.module_id
     AND scheduled.instruction_name = params.instruction
-  WHERE asked_peaks.peak_bytes IS NOT NULL
+  WHERE asked_peaks.peak_time IS NOT NULL
     AND (params.instruction IS NULL OR scheduled.program_order IS NOT NULL)
   ORDER BY
     asked_peaks.peak_bytes DESC, asked_peaks.run_name, asked_peaks.module_key, asked_peaks.color

@@ -80,7 +80,8 @@ padded_shapes AS (
     CASE WHEN peak_bytes IS NOT NULL THEN count(CASE WHEN peak_padding_bytes > 0 THEN 1 END) END
       AS peak_value_count,
     CASE
-      WHEN peak_bytes IS NOT NULL
+      -- An out-of-memory message has no live ranges, and so no savings.
+      WHEN peak_bytes IS NOT NULL AND count(allocation_kind) = count(*)
         THEN coalesce(max(temp_saving_bytes), 0)
           + coalesce(sum(CASE WHEN allocation_kind <> 'temp' THEN peak_padding_bytes END), 0)
     END AS saving_bytes,

@@ -65,8 +65,9 @@ named AS (
         WHEN 'jit' THEN held.attributed_jit_path
       END,
       CASE
-        WHEN params.by = 'jit' OR held.attributed_own_file IS NULL
-          THEN '(' || held.allocation_kind || ')'
+        WHEN held.held_bytes IS NOT NULL
+            AND (params.by = 'jit' OR held.attributed_own_file IS NULL)
+          THEN '(' || coalesce(held.allocation_kind, 'kind unknown') || ')'
       END
     ) AS source_function,
     CASE params.by WHEN 'python' THEN held.attributed_own_file END AS source_file,

@@ -91,7 +91,10 @@ scoped AS (
         '*',
         'g'
       ),
-      '(' || held.allocation_kind || ')'
+      CASE
+        WHEN held.held_bytes IS NOT NULL
+          THEN '(' || coalesce(held.allocation_kind, 'kind unknown') || ')'
+      END
     ) AS op_path,
     held.function_place, held.name_place, held.run_name, held.function_name, held.platform,
     held.color, held.peak_bytes, held.unknown_reason, held.held_bytes, held.module_id

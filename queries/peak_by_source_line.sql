@@ -77,7 +77,10 @@ located AS (
         WHEN 'own' THEN held.attributed_source
         WHEN 'leaf' THEN held.attributed_leaf_source
       END,
-      '(' || held.allocation_kind || ')'
+      CASE
+        WHEN held.held_bytes IS NOT NULL
+          THEN '(' || coalesce(held.allocation_kind, 'kind unknown') || ')'
+      END
     ) AS source,
     held.function_place, held.name_place, held.run_name, held.function_name, held.platform,
     held.color, held.peak_bytes, held.unknown_reason, held.held_bytes, held.slice_count,

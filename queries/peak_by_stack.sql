@@ -128,7 +128,10 @@ walked AS (
         END
       ),
       held.attributed_library_source,
-      '(' || held.allocation_kind || ')'
+      CASE
+        WHEN held.held_bytes IS NOT NULL
+          THEN '(' || coalesce(held.allocation_kind, 'kind unknown') || ')'
+      END
     ) AS call_stack,
     held.function_place, held.name_place, held.run_name, held.function_name, held.platform,
     held.color, held.peak_bytes, held.unknown_reason, held.held_bytes

@@ -38,7 +38,7 @@ WITH params AS (
 chosen AS (
   SELECT module_id, color
   FROM asked_peaks
-  WHERE peak_bytes IS NOT NULL
+  WHERE peak_time IS NOT NULL
   ORDER BY peak_bytes DESC, run_name, module_key, color
   LIMIT 1
 ),

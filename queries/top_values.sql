@@ -60,7 +60,7 @@ located_values AS (
     ON origins.module_id = value_details.module_id
     AND origins.value_id = value_details.value_id
     AND params.loops = 'origin'
-  WHERE value_details.allocation_kind <> 'thread_local'
+  WHERE coalesce(value_details.allocation_kind, '') <> 'thread_local'
     AND NOT value_details.is_phi
     AND value_details.size_bytes > 0
 ),

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from bufdb.assemble.attribution import Attribution
 from bufdb.assemble.costs import Costs
 from bufdb.assemble.loops.origins import Origins
+from bufdb.assemble.messages import add_messages
 from bufdb.assemble.peak.checks import MemoryChecks, check_total
 from bufdb.assemble.peak.savings import Grouping, PeakSavings
 from bufdb.assemble.users import Users
@@ -97,6 +98,7 @@ def assemble(source: Source, emit: Emit, known_shapes: dict[bytes, Shape]) -> As
     groupings = [Grouping(what, *found) for what, found in labels.items()]
     for columns in savings.rows(groupings):
         emit("peak_savings", columns)
+    add_messages(context, shapes)
     # Each of them knows the context: a cycle, which only the collector ends, and ingest has none.
     context.observers.clear()
     return Assembled(context.facts, shapes.new)

@@ -13,7 +13,28 @@ from bufdb.commands.progress import progress
 from bufdb.errors import BufdbError, UsageError
 
 if TYPE_CHECKING:
+    from bufdb.dumps.discover import Source
     from bufdb.ingest.summary import Summary
+
+
+def _sources(
+    context: click.Context, option: click.Parameter, texts: tuple[str, ...]
+) -> tuple[Source, ...]:
+    """Paths that exist, URLs, and - as what comes on standard input."""
+    from bufdb.dumps.places.place import Bytes
+    from bufdb.dumps.places.remote import Url, is_url
+
+    found: list[Source] = []
+    for text in texts:
+        if text == "-":
+            found.append(Bytes("stdin", sys.stdin.buffer.read()))
+        elif is_url(text):
+            found.append(Url(text))
+        else:
+            if not Path(text).exists():
+                raise click.BadParameter(f"Path {text!r} does not exist.", context, option)
+            found.append(Path(text))
+    return tuple(found)
 
 
 @click.command(name="ingest", short_help="Read dumps into the database.")
@@ -22,7 +43,8 @@ if TYPE_CHECKING:
     metavar="PATH...",
     nargs=-1,
     required=True,
-    type=click.Path(exists=True, path_type=Path),
+    type=click.Path(),
+    callback=_sources,
 )
 @common.db_option
 @click.option("--run", metavar="NAME", help="Name of the run; the directory's name if not given.")
@@ -49,11 +71,12 @@ if TYPE_CHECKING:
     type=click.IntRange(min=1),
     help="2 or more: store in a thread of its own.",
 )
+@click.option("--prune", is_flag=True, help="Take out of the run what is gone from PATH.")
 @common.own_option
 @click.option("--memory-limit", metavar="SIZE", help="Memory for DuckDB, such as 1GB.")
 @common.quiet_option
 def command(
-    paths: tuple[Path, ...],
+    paths: tuple[Source, ...],
     db: str,
     run: str | None,
     labels: tuple[str, ...],
@@ -66,6 +89,9 @@ def command(
 ) -> None:
     """Read XLA dumps into the database: directories (with all below) or single files.
 
+    A PATH may be an archive (zip, tar, tar.gz), a URL (gs://, s3://, https://; pip install
+    'bufdb[remote]'), or - for standard input. Logs may hold out-of-memory messages.
+
     Dumps that have not changed since they were last read are left alone. What could not be read
     is shown by 'bufdb query diagnostics', and by exit code 4.
 
@@ -75,6 +101,8 @@ def command(
     Python itself. With --own a package counts as your own too (--own maxtext), or files by their
     path (--own '/opt/app/*'); * and ? are wild, several may be given. The run keeps it, as metadata
     'own', until another is given; --own '' takes it back.
+
+    With --prune the run keeps what the paths hold now, and nothing of other paths.
 
     With --run-from-dir a name that PATTERN does not fit makes a run without labels, and a
     sub-directory without dumps makes none; both are noted.
@@ -90,7 +118,10 @@ def command(
     options["metadata"] = common.parse_labels(metadata, "--metadata")
     with progress("MB", is_quiet=is_quiet) as options["progress"]:
         if run_from_dir:
-            summary = _run_per_folder(db, paths, pattern, pairs, **options)
+            folders = tuple(path for path in paths if isinstance(path, Path))
+            if len(folders) < len(paths):
+                raise UsageError("--run-from-dir wants directories on disk, no URL and no -")
+            summary = _run_per_folder(db, folders, pattern, pairs, **options)
         else:
             summary = ingest(db, list(paths), run=run, labels=pairs, **options)
     for text in summary.notes:

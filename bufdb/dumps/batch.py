@@ -11,15 +11,18 @@ import numpy as np
 
 from bufdb.columnar.account import READ, UNREAD, Account
 from bufdb.columnar.section import Piece, Rounds
-from bufdb.dumps.files import BEFORE, BUFFER_KINDS, PROTO
+from bufdb.dumps.files import BEFORE, BUFFER_KINDS, MESSAGE_KIND, PROTO
 from bufdb.dumps.load import LOOK_BYTES, Loaded
 from bufdb.dumps.text import DumpText
+from bufdb.errors import quote
 from bufdb.proto import sections
 from bufdb.proto.reader import UnreadableProto
 from bufdb.read import hlo, layout_2019
 from bufdb.read.beside import debug_options
 from bufdb.read.beside.before_optimizations import BeforeOptimizations
 from bufdb.read.boundaries import Span, Titles, cut
+from bufdb.read.reports import memory_usage, oom_text
+from bufdb.read.reports.message import Message
 
 
 class Batch:
@@ -33,7 +36,9 @@ class Batch:
         self.headers: dict[int, hlo.HloHeader] = {}
         self.before: dict[int, BeforeOptimizations] = {}
         """HLO texts before optimisation, of modules that they fit."""
+        self.messages: dict[int, Message] = {}
         self.options: dict[int, list[tuple[str, str]]] = {}
+        self.reported_sums: dict[int, list[tuple[int | None, int]]] = {}
         self.has_block_layout: set[int] = set()
         self.one_file: set[int] = set()
         """Modules of which one file holds used values or live ranges behind the allocations."""
@@ -99,11 +104,37 @@ class Batch:
             self._header(number, text)
         if loaded.before is not None:
             self._before(number, loaded, loaded.before)
+        if MESSAGE_KIND in loaded.texts:
+            self._message(number, DumpText(number, loaded, MESSAGE_KIND, self.account))
+        if "memory_report" in loaded.texts:
+            text = DumpText(number, loaded, "memory_report", self.account)
+            sums, read_count = memory_usage.read(text.piece(0, text.size).text)
+            self.reported_sums[number] = sums
+            self._report(text, read_count, [])
         if "debug_options" in loaded.texts:
             text = DumpText(number, loaded, "debug_options", self.account)
             found, problems = debug_options.read(text.piece(0, text.size).text)
             self.options[number] = found
             self._report(text, len(found), problems)
+
+    def _message(self, number: int, text: DumpText) -> None:
+        """What an out-of-memory message says; lines of others in it are known to be the log's."""
+        plain = text.piece(0, text.size).text.decode()
+        found = oom_text.read(plain)
+        if not found:
+            self._nothing(number, text)
+            return
+        self.messages[number] = found[0].message
+        states = [READ] * len(found[0].read) + [UNREAD] * len(found[0].unread)
+        self.account.count(text.module, text.path, np.array(states, np.uint8))
+        if found[0].unread:
+            lines = plain.split("\n")
+            problems = [
+                (at + 1, f"expected a line of an out-of-memory message, found {quote(lines[at])}")
+                for at in found[0].unread[:51]
+            ]
+            count = len(found[0].unread)
+            self.account.unread(text.module, text.path, problems, count, severity="info")
 
     def _header(self, number: int, text: DumpText) -> None:
         """What stands above the computations; where they begin; whether they end."""

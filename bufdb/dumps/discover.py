@@ -7,22 +7,34 @@ standard output of `--xla_dump_to=-`, where each file stands in a frame.
 
 from __future__ import annotations
 
+import contextlib
 import stat
 from pathlib import Path
 
-from bufdb.dumps.files import ModuleFiles, Oddity, as_text, before_of, stem_of
+from bufdb.dumps.files import ModuleFiles, Oddity, as_text, before_of, open_file, stem_of
 from bufdb.dumps.modules import modules_of
+from bufdb.dumps.pasted.looks import looks_like
+from bufdb.dumps.places.archives import ARCHIVES, Member, expand, inner_name, is_archive
+from bufdb.dumps.places.place import Bytes, Place
+from bufdb.dumps.places.remote import Url, listed
 from bufdb.dumps.walk import Walk, kind_of_entry
 from bufdb.errors import UsageError
 
+Source = Path | Bytes | Url
+"""What modules are looked for in."""
 
-def discover(path: Path, oddities: list[Oddity] | None = None) -> list[ModuleFiles]:
+NOT_A_DUMP = "not_a_dump"
+"""Code of the oddity that says what the one file given is."""
+_LOOK_BYTES = 1 << 16
+
+
+def discover(path: Source, oddities: list[Oddity] | None = None) -> list[ModuleFiles]:
     """The modules in a directory and all below it, or of one file, in order of their keys.
 
     A single file brings along the files beside it that belong to the same module.
 
     Args:
-        path: a directory or a file.
+        path: a directory, a file, an archive, a URL, or bytes.
         oddities: takes what is left out or could not be looked into; without it that is passed
             over.
 
@@ -30,6 +42,10 @@ def discover(path: Path, oddities: list[Oddity] | None = None) -> list[ModuleFil
         UsageError: there is no such path, or it is neither a directory nor a file.
     """
     odd: list[Oddity] = [] if oddities is None else oddities
+    if isinstance(path, Bytes):
+        return _found({path.name: path}, odd)
+    if isinstance(path, Url):
+        return _found(expand(dict(listed(path)), odd, is_given=is_archive(path.name)), odd)
     try:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -39,24 +55,66 @@ def discover(path: Path, oddities: list[Oddity] | None = None) -> list[ModuleFil
     if stat.S_ISDIR(mode):
         walk = Walk(odd)
         walk.run(path)
-        return modules_of(walk.files, odd)
+        return modules_of(expand(dict(walk.files), odd), odd)
     if not stat.S_ISREG(mode):
         raise UsageError(
             f"{path} is {kind_of_entry(mode)}; dumps are read from files and directories, "
-            "so save it to one"
+            "so save it to one, or pipe it into 'bufdb ingest -'"
         )
+    files = _of_one_module(path)
+    modules = _found(expand(files, odd, is_given=True), odd)
+    chosen = [m for m in modules if any(_is_of(f.path, path) for f in m.files.values())]
+    return chosen or modules
+
+
+def _found(files: dict[str, Path | Place], odd: list[Oddity]) -> list[ModuleFiles]:
+    """The modules of files; of a single file that is none what it is."""
+    modules = modules_of(files, odd)
+    if not modules and len(files) == 1:
+        ((name, path),) = files.items()
+        with contextlib.suppress(OSError), open_file(path) as file:
+            odd.append(
+                Oddity(name, "notice", NOT_A_DUMP, looks_like(file.read(_LOOK_BYTES) or b""))
+            )
+    return modules
+
+
+def _of_one_module(path: Path) -> dict[str, Path | Place]:
+    """A file and those beside it that share its stem; an archive alone."""
+    if is_archive(path.name):
+        return {as_text(path.name): path}
     try:
         siblings = list(path.parent.iterdir())
     except OSError:
         siblings = []
-    stem = stem_of(path.name)
-    theirs = [f for f in siblings if stem_of(f.name) == stem or f.name == before_of(stem)]
+
+    def name(file: Path) -> str:
+        return inner_name(file.name) or file.name
+
+    stem = stem_of(name(path))
+    theirs = [f for f in siblings if stem_of(name(f)) == stem or name(f) == before_of(stem)]
     mine = [path, *(file for file in theirs if file.is_file())]
-    modules = modules_of({as_text(file.name): file for file in mine}, odd)
-    chosen = [m for m in modules if any(f.path == path for f in m.files.values())]
-    return chosen or modules
+    return {as_text(file.name): file for file in mine}
 
 
-def base_of(path: Path) -> Path:
-    """The directory whose name a run takes: the path, or the directory of a file."""
-    return path if path.is_dir() else path.parent
+def _is_of(place: Path | Place, path: Path) -> bool:
+    return (place.outer if isinstance(place, Member) else place) == path
+
+
+def base_of(path: Source) -> Path:
+    """The directory whose name a run takes: the path, or the directory of a file.
+
+    An archive is one without its suffix; a URL and standard input have the last part of their name.
+    """
+    name = path.name
+    if not isinstance(path, Path):
+        is_single = not isinstance(path, Url) or any(name.endswith(end) for end in (".txt", ".log"))
+        parent = str(path).rstrip("/").rpartition("/")[0].rpartition("/")[2]
+        name = (parent or name) if isinstance(path, Url) and is_single else name
+    elif not is_archive(name):
+        return path if path.is_dir() else path.parent
+    for suffix in sorted(ARCHIVES, key=len, reverse=True):
+        if name.lower().endswith(suffix):
+            name = name[: -len(suffix)] or name
+            break
+    return path.with_name(name) if isinstance(path, Path) else Path(name)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, field
-from io import FileIO
+from io import FileIO, RawIOBase
 from pathlib import Path
+from typing import cast
+
+from bufdb.dumps.places.place import Place
 
 PARTS = {
     "-buffer-assignment.txt": "buffer_assignment",
@@ -19,6 +22,10 @@ BEFORE = "before_optimizations"
 PROTO = "proto"
 """Kind of a serialised HloProto with its buffer assignment (format section 10)."""
 PROTO_SUFFIXES = (".hlo.pb.gz", ".hlo.pb", ".pb.gz", ".pb")
+MESSAGE_KIND = "oom_message"
+"""An out-of-memory message in a log, which is all there is of its module."""
+_INSIDE = re.compile(r".*\.(?:zip|tar|tar\.gz|tgz|tar\.zst):", re.IGNORECASE | re.DOTALL)
+"""What stands before the name of a member of an archive."""
 XLA_NAME = re.compile(r"(?:\d+\.)?module_\d{4,}\.")
 STEM = re.compile(
     r"(?:(?P<time>\d{1,18})\.)?module_(?P<number>\d{4,18})"
@@ -32,8 +39,8 @@ STEM = re.compile(
 class DumpFile:
     """A file of a dump, or a frame of a captured output."""
 
-    path: Path
-    """Where it is on disk."""
+    path: Path | Place
+    """Where its bytes are."""
     name: str
     """Path below the ingested directory, with slashes."""
     kind: str
@@ -41,6 +48,11 @@ class DumpFile:
     start: int = 0
     stop: int = -1
     """Bytes of the file that hold it; -1 is the file's end."""
+
+    @property
+    def stamp(self) -> str | None:
+        """What changes with its bytes, where that is known without reading them."""
+        return None if isinstance(self.path, Path) else self.path.stamp
 
     def size(self) -> int:
         """Size in bytes."""
@@ -59,7 +71,7 @@ class ModuleFiles:
     @property
     def name(self) -> ModuleName:
         """What the file name says."""
-        return parse_stem(self.key.rpartition("/")[2])
+        return parse_stem(base_name(self.key))
 
 
 @dataclass(frozen=True)
@@ -109,6 +121,11 @@ def parse_stem(stem: str) -> ModuleName:
     )
 
 
+def base_name(name: str) -> str:
+    """The last part of a name or key: behind directories, and behind the archive it is in."""
+    return _INSIDE.sub("", name).rpartition("/")[2]
+
+
 def stem_of(name: str) -> str:
     """A file name without part suffix and extension."""
     for suffix in (*PARTS, ".txt", *PROTO_SUFFIXES):
@@ -130,8 +147,10 @@ def as_text(name: str) -> str:
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
-def open_file(path: Path) -> FileIO:
+def open_file(path: Path | Place) -> RawIOBase:
     """A file open for reading; never waits, also when the path has become a FIFO meanwhile."""
+    if not isinstance(path, Path):
+        return cast(RawIOBase, path.open())
     return FileIO(path, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
 
 

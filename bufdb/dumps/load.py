@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -16,6 +17,8 @@ from bufdb.dumps.files import (
     ModuleFiles,
     open_file,
 )
+from bufdb.dumps.pasted.plain import LOOK_BYTES as PASTED_BYTES
+from bufdb.dumps.pasted.plain import is_plain, plain
 from bufdb.read import layout_2019
 from bufdb.read.beside.before_optimizations import BeforeOptimizations
 from bufdb.read.boundaries import Titles, cut
@@ -84,8 +87,10 @@ def load(files: ModuleFiles, block_bytes: int = BLOCK_BYTES) -> Loaded:
             loaded.hashes[kind] = digest.hexdigest()
         else:
             text = read_span(file, 0, loaded.sizes[kind])
-            titles.feed(text)
             loaded.hashes[kind] = xxhash.xxh3_128_hexdigest(text)
+            if not is_plain(text[:PASTED_BYTES]):
+                text = plain(text)
+            titles.feed(text)
             loaded.texts[kind] = text
     if PROTO in files.files:
         loaded.derived = _not_in_text(loaded)
@@ -105,11 +110,14 @@ def _not_in_text(loaded: Loaded) -> frozenset[str]:
 
 
 def _is_rewritten(files: ModuleFiles) -> bool:
-    """Whether a text is in a layout of 2019, which is rewritten as a whole."""
-    return any(
-        layout_2019.is_block_layout(read_span(file, 0, min(file.size(), LOOK_BYTES)))
+    """Whether a text is made plain, or is in a layout of 2019, which goes by whole texts."""
+    heads = (
+        read_span(file, 0, min(file.size(), LOOK_BYTES))
         for kind, file in files.files.items()
         if kind in BUFFER_KINDS
+    )
+    return any(
+        not is_plain(head[:PASTED_BYTES]) or layout_2019.is_block_layout(head) for head in heads
     )
 
 
@@ -151,7 +159,8 @@ def whole_lines(file: DumpFile, start: int, stop: int, size: int) -> Iterator[tu
 
 
 def dumped_at(files: ModuleFiles) -> float:
-    """Seconds since 1970 of the earliest file, by the name's time stamp if it has one."""
+    """Seconds since 1970 of the earliest file, by the name's time stamp if it has one; else inf."""
     if files.name.dump_time_us is not None:
         return files.name.dump_time_us / 1e6
-    return min(file.path.stat().st_mtime for file in files.files.values())
+    times = (file.path.stat().st_mtime for file in files.files.values())
+    return min((time for time in times if time), default=math.inf)

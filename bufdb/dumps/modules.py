@@ -8,10 +8,11 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from bufdb.dumps.captured import CAPTURED, FRAME, frames
+from bufdb.dumps.captured import CAPTURED, FRAME, parts_of
 from bufdb.dumps.files import (
     BEFORE,
     BUFFER_KINDS,
+    MESSAGE_KIND,
     PARTS,
     PROTO,
     PROTO_SUFFIXES,
@@ -20,11 +21,14 @@ from bufdb.dumps.files import (
     DumpFile,
     ModuleFiles,
     Oddity,
+    base_name,
     before_of,
     open_file,
     parse_stem,
     stem_of,
 )
+from bufdb.dumps.pasted.plain import encoding_of, plain
+from bufdb.dumps.places.place import Place
 from bufdb.dumps.walk import why_unreadable
 from bufdb.proto import reader, wire
 from bufdb.read import boundaries
@@ -59,7 +63,7 @@ NOT_COPIED = (
 )
 
 
-def modules_of(paths: dict[str, Path], oddities: list[Oddity]) -> list[ModuleFiles]:
+def modules_of(paths: dict[str, Path | Place], oddities: list[Oddity]) -> list[ModuleFiles]:
     """The modules that files below a directory, by name, belong to, in order of their keys."""
     found: dict[str, ModuleFiles] = {}
     before: dict[str, DumpFile] = {}
@@ -73,8 +77,7 @@ def modules_of(paths: dict[str, Path], oddities: list[Oddity]) -> list[ModuleFil
             if file.kind == BEFORE:
                 before.setdefault(file.name, file)
                 continue
-            key = file.name.rpartition("/")
-            stem = f"{key[0]}{key[1]}{stem_of(key[2])}"
+            stem = stem_of(file.name)
             module = found.setdefault(stem, ModuleFiles(stem))
             if file.kind in module.files:
                 module = found.setdefault(file.name, ModuleFiles(file.name))
@@ -84,7 +87,7 @@ def modules_of(paths: dict[str, Path], oddities: list[Oddity]) -> list[ModuleFil
     others = {name: path for name, path in paths.items() if name not in taken}
     for module in found.values():
         _add_companions(module, others, before)
-    kinds = (*BUFFER_KINDS, PROTO)
+    kinds = (*BUFFER_KINDS, PROTO, MESSAGE_KIND)
     whole = {key: m for key, m in found.items() if any(k in m.files for k in kinds)}
     without = _without_buffers(paths, whole, told)
     if without is not None:
@@ -93,7 +96,7 @@ def modules_of(paths: dict[str, Path], oddities: list[Oddity]) -> list[ModuleFil
 
 
 def _add_protos(
-    found: dict[str, ModuleFiles], paths: dict[str, Path], oddities: list[Oddity]
+    found: dict[str, ModuleFiles], paths: dict[str, Path | Place], oddities: list[Oddity]
 ) -> dict[str, str | None]:
     """Give modules their protos, a module of its own to what has no text.
 
@@ -143,7 +146,7 @@ def _may_be_proto(name: str) -> bool:
     return is_module or XLA_NAME.match(file_name) is None
 
 
-def _what_proto(path: Path) -> str | None:
+def _what_proto(path: Path | Place) -> str | None:
     """None for a module with its buffer assignment, else what a file is instead."""
     with open_file(path) as file:
         data = file.readall() or b""
@@ -159,14 +162,14 @@ def _depth_first(name: str) -> list[str]:
 
 
 def _without_buffers(
-    paths: dict[str, Path], modules: dict[str, ModuleFiles], told: dict[str, str | None]
+    paths: dict[str, Path | Place], modules: dict[str, ModuleFiles], told: dict[str, str | None]
 ) -> str | None:
     """One line about modules of which there is optimised HLO only, with what to do."""
     compiled = {_module_id(key) for key in modules}
     reasons: dict[tuple[str, str], str] = {}
     example: dict[str, str] = {}
     for name in sorted(paths):
-        found = _OPTIMISED.fullmatch(name.rpartition("/")[2])
+        found = _OPTIMISED.fullmatch(base_name(name))
         module = _module_id(name)
         if module in compiled:
             continue
@@ -202,49 +205,54 @@ def _why_no_buffers(stem: str, extension: str) -> str:
 
 def _module_id(name: str) -> tuple[str, str]:
     """Directory and `module_0007`, by which the files of a compilation are known."""
-    folder, _, file = name.rpartition("/")
+    file = base_name(name)
+    folder = name.removesuffix(file)
     found = _MODULE.search(file)
     return folder, found[0] if found else file
 
 
-def _dump_files(path: Path, name: str) -> Iterator[DumpFile]:
+def _dump_files(path: Path | Place, name: str) -> Iterator[DumpFile]:
     for suffix, kind in PARTS.items():
         if name.endswith(suffix):
             yield DumpFile(path, name, kind)
             return
-    if XLA_NAME.match(path.name):
+    if XLA_NAME.match(base_name(name)):
         if name.endswith(f".{BEFORE}.txt"):
             yield DumpFile(path, name, BEFORE)
         return
     with open_file(path) as file:
         head = file.read(_SNIFF_BYTES) or b""
-    kind_found = None if FRAME.search(head) else boundaries.kind_of(head)
+    kind_found = None if FRAME.search(head) else boundaries.kind_of(plain(head))
     if kind_found is not None:
         yield DumpFile(path, name, kind_found)
-    elif path.suffix in CAPTURED and b"\0" not in head:
-        yield from frames(path, name)
+    elif path.suffix in CAPTURED and (b"\0" not in head or encoding_of(head) is not None):
+        yield from parts_of(path, name)
 
 
 def _add_companions(
-    module: ModuleFiles, names: dict[str, Path], before: dict[str, DumpFile]
+    module: ModuleFiles, names: dict[str, Path | Place], before: dict[str, DumpFile]
 ) -> None:
-    """The HLO texts and the compiler options that lie beside the buffer files.
+    """What lies beside the buffer files: HLO texts, memory-usage report, compiler options.
 
     Those that bear no backend are of every module of their number and name.
     """
     hlo = f"{module.key}.txt"
     if "hlo" not in module.files and hlo in names:
         module.files["hlo"] = DumpFile(names[hlo], hlo, "hlo")
-    folder, slash, stem = module.key.rpartition("/")
+    report = f"{module.key}-memory-usage-report.txt"
+    if report in names:
+        module.files["memory_report"] = DumpFile(names[report], report, "memory_report")
+    stem = base_name(module.key)
+    folder = module.key.removesuffix(stem)
     given = before_of(stem)
-    if given is not None and f"{folder}{slash}{given}" in before:
-        module.files[BEFORE] = before[f"{folder}{slash}{given}"]
+    if given is not None and f"{folder}{given}" in before:
+        module.files[BEFORE] = before[f"{folder}{given}"]
     found = STEM.fullmatch(stem)
     if found is None:
         return
     whole = re.sub(r"^\d+\.(?=module_)", "", stem)
     if found["stage"]:
         whole = whole[: -len(found["stage"]) - 1]
-    options = f"{folder}{slash}{whole}.debug_options"
+    options = f"{folder}{whole}.debug_options"
     if options in names:
         module.files["debug_options"] = DumpFile(names[options], options, "debug_options")

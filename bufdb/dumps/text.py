@@ -10,7 +10,7 @@ import numpy as np
 
 from bufdb.columnar.account import UNREAD, Account
 from bufdb.columnar.section import Piece
-from bufdb.dumps.files import BUFFER_KINDS
+from bufdb.dumps.files import BUFFER_KINDS, MESSAGE_KIND
 from bufdb.dumps.load import Loaded, chunks, read_span, whole_lines
 from bufdb.read.boundaries import BOM, Span
 
@@ -36,7 +36,7 @@ class DumpText:
         last = self._last_line()
         lines = self.titles.line_count + bool(last)
         account.open(module, self.path, lines, rest_is_known=kind not in BUFFER_KINDS)
-        if last and last not in (_NOT_AVAILABLE, b"}"):
+        if last and kind != MESSAGE_KIND and last not in (_NOT_AVAILABLE, b"}"):
             self.size -= len(last)
             account.count(module, self.path, np.array([UNREAD], np.uint8))
             message = "the file ends within a line; what was cut off is missing"

@@ -49,8 +49,8 @@ class Function:
     module_key: str
     color: int
     peak_bytes: int
-    peak_time: int
-    """[program order]."""
+    peak_time: int | None
+    """[program order]; None of an out-of-memory message, which tells of no instant."""
     schedule_length: int
     """The last instant [program order]."""
 
@@ -109,6 +109,23 @@ def choose(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value]) -> Chosen
     if len(notes) > _MOST_NAMED:
         notes[_MOST_NAMED:] = [f"{len(notes) - _MOST_NAMED} more functions have an unknown peak"]
     return Chosen(functions, notes)
+
+
+def with_instants(chosen: Chosen) -> Chosen:
+    """The functions of which it is known what is held when, and notes about the others.
+
+    Raises:
+        BufdbError: that is known of none.
+    """
+    functions = [function for function in chosen.functions if function.peak_time is not None]
+    notes = [
+        f"{function.title}: an out-of-memory message tells of the peak alone"
+        for function in chosen.functions
+        if function.peak_time is None
+    ]
+    if not functions:
+        raise BufdbError(f"nothing to export: {notes[0]}")
+    return Chosen(functions, [*notes, *chosen.notes])
 
 
 def largest(chosen: Chosen) -> Chosen:

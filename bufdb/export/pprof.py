@@ -56,7 +56,9 @@ def profile(function: Function, held: Iterable[Held]) -> bytes:
     for (name, file), number in tables.functions.items():
         texts = wire.integer(2, tables.string(name)) + wire.integer(4, tables.string(file))
         parts.append(wire.message(_FUNCTION, wire.integer(1, number) + texts))
-    comment = f"{function.title}, peak {function.peak_bytes} bytes at {function.peak_time}"
+    comment = f"{function.title}, peak {function.peak_bytes} bytes"
+    if function.peak_time is not None:
+        comment += f" at {function.peak_time}"
     parts.append(wire.packed(_COMMENT, [tables.string(comment)]))
     parts.append(wire.integer(_DEFAULT, tables.string("space")))
     parts += [wire.text(_STRING, text) for text in tables.strings]

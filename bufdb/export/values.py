@@ -19,7 +19,7 @@ VALUES = """
 SELECT
   held.value_id,
   held.allocation_index,
-  held.allocation_kind,
+  coalesce(held.allocation_kind, 'kind unknown') AS allocation_kind,
   held.offset_bytes,
   held.size_bytes,
   held.start_time,
@@ -56,7 +56,7 @@ WHERE held.module_id = $module_id
 ORDER BY held.value_id
 """
 HELD = """
-SELECT value_id, allocation_kind, held_bytes
+SELECT value_id, coalesce(allocation_kind, 'kind unknown') AS allocation_kind, held_bytes
 FROM peak_values
 WHERE module_id = $module_id
   AND color = $color

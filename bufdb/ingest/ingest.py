@@ -24,6 +24,7 @@ from bufdb.columnar.account import Finding
 from bufdb.columnar.scan import Columns
 from bufdb.database import checksums, faults, runs, store
 from bufdb.dumps.batch import Batch
+from bufdb.dumps.discover import Source
 from bufdb.dumps.files import Oddity
 from bufdb.dumps.large import LargeModule
 from bufdb.dumps.load import BLOCK_BYTES, Loaded, dumped_at, load
@@ -41,6 +42,7 @@ from bufdb.ingest.module_rows import (
 )
 from bufdb.ingest.plan import Job, PlannedRun, check_unchanged, plan, stamps_of
 from bufdb.ingest.progress import Progress, Told
+from bufdb.ingest.stored import Stored
 from bufdb.ingest.summary import Summary
 from bufdb.ingest.writer import FEW_INSERT_ROWS, INSERT_ROWS, TableWriter
 from bufdb.read.shape import Shape
@@ -73,6 +75,7 @@ MODULE_TABLES = (
     "input_output_aliases",
     "compiler_options",
     "entry_parameters",
+    "reported_sums",
     "diagnostics",
     "row_checksums",
 )
@@ -81,7 +84,7 @@ MODULE_TABLES = (
 
 def ingest(
     db: str,
-    paths: list[Path],
+    paths: Sequence[Source],
     run: str | None = None,
     labels: Mapping[str, str] | None = None,
     jobs: int | None = None,
@@ -93,6 +96,7 @@ def ingest(
     metadata: Mapping[str, str] | None = None,
     own_globs: Sequence[str] | None = None,
     source_path: str | None = None,
+    prune: bool = False,
 ) -> Summary:
     """Read dumps and store them.
 
@@ -111,6 +115,7 @@ def ingest(
         own_globs: paths and packages that count as the user's own although they are installed
             (`bufdb.ingest.own.parse`); by default what the run was read with before.
         source_path: what runs.source_path says, if not the path.
+        prune: modules of the runs that are not among these paths go.
         replace: what the runs had before goes, in the one transaction then that stores the new.
 
     Raises:
@@ -127,7 +132,7 @@ def ingest(
     collects = gc.isenabled()
     gc.disable()
     try:
-        work = Ingest(con, planned, block_bytes, progress, jobs or 1, replace, own_globs)
+        work = Ingest(con, planned, block_bytes, progress, jobs or 1, replace, own_globs, prune)
         summary = work.run(labels or {}, labels_by_run or {}, metadata)
         summary.run_names = list(planned)
     finally:
@@ -168,11 +173,12 @@ class Ingest:
         jobs: int,
         replace: bool = False,
         own_globs: Sequence[str] | None = None,
+        prune: bool = False,
     ) -> None:
         self.con, self.plan, self.block_bytes = con, plan, block_bytes
         self.told = Told((job for planned in plan.values() for job in planned.jobs), progress)
         self.writer = TableWriter(con, jobs)
-        self.replace, self.own_globs = replace, own_globs
+        self.replace, self.own_globs, self.prune = replace, own_globs, prune
         self.summary = Summary()
         self.problems: Counter[str] = Counter()
         self.shapes: dict[bytes, Shape] = {}
@@ -209,8 +215,8 @@ class Ingest:
                 self.summary.removed_count += runs.delete(self.con, name).module_count
             self._look_up_shapes()
             self.own = own.of_run(self.con, name, self.own_globs)
-            self.known = self._known(name)
-            self.run_changed, self.dumped_at = not self.known, math.inf
+            self.stored = Stored(self.con, name)
+            self.run_changed, self.dumped_at = not self.stored.ids, math.inf
             given = {**labels, **labels_by_run.get(name, {})}
             run_rows.add(self.con, name, path, given, metadata)
             own.note_globs(self.con, name, self.own_globs)
@@ -225,6 +231,8 @@ class Ingest:
                 self.told.done(job for job, _ in batch)
                 if self.in_transaction >= TRANSACTION_BYTES:
                     self._begin_anew(name)
+            if self.prune:
+                self._prune(name, planned)
             self._finish_run(name, path)
             self._commit(name)
         self.summary.row_count = self.writer.row_count
@@ -249,18 +257,6 @@ class Ingest:
 
     # -- what to read ----------------------------------------------------------------------
 
-    def _known(self, run: str) -> dict[int, set[tuple[str, str]]]:
-        rows = self.con.execute(
-            "SELECT files.module_id, files.path, files.content_hash, modules.own_pattern "
-            "FROM files JOIN modules ON modules.module_id = files.module_id "
-            "WHERE modules.run_name = ?",
-            [run],
-        ).fetchall()
-        known: dict[int, set[tuple[str, str]]] = {}
-        for module_id, path, content_hash, pattern in rows:
-            known.setdefault(module_id, {_made_with(pattern)}).add((path, content_hash))
-        return known
-
     def _grouped(self, jobs: list[Job]) -> Iterator[list[tuple[Job, Loaded]]]:
         """Batches of changed modules: small ones up to a block of text, large ones alone."""
         batch: list[tuple[Job, Loaded]] = []
@@ -268,6 +264,9 @@ class Ingest:
         for job in jobs:
             try:
                 job.stamps = stamps_of(job.files)
+                if self.stored.has_same_stamps(job, self.own.pattern):
+                    self.summary.unchanged_count += 1
+                    continue
                 loaded = load(job.files, self.block_bytes)
                 check_unchanged(job)
                 self.dumped_at = min(self.dumped_at, dumped_at(job.files))
@@ -275,10 +274,7 @@ class Ingest:
                 self._skip(job, error)
                 self.told.done([job])
                 continue
-            hashes = {
-                (job.files.files[kind].name, content) for kind, content in loaded.hashes.items()
-            } | {_made_with(self.own.pattern)}
-            if self.known.get(job.module_id) == hashes:
+            if self.stored.has_same_content(job, loaded, self.own.pattern):
                 self.summary.unchanged_count += 1
                 self.told.done([job])
                 continue
@@ -309,15 +305,31 @@ class Ingest:
 
     def _replace(self, ids: list[int]) -> None:
         """Delete what there is of these modules, in the transaction that stores them anew."""
-        stale = [module_id for module_id in ids if module_id in self.known]
-        if not stale:
-            return
-        self.writer.settle()
-        for table in MODULE_TABLES:
-            self.con.execute(
-                f'DELETE FROM "{table}" WHERE module_id IN (SELECT unnest(?::BIGINT[]))', [stale]
+        self.summary.replaced_count += self._delete(
+            [module_id for module_id in ids if module_id in self.stored.ids]
+        )
+
+    def _delete(self, ids: list[int]) -> int:
+        """Delete all rows of these modules; their number."""
+        if ids:
+            self.writer.settle()
+            for table in MODULE_TABLES:
+                self.con.execute(
+                    f'DELETE FROM "{table}" WHERE module_id IN (SELECT unnest(?::BIGINT[]))', [ids]
+                )
+        return len(ids)
+
+    def _prune(self, run: str, planned: PlannedRun) -> None:
+        """Delete the modules of a run that are no longer where they were."""
+        gone = sorted(self.stored.ids - {job.module_id for job in planned.jobs})
+        if gone and any(oddity.severity == "error" for oddity in planned.oddities):
+            self.summary.notes.append(
+                f"run {run}: {len(gone)} modules were not found and stay, for a part of "
+                f"{planned.path} could not be read"
             )
-        self.summary.replaced_count += len(stale)
+            return
+        self.summary.pruned_count += self._delete(gone)
+        self.run_changed |= bool(gone)
 
     # -- reading and storing ---------------------------------------------------------------
 
@@ -392,16 +404,11 @@ class Ingest:
         self.problems.update(row["severity"] for row in rows)
         self.writer.add_rows("diagnostics", rows)
 
-    def _finish_run(self, name: str, path: Path) -> None:
+    def _finish_run(self, name: str, path: Source) -> None:
         self.writer.settle()
         self.summary.notes += own.left(self.con, name, self.own)
         if not self.run_changed:
             return
-        if self.summary.replaced_count:
+        if self.summary.replaced_count or self.summary.pruned_count:
             runs.delete_unused_shapes(self.con)
         run_rows.update(self.con, name, path, self.dumped_at)
-
-
-def _made_with(own_pattern: str | None) -> tuple[str, str]:
-    """Stands among the files of a module for what else its rows depend on."""
-    return "--own", own_pattern or ""

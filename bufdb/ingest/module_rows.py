@@ -90,6 +90,7 @@ def file_rows(module_id: int, source: Batch, number: int) -> Iterable[Row]:
             "file_kind": kind,
             "size_bytes": loaded.sizes[kind],
             "content_hash": loaded.hashes[kind],
+            "source_stamp": file.stamp,
             "line_count": tally.line_count,
             "read_line_count": tally.read_count,
             "known_line_count": tally.known_count,
@@ -117,6 +118,11 @@ def companion_rows(source: Batch, ids: list[int]) -> dict[str, list[Row]]:
     aliases: list[Row] = []
     options: list[Row] = []
     parameters: list[Row] = []
+    sums = [
+        {"module_id": ids[number], "color": color, "total_bytes": total}
+        for number, found in source.reported_sums.items()
+        for color, total in found
+    ]
     for number, header in source.headers.items():
         module = {"module_id": ids[number]}
         frames += [{**module, **vars(frame)} for frame in header.frames]
@@ -140,6 +146,7 @@ def companion_rows(source: Batch, ids: list[int]) -> dict[str, list[Row]]:
         "input_output_aliases": aliases,
         "compiler_options": options,
         "entry_parameters": parameters,
+        "reported_sums": sums,
     }
 
 
@@ -179,6 +186,8 @@ def format_era(
     files: ModuleFiles, facts: ModuleFacts, has_block_layout: bool, derived: frozenset[str]
 ) -> str:
     """modules.format_era: by the files there are, then by what only some eras print."""
+    if facts.is_message:
+        return "M"
     if not any(kind in files.files for kind in BUFFER_KINDS):
         return "P"
     if "values" in files.files or "live_range" in files.files:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bufdb.dumps.discover import base_of, discover
+from bufdb.dumps.discover import NOT_A_DUMP, Source, base_of, discover
 from bufdb.dumps.files import ModuleFiles, Oddity, as_text
 from bufdb.dumps.modules import NO_BUFFERS
 from bufdb.errors import UsageError
@@ -33,7 +33,7 @@ class Job:
 class PlannedRun:
     """What is planned for one run."""
 
-    path: Path
+    path: Source
     """The path that the run was named by."""
     jobs: list[Job] = field(default_factory=list)
     oddities: list[Oddity] = field(default_factory=list)
@@ -46,7 +46,7 @@ def module_id_of(run: str, key: str) -> int:
     return int.from_bytes(digest, "little") >> 1
 
 
-def plan(paths: list[Path], run: str | None) -> dict[str, PlannedRun]:
+def plan(paths: Sequence[Source], run: str | None) -> dict[str, PlannedRun]:
     """The modules of every run, by its name."""
     plan: dict[str, PlannedRun] = {}
     taken: dict[int, Path] = {}
@@ -72,9 +72,9 @@ def plan(paths: list[Path], run: str | None) -> dict[str, PlannedRun]:
     return plan
 
 
-def _nothing_in(path: Path, oddities: Sequence[Oddity]) -> str:
+def _nothing_in(path: Source, oddities: Sequence[Oddity]) -> str:
     """What to say of a path without dumps."""
-    reasons = [oddity.message for oddity in oddities if oddity.code == NO_BUFFERS]
+    reasons = [o.message for o in oddities if o.code in (NO_BUFFERS, NOT_A_DUMP)]
     if reasons:
         return f"no buffer assignment in {path}: {reasons[0]}"
     odd = [f"{oddity.name} {oddity.message}" for oddity in oddities]

@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 
 import duckdb
 
 from bufdb import __version__
+from bufdb.dumps.discover import Source
 from bufdb.dumps.files import as_text
 
 
 def add(
     con: duckdb.DuckDBPyConnection,
     run: str,
-    path: Path,
+    path: Source,
     labels: Mapping[str, str],
     metadata: Mapping[str, str],
 ) -> None:
@@ -39,7 +39,7 @@ def add(
         )
 
 
-def update(con: duckdb.DuckDBPyConnection, run: str, path: Path, dumped_at: float) -> None:
+def update(con: duckdb.DuckDBPyConnection, run: str, path: Source, dumped_at: float) -> None:
     """Say that the run was changed now, by dumps of a time [s since 1970, inf if unknown]."""
     dumped = None
     if dumped_at < math.inf:

@@ -94,7 +94,7 @@ def _compare(
 ) -> Iterator[Disagreement]:
     other = store.open_writable(":memory:")
     try:
-        planned = {"proto": PlannedRun(files.files[PROTO].path, [Job("proto", module_id, files)])}
+        planned = {"proto": PlannedRun(Path(key), [Job("proto", module_id, files)])}
         Ingest(other, planned, BLOCK_BYTES, None, 1).run({}, {})
         for table, columns in COMPARED.items():
             rows = f'SELECT {columns} FROM "{table}" WHERE module_id = {module_id}'

@@ -25,6 +25,8 @@ class Summary:
     """Number of diagnostics by severity."""
     removed_count: int = 0
     """Modules that the run had before, when it was to be replaced as a whole."""
+    pruned_count: int = 0
+    """Modules removed because their dumps are gone."""
     notes: list[str] = field(default_factory=list)
     """What people should know beside the summary."""
 
@@ -42,6 +44,8 @@ class Summary:
             f"unchanged {self.unchanged_count}",
             f"skipped {self.skipped_count}",
         ]
+        if self.pruned_count:
+            parts.append(f"removed {self.pruned_count} that are gone")
         problems = [f"{n} {severity}" for severity, n in sorted(self.problem_counts.items()) if n]
         if problems:
             parts.append("diagnostics: " + ", ".join(problems))

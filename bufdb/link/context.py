@@ -14,6 +14,7 @@ from bufdb.columnar.scan import Bools, Columns, Ints, Text, Words
 from bufdb.columnar.section import Rounds
 from bufdb.read import live_ranges
 from bufdb.read.hlo import HloHeader, Own
+from bufdb.read.reports.message import Message
 from bufdb.read.used_values import UsedValues
 
 Emit = Callable[[str, Columns], None]
@@ -47,6 +48,8 @@ class Source(Protocol):
 
     count: int
     headers: dict[int, HloHeader]
+    messages: dict[int, Message]
+    """Out-of-memory messages by the module that they tell of."""
     account: Account
     own: Own
     """Which source files are the user's."""
@@ -98,12 +101,16 @@ class ModuleFacts:
     """Instructions that name a stack frame that is in no table."""
     live: live_ranges.Facts = field(default_factory=live_ranges.Facts)
     jit_name: str | None = None
+    is_message: bool = False
+    """Whether an out-of-memory message is all there is."""
     peak_problem: str | None = None
     """What was found first that makes the peak uncertain."""
 
     @property
     def peak_unknown_reason(self) -> str | None:
         """modules.peak_unknown_reason: None if all that the peak is made of was read and agrees."""
+        if self.is_message:
+            return self.peak_problem
         if not self.has_allocations:
             return "the dump has no allocations"
         if not self.has_live_ranges:

@@ -36,7 +36,7 @@ class Shapes:
         tiled, odd = np.zeros(len(first), np.bool_), np.zeros(len(first), np.bool_)
         for row, shape_text in enumerate(text.take(first).tolist()):
             assert shape_text is not None
-            shape = self._shape(shape_text)
+            shape = self.shape(shape_text)
             odd[row] = shape.dtype is None
             if shape.logical_bytes is not None:
                 sizes[row], valid[row] = shape.logical_bytes, True
@@ -48,7 +48,8 @@ class Shapes:
             context.find(int(values["module"][row]), "notice", "unknown_shape", message)
         return Numbers(sizes[inverse], valid[inverse])
 
-    def _shape(self, text: bytes) -> Shape:
+    def shape(self, text: bytes) -> Shape:
+        """A shape by its text, parsed if it was not met before."""
         shape = self.known.get(text)
         if shape is None:
             shape = shape_of(text.decode(errors="replace"))

@@ -94,15 +94,32 @@ _FIRST = {word(b"allocation"), word(b" value: ")}
 """How a line begins that is read though it is no title."""
 
 
+_MOST_BLANK = 20
+"""Empty lines that a paste may have above the title."""
+
+
+def _behind_blank_lines(section: Section, line: int) -> int:
+    """The title, if nothing but empty lines stand between a line and it; else the line."""
+    block = section.block
+    for at in range(line + 1, min(line + _MOST_BLANK, len(block))):
+        if section.piece_of[at] != section.piece_of[line]:
+            break
+        if block.starts[at] < block.ends[at]:
+            return at if block.line(at) == b"BufferAssignment:" else line
+    return line
+
+
 def _titles(section: Section, heads: Words) -> None:
     """Mark the title of the section, at its beginning, and those of reused buffers."""
     block = section.block
     begins = [piece.begins for piece in section.pieces]
     first = section.piece_lines[begins]
-    first = first[starts_with(heads[first], b"BufferAs")]
-    lines = [line for line in first.tolist() if block.line(line) == b"BufferAssignment:"]
+    for row in np.flatnonzero(block.starts[first] == block.ends[first]).tolist():
+        first[row] = _behind_blank_lines(section, int(first[row]))
+    is_title = starts_with(heads[first], b"BufferAs")
+    lines = [line for line in first[is_title].tolist() if block.line(line) == b"BufferAssignment:"]
     section.mark(np.array(lines, np.int64), KNOWN)
-    for line in np.setdiff1d(section.piece_lines[begins], lines).tolist():
+    for line in np.setdiff1d(first, lines).tolist():
         if not block.line(line) or heads[line] in _FIRST:
             message = "the section does not begin with 'BufferAssignment:'; lines may be missing"
             section.finding(line, "data_loss", "missing_title", message)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Callable
 from typing import Any
 
@@ -125,7 +126,7 @@ def _categories(found: Overview) -> list[str]:
     lines = []
     for row in shown:
         phase = f", {row['category']}" if row["category"] is not None else ""
-        lines.append(_barred(f"{row['allocation_kind']}{phase}", "name", row))
+        lines.append(_barred(f"{row['allocation_kind'] or 'kind unknown'}{phase}", "name", row))
     if rows[len(shown) :]:
         rest = max(0.0, 1 - sum(row["held_ratio"] or 0.0 for row in shown))
         lines.append(
@@ -139,6 +140,14 @@ def _advice(found: Overview) -> list[str]:
         return ["  nothing that saves 1 % of it by itself"]
     lines = []
     for row in found.parts["advice"]:
+        if row["saving_bytes"] is None:
+            lines += textwrap.wrap(
+                escape_control(row["unknown_reason"]),
+                WIDTH,
+                initial_indent="  ",
+                subsequent_indent="  ",
+            )
+            continue
         head = f"{human_bytes(row['saving_bytes']):>10}  {row['saving_ratio']:>6.1%}  "
         left = WIDTH - display_width(head)
         lines.append(head + cells.give_way("name", escape_control(row["name"]), left))

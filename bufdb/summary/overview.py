@@ -156,7 +156,10 @@ def overview(
     for part, query in parts.items():
         values["top_n"] = QUERIES[part][1]
         found.parts[part] = [
-            row for row in _rows(con, query.sql, values) if row["unknown_reason"] is None
+            row
+            for row in _rows(con, query.sql, values)
+            # Of a known peak a reason says why nothing can be advised.
+            if row["unknown_reason"] is None or row.get("peak_bytes") is not None
         ]
     return found
 

@@ -101,6 +101,8 @@ def choose(
     if first[7] is None:
         raise BufdbError(f"the peak of {first[2]} is unknown: {first[9]}")
     run_name, module_id, key, function, number, space, fixed, peak, time, _, length = first
+    if time is None:
+        raise BufdbError(f"{key} is an out-of-memory message, which has no live ranges")
     return Choice(
         run_name,
         module_id,

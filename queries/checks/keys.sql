@@ -46,6 +46,13 @@ WITH doubles AS (
   UNION ALL
   SELECT module_id, 'file ' || path AS what FROM files GROUP BY module_id, path HAVING count(*) > 1
   UNION ALL
+  SELECT
+    module_id,
+    'reported sum of ' || coalesce('memory space ' || color, 'all memory spaces') AS what
+  FROM reported_sums
+  GROUP BY module_id, color
+  HAVING count(*) > 1
+  UNION ALL
   SELECT module_id, 'peak of memory space ' || color AS what
   FROM occupied_peaks
   GROUP BY module_id, color

@@ -2,7 +2,7 @@
 -- group: overview
 --
 -- memory_sums is computed when a module is stored; here each figure is added up anew, from the kinds
--- of allocation that count in it.
+-- of allocation that count in it. An out-of-memory message prints sums without allocations.
 --
 -- column module_id BIGINT: The module.
 -- column finding VARCHAR: What was expected, what was found.
@@ -53,6 +53,8 @@ stored AS (
       ]
     ) AS figure_bytes
   FROM memory_sums
+  JOIN modules ON modules.module_id = memory_sums.module_id
+  WHERE modules.format_era <> 'M'
 )
 SELECT
   coalesce(expected.module_id, stored.module_id) AS module_id,

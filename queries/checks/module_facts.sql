@@ -13,9 +13,11 @@ WITH kinds AS (
     bool_or(files.file_kind = 'hlo') AS has_hlo,
     bool_or(files.file_kind = 'before_optimizations') AS has_before,
     bool_or(files.file_kind IN ('values', 'live_range')) AS is_split,
-    bool_or(files.file_kind IN ('buffer_assignment', 'values', 'live_range', 'proto'))
-      AS has_buffers,
-    bool_or(files.file_kind IN ('buffer_assignment', 'values', 'live_range')) AS has_text,
+    bool_or(
+      files.file_kind IN ('buffer_assignment', 'values', 'live_range', 'proto', 'oom_message')
+    ) AS has_buffers,
+    bool_or(files.file_kind IN ('buffer_assignment', 'values', 'live_range', 'oom_message'))
+      AS has_text,
     bool_or(files.file_kind = 'proto') AS has_proto,
     count(*) <> count(DISTINCT files.file_kind) AS has_doubles,
     min(files.size_bytes) AS smallest_bytes
@@ -26,7 +28,10 @@ named AS (
   SELECT
     modules.module_id,
     regexp_extract(
-      regexp_extract(modules.module_key, '[^/]*$'),
+      regexp_extract(
+        regexp_replace(modules.module_key, '^.*[.](zip|tar|tar[.]gz|tgz|tar[.]zst):', '', 'i'),
+        '[^/]*$'
+      ),
       '^(?:([0-9]{1,18})[.])?module_([0-9]{4,18})(?:[.](.+?))??(?:[.]cl_([0-9]{1,18}))?'
         || '(?:[.](?:(?:(cpu|sm_[0-9]+[.][0-9]+[a-z]?_gpu|gfx[0-9a-f]+_gpu|_gpu|[a-z0-9]+)_)?'
         || '(?:after|before)_optimizations[0-9A-Za-z_]*|[^.]+))?$',
@@ -101,6 +106,7 @@ found AS (
       CASE WHEN modules.backend IS DISTINCT FROM nullif(named.parts.backend, '')
         THEN 'backend ' || coalesce(modules.backend, 'NULL') END,
       CASE WHEN modules.platform IS DISTINCT FROM CASE
+          WHEN modules.format_era = 'M' THEN modules.platform
           WHEN named.parts.backend = 'cpu' THEN 'cpu'
           WHEN ends_with(named.parts.backend, 'gpu') THEN 'gpu'
           WHEN named.parts.cl <> '' OR EXISTS (
@@ -181,6 +187,7 @@ WHERE NOT regexp_full_match(files.content_hash, '[0-9a-f]{32}')
     WHEN ends_with(files.path, '-buffer-assignment.txt') THEN 'buffer_assignment'
     WHEN ends_with(files.path, '.before_optimizations.txt') THEN 'before_optimizations'
     WHEN ends_with(files.path, '.debug_options') THEN 'debug_options'
+    WHEN ends_with(files.path, '-memory-usage-report.txt') THEN 'memory_report'
     ELSE files.file_kind
   END
 UNION ALL

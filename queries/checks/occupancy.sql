@@ -5,7 +5,7 @@
 -- a row in the former for each of its memory spaces, and no step repeats the one before. Values
 -- share bytes only at an instant of handing over (overlap), so the occupied bytes at an instant are
 -- at most the sizes of all temp values that are live, and at least those of the ones that do not
--- begin then, and of the ones that do not end then.
+-- begin then, and of the ones that do not end then. Out-of-memory messages know the peak alone.
 --
 -- column module_id BIGINT: The module.
 -- column finding VARCHAR: What was expected, what was found.
@@ -164,11 +164,15 @@ SELECT
     || coalesce(maxima.occupied_temp_bytes, 0) || ' at ' || coalesce(maxima.peak_time, 0)
     AS finding
 FROM occupied_peaks
+JOIN modules ON modules.module_id = occupied_peaks.module_id
 LEFT JOIN maxima
   ON maxima.module_id = occupied_peaks.module_id
   AND maxima.color = occupied_peaks.color
-WHERE occupied_peaks.occupied_temp_bytes <> coalesce(maxima.occupied_temp_bytes, 0)
-  OR occupied_peaks.peak_time <> coalesce(maxima.peak_time, 0)
+WHERE modules.format_era <> 'M'
+  AND (
+    occupied_peaks.occupied_temp_bytes <> coalesce(maxima.occupied_temp_bytes, 0)
+    OR occupied_peaks.peak_time IS DISTINCT FROM coalesce(maxima.peak_time, 0)
+  )
 UNION ALL
 SELECT
   steps.module_id,
@@ -208,12 +212,14 @@ SELECT
   occupied_peaks.module_id,
   'memory space ' || occupied_peaks.color || ': live values have '
     || coalesce(most.live_bytes, 0) || ' bytes at the most, stored '
-    || occupied_peaks.naive_live_bytes AS finding
+    || coalesce(occupied_peaks.naive_live_bytes::VARCHAR, 'NULL') AS finding
 FROM occupied_peaks
+JOIN modules ON modules.module_id = occupied_peaks.module_id
 LEFT JOIN most
   ON most.module_id = occupied_peaks.module_id
   AND most.color = occupied_peaks.color
-WHERE occupied_peaks.naive_live_bytes <> greatest(coalesce(most.live_bytes, 0), 0)
+WHERE modules.format_era <> 'M'
+  AND occupied_peaks.naive_live_bytes IS DISTINCT FROM greatest(coalesce(most.live_bytes, 0), 0)
 UNION ALL
 SELECT
   held.module_id,

@@ -4,7 +4,8 @@
 -- peak_values is computed when a module is stored; here it is computed anew. A temp allocation's
 -- live values share bytes: in order of offset, larger first, each holds what no earlier one covers,
 -- so the sum is the union. Ends are 128 bits wide: sizes come near 2^63. held_bytes of a module and
--- memory space add up to memory_figures.peak_bytes.
+-- memory space add up to memory_figures.peak_bytes. What an out-of-memory message lists is held to
+-- that sum alone.
 --
 -- column module_id BIGINT: The module.
 -- column finding VARCHAR: What was expected, what was found.
@@ -97,12 +98,18 @@ held AS (
   FROM peak_values
   GROUP BY peak_values.module_id, peak_values.color
 ),
+of_dumps AS (
+  SELECT peak_values.*
+  FROM peak_values
+  JOIN modules ON modules.module_id = peak_values.module_id
+  WHERE modules.format_era <> 'M'
+),
 differences AS (
   SELECT module_id, color, allocation_index, allocation_kind, value_id, held_bytes, 'found' AS what
-  FROM (FROM peak_values EXCEPT ALL FROM expected)
+  FROM (FROM of_dumps EXCEPT ALL FROM expected)
   UNION ALL
   SELECT module_id, color, allocation_index, allocation_kind, value_id, held_bytes, 'expected'
-  FROM (FROM expected EXCEPT ALL FROM peak_values)
+  FROM (FROM expected EXCEPT ALL FROM of_dumps)
 )
 SELECT
   memory_figures.module_id,

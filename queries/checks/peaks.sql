@@ -107,8 +107,12 @@ FROM occupied_peaks
 FULL JOIN (SELECT * FROM peaks WHERE peak_ordinal = 1) AS first_peaks
   ON first_peaks.module_id = occupied_peaks.module_id
   AND first_peaks.color = occupied_peaks.color
-WHERE first_peaks.peak_time IS DISTINCT FROM occupied_peaks.peak_time
-  OR first_peaks.occupied_temp_bytes IS DISTINCT FROM occupied_peaks.occupied_temp_bytes
+LEFT JOIN modules ON modules.module_id = occupied_peaks.module_id
+WHERE coalesce(modules.format_era, '') <> 'M'
+  AND (
+    first_peaks.peak_time IS DISTINCT FROM occupied_peaks.peak_time
+    OR first_peaks.occupied_temp_bytes IS DISTINCT FROM occupied_peaks.occupied_temp_bytes
+  )
 UNION ALL
 SELECT
   placed.module_id,

@@ -3,7 +3,7 @@
 --
 -- Values to their allocation, shape and instruction, positions, uses, live ranges and peak listing
 -- to their value, all to their module, modules to their run. The two names of a live range or a
--- peak line and of its value must agree.
+-- peak line and of its value must agree. An out-of-memory message tells no allocations.
 --
 -- column module_id BIGINT: The module.
 -- column finding VARCHAR: What was expected, what was found.
@@ -14,11 +14,17 @@ WITH lost AS (
   UNION ALL
   SELECT
     "values".module_id,
-    'allocation ' || "values".allocation_index || ' of value ' || "values".value_id AS what
+    'allocation ' || coalesce("values".allocation_index::VARCHAR, 'NULL') || ' of value '
+      || "values".value_id AS what
   FROM "values"
   ANTI JOIN allocations
     ON allocations.module_id = "values".module_id
     AND allocations.allocation_index = "values".allocation_index
+  WHERE NOT EXISTS (
+      SELECT 1
+      FROM modules
+      WHERE modules.module_id = "values".module_id AND modules.format_era = 'M'
+    )
   UNION ALL
   SELECT "values".module_id, 'shape of value ' || "values".value_id AS what
   FROM "values"
@@ -93,6 +99,11 @@ WITH lost AS (
   ANTI JOIN allocations
     ON allocations.module_id = occupied_peaks.module_id
     AND allocations.color = occupied_peaks.color
+  WHERE NOT EXISTS (
+      SELECT 1
+      FROM modules
+      WHERE modules.module_id = occupied_peaks.module_id AND modules.format_era = 'M'
+    )
 )
 SELECT lost.module_id, 'no ' || lost.what AS finding
 FROM lost

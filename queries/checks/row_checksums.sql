@@ -161,6 +161,14 @@ WITH stored AS (
   GROUP BY positions.module_id
   UNION ALL
   SELECT
+    reported_sums.module_id,
+    'reported_sums' AS table_name,
+    count(*) AS row_count,
+    (sum(hash(reported_sums)) % 9223372036854775808)::BIGINT AS checksum
+  FROM reported_sums
+  GROUP BY reported_sums.module_id
+  UNION ALL
+  SELECT
     stack_frames.module_id,
     'stack_frames' AS table_name,
     count(*) AS row_count,

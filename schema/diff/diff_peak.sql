@@ -233,8 +233,8 @@ keyed AS (
           )
         ELSE error('key_name is op, source, shape, dtype, opcode, category, stack or all')
       END,
-      '(' || CASE key_name WHEN 'op' THEN coalesce(named.opcode, named.allocation_kind)
-        ELSE named.allocation_kind END || ')'
+      '(' || CASE key_name WHEN 'op' THEN coalesce(named.opcode, named.allocation_kind, 'kind unknown')
+        ELSE coalesce(named.allocation_kind, 'kind unknown') END || ')'
     ) AS part
   FROM named
   LEFT JOIN stacks

@@ -2,9 +2,10 @@
 CREATE TABLE files (
   module_id BIGINT NOT NULL,
   path VARCHAR NOT NULL,
-  file_kind VARCHAR NOT NULL CHECK (file_kind IN ('buffer_assignment', 'values', 'live_range', 'hlo', 'before_optimizations', 'debug_options', 'proto')),
+  file_kind VARCHAR NOT NULL CHECK (file_kind IN ('buffer_assignment', 'values', 'live_range', 'hlo', 'before_optimizations', 'debug_options', 'proto', 'memory_report', 'oom_message')),
   size_bytes BIGINT NOT NULL,
   content_hash VARCHAR NOT NULL,
+  source_stamp VARCHAR,
   line_count BIGINT NOT NULL,
   read_line_count BIGINT NOT NULL,
   known_line_count BIGINT NOT NULL,
@@ -17,11 +18,13 @@ COMMENT ON COLUMN files.module_id IS
 COMMENT ON COLUMN files.path IS
   'Path of the file below the ingested directory.';
 COMMENT ON COLUMN files.file_kind IS
-  'What the file holds: allocations (and, to jaxlib 0.9.2, all that follows), used values, live ranges, optimised HLO text, HLO text as the compiler received it, compiler flags; proto: a serialised HloProto with its buffer assignment, from which what no text tells is derived.';
+  'What the file holds: allocations (and, to jaxlib 0.9.2, all that follows), used values, live ranges, optimised HLO text, HLO text as the compiler received it, compiler flags, the totals of a memory-usage report, an out-of-memory message in a log; proto: a serialised HloProto with its buffer assignment, from which what no text tells is derived.';
 COMMENT ON COLUMN files.size_bytes IS
   'Size of the file [bytes].';
 COMMENT ON COLUMN files.content_hash IS
   '128-bit XXH3 hash of the file, in hexadecimal; an unchanged set of files is not read again.';
+COMMENT ON COLUMN files.source_stamp IS
+  'Of a file in an archive the 128-bit XXH3 hash of the archive, of an object in a bucket its size with its ETag or time: what tells that it is the same without reading it; NULL for a file on disk.';
 COMMENT ON COLUMN files.line_count IS
   'Lines of the file, a last one without line end included: read, known and unread ones add up to it. Of a proto the lines of the text that was derived from it: 0 if the texts beside it tell all.';
 COMMENT ON COLUMN files.read_line_count IS

@@ -2,17 +2,17 @@
 CREATE TABLE memory_sums (
   module_id BIGINT NOT NULL,
   color BIGINT NOT NULL,
-  argument_bytes HUGEINT NOT NULL,
-  output_bytes HUGEINT NOT NULL,
-  alias_bytes HUGEINT NOT NULL,
-  temp_bytes HUGEINT NOT NULL,
-  constant_bytes HUGEINT NOT NULL,
-  thread_local_bytes HUGEINT NOT NULL,
-  total_bytes HUGEINT NOT NULL,
-  fixed_bytes HUGEINT NOT NULL
+  argument_bytes HUGEINT,
+  output_bytes HUGEINT,
+  alias_bytes HUGEINT,
+  temp_bytes HUGEINT,
+  constant_bytes HUGEINT,
+  thread_local_bytes HUGEINT,
+  total_bytes HUGEINT,
+  fixed_bytes HUGEINT
 );
 COMMENT ON TABLE memory_sums IS
-  'One row per module and memory space that it has an allocation in: its allocations, summed up by kind; memory_figures says more. Computed from allocations. Key: module_id, color.';
+  'One row per module and memory space that it has an allocation in: its allocations, summed up by kind; memory_figures says more. Computed from allocations; in an out-of-memory message as printed, rounded, and NULL for what it does not say. Key: module_id, color.';
 COMMENT ON COLUMN memory_sums.module_id IS 'The module; refers to modules.module_id.';
 COMMENT ON COLUMN memory_sums.color IS 'Memory space: allocations.color.';
 COMMENT ON COLUMN memory_sums.argument_bytes IS 'Sum of parameter allocations, donated ones included [bytes]; argument_size_in_bytes of JAX''s memory_analysis().';

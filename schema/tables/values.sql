@@ -2,8 +2,8 @@
 CREATE TABLE values (
   module_id BIGINT NOT NULL,
   value_id BIGINT NOT NULL,
-  allocation_index BIGINT NOT NULL,
-  offset_bytes BIGINT NOT NULL,
+  allocation_index BIGINT,
+  offset_bytes BIGINT,
   size_bytes BIGINT NOT NULL,
   color BIGINT NOT NULL,
   instruction_name VARCHAR NOT NULL,
@@ -17,17 +17,17 @@ COMMENT ON TABLE values IS
 COMMENT ON COLUMN values.module_id IS
   'The module; refers to modules.module_id.';
 COMMENT ON COLUMN values.value_id IS
-  'Number in "<326 arg_tuple.3{} (phi) @0>".';
+  'Number in "<326 arg_tuple.3{} (phi) @0>"; in an out-of-memory message that of the buffer.';
 COMMENT ON COLUMN values.allocation_index IS
-  'The allocation above the line; refers to allocations.';
+  'The allocation above the line; refers to allocations. NULL in an out-of-memory message (modules.format_era M), which does not say.';
 COMMENT ON COLUMN values.offset_bytes IS
-  'First byte in the allocation [bytes]. Source: "offset=N".';
+  'First byte in the allocation [bytes]. Source: "offset=N". NULL in an out-of-memory message.';
 COMMENT ON COLUMN values.size_bytes IS
-  'Assigned size [bytes], padding included. Source: "size=N". Values share bytes over time: do not sum.';
+  'Assigned size [bytes], padding included. Source: "size=N". Values share bytes over time: do not sum. In an out-of-memory message the bytes of the shape if they agree with its rounded "Size:", else what that says.';
 COMMENT ON COLUMN values.color IS
   'Memory space of the value: "@N".';
 COMMENT ON COLUMN values.instruction_name IS
-  'Defining instruction; refers to instructions.';
+  'Defining instruction; refers to instructions. In an out-of-memory message without its name "Buffer N".';
 COMMENT ON COLUMN values.shape_index IS
   'Index of the value in the instruction''s shape, in braces; {} where the dump prints none.';
 COMMENT ON COLUMN values.is_phi IS

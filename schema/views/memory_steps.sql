@@ -15,13 +15,14 @@ WITH steps AS (
     0 AS start_time,
     0 AS occupied_temp_bytes
   FROM occupied_peaks
-  WHERE NOT EXISTS (
-    SELECT 1
-    FROM occupancy_steps AS first_steps
-    WHERE first_steps.module_id = occupied_peaks.module_id
-      AND first_steps.color = occupied_peaks.color
-      AND first_steps.start_time = 0
-  )
+  WHERE occupied_peaks.peak_time IS NOT NULL
+    AND NOT EXISTS (
+      SELECT 1
+      FROM occupancy_steps AS first_steps
+      WHERE first_steps.module_id = occupied_peaks.module_id
+        AND first_steps.color = occupied_peaks.color
+        AND first_steps.start_time = 0
+    )
 )
 SELECT
   steps.module_id,
@@ -42,7 +43,7 @@ JOIN memory_figures
   ON memory_figures.module_id = steps.module_id
   AND memory_figures.color = steps.color;
 COMMENT ON VIEW memory_steps IS
-  'One row per span of the program in which the occupied bytes of a memory space stay the same; the spans of a module cover its whole schedule. Nothing for a module whose peak is unknown. Key: module_id, color, start_time.';
+  'One row per span of the program in which the occupied bytes of a memory space stay the same; the spans of a module cover its whole schedule. Nothing for a module whose peak is unknown, or known without its instant. Key: module_id, color, start_time.';
 COMMENT ON COLUMN memory_steps.module_id IS 'The module: modules.module_id.';
 COMMENT ON COLUMN memory_steps.color IS 'Memory space: allocations.color.';
 COMMENT ON COLUMN memory_steps.start_time IS 'First instant of the span [program order]: occupancy_steps.start_time, 0 for the first one.';

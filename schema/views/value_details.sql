@@ -35,7 +35,7 @@ SELECT
   allocations.parameter_number,
   values.offset_bytes,
   values.offset_bytes::HUGEINT + values.size_bytes AS end_bytes,
-  allocations.color,
+  coalesce(allocations.color, values.color) AS color,
   memory_spaces.memory_space_name,
   instructions.program_order,
   instructions.opcode,
@@ -68,13 +68,13 @@ SELECT
   live_ranges.end_time
 FROM values
 JOIN modules ON modules.module_id = values.module_id
-JOIN allocations
+LEFT JOIN allocations
   ON allocations.module_id = values.module_id
   AND allocations.allocation_index = values.allocation_index
 LEFT JOIN shapes ON shapes.shape = values.shape
 LEFT JOIN memory_spaces
   ON memory_spaces.platform = modules.platform
-  AND memory_spaces.color = allocations.color
+  AND memory_spaces.color = coalesce(allocations.color, values.color)
 LEFT JOIN instructions
   ON instructions.module_id = values.module_id
   AND instructions.instruction_name = values.instruction_name
@@ -109,13 +109,13 @@ COMMENT ON COLUMN value_details.size_bytes IS 'Assigned size, padding included [
 COMMENT ON COLUMN value_details.logical_bytes IS 'Bare shape size [bytes]: values.logical_bytes; NULL if unknown.';
 COMMENT ON COLUMN value_details.padding_bytes IS 'What size_bytes is more than logical_bytes [bytes]; 0 where it is less, as in TPU pointer tables with fewer than 8 bytes per element; NULL if logical_bytes is unknown.';
 COMMENT ON COLUMN value_details.is_least_size IS 'Whether no other dimensions would pad less: it takes no more than one tile of its layout, or the layout has no tiles, and what goes beyond its elements is alignment.';
-COMMENT ON COLUMN value_details.allocation_index IS 'The allocation: values.allocation_index.';
-COMMENT ON COLUMN value_details.allocation_kind IS 'Role of the allocation: allocations.kind.';
-COMMENT ON COLUMN value_details.allocation_size_bytes IS 'Size of the whole allocation [bytes]: allocations.size_bytes.';
+COMMENT ON COLUMN value_details.allocation_index IS 'The allocation: values.allocation_index; NULL in an out-of-memory message.';
+COMMENT ON COLUMN value_details.allocation_kind IS 'Role of the allocation: allocations.kind; NULL in an out-of-memory message.';
+COMMENT ON COLUMN value_details.allocation_size_bytes IS 'Size of the whole allocation [bytes]: allocations.size_bytes; NULL in an out-of-memory message.';
 COMMENT ON COLUMN value_details.parameter_number IS 'Entry parameter: allocations.parameter_number; NULL if it is none.';
-COMMENT ON COLUMN value_details.offset_bytes IS 'First byte in the allocation [bytes]: values.offset_bytes.';
-COMMENT ON COLUMN value_details.end_bytes IS 'First byte after the value in the allocation [bytes]: offset_bytes plus size_bytes, in 128 bits.';
-COMMENT ON COLUMN value_details.color IS 'Memory space of the allocation: allocations.color.';
+COMMENT ON COLUMN value_details.offset_bytes IS 'First byte in the allocation [bytes]: values.offset_bytes; NULL in an out-of-memory message.';
+COMMENT ON COLUMN value_details.end_bytes IS 'First byte after the value in the allocation [bytes]: offset_bytes plus size_bytes, in 128 bits; NULL in an out-of-memory message.';
+COMMENT ON COLUMN value_details.color IS 'Memory space of the allocation: allocations.color, else values.color.';
 COMMENT ON COLUMN value_details.memory_space_name IS 'Name of the memory space: memory_spaces; NULL if unknown.';
 COMMENT ON COLUMN value_details.program_order IS 'Place of the defining instruction in the schedule: instructions.program_order; NULL if not scheduled.';
 COMMENT ON COLUMN value_details.opcode IS 'Opcode of the defining instruction: instructions.opcode; NULL if unknown.';

@@ -207,3 +207,45 @@ def test_explain_compiles_for_hardware_that_is_not_here(tmp_path, target, packag
     assert done.returncode == 0, done.stderr
     assert f"of run layers@{target}" in done.stdout
     assert device in done.stdout
+
+
+MESH = """
+import functools, json, jax, jax.numpy as jnp, bufdb
+from bufdb.errors import BufdbError
+from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec as P
+
+def array(mesh, shape, *spec):
+    return jax.ShapeDtypeStruct(shape, "float32", sharding=NamedSharding(mesh, P(*spec)))
+
+@functools.partial(jax.jit, static_argnums=2)
+def f(w, x, double):
+    return jnp.tanh(x @ w) * (2 if double else 1)
+
+def peak(w, x):
+    return bufdb.explain(f, w, x, True, target="tpu:v5e:2x2").data["peak"]["peak_bytes"]
+
+def refused(*args):
+    try:
+        peak(*args)
+    except BufdbError as error:
+        return str(error)
+
+four, many = AbstractMesh((4,), ("d",)), AbstractMesh((16,), ("d",))
+whole = [jax.ShapeDtypeStruct(shape, "float32") for shape in ((1024, 1024), (64, 1024))]
+print(json.dumps([
+    peak(*whole),
+    peak(array(four, (1024, 1024), None, "d"), whole[1]),
+    refused(array(many, (1024, 1024), None, "d"), whole[1]),
+    refused(1, 2),
+]))
+"""
+
+
+def test_arguments_keep_their_mesh_on_a_target():
+    pytest.importorskip("libtpu", reason="this Python has no libtpu")
+    whole, sharded, many, nothing = json.loads(run("-c", MESH, TPU_SKIP_MDS_QUERY="1"))
+    mib = 1 << 20
+    assert 4 * mib < whole < 5 * mib
+    assert 1 * mib < sharded < 2 * mib
+    assert "sharded over 16 devices, tpu:v5e:2x2 has 4" in many
+    assert "needs an array or a ShapeDtypeStruct" in nothing

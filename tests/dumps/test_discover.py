@@ -105,6 +105,7 @@ def test_files_of_one_stem_are_one_module(tmp_path):
             "hlo": f"{STEM}.txt",
             "before_optimizations": "module_0001.jit_f.before_optimizations.txt",
             "debug_options": "module_0001.jit_f.debug_options",
+            "memory_report": f"{STEM}-memory-usage-report.txt",
         }
     }
 

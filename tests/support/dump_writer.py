@@ -992,6 +992,7 @@ def rows(module: Module, dialect: Dialect) -> dict[str, list[Row]]:
             {"option_ordinal": place, "option_name": name, "option_value": value}
             for place, (name, value) in enumerate(module.options or [])
         ],
+        "reported_sums": [],
         "memory_sums": memory_sums(module.allocations),
         **(
             occupancy(module) if dialect.has_live else {"occupied_peaks": [], "occupancy_steps": []}

@@ -9,6 +9,7 @@ from typing import Any
 
 import duckdb
 
+from bufdb.dumps.discover import Source
 from bufdb.dumps.load import BLOCK_BYTES
 from bufdb.ingest.ingest import Ingest
 from bufdb.ingest.plan import plan
@@ -18,7 +19,7 @@ from bufdb.ingest.summary import Summary
 
 def ingest_into(
     con: duckdb.DuckDBPyConnection,
-    paths: Path | Sequence[Path],
+    paths: Source | Sequence[Source],
     run: str | None = None,
     block_bytes: int = BLOCK_BYTES,
     *,
@@ -27,10 +28,11 @@ def ingest_into(
     labels: Mapping[str, str] | None = None,
     progress: Progress | None = None,
     own_globs: Sequence[str] | None = None,
+    prune: bool = False,
 ) -> Summary:
     """Read the dumps of one path or of several into an open database; see `ingest`."""
-    planned = plan([paths] if isinstance(paths, Path) else list(paths), run)
-    work = Ingest(con, planned, block_bytes, progress, jobs, replace, own_globs)
+    planned = plan(list(paths) if isinstance(paths, Sequence) else [paths], run)
+    work = Ingest(con, planned, block_bytes, progress, jobs, replace, own_globs, prune)
     return work.run(labels or {}, {})
 
 

@@ -18,6 +18,7 @@ TABLES = (
     "input_output_aliases",
     "compiler_options",
     "entry_parameters",
+    "reported_sums",
     "memory_sums",
     "occupied_peaks",
     "occupancy_steps",

@@ -98,6 +98,7 @@ def read_module(files: dict[str, bytes]) -> dict[str, list[Row]]:
         "input_output_aliases": hlo["input_output_aliases"],
         "entry_parameters": before["entry_parameters"],
         "compiler_options": read_options(text.get("debug_options", "")),
+        "reported_sums": read_report(text.get("memory_report", "")),
         "memory_sums": memory_sums(allocations),
         "occupied_peaks": peaks,
         "occupancy_steps": steps,
@@ -107,6 +108,19 @@ def read_module(files: dict[str, bytes]) -> dict[str, list[Row]]:
     tables["peaks"] = second_savings.peaks(steps, peaks)
     tables["peak_savings"] = second_savings.peak_savings(tables)
     return tables
+
+
+def read_report(text: str) -> list[Row]:
+    """The totals of a memory-usage report, of all or by memory space."""
+    rows = []
+    lines = text.split("\n")
+    for above, line in zip(["", *lines], lines, strict=False):
+        if line.startswith("Total bytes used: "):
+            rows.append({"color": None, "total_bytes": int(line.split()[3])})
+        elif line.startswith("Total bytes: "):
+            color = int(above.rpartition("(color=")[2].rstrip(")"))
+            rows.append({"color": color, "total_bytes": int(line.split()[2])})
+    return rows
 
 
 def without(row: Row, column: str) -> Row:

@@ -52,6 +52,9 @@ def group(root: Path) -> dict[str, dict[str, Path]]:
         hlo = stem.with_name(stem.name + ".txt")
         if hlo.is_file():
             files["hlo"] = hlo
+        report = stem.with_name(f"{stem.name}-memory-usage-report.txt")
+        if report.is_file():
+            files["memory_report"] = report
         match = STEM.fullmatch(stem.name)
         if match:
             options = stem.with_name(f"{match['module']}{match['cl'] or ''}.debug_options")

@@ -233,6 +233,7 @@ class Module:
                 color=color,
                 peak_time=best[1],
                 occupied_temp_bytes=best[0],
+                naive_live_bytes=0,
             )
         if _waiting is None:
             derive(self.con)

@@ -112,6 +112,8 @@ def _picture(
     run = asked.get("run")
     con = opened(_SQL, runs=None if run is None else [str(run)])
     chosen = choice.choose(con, asked)
+    if form in ("perfetto", "torch-snapshot"):
+        chosen = choice.with_instants(chosen)
     if form in ONE:
         chosen = choice.largest(chosen)
     notes = list(chosen.notes)

@@ -21,7 +21,7 @@ from bufdb.memory.sums import distinct_pairs, sums_by_kind
 from bufdb.read.allocations import KINDS
 
 _FIXED = [kind for kind in KINDS if kind not in ("temp", "thread_local")]
-_SUMS = {
+SUMS = {
     "argument_bytes": ["parameter", "donated_parameter"],
     "output_bytes": ["output", "donated_parameter"],
     "alias_bytes": ["donated_parameter"],
@@ -51,7 +51,7 @@ class MemoryChecks:
         totals = sums_by_kind(number, table["kind"], table["size_bytes"], len(groups), len(KINDS))
         sums = {
             name: totals[:, [KINDS.index(kind) for kind in kinds]].sum(axis=1)
-            for name, kinds in _SUMS.items()
+            for name, kinds in SUMS.items()
         }
         return {"module": groups[:, 0], "color": groups[:, 1], **sums}
 

@@ -28,6 +28,7 @@ SELECT DISTINCT
   modules.platform,
   memory_sums.color::VARCHAR AS color,
   modules.run_name,
+  modules.format_era,
   modules.peak_unknown_reason
 FROM {{catalog}}modules AS modules
 LEFT JOIN {{catalog}}memory_sums AS memory_sums ON memory_sums.module_id = modules.module_id
@@ -96,6 +97,11 @@ class Known:
         """Of each module that `values` ask for, why its peak is unknown; None if it is not."""
         select = "SELECT any_value(peak_unknown_reason) FROM facts WHERE TRUE"
         return self._facts(select, values, end="GROUP BY module_id ORDER BY 1")
+
+    def message_count(self, values: Mapping[str, Value]) -> int:
+        """How many of the modules that `values` ask for are out-of-memory messages."""
+        select = "SELECT count(DISTINCT module_id) FROM facts WHERE format_era = 'M'"
+        return int(self._facts(select, values)[0])
 
     def _facts(
         self, select: str, values: Mapping[str, Value] | None, end: str = "ORDER BY 1"

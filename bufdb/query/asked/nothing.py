@@ -91,6 +91,8 @@ def _no_row(known: Known, values: Mapping[str, Value]) -> str:
     reasons = [reason for reason in peaks if reason is not None]
     if reasons:
         text += f"; the peak of {len(reasons)} is unknown: {reasons[0]}"
+    if count := known.message_count(values):
+        text += f"; {count} known from an out-of-memory message alone, which has no live ranges"
     return text
 
 

@@ -1,7 +1,7 @@
 // Runs and modules: one row each per memory space, to sort, to filter, to open.
 
 /** @import {ModuleRow} from "./model.mjs" */
-import { bar, button, byId, fill } from "./dom.mjs";
+import { bar, button, byId, fill, make, nameOf } from "./dom.mjs";
 import { partsOf } from "./model.mjs";
 import { fillTable } from "./table.mjs";
 import { counted, humanBytes } from "./text.mjs";
@@ -95,7 +95,7 @@ export class Modules {
       shown.map(row => ({
         cells: [
           row.run,
-          row.function,
+          make("span", { title: row.module_key }, nameOf(row.function)),
           row.platform ?? "unknown",
           row.space,
           this.#peak(row),

@@ -213,6 +213,8 @@ function unknown(model) {
  */
 export function summarize(model, acts) {
   fill(byId("title"), nameOf(shownName(model.row)));
+  // A function may have been compiled many times: the key tells which one this is.
+  fill(byId("module-key"), nameOf(model.row.module_key));
   if (model.hasPeak) {
     sentence(model, acts);
     limit(model.row);

@@ -1,0 +1,262 @@
+"""Out-of-memory messages as rows: what they say of a program's peak, and nothing that they do not.
+
+A message lists the largest buffers and sums of kinds, rounded. Each buffer is a value without
+allocation, offset or live range, and holds its bytes at the peak; what the sums say beyond the
+listing is held by rows without a value. Invariant: rows of `peak_values` add up to the peak.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+from bufdb.assemble.peak.checks import SUMS
+from bufdb.columnar.arrow import objects, strings
+from bufdb.columnar.scan import Columns
+from bufdb.link.context import Context
+from bufdb.link.placements import Shapes
+from bufdb.read.reports.message import Buffer, Message
+from bufdb.read.reports.sizes import size_of
+
+Row = dict[str, Any]
+_TEXTS = {
+    "instruction_name", "shape_index", "shape", "opcode", "op_type", "op_name", "source_file",
+    "text", "allocation_kind",
+}  # fmt: skip
+_VALUES = (
+    "module", "value_id", "allocation_index", "offset_bytes", "size_bytes", "color",
+    "instruction_name", "shape_index", "shape", "logical_bytes",
+)  # fmt: skip
+_INSTRUCTIONS = (
+    "module", "instruction_name", "opcode", "shape", "op_type", "op_name", "source_file",
+    "source_line", "source_end_line", "source_column", "source_end_column", "stack_frame_id",
+    "text",
+)  # fmt: skip
+_JIT = re.compile(r"p?jit\(([^()]+)\)")
+
+
+def add_messages(context: Context, shapes: Shapes) -> None:
+    """Rows of the modules of a batch that are messages."""
+    tables: dict[str, list[Row]] = {}
+    for module, message in context.source.messages.items():
+        _Program(context, shapes, module, message).add(tables)
+    for table, rows in tables.items():
+        if not rows:
+            continue
+        columns = _columns(rows)
+        if table == "values":
+            columns["is_phi"] = np.zeros(len(rows), np.bool_)
+        context.emit(table, columns)
+
+
+class _Program:
+    """One message on its way into rows."""
+
+    def __init__(self, context: Context, shapes: Shapes, module: int, message: Message) -> None:
+        self.context, self.shapes, self.module, self.message = context, shapes, module, message
+        self.facts = context.facts[module]
+        self.rounded = 0
+        """Buffers whose size is known as printed alone."""
+        self.amounts = {name: amount.size_bytes for name, amount in message.amounts.items()}
+
+    def add(self, tables: dict[str, list[Row]]) -> None:
+        """Add the rows to those of each table, and say what is uncertain."""
+        message, facts = self.message, self.facts
+        facts.is_message, facts.has_tiles = True, message.is_tpu
+        color = message.color
+        facts.peak_problem = self._why_unknown()
+        if color is None:
+            self._find("data_loss", "unknown_memory_space", facts.peak_problem or "")
+            return
+        buffers = [self._buffer(b, color) for b in message.buffers if b.size and b.shape]
+        _name(buffers)
+        facts.jit_name = _function(message)
+        tables.setdefault("values", []).extend(_chosen(buffers, _VALUES))
+        described = {row["instruction_name"]: row for row in reversed(buffers)}
+        rows = [
+            {**described[name], "shape": described[name]["result"]} for name in sorted(described)
+        ]
+        tables.setdefault("instructions", []).extend(_chosen(rows, _INSTRUCTIONS))
+        tables.setdefault("memory_sums", []).append(self._sums(color))
+        if facts.peak_problem is None:
+            temp = self._temp()
+            occupied = {"module": self.module, "color": color, "occupied_temp_bytes": temp}
+            tables.setdefault("occupied_peaks", []).append(occupied)
+            tables.setdefault("peak_values", []).extend(self._held(buffers, color))
+            text = "savings follow from live ranges, of which an out-of-memory message has none"
+            self._find("notice", "savings_unknown", text)
+        self._say_what_is_uncertain()
+
+    def _find(self, severity: str, code: str, text: str) -> None:
+        self.context.find(self.module, severity, code, text)
+
+    def _why_unknown(self) -> str | None:
+        message = self.message
+        if message.color is None:
+            return f"the message is about a memory space {message.space}, which is not known"
+        if message.total is None:
+            return "the out-of-memory message has no total"
+        if "temp" not in message.amounts:
+            return "the out-of-memory message does not say what temporaries take"
+        if self._fixed() < 0 or self._temp() < 0:
+            return "the out-of-memory message says that a part is more than the whole"
+        return None
+
+    def _temp(self) -> int:
+        """Bytes of temporaries at the peak: without what fragmentation adds."""
+        return self.amounts["temp"] - self.amounts.get("fragmentation", 0)
+
+    def _fixed(self) -> int:
+        assert self.message.total is not None, "asked of a message with a total"
+        return self.message.total.size_bytes - self.amounts["temp"]
+
+    def _sums(self, color: int) -> Row:
+        row: Row = {"module": self.module, "color": color, **dict.fromkeys(SUMS)}
+        for name in ("argument", "output", "temp", "constant"):
+            row[f"{name}_bytes"] = self.amounts.get(name)
+        if self.message.is_tpu and "output" in self.amounts:
+            row["alias_bytes"] = self.amounts.get("alias", 0)
+        if self.message.total is not None:
+            row["total_bytes"] = self.message.total.size_bytes
+            if "temp" in self.amounts and self._fixed() >= 0:
+                row["fixed_bytes"] = self._fixed()
+        return row
+
+    def _buffer(self, buffer: Buffer, color: int) -> Row:
+        """A row with all that is known of a buffer, which was not cut above its shape."""
+        assert buffer.size is not None, "asked of whole ones"
+        assert buffer.shape is not None, "asked of whole ones"
+        size, is_exact = size_of(buffer.shape, buffer.size)
+        self.rounded += not is_exact
+        return {
+            "module": self.module,
+            "value_id": buffer.number,
+            "allocation_index": None,
+            "offset_bytes": None,
+            "size_bytes": size,
+            "color": color,
+            "instruction_name": buffer.name,
+            "shape": buffer.shape,
+            "logical_bytes": self.shapes.shape(buffer.shape.encode()).logical_bytes,
+            "opcode": buffer.opcode,
+            "text": buffer.label,
+            "result": buffer.result or buffer.shape,
+            "kind": buffer.kind or self._kind(size),
+            **buffer.metadata,
+        }
+
+    def _kind(self, size: int) -> str | None:
+        """Of a buffer that is no parameter: temp or output, where it fits into one alone."""
+        message = self.message
+        if message.is_tpu or not {"temp", "output"} <= set(message.amounts):
+            return None
+        temp, output = message.amounts["temp"], message.amounts["output"]
+        if size > output.size_bytes + output.slack_bytes:
+            return "temp"
+        return "output" if size > temp.size_bytes + temp.slack_bytes else None
+
+    def _held(self, buffers: list[Row], color: int) -> list[Row]:
+        """Rows of `peak_values`: the buffers, and what each kind has beyond them."""
+        message, amounts = self.message, self.amounts
+        left = self._fixed() + self._temp()
+        of_kind = {"temp": self._temp()}
+        if not message.is_program_alone or not message.is_tpu:
+            of_kind["parameter"] = amounts.get("argument", 0)
+        if not message.is_tpu:
+            of_kind["constant"] = amounts.get("constant", 0)
+        elif not message.is_program_alone and "output" in amounts:
+            of_kind["output"] = max(0, amounts["output"] - amounts.get("alias", 0))
+        rows: list[Row] = []
+
+        def hold(kind: str | None, value_id: int | None, size: int) -> None:
+            nonlocal left
+            held = min(size, left)
+            left -= held
+            if kind in of_kind:
+                of_kind[kind] = max(0, of_kind[kind] - held)
+            if held > 0:
+                row = {"module": self.module, "color": color, "allocation_index": None}
+                rows.append(
+                    {**row, "allocation_kind": kind, "value_id": value_id, "held_bytes": held}
+                )
+
+        listed = sum(row["size_bytes"] for row in buffers)
+        assert message.total is not None, "asked of a message with a total"
+        if listed > left + message.total.slack_bytes:
+            text = (
+                f"the listed buffers have {listed} bytes, the peak {left}: some share their bytes"
+            )
+            self._find("notice", "shared_buffers", text)
+        for row in buffers:
+            hold(row["kind"], row["value_id"], row["size_bytes"])
+        if any(row["kind"] is None for row in buffers):
+            # Which kind they are of is not known, so neither what temporaries hold beside them.
+            of_kind.pop("temp")
+        for kind, size in of_kind.items():
+            hold(kind, None, size)
+        hold(None, None, left)
+        return rows
+
+    def _say_what_is_uncertain(self) -> None:
+        message = self.message
+        if message.is_cut:
+            text = "the out-of-memory message was cut off; what follows in it is missing"
+            self._find("data_loss", "truncated_message", text)
+        if message.is_program_alone and self.facts.peak_problem is None:
+            text = "the message does not say what arguments take; the peak is at least this"
+            self._find("notice", "peak_at_least", text)
+        if message.limit is not None:
+            text = f"the device has {message.limit.size_bytes} bytes of {message.space} memory"
+            self._find("info", "memory_limit", text)
+        text = "sums are rounded as the message prints them"
+        if self.rounded:
+            text += f", and so are {self.rounded} of {len(message.buffers)} buffers"
+        self._find("notice", "rounded_sizes", text)
+
+
+def _name(buffers: list[Row]) -> None:
+    """Names, and places in tuples; where the message leaves them open a buffer has its number."""
+    taken: set[tuple[str, str]] = set()
+    for row in buffers:
+        name = row["instruction_name"]
+        indices = _indices(row["shape"], row["result"]) if name else []
+        free = next((index for index in indices if (name, index) not in taken), None)
+        if free is None:
+            name, free = f"Buffer {row['value_id']}", "{}"
+            row["result"], row["text"] = row["shape"], None
+        row["instruction_name"], row["shape_index"] = name, free
+        taken.add((name, free))
+
+
+def _indices(shape: str, result: str) -> list[str]:
+    """Where an instruction's result has a shape: {} if it is no tuple."""
+    if not result.startswith("("):
+        return ["{}"] if shape == result else []
+    parts = re.sub(r"/\*index=\d+\*/", "", result[1:-1]).split(", ")
+    return [f"{{{place}}}" for place, part in enumerate(parts) if part == shape]
+
+
+def _function(message: Message) -> str | None:
+    """The function of the first jit(…) in an op_name."""
+    for buffer in message.buffers:
+        name: bytes = buffer.metadata.get("op_name", b"")
+        if found := _JIT.match(name.decode(errors="replace")):
+            return found[1]
+    return None
+
+
+def _chosen(rows: list[Row], names: tuple[str, ...]) -> list[Row]:
+    return [{name: row.get(name) for name in names} for row in rows]
+
+
+def _columns(rows: list[Row]) -> Columns:
+    columns: Columns = {}
+    for name in rows[0]:
+        cells = [row[name] for row in rows]
+        if name == "module":
+            columns[name] = np.array(cells, np.int64)
+        else:
+            columns[name] = strings(cells) if name in _TEXTS else objects(cells)
+    return columns

@@ -1,0 +1,121 @@
+"""Dump text as XLA wrote it, from text of an editor, a mail, a terminal or a log.
+
+Invariant: a line stays a line, so that findings name the lines of the file as it is.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+
+from bufdb.read.boundaries import BOM
+
+LOOK_BYTES = 4096
+"""A title stands within them, or the text is taken as it is."""
+_ENCODINGS = (
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+_TITLE = (
+    rb"(?:(?:BufferAssignment:|HloLiveRange \(max \d+\):|Used values:)(?=[ \t]*\r?$)"
+    rb"|HloLiveRange not available|Total bytes used: -?\d|HloModule \S)"
+)
+_PLAIN = re.compile(rb"^(?:%s|allocation \d)" % _TITLE, re.MULTILINE)
+_WRAPPED = re.compile(rb"^(?P<front>[^\n]{1,160}?)(?P<title>%s)" % _TITLE, re.MULTILINE)
+_BEGINNINGS = (
+    b"BufferAssignment:",
+    b"HloLiveRange ",
+    b"HloModule ",
+    b"\nTotal bytes used:",
+    b"Total bytes used:",
+    b"xla_",
+)
+"""How what XLA writes begins: nothing need be searched for then."""
+_QUOTES = b"\"'`"
+_FENCE = re.compile(rb"^[ \t>]*(?:```|~~~)[^\n`]*$", re.MULTILINE)
+
+
+def encoding_of(head: bytes) -> str | None:
+    """An encoding of more than one byte a character, by the beginning; None if it is none."""
+    for mark, name in _ENCODINGS:
+        if head.startswith(mark):
+            return name
+    if len(head) >= 8 and b"\0" in head[:64]:
+        # ASCII in UTF-16 without a mark: every other byte is 0.
+        even, odd = head[0:64:2], head[1:64:2]
+        if not odd.strip(b"\0") and b"\0" not in even:
+            return "utf-16-le"
+        if not even.strip(b"\0") and b"\0" not in odd:
+            return "utf-16-be"
+    return None
+
+
+def decoded(text: bytes) -> bytes:
+    """A text in UTF-8, if it is in an encoding of more than one byte a character."""
+    encoding = encoding_of(text[:LOOK_BYTES])
+    if encoding is None:
+        return text
+    return text.decode(encoding, "replace").encode().removeprefix(BOM)
+
+
+def is_plain(head: bytes) -> bool:
+    """Whether a text can be read as it is, by its first LOOK_BYTES."""
+    if head.startswith(_BEGINNINGS):
+        return True
+    if encoding_of(head) is not None:
+        return False
+    found = _WRAPPED.search(head)
+    if found is None:
+        return True
+    front = found["front"]
+    if not front.strip(_QUOTES) and not head[: found.start()].strip():
+        return False  # a quote that opens the text; further lines have none
+    if _PLAIN.search(head.removeprefix(BOM)) is not None:
+        return True
+    # In prose that names a title the next line begins with something else.
+    below = head.find(b"\n", found.end()) + 1
+    return below == 0 or _front(front).match(head, below) is None
+
+
+def plain(text: bytes) -> bytes:
+    """A text as XLA wrote it; the same where nothing is known to be around it."""
+    text = decoded(text)
+    head = text[:LOOK_BYTES]
+    if is_plain(head):
+        return text
+    found = _WRAPPED.search(head)
+    assert found is not None, "else it is plain"
+    front = found["front"]
+    if not front.strip(_QUOTES):
+        return _unquoted(text, found.start(), front)
+    return _without_front(_FENCE.sub(b"", text), front)
+
+
+def _unquoted(text: bytes, at: int, quote: bytes) -> bytes:
+    """A text without the quote that opens it and, if it is there, the one that closes it."""
+    text = text[:at] + text[at + len(quote) :]
+    end = len(text.rstrip())
+    return text[: end - len(quote)] + text[end:] if text[:end].endswith(quote) else text
+
+
+def _without_front(text: bytes, front: bytes) -> bytes:
+    """A text without what stands in front of each line: its numbers differ, as in times.
+
+    A line that ends within the front was empty; one with another front is left as it is.
+    """
+    return _front(front).sub(b"", text)
+
+
+def _front(front: bytes) -> re.Pattern[bytes]:
+    """What stands in front of a line, whatever its numbers; or ends with it, without blanks."""
+    parts = re.split(rb"(\d+)", front)
+    form = b"".join(rb"\d+" if n % 2 else re.escape(part) for n, part in enumerate(parts))
+    return re.compile(rb"^(?:%s|%s(?=\r?$))" % (form, _stripped(parts)), re.MULTILINE)
+
+
+def _stripped(parts: list[bytes]) -> bytes:
+    """The form of a front without the blanks at its end, which editors take away."""
+    kept = [*parts[:-1], parts[-1].rstrip(b" \t")]
+    return b"".join(rb"\d+" if n % 2 else re.escape(part) for n, part in enumerate(kept))

@@ -1,0 +1,271 @@
+"""Files in archives, and compressed files, read where they lie.
+
+Nothing is unpacked to disk, so a member's name is a name and leads nowhere; one that means to leave
+its directory, or an archive within an archive, is refused all the same and said so.
+"""
+
+from __future__ import annotations
+
+import io
+import lzma
+import struct
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO
+
+import xxhash
+
+from bufdb.dumps.files import Oddity, as_text, base_name, bears_dump_name, open_file
+from bufdb.dumps.places.compressed import Compressed, check_bounds, gzip, zstandard
+from bufdb.dumps.places.place import Place, Reader, Stat, damaged, suffix_of
+
+TAR = (".tar", ".tar.gz", ".tgz", ".tar.zst")
+ARCHIVES = (".zip", *TAR)
+SINGLE = {".gz": gzip, ".zst": zstandard}
+_TEXTS = (".txt", ".log", ".out", ".debug_options")
+"""Compressed files of which the inner name ends so are dumps or logs; others are other things."""
+_READ = 1 << 20
+LARGE_BYTES = 512 << 20
+"""Size of an archive among other files beyond which it is looked into only if it is named."""
+_DAMAGE = (
+    zipfile.BadZipFile,
+    tarfile.TarError,
+    zlib.error,
+    lzma.LZMAError,
+    struct.error,
+    EOFError,
+    NotImplementedError,
+    OverflowError,
+    ValueError,
+)
+"""What readers of archives raise of damaged ones, or of such as they do not know."""
+_LATEST_S = 1 << 33
+"""A time beyond [s since 1970] is no time."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """A file in an archive, or what a compressed file holds."""
+
+    name: str
+    outer: Path | Place
+    size: int
+    mtime_ns: int
+    read_from: Callable[[int], Iterator[bytes]] = field(repr=False, compare=False)
+    archive_stamp: str | None = None
+
+    @property
+    def suffix(self) -> str:
+        """The end of the name from its last dot on."""
+        return suffix_of(self.name)
+
+    @property
+    def stamp(self) -> str | None:
+        """That of the archive: what is in it changes with it alone."""
+        return self.archive_stamp
+
+    def stat(self) -> Stat:
+        """Its own size, and which file the archive is now."""
+        outer = self.outer.stat()
+        changed = (outer.st_ino, outer.st_mtime_ns, outer.st_size)
+        return Stat(self.size, self.mtime_ns or outer.st_mtime_ns, hash(changed))
+
+    def open(self) -> IO[bytes]:
+        """Its bytes."""
+        return io.BufferedReader(Reader(self.read_from, self.size))
+
+
+def is_archive(name: str) -> bool:
+    """Whether a file of this name holds others."""
+    return name.lower().endswith(ARCHIVES)
+
+
+def inner_name(name: str) -> str | None:
+    """The name of what a compressed file holds; None if it is no compressed dump or log."""
+    for suffix in SINGLE:
+        inner = name[: -len(suffix)]
+        if name.endswith(suffix) and inner.endswith(_TEXTS):
+            return inner
+    return None
+
+
+def expand(
+    files: dict[str, Path | Place], oddities: list[Oddity], *, is_given: bool = False
+) -> dict[str, Path | Place]:
+    """The files by name, with the members of archives in place of these, decompressed ones too.
+
+    Args:
+        files: by name.
+        oddities: takes what is left out.
+        is_given: whether the user named the archive. One that lies among other files may be of
+            anything: a large one is left alone, and what is refused in it is no error unless it
+            bears the name of a dump.
+    """
+    found: dict[str, Path | Place] = {}
+    for name, path in files.items():
+        inner = inner_name(name)
+        if inner is None and not is_archive(name):
+            found[name] = path
+            continue
+        if inner in files:
+            text = f"is left out: {inner} lies beside it, which is read"
+            oddities.append(Oddity(name, "info", "read_once", text))
+            continue
+        try:
+            if not is_given and inner is None and path.stat().st_size > LARGE_BYTES:
+                text = f"is an archive of more than {LARGE_BYTES >> 20} MiB; to read it, name it"
+                oddities.append(Oddity(name, "info", "not_unpacked", text))
+            elif inner is not None:
+                found[inner] = _decompressed(name, inner, path)
+            else:
+                odd: list[Oddity] = []
+                members = list(_members(name, path, odd))
+                oddities += odd if is_given else map(_among_others, odd)
+                found.update({f"{name}:{member.name}": member for member in members})
+        except (OSError, *_DAMAGE) as error:
+            text = getattr(error, "strerror", None) or f"it is damaged: {error}"
+            oddities.append(Oddity(name, "error", "unreadable_archive", f"cannot be read: {text}"))
+    return found
+
+
+def _among_others(oddity: Oddity) -> Oddity:
+    """What is refused of an archive that the user did not name."""
+    if oddity.name is not None and bears_dump_name(base_name(oddity.name)):
+        return oddity
+    return replace(oddity, severity="info")
+
+
+def _decompressed(name: str, inner: str, path: Path | Place) -> Member:
+    stream = SINGLE[suffix_of(name)](lambda: _open(path))
+    # The order counts: its size is known once it was read.
+    stamp, size = stamp_of(path), stream.size()
+    return Member(inner, path, size, path.stat().st_mtime_ns, stream.read_from, stamp)
+
+
+def _members(name: str, path: Path | Place, oddities: list[Oddity]) -> Iterator[Member]:
+    """Regular files of an archive that may hold dumps.
+
+    Raises:
+        OSError: it is damaged, or beyond the bounds; so are the errors of _DAMAGE.
+    """
+    stamp = stamp_of(path)
+    members = _tar if name.lower().endswith(TAR) else _zip
+    names: set[str] = set()
+    for member in members(name, path, stamp, oddities):
+        why = _why_refused(member.name, names)
+        if why is None:
+            names.add(member.name)
+            yield member
+        else:
+            oddities.append(Oddity(f"{name}:{member.name}", "error", "refused_member", why))
+
+
+def _why_refused(name: str, taken: set[str]) -> str | None:
+    if name.startswith(("/", "\\")) or ".." in name.replace("\\", "/").split("/"):
+        return "its name leads out of the archive; it was not read"
+    if is_archive(name) or inner_name(name) is not None:
+        return "is compressed within an archive, which is not looked into; unpack the outer one"
+    return "another member has this name; it was not read" if name in taken else None
+
+
+def _zip(
+    name: str, path: Path | Place, stamp: str | None, oddities: list[Oddity]
+) -> Iterator[Member]:
+    with _open(path) as file, zipfile.ZipFile(file) as archive:
+        infos = [info for info in archive.infolist() if not info.is_dir()]
+    packed = sum(info.compress_size for info in infos)
+    if packed > path.stat().st_size:
+        raise damaged("its members lie over each other")
+    check_bounds(packed, sum(info.file_size for info in infos))
+    for info in infos:
+        if info.flag_bits & 1:
+            text = "is encrypted; unpack the archive first"
+            oddities.append(
+                Oddity(f"{name}:{as_text(info.filename)}", "error", "refused_member", text)
+            )
+            continue
+        inner = as_text(info.filename)
+        yield Member(inner, path, info.file_size, _written(info), _zip_reader(path, info), stamp)
+
+
+def _written(info: zipfile.ZipInfo) -> int:
+    """When a member was written, by some clock [ns since 1970]; 0 if that is no time."""
+    try:
+        return int(datetime(*info.date_time, tzinfo=UTC).timestamp()) * 10**9
+    except ValueError:
+        return 0
+
+
+def _zip_reader(path: Path | Place, info: zipfile.ZipInfo) -> Callable[[int], Iterator[bytes]]:
+    def read_from(position: int) -> Iterator[bytes]:
+        try:
+            with _open(path) as file, zipfile.ZipFile(file) as archive, archive.open(info) as inner:
+                inner.seek(position)
+                while part := inner.read(_READ):
+                    yield part
+        except _DAMAGE as error:
+            raise damaged(error) from error
+
+    return read_from
+
+
+def _tar(
+    name: str, path: Path | Place, stamp: str | None, oddities: list[Oddity]
+) -> Iterator[Member]:
+    lower = name.lower()
+    stream: Compressed | None = None
+    if lower.endswith((".gz", ".tgz")):
+        stream = gzip(lambda: _open(path))
+    elif lower.endswith(".zst"):
+        stream = zstandard(lambda: _open(path))
+    with _opened_tar(path, stream) as file, tarfile.open(fileobj=file, mode="r:") as archive:
+        for info in archive:
+            inner = as_text(info.name.removeprefix("./"))
+            written = int(info.mtime) if 0 < info.mtime < _LATEST_S else 0
+            if info.isreg() and not info.issparse():
+                reader = _tar_reader(path, stream, info.offset_data)
+                yield Member(inner, path, info.size, written * 10**9, reader, stamp)
+            elif not info.isdir():
+                text = "is a link or no plain file; it was not read"
+                oddities.append(Oddity(f"{name}:{inner}", "info", "no_file", text))
+
+
+def _opened_tar(path: Path | Place, stream: Compressed | None) -> IO[bytes]:
+    if stream is None:
+        return _open(path)
+    return io.BufferedReader(Reader(stream.read_from, None))
+
+
+def _tar_reader(
+    path: Path | Place, stream: Compressed | None, begin: int
+) -> Callable[[int], Iterator[bytes]]:
+    def read_from(position: int) -> Iterator[bytes]:
+        if stream is not None:
+            yield from stream.read_from(begin + position)
+            return
+        with _open(path) as file:
+            file.seek(begin + position)
+            while part := file.read(_READ):
+                yield part
+
+    return read_from
+
+
+def stamp_of(path: Path | Place) -> str | None:
+    """What tells whether an archive is the same: its hash, or what its own place says."""
+    if not isinstance(path, Path):
+        return path.stamp
+    digest = xxhash.xxh3_128()
+    with _open(path) as file:
+        while part := file.read(_READ):
+            digest.update(part)
+    return digest.hexdigest()
+
+
+def _open(path: Path | Place) -> IO[bytes]:
+    return io.BufferedReader(open_file(path))

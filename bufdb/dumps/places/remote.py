@@ -1,0 +1,161 @@
+"""Objects in buckets and behind URLs, through fsspec (extra `bufdb[remote]`)."""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import io
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import IO, Any
+
+from bufdb.dumps.places.place import Reader, Stat, suffix_of
+from bufdb.errors import UsageError
+
+_READ = 4 << 20
+_PAGES = ("http://", "https://")
+_STAMPS = ("ETag", "etag", "md5Hash", "generation", "mtime", "LastModified", "updated", "created")
+"""What file systems call it that changes with an object."""
+_TIMES = ("LastModified", "mtime", "updated", "created", "last_modified")
+
+_OURS = (AssertionError, AttributeError, NameError, TypeError)
+"""Faults of a program; every service has errors of its own, most of them of no common base."""
+
+
+@dataclass(frozen=True)
+class Url:
+    """A URL as the user gave it."""
+
+    text: str
+
+    @property
+    def name(self) -> str:
+        """The last part of its path, or its host."""
+        return self.text.rstrip("/").rpartition("/")[2]
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class Object:
+    """An object of a file system, as it was listed."""
+
+    name: str
+    size: int
+    mtime_ns: int
+    stamp: str | None
+    read_from: Callable[[int], Iterator[bytes]] = field(repr=False, compare=False)
+
+    @property
+    def suffix(self) -> str:
+        """The end of the name from its last dot on."""
+        return suffix_of(self.name)
+
+    def stat(self) -> Stat:
+        """Size and time of the listing."""
+        return Stat(self.size, self.mtime_ns)
+
+    def open(self) -> IO[bytes]:
+        """Its bytes."""
+        return io.BufferedReader(Reader(self.read_from, self.size))
+
+
+def is_url(text: str) -> bool:
+    """Whether a text is a URL and no path."""
+    scheme, colon, _ = text.partition("://")
+    return bool(colon) and scheme.replace("+", "").replace("-", "").isalnum()
+
+
+def listed(url: Url) -> dict[str, Object]:
+    """The objects below a URL by their names below it, or the one that it is.
+
+    Raises:
+        UsageError: there is nothing, it cannot be listed, or what that takes is not installed.
+    """
+    try:
+        fsspec = importlib.import_module("fsspec")
+    except ImportError as error:
+        raise UsageError(f"{url}: URLs need: pip install 'bufdb[remote]'") from error
+    try:
+        system, path = fsspec.core.url_to_fs(url.text)
+        system.invalidate_cache()
+        found: dict[str, dict[str, Any]] = {}
+        if not url.text.startswith(_PAGES):
+            found = system.find(path, detail=True)
+        elif url.text.endswith("/"):
+            # A page that lists files; what its links lead to is not followed further.
+            found = system.find(path, maxdepth=1, detail=True)
+        if not found and system.isfile(path):
+            found = {path: {}}
+        infos = {place: _info(system, place, told) for place, told in found.items()}
+    except ImportError as error:
+        raise UsageError(f"{url}: {error}; pip install 'bufdb[remote]'") from error
+    except Exception as error:
+        if isinstance(error, _OURS):
+            raise
+        raise UsageError(f"{url}: cannot be listed: {_line(error)}") from error
+    if not infos:
+        raise UsageError(f"no such object or folder: {url}")
+    base = path.rstrip("/")
+    return {
+        place[len(base) :].lstrip("/") or url.name: _object(system, place, info)
+        for place, info in infos.items()
+        if info.get("type", "file") == "file"
+    }
+
+
+def _info(system: Any, place: str, told: dict[str, Any]) -> dict[str, Any]:
+    """What a listing tells of an object, or the object itself where that does not tell its size."""
+    if told.get("size") is not None:
+        return told
+    told = system.info(place)
+    # A server that does not tell beforehand how much it will send has to send it.
+    return told if told.get("size") is not None else {**told, "size": len(system.cat_file(place))}
+
+
+def _object(system: Any, place: str, info: dict[str, Any]) -> Object:
+    def read_from(position: int) -> Iterator[bytes]:
+        size = info["size"]
+        while position < size:
+            stop = min(size, position + _READ)
+            try:
+                part: bytes = system.cat_file(place, start=position, end=stop)
+            except FileNotFoundError as error:
+                raise OSError(errno.ENOENT, "it is gone") from error
+            except Exception as error:
+                if isinstance(error, _OURS):
+                    raise
+                raise OSError(errno.EIO, _line(error)) from error
+            if not part:
+                return
+            if len(part) > stop - position:
+                yield part[position:]  # a server that knows no ranges sends all
+                return
+            yield part
+            position += len(part)
+
+    name = place.rstrip("/").rpartition("/")[2]
+    told = [f"{key}={info[key]}" for key in _STAMPS if info.get(key)]
+    stamp = f"{info['size']} {' '.join(told)}" if told else None
+    return Object(name, info["size"], _mtime_ns(info), stamp, read_from)
+
+
+def _mtime_ns(info: dict[str, Any]) -> int:
+    for key in _TIMES:
+        value = info.get(key)
+        if isinstance(value, str):
+            try:
+                value = datetime.fromisoformat(value)
+            except ValueError:
+                continue
+        if isinstance(value, datetime):
+            return int(value.timestamp() * 1e9)
+        if isinstance(value, int | float):
+            return int(value * 1e9)
+    return 0
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__

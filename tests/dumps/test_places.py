@@ -1,0 +1,297 @@
+"""Archives, compressed files and standard input: read like files, or refused in one line."""
+
+import gzip
+import importlib.util
+import io
+import os
+import shutil
+import tarfile
+import zipfile
+import zlib
+from pathlib import Path
+
+import pytest
+from ingesting import ingest_into, rows
+from places import DEMO
+
+from bufdb.dumps.discover import base_of, discover
+from bufdb.dumps.files import base_name
+from bufdb.dumps.places import compressed
+from bufdb.dumps.places.place import Bytes, Reader, suffix_of
+from bufdb.errors import UsageError
+
+RUN = DEMO / "cpu_b8"
+INIT = "module_0000.jit_init.cpu_after_optimizations"
+FORMATS = {"zip": "zip", "tar": "tar", "gztar": "tar.gz"}
+zst = pytest.mark.skipif(
+    importlib.util.find_spec("zstandard") is None, reason="this Python has no zstandard"
+)
+
+
+def archive(folder: Path, form: str) -> Path:
+    return Path(shutil.make_archive(str(folder / "demo"), form, DEMO, "cpu_b8"))
+
+
+def zipped(path: Path, members: dict[str, bytes]) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, content in members.items():
+            file.writestr(name, content)
+    return path
+
+
+def found(path, oddities=None):
+    return {module.key: sorted(module.files) for module in discover(path, oddities)}
+
+
+def odd(path):
+    """What is said of the things that were left out, by name."""
+    oddities = []
+    discover(path, oddities)
+    return {oddity.name: (oddity.severity, oddity.message) for oddity in oddities}
+
+
+CONTENT = "SELECT * EXCLUDE (module_id) FROM {} ORDER BY ALL"
+ALLOCATIONS = (RUN / f"{INIT}-buffer-assignment.txt").read_bytes()
+DUMP = f"{INIT}-buffer-assignment.txt"
+
+
+# -- the same rows ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_an_archive_has_the_modules_of_its_directory(fresh, tmp_path, form):
+    path = archive(tmp_path, form)
+    con, plain = fresh(), fresh()
+    ingest_into(con, path)
+    ingest_into(plain, RUN)
+    for table in ("allocations", "values", "live_ranges", "peak_values", "peak_savings"):
+        assert rows(con, CONTENT.format(table)) == rows(plain, CONTENT.format(table))
+    names = rows(con, "SELECT run_name, module_key, module_name, module_number FROM modules")
+    assert ("demo", f"demo.{FORMATS[form]}:cpu_b8/{INIT}", "jit_init", 0) in names
+    assert rows(con, "SELECT count(DISTINCT source_stamp) FROM files") == [(1,)]
+
+
+def test_compressed_files_have_the_names_of_what_they_hold(fresh, tmp_path):
+    for path in RUN.iterdir():
+        (tmp_path / f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+    assert found(tmp_path) == found(RUN)
+    assert found(tmp_path / f"{INIT}-live-range.txt.gz") == found(RUN / f"{INIT}-live-range.txt")
+    con = fresh()
+    ingest_into(con, tmp_path, "run")
+    ingest_into(con, RUN, "run")
+    assert rows(con, "SELECT count(*) FROM modules") == [(3,)]
+
+
+def test_a_file_goes_before_its_compressed_copy(tmp_path):
+    shutil.copy(RUN / DUMP, tmp_path)
+    (tmp_path / f"{DUMP}.gz").write_bytes(gzip.compress(b"something else"))
+    assert list(found(tmp_path)) == [INIT]
+    assert odd(tmp_path)[f"{DUMP}.gz"][0] == "info"
+
+
+def test_archives_lie_beside_dumps(tmp_path):
+    shutil.copy(RUN / DUMP, tmp_path)
+    zipped(tmp_path / "more.zip", {f"a/b/{DUMP}": ALLOCATIONS, DUMP: ALLOCATIONS})
+    assert list(found(tmp_path)) == [INIT, f"more.zip:a/b/{INIT}", f"more.zip:{INIT}"]
+
+
+@zst
+def test_zstandard(tmp_path):
+    import zstandard
+
+    content = zstandard.compress(ALLOCATIONS[:1000]) + zstandard.compress(ALLOCATIONS[1000:])
+    (tmp_path / f"{DUMP}.zst").write_bytes(content)
+    (module,) = discover(tmp_path)
+    assert module.files["buffer_assignment"].path.open().read() == ALLOCATIONS
+    (tmp_path / f"{DUMP}.zst").write_bytes(content[:-20])
+    assert odd(tmp_path)[f"{DUMP}.zst"] == (
+        "error",
+        "cannot be read: it is damaged: it ends too early",
+    )
+
+
+def test_standard_input_is_a_run_of_that_name(fresh):
+    con = fresh()
+    ingest_into(con, Bytes("stdin", ALLOCATIONS))
+    assert rows(con, "SELECT run_name, source_path, dumped_at FROM runs") == [("stdin", "-", None)]
+    assert rows(con, "SELECT module_key FROM modules") == [("stdin",)]
+
+
+# -- not read again --------------------------------------------------------------------------------
+
+
+def test_an_unchanged_archive_is_not_read_again(fresh, tmp_path, monkeypatch):
+    path, con = archive(tmp_path, "zip"), fresh()
+    assert ingest_into(con, path).module_count == 3
+    with monkeypatch.context() as patch:
+        patch.setattr("bufdb.ingest.ingest.load", None)
+        assert ingest_into(con, path).unchanged_count == 3
+    with zipfile.ZipFile(path, "a") as file:
+        file.writestr("note.md", "another file")
+    assert ingest_into(con, path).unchanged_count == 3
+
+
+def test_of_a_changed_archive_the_changed_modules_are_stored(fresh, tmp_path):
+    path, con = archive(tmp_path, "zip"), fresh()
+    ingest_into(con, path)
+    with zipfile.ZipFile(path, "a") as file:
+        file.writestr("more/x-buffer-assignment.txt", ALLOCATIONS)
+    summary = ingest_into(con, path)
+    assert (summary.module_count, summary.unchanged_count) == (1, 3)
+
+
+# -- refused ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [f"../{DUMP}", f"/etc/{DUMP}", f"a/../../{DUMP}", f"..\\{DUMP}"])
+def test_a_name_that_leads_out_is_refused(tmp_path, name):
+    zipped(tmp_path / "x.zip", {name: ALLOCATIONS, DUMP: ALLOCATIONS})
+    assert list(found(tmp_path)) == [f"x.zip:{INIT}"]
+    assert "leads out" in odd(tmp_path)[f"x.zip:{name}"][1]
+
+
+def test_archives_among_other_files_may_be_of_anything(tmp_path, monkeypatch):
+    zipped(tmp_path / "x.zip", {"a.tar.gz": b"", f"../{DUMP}": b"", "../note.md": b""})
+    assert {name: severity for name, (severity, _) in odd(tmp_path).items()} == {
+        "x.zip:a.tar.gz": "info",
+        f"x.zip:../{DUMP}": "error",
+        "x.zip:../note.md": "info",
+    }
+    assert {severity for severity, _ in odd(tmp_path / "x.zip").values()} >= {"error"}
+    monkeypatch.setattr("bufdb.dumps.places.archives.LARGE_BYTES", 10)
+    assert list(odd(tmp_path)) == ["x.zip"]
+    assert "to read it, name it" in odd(tmp_path)["x.zip"][1]
+
+
+def test_an_archive_within_an_archive_is_refused(tmp_path):
+    inner = zipped(tmp_path / "inner.zip", {DUMP: ALLOCATIONS}).read_bytes()
+    (tmp_path / "inner.zip").unlink()
+    members = {"inner.zip": inner, f"{DUMP}.gz": gzip.compress(ALLOCATIONS), "a.tgz": b""}
+    zipped(tmp_path / "x.zip", members)
+    path = tmp_path / "x.zip"
+    assert found(path) == {}
+    assert {severity for severity, _ in odd(path).values()} == {"error"}
+    assert len(odd(path)) == 3
+
+
+def test_links_in_a_tar_are_left_out_and_said_so(tmp_path):
+    with tarfile.open(tmp_path / "x.tar", "w") as file:
+        link = tarfile.TarInfo(DUMP)
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        file.addfile(link)
+    assert found(tmp_path) == {}
+    assert "link" in odd(tmp_path)[f"x.tar:{DUMP}"][1]
+
+
+@pytest.mark.parametrize("form", ["zip", "tar.gz", "txt.gz"])
+def test_a_bomb_is_refused_by_its_ratio(tmp_path, monkeypatch, form):
+    monkeypatch.setattr(compressed, "FREE_BYTES", 1 << 20)
+    zeros = b"\0" * (4 << 20)
+    path = tmp_path / f"x.{form}"
+    if form == "zip":
+        zipped(path, {DUMP: zeros})
+    elif form == "tar.gz":
+        with tarfile.open(path, "w:gz") as file:
+            info = tarfile.TarInfo(DUMP)
+            info.size = len(zeros)
+            file.addfile(info, io.BytesIO(zeros))
+    else:
+        path.write_bytes(gzip.compress(zeros))
+    assert "more than 250 times its size" in odd(path)[path.name][1]
+
+
+def test_a_bomb_of_many_layers_is_refused_by_its_total(tmp_path, monkeypatch):
+    monkeypatch.setattr(compressed, "MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(compressed, "FREE_BYTES", 1 << 10)
+    zipped(tmp_path / "x.zip", {f"{n}.txt": os.urandom(1 << 18) for n in range(8)})
+    assert "unpack it first" in odd(tmp_path / "x.zip")["x.zip"][1]
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_damaged_archive_is_an_error_and_no_more(fresh, tmp_path, form):
+    path = archive(tmp_path, form)
+    content = path.read_bytes()
+    beside = RUN / DUMP
+    con = fresh()
+    for number in range(6):
+        at = number * len(content) // 6
+        cut = content[:at] if number % 2 else content[:at] + b"\xff" * 40 + content[at + 40 :]
+        path.write_bytes(cut)
+        summary = ingest_into(con, [path, beside], f"run {number}")
+        assert summary.module_count >= 1
+    assert summary.problem_counts["error"]
+
+
+def test_a_zip_that_a_later_program_made_is_refused(tmp_path):
+    path = zipped(tmp_path / "x.zip", {DUMP: ALLOCATIONS})
+    content = bytearray(path.read_bytes())
+    content[content.rindex(b"PK\x01\x02") + 6] = 200
+    path.write_bytes(content)
+    assert odd(path)["x.zip"][0] == "error"
+
+
+def test_a_time_that_is_none_is_not_taken(fresh, tmp_path):
+    path = tmp_path / "x.tar"
+    with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as file:
+        info = tarfile.TarInfo(DUMP)
+        info.size, info.mtime = len(ALLOCATIONS), 10**15
+        file.addfile(info, io.BytesIO(ALLOCATIONS))
+    ingest_into(fresh(), path)
+
+
+def test_encrypted_members_are_refused(tmp_path):
+    path = zipped(tmp_path / "x.zip", {DUMP: ALLOCATIONS})
+    content = bytearray(path.read_bytes())
+    content[content.rindex(b"PK\x01\x02") + 8] |= 1
+    path.write_bytes(content)
+    assert "encrypted" in odd(path)[f"x.zip:{DUMP}"][1]
+
+
+def test_an_archive_without_dumps_says_so(fresh, tmp_path):
+    zipped(tmp_path / "x.zip", {"readme.md": b"nothing here"})
+    with pytest.raises(UsageError, match=r"no buffer assignment in .*x\.zip"):
+        ingest_into(fresh(), tmp_path / "x.zip")
+
+
+# -- names and readers -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("a/b.txt", "b.txt"), ("d/x.tar.gz:a/b", "b"), ("X.ZIP:b", "b"), ("a:b.c", "a:b.c")],
+)
+def test_base_names_stand_behind_archives(name, expected):
+    assert base_name(name) == expected
+
+
+@pytest.mark.parametrize("name", ["a.b", "a", ".a", "x/y.tar.gz", "a."])
+def test_suffixes_are_those_of_paths(name):
+    assert suffix_of(name) == (Path(name).suffix if not name.endswith(".") else "")
+
+
+@pytest.mark.parametrize("name", ["demo.zip", "demo.tar.gz", "demo.tgz", "demo.tar"])
+def test_an_archive_gives_its_name_to_the_run(name):
+    assert base_of(Path("/a/b") / name) == Path("/a/b/demo")
+
+
+def test_a_gzip_stream_is_read_from_any_position(monkeypatch):
+    monkeypatch.setattr(compressed, "CHECKPOINT_BYTES", 10_000)
+    text = os.urandom(50_000) + b"x" * 100_000 + os.urandom(50_000)
+    packed = gzip.compress(text[:70_000]) + gzip.compress(text[70_000:]) + b"\0" * 512
+    stream = compressed.gzip(lambda: io.BytesIO(packed))
+    assert stream.size() == len(text)
+    for at in (0, 1, 9_999, 60_000, 70_000, 70_001, 199_999, 200_000):
+        assert b"".join(stream.read_from(at)) == text[at:]
+    reader = io.BufferedReader(Reader(stream.read_from, len(text)))
+    reader.seek(150_000)
+    assert reader.read(5) == text[150_000:150_005]
+    reader.seek(3)
+    assert reader.read() == text[3:]
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"no gzip", gzip.compress(b"x" * 999)[:-9], zlib.compress(b"")]
+)
+def test_what_is_no_gzip_stream_is_damaged(content):
+    with pytest.raises(OSError, match="damaged"):
+        compressed.gzip(lambda: io.BytesIO(content)).size()

@@ -1,0 +1,154 @@
+"""Dumps in buckets and behind URLs: against an S3-compatible server of this machine, no network."""
+
+import importlib.util
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from ingesting import ingest_into, rows
+from places import DEMO
+
+from bufdb.dumps.discover import base_of
+from bufdb.dumps.places.remote import Url, is_url, listed
+from bufdb.errors import UsageError
+
+RUN = DEMO / "cpu_b8"
+INIT = "module_0000.jit_init.cpu_after_optimizations"
+LIVE = f"{INIT}-live-range.txt"
+
+
+def needs(*modules):
+    missing = [name for name in modules if importlib.util.find_spec(name) is None]
+    why = f"this Python has no {', '.join(missing)}: pip install 'bufdb[remote,remote-test]'"
+    return pytest.mark.skipif(bool(missing), reason=why)
+
+
+@pytest.fixture(scope="module")
+def server():
+    """The address of an S3-compatible server."""
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def bucket(server, monkeypatch):
+    """A bucket with a dump directory, and a client for it."""
+    import boto3
+
+    monkeypatch.setenv("AWS_ENDPOINT_URL", server)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    client = boto3.client("s3")
+    client.create_bucket(Bucket="dumps")
+    for path in RUN.iterdir():
+        client.put_object(Bucket="dumps", Key=f"job/run1/{path.name}", Body=path.read_bytes())
+    return client
+
+
+s3 = needs("moto", "boto3", "s3fs")
+lenient = pytest.mark.filterwarnings("ignore")
+"""The libraries of others warn of each other."""
+
+
+@s3
+@lenient
+def test_a_folder_of_a_bucket_is_a_run(bucket, fresh):
+    con, plain = fresh(), fresh()
+    summary = ingest_into(con, Url("s3://dumps/job/run1"))
+    assert summary.module_count == 3
+    ingest_into(plain, RUN, "run1")
+    for table in ("modules", "values", "peak_values"):
+        assert rows(con, f"FROM {table} ORDER BY ALL") == rows(plain, f"FROM {table} ORDER BY ALL")
+    assert rows(con, "SELECT source_path, dumped_at IS NULL FROM runs") == [
+        ("s3://dumps/job/run1", False)
+    ]
+
+
+@s3
+@lenient
+def test_only_changed_objects_are_read_again(bucket, fresh, monkeypatch):
+    con, url = fresh(), Url("s3://dumps/job/run1")
+    ingest_into(con, url)
+    with monkeypatch.context() as patch:
+        patch.setattr("bufdb.ingest.ingest.load", None)
+        assert ingest_into(con, url).unchanged_count == 3
+    text = (RUN / LIVE).read_bytes().replace(b"(peak)", b"(peak) ")
+    bucket.put_object(Bucket="dumps", Key=f"job/run1/{LIVE}", Body=text)
+    summary = ingest_into(con, url)
+    assert (summary.replaced_count, summary.unchanged_count) == (1, 2)
+
+
+@s3
+@lenient
+def test_an_archive_in_a_bucket_is_read_where_it_lies(bucket, fresh, tmp_path):
+    import shutil
+
+    path = shutil.make_archive(str(tmp_path / "all"), "gztar", DEMO, "cpu_b8")
+    bucket.upload_file(path, "dumps", "other/all.tar.gz")
+    con, url = fresh(), Url("s3://dumps/other/all.tar.gz")
+    assert ingest_into(con, url).module_count == 3
+    assert ingest_into(con, url).unchanged_count == 3
+    assert rows(con, "SELECT DISTINCT run_name FROM modules") == [("all",)]
+
+
+@s3
+@lenient
+def test_what_is_not_there_or_not_allowed_is_one_line(bucket):
+    for text in ("s3://dumps/nothing/here", "s3://no-such-bucket/x"):
+        with pytest.raises(UsageError) as error:
+            listed(Url(text))
+        assert text in str(error.value)
+        assert "\n" not in str(error.value)
+
+
+@needs("fsspec", "aiohttp")
+@lenient
+def test_a_file_behind_http(fresh):
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *_):
+            pass
+
+    handler = partial(Quiet, directory=str(DEMO / "cpu_b8_old"))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        con = fresh()
+        name = "module_0000.jit_init.cpu_after_optimizations-buffer-assignment.txt"
+        ingest_into(con, Url(f"http://127.0.0.1:{server.server_port}/{name}"), "run")
+        assert rows(con, "SELECT module_name, has_live_ranges FROM modules") == [("jit_init", True)]
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_without_fsspec_it_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "fsspec", None)
+    with pytest.raises(UsageError, match=r"pip install 'bufdb\[remote\]'"):
+        listed(Url("gs://bucket/dumps"))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("gs://a/b", True), ("https://a", True), ("a/b", False), ("C:\\a", False), ("a:b", False)],
+)
+def test_urls_are_told_from_paths(text, expected):
+    assert is_url(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("gs://a/job/run1/", "run1"),
+        ("s3://a/all.tar.gz", "all"),
+        ("https://host/run1/x-buffer-assignment.txt", "run1"),
+    ],
+)
+def test_a_url_gives_its_last_part_to_the_run(text, expected):
+    assert base_of(Url(text)).name == expected

@@ -1,0 +1,192 @@
+"""Out-of-memory messages as modules: what is known is stored, the rest is NULL with a reason."""
+
+import io
+import random
+from pathlib import Path
+
+import pytest
+from ingesting import ingest_into, rows
+from places import ROOT
+
+from bufdb.query import check
+
+OOM = ROOT / "data" / "oom"
+GPU = (OOM / "gpu.log").read_text(encoding="utf-8")
+TPU = (OOM / "tpu.log").read_text(encoding="utf-8")
+GIB = 1 << 30
+
+
+@pytest.fixture
+def ingested(fresh, tmp_path):
+    """Ingests one log, and gives the connection."""
+
+    def ingest(text, name="error.log"):
+        path = tmp_path / name
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        con = fresh()
+        ingest_into(con, path, "run")
+        return con
+
+    return ingest
+
+
+def test_a_log_may_come_on_standard_input(call, empty_folder, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(TPU.encode())))
+    code, _, err = call("ingest", "-", "--db", "t.duckdb", "--run", "job7")
+    assert (code, "ingested 1 modules" in err) == (0, True)
+    code, out, _ = call("query", "peak", "--db", "t.duckdb", "--format", "csv", "-p", "top_n=1")
+    assert (code, out.splitlines()[1].split(",")[:2]) == (0, ["job7", "train_step"])
+    code, out, _ = call("summary", "--db", "t.duckdb", "--limit", "15.75GiB")
+    assert "it does not fit" in out
+    assert "an out-of-memory message has no live ranges" in out
+    for asked in ("peak=2", "step=5"):
+        code, out, _ = call("query", "peak", "--db", "t.duckdb", "-p", asked)
+        assert (code, "an out-of-memory message tells of the peak alone" in out) == (0, True)
+    for form in ("perfetto", "torch-snapshot"):
+        code, _, err = call("export", "--format", form, "-o", "x", "--db", "t.duckdb")
+        assert (code, "tells of the peak alone" in err) == (1, True)
+    code, _, _ = call("export", "--format", "collapsed", "-o", "x", "--db", "t.duckdb")
+    assert (code, "(None)" in Path("x").read_text()) == (0, False)
+    code, _, err = call("query", "timeline", "--db", "t.duckdb")
+    assert "1 known from an out-of-memory message alone" in err
+    code, _, err = call("query", "savings", "--db", "t.duckdb")
+    assert "; 1 known from an out-of-memory message alone" in err
+    code, _, err = call("what-if", "train_step", "--without", "x.py:1", "--db", "t.duckdb")
+    assert (code, "which has no live ranges" in err) == (1, True)
+
+
+def codes(con):
+    return {code for (code,) in rows(con, "SELECT code FROM diagnostics")}
+
+
+def test_a_log_has_a_message_once(ingested):
+    con = ingested("first line\n" + GPU)
+    assert rows(
+        con,
+        "SELECT module_key, function_name, platform, format_era, reported_total_bytes, "
+        "has_live_ranges, peak_unknown_reason FROM modules",
+    ) == [("error.log/message_1", "train_step", None, "M", None, False, None)]
+    assert rows(con, "SELECT file_kind, unread_line_count FROM files") == [("oom_message", 0)]
+    assert codes(con) == {"rounded_sizes", "savings_unknown"}
+
+
+def test_peak_values_of_a_message_add_up_to_its_peak(ingested):
+    con = ingested(GPU)
+    peak = round(11.63 * GIB) - (64 << 20)
+    assert rows(con, "SELECT peak_bytes, peak_time FROM memory_figures") == [(peak, None)]
+    assert rows(
+        con,
+        "SELECT value_id, allocation_kind, held_bytes FROM peak_values "
+        "ORDER BY value_id NULLS LAST, allocation_kind",
+    ) == [
+        (1, "temp", 32 * 16 * 1448 * 1448 * 4),
+        (2, "temp", 3 * GIB),
+        (3, "parameter", 3 * GIB // 2),
+        # 768 MiB fit into the temporaries and into the outputs.
+        (4, None, 3 << 28),
+        (None, "constant", 1536),
+        (None, "parameter", 3 << 28),
+        (None, None, peak - 32 * 16 * 1448 * 1448 * 4 - 3 * GIB - 9 * GIB // 4 - (3 << 28) - 1536),
+    ]
+
+
+def test_a_message_of_a_tpu_knows_names_kinds_and_padding(ingested):
+    con = ingested(TPU)
+    assert rows(
+        con,
+        "SELECT value_id, instruction_name, shape_index, size_bytes, padding_bytes, opcode, "
+        "own_source, memory_space_name, allocation_index, offset_bytes FROM value_details "
+        "ORDER BY value_id",
+    ) == [
+        (1, "convolution.77", "{}", 2 * GIB, 0, "convolution", "/home/user/model/layers.py:131",
+         "hbm", None, None),
+        (2, "fusion.1668", "{0}", 1 << 28, 1 << 27, "fusion", "/home/user/model/layers.py:88",
+         "hbm", None, None),
+    ]  # fmt: skip
+    (peak,) = rows(con, "SELECT peak_bytes FROM memory_figures")[0]
+    assert rows(con, "SELECT sum(held_bytes) FROM peak_values") == [(peak,)]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (GPU[: GPU.index("     preallocated temp allocation")], "has no total"),
+        (TPU.split("\n\n")[0] + "\n", "does not say what temporaries take"),
+        (TPU.replace("hbm", "warp"), "memory space warp, which is not known"),
+        (TPU.replace("18.28G", "8.28G"), "a part is more than the whole"),
+        (TPU.replace("(204.80M)", "(204.80G)"), "a part is more than the whole"),
+    ],
+    ids=["no total", "used alone", "unknown space", "small total", "large fragmentation"],
+)
+def test_a_peak_that_the_message_does_not_tell_is_unknown(ingested, text, reason):
+    con = ingested(text)
+    ((found,),) = rows(con, "SELECT peak_unknown_reason FROM modules")
+    assert reason in found
+    assert rows(con, "SELECT count(*) FROM peak_values") == [(0,)]
+    assert rows(con, "SELECT count(*) FROM occupied_peaks") == [(0,)]
+
+
+def test_without_arguments_the_peak_is_a_lower_bound_and_says_so(ingested):
+    assert "peak_at_least" in codes(
+        ingested(TPU.replace("arguments         4.00G", "arguments       unknown size"))
+    )
+
+
+def test_a_cut_message_says_so(ingested):
+    con = ingested(TPU[: TPU.rindex("     Allocation type")])
+    assert "truncated_message" in codes(con)
+    assert rows(con, "SELECT count(*) FROM values") == [(2,)]
+
+
+def test_buffers_that_share_bytes_hold_no_more_than_the_peak(ingested):
+    con = ingested(GPU.replace("9.38GiB\n  pre", "4.38GiB\n  pre").replace("11.63GiB", "6.63GiB"))
+    assert "shared_buffers" in codes(con)
+    assert rows(
+        con, "SELECT sum(held_bytes) = any_value(peak_bytes) FROM peak_values, memory_figures"
+    ) == [(True,)]
+
+
+def test_outputs_of_one_instruction_are_values_at_places_in_its_tuple(ingested):
+    second = TPU[TPU.index("  2. Size") :]
+    third = second.replace("2. Size", "3. Size").replace("1. Size", "3. Size")
+    con = ingested(TPU + third)
+    assert rows(
+        con, "SELECT instruction_name, shape_index FROM values WHERE value_id > 1 ORDER BY value_id"
+    ) == [("fusion.1668", "{0}"), ("Buffer 3", "{}")]
+
+
+def damaged(text, seed):
+    chance = random.Random(seed)
+    lines = text.splitlines(keepends=True)
+    for _ in range(chance.randint(1, 6)):
+        at = chance.randrange(len(lines))
+        what = chance.randrange(5)
+        if what == 0:
+            del lines[at : at + chance.randint(1, 4)]
+        elif what == 1:
+            lines.insert(at, lines[chance.randrange(len(lines))])
+        elif what == 2:
+            cut = chance.randrange(len(lines[at]) + 1)
+            lines[at] = lines[at][:cut] + chance.choice(['"', "{", "9" * 30, "\xff", ""]) + "\n"
+        elif what == 3:
+            lines[at] = lines[at].replace(".", chance.choice(["", "..", "0"]))
+        else:
+            lines[at] = "stray " + lines[at]
+        lines = lines or ["\n"]
+    return "".join(lines)
+
+
+def test_what_bufdb_makes_of_damaged_messages_holds(fresh, tmp_path):
+    """No damage ends the ingest, and the invariants hold of every module that was made."""
+    for seed in range(60):
+        text = damaged(TPU if seed % 2 else GPU, seed)
+        (tmp_path / f"{seed}.log").write_bytes(text.encode("latin-1"))
+    con = fresh()
+    ingest_into(con, tmp_path, "run")
+    assert rows(con, "SELECT count(*) > 50 FROM modules") == [(True,)]
+    held = """
+      SELECT module_id FROM memory_figures JOIN peak_values USING (module_id)
+      GROUP BY module_id HAVING sum(held_bytes) <> any_value(peak_bytes)
+    """
+    assert rows(con, held) == []
+    assert [found.examples for found in check.violations(con, check.chosen())] == []
