@@ -18,7 +18,8 @@ import duckdb
 
 from bufdb import __version__
 from bufdb.api.answer import Answer
-from bufdb.api.database import LOG, Database
+from bufdb.api.database import Database
+from bufdb.api.readable import LOG
 from bufdb.errors import BufdbError
 from bufdb.query.catalogue import Catalogue
 from bufdb.query.result import Result

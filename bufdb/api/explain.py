@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bufdb.api.answer import Answer
+from bufdb.api.curve import Span, svg
 from bufdb.api.database import Database, connect
 from bufdb.errors import DatabaseError, UsageError
-from bufdb.report.curve import Span, svg
 from bufdb.summary.overview import DEVICE_LABEL, glob
 
 RUN = "compiled"

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import shutil
 import subprocess
 import sys
 from decimal import Decimal
@@ -53,6 +54,15 @@ def test_several_paths_and_a_run(tmp_path):
         db.ingest(DEMO / "cpu_b16", run="b", metadata={"note": "x"})
         assert db.sql("SELECT run_name FROM runs ORDER BY ALL").fetchall() == [("a",), ("b",)]
     assert (tmp_path / "runs.duckdb").is_file()
+
+
+def test_an_archive_and_the_bytes_of_a_log(tmp_path):
+    archive = shutil.make_archive(tmp_path / "cpu_b8", "zip", DEMO / "cpu_b8")
+    with bufdb.connect() as db:
+        assert db.ingest(archive, run="x").module_count == 3
+        assert db.ingest(archive, run="x", prune=True).unchanged_count == 3
+        with pytest.raises(UsageError, match="no buffer assignment"):
+            db.ingest(b"nothing to see", run="y")
 
 
 def _files(run):

@@ -33,7 +33,11 @@ def taken_in(tmp_path_factory):
     """The database of all ways, and what else came of them."""
     folder = tmp_path_factory.mktemp("functions")
     path = folder / "t.duckdb"
-    out = run(SUPPORT / "jax_functions.py", path, ROOT / "data" / "model", folder / "dumps")
+    (folder / "tmp").mkdir()  # its own, in which it must leave nothing
+    out = run(
+        *(SUPPORT / "jax_functions.py", path, ROOT / "data" / "model", folder / "dumps"),
+        TMPDIR=str(folder / "tmp"),
+    )
     with duckdb.connect(str(path), read_only=True) as con:
         yield con, json.loads(out)
 
