@@ -130,6 +130,10 @@ BREAKING = [
     ("keys", f"INSERT INTO peak_savings FROM peak_savings WHERE module_id = {NEW}"),
     ("peak-within-total", "UPDATE occupied_peaks SET occupied_temp_bytes = 99999999"
      f" WHERE module_id = {NEW}"),
+    ("reported-sums", f"INSERT INTO reported_sums VALUES ({NEW}, 0, 1)"),
+    ("reported-sums", f"INSERT INTO reported_sums VALUES ({NEW}, NULL, 1)"),
+    ("keys", f"INSERT INTO reported_sums VALUES ({NEW}, NULL, 1), ({NEW}, NULL, 1)"),
+    ("references", f'UPDATE "values" SET allocation_index = NULL WHERE module_id = {NEW}'),
     ("references", f'UPDATE "values" SET allocation_index = 900 WHERE module_id = {NEW}'),
     ("references", f'UPDATE "values" SET instruction_name = \'x\' WHERE module_id = {NEW}'),
     ("references", f"UPDATE uses SET value_id = -1 WHERE module_id = {NEW}"),

@@ -315,7 +315,8 @@ def test_every_set_has_modules() -> None:
     assert counts["tf-1.15"] == 3
     assert counts["tf-2.4"] == 4
     kinds = Counter(kind for _, _, files in all_modules() for kind in files)
-    assert set(kinds) == {*KINDS, "hlo", "before_optimizations", "debug_options"}
+    others = {"hlo", "before_optimizations", "debug_options", "memory_report"}
+    assert set(kinds) == {*KINDS, *others}
     assert kinds["buffer_assignment"] == sum(counts.values())
     assert kinds["values"] == kinds["live_range"]
 
