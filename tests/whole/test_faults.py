@@ -4,6 +4,7 @@
 """
 
 import errno
+import gzip
 import os
 import resource
 import shlex
@@ -28,6 +29,7 @@ from bufdb.errors import BufdbError
 from bufdb.ingest import ingest as ingest_module
 from bufdb.ingest.ingest import MODULE_TABLES, ingest
 from bufdb.ingest.writer import TableWriter
+from bufdb.proto.wire import hlo_proto
 from bufdb.query import check
 
 BUFDB = [sys.executable, "-c", "from bufdb.cli import main; main()"]
@@ -123,7 +125,7 @@ def is_one_line(err, *words):
 
 def put(path, text=TEXT):
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
 
 
 def link(path, target, is_directory=False):
@@ -478,7 +480,9 @@ def test_captured_output_that_grows_below_what_was_found(con, tmp_path, monkeypa
 
 LONG = f"module_0009.{'x' * 210}.cpu_after_optimizations"
 WITHOUT = {
-    "protobuf": ([f"{STEM}.hlo.pb"], "1 dumped as protobuf alone: add --xla_dump_hlo_as_text"),
+    "protobuf": (
+        [f"{STEM}.hlo.pb"],
+        "1 dumped as protobuf alone, without its buffer assignment: add --xla_dump_hlo_as_text"),
     "compressed protobuf": ([f"{STEM}.hlo.pb.gz"], "add --xla_dump_hlo_as_text to XLA_FLAGS"),
     "riegeli": ([f"{STEM}.riegeli"], "add --xla_dump_hlo_as_text to XLA_FLAGS"),
     "cache": (
@@ -492,9 +496,18 @@ WITHOUT = {
     "text beside protobuf": ([f"{STEM}.hlo.pb", f"{STEM}.txt"], "1 without their *-buffer-assign"),
     "several": (
         [f"{STEM}.hlo.pb", f"a/{STEM}.hlo.pb", "module_0002.g.after_optimizations.txt"],
-        "2 dumped as protobuf alone: add --xla_dump_hlo_as_text to XLA_FLAGS "
+        "2 dumped as protobuf alone, without its buffer assignment: add --xla_dump_hlo_as_text "
+        "to XLA_FLAGS "
         f"(such as a/{STEM}.hlo.pb); 1 out of a compilation cache"),
 }  # fmt: skip
+
+
+def hlo(name):
+    """An HLO module as a file of this name holds it, without buffer assignment."""
+    if "pb" not in name:
+        return "HloModule jit_f\n"
+    data = hlo_proto(b"\x0a\x05jit_f", b"")
+    return gzip.compress(data) if name.endswith(".gz") else data
 
 
 @pytest.mark.sample(3)
@@ -502,7 +515,7 @@ WITHOUT = {
 def test_hlo_without_buffer_assignment(con, tmp_path, name, capfd):
     names, message = WITHOUT[name]
     for file in names:
-        put(tmp_path / "dumps" / file, "HloModule jit_f\n")
+        put(tmp_path / "dumps" / file, hlo(file))
     put(tmp_path / "dumps" / "module_0001.jit_f.before_optimizations.txt", "HloModule jit_f\n")
     assert cli.run(["ingest", "dumps"]) == 2
     assert is_one_line(capfd.readouterr().err, "no buffer assignment in dumps: modules", message)
@@ -521,7 +534,7 @@ def test_hlo_without_buffer_assignment(con, tmp_path, name, capfd):
 def test_hlo_beside_its_buffer_assignment_is_no_notice(tmp_path):
     put(tmp_path / "dumps" / DUMP)
     for name in (f"{STEM}.txt", f"{STEM}.hlo.pb", "module_0001.jit_f.before_optimizations.txt"):
-        put(tmp_path / "dumps" / name, "HloModule jit_f\n")
+        put(tmp_path / "dumps" / name, hlo(name))
     oddities = []
     assert len(discover.discover(tmp_path / "dumps", oddities)) == 1
     assert oddities == []
