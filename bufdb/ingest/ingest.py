@@ -30,9 +30,12 @@ from bufdb.dumps.large import LargeModule
 from bufdb.dumps.load import BLOCK_BYTES, Loaded, dumped_at, load
 from bufdb.dumps.modules import NO_BUFFERS
 from bufdb.errors import DatabaseError
-from bufdb.ingest import own, run_rows
-from bufdb.ingest.missing import missing
-from bufdb.ingest.module_rows import (
+from bufdb.ingest import own
+from bufdb.ingest.plan import Job, PlannedRun, check_unchanged, plan, stamps_of
+from bufdb.ingest.progress import Progress, Told
+from bufdb.ingest.rows import runs as run_rows
+from bufdb.ingest.rows.missing import missing
+from bufdb.ingest.rows.modules import (
     Row,
     companion_rows,
     diagnostic_row,
@@ -40,8 +43,6 @@ from bufdb.ingest.module_rows import (
     module_row,
     shape_row,
 )
-from bufdb.ingest.plan import Job, PlannedRun, check_unchanged, plan, stamps_of
-from bufdb.ingest.progress import Progress, Told
 from bufdb.ingest.stored import Stored
 from bufdb.ingest.summary import Summary
 from bufdb.ingest.writer import FEW_INSERT_ROWS, INSERT_ROWS, TableWriter

@@ -25,6 +25,8 @@ NOT_COMPARED = {
     "files": "the files themselves",
     "row_checksums": "sums over rows with other ids",
     "compiler_options": "they are in a file of their own",
+    "entry_parameters": "they are in a file of their own",
+    "reported_sums": "they are in a file of their own",
     "peak_stack_nodes": "the printed tree is in no proto",
     "diagnostics": "asked for by themselves",
 }
