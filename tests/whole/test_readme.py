@@ -28,7 +28,12 @@ from places import ROOT
 from bufdb import cli
 
 FOLDERS = ("bufdb", "schema", "queries", "tests", "data")
-FILES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.*"))
+FILES = sorted(
+    path
+    for folder in FOLDERS
+    for path in (ROOT / folder).rglob("*.*")
+    if "node_modules" not in path.parts  # other people's, where npm has run
+)
 PAGES = {
     path.relative_to(ROOT).as_posix(): path
     for path in [ROOT / "README.md", *FILES]
