@@ -110,7 +110,7 @@ def command(
         shutil.get_terminal_size().columns,
         paint.look_of(stream, os.environ, is_plain=is_plain),
     )
-    if chosen.peak_bytes is None:
+    if chosen.peak_time is None:
         _sizes(con, queries, chosen, screen)
     else:
         instants = {"step": step, "peak": peak}
@@ -149,15 +149,15 @@ def _sizes(
     chosen: Subject,
     screen: Screen,
 ) -> None:
-    """What can be said without a peak."""
+    """What can be said without a peak, or without its instant."""
     from bufdb.report.terminal.screen import TOP
     from bufdb.summary import picture
 
     screen.sizes(chosen)
-    query = queries[picture.SIZES]
+    query = queries[picture.SIZES if chosen.peak_bytes is None else picture.VALUES]
     found = picture.values(con, query, chosen, {}, TOP)
     if found.rows:
-        screen.sized(found, _more(query, chosen, {}))
+        screen.sized(chosen, found, _more(query, chosen, {}))
 
 
 def _more(query: SavedQuery, chosen: Subject, instant: dict[str, Value]) -> str:

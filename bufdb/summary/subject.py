@@ -68,8 +68,9 @@ class Subject:
     schedule_length: int
     """The last instant [program order]."""
     peak_bytes: int | None
-    """NULL if it is unknown, like peak_time."""
+    """NULL if it is unknown."""
     peak_time: int | None
+    """NULL if the peak is unknown, or known from an out-of-memory message."""
     fixed_bytes: int | None
     temp_bytes: int | None
     """Size of the temp allocations, which are never occupied in full."""

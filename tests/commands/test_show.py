@@ -233,3 +233,12 @@ def test_the_picture_of_the_readme_is_what_is_shown(tmp_path):
     subprocess.run([sys.executable, script, tmp_path / "new.svg"], check=True)
     drawn = (tmp_path / "new.svg").read_text(encoding="utf-8")
     assert drawn == (script.parent / "terminal.svg").read_text(encoding="utf-8")
+
+
+def test_a_message_tells_of_a_peak_without_its_instant(call, tmp_path):
+    db = tmp_path / "oom.duckdb"
+    assert call("ingest", ROOT / "data" / "oom" / "tpu.log", "--db", db)[0] == 0
+    code, out, err = call("show", "--db", db)
+    assert (code, err) == (0, "")
+    assert "the peak: 18.1 GiB; an out-of-memory message tells of no instant" in out
+    assert "convolution.77" in out

@@ -73,9 +73,12 @@ class Screen:
         self._legend(picture, groups)
 
     def sizes(self, subject: Subject) -> None:
-        """What is known of a module whose peak is not."""
+        """What is known of a module whose peak is not, or not when it is."""
         self._head(subject)
         why = f"unknown peak: {escape_control(subject.unknown_reason or '')}"
+        if subject.peak_bytes is not None:
+            why = f"the peak: {human_bytes(subject.peak_bytes)}; an out-of-memory message tells of "
+            why += "no instant, so there is neither curve nor map"
         self.add(*(self._paint(line, colour.YELLOW) for line in self._wrapped(why)))
         if subject.color is None:
             return
@@ -112,9 +115,12 @@ class Screen:
         """The largest values at the instant."""
         self.table(f"largest values at step {picture.instant.time}", result, _HELD, more)
 
-    def sized(self, result: Result, more: str) -> None:
-        """The largest values, whenever they are live."""
-        self.table("largest values, equal ones together", result, _SIZED, more)
+    def sized(self, subject: Subject, result: Result, more: str) -> None:
+        """The largest values: whenever they are live, or at a peak of an unknown instant."""
+        if subject.peak_bytes is None:
+            self.table("largest values, equal ones together", result, _SIZED, more)
+        else:
+            self.table("largest values at the peak", result, _HELD, more)
 
     def tree(self, picture: Picture, kind: str, rows: Iterable[tuple[str, int]]) -> None:
         """The bytes at the instant as a tree."""
