@@ -1,6 +1,7 @@
 """`bufdb report`: its options, its file, and what it says where there is nothing to show."""
 
 import pytest
+from places import ROOT
 from report_making import Report
 from small_db import Module, in_bulk
 
@@ -105,3 +106,14 @@ def test_what_cannot_be_is_said_in_one_line(call, demo_db, empty_folder, argumen
     assert (found, out) == (code, "")
     assert err.startswith(f"bufdb: error: {message}") and err.count("\n") == 1
     assert not (empty_folder / "report.html").exists()
+
+
+def test_a_message_has_sizes_and_tables_and_no_picture(call, tmp_path):
+    db, page = tmp_path / "oom.duckdb", tmp_path / "oom.html"
+    assert call("ingest", ROOT / "data" / "oom" / "tpu.log", "--db", db)[0] == 0
+    assert call("report", "-o", page, "--db", db)[0] == 0
+    report = Report(page.read_text(encoding="utf-8"))
+    (module,) = report.modules
+    assert module["peak_bytes"] > 18 << 30 and module["peak_time"] is None
+    picture = report.picture()
+    assert not any(picture.columns.values()) and len(picture.table("peak")) == 5

@@ -45,7 +45,7 @@ class Report:
     def pictures(self):
         """Row and slot of each module that has blocks."""
         for row in self.modules:
-            if row["slot"] is not None and row["peak_bytes"] is not None:
+            if row["slot"] is not None and row["peak_time"] is not None:
                 yield row, Module(*self.slots[row["slot"]])
 
 

@@ -87,9 +87,12 @@ class _Slots:
         self.rows = {module.place: row for row, module in enumerate(contents.modules)}
 
     def add_all(self, pictures: Pictures) -> None:
-        """By peak, of each function the largest compilation first; then what has no known peak."""
-        known = [module for module in self.contents.modules if module.peak_bytes is not None]
-        unknown = [module for module in self.contents.modules if module.peak_bytes is None]
+        """By peak, of each function the largest compilation first; then what has no known peak.
+
+        Nothing can be drawn either of a peak whose instant is not known, as of a message's.
+        """
+        known = [module for module in self.contents.modules if module.peak_time is not None]
+        unknown = [module for module in self.contents.modules if module.peak_time is None]
         known.sort(key=lambda module: not module.is_largest)
         for picture in pictures(known, self._is_wanted):
             self._add(picture.module, picture)

@@ -115,9 +115,9 @@ export class Model {
     this.#readSavings();
   }
 
-  /** Whether the peak is known, so that there is something to draw. */
+  /** Whether the peak and its instant are known, so that there is something to draw. */
   get hasPeak() {
-    return this.row.peak_bytes !== null && this.blocks.start.length > 0;
+    return this.row.peak_time !== null && this.blocks.start.length > 0;
   }
 
   /** Bytes of blocks at every step. @param {number} from @param {number} to */

@@ -176,15 +176,23 @@ function advice(model) {
   );
 }
 
-/** What is known where the peak is not: the sizes as bars, and why. @param {Model} model */
+/** What is known where the peak or its instant is not: sizes, and why. @param {Model} model */
 function unknown(model) {
   const { row } = model;
-  fill(
-    byId("answer"),
-    make("b", {}, "Peak unknown: "),
-    nameOf(row.unknown_reason ?? "the dump does not tell it"),
-    ".",
-  );
+  if (row.peak_bytes === null) {
+    fill(
+      byId("answer"),
+      make("b", {}, "Peak unknown: "),
+      nameOf(row.unknown_reason ?? "the dump does not tell it"),
+      ".",
+    );
+  } else {
+    fill(
+      byId("answer"),
+      make("b", {}, humanBytes(row.peak_bytes)),
+      " at the peak. An out-of-memory message tells of no instant: no curve, no map.",
+    );
+  }
   const total = Math.max(1, row.total_bytes);
   const parts = partsOf(row).filter(([, bytes]) => bytes > 0);
   fill(
@@ -220,7 +228,8 @@ export function summarize(model, acts) {
     limit(model.row);
   } else {
     unknown(model);
-    fill(byId("limit"));
+    if (model.row.peak_bytes === null) fill(byId("limit"));
+    else limit(model.row);
   }
   lines(model, acts);
   advice(model);
@@ -231,7 +240,9 @@ export function summarize(model, acts) {
 function states(model) {
   const told = [];
   const { row } = model;
-  if (!model.hasPeak) {
+  if (!model.hasPeak && row.peak_bytes !== null) {
+    told.push("Sizes are of allocations. What holds the peak, as far as it is told, is in tables.");
+  } else if (!model.hasPeak) {
     told.push(
       "Sizes are of allocations, live or not. Live ranges are in …-live-range.txt, which XLA " +
         "writes beside the buffer assignment with --xla_dump_to and --xla_dump_hlo_as_text.",
