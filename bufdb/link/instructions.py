@@ -13,7 +13,7 @@ from bufdb.link.context import Context
 from bufdb.link.lifetimes import Lifetimes
 from bufdb.link.rounds import allocation_rounds, live_range_rounds, used_value_rounds
 from bufdb.link.stack_frames import fill_sources
-from bufdb.link.value_index import ValueIndex, isin
+from bufdb.link.value_index import ValueIndex, isin, lookup
 from bufdb.read import instruction, used_values
 
 _NAMES = ("module", "instruction_name", "program_order")
@@ -32,19 +32,53 @@ class Instructions:
         """Per value whether it is its instruction's first; the last entry is for row -1."""
         self._is_first[values.first] = True
         self._is_first[-1] = True
+        self._strangers = np.empty(0, np.uint64)
+        """Names with a row that no value's own description gave: those of damaged dumps."""
 
     def add_described(self, section: Section, descriptions: Columns, rows: Ints) -> None:
         """Rows for the `from instruction:` lines of values in these rows of the index."""
         rows = rows[descriptions["head"]]
         first = np.flatnonzero(self._is_first[rows])
-        self._is_described[rows[first][rows[first] >= 0]] = True
         chosen = take(descriptions, first)
-        self._emit(section, chosen["text"], chosen["line"], chosen["module"])
+        self._emit(section, chosen["text"], chosen["line"], chosen["module"], rows[first])
+
+    def _lack_rows(self, keys: Words, rows: Ints, modules: Ints) -> Ints:
+        """Which of these descriptions give rows: those of instructions that have none yet.
+
+        Args:
+            keys: names of the described instructions.
+            rows: the values that they stand below, in the index; -1 if that is unknown.
+            modules: the modules of the instructions.
+        """
+        values = self.values
+        own = rows >= 0
+        own[own] = values.name_key[rows[own]] == keys[own]
+        new = np.flatnonzero(own)
+        new = new[~self._is_described[rows[new]]]
+        _, first = np.unique(rows[new], return_index=True)
+        new = new[np.sort(first)]
+        self._is_described[rows[new]] = True
+        if own.all():
+            return new
+        # Below a value of another name, or of one that could not be read.
+        others = np.flatnonzero(~own)
+        _, first = np.unique(keys[others], return_index=True)
+        others = others[np.sort(first)]
+        others = others[~isin(keys[others], self._strangers)]
+        mine = lookup(values.names, values.first, keys[others])
+        is_free = mine < 0
+        is_free[~is_free] = ~self._is_described[mine[~is_free]]
+        came = self._came_with_schedule()[modules[others]] & (mine < 0)
+        is_free &= ~(came & self.lifetimes.is_scheduled(keys[others]))
+        others, mine = others[is_free], mine[is_free]
+        self._is_described[mine[mine >= 0]] = True
+        self._strangers = np.union1d(self._strangers, keys[others])
+        return np.sort(np.concatenate([new, others]))
 
     def add_undescribed(self) -> None:
         """Instructions that no line describes: what the HLO text says of them, or their names."""
         context, values = self.context, self.values
-        described = np.unique(values.name_key[self._is_described])
+        described = np.union1d(values.name_key[self._is_described], self._strangers)
         missing = self._modules_lacking(described)
         emitted = np.empty(0, np.uint64)
         if (missing & context.has_hlo()).any():
@@ -52,11 +86,10 @@ class Instructions:
             missing = self._modules_lacking(np.union1d(described, emitted))
         if not missing.any():
             return
-        # The rows of steps that define no value came with the schedule.
-        has_steps = context.having("has_descriptions") & ~context.has_hlo()
+        came = self._came_with_schedule()
         for _, live in live_range_rounds(context):
             names = live.sequence
-            steps = values.is_defined(context.name_keys(names)) | ~has_steps[names["module"]]
+            steps = values.is_defined(context.name_keys(names)) | ~came[names["module"]]
             emitted = self._add_names(take(names, steps), missing, described, emitted)
         for _, found in allocation_rounds(context):
             emitted = self._add_names(found.values, missing, described, emitted)
@@ -64,6 +97,10 @@ class Instructions:
         if lacking:
             for _, used in used_value_rounds(context, used_values.NothingAssigned(), only=lacking):
                 emitted = self._add_names(used.heads, missing, described, emitted)
+
+    def _came_with_schedule(self) -> Bools:
+        """Of which modules steps that define no value have their rows from the schedule."""
+        return self.context.having("has_descriptions") & ~self.context.has_hlo()
 
     def _modules_lacking(self, known: Words) -> Bools:
         """Which modules have a value, or a step of the schedule, of no name among the sorted."""
@@ -80,16 +117,22 @@ class Instructions:
                 message = f"{facts.lost_frames} instructions name stack frames that are in no table"
                 self.context.find(module, "data_loss", "missing_frame", message)
 
-    def _emit(self, section: Section, text: Text, lines: Ints, modules: Ints) -> Words:
-        """Rows for these texts; returns the names of those that could be read."""
+    def _emit(
+        self, section: Section, text: Text, lines: Ints, modules: Ints, rows: Ints | None = None
+    ) -> Words:
+        """Rows for these texts, which stand below values if so given; names of what was read."""
         columns, c = instruction.read(text)
         good = section.good(lines, c)
         columns["module"], columns["text"] = modules, text
         columns = take(columns, good)
+        name_keys = self.context.name_keys(columns)
+        if rows is not None:
+            rows = rows if good is None else rows[good]
+            lacking = self._lack_rows(name_keys, rows, columns["module"])
+            columns, name_keys = take(columns, lacking), name_keys[lacking]
         facts = self.context.facts
         if any(f.jit_name is None for f in facts):
             self._keep_jit_names(columns)
-        name_keys = self.context.name_keys(columns)
         for observer in self.context.observers:
             observer.see_instructions(columns, name_keys)
         framed, lost = fill_sources(columns, self.context.source.headers)

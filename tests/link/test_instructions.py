@@ -3,6 +3,8 @@
 import shutil
 from pathlib import Path
 
+import pytest
+
 from bufdb.database import store
 from bufdb.ingest.ingest import ingest
 
@@ -69,10 +71,10 @@ LINE
 """
 
 
-def told(tmp_path, line):
+def told(tmp_path, line, text=DESCRIBED):
     folder = tmp_path / "dumps"
     folder.mkdir()
-    (folder / NAME).write_text(DESCRIBED)
+    (folder / NAME).write_text(text)
     (folder / NAME.replace("-buffer-assignment", "")).write_text(HLO.replace("LINE", line))
     db = str(tmp_path / "told.duckdb")
     ingest(db, [folder], run="r")
@@ -125,3 +127,23 @@ def test_a_step_of_the_schedule_is_an_instruction_whatever_lies_beside_it(tmp_pa
     shutil.copytree(DEMO, folder / "e")
     assert alone == [("copy-start", 0)]
     assert instructions(str(tmp_path / "beside.duckdb"), folder) == alone
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (" value: <0 add", " value: <0 add ("),  # the value is lost with its line
+        (" from instruction: %add =", " from instruction: %bitcast ="),
+        (
+            " from instruction: %add =",
+            " from instruction: %add = f32[2] (\n from instruction: %add =",
+        ),
+        (" from instruction: %add =", " from instruction: %add (="),
+    ],
+    ids=["no value", "of another", "twice", "unreadable"],
+)
+def test_an_instruction_has_one_row_whatever_its_description_stands_below(tmp_path, old, new):
+    text = DESCRIBED.replace(old, new)
+    assert text != DESCRIBED
+    rows, _ = told(tmp_path, "", text)
+    assert [row[:2] for row in rows] == [("add", 0), ("bitcast", 1), ("odd", 2)]
