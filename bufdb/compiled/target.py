@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,8 @@ FORM = (
 )
 GPUS = 8
 """Devices of a described GPU: one host of them."""
+_NO_LOCK = "ALLOW_MULTIPLE_LIBTPU_LOAD"
+"""libtpu's variable: that more than one process may load it."""
 _H100 = """
 gpu_device_info {
   threads_per_block_limit: 1024 threads_per_warp: 32
@@ -102,7 +105,16 @@ def _tpu(text: str, topology: str) -> Sequence[Any]:
             "to compile for a TPU its compiler is needed, the package libtpu: "
             "pip install 'bufdb[tpu]'"
         )
-    return _described(text, topology, platform="tpu")
+    # Its lock is for who uses devices; a description needs none, and another process may have it.
+    given = os.environ.get(_NO_LOCK)
+    os.environ[_NO_LOCK] = "1"
+    try:
+        return _described(text, topology, platform="tpu")
+    finally:
+        if given is None:
+            del os.environ[_NO_LOCK]
+        else:
+            os.environ[_NO_LOCK] = given
 
 
 def _gpu(text: str, file: str) -> Sequence[Any]:

@@ -83,6 +83,8 @@ def wrong_counts(folder: Path, dumps: Mapping[int, Dump]) -> list[str]:
 
 def line_count(text: bytes) -> int:
     """Lines of a text, the last one with or without its end."""
+    if text.startswith((b"\xff\xfe", b"\xfe\xff")):  # line ends of two bytes
+        text = text.decode("utf-16", "replace").encode()
     return text.count(b"\n") + (text[-1:] not in (b"", b"\n"))
 
 

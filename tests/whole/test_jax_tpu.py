@@ -33,6 +33,7 @@ def compiled(tmp_path_factory):
         "JAX_PLATFORMS": "cpu",
         "JAX_ENABLE_COMPILATION_CACHE": "false",
         "TPU_LOG_DIR": "disabled",
+        "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",  # no device is used, and tests run side by side
     }
     script = ROOT / "tests" / "support" / "jax_changes.py"
     done = subprocess.run(
