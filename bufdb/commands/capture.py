@@ -48,11 +48,7 @@ TABLE_ROWS = 20
     multiple=True,
     help="Run COMMAND once with each value for {K} in it; several give every combination.",
 )
-@click.option(
-    "--limit",
-    metavar="SIZE|DEVICE",
-    help="Memory of the device: a size such as 16GiB, or a device's name such as 'TPU v5e'.",
-)
+@common.limit_option
 @click.option(
     "--keep-dumps",
     metavar="DIR",

@@ -105,6 +105,11 @@ quiet_option: Decorator = click.option(
     help="No progress bar, and nothing said where all is well.",
 )
 
+limit_option: Decorator = click.option(
+    "--limit",
+    metavar="SIZE|DEVICE",
+    help="Memory of the device: a size such as 16GiB, or a device's name such as 'TPU v5e'.",
+)
 allow_files_option: Decorator = click.option(
     "--allow-files",
     is_flag=True,

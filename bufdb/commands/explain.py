@@ -31,11 +31,7 @@ from bufdb.report import colour
 @click.option("--run", metavar="NAME", help="Name of the run; the function's and the target's.")
 @click.option("--label", "labels", metavar="K=V", multiple=True, help="Label of the run.")
 @common.own_option
-@click.option(
-    "--limit",
-    metavar="SIZE|DEVICE",
-    help="Memory of the device: a size such as 16GiB, or a device's name such as 'TPU v5e'.",
-)
+@common.limit_option
 @click.option(
     "--format",
     "format_name",

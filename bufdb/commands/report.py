@@ -27,11 +27,7 @@ DEFAULT_FILE = "report.html"
     shell_complete=completion.known("run"),
     help="Also show this run, or LABEL=VALUE, and what changed since; --run names the new one.",
 )
-@click.option(
-    "--limit",
-    metavar="SIZE|DEVICE",
-    help="Memory of the device: a size such as 16GiB, or a device's name such as 'TPU v5e'.",
-)
+@common.limit_option
 @click.option(
     "-o",
     "--output",

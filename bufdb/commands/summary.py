@@ -24,11 +24,7 @@ if TYPE_CHECKING:
 
 @click.command(name="summary", short_help="One screen: the highest peak and what holds it.")
 @completion.filter_options
-@click.option(
-    "--limit",
-    metavar="SIZE|DEVICE",
-    help="Memory of the device: a size such as 16GiB, or a device's name such as 'TPU v5e'.",
-)
+@common.limit_option
 @click.option(
     "--format",
     "format_name",
