@@ -199,6 +199,7 @@ def test_export_writes_what_the_command_writes(db, demo_db, call, tmp_path):
         db.export(tmp_path / "c", "word")
 
 
+@pytest.mark.slow
 def test_report_writes_what_the_command_writes(db, demo_db, call, tmp_path):
     path = db.report(tmp_path / "a.html", run="tpu_b8", function="init", limit="TPU v5e")
     call("report", "--run", "tpu_b8", "--function", "init", "--limit", "TPU v5e",

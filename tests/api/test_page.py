@@ -20,6 +20,7 @@ def code(word):
     return [text for words, text in BLOCK.findall(PAGE) if word in (words.split() or [""])]
 
 
+@pytest.mark.slow
 def test_blocks_without_jax_run(monkeypatch):
     monkeypatch.chdir(ROOT)
     said = io.StringIO()

@@ -127,6 +127,7 @@ def test_ingest_and_check_draw_at_a_terminal(empty_folder):
     assert rest.endswith(" invariants hold for 15 modules\n")
 
 
+@pytest.mark.slow
 def test_what_has_not_changed_is_done_too(empty_folder):
     at_terminal("ingest", DEMO, "--run-from-dir", "-q")
     lines, rest = drawn(at_terminal("ingest", DEMO, "--run-from-dir"))
@@ -134,6 +135,7 @@ def test_what_has_not_changed_is_done_too(empty_folder):
     assert rest.startswith("bufdb: ingested 0 modules") and rest.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_capture_draws_while_it_stores(empty_folder, monkeypatch):
     def in_rounds(*given, **options):
         return ingest(*given, **options, block_bytes=1000)
@@ -164,6 +166,7 @@ def test_a_sweep_says_how_long_the_rest_will_take(monkeypatch):
     assert sweep._left(2, 6, 12.0) == ""
 
 
+@pytest.mark.slow
 def test_quiet_says_nothing_where_all_is_well(call, empty_folder):
     assert call("ingest", DEMO / "gpu_b8", "--quiet") == (0, "", "")
     assert call("check", "-q") == (0, "", "")

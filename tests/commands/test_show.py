@@ -213,6 +213,7 @@ def read(stream):
         return b""
 
 
+@pytest.mark.slow
 def test_colours_at_a_terminal_alone(show, demo_db):
     coloured = at_terminal(demo_db, NO_COLOR="")
     assert "\x1b[38;5;" in coloured and "\x1b[48;5;" in coloured
@@ -227,6 +228,7 @@ def test_a_terminal_without_utf_8_has_ascii(demo_db):
     assert at_terminal(demo_db, NO_COLOR="1", PYTHONIOENCODING="latin-1").isascii()
 
 
+@pytest.mark.slow
 def test_the_picture_of_the_readme_is_what_is_shown(tmp_path):
     """As `data/pictures/terminal.py` draws it."""
     script = ROOT / "data" / "pictures" / "terminal.py"

@@ -38,6 +38,7 @@ def test_a_proto_gives_the_rows_of_its_texts(con: duckdb.DuckDBPyConnection, pla
     assert rows(con, f"{derived} WHERE run_name = 'texts'") == [(None, "C", True)]
 
 
+@pytest.mark.sample(3)
 @needs_dumps
 @pytest.mark.parametrize("program", ["cond_switch", "donate_momentum", "scan_layers_full"])
 def test_so_do_the_sample_protos(
@@ -122,6 +123,7 @@ def test_a_compressed_proto_and_one_in_a_snapshot_are_the_same(
     assert differences(con, "plain", "packed") == differences(con, "plain", "shot") == []
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("query", ["loop-residuals", "savings", "remat-candidates", "peak"])
 def test_questions_have_the_answers_of_the_text(
     call: Callable[..., tuple[int, str, str]], empty_folder: Path, query: str

@@ -490,6 +490,7 @@ def test_parts_of_each_peak_add_up_to_its_change(demo):
     assert {row["run"] for row in found.modules} == {"cpu_b8", "cpu_b16"}
 
 
+@pytest.mark.slow
 def test_parts_beyond_the_first_are_one_row_with_their_sums(demo, monkeypatch):
     from bufdb.export.page import comparison
 
