@@ -169,6 +169,7 @@ def _noted() -> Iterator[list[str]]:
     """What is said of an answer within the block, in place of standard error."""
     notes: list[str] = []
     handler = logging.Handler()
+    # In place of a class with this one method, which mypy does not let a function take.
     handler.emit = lambda record: notes.append(record.getMessage())  # type: ignore[method-assign]
     propagates, LOG.propagate = LOG.propagate, False
     LOG.addHandler(handler)

@@ -14,6 +14,7 @@ from typing import Any
 import duckdb
 
 from bufdb.query import execute
+from bufdb.query.asked import about
 from bufdb.query.catalogue import Catalogue
 from bufdb.query.header import SavedQuery, Value
 from bufdb.summary.devices import device
@@ -31,14 +32,6 @@ DEFAULT_COLOR = 0
 DEVICE_LABEL = "device"
 """Label or metadata of a run that says on which device its programs run."""
 
-_COUNTS = """
-SELECT
-  count(DISTINCT run_name) AS run_count,
-  count(DISTINCT module_id) AS module_count,
-  count(DISTINCT coalesce(function_name, module_key)) AS function_count,
-  string_agg(DISTINCT platform, ' ' ORDER BY platform) AS platforms
-FROM asked_modules
-"""
 _FUNCTIONS = """
 SELECT
   functions.run_name, functions.function_name, functions.platform, functions.color,
@@ -51,21 +44,6 @@ LEFT JOIN memory_spaces
 ORDER BY
   functions.peak_bytes DESC NULLS LAST, functions.run_name, functions.function_name,
   functions.platform NULLS LAST, functions.color NULLS LAST
-"""
-_FINDINGS = """
-SELECT diagnostics.severity, diagnostics.code, count(*) AS finding_count
-FROM diagnostics
-WHERE diagnostics.run_name IN (SELECT run_name FROM asked_runs)
-  AND (
-    diagnostics.module_id IS NULL
-    OR diagnostics.module_id IN (SELECT module_id FROM asked_modules)
-  )
-GROUP BY diagnostics.severity, diagnostics.code
-ORDER BY
-  CASE diagnostics.severity
-    WHEN 'error' THEN 0 WHEN 'data_loss' THEN 1 WHEN 'notice' THEN 2 ELSE 3
-  END,
-  finding_count DESC, diagnostics.code
 """
 _DEVICES = """
 SELECT DISTINCT label_value FROM run_labels WHERE label = ? AND run_name = ?
@@ -107,7 +85,9 @@ def queries(catalogue: Catalogue, parts: tuple[str, ...]) -> dict[str, SavedQuer
 
 def sql_of(parts: Mapping[str, SavedQuery]) -> str:
     """All SQL that `overview` executes, from which `open_readable` sees which views it needs."""
-    return "\n".join([_COUNTS, _FUNCTIONS, _FINDINGS, _DEVICES, *(q.sql for q in parts.values())])
+    return "\n".join(
+        [about.COUNTS, _FUNCTIONS, about.FINDINGS, _DEVICES, *(q.sql for q in parts.values())]
+    )
 
 
 def overview(
@@ -125,11 +105,11 @@ def overview(
     def rows(sql: str) -> list[Row]:
         return _rows(con, sql, asked)
 
-    found = Overview(rows(_COUNTS)[0], limit_bytes=limit_bytes, limit_name=limit_name)
+    found = Overview(rows(about.COUNTS)[0], limit_bytes=limit_bytes, limit_name=limit_name)
     functions = rows(_FUNCTIONS)
     here = [row for row in functions if row["color"] in (DEFAULT_COLOR, None)]
     found.unknown = [row for row in here if row["unknown_reason"] is not None]
-    found.findings = rows(_FINDINGS)
+    found.findings = rows(about.FINDINGS)
     found.peak = next((row for row in here if row["peak_bytes"] is not None), None)
     if found.peak is None:
         return found

@@ -124,6 +124,7 @@ class Reader(io.RawIOBase):
 
     def readinto(self, buffer: object) -> int:
         """As many bytes as fit in, fewer only at the end."""
+        # io's own signature, in which a buffer is any object before Python 3.12.
         view = memoryview(buffer).cast("B")  # type: ignore[arg-type]
         wanted = len(view)
         if self._size is not None:

@@ -92,7 +92,7 @@ def listed(url: Url) -> dict[str, Object]:
         infos = {place: _info(system, place, told) for place, told in found.items()}
     except ImportError as error:
         raise UsageError(f"{url}: {error}; pip install 'bufdb[remote]'") from error
-    except Exception as error:
+    except Exception as error:  # each file system has classes of its own; reported with its words
         if isinstance(error, _OURS):
             raise
         raise UsageError(f"{url}: cannot be listed: {_line(error)}") from error
@@ -124,7 +124,7 @@ def _object(system: Any, place: str, info: dict[str, Any]) -> Object:
                 part: bytes = system.cat_file(place, start=position, end=stop)
             except FileNotFoundError as error:
                 raise OSError(errno.ENOENT, "it is gone") from error
-            except Exception as error:
+            except Exception as error:  # the same: a diagnostic of the object, the rest is read
                 if isinstance(error, _OURS):
                     raise
                 raise OSError(errno.EIO, _line(error)) from error

@@ -12,6 +12,7 @@ from bufdb.export.page.comparison import Compared
 from bufdb.export.page.modules import Asked, Module
 from bufdb.export.page.picture import Picture, picture
 from bufdb.export.page.tables import Table
+from bufdb.query.asked import about
 from bufdb.query.catalogue import Catalogue
 
 AT_ONCE = 100_000
@@ -37,7 +38,7 @@ class Contents:
 def sql(catalogue: Catalogue) -> str:
     """All that is executed, from which `open_readable` sees which views are needed."""
     asked = [query.sql for query in tables.queries(catalogue)]
-    return "\n".join([modules.SQL, modules.COUNTS, modules.FINDINGS, values.SQL, *asked])
+    return "\n".join([modules.SQL, about.COUNTS, about.FINDINGS, values.SQL, *asked])
 
 
 def contents(

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import duckdb
 
 from bufdb.query import execute
+from bufdb.query.asked import about
 from bufdb.query.header import Value
 
 DEVICE_LABEL = "device"
@@ -58,29 +59,6 @@ LEFT JOIN asked_functions AS largest
 ORDER BY
   asked.peak_bytes DESC NULLS LAST, asked.total_bytes DESC NULLS LAST, asked.run_name,
   function_name, asked.module_key, asked.color
-"""
-COUNTS = """
-SELECT
-  count(DISTINCT run_name) AS run_count,
-  count(DISTINCT module_id) AS module_count,
-  count(DISTINCT coalesce(function_name, module_key)) AS function_count,
-  string_agg(DISTINCT platform, ' ' ORDER BY platform) AS platforms
-FROM asked_modules
-"""
-FINDINGS = """
-SELECT diagnostics.severity, diagnostics.code, count(*) AS finding_count
-FROM diagnostics
-WHERE diagnostics.run_name IN (SELECT run_name FROM asked_runs)
-  AND (
-    diagnostics.module_id IS NULL
-    OR diagnostics.module_id IN (SELECT module_id FROM asked_modules)
-  )
-GROUP BY diagnostics.severity, diagnostics.code
-ORDER BY
-  CASE diagnostics.severity
-    WHEN 'error' THEN 0 WHEN 'data_loss' THEN 1 WHEN 'notice' THEN 2 ELSE 3
-  END,
-  finding_count DESC, diagnostics.code
 """
 
 Asked = Mapping[str, Value]
@@ -140,10 +118,10 @@ def modules(con: duckdb.DuckDBPyConnection, asked: Asked) -> list[Module]:
 
 def counts(con: duckdb.DuckDBPyConnection, asked: Asked) -> dict[str, int | str | None]:
     """run_count, module_count, function_count and platforms of what is asked for."""
-    result = execute.execute_with(con, COUNTS, asked, "report")
+    result = execute.execute_with(con, about.COUNTS, asked, "report")
     return dict(zip((name for name, _ in result.columns), result.rows[0], strict=True))
 
 
 def findings(con: duckdb.DuckDBPyConnection, asked: Asked) -> list[tuple[str, str, int]]:
     """Severity, code and number of what was found about the dumps, worst first."""
-    return execute.execute_with(con, FINDINGS, asked, "report").rows
+    return execute.execute_with(con, about.FINDINGS, asked, "report").rows
