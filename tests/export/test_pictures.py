@@ -5,7 +5,6 @@ import json
 import pickle
 import pickletools
 import shutil
-import subprocess
 from collections import Counter, defaultdict
 
 import duckdb
@@ -320,29 +319,6 @@ def test_the_counter_of_a_trace_is_the_timeline(export, demo):
         "AND function_name = 'train_step' AND color = 1 AND start_time IS NOT NULL"
     ).fetchone()
     assert values["vmem"] == count[0] > 0
-
-
-def test_perfettos_trace_processor_finds_the_peak(export, tmp_path):
-    """The package fetches the program when it is first used, where there is a network."""
-    api = pytest.importorskip("perfetto.trace_processor")
-    path = tmp_path / "trace"
-    path.write_bytes(export("perfetto", "--run", "cpu_b8", "--function", "train_step")[0])
-    try:
-        api.TraceProcessor().close()
-    except (OSError, subprocess.CalledProcessError) as error:  # no network to fetch it from
-        pytest.skip(f"Perfetto's trace_processor_shell cannot be had here: {error}")
-    with api.TraceProcessor(trace=str(path)) as processor:
-        (row,) = processor.query(
-            "SELECT max(value) AS peak FROM counter JOIN counter_track ON track_id = "
-            "counter_track.id WHERE name = 'occupied bytes, host'"
-        )
-        assert row.peak == PEAKS["cpu_b8"]
-        (row,) = processor.query("SELECT count(*) AS n, min(dur) AS least FROM slice")
-        assert row.n > 100
-        assert row.least >= 1000
-        (row,) = processor.query("SELECT count(*) AS n FROM stats WHERE severity = 'error' "
-                                 "AND value > 0")  # fmt: skip
-        assert row.n == 0
 
 
 # -- PyTorch's memory viewer -----------------------------------------------------------------------
