@@ -22,27 +22,25 @@ from bufdb.columnar.account import Finding
 from bufdb.columnar.arrow import Rows
 from bufdb.database import checksums, faults, runs, store
 from bufdb.dumps.discover import Source
-from bufdb.dumps.files import BEFORE, Oddity
+from bufdb.dumps.files import Oddity
 from bufdb.dumps.load import BLOCK_BYTES
 from bufdb.dumps.modules import NO_BUFFERS
 from bufdb.errors import DatabaseError
 from bufdb.ingest import own
-from bufdb.ingest.group import Done, Group, read
-from bufdb.ingest.plan import Job, PlannedRun, plan
+from bufdb.ingest.group import Done, Group
+from bufdb.ingest.plan import PlannedRun, plan
 from bufdb.ingest.progress import Progress, Told
 from bufdb.ingest.rows import runs as run_rows
 from bufdb.ingest.rows.modules import diagnostic_row, shape_row
-from bufdb.ingest.stored import Stored
+from bufdb.ingest.stored import ToRead
 from bufdb.ingest.summary import Summary
+from bufdb.ingest.workers.choice import Here, Reader, reader
 from bufdb.ingest.writer import FEW_INSERT_ROWS, INSERT_ROWS, TableWriter
 
 TRANSACTION_BYTES = 256 << 20
 """Text per transaction: what an interrupted ingest loses at the most, large modules apart."""
 MEMORY_LIMIT = "512MB"
 """DuckDB's memory limit unless another is asked for."""
-UNCHANGED_SHARE = 8
-"""Of modules that are stored already so many are read together for one new one: most have not
-changed, and cost their hash."""
 MODULE_TABLES = (
     "modules",
     "files",
@@ -79,7 +77,7 @@ def ingest(
     paths: Sequence[Source],
     run: str | None = None,
     labels: Mapping[str, str] | None = None,
-    jobs: int | None = None,
+    jobs: int | None = 1,
     memory_limit: str | None = None,
     progress: Progress | None = None,
     block_bytes: int = BLOCK_BYTES,
@@ -89,6 +87,7 @@ def ingest(
     own_globs: Sequence[str] | None = None,
     source_path: str | None = None,
     prune: bool = False,
+    may_copy: bool = False,
 ) -> Summary:
     """Read dumps and store them.
 
@@ -97,7 +96,11 @@ def ingest(
         paths: dump directories (with all below them) and single files.
         run: name of the run; by default each path makes a run named after its directory.
         labels: labels of the run or runs, added to those they have.
-        jobs: 1 to read and store in turn; more to store in a thread of its own meanwhile.
+        jobs: processes that read while this one stores, at the most; None for as many as this
+            machine has use for. With 1, or little to read, this one does all. It changes nothing
+            in the result.
+        may_copy: whether they may be copies of this process, which is the caller's alone;
+            otherwise they are new interpreters (`bufdb.ingest.workers.start`).
         memory_limit: DuckDB's memory limit, such as "512MB".
         progress: is given the bytes done and the bytes in all.
         block_bytes: text read at a time; changes nothing in the result.
@@ -119,18 +122,24 @@ def ingest(
     if source_path is not None:
         for one in planned.values():
             one.path = Path(source_path)
-    con = _open(db, {"threads": "1", "memory_limit": memory_limit or MEMORY_LIMIT})
     # Nothing here makes cycles, and the collector's visits cost 5 % of a gigabyte's ingest.
     collects = gc.isenabled()
     gc.disable()
+    modules = [job for one in planned.values() for job in one.jobs]
     try:
-        work = Ingest(con, planned, block_bytes, progress, jobs or 1, replace, own_globs, prune)
-        summary = work.run(labels or {}, labels_by_run or {}, metadata)
-        summary.run_names = list(planned)
+        with (
+            # Before the database is opened, for that begins threads.
+            reader(modules, jobs, may_copy=may_copy) as reading,
+            contextlib.closing(
+                _open(db, {"threads": "1", "memory_limit": memory_limit or MEMORY_LIMIT})
+            ) as con,
+        ):
+            work = Ingest(con, planned, block_bytes, progress, reading, replace, own_globs, prune)
+            summary = work.run(labels or {}, labels_by_run or {}, metadata)
+            summary.run_names = list(planned)
     finally:
         if collects:
             gc.enable()
-        con.close()
     if Path(f"{db}.wal").exists():
         # DuckDB says nothing of a disk too full for it; all is stored, in two files.
         summary.notes.append(
@@ -164,19 +173,20 @@ class Ingest:
         con: duckdb.DuckDBPyConnection,
         plan: dict[str, PlannedRun],
         block_bytes: int,
-        progress: Progress | None,
-        jobs: int,
+        progress: Progress | None = None,
+        reader: Reader | None = None,
         replace: bool = False,
         own_globs: Sequence[str] | None = None,
         prune: bool = False,
     ) -> None:
         self.con, self.plan, self.block_bytes = con, plan, block_bytes
         self.told = Told((job for planned in plan.values() for job in planned.jobs), progress)
-        self.writer = TableWriter(con, jobs)
+        self.writer, self.reader = TableWriter(con), reader or Here()
         self.replace, self.own_globs, self.prune = replace, own_globs, prune
         self.summary = Summary()
         self.problems: Counter[str] = Counter()
         self.in_transaction = 0
+        self.to_read: dict[str, ToRead] = {}
 
     def run(
         self,
@@ -202,28 +212,31 @@ class Ingest:
         labels_by_run: Mapping[str, Mapping[str, str]],
         metadata: Mapping[str, str],
     ) -> Summary:
+        self.reader.begin(self._ahead(), self.writer.settle)
         for name, planned in self.plan.items():
             self.run_name, path = name, planned.path
             self.writer.begin()
             if self.replace:
                 self.summary.removed_count += runs.delete(self.con, name).module_count
             self._look_up_shapes()
-            self.own = own.of_run(self.con, name, self.own_globs)
-            self.stored = Stored(self.con, name)
-            self.run_changed, self.dumped_at = not self.stored.ids, math.inf
+            self.of_run = self._to_read(name)
+            self.run_changed, self.dumped_at = not self.of_run.stored_ids, math.inf
             given = {**labels, **labels_by_run.get(name, {})}
             run_rows.add(self.con, name, path, given, metadata)
             own.note_globs(self.con, name, self.own_globs)
             for oddity in planned.oddities:
                 self._odd(oddity)
-            for group in self._groups(planned.jobs):
-                read(group, self)
+            for module_id in self.of_run.unchanged:
+                self.unchanged(module_id, math.inf)
+            for group in self.of_run.groups:
+                self.reader.read(group, self)
                 if self.in_transaction >= TRANSACTION_BYTES:
                     self._begin_anew()
             if self.prune:
                 self._prune(planned)
             self._finish_run(path)
             self._commit()
+            del self.to_read[name]
         self.summary.row_count = self.writer.row_count
         self.summary.problem_counts = dict(self.problems)
         return self.summary
@@ -246,27 +259,23 @@ class Ingest:
 
     # -- what to read ----------------------------------------------------------------------
 
-    def _groups(self, jobs: Sequence[Job]) -> Iterator[Group]:
-        """Consecutive modules of about a block of text that may have changed."""
-        batch: list[Job] = []
-        size = 0
-        for job in jobs:
-            if self.stored.has_same_stamps(job, self.own.pattern):
-                self.unchanged(job.module_id, math.inf)
-                continue
-            own_size = sum(size for kind, size in job.sizes.items() if kind != BEFORE)
-            if job.module_id in self.stored.ids:
-                own_size //= UNCHANGED_SHARE
-            if batch and size + own_size > self.block_bytes:
-                yield self._group(batch)
-                batch, size = [], 0
-            batch.append(job)
-            size += own_size
-        if batch:
-            yield self._group(batch)
+    def _ahead(self) -> Iterator[Group]:
+        """The groups of all runs: the next run is begun while the last is still being stored."""
+        for name in self.plan:
+            yield from self._to_read(name).groups
 
-    def _group(self, jobs: list[Job]) -> Group:
-        return Group(jobs, self.own, self.block_bytes, self.stored.contents(jobs))
+    def _to_read(self, name: str) -> ToRead:
+        """What to read of a run; found out once, by what it has before any of it is stored."""
+        if name not in self.to_read:
+            self.to_read[name] = ToRead(
+                self.con,
+                name,
+                self.plan[name].jobs,
+                self.block_bytes,
+                self.own_globs,
+                is_replaced=self.replace,
+            )
+        return self.to_read[name]
 
     # -- what is found in it ---------------------------------------------------------------
 
@@ -283,13 +292,13 @@ class Ingest:
 
     def begin(self, ids: list[int], *, is_large: bool) -> None:
         """Rows of modules follow; what there is of them goes."""
-        self.is_large, self.ids, self.run_changed = is_large, ids, True
+        self.ids, self.run_changed = ids, True
         self.writer.insert_rows = FEW_INSERT_ROWS if is_large else INSERT_ROWS
         if is_large:
             self._begin_anew()
             self.before = copy.copy(self.summary), self.writer.row_count
         self.summary.replaced_count += self._delete(
-            [module_id for module_id in ids if module_id in self.stored.ids]
+            [module_id for module_id in ids if module_id in self.of_run.stored_ids]
         )
 
     def add(self, table: str, rows: Rows) -> None:
@@ -351,7 +360,7 @@ class Ingest:
 
     def _prune(self, planned: PlannedRun) -> None:
         """Delete the modules of a run that are no longer where they were."""
-        gone = sorted(self.stored.ids - {job.module_id for job in planned.jobs})
+        gone = sorted(self.of_run.stored_ids - {job.module_id for job in planned.jobs})
         if gone and any(oddity.severity == "error" for oddity in planned.oddities):
             self.summary.notes.append(
                 f"run {self.run_name}: {len(gone)} modules were not found and stay, for a part of "
@@ -363,7 +372,7 @@ class Ingest:
 
     def _finish_run(self, path: Source) -> None:
         self.writer.settle()
-        self.summary.notes += own.left(self.con, self.run_name, self.own)
+        self.summary.notes += own.left(self.con, self.run_name, self.of_run.own)
         if not self.run_changed:
             return
         if self.summary.replaced_count or self.summary.pruned_count:

@@ -13,6 +13,18 @@ from bufdb.columnar.arrow import TYPES
 
 _COLUMN = re.compile(r'^  "?(\w+)"? ([A-Z]+(?:\[\])?)', re.MULTILINE)
 
+LARGE = (
+    "allocations",
+    "values",
+    "positions",
+    "uses",
+    "instructions",
+    "live_ranges",
+    "peak_contributors",
+    "peak_stack_nodes",
+)
+"""Tables whose rows keep blocks of text alive; those of others are few, and wait for the end of a
+transaction."""
 Types = dict[str, dict[str, str]]
 """DuckDB type of each column in order, by table."""
 

@@ -6,7 +6,6 @@ The only code that inserts rows of modules.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import duckdb
@@ -19,28 +18,14 @@ INSERT_ROWS = 450_000
 """Rows that wait for an insert, which costs some milliseconds per table however few they are."""
 FEW_INSERT_ROWS = 150_000
 """The same beside a large module, whose keys need the memory."""
-_TEXT_TABLES = (
-    "allocations",
-    "values",
-    "positions",
-    "uses",
-    "instructions",
-    "live_ranges",
-    "peak_contributors",
-    "peak_stack_nodes",
-)
-"""Tables whose waiting rows keep blocks of text alive; the others can wait for the commit."""
 _CASTS = {"shapes": "* REPLACE (dimensions::BIGINT[] AS dimensions)"}
 
 
 class TableWriter:
     """Collects columns per table and inserts them; one transaction is open at a time."""
 
-    def __init__(self, con: duckdb.DuckDBPyConnection, jobs: int) -> None:
-        """Write to `con`, in a thread of its own if `jobs` is more than 1."""
+    def __init__(self, con: duckdb.DuckDBPyConnection) -> None:
         self.con = con
-        self.loader = ThreadPoolExecutor(1) if jobs > 1 else None
-        self.loading: Future[None] | None = None
         self.batches: dict[str, list[Any]] = {}
         self.waiting_rows = 0
         self.insert_rows = INSERT_ROWS
@@ -56,10 +41,10 @@ class TableWriter:
         """Take rows of a table."""
         self.batches.setdefault(table, []).append(rows.arrow(self.schemas[table]))
         self.row_count += rows.length
-        if table in _TEXT_TABLES:
+        if table in tables.LARGE:
             self.waiting_rows += rows.length
             if self.waiting_rows >= self.insert_rows:
-                self._flush(_TEXT_TABLES)
+                self._flush(tables.LARGE)
 
     def add_rows(self, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """Take rows of a table, by column: for a few rows, whose values fit."""
@@ -77,7 +62,6 @@ class TableWriter:
     def settle(self) -> None:
         """Insert all that waits, so that the connection is free for other statements."""
         self._flush()
-        self._wait()
 
     def commit(self) -> None:
         """Insert all that waits and commit."""
@@ -87,9 +71,7 @@ class TableWriter:
         self.is_open = False
 
     def close(self) -> None:
-        """End the thread; what was not committed is rolled back."""
-        if self.loader is not None:
-            self.loader.shutdown()
+        """Roll back what was not committed."""
         if self.is_open:
             self.con.execute("ROLLBACK")
             self.is_open = False
@@ -100,11 +82,7 @@ class TableWriter:
         chosen = list(self.batches) if some is None else some
         waiting = {table: self.batches.pop(table) for table in chosen if table in self.batches}
         self.waiting_rows = 0
-        self._wait()
-        if self.loader is None:
-            self._insert(waiting)
-        else:
-            self.loading = self.loader.submit(self._insert, waiting)
+        self._insert(waiting)
 
     def _insert(self, waiting: dict[str, list[Any]]) -> None:
         for table, batches in waiting.items():
@@ -112,13 +90,9 @@ class TableWriter:
             # transaction keeps, with all the text behind it, until it ends.
             arrow_batches = Batches(batches)  # noqa: F841
             cast = _CASTS.get(table, "*")
-            self.con.execute(f'INSERT INTO "{table}" BY NAME SELECT {cast} FROM arrow_batches')
+            # Until its answer is fetched, a statement keeps the batches.
+            insert = f'INSERT INTO "{table}" BY NAME SELECT {cast} FROM arrow_batches'
+            self.con.execute(insert).fetchall()
             types = self.schemas[table].types
             if "module_id" in types:
-                self.con.execute(checksums.of_rows(table, types, "arrow_batches"))
-
-    def _wait(self) -> None:
-        """Wait for the loader thread: there is one connection, and inserts keep their order."""
-        if self.loading is not None:
-            loading, self.loading = self.loading, None
-            loading.result()
+                self.con.execute(checksums.of_rows(table, types, "arrow_batches")).fetchall()

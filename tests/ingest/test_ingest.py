@@ -137,14 +137,13 @@ def test_the_order_of_paths_of_one_run_changes_no_row(con, fresh):
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("run", ["tpu_b8", "cpu_b8", "cpu_b8_old"])
 @pytest.mark.slow
-def test_block_size_and_jobs_change_no_row(fresh, run):
+def test_the_block_size_changes_no_row(fresh, run):
     found = []
-    for given in ({}, {"block_bytes": 2000}, {"jobs": 2}):
+    for block_bytes in (BLOCK_BYTES, 2000):
         with fresh() as con:
-            ingest_into(con, DEMO / run, **given)
+            ingest_into(con, DEMO / run, block_bytes=block_bytes)
             found.append(content(con, "ingested_at"))
-    assert same(found[0], found[1]), "in blocks"
-    assert same(found[0], found[2]), "with jobs"
+    assert same(*found)
 
 
 def test_labels_are_kept_and_added(db):
@@ -218,9 +217,7 @@ def whole_modules(db):
     return [key.rpartition(".")[0] for key in keys(db)]
 
 
-@pytest.mark.sample(2)
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_a_failed_insert_leaves_the_transactions_before(con, fresh, monkeypatch, jobs):
+def test_a_failed_insert_leaves_the_transactions_before(con, fresh, monkeypatch):
     ingest_into(con, DEMO / "gpu_b8")
     before = content(con)
     real = TableWriter._insert
@@ -232,7 +229,7 @@ def test_a_failed_insert_leaves_the_transactions_before(con, fresh, monkeypatch,
 
     monkeypatch.setattr(TableWriter, "_insert", fail)
     with pytest.raises(duckdb.Error, match="no space left"):
-        ingest_into(con, DEMO / "cpu_b8", jobs=jobs)
+        ingest_into(con, DEMO / "cpu_b8")
     assert content(con) == before
     monkeypatch.undo()
     ingest_into(con, DEMO / "cpu_b8")
@@ -241,9 +238,7 @@ def test_a_failed_insert_leaves_the_transactions_before(con, fresh, monkeypatch,
         assert same(content(con, "ingested_at"), content(new, "ingested_at"))
 
 
-@pytest.mark.sample(2)
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_an_interrupt_leaves_whole_modules(con, monkeypatch, jobs):
+def test_an_interrupt_leaves_whole_modules(con, monkeypatch):
     monkeypatch.setattr(ingest_module, "TRANSACTION_BYTES", 1)
     first = sum(path.stat().st_size for path in (DEMO / "cpu_b8").glob("module_0000.*"))
 
@@ -252,10 +247,10 @@ def test_an_interrupt_leaves_whole_modules(con, monkeypatch, jobs):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        ingest_into(con, DEMO / "cpu_b8", None, 1000, jobs=jobs, progress=interrupt)
+        ingest_into(con, DEMO / "cpu_b8", None, 1000, progress=interrupt)
     assert whole_modules(con) == ["module_0000.jit_init"]
     monkeypatch.undo()
-    summary = ingest_into(con, DEMO / "cpu_b8", jobs=jobs)
+    summary = ingest_into(con, DEMO / "cpu_b8")
     assert (summary.module_count, summary.unchanged_count) == (2, 1)
 
 
