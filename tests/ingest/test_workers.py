@@ -50,7 +50,8 @@ def expected(tmp_path):
 
 def started(patch, *arguments, script=COMMAND):
     """A process that has changed something in bufdb before it begins."""
-    few = "from bufdb.ingest.workers import choice, messages, start, worker; choice.FEW_BYTES = 0"
+    parts = "choice, messages, pool, start, worker"
+    few = f"from bufdb.ingest.workers import {parts}\nchoice.FEW_BYTES = 0"
     return subprocess.Popen(
         [sys.executable, "-c", "\n".join([few, patch, script]), *map(str, arguments)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
@@ -104,6 +105,7 @@ def test_new_interpreters_store_the_same(pools, expected, tmp_path, jobs, block_
 COPIES = {
     "copies": "",
     "many messages": "worker.MESSAGE_BYTES = 1000",
+    "one segment": "pool.SEGMENTS = 1; worker.MESSAGE_BYTES = 1000",
     "no shared memory": "messages.segments = lambda count: []",
     "no room in it": "import os\ndef full(*given): raise OSError(28, 'full')\nos.pwrite = full",
     "no more processes": "import os\ndef none(): raise OSError(11, 'none')\nos.fork = none",
