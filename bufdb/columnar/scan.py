@@ -184,8 +184,8 @@ class Text:
         short = size <= 12
         tail = start.view(np.uint64) << np.uint64(32)
         tail[short] = 0
-        rows = np.flatnonzero(short & (size > 4))
-        tail[rows] = words[start[rows] + 4] & _LOW_BYTES[size[rows] - 4]
+        middle = np.flatnonzero(short & (size > 4))
+        tail[middle] = words[start[middle] + 4] & _LOW_BYTES[size[middle] - 4]
         views[:, 1] = tail
         if valid is not None and self.default is not None:
             literal = len(self.default).to_bytes(4, "little") + self.default.ljust(12, b"\0")

@@ -283,3 +283,25 @@ def test_a_segment_is_not_free_while_an_array_is_there():
     assert received.is_free()
     for file in files:
         os.close(file)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux alone")
+def test_long_messages_both_ways_do_not_wait_for_each_other(expected, tmp_path):
+    """More than a pipe holds, to and fro: groups of long names, rows that go through the pipe."""
+    patch = (
+        "messages.segments = lambda count: []\n"
+        "real = messages.pickle.dumps\n"
+        "messages.pickle.dumps = lambda *a, **k: real(*a, **k) + bytes(1 << 20)\n"
+        "give = pool.Pool._send\n"
+        "class Padded:\n"
+        "    def __init__(self, group): self.group, self.padding = group, bytes(1 << 20)\n"
+        "    def __getattr__(self, name):\n"
+        "        if name.startswith('__'): raise AttributeError(name)\n"
+        "        return getattr(self.group, name)\n"
+        "pool.Pool._send = lambda self, who, what: give(self, who, Padded(what))\n"
+        "start.fresh = None"
+    )
+    db = tmp_path / "t.duckdb"
+    code, _, err = done(started(patch, "ingest", *RUNS, "--db", db, "--jobs", 2))
+    assert code == 0, err
+    assert state_of(db) == expected

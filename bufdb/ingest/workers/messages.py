@@ -24,15 +24,14 @@ _SMALL_BYTES = 1024
 """Arrays of so many bytes go through the pipe."""
 _ALIGNED_BYTES = 64
 """Arrow's alignment of buffers."""
-_IN_PIPE = -1
 
 
 @dataclass
 class _Message:
     """As it goes through the pipe."""
 
-    segment: int
-    """Number of the worker's segment that holds the buffers; _IN_PIPE if `rest` does."""
+    segment: int | None
+    """Number of the worker's segment that holds the buffers; None if `rest` does."""
     spans: list[tuple[int, int]]
     """Start and size of each buffer in the segment."""
     events: bytes
@@ -53,15 +52,15 @@ def segments(count: int) -> list[int]:
 
 
 def send(
-    pipe: Connection, events: list[Event], segment: int, file: int | None, *, is_last: bool
+    pipe: Connection, events: list[Event], segment: int | None, file: int | None, *, is_last: bool
 ) -> bool:
     """Send events, their columns through a segment.
 
     Args:
         pipe: to the process that stores.
         events: in order.
-        segment: the number of the segment.
-        file: its file; None if there is none.
+        segment: the number of the segment; None if there is none.
+        file: its file.
         is_last: whether the group ends with them.
 
     Returns:
@@ -79,7 +78,7 @@ def send(
     raw = [buffer.raw() for buffer in buffers]
     spans = _write(file, raw) if raw and file is not None else None
     if spans is None:
-        message = _Message(_IN_PIPE, [], text, [bytes(buffer) for buffer in raw], is_last)
+        message = _Message(None, [], text, [bytes(buffer) for buffer in raw], is_last)
     else:
         message = _Message(segment, spans, text, [], is_last)
     pipe.send(message)
@@ -119,11 +118,10 @@ class Received:
         """Whether the group ends with it."""
         self._events = message.events
         self._buffers: list[Any] = list(message.rest)
-        self.segment: int | None = None
-        """The segment that must not be written before `is_free`."""
+        self.segment = message.segment
+        """The segment that must not be written before `is_free`; None if it is in none."""
         self._memory: mmap.mmap | None = None
-        if message.segment != _IN_PIPE:
-            self.segment = message.segment
+        if message.segment is not None:
             stop = sum(message.spans[-1])
             self._memory = mmap.mmap(files[message.segment], stop, prot=mmap.PROT_READ)
             with memoryview(self._memory) as whole:

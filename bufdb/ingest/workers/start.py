@@ -59,7 +59,7 @@ def copied(pipe: Connection, files: list[int], others: list[Connection]) -> Star
             other.close()
         worker.serve(pipe, files)
     finally:
-        os._exit(0)  # nothing of the caller's runs here, whatever happened
+        os._exit(1)  # nothing of the caller's runs here, whatever happened
 
 
 class _Copy:

@@ -7,9 +7,11 @@ import os
 import pickle
 import signal
 import sys
+import threading
 import traceback
 from multiprocessing.connection import Connection
-from typing import Any
+from queue import SimpleQueue
+from typing import Any, NoReturn
 
 from bufdb.columnar.arrow import Rows
 from bufdb.errors import BufdbError
@@ -22,30 +24,26 @@ FAILED = "failed"
 """A word besides those of a sink: something else than the files of the group went wrong."""
 
 
-def serve(pipe: Connection, files: list[int]) -> None:
-    """Read groups until there are no more, or nobody wants them any longer.
+def serve(pipe: Connection, files: list[int]) -> NoReturn:
+    """Read groups until the process at the other end of the pipe closes it, or is gone.
 
     Args:
-        pipe: gives groups, numbers of segments that are free again, and None at the end.
+        pipe: gives groups, and numbers of segments that are free again.
         files: the segments.
     """
     # The terminal's Ctrl-C is for all; the process that stores ends those that read.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.disable()
-    try:
-        told = _Told(pipe, files)
-        while (group := told.next_group()) is not None:
-            try:
-                read(group, told)
-            except (EOFError, BrokenPipeError, ConnectionResetError):
-                return
-            except BaseException as error:
-                told.events = []
-                told.tell(FAILED, _portable(error))
-            del group
-            told.send(is_last=True)
-    except (EOFError, BrokenPipeError, ConnectionResetError):
-        pass  # the other process is gone
+    told = _Told(pipe, files)
+    while True:
+        group = told.groups.get()
+        try:
+            read(group, told)
+        except BaseException as error:
+            told.events = []
+            told.tell(FAILED, _portable(error))
+        del group
+        told.send(is_last=True)
 
 
 class _Told:
@@ -53,25 +51,27 @@ class _Told:
 
     def __init__(self, pipe: Connection, files: list[int]) -> None:
         self.pipe, self.files = pipe, files
-        self.free = list(range(len(files)))
-        self.groups: list[Group | None] = []
-        """Given while a segment was waited for."""
+        self.groups: SimpleQueue[Group] = SimpleQueue()
+        self.free: SimpleQueue[int] = SimpleQueue()
+        for segment in range(len(files)):
+            self.free.put(segment)
         self.events: list[messages.Event] = []
         self.size = 0
         self.seen: set[int] = set()
         """What is counted in the size: by identity, for columns share the text they point to."""
+        threading.Thread(target=self._receive, daemon=True).start()
 
-    def next_group(self) -> Group | None:
-        while not self.groups:
-            self._take()
-        return self.groups.pop(0)
-
-    def _take(self) -> None:
-        given = self.pipe.recv()
-        if isinstance(given, int):
-            self.free.append(given)
-        else:
-            self.groups.append(given)
+    def _receive(self) -> None:
+        """Take what is given at any time, or both processes might wait for each other's pipe."""
+        try:
+            while True:
+                given = self.pipe.recv()
+                if isinstance(given, int):
+                    self.free.put(given)
+                else:
+                    self.groups.put(given)
+        finally:
+            os._exit(1)  # nobody is there to be told
 
     def tell(self, word: str, *given: Any, **named: Any) -> None:
         self.events.append((word, given, named))
@@ -105,11 +105,14 @@ class _Told:
 
     def send(self, *, is_last: bool = False) -> None:
         """Send what was told, as soon as a segment is free."""
-        while self.files and not self.free:
-            self._take()
-        segment, file = (self.free[-1], self.files[self.free[-1]]) if self.files else (-1, None)
-        if messages.send(self.pipe, self.events, segment, file, is_last=is_last):
-            self.free.pop()
+        segment = self.free.get() if self.files else None
+        file = None if segment is None else self.files[segment]
+        try:
+            is_used = messages.send(self.pipe, self.events, segment, file, is_last=is_last)
+        except (BrokenPipeError, ConnectionResetError):
+            os._exit(1)
+        if segment is not None and not is_used:
+            self.free.put(segment)
         self.events, self.size, self.seen = [], 0, set()
 
 
@@ -128,4 +131,3 @@ def main() -> None:
     """Serve over file descriptors that are given as arguments: the pipe, then the segments."""
     pipe, *files = map(int, sys.argv[1:])
     serve(Connection(pipe), files)
-    os._exit(0)
