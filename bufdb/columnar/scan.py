@@ -159,9 +159,9 @@ class Text:
         hashed: Words = value
         return hashed
 
-    def views(self) -> tuple[Any, bytes]:
+    def views(self) -> tuple[Any, Any]:
         """Arrow's string views (length, then 12 bytes or prefix, buffer, offset) and their data."""
-        start, stop, valid, data = self.start, self.stop, self.valid, self.block.data
+        start, stop, valid, data = self.start, self.stop, self.valid, self.block.bytes
         words = self.block.words
         if self.patches:
             extra, rows = bytearray(), sorted(self.patches)
@@ -172,18 +172,21 @@ class Text:
                 start[row] = len(data) + len(extra)
                 extra += self.patches[row] or b""
                 stop[row] = len(data) + len(extra)
-            data = data + bytes(extra) + PAD
+            data = np.frombuffer(self.block.data + bytes(extra) + PAD, np.uint8)
             words = np.ndarray((len(data) - 7,), np.dtype("<u8"), data, strides=(1,))
         size = stop - start
         if valid is not None:
-            size = np.where(valid, size, 0)
-        first, rest = words[start], words[start + 4]
-        short = size <= 12
-        head = np.where(short, first & _LOW_BYTES[np.clip(size, 0, 4)], first)
-        tail = rest & _LOW_BYTES[np.clip(size - 4, 0, 8)]
+            size = size * valid
         views = np.empty((len(size), 2), np.uint64)
-        views[:, 0] = size.astype(np.uint64) | head << np.uint64(32)
-        views[:, 1] = np.where(short, tail, start.astype(np.uint64) << np.uint64(32))
+        head = (words[start] & _LOW_BYTES[np.minimum(size, 4)]) << np.uint64(32)
+        np.bitwise_or(head, size.view(np.uint64), out=views[:, 0])
+        # Where a string is long its place, where it is short what follows its first four bytes.
+        short = size <= 12
+        tail = start.view(np.uint64) << np.uint64(32)
+        tail[short] = 0
+        middle = np.flatnonzero(short & (size > 4))
+        tail[middle] = words[start[middle] + 4] & _LOW_BYTES[size[middle] - 4]
+        views[:, 1] = tail
         if valid is not None and self.default is not None:
             literal = len(self.default).to_bytes(4, "little") + self.default.ljust(12, b"\0")
             views[~valid] = np.frombuffer(literal, np.uint64)

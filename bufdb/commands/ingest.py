@@ -69,7 +69,7 @@ def _sources(
     "--jobs",
     metavar="N",
     type=click.IntRange(min=1),
-    help="2 or more: store in a thread of its own.",
+    help="Processes that read; as many as there are processors (to 4) if not given.",
 )
 @click.option("--prune", is_flag=True, help="Take out of the run what is gone from PATH.")
 @common.own_option
@@ -115,6 +115,7 @@ def command(
         raise UsageError("--labels-from needs --run-from-dir")
     pairs = common.parse_labels(labels)
     options["own_globs"] = common.own_globs(own)
+    options["may_copy"] = True  # the process is this command's alone
     options["metadata"] = common.parse_labels(metadata, "--metadata")
     with progress("MB", is_quiet=is_quiet) as options["progress"]:
         if run_from_dir:

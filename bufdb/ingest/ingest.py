@@ -17,36 +17,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import duckdb
-import numpy as np
 
-from bufdb.assemble.assembly import assemble
 from bufdb.columnar.account import Finding
-from bufdb.columnar.scan import Columns
+from bufdb.columnar.arrow import Rows
 from bufdb.database import checksums, faults, runs, store
-from bufdb.dumps.batch import Batch
 from bufdb.dumps.discover import Source
 from bufdb.dumps.files import Oddity
-from bufdb.dumps.large import LargeModule
-from bufdb.dumps.load import BLOCK_BYTES, Loaded, dumped_at, load
+from bufdb.dumps.load import BLOCK_BYTES
 from bufdb.dumps.modules import NO_BUFFERS
 from bufdb.errors import DatabaseError
 from bufdb.ingest import own
-from bufdb.ingest.plan import Job, PlannedRun, check_unchanged, plan, stamps_of
+from bufdb.ingest.group import Done, Group
+from bufdb.ingest.plan import PlannedRun, plan
 from bufdb.ingest.progress import Progress, Told
 from bufdb.ingest.rows import runs as run_rows
-from bufdb.ingest.rows.missing import missing
-from bufdb.ingest.rows.modules import (
-    Row,
-    companion_rows,
-    diagnostic_row,
-    file_rows,
-    module_row,
-    shape_row,
-)
-from bufdb.ingest.stored import Stored
+from bufdb.ingest.rows.modules import diagnostic_row, shape_row
+from bufdb.ingest.stored import ToRead
 from bufdb.ingest.summary import Summary
+from bufdb.ingest.workers.choice import Here, Reader, reader
 from bufdb.ingest.writer import FEW_INSERT_ROWS, INSERT_ROWS, TableWriter
-from bufdb.read.shape import Shape
 
 TRANSACTION_BYTES = 256 << 20
 """Text per transaction: what an interrupted ingest loses at the most, large modules apart."""
@@ -88,7 +77,7 @@ def ingest(
     paths: Sequence[Source],
     run: str | None = None,
     labels: Mapping[str, str] | None = None,
-    jobs: int | None = None,
+    jobs: int | None = 1,
     memory_limit: str | None = None,
     progress: Progress | None = None,
     block_bytes: int = BLOCK_BYTES,
@@ -98,6 +87,7 @@ def ingest(
     own_globs: Sequence[str] | None = None,
     source_path: str | None = None,
     prune: bool = False,
+    may_copy: bool = False,
 ) -> Summary:
     """Read dumps and store them.
 
@@ -106,7 +96,11 @@ def ingest(
         paths: dump directories (with all below them) and single files.
         run: name of the run; by default each path makes a run named after its directory.
         labels: labels of the run or runs, added to those they have.
-        jobs: 1 to read and store in turn; more to store in a thread of its own meanwhile.
+        jobs: processes that read while this one stores, at the most; None for as many as this
+            machine has use for. With 1, or little to read, this one does all. It changes nothing
+            in the result.
+        may_copy: whether they may be copies of this process, which is the caller's alone;
+            otherwise they are new interpreters (`bufdb.ingest.workers.start`).
         memory_limit: DuckDB's memory limit, such as "512MB".
         progress: is given the bytes done and the bytes in all.
         block_bytes: text read at a time; changes nothing in the result.
@@ -128,18 +122,24 @@ def ingest(
     if source_path is not None:
         for one in planned.values():
             one.path = Path(source_path)
-    con = _open(db, {"threads": "1", "memory_limit": memory_limit or MEMORY_LIMIT})
     # Nothing here makes cycles, and the collector's visits cost 5 % of a gigabyte's ingest.
     collects = gc.isenabled()
     gc.disable()
+    modules = [job for one in planned.values() for job in one.jobs]
     try:
-        work = Ingest(con, planned, block_bytes, progress, jobs or 1, replace, own_globs, prune)
-        summary = work.run(labels or {}, labels_by_run or {}, metadata)
-        summary.run_names = list(planned)
+        with (
+            # Before the database is opened, for that begins threads.
+            reader(modules, jobs, may_copy=may_copy) as reading,
+            contextlib.closing(
+                _open(db, {"threads": "1", "memory_limit": memory_limit or MEMORY_LIMIT})
+            ) as con,
+        ):
+            work = Ingest(con, planned, block_bytes, progress, reading, replace, own_globs, prune)
+            summary = work.run(labels or {}, labels_by_run or {}, metadata)
+            summary.run_names = list(planned)
     finally:
         if collects:
             gc.enable()
-        con.close()
     if Path(f"{db}.wal").exists():
         # DuckDB says nothing of a disk too full for it; all is stored, in two files.
         summary.notes.append(
@@ -163,27 +163,30 @@ def _open(db: str, config: dict[str, str]) -> duckdb.DuckDBPyConnection:
 
 
 class Ingest:
-    """The plan on its way into the database, one transaction after the other."""
+    """The plan on its way into the database, one transaction after the other.
+
+    It is the sink of what is read (`bufdb.ingest.group.Sink`).
+    """
 
     def __init__(
         self,
         con: duckdb.DuckDBPyConnection,
         plan: dict[str, PlannedRun],
         block_bytes: int,
-        progress: Progress | None,
-        jobs: int,
+        progress: Progress | None = None,
+        reader: Reader | None = None,
         replace: bool = False,
         own_globs: Sequence[str] | None = None,
         prune: bool = False,
     ) -> None:
         self.con, self.plan, self.block_bytes = con, plan, block_bytes
         self.told = Told((job for planned in plan.values() for job in planned.jobs), progress)
-        self.writer = TableWriter(con, jobs)
+        self.writer, self.reader = TableWriter(con), reader or Here()
         self.replace, self.own_globs, self.prune = replace, own_globs, prune
         self.summary = Summary()
         self.problems: Counter[str] = Counter()
-        self.shapes: dict[bytes, Shape] = {}
         self.in_transaction = 0
+        self.to_read: dict[str, ToRead] = {}
 
     def run(
         self,
@@ -209,33 +212,31 @@ class Ingest:
         labels_by_run: Mapping[str, Mapping[str, str]],
         metadata: Mapping[str, str],
     ) -> Summary:
+        self.reader.begin(self._ahead(), self.writer.settle)
         for name, planned in self.plan.items():
-            path, jobs = planned.path, planned.jobs
+            self.run_name, path = name, planned.path
             self.writer.begin()
             if self.replace:
                 self.summary.removed_count += runs.delete(self.con, name).module_count
             self._look_up_shapes()
-            self.own = own.of_run(self.con, name, self.own_globs)
-            self.stored = Stored(self.con, name)
-            self.run_changed, self.dumped_at = not self.stored.ids, math.inf
+            self.of_run = self._to_read(name)
+            self.run_changed, self.dumped_at = not self.of_run.stored_ids, math.inf
             given = {**labels, **labels_by_run.get(name, {})}
             run_rows.add(self.con, name, path, given, metadata)
             own.note_globs(self.con, name, self.own_globs)
             for oddity in planned.oddities:
-                self._odd(name, oddity)
-            for batch in self._grouped(jobs):
-                if batch[0][1].is_large:
-                    self._store_large(*batch[0])
-                else:
-                    self._replace([job.module_id for job, _ in batch])
-                    self._store(batch)
-                self.told.done(job for job, _ in batch)
+                self._odd(oddity)
+            for module_id in self.of_run.unchanged:
+                self.unchanged(module_id, math.inf)
+            for group in self.of_run.groups:
+                self.reader.read(group, self)
                 if self.in_transaction >= TRANSACTION_BYTES:
-                    self._begin_anew(name)
+                    self._begin_anew()
             if self.prune:
-                self._prune(name, planned)
-            self._finish_run(name, path)
-            self._commit(name)
+                self._prune(planned)
+            self._finish_run(path)
+            self._commit()
+            del self.to_read[name]
         self.summary.row_count = self.writer.row_count
         self.summary.problem_counts = dict(self.problems)
         return self.summary
@@ -244,71 +245,106 @@ class Ingest:
         stored = self.con.execute("SELECT shape FROM shapes").fetchall()
         self.stored_shapes = {shape for (shape,) in stored}
 
-    def _begin_anew(self, run: str) -> None:
+    def _begin_anew(self) -> None:
         """Commit what was stored so far, unless all must become visible at once."""
         if not self.replace:
-            self._commit(run)
+            self._commit()
             self.writer.begin()
 
-    def _commit(self, run: str) -> None:
+    def _commit(self) -> None:
         self.writer.settle()
-        checksums.store_run(self.con, run)
+        checksums.store_run(self.con, self.run_name)
         self.writer.commit()
         self.in_transaction = 0
 
     # -- what to read ----------------------------------------------------------------------
 
-    def _grouped(self, jobs: list[Job]) -> Iterator[list[tuple[Job, Loaded]]]:
-        """Batches of changed modules: small ones up to a block of text, large ones alone."""
-        batch: list[tuple[Job, Loaded]] = []
-        size = 0
-        for job in jobs:
-            try:
-                job.stamps = stamps_of(job.files)
-                if self.stored.has_same_stamps(job, self.own.pattern):
-                    self.summary.unchanged_count += 1
-                    continue
-                loaded = load(job.files, self.block_bytes)
-                check_unchanged(job)
-                self.dumped_at = min(self.dumped_at, dumped_at(job.files))
-            except OSError as error:
-                self._skip(job, error)
-                self.told.done([job])
-                continue
-            if self.stored.has_same_content(job, loaded, self.own.pattern):
-                self.summary.unchanged_count += 1
-                self.told.done([job])
-                continue
-            if loaded.is_large or size + loaded.kept_size > self.block_bytes:
-                if batch:
-                    yield batch
-                batch, size = [], 0
-            if loaded.is_large:
-                yield [(job, loaded)]
-                continue
-            batch.append((job, loaded))
-            size += loaded.kept_size
-        if batch:
-            yield batch
+    def _ahead(self) -> Iterator[Group]:
+        """The groups of all runs: the next run is begun while the last is still being stored."""
+        for name in self.plan:
+            yield from self._to_read(name).groups
 
-    def _skip(self, job: Job, error: OSError) -> None:
+    def _to_read(self, name: str) -> ToRead:
+        """What to read of a run; found out once, by what it has before any of it is stored."""
+        if name not in self.to_read:
+            self.to_read[name] = ToRead(
+                self.con,
+                name,
+                self.plan[name].jobs,
+                self.block_bytes,
+                self.own_globs,
+                is_replaced=self.replace,
+            )
+        return self.to_read[name]
+
+    # -- what is found in it ---------------------------------------------------------------
+
+    def unchanged(self, module_id: int, dumped: float) -> None:
+        """A module stays as it is."""
+        self.dumped_at = min(self.dumped_at, dumped)
+        self.summary.unchanged_count += 1
+        self.told.done([module_id])
+
+    def unreadable(self, module_id: int, error: OSError) -> None:
+        """A module is not read; what was stored of it before stays."""
+        self._skip(module_id, error)
+        self.told.done([module_id])
+
+    def begin(self, ids: list[int], *, is_large: bool) -> None:
+        """Rows of modules follow; what there is of them goes."""
+        self.ids, self.run_changed = ids, True
+        self.writer.insert_rows = FEW_INSERT_ROWS if is_large else INSERT_ROWS
+        if is_large:
+            self._begin_anew()
+            self.before = copy.copy(self.summary), self.writer.row_count
+        self.summary.replaced_count += self._delete(
+            [module_id for module_id in ids if module_id in self.of_run.stored_ids]
+        )
+
+    def add(self, table: str, rows: Rows) -> None:
+        """Store rows of modules."""
+        self.writer.add(table, rows)
+
+    def part(self, size: int) -> None:
+        """Tell that a part of a large module was read."""
+        self.told.part(self.ids[0], size)
+
+    def end(self, done: Done) -> None:
+        """All of these modules is given to the writer."""
+        fresh = [shape for shape in done.shapes if shape.text not in self.stored_shapes]
+        self.stored_shapes.update(shape.text for shape in fresh)
+        self.writer.add_rows("shapes", [shape_row(shape) for shape in fresh])
+        self.problems += done.problem_counts
+        self.dumped_at = min(self.dumped_at, done.dumped_at)
+        self.summary.module_count += len(done.ids)
+        self.summary.text_bytes += done.text_bytes
+        self.in_transaction += done.text_bytes
+        self.told.done(done.ids)
+
+    def lost(self, module_id: int, error: OSError) -> None:
+        """Of a large module that cannot be read to its end, what was there before stays."""
+        if self.replace:
+            raise error
+        self.writer.settle()
+        self.con.execute("ROLLBACK")
+        self.writer.begin()
+        self.summary, self.writer.row_count = self.before
+        self.unreadable(module_id, error)
+
+    def _skip(self, module_id: int, error: OSError) -> None:
+        ((job),) = (job for job in self.plan[self.run_name].jobs if job.module_id == module_id)
         name = next(iter(job.files.files.values())).name
         message = f"cannot be read: {error.strerror}"
-        self._odd(job.run, Oddity(name, "error", "unreadable_file", message))
+        self._odd(Oddity(name, "error", "unreadable_file", message))
 
-    def _odd(self, run: str, oddity: Oddity) -> None:
+    def _odd(self, oddity: Oddity) -> None:
         if oddity.severity == "error":
             self.summary.skipped_count += 1
         if oddity.code == NO_BUFFERS:
-            self.summary.notes.append(f"run {run}: {oddity.message}")
+            self.summary.notes.append(f"run {self.run_name}: {oddity.message}")
+        self.problems[oddity.severity] += 1
         finding = Finding(0, oddity.severity, oddity.code, oddity.message, oddity.name)
-        self._add_findings([diagnostic_row(run, None, finding)])
-
-    def _replace(self, ids: list[int]) -> None:
-        """Delete what there is of these modules, in the transaction that stores them anew."""
-        self.summary.replaced_count += self._delete(
-            [module_id for module_id in ids if module_id in self.stored.ids]
-        )
+        self.writer.add_rows("diagnostics", [diagnostic_row(self.run_name, None, finding)])
 
     def _delete(self, ids: list[int]) -> int:
         """Delete all rows of these modules; their number."""
@@ -320,96 +356,25 @@ class Ingest:
                 )
         return len(ids)
 
-    def _prune(self, run: str, planned: PlannedRun) -> None:
+    # -- what is left to do for a run ------------------------------------------------------
+
+    def _prune(self, planned: PlannedRun) -> None:
         """Delete the modules of a run that are no longer where they were."""
-        gone = sorted(self.stored.ids - {job.module_id for job in planned.jobs})
+        gone = sorted(self.of_run.stored_ids - {job.module_id for job in planned.jobs})
         if gone and any(oddity.severity == "error" for oddity in planned.oddities):
             self.summary.notes.append(
-                f"run {run}: {len(gone)} modules were not found and stay, for a part of "
+                f"run {self.run_name}: {len(gone)} modules were not found and stay, for a part of "
                 f"{planned.path} could not be read"
             )
             return
         self.summary.pruned_count += self._delete(gone)
         self.run_changed |= bool(gone)
 
-    # -- reading and storing ---------------------------------------------------------------
-
-    def _store_large(self, job: Job, loaded: Loaded) -> None:
-        """Store a module whose files are read meanwhile: all of it, or what was there stays."""
-        self._begin_anew(job.run)
-        summary, problems = copy.copy(self.summary), Counter(self.problems)
-        row_count = self.writer.row_count
-        try:
-            self._replace([job.module_id])
-            self._store([(job, loaded)])
-            check_unchanged(job)
-        except OSError as error:
-            if self.replace:
-                raise
-            self.writer.settle()
-            self.con.execute("ROLLBACK")
-            self.writer.begin()
-            self.summary, self.problems, self.writer.row_count = summary, problems, row_count
-            self._look_up_shapes()
-            self._skip(job, error)
-
-    def _store(self, batch: list[tuple[Job, Loaded]]) -> None:
-        self.run_changed = True
-        modules = [loaded for _, loaded in batch]
-        is_large = len(modules) == 1 and modules[0].is_large
-        if is_large:
-            tell = self.told.part_of(batch[0][0])
-            source: Batch = LargeModule(modules[0], self.block_bytes, self.own, tell)
-        else:
-            source = Batch(modules, self.own)
-        self.writer.insert_rows = FEW_INSERT_ROWS if is_large else INSERT_ROWS
-        ids = np.array([job.module_id for job, _ in batch], np.int64)
-
-        account = source.account
-
-        def emit(table: str, columns: Columns) -> None:
-            misfits = self.writer.add(table, {**columns, "module_id": ids[columns["module"]]})
-            for row, column in misfits:
-                message = f"{table}.{column} does not fit into its type and is NULL"
-                account.find(int(columns["module"][row]), "error", "misfit", message)
-
-        assembled = assemble(source, emit, self.shapes)
-        fresh = [shape for shape in assembled.shapes if shape.text not in self.stored_shapes]
-        self.stored_shapes.update(shape.text for shape in fresh)
-        self.writer.add_rows("shapes", [shape_row(shape) for shape in fresh])
-        rows: list[Row] = []
-        files: list[Row] = []
-        account.close()
-        for number, (job, _) in enumerate(batch):
-            facts = assembled.facts[number]
-            row = module_row(job.run, job.module_id, job.files, facts, source, number)
-            rows.append(row)
-            files += file_rows(job.module_id, source, number)
-            for finding in missing(job.files, facts, row["format_era"], source, number):
-                account.add(finding)
-        for row_number, column in self.writer.add_rows("modules", rows):
-            message = f"modules.{column} does not fit into its type and is NULL"
-            account.find(row_number, "error", "misfit", message)
-        self.writer.add_rows("files", files)
-        for table, some in companion_rows(source, ids.tolist()).items():
-            self.writer.add_rows(table, some)
-        run = batch[0][0].run
-        findings = account.findings()
-        self._add_findings([diagnostic_row(run, int(ids[f.module]), f) for f in findings])
-        size = sum(loaded.size for loaded in modules)
-        self.summary.module_count += len(batch)
-        self.summary.text_bytes += size
-        self.in_transaction += size
-
-    def _add_findings(self, rows: list[Row]) -> None:
-        self.problems.update(row["severity"] for row in rows)
-        self.writer.add_rows("diagnostics", rows)
-
-    def _finish_run(self, name: str, path: Source) -> None:
+    def _finish_run(self, path: Source) -> None:
         self.writer.settle()
-        self.summary.notes += own.left(self.con, name, self.own)
+        self.summary.notes += own.left(self.con, self.run_name, self.of_run.own)
         if not self.run_changed:
             return
         if self.summary.replaced_count or self.summary.pruned_count:
             runs.delete_unused_shapes(self.con)
-        run_rows.update(self.con, name, path, self.dumped_at)
+        run_rows.update(self.con, self.run_name, path, self.dumped_at)

@@ -1,47 +1,104 @@
-"""What a run has stored of its modules' files, and whether these are still the same."""
+"""What a run has stored of its modules, and what there is to read of it, hence."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
+
 import duckdb
 
-from bufdb.dumps.load import Loaded
+from bufdb.dumps.files import BEFORE
+from bufdb.ingest import own
+from bufdb.ingest.group import Content, Group, made_with
 from bufdb.ingest.plan import Job
 
+UNCHANGED_SHARE = 8
+"""Of modules that are stored so many are read together for one that is not: most have not changed,
+and cost their hash."""
 
-class Stored:
+
+class ToRead:
+    """The modules of a run, those apart of which nothing needs to be read."""
+
+    def __init__(
+        self,
+        con: duckdb.DuckDBPyConnection,
+        run: str,
+        jobs: Sequence[Job],
+        block_bytes: int,
+        own_globs: Sequence[str] | None,
+        *,
+        is_replaced: bool,
+    ) -> None:
+        """Look at what the run has; if it is replaced, nothing of that stays."""
+        if is_replaced:
+            self.own, stored = own.parse(own_globs or ()), _Stored([])
+        else:
+            self.own, stored = own.of_run(con, run, own_globs), _Stored.of_run(con, run)
+        self.stored_ids = stored.ids
+        """modules.module_id of all that the run has."""
+        same = [job for job in jobs if stored.has_same_stamps(job, self.own.pattern)]
+        self.unchanged = [job.module_id for job in same]
+        """Of those whose places say, without their being read, that nothing changed."""
+        ids = set(self.unchanged)
+        left = [job for job in jobs if job.module_id not in ids]
+        self.groups = [
+            Group(some, self.own, block_bytes, stored.contents(some))
+            for some in _grouped(left, stored.ids, block_bytes)
+        ]
+        """The others, in order."""
+
+
+def _grouped(jobs: Iterable[Job], stored: Iterable[int], block_bytes: int) -> Iterator[list[Job]]:
+    """Consecutive modules of about a block of text; a large one is alone."""
+    known = set(stored)
+    group: list[Job] = []
+    total = 0
+    for job in jobs:
+        size = sum(size for kind, size in job.sizes.items() if kind != BEFORE)
+        if job.module_id in known:
+            size //= UNCHANGED_SHARE
+        if group and total + size > block_bytes:
+            yield group
+            group, total = [], 0
+        group.append(job)
+        total += size
+    if group:
+        yield group
+
+
+class _Stored:
     """The modules of a run by id, each with what it was made of."""
 
-    def __init__(self, con: duckdb.DuckDBPyConnection, run: str) -> None:
-        self._hashes: dict[int, set[tuple[str, str]]] = {}
+    def __init__(self, rows: Iterable[tuple[int, str, str, str | None, str | None]]) -> None:
+        """Take module_id, path, content_hash and source_stamp of files, and own_pattern."""
+        contents: dict[int, set[tuple[str, str]]] = {}
         self._stamps: dict[int, set[tuple[str, str]]] = {}
-        rows = con.execute(
-            "SELECT files.module_id, files.path, files.content_hash, files.source_stamp, "
-            "modules.own_pattern "
-            "FROM files JOIN modules ON modules.module_id = files.module_id "
-            "WHERE modules.run_name = ?",
-            [run],
-        ).fetchall()
         for module_id, path, content_hash, stamp, pattern in rows:
-            made_with = _made_with(pattern)
-            self._hashes.setdefault(module_id, {made_with}).add((path, content_hash))
-            self._stamps.setdefault(module_id, {made_with}).add((path, stamp or ""))
-        self.ids = self._hashes.keys()
-        """modules.module_id of all."""
+            mine = made_with(pattern)
+            contents.setdefault(module_id, {mine}).add((path, content_hash))
+            self._stamps.setdefault(module_id, {mine}).add((path, stamp or ""))
+        self._contents = {module_id: frozenset(content) for module_id, content in contents.items()}
+        self.ids = self._contents.keys()
+
+    @classmethod
+    def of_run(cls, con: duckdb.DuckDBPyConnection, run: str) -> _Stored:
+        return cls(
+            con.execute(
+                "SELECT files.module_id, files.path, files.content_hash, files.source_stamp, "
+                "modules.own_pattern "
+                "FROM files JOIN modules ON modules.module_id = files.module_id "
+                "WHERE modules.run_name = ?",
+                [run],
+            ).fetchall()
+        )
 
     def has_same_stamps(self, job: Job, own_pattern: str | None) -> bool:
-        """Whether the places of all files say, without their being read, that nothing changed."""
         stamps = {(file.name, file.stamp or "") for file in job.files.files.values()}
         if not all(stamp for _, stamp in stamps):
             return False
-        return self._stamps.get(job.module_id) == stamps | {_made_with(own_pattern)}
+        return self._stamps.get(job.module_id) == stamps | {made_with(own_pattern)}
 
-    def has_same_content(self, job: Job, loaded: Loaded, own_pattern: str | None) -> bool:
-        """Whether the bytes of all files are those that were read."""
-        files = job.files.files
-        hashes = {(files[kind].name, content) for kind, content in loaded.hashes.items()}
-        return self._hashes.get(job.module_id) == hashes | {_made_with(own_pattern)}
-
-
-def _made_with(own_pattern: str | None) -> tuple[str, str]:
-    """Stands among the files of a module for what else its rows depend on."""
-    return "--own", own_pattern or ""
+    def contents(self, jobs: Iterable[Job]) -> dict[int, Content]:
+        """What those of these modules that are stored were made of, by module_id."""
+        ids = (job.module_id for job in jobs)
+        return {one: self._contents[one] for one in ids if one in self._contents}

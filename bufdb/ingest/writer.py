@@ -1,48 +1,31 @@
-"""Columns into the tables of an open database, in a transaction, a few rounds at a time.
+"""Rows into the tables of an open database, in a transaction, a few rounds at a time.
 
-The only code that inserts rows of modules. Which columns a table has, and of what type, is asked of
-the database itself; a column that a round does not have is NULL.
+The only code that inserts rows of modules.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import duckdb
-import numpy as np
 
-from bufdb.columnar.arrow import TYPES, Batches, Misfits, TableSchema, objects, strings, to_arrow
-from bufdb.columnar.scan import Columns
+from bufdb.columnar.arrow import Batches, Rows, TableSchema, column_of, rows_of
 from bufdb.database import checksums
+from bufdb.ingest import tables
 
 INSERT_ROWS = 450_000
 """Rows that wait for an insert, which costs some milliseconds per table however few they are."""
 FEW_INSERT_ROWS = 150_000
 """The same beside a large module, whose keys need the memory."""
-_TEXT_TABLES = (
-    "allocations",
-    "values",
-    "positions",
-    "uses",
-    "instructions",
-    "live_ranges",
-    "peak_contributors",
-    "peak_stack_nodes",
-)
-"""Tables whose waiting rows keep blocks of text alive; the others can wait for the commit."""
 _CASTS = {"shapes": "* REPLACE (dimensions::BIGINT[] AS dimensions)"}
 
 
 class TableWriter:
     """Collects columns per table and inserts them; one transaction is open at a time."""
 
-    def __init__(self, con: duckdb.DuckDBPyConnection, jobs: int) -> None:
-        """Write to `con`, in a thread of its own if `jobs` is more than 1."""
+    def __init__(self, con: duckdb.DuckDBPyConnection) -> None:
         self.con = con
-        self.loader = ThreadPoolExecutor(1) if jobs > 1 else None
-        self.loading: Future[None] | None = None
         self.batches: dict[str, list[Any]] = {}
         self.waiting_rows = 0
         self.insert_rows = INSERT_ROWS
@@ -50,46 +33,26 @@ class TableWriter:
         self.row_count = 0
         """Rows given so far."""
         self.is_open = False
-        found = con.execute(
-            "SELECT table_name, column_name, data_type FROM duckdb_columns() "
-            "WHERE NOT internal ORDER BY table_name, column_index"
-        ).fetchall()
-        types: dict[str, dict[str, str]] = {}
-        for table, column, data_type in found:
-            types.setdefault(table, {})[column] = data_type
-        self.schemas = {
-            table: TableSchema.of(columns)
-            for table, columns in types.items()
-            if set(columns.values()) <= set(TYPES)
-        }
+        self.schemas = {table: TableSchema.of(types) for table, types in tables.types().items()}
         """The one schema of each table, to which all its batches are held."""
         checksums.begin(con)
 
-    def add(self, table: str, columns: Columns) -> Misfits:
-        """Take rows of a table; columns that the table does not have are left out.
-
-        Returns:
-            The values that do not fit into their column; they are NULL.
-        """
-        length = len(next(iter(columns.values())))
-        if not length:
-            return []
-        array, misfits = to_arrow(columns, self.schemas[table])
-        self.batches.setdefault(table, []).append(array)
-        self.row_count += length
-        if table in _TEXT_TABLES:
-            self.waiting_rows += length
+    def add(self, table: str, rows: Rows) -> None:
+        """Take rows of a table."""
+        self.batches.setdefault(table, []).append(rows.arrow(self.schemas[table]))
+        self.row_count += rows.length
+        if table in tables.LARGE:
+            self.waiting_rows += rows.length
             if self.waiting_rows >= self.insert_rows:
-                self._flush(_TEXT_TABLES)
-        return misfits
+                self._flush(tables.LARGE)
 
-    def add_rows(self, table: str, rows: Sequence[Mapping[str, Any]]) -> Misfits:
-        """Take rows of a table, by column: for tables with few rows; returns as `add`."""
+    def add_rows(self, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Take rows of a table, by column: for a few rows, whose values fit."""
         if not rows:
-            return []
-        types = self.schemas[table].types.items()
-        columns = {name: _column([row.get(name) for row in rows], kind) for name, kind in types}
-        return self.add(table, columns)
+            return
+        types = self.schemas[table].types
+        columns = {n: column_of([row.get(n) for row in rows], kind) for n, kind in types.items()}
+        self.add(table, rows_of(columns, types)[0])
 
     def begin(self) -> None:
         """Begin a transaction."""
@@ -99,7 +62,6 @@ class TableWriter:
     def settle(self) -> None:
         """Insert all that waits, so that the connection is free for other statements."""
         self._flush()
-        self._wait()
 
     def commit(self) -> None:
         """Insert all that waits and commit."""
@@ -109,24 +71,18 @@ class TableWriter:
         self.is_open = False
 
     def close(self) -> None:
-        """End the thread; what was not committed is rolled back."""
-        if self.loader is not None:
-            self.loader.shutdown()
+        """Roll back what was not committed."""
         if self.is_open:
             self.con.execute("ROLLBACK")
             self.is_open = False
         checksums.end(self.con)
 
-    def _flush(self, tables: Collection[str] | None = None) -> None:
+    def _flush(self, some: Collection[str] | None = None) -> None:
         """Insert what waits for all tables or for these."""
-        chosen = list(self.batches) if tables is None else tables
+        chosen = list(self.batches) if some is None else some
         waiting = {table: self.batches.pop(table) for table in chosen if table in self.batches}
         self.waiting_rows = 0
-        self._wait()
-        if self.loader is None:
-            self._insert(waiting)
-        else:
-            self.loading = self.loader.submit(self._insert, waiting)
+        self._insert(waiting)
 
     def _insert(self, waiting: dict[str, list[Any]]) -> None:
         for table, batches in waiting.items():
@@ -134,19 +90,9 @@ class TableWriter:
             # transaction keeps, with all the text behind it, until it ends.
             arrow_batches = Batches(batches)  # noqa: F841
             cast = _CASTS.get(table, "*")
-            self.con.execute(f'INSERT INTO "{table}" BY NAME SELECT {cast} FROM arrow_batches')
+            # Until its answer is fetched, a statement keeps the batches.
+            insert = f'INSERT INTO "{table}" BY NAME SELECT {cast} FROM arrow_batches'
+            self.con.execute(insert).fetchall()
             types = self.schemas[table].types
             if "module_id" in types:
-                self.con.execute(checksums.of_rows(table, types, "arrow_batches"))
-
-    def _wait(self) -> None:
-        """Wait for the loader thread: there is one connection, and inserts keep their order."""
-        if self.loading is not None:
-            loading, self.loading = self.loading, None
-            loading.result()
-
-
-def _column(values: list[Any], data_type: str) -> Any:
-    if data_type == "BOOLEAN":
-        return np.array(values, np.bool_)
-    return objects(values) if data_type in ("BIGINT", "HUGEINT") else strings(values)
+                self.con.execute(checksums.of_rows(table, types, "arrow_batches")).fetchall()

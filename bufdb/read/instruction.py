@@ -181,7 +181,9 @@ _ESCAPES = {
 def unescape(text: bytes) -> bytes:
     """Text between quotes with its C escapes undone, as valid UTF-8 (format section 7)."""
     if b"\\" in text:
-        text = _ESCAPE.sub(_unescaped, text)
+        # Of JAX's names, as `args[\'x\']`, most hold no other escape.
+        simple = text.replace(rb"\'", b"'")
+        text = _ESCAPE.sub(_unescaped, text) if b"\\" in simple else simple
     return text if text.isascii() else text.decode("utf-8", "replace").encode()
 
 

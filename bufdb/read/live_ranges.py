@@ -52,11 +52,10 @@ class LiveRanges:
 
 
 _TITLES = {
-    SEQUENCE: re.compile(rb"  InstructionSequence:"),
-    RANGES: re.compile(rb"  BufferLiveRange:"),
     PEAK: re.compile(rb"  Live ranges at (-?\d+) \(peak\):"),
     TREE: re.compile(rb"  Stack trace breakdown for peak usage: (-?\d[\d ]*) bytes"),
 }
+_PLAIN_TITLES = {b"  InstructionSequence:": SEQUENCE, b"  BufferLiveRange:": RANGES}
 _TOO_LARGE = re.compile(rb"[0-9]{19}")
 """No schedule has 10^18 steps: such a title is reported as a line that was not understood."""
 _LONGEST_TITLE = 200
@@ -116,16 +115,20 @@ def _titles(
     begins = dict(
         zip(section.piece_lines.tolist(), (p.begins for p in section.pieces), strict=True)
     )
+    places = (candidates, section.module_of[candidates], block.starts[candidates])
     lines, kinds, are_titles = [], [], []
     state = kind
-    for line in candidates.tolist():
+    for line, module, start, end in zip(
+        *(place.tolist() for place in (*places, block.ends[candidates])), strict=True
+    ):
         is_first = line in begins
         if is_first:
             state = START if begins[line] else kind
         title = -1
         if state != TREE:
-            facts = found.facts.setdefault(int(section.module_of[line]), Facts())
-            title = _title(block.line(line), facts)
+            if module not in found.facts:
+                found.facts[module] = Facts()
+            title = _title(block.data[start:end], found.facts[module])
         if title >= 0:
             state = title
         if title >= 0 or is_first:
@@ -137,6 +140,8 @@ def _titles(
 
 def _title(text: bytes, facts: Facts) -> int:
     """The part that begins below a title, whose facts are noted; -1 if it is none."""
+    if (plain := _PLAIN_TITLES.get(text)) is not None:
+        return plain
     if len(text) > _LONGEST_TITLE or _TOO_LARGE.search(text):
         return -1
     if (title := _MAX.fullmatch(text)) is not None:

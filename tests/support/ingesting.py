@@ -15,6 +15,7 @@ from bufdb.ingest.ingest import Ingest
 from bufdb.ingest.plan import plan
 from bufdb.ingest.progress import Progress
 from bufdb.ingest.summary import Summary
+from bufdb.ingest.workers.choice import reader
 
 
 def ingest_into(
@@ -32,8 +33,10 @@ def ingest_into(
 ) -> Summary:
     """Read the dumps of one path or of several into an open database; see `ingest`."""
     planned = plan(list(paths) if isinstance(paths, Sequence) else [paths], run)
-    work = Ingest(con, planned, block_bytes, progress, jobs, replace, own_globs, prune)
-    return work.run(labels or {}, {})
+    modules = [job for one in planned.values() for job in one.jobs]
+    with reader(modules, jobs, may_copy=False) as reading:
+        work = Ingest(con, planned, block_bytes, progress, reading, replace, own_globs, prune)
+        return work.run(labels or {}, {})
 
 
 @contextmanager

@@ -27,7 +27,10 @@ from places import DEMO
 
 from bufdb.ingest.ingest import MODULE_TABLES
 
-SCRIPT = "import sys; from bufdb.cli import main; main()"
+SCRIPT = (
+    "from bufdb.ingest.workers import choice; choice.FEW_BYTES = 0; "  # so that others read, too
+    "from bufdb.cli import main; main()"
+)
 COPIES = 3
 """Each demo run is ingested so many times, as runs of their own: a commit follows each."""
 TIMES = ("dumped_at", "ingested_at")

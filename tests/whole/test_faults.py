@@ -26,6 +26,7 @@ from bufdb.database import faults, store
 from bufdb.dumps import captured as captured_output
 from bufdb.dumps import discover, files, load, modules
 from bufdb.errors import BufdbError
+from bufdb.ingest import group as group_module
 from bufdb.ingest import ingest as ingest_module
 from bufdb.ingest.ingest import MODULE_TABLES, ingest
 from bufdb.ingest.writer import TableWriter
@@ -418,7 +419,7 @@ def test_file_that_changes_while_it_is_read(
         put(path)
     before = rows(con, "SELECT size_bytes FROM allocations") if stored_before else []
     # The large module is changed between its hash and its text, the small one after its text.
-    real = ingest_module.load
+    real = group_module.load
 
     def load(files, size):
         loaded = real(files, size)
@@ -426,17 +427,17 @@ def test_file_that_changes_while_it_is_read(
             CHANGES[change](path)
         return loaded
 
-    real_store = ingest_module.Ingest._store
+    real_read = group_module._read_large
 
-    def store_late(self, batch):
-        if batch[0][0].files.key == STEM:
+    def read_late(group, job, *more):
+        if job.files.key == STEM:
             CHANGES[change](path)
-        return real_store(self, batch)
+        return real_read(group, job, *more)
 
     if block_bytes == 40:
-        monkeypatch.setattr(ingest_module.Ingest, "_store", store_late)
+        monkeypatch.setattr(group_module, "_read_large", read_late)
     else:
-        monkeypatch.setattr(ingest_module, "load", load)
+        monkeypatch.setattr(group_module, "load", load)
     summary = ingest_into(con, folder, "dumps", block_bytes)
     assert (summary.skipped_count, summary.exit_code) == (1, 4)
     assert summary.module_count == (0 if stored_before else 2)
@@ -464,14 +465,14 @@ def test_file_that_changes_while_it_is_read(
 def test_captured_output_that_grows_below_what_was_found(con, tmp_path, monkeypatch):
     folder = tmp_path / "dumps"
     put(folder / "log", f"*** Begin {DUMP} ***\n{TEXT}\n*** End {DUMP} ***\n")
-    real = ingest_module.load
+    real = group_module.load
 
     def load(files, size):
         with (folder / "log").open("a") as file:
             file.write("the program goes on\n")
         return real(files, size)
 
-    monkeypatch.setattr(ingest_module, "load", load)
+    monkeypatch.setattr(group_module, "load", load)
     assert ingest_into(con, folder, "r").module_count == 1
     assert rows(con, "SELECT * FROM diagnostics WHERE module_id IS NULL") == []
 

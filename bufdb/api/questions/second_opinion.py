@@ -95,7 +95,7 @@ def _compare(
     other = store.open_writable(":memory:")
     try:
         planned = {"proto": PlannedRun(Path(key), [Job("proto", module_id, files)])}
-        Ingest(other, planned, BLOCK_BYTES, None, 1).run({}, {})
+        Ingest(other, planned, BLOCK_BYTES).run({}, {})
         for table, columns in COMPARED.items():
             rows = f'SELECT {columns} FROM "{table}" WHERE module_id = {module_id}'
             ours, theirs = (Counter(c.execute(rows).fetchall()) for c in (con, other))

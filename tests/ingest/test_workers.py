@@ -1,0 +1,307 @@
+"""Processes that read: the same rows as without them, and none is left, whatever goes wrong."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from multiprocessing import Pipe
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pytest
+from ingesting import ingest_into, rows
+from kill import state_of
+from places import DEMO
+
+from bufdb.errors import BufdbError
+from bufdb.ingest.ingest import MODULE_TABLES, ingest
+from bufdb.ingest.workers import choice, messages, start
+from bufdb.ingest.workers.pool import Pool
+
+RUNS = [DEMO / name for name in ("cpu_b8", "tpu_b8", "gpu_b8")]
+COMMAND = "from bufdb.cli import main; main()"
+
+
+@pytest.fixture
+def pools(monkeypatch):
+    """Others read however little there is; the pools that were made."""
+    made = []
+    monkeypatch.setattr(choice, "FEW_BYTES", 0)
+    real = Pool.__init__
+
+    def note(self, *given, **named):
+        made.append(self)
+        real(self, *given, **named)
+
+    monkeypatch.setattr(Pool, "__init__", note)
+    return made
+
+
+@pytest.fixture
+def expected(tmp_path):
+    """What one process stores of RUNS."""
+    ingest(str(tmp_path / "one.duckdb"), RUNS)
+    return state_of(tmp_path / "one.duckdb")
+
+
+def started(patch, *arguments, script=COMMAND):
+    """A process that has changed something in bufdb before it begins."""
+    parts = "choice, messages, pool, start, worker"
+    few = f"from bufdb.ingest.workers import {parts}\nchoice.FEW_BYTES = 0"
+    return subprocess.Popen(
+        [sys.executable, "-c", "\n".join([few, patch, script]), *map(str, arguments)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+
+
+def done(process):
+    out, err = process.communicate(timeout=120)
+    return process.returncode, out, err
+
+
+def children(pid):
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(child) for child in found]
+
+
+def is_alive(pid):
+    """Whether a process is there and has not ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_until(condition, seconds=60):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "too long"
+        time.sleep(0.01)
+
+
+def whole_modules(db):
+    """Number of modules stored; fails if a table holds rows of any other."""
+    for table in MODULE_TABLES:
+        stray = f'FROM "{table}" WHERE module_id NOT IN (SELECT module_id FROM modules)'
+        assert rows(db, f"SELECT count(*) {stray}") == [(0,)], table
+    return len(rows(db, "SELECT * FROM modules"))
+
+
+# -- the same rows ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("jobs", "block_bytes"), [(2, 10 << 20), (3, 2000)])
+def test_new_interpreters_store_the_same(pools, expected, tmp_path, jobs, block_bytes):
+    db = tmp_path / "t.duckdb"
+    ingest(str(db), RUNS, jobs=jobs, block_bytes=block_bytes)
+    assert state_of(db) == expected
+    assert len(pools) == 1
+
+
+COPIES = {
+    "copies": "",
+    "many messages": "worker.MESSAGE_BYTES = 1000",
+    "one segment": "pool.SEGMENTS = 1; worker.MESSAGE_BYTES = 1000",
+    "no shared memory": "messages.segments = lambda count: []",
+    "no room in it": "import os\ndef full(*given): raise OSError(28, 'full')\nos.pwrite = full",
+    "no more processes": "import os\ndef none(): raise OSError(11, 'none')\nos.fork = none",
+}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux alone")
+@pytest.mark.parametrize("patch", COPIES.values(), ids=COPIES)
+def test_copies_store_the_same(expected, tmp_path, patch):
+    """The command line copies itself."""
+    is_copy = "start.fresh = None" if "fork" not in patch else ""
+    db = tmp_path / "t.duckdb"
+    code, out, err = done(started(f"{patch}\n{is_copy}", "ingest", *RUNS, "--db", db, "--jobs", 3))
+    assert (code, out) == (0, ""), err
+    assert state_of(db) == expected
+
+
+def test_the_next_ingest_finds_nothing_changed(pools, tmp_path):
+    db = str(tmp_path / "t.duckdb")
+    assert ingest(db, RUNS, jobs=2).module_count == 7
+    before = state_of(Path(db))
+    again = ingest(db, RUNS, jobs=2)
+    assert (again.module_count, again.unchanged_count) == (0, 7)
+    assert state_of(Path(db)) == before
+
+
+def test_what_is_in_archives_is_read_here(con, fresh, pools, tmp_path):
+    """Among others that are not; an archive is open in one process."""
+    folder = tmp_path / "run"
+    shutil.copytree(DEMO / "cpu_b8", folder)
+    shutil.make_archive(str(folder / "more"), "zip", DEMO / "gpu_b8")
+    ingest_into(con, folder, jobs=2)
+    with fresh() as other:
+        ingest_into(other, folder)
+        for table in MODULE_TABLES:
+            query = f'SELECT * FROM "{table}" ORDER BY ALL'
+            assert rows(con, query) == rows(other, query), table
+    assert len(pools) == 1
+
+
+def test_files_that_are_gone_are_told_alike(fresh, pools, tmp_path, monkeypatch):
+    """What is gone between the plan and the reading."""
+    found = []
+    for jobs in (1, 2):
+        folder = tmp_path / str(jobs) / "run"
+        shutil.copytree(DEMO / "cpu_b8", folder)
+        (gone,) = folder.glob("module_0004.*-live-range.txt")
+        for reader in (choice.Here, Pool):
+            vanish = lambda *given, real=reader.begin, gone=gone: (  # noqa: E731
+                gone.unlink(missing_ok=True), real(*given))  # fmt: skip
+            monkeypatch.setattr(reader, "begin", vanish)
+        with fresh() as other:
+            summary = ingest_into(other, folder, None, 2000, jobs=jobs)
+            assert (summary.module_count, summary.skipped_count) == (2, 1)
+            found.append(rows(other, "SELECT * FROM diagnostics"))
+    assert found[0] == found[1]
+    assert [row[2:4] for row in found[0]] == [("error", "unreadable_file")]
+
+
+# -- who reads --------------------------------------------------------------------------------
+
+
+def test_little_is_read_here(con, monkeypatch):
+    monkeypatch.setattr(Pool, "__init__", None)
+    ingest_into(con, DEMO / "cpu_b8", jobs=2)
+
+
+def test_a_process_with_threads_is_not_copied():
+    held = threading.Event()
+    other = threading.Thread(target=held.wait)
+    other.start()
+    try:
+        assert not start.may_copy()
+    finally:
+        held.set()
+        other.join()
+
+
+def test_a_script_of_the_caller_is_not_run_again(tmp_path):
+    """As new processes of `multiprocessing` do where the script does not guard itself."""
+    script = (
+        "print('once')\n"
+        "from bufdb.ingest.ingest import ingest\n"
+        f"ingest({str(tmp_path / 't.duckdb')!r}, [__import__('pathlib').Path({str(RUNS[0])!r})], "
+        "jobs=2, block_bytes=2000)\nprint(start.may_copy.__name__)"
+    )
+    assert done(started("", script=script)) == (0, "once\nmay_copy\n", "")
+
+
+# -- what goes wrong --------------------------------------------------------------------------
+
+
+def test_a_worker_that_is_killed_ends_the_ingest(con, pools):
+    seen = []
+
+    def kill(done, total):
+        (pool,) = pools
+        seen.extend(worker.process.pid for worker in pool.workers)
+        for worker in pool.workers:
+            worker.process.kill()
+            worker.process.wait()
+
+    with pytest.raises(BufdbError, match=r"a process that reads dumps was ended by signal 9 while"):
+        ingest_into(con, RUNS, None, 2000, jobs=2, progress=kill)
+    assert not any(map(is_alive, seen))
+    whole_modules(con)
+    assert ingest_into(con, RUNS).exit_code == 0
+    assert whole_modules(con) == 7
+
+
+def test_an_error_here_ends_the_others(con, pools):
+    seen = []
+
+    def fail(done, total):
+        seen.extend(worker.process.pid for worker in pools[0].workers)
+        raise duckdb.Error("no space left")
+
+    with pytest.raises(duckdb.Error, match="no space left"):
+        ingest_into(con, RUNS, None, 2000, jobs=2, progress=fail)
+    assert seen and not any(map(is_alive, seen))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux alone")
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [("MemoryError()", "not enough memory"), ("ValueError('odd')", "ValueError: odd")],
+)
+def test_an_error_there_is_raised_here(tmp_path, fault, message):
+    patch = f"def fail(*given): raise {fault}\nworker.read = fail"
+    db = tmp_path / "t.duckdb"
+    code, out, err = done(started(patch, "ingest", *RUNS, "--db", db, "--jobs", 2))
+    assert (code, out) == (1, "")
+    assert message in err
+    assert rows(db, "SELECT * FROM modules") == []
+
+
+SLOW = (
+    "import time\nreal = worker.read\n"
+    "def read(group, sink):\n    time.sleep(0.5)\n    real(group, sink)\nworker.read = read"
+)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc tells of processes")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
+def test_an_interrupt_and_a_kill_leave_no_process(tmp_path, number, code):
+    """Ctrl-C goes to all of them, a kill to the one that stores."""
+    db = tmp_path / "t.duckdb"
+    process = started(SLOW, "ingest", *RUNS, "--db", db, "--jobs", 2)
+    wait_until(lambda: len(children(process.pid)) == 2 and db.exists())
+    workers = children(process.pid)
+    time.sleep(0.2)
+    if number == signal.SIGINT:
+        os.killpg(process.pid, number)
+    else:
+        process.kill()
+    found, _, err = done(process)
+    assert found == code, err
+    wait_until(lambda: not any(map(is_alive, workers)))
+    assert done(started("", "ingest", *RUNS, "--db", db))[0] == 0
+    assert whole_modules(db) == 7
+
+
+def test_a_segment_is_not_free_while_an_array_is_there():
+    ours, theirs = Pipe()
+    files = messages.segments(1)
+    if not files:
+        pytest.skip("no memory that can be shared")
+    array = np.arange(1000)
+    assert messages.send(theirs, [("add", (array,), {})], 0, files[0], is_last=True)
+    received = messages.receive(ours, files)
+    ((_, (copy,), _),) = list(received.events())
+    assert copy.tolist() == array.tolist()
+    assert not received.is_free()
+    del copy
+    assert received.is_free()
+    for file in files:
+        os.close(file)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux alone")
+def test_long_messages_both_ways_do_not_wait_for_each_other(expected, tmp_path):
+    """More than a pipe holds, to and fro: groups of long names, rows that go through the pipe."""
+    patch = (
+        "messages.segments = lambda count: []\n"
+        "real = messages.pickle.dumps\n"
+        "messages.pickle.dumps = lambda *a, **k: real(*a, **k) + bytes(1 << 20)\n"
+        "give = pool.Pool._send\n"
+        "class Padded:\n"
+        "    def __init__(self, group): self.group, self.padding = group, bytes(1 << 20)\n"
+        "    def __getattr__(self, name):\n"
+        "        if name.startswith('__'): raise AttributeError(name)\n"
+        "        return getattr(self.group, name)\n"
+        "pool.Pool._send = lambda self, who, what: give(self, who, Padded(what))\n"
+        "start.fresh = None"
+    )
+    db = tmp_path / "t.duckdb"
+    code, _, err = done(started(patch, "ingest", *RUNS, "--db", db, "--jobs", 2))
+    assert code == 0, err
+    assert state_of(db) == expected
