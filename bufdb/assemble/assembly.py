@@ -9,6 +9,9 @@ names of the largest module need.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from bufdb.assemble.attribution import Attribution
 from bufdb.assemble.costs import Costs
@@ -24,8 +27,14 @@ from bufdb.link.lifetimes import Lifetimes
 from bufdb.link.placements import Shapes, add_unassigned, read_allocations
 from bufdb.link.usage import look_for_descriptions, read_used_values
 from bufdb.link.value_index import ValueIndex
+from bufdb.memory.ranges import wide
 from bufdb.read.hlo_graph import HloGraph
 from bufdb.read.shape import Shape
+
+
+def _wide(column: Any) -> Any:
+    """What waited in a narrow column, as tables have it."""
+    return wide(column) if isinstance(column, np.ndarray) and column.dtype.kind == "i" else column
 
 
 @dataclass
@@ -72,9 +81,10 @@ def assemble(source: Source, emit: Emit, known_shapes: dict[bytes, Shape]) -> As
     instructions = Instructions(context, values, lifetimes)
     users = Users(context, values)
     costs = Costs(context, values, savings.large_rows())
-    attribution = Attribution(context)
+    attribution = Attribution(context, values)
     context.observers += [users, savings, attribution, costs]
     read_used_values(context, values, instructions)
+    values.forget_texts()
     instructions.add_undescribed()
     instructions.check_frames()
     origins.begin(values, lifetimes)
@@ -89,16 +99,17 @@ def assemble(source: Source, emit: Emit, known_shapes: dict[bytes, Shape]) -> As
     is_known = context.having("is_peak_known")
     for name, columns in occupied.items():
         occupied[name] = take(columns, is_known[columns["module"]])
-        emit(name, occupied[name])
+        emit(name, {name: _wide(column) for name, column in occupied[name].items()})
     if occupied:
         known_rows = savings.row[is_known[values.module[savings.row]]]
         emit("value_users", users.rows(known_rows, occupied["peak_values"], lifetimes))
     emit("recompute_costs", costs.columns(is_known))
-    labels = attribution.of_values(values, savings.row, origins.told, users, lifetimes)
+    labels = attribution.of_values(savings.row, origins.told, users, lifetimes)
+    # Each of them knows the context: a cycle, which only the collector ends, and ingest has none.
+    context.observers.clear()
+    del values, lifetimes, instructions, users, costs, origins, occupied, attribution
     groupings = [Grouping(what, *found) for what, found in labels.items()]
     for columns in savings.rows(groupings):
         emit("peak_savings", columns)
     add_messages(context, shapes)
-    # Each of them knows the context: a cycle, which only the collector ends, and ingest has none.
-    context.observers.clear()
     return Assembled(context.facts, shapes.new)

@@ -52,7 +52,7 @@ class Instructions:
         """
         values = self.values
         own = rows >= 0
-        own[own] = values.name_key[rows[own]] == keys[own]
+        own[own] = values.name_keys(rows[own]) == keys[own]
         new = np.flatnonzero(own)
         new = new[~self._is_described[rows[new]]]
         _, first = np.unique(rows[new], return_index=True)
@@ -78,7 +78,9 @@ class Instructions:
     def add_undescribed(self) -> None:
         """Instructions that no line describes: what the HLO text says of them, or their names."""
         context, values = self.context, self.values
-        described = np.union1d(values.name_key[self._is_described], self._strangers)
+        is_described = np.zeros(len(values.names), np.bool_)
+        is_described[values.name[self._is_described]] = True
+        described = np.union1d(values.names[is_described], self._strangers)
         missing = self._modules_lacking(described)
         emitted = np.empty(0, np.uint64)
         if (missing & context.has_hlo()).any():

@@ -143,7 +143,7 @@ class Savings:
             number = np.where(wrong[r.group], 0, np.maximum(stop - begin, 0))
             at = expanded(begin, number)
             rows = np.repeat(np.arange(len(number)), number)
-            there, _, held = unions(at, at, r.allocation[rows], r.offset[rows], r.size[rows])
+            there, held = unions(at, r.allocation[rows], r.offset[rows], r.size[rows])
             found = np.zeros(behind - low, np.int64)
             found[there - low] = held
             differs = found != expected[low:behind]
