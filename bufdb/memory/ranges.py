@@ -10,7 +10,6 @@ import numpy as np
 
 from bufdb.columnar.scan import Bools, Ints
 
-
 Narrow = Any
 """A column of integers of 8 to 64 bits, as `narrow` makes."""
 
