@@ -111,7 +111,7 @@ class PeakSavings(Observer):
         grouping, with all buffers of the module that bear it. A buffer bears the name of the value
         that holds its bytes at the peak, so the names part what is held there.
         """
-        ranges = Ranges(*(column.astype(np.int64) for column in self.columns))
+        ranges = Ranges(*self.columns)
         is_known = self.context.having("is_peak_known")[self.groups[:, 0]]
         known = is_known[ranges.group]
         if not known.any():
