@@ -15,6 +15,7 @@ import numpy as np
 
 from bufdb.assemble.attribution import Attribution
 from bufdb.assemble.costs import Costs
+from bufdb.assemble.freed import give_back
 from bufdb.assemble.loops.origins import Origins
 from bufdb.assemble.messages import add_messages
 from bufdb.assemble.peak.checks import MemoryChecks, check_total
@@ -60,6 +61,7 @@ def assemble(source: Source, emit: Emit, known_shapes: dict[bytes, Shape]) -> As
     table = read_allocations(context, values, shapes)
     add_unassigned(context, values)
     values.finish()
+    give_back(len(values))
     context.find_in_each(
         values.duplicates(),
         "error",
@@ -69,6 +71,7 @@ def assemble(source: Source, emit: Emit, known_shapes: dict[bytes, Shape]) -> As
     look_for_descriptions(context)
     lifetimes = Lifetimes(context, values)
     lifetimes.read()
+    give_back(len(values))
     checks = MemoryChecks(context, table, values, lifetimes)
     checks.check()
     emit("memory_sums", checks.sums())
@@ -78,6 +81,7 @@ def assemble(source: Source, emit: Emit, known_shapes: dict[bytes, Shape]) -> As
     origins.find_sharers(values, lifetimes)
     lifetimes.forget_ranges()
     values.forget_placements()
+    give_back(len(values))
     instructions = Instructions(context, values, lifetimes)
     users = Users(context, values)
     costs = Costs(context, values, savings.large_rows())
@@ -85,7 +89,9 @@ def assemble(source: Source, emit: Emit, known_shapes: dict[bytes, Shape]) -> As
     context.observers += [users, savings, attribution, costs]
     read_used_values(context, values, instructions)
     values.forget_texts()
+    give_back(len(values))
     instructions.add_undescribed()
+    give_back(len(values))
     instructions.check_frames()
     origins.begin(values, lifetimes)
     for pieces in source.hlo():
@@ -107,7 +113,9 @@ def assemble(source: Source, emit: Emit, known_shapes: dict[bytes, Shape]) -> As
     labels = attribution.of_values(savings.row, origins.told, users, lifetimes)
     # Each of them knows the context: a cycle, which only the collector ends, and ingest has none.
     context.observers.clear()
+    count = len(values)
     del values, lifetimes, instructions, users, costs, origins, occupied, attribution
+    give_back(count)
     groupings = [Grouping(what, *found) for what, found in labels.items()]
     for columns in savings.rows(groupings):
         emit("peak_savings", columns)

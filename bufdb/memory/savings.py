@@ -329,7 +329,8 @@ def _shared(at: Ints, r: Ranges) -> Bools:
 
 def _instant(group: Narrow, time: Narrow) -> Ints:
     """Group and time in one."""
-    return (wide(group) << SHIFT) + time
+    found: Ints = (wide(group) << SHIFT) + time
+    return found
 
 
 def _are_too_many(group: Narrow, counts: Narrow, groups: int) -> Bools:

@@ -8,7 +8,7 @@ its values, a line from their instructions.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -20,7 +20,7 @@ from bufdb.link.context import SECRET, Context, Observer
 from bufdb.link.value_index import places_of
 from bufdb.memory.buffers import buffers, labels_of_buffers, shared_slots
 from bufdb.memory.occupancy import Occupancy
-from bufdb.memory.ranges import Ranges, narrow, numbered, wide
+from bufdb.memory.ranges import Narrow, Ranges, narrow, numbered, wide
 from bufdb.memory.savings import LARGE_PART, Savings
 from bufdb.read.used_values import UsedValues
 
@@ -69,7 +69,8 @@ class PeakSavings(Observer):
         """
         self.context, self.value_id = context, value_id
         self.groups, self.fixed_bytes = temps.groups, temps.fixed_bytes
-        self.occupied = temps.occupied
+        found = temps.occupied
+        self.occupied = replace(found, group=narrow(found.group), time=narrow(found.time))
         r = temps.ranges
         self.slot = narrow(shared_slots(r, temps.is_phi))
         self.is_phi, self.row = temps.is_phi, narrow(temps.row)
@@ -130,13 +131,14 @@ class PeakSavings(Observer):
             )
             self.context.find(module, "notice", "savings_unknown", message)
 
-    def _buffers(self, ranges: Ranges) -> Ints:
+    def _buffers(self, ranges: Ranges) -> Narrow:
         if not self._positions:
             none = np.empty(0, np.int64)
             self._positions.append((none, none.astype(np.uint64), none.astype(np.bool_)))
         row, index, is_defining = (np.concatenate(x) for x in zip(*self._positions, strict=True))
-        slot = self.slot.astype(np.int64)
-        return buffers(slot, self.is_phi, ranges.start, ranges.end, row, index, is_defining)
+        slot = wide(self.slot)
+        found = buffers(slot, self.is_phi, ranges.start, ranges.end, row, index, is_defining)
+        return narrow(found)
 
     def _of_buffers(self, savings: Savings, buffer: Ints, known: Bools) -> Columns:
         """A row for each buffer, named for its one value in `peak_values`.
