@@ -21,7 +21,7 @@ from bufdb.assemble.messages import add_messages
 from bufdb.assemble.peak.checks import MemoryChecks, check_total
 from bufdb.assemble.peak.savings import Grouping, PeakSavings
 from bufdb.assemble.users import Users
-from bufdb.columnar.scan import take
+from bufdb.columnar.scan import Columns, take
 from bufdb.link.context import Context, Emit, ModuleFacts, Source
 from bufdb.link.instructions import Instructions
 from bufdb.link.lifetimes import Lifetimes
@@ -31,6 +31,21 @@ from bufdb.link.value_index import ValueIndex
 from bufdb.memory.ranges import wide
 from bufdb.read.hlo_graph import HloGraph
 from bufdb.read.shape import Shape
+
+
+def _read_values(context: Context, values: ValueIndex, shapes: Shapes) -> Columns:
+    """Put the values of a batch into the index, to be found from here on; its allocations."""
+    table = read_allocations(context, values, shapes)
+    add_unassigned(context, values)
+    values.finish()
+    give_back(len(values))
+    context.find_in_each(
+        values.duplicates(),
+        "error",
+        "duplicate_value",
+        "{count} values have the name or number of another",
+    )
+    return table
 
 
 def _wide(column: Any) -> Any:
@@ -58,16 +73,7 @@ def assemble(source: Source, emit: Emit, known_shapes: dict[bytes, Shape]) -> As
     context, values, shapes = Context(source, emit), ValueIndex(), Shapes(known_shapes)
     origins = Origins(context)
     context.observers.append(origins)
-    table = read_allocations(context, values, shapes)
-    add_unassigned(context, values)
-    values.finish()
-    give_back(len(values))
-    context.find_in_each(
-        values.duplicates(),
-        "error",
-        "duplicate_value",
-        "{count} values have the name or number of another",
-    )
+    table = _read_values(context, values, shapes)
     look_for_descriptions(context)
     lifetimes = Lifetimes(context, values)
     lifetimes.read()

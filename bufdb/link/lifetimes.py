@@ -10,7 +10,7 @@ from bufdb.columnar.scan import Bools, Columns, Ints, Numbers, Text, Words, take
 from bufdb.link.context import Context
 from bufdb.link.rounds import live_range_rounds
 from bufdb.link.value_index import ValueIndex, isin, lookup, places_of
-from bufdb.memory.ranges import put, wide
+from bufdb.memory.ranges import put
 from bufdb.read.live_ranges import Facts
 
 
@@ -51,11 +51,8 @@ class Lifetimes:
         return found
 
     def modules_lacking(self, known: Words) -> Ints:
-        """The modules of scheduled instructions whose names are not among the sorted ones."""
-        values = self.values
-        own = values.first[(self.order >= 0) & ~isin(values.names, known)]
-        others = self._modules[~isin(self._scheduled, known)]
-        return np.union1d(wide(values.module[own]), others)
+        """The modules of steps that define no value and are not among the sorted names."""
+        return np.unique(self._modules[~isin(self._scheduled, known)])
 
     @property
     def has_schedule(self) -> bool:

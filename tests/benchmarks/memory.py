@@ -2,7 +2,7 @@
 
     python memory.py DIR/one_300 DIR/one_1000 DIR/one_3000 [--against CHECKOUT]
 
-Each directory holds the dumps of one module, as `make_inputs.py --kind one` makes them; the first is
+Each directory holds the dumps of one module, as `make_inputs.py --kind one` makes; the first is
 what the others are held to. With another checkout of bufdb both ingest in turn, and what this one
 takes of memory and CPU is printed as a share of what the other does.
 """
