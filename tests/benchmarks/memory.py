@@ -16,7 +16,7 @@ from pathlib import Path
 
 from run import PARTS, Measurement, agree, contents, measure
 
-INGEST = [sys.executable, "-c", "from bufdb.cli import main; main()", "ingest"]
+INGEST = [sys.executable, "-P", "-c", "from bufdb.cli import main; main()", "ingest"]
 
 
 def main() -> None:
