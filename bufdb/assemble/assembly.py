@@ -9,23 +9,48 @@ names of the largest module need.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from bufdb.assemble.attribution import Attribution
 from bufdb.assemble.costs import Costs
+from bufdb.assemble.freed import give_back
 from bufdb.assemble.loops.origins import Origins
 from bufdb.assemble.messages import add_messages
 from bufdb.assemble.peak.checks import MemoryChecks, check_total
 from bufdb.assemble.peak.savings import Grouping, PeakSavings
 from bufdb.assemble.users import Users
-from bufdb.columnar.scan import take
+from bufdb.columnar.scan import Columns, take
 from bufdb.link.context import Context, Emit, ModuleFacts, Source
 from bufdb.link.instructions import Instructions
 from bufdb.link.lifetimes import Lifetimes
 from bufdb.link.placements import Shapes, add_unassigned, read_allocations
 from bufdb.link.usage import look_for_descriptions, read_used_values
 from bufdb.link.value_index import ValueIndex
+from bufdb.memory.ranges import wide
 from bufdb.read.hlo_graph import HloGraph
 from bufdb.read.shape import Shape
+
+
+def _read_values(context: Context, values: ValueIndex, shapes: Shapes) -> Columns:
+    """Put the values of a batch into the index, to be found from here on; its allocations."""
+    table = read_allocations(context, values, shapes)
+    add_unassigned(context, values)
+    values.finish()
+    give_back(len(values))
+    context.find_in_each(
+        values.duplicates(),
+        "error",
+        "duplicate_value",
+        "{count} values have the name or number of another",
+    )
+    return table
+
+
+def _wide(column: Any) -> Any:
+    """What waited in a narrow column, as tables have it."""
+    return wide(column) if isinstance(column, np.ndarray) and column.dtype.kind == "i" else column
 
 
 @dataclass
@@ -48,18 +73,11 @@ def assemble(source: Source, emit: Emit, known_shapes: dict[bytes, Shape]) -> As
     context, values, shapes = Context(source, emit), ValueIndex(), Shapes(known_shapes)
     origins = Origins(context)
     context.observers.append(origins)
-    table = read_allocations(context, values, shapes)
-    add_unassigned(context, values)
-    values.finish()
-    context.find_in_each(
-        values.duplicates(),
-        "error",
-        "duplicate_value",
-        "{count} values have the name or number of another",
-    )
+    table = _read_values(context, values, shapes)
     look_for_descriptions(context)
     lifetimes = Lifetimes(context, values)
     lifetimes.read()
+    give_back(len(values))
     checks = MemoryChecks(context, table, values, lifetimes)
     checks.check()
     emit("memory_sums", checks.sums())
@@ -69,13 +87,17 @@ def assemble(source: Source, emit: Emit, known_shapes: dict[bytes, Shape]) -> As
     origins.find_sharers(values, lifetimes)
     lifetimes.forget_ranges()
     values.forget_placements()
+    give_back(len(values))
     instructions = Instructions(context, values, lifetimes)
     users = Users(context, values)
     costs = Costs(context, values, savings.large_rows())
-    attribution = Attribution(context)
+    attribution = Attribution(context, values)
     context.observers += [users, savings, attribution, costs]
     read_used_values(context, values, instructions)
+    values.forget_texts()
+    give_back(len(values))
     instructions.add_undescribed()
+    give_back(len(values))
     instructions.check_frames()
     origins.begin(values, lifetimes)
     for pieces in source.hlo():
@@ -89,16 +111,19 @@ def assemble(source: Source, emit: Emit, known_shapes: dict[bytes, Shape]) -> As
     is_known = context.having("is_peak_known")
     for name, columns in occupied.items():
         occupied[name] = take(columns, is_known[columns["module"]])
-        emit(name, occupied[name])
+        emit(name, {name: _wide(column) for name, column in occupied[name].items()})
     if occupied:
         known_rows = savings.row[is_known[values.module[savings.row]]]
         emit("value_users", users.rows(known_rows, occupied["peak_values"], lifetimes))
     emit("recompute_costs", costs.columns(is_known))
-    labels = attribution.of_values(values, savings.row, origins.told, users, lifetimes)
+    labels = attribution.of_values(savings.row, origins.told, users, lifetimes)
+    # Each of them knows the context: a cycle, which only the collector ends, and ingest has none.
+    context.observers.clear()
+    count = len(values)
+    del values, lifetimes, instructions, users, costs, origins, occupied, attribution
+    give_back(count)
     groupings = [Grouping(what, *found) for what, found in labels.items()]
     for columns in savings.rows(groupings):
         emit("peak_savings", columns)
     add_messages(context, shapes)
-    # Each of them knows the context: a cycle, which only the collector ends, and ingest has none.
-    context.observers.clear()
     return Assembled(context.facts, shapes.new)

@@ -2,26 +2,27 @@
 
 What made the data, if a loop carries the value; else the instruction that defines it; else, if XLA
 made that without an op_name, what it is for. Where none of these has a line of the user's, the
-innermost line counts, which is one of a library then. Lines and op_names are numbers on the way,
-and become names once, at the end.
+innermost line counts, which is one of a library then. Instructions are numbered by the names of the
+value index, lines and op_names are numbers on the way, and become names once, at the end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from bufdb.assemble.op_names import OpNames, Stripped
 from bufdb.assemble.users import Users
-from bufdb.columnar.scan import Columns, Ints, Numbers, Text, Words
+from bufdb.columnar.scan import Bools, Columns, Ints, Numbers, Words
 from bufdb.link.context import SECRET, Context, Observer
 from bufdb.link.lifetimes import Lifetimes
-from bufdb.link.op_paths import op_path, strip_op_path
-from bufdb.link.value_index import ValueIndex, lookup
+from bufdb.link.value_index import ValueIndex, lookup, places_of
+from bufdb.memory.ranges import Narrow, narrow, wide
 from bufdb.read.hlo import Frame, HloHeader
 
-Labels = tuple[Ints, list[str]]
+Labels = tuple[Narrow, Sequence[str]]
 """A number for each value, -1 where nothing is known, and the names by number."""
 _OF_LIBRARY = -2
 """Stands for the line of a frame that has none of the user's: then inline metadata has none."""
@@ -29,7 +30,7 @@ _NO_LINE = -3
 """Stands for that of a frame whose file of the user's is known without a line."""
 _ToldNames = tuple[str | None, str | None, str | None]
 """A line of the user's, or else one of a library, and an op."""
-_Told = tuple[Ints, list[str | None]]
+_Told = tuple[Narrow, list[str | None]]
 """Which of the texts is told of each value, -1 for none."""
 
 
@@ -73,25 +74,27 @@ class Names:
             self.texts.append(text)
         return found
 
+    def find(self, text: str) -> int:
+        """The number of a text, or -1."""
+        return self._numbers.get(text, -1)
+
 
 class Attribution(Observer):
-    """The line and the op_name of every instruction of a batch."""
+    """The line and the op_name of every instruction of a batch that defines a value."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, values: ValueIndex) -> None:
         """No instruction is known yet."""
-        self.context = context
-        self._keys: list[Words] = [np.empty(0, np.uint64)]
-        self._lines: list[Ints] = [np.empty(0, np.int32)]
-        self._library_lines: list[Ints] = [np.empty(0, np.int32)]
-        self._ops: list[Ints] = [np.empty(0, np.int32)]
-        self._line_names = Names()
+        self.context, self.values = context, values
+        count = len(values.names)
+        self.lines: Narrow = np.full(count, -1, np.int32)
+        """For each instruction the number of its innermost line that is not library code."""
+        self.library_lines: Narrow = np.full(count, -1, np.int32)
+        self.ops: Narrow = np.full(count, -1, np.int32)
+        self.line_names, self.op_names = Names(), OpNames()
         self._library_source = context.source.own.library_source
         self._frame_keys, self._frame_lines, self._frame_library_lines = self._lines_of_frames(
             context.source.headers
         )
-        self._op_names: list[bytes] = []
-        self._op_numbers: dict[int, int] = {}
-        """By the hash of an op_name its place in the list."""
 
     def _lines_of_frames(self, headers: Mapping[int, HloHeader]) -> tuple[Ints, Ints, Ints]:
         """Sorted keys of the stack frames of all modules, and the numbers of the lines of each."""
@@ -104,7 +107,7 @@ class Attribution(Observer):
                     line = self._line_of(frames[frame.own_frame_id])
                 else:
                     library = self._library_source(frame.source_file, frame.source_line)
-                    library_line = self._line_names.number(library)
+                    library_line = self.line_names.number(library)
                 keys.append(_frame_key(module, number))
                 lines.append(line)
                 library_lines.append(library_line)
@@ -118,31 +121,16 @@ class Attribution(Observer):
         """The number of the line of a frame of the user's."""
         if own.source_file is None or own.source_line is None:
             return _NO_LINE
-        return self._line_names.number(f"{own.source_file}:{own.source_line}")
+        return self.line_names.number(f"{own.source_file}:{own.source_line}")
 
     def see_instructions(self, columns: Columns, name_keys: Words) -> None:
         """Remember lines and op_names."""
-        self._keys.append(name_keys)
+        name = places_of(self.values.names, name_keys)
+        mine = np.flatnonzero(name >= 0)
         lines, library_lines = self._lines_of(columns)
-        self._lines.append(lines.astype(np.int32))
-        self._library_lines.append(library_lines.astype(np.int32))
-        self._ops.append(self._numbered_ops(columns["op_name"]).astype(np.int32))
-
-    def _numbered_ops(self, op_name: Text) -> Ints:
-        """The number of each op_name, -1 where there is none."""
-        numbers, nulls = np.full(len(op_name), -1), op_name.is_null()
-        rows = np.arange(len(op_name)) if nulls is None else np.flatnonzero(~nulls)
-        keys, first, inverse = np.unique(
-            op_name.take(rows).hashes(SECRET), return_index=True, return_inverse=True
-        )
-        known = [self._op_numbers.get(key, -1) for key in keys.tolist()]
-        new = np.flatnonzero(np.array(known, np.int64) < 0)
-        texts = op_name.take(rows[first[new]]).tolist()
-        for place, key, text in zip(new.tolist(), keys[new].tolist(), texts, strict=True):
-            known[place] = self._op_numbers[key] = len(self._op_names)
-            self._op_names.append(text or b"")
-        numbers[rows] = np.array(known, np.int64)[inverse]
-        return numbers
+        ops = self.op_names.numbers(columns["op_name"])
+        self.lines[name[mine]], self.library_lines[name[mine]] = lines[mine], library_lines[mine]
+        self.ops[name[mine]] = ops[mine]
 
     def _lines_of(self, columns: Columns) -> tuple[Ints, Ints]:
         """The number of each innermost line that is not library code, below 0 without one.
@@ -171,59 +159,41 @@ class Attribution(Observer):
             file = (name or b"").decode(errors="replace")
             library = self._library_source(file, line)
             text = library or f"{file}:{line}"
-            found[0 if library is None else 1, number] = self._line_names.number(text)
+            found[0 if library is None else 1, number] = self.line_names.number(text)
         frameless = lines[inline] == -1
         lines[inline[frameless]] = found[0, place[frameless]]
         library_lines[inline] = found[1, place]
         return lines, library_lines
 
     def of_values(
-        self,
-        values: ValueIndex,
-        rows: Ints,
-        told: Told,
-        users: Users,
-        lifetimes: Lifetimes,
+        self, rows: Ints, told: Told, users: Users, lifetimes: Lifetimes
     ) -> dict[str, Labels]:
         """The source line and the op of each value.
 
         Args:
-            values: the values of the batch.
-            rows: which of them are asked about, temp values.
+            rows: which values are asked about, temp values.
             told: values whose data were made elsewhere, with the names of line and op.
             users: what values are for.
             lifetimes: the order of the program.
         """
-        keys = np.concatenate(self._keys)
-        order = np.argsort(keys, kind="stable")
-        ordered = keys[order]
-        own = lookup(ordered, order, values.name_key[rows])
-        user, _ = users.of_values(rows, lifetimes)
-        used = np.where(user < 0, -1, lookup(ordered, order, values.names[user]))
-        number = told.numbers(rows)
-        lines, libraries, ops = map(np.concatenate, (self._lines, self._library_lines, self._ops))
-        told_lines, told_libraries, told_ops = (
-            [name[at] for name in told.names] for at in range(3)
-        )
-        own_ops, used_ops, op_names = self._stripped(_take(ops, own), _take(ops, used))
-        return {
-            "source_line": _labels(
-                self._line_names.texts,
-                (_take(lines, own), _take(lines, used), (number, told_lines)),
-                (_take(libraries, own), _take(libraries, used), (number, told_libraries)),
-            ),
-            "op": _labels(op_names, (own_ops, used_ops, (number, told_ops))),
-        }
+        own = self.values.name[rows]
+        used = narrow(users.of_values(rows, lifetimes)[0])
+        number = narrow(told.numbers(rows))
+        lines, libraries, ops = ([name[at] for name in told.names] for at in range(3))
+        stripped = Stripped(self.op_names, self._wanted_ops(own, used))
+        by_line = _Labelled(self.line_names.texts, self.line_names.find, len(rows))
+        by_line.add(self.lines, own, used, (number, lines))
+        by_line.add(self.library_lines, own, used, (number, libraries))
+        by_op = _Labelled(stripped, stripped.find, len(rows))
+        by_op.add(stripped.places(self.ops), own, used, (number, ops))
+        return {"source_line": (by_line.labels, by_line), "op": (by_op.labels, by_op)}
 
-    def _stripped(self, own: Ints, used: Ints) -> tuple[Ints, Ints, list[str]]:
-        """The same for op_names without what JAX adds; several of them may be one then."""
-        wanted = np.unique(np.concatenate([own, used]))
-        wanted = wanted[wanted >= 0]
-        names, numbers = Names(), np.full(len(self._op_names) + 1, -1)
-        for number in wanted.tolist():
-            text = self._op_names[number].decode(errors="replace")
-            numbers[number] = names.number(strip_op_path(op_path(text)))
-        return numbers[own], numbers[used], names.texts
+    def _wanted_ops(self, own: Narrow, used: Narrow) -> Bools:
+        """Which op_names some of these instructions have."""
+        is_wanted = np.zeros(len(self.op_names) + 1, np.bool_)
+        is_wanted[self.ops[own]] = True
+        is_wanted[self.ops[used[used >= 0]]] = True
+        return is_wanted[:-1]
 
 
 def _frame_key(module: Any, frame_id: Any) -> Any:
@@ -231,29 +201,63 @@ def _frame_key(module: Any, frame_id: Any) -> Any:
     return (module << 32) + np.clip(frame_id, 0, 2**32 - 1)
 
 
-def _take(numbers: Ints, rows: Ints) -> Ints:
-    """The numbers of rows, -1 where the row is -1 or has none."""
-    taken: Ints = np.full(len(rows), -1)
-    there = np.flatnonzero(rows >= 0)
-    taken[there] = np.maximum(numbers[rows[there]], -1)
-    return taken
+class _Labelled(Sequence[str]):
+    """A number for each value and the text of each number: of its own, then "for" that of its use.
 
-
-def _labels(texts: list[str], *layers: tuple[Ints, Ints, _Told]) -> Labels:
-    """A number for each value: what is told of it, else its own, else "for" that of its use.
-
-    A layer counts where those before it know nothing.
+    What is told of a value goes before both.
     """
-    names = [*texts, *(f"for {text}" for text in texts)]
-    known = {text: place for place, text in enumerate(texts)}
-    labels = np.full(len(layers[0][0]), -1)
-    for own, used, (number, told) in layers:
-        of_told = [-1]
-        for text in told:
-            of_told.append(-1 if text is None else known.setdefault(text, len(names)))
-            if of_told[-1] == len(names) and text is not None:
-                names.append(text)
-        found = np.array(of_told, np.int64)[number + 1]
-        for candidates in (found, own, np.where(used >= 0, len(texts) + used, -1)):
-            labels = np.where(labels >= 0, labels, candidates)
-    return labels, names
+
+    def __init__(self, texts: Sequence[str], find: Callable[[str], int], count: int) -> None:
+        """Nothing is known of any value.
+
+        Args:
+            texts: the texts by number.
+            find: the number of a text, -1 if it is none of them.
+            count: number of values.
+        """
+        self.texts, self._find = texts, find
+        self._more: dict[str, int] = {}
+        self._names_of_more: list[str] = []
+        self.labels: Narrow = np.full(count, -1, np.int32)
+        """Number for each value, -1 where nothing is known."""
+
+    def add(self, number_of: Narrow, own: Narrow, used: Narrow, told: _Told) -> None:
+        """What counts where nothing was known before.
+
+        Args:
+            number_of: for each instruction the number of its text, below 0 without one.
+            own: the instruction that defines each value.
+            used: what the value is for, another instruction, or -1.
+            told: the text that is told of each value.
+        """
+        labels, count = self.labels, len(self.texts)
+        numbers = np.array([-1, *map(self._number, told[1])], np.int32)
+        if len(numbers) > 1:
+            _fill(labels, numbers[wide(told[0]) + 1])
+        _fill(labels, number_of[own])
+        _fill(labels, np.where((used >= 0) & (number_of[used] >= 0), number_of[used] + count, -1))
+
+    def _number(self, text: str | None) -> int:
+        if text is None:
+            return -1
+        found = self._find(text)
+        if found < 0 and text not in self._more:
+            self._more[text] = len(self)
+            self._names_of_more.append(text)
+        return found if found >= 0 else self._more[text]
+
+    def __len__(self) -> int:
+        return 2 * len(self.texts) + len(self._more)
+
+    def __getitem__(self, number: int) -> str:  # type: ignore[override]
+        count = len(self.texts)
+        if number < count:
+            return self.texts[number]
+        if number < 2 * count:
+            return f"for {self.texts[number - count]}"
+        return self._names_of_more[number - 2 * count]
+
+
+def _fill(labels: Narrow, numbers: Narrow) -> None:
+    """Take numbers from 0 where there is no label."""
+    np.copyto(labels, numbers, where=(labels < 0) & (numbers >= 0))

@@ -14,6 +14,7 @@ from bufdb.assemble.operations import Operations
 from bufdb.columnar.scan import Bools, Columns, Ints, Text, Words, take
 from bufdb.link.context import Context, Observer
 from bufdb.link.value_index import ValueIndex, isin, lookup
+from bufdb.memory.ranges import wide
 from bufdb.read.hlo_graph import HloGraph
 
 _LIMIT = 2**63
@@ -30,8 +31,8 @@ class Costs(Observer):
             values: its values.
             rows: the large ones, ascending.
         """
-        self._rows, self._keys = rows, values.name_key[rows]
-        self._module, self._value_id = values.module[rows], values.value_id[rows]
+        self._rows, self._keys = rows, values.name_keys(rows)
+        self._module, self._value_id = wide(values.module[rows]), wide(values.value_id[rows])
         self._wanted: Words = np.unique(self._keys)
         self._names: dict[int, bytes] = {}
         self._counts = np.full(len(rows), -1)

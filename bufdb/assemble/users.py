@@ -12,7 +12,8 @@ from bufdb.columnar.arrow import Labels
 from bufdb.columnar.scan import Bools, Columns, Ints, Numbers, Text, Words, take
 from bufdb.link.context import Context, Observer
 from bufdb.link.lifetimes import Lifetimes
-from bufdb.link.value_index import ValueIndex, isin, lookup
+from bufdb.link.value_index import ValueIndex, places_of
+from bufdb.memory.ranges import Narrow, narrow, wide
 from bufdb.read.used_values import UsedValues
 
 STEPS = 4
@@ -25,28 +26,31 @@ class Users(Observer):
     def __init__(self, context: Context, values: ValueIndex) -> None:
         """No use is known yet."""
         self.context, self.values = context, values
-        self._named: list[Words] = [np.empty(0, np.uint64)]
-        """Names of instructions that have an op_name, sorted in each part."""
-        self._rows: list[Ints] = [np.empty(0, np.int64)]
-        self._keys: list[Words] = [np.empty(0, np.uint64)]
-        self._walks: tuple[Ints, Ints, Bools] | None = None
+        self.is_named = np.zeros(len(values.names), np.bool_)
+        """Which names that define values are of instructions with an op_name."""
+        self._rows: list[Narrow] = [np.empty(0, np.int8)]
+        """Values that are used, and the names of their users, by number; narrow."""
+        self._users: list[Narrow] = [np.empty(0, np.int8)]
+        self._walks: tuple[Ints, Ints] | None = None
 
     def see_instructions(self, columns: Columns, name_keys: Words) -> None:
         """Remember which have an op_name."""
         op_name: Text = columns["op_name"]
         nulls = op_name.is_null()
-        self._named.append(np.sort(name_keys if nulls is None else name_keys[~nulls]))
+        name = places_of(self.values.names, name_keys if nulls is None else name_keys[~nulls])
+        self.is_named[name[name >= 0]] = True
 
     def see_uses(self, found: UsedValues) -> None:
         """Remember the uses of values whose instruction is not known to have an op_name."""
         rows = found.rows
         nameless = rows >= 0
         # Mostly an instruction is described with its value, in the same round.
-        nameless[nameless] = ~isin(self.values.name_key[rows[nameless]], self._named[-1])
+        nameless[nameless] = ~self.is_named[self.values.name[rows[nameless]]]
         uses = {name: found.uses[name] for name in ("module", "head", "instruction_name")}
         uses = take(uses, nameless[uses["head"]])
-        self._rows.append(rows[uses["head"]])
-        self._keys.append(self.context.name_keys(uses))
+        user = places_of(self.values.names, self.context.name_keys(uses))
+        self._rows.append(narrow(rows[uses["head"]][user >= 0]))
+        self._users.append(narrow(user[user >= 0]))
 
     def rows(self, temps: Ints, held: Columns, lifetimes: Lifetimes) -> Columns:
         """Rows of `value_users`.
@@ -62,9 +66,9 @@ class Users(Observer):
         there = user >= 0
         rows, user, steps = rows[there], user[there], steps[there]
         return {
-            "module": values.module[rows],
-            "value_id": values.value_id[rows],
-            "user_value_id": values.value_id[values.first[user]],
+            "module": wide(values.module[rows]),
+            "value_id": wide(values.value_id[rows]),
+            "user_value_id": wide(values.value_id[values.first[user]]),
             "step_count": steps,
         }
 
@@ -83,33 +87,30 @@ class Users(Observer):
         -1 for values whose instruction has an op_name, and where none is found.
         """
         if self._walks is None:
-            is_named = isin(self.values.names, np.sort(np.concatenate(self._named)))
-            self._walks = (*self._first_users(is_named, lifetimes), is_named)
-        of_value, of_instruction, is_named = self._walks
-        user, steps = _walk(of_value[rows], of_instruction, is_named)
-        user[is_named[self._instruction(self.values.name_key[rows])]] = -1
+            self._walks = self._first_users(lifetimes)
+        of_value, of_instruction = self._walks
+        user, steps = _walk(wide(of_value[rows]), of_instruction, self.is_named)
+        user[self.is_named[self.values.name[rows]]] = -1
         return user, steps
 
-    def _instruction(self, keys: Words) -> Ints:
-        """The number of each instruction, -1 where it defines no value."""
-        return lookup(self.values.names, np.arange(len(self.values.names)), keys)
-
-    def _first_users(self, is_named: Bools, lifetimes: Lifetimes) -> tuple[Ints, Ints]:
-        """For each value, and for each instruction, the user that counts, or -1."""
-        rows, keys = np.concatenate(self._rows), np.concatenate(self._keys)
-        user, order = self._instruction(keys), lifetimes.program_order(keys)
-        assert order.valid is not None
+    def _first_users(self, lifetimes: Lifetimes) -> tuple[Ints, Ints]:
+        """For each value, and for each instruction, the user that counts, or -1; narrow."""
+        rows, user = np.concatenate(self._rows), np.concatenate(self._users)
+        self._rows, self._users = [], []
+        time = lifetimes.order[user]
         # Uses inside a fused or called computation stand beside that of the caller; such have no
         # place in the program.
-        there = np.flatnonzero((user >= 0) & order.valid)
-        rows, user, time = rows[there], user[there], order.values[there]
-        definer = self._instruction(self.values.name_key[rows])
+        there = np.flatnonzero(time >= 0)
+        rows, user, time = rows[there], user[there], time[there]
+        # The last that is written stays.
+        ranked = narrow(np.lexsort((-wide(time), self.is_named[user])))
+        del time, there
+        rows, user = rows[ranked], user[ranked]
         found = []
-        for group, count in ((rows, len(self.values)), (definer, len(is_named))):
-            first = np.full(count, -1)
-            # The last that is written stays.
-            ranked = np.lexsort((-time, is_named[user]))
-            first[group[ranked]] = user[ranked]
+        definer = self.values.name[rows]
+        for group, count in ((rows, len(self.values)), (definer, len(self.is_named))):
+            first = np.full(count, -1, np.promote_types(user.dtype, np.int8))
+            first[group] = user
             found.append(first)
         return found[0], found[1]
 

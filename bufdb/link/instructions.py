@@ -13,7 +13,7 @@ from bufdb.link.context import Context
 from bufdb.link.lifetimes import Lifetimes
 from bufdb.link.rounds import allocation_rounds, live_range_rounds, used_value_rounds
 from bufdb.link.stack_frames import fill_sources
-from bufdb.link.value_index import ValueIndex, isin, lookup
+from bufdb.link.value_index import ValueIndex, isin, lookup, places_of
 from bufdb.read import instruction, used_values
 
 _NAMES = ("module", "instruction_name", "program_order")
@@ -52,7 +52,7 @@ class Instructions:
         """
         values = self.values
         own = rows >= 0
-        own[own] = values.name_key[rows[own]] == keys[own]
+        own[own] = values.name_keys(rows[own]) == keys[own]
         new = np.flatnonzero(own)
         new = new[~self._is_described[rows[new]]]
         _, first = np.unique(rows[new], return_index=True)
@@ -78,35 +78,36 @@ class Instructions:
     def add_undescribed(self) -> None:
         """Instructions that no line describes: what the HLO text says of them, or their names."""
         context, values = self.context, self.values
-        described = np.union1d(values.name_key[self._is_described], self._strangers)
-        missing = self._modules_lacking(described)
-        emitted = np.empty(0, np.uint64)
+        given = _Given(values.names)
+        given.is_given[values.name[self._is_described]] = True
+        given.add(self._strangers)
+        missing = self._modules_lacking(given)
         if (missing & context.has_hlo()).any():
-            emitted = self._add_from_hlo(missing, described)
-            missing = self._modules_lacking(np.union1d(described, emitted))
+            self._add_from_hlo(missing, given)
+            missing = self._modules_lacking(given)
         if not missing.any():
             return
         came = self._came_with_schedule()
         for _, live in live_range_rounds(context):
             names = live.sequence
             steps = values.is_defined(context.name_keys(names)) | ~came[names["module"]]
-            emitted = self._add_names(take(names, steps), missing, described, emitted)
+            self._add_names(take(names, steps), missing, given)
         for _, found in allocation_rounds(context):
-            emitted = self._add_names(found.values, missing, described, emitted)
+            self._add_names(found.values, missing, given)
         lacking = set(np.flatnonzero(~context.having("has_allocations")).tolist())
         if lacking:
             for _, used in used_value_rounds(context, used_values.NothingAssigned(), only=lacking):
-                emitted = self._add_names(used.heads, missing, described, emitted)
+                self._add_names(used.heads, missing, given)
 
     def _came_with_schedule(self) -> Bools:
         """Of which modules steps that define no value have their rows from the schedule."""
         return self.context.having("has_descriptions") & ~self.context.has_hlo()
 
-    def _modules_lacking(self, known: Words) -> Bools:
-        """Which modules have a value, or a step of the schedule, of no name among the sorted."""
+    def _modules_lacking(self, given: _Given) -> Bools:
+        """Which modules have a value, or a step of the schedule, whose name has no row."""
         lacking = np.zeros(self.context.count, np.bool_)
-        lacking[self.values.module[self.values.first[~isin(self.values.names, known)]]] = True
-        lacking[self.lifetimes.modules_lacking(known)] = True
+        lacking[self.values.module[self.values.first[~given.is_given]]] = True
+        lacking[self.lifetimes.modules_lacking(given.others)] = True
         return lacking
 
     def check_frames(self) -> None:
@@ -159,24 +160,21 @@ class Instructions:
                 name = op_name.take(np.array([row])).tolist()[0] or b""
                 self.context.facts[module].jit_name = _inside(name.decode(errors="replace"))
 
-    def _add_names(
-        self, names: Columns, is_wanted: Bools, described: Words, emitted: Words
-    ) -> Words:
-        """Rows for the names among these that have none; returns all names without description."""
+    def _add_names(self, names: Columns, is_wanted: Bools, given: _Given) -> None:
+        """Rows for the names among these that have none."""
         names = take({n: names[n] for n in _NAMES if n in names}, is_wanted[names["module"]])
         keys = self.context.name_keys(names)
         _, first = np.unique(keys, return_index=True)
-        new = np.sort(first[~isin(keys[first], described) & ~isin(keys[first], emitted)])
+        new = np.sort(first[~given.has(keys[first])])
         if len(new):
             rows = take(names, new)
             if "program_order" not in names and self.lifetimes.has_schedule:
                 rows["program_order"] = self.lifetimes.program_order(keys[new])
             self.context.emit("instructions", rows)
-        return np.union1d(emitted, keys[new])
+        given.add(keys[new])
 
-    def _add_from_hlo(self, is_wanted: Bools, described: Words) -> Words:
-        """What the HLO texts say of instructions of these modules; returns their names."""
-        emitted = np.empty(0, np.uint64)
+    def _add_from_hlo(self, is_wanted: Bools, given: _Given) -> None:
+        """What the HLO texts say of instructions of these modules."""
         for pieces in _together(self.context.source.hlo(), is_wanted):
             section = Section(pieces, self.context.account)
             text, lines = _hlo_instructions(section)
@@ -187,15 +185,39 @@ class Instructions:
             modules_of = section.module_of[lines]
             keys = name.hashes(self.context.seeds[modules_of])
             chosen = self.values.is_defined(keys) | self.lifetimes.is_scheduled(keys)
-            chosen &= ~isin(keys, described) & ~isin(keys, emitted)
-            rows = np.flatnonzero(chosen)
+            rows = np.flatnonzero(chosen & ~given.has(keys))
             _, first = np.unique(keys[rows], return_index=True)
             rows = rows[np.sort(first)]
             read = self._emit(section, text.take(rows), lines[rows], modules_of[rows])
-            emitted = np.union1d(emitted, read)
+            given.add(read)
             section.settle()
             section.close()
-        return emitted
+
+
+class _Given:
+    """Names of instructions that have a row."""
+
+    def __init__(self, names: Words) -> None:
+        """None has, of those that define values or of others."""
+        self._names = names
+        self.is_given = np.zeros(len(names), np.bool_)
+        """Of those that define values."""
+        self.others = np.empty(0, np.uint64)
+        """Of the others those that have a row, ascending."""
+
+    def add(self, keys: Words) -> None:
+        """These have one."""
+        name = places_of(self._names, keys)
+        self.is_given[name[name >= 0]] = True
+        if (name < 0).any():
+            self.others = np.union1d(self.others, keys[name < 0])
+
+    def has(self, keys: Words) -> Bools:
+        """Which have one."""
+        name = places_of(self._names, keys)
+        found = isin(keys, self.others)
+        found[name >= 0] = self.is_given[name[name >= 0]]
+        return found
 
 
 def _together(rounds: Rounds, is_wanted: Bools) -> Rounds:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from bufdb.columnar.scan import Bools, Columns, Ints, Numbers, Text, Words, take
 from bufdb.link.context import Context
 from bufdb.link.rounds import live_range_rounds
-from bufdb.link.value_index import ValueIndex, isin, lookup
+from bufdb.link.value_index import ValueIndex, isin, lookup, places_of
+from bufdb.memory.ranges import put
 from bufdb.read.live_ranges import Facts
 
 
@@ -18,12 +21,15 @@ class Lifetimes:
         """No value lives yet; `read` fills it in."""
         self.context, self.values = context, values
         count = len(values)
-        self.start = np.zeros(count, np.int64)
-        self.end = np.full(count, -1)
-        """The last live instant, itself included."""
+        self.start: Any = np.zeros(count, np.int32)
+        self.end: Any = np.full(count, -1, np.int32)
+        """The last live instant, itself included; narrow, as the first."""
         self.is_live = np.zeros(count, np.bool_)
         """Whether a value has a live range."""
+        self.order: Any = np.full(len(values.names), -1, np.int32)
+        """Place in the schedule of each name that defines a value, -1 without one; narrow."""
         self._scheduled: Words = np.empty(0, np.uint64)
+        """Other names in the schedule, ascending."""
         self._orders: Ints = np.empty(0, np.int64)
         self._modules: Ints = np.empty(0, np.int64)
         self._range_counts = np.zeros(context.count, np.int64)
@@ -32,22 +38,26 @@ class Lifetimes:
 
     def program_order(self, name_keys: Words) -> Numbers:
         """Place in the schedule of the instructions of these names."""
-        order = lookup(self._scheduled, self._orders, name_keys)
+        name = places_of(self.values.names, name_keys)
+        order = np.full(len(name), -1)
+        order[name >= 0] = self.order[name[name >= 0]]
+        order[name < 0] = lookup(self._scheduled, self._orders, name_keys[name < 0])
         return Numbers(np.maximum(order, 0), order >= 0)
 
     def is_scheduled(self, name_keys: Words) -> Bools:
         """Whether the instructions of these names stand in the schedule."""
-        found: Bools = lookup(self._scheduled, self._orders, name_keys) >= 0
+        found = self.program_order(name_keys).valid
+        assert found is not None
         return found
 
     def modules_lacking(self, known: Words) -> Ints:
-        """The modules of scheduled instructions whose names are not among the sorted ones."""
+        """The modules of steps that define no value and are not among the sorted names."""
         return np.unique(self._modules[~isin(self._scheduled, known)])
 
     @property
     def has_schedule(self) -> bool:
         """Whether any module of the batch has a schedule."""
-        return len(self._scheduled) > 0
+        return len(self._scheduled) > 0 or bool((self.order >= 0).any())
 
     def forget_ranges(self) -> None:
         """Give up the live ranges, in time for the largest section; program order stays."""
@@ -66,10 +76,11 @@ class Lifetimes:
             context.set_fact(found.sequence["module"], "has_steps")
             names = context.name_keys(found.sequence)
             steps += np.bincount(found.sequence["module"], minlength=context.count)
-            names_of.append(names)
-            orders.append(found.sequence["program_order"])
-            modules.append(found.sequence["module"])
-            without_value = ~self.values.is_defined(names) & only_names[found.sequence["module"]]
+            other = self._order(names, found.sequence["program_order"])
+            names_of.append(names[other])
+            orders.append(found.sequence["program_order"][other])
+            modules.append(found.sequence["module"][other])
+            without_value = other & only_names[found.sequence["module"]]
             if without_value.any():  # of the others the rows come with their description
                 context.emit("instructions", take(found.sequence, without_value))
             self._ranges(found.ranges)
@@ -82,6 +93,16 @@ class Lifetimes:
             rank = np.argsort(keys, kind="stable")
             self._scheduled, self._orders = keys[rank], values[rank]
             self._modules = np.concatenate(modules)[rank]
+
+    def _order(self, names: Words, program_order: Ints) -> Bools:
+        """Keep the places of names that define values, the first of each; which do not."""
+        name = places_of(self.values.names, names)
+        # The last that is written stays.
+        mine = np.flatnonzero(name >= 0)[::-1]
+        mine = mine[self.order[name[mine]] < 0]
+        self.order = put(self.order, name[mine], program_order[mine])
+        other: Bools = name < 0
+        return other
 
     def _keep_facts(self, found: dict[int, Facts], unread: list[int]) -> None:
         for module, live in found.items():
@@ -99,8 +120,8 @@ class Lifetimes:
         has_value = rows >= 0
         counts = np.bincount(ranges["module"][has_value], minlength=self.context.count)
         self._range_counts += counts
-        self.start[rows[has_value]] = ranges["start_time"][has_value]
-        self.end[rows[has_value]] = ranges["end_time"][has_value]
+        self.start = put(self.start, rows[has_value], ranges["start_time"][has_value])
+        self.end = put(self.end, rows[has_value], ranges["end_time"][has_value])
         self.is_live[rows[has_value]] = True
         if not has_value.all():
             others = take(ranges, ~has_value)
@@ -180,14 +201,14 @@ class Lifetimes:
         listed = np.flatnonzero(live) + first
         if is_old:
             size = min(len(rows), len(listed))
-            same = self.values.name_key[listed[:size]] == names[:size]
+            same = self.values.name_keys(listed[:size]) == names[:size]
             rows[:size] = np.where(same, listed[:size], -1)
         found = rows[rows >= 0]
         others = sum(
             int(((lone[:, 0] == module) & (lone[:, 1] <= time) & (time <= lone[:, 2])).sum())
             for lone in self._unassigned
         )
-        if len(rows) != len(listed) + others or set(found.tolist()) != set(listed.tolist()):
+        if len(rows) != len(listed) + others or not np.array_equal(np.unique(found), listed):
             message = (
                 f"the peak listing at {time} names {len(rows)} values, the live ranges "
                 f"{len(listed) + others}, and they are not the same"

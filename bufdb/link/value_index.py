@@ -1,7 +1,8 @@
 """The values of a batch, to be found by name and index or by number.
 
 Names are compared by 64-bit hashes, seeded per module (a clash would show as two values of one name
-and is reported), in arrays sorted once, so that memory is what the largest module's keys need.
+and is reported), in arrays sorted once, so that memory is what the largest module's keys need: each
+name has its hash once and is a number elsewhere, and numbers take the bytes that they need.
 """
 
 from __future__ import annotations
@@ -11,53 +12,80 @@ from typing import Any
 import numpy as np
 
 from bufdb.columnar.scan import Bools, Columns, Ints, Words
+from bufdb.memory.ranges import narrow, wide
 
 LARGEST_ID = (1 << 40) - 1
 
 
 class ValueIndex:
-    """The values of a batch, sorted by module and number, to be found by name and index."""
+    """The values of a batch, sorted by module and number, to be found by name and index.
 
-    HASHES = ("name_key", "key", "check")
-    BYTES = ("offset_bytes", "size_bytes")
+    Columns of numbers are narrow: they are made wide before arithmetic.
+    """
+
+    NUMBERS = ("module", "value_id", "allocation_index", "offset_bytes", "size_bytes")
 
     def __init__(self) -> None:
         self.parts: list[Columns] = []
 
     def add(self, **columns: Any) -> None:
         """Take the values of one round: a column per name that `finish` asks for."""
+        for name in self.NUMBERS:
+            columns[name] = narrow(columns[name])
+        columns["extra"] = _of_bytes(columns.pop("check") ^ columns["key"])
         self.parts.append(columns)
 
     def finish(self) -> None:
         """Sort what was added; from here on values can be found."""
-        order: Ints | None = None
-        kinds = {name: np.dtype(np.uint64) for name in self.HASHES} | {"is_phi": np.dtype(np.bool_)}
-        placed = ("allocation_index", *self.BYTES, "is_phi")
-        for name in ("module", "value_id", *self.HASHES, *placed):
-            kind = kinds.get(name, np.dtype(np.int64))
-            columns = [part.pop(name) for part in self.parts]
-            column = np.concatenate([np.empty(0, kind), *columns])
-            if name == "value_id":
-                order = np.lexsort((column, self.module))
-                self.module = self.module[order]
-            setattr(self, name, column if order is None else column[order])
+        module, value_id = self._joined("module"), self._joined("value_id")
+        order = narrow(np.lexsort((value_id, module)))
+        self.module, self.value_id = narrow(module[order]), narrow(value_id[order])
+        del module, value_id
+        self._number_names(self._joined("name_key")[order])
+        for name in ("key", "extra", "allocation_index", "offset_bytes", "size_bytes", "is_phi"):
+            setattr(self, name, self._joined(name)[order])
         self.parts = []
         self.numbers = self._numbers(self.module, self.value_id)
-        self.names, self.first = np.unique(self.name_key, return_index=True)
-        self.by_key = np.argsort(self.key)
-        self.sorted_key = self.key[self.by_key]
+        self._sort_keys()
+
+    def _joined(self, name: str) -> Any:
+        """A column of all rounds, which give it up."""
+        kinds = {"name_key": np.uint64, "key": np.uint64, "extra": np.uint8, "is_phi": np.bool_}
+        columns = [part.pop(name) for part in self.parts]
+        return np.concatenate([np.empty(0, kinds.get(name, np.int8)), *columns])
+
+    def _number_names(self, name_key: Words) -> None:
+        order = np.argsort(name_key, kind="stable")
+        ordered = name_key[order]
+        is_new = np.ones(len(order), np.bool_)
+        is_new[1:] = ordered[1:] != ordered[:-1]
+        self.names, self.first = ordered[is_new], narrow(order[is_new])
+        self.name = np.empty(len(order), np.int32 if len(order) < 2**31 else np.int64)
+        self.name[order] = np.cumsum(is_new) - 1
+
+    def _sort_keys(self) -> None:
+        order = np.argsort(self.key)
+        self.sorted_key = self.key[order]
         if (self.sorted_key[1:] == self.sorted_key[:-1]).any():
             # Of values with one name the first is found, whatever else is in the batch.
-            self.by_key = np.argsort(self.key, kind="stable")
+            order = np.argsort(self.key, kind="stable")
+        self.by_key = narrow(order)
 
-    module: Ints
-    value_id: Ints
-    name_key: Words
+    module: Any
+    value_id: Any
+    names: Words
+    """Hashes of the names of what defines values, ascending."""
+    name: Any
+    """Which of them each value has."""
+    first: Any
+    """The first value of each name."""
     key: Words
-    check: Words
-    allocation_index: Ints
-    offset_bytes: Ints
-    size_bytes: Ints
+    """Hash of name and index."""
+    extra: Any
+    """By which the hash of the whole short text differs from `key`."""
+    allocation_index: Any
+    offset_bytes: Any
+    size_bytes: Any
     is_phi: Bools
 
     def __len__(self) -> int:
@@ -65,8 +93,12 @@ class ValueIndex:
 
     def forget_placements(self) -> None:
         """Give up what only live ranges are looked up by, in time for the largest section."""
-        del self.key, self.by_key, self.sorted_key
+        del self.by_key, self.sorted_key
         del self.allocation_index, self.offset_bytes, self.size_bytes, self.is_phi
+
+    def forget_texts(self) -> None:
+        """Give up what short texts are held to; all are read."""
+        del self.key, self.extra
 
     def duplicates(self) -> Ints:
         """The module of each value that has the name, or the number, of another."""
@@ -75,8 +107,7 @@ class ValueIndex:
             self.by_key[1:][duplicate],
             1 + np.flatnonzero(self.numbers[1:] == self.numbers[:-1]),
         )
-        found: Ints = self.module[rows]
-        return found
+        return wide(self.module[rows])
 
     def by_name(self, keys: Words) -> Ints:
         """The row of each key, -1 where no value has it."""
@@ -84,39 +115,60 @@ class ValueIndex:
 
     def by_number(self, module: Ints, value_id: Ints) -> Ints:
         """The row of each value by number, -1 where there is none."""
-        wanted = self._numbers(module, value_id)
-        rows = lookup(self.numbers, np.arange(len(self)), wanted)
+        rows = places_of(self.numbers, self._numbers(module, value_id))
         return np.where(value_id < LARGEST_ID, rows, -1)
+
+    def name_keys(self, rows: Ints) -> Words:
+        """Hashes of the names of the values in these rows."""
+        found: Words = self.names[self.name[rows]]
+        return found
 
     def checks(self, rows: Ints) -> Words:
         """Hash of the whole short text of the values in these rows."""
-        found: Words = self.check[rows]
+        found: Words = self.key[rows] ^ self.extra[rows]
         return found
 
     def modules(self) -> Ints:
         """The modules that have values."""
-        return np.unique(self.module)
+        return np.unique(wide(self.module))
 
     @staticmethod
-    def _numbers(module: Ints, value_id: Ints) -> Ints:
+    def _numbers(module: Any, value_id: Any) -> Any:
         """Module and number in one; XLA counts values from 0, so 40 bits are ample."""
-        return (module << 40) | np.minimum(value_id, LARGEST_ID)
+        if value_id.max(initial=0) >= LARGEST_ID:
+            value_id = np.minimum(wide(value_id), LARGEST_ID)
+        return (wide(module) << 40) | value_id if module.any() else value_id
 
     def is_defined(self, names: Words) -> Bools:
         """Which instruction names define a value."""
-        found: Bools = lookup(self.names, self.first, names) >= 0
-        return found
+        return isin(names, self.names)
 
 
-def lookup(ordered: Any, rows: Ints, wanted: Any) -> Ints:
-    """For each wanted key the row that belongs to it in the sorted keys, or -1."""
+def _of_bytes(column: Words) -> Any:
+    """The same in a byte each, if they fit: of a short text a hash of few bits is left."""
+    return column.astype(np.uint8) if column.max(initial=0) < 2**8 else column
+
+
+def places_of(ordered: Any, wanted: Any) -> Ints:
+    """For each wanted key where it stands first in the sorted keys, or -1."""
     if not len(ordered):
         return np.full(len(wanted), -1)
-    place = np.minimum(np.searchsorted(ordered, wanted), len(ordered) - 1)
-    return np.where(ordered[place] == wanted, rows[place], -1)
+    sought = wanted
+    if ordered.dtype.kind == "i" and ordered.itemsize < wanted.itemsize:
+        # Or all of the sorted ones would be made wide.
+        least, most = np.iinfo(ordered.dtype).min, np.iinfo(ordered.dtype).max
+        sought = np.clip(wanted, least, most).astype(ordered.dtype)
+    place = np.minimum(np.searchsorted(ordered, sought), len(ordered) - 1)
+    return np.where(ordered[place] == wanted, place, -1)
+
+
+def lookup(ordered: Any, rows: Any, wanted: Any) -> Ints:
+    """For each wanted key the row that belongs to it in the sorted keys, or -1."""
+    place = places_of(ordered, wanted)
+    return place if not len(ordered) else np.where(place >= 0, wide(rows[place]), -1)
 
 
 def isin(values: Words, ordered: Words) -> Bools:
     """Which values are among the sorted ones."""
-    found: Bools = lookup(ordered, np.arange(len(ordered)), values) >= 0
+    found: Bools = places_of(ordered, values) >= 0
     return found

@@ -77,7 +77,7 @@ def labels_of_buffers(buffer: Ints, label: Ints, holds: Bools) -> Ints:
         holds: the ranges that hold their bytes at the peak, one of a buffer at most; its label
             counts. Of a buffer without one the first that has a label does.
     """
-    whole = np.full(len(buffer), -1)
+    whole = np.full(len(buffer), -1, label.dtype)
     labelled = np.flatnonzero(label >= 0)[::-1]
     # The last that is written stays.
     whole[buffer[labelled]] = label[labelled]

@@ -30,6 +30,8 @@ class Steps:
         begins = np.zeros(owners, np.bool_)
         begins[self.owner[self.time == 0]] = True
         lacking = np.flatnonzero(~begins)
+        if not len(lacking):
+            return self
         places = np.searchsorted(self.owner, lacking)
         return Steps(
             np.insert(self.owner, places, lacking),
@@ -49,26 +51,44 @@ def highest(curves: Steps, falls: Steps, curve_of: Ints) -> tuple[Ints, Ints]:
         falls: what is taken from a curve; the same.
         curve_of: for each owner in `falls` its curve.
     """
-    if not len(falls.owner):
-        return np.empty(0, curves.value.dtype), np.empty(0, np.int64)
-    keys = (curves.owner << SHIFT) + curves.time
-    curve = curve_of[falls.owner] << SHIFT
-    # The rows of the curve that a row of the fall meets: the one under way at its time, too.
-    low = np.searchsorted(keys, curve + falls.time, "right") - 1
-    until = np.append(falls.time[1:], 0)
-    until[np.append(falls.owner[1:] != falls.owner[:-1], True)] = 1 << SHIFT
-    high = np.searchsorted(keys, curve + until)
-    rank: Any = np.empty(len(keys), np.int32 if len(keys) < 2**31 else np.int64)
-    order = np.argsort(-curves.value, kind="stable")
-    rank[order] = np.arange(len(order))
-    found = order[_lowest(rank, low, high)]
-    left = curves.value[found] - falls.value
-    is_first = np.append(True, falls.owner[1:] != falls.owner[:-1])
-    best = np.maximum.reduceat(left, np.flatnonzero(is_first))
-    rows = np.flatnonzero(left == best[np.cumsum(is_first) - 1])
-    _, first = np.unique(falls.owner[rows], return_index=True)
-    rows = rows[first]
-    return best, np.maximum(curves.time[found[rows]], falls.time[rows])
+    return Curves(curves).highest(falls, curve_of)
+
+
+class Curves:
+    """Curves in the order of their values, to be lowered by many falls."""
+
+    def __init__(self, curves: Steps) -> None:
+        """Take curves as `highest` does."""
+        self._time, self._value = curves.time, curves.value
+        self._keys = (curves.owner << SHIFT) + curves.time
+        kind = np.int32 if len(self._keys) < 2**31 else np.int64
+        order = np.argsort(-curves.value, kind="stable")
+        self._rank: Any = np.empty(len(order), kind)
+        self._rank[order] = np.arange(len(order), dtype=kind)
+        self._order: Any = order.astype(kind)
+
+    def at(self, keys: Ints) -> Any:
+        """The values at these instants: owner and time in one (SHIFT)."""
+        return self._value[np.searchsorted(self._keys, keys, "right") - 1]
+
+    def highest(self, falls: Steps, curve_of: Ints) -> tuple[Ints, Ints]:
+        """As the function of that name."""
+        if not len(falls.owner):
+            return np.empty(0, self._value.dtype), np.empty(0, np.int64)
+        curve = curve_of[falls.owner] << SHIFT
+        # The rows of the curve that a row of the fall meets: the one under way at its time, too.
+        low = np.searchsorted(self._keys, curve + falls.time, "right") - 1
+        until = np.append(falls.time[1:], 0)
+        until[np.append(falls.owner[1:] != falls.owner[:-1], True)] = 1 << SHIFT
+        high = np.searchsorted(self._keys, curve + until)
+        found = self._order[_lowest(self._rank, low, high)]
+        left = self._value[found] - falls.value
+        is_first = np.append(True, falls.owner[1:] != falls.owner[:-1])
+        best = np.maximum.reduceat(left, np.flatnonzero(is_first))
+        rows = np.flatnonzero(left == best[np.cumsum(is_first) - 1])
+        _, first = np.unique(falls.owner[rows], return_index=True)
+        rows = rows[first]
+        return best, np.maximum(self._time[found[rows]], falls.time[rows])
 
 
 def _lowest(rank: Any, low: Ints, high: Ints) -> Ints:

@@ -1,8 +1,9 @@
 """Occupied bytes over time: how much of the temp allocations live values really hold.
 
 For each memory space the union of the byte ranges of its live values, as a step function, and its
-maximum. Values that share bytes count once. The figures come from sorting alone, in
-O(n log n) time and O(n) memory whatever the length of the schedule: XLA lets two values share bytes
+maximum. Values that share bytes count once. The figures come from sorting alone, in O(n log n) time
+whatever the length of the schedule, slice after slice of it; what is held of all of it is a few
+bytes for each value and each step. XLA lets two values share bytes
 only at an instant at which one ends and the other begins (BufferAssignment's rule; format section
 8, rule 10), so between such instants sizes may be added, and at them only the values that begin or
 end there need a union. This can only overcount, so it is exact wherever an exact union agrees:
@@ -12,13 +13,16 @@ space that fails is counted by `exact_steps` instead.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from bufdb.columnar.scan import Bools, Ints
-from bufdb.memory.exact import exact_steps
-from bufdb.memory.ranges import Ranges, spans
+from bufdb.memory.ranges import Ranges, narrow, wide
+from bufdb.memory.steps.exact import exact_steps
+from bufdb.memory.steps.timeline import SLICE_ROWS, Timeline, running_sums
 
 _SAMPLES = 16
 """Instants per memory space, besides the maximum, at which the sum is held against the union; all
@@ -40,26 +44,29 @@ class Occupancy:
     """Groups in which a sum was found wrong or too large, and which `exact_steps` has counted."""
 
 
-def occupancy(ranges: Ranges, groups: int, last_time: Ints) -> Occupancy:
+def occupancy(
+    ranges: Ranges, groups: int, last_time: Ints, slice_rows: int = SLICE_ROWS
+) -> Occupancy:
     """The occupied bytes of each group as a step function, rows only where it changes.
 
     Args:
         ranges: what is live; empty and reversed ranges hold nothing.
         groups: number of groups; some may have no range.
         last_time: per group, the last instant that counts (schedule length).
+        slice_rows: ranges looked at together, about; changes nothing in the result.
     """
     counts = (ranges.size > 0) & (ranges.start <= ranges.end)
     ranges = ranges if counts.all() else ranges.where(counts)
     wrong = too_large(ranges, groups)
     fits = ranges.where(~wrong[ranges.group]) if wrong.any() else ranges
-    group, time, occupied = _by_sorting(fits)
+    group, time, occupied = _by_sorting(fits, slice_rows)
     wrong |= _disagrees(fits, group, time, occupied, groups)
     keep = ~wrong[group]
     group, time, occupied = _changes(group[keep], time[keep], occupied[keep])
     within = time <= last_time[group]
     group, time, occupied = group[within], time[within], occupied[within]
     peak_time, peak = _maxima(group, time, occupied, groups)
-    result = Occupancy(group, time, occupied, peak_time, peak, wrong)
+    result = Occupancy(wide(group), wide(time), occupied, peak_time, peak, wrong)
     for number in np.flatnonzero(wrong).tolist():
         steps = exact_steps(ranges.where(ranges.group == number))
         result = _with(result, number, [s for s in steps if s[0] <= last_time[number]])
@@ -89,7 +96,8 @@ def too_large(ranges: Ranges, groups: int) -> Bools:
     """Groups whose bytes may not add up in 64 bits."""
     if not len(ranges.group):
         return np.zeros(groups, np.bool_)
-    ends = ranges.offset.astype(np.float64) + ranges.size
+    ends = ranges.offset.astype(np.float64)
+    ends += ranges.size
     if ends.max() * len(ends) < 2.0**62:
         return np.zeros(groups, np.bool_)
     order = np.lexsort((ends, ranges.allocation, ranges.group))
@@ -99,55 +107,80 @@ def too_large(ranges: Ranges, groups: int) -> Bools:
     return np.bincount(group[last], weights=ends[order][last], minlength=groups) >= 2.0**62
 
 
-def largest_sum(group: Ints, size: Ints, start: Ints, end: Ints, groups: int) -> list[int]:
+def largest_sum(
+    group: Any, size: Any, start: Any, end: Any, groups: int, slice_rows: int = SLICE_ROWS
+) -> list[int]:
     """Per group the largest sum of sizes live at one instant, shared bytes counted every time."""
     live = start <= end
-    group, size, start, end = group[live], size[live], start[live], end[live]
-    if np.abs(size.astype(np.float64)).sum() > 2**62:
-        size = size.astype(object)
-    keys = np.concatenate([group, group])
-    times = np.concatenate([start, end + 1])
-    changes = np.concatenate([size, -size])
-    at, _, sums = accumulated(keys, times, changes)
-    result = [0] * groups
-    for number, (a, b) in enumerate(spans(at, groups)):
-        if b > a:
-            result[number] = max(0, int(sums[a:b].max()))
-    return result
+    if not live.all():
+        group, size, start, end = group[live], size[live], start[live], end[live]
+    kind: Any = object if np.abs(size.astype(np.float64)).sum() > 2**62 else np.int64
+    line = Timeline(group, start, end, slice_rows)
+
+    def changes() -> Iterator[tuple[int, Any, Any]]:
+        for bound, begins, ends in line.slices():
+            keys = line.keys(group[begins], start[begins]), line.keys(group[ends], end[ends]) + 1
+            yield bound, np.concatenate(keys), _signed(size[begins], size[ends], kind)
+
+    best = np.zeros(groups, kind)
+    for keys, sums in running_sums(changes()):
+        np.maximum.at(best, line.parted(keys)[0], sums)
+    found: list[int] = best.tolist()
+    return found
 
 
-def _by_sorting(r: Ranges) -> tuple[Ints, Ints, Ints]:
+def _signed(come: Any, go: Any, kind: Any = np.int64) -> Any:
+    """What comes, then what goes, as changes."""
+    return np.concatenate([come.astype(kind), -go.astype(kind)])
+
+
+def _by_sorting(r: Ranges, slice_rows: int) -> tuple[Any, Any, Ints]:
     """(group, time, occupied bytes) wherever a range begins or ends or just has.
 
     Sizes of ranges strictly inside their life, plus the union of those at an end of theirs.
     """
-    inner = np.flatnonzero(r.end - r.start >= 2)
-    lone = np.flatnonzero(r.end > r.start)
-    rows = np.concatenate([np.arange(len(r.start)), lone])
-    instant = np.concatenate([r.start, r.end[lone]])
-    at_group, at_time, held = unions(
-        r.group[rows], instant, r.allocation[rows], r.offset[rows], r.size[rows]
-    )
-    group, time, occupied = accumulated(
-        np.concatenate([r.group[inner], r.group[inner], at_group, at_group]),
-        np.concatenate([r.start[inner] + 1, r.end[inner], at_time, at_time + 1]),
-        np.concatenate([r.size[inner], -r.size[inner], held, -held]),
-    )
+    line = Timeline(r.group, r.start, r.end, slice_rows)
+
+    def changes() -> Iterator[tuple[int, Ints, Ints]]:
+        for bound, begins, ends in line.slices():
+            come, go = r.where(begins), r.where(ends)
+            lone = go.end > go.start
+            at, held = unions(
+                np.append(line.keys(come.group, come.start), line.keys(go.group, go.end)[lone]),
+                np.append(come.allocation, go.allocation[lone]),
+                np.append(come.offset, go.offset[lone]),
+                np.append(come.size, go.size[lone]),
+            )
+            # A range with instants inside its life holds its bytes in all of them.
+            come, go = come.where(come.end - come.start >= 2), go.where(go.end - go.start >= 2)
+            inner = line.keys(come.group, come.start) + 1, line.keys(go.group, go.end)
+            keys = np.concatenate([*inner, at, at + 1])
+            yield bound, keys, np.append(_signed(come.size, go.size), _signed(held, held))
+
+    parts = [(np.empty(0, np.int8), np.empty(0, np.int8), np.empty(0, np.int64))]
+    for keys, sums in running_sums(changes()):
+        group, time = line.parted(keys)
+        parts.append((narrow(group), narrow(time), sums))
+    group, time, occupied = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     return group, time, occupied
 
 
-def unions(
-    group: Ints, time: Ints, allocation: Ints, offset: Ints, size: Ints
-) -> tuple[Ints, Ints, Ints]:
-    """Bytes in the union of the ranges of each (group, time)."""
-    if not len(group):
-        return group, time, size
-    order = np.lexsort((offset, allocation, time, group))
-    group, time, allocation = group[order], time[order], allocation[order]
+def unions(at: Ints, allocation: Ints, offset: Ints, size: Ints) -> tuple[Ints, Ints]:
+    """Bytes in the union of the ranges at each place, of places in order.
+
+    Args:
+        at: an instant of a group as one integer, or any other place.
+        allocation: number of the allocation.
+        offset: where in it a range begins.
+        size: how long it is.
+    """
+    if not len(at):
+        return at, size
+    order = np.lexsort((offset, allocation, at))
+    at, allocation = at[order], allocation[order]
     begin = offset[order]
     end = begin + size[order]
-    first_at = np.ones(len(group), np.bool_)
-    first_at[1:] = (group[1:] != group[:-1]) | (time[1:] != time[:-1])
+    first_at = np.append(True, at[1:] != at[:-1])
     first = first_at.copy()
     first[1:] |= allocation[1:] != allocation[:-1]
     covered = running_maximum(end, np.cumsum(first) - 1)
@@ -155,7 +188,7 @@ def unions(
     fresh = np.where(first, begin, np.maximum(begin, before))
     held = np.maximum(end - fresh, 0)
     places = np.flatnonzero(first_at)
-    return group[places], time[places], np.add.reduceat(held, places)
+    return at[places], np.add.reduceat(held, places)
 
 
 def running_maximum(values: Ints, segment: Ints) -> Ints:
@@ -177,26 +210,21 @@ def accumulated(group: Ints, time: Ints, change: Ints) -> tuple[Ints, Ints, Ints
     return group[last], time[last], sums[last]
 
 
-def _changes(group: Ints, time: Ints, occupied: Ints) -> tuple[Ints, Ints, Ints]:
+def _changes(group: Any, time: Any, occupied: Ints) -> tuple[Any, Any, Ints]:
     """Only the rows at which the number changes; before a group's first row it is 0."""
-    before = np.concatenate([np.zeros(1, np.int64), occupied[:-1]])
-    new = np.ones(len(group), np.bool_)
-    new[1:] = group[1:] != group[:-1]
-    keep = occupied != np.where(new, 0, before)
+    new = np.append(True, group[1:] != group[:-1])[: len(group)]
+    keep = new & (occupied != 0)
+    keep[1:] |= ~new[1:] & (occupied[1:] != occupied[:-1])
     return group[keep], time[keep], occupied[keep]
 
 
-def _maxima(group: Ints, time: Ints, occupied: Ints, groups: int) -> tuple[Ints, Ints]:
+def _maxima(group: Any, time: Any, occupied: Ints, groups: int) -> tuple[Ints, Ints]:
     """First time and value of each group's maximum; 0 and 0 without rows."""
     peak_time, peak = np.zeros(groups, np.int64), np.zeros(groups, np.int64)
-    order = np.lexsort((time, -occupied, group))
-    ordered = group[order]
-    first = np.ones(len(order), np.bool_)
-    first[1:] = ordered[1:] != ordered[:-1]
-    rows = order[first]
-    peak_time[group[rows]], peak[group[rows]] = time[rows], occupied[rows]
-    nothing = peak <= 0
-    peak_time[nothing], peak[nothing] = 0, 0
+    np.maximum.at(peak, group, occupied)
+    rows = np.flatnonzero((occupied == peak[group]) & (occupied > 0))[::-1]
+    # The last that is written stays.
+    peak_time[group[rows]] = time[rows]
     return peak_time, peak
 
 
@@ -222,7 +250,7 @@ def _compare(r: Ranges, time: Ints, expected: Ints, wrong: Bools) -> None:
         return
     at = time[r.group]
     live = r.where((r.start <= at) & (at <= r.end))
-    union_group, _, held = unions(live.group, live.group, live.allocation, live.offset, live.size)
+    union_group, held = unions(live.group, live.allocation, live.offset, live.size)
     found = np.zeros(len(wrong), np.int64)
     found[union_group] = held
     wrong |= found != expected

@@ -10,10 +10,44 @@ import numpy as np
 
 from bufdb.columnar.scan import Bools, Ints
 
+Narrow = Any
+"""A column of integers of 8 to 64 bits, as `narrow` makes."""
+
+
+def narrow(column: Any) -> Narrow:
+    """The same numbers in as few bytes as all of them fit into; of zeros alone, in none.
+
+    For what waits: `wide` before arithmetic, or the result may not fit.
+    """
+    low, high = int(column.min(initial=0)), int(column.max(initial=0))
+    if low == high == 0:
+        return np.broadcast_to(np.zeros(1, np.int8), column.shape)
+    for kind in (np.int8, np.int16, np.int32):
+        if np.iinfo(kind).min <= low and high < np.iinfo(kind).max:
+            return column.astype(kind, copy=False)
+    return column.astype(np.int64, copy=False)
+
+
+def wide(column: Narrow) -> Ints:
+    """Numbers in 64 bits."""
+    found: Ints = column.astype(np.int64, copy=False)
+    return found
+
+
+def put(column: Narrow, rows: Ints, numbers: Ints) -> Narrow:
+    """A narrow column with other numbers in some rows: the same one, unless they do not fit."""
+    if len(numbers) and narrow(numbers).itemsize > column.itemsize:
+        column = column.astype(np.promote_types(column.dtype, narrow(numbers).dtype))
+    column[rows] = numbers
+    return column
+
 
 @dataclass(frozen=True)
 class Ranges:
-    """Live byte ranges: row i holds [offset, offset + size) of an allocation from start to end."""
+    """Live byte ranges: row i holds [offset, offset + size) of an allocation from start to end.
+
+    Columns may be narrow.
+    """
 
     group: Ints
     """Number of the (module, memory space), ascending from 0."""
@@ -26,15 +60,12 @@ class Ranges:
     """Last instant, itself included."""
 
     def where(self, rows: Bools | Ints) -> Ranges:
-        """The ranges of these rows."""
-        return Ranges(
-            self.group[rows],
-            self.allocation[rows],
-            self.offset[rows],
-            self.size[rows],
-            self.start[rows],
-            self.end[rows],
-        )
+        """The ranges of these rows, in wide columns."""
+        return Ranges(*(wide(column[rows]) for column in vars(self).values()))
+
+    def narrowed(self) -> Ranges:
+        """The same in narrow columns: to be asked for `where`."""
+        return Ranges(*map(narrow, vars(self).values()))
 
 
 def spans(group: Ints, groups: int) -> list[tuple[int, int]]:

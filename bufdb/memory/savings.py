@@ -15,15 +15,17 @@ right. That is checked for every set; a group that fails is counted instant by i
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
 from bufdb.columnar.scan import Bools, Ints
-from bufdb.memory.maxima import SHIFT, Steps, highest
+from bufdb.memory.maxima import SHIFT, Curves, Steps
 from bufdb.memory.occupancy import Occupancy, accumulated, running_maximum, too_large, unions
-from bufdb.memory.ranges import Ranges, expanded, numbered
+from bufdb.memory.ranges import Narrow, Ranges, expanded, narrow, numbered, wide
+from bufdb.memory.steps.timeline import SLICE_ROWS, Timeline
 
 LARGE_PART = 100
 """Of what is smaller than this part of a peak nobody asks what it costs to do without."""
@@ -51,31 +53,37 @@ class Saved:
 class Savings:
     """The ranges of a batch, to be asked what sets of them save."""
 
-    def __init__(self, ranges: Ranges, occupied: Occupancy, groups: int) -> None:
+    def __init__(
+        self, ranges: Ranges, occupied: Occupancy, groups: int, slice_rows: int = SLICE_ROWS
+    ) -> None:
         """Take ranges that hold something (size above 0, end not before start).
 
         Args:
             ranges: what is live. Ends must fit into 64 bits.
             occupied: the occupancy of the same ranges.
             groups: number of groups.
+            slice_rows: ranges looked at together, about; changes nothing in the result.
         """
         self.ranges, self.occupied, self.groups = ranges, occupied, groups
+        self.slice_rows = slice_rows
         self.is_huge = bool(too_large(ranges, groups).any())
         self._prepare(occupied.counted)
 
     def _prepare(self, counted: Bools) -> None:
         self.counted = counted
-        self.alone = _Alone(self.ranges, counted, self.groups, self.is_huge)
+        self.alone = _Alone(self.ranges, counted, self.groups, self.is_huge, self.slice_rows)
         kind = object if self.is_huge else np.int64
         self.peak = self.occupied.peak.astype(kind)
-        kept = ~counted[self.occupied.group]
-        exact = self.alone.unions()
-        owner = np.concatenate([self.occupied.group[kept], exact.owner])
-        time = np.concatenate([self.occupied.time[kept], exact.time])
-        value = np.concatenate([self.occupied.occupied[kept].astype(kind), exact.value])
-        order = np.lexsort((time, owner))
-        curves = Steps(owner[order], time[order], value[order])
-        self.curves = curves.from_zero(self.groups)
+        found = self.occupied
+        curves = Steps(wide(found.group), wide(found.time), found.occupied.astype(kind, copy=False))
+        if counted.any():
+            kept, exact = ~counted[found.group], self.alone.unions()
+            owner = np.concatenate([curves.owner[kept], exact.owner])
+            time = np.concatenate([curves.time[kept], exact.time])
+            value = np.concatenate([curves.value[kept], exact.value])
+            order = np.lexsort((time, owner))
+            curves = Steps(owner[order], time[order], value[order])
+        self.curves = Curves(curves.from_zero(self.groups))
 
     def of(self, rows: Ints, sets: Ints, count: int, keep: Fraction = Fraction(0)) -> Saved:
         """What each of `count` sets saves.
@@ -104,7 +112,7 @@ class Savings:
             falls = self.alone.steps(rows, sets)
             value = falls.value if keep == 0 else falls.value - _kept(falls.value, keep)
             falls = Steps(falls.owner, falls.time, value).from_zero(int(matters.sum()))
-            best, time = highest(self.curves, falls, group[matters])
+            best, time = self.curves.highest(falls, group[matters])
             wrong = self._wrong(group[matters], time)
             if not wrong.any():
                 break
@@ -126,24 +134,24 @@ class Savings:
         instants = np.unique((group[asked] << SHIFT) + time[asked])
         if not len(instants):
             return wrong
-        keys = (self.curves.owner << SHIFT) + self.curves.time
-        expected = self.curves.value[np.searchsorted(keys, instants, "right") - 1]
+        expected = self.curves.at(instants)
         r, owner = self.ranges, instants >> SHIFT
-        first = np.searchsorted(instants, (r.group << SHIFT) + r.start)
-        counts = np.searchsorted(instants, (r.group << SHIFT) + r.end, "right") - first
-        wrong = _are_too_many(r.group, counts, self.groups)
+        first = narrow(np.searchsorted(instants, _instant(r.group, r.start)))
+        behind_last = narrow(np.searchsorted(instants, _instant(r.group, r.end), "right"))
+        wrong = _are_too_many(r.group, behind_last - first, self.groups)
         live = np.cumsum(
             np.bincount(first, minlength=len(instants) + 1)
-            - np.bincount(first + counts, minlength=len(instants) + 1)
+            - np.bincount(behind_last, minlength=len(instants) + 1)
         )[:-1]
         parts = np.cumsum(np.where(wrong[owner], 0, live)) // _CHUNK
         for part in np.unique(parts).tolist():
-            low, behind = np.searchsorted(parts, [part, part + 1])
-            begin, stop = np.maximum(first, low), np.minimum(first + counts, behind)
-            number = np.where(wrong[r.group], 0, np.maximum(stop - begin, 0))
-            at = expanded(begin, number)
-            rows = np.repeat(np.arange(len(number)), number)
-            there, _, held = unions(at, at, r.allocation[rows], r.offset[rows], r.size[rows])
+            low, behind = np.searchsorted(parts, [part, part + 1]).tolist()
+            meets = (first < behind) & (behind_last > low) & (behind_last > first)
+            rows = np.flatnonzero(meets & ~wrong[r.group])
+            begin = np.maximum(wide(first[rows]), low)
+            number = np.minimum(wide(behind_last[rows]), behind) - begin
+            at, some = expanded(begin, number), r.where(np.repeat(rows, number))
+            there, held = unions(at, some.allocation, some.offset, some.size)
             found = np.zeros(behind - low, np.int64)
             found[there - low] = held
             differs = found != expected[low:behind]
@@ -154,7 +162,9 @@ class Savings:
 class _Alone:
     """Where ranges hold their bytes alone, and the pieces of bytes that several cover."""
 
-    def __init__(self, r: Ranges, counted: Bools, groups: int, is_huge: bool) -> None:
+    def __init__(
+        self, r: Ranges, counted: Bools, groups: int, is_huge: bool, slice_rows: int
+    ) -> None:
         """Work out the pieces.
 
         Args:
@@ -162,89 +172,107 @@ class _Alone:
             counted: groups to be looked at at every instant at which something changes.
             groups: number of groups.
             is_huge: whether sums may need more than 64 bits.
+            slice_rows: ranges looked at together, about.
         """
         self.r, self.counted, self.groups = r, counted, groups
         self.kind = object if is_huge else np.int64
-        slow = counted[r.group]
-        single = r.start == r.end
-        rows = np.flatnonzero(~slow)
-        last = np.flatnonzero(~slow & ~single)
         self.is_too_much = np.zeros(groups, np.bool_)
-        more, at, until = self._every_instant(slow)
-        every = np.concatenate([rows, last, more])
-        time = np.concatenate([r.start[rows], r.end[last], at])
-        shared = self._shared(every, time)
-        shared[len(rows) + len(last) :] = True
-        at_start, at_end = np.ones(len(slow), np.bool_), np.ones(len(slow), np.bool_)
-        at_start[rows] = ~shared[: len(rows)]
-        at_end[last] = ~shared[len(rows) : len(rows) + len(last)]
-        at_end[single] = at_start[single]
-        self.begin = r.start + ~at_start
-        self.stop = np.where(slow, self.begin, np.maximum(r.end + at_end, self.begin))
-        """Each range holds its bytes alone from `begin` to the instant before `stop`."""
-        ends = np.concatenate([time[: len(rows) + len(last)] + 1, until])
-        self._cut(every[shared], time[shared], ends[shared])
+        self._shares_start = np.zeros(len(r.group), np.bool_)
+        self._shares_end = np.zeros(len(r.group), np.bool_)
+        """Whether a range has bytes in common with another one at an end of its life."""
+        met = list(self._meetings(slice_rows)) or [(np.empty(0, np.int64),) * 3]
+        if counted.any():
+            met.append(self._every_instant())
+        self._cut(met)
 
-    def _every_instant(self, slow: Bools) -> tuple[Ints, Ints, Ints]:
+    def _meetings(self, slice_rows: int) -> Iterator[tuple[Narrow, Narrow, Narrow]]:
+        """Ranges that share bytes at an instant at which they begin or end; until the next one."""
+        r = self.r
+        fast = slice(None) if not self.counted.any() else np.flatnonzero(~self.counted[r.group])
+        group, start, end = r.group[fast], r.start[fast], r.end[fast]
+        line = Timeline(group, start, end, slice_rows)
+        for _, begins, ends in line.slices():
+            ends = ends[start[ends] < end[ends]]
+            rows = np.append(begins, ends)
+            time = np.append(wide(start[begins]), wide(end[ends]))
+            at = line.keys(group[rows], time)
+            rows = rows if isinstance(fast, slice) else fast[rows]
+            shared = _shared(at, r.where(rows))
+            self._shares_start[rows[: len(begins)]] = shared[: len(begins)]
+            self._shares_end[rows[len(begins) :]] = shared[len(begins) :]
+            single = rows[: len(begins)][start[begins] == end[begins]]
+            self._shares_end[single] = self._shares_start[single]
+            yield narrow(rows[shared]), narrow(time[shared]), narrow(time[shared] + 1)
+
+    def _lives(self, rows: Ints) -> tuple[Ints, Ints]:
+        """From when each range holds its bytes alone, and the instant behind that."""
+        some = self.r.where(rows)
+        begin = some.start + self._shares_start[rows]
+        stop = np.maximum(some.end + ~self._shares_end[rows], begin)
+        return begin, np.where(self.counted[some.group], begin, stop)
+
+    def _every_instant(self) -> tuple[Ints, Ints, Ints]:
         """The ranges of slow groups, once for each span of time in which nothing changes."""
-        r, rows = self.r, np.flatnonzero(slow)
-        group = r.group[rows] << SHIFT
-        events = np.unique(np.concatenate([group + r.start[rows], group + r.end[rows] + 1]))
-        first = np.searchsorted(events, group + r.start[rows])
-        counts = np.searchsorted(events, group + r.end[rows] + 1) - first
-        self.is_too_much |= _are_too_many(r.group[rows], counts, self.groups)
-        counts = np.where(self.is_too_much[r.group[rows]], 0, counts)
+        rows = np.flatnonzero(self.counted[self.r.group])
+        r = self.r.where(rows)
+        group = r.group << SHIFT
+        events = np.unique(np.concatenate([group + r.start, group + r.end + 1]))
+        first = np.searchsorted(events, group + r.start)
+        counts = np.searchsorted(events, group + r.end + 1) - first
+        self.is_too_much |= _are_too_many(r.group, counts, self.groups)
+        counts = np.where(self.is_too_much[r.group], 0, counts)
         place = expanded(first, counts)
         low = (1 << SHIFT) - 1
         return np.repeat(rows, counts), events[place] & low, events[place + 1] & low
 
-    def _shared(self, rows: Ints, time: Ints) -> Bools:
-        """Which ranges have bytes in common with another one at an instant of theirs."""
-        r = self.r
-        begin = r.offset[rows]
-        place = numbered(r.group, r.allocation)[rows]
-        order = np.lexsort((begin, (place << SHIFT) + time))
-        place, time, begin = place[order], time[order], begin[order]
-        is_first = np.ones(len(rows), np.bool_)
-        is_first[1:] = (place[1:] != place[:-1]) | (time[1:] != time[:-1])
-        reached = running_maximum(begin + r.size[rows][order], np.cumsum(is_first) - 1)
-        meets = np.zeros(len(rows) + 1, np.bool_)
-        meets[1:-1] = ~is_first[1:] & (begin[1:] < reached[:-1])
-        shared = np.empty(len(rows), np.bool_)
-        shared[order] = meets[:-1] | meets[1:]
-        return shared
-
-    def _cut(self, rows: Ints, at: Ints, until: Ints) -> None:
+    def _cut(self, met: list[tuple[Narrow, Narrow, Narrow]]) -> None:
         """Pieces of the bytes of ranges between all edges of their instant, and who covers them."""
-        r = self.r
-        place = numbered(r.group[rows], at, r.allocation[rows])
-        begin, end = r.offset[rows], r.offset[rows] + r.size[rows]
-        edge = numbered(np.concatenate([place, place]), np.concatenate([begin, end]))
-        first, behind = edge[: len(rows)], edge[len(rows) :]
-        counts = behind - first
-        self.is_too_much |= _are_too_many(r.group[rows], counts, self.groups)
-        kept = ~self.is_too_much[r.group[rows]]
-        rows, at, until, first, counts = (x[kept] for x in (rows, at, until, first, counts))
-        piece = expanded(first, counts)
-        number = int(edge.max(initial=-1)) + 1
-        position = np.zeros(number + 1, np.int64)
-        position[edge] = np.concatenate([begin, end])
-        self.cover = np.bincount(piece, minlength=number)
-        """How many ranges cover each piece."""
-        self.size = position[1:] - position[:-1]
-        self.at, self.until, self.group = (np.zeros(number, np.int64) for _ in range(3))
-        for name, column in (("at", at), ("until", until), ("group", r.group[rows])):
-            getattr(self, name)[piece] = np.repeat(column, counts)
-        owner = np.repeat(rows, counts)
+        pairs = np.zeros(self.groups)
+        rooms = sum(np.bincount(self.r.group[rows], minlength=self.groups) for rows, _, _ in met)
+        parts: dict[str, list[Narrow]] = {}
+        number = 0
+        for rows, at, until in met:
+            r = self.r.where(rows)
+            place = numbered(r.group, at, r.allocation)
+            begin, end = r.offset, r.offset + r.size
+            edge = numbered(np.concatenate([place, place]), np.concatenate([begin, end]))
+            first, behind = edge[: len(rows)], edge[len(rows) :]
+            pairs += np.bincount(r.group, weights=behind - first, minlength=self.groups)
+            self.is_too_much |= pairs > _PAIRS_EACH * rooms + _PAIRS
+            counts = np.where(self.is_too_much[r.group], 0, behind - first)
+            piece, count = expanded(first, counts), int(edge.max(initial=-1)) + 1
+            position = np.zeros(count + 1, np.int64)
+            position[edge] = np.concatenate([begin, end])
+            columns = {"cover": np.bincount(piece, minlength=count), "size": np.diff(position)}
+            for name, column in (("at", at), ("until", until), ("group", r.group)):
+                columns[name] = np.zeros(count, np.int64)
+                columns[name][piece] = np.repeat(column, counts)
+            columns |= {"piece": piece + number, "owner": np.repeat(rows, counts)}
+            for name, column in columns.items():
+                parts.setdefault(name, []).append(narrow(column))
+            number += count
+        self._join({name: np.concatenate(parts.pop(name)) for name in list(parts)})
+
+    def _join(self, pieces: dict[str, Narrow]) -> None:
+        """Take the pieces of all slices; those of what is too much are nobody's."""
+        self.cover, self.size = pieces["cover"], pieces["size"]
+        """How many ranges cover each piece, and its bytes."""
+        self.at, self.until, self.group = pieces["at"], pieces["until"], pieces["group"]
+        owner, piece = pieces["owner"], pieces["piece"]
+        if self.is_too_much.any():
+            self.cover = np.where(self.is_too_much[self.group], 0, self.cover)
+            kept = ~self.is_too_much[self.r.group[owner]]
+            owner, piece = owner[kept], piece[kept]
         self.piece = piece[np.argsort(owner, kind="stable")]
         """The pieces of each range, which are those from first[range] to first[range + 1]."""
-        counts = np.bincount(owner, minlength=len(r.group))
-        self.first = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+        counts = np.bincount(owner, minlength=len(self.r.group))
+        self.first = narrow(np.append(0, np.cumsum(counts)))
 
     def unions(self) -> Steps:
         """The occupied bytes of the groups that are looked at at every instant."""
         rows = np.flatnonzero((self.cover > 0) & self.counted[self.group])
-        return self._sums(self.group[rows], self.at[rows], self.until[rows], self.size[rows])
+        columns = (self.group, self.at, self.until, self.size)
+        return self._sums(*(wide(column[rows]) for column in columns))
 
     def steps(self, rows: Ints, sets: Ints) -> Steps:
         """For each set the bytes that it holds and no other range does.
@@ -253,11 +281,11 @@ class _Alone:
             rows: ranges, once for each set that they belong to.
             sets: number of the set of each.
         """
-        r = self.r
-        alone = self.stop[rows] > self.begin[rows]
-        counts = np.diff(self.first)[rows]
-        piece = self.piece[expanded(self.first[rows], counts)]
-        owner = np.repeat(sets, counts)
+        begin, stop = self._lives(rows)
+        alone = np.flatnonzero(stop > begin)
+        first = wide(self.first[rows])
+        counts = self.first[rows + 1] - first
+        piece, owner = wide(self.piece[expanded(first, counts)]), np.repeat(sets, counts)
         order = np.lexsort((owner, piece))
         piece, owner = piece[order], owner[order]
         is_new = np.ones(len(order), np.bool_)
@@ -265,12 +293,12 @@ class _Alone:
         firsts = np.flatnonzero(is_new)
         piece, owner = piece[firsts], owner[firsts]
         whole = np.diff(np.append(firsts, len(order))) == self.cover[piece]
-        piece, owner, lone = piece[whole], owner[whole], rows[alone]
+        piece, owner = piece[whole], owner[whole]
         return self._sums(
             np.concatenate([sets[alone], owner]),
-            np.concatenate([self.begin[lone], self.at[piece]]),
-            np.concatenate([self.stop[lone], self.until[piece]]),
-            np.concatenate([r.size[lone], self.size[piece]]),
+            np.concatenate([begin[alone], wide(self.at[piece])]),
+            np.concatenate([stop[alone], wide(self.until[piece])]),
+            np.concatenate([wide(self.r.size[rows[alone]]), wide(self.size[piece])]),
         )
 
     def _sums(self, owner: Ints, begin: Ints, stop: Ints, size: Ints) -> Steps:
@@ -285,7 +313,27 @@ class _Alone:
         )
 
 
-def _are_too_many(group: Ints, counts: Ints, groups: int) -> Bools:
+def _shared(at: Ints, r: Ranges) -> Bools:
+    """Which ranges have bytes in common with another one at an instant of theirs."""
+    order = np.lexsort((r.offset, r.allocation, at))
+    at, allocation, begin = at[order], r.allocation[order], r.offset[order]
+    is_first = np.ones(len(at), np.bool_)
+    is_first[1:] = (at[1:] != at[:-1]) | (allocation[1:] != allocation[:-1])
+    reached = running_maximum(begin + r.size[order], np.cumsum(is_first) - 1)
+    meets = np.zeros(len(at) + 1, np.bool_)
+    meets[1:-1] = ~is_first[1:] & (begin[1:] < reached[:-1])
+    shared = np.empty(len(at), np.bool_)
+    shared[order] = meets[:-1] | meets[1:]
+    return shared
+
+
+def _instant(group: Narrow, time: Narrow) -> Ints:
+    """Group and time in one."""
+    found: Ints = (wide(group) << SHIFT) + time
+    return found
+
+
+def _are_too_many(group: Narrow, counts: Narrow, groups: int) -> Bools:
     """Groups whose ranges have more pairs than may be looked at."""
     pairs = np.bincount(group, weights=counts, minlength=groups)
     found: Bools = pairs > _PAIRS_EACH * np.bincount(group, minlength=groups) + _PAIRS

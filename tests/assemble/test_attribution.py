@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from bufdb.assemble.attribution import Attribution
+from bufdb.assemble.op_names import OpNames, Stripped
 from bufdb.assemble.users import Users
 from bufdb.columnar.scan import Block, Text
 from bufdb.read import instruction
@@ -37,14 +38,35 @@ def test_texts_of_a_line_read_by_itself_are_told_apart_and_alike():
 
 def test_such_a_line_has_its_own_op_name_and_line():
     context = SimpleNamespace(source=SimpleNamespace(headers={}, own=NOTHING_MORE))
-    found = Attribution(context)
-    found.see_instructions(columns_of("a", "b", "a"), np.arange(3, dtype=np.uint64))
-    ops, lines = found._ops[-1].tolist(), found._lines[-1].tolist()
-    assert [found._op_names[number] for number in ops] == [b"a", b"b", b"a"]
-    assert [found._line_names.texts[number] for number in lines] == ["a.py:3", "b.py:3", "a.py:3"]
+    names = np.arange(3, dtype=np.uint64)
+    found = Attribution(context, SimpleNamespace(names=names))
+    found.see_instructions(columns_of("a", "b", "a"), names)
+    assert [found.op_names[number] for number in found.ops.tolist()] == [b"a", b"b", b"a"]
+    lines = [found.line_names.texts[number] for number in found.lines.tolist()]
+    assert lines == ["a.py:3", "b.py:3", "a.py:3"]
 
 
 def test_such_a_line_is_named():
-    users = Users(context=None, values=None)
+    users = Users(context=None, values=SimpleNamespace(names=np.array([4, 5, 6], np.uint64)))
     users.see_instructions(columns_of("a", "b"), np.array([5, 4], np.uint64))
-    assert users._named[-1].tolist() == [4, 5]
+    assert users.is_named.tolist() == [True, True, False]
+
+
+def test_op_names_that_were_forgotten_are_one_text_all_the_same(monkeypatch):
+    monkeypatch.setattr("bufdb.assemble.op_names._REMEMBERED", 1)
+    op_names = OpNames()
+    numbers = [
+        op_names.numbers(columns_of(*some)["op_name"])
+        for some in (["jit(f)/a", "b"], ["b", "jit(g)/a", "jit(f)/a"])
+    ]
+    all_of_them = np.concatenate(numbers)
+    texts = [op_names[number] for number in all_of_them.tolist()]
+    assert (texts, len(op_names)) == ([b"jit(f)/a", b"b", b"b", b"jit(g)/a", b"jit(f)/a"], 5)
+    is_wanted = np.ones(5, np.bool_)
+    is_wanted[all_of_them[-1]] = False
+    stripped = Stripped(op_names, is_wanted)
+    places = stripped.places(np.append(all_of_them, -1)).tolist()
+    assert places[0] == places[3] != places[1] == places[2]
+    assert places[4:] == [-1, -1]
+    assert [stripped[place] for place in places[:2]] == ["a", "b"]
+    assert [stripped.find(text) for text in ("a", "b", "c")] == [*places[:2], -1]

@@ -49,12 +49,12 @@ class Measurement:
     size: int
 
 
-def measure(command: Sequence[str], database: Path) -> Measurement:
+def measure(command: Sequence[str], database: Path, root: Path = ROOT) -> Measurement:
     """Run a child that makes a database, from nothing; any failure ends the benchmark."""
     for left in (database, database.with_name(f"{database.name}.wal")):
         left.unlink(missing_ok=True)
     log = database.with_suffix(".log")
-    paths = os.pathsep.join(p for p in (str(ROOT), os.environ.get("PYTHONPATH")) if p)
+    paths = os.pathsep.join(p for p in (str(root), os.environ.get("PYTHONPATH")) if p)
     with log.open("wb") as output:
         began = time.perf_counter()
         child = subprocess.Popen(

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from bufdb.memory.occupancy import largest_sum, occupancy
 from bufdb.memory.ranges import Ranges
+from bufdb.memory.steps.timeline import SLICE_ROWS
 
 HUGE = 2**62
 Row = tuple[int, int, int, int, int, int]
@@ -49,8 +50,8 @@ def by_counting(rows: list[Row], groups: int, last_time: list[int]):
     return steps, peaks
 
 
-def found(rows: list[Row], groups: int, last_time: list[int]):
-    result = occupancy(ranges(rows), groups, np.array(last_time, np.int64))
+def found(rows: list[Row], groups: int, last_time: list[int], slice_rows: int = SLICE_ROWS):
+    result = occupancy(ranges(rows), groups, np.array(last_time, np.int64), slice_rows)
     columns = (result.group.tolist(), result.time.tolist(), result.occupied.tolist())
     peaks = list(zip(result.peak_time.tolist(), result.peak.tolist(), strict=True))
     return list(zip(*columns, strict=True)), peaks
@@ -103,6 +104,31 @@ def test_the_peak_is_exact_where_ranges_break_the_rule_of_sharing(rows):
     assert peaks == true_peaks
     if len(steps) <= 3 * 16:
         assert steps == true_steps
+
+
+@settings(max_examples=150, deadline=None)
+@given(rows=st.one_of(sharing(), tables(SMALL, SMALL)), slice_rows=st.integers(1, 9))
+@example([(0, 0, 0, 4, 0, 2**61), (0, 0, 0, 4, 2**61, 2**61), (1, 0, 0, 9, -5, 7)], 1)
+@example([(0, 0, 0, 4, 0, 9), (1, 0, 0, 4, 9, 12), (0, 0, 0, 4, 9, 9)], 1)
+def test_the_size_of_a_slice_changes_nothing(rows, slice_rows):
+    last = [12] * 3
+    assert found(rows, 3, last, slice_rows) == found(rows, 3, last)
+    columns = ranges([row for row in rows if row[3] > 0])
+    sums = columns.group, columns.size, columns.start, columns.end, 3
+    assert largest_sum(*sums, slice_rows) == largest_sum(*sums)
+
+
+def test_narrow_columns_change_nothing():
+    rows = [(n % 2, n % 3, 2**31 * n, 2**30 + n, n, 2**31 - 2 - n) for n in range(40)]
+    columns, last = ranges(rows), np.full(2, 2**31)
+    narrow = columns.narrowed()
+    assert {column.dtype.itemsize for column in vars(narrow).values()} == {1, 4, 8}
+    for wide_one, narrow_one in zip(
+        vars(occupancy(columns, 2, last)).values(),
+        vars(occupancy(narrow, 2, last, 3)).values(),
+        strict=True,
+    ):
+        assert wide_one.tolist() == narrow_one.tolist()
 
 
 @settings(max_examples=80, deadline=None)

@@ -12,6 +12,7 @@ from bufdb.memory import savings
 from bufdb.memory.occupancy import occupancy
 from bufdb.memory.ranges import Ranges
 from bufdb.memory.savings import Savings
+from bufdb.memory.steps.timeline import SLICE_ROWS
 
 HUGE = 2**62
 Row = tuple[int, int, int, int, int, int]
@@ -50,16 +51,22 @@ def by_counting(rows: list[Row], pairs: Pairs, count: int, keep: Fraction = Frac
     return found
 
 
-def prepared(rows: list[Row]) -> Savings:
+def prepared(rows: list[Row], slice_rows: int = SLICE_ROWS) -> Savings:
     ranges = Ranges(*np.array(rows, np.int64).reshape(-1, 6).T)
     groups = 1 + max((row[0] for row in rows), default=0)
     last = np.full(groups, 2**39)
-    return Savings(ranges, occupancy(ranges, groups, last), groups)
+    return Savings(ranges.narrowed(), occupancy(ranges, groups, last), groups, slice_rows)
 
 
-def found(rows: list[Row], pairs: Pairs, count: int, keep: Fraction = Fraction(0)):
+def found(
+    rows: list[Row],
+    pairs: Pairs,
+    count: int,
+    keep: Fraction = Fraction(0),
+    slice_rows: int = SLICE_ROWS,
+):
     one, sets = np.array(pairs, np.int64).reshape(-1, 2).T
-    saved = prepared(rows).of(one, sets, count, keep)
+    saved = prepared(rows, slice_rows).of(one, sets, count, keep)
     assert saved.is_known.all()
     columns = (saved.saving.tolist(), saved.peak.tolist(), saved.peak_time.tolist())
     return list(zip(*columns, strict=True))
@@ -116,10 +123,14 @@ def each_alone(rows: list[Row]):
     return rows, [(n, n) for n in range(len(rows))], len(rows)
 
 
+SLICES = st.integers(1, 9) | st.just(SLICE_ROWS)
+"""Ranges looked at together: the figures are the same whatever their number."""
+
+
 @settings(max_examples=200)
-@given(case=with_sets(sharing()))
-def test_savings_are_those_of_counting(case):
-    assert found(*case) == by_counting(*case)
+@given(case=with_sets(sharing()), slice_rows=SLICES)
+def test_savings_are_those_of_counting(case, slice_rows):
+    assert found(*case, slice_rows=slice_rows) == by_counting(*case)
 
 
 @settings(max_examples=100)
@@ -129,11 +140,11 @@ def test_savings_of_each_range_are_those_of_counting(rows):
 
 
 @settings(max_examples=200)
-@given(case=with_sets(tables(SMALL, SMALL)))
-@example(each_alone([(0, 0, 0, 4, 0, 9), (0, 0, 0, 4, 0, 9)]))
-@example(each_alone([(0, 0, 0, 4, 0, 9), (0, 0, 2, 4, 3, 9), (0, 1, 0, 1, 5, 5)]))
-def test_savings_are_exact_where_ranges_break_the_rule_of_sharing(case):
-    assert found(*case) == by_counting(*case)
+@given(case=with_sets(tables(SMALL, SMALL)), slice_rows=SLICES)
+@example(each_alone([(0, 0, 0, 4, 0, 9), (0, 0, 0, 4, 0, 9)]), 1)
+@example(each_alone([(0, 0, 0, 4, 0, 9), (0, 0, 2, 4, 3, 9), (0, 1, 0, 1, 5, 5)]), 1)
+def test_savings_are_exact_where_ranges_break_the_rule_of_sharing(case, slice_rows):
+    assert found(*case, slice_rows=slice_rows) == by_counting(*case)
 
 
 @settings(max_examples=100)
@@ -174,11 +185,12 @@ def test_a_violation_far_from_the_peak_is_counted_where_it_matters():
     assert found(rows, pairs, 1) == by_counting(rows, pairs, 1) == [(12, 9, 30)]
 
 
-def test_what_would_take_too_long_is_unknown_and_disturbs_no_other(monkeypatch):
+@pytest.mark.parametrize("slice_rows", [1, SLICE_ROWS])
+def test_what_would_take_too_long_is_unknown_and_disturbs_no_other(monkeypatch, slice_rows):
     rows = [(0, 0, 0, 4, 0, 9), (0, 0, 2, 4, 3, 9), (1, 0, 0, 8, 0, 3), (1, 0, 8, 2, 0, 9)]
     monkeypatch.setattr(savings, "_PAIRS", 0)
     monkeypatch.setattr(savings, "_PAIRS_EACH", 1)
-    saved = prepared(rows).of(np.arange(4), np.arange(4), 4)
+    saved = prepared(rows, slice_rows).of(np.arange(4), np.arange(4), 4)
     assert saved.is_known.tolist() == [False, False, True, True]
     assert saved.saving.tolist() == [0, 0, 8, 2]
     assert saved.peak.tolist() == [6, 6, 2, 8]

@@ -23,7 +23,7 @@ from bufdb.link.context import Context, Observer
 from bufdb.link.lifetimes import Lifetimes
 from bufdb.link.value_index import ValueIndex, isin, lookup
 from bufdb.memory.buffers import places, sharers
-from bufdb.memory.ranges import numbered
+from bufdb.memory.ranges import numbered, wide
 from bufdb.memory.sums import distinct_pairs
 from bufdb.read.hlo_graph import HloGraph, Index, Instruction, loops_in, loops_of
 from bufdb.read.used_values import UsedValues
@@ -136,16 +136,16 @@ class Origins(Observer):
         is_phi[rows[there]] = np.concatenate([np.empty(0, np.bool_), *elements.is_phi])[there]
         mine = np.flatnonzero(self._has_loop[values.module])
         parts = [values.module, values.allocation_index, values.offset_bytes, values.size_bytes]
-        place = places([part[mine] for part in parts], is_phi[mine])
+        place = places([wide(part[mine]) for part in parts], is_phi[mine])
         mine, place = mine[place >= 0], place[place >= 0]
-        start, end = lifetimes.start[mine], lifetimes.end[mine]
+        start, end = wide(lifetimes.start[mine]), wide(lifetimes.end[mine])
         found = sharers(place, start, end, is_phi[mine])
         # A loop's own elements count, live ranges or not.
         found = np.where(is_phi[mine], np.arange(len(mine)), found)
         shares = found >= 0
         self._rows, self._place = mine[shares], place[shares]
         self._carrier = mine[found[shares]]
-        self._candidates = np.unique(values.name_key[self._rows])
+        self._candidates = np.unique(values.name_keys(self._rows))
         phis = np.flatnonzero(is_phi)
         order = np.argsort(values.key[phis], kind="stable")
         self._phi_keys, self._phi_rows = values.key[phis[order]], phis[order]
@@ -234,14 +234,13 @@ class Origins(Observer):
         if not self.places:
             return
         lineless = _distinct(self._lineless)
-        chosen = np.flatnonzero(isin(values.name_key, lineless) & lifetimes.is_live)
+        chosen = np.flatnonzero(isin(values.names, lineless)[values.name] & lifetimes.is_live)
         chosen = chosen[self._has_lines[values.module[chosen]]]
         self._walks = self._walk_from(values, np.union1d(self._rows, chosen))
-        self._modules = values.module[self._walks["row"]]
+        self._modules = wide(values.module[self._walks["row"]])
 
     def _walk_from(self, values: ValueIndex, rows: Ints) -> Columns:
         """For each of these values, which are in order, where and why to walk from it."""
-        name_key = values.name_key
         at = np.array(sorted(self._starts), np.int64)
         loops = np.array([self._starts[row][1] for row in at.tolist()], np.int64)
         handed = lookup(at, loops, rows)
@@ -250,11 +249,11 @@ class Origins(Observer):
         shares = carriers >= 0
         return {
             "row": rows,
-            "key": name_key[begin],
+            "key": values.name_keys(begin),
             "code": self._codes[begin],
             "shares": shares,
-            "carrier_key": np.where(shares, name_key[carriers], np.uint64(0)),
-            "is_near": shares | isin(name_key[rows], _distinct(self._users)),
+            "carrier_key": np.where(shares, values.name_keys(carriers), np.uint64(0)),
+            "is_near": shares | isin(values.name_keys(rows), _distinct(self._users)),
         }
 
     def add_module(self, values: ValueIndex, module: int, graph: HloGraph) -> Found:
@@ -270,7 +269,7 @@ class Origins(Observer):
         if len(rows):
             columns = take(columns_of(origins, places), number)
             columns["module"] = np.full(len(rows), module)
-            columns["value_id"] = values.value_id[rows]
+            columns["value_id"] = wide(values.value_id[rows])
             self.context.emit("value_origins", columns)
             self.told.add(rows, number, names_of(origins, places))
         return Found(rows, number, origins)

@@ -16,7 +16,7 @@ from bufdb.link.value_index import ValueIndex, lookup
 from bufdb.memory.hills import hills
 from bufdb.memory.holders import largest_rows, own_bytes
 from bufdb.memory.occupancy import Occupancy, largest_sum, occupancy
-from bufdb.memory.ranges import Ranges
+from bufdb.memory.ranges import Ranges, narrow, wide
 from bufdb.memory.sums import distinct_pairs, sums_by_kind
 from bufdb.read.allocations import KINDS
 
@@ -61,29 +61,8 @@ class MemoryChecks:
         known = self.context.having("is_peak_known")
         mine = take(table, known[table["module"]])
         groups, number = distinct_pairs(mine["module"], mine["color"])
-        row = self._allocation_row(mine)
-        rows = np.flatnonzero(self.lifetimes.is_live & (row >= 0))
-        kind = mine["kind"][row[rows]]
-        naive = largest_sum(
-            number[row[rows]],
-            self.values.size_bytes[rows],
-            self.lifetimes.start[rows],
-            self.lifetimes.end[rows],
-            len(groups),
-        )
-        rows = rows[kind == KINDS.index("temp")]
-        rows = rows[
-            (self.values.size_bytes[rows] > 0)
-            & (self.lifetimes.start[rows] <= self.lifetimes.end[rows])
-        ]
-        ranges = Ranges(
-            number[row[rows]],
-            mine["allocation_index"][row[rows]],
-            self.values.offset_bytes[rows],
-            self.values.size_bytes[rows],
-            self.lifetimes.start[rows],
-            self.lifetimes.end[rows],
-        )
+        row = narrow(self._allocation_row(mine))
+        naive, ranges, rows = self._live(mine, number, row, len(groups))
         lengths = [f.live.schedule_length or 0 for f in self.context.facts]
         last = np.array(lengths, np.int64)[groups[:, 0]]
         found = occupancy(ranges, len(groups), last)
@@ -98,9 +77,9 @@ class MemoryChecks:
                 "naive_live_bytes": np.array(naive, object),
             },
             "occupancy_steps": {
-                "module": groups[found.group, 0],
-                "color": groups[found.group, 1],
-                "start_time": found.time,
+                "module": narrow(groups[found.group, 0]),
+                "color": narrow(groups[found.group, 1]),
+                "start_time": narrow(found.time),
                 "occupied_temp_bytes": found.occupied,
             },
             "peaks": _peaks(groups, found),
@@ -110,6 +89,30 @@ class MemoryChecks:
         fixed = totals[:, [KINDS.index(kind) for kind in _FIXED]].sum(axis=1)
         temps = Temps(groups, fixed, ranges, found, rows, self.values.is_phi[rows], held_by[rows])
         return tables, temps
+
+    def _live(
+        self, table: Columns, number: Ints, row: Any, groups: int
+    ) -> tuple[list[int], Ranges, Any]:
+        """The largest sum of live sizes of each memory space; the live temp values, and their rows.
+
+        Args:
+            table: allocations of modules whose peak is known.
+            number: the memory space of each.
+            row: for each value the row of its allocation in that table, or -1.
+            groups: number of memory spaces.
+        """
+        values, lifetimes = self.values, self.lifetimes
+        rows = narrow(np.flatnonzero(lifetimes.is_live & (row >= 0)))
+        number = narrow(number)
+        size, start, end = values.size_bytes, lifetimes.start, lifetimes.end
+        naive = largest_sum(number[row[rows]], size[rows], start[rows], end[rows], groups)
+        rows = rows[table["kind"][row[rows]] == KINDS.index("temp")]
+        rows = rows[(size[rows] > 0) & (start[rows] <= end[rows])]
+        index, offset = narrow(table["allocation_index"]), values.offset_bytes
+        ranges = Ranges(
+            number[row[rows]], index[row[rows]], offset[rows], size[rows], start[rows], end[rows]
+        )
+        return naive, ranges.narrowed(), rows
 
     def _held(self, table: Columns, row: Ints, peak_time: Ints) -> tuple[Columns, Ints]:
         """Rows of `peak_values`, and for each value the bytes of temp allocations in them.
@@ -127,13 +130,14 @@ class MemoryChecks:
         at = peak_time[row[live]]
         live = live[(lifetimes.start[live] <= at) & (at <= lifetimes.end[live])]
         # Values are in order of their numbers, by which equal ones are told apart.
-        held = own_bytes(row[live], values.offset_bytes[live], values.size_bytes[live])
+        offset, size = wide(values.offset_bytes[live]), wide(values.size_bytes[live])
+        held = own_bytes(row[live], offset, size)
         live, held = live[held > 0], held[held > 0]
         held_by = np.zeros(len(values), np.int64)
         held_by[live] = held
         whole = np.flatnonzero((row >= 0) & (values.offset_bytes == 0))
         whole = whole[is_fixed[row[whole]]]
-        largest = largest_rows(row[whole], values.size_bytes[whole], len(is_fixed))
+        largest = largest_rows(row[whole], wide(values.size_bytes[whole]), len(is_fixed))
         fixed = np.flatnonzero(is_fixed & (table["size_bytes"] > 0))
         largest = largest[fixed]
         standing = np.full(len(fixed), -1)
@@ -166,11 +170,16 @@ class MemoryChecks:
         """For each value the row of its allocation in a table sorted by module, or -1."""
         if not len(self.values) or not len(table["module"]):
             return np.full(len(self.values), -1)
-        indexes = np.concatenate([table["allocation_index"], self.values.allocation_index])
-        ids, rank = np.unique(indexes, return_inverse=True)
-        mine = table["module"] * len(ids) + rank[: len(table["module"])]
+        indexes = narrow(table["allocation_index"]), self.values.allocation_index
+        modules = table["module"], self.values.module
+        if max(int(index.max()) for index in indexes) >= 1 << 40:
+            ids = np.unique(np.concatenate(indexes))
+            indexes = np.searchsorted(ids, indexes[0]), np.searchsorted(ids, indexes[1])
+        if any(module.any() for module in modules):
+            pairs = zip(modules, indexes, strict=True)
+            indexes = tuple((wide(module) << 40) | index for module, index in pairs)
+        mine, theirs = indexes
         order = np.argsort(mine, kind="stable")
-        theirs = self.values.module * len(ids) + rank[len(mine) :]
         return lookup(mine[order], order, theirs)
 
     def check(self) -> None:

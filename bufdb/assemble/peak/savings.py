@@ -8,7 +8,7 @@ its values, a line from their instructions.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -17,9 +17,10 @@ import numpy as np
 from bufdb.columnar.arrow import Labels
 from bufdb.columnar.scan import Bools, Columns, Ints, Numbers, Text, take
 from bufdb.link.context import SECRET, Context, Observer
+from bufdb.link.value_index import places_of
 from bufdb.memory.buffers import buffers, labels_of_buffers, shared_slots
 from bufdb.memory.occupancy import Occupancy
-from bufdb.memory.ranges import Ranges, numbered
+from bufdb.memory.ranges import Narrow, Ranges, narrow, numbered, wide
 from bufdb.memory.savings import LARGE_PART, Savings
 from bufdb.read.used_values import UsedValues
 
@@ -68,12 +69,14 @@ class PeakSavings(Observer):
         """
         self.context, self.value_id = context, value_id
         self.groups, self.fixed_bytes = temps.groups, temps.fixed_bytes
-        self.occupied = temps.occupied
+        found = temps.occupied
+        self.occupied = replace(found, group=narrow(found.group), time=narrow(found.time))
         r = temps.ranges
-        self.slot = _compact(shared_slots(r, temps.is_phi))
-        self.is_phi, self.row, self.held_bytes = temps.is_phi, _compact(temps.row), temps.held_bytes
+        self.slot = narrow(shared_slots(r, temps.is_phi))
+        self.is_phi, self.row = temps.is_phi, narrow(temps.row)
+        self.held_bytes = narrow(temps.held_bytes)
         # Millions of values wait here while the largest section is read.
-        self.columns = [_compact(column) for column in vars(r).values()]
+        self.columns = [narrow(column) for column in vars(r).values()]
         self.has_slots = bool((self.slot >= 0).any())
         self._positions: list[tuple[Ints, Any, Bools]] = []
 
@@ -91,8 +94,8 @@ class PeakSavings(Observer):
         if not self.has_slots:
             return
         row = found.rows[found.positions["head"]]
-        place = np.minimum(np.searchsorted(self.row, row), len(self.row) - 1)
-        chosen = np.flatnonzero((self.row[place] == row) & (self.slot[place] >= 0))
+        place = places_of(self.row, row)
+        chosen = np.flatnonzero((place >= 0) & (self.slot[place] >= 0))
         index: Text = found.positions["shape_index"]
         self._positions.append(
             (
@@ -109,7 +112,7 @@ class PeakSavings(Observer):
         grouping, with all buffers of the module that bear it. A buffer bears the name of the value
         that holds its bytes at the peak, so the names part what is held there.
         """
-        ranges = Ranges(*(column.astype(np.int64) for column in self.columns))
+        ranges = Ranges(*self.columns)
         is_known = self.context.having("is_peak_known")[self.groups[:, 0]]
         known = is_known[ranges.group]
         if not known.any():
@@ -128,13 +131,14 @@ class PeakSavings(Observer):
             )
             self.context.find(module, "notice", "savings_unknown", message)
 
-    def _buffers(self, ranges: Ranges) -> Ints:
+    def _buffers(self, ranges: Ranges) -> Narrow:
         if not self._positions:
             none = np.empty(0, np.int64)
             self._positions.append((none, none.astype(np.uint64), none.astype(np.bool_)))
         row, index, is_defining = (np.concatenate(x) for x in zip(*self._positions, strict=True))
-        slot = self.slot.astype(np.int64)
-        return buffers(slot, self.is_phi, ranges.start, ranges.end, row, index, is_defining)
+        slot = wide(self.slot)
+        found = buffers(slot, self.is_phi, ranges.start, ranges.end, row, index, is_defining)
+        return narrow(found)
 
     def _of_buffers(self, savings: Savings, buffer: Ints, known: Bools) -> Columns:
         """A row for each buffer, named for its one value in `peak_values`.
@@ -149,7 +153,7 @@ class PeakSavings(Observer):
         names = {
             "what": Labels(nothing, ["value"]),
             "name": Labels(nothing, [None]),
-            "value_id": Numbers(self.value_id[self.row[holder]]),
+            "value_id": Numbers(wide(self.value_id[self.row[holder]])),
         }
         return self._saved(savings, rows, number[buffer[rows]], names)
 
@@ -198,10 +202,3 @@ def _sum(one: Any, other: Any) -> Any:
     """The sum of two columns, of Python's integers where 64 bits may not hold it."""
     largest = one.astype(np.float64).max(initial=0) + other.astype(np.float64).max(initial=0)
     return one + other if largest < 2.0**62 else one.astype(object) + other
-
-
-def _compact(column: Ints) -> Any:
-    """The same numbers in half the memory, where they are small."""
-    if np.abs(column).max(initial=0) < 2**31:
-        return column.astype(np.int32)
-    return column

@@ -1,0 +1,94 @@
+"""The op_names of a batch by number, and what is left of them without what JAX adds.
+
+A program of millions of instructions has about as many op_names. Their text is kept end to end, and
+what is only compared is compared by hashes.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from bufdb.columnar.scan import Bools, Ints, Text
+from bufdb.link.context import SECRET
+from bufdb.link.op_paths import op_path, strip_op_path
+from bufdb.memory.ranges import Narrow
+
+_REMEMBERED = 1 << 16
+"""Texts known not to be new. What was forgotten and comes again has two numbers, which is no harm:
+numbers of equal texts become one in `Stripped`."""
+
+
+class OpNames:
+    """Texts by number, end to end."""
+
+    def __init__(self) -> None:
+        """No text has a number yet."""
+        self._text = bytearray()
+        self._stops = array("q", [0])
+        self._numbers: dict[int, int] = {}
+        """By the hash of a text its number."""
+
+    def __len__(self) -> int:
+        return len(self._stops) - 1
+
+    def __getitem__(self, number: int) -> bytes:
+        return bytes(self._text[self._stops[number] : self._stops[number + 1]])
+
+    def numbers(self, op_name: Text) -> Ints:
+        """The number of each op_name, -1 where there is none."""
+        numbers, nulls = np.full(len(op_name), -1), op_name.is_null()
+        rows = np.arange(len(op_name)) if nulls is None else np.flatnonzero(~nulls)
+        keys, first, inverse = np.unique(
+            op_name.take(rows).hashes(SECRET), return_index=True, return_inverse=True
+        )
+        if len(self._numbers) > _REMEMBERED:
+            self._numbers.clear()
+        known = [self._numbers.get(key, -1) for key in keys.tolist()]
+        new = np.flatnonzero(np.array(known, np.int64) < 0)
+        texts = op_name.take(rows[first[new]]).tolist()
+        for place, key, text in zip(new.tolist(), keys[new].tolist(), texts, strict=True):
+            known[place] = self._numbers[key] = len(self)
+            self._text += text or b""
+            self._stops.append(len(self._text))
+        numbers[rows] = np.array(known, np.int64)[inverse]
+        return numbers
+
+    def stripped(self, number: int) -> str:
+        """The text of a number without what JAX adds."""
+        return strip_op_path(op_path(self[number].decode(errors="replace")))
+
+
+class Stripped(Sequence[str]):
+    """What is left of some op_names, each text once; several of them may be one then."""
+
+    def __init__(self, op_names: OpNames, is_wanted: Bools) -> None:
+        """Take the op_names that are wanted, by number."""
+        self._op_names = op_names
+        wanted = np.flatnonzero(is_wanted)
+        found = (hash(op_names.stripped(number)) for number in wanted.tolist())
+        hashes = np.fromiter(found, np.int64, len(wanted))
+        self._hashes, first, place = np.unique(hashes, return_index=True, return_inverse=True)
+        self._examples = wanted[first]
+        self._places: Narrow = np.full(len(op_names) + 1, -1, np.int32)
+        self._places[wanted] = place
+
+    def places(self, numbers: Narrow) -> Narrow:
+        """For each op_name, by number or -1, where in this its text is."""
+        return self._places[numbers]
+
+    def find(self, text: str) -> int:
+        """Where a text is, or -1."""
+        place = int(np.searchsorted(self._hashes, hash(text)))
+        return place if place < len(self) and self._hashes[place] == hash(text) else -1
+
+    def __len__(self) -> int:
+        return len(self._hashes)
+
+    def __getitem__(self, place: int) -> str:  # type: ignore[override]
+        return self._op_names.stripped(int(self._examples[place]))
+
+    def __iter__(self) -> Iterator[str]:
+        return (self[place] for place in range(len(self)))

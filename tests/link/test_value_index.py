@@ -1,0 +1,65 @@
+"""Values are found by name and number, in columns of any width."""
+
+import numpy as np
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from bufdb.link.value_index import LARGEST_ID, ValueIndex, places_of
+
+IDS = st.integers(0, 9) | st.sampled_from([2**31 - 1, 2**31, LARGEST_ID, LARGEST_ID + 1, 2**62])
+NAMED = st.tuples(st.integers(0, 2), IDS, st.integers(0, 6))
+VALUES = st.lists(NAMED, unique_by=lambda value: value[:2], max_size=20)
+
+
+def index_of(values, rounds=1):
+    """(module, number, name) each; the hash of a name is a multiple of 2^50."""
+    index = ValueIndex()
+    for part in range(rounds):
+        some = values[part::rounds]
+        module, value_id, name = np.array(some, np.int64).reshape(-1, 3).T
+        name_key = name.astype(np.uint64) << np.uint64(50)
+        key = name_key ^ value_id.astype(np.uint64)
+        zeros = np.zeros(len(some), np.int64)
+        index.add(
+            module=module,
+            value_id=value_id,
+            name_key=name_key,
+            key=key,
+            check=key ^ name.astype(np.uint64),
+            allocation_index=zeros - 1,
+            offset_bytes=zeros + 2**40,
+            size_bytes=zeros,
+            is_phi=zeros > 0,
+        )
+    index.finish()
+    return index
+
+
+@given(VALUES, st.integers(1, 3))
+@example([(0, 3, 1), (0, 1, 2)], 1)
+@example([(0, 2**62, 1), (0, LARGEST_ID, 2)], 1)
+def test_each_value_is_found_and_no_other(values, rounds):
+    index, ordered = index_of(values, rounds), sorted(values)
+    module, value_id, name = np.array(ordered, np.int64).reshape(-1, 3).T
+    assert (index.module.tolist(), index.value_id.tolist()) == (module.tolist(), value_id.tolist())
+    name_key = name.astype(np.uint64) << np.uint64(50)
+    rows = np.arange(len(ordered))
+    assert index.name_keys(rows).tolist() == name_key.tolist()
+    check = name_key ^ value_id.astype(np.uint64) ^ name.astype(np.uint64)
+    assert index.checks(rows).tolist() == check.tolist()
+    assert index.offset_bytes.tolist() == [2**40] * len(ordered)
+    found = index.by_number(module, value_id)
+    pairs = [value[:2] for value in ordered]
+    # Numbers beyond 40 bits are found by nobody, for they are not told apart.
+    expected = [-1 if pair[1] >= LARGEST_ID else pairs.index(pair) for pair in pairs]
+    assert found.tolist() == expected
+    assert (index.by_number(module, value_id * 0 + 5) >= 0).tolist() == [
+        (pair[0], 5) in pairs for pair in pairs
+    ]
+
+
+def test_what_is_looked_for_need_not_fit_into_the_column():
+    ordered = np.array([-3, 0, 7, 7, 120], np.int8)
+    wanted = np.array([7, 2**62, -(2**62), 120, 127, -128, 0])
+    assert places_of(ordered, wanted).tolist() == [2, -1, -1, 4, -1, -1, 1]
+    assert places_of(ordered[:0], wanted[:2]).tolist() == [-1, -1]
