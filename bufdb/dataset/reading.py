@@ -1,0 +1,111 @@
+"""A dataset opened for questions, as `bufdb.database.store` opens a database file.
+
+Nothing outside the dataset can be reached, and nothing in it is obeyed: Parquet holds rows alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import duckdb
+
+from bufdb.database import definitions, ready, store
+from bufdb.database.store import CATALOG, SCHEMA_VERSION
+from bufdb.dataset import layout
+from bufdb.dataset.layout import quoted
+from bufdb.dataset.places import place_of
+from bufdb.dataset.snapshot import Snapshot, chosen_views, require_rows, unreadable
+
+_OWNERS = f"{CATALOG}.stored.owners"
+_ALWAYS = ("runs", "run_labels", "modules", "memory_sums", "diagnostics")
+"""Tables from which it is told why an answer is empty, whatever was asked."""
+
+
+def open_readable(
+    url: str,
+    sql: str | None = None,
+    *,
+    allow_files: bool = False,
+    memory_limit: str | None = None,
+    runs: Sequence[str] | None = None,
+    before: Mapping[str, Sequence[tuple[Any, ...]]] | None = None,
+) -> duckdb.DuckDBPyConnection:
+    """Open a dataset for questions: one snapshot of it, locked, with bufdb's own views.
+
+    Args and views are those of `store.open_readable`; tables that `sql` does not need are left out.
+
+    Raises:
+        UsageError: what the URL needs is not installed.
+        DatabaseError: there is no dataset, or it cannot be read.
+    """
+    place = place_of(url)
+    con = store.open_memory()
+    try:
+        place.attach(con)
+        with ready.attached(con, SCHEMA_VERSION):
+            columns = layout.columns(con, ready.CATALOG)
+            store.copy_own_views(con)
+            con.execute(f"ATTACH ':memory:' AS {CATALOG}")
+            for table in sorted(layout.CONSTANT):
+                con.execute(f"CREATE TABLE {CATALOG}.main.{table} AS FROM {ready.CATALOG}.{table}")
+        con.execute(f"SET search_path = 'memory.main,system.main,{CATALOG}.main'")
+        con.execute("SET parquet_metadata_cache = true")
+        con.execute(f"CREATE SCHEMA {CATALOG}.stored")
+        snapshot = Snapshot(con, place, _OWNERS)
+        require_rows(snapshot)
+        tables = _needed(sql)
+        made = chosen_views(snapshot, columns, tables, snapshot.owners_of(), _OWNERS)
+        _make(con, f"{CATALOG}.main", made)
+        if sql is not None and runs is not None:
+            _narrow(con, snapshot, columns, definitions.module_tables(sql), runs)
+        if not allow_files:
+            con.execute(f"SET allowed_directories = [{quoted(place.root + '/')}]")
+        store.close_up(con, before, allow_files=allow_files, memory_limit=memory_limit)
+    except duckdb.Error as error:
+        con.close()
+        raise unreadable(place, error) from error
+    except BaseException:
+        con.close()
+        raise
+    return con
+
+
+def _needed(sql: str | None) -> list[str]:
+    """The tables that SQL names, by itself or by views; all if it is not known."""
+    if sql is None:
+        return layout.tables()
+    whole = "\n".join([sql, *definitions.views(sql, comments=False).values()])
+    named = set(re.findall(r"\w+", whole.lower()))
+    return [table for table in layout.tables() if table in named or table in _ALWAYS]
+
+
+def _make(con: duckdb.DuckDBPyConnection, schema: str, selects: Mapping[str, str]) -> None:
+    for table, select in selects.items():
+        con.execute(f'CREATE VIEW {schema}."{table}" AS {select}')
+
+
+def _narrow(
+    con: duckdb.DuckDBPyConnection,
+    snapshot: Snapshot,
+    columns: layout.Columns,
+    tables: Sequence[str],
+    runs: Sequence[str],
+) -> None:
+    """Put views of the modules of some runs in front of tables, of fewer objects."""
+    con.execute(
+        "CREATE TEMP TABLE narrowed_runs AS SELECT DISTINCT run_name FROM ("
+        f"SELECT run_name, run_name AS selector FROM {CATALOG}.main.runs UNION ALL "
+        f"SELECT run_name, label || '=' || label_value FROM {CATALOG}.main.run_labels) "
+        "JOIN (SELECT unnest(?::VARCHAR[]) AS asked) ON selector GLOB asked",
+        [list(runs)],
+    )
+    some = "SELECT run_name FROM temp.main.narrowed_runs"
+    narrowed = f"{CATALOG}.stored.narrowed_owners"
+    con.execute(f"CREATE TABLE {narrowed} AS FROM {_OWNERS} WHERE run_name IN ({some})")
+    _make(
+        con,
+        "memory.main",
+        chosen_views(snapshot, columns, tables, snapshot.owners_of(some), narrowed),
+    )
