@@ -1,12 +1,14 @@
 """Columns to Arrow: what DuckDB reads without a Python object per cell.
 
-Text columns become string views over the block's own bytes, so a block must outlive the insert;
-the Arrow arrays made here keep it alive.
+Two steps, for those who read need not be those who write: columns become the buffers that Arrow has
+of them (`rows_of`), and buffers, here or in another process, Arrow arrays without a copy
+(`Rows.arrow`). Text columns become string views over the block's own bytes, so a block must outlive
+the insert; the arrays keep it alive.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,40 +88,82 @@ class TableSchema:
         return cls(types, na.c_schema(na.struct(fields)))
 
 
-def to_arrow(columns: Columns, schema: TableSchema) -> tuple[Any, Misfits]:
-    """One struct array with exactly the columns of a table; one that is not given is NULL.
+Buffers = tuple[Any, Any, Any]
+"""Of a column: bits of what is not NULL (None: all), values or views, and what the views point to
+(None but for text)."""
+
+
+@dataclass
+class Rows:
+    """Rows of one table as the buffers that Arrow has of its columns, in the table's order.
+
+    They pickle, and the text that several columns point to is pickled once.
+    """
+
+    length: int
+    columns: list[Buffers]
+
+    def arrow(self, schema: TableSchema) -> Any:
+        """One struct array over the buffers, which it keeps."""
+        children = [
+            na.c_array_from_buffers(
+                _C_SCHEMAS[kind],
+                self.length,
+                [validity, values] if data is None else [validity, values, data],
+            )
+            for kind, (validity, values, data) in zip(
+                schema.types.values(), self.columns, strict=True
+            )
+        ]
+        return na.c_array_from_buffers(
+            schema.arrow, self.length, [None], children=children, move=True
+        )
+
+
+def rows_of(columns: Columns, types: Mapping[str, str]) -> tuple[Rows, Misfits]:
+    """Rows with exactly the columns of a table; one that is not given is NULL.
+
+    Args:
+        columns: by name; those that the table does not have are left out.
+        types: DuckDB type of each of the table's columns, in order.
 
     Raises:
         TypeError: a column is of another kind than its type.
     """
     length = len(next(iter(columns.values())))
-    children, misfits = [], []
-    for name, data_type in schema.types.items():
+    found: list[Buffers] = []
+    misfits: Misfits = []
+    for name, data_type in types.items():
         column = columns.get(name)
         if column is None:
             column = _nulls(data_type, length)
-        array, odd = _array(column, data_type)
-        children.append(array)
+        buffers, odd = _buffers_of(column, data_type)
+        found.append(buffers)
         misfits += [(row, name) for row in odd]
-    array = na.c_array_from_buffers(schema.arrow, length, [None], children=children, move=True)
-    return array, misfits
+    return Rows(length, found), misfits
 
 
-def _array(column: Any, data_type: str) -> tuple[Any, list[int]]:
-    """An Arrow array of a type, and the rows whose value does not fit into it."""
+def column_of(values: list[Any], data_type: str) -> Any:
+    """A column of Python values, None for NULL: for tables with few rows."""
+    if data_type == "BOOLEAN":
+        return np.array(values, np.bool_)
+    return objects(values) if data_type in ("BIGINT", "HUGEINT") else strings(values)
+
+
+def _buffers_of(column: Any, data_type: str) -> tuple[Buffers, list[int]]:
+    """The buffers of a column, and the rows whose value does not fit into its type."""
     if data_type in ("VARCHAR", "BIGINT[]"):
         if isinstance(column, Text):
             views, data = column.views()
-            return _buffers(data_type, column.is_null(), views, data), []
+            return (_validity(column.is_null()), views, data), []
         if isinstance(column, Labels):
             views, data, nulls = _label_views(column)
-            return _buffers(data_type, nulls, views, data), []
+            return (_validity(nulls), views, data), []
         raise TypeError(f"a column of {data_type} is {type(column).__name__}")
     if data_type == "BOOLEAN":
         if column.dtype != np.bool_:
             raise TypeError(f"a column of BOOLEAN is of {column.dtype}")
-        bits = np.packbits(column, bitorder="little")
-        return _buffers(data_type, None, bits, None, len(column)), []
+        return (None, np.packbits(column, bitorder="little"), None), []
     nulls = None
     if isinstance(column, Numbers):
         nulls = None if column.valid is None else ~column.valid
@@ -131,10 +175,10 @@ def _array(column: Any, data_type: str) -> tuple[Any, list[int]]:
     values = np.ascontiguousarray(column)
     if data_type == "HUGEINT":
         values = np.stack([values, values >> 63], axis=1)
-    return _buffers(data_type, nulls, values, None, len(column)), []
+    return (_validity(nulls), values, None), []
 
 
-def _of_objects(column: Any, data_type: str) -> tuple[Any, list[int]]:
+def _of_objects(column: Any, data_type: str) -> tuple[Buffers, list[int]]:
     """Python integers of any size and None."""
     fits = _RANGES[data_type]
     found = column.tolist()
@@ -144,18 +188,12 @@ def _of_objects(column: Any, data_type: str) -> tuple[Any, list[int]]:
     kept = [0 if null else value for value, null in zip(found, nulls.tolist(), strict=True)]
     if data_type == "HUGEINT":
         data = b"".join(value.to_bytes(16, "little", signed=True) for value in kept)
-        return _buffers(data_type, nulls, np.frombuffer(data, np.int64), None, len(kept)), odd
-    return _buffers(data_type, nulls, np.array(kept, np.int64), None, len(kept)), odd
+        return (_validity(nulls), np.frombuffer(data, np.int64), None), odd
+    return (_validity(nulls), np.array(kept, np.int64), None), odd
 
 
-def _buffers(
-    data_type: str, nulls: Bools | None, values: Any, data: bytes | None, length: int | None = None
-) -> Any:
-    validity = None if nulls is None or not nulls.any() else np.packbits(~nulls, bitorder="little")
-    buffers = [validity, values] if data is None else [validity, values, data]
-    return na.c_array_from_buffers(
-        _C_SCHEMAS[data_type], len(values) if length is None else length, buffers
-    )
+def _validity(nulls: Bools | None) -> Any:
+    return None if nulls is None or not nulls.any() else np.packbits(~nulls, bitorder="little")
 
 
 def _nulls(data_type: str, length: int) -> Any:

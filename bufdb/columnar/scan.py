@@ -159,9 +159,9 @@ class Text:
         hashed: Words = value
         return hashed
 
-    def views(self) -> tuple[Any, bytes]:
+    def views(self) -> tuple[Any, Any]:
         """Arrow's string views (length, then 12 bytes or prefix, buffer, offset) and their data."""
-        start, stop, valid, data = self.start, self.stop, self.valid, self.block.data
+        start, stop, valid, data = self.start, self.stop, self.valid, self.block.bytes
         words = self.block.words
         if self.patches:
             extra, rows = bytearray(), sorted(self.patches)
@@ -172,7 +172,7 @@ class Text:
                 start[row] = len(data) + len(extra)
                 extra += self.patches[row] or b""
                 stop[row] = len(data) + len(extra)
-            data = data + bytes(extra) + PAD
+            data = np.frombuffer(self.block.data + bytes(extra) + PAD, np.uint8)
             words = np.ndarray((len(data) - 7,), np.dtype("<u8"), data, strides=(1,))
         size = stop - start
         if valid is not None:

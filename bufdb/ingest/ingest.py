@@ -17,41 +17,32 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import duckdb
-import numpy as np
 
-from bufdb.assemble.assembly import assemble
 from bufdb.columnar.account import Finding
-from bufdb.columnar.scan import Columns
+from bufdb.columnar.arrow import Rows
 from bufdb.database import checksums, faults, runs, store
-from bufdb.dumps.batch import Batch
 from bufdb.dumps.discover import Source
-from bufdb.dumps.files import Oddity
-from bufdb.dumps.large import LargeModule
-from bufdb.dumps.load import BLOCK_BYTES, Loaded, dumped_at, load
+from bufdb.dumps.files import BEFORE, Oddity
+from bufdb.dumps.load import BLOCK_BYTES
 from bufdb.dumps.modules import NO_BUFFERS
 from bufdb.errors import DatabaseError
 from bufdb.ingest import own
-from bufdb.ingest.plan import Job, PlannedRun, check_unchanged, plan, stamps_of
+from bufdb.ingest.group import Done, Group, read
+from bufdb.ingest.plan import Job, PlannedRun, plan
 from bufdb.ingest.progress import Progress, Told
 from bufdb.ingest.rows import runs as run_rows
-from bufdb.ingest.rows.missing import missing
-from bufdb.ingest.rows.modules import (
-    Row,
-    companion_rows,
-    diagnostic_row,
-    file_rows,
-    module_row,
-    shape_row,
-)
+from bufdb.ingest.rows.modules import diagnostic_row, shape_row
 from bufdb.ingest.stored import Stored
 from bufdb.ingest.summary import Summary
 from bufdb.ingest.writer import FEW_INSERT_ROWS, INSERT_ROWS, TableWriter
-from bufdb.read.shape import Shape
 
 TRANSACTION_BYTES = 256 << 20
 """Text per transaction: what an interrupted ingest loses at the most, large modules apart."""
 MEMORY_LIMIT = "512MB"
 """DuckDB's memory limit unless another is asked for."""
+UNCHANGED_SHARE = 8
+"""Of modules that are stored already so many are read together for one new one: most have not
+changed, and cost their hash."""
 MODULE_TABLES = (
     "modules",
     "files",
@@ -163,7 +154,10 @@ def _open(db: str, config: dict[str, str]) -> duckdb.DuckDBPyConnection:
 
 
 class Ingest:
-    """The plan on its way into the database, one transaction after the other."""
+    """The plan on its way into the database, one transaction after the other.
+
+    It is the sink of what is read (`bufdb.ingest.group.Sink`).
+    """
 
     def __init__(
         self,
@@ -182,7 +176,6 @@ class Ingest:
         self.replace, self.own_globs, self.prune = replace, own_globs, prune
         self.summary = Summary()
         self.problems: Counter[str] = Counter()
-        self.shapes: dict[bytes, Shape] = {}
         self.in_transaction = 0
 
     def run(
@@ -210,7 +203,7 @@ class Ingest:
         metadata: Mapping[str, str],
     ) -> Summary:
         for name, planned in self.plan.items():
-            path, jobs = planned.path, planned.jobs
+            self.run_name, path = name, planned.path
             self.writer.begin()
             if self.replace:
                 self.summary.removed_count += runs.delete(self.con, name).module_count
@@ -222,20 +215,15 @@ class Ingest:
             run_rows.add(self.con, name, path, given, metadata)
             own.note_globs(self.con, name, self.own_globs)
             for oddity in planned.oddities:
-                self._odd(name, oddity)
-            for batch in self._grouped(jobs):
-                if batch[0][1].is_large:
-                    self._store_large(*batch[0])
-                else:
-                    self._replace([job.module_id for job, _ in batch])
-                    self._store(batch)
-                self.told.done(job for job, _ in batch)
+                self._odd(oddity)
+            for group in self._groups(planned.jobs):
+                read(group, self)
                 if self.in_transaction >= TRANSACTION_BYTES:
-                    self._begin_anew(name)
+                    self._begin_anew()
             if self.prune:
-                self._prune(name, planned)
-            self._finish_run(name, path)
-            self._commit(name)
+                self._prune(planned)
+            self._finish_run(path)
+            self._commit()
         self.summary.row_count = self.writer.row_count
         self.summary.problem_counts = dict(self.problems)
         return self.summary
@@ -244,71 +232,110 @@ class Ingest:
         stored = self.con.execute("SELECT shape FROM shapes").fetchall()
         self.stored_shapes = {shape for (shape,) in stored}
 
-    def _begin_anew(self, run: str) -> None:
+    def _begin_anew(self) -> None:
         """Commit what was stored so far, unless all must become visible at once."""
         if not self.replace:
-            self._commit(run)
+            self._commit()
             self.writer.begin()
 
-    def _commit(self, run: str) -> None:
+    def _commit(self) -> None:
         self.writer.settle()
-        checksums.store_run(self.con, run)
+        checksums.store_run(self.con, self.run_name)
         self.writer.commit()
         self.in_transaction = 0
 
     # -- what to read ----------------------------------------------------------------------
 
-    def _grouped(self, jobs: list[Job]) -> Iterator[list[tuple[Job, Loaded]]]:
-        """Batches of changed modules: small ones up to a block of text, large ones alone."""
-        batch: list[tuple[Job, Loaded]] = []
+    def _groups(self, jobs: Sequence[Job]) -> Iterator[Group]:
+        """Consecutive modules of about a block of text that may have changed."""
+        batch: list[Job] = []
         size = 0
         for job in jobs:
-            try:
-                job.stamps = stamps_of(job.files)
-                if self.stored.has_same_stamps(job, self.own.pattern):
-                    self.summary.unchanged_count += 1
-                    continue
-                loaded = load(job.files, self.block_bytes)
-                check_unchanged(job)
-                self.dumped_at = min(self.dumped_at, dumped_at(job.files))
-            except OSError as error:
-                self._skip(job, error)
-                self.told.done([job])
+            if self.stored.has_same_stamps(job, self.own.pattern):
+                self.unchanged(job.module_id, math.inf)
                 continue
-            if self.stored.has_same_content(job, loaded, self.own.pattern):
-                self.summary.unchanged_count += 1
-                self.told.done([job])
-                continue
-            if loaded.is_large or size + loaded.kept_size > self.block_bytes:
-                if batch:
-                    yield batch
+            own_size = sum(size for kind, size in job.sizes.items() if kind != BEFORE)
+            if job.module_id in self.stored.ids:
+                own_size //= UNCHANGED_SHARE
+            if batch and size + own_size > self.block_bytes:
+                yield self._group(batch)
                 batch, size = [], 0
-            if loaded.is_large:
-                yield [(job, loaded)]
-                continue
-            batch.append((job, loaded))
-            size += loaded.kept_size
+            batch.append(job)
+            size += own_size
         if batch:
-            yield batch
+            yield self._group(batch)
 
-    def _skip(self, job: Job, error: OSError) -> None:
-        name = next(iter(job.files.files.values())).name
-        message = f"cannot be read: {error.strerror}"
-        self._odd(job.run, Oddity(name, "error", "unreadable_file", message))
+    def _group(self, jobs: list[Job]) -> Group:
+        return Group(jobs, self.own, self.block_bytes, self.stored.contents(jobs))
 
-    def _odd(self, run: str, oddity: Oddity) -> None:
-        if oddity.severity == "error":
-            self.summary.skipped_count += 1
-        if oddity.code == NO_BUFFERS:
-            self.summary.notes.append(f"run {run}: {oddity.message}")
-        finding = Finding(0, oddity.severity, oddity.code, oddity.message, oddity.name)
-        self._add_findings([diagnostic_row(run, None, finding)])
+    # -- what is found in it ---------------------------------------------------------------
 
-    def _replace(self, ids: list[int]) -> None:
-        """Delete what there is of these modules, in the transaction that stores them anew."""
+    def unchanged(self, module_id: int, dumped: float) -> None:
+        """A module stays as it is."""
+        self.dumped_at = min(self.dumped_at, dumped)
+        self.summary.unchanged_count += 1
+        self.told.done([module_id])
+
+    def unreadable(self, module_id: int, error: OSError) -> None:
+        """A module is not read; what was stored of it before stays."""
+        self._skip(module_id, error)
+        self.told.done([module_id])
+
+    def begin(self, ids: list[int], *, is_large: bool) -> None:
+        """Rows of modules follow; what there is of them goes."""
+        self.is_large, self.ids, self.run_changed = is_large, ids, True
+        self.writer.insert_rows = FEW_INSERT_ROWS if is_large else INSERT_ROWS
+        if is_large:
+            self._begin_anew()
+            self.before = copy.copy(self.summary), self.writer.row_count
         self.summary.replaced_count += self._delete(
             [module_id for module_id in ids if module_id in self.stored.ids]
         )
+
+    def add(self, table: str, rows: Rows) -> None:
+        """Store rows of modules."""
+        self.writer.add(table, rows)
+
+    def part(self, size: int) -> None:
+        """Tell that a part of a large module was read."""
+        self.told.part(self.ids[0], size)
+
+    def end(self, done: Done) -> None:
+        """All of these modules is given to the writer."""
+        fresh = [shape for shape in done.shapes if shape.text not in self.stored_shapes]
+        self.stored_shapes.update(shape.text for shape in fresh)
+        self.writer.add_rows("shapes", [shape_row(shape) for shape in fresh])
+        self.problems += done.problem_counts
+        self.dumped_at = min(self.dumped_at, done.dumped_at)
+        self.summary.module_count += len(done.ids)
+        self.summary.text_bytes += done.text_bytes
+        self.in_transaction += done.text_bytes
+        self.told.done(done.ids)
+
+    def lost(self, module_id: int, error: OSError) -> None:
+        """Of a large module that cannot be read to its end, what was there before stays."""
+        if self.replace:
+            raise error
+        self.writer.settle()
+        self.con.execute("ROLLBACK")
+        self.writer.begin()
+        self.summary, self.writer.row_count = self.before
+        self.unreadable(module_id, error)
+
+    def _skip(self, module_id: int, error: OSError) -> None:
+        ((job),) = (job for job in self.plan[self.run_name].jobs if job.module_id == module_id)
+        name = next(iter(job.files.files.values())).name
+        message = f"cannot be read: {error.strerror}"
+        self._odd(Oddity(name, "error", "unreadable_file", message))
+
+    def _odd(self, oddity: Oddity) -> None:
+        if oddity.severity == "error":
+            self.summary.skipped_count += 1
+        if oddity.code == NO_BUFFERS:
+            self.summary.notes.append(f"run {self.run_name}: {oddity.message}")
+        self.problems[oddity.severity] += 1
+        finding = Finding(0, oddity.severity, oddity.code, oddity.message, oddity.name)
+        self.writer.add_rows("diagnostics", [diagnostic_row(self.run_name, None, finding)])
 
     def _delete(self, ids: list[int]) -> int:
         """Delete all rows of these modules; their number."""
@@ -320,96 +347,25 @@ class Ingest:
                 )
         return len(ids)
 
-    def _prune(self, run: str, planned: PlannedRun) -> None:
+    # -- what is left to do for a run ------------------------------------------------------
+
+    def _prune(self, planned: PlannedRun) -> None:
         """Delete the modules of a run that are no longer where they were."""
         gone = sorted(self.stored.ids - {job.module_id for job in planned.jobs})
         if gone and any(oddity.severity == "error" for oddity in planned.oddities):
             self.summary.notes.append(
-                f"run {run}: {len(gone)} modules were not found and stay, for a part of "
+                f"run {self.run_name}: {len(gone)} modules were not found and stay, for a part of "
                 f"{planned.path} could not be read"
             )
             return
         self.summary.pruned_count += self._delete(gone)
         self.run_changed |= bool(gone)
 
-    # -- reading and storing ---------------------------------------------------------------
-
-    def _store_large(self, job: Job, loaded: Loaded) -> None:
-        """Store a module whose files are read meanwhile: all of it, or what was there stays."""
-        self._begin_anew(job.run)
-        summary, problems = copy.copy(self.summary), Counter(self.problems)
-        row_count = self.writer.row_count
-        try:
-            self._replace([job.module_id])
-            self._store([(job, loaded)])
-            check_unchanged(job)
-        except OSError as error:
-            if self.replace:
-                raise
-            self.writer.settle()
-            self.con.execute("ROLLBACK")
-            self.writer.begin()
-            self.summary, self.problems, self.writer.row_count = summary, problems, row_count
-            self._look_up_shapes()
-            self._skip(job, error)
-
-    def _store(self, batch: list[tuple[Job, Loaded]]) -> None:
-        self.run_changed = True
-        modules = [loaded for _, loaded in batch]
-        is_large = len(modules) == 1 and modules[0].is_large
-        if is_large:
-            tell = self.told.part_of(batch[0][0])
-            source: Batch = LargeModule(modules[0], self.block_bytes, self.own, tell)
-        else:
-            source = Batch(modules, self.own)
-        self.writer.insert_rows = FEW_INSERT_ROWS if is_large else INSERT_ROWS
-        ids = np.array([job.module_id for job, _ in batch], np.int64)
-
-        account = source.account
-
-        def emit(table: str, columns: Columns) -> None:
-            misfits = self.writer.add(table, {**columns, "module_id": ids[columns["module"]]})
-            for row, column in misfits:
-                message = f"{table}.{column} does not fit into its type and is NULL"
-                account.find(int(columns["module"][row]), "error", "misfit", message)
-
-        assembled = assemble(source, emit, self.shapes)
-        fresh = [shape for shape in assembled.shapes if shape.text not in self.stored_shapes]
-        self.stored_shapes.update(shape.text for shape in fresh)
-        self.writer.add_rows("shapes", [shape_row(shape) for shape in fresh])
-        rows: list[Row] = []
-        files: list[Row] = []
-        account.close()
-        for number, (job, _) in enumerate(batch):
-            facts = assembled.facts[number]
-            row = module_row(job.run, job.module_id, job.files, facts, source, number)
-            rows.append(row)
-            files += file_rows(job.module_id, source, number)
-            for finding in missing(job.files, facts, row["format_era"], source, number):
-                account.add(finding)
-        for row_number, column in self.writer.add_rows("modules", rows):
-            message = f"modules.{column} does not fit into its type and is NULL"
-            account.find(row_number, "error", "misfit", message)
-        self.writer.add_rows("files", files)
-        for table, some in companion_rows(source, ids.tolist()).items():
-            self.writer.add_rows(table, some)
-        run = batch[0][0].run
-        findings = account.findings()
-        self._add_findings([diagnostic_row(run, int(ids[f.module]), f) for f in findings])
-        size = sum(loaded.size for loaded in modules)
-        self.summary.module_count += len(batch)
-        self.summary.text_bytes += size
-        self.in_transaction += size
-
-    def _add_findings(self, rows: list[Row]) -> None:
-        self.problems.update(row["severity"] for row in rows)
-        self.writer.add_rows("diagnostics", rows)
-
-    def _finish_run(self, name: str, path: Source) -> None:
+    def _finish_run(self, path: Source) -> None:
         self.writer.settle()
-        self.summary.notes += own.left(self.con, name, self.own)
+        self.summary.notes += own.left(self.con, self.run_name, self.own)
         if not self.run_changed:
             return
         if self.summary.replaced_count or self.summary.pruned_count:
             runs.delete_unused_shapes(self.con)
-        run_rows.update(self.con, name, path, self.dumped_at)
+        run_rows.update(self.con, self.run_name, path, self.dumped_at)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import hashlib
 import os
 from collections.abc import Sequence
@@ -27,6 +28,14 @@ class Job:
     files: ModuleFiles
     stamps: tuple[Stamp, ...] = ()
     """Of its files, taken before they were read."""
+
+    @functools.cached_property
+    def sizes(self) -> dict[str, int]:
+        """Bytes in its files by kind; none if one is gone, which is reported when it is read."""
+        try:
+            return {kind: file.size() for kind, file in self.files.files.items()}
+        except OSError:
+            return {}
 
 
 @dataclass
@@ -108,11 +117,3 @@ def check_unchanged(job: Job) -> None:
     """
     if stamps_of(job.files) != job.stamps:
         raise OSError(errno.ESTALE, "it changed while it was read; ingest again when it is whole")
-
-
-def size_of(files: ModuleFiles) -> int:
-    """Bytes in a module's files; 0 if one is gone, which is reported when it is read."""
-    try:
-        return sum(file.size() for file in files.files.values())
-    except OSError:
-        return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from bufdb.ingest.plan import Job, size_of
+from bufdb.ingest.plan import Job
 
 Progress = Callable[[int, int], None]
 """Is given the bytes done and the bytes in all."""
@@ -14,26 +14,21 @@ class Told:
     """The bytes of the files that were dealt with: read, unchanged or skipped."""
 
     def __init__(self, jobs: Iterable[Job], progress: Progress | None) -> None:
-        self.sizes = {job.module_id: size_of(job.files) for job in jobs}
+        self.sizes = {job.module_id: sum(job.sizes.values()) for job in jobs}
         self.progress = progress
         self.done_bytes, self.total_bytes = 0, sum(self.sizes.values())
+        self.part_bytes = 0
+        """Of the large module that is being read."""
 
-    def done(self, jobs: Iterable[Job]) -> None:
-        """These are done."""
-        self.done_bytes += sum(self.sizes[job.module_id] for job in jobs)
+    def done(self, ids: Iterable[int]) -> None:
+        """These modules, by module_id, are done."""
+        self.done_bytes += sum(self.sizes[module_id] for module_id in ids)
+        self.part_bytes = 0
         if self.progress is not None:
             self.progress(self.done_bytes, self.total_bytes)
 
-    def part_of(self, job: Job) -> Callable[[int], None] | None:
-        """Takes the bytes of parts of a large module, which is not done before all of it is."""
-        progress, size = self.progress, self.sizes[job.module_id]
-        if progress is None:
-            return None
-        seen = 0
-
-        def tell(part: int) -> None:
-            nonlocal seen
-            seen = min(seen + part, max(0, size - 1))
-            progress(self.done_bytes + seen, self.total_bytes)
-
-        return tell
+    def part(self, module_id: int, size: int) -> None:
+        """So many bytes more of a large module were read, which is not done before all of it is."""
+        self.part_bytes = min(self.part_bytes + size, max(0, self.sizes[module_id] - 1))
+        if self.progress is not None:
+            self.progress(self.done_bytes + self.part_bytes, self.total_bytes)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import duckdb
 
-from bufdb.dumps.load import Loaded
+from bufdb.ingest.group import Content, made_with
 from bufdb.ingest.plan import Job
 
 
@@ -12,7 +14,7 @@ class Stored:
     """The modules of a run by id, each with what it was made of."""
 
     def __init__(self, con: duckdb.DuckDBPyConnection, run: str) -> None:
-        self._hashes: dict[int, set[tuple[str, str]]] = {}
+        contents: dict[int, set[tuple[str, str]]] = {}
         self._stamps: dict[int, set[tuple[str, str]]] = {}
         rows = con.execute(
             "SELECT files.module_id, files.path, files.content_hash, files.source_stamp, "
@@ -22,10 +24,11 @@ class Stored:
             [run],
         ).fetchall()
         for module_id, path, content_hash, stamp, pattern in rows:
-            made_with = _made_with(pattern)
-            self._hashes.setdefault(module_id, {made_with}).add((path, content_hash))
-            self._stamps.setdefault(module_id, {made_with}).add((path, stamp or ""))
-        self.ids = self._hashes.keys()
+            own = made_with(pattern)
+            contents.setdefault(module_id, {own}).add((path, content_hash))
+            self._stamps.setdefault(module_id, {own}).add((path, stamp or ""))
+        self._contents = {module_id: frozenset(content) for module_id, content in contents.items()}
+        self.ids = self._contents.keys()
         """modules.module_id of all."""
 
     def has_same_stamps(self, job: Job, own_pattern: str | None) -> bool:
@@ -33,15 +36,9 @@ class Stored:
         stamps = {(file.name, file.stamp or "") for file in job.files.files.values()}
         if not all(stamp for _, stamp in stamps):
             return False
-        return self._stamps.get(job.module_id) == stamps | {_made_with(own_pattern)}
+        return self._stamps.get(job.module_id) == stamps | {made_with(own_pattern)}
 
-    def has_same_content(self, job: Job, loaded: Loaded, own_pattern: str | None) -> bool:
-        """Whether the bytes of all files are those that were read."""
-        files = job.files.files
-        hashes = {(files[kind].name, content) for kind, content in loaded.hashes.items()}
-        return self._hashes.get(job.module_id) == hashes | {_made_with(own_pattern)}
-
-
-def _made_with(own_pattern: str | None) -> tuple[str, str]:
-    """Stands among the files of a module for what else its rows depend on."""
-    return "--own", own_pattern or ""
+    def contents(self, jobs: Iterable[Job]) -> dict[int, Content]:
+        """What those of these modules that are stored were made of, by module_id."""
+        ids = (job.module_id for job in jobs)
+        return {one: self._contents[one] for one in ids if one in self._contents}

@@ -1,7 +1,6 @@
-"""Columns into the tables of an open database, in a transaction, a few rounds at a time.
+"""Rows into the tables of an open database, in a transaction, a few rounds at a time.
 
-The only code that inserts rows of modules. Which columns a table has, and of what type, is asked of
-the database itself; a column that a round does not have is NULL.
+The only code that inserts rows of modules.
 """
 
 from __future__ import annotations
@@ -11,11 +10,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import duckdb
-import numpy as np
 
-from bufdb.columnar.arrow import TYPES, Batches, Misfits, TableSchema, objects, strings, to_arrow
-from bufdb.columnar.scan import Columns
+from bufdb.columnar.arrow import Batches, Rows, TableSchema, column_of, rows_of
 from bufdb.database import checksums
+from bufdb.ingest import tables
 
 INSERT_ROWS = 450_000
 """Rows that wait for an insert, which costs some milliseconds per table however few they are."""
@@ -50,46 +48,26 @@ class TableWriter:
         self.row_count = 0
         """Rows given so far."""
         self.is_open = False
-        found = con.execute(
-            "SELECT table_name, column_name, data_type FROM duckdb_columns() "
-            "WHERE NOT internal ORDER BY table_name, column_index"
-        ).fetchall()
-        types: dict[str, dict[str, str]] = {}
-        for table, column, data_type in found:
-            types.setdefault(table, {})[column] = data_type
-        self.schemas = {
-            table: TableSchema.of(columns)
-            for table, columns in types.items()
-            if set(columns.values()) <= set(TYPES)
-        }
+        self.schemas = {table: TableSchema.of(types) for table, types in tables.types().items()}
         """The one schema of each table, to which all its batches are held."""
         checksums.begin(con)
 
-    def add(self, table: str, columns: Columns) -> Misfits:
-        """Take rows of a table; columns that the table does not have are left out.
-
-        Returns:
-            The values that do not fit into their column; they are NULL.
-        """
-        length = len(next(iter(columns.values())))
-        if not length:
-            return []
-        array, misfits = to_arrow(columns, self.schemas[table])
-        self.batches.setdefault(table, []).append(array)
-        self.row_count += length
+    def add(self, table: str, rows: Rows) -> None:
+        """Take rows of a table."""
+        self.batches.setdefault(table, []).append(rows.arrow(self.schemas[table]))
+        self.row_count += rows.length
         if table in _TEXT_TABLES:
-            self.waiting_rows += length
+            self.waiting_rows += rows.length
             if self.waiting_rows >= self.insert_rows:
                 self._flush(_TEXT_TABLES)
-        return misfits
 
-    def add_rows(self, table: str, rows: Sequence[Mapping[str, Any]]) -> Misfits:
-        """Take rows of a table, by column: for tables with few rows; returns as `add`."""
+    def add_rows(self, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Take rows of a table, by column: for a few rows, whose values fit."""
         if not rows:
-            return []
-        types = self.schemas[table].types.items()
-        columns = {name: _column([row.get(name) for row in rows], kind) for name, kind in types}
-        return self.add(table, columns)
+            return
+        types = self.schemas[table].types
+        columns = {n: column_of([row.get(n) for row in rows], kind) for n, kind in types.items()}
+        self.add(table, rows_of(columns, types)[0])
 
     def begin(self) -> None:
         """Begin a transaction."""
@@ -117,9 +95,9 @@ class TableWriter:
             self.is_open = False
         checksums.end(self.con)
 
-    def _flush(self, tables: Collection[str] | None = None) -> None:
+    def _flush(self, some: Collection[str] | None = None) -> None:
         """Insert what waits for all tables or for these."""
-        chosen = list(self.batches) if tables is None else tables
+        chosen = list(self.batches) if some is None else some
         waiting = {table: self.batches.pop(table) for table in chosen if table in self.batches}
         self.waiting_rows = 0
         self._wait()
@@ -144,9 +122,3 @@ class TableWriter:
         if self.loading is not None:
             loading, self.loading = self.loading, None
             loading.result()
-
-
-def _column(values: list[Any], data_type: str) -> Any:
-    if data_type == "BOOLEAN":
-        return np.array(values, np.bool_)
-    return objects(values) if data_type in ("BIGINT", "HUGEINT") else strings(values)

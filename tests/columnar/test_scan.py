@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bufdb.columnar.arrow import Batches, Labels, TableSchema, objects, strings, to_arrow
+from bufdb.columnar.arrow import Batches, Labels, TableSchema, objects, rows_of, strings
 from bufdb.columnar.scan import Block, Cursor, Numbers, Text, runs_of, starts_with, take
 
 STRAGGLERS = 48
@@ -31,9 +31,9 @@ def texts(*values: bytes) -> Text:
 def read_back(column, data_type="VARCHAR", misfits=()):
     """A column of a round as DuckDB has it after an insert."""
     schema = TableSchema.of({"n": "BIGINT", "x": data_type})
-    array, odd = to_arrow({"n": np.arange(len(column)), "x": column}, schema)
+    rows, odd = rows_of({"n": np.arange(len(column)), "x": column}, schema.types)
     assert odd == [(row, "x") for row in misfits]
-    batches = Batches([array])  # noqa: F841
+    batches = Batches([rows.arrow(schema)])  # noqa: F841
     with duckdb.connect() as con:
         con.execute(f"CREATE TABLE t (n BIGINT, x {data_type})")
         con.execute("INSERT INTO t BY NAME SELECT * FROM batches")

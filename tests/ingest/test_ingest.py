@@ -14,6 +14,7 @@ from places import DEMO
 from bufdb.database import store
 from bufdb.dumps.load import BLOCK_BYTES, load
 from bufdb.errors import UsageError
+from bufdb.ingest import group as group_module
 from bufdb.ingest import ingest as ingest_module
 from bufdb.ingest.ingest import MODULE_TABLES, ingest
 from bufdb.ingest.plan import plan
@@ -275,6 +276,19 @@ def test_a_file_that_vanishes_is_told_and_the_others_are_stored(con, dumps):
     assert rows(con, "SELECT code FROM diagnostics") == [("missing_file",)]
 
 
+def test_shapes_first_met_in_a_module_that_is_lost_are_stored(con, dumps):
+    """All modules of a run share shapes, and the first to have them may not be read to its end."""
+    first = dumps / f"{INIT}-live-range.txt"
+
+    def vanish(done, total):
+        first.unlink(missing_ok=True)
+
+    ingest_into(con, dumps, None, 1000, progress=vanish)
+    assert len(keys(con)) == 2
+    missing = "SELECT DISTINCT shape FROM values ANTI JOIN shapes USING (shape)"
+    assert rows(con, missing) == []
+
+
 def test_all_files_may_vanish(con, dumps, monkeypatch):
     planned = plan([dumps], None)
     monkeypatch.setattr(ingesting, "plan", lambda paths, run: planned)
@@ -290,7 +304,7 @@ def test_a_file_that_may_not_be_read_is_told(con, monkeypatch):
             raise PermissionError(13, "Permission denied")
         return load(files, block_bytes)
 
-    monkeypatch.setattr(ingest_module, "load", refuse)
+    monkeypatch.setattr(group_module, "load", refuse)
     assert ingest_into(con, DEMO / "cpu_b8").skipped_count == 1
     assert rows(con, "SELECT module_id, message FROM diagnostics") == [
         (None, "cannot be read: Permission denied")

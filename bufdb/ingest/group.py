@@ -1,0 +1,260 @@
+"""A group of modules from files to rows, without a database: what a process of any kind can do.
+
+`read` tells a sink what it finds, in order: modules that have not changed, modules that cannot be
+read, and batches, each with its rows. `collect` gives the same as one value. What goes in and what
+comes out can be pickled. Invariant: what is told of a module depends on its own files, on what
+counts as the user's own and on nothing else: not on the group, nor on what was read before.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from bufdb.assemble.assembly import assemble
+from bufdb.columnar.arrow import Misfits, Rows, column_of, rows_of
+from bufdb.columnar.scan import Columns
+from bufdb.dumps.batch import Batch
+from bufdb.dumps.large import LargeModule
+from bufdb.dumps.load import BLOCK_BYTES, Loaded, dumped_at, load
+from bufdb.ingest import tables
+from bufdb.ingest.plan import Job, check_unchanged, stamps_of
+from bufdb.ingest.rows.missing import missing
+from bufdb.ingest.rows.modules import Row, companion_rows, diagnostic_row, file_rows, module_row
+from bufdb.read.hlo import NOTHING_MORE, Own
+from bufdb.read.shape import Shape
+
+Content = frozenset[tuple[str, str]]
+"""What the rows of a module are made of: name and hash of each of its files, and `--own`."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Modules of one run that are read together."""
+
+    jobs: Sequence[Job]
+    own: Own = NOTHING_MORE
+    block_bytes: int = BLOCK_BYTES
+    """Text read at a time; changes no row."""
+    stored: Mapping[int, Content] = field(default_factory=dict)
+    """By module_id what modules that were stored before were made of; such as still are made of
+    the same are left alone."""
+
+
+@dataclass
+class Done:
+    """What there is to say of a batch whose rows were told."""
+
+    ids: list[int]
+    """modules.module_id of its modules, in order."""
+    text_bytes: int
+    """Size of their files."""
+    dumped_at: float
+    """Earliest time of a dump [s since 1970]; inf if no file has one."""
+    shapes: list[Shape]
+    """The different shapes in it, each once."""
+    problem_counts: Counter[str]
+    """Number of diagnostics by severity."""
+
+
+class Sink(Protocol):
+    """Takes what is found in a group; modules are named by module_id."""
+
+    def unchanged(self, module_id: int, dumped: float) -> None:
+        """It is made of what it was made of before; when it was dumped [s since 1970, or inf]."""
+
+    def unreadable(self, module_id: int, error: OSError) -> None:
+        """A file of it cannot be read; nothing of it was told."""
+
+    def begin(self, ids: list[int], *, is_large: bool) -> None:
+        """Rows of these modules follow. A large one is alone, and read while its rows are told."""
+
+    def add(self, table: str, rows: Rows) -> None:
+        """Some rows of a table, at least one."""
+
+    def part(self, size: int) -> None:
+        """So many bytes more of a large module were read."""
+
+    def end(self, done: Done) -> None:
+        """All rows of these modules were told."""
+
+    def lost(self, module_id: int, error: OSError) -> None:
+        """A large module cannot be read to its end: what was told of it since `begin` is void."""
+
+
+def read(group: Group, sink: Sink) -> None:
+    """Read the modules of a group, and tell a sink what is found.
+
+    Small modules are taken together, up to a block of text; a large one is alone.
+    """
+    batch: list[tuple[Job, Loaded]] = []
+    size, dumped = 0, math.inf
+    for job, loaded, time in _changed(group, sink):
+        if loaded.is_large or size + loaded.kept_size > group.block_bytes:
+            _read_small(group, batch, dumped, sink)
+            batch, size, dumped = [], 0, math.inf
+        if loaded.is_large:
+            _read_large(group, job, loaded, time, sink)
+            continue
+        batch.append((job, loaded))
+        size += loaded.kept_size
+        dumped = min(dumped, time)
+    _read_small(group, batch, dumped, sink)
+
+
+@dataclass
+class Collected:
+    """All that `read` tells of a group."""
+
+    unchanged: list[int] = field(default_factory=list)
+    """modules.module_id, as everywhere here."""
+    errors: dict[int, OSError] = field(default_factory=dict)
+    """Why modules could not be read."""
+    rows: list[tuple[str, Rows]] = field(default_factory=list)
+    """Rows with their table, in order."""
+    done: list[Done] = field(default_factory=list)
+
+
+def collect(group: Group) -> Collected:
+    """Read the modules of a group; the value can be pickled."""
+    sink = _Collecting()
+    read(group, sink)
+    return sink.found
+
+
+class _Collecting:
+    """A sink that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.found = Collected()
+        self._kept = 0
+
+    def unchanged(self, module_id: int, dumped: float) -> None:
+        self.found.unchanged.append(module_id)
+
+    def unreadable(self, module_id: int, error: OSError) -> None:
+        self.found.errors[module_id] = error
+
+    def begin(self, ids: list[int], *, is_large: bool) -> None:
+        self._kept = len(self.found.rows)
+
+    def add(self, table: str, rows: Rows) -> None:
+        self.found.rows.append((table, rows))
+
+    def part(self, size: int) -> None:
+        pass
+
+    def end(self, done: Done) -> None:
+        self.found.done.append(done)
+
+    def lost(self, module_id: int, error: OSError) -> None:
+        del self.found.rows[self._kept :]
+        self.found.errors[module_id] = error
+
+
+def content_of(job: Job, loaded: Loaded, own: Own) -> Content:
+    """What the rows of a module would be made of."""
+    files = job.files.files
+    hashes = {(files[kind].name, content) for kind, content in loaded.hashes.items()}
+    return frozenset(hashes | {made_with(own.pattern)})
+
+
+def made_with(own_pattern: str | None) -> tuple[str, str]:
+    """Stands among the files of a module for what else its rows depend on."""
+    return "--own", own_pattern or ""
+
+
+def _changed(group: Group, sink: Sink) -> Iterator[tuple[Job, Loaded, float]]:
+    """The modules that are not what they were, loaded, and when they were dumped."""
+    for job in group.jobs:
+        try:
+            job.stamps = stamps_of(job.files)
+            loaded = load(job.files, group.block_bytes)
+            check_unchanged(job)
+            dumped = dumped_at(job.files)
+        except OSError as error:
+            sink.unreadable(job.module_id, error)
+            continue
+        before = group.stored.get(job.module_id)
+        if before is not None and before == content_of(job, loaded, group.own):
+            sink.unchanged(job.module_id, dumped)
+        else:
+            yield job, loaded, dumped
+
+
+def _read_small(group: Group, batch: list[tuple[Job, Loaded]], dumped: float, sink: Sink) -> None:
+    if batch:
+        source = Batch([loaded for _, loaded in batch], group.own)
+        jobs = [job for job, _ in batch]
+        sink.begin([job.module_id for job in jobs], is_large=False)
+        sink.end(_tell(source, jobs, dumped, sink))
+
+
+def _read_large(group: Group, job: Job, loaded: Loaded, dumped: float, sink: Sink) -> None:
+    """Read a module whose files are read while its rows are told."""
+    sink.begin([job.module_id], is_large=True)
+    try:
+        source = LargeModule(loaded, group.block_bytes, group.own, sink.part)
+        done = _tell(source, [job], dumped, sink)
+        check_unchanged(job)
+    except OSError as error:
+        sink.lost(job.module_id, error)
+    else:
+        sink.end(done)
+
+
+def _tell(source: Batch, jobs: Sequence[Job], dumped: float, sink: Sink) -> Done:
+    """Tell the rows of a batch."""
+    ids = np.array([job.module_id for job in jobs], np.int64)
+    account = source.account
+
+    def emit(table: str, columns: Columns) -> None:
+        for row, column in _add(sink, table, {**columns, "module_id": ids[columns["module"]]}):
+            message = f"{table}.{column} does not fit into its type and is NULL"
+            account.find(int(columns["module"][row]), "error", "misfit", message)
+
+    assembled = assemble(source, emit, {})
+    account.close()
+    modules: list[Row] = []
+    files: list[Row] = []
+    for number, job in enumerate(jobs):
+        facts = assembled.facts[number]
+        row = module_row(job.run, job.module_id, job.files, facts, source, number)
+        modules.append(row)
+        files += file_rows(job.module_id, source, number)
+        for finding in missing(job.files, facts, row["format_era"], source, number):
+            account.add(finding)
+    for number, column in _add_rows(sink, "modules", modules):
+        message = f"modules.{column} does not fit into its type and is NULL"
+        account.find(number, "error", "misfit", message)
+    _add_rows(sink, "files", files)
+    for table, some in companion_rows(source, ids.tolist()).items():
+        _add_rows(sink, table, some)
+    run = jobs[0].run
+    findings = account.findings()
+    rows = [diagnostic_row(run, int(ids[found.module]), found) for found in findings]
+    _add_rows(sink, "diagnostics", rows)
+    size = sum(loaded.size for loaded in source.modules)
+    problems = Counter(found.severity for found in findings)
+    return Done(ids.tolist(), size, dumped, assembled.shapes, problems)
+
+
+def _add(sink: Sink, table: str, columns: Columns) -> Misfits:
+    """Tell rows; the values that do not fit into their column, which are NULL then."""
+    if not len(next(iter(columns.values()))):
+        return []
+    rows, misfits = rows_of(columns, tables.types()[table])
+    sink.add(table, rows)
+    return misfits
+
+
+def _add_rows(sink: Sink, table: str, rows: Sequence[Row]) -> Misfits:
+    """The same of a table with few rows."""
+    types = tables.types()[table].items()
+    columns = {name: column_of([row.get(name) for row in rows], kind) for name, kind in types}
+    return _add(sink, table, columns)

@@ -1,0 +1,30 @@
+"""Types of the columns of each table, read from the SQL that makes them, without a database.
+
+What reads modules in another process, or writes rows elsewhere, holds its columns to these.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+
+from bufdb import resources
+from bufdb.columnar.arrow import TYPES
+
+_COLUMN = re.compile(r'^  "?(\w+)"? ([A-Z]+(?:\[\])?)', re.MULTILINE)
+
+Types = dict[str, dict[str, str]]
+"""DuckDB type of each column in order, by table."""
+
+
+@functools.cache
+def types() -> Types:
+    """Of every table that rows of modules can be put into."""
+    files = resources.schema_files("tables")
+    found = {file.stem: _columns(file.read_text("utf-8")) for file in files}
+    return {name: columns for name, columns in found.items() if set(columns.values()) <= set(TYPES)}
+
+
+def _columns(sql: str) -> dict[str, str]:
+    inner = sql.partition("CREATE TABLE ")[2].partition("\n);")[0]
+    return dict(_COLUMN.findall(inner))
