@@ -56,37 +56,62 @@ def ingest(
     """
     began = time.perf_counter()
     planned = plan(paths, run)
+    more = (memory_limit, progress, own_globs, prune, block_bytes)
+    summary = store_planned(url, planned, labels, labels_by_run, metadata, *more)
+    summary.seconds = time.perf_counter() - began
+    return summary
+
+
+def store_planned(
+    url: str,
+    planned: Mapping[str, PlannedRun],
+    labels: Mapping[str, str] | None = None,
+    labels_by_run: Mapping[str, Mapping[str, str]] | None = None,
+    metadata: Mapping[str, str] | None = None,
+    memory_limit: str | None = None,
+    progress: Progress | None = None,
+    own_globs: Sequence[str] | None = None,
+    prune: bool = False,
+    block_bytes: int = BLOCK_BYTES,
+) -> Summary:
+    """Read the modules of a plan, or of a part of one, and store them: what a worker does.
+
+    Arguments and errors are those of `ingest`. Several may have parts of one plan at once.
+    """
     place = place_of(url)
     config = {"threads": "1", "memory_limit": memory_limit or MEMORY_LIMIT}
     con = store.open_writable(":memory:", config)
     try:
         con.execute(f"SET temp_directory = '{store.spill_folder()}'")
         place.attach(con)
-        found = _Stored(con, place)
+        jobs = (job.module_id for one in planned.values() for job in one.jobs)
+        found = _Stored(con, place, None if prune else set(jobs))
         total = Summary()
         for name, one in planned.items():
             given = {**(labels or {}), **(labels_by_run or {}).get(name, {})}
             found.load(name, one, {**(metadata or {}), **given})
             work = _Ingest(con, {name: one}, block_bytes, progress, own_globs, prune, found)
             _add(total, work.run(given, {}, metadata))
-            work.end(name)
+            work.end_run(name)
         total.run_names = list(planned)
     finally:
         con.close()
-    total.seconds = time.perf_counter() - began
     return total
 
 
 class _Stored:
     """What the dataset holds, as far as an ingest has to know."""
 
-    def __init__(self, con: duckdb.DuckDBPyConnection, place: Place) -> None:
+    def __init__(
+        self, con: duckdb.DuckDBPyConnection, place: Place, module_ids: set[int] | None
+    ) -> None:
+        """Look up all modules, or those that are to be ingested."""
         self.con, self.place = con, place
         ((catalog,),) = con.execute("SELECT current_database()").fetchall()
         self.columns = layout.columns(con, catalog)
         con.execute("CREATE SCHEMA stored")
         self.owners = "stored.owners"
-        self.snapshot = Snapshot(con, place, self.owners)
+        self.snapshot = Snapshot(con, place, self.owners, module_ids)
         rows = con.execute(
             f"SELECT owner_id, owner_version, filename FROM {self.owners}"
         ).fetchall()
@@ -154,9 +179,9 @@ class _Ingest(Ingest):
         self.found = found
         self.objects = Writer(con, found.place, found.columns)
 
-    def _commit(self, run: str) -> None:
-        super()._commit(run)
-        self._store_run(run)  # before its first module, so that no module is of no run
+    def _commit(self) -> None:
+        super()._commit()
+        self._store_run(self.run_name)  # before its first module, so that no module is of no run
         modules = self._modules()
         self.objects.store_modules(modules)
         for owner in modules:
@@ -167,7 +192,7 @@ class _Ingest(Ingest):
                 self.con.execute(f'DELETE FROM "{table}"{kept}')
         self._look_up_shapes()
 
-    def end(self, run: str) -> None:
+    def end_run(self, run: str) -> None:
         """Let what was pruned be gone, and forget the run."""
         rows = self.con.execute("SELECT module_id FROM modules").fetchall()
         gone = sorted(self.found.module_ids - {key for (key,) in rows})

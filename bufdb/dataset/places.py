@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 import duckdb
 
+from bufdb.dataset.layout import quoted
 from bufdb.errors import BufdbError, DatabaseError, UsageError
 
 STAGING = "_staging"
@@ -49,6 +50,9 @@ class Place(Protocol):
 
     def attach(self, con: duckdb.DuckDBPyConnection) -> None:
         """Let `con` read objects."""
+
+    def allow(self, con: duckdb.DuckDBPyConnection, paths: Iterable[str]) -> None:
+        """Let `con` read these still when it is locked."""
 
 
 def place_of(text: str) -> Place:
@@ -112,6 +116,10 @@ class Folder:
     def attach(self, con: duckdb.DuckDBPyConnection) -> None:
         """DuckDB reads files by itself."""
 
+    def allow(self, con: duckdb.DuckDBPyConnection, paths: Iterable[str]) -> None:
+        """Let `con` read what is in the folder: to list 100,000 files takes 2 s."""
+        con.execute(f"SET allowed_directories = [{quoted(self.root + '/')}]")
+
 
 class Bucket:
     """A folder of an object store, or of any other file system that fsspec has."""
@@ -173,6 +181,10 @@ class Bucket:
     def attach(self, con: duckdb.DuckDBPyConnection) -> None:
         """Let DuckDB read through this file system."""
         con.register_filesystem(self.system)
+
+    def allow(self, con: duckdb.DuckDBPyConnection, paths: Iterable[str]) -> None:
+        """Let `con` read these alone: DuckDB does not know what a server makes of `..`."""
+        con.execute(f"SET allowed_paths = [{', '.join(quoted(path) for path in sorted(paths))}]")
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:

@@ -14,7 +14,6 @@ import duckdb
 from bufdb.database import definitions, ready, store
 from bufdb.database.store import CATALOG, SCHEMA_VERSION
 from bufdb.dataset import layout
-from bufdb.dataset.layout import quoted
 from bufdb.dataset.places import place_of
 from bufdb.dataset.snapshot import Snapshot, chosen_views, require_rows, unreadable
 
@@ -61,7 +60,7 @@ def open_readable(
         if sql is not None and runs is not None:
             _narrow(con, snapshot, columns, definitions.module_tables(sql), runs)
         if not allow_files:
-            con.execute(f"SET allowed_directories = [{quoted(place.root + '/')}]")
+            place.allow(con, snapshot.paths)
         store.close_up(con, before, allow_files=allow_files, memory_limit=memory_limit)
     except duckdb.Error as error:
         con.close()

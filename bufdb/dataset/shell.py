@@ -26,8 +26,9 @@ def text(url: str) -> str:
             columns = layout.columns(con, ready.CATALOG)
         snapshot = Snapshot(con, place, OWNERS)
         require_rows(snapshot)
+        root = "".join(f"[{char}]" if char in "*?[" else char for char in place.root)
         patterns = {
-            table: views.objects([f"{place.root}/{table}/dt=*/*.parquet"])
+            table: views.objects([f"{root}/{table}/dt=*/*.parquet"])
             for table in layout.tables()
             if snapshot.objects(table)
         }

@@ -37,22 +37,39 @@ class Owners:
 class Snapshot:
     """A dataset as it was when this was made."""
 
-    def __init__(self, con: duckdb.DuckDBPyConnection, place: Place, owners: str) -> None:
+    def __init__(
+        self,
+        con: duckdb.DuckDBPyConnection,
+        place: Place,
+        owners: str,
+        module_ids: set[int] | None = None,
+    ) -> None:
         """List the markers and read them.
 
         Args:
             con: where they are read.
             place: where the dataset lies.
             owners: the table to make in `con`, of the columns `views.COMMITTED_COLUMNS`.
+            module_ids: modules that are looked for, if not all are; others may be left out.
 
         Raises:
             DatabaseError: the dataset cannot be read, or was written by a bufdb of another schema.
         """
         self.con, self.place, self.owners = con, place, owners
+        self.paths: set[str] = set()
+        """Objects from which rows are read."""
         self._listed: dict[str, dict[str, tuple[Name, float]]] = {}
         # Modules before runs: a run's row is there before its first module.
-        relations = {table: self.relation(table) for table in reversed(MARKERS)}
-        found = {table: text for table, text in relations.items() if text is not None}
+        found: dict[str, str] = {}
+        for table in reversed(MARKERS):
+            ids = module_ids if table == "modules" else None
+            names = [
+                text
+                for text, (name, _) in self.objects(table).items()
+                if ids is None or name.owner_id is None or name.owner_id in ids
+            ]
+            if names:
+                found[table] = self._rows(names)
         self.has_markers = bool(found)
         try:
             con.execute(f"CREATE TABLE {owners} AS {views.committed(found)}")
@@ -81,7 +98,12 @@ class Snapshot:
         """The rows of a table's objects, or of those with rows of some owners; None if none has."""
         listed = self.objects(table).items()
         chosen = [text for text, (name, _) in listed if of is None or of.have(name)]
-        return views.objects([f"{self.place.root}/{text}" for text in chosen]) if chosen else None
+        return self._rows(chosen) if chosen else None
+
+    def _rows(self, names: list[str]) -> str:
+        paths = [f"{self.place.root}/{name}" for name in names]
+        self.paths.update(paths)
+        return views.objects(paths)
 
     def owners_of(self, runs: str | None = None, *, with_removed: bool = False) -> Owners:
         """The owners that count.
