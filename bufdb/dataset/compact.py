@@ -170,9 +170,9 @@ def _remove(snapshot: Snapshot, grace_s: float, done: Compacted) -> None:
     """
     now = time.time()
     written = {
-        f"{snapshot.place.root}/{text}": time_s
+        f"{snapshot.place.root}/{text}": entry.written_s
         for table in layout.MARKERS
-        for text, (_, time_s) in snapshot.objects(table).items()
+        for text, (_, entry) in snapshot.objects(table).items()
     }
     rows = snapshot.con.execute(
         "SELECT owner_id, owner_version, part_id, filename FROM owners"
@@ -186,9 +186,9 @@ def _remove(snapshot: Snapshot, grace_s: float, done: Compacted) -> None:
         newest[day] = max(since[key], newest.get(day, 0.0))
     gone: list[str] = []
     for table in layout.tables():
-        for text, (name, time_s) in snapshot.objects(table).items():
+        for text, (name, entry) in snapshot.objects(table).items():
             if name.owner_id is None:
-                is_needed, replaced = name.part_id in parts, newest.get(name.day, time_s)
+                is_needed, replaced = name.part_id in parts, newest.get(name.day, now)
             elif name.owner_id in counts:
                 is_needed = counts[name.owner_id] == (name.owner_version, LOOSE)
                 replaced = since[name.owner_id]
@@ -196,7 +196,7 @@ def _remove(snapshot: Snapshot, grace_s: float, done: Compacted) -> None:
                 continue
             if is_needed:
                 continue
-            if max(time_s, replaced) <= now - grace_s:
+            if max(entry.written_s, replaced) <= now - grace_s:
                 gone.append(text)
             else:
                 done.kept_count += 1

@@ -12,9 +12,9 @@ from typing import Any
 import duckdb
 
 from bufdb.database import store
-from bufdb.dataset import layout
+from bufdb.dataset import layout, views
 from bufdb.dataset.places import Place, place_of
-from bufdb.dataset.snapshot import Snapshot, chosen_views
+from bufdb.dataset.snapshot import Owners, Snapshot
 from bufdb.dataset.writer import Owner, Writer
 from bufdb.dumps.discover import Source
 from bufdb.dumps.files import as_text
@@ -127,17 +127,19 @@ class _Stored:
             f"CREATE OR REPLACE TABLE {of_run} AS FROM {self.owners} WHERE run_name IN ({some})"
         )
         of = self.snapshot.owners_of(some)
-        for table, select in chosen_views(
-            self.snapshot, self.columns, _PRELOADED, of, of_run
-        ).items():
-            self.con.execute(f"INSERT INTO {table} {select}")
+        for table in _PRELOADED:
+            self._insert(table, of, of_run)
         # Of this place alone: what another has told of the run is not this one's to repeat.
         self.con.execute(f"DELETE FROM {of_run} WHERE marker = 'runs' AND owner_id <> {self.key}")
-        select = chosen_views(self.snapshot, self.columns, ["runs"], of, of_run)["runs"]
-        self.con.execute(f"INSERT INTO runs {select}")
+        self._insert("runs", of, of_run)
         rows = self.con.execute("SELECT module_id FROM modules").fetchall()
         self.module_ids = {key for (key,) in rows}
         self.day = self._day(run, planned, labels)
+
+    def _insert(self, table: str, of: Owners, owners: str) -> None:
+        relation = self.snapshot.relation(table, of)
+        select = views.table(table, self.columns[table], relation, owners)
+        self.con.execute(f"INSERT INTO {table} {select}")
 
     def _day(self, run: str, planned: PlannedRun, labels: Mapping[str, str]) -> str:
         """The day under which a run is stored: what a label says, where it is, when it was dumped.

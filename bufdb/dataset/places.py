@@ -30,14 +30,23 @@ _OURS = (AssertionError, AttributeError, NameError, TypeError)
 """Faults of a program; every service has errors of its own, most of them of no common base."""
 
 
+@dataclass(frozen=True)
+class Listed:
+    """What a listing says of an object."""
+
+    written_s: float
+    """When it was written [s since 1970]."""
+    size_bytes: int
+
+
 class Place(Protocol):
     """What holds the objects of a dataset, by names below its root."""
 
     root: str
     """As DuckDB reads it, without a slash at its end."""
 
-    def names(self, table: str) -> dict[str, float]:
-        """The objects of a table, each with when it was written [s since 1970]."""
+    def names(self, table: str) -> dict[str, Listed]:
+        """The objects of a table, by name below the root."""
 
     def staging(self) -> contextlib.AbstractContextManager[Path]:
         """A folder in which objects are made; gone after the block."""
@@ -76,16 +85,17 @@ class Folder:
     def __post_init__(self) -> None:
         self.root = str(self.path.absolute()).rstrip("/")
 
-    def names(self, table: str) -> dict[str, float]:
+    def names(self, table: str) -> dict[str, Listed]:
         """The objects of a table; links are none."""
-        found: dict[str, float] = {}
+        found: dict[str, Listed] = {}
         for day in _entries(Path(self.root) / table):
             if day.is_dir(follow_symlinks=False):
                 for file in _entries(Path(day.path)):
                     with contextlib.suppress(FileNotFoundError):  # removed meanwhile
                         if file.is_file(follow_symlinks=False):
-                            time = file.stat(follow_symlinks=False).st_mtime
-                            found[f"{table}/{day.name}/{file.name}"] = time
+                            stat = file.stat(follow_symlinks=False)
+                            name = f"{table}/{day.name}/{file.name}"
+                            found[name] = Listed(stat.st_mtime, stat.st_size)
         return found
 
     @contextlib.contextmanager
@@ -140,7 +150,7 @@ class Bucket:
             raise _failure(self.root, error, UsageError) from error
         self.path = self.path.rstrip("/")
 
-    def names(self, table: str) -> dict[str, float]:
+    def names(self, table: str) -> dict[str, Listed]:
         """The objects of a table, as the store lists them now."""
         try:
             self.system.invalidate_cache()
@@ -150,7 +160,7 @@ class Bucket:
         except Exception as error:
             raise _failure(self.root, error, DatabaseError) from error
         return {
-            place[len(self.path) :].lstrip("/"): _time(info)
+            place[len(self.path) :].lstrip("/"): Listed(_time(info), info.get("size") or 0)
             for place, info in found.items()
             if info.get("type", "file") == "file"
         }

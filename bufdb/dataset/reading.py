@@ -13,10 +13,13 @@ import duckdb
 
 from bufdb.database import definitions, ready, store
 from bufdb.database.store import CATALOG, SCHEMA_VERSION
-from bufdb.dataset import layout
+from bufdb.dataset import layout, views
 from bufdb.dataset.places import place_of
-from bufdb.dataset.snapshot import Snapshot, chosen_views, require_rows, unreadable
+from bufdb.dataset.snapshot import Owners, Snapshot, require_rows, unreadable
 
+COPIED_BYTES = 16 << 20
+"""Parquet that is read into memory once, when a dataset is opened. A query may name a table thirty
+times, by views that stand on views, and opens its files anew each time."""
 _OWNERS = f"{CATALOG}.stored.owners"
 _ALWAYS = ("runs", "run_labels", "modules", "memory_sums", "diagnostics")
 """Tables from which it is told why an answer is empty, whatever was asked."""
@@ -55,8 +58,7 @@ def open_readable(
         snapshot = Snapshot(con, place, _OWNERS)
         require_rows(snapshot)
         tables = _needed(sql)
-        made = chosen_views(snapshot, columns, tables, snapshot.owners_of(), _OWNERS)
-        _make(con, f"{CATALOG}.main", made)
+        _make(snapshot, columns, tables, f"{CATALOG}.main", snapshot.owners_of(), _OWNERS)
         if sql is not None and runs is not None:
             _narrow(con, snapshot, columns, definitions.module_tables(sql), runs)
         if not allow_files:
@@ -80,9 +82,21 @@ def _needed(sql: str | None) -> list[str]:
     return [table for table in layout.tables() if table in named or table in _ALWAYS]
 
 
-def _make(con: duckdb.DuckDBPyConnection, schema: str, selects: Mapping[str, str]) -> None:
-    for table, select in selects.items():
-        con.execute(f'CREATE VIEW {schema}."{table}" AS {select}')
+def _make(
+    snapshot: Snapshot,
+    columns: layout.Columns,
+    tables: Sequence[str],
+    schema: str,
+    of: Owners,
+    owners: str,
+) -> None:
+    """Make tables of the rows of some owners: the smallest as copies, the others as views."""
+    left = COPIED_BYTES
+    for table in sorted(tables, key=lambda table: snapshot.size(table, of)):
+        select = views.table(table, columns[table], snapshot.relation(table, of), owners)
+        left -= snapshot.size(table, of)
+        kind = "TABLE" if left >= 0 else "VIEW"
+        snapshot.con.execute(f'CREATE {kind} {schema}."{table}" AS {select}')
 
 
 def _narrow(
@@ -103,8 +117,4 @@ def _narrow(
     some = "SELECT run_name FROM temp.main.narrowed_runs"
     narrowed = f"{CATALOG}.stored.narrowed_owners"
     con.execute(f"CREATE TABLE {narrowed} AS FROM {_OWNERS} WHERE run_name IN ({some})")
-    _make(
-        con,
-        "memory.main",
-        chosen_views(snapshot, columns, tables, snapshot.owners_of(some), narrowed),
-    )
+    _make(snapshot, columns, tables, "memory.main", snapshot.owners_of(some), narrowed)

@@ -7,7 +7,6 @@ can read, whoever writes meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import duckdb
@@ -15,7 +14,7 @@ import duckdb
 from bufdb.database.store import SCHEMA_VERSION
 from bufdb.dataset import layout, views
 from bufdb.dataset.layout import MARKERS, Name
-from bufdb.dataset.places import Place
+from bufdb.dataset.places import Listed, Place
 from bufdb.errors import DatabaseError
 
 
@@ -58,7 +57,7 @@ class Snapshot:
         self.con, self.place, self.owners = con, place, owners
         self.paths: set[str] = set()
         """Objects from which rows are read."""
-        self._listed: dict[str, dict[str, tuple[Name, float]]] = {}
+        self._listed: dict[str, dict[str, tuple[Name, Listed]]] = {}
         # Modules before runs: a run's row is there before its first module.
         found: dict[str, str] = {}
         for table in reversed(MARKERS):
@@ -84,21 +83,28 @@ class Snapshot:
                 f"{SCHEMA_VERSION}; ingest the dumps again, into another folder"
             )
 
-    def objects(self, table: str) -> dict[str, tuple[Name, float]]:
-        """The objects of a table by their names, with when each was written [s since 1970]."""
+    def objects(self, table: str) -> dict[str, tuple[Name, Listed]]:
+        """The objects of a table by their names."""
         if table not in self._listed:
             listed = self.place.names(table)
-            named = ((text, layout.parse(text), time) for text, time in sorted(listed.items()))
+            named = ((text, layout.parse(text), entry) for text, entry in sorted(listed.items()))
             self._listed[table] = {
-                text: (name, time) for text, name, time in named if name is not None
+                text: (name, entry) for text, name, entry in named if name is not None
             }
         return self._listed[table]
 
     def relation(self, table: str, of: Owners | None = None) -> str | None:
         """The rows of a table's objects, or of those with rows of some owners; None if none has."""
+        chosen = self._chosen(table, of)
+        return self._rows(list(chosen)) if chosen else None
+
+    def size(self, table: str, of: Owners) -> int:
+        """Bytes in the objects of a table that have rows of some owners."""
+        return sum(entry.size_bytes for entry in self._chosen(table, of).values())
+
+    def _chosen(self, table: str, of: Owners | None) -> dict[str, Listed]:
         listed = self.objects(table).items()
-        chosen = [text for text, (name, _) in listed if of is None or of.have(name)]
-        return self._rows(chosen) if chosen else None
+        return {text: entry for text, (name, entry) in listed if of is None or of.have(name)}
 
     def _rows(self, names: list[str]) -> str:
         paths = [f"{self.place.root}/{name}" for name in names]
@@ -137,13 +143,3 @@ def require_rows(snapshot: Snapshot) -> None:
     if not snapshot.has_markers:
         root = snapshot.place.root
         raise DatabaseError(f"no dataset {root}; make one with 'bufdb ingest DUMPS --out {root}'")
-
-
-def chosen_views(
-    snapshot: Snapshot, columns: layout.Columns, tables: Iterable[str], of: Owners, owners: str
-) -> dict[str, str]:
-    """A SELECT for each of some tables, of the rows of some owners."""
-    return {
-        table: views.table(table, columns[table], snapshot.relation(table, of), owners)
-        for table in tables
-    }
