@@ -127,7 +127,7 @@ def version_of(content: Iterable[object], before: int | None) -> int:
 
     It is `before` itself if that was made of the same.
     """
-    text = "\0".join(str(part) for part in content)
+    text = repr([str(part) for part in content])
     digest = hashlib.blake2b(text.encode(errors="surrogateescape"), digest_size=_HASH_BITS // 8)
     low = int.from_bytes(digest.digest(), "little")
     if before is None:

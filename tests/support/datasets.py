@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable
 from pathlib import Path
 
 import duckdb
 from places import DEMO
 
 from bufdb.database import definitions
-from bufdb.dataset import layout
 from bufdb.dataset.ingest import ingest
 from bufdb.dataset.reading import open_readable
 
@@ -66,11 +64,6 @@ def ask(url: object, sql: str) -> list[tuple[object, ...]]:
 def objects(root: Path, table: str = "*") -> set[str]:
     """Names of the objects of a dataset."""
     return {str(path.relative_to(root)) for path in root.glob(f"{table}/dt=*/*.parquet")}
-
-
-def tables_of(names: Iterable[str]) -> set[str]:
-    """The tables to which objects belong."""
-    return {name.table for name in map(layout.parse, names) if name is not None}
 
 
 def age(root: Path, seconds: float) -> None:
