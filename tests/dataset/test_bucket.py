@@ -3,7 +3,7 @@
 import importlib.util
 
 import pytest
-from datasets import RUN, TODAY, all_rows, rows_on, stored
+from datasets import TODAY, all_rows, rows_on, stored
 
 from bufdb.dataset.compact import compact
 from bufdb.dataset.places import place_of
@@ -23,6 +23,7 @@ lenient = pytest.mark.filterwarnings("ignore")
 def bucket(monkeypatch):
     """A bucket, and a client for it."""
     import boto3
+    import s3fs
     from moto.server import ThreadedMotoServer
 
     server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
@@ -34,7 +35,9 @@ def bucket(monkeypatch):
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     client = boto3.client("s3")
     client.create_bucket(Bucket="shared")
+    s3fs.S3FileSystem.clear_instance_cache()  # it would go on with another test's server
     yield client
+    s3fs.S3FileSystem.clear_instance_cache()
     server.stop()
 
 
