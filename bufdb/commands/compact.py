@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from bufdb.commands import common
-from bufdb.dataset import layout
 from bufdb.errors import UsageError, quote
 
 DEFAULT_GRACE_S = 3600
@@ -39,6 +38,7 @@ def command(
     Others may read and write meanwhile: each sees every module once. What counts no more, as the
     small files do then, stays for those who are reading it, and is removed by a later call.
     """
+    from bufdb.dataset import layout
     from bufdb.dataset.compact import compact
 
     for day in days:
