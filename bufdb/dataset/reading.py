@@ -57,10 +57,13 @@ def open_readable(
         con.execute(f"CREATE SCHEMA {CATALOG}.stored")
         snapshot = Snapshot(con, place, _OWNERS)
         require_rows(snapshot)
-        tables = _needed(sql)
-        _make(snapshot, columns, tables, f"{CATALOG}.main", snapshot.owners_of(), _OWNERS)
-        if sql is not None and runs is not None:
-            _narrow(con, snapshot, columns, definitions.module_tables(sql), runs)
+        # What is narrowed stands in front of these, who are asked then only why an answer is empty.
+        few = [] if sql is None or runs is None else definitions.module_tables(sql)
+        tables = [table for table in _needed(sql) if table not in few or table in _ALWAYS]
+        every = snapshot.owners_of()
+        _make(snapshot, columns, tables, f"{CATALOG}.main", every, _OWNERS, as_views=few)
+        if few:
+            _narrow(con, snapshot, columns, few, runs or ())
         if not allow_files:
             place.allow(con, snapshot.paths)
         store.close_up(con, before, allow_files=allow_files, memory_limit=memory_limit)
@@ -89,13 +92,15 @@ def _make(
     schema: str,
     of: Owners,
     owners: str,
+    as_views: Sequence[str] = (),
 ) -> None:
     """Make tables of the rows of some owners: the smallest as copies, the others as views."""
     left = COPIED_BYTES
     for table in sorted(tables, key=lambda table: snapshot.size(table, of)):
         select = views.table(table, columns[table], snapshot.relation(table, of), owners)
-        left -= snapshot.size(table, of)
-        kind = "TABLE" if left >= 0 else "VIEW"
+        is_copied = table not in as_views and snapshot.size(table, of) <= left
+        left -= snapshot.size(table, of) if is_copied else 0
+        kind = "TABLE" if is_copied else "VIEW"
         snapshot.con.execute(f'CREATE {kind} {schema}."{table}" AS {select}')
 
 
