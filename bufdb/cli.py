@@ -30,6 +30,7 @@ COMMANDS = {
     "schema": "bufdb.commands.schema",
     "check": "bufdb.commands.check",
     "runs": "bufdb.commands.runs",
+    "compact": "bufdb.commands.compact",
     "budget": "bufdb.commands.budget",
     "diff": "bufdb.commands.diff",
     "what-if": "bufdb.commands.what_if",

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     help="Form of the answer; markdown is fit for a pull request, json holds exact numbers.",
 )
 @common.output_option
-@common.db_option
+@common.read_db_option
 def command(
     file: Path, run: str | None, base: str | None, format_name: str, output: Path | None, db: str
 ) -> None:

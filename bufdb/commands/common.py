@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from bufdb.query.result import Result
 
 DEFAULT_DATABASE = "bufdb.duckdb"
+_DATASET = "bufdb.dataset"
+"""Where a context keeps what --on says."""
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -79,6 +81,40 @@ wait_option: Decorator = click.option(
 def db_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """Options of every command that opens the database; only `db` is handed to it."""
     return _file_option(wait_option(function))
+
+
+def _keep_dataset(context: click.Context, _: click.Parameter, url: str | None) -> None:
+    if url is not None:
+        context.meta[_DATASET] = url
+
+
+_on_option: Decorator = click.option(
+    "--on",
+    metavar="URL",
+    expose_value=False,
+    callback=_keep_dataset,
+    help="Ask a dataset instead, a folder or a URL that 'bufdb ingest --out' has written.",
+)
+
+
+def read_db_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same of a command that only reads, and reads by `open_database`: a dataset too."""
+    return _file_option(_on_option(wait_option(function)))
+
+
+def dataset() -> str | None:
+    """The dataset that the command is to read instead of a database file, if there is one.
+
+    Raises:
+        UsageError: both are named.
+    """
+    context = click.get_current_context(silent=True)
+    url: str | None = None if context is None else context.meta.get(_DATASET)
+    if context is not None and url is not None:
+        source = context.get_parameter_source("db")
+        if source is click.core.ParameterSource.COMMANDLINE:
+            raise UsageError("--db names a database file and --on a dataset; give one of them")
+    return url
 
 
 own_option: Decorator = click.option(
@@ -305,7 +341,8 @@ def open_database(
 ) -> duckdb.DuckDBPyConnection:
     """The database, as `store.open_readable` opens it, with the rules of a file of categories.
 
-    Left open until the process ends: closing it fails while an interrupted query is at work.
+    With --on the dataset that it names, as `bufdb.dataset.reading.open_readable` opens that. Left
+    open until the process ends: closing it fails while an interrupted query is at work.
     """
     from bufdb.database import store
 
@@ -314,6 +351,17 @@ def open_database(
         from bufdb.query.asked.categories import read
 
         before = read(categories)
-    return store.open_readable(
-        path, sql, allow_files=allow_files, memory_limit=memory_limit, runs=runs, before=before
+    url = dataset()
+    opened: Callable[..., duckdb.DuckDBPyConnection] = store.open_readable
+    if url is not None:
+        from bufdb.dataset import reading
+
+        opened = reading.open_readable
+    return opened(
+        url or path,
+        sql,
+        allow_files=allow_files,
+        memory_limit=memory_limit,
+        runs=runs,
+        before=before,
     )

@@ -63,7 +63,7 @@ _TEXT_FORMATS = ("table", "markdown")
     help=f"Functions and parts to show in a table or in Markdown.  [default: {DEFAULT_TOP}]",
 )
 @common.output_options
-@common.db_option
+@common.read_db_option
 def command(
     base: str,
     new: str,

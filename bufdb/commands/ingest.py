@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,6 +73,12 @@ def _sources(
     type=click.IntRange(min=1),
     help="Processes that read; as many as there are processors (to 4) if not given.",
 )
+@click.option(
+    "--out",
+    "url",
+    metavar="URL",
+    help="Write a dataset instead, a folder or a URL such as s3://bucket/folder.",
+)
 @click.option("--prune", is_flag=True, help="Take out of the run what is gone from PATH.")
 @common.own_option
 @click.option("--memory-limit", metavar="SIZE", help="Memory for DuckDB, such as 1GB.")
@@ -85,6 +93,7 @@ def command(
     pattern: str | None,
     own: tuple[str, ...],
     is_quiet: bool,
+    url: str | None,
     **options: Any,
 ) -> None:
     """Read XLA dumps into the database: directories (with all below) or single files.
@@ -102,13 +111,17 @@ def command(
     path (--own '/opt/app/*'); * and ? are wild, several may be given. The run keeps it, as metadata
     'own', until another is given; --own '' takes it back.
 
+    With --out many hosts may write one dataset of Parquet files at once, which --on asks. The files
+    of a run lie under the day of its metadata dt (--metadata dt=2026-01-31), or of its dumps.
+
     With --prune the run keeps what the paths hold now, and nothing of other paths.
 
     With --run-from-dir a name that PATTERN does not fit makes a run without labels, and a
     sub-directory without dumps makes none; both are noted.
     """
-    from bufdb.ingest.ingest import ingest
-
+    ingest = _ingest_into(db, url)
+    if url is not None and options.pop("jobs") is not None:
+        raise UsageError("--jobs is for a database; several 'bufdb ingest --out' work side by side")
     if run_from_dir and run is not None:
         raise UsageError("--run names one run and --run-from-dir makes several; give one of them")
     if pattern is not None and not run_from_dir:
@@ -122,14 +135,15 @@ def command(
             folders = tuple(path for path in paths if isinstance(path, Path))
             if len(folders) < len(paths):
                 raise UsageError("--run-from-dir wants directories on disk, no URL and no -")
-            summary = _run_per_folder(db, folders, pattern, pairs, **options)
+            summary = _run_per_folder(ingest, folders, pattern, pairs, **options)
         else:
-            summary = ingest(db, list(paths), run=run, labels=pairs, **options)
+            summary = ingest(list(paths), run=run, labels=pairs, **options)
     for text in summary.notes:
         common.note(text)
     if not is_quiet or summary.exit_code:
         common.note(summary.line())
-    if common.is_terminal(sys.stderr) and summary.module_count and not is_quiet:
+    is_watched = common.is_terminal(sys.stderr) and not is_quiet and url is None
+    if is_watched and summary.module_count:
         from bufdb.commands.summary import show_after
 
         try:
@@ -139,8 +153,19 @@ def command(
     click.get_current_context().exit(summary.exit_code)
 
 
+def _ingest_into(db: str, url: str | None) -> Callable[..., Summary]:
+    """What reads dumps into a database file, or into a dataset if one is named."""
+    if url is not None:
+        from bufdb.dataset import ingest as dataset
+
+        return partial(dataset.ingest, url)
+    from bufdb.ingest import ingest as database
+
+    return partial(database.ingest, db)
+
+
 def _run_per_folder(
-    db: str,
+    ingest: Callable[..., Summary],
     paths: tuple[Path, ...],
     pattern_text: str | None,
     labels: dict[str, str],
@@ -151,7 +176,6 @@ def _run_per_folder(
     from bufdb.dumps.files import Oddity
     from bufdb.dumps.modules import NO_BUFFERS
     from bufdb.ingest import run_folders
-    from bufdb.ingest.ingest import ingest
 
     pattern = None if pattern_text is None else run_folders.parse_pattern(pattern_text)
     both = sorted(set(labels) & set(pattern.labels if pattern else ()))
@@ -183,4 +207,4 @@ def _run_per_folder(
     if not labels_by_run:
         raise UsageError(f"no buffer assignment in a sub-directory of {paths[0]}")
     chosen = [folders[name] for name in labels_by_run]
-    return ingest(db, chosen, labels=labels, labels_by_run=labels_by_run, **options)
+    return ingest(chosen, labels=labels, labels_by_run=labels_by_run, **options)

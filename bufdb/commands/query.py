@@ -114,7 +114,7 @@ def _short(name: str, text: str) -> common.Decorator:
 @click.option("--explain", is_flag=True, help="Print DuckDB's plan instead of the answer.")
 @common.allow_files_option
 @common.categories_option
-@common.db_option
+@common.read_db_option
 @common.queries_option
 @click.option("-h", "--help", "show_help", is_flag=True, help="Show this, or the help of NAME.")
 def command(

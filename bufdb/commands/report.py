@@ -37,7 +37,7 @@ DEFAULT_FILE = "report.html"
     show_default=True,
     help="Where to write.",
 )
-@common.db_option
+@common.read_db_option
 def command(
     run: str | None,
     function: str | None,

@@ -20,12 +20,19 @@ from bufdb.errors import UsageError, did_you_mean, quote
     show_default=True,
 )
 @click.option("--brief", is_flag=True, help="Leave out the columns.")
-@common.db_option
+@common.read_db_option
 def command(names: tuple[str, ...], format_name: str, brief: bool, db: str) -> None:
     """Describe the tables, views and macros, all or those named, from the database itself.
 
     Without a database file they are those of an empty database.
+
+    With --on prints SQL instead, which makes them in a plain DuckDB shell, over the files of the
+    dataset: bufdb schema --on URL > views.sql, then .read views.sql
     """
+    url = common.dataset()
+    if url is not None:
+        _write_sql(url, names, format_name, is_brief=brief)
+        return
     from bufdb.database import store
     from bufdb.query.schema import describe
     from bufdb.report import schema
@@ -47,3 +54,11 @@ def command(names: tuple[str, ...], format_name: str, brief: bool, db: str) -> N
         "json": schema.as_json,
     }
     common.write(writers[format_name](chosen))
+
+
+def _write_sql(url: str, names: tuple[str, ...], format_name: str, *, is_brief: bool) -> None:
+    from bufdb.dataset import shell
+
+    if names or is_brief or format_name != "text":
+        raise UsageError("schema --on prints SQL, and all of it; it takes no names and no format")
+    common.write(shell.text(url))

@@ -57,7 +57,7 @@ MOST = 2**63 - 1
 )
 @click.option("--ascii", "is_plain", is_flag=True, help="ASCII characters only.")
 @common.output_option
-@common.db_option
+@common.read_db_option
 def command(
     name: str | None,
     run: str | None,

@@ -17,7 +17,7 @@ from bufdb.commands import common
 @click.option("--explain", is_flag=True, help="Print DuckDB's plan instead of the answer.")
 @common.allow_files_option
 @common.categories_option
-@common.db_option
+@common.read_db_option
 def command(
     text: str,
     explain: bool,

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     help="Form of the answer; json holds exact numbers.",
 )
 @common.output_option
-@common.db_option
+@common.read_db_option
 def command(
     run: str | None,
     function: str | None,

@@ -56,7 +56,7 @@ BY = ("line", "op", "value")
 @click.option("--run", metavar="RUN", help="Only modules of this run: a name or a glob.")
 @click.option("--color", metavar="N", help="Only this memory space: its number, or a name as hbm.")
 @common.output_options
-@common.db_option
+@common.read_db_option
 def command(
     module: str,
     without: tuple[str, ...],

@@ -188,7 +188,7 @@ def open_readable(
     """
     if not Path(path).exists():
         raise DatabaseError(f"no database {path}; make one with 'bufdb ingest DUMPS --db {path}'")
-    con = duckdb.connect(config={**_NO_EXTENSIONS, "python_enable_replacements": "false"})
+    con = open_memory()
     try:
         place = _place(path).replace("'", "''")
         attach = f"ATTACH '{place}' AS {CATALOG} (READ_ONLY, TYPE duckdb)"
@@ -202,17 +202,33 @@ def open_readable(
         _copy_views(con, path, with_macros=sql is None or not is_current)
         if sql is not None and runs is not None:
             _narrow(con, sql, runs)
-        for table, rows in (before or {}).items():
-            con.execute(definitions.tables()[table])
-            _replace_rows(con, table, rows)
-        con.execute(f"SET temp_directory = '{_spill_folder()}'")
-        if memory_limit is not None:
-            con.execute(f"SET memory_limit = '{memory_limit}'")
-        _lock(con, allow_files=allow_files)
+        close_up(con, before, allow_files=allow_files, memory_limit=memory_limit)
     except BaseException:
         con.close()
         raise
     return con
+
+
+def open_memory() -> duckdb.DuckDBPyConnection:
+    """An empty database in memory that loads no extension, to be furnished and closed up."""
+    return duckdb.connect(config={**_NO_EXTENSIONS, "python_enable_replacements": "false"})
+
+
+def close_up(
+    con: duckdb.DuckDBPyConnection,
+    before: Mapping[str, Sequence[tuple[Any, ...]]] | None,
+    *,
+    allow_files: bool,
+    memory_limit: str | None,
+) -> None:
+    """Make a furnished database in memory ready for questions; arguments as of `open_readable`."""
+    for table, rows in (before or {}).items():
+        con.execute(definitions.tables()[table])
+        _replace_rows(con, table, rows)
+    con.execute(f"SET temp_directory = '{spill_folder()}'")
+    if memory_limit is not None:
+        con.execute(f"SET memory_limit = '{memory_limit}'")
+    _lock(con, allow_files=allow_files)
 
 
 def _replace_rows(
@@ -266,7 +282,7 @@ def _place(path: str) -> str:
     return path if path == ":memory:" else str(Path(path).absolute())
 
 
-def _spill_folder() -> str:
+def spill_folder() -> str:
     """Where a query that outgrows memory spills to: a name that nobody can guess, made on need.
 
     DuckDB's own choice is `FILE.tmp` beside the database, where nothing may be writable, and which
@@ -354,11 +370,7 @@ def _copy_views(con: duckdb.DuckDBPyConnection, path: str, *, with_macros: bool)
         # Columns are listed only where a table is not word for word bufdb's: 1 ms instead of 20.
         is_same = all((name, sql) in theirs for is_theirs, name, sql in texts if not is_theirs)
         missing = None if is_same else con.execute(_MISSING, [list(tables)]).fetchone()
-        con.execute(f"COPY FROM DATABASE {ready.CATALOG} TO memory (SCHEMA)")
-    con.execute("BEGIN")
-    for table in tables:
-        con.execute(f'DROP TABLE memory.main."{table}"')
-    con.execute("COMMIT")
+        copy_own_views(con)
     rows = con.execute(_VIEWS).fetchall()
     # DuckDB takes longer to list its functions than many a query: bufdb's own queries go without,
     # if the file says that it has the macros that they use.
@@ -376,6 +388,15 @@ def _copy_views(con: duckdb.DuckDBPyConnection, path: str, *, with_macros: bool)
     if others:
         names = ", ".join(sorted(others))
         PATIENCE.get().note(f"{path} has another {names} than bufdb; bufdb's own is used")
+
+
+def copy_own_views(con: duckdb.DuckDBPyConnection) -> None:
+    """Copy bufdb's views and macros into memory, where the ready-made database is attached."""
+    con.execute(f"COPY FROM DATABASE {ready.CATALOG} TO memory (SCHEMA)")
+    con.execute("BEGIN")
+    for table in definitions.tables():
+        con.execute(f'DROP TABLE memory.main."{table}"')
+    con.execute("COMMIT")
 
 
 def _is_same(one: str, other: str) -> bool:

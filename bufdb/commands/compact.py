@@ -1,0 +1,49 @@
+"""`bufdb compact`: the many small files of a dataset into few."""
+
+from __future__ import annotations
+
+import click
+
+from bufdb.commands import common
+from bufdb.errors import UsageError, quote
+
+DEFAULT_GRACE_S = 3600
+
+
+@click.command(name="compact", short_help="Make few files of a dataset's many small ones.")
+@click.argument("url")
+@click.option(
+    "--dt",
+    "days",
+    metavar="DAY",
+    multiple=True,
+    help="Only this day, such as 2026-01-31; may be repeated. By default all before today (UTC).",
+)
+@click.option(
+    "--grace",
+    "grace_s",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0),
+    default=DEFAULT_GRACE_S,
+    show_default=True,
+    help="How long files that count no more stay for those who are reading them.",
+)
+@click.option("--memory-limit", metavar="SIZE", help="Memory for DuckDB, such as 1GB.")
+@common.quiet_option
+def command(
+    url: str, days: tuple[str, ...], grace_s: float, memory_limit: str | None, is_quiet: bool
+) -> None:
+    """Rewrite days of the dataset at URL, a folder or a URL, as few sorted files.
+
+    Others may read and write meanwhile: each sees every module once. What counts no more, as the
+    small files do then, stays for those who are reading it, and is removed by a later call.
+    """
+    from bufdb.dataset import layout
+    from bufdb.dataset.compact import compact
+
+    for day in days:
+        if not layout.is_day(day):
+            raise UsageError(f"--dt wants a day such as 2026-01-31, got {quote(day)}")
+    done = compact(url, days, grace_s, memory_limit)
+    if not is_quiet:
+        common.note(done.line())

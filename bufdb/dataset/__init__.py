@@ -1,0 +1,1 @@
+"""A Parquet dataset, which many write and many read: layout, writing, reading, compaction."""

@@ -1,0 +1,204 @@
+"""Few sorted objects in place of many small ones, while others read and write.
+
+Rows of a day's owners are copied under a new part_id, and the copy counts from the moment its
+markers are there: of an owner always one copy counts. A writer that meanwhile stores a later
+version of a module is not disturbed, for a higher version counts before any part. What nothing
+needs any more is removed by a later call, once those who might still read it have had their time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+
+from bufdb.database import ready, store
+from bufdb.database.store import SCHEMA_VERSION
+from bufdb.dataset import layout, views
+from bufdb.dataset.layout import LOOSE, quoted
+from bufdb.dataset.places import Place, place_of
+from bufdb.dataset.snapshot import Owners, Snapshot, require_rows, unreadable
+from bufdb.dataset.writer import OPTIONS
+
+GRACE_S = 3600.0
+"""How long what counts no more stays for those who read it [s]."""
+MEMORY_LIMIT = "1GB"
+_FILE_BYTES = "256MB"
+"""Size at which DuckDB begins another object of a part, about."""
+
+
+@dataclass
+class Compacted:
+    """What a compaction did."""
+
+    day_count: int = 0
+    owner_count: int = 0
+    """Modules, and runs by the places they were ingested from, that were copied."""
+    written_count: int = 0
+    """Objects."""
+    removed_count: int = 0
+    kept_count: int = 0
+    """Objects that count no more, and stay for those who may be reading them."""
+
+    def line(self) -> str:
+        """One line for people."""
+        return (
+            f"compacted {self.owner_count} modules and runs of {self.day_count} days into "
+            f"{self.written_count} files; removed {self.removed_count} files, "
+            f"{self.kept_count} more are to go"
+        )
+
+
+def compact(
+    url: str,
+    days: Sequence[str] = (),
+    grace_s: float = GRACE_S,
+    memory_limit: str | None = None,
+) -> Compacted:
+    """Rewrite days of a dataset and remove what counts no more.
+
+    Args:
+        url: folder or URL of the dataset.
+        days: only these; else all before today, in UTC.
+        grace_s: how long what counts no more is left to its readers [s].
+        memory_limit: DuckDB's; what it sorts beyond that goes to a temporary file.
+
+    Raises:
+        DatabaseError: there is no dataset, or it cannot be read.
+        BufdbError: an object cannot be written.
+    """
+    place = place_of(url)
+    done = Compacted()
+    con = store.open_memory()
+    try:
+        place.attach(con)
+        con.execute(f"SET temp_directory = '{store.spill_folder()}'")
+        con.execute(f"SET memory_limit = '{memory_limit or MEMORY_LIMIT}'")
+        with ready.attached(con, SCHEMA_VERSION):
+            columns = layout.columns(con, ready.CATALOG)
+        snapshot = Snapshot(con, place, "owners")
+        require_rows(snapshot)
+        today = layout.day_of(time.time())
+        for day in _to_rewrite(con):
+            if day in days or (not days and day < today):
+                _rewrite(snapshot, columns, day, done)
+        con.execute("DROP TABLE owners")
+        _remove(Snapshot(con, place, "owners"), grace_s, done)
+    except duckdb.Error as error:
+        raise unreadable(place, error) from error
+    finally:
+        con.close()
+    return done
+
+
+def _to_rewrite(con: duckdb.DuckDBPyConnection) -> list[str]:
+    """Days whose owners lie in objects of their own, or in several parts."""
+    day = "regexp_extract(filename, '/dt=([^/]*)/[^/]*$', 1)"
+    con.execute(f"ALTER TABLE owners ADD COLUMN day VARCHAR; UPDATE owners SET day = {day}")
+    rows = con.execute(
+        "SELECT day FROM owners GROUP BY day "
+        f"HAVING count(DISTINCT part_id) > 1 OR min(part_id) = {LOOSE} ORDER BY day"
+    ).fetchall()
+    return [day for (day,) in rows]
+
+
+def _rewrite(snapshot: Snapshot, columns: layout.Columns, day: str, done: Compacted) -> None:
+    """Copy the owners of a day, markers last."""
+    con = snapshot.con
+    con.execute(f"CREATE OR REPLACE TABLE chosen AS FROM owners WHERE day = {quoted(day)}")
+    rows = con.execute("SELECT owner_id, owner_version, part_id FROM chosen").fetchall()
+    of = Owners(
+        {(key, version) for key, version, part in rows if part == LOOSE},
+        {part for _, _, part in rows if part != LOOSE},
+    )
+    part_id = layout.next_part(max(part for _, _, part in rows))
+    for table in layout.tables():
+        relation = snapshot.relation(table, of)
+        if relation is not None:
+            select = _copied(table, columns[table], relation, part_id)
+            done.written_count += _write(con, snapshot.place, select, table, day, part_id)
+    done.day_count += 1
+    done.owner_count += len(rows)
+
+
+def _copied(table: str, types: dict[str, str], relation: str, part_id: int) -> str:
+    """A SELECT of rows as they are stored, with another part_id."""
+    all_types = {**types, **layout.extra_columns(table)}
+    cells = ", ".join(
+        f'stored."{column}"::{layout.stored_type(kind)} AS "{column}"'
+        for column, kind in all_types.items()
+        if column != "part_id"
+    )
+    is_of = " AND ".join(f"chosen.{column} = stored.{column}" for column in layout.OWN_COLUMNS)
+    return (
+        f"SELECT {cells}, {part_id}::BIGINT AS part_id "
+        f"FROM ({views.empty(all_types)} UNION ALL BY NAME SELECT * FROM {relation}) AS stored "
+        f"SEMI JOIN chosen ON {is_of} ORDER BY stored.owner_id"
+    )
+
+
+def _write(
+    con: duckdb.DuckDBPyConnection, place: Place, select: str, table: str, day: str, part_id: int
+) -> int:
+    """Store rows as objects of a part; the number of these."""
+    with place.staging() as folder:
+        target = folder / table
+        options = f"{OPTIONS}, FILE_SIZE_BYTES '{_FILE_BYTES}'"
+        ((row_count,),) = con.execute(
+            f"COPY ({select}) TO {quoted(str(target))} ({options})"
+        ).fetchall()
+        if not row_count:
+            return 0
+        files = sorted(target.iterdir(), key=_number)
+        for number, file in enumerate(files):
+            place.put(file, layout.part_name(table, day, part_id, number))
+        return len(files)
+
+
+def _number(file: Path) -> int:
+    return int("".join(char for char in file.stem if char.isdecimal()) or 0)
+
+
+def _remove(snapshot: Snapshot, grace_s: float, done: Compacted) -> None:
+    """Remove objects that have counted no more for long enough.
+
+    Objects of an owner that no marker commits stay: it may be about to be committed, and whoever
+    ingests the same dumps again writes them again.
+    """
+    now = time.time()
+    written = {
+        f"{snapshot.place.root}/{text}": entry.written_s
+        for table in layout.MARKERS
+        for text, (_, entry) in snapshot.objects(table).items()
+    }
+    rows = snapshot.con.execute(
+        "SELECT owner_id, owner_version, part_id, filename FROM owners"
+    ).fetchall()
+    counts = {key: (version, part) for key, version, part, _ in rows}
+    since = {key: written.get(filename, now) for key, _, _, filename in rows}
+    parts = {part for _, _, part, _ in rows}
+    newest: dict[str, float] = {}
+    for key, _, _, filename in rows:
+        day = layout.day_in(filename)
+        newest[day] = max(since[key], newest.get(day, 0.0))
+    gone: list[str] = []
+    for table in layout.tables():
+        for text, (name, entry) in snapshot.objects(table).items():
+            if name.owner_id is None:
+                is_needed, replaced = name.part_id in parts, newest.get(name.day, now)
+            elif name.owner_id in counts:
+                is_needed = counts[name.owner_id] == (name.owner_version, LOOSE)
+                replaced = since[name.owner_id]
+            else:
+                continue
+            if is_needed:
+                continue
+            if max(entry.written_s, replaced) <= now - grace_s:
+                gone.append(text)
+            else:
+                done.kept_count += 1
+    snapshot.place.remove(gone)
+    done.removed_count = len(gone)

@@ -1,0 +1,242 @@
+"""Dumps into a dataset: read as into a database, which is in memory here and emptied as it fills.
+
+Many hosts may do so at once. What was committed stays when one of them is stopped.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import duckdb
+
+from bufdb.database import store
+from bufdb.dataset import layout, views
+from bufdb.dataset.places import Place, place_of
+from bufdb.dataset.snapshot import Owners, Snapshot
+from bufdb.dataset.writer import Owner, Writer
+from bufdb.dumps.discover import Source
+from bufdb.dumps.files import as_text
+from bufdb.dumps.load import BLOCK_BYTES, dumped_at
+from bufdb.errors import UsageError
+from bufdb.ingest.ingest import MEMORY_LIMIT, MODULE_TABLES, Ingest
+from bufdb.ingest.plan import PlannedRun, plan
+from bufdb.ingest.progress import Progress
+from bufdb.ingest.summary import Summary
+
+DAY_LABEL = "dt"
+"""Label or metadata of a run that says its day."""
+_PRELOADED = ("run_labels", "modules", "files")
+"""Tables from which an ingest sees what of a run it has stored."""
+
+
+def ingest(
+    url: str,
+    paths: Sequence[Source],
+    run: str | None = None,
+    labels: Mapping[str, str] | None = None,
+    memory_limit: str | None = None,
+    progress: Progress | None = None,
+    labels_by_run: Mapping[str, Mapping[str, str]] | None = None,
+    metadata: Mapping[str, str] | None = None,
+    own_globs: Sequence[str] | None = None,
+    prune: bool = False,
+    block_bytes: int = BLOCK_BYTES,
+) -> Summary:
+    """Read dumps and store them in the dataset at a folder or URL.
+
+    Arguments are those of `bufdb.ingest.ingest.ingest`. `prune` takes out of the runs all modules
+    that are not among these paths, whoever ingested them.
+
+    Raises:
+        UsageError: a path does not exist or holds no dump, or a label dt is no day.
+        DatabaseError: the dataset cannot be read, or is of another schema version.
+        BufdbError: an object cannot be written.
+    """
+    began = time.perf_counter()
+    planned = plan(paths, run)
+    more = (memory_limit, progress, own_globs, prune, block_bytes)
+    summary = store_planned(url, planned, labels, labels_by_run, metadata, *more)
+    summary.seconds = time.perf_counter() - began
+    return summary
+
+
+def store_planned(
+    url: str,
+    planned: Mapping[str, PlannedRun],
+    labels: Mapping[str, str] | None = None,
+    labels_by_run: Mapping[str, Mapping[str, str]] | None = None,
+    metadata: Mapping[str, str] | None = None,
+    memory_limit: str | None = None,
+    progress: Progress | None = None,
+    own_globs: Sequence[str] | None = None,
+    prune: bool = False,
+    block_bytes: int = BLOCK_BYTES,
+) -> Summary:
+    """Read the modules of a plan, or of a part of one, and store them: what a worker does.
+
+    Arguments and errors are those of `ingest`. Several may have parts of one plan at once.
+    """
+    place = place_of(url)
+    config = {"threads": "1", "memory_limit": memory_limit or MEMORY_LIMIT}
+    con = store.open_writable(":memory:", config)
+    try:
+        con.execute(f"SET temp_directory = '{store.spill_folder()}'")
+        place.attach(con)
+        jobs = (job.module_id for one in planned.values() for job in one.jobs)
+        found = _Stored(con, place, None if prune else set(jobs))
+        total = Summary()
+        for name, one in planned.items():
+            given = {**(labels or {}), **(labels_by_run or {}).get(name, {})}
+            found.load(name, one, {**(metadata or {}), **given})
+            work = _Ingest(con, {name: one}, block_bytes, progress, own_globs, prune, found)
+            _add(total, work.run(given, {}, metadata))
+            work.end_run(name)
+        total.run_names = list(planned)
+    finally:
+        con.close()
+    return total
+
+
+class _Stored:
+    """What the dataset holds, as far as an ingest has to know."""
+
+    def __init__(
+        self, con: duckdb.DuckDBPyConnection, place: Place, module_ids: set[int] | None
+    ) -> None:
+        """Look up all modules, or those that are to be ingested."""
+        self.con, self.place = con, place
+        ((catalog,),) = con.execute("SELECT current_database()").fetchall()
+        self.columns = layout.columns(con, catalog)
+        con.execute("CREATE SCHEMA stored")
+        self.owners = "stored.owners"
+        self.snapshot = Snapshot(con, place, self.owners, module_ids)
+        rows = con.execute(
+            f"SELECT owner_id, owner_version, filename FROM {self.owners}"
+        ).fetchall()
+        self.versions: dict[int, int] = {key: version for key, version, _ in rows}
+        self.days = {key: layout.day_in(filename) for key, _, filename in rows}
+
+    def load(self, run: str, planned: PlannedRun, labels: Mapping[str, str]) -> None:
+        """Put what the dataset has of a run where an ingest looks for it."""
+        self.key = layout.run_key(run, as_text(str(planned.path)))
+        some = f"SELECT {layout.quoted(run)}"
+        of_run = f"{self.owners}_of_run"
+        self.con.execute(
+            f"CREATE OR REPLACE TABLE {of_run} AS FROM {self.owners} WHERE run_name IN ({some})"
+        )
+        of = self.snapshot.owners_of(some)
+        for table in _PRELOADED:
+            self._insert(table, of, of_run)
+        # Of this place alone: what another has told of the run is not this one's to repeat.
+        self.con.execute(f"DELETE FROM {of_run} WHERE marker = 'runs' AND owner_id <> {self.key}")
+        self._insert("runs", of, of_run)
+        rows = self.con.execute("SELECT module_id FROM modules").fetchall()
+        self.module_ids = {key for (key,) in rows}
+        self.day = self._day(run, planned, labels)
+
+    def _insert(self, table: str, of: Owners, owners: str) -> None:
+        relation = self.snapshot.relation(table, of)
+        select = views.table(table, self.columns[table], relation, owners)
+        self.con.execute(f"INSERT INTO {table} {select}")
+
+    def _day(self, run: str, planned: PlannedRun, labels: Mapping[str, str]) -> str:
+        """The day under which a run is stored: what a label says, where it is, when it was dumped.
+
+        Raises:
+            UsageError: a label says something else than a day.
+        """
+        given = labels.get(DAY_LABEL)
+        if given is not None:
+            if not layout.is_day(given):
+                raise UsageError(f"{DAY_LABEL} of run {run} is a day as 2026-01-31, got {given!r}")
+            return given
+        days = [self.days[key] for key in (self.key, *sorted(self.module_ids)) if key in self.days]
+        if days:
+            return days[0]
+        times = []
+        for job in planned.jobs:
+            try:
+                times.append(dumped_at(job.files))
+            except OSError:  # gone; reported when it is to be read
+                continue
+        return layout.day_of(min(times, default=None))
+
+
+class _Ingest(Ingest):
+    """Stores what each transaction has brought, and forgets it."""
+
+    def __init__(
+        self,
+        con: duckdb.DuckDBPyConnection,
+        planned: dict[str, PlannedRun],
+        block_bytes: int,
+        progress: Progress | None,
+        own_globs: Sequence[str] | None,
+        prune: bool,
+        found: _Stored,
+    ) -> None:
+        super().__init__(con, planned, block_bytes, progress, 1, False, own_globs, prune)
+        self.found = found
+        self.objects = Writer(con, found.place, found.columns)
+
+    def _commit(self) -> None:
+        super()._commit()
+        self._store_run(self.run_name)  # before its first module, so that no module is of no run
+        modules = self._modules()
+        self.objects.store_modules(modules)
+        for owner in modules:
+            self.found.versions[owner.owner_id] = owner.version
+        for table in (*MODULE_TABLES, "shapes"):
+            if table not in _PRELOADED:
+                kept = " WHERE module_id IS NULL" if table == "diagnostics" else ""
+                self.con.execute(f'DELETE FROM "{table}"{kept}')
+        self._look_up_shapes()
+
+    def end_run(self, run: str) -> None:
+        """Let what was pruned be gone, and forget the run."""
+        rows = self.con.execute("SELECT module_id FROM modules").fetchall()
+        gone = sorted(self.found.module_ids - {key for (key,) in rows})
+        self.objects.remove_modules(
+            [self._owner(key, ["removed"], is_removed=True) for key in gone], run
+        )
+        for table in (*_PRELOADED, "runs", "run_checksums", "diagnostics"):
+            self.con.execute(f"DELETE FROM {table}")
+
+    def _modules(self) -> list[Owner]:
+        """The modules with rows that the dataset does not have, as of the last commit."""
+        rows = self.con.execute(
+            "SELECT module_id, list(table_name || ' ' || row_count || ' ' || checksum "
+            "ORDER BY table_name) FROM row_checksums GROUP BY module_id ORDER BY module_id"
+        ).fetchall()
+        owners = [self._owner(key, content) for key, content in rows]
+        return [owner for owner in owners if self._is_new(owner)]
+
+    def _store_run(self, run: str) -> None:
+        rows = self.con.execute(
+            "SELECT table_name, row_count, checksum FROM run_checksums "
+            "WHERE run_name = ? ORDER BY table_name",
+            [run],
+        ).fetchall()
+        owner = self._owner(self.found.key, rows)
+        if self._is_new(owner):
+            self.objects.store_run(run, owner)
+            self.found.versions[owner.owner_id] = owner.version
+
+    def _owner(self, key: int, content: Sequence[object], *, is_removed: bool = False) -> Owner:
+        day, before = self.found.day, self.found.versions.get(key)
+        return Owner(key, layout.version_of([day, *content], before), day, is_removed)
+
+    def _is_new(self, owner: Owner) -> bool:
+        return self.found.versions.get(owner.owner_id) != owner.version
+
+
+def _add(total: Summary, one: Summary) -> None:
+    """Add what one run took to what the others did."""
+    sums: dict[str, Any] = vars(total)
+    for name, value in vars(one).items():
+        if isinstance(value, int | float | list):
+            sums[name] = sums[name] + value
+    for severity, count in one.problem_counts.items():
+        total.problem_counts[severity] = total.problem_counts.get(severity, 0) + count

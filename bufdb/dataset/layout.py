@@ -1,0 +1,165 @@
+"""Where rows lie in a dataset, and which of them count.
+
+    <root>/<table>/dt=YYYY-MM-DD/<key>-<version>.parquet     rows of one owner
+    <root>/<table>/dt=YYYY-MM-DD/part-<part>-<n>.parquet     rows of many, from `bufdb compact`
+
+An owner is a module, or a run as it was ingested from one place; its key is the hash of run and
+module. What it is made of decides the version, so that the same dumps are written to the same
+names. Objects are never changed, only made and, long after something took their place, removed. An
+owner is committed by its row in `modules` or `runs`, which is written last; of several versions of
+an owner the highest counts, of several copies of a version that of the highest part.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import duckdb
+
+from bufdb.database import definitions
+
+CONSTANT = frozenset(["schema_info", "op_categories", "role_rules", "memory_spaces"])
+"""Tables that are bufdb's own and in no dataset."""
+MARKERS = ("runs", "modules")
+"""Tables by whose rows owners are committed."""
+UNKNOWN_DAY = "1970-01-01"
+"""Day of runs of which nothing says when they were dumped."""
+LOOSE = 0
+"""part_id of rows in an object of their owner alone."""
+OWN_COLUMNS = {"owner_id": "BIGINT", "owner_version": "BIGINT", "part_id": "BIGINT"}
+"""Columns that every object has behind those of its table."""
+MARKER_COLUMNS = {"is_removed": "BOOLEAN", "schema_version": "INTEGER"}
+"""Further columns of objects of MARKERS."""
+_STORED_AS = {"HUGEINT": "DECIMAL(38,0)", "UBIGINT": "DECIMAL(20,0)"}
+"""What Parquet has no type for; DuckDB would make floating point of a HUGEINT."""
+_HASH_BITS = 40
+_NAME = re.compile(
+    r"(?P<table>\w+)/dt=(?P<day>\d{4}-\d\d-\d\d)/"
+    r"(?:(?P<key>[0-9a-f]{16})-(?P<version>[0-9a-f]{16})|part-(?P<part>[0-9a-f]{16})-\d+)"
+    r"\.parquet"
+)
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+
+Columns = dict[str, dict[str, str]]
+"""Tables, of each the types of its columns in order."""
+
+
+@dataclass(frozen=True)
+class Name:
+    """What the name of an object says."""
+
+    table: str
+    day: str
+    owner_id: int | None
+    """Whose rows it has; None for a part."""
+    owner_version: int | None
+    part_id: int
+
+
+def tables() -> list[str]:
+    """Names of the tables of a dataset; markers last, as they are written."""
+    names = definitions.tables().keys() - CONSTANT
+    return [*sorted(names.difference(MARKERS)), *MARKERS]
+
+
+def columns(con: duckdb.DuckDBPyConnection, catalog: str) -> Columns:
+    """The tables of a dataset as bufdb's schema in a database of `con` has them."""
+    rows = con.execute(
+        "SELECT table_name, column_name, data_type FROM system.main.duckdb_columns() "
+        "WHERE database_name = ? AND schema_name = 'main' ORDER BY table_name, column_index",
+        [catalog],
+    ).fetchall()
+    found: Columns = {table: {} for table in tables()}
+    for table, column, data_type in rows:
+        if table in found:
+            found[table][column] = data_type
+    return found
+
+
+def stored_type(data_type: str) -> str:
+    """The type in which a column of one of DuckDB's types lies in Parquet."""
+    return _STORED_AS.get(data_type, data_type)
+
+
+def extra_columns(table: str) -> dict[str, str]:
+    """Types of the columns that an object has behind those of its table."""
+    return OWN_COLUMNS | (MARKER_COLUMNS if table in MARKERS else {})
+
+
+def object_name(table: str, day: str, owner_id: int, version: int) -> str:
+    """The object of one owner, below the root."""
+    return f"{table}/dt={day}/{owner_id:016x}-{version:016x}.parquet"
+
+
+def part_name(table: str, day: str, part_id: int, number: int) -> str:
+    """An object with rows of many owners, below the root."""
+    return f"{table}/dt={day}/part-{part_id:016x}-{number}.parquet"
+
+
+def parse(name: str) -> Name | None:
+    """What the name of an object below the root says; None for anything else that lies there."""
+    found = _NAME.fullmatch(name)
+    if found is None:
+        return None
+    if found["part"] is not None:
+        return Name(found["table"], found["day"], None, None, int(found["part"], 16))
+    key, version = int(found["key"], 16), int(found["version"], 16)
+    return Name(found["table"], found["day"], key, version, LOOSE)
+
+
+def run_key(run: str, source: str) -> int:
+    """Key of a run as it is ingested from one place: a hash of 63 bits.
+
+    Hosts that ingest parts of one run each have rows of their own for it, and none waits for
+    another.
+    """
+    digest = hashlib.blake2b(f"run\0{run}\0{source}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1
+
+
+def version_of(content: Iterable[object], before: int | None) -> int:
+    """Version of an owner made of `content`, to come after `before`: 23 bits count, 40 are a hash.
+
+    It is `before` itself if that was made of the same.
+    """
+    text = repr([str(part) for part in content])
+    digest = hashlib.blake2b(text.encode(errors="surrogateescape"), digest_size=_HASH_BITS // 8)
+    low = int.from_bytes(digest.digest(), "little")
+    if before is None:
+        return low
+    count, same = divmod(before, 1 << _HASH_BITS)
+    return before if same == low else ((count + 1) << _HASH_BITS) | low
+
+
+def next_part(before: int) -> int:
+    """A part_id above `before` that no other compaction has at the same time."""
+    count = (before >> _HASH_BITS) + 1
+    return (count << _HASH_BITS) | int.from_bytes(os.urandom(_HASH_BITS // 8), "little")
+
+
+def day_of(seconds: float | None) -> str:
+    """The day of an instant [s since 1970], in UTC; UNKNOWN_DAY if there is none."""
+    try:
+        return datetime.fromtimestamp(seconds or 0, UTC).strftime("%Y-%m-%d").rjust(10, "0")
+    except (ValueError, OverflowError, OSError):  # no time at all, or none of years 1 to 9999
+        return UNKNOWN_DAY
+
+
+def day_in(path: str) -> str:
+    """The day of an object, by its path."""
+    return path.rpartition("/dt=")[2].partition("/")[0]
+
+
+def is_day(text: str) -> bool:
+    """Whether a text can be the value of dt."""
+    return _DAY.fullmatch(text) is not None
+
+
+def quoted(text: str) -> str:
+    """Text as SQL has it."""
+    return "'" + text.replace("'", "''") + "'"

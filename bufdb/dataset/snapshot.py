@@ -1,0 +1,145 @@
+"""What a dataset holds at one moment: its objects, and the owners that count.
+
+Markers are listed first and the other tables after them. An owner's rows are all there before its
+marker is, and nothing that counted a while ago is removed; so whatever a snapshot commits to it
+can read, whoever writes meanwhile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import duckdb
+
+from bufdb.database.store import SCHEMA_VERSION
+from bufdb.dataset import layout, views
+from bufdb.dataset.layout import MARKERS, Name
+from bufdb.dataset.places import Listed, Place
+from bufdb.errors import DatabaseError
+
+
+@dataclass(frozen=True)
+class Owners:
+    """Some of the owners that count, by what names of objects say."""
+
+    loose: set[tuple[int, int]] = field(default_factory=set)
+    """Key and version of those with objects of their own."""
+    parts: set[int] = field(default_factory=set)
+
+    def have(self, name: Name) -> bool:
+        """Whether an object has rows of any of them."""
+        if name.owner_id is None:
+            return name.part_id in self.parts
+        return (name.owner_id, name.owner_version) in self.loose
+
+
+class Snapshot:
+    """A dataset as it was when this was made."""
+
+    def __init__(
+        self,
+        con: duckdb.DuckDBPyConnection,
+        place: Place,
+        owners: str,
+        module_ids: set[int] | None = None,
+    ) -> None:
+        """List the markers and read them.
+
+        Args:
+            con: where they are read.
+            place: where the dataset lies.
+            owners: the table to make in `con`, of the columns `views.COMMITTED_COLUMNS`.
+            module_ids: modules that are looked for, if not all are; others may be left out.
+
+        Raises:
+            DatabaseError: the dataset cannot be read, or was written by a bufdb of another schema.
+        """
+        self.con, self.place, self.owners = con, place, owners
+        self.paths: set[str] = set()
+        """Objects from which rows are read."""
+        self._listed: dict[str, dict[str, tuple[Name, Listed]]] = {}
+        # Modules before runs: a run's row is there before its first module.
+        found: dict[str, str] = {}
+        for table in reversed(MARKERS):
+            ids = module_ids if table == "modules" else None
+            names = [
+                text
+                for text, (name, _) in self.objects(table).items()
+                if ids is None or name.owner_id is None or name.owner_id in ids
+            ]
+            if names:
+                found[table] = self._rows(names)
+        self.has_markers = bool(found)
+        try:
+            con.execute(f"CREATE TABLE {owners} AS {views.committed(found)}")
+        except duckdb.Error as error:
+            raise unreadable(place, error) from error
+        ((odd,),) = con.execute(
+            f"SELECT min(schema_version) FILTER (schema_version <> {SCHEMA_VERSION}) FROM {owners}"
+        ).fetchall()
+        if odd is not None:
+            raise DatabaseError(
+                f"{place.root} holds rows of schema version {odd}, this bufdb needs "
+                f"{SCHEMA_VERSION}; ingest the dumps again, into another folder"
+            )
+
+    def objects(self, table: str) -> dict[str, tuple[Name, Listed]]:
+        """The objects of a table by their names."""
+        if table not in self._listed:
+            listed = self.place.names(table)
+            named = ((text, layout.parse(text), entry) for text, entry in sorted(listed.items()))
+            self._listed[table] = {
+                text: (name, entry) for text, name, entry in named if name is not None
+            }
+        return self._listed[table]
+
+    def relation(self, table: str, of: Owners | None = None) -> str | None:
+        """The rows of a table's objects, or of those with rows of some owners; None if none has."""
+        chosen = self._chosen(table, of)
+        return self._rows(list(chosen)) if chosen else None
+
+    def size(self, table: str, of: Owners) -> int:
+        """Bytes in the objects of a table that have rows of some owners."""
+        return sum(entry.size_bytes for entry in self._chosen(table, of).values())
+
+    def _chosen(self, table: str, of: Owners | None) -> dict[str, Listed]:
+        listed = self.objects(table).items()
+        return {text: entry for text, (name, entry) in listed if of is None or of.have(name)}
+
+    def _rows(self, names: list[str]) -> str:
+        paths = [f"{self.place.root}/{name}" for name in names]
+        self.paths.update(paths)
+        return views.objects(paths)
+
+    def owners_of(self, runs: str | None = None, *, with_removed: bool = False) -> Owners:
+        """The owners that count.
+
+        Args:
+            runs: a SELECT of the names of runs, if only their owners are wanted.
+            with_removed: also those of which a marker says that they are gone.
+        """
+        where = "TRUE" if with_removed else "NOT is_removed"
+        if runs is not None:
+            where += f" AND run_name IN ({runs})"
+        rows = self.con.execute(
+            f"SELECT owner_id, owner_version, part_id FROM {self.owners} WHERE {where}"
+        ).fetchall()
+        loose = {(key, version) for key, version, part in rows if part == layout.LOOSE}
+        return Owners(loose, {part for _, _, part in rows if part != layout.LOOSE})
+
+
+def unreadable(place: Place, error: duckdb.Error) -> DatabaseError:
+    """What DuckDB says of a dataset that it cannot read, on one line."""
+    reason = " ".join(str(error).split())[:300]
+    return DatabaseError(f"{place.root} cannot be read: {reason}")
+
+
+def require_rows(snapshot: Snapshot) -> None:
+    """Nothing if a dataset is there.
+
+    Raises:
+        DatabaseError: there is none.
+    """
+    if not snapshot.has_markers:
+        root = snapshot.place.root
+        raise DatabaseError(f"no dataset {root}; make one with 'bufdb ingest DUMPS --out {root}'")

@@ -1,0 +1,139 @@
+"""A dataset gives the answers of the database file, whatever it went through."""
+
+import contextlib
+
+import duckdb
+import pytest
+from datasets import all_rows, objects, stored
+
+from bufdb import resources
+from bufdb.database import store
+from bufdb.dataset import layout, reading, shell
+from bufdb.dataset.reading import open_readable
+from bufdb.query import catalogue, execute
+
+QUERIES = catalogue.Catalogue([resources.query_folder()]).load_all()
+VARYING = {"ingested_at"}
+WAYS = [
+    {"run": "cpu_b16"},
+    {"run": "batch=8", "platform": "gpu"},
+    {"base": "cpu_b8", "new": "cpu_b16"},
+]
+each_query = pytest.mark.parametrize("query", QUERIES, ids=[query.name for query in QUERIES])
+
+
+def answer(con, query, given):
+    """Rows and columns, without what no two ingests agree on."""
+    result = execute.execute_query(con, query, execute.bind(query, given))
+    kept = [place for place, (name, _) in enumerate(result.columns) if name not in VARYING]
+    return result.columns, [tuple(row[place] for place in kept) for row in result.rows]
+
+
+@pytest.fixture(scope="module")
+def opened(demo_dataset):
+    with open_readable(str(demo_dataset)) as con:
+        yield con
+
+
+def test_all_rows_are_those_of_the_database(opened, demo_file):
+    assert all_rows(opened) == all_rows(demo_file)
+
+
+@pytest.mark.sample(9)
+@each_query
+def test_every_query_answers_as_on_the_database(opened, demo_file, query):
+    assert answer(opened, query, {}) == answer(demo_file, query, {})
+
+
+def test_what_is_too_large_to_be_copied_is_read_where_it_lies(demo_dataset, demo_file, monkeypatch):
+    monkeypatch.setattr(reading, "COPIED_BYTES", 0)
+    with open_readable(str(demo_dataset)) as con:
+        ((views,),) = con.execute(
+            "SELECT count(*) FROM duckdb_views() WHERE database_name = 'bufdb' AND NOT internal"
+        ).fetchall()
+        assert views > 20
+        assert all_rows(con) == all_rows(demo_file)
+        peaks = next(query for query in QUERIES if query.name == "peaks")
+        assert answer(con, peaks, {}) == answer(demo_file, peaks, {})
+
+
+@pytest.mark.sample(40)
+@each_query
+def test_a_query_of_some_runs_opens_those_alone(demo_dataset, demo_file, query):
+    for given in WAYS:
+        if all(query.param(name) is not None for name in given):
+            runs = execute.runs_asked(execute.bind(query, given))
+            with open_readable(str(demo_dataset), query.sql, runs=runs) as con:
+                assert answer(con, query, given) == answer(demo_file, query, given), given
+
+
+@pytest.mark.sample(3)
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["summary", "--format", "json"],
+        ["summary", "--run", "gpu_b8"],
+        ["diff", "cpu_b8", "cpu_b16", "--format", "csv"],
+        ["diff", "batch=8", "batch=16"],
+        ["show", "--run", "cpu_b8", "--function", "train_step"],
+        ["sql", "SELECT run_name, count(*) FROM value_details GROUP BY ALL ORDER BY ALL"],
+    ],
+    ids=lambda words: " ".join(words[:3]),
+)
+def test_commands_say_the_same(call, demo_dataset, demo_db, words):
+    on = call(*words, "--on", demo_dataset)
+    assert on == call(*words, "--db", demo_db)
+    assert on[0] == 0
+
+
+def test_the_report_is_the_same(call, demo_dataset, demo_db, tmp_path):
+    pages = []
+    for option in (("--on", demo_dataset), ("--db", demo_db)):
+        file = tmp_path / f"{option[0]}.html"
+        assert call("report", *option, "-o", file)[0] == 0
+        pages.append(file.read_text(encoding="utf-8"))
+    assert len(pages[0]) == len(pages[1]) > 10_000
+
+
+def test_a_plain_duckdb_shell_answers_the_same(call, demo_dataset, demo_db):
+    code, text, err = call("schema", "--on", demo_dataset)
+    assert (code, err) == (0, "")
+    with duckdb.connect(config={"autoload_known_extensions": "false"}) as con:
+        con.execute(text)
+        with contextlib.closing(store.open_readable(str(demo_db))) as file:
+            expected = all_rows(file)
+            del expected["schema_info"]
+            for table, rows in expected.items():
+                if table not in ("runs", "run_checksums"):  # the time of ingest is in both
+                    assert con.execute(f'FROM "{table}" ORDER BY ALL').fetchall() == rows, table
+            for query in QUERIES:
+                if not VARYING & {column.name for column in query.columns}:
+                    assert con.execute(query.sql).fetchall() == file.execute(query.sql).fetchall()
+
+
+def test_a_table_without_files_is_empty_and_has_its_types(tmp_path, demo_file):
+    stored(tmp_path / "set")
+    table = next(name for name in layout.tables() if not objects(tmp_path / "set", name))
+    sql = f"FROM bufdb.main.{table}"
+    with open_readable(str(tmp_path / "set")) as con:
+        assert con.execute(sql).fetchall() == []
+        types = [str(column[1]) for column in con.description]
+    demo_file.execute(f"{sql} LIMIT 0")
+    assert types == [str(column[1]) for column in demo_file.description]
+    assert f"/{table}/" not in shell.text(str(tmp_path / "set"))
+
+
+def test_summary_of_a_run_that_is_not_there_says_what_there_is(call, demo_dataset, demo_db):
+    words = ["query", "modules", "--run", "cpu_b9"]
+    assert call(*words, "--on", demo_dataset) == call(*words, "--db", demo_db)
+
+
+def test_one_of_the_two_is_asked(call, tmp_path):
+    code, _, err = call("query", "modules", "--db", "x.duckdb", "--on", tmp_path)
+    assert code == 2 and "give one of them" in err
+
+
+def test_where_no_dataset_is_it_says_how_to_make_one(call, tmp_path):
+    code, _, err = call("query", "modules", "--on", tmp_path / "none")
+    assert code == 3 and "bufdb ingest DUMPS --out" in err
+    assert not (tmp_path / "none").exists()

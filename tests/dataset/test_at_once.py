@@ -1,0 +1,110 @@
+"""Several processes write one dataset while others read it: each reads whole modules, once each."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+from datasets import RUN, TODAY, ask, change, copied, rows_on, stored
+from places import ROOT
+
+WRITE = """
+import itertools, sys
+from pathlib import Path
+from bufdb.dataset.ingest import ingest
+
+root, dt, *runs = sys.argv[1:]
+print("begun", flush=True)
+for path in itertools.cycle(map(Path, runs)):
+    ingest(root, [path], run="job", metadata={"dt": dt})
+    print("done", flush=True)
+"""
+COMPACT = """
+import sys
+from bufdb.dataset.compact import compact
+
+print("begun", flush=True)
+while True:
+    print(compact(sys.argv[1]).line(), flush=True)
+"""
+WHOLE = """
+SELECT
+  count(*),
+  count(DISTINCT module_id),
+  bool_and(stored.row_count = written.row_count)
+FROM row_checksums AS written
+LEFT JOIN (
+  SELECT module_id, 'values' AS table_name, count(*) AS row_count FROM "values" GROUP BY ALL
+  UNION ALL
+  SELECT module_id, 'files', count(*) FROM files GROUP BY ALL
+  UNION ALL
+  SELECT module_id, 'live_ranges', count(*) FROM live_ranges GROUP BY ALL
+) AS stored USING (module_id, table_name)
+WHERE table_name IN ('values', 'files', 'live_ranges')
+"""
+"""Whether what a module's checksums say it has is what is there."""
+
+
+@pytest.fixture
+def started():
+    """Starts Python with a text and arguments; stopped after the test."""
+    processes = []
+
+    def start(text, *words):
+        command = [sys.executable, "-c", textwrap.dedent(text), *map(str, words)]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment)
+        processes.append(process)
+        process.stdout.readline()
+        return process
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def test_each_read_is_identical_while_others_ingest_the_same_again(tmp_path, started):
+    root = tmp_path / "set"
+    ways = [copied(tmp_path / "one"), copied(tmp_path / "other")]
+    change(ways[1])
+    stored(root, ways[0], run="job")
+    sql = 'SELECT module_id, sum(size_bytes), count(*) FROM "values" GROUP BY ALL ORDER BY ALL'
+    expected = ask(root, sql)
+    writers = [started(WRITE, root, TODAY, *ways[:: 1 - 2 * n]) for n in range(2)]
+    compactor = started(COMPACT, root)
+    end = time.monotonic() + 10
+    count = 0
+    while count < 5 or time.monotonic() < end:
+        assert ask(root, sql) == expected
+        ((_, modules, is_whole),) = ask(root, WHOLE)
+        assert (modules, is_whole) == (3, True)
+        count += 1
+    for process in (*writers, compactor):
+        assert process.poll() is None
+    ((version,),) = ask(root, "SELECT max(owner_version >> 40) FROM bufdb.stored.owners")
+    assert version >= 2  # they did write
+
+
+def test_a_writer_that_is_killed_leaves_whole_modules(tmp_path, started):
+    root = tmp_path / "set"
+    expected = None
+    for delay in (0.0, 0.1, 0.2, 0.3, 0.5):
+        run = copied(tmp_path / f"dumps{delay}")
+        change(run, str(delay))
+        process = started(WRITE, root, TODAY, run)
+        time.sleep(delay)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        if (root / "modules").exists():
+            ((_, modules, is_whole),) = ask(root, WHOLE)
+            assert modules <= 3 and is_whole
+    stored(root, RUN, run="job")
+    expected = rows_on(root)
+    stored(tmp_path / "other", RUN, run="job")
+    other = rows_on(tmp_path / "other")
+    assert expected["values"] == other["values"] and expected["files"] == other["files"]

@@ -1,0 +1,95 @@
+"""A dataset in a bucket: against an S3-compatible server of this machine, no network."""
+
+import importlib.util
+
+import pytest
+from datasets import TODAY, all_rows, rows_on, stored
+
+from bufdb.dataset.compact import compact
+from bufdb.dataset.places import place_of
+from bufdb.dataset.reading import open_readable
+from bufdb.errors import DatabaseError, UsageError
+
+MISSING = [name for name in ("moto", "boto3", "s3fs") if importlib.util.find_spec(name) is None]
+s3 = pytest.mark.skipif(
+    bool(MISSING),
+    reason=f"this Python has no {', '.join(MISSING)}: pip install 'bufdb[remote,remote-test]'",
+)
+lenient = pytest.mark.filterwarnings("ignore")
+"""The libraries of others warn of each other."""
+
+
+@pytest.fixture
+def bucket(monkeypatch):
+    """A bucket, and a client for it."""
+    import boto3
+    import s3fs
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    client = boto3.client("s3")
+    client.create_bucket(Bucket="shared")
+    s3fs.S3FileSystem.clear_instance_cache()  # it would go on with another test's server
+    yield client
+    s3fs.S3FileSystem.clear_instance_cache()
+    server.stop()
+
+
+@s3
+@lenient
+def test_a_bucket_holds_what_a_folder_does(bucket, tmp_path):
+    url = "s3://shared/job/set"
+    stored(tmp_path)
+    assert stored(url).module_count == 3
+    assert stored(url).unchanged_count == 3
+    expected = rows_on(tmp_path)
+    assert rows_on(url) == expected
+    small = compact(url, grace_s=0)
+    assert small.day_count == 1 and small.removed_count > 60
+    assert rows_on(url) == expected
+    keys = [found["Key"] for found in bucket.list_objects(Bucket="shared")["Contents"]]
+    assert len(keys) == small.written_count
+    assert all(f"/dt={TODAY}/part-" in key for key in keys)
+
+
+@s3
+@lenient
+def test_other_objects_and_files_cannot_be_read_or_written(bucket, tmp_path):
+    url = "s3://shared/job/set"
+    stored(url)
+    bucket.put_object(Bucket="shared", Key="other/x.csv", Body=b"secret\n1\n")
+    (tmp_path / "x.csv").write_text("secret\n1\n")
+    places = [f"{tmp_path}/x.csv", "s3://shared/other/x.csv", f"{url}/../../other/x.csv"]
+    with open_readable(url) as con:
+        assert all_rows(con)["values"]
+        for place in places:
+            with pytest.raises(Exception, match="disabled by configuration"):
+                con.execute(f"FROM read_csv('{place}')")
+        with pytest.raises(Exception, match="disabled by configuration"):
+            con.execute(f"COPY (SELECT 1) TO '{url}/x.csv'")
+
+
+@s3
+@lenient
+def test_what_is_not_there_is_one_line(bucket):
+    for url in ("s3://shared/nothing", "s3://no-such-bucket/x"):
+        with pytest.raises(DatabaseError) as error:
+            open_readable(url)
+        assert url in str(error.value) and "\n" not in str(error.value)
+
+
+def test_without_fsspec_it_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "fsspec", None)
+    with pytest.raises(UsageError, match=r"pip install 'bufdb\[remote\]'"):
+        place_of("s3://bucket/set")
+
+
+def test_a_file_url_is_a_folder(tmp_path):
+    stored(f"file://{tmp_path}/set")
+    assert rows_on(f"file://{tmp_path}/set") == rows_on(tmp_path / "set")

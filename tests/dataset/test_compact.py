@@ -1,0 +1,144 @@
+"""Compaction: few files, the same rows at every moment, whoever writes meanwhile."""
+
+import pytest
+from datasets import RUN, TODAY, age, change, copied, objects, rows_on, stored
+
+from bufdb.dataset import layout, places
+from bufdb.dataset.compact import compact
+from bufdb.dataset.reading import open_readable
+from bufdb.errors import DatabaseError
+
+
+def test_a_day_becomes_one_file_a_table_and_small_ones_go_after_their_time(tmp_path):
+    stored(tmp_path)
+    rows, small = rows_on(tmp_path), objects(tmp_path)
+    done = compact(str(tmp_path))
+    assert (done.day_count, done.owner_count, done.removed_count) == (1, 4, 0)
+    assert done.kept_count == len(small) and small < objects(tmp_path)
+    assert rows_on(tmp_path) == rows
+    age(tmp_path, 3000)
+    assert compact(str(tmp_path)).removed_count == 0
+    age(tmp_path, 700)
+    done = compact(str(tmp_path))
+    assert (done.day_count, done.removed_count) == (0, len(small))
+    tables = [layout.parse(name).table for name in objects(tmp_path)]
+    own = {"schema_info", "role_rules", "op_categories", "memory_spaces"}
+    assert sorted(tables) == sorted(table for table in rows if rows[table] and table not in own)
+    assert rows_on(tmp_path) == rows
+
+
+def test_only_closed_days_and_those_named_are_rewritten(tmp_path):
+    for day in ("2026-01-01", "2026-01-02", "9999-12-31"):
+        stored(tmp_path, run=day, labels={"dt": day})
+    assert compact(str(tmp_path), ["2026-01-02"]).day_count == 1
+    assert compact(str(tmp_path)).day_count == 1
+    assert compact(str(tmp_path), ["9999-12-31"]).day_count == 1
+    assert compact(str(tmp_path)).day_count == 0
+
+
+def test_at_every_moment_of_a_compaction_each_row_is_there_once(tmp_path, monkeypatch):
+    stored(tmp_path)
+    rows, put, moments = rows_on(tmp_path), places.Folder.put, []
+
+    def watched(self, made, name):
+        put(self, made, name)
+        moments.append(rows_on(tmp_path) == rows)
+
+    monkeypatch.setattr(places.Folder, "put", watched)
+    compact(str(tmp_path))
+    assert len(moments) > 20 and all(moments)
+
+
+def test_at_every_moment_of_a_removal_each_row_is_there_once(tmp_path, monkeypatch):
+    stored(tmp_path)
+    rows, remove, moments = rows_on(tmp_path), places.Folder.remove, []
+    compact(str(tmp_path))
+
+    def watched(self, names):
+        for number, name in enumerate(names):
+            remove(self, [name])
+            if number % 5 == 0:
+                moments.append(rows_on(tmp_path) == rows)
+
+    monkeypatch.setattr(places.Folder, "remove", watched)
+    compact(str(tmp_path), grace_s=0)
+    assert len(moments) > 5 and all(moments)
+
+
+def test_a_module_that_is_ingested_meanwhile_counts(tmp_path, monkeypatch):
+    run = copied(tmp_path / "cpu_b8")
+    stored(tmp_path / "expected", run)
+    stored(tmp_path / "set", run)
+    change(run)
+    stored(tmp_path / "expected", run)
+    write, is_done = places.Folder.put, []
+
+    def meanwhile(self, made, name):
+        if not is_done:
+            is_done.append(True)
+            stored(tmp_path / "set", run)
+        write(self, made, name)
+
+    monkeypatch.setattr(places.Folder, "put", meanwhile)
+    assert compact(str(tmp_path / "set")).day_count == 1
+    expected = rows_on(tmp_path / "expected")
+    assert rows_on(tmp_path / "set") == expected
+    compact(str(tmp_path / "set"), grace_s=0)
+    compact(str(tmp_path / "set"), grace_s=0)
+    assert rows_on(tmp_path / "set") == expected
+    assert not [name for name in objects(tmp_path / "set") if layout.parse(name).owner_id]
+
+
+def test_two_compactions_at_once_leave_each_row_once(tmp_path, monkeypatch):
+    stored(tmp_path)
+    rows, put, is_done = rows_on(tmp_path), places.Folder.put, []
+
+    def meanwhile(self, made, name):
+        if not is_done:
+            is_done.append(True)
+            compact(str(tmp_path))
+        put(self, made, name)
+
+    monkeypatch.setattr(places.Folder, "put", meanwhile)
+    compact(str(tmp_path))
+    assert rows_on(tmp_path) == rows
+    compact(str(tmp_path), grace_s=0)
+    assert rows_on(tmp_path) == rows
+    parts = {layout.parse(name).part_id for name in objects(tmp_path)}
+    assert len(parts) == 1
+
+
+def test_what_no_marker_commits_is_not_seen_and_not_removed(tmp_path):
+    stored(tmp_path)
+    rows = rows_on(tmp_path)
+    (first, *_) = sorted(objects(tmp_path, "modules"))
+    (tmp_path / first).unlink()
+    key = layout.parse(first).owner_id
+    left = {name for name in objects(tmp_path) if layout.parse(name).owner_id == key}
+    assert not [row for row in rows_on(tmp_path)["values"] if row[0] == key]
+    compact(str(tmp_path), grace_s=0)
+    assert left <= objects(tmp_path)
+    stored(tmp_path)
+    assert rows_on(tmp_path) == rows
+
+
+def test_who_reads_what_was_removed_is_told(tmp_path, monkeypatch):
+    from bufdb.dataset import reading
+
+    stored(tmp_path)
+    monkeypatch.setattr(reading, "COPIED_BYTES", 0)
+    with open_readable(str(tmp_path)) as con:
+        compact(str(tmp_path), grace_s=0)
+        with pytest.raises(Exception, match="No files found"):
+            con.execute('SELECT sum(size_bytes) FROM "values"').fetchall()
+
+
+def test_the_command(call, tmp_path):
+    stored(tmp_path)
+    code, out, err = call("compact", tmp_path, "--dt", TODAY, "--grace", "0")
+    assert (code, out) == (0, "") and "4 modules and runs of 1 days" in err
+    assert call("compact", tmp_path, "-q")[1:] == ("", "")
+    assert call("compact", tmp_path, "--dt", "today")[0] == 2
+    assert call("compact", tmp_path / "none")[0] == 3
+    with pytest.raises(DatabaseError):
+        compact(str(RUN))

@@ -1,0 +1,225 @@
+"""Dumps into a dataset: what is written, under which names, in which order, and what is not."""
+
+import json
+import os
+import shutil
+
+import duckdb
+import pytest
+from datasets import (
+    INIT,
+    LIVE,
+    RUN,
+    TODAY,
+    all_rows,
+    ask,
+    change,
+    copied,
+    objects,
+    rows_on,
+    stored,
+)
+from ingesting import ingest_into
+
+from bufdb.dataset import layout, places
+from bufdb.dataset.ingest import ingest
+from bufdb.errors import DatabaseError, UsageError
+
+MODULES = "SELECT run_name, module_key, has_live_ranges FROM modules ORDER BY ALL"
+
+
+def test_a_module_has_an_object_for_each_table_with_rows_of_it(tmp_path):
+    summary = stored(tmp_path)
+    assert (summary.module_count, summary.exit_code) == (3, 0)
+    rows = rows_on(tmp_path)
+    names = objects(tmp_path)
+    for table in layout.tables():
+        places_of = {name for name in names if layout.parse(name).table == table}
+        owners = 4 if table == "diagnostics" else 3
+        assert len(places_of) <= owners
+        assert bool(places_of) == bool(rows[table]), table
+    assert {layout.parse(name).day for name in names} == {TODAY}
+    keys = {layout.parse(name).owner_id for name in objects(tmp_path, "modules")}
+    assert keys == {row[0] for row in rows["modules"]}
+
+
+def test_types_are_exact(tmp_path):
+    stored(tmp_path)
+    with duckdb.connect() as con:
+        for path in tmp_path.glob("*/dt=*/*.parquet"):
+            types = {row[1] for row in con.execute(f"DESCRIBE FROM '{path}'").fetchall()}
+            assert types <= {
+                "BIGINT", "BIGINT[]", "BOOLEAN", "DATE", "DECIMAL(20,0)", "DECIMAL(38,0)",
+                "INTEGER", "TIMESTAMP", "VARCHAR",
+            }  # fmt: skip
+        of_peaks = con.execute(f"DESCRIBE FROM '{tmp_path}/peaks/*/*.parquet'").fetchall()
+        assert ("occupied_temp_bytes", "DECIMAL(38,0)") in {row[:2] for row in of_peaks}
+
+
+def test_what_is_unchanged_is_not_written_again(tmp_path):
+    stored(tmp_path)
+    before = {name: (tmp_path / name).stat().st_mtime_ns for name in objects(tmp_path)}
+    assert stored(tmp_path).unchanged_count == 3
+    assert {name: (tmp_path / name).stat().st_mtime_ns for name in objects(tmp_path)} == before
+
+
+def test_the_same_dumps_have_the_same_names_wherever_they_are_ingested(tmp_path):
+    for name in ("one", "other"):
+        stored(tmp_path / name)
+    # Those of runs apart: when it was ingested is part of a run's row.
+    keys = {layout.parse(name).owner_id for name in objects(tmp_path / "one", "modules")}
+    one, other = (
+        {name for name in objects(tmp_path / root) if layout.parse(name).owner_id in keys}
+        for root in ("one", "other")
+    )
+    assert one == other and len(one) > 50
+
+
+def test_of_a_changed_module_the_latest_rows_count_though_they_are_fewer(tmp_path, con):
+    run = copied(tmp_path / "cpu_b8")
+    stored(tmp_path / "set", run)
+    before, whole = objects(tmp_path / "set", "live_ranges"), rows_on(tmp_path / "set")
+    (run / LIVE).unlink()
+    assert stored(tmp_path / "set", run).replaced_count == 1
+    assert len(objects(tmp_path / "set", "modules")) == 4
+    assert objects(tmp_path / "set", "live_ranges") == before  # an older version's stay
+    ingest_into(con, run, labels={})
+    mine, expected = rows_on(tmp_path / "set"), all_rows(con, "memory")
+    assert len(mine["live_ranges"]) < len(whole["live_ranges"])
+    for table in set(expected) - {"runs", "run_labels", "run_checksums", "schema_info"}:
+        assert mine[table] == expected[table], table
+
+
+def test_what_was_before_counts_again_when_it_comes_back(tmp_path):
+    run = copied(tmp_path / "cpu_b8")
+    stored(tmp_path / "set", run)
+    first = rows_on(tmp_path / "set")
+    change(run)
+    stored(tmp_path / "set", run)
+    assert rows_on(tmp_path / "set")["files"] != first["files"]
+    shutil.copytree(RUN, run, dirs_exist_ok=True)
+    stored(tmp_path / "set", run)
+    again = rows_on(tmp_path / "set")
+    assert again["values"] == first["values"] and again["files"] == first["files"]
+
+
+def test_markers_are_written_after_all_that_they_commit(tmp_path, monkeypatch):
+    order = []
+    put = places.Folder.put
+
+    def noted(self, made, name):
+        order.append(layout.parse(name))
+        put(self, made, name)
+
+    monkeypatch.setattr(places.Folder, "put", noted)
+    stored(tmp_path)
+    for marker in layout.MARKERS:
+        for number, name in enumerate(order):
+            if name.table == marker:
+                later = {other.owner_id for other in order[number + 1 :]}
+                assert name.owner_id not in later
+    first_module = next(n for n, name in enumerate(order) if name.table == "modules")
+    assert "runs" in {name.table for name in order[:first_module]}
+
+
+def test_pruned_modules_are_gone_and_can_come_back(tmp_path):
+    run = copied(tmp_path / "cpu_b8")
+    stored(tmp_path / "set", run)
+    first = rows_on(tmp_path / "set")
+    for path in run.glob(f"{INIT}*"):
+        path.unlink()
+    assert stored(tmp_path / "set", run).pruned_count == 0
+    assert len(rows_on(tmp_path / "set")["modules"]) == 3
+    assert stored(tmp_path / "set", run, prune=True).pruned_count == 1
+    rows = rows_on(tmp_path / "set")
+    assert len(rows["modules"]) == 2
+    gone = {row[0] for row in first["modules"]} - {row[0] for row in rows["modules"]}
+    assert not [row for row in rows["values"] if row[0] in gone]
+    shutil.copytree(RUN, run, dirs_exist_ok=True)
+    stored(tmp_path / "set", run)
+    assert rows_on(tmp_path / "set")["values"] == first["values"]
+
+
+def test_hosts_with_parts_of_one_run_need_not_agree(tmp_path):
+    one, other = copied(tmp_path / "host0" / "dumps"), copied(tmp_path / "host1" / "dumps")
+    for path in one.glob(f"{INIT}*"):
+        path.unlink()
+    for path in set(other.iterdir()) - set(other.glob(f"{INIT}*")):
+        path.unlink()
+    for number, path in enumerate((one, other)):
+        label = {"host": str(number), f"of{number}": "yes"}
+        stored(tmp_path / "set", path, run="job", labels=label)
+    assert ask(tmp_path / "set", "SELECT run_name, source_path FROM runs") == [("job", str(other))]
+    assert len(ask(tmp_path / "set", MODULES)) == 3
+    labels = "SELECT label, label_value FROM run_labels WHERE label <> 'dt' ORDER BY ALL"
+    assert ask(tmp_path / "set", labels) == [("host", "1"), ("of0", "yes"), ("of1", "yes")]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "mtime", "day"),
+    [
+        ({}, 1_750_000_000, "2025-06-15"),
+        ({"dt": "2024-02-29"}, 1_750_000_000, "2024-02-29"),
+        ({}, 0, layout.UNKNOWN_DAY),
+    ],
+)
+def test_the_day_is_what_metadata_says_or_when_it_was_dumped(tmp_path, metadata, mtime, day):
+    run = copied(tmp_path / "run")
+    for path in run.iterdir():
+        os.utime(path, (mtime, mtime))
+    ingest(str(tmp_path / "set"), [run], metadata=metadata)
+    for path in run.iterdir():
+        os.utime(path)
+    change(run)
+    ingest(str(tmp_path / "set"), [run])  # a run stays on its day
+    assert {layout.parse(name).day for name in objects(tmp_path / "set")} == {day}
+
+
+def test_a_label_that_is_no_day_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="dt of run cpu_b8"):
+        ingest(str(tmp_path / "set"), [RUN], labels={"dt": "../../x"})
+    assert not objects(tmp_path / "set")
+
+
+def test_a_module_that_cannot_be_read_is_told_and_the_others_are_stored(tmp_path, monkeypatch):
+    from bufdb.ingest import group
+
+    load = group.load
+
+    def broken(files, *more):
+        if files.key == INIT:
+            raise OSError(5, "Input/output error")
+        return load(files, *more)
+
+    monkeypatch.setattr(group, "load", broken)
+    summary = stored(tmp_path / "set")
+    assert (summary.exit_code, summary.module_count, summary.skipped_count) == (4, 2, 1)
+    found = ask(tmp_path / "set", "SELECT code FROM diagnostics WHERE module_id IS NULL")
+    assert found == [("unreadable_file",)]
+
+
+def test_the_command_writes_and_says_what_it_did(call, tmp_path):
+    code, out, err = call("ingest", RUN, "--out", tmp_path / "set", "--label", "batch=8")
+    assert (code, out) == (0, "") and "ingested 3 modules" in err
+    assert not (tmp_path / "bufdb.duckdb").exists()
+    code, out, _ = call("query", "runs", "--on", tmp_path / "set", "--format", "json")
+    assert code == 0 and json.loads(out)[0]["module_count"] == 3
+    assert call("ingest", RUN, "--out", tmp_path / "set", "--jobs", "2")[0] == 2
+
+
+def test_rows_of_another_schema_version_are_refused(tmp_path):
+    stored(tmp_path)
+    with duckdb.connect() as con:
+        for name in objects(tmp_path, "modules"):
+            sql = f"SELECT * REPLACE (4 AS schema_version) FROM read_parquet('{tmp_path}/{name}')"
+            con.execute(f"CREATE OR REPLACE TABLE rows AS {sql}")
+            con.execute(f"COPY rows TO '{tmp_path}/{name}' (FORMAT parquet)")
+    with pytest.raises(DatabaseError, match="schema version 4"):
+        rows_on(tmp_path)
+
+
+def test_however_an_ingest_is_cut_its_rows_are_the_same(tmp_path, monkeypatch):
+    stored(tmp_path / "one")
+    monkeypatch.setattr("bufdb.ingest.ingest.TRANSACTION_BYTES", 1)
+    stored(tmp_path / "other", block_bytes=4096)
+    assert rows_on(tmp_path / "one") == rows_on(tmp_path / "other")

@@ -1,0 +1,82 @@
+"""Names of objects, versions, days."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bufdb.dataset import layout
+
+keys = st.integers(0, 2**63 - 1)
+contents = st.lists(st.text(max_size=5), max_size=3)
+
+
+@given(st.sampled_from(layout.tables()), keys, keys)
+def test_a_name_says_whose_rows_an_object_has(table, key, version):
+    name = layout.object_name(table, "2026-01-31", key, version)
+    assert layout.parse(name) == layout.Name(table, "2026-01-31", key, version, layout.LOOSE)
+
+
+@given(st.sampled_from(layout.tables()), keys, st.integers(0, 10**6))
+def test_a_name_says_which_part_it_is_of(table, part, number):
+    name = layout.part_name(table, "2026-01-31", part, number)
+    assert layout.parse(name) == layout.Name(table, "2026-01-31", None, None, part)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "values/dt=2026-01-31/.tmp-1.parquet",
+        "values/dt=2026-1-31/0000000000000001-0000000000000001.parquet",
+        "values/dt=2026-01-31/0000000000000001-0000000000000001.parquet.tmp",
+        "values/0000000000000001-0000000000000001.parquet",
+        "_staging/x/0000000000000001-0000000000000001.parquet",
+    ],
+)
+def test_what_else_lies_there_is_no_object(name):
+    assert layout.parse(name) is None
+
+
+@given(contents, contents)
+def test_the_same_content_keeps_its_version_and_another_comes_after_it(one, other):
+    first = layout.version_of(one, None)
+    assert layout.version_of(one, None) == first == layout.version_of(one, first)
+    second = layout.version_of(other, first)
+    assert (second == first) if one == other else (second > first)
+    assert 0 <= second < 2**63
+
+
+@given(contents, contents)
+def test_what_comes_back_is_a_later_version(one, other):
+    first = layout.version_of(one, None)
+    second = layout.version_of(other, first)
+    assert one == other or layout.version_of(one, second) > second
+
+
+@given(st.integers(0, 2**62))
+def test_a_part_comes_after_those_before(part):
+    assert layout.next_part(part) > part > layout.LOOSE - 1
+
+
+@pytest.mark.parametrize(
+    ("seconds", "day"),
+    [
+        (0, "1970-01-01"),
+        (1_750_000_000, "2025-06-15"),
+        (None, "1970-01-01"),
+        (float("inf"), "1970-01-01"),
+        (float("nan"), "1970-01-01"),
+        (1e300, "1970-01-01"),
+    ],
+)
+def test_a_day_is_that_of_utc_and_a_fixed_one_if_unknown(seconds, day):
+    assert layout.day_of(seconds) == day
+
+
+def test_all_tables_but_bufdbs_own_are_stored_and_markers_come_last(fresh):
+    con = fresh()
+    columns = layout.columns(con, con.execute("SELECT current_database()").fetchall()[0][0])
+    assert layout.tables()[-2:] == ["runs", "modules"]
+    for table, types in columns.items():
+        assert types, table
+        # Whose rows they are is asked of the table itself.
+        assert table == "shapes" or "module_id" in types or "run_name" in types

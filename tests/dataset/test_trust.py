@@ -1,0 +1,72 @@
+"""Nothing outside a dataset is reached, and what is odd in one is told on one line."""
+
+import pytest
+from datasets import RUN, objects, rows_on, stored
+
+from bufdb.dataset import reading
+from bufdb.dataset.reading import open_readable
+from bufdb.errors import DatabaseError
+
+
+@pytest.mark.parametrize("place", ["/etc/passwd", "{root}/../outside.csv", "{root}x.csv"])
+def test_files_outside_cannot_be_read(tmp_path, place):
+    root = tmp_path / "set"
+    stored(root)
+    for name in ("outside.csv", "setx.csv"):
+        (tmp_path / name).write_text("secret\n1\n")
+    with open_readable(str(root)) as con:
+        for read in ("read_csv", "read_text"):
+            with pytest.raises(Exception, match="disabled by configuration"):
+                con.execute(f"FROM {read}('{place.format(root=root)}')")
+        for sql in ("SET enable_external_access = true", "ATTACH ':memory:' AS more (TYPE sqlite)"):
+            with pytest.raises(Exception, match=r"locked|disabled|xtension"):
+                con.execute(sql)
+
+
+def test_a_link_is_no_object(tmp_path):
+    stored(tmp_path / "set")
+    rows = rows_on(tmp_path / "set")
+    for name in objects(tmp_path / "set", "values"):
+        path = tmp_path / "set" / name
+        path.rename(tmp_path / path.name)
+        path.symlink_to(tmp_path / path.name)
+    assert rows["values"] and not rows_on(tmp_path / "set")["values"]
+
+
+def test_what_else_lies_there_is_not_read(tmp_path):
+    stored(tmp_path)
+    rows = rows_on(tmp_path)
+    (day,) = (tmp_path / "values").iterdir()
+    (day / ".0000000000000001-0000000000000001.parquet.tmp").write_text("half")
+    (day / "notes.parquet").write_text("no Parquet")
+    (tmp_path / "modules" / "more").mkdir()
+    assert rows_on(tmp_path) == rows
+
+
+@pytest.mark.parametrize("copied_bytes", [0, reading.COPIED_BYTES])
+def test_a_damaged_file_is_told_on_one_line(tmp_path, monkeypatch, copied_bytes):
+    stored(tmp_path)
+    monkeypatch.setattr(reading, "COPIED_BYTES", copied_bytes)
+    name = min(objects(tmp_path, "values"))
+    (tmp_path / name).write_bytes(b"PAR1" + b"\0" * 100 + b"PAR1")
+    with pytest.raises(DatabaseError) as error:
+        rows_on(tmp_path)
+    assert str(tmp_path) in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_dump_folder_is_no_dataset(call):
+    code, _, err = call("query", "modules", "--on", RUN)
+    assert code == 3 and "no dataset" in err and err.count("\n") == 1
+
+
+def test_a_folder_of_any_name_holds_a_dataset(call, tmp_path):
+    root = tmp_path / "d[1] *?'ü"
+    assert call("ingest", RUN, "--out", root, "-q") == (0, "", "")
+    code, out, _ = call("query", "modules", "--on", root, "--format", "csv")
+    assert code == 0 and out.count("\n") == 4
+    code, text, _ = call("schema", "--on", root)
+    import duckdb
+
+    with duckdb.connect() as con:
+        con.execute(text)
+        assert con.execute("SELECT count(*) FROM modules").fetchall() == [(3,)]

@@ -1,0 +1,73 @@
+"""Datasets in tests: dumps to ingest, and all rows of a store side by side."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import duckdb
+from places import DEMO
+
+from bufdb.database import definitions
+from bufdb.dataset.ingest import ingest
+from bufdb.dataset.reading import open_readable
+
+RUN = DEMO / "cpu_b8"
+INIT = "module_0000.jit_init.cpu_after_optimizations"
+LIVE = f"{INIT}-live-range.txt"
+TODAY = "2026-01-31"
+"""The day under which tests store runs, whenever they are."""
+Rows = dict[str, list[tuple[object, ...]]]
+
+
+def stored(url: object, path: Path = RUN, **more: object) -> object:
+    """Ingest a folder of dumps under TODAY."""
+    return ingest(str(url), [path], metadata={"dt": TODAY}, **more)
+
+
+def copied(folder: Path) -> Path:
+    """Dumps of a run that may be changed."""
+    shutil.copytree(RUN, folder)
+    return folder
+
+
+def change(run: Path, more: str = " ") -> None:
+    """Give the dumps of a run's module another content: its live ranges are no longer known."""
+    with (run / LIVE).open("a", encoding="utf-8") as file:
+        file.write(f"a line that says nothing{more}\n")
+
+
+def all_rows(con: duckdb.DuckDBPyConnection, catalog: str = "bufdb") -> Rows:
+    """Rows of all tables; when they were written is left out, with the checksum of it."""
+    found: Rows = {}
+    for table in definitions.tables():
+        columns = "* REPLACE (NULL AS ingested_at)" if table == "runs" else "*"
+        rest = "WHERE table_name <> 'runs'" if table == "run_checksums" else ""
+        sql = f'SELECT {columns} FROM {catalog}.main."{table}" {rest} ORDER BY ALL'
+        found[table] = con.execute(sql).fetchall()
+    return found
+
+
+def rows_on(url: object) -> Rows:
+    """The same of a dataset as it is now."""
+    with open_readable(str(url)) as con:
+        return all_rows(con)
+
+
+def ask(url: object, sql: str) -> list[tuple[object, ...]]:
+    """What SQL answers on a dataset."""
+    with open_readable(str(url)) as con:
+        return con.execute(sql).fetchall()
+
+
+def objects(root: Path, table: str = "*") -> set[str]:
+    """Names of the objects of a dataset."""
+    return {str(path.relative_to(root)) for path in root.glob(f"{table}/dt=*/*.parquet")}
+
+
+def age(root: Path, seconds: float) -> None:
+    """Let all objects be older by this [s]."""
+    for name in objects(root):
+        then = (root / name).stat().st_mtime - seconds
+        os.utime(root / name, (then, then))
