@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -146,7 +146,7 @@ def printed_peak(
     m: Module, values: Values, ranges: dict[int, Span]
 ) -> tuple[int, list[tuple[int, int]]]:
     """The instant that XLA would call the peak, and what it would list: (bytes, value)."""
-    change: Counter[int] = Counter()
+    change: dict[int, int] = defaultdict(int)
     for v, (start, end) in ranges.items():
         size = m.size(values.place_of[v][0])
         change[start] += size
