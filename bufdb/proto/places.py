@@ -230,17 +230,18 @@ def uses_of(m: Module, positions: list[Place]) -> list[Use]:
 def sharing(module: Module, values: Values, assignment: Any) -> list[list[int]]:
     """Sets of values that have one buffer, by `buffer_aliases`."""
     parent: dict[int, int] = {}
-
-    def find(v: int) -> int:
-        while parent.setdefault(v, v) != v:
-            parent[v] = parent[parent[v]]
-            v = parent[v]
-        return v
-
     for alias in assignment.buffer_aliases:
         other = values.defined[_located(module, alias.location)]
-        parent[find(alias.source_buffer_id)] = find(other)
+        parent[_first(parent, alias.source_buffer_id)] = _first(parent, other)
     sets: dict[int, list[int]] = defaultdict(list)
-    for v in parent:
-        sets[find(v)].append(v)
+    for v in list(parent):
+        sets[_first(parent, v)].append(v)
     return list(sets.values())
+
+
+def _first(parent: dict[int, int], v: int) -> int:
+    """The value that stands for all that are known to share a buffer with one."""
+    while parent.setdefault(v, v) != v:
+        parent[v] = parent[parent[v]]
+        v = parent[v]
+    return v
