@@ -88,7 +88,7 @@ def _marks(c: Cursor) -> tuple[Ints, Bools]:
     find = data.find
     spans = zip(begin.tolist(), c.end.tolist(), strict=True)
     quote = np.fromiter((find(b'"', a, b) for a, b in spans), np.int64, len(c))
-    first = Cursor(c.block, np.maximum(quote - len(_FIRST), begin), c.end)
+    first = Cursor(c.block, np.maximum(quote + 1 - len(_FIRST), begin), c.end)
     plain = first.matches(_FIRST) | first.matches(_FIRST_TYPE)
     place = np.where(plain, first.at, c.end)
     slow = np.zeros(len(c), np.bool_)
