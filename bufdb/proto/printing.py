@@ -392,17 +392,31 @@ def _groups(x: Any) -> Iterator[str]:
 
 def _mesh_groups(groups: Any) -> str | None:
     """Groups along axes of a mesh; None where it has devices out of order or parts of axes."""
-    names = [f"'{escaped(axis.name)}'" for axis in groups.mesh.axes]
-    along = [axis.mesh_axis_index for axis in groups.axes]
-    is_plain = all(0 <= n < len(names) for n in along)
-    if (
-        groups.mesh.device_ids
-        or not is_plain
-        or any(a.HasField("sub_axis_info") for a in groups.axes)
-    ):
+    if groups.mesh.device_ids or any(a.HasField("sub_axis_info") for a in groups.axes):
         return None
-    sizes = ",".join(f"{n}={a.size}" for n, a in zip(names, groups.mesh.axes, strict=True))
-    return f"mesh[{sizes}] {{{','.join(names[n] for n in along)}}}"
+    axes = _axes(groups.mesh, groups.axes, ",")
+    return None if axes is None else f"{_mesh(groups.mesh)} {axes}"
+
+
+def _mesh(mesh: Any) -> str:
+    sizes = ",".join(f"{_axis(axis)}={axis.size}" for axis in mesh.axes)
+    return f"mesh[{sizes}]"
+
+
+def _axis(axis: Any) -> str:
+    return f"'{escaped(axis.name)}'"
+
+
+def _axes(mesh: Any, axes: Any, between: str, behind: Sequence[str] = ()) -> str | None:
+    """Axes of a mesh, or parts of them with their sizes; None if it has no such axes."""
+    found = []
+    for a in axes:
+        if not 0 <= a.mesh_axis_index < len(mesh.axes):
+            return None
+        part = a.sub_axis_info
+        name = _axis(mesh.axes[a.mesh_axis_index])
+        found.append(f"{name}:({part.pre_size}){part.size}" if part.size else name)
+    return f"{{{between.join((*found, *behind))}}}"
 
 
 def _iota(dimensions: Sequence[int], permutation: Sequence[int]) -> str:
@@ -413,10 +427,26 @@ def _iota(dimensions: Sequence[int], permutation: Sequence[int]) -> str:
     return text
 
 
-def _sharding(sharding: Any) -> str | None:
-    """A sharding in the form before meshes; None where it has a mesh, whose names are not read."""
-    if sharding.named_sharding:
+def _named(sharding: Any) -> str | None:
+    """A sharding over the axes of a mesh; None for the forms whose words no dump has shown."""
+    mesh = sharding.mesh
+    if mesh.device_ids or sharding.unreduced_axes or sharding.manual_axes:
         return None
+    parts = [
+        _axes(mesh, d.axes, ", ", () if d.is_closed else ("?",)) for d in sharding.dim_shardings
+    ]
+    replicated = _axes(mesh, sharding.replicated_axes, ", ")
+    if None in parts or replicated is None:
+        return None
+    dimensions = f"[{', '.join(map(str, parts))}]" if parts else "replicated"
+    more = f", replicated={replicated}" if sharding.replicated_axes else ""
+    return f"{{{_mesh(mesh)}, {dimensions}{more}}}"
+
+
+def _sharding(sharding: Any) -> str | None:
+    """A sharding (format section 7.5); None where it cannot be told as XLA prints it."""
+    if sharding.HasField("named_sharding"):
+        return _named(sharding.named_sharding)
     if sharding.type in _SHARDINGS:
         return _SHARDINGS[sharding.type]
     if sharding.type == 2:
