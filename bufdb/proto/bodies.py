@@ -59,9 +59,7 @@ def _behind(m: Module, level: list[int], seen: set[int], wanted: set[int]) -> li
     return operands
 
 
-def _large(
-    ranges: dict[int, Span], assignment: Any, assigned: list[list[Slice]]
-) -> list[int]:
+def _large(ranges: dict[int, Span], assignment: Any, assigned: list[list[Slice]]) -> list[int]:
     """Values with a hundredth of the peak of their memory space, or a little less.
 
     The peak is at least what is occupied at the instant at which the sizes of live values add up

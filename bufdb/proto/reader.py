@@ -88,6 +88,18 @@ def instructions_of(computation: bytes) -> Any:
     return _parsed(_messages().HloComputationProto, computation).instructions
 
 
+def names_of(data: bytes) -> list[tuple[bytes, list[bytes]]]:
+    """Computations of an HloProto, and the instructions in each, by their names.
+
+    Raises:
+        UnreadableProto: the bytes are no such message.
+    """
+    return [
+        (head_of(computation).name, [x.name for x in instructions_of(computation)])
+        for computation in read(data).hlo_module.computations
+    ]
+
+
 @cache
 def _messages() -> Any:
     """The module of the generated classes, which makes them when it is imported."""
