@@ -141,7 +141,8 @@ def test_the_example_notebook_runs():
 print(json.dumps(shown))
 """
     shown = json.loads(run("-c", script))
-    assert "highest peak: " in shown[0]
+    assert shown[0].startswith('<div><svg role="img"')
+    assert "highest peak: " in shown[0] and '.db.report("page.html")' in shown[0]
     assert "peak " in shown[1]
     assert "held_bytes" in shown[2]
     assert "peak " in shown[3]
