@@ -50,6 +50,6 @@ def svg(spans: Sequence[Span]) -> str:
     label = f"memory over the program, highest {human_bytes(highest)}"
     return (
         f'<svg role="img" aria-label="{label}" viewBox="0 0 {WIDTH} {LINE + HEIGHT}" '
-        f'style="max-width:{WIDTH}px" fill="#69c"><text y="12" font-size="12" '
-        f'fill="currentColor">{label}</text>{"".join(bars)}</svg>'
+        f'style="max-width:{WIDTH}px" fill="#69c" shape-rendering="crispEdges">'
+        f'<text y="12" font-size="12" fill="currentColor">{label}</text>{"".join(bars)}</svg>'
     )

@@ -15,6 +15,10 @@ from bufdb.summary.overview import DEVICE_LABEL, glob
 RUN = "compiled"
 BARS = 320
 """Of the picture, at most."""
+_MORE = (
+    'steps, maps of the memory and every value: <code>.db.report("page.html")</code>; '
+    'tables: <code>.db.query("peak")</code>'
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -25,12 +29,12 @@ class Explanation(Answer):
     """In memory: `explanation.db.what_if("step", donate=["0"])`, `.query("peak-by-op")`."""
 
     def _repr_html_(self) -> str:
-        """The memory over the program as a picture, and the text."""
+        """The memory over the program as a picture, the text, and where there is more."""
         try:
             spans = _spans(self.db, self.data["peak"])
         except DatabaseError:  # it was closed
-            spans = []
-        return f"<div>{svg(spans)}</div>{super()._repr_html_()}"
+            return super()._repr_html_()
+        return f"<div>{svg(spans)}</div>{super()._repr_html_()}<div>{_MORE}</div>"
 
 
 def _spans(db: Database, peak: Mapping[str, Any] | None) -> list[Span]:

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from bufdb.compiled.cache import without_persistent_cache
+from bufdb.compiled.target import jax_module
 from bufdb.errors import BufdbError, UsageError
-from bufdb.proto.reader import is_readable
-from bufdb.proto.wire import hlo_proto
+from bufdb.proto.reader import UnreadableProto, is_readable, names_of
+from bufdb.proto.wire import found_within, hlo_proto
 
 ASSIGNMENT = "-buffer-assignment.txt"
 FLAGS = "XLA_FLAGS='--xla_dump_to=DIR --xla_dump_hlo_as_text'"
@@ -92,25 +93,54 @@ def _write_compiled(compiled: Any, folder: Path) -> None:
             "a compiled function is read as a proto, which takes the package protobuf: "
             "pip install 'bufdb[proto]'; or give what .lower(...) gave, which takes no package"
         )
-    stats = compiled.memory_analysis()
-    data = bytes(getattr(stats, "serialized_hlo_proto", b""))  # jaxlib before 0.5: all of it
     executable = compiled.runtime_executable()
-    if not data:
-        assignment = bytes(getattr(stats, "serialized_buffer_assignment_proto", b""))
-        if not assignment:
-            raise BufdbError(
-                "this compiled function holds no buffer assignment: those compiled ahead of time "
-                "for GPU and TPU, and on some backends all, have none. Give what .lower(...) gave, "
-                f"which is compiled once more; or run the program with {FLAGS} and ingest DIR"
-            )
-        module = executable.hlo_modules()[0].as_serialized_hlo_module_proto()
-        data = hlo_proto(module, assignment)
-    backend = _BACKENDS.get(executable.client.platform, "")
+    module = executable.hlo_modules()[0]
+    data = _proto(compiled, executable, module.as_serialized_hlo_module_proto())
+    if data is None:
+        raise BufdbError(
+            "this compiled function holds no buffer assignment: those compiled ahead of time "
+            "for GPU, and on some backends all, have none. Give what .lower(...) gave, "
+            f"which is compiled once more; or run the program with {FLAGS} and ingest DIR"
+        )
+    backend = _BACKENDS.get(_platform(compiled, executable), "")
     # Not after the proto, which numbers what a process has compiled.
     place = folder / hashlib.sha256(compiled.as_text().encode()).hexdigest()[:12]
     place.mkdir(exist_ok=True)
-    stem = f"module_0000.{executable.hlo_modules()[0].name}.{backend}after_optimizations"
+    stem = f"module_0000.{module.name}.{backend}after_optimizations"
     (place / f"{stem}.hlo.pb").write_bytes(data)
+
+
+def _proto(compiled: Any, executable: Any, module: bytes) -> bytes | None:
+    """The module and its buffer assignment as one HloProto; None if JAX hands out no assignment.
+
+    There is no way back from a compiled function to what was compiled, so it is not compiled again.
+    """
+    stats = compiled.memory_analysis()
+    data = bytes(getattr(stats, "serialized_hlo_proto", b""))  # jaxlib before 0.5: all of it
+    if data:
+        return data
+    assignment = bytes(getattr(stats, "serialized_buffer_assignment_proto", b""))
+    if assignment:
+        return hlo_proto(module, assignment)
+    # Ahead of time for a TPU the executable has it, with the module; that of a GPU is compressed.
+    serialize = getattr(executable, "serialize", None)
+    found = None if serialize is None else found_within(serialize(), module)
+    if found is None:
+        return None
+    try:
+        return found if names_of(found) == names_of(hlo_proto(module, b"")) else None
+    except UnreadableProto:
+        return None
+
+
+def _platform(compiled: Any, executable: Any) -> str:
+    """As JAX calls it; an executable for hardware that is not there has no client."""
+    client = getattr(executable, "client", None)
+    if client is not None:
+        return str(client.platform)
+    shardings = jax_module().tree.leaves((compiled.output_shardings, compiled.input_shardings))
+    devices = [device for sharding in shardings for device in sharding.device_set]
+    return str(devices[0].platform) if devices else ""
 
 
 def settle(dump: Path, folder: Path) -> None:

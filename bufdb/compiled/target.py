@@ -8,7 +8,8 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ GPUS = 8
 """Devices of a described GPU: one host of them."""
 _NO_LOCK = "ALLOW_MULTIPLE_LIBTPU_LOAD"
 """libtpu's variable: that more than one process may load it."""
+_NO_DRIVER = "JAX_SKIP_CUDA_CONSTRAINTS_CHECK"
+"""Or the plugin for GPUs gives itself up where CUDA's libraries are not installed."""
 _H100 = """
 gpu_device_info {
   threads_per_block_limit: 1024 threads_per_warp: 32
@@ -106,15 +109,22 @@ def _tpu(text: str, topology: str) -> Sequence[Any]:
             "pip install 'bufdb[tpu]'"
         )
     # Its lock is for who uses devices; a description needs none, and another process may have it.
-    given = os.environ.get(_NO_LOCK)
-    os.environ[_NO_LOCK] = "1"
-    try:
+    with _switched_on(_NO_LOCK):
         return _described(text, topology, platform="tpu")
+
+
+@contextmanager
+def _switched_on(name: str) -> Iterator[None]:
+    """A variable of the environment, 1 within the block."""
+    given = os.environ.get(name)
+    os.environ[name] = "1"
+    try:
+        yield
     finally:
         if given is None:
-            del os.environ[_NO_LOCK]
+            del os.environ[name]
         else:
-            os.environ[_NO_LOCK] = given
+            os.environ[name] = given
 
 
 def _gpu(text: str, file: str) -> Sequence[Any]:
@@ -132,7 +142,8 @@ def _gpu(text: str, file: str) -> Sequence[Any]:
                 f"--target {quote(text)}: cannot read {file}: {error.strerror}; known by name: "
                 f"{', '.join(_KNOWN_GPUS)}"
             ) from error
-    jax_module().devices()  # lets JAX find its plugins
+    with _switched_on(_NO_DRIVER):
+        jax_module().devices()  # lets JAX find its plugins
     return _described(
         text, "described", platform="cuda", target_config=config, topology=f"1x1x{GPUS}"
     )

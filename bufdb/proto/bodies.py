@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from typing import Any
 
 from bufdb.proto.graph import Module
-from bufdb.proto.places import Values
+from bufdb.proto.places import Slice, Values
 from bufdb.proto.times import Span
 
 _LARGE_PART = 100
@@ -37,7 +37,7 @@ def asked_for(
         return fused
     wanted: set[int] = set()
     seen: set[int] = set()
-    level = [values.place_of[v][0] for v in _large(ranges, assignment)]
+    level = [values.place_of[v][0] for v in _large(ranges, assignment, values.assigned)]
     for _ in range(1 + _BEHIND_MOVES):
         level = _behind(m, level, seen, wanted)
     return [c for c in fused if c in wanted]
@@ -59,7 +59,7 @@ def _behind(m: Module, level: list[int], seen: set[int], wanted: set[int]) -> li
     return operands
 
 
-def _large(ranges: dict[int, Span], assignment: Any) -> list[int]:
+def _large(ranges: dict[int, Span], assignment: Any, assigned: list[list[Slice]]) -> list[int]:
     """Values with a hundredth of the peak of their memory space, or a little less.
 
     The peak is at least what is occupied at the instant at which the sizes of live values add up
@@ -72,9 +72,7 @@ def _large(ranges: dict[int, Span], assignment: Any) -> list[int]:
             fixed[a.color] += a.size
         elif not a.is_thread_local:
             members[a.color] += [
-                (number, one.offset, one.size, one.logical_buffer_id)
-                for one in a.assigned
-                if one.logical_buffer_id in ranges
+                (number, offset, size, v) for v, size, offset in assigned[number] if v in ranges
             ]
     found: list[int] = []
     for color, some in members.items():

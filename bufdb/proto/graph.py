@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -20,6 +20,7 @@ WAITING = frozenset(("while", "conditional", "call"))
 """They take their result from a called computation."""
 ASYNC = frozenset(("async-start", "async-update", "async-done"))
 _BEHIND_START = frozenset(("async-update", "async-done"))
+_CALLING = WAITING | ASYNC | {"fusion"}
 _ALONE = frozenset(("tuple", "domain"))
 """They read neither an operand nor what is in it."""
 _TOP = frozenset(("get-tuple-element", "copy"))
@@ -52,24 +53,23 @@ class Module:
         self.instructions: dict[int, Any] = {}
         self.names: dict[int, str] = {}
         self.opcode: dict[int, str] = {}
-        self.operands: dict[int, tuple[int, ...]] = {}
+        self.operands: dict[int, Sequence[int]] = {}
         self.home: dict[int, int] = {}
         """The computation of each instruction."""
         self.calls: dict[int, tuple[int, ...]] = {}
+        """Computations of those that pass control on, and of fusions."""
         self.parameters: dict[int, int] = {}
         """The first parameter of each computation."""
         self.is_tiled = False
         """Whether layouts have tiles, as only the TPU's have."""
         self.tuples: set[int] = set()
         """Instructions whose result is a tuple."""
+        self.shapes: dict[int, bytes] = {}
+        """Serialised, of each instruction."""
         self._shapes: dict[bytes, Any] = {}
         """By their bytes: a module has some hundreds of different ones."""
-        self._tuple_shapes: set[bytes] = set()
-        self._opcodes: dict[bytes, str] = {}
         self._sizes: dict[bytes, int] = {}
-        for computation in self.proto.computations:
-            self._add(computation)
-        self._check_names()
+        self._read()
         self.is_root = set(self.root.values())
         self.schedule: dict[int, tuple[int, ...]] = {
             s.computation: tuple(s.instructions.instruction_ids)
@@ -78,7 +78,7 @@ class Module:
         self.callers: dict[int, list[User]] = defaultdict(list)
         """Who passes control into a computation, as which of those that it calls."""
         for i, called in self.calls.items():
-            if self.opcode[i] in WAITING or self.opcode[i] in ASYNC:
+            if self.opcode[i] != "fusion":
                 for number, computation_id in enumerate(called):
                     self.callers[computation_id].append((i, number))
         self._find_users()
@@ -86,35 +86,41 @@ class Module:
         self.kept_inputs = {(e.parameter_number, tuple(e.parameter_shape_index)) for e in aliases}
         """Parameters that are donated, by number and index."""
 
-    def _add(self, computation: bytes) -> None:
-        head = reader.head_of(computation)
-        c = head.id
-        self.computations[c], self.titles[c] = computation, _text(head.name)
-        if head.is_fusion_computation:
-            return
-        self.order.append(c)
-        self.root[c] = head.root_id
-        for x in reader.instructions_of(computation):
-            i = x.id
-            self.instructions[i], self.home[i] = x, c
-            self.names[i] = _text(x.name)
-            name = x.opcode
-            opcode = self._opcodes.get(name) or self._opcodes.setdefault(name, _text(name))
-            self.opcode[i] = opcode
-            self.operands[i] = tuple(x.operand_ids)
-            if opcode == "parameter":
-                self.parameters.setdefault(c, i)
-            called = x.called_computation_ids
-            if called:
-                self.calls[i] = tuple(called)
-            data = x.shape
-            if data not in self._shapes:
-                shape = self.shape_of(data)
-                self.is_tiled |= bool(shape.layout.tiles)
-                if shape.element_type == TUPLE:
-                    self._tuple_shapes.add(data)
-            if data in self._tuple_shapes:
-                self.tuples.add(i)
+    def _read(self) -> None:
+        """Computations and instructions, a field of all instructions at a time."""
+        found: list[Any] = []
+        for computation in self.proto.computations:
+            head = reader.head_of(computation)
+            c = head.id
+            self.computations[c], self.titles[c] = computation, _text(head.name)
+            if head.is_fusion_computation:
+                continue
+            self.order.append(c)
+            self.root[c] = head.root_id
+            members = list(reader.instructions_of(computation))
+            self.home.update(dict.fromkeys([x.id for x in members], c))
+            found += members
+        ids = [x.id for x in found]
+        self.instructions = dict(zip(ids, found, strict=True))
+        self.names = dict(zip(ids, [_text(x.name) for x in found], strict=True))
+        words = [x.opcode for x in found]
+        opcodes = {word: _text(word) for word in set(words)}
+        # Names and opcodes are what they are in the text: nothing in them can end a line.
+        check_names((*self.names.values(), *self.titles.values(), *opcodes.values()))
+        self.opcode = {i: opcodes[word] for i, word in zip(ids, words, strict=True)}
+        self.operands = {i: x.operand_ids[:] for i, x in zip(ids, found, strict=True)}
+        for i, opcode in self.opcode.items():
+            if opcode in _CALLING:
+                called = self.instructions[i].called_computation_ids
+                if called:
+                    self.calls[i] = tuple(called)
+            elif opcode == "parameter":
+                self.parameters.setdefault(self.home[i], i)
+        self.shapes = {i: x.shape for i, x in zip(ids, found, strict=True)}
+        parsed = {data: self.shape_of(data) for data in set(self.shapes.values())}
+        self.is_tiled = any(shape.layout.tiles for shape in parsed.values())
+        tuples = {data for data, shape in parsed.items() if shape.element_type == TUPLE}
+        self.tuples = {i for i, data in self.shapes.items() if data in tuples}
 
     @cached_property
     def named(self) -> dict[str, int]:
@@ -130,11 +136,7 @@ class Module:
 
     def shape(self, i: int) -> Any:
         """The shape of an instruction."""
-        return self.shape_of(self.instructions[i].shape)
-
-    def _check_names(self) -> None:
-        """Names and opcodes are what they are in the text: nothing in them can end a line."""
-        check_names((*self.names.values(), *self.titles.values(), *self._opcodes.values()))
+        return self.shape_of(self.shapes[i])
 
     def _find_users(self) -> None:
         """Who reads an operand's top, who reads inside it, and roots that only pass it on.
@@ -177,7 +179,7 @@ class Module:
 
     def size(self, i: int) -> int:
         """Logical size of the whole shape of an instruction [bytes]."""
-        data = self.instructions[i].shape
+        data = self.shapes[i]
         size = self._sizes.get(data)
         if size is None:
             size = self._sizes[data] = bytes_of(self.shape_of(data))

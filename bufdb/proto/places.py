@@ -18,6 +18,9 @@ Place = tuple[int, Index]
 Use = tuple[int, int, int, Index]
 """The user, the number of its operand, the operand, and the index in it that is used."""
 
+Slice = tuple[int, int, int]
+"""A value, its size [bytes] and its offset in the allocation [bytes]."""
+
 _WHOLE = frozenset(
     (
         *("bitcast", "add-dependency", "opt-barrier", "optimization-barrier", "domain"),
@@ -48,6 +51,8 @@ class Values:
     color: dict[int, int] = field(default_factory=dict)
     phi: set[int] = field(default_factory=set)
     """Values that merge definitions."""
+    assigned: list[list[Slice]] = field(default_factory=list)
+    """What is in each allocation, by their order in the assignment."""
 
 
 def definitions(module: Module, assignment: Any) -> Values:
@@ -62,15 +67,24 @@ def definitions(module: Module, assignment: Any) -> Values:
         for c, some in callers.items()
         if any(module.opcode[caller] in _MERGING for caller, _ in some)
     }
+    home, opcode, place_of, defined = module.home, module.opcode, values.place_of, values.defined
     for value in assignment.logical_buffers:
-        v, place = value.id, _located(module, value.defined_at)
-        values.defined[place] = v
-        values.place_of[v] = place
+        v, at = value.id, value.defined_at
+        i = at.instruction_id
+        if i in home:
+            index = at.shape_index
+            place = (i, tuple(index)) if index else (i, ())
+        else:
+            place = _located(module, at)
+            i = place[0]
+        place_of[v], defined[place] = place, v
         values.color[v] = value.color
-        i = place[0]
-        opcode = module.opcode[i]
-        if opcode in _MERGING or (opcode == "parameter" and module.home[i] in merging):
+        if opcode[i] in _MERGING or (merging and opcode[i] == "parameter" and home[i] in merging):
             values.phi.add(v)
+    values.assigned = [
+        [(one.logical_buffer_id, one.size, one.offset) for one in a.assigned]
+        for a in assignment.buffer_allocations
+    ]
     return values
 
 
@@ -216,17 +230,18 @@ def uses_of(m: Module, positions: list[Place]) -> list[Use]:
 def sharing(module: Module, values: Values, assignment: Any) -> list[list[int]]:
     """Sets of values that have one buffer, by `buffer_aliases`."""
     parent: dict[int, int] = {}
-
-    def find(v: int) -> int:
-        while parent.setdefault(v, v) != v:
-            parent[v] = parent[parent[v]]
-            v = parent[v]
-        return v
-
     for alias in assignment.buffer_aliases:
         other = values.defined[_located(module, alias.location)]
-        parent[find(alias.source_buffer_id)] = find(other)
+        parent[_first(parent, alias.source_buffer_id)] = _first(parent, other)
     sets: dict[int, list[int]] = defaultdict(list)
-    for v in parent:
-        sets[find(v)].append(v)
+    for v in list(parent):
+        sets[_first(parent, v)].append(v)
     return list(sets.values())
+
+
+def _first(parent: dict[int, int], v: int) -> int:
+    """The value that stands for all that are known to share a buffer with one."""
+    while parent.setdefault(v, v) != v:
+        parent[v] = parent[parent[v]]
+        v = parent[v]
+    return v

@@ -45,7 +45,8 @@ _SHARDINGS = {0: "{replicated}", 4: "{manual}", 5: "{unknown}", 6: "{unreduced}"
 _TILE_DIMS = {0: "replicated", 4: "manual", 6: "unreduced"}
 _LITERALS = {1: "preds", 4: "s32s", 5: "s64s", 8: "u32s", 9: "u64s", 11: "f32s", 12: "f64s"}
 """By PrimitiveType the field of a literal that holds the elements."""
-_LINE_END = frozenset(b"\n\r")
+_COLLECTIVE = (b"all-", b"collective-", b"ragged-", b"reduce-scatter")
+"""How opcodes begin of which somebody takes part; all are looked at only of these."""
 
 
 def braces(numbers: Iterable[int]) -> str:
@@ -80,10 +81,12 @@ class Printer:
         self._lines: dict[int, str] = {}
         self._shapes: dict[bytes, str] = {}
         self._metadata: dict[bytes, str] = {}
+        """What stands behind an instruction, by its metadata's bytes."""
 
     def shape(self, i: int) -> str:
         """The whole shape of an instruction, with its layout."""
-        return self._shape(self.module.instructions[i].shape)
+        data = self.module.shapes[i]
+        return self._shapes.get(data) or self._shape(data)
 
     def _shape(self, data: bytes) -> str:
         text = self._shapes.get(data)
@@ -97,9 +100,15 @@ class Printer:
         if line is None:
             m = self.module
             x = m.instructions[i]
-            names = [m.names.get(operand, "unknown") for operand in m.operands[i]]
-            line = self._lines[i] = self._line(x, m.names[i], m.opcode[i], names, x)
+            line = self._lines[i] = self._line(x, m.names[i], m.opcode[i], self._operands(i), x)
         return line
+
+    def _operands(self, i: int) -> list[str]:
+        names, operands = self.module.names, self.module.operands[i]
+        try:
+            return [names[operand] for operand in operands]
+        except KeyError:
+            return [names.get(operand, "unknown") for operand in operands]
 
     def description(self, i: int) -> str:
         """An instruction as used values print it: asynchronous ones in their short form."""
@@ -111,7 +120,7 @@ class Printer:
         inner = None if wrapped is None else self._single(wrapped)
         if inner is None:
             return self.line(i)
-        names = [m.names.get(operand, "unknown") for operand in m.operands[i]]
+        names = self._operands(i)
         short = m.opcode[inner] + opcode.removeprefix("async")
         is_start = opcode == "async-start"
         about = m.instructions[inner] if is_start else None
@@ -141,8 +150,8 @@ class Printer:
             scheduled = m.schedule.get(c, ())
             known = set(members[c])
             order = scheduled if set(scheduled) == known else members[c]
-            for i in order:
-                yield f"  {'ROOT ' if i == root else ''}{self.line(i)}"
+            line = self.line
+            yield from [f"  ROOT {line(i)}" if i == root else f"  {line(i)}" for i in order]
             yield "}"
             yield ""
 
@@ -168,40 +177,40 @@ class Printer:
     ) -> str:
         """One instruction; `about` is the one whose attributes are printed, if any are."""
         if operands:
-            inside = _operands(operands)
+            inside = "%" + ", %".join(operands) if len(operands) <= 5 else _numbered(operands)
         elif opcode == "parameter":
             inside = str(x.parameter_number)
         else:
             inside = _literal(self.module, x) if opcode == "constant" else ""
-        line = f"%{name} = {self._shape(x.shape)} {opcode}({inside})"
+        data = x.shape
+        line = f"%{name} = {self._shapes.get(data) or self._shape(data)} {opcode}({inside})"
         if opcode in _PLAIN:
             pass
         elif opcode == "get-tuple-element":
             line += f", index={x.tuple_index}"
-        elif opcode == "fusion" and len(x.called_computation_ids) == 1:
-            title = self.module.titles.get(x.called_computation_ids[0], "unknown")
+        elif opcode == "fusion" and len(called := x.called_computation_ids) == 1:
+            title = self.module.titles.get(called[0], "unknown")
             line += f", kind={_word(x.fusion_kind)}, calls=%{title}"
         elif about is not None:
             line = ", ".join((line, *_attributes(self.module, about)))
         if data := x.metadata:
             metadata = self._metadata.get(data)
             if metadata is None:
-                metadata = self._metadata[data] = _metadata(reader.metadata_of(data))
-            if metadata:
-                line += f", metadata={{{metadata}}}"
+                found = _metadata(reader.metadata_of(data))
+                metadata = self._metadata[data] = f", metadata={{{found}}}" if found else ""
+            line += metadata
         if config := x.backend_config:
             line += f", backend_config={_config(config)}"
         return line
 
 
+@lru_cache(maxsize=256)
 def _word(text: bytes) -> str:
     """A word that XLA prints as it stands; what is none cannot end a line."""
     return text.decode("ascii") if text.isalnum() and text.isascii() else escaped(text)
 
 
-def _operands(names: Sequence[str]) -> str:
-    if len(names) <= 5:
-        return "%" + ", %".join(names)
+def _numbered(names: Sequence[str]) -> str:
     every = (", %".join(names[at : at + 5]) for at in range(0, len(names), 5))
     found = (f"/*index={5 * n}*/%{some}" if n else f"%{some}" for n, some in enumerate(every))
     return ", ".join(found)
@@ -209,7 +218,7 @@ def _operands(names: Sequence[str]) -> str:
 
 def _config(config: bytes) -> str:
     """Raw where XLA prints it raw and it is one plain line."""
-    if config[:1] == b"{" and config.isascii() and not _LINE_END & set(config):
+    if config[:1] == b"{" and config.isascii() and b"\n" not in config and b"\r" not in config:
         return config.decode("ascii")
     return f'"{escaped(config)}"'
 
@@ -251,6 +260,16 @@ def _metadata(meta: Any) -> str:
 
 def _attributes(m: Module, x: Any) -> Iterator[str]:
     opcode = x.opcode
+    if opcode != b"parameter":
+        yield from _own(m, x, opcode)
+    if x.HasField("sharding"):
+        text = _sharding(x.sharding)
+        if text is not None:
+            yield f"sharding={text}"
+
+
+def _own(m: Module, x: Any, opcode: bytes) -> Iterator[str]:
+    """What some opcodes have; a parameter has none of it."""
     if x.dimensions or opcode == b"broadcast":
         yield f"dimensions={braces(x.dimensions)}"
     if x.HasField("window") and x.window.dimensions:
@@ -266,16 +285,13 @@ def _attributes(m: Module, x: Any) -> Iterator[str]:
         yield f"direction={_word(x.comparison_direction)}"
     if x.channel_id > 0:
         yield f"channel_id={x.channel_id}"
-    yield from _groups(x, opcode)
+    if opcode.startswith(_COLLECTIVE):
+        yield from _groups(x)
     if x.custom_call_target:
         yield f"custom_call_target={_quoted(x.custom_call_target)}"
     if opcode == b"fusion" and x.fusion_kind:
         yield f"kind={_word(x.fusion_kind)}"
     yield from _called(m, x, opcode.decode("ascii", "backslashreplace"))
-    if x.HasField("sharding"):
-        text = _sharding(x.sharding)
-        if text is not None:
-            yield f"sharding={text}"
 
 
 def _called(m: Module, x: Any, opcode: str) -> Iterator[str]:
@@ -350,7 +366,7 @@ def _contraction(numbers: Any) -> Iterator[str]:
         yield f"{side}_contracting_dims={braces(summed)}"
 
 
-def _groups(x: Any, opcode: bytes) -> Iterator[str]:
+def _groups(x: Any) -> Iterator[str]:
     """Who takes part in a collective (format section 7.5)."""
     if x.source_target_pairs:
         pairs = ",".join(f"{{{p.source},{p.target}}}" for p in x.source_target_pairs)
@@ -376,17 +392,31 @@ def _groups(x: Any, opcode: bytes) -> Iterator[str]:
 
 def _mesh_groups(groups: Any) -> str | None:
     """Groups along axes of a mesh; None where it has devices out of order or parts of axes."""
-    names = [f"'{escaped(axis.name)}'" for axis in groups.mesh.axes]
-    along = [axis.mesh_axis_index for axis in groups.axes]
-    is_plain = all(0 <= n < len(names) for n in along)
-    if (
-        groups.mesh.device_ids
-        or not is_plain
-        or any(a.HasField("sub_axis_info") for a in groups.axes)
-    ):
+    if groups.mesh.device_ids or any(a.HasField("sub_axis_info") for a in groups.axes):
         return None
-    sizes = ",".join(f"{n}={a.size}" for n, a in zip(names, groups.mesh.axes, strict=True))
-    return f"mesh[{sizes}] {{{','.join(names[n] for n in along)}}}"
+    axes = _axes(groups.mesh, groups.axes, ",")
+    return None if axes is None else f"{_mesh(groups.mesh)} {axes}"
+
+
+def _mesh(mesh: Any) -> str:
+    sizes = ",".join(f"{_axis(axis)}={axis.size}" for axis in mesh.axes)
+    return f"mesh[{sizes}]"
+
+
+def _axis(axis: Any) -> str:
+    return f"'{escaped(axis.name)}'"
+
+
+def _axes(mesh: Any, axes: Any, between: str, behind: Sequence[str] = ()) -> str | None:
+    """Axes of a mesh, or parts of them with their sizes; None if it has no such axes."""
+    found = []
+    for a in axes:
+        if not 0 <= a.mesh_axis_index < len(mesh.axes):
+            return None
+        part = a.sub_axis_info
+        name = _axis(mesh.axes[a.mesh_axis_index])
+        found.append(f"{name}:({part.pre_size}){part.size}" if part.size else name)
+    return f"{{{between.join((*found, *behind))}}}"
 
 
 def _iota(dimensions: Sequence[int], permutation: Sequence[int]) -> str:
@@ -397,10 +427,26 @@ def _iota(dimensions: Sequence[int], permutation: Sequence[int]) -> str:
     return text
 
 
-def _sharding(sharding: Any) -> str | None:
-    """A sharding in the form before meshes; None where it has a mesh, whose names are not read."""
-    if sharding.named_sharding:
+def _named(sharding: Any) -> str | None:
+    """A sharding over the axes of a mesh; None for the forms whose words no dump has shown."""
+    mesh = sharding.mesh
+    if mesh.device_ids or sharding.unreduced_axes or sharding.manual_axes:
         return None
+    parts = [
+        _axes(mesh, d.axes, ", ", () if d.is_closed else ("?",)) for d in sharding.dim_shardings
+    ]
+    replicated = _axes(mesh, sharding.replicated_axes, ", ")
+    if None in parts or replicated is None:
+        return None
+    dimensions = f"[{', '.join(map(str, parts))}]" if parts else "replicated"
+    more = f", replicated={replicated}" if sharding.replicated_axes else ""
+    return f"{{{_mesh(mesh)}, {dimensions}{more}}}"
+
+
+def _sharding(sharding: Any) -> str | None:
+    """A sharding (format section 7.5); None where it cannot be told as XLA prints it."""
+    if sharding.HasField("named_sharding"):
+        return _named(sharding.named_sharding)
     if sharding.type in _SHARDINGS:
         return _SHARDINGS[sharding.type]
     if sharding.type == 2:

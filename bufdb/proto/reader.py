@@ -68,28 +68,36 @@ def read(data: bytes) -> Any:
     """
     if not is_readable():
         raise UnreadableProto(PACKAGE_MISSING)
-    from google.protobuf.message import DecodeError
-
     data = unpacked(data)
     inside = wire.snapshot_part(data)
-    proto = _messages().HloProto()
     try:
-        proto.ParseFromString(data if inside is None else inside)
-    except DecodeError as error:
+        return _messages().HloProto.FromString(data if inside is None else inside)
+    except _decode_error() as error:
         raise UnreadableProto(
             "it is no HloProto; it may have been cut off or be another message"
         ) from error
-    return proto
 
 
 def head_of(computation: bytes) -> Any:
     """Name, id, root and kind of a serialised computation."""
-    return _parsed(_messages().HloComputationHead(), computation)
+    return _parsed(_messages().HloComputationHead, computation)
 
 
 def instructions_of(computation: bytes) -> Any:
     """The instructions of a serialised computation."""
-    return _parsed(_messages().HloComputationProto(), computation).instructions
+    return _parsed(_messages().HloComputationProto, computation).instructions
+
+
+def names_of(data: bytes) -> list[tuple[bytes, list[bytes]]]:
+    """Computations of an HloProto, and the instructions in each, by their names.
+
+    Raises:
+        UnreadableProto: the bytes are no such message.
+    """
+    return [
+        (head_of(computation).name, [x.name for x in instructions_of(computation)])
+        for computation in read(data).hlo_module.computations
+    ]
 
 
 @cache
@@ -100,19 +108,24 @@ def _messages() -> Any:
 
 def shape_of(data: bytes) -> Any:
     """A serialised shape."""
-    return _parsed(_messages().ShapeProto(), data)
+    return _parsed(_messages().ShapeProto, data)
 
 
 def metadata_of(data: bytes) -> Any:
     """The serialised metadata of an instruction."""
-    return _parsed(_messages().OpMetadata(), data)
+    return _parsed(_messages().OpMetadata, data)
 
 
-def _parsed(message: Any, data: bytes) -> Any:
+def _parsed(kind: Any, data: bytes) -> Any:
+    try:
+        return kind.FromString(data)
+    except _decode_error() as error:
+        raise UnreadableProto("it is damaged: a part of it cannot be parsed") from error
+
+
+def _decode_error() -> type[Exception]:
+    """What parsers raise; asked for when they have."""
     from google.protobuf.message import DecodeError
 
-    try:
-        message.ParseFromString(data)
-    except DecodeError as error:
-        raise UnreadableProto("it is damaged: a part of it cannot be parsed") from error
-    return message
+    found: type[Exception] = DecodeError
+    return found

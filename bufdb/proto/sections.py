@@ -8,7 +8,7 @@ every value that it defines, so this text grows as the proto does.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -113,40 +113,42 @@ class _Writer:
             self._shorts[v] = short
         return short
 
-    def _allocations(self, values: Values, positions: dict[int, list[Place]]) -> Iterator[str]:
-        m = self.module
+    def _allocations(self, values: Values, positions: dict[int, list[Place]]) -> list[str]:
+        m, place_of, shape_of = self.module, values.place_of, self.printer.shape
         root = m.root[m.entry]
         result = {v for v, places in positions.items() if (root, ()) in places}
-        yield "BufferAssignment:"
-        for a in self.assignment.buffer_allocations:
-            assigned = sorted((one.logical_buffer_id, one.size, one.offset) for one in a.assigned)
-            parts = [f"allocation {a.index}: size {a.size}"]
-            if a.color:
-                parts.append(f"color {a.color}")
-            if a.is_entry_computation_parameter:
-                index = tuple(a.parameter_shape_index)
-                parts.append(
-                    f"parameter {a.parameter_number}, shape "
-                    f"|{self._parameter_shape(a.parameter_number, index)}| "
-                    f"at ShapeIndex {index_text(index)}"
-                )
-            if any(v in result for v, _, _ in assigned):
-                shape = text_of(m.shape(root), with_layout=False)
-                parts.append(f"output shape is |{shape}|")
-            kinds = (
-                ("constant", a.is_constant),
-                ("thread-local", a.is_thread_local),
-                ("maybe-live-out", a.maybe_live_out),
-            )
-            parts += [word for word, holds in kinds if holds]
-            if len(parts) == 1 + bool(a.color):
-                parts.append("preallocated-temp")
-            yield f"{', '.join(parts)}:"
-            for v, size, offset in assigned:
-                i, index = values.place_of[v]
-                shape = text_of(part_of(m.shape(i), index)) if index else self.printer.shape(i)
+        lines = ["BufferAssignment:"]
+        for a, slices in zip(self.assignment.buffer_allocations, values.assigned, strict=True):
+            holds_result = not result.isdisjoint([v for v, _, _ in slices])
+            lines.append(f"allocation {a.index}: size {a.size}{self._kinds(a, holds_result)}:")
+            for v, size, offset in sorted(slices):
+                i, index = place_of[v]
+                shape = text_of(part_of(m.shape(i), index)) if index else shape_of(i)
                 short = self._short(v, values)
-                yield f" value: {short} (size={size},offset={offset}): {shape}"
+                lines.append(f" value: {short} (size={size},offset={offset}): {shape}")
+        return lines
+
+    def _kinds(self, a: Any, holds_result: bool) -> str:
+        """What an allocation is for, behind its size; `holds_result` if the program's is there."""
+        kinds = ""
+        if a.is_entry_computation_parameter:
+            index = tuple(a.parameter_shape_index)
+            kinds = (
+                f", parameter {a.parameter_number}, shape "
+                f"|{self._parameter_shape(a.parameter_number, index)}| "
+                f"at ShapeIndex {index_text(index)}"
+            )
+        if holds_result:
+            shape = text_of(self.module.shape(self.module.root[self.module.entry]), False)
+            kinds += f", output shape is |{shape}|"
+        if a.is_constant:
+            kinds += ", constant"
+        if a.is_thread_local:
+            kinds += ", thread-local"
+        if a.maybe_live_out:
+            kinds += ", maybe-live-out"
+        color = a.color
+        return f"{f', color {color}' if color else ''}{kinds or ', preallocated-temp'}"
 
     def _parameter_shape(self, number: int, index: Index) -> str:
         m = self.module
@@ -174,9 +176,7 @@ class _Writer:
         total = (sum(sizes) + 2**63) % 2**64 - 2**63
         lines = ["", f"Total bytes used: {total}", "", "Used values:"]
         add = lines.append
-        assigned = {
-            one.logical_buffer_id for a in self.assignment.buffer_allocations for one in a.assigned
-        }
+        assigned = {v for slices in values.assigned for v, _, _ in slices}
         for v in sorted(assigned):
             add(self._short(v, values))
             add(" positions:")
@@ -222,25 +222,24 @@ class _Writer:
             problems.append(("info", "asynchronous_starts", message))
         return ranges
 
-    def _live(self, values: Values, sequence: list[int], ranges: dict[int, Span]) -> Iterator[str]:
-        m = self.module
-        yield f"HloLiveRange (max {len(sequence)}):"
-        yield "  InstructionSequence:"
-        for time, i in enumerate(sequence):
-            yield f"    {time}:{m.names[i]}"
-        yield "  BufferLiveRange:"
+    def _live(self, values: Values, sequence: list[int], ranges: dict[int, Span]) -> list[str]:
+        names, place_of = self.module.names, values.place_of
+        lines = [f"HloLiveRange (max {len(sequence)}):", "  InstructionSequence:"]
+        lines += [f"    {time}:{names[i]}" for time, i in enumerate(sequence)]
+        lines.append("  BufferLiveRange:")
         for v in sorted(ranges):
-            i, index = values.place_of[v]
+            i, index = place_of[v]
             start, end = ranges[v]
-            yield f"    {m.names[i]}{index_text(index)}:{start}-{end}"
-        instant, listed = printed_peak(m, values, ranges)
-        yield f"  Live ranges at {instant} (peak):"
+            lines.append(f"    {names[i]}{index_text(index)}:{start}-{end}")
+        instant, listed = printed_peak(self.module, values, ranges)
+        lines.append(f"  Live ranges at {instant} (peak):")
         cumulative = 0
         for size, v in listed:
-            i, index = values.place_of[v]
+            i, index = place_of[v]
             cumulative += size
-            at = f"{m.names[i]}{index_text(index)}"
-            yield f"    {at}: {size} bytes (cumulative: {cumulative} bytes)"
+            at = f"{names[i]}{index_text(index)}"
+            lines.append(f"    {at}: {size} bytes (cumulative: {cumulative} bytes)")
+        return lines
 
 
 def _text(lines: Iterable[str]) -> bytes:

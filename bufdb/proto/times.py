@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,33 +35,37 @@ def flatten(m: Module) -> Program:
         LookupError: the schedule names what is not there.
     """
     program = Program()
-    sequence, seen = program.sequence, set()
-
-    def walk(c: int, inside: int | None) -> None:
-        if c in seen or c not in m.schedule:
-            return
-        seen.add(c)
-        if inside is not None:
-            program.wrapped[c] = inside
-        start = len(sequence)
-        for i in m.schedule[c]:
-            opcode = m.opcode[i]
-            if opcode in ("call", "conditional"):
-                for called in m.calls.get(i, ()):
-                    walk(called, inside)
-            elif opcode == "while":
-                body, condition = m.calls[i]
-                walk(condition, inside)
-                walk(body, inside)
-            elif opcode in ASYNC:
-                chain = m.chain(i)
-                if chain is not None:
-                    walk(chain, chain)
-            sequence.append(i)
-        program.spans[c] = start, len(sequence)
-
-    walk(m.entry, None)
+    _walk(m, program, m.entry, None)
     return program
+
+
+def _walk(m: Module, program: Program, c: int, inside: int | None) -> None:
+    """Put a computation behind what runs before it; `inside` is the asynchronous one around it.
+
+    No function within `flatten`: one that calls itself is a cycle, and would keep the module.
+    """
+    if c in program.spans or c not in m.schedule:
+        return
+    if inside is not None:
+        program.wrapped[c] = inside
+    sequence = program.sequence
+    start = len(sequence)
+    program.spans[c] = start, start
+    for i in m.schedule[c]:
+        opcode = m.opcode[i]
+        if opcode in ("call", "conditional"):
+            for called in m.calls.get(i, ()):
+                _walk(m, program, called, inside)
+        elif opcode == "while":
+            body, condition = m.calls[i]
+            _walk(m, program, condition, inside)
+            _walk(m, program, body, inside)
+        elif opcode in ASYNC:
+            chain = m.chain(i)
+            if chain is not None:
+                _walk(m, program, chain, chain)
+        sequence.append(i)
+    program.spans[c] = start, len(sequence)
 
 
 class Ranges:
@@ -146,7 +150,7 @@ def printed_peak(
     m: Module, values: Values, ranges: dict[int, Span]
 ) -> tuple[int, list[tuple[int, int]]]:
     """The instant that XLA would call the peak, and what it would list: (bytes, value)."""
-    change: Counter[int] = Counter()
+    change: dict[int, int] = defaultdict(int)
     for v, (start, end) in ranges.items():
         size = m.size(values.place_of[v][0])
         change[start] += size

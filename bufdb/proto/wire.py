@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -11,6 +12,9 @@ _MODULE, _ASSIGNMENT = 1, 3
 _MODULE_BEGINS = (b"\x0a", b"\x12", b"\x1a")
 """Keys of the first fields of a module, and of an HloProto's; a value begins with a number."""
 NO_ASSIGNMENT = "it is a serialised HLO module without buffer assignment"
+_RIEGELI = bytes.fromhex("83af70d10d884a3f")
+"""How a file of Riegeli's begins: the hash of its first block header."""
+_BLOCK_BYTES, _BLOCK_HEADER_BYTES = 1 << 16, 24
 _HIGHEST = 30
 """No message of these has fields beyond, and none is a number."""
 
@@ -81,6 +85,65 @@ def snapshot_part(data: bytes) -> bytes | None:
     if found is None or not _is_snapshot(data, found.module):
         return None
     return data[found.module[0] : found.module[1]]
+
+
+def found_within(data: bytes, module: bytes) -> bytes | None:
+    """An HloProto of a module with its buffer assignment, whole within bytes of another format.
+
+    A TPU's serialised executable has one, in a record of Riegeli's. None if there is none, as far
+    as first levels say.
+
+    Args:
+        data: the bytes to look through.
+        module: the module, serialised: with its name it begins in `data` too.
+    """
+    data = _without_block_headers(data)
+    head = next(fields(module), None)
+    if head is None or head[:2] != (_MODULE, _BYTES):
+        return None
+    at = -1
+    while (at := data.find(module[: head[3]], at + 1)) >= 0:
+        for width in range(1, min(at, 6)):
+            size, behind = _varint(data, at - width)
+            begin, stop = at - width - 1, at + size
+            if behind == at and data[begin] == _MODULE << 3 | _BYTES and stop <= len(data):
+                end = _assignment_end(data, stop)
+                if end is not None and _is_whole(data[at:stop]):
+                    return data[begin:end]
+    return None
+
+
+def _without_block_headers(data: bytes) -> bytes:
+    """Bytes with records of Riegeli's joined: a header parts them at each multiple of its block.
+
+    https://github.com/google/riegeli: doc/riegeli_records_file_format.md
+    """
+    start = data.find(_RIEGELI)
+    if start < 0:
+        return data
+    blocks = range(start, len(data), _BLOCK_BYTES)
+    return b"".join([data[at + _BLOCK_HEADER_BYTES : at + _BLOCK_BYTES] for at in blocks])
+
+
+def _assignment_end(data: bytes, at: int) -> int | None:
+    """Where the buffer assignment ends that is the next field, or the one behind the next."""
+    for number, kind, start, stop in itertools.islice(fields(data[at:]), 2):
+        if kind != _BYTES or at + stop > len(data):
+            return None
+        if number == _ASSIGNMENT:
+            is_one = stop > start and _is_whole(data[at + start : at + stop])
+            return at + stop if is_one else None
+    return None
+
+
+def _is_whole(data: bytes) -> bool:
+    """Whether fields fill all of a message."""
+    end = 0
+    for number, _, _, stop in fields(data):
+        if number > _HIGHEST:
+            return False
+        end = stop
+    return end == len(data)
 
 
 class _Parts(NamedTuple):

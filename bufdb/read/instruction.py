@@ -16,6 +16,10 @@ from bufdb.columnar.scan import Bools, Columns, Cursor, Ints, Numbers, Text
 _MARK_TEXT = b", metadata={"
 _FIRST = _MARK_TEXT + b'op_name="'
 _FIRST_TYPE = _MARK_TEXT + b'op_type="'
+_KIND = b"), kind="
+_KINDS = frozenset((b"kLoop", b"kInput", b"kOutput", b"kCustom"))
+"""What XLA prints; another word is taken too."""
+_WORD = re.compile(rb"\w+", re.ASCII)
 TEXT_FIELDS = ("op_type", "op_name", "source_file")
 NUMBER_FIELDS = (
     "source_line",
@@ -43,9 +47,30 @@ def read(text: Text) -> tuple[Columns, Cursor]:
     c.at = np.where(is_tuple, np.minimum(paren + 1, c.end), behind)
     columns["shape"] = Text(c.block, start, c.at)
     c.expect(b" ")
-    columns["opcode"] = c.until(b"(")
+    opcode = columns["opcode"] = c.until(b"(")
+    columns["fusion_kind"] = _fusion_kind(c, opcode)
     columns.update(_metadata(c))
     return columns, c
+
+
+def _fusion_kind(c: Cursor, opcode: Text) -> Text:
+    """The word behind the first `), kind=` of a fusion, if no quote stands before it.
+
+    Nothing but operands stands before it, and no operand has such a text or a quote.
+    """
+    is_fusion = Cursor(c.block, opcode.start, opcode.stop).matches(b"fusion(")
+    place = c.search(_KIND, where=is_fusion)
+    rows = np.flatnonzero(is_fusion & (place < c.end))
+    start, stop = c.at.copy(), c.at.copy()
+    found = Cursor(c.block, place[rows] + len(_KIND), c.end[rows])
+    start[rows], stop[rows] = found.at, found.find(b",", b"}", b" ")
+    data, begin = c.block.data, c.at
+    for row in rows.tolist():
+        word = data[start[row] : stop[row]]
+        is_word = word in _KINDS or _WORD.fullmatch(word)
+        if not is_word or data.find(b'"', int(begin[row]), int(place[row])) >= 0:
+            stop[row] = start[row]
+    return Text(c.block, start, stop, stop > start)
 
 
 def _metadata(c: Cursor) -> Columns:
@@ -88,7 +113,7 @@ def _marks(c: Cursor) -> tuple[Ints, Bools]:
     find = data.find
     spans = zip(begin.tolist(), c.end.tolist(), strict=True)
     quote = np.fromiter((find(b'"', a, b) for a, b in spans), np.int64, len(c))
-    first = Cursor(c.block, np.maximum(quote - len(_FIRST), begin), c.end)
+    first = Cursor(c.block, np.maximum(quote + 1 - len(_FIRST), begin), c.end)
     plain = first.matches(_FIRST) | first.matches(_FIRST_TYPE)
     place = np.where(plain, first.at, c.end)
     slow = np.zeros(len(c), np.bool_)

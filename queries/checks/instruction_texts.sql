@@ -11,6 +11,7 @@ WITH texts AS (
     instructions.module_id,
     instructions.instruction_name,
     instructions.opcode,
+    instructions.fusion_kind,
     instructions.shape,
     instructions.op_type,
     instructions.op_name,
@@ -25,6 +26,9 @@ WITH texts AS (
       '^%?([^ ]*) = (\(.*?\)|[^( ][^ ]*) ([^ (]*)\(',
       ['read_name', 'read_shape', 'read_opcode']
     ) AS read,
+    nullif(
+      regexp_extract(instructions.text, '^[^"]*?\), kind=(\w+)(?:[, }]|$)', 1), ''
+    ) AS read_kind,
     CASE
       WHEN contains(instructions.text, '\') THEN NULL
       WHEN len(string_split(instructions.text, ', metadata={')) = 2
@@ -73,12 +77,15 @@ SELECT
     CASE WHEN texts.read.read_opcode IS DISTINCT FROM texts.opcode
       THEN 'opcode ' || coalesce(texts.opcode, 'NULL') END,
     CASE WHEN texts.read.read_shape IS DISTINCT FROM texts.shape
-      THEN 'shape ' || coalesce(left(texts.shape, 60), 'NULL') END
+      THEN 'shape ' || coalesce(left(texts.shape, 60), 'NULL') END,
+    CASE WHEN texts.fusion_kind <> texts.read_kind
+      THEN 'kind ' || texts.fusion_kind END
   ) || ', its text says otherwise' AS finding
 FROM texts
 WHERE texts.read.read_name <> texts.instruction_name
   OR texts.read.read_opcode IS DISTINCT FROM texts.opcode
   OR texts.read.read_shape IS DISTINCT FROM texts.shape
+  OR texts.fusion_kind <> texts.read_kind
 UNION ALL
 SELECT
   texts.module_id,

@@ -1,16 +1,20 @@
 """How fast protos are read: megabytes per CPU second of the derivation, and of the whole ingest.
 
     python protos.py make DIR [--layers 1300]      # a training step without loops; needs jax, CPU
-    python protos.py run FILE.hlo.pb... [-n 3]
+    python protos.py run FILE.hlo.pb... [-n 3] [--xprof PYTHON]
 
-`make` unrolls as many layers as are asked for, about 45 kB of proto each. XProf converts such a
-file at about 32 MB per CPU second.
+`make` unrolls as many layers as are asked for, about 45 kB of proto each. `--xprof` names a Python
+with the package xprof, whose conversion for its memory viewer is measured in turn: both as whole
+processes, from start to exit, and from the second file on in a process that has done it before.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import resource
+import subprocess
+import sys
 import tempfile
 import time
 from functools import partial
@@ -47,18 +51,63 @@ def make(folder: Path, layers: int) -> None:
     jax.jit(step, donate_argnums=0).lower([one] * layers, x).compile()
 
 
-def run(paths: list[Path], repeats: int) -> None:
+def run(paths: list[Path], repeats: int, xprof: str | None) -> None:
     """The best of some repetitions, each of a file alone."""
-    from bufdb.ingest.ingest import ingest
     from bufdb.proto import sections
 
-    print(f"{'file':40} {'MB':>6} {'derive':>8} {'ingest':>8}  MB per CPU second")
+    names = "derive", "again", "process", *(("xprof again", "xprof process") if xprof else ())
+    print(f"{'file':40} {'MB':>6} {' '.join(f'{name:>13}' for name in names)}  MB per CPU second")
     for path in paths:
         size = path.stat().st_size / 1e6
         data = path.read_bytes()
-        derive = min(_cpu(partial(sections.texts, data)) for _ in range(repeats))
-        whole = min(_cpu(partial(_ingest, ingest, path)) for _ in range(repeats))
-        print(f"{path.name[:40]:40} {size:6.1f} {size / derive:8.1f} {size / whole:8.1f}")
+        found = {"derive": min(_cpu(partial(sections.texts, data)) for _ in range(repeats))}
+        pythons = {"": sys.executable, **({"xprof ": xprof} if xprof else {})}
+        for _ in range(repeats):
+            for whose, python in pythons.items():
+                kind = "xprof" if whose else "bufdb"
+                whole = _children(partial(_convert, python, kind, path, 1))
+                again = float(_convert(python, kind, path, 2).split()[-1])
+                found[f"{whose}process"] = min(whole, found.get(f"{whose}process", whole))
+                found[f"{whose}again"] = min(again, found.get(f"{whose}again", again))
+        cells = " ".join(f"{size / found[name]:13.1f}" for name in names)
+        print(f"{path.name[:40]:40} {size:6.1f} {cells}")
+
+
+def _convert(python: str, kind: str, path: Path, times: int) -> str:
+    """What a process of its own prints: CPU seconds of each time."""
+    command = [python, __file__, "convert", kind, str(path), "--times", str(times)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def convert(kind: str, path: Path, times: int) -> None:
+    """Convert a file some times, in this process."""
+    work = _with_bufdb if kind == "bufdb" else _with_xprof
+    print(*(f"{_cpu(partial(work, path)):.3f}" for _ in range(times)))
+
+
+def _with_bufdb(path: Path) -> None:
+    from bufdb.ingest.ingest import ingest
+
+    _ingest(ingest, path)
+
+
+def _with_xprof(path: Path) -> None:
+    from xprof.convert import _pywrap_profiler_plugin as xprof
+
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "h.xplane.pb").write_bytes(b"")
+        (Path(folder) / "m.hlo_proto.pb").symlink_to(path.resolve())
+        given = [f"{folder}/h.xplane.pb"], "memory_viewer", {"module_name": "m"}
+        text, is_done = xprof.xspace_to_tools_data(*given)
+        assert is_done and b"heapSizes" in text[:100]
+
+
+def _children(work) -> float:
+    """CPU seconds of the processes that some work starts, the system's too."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    work()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
 
 
 def _ingest(ingest, path: Path) -> None:
@@ -83,11 +132,18 @@ def main() -> None:
     running = commands.add_parser("run")
     running.add_argument("files", type=Path, nargs="+")
     running.add_argument("-n", type=int, default=3)
+    running.add_argument("--xprof")
+    one = commands.add_parser("convert")
+    one.add_argument("kind", choices=["bufdb", "xprof"])
+    one.add_argument("file", type=Path)
+    one.add_argument("--times", type=int, default=1)
     args = parser.parse_args()
     if args.command == "make":
         make(args.folder, args.layers)
+    elif args.command == "convert":
+        convert(args.kind, args.file, args.times)
     else:
-        run(args.files, args.n)
+        run(args.files, args.n, args.xprof)
 
 
 if __name__ == "__main__":

@@ -6,12 +6,14 @@ import types
 from pathlib import Path
 
 import pytest
-from places import DEMO
+from places import DEMO, ROOT
+from proto_rows import needs_protobuf
 
 import bufdb
 from bufdb.compiled import dump, target, watch
 from bufdb.compiled.cache import without_persistent_cache
 from bufdb.errors import BufdbError, UsageError
+from bufdb.proto.wire import fields, hlo_proto
 
 
 class Lowered:
@@ -46,7 +48,46 @@ class Empty:
         return Stats()
 
     def runtime_executable(self):
-        return None
+        return AheadOfTime(MODULE, b"")
+
+    def as_text(self):
+        return "HloModule jit_layers"
+
+    input_shardings = ()
+    output_shardings = (types.SimpleNamespace(device_set=[types.SimpleNamespace(platform="tpu")]),)
+
+
+(PROTO,) = (ROOT / "data" / "protos" / "tpu").glob("*.jit_layers.*.hlo.pb")
+MODULE, ASSIGNMENT = (
+    PROTO.read_bytes()[start:stop]
+    for number, _, start, stop in fields(PROTO.read_bytes())
+    if number in (1, 3)
+)
+
+
+class AheadOfTime:
+    """An executable for hardware that is not there: one module, and what it is serialised to."""
+
+    name = "jit_layers"
+
+    def __init__(self, module, serialised):
+        self.module, self.serialised = module, serialised
+
+    def hlo_modules(self):
+        return [self]
+
+    def as_serialized_hlo_module_proto(self):
+        return self.module
+
+    def serialize(self):
+        return self.serialised
+
+
+def in_blocks(data):
+    """Bytes behind others, parted as Riegeli parts them."""
+    begin, size = bytes.fromhex("83af70d10d884a3f") + bytes(16), (1 << 16) - 24
+    parts = [data[at : at + size] for at in range(0, len(data), size)]
+    return b"before" + b"".join((begin if not n else bytes(24)) + p for n, p in enumerate(parts))
 
 
 def names(folder):
@@ -92,6 +133,45 @@ def test_a_backend_that_dumps_nothing_is_told_with_the_flags(tmp_path):
 def test_an_empty_assignment_asks_for_the_lowered_function(tmp_path):
     with pytest.raises(BufdbError, match=r"Give what \.lower\(\.\.\.\) gave"):
         dump.dumped(Empty(), tmp_path)
+
+
+@needs_protobuf
+@pytest.mark.parametrize("wrapped", [lambda data: b"\x0a" + data + b"\x00", in_blocks])
+def test_the_assignment_of_a_tpu_is_taken_from_its_serialised_executable(
+    tmp_path, monkeypatch, wrapped
+):
+    whole = hlo_proto(MODULE, ASSIGNMENT)
+    inside = b"\x32" + MODULE[:40] + bytes(60_000) + whole + hlo_proto(MODULE, b"")
+    found = AheadOfTime(MODULE, wrapped(inside))
+    monkeypatch.setattr(Empty, "runtime_executable", lambda self: found)
+    leaves = types.SimpleNamespace(leaves=lambda trees: [one for tree in trees for one in tree])
+    monkeypatch.setattr(dump, "jax_module", lambda: types.SimpleNamespace(tree=leaves))
+    dump.dumped(Empty(), tmp_path)
+    (path,) = tmp_path.rglob("*.hlo.pb")
+    assert path.name == "module_0000.jit_layers.after_optimizations.hlo.pb"
+    assert path.read_bytes() == whole
+
+
+OTHER = MODULE.replace(b"fusion", b"fission")
+
+
+@needs_protobuf
+@pytest.mark.parametrize(
+    "inside",
+    [
+        hlo_proto(MODULE, ASSIGNMENT)[:-1],
+        hlo_proto(MODULE, b""),
+        hlo_proto(MODULE, b"\x00" * 100),
+        hlo_proto(OTHER, ASSIGNMENT),
+        MODULE[:1000] * 3,
+        b"",
+    ],
+)
+def test_what_is_not_the_whole_of_this_module_is_none(tmp_path, monkeypatch, inside):
+    monkeypatch.setattr(Empty, "runtime_executable", lambda self: AheadOfTime(MODULE, inside))
+    with pytest.raises(BufdbError, match="holds no buffer assignment"):
+        dump.dumped(Empty(), tmp_path)
+    assert names(tmp_path) == []
 
 
 def test_without_protobuf_its_package_is_named(tmp_path, monkeypatch):

@@ -8,6 +8,7 @@ import sys
 import duckdb
 import pytest
 from places import ROOT
+from proto_rows import differences
 
 from bufdb.ingest.ingest import MODULE_TABLES
 
@@ -140,7 +141,8 @@ def test_the_example_notebook_runs():
 print(json.dumps(shown))
 """
     shown = json.loads(run("-c", script))
-    assert "highest peak: " in shown[0]
+    assert shown[0].startswith('<div><svg role="img"')
+    assert "highest peak: " in shown[0] and '.db.report("page.html")' in shown[0]
     assert "peak " in shown[1]
     assert "held_bytes" in shown[2]
     assert "peak " in shown[3]
@@ -207,10 +209,41 @@ def test_explain_compiles_for_hardware_that_is_not_here(tmp_path, target, packag
         assert done.returncode == 1
         assert "pip install" in done.stderr
         return
-    done = explain(SPEC, "--args", "LAYERS, BATCH", "--target", target, "--db", tmp_path / "t")
+    # As most users have it: JAX looks for devices of all kinds, and finds none.
+    given = {"JAX_PLATFORMS": ""}
+    done = explain(
+        SPEC, "--args", "LAYERS, BATCH", "--target", target, "--db", tmp_path / "t", **given
+    )
     assert done.returncode == 0, done.stderr
     assert f"of run layers@{target}" in done.stdout
     assert device in done.stdout
+
+
+AHEAD = """
+import sys, jax, bufdb
+from bufdb.compiled.lower import lowered
+from bufdb.compiled.target import target
+
+sys.path.insert(0, sys.argv[2])
+import loops
+
+db, tpu = bufdb.connect(sys.argv[1]), target("tpu:v5e:2x2")
+for name in ("layers", "decode"):
+    function, *inputs = loops.PROGRAMS[name]
+    stage = lowered(function, inputs, {}, tpu)
+    db.ingest(stage, run="text")
+    db.ingest(stage.compile(), run="compiled")
+"""
+
+
+def test_a_function_compiled_for_a_tpu_holds_what_its_dump_says(tmp_path):
+    pytest.importorskip("libtpu", reason="this Python has no libtpu")
+    run("-c", AHEAD, tmp_path / "t.duckdb", ROOT / "data" / "model")
+    with duckdb.connect(str(tmp_path / "t.duckdb")) as con:
+        platforms = "SELECT run_name, platform, count(*) FROM modules GROUP BY ALL ORDER BY ALL"
+        assert con.execute(platforms).fetchall() == [("compiled", "tpu", 2), ("text", "tpu", 2)]
+        con.execute("UPDATE modules SET cl_number = NULL")  # it stands in names of dump files alone
+        assert differences(con, "text", "compiled") == []
 
 
 MESH = """

@@ -1,9 +1,13 @@
-"""Dumps in buckets and behind URLs: against an S3-compatible server of this machine, no network."""
+"""Dumps in buckets and behind URLs: against servers of this machine, no network."""
 
 import importlib.util
+import json
 import threading
+from contextlib import contextmanager
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
+from typing import ClassVar
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 import pytest
 from ingesting import ingest_into, rows
@@ -108,6 +112,91 @@ def test_what_is_not_there_or_not_allowed_is_one_line(bucket):
         assert "\n" not in str(error.value)
 
 
+class Storage(BaseHTTPRequestHandler):
+    """As much of Google Cloud Storage's JSON API as is asked for: lists, one object, its bytes."""
+
+    objects: ClassVar[dict[str, bytes]] = {}
+    asked: ClassVar[list[str]] = []
+
+    def do_GET(self):
+        url = urlsplit(self.path)
+        given = dict(parse_qsl(url.query))
+        place, _, name = url.path.partition("/b/dumps/o")
+        data = self.objects.get(unquote(name).removeprefix("/"))
+        if not name and place == "/storage/v1":
+            names = [name for name in self.objects if name.startswith(given.get("prefix", ""))]
+            self.answer(json.dumps({"items": list(map(self.about, names))}).encode())
+        elif data is None:
+            self.answer(b'{"error": {"code": 404, "message": "Not Found"}}', 404)
+        elif given.get("alt") == "media" or place == "/download/storage/v1":
+            self.asked.append(unquote(name).removeprefix("/"))
+            start, stop = map(int, self.headers["Range"].removeprefix("bytes=").split("-"))
+            self.answer(data[start : stop + 1], 206)
+        else:
+            self.answer(json.dumps(self.about(unquote(name).removeprefix("/"))).encode())
+
+    def about(self, name):
+        data = self.objects[name]
+        return {
+            "bucket": "dumps",
+            "etag": str(hash(data)),
+            "generation": "1",
+            "kind": "storage#object",
+            "name": name,
+            "size": str(len(data)),
+            "updated": "2026-01-01T00:00:00.000Z",
+        }
+
+    def answer(self, body, code=200):
+        self.send_response(code)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+@needs("gcsfs")
+@lenient
+def test_a_folder_of_google_s_is_a_run_of_which_only_what_has_changed_is_read(fresh, monkeypatch):
+    from fsspec.config import conf
+
+    Storage.objects |= {f"job/run1/{path.name}": path.read_bytes() for path in RUN.iterdir()}
+    with serving(Storage) as address:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", address)
+        # Or it asks by gRPC first which kind of bucket it is.
+        monkeypatch.setenv("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
+        monkeypatch.setitem(conf, "gs", {"token": "anon"})
+        con, plain, url = fresh(), fresh(), Url("gs://dumps/job/run1")
+        assert ingest_into(con, url).module_count == 3
+        ingest_into(plain, RUN, "run1")
+        for table in ("modules", "values", "peak_values"):
+            question = f"FROM {table} ORDER BY ALL"
+            assert rows(con, question) == rows(plain, question)
+        Storage.asked.clear()
+        assert ingest_into(con, url).unchanged_count == 3
+        assert Storage.asked == []
+        Storage.objects[f"job/run1/{LIVE}"] += b"\n"
+        assert ingest_into(con, url).replaced_count == 1
+        assert f"job/run1/{LIVE}" in Storage.asked
+        with pytest.raises(UsageError, match="gs://dumps/nothing"):
+            listed(Url("gs://dumps/nothing"))
+
+
+@contextmanager
+def serving(handler):
+    """The address at which a handler answers on this machine."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
 @needs("fsspec", "aiohttp")
 @lenient
 def test_a_file_behind_http(fresh):
@@ -116,16 +205,11 @@ def test_a_file_behind_http(fresh):
             pass
 
     handler = partial(Quiet, directory=str(DEMO / "cpu_b8_old"))
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
+    with serving(handler) as address:
         con = fresh()
         name = "module_0000.jit_init.cpu_after_optimizations-buffer-assignment.txt"
-        ingest_into(con, Url(f"http://127.0.0.1:{server.server_port}/{name}"), "run")
+        ingest_into(con, Url(f"{address}/{name}"), "run")
         assert rows(con, "SELECT module_name, has_live_ranges FROM modules") == [("jit_init", True)]
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def test_without_fsspec_it_says_what_to_install(monkeypatch):

@@ -1,6 +1,7 @@
 """Which facts each way into the database carries: a table in bufdb/commands/README.md."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
@@ -10,15 +11,65 @@ from places import ROOT
 from proto_rows import PROTOS, TEXTS, needs_protobuf
 
 from bufdb.ingest.ingest import MODULE_TABLES
+from bufdb.proto.wire import fields
 
 pytestmark = needs_protobuf
 PAGE = ROOT / "bufdb" / "commands" / "README.md"
 PLACE = re.compile(r"(<!-- ways in -->\n).*?(<!-- end of ways in -->)", re.DOTALL)
-WAYS: dict[str, list[Path]] = {
-    "text": [ROOT / "data" / folder for folder in TEXTS.values()],
-    "proto": [PROTOS / folder for folder in TEXTS],
+_ASSIGNMENT, _TRACES = 3, 4
+"""Fields of an HloProto and of its buffer assignment."""
+
+
+def of_text(folder: Path) -> list[Path]:
+    """Text dumps of three compilers."""
+    return [ROOT / "data" / name for name in TEXTS.values()]
+
+
+def of_protos(folder: Path) -> list[Path]:
+    """Protos of the same modules."""
+    return [PROTOS / name for name in TEXTS]
+
+
+def of_compiled(folder: Path) -> list[Path]:
+    """What JAX hands out of them when they are compiled: all but the heap simulator's traces."""
+    for path in PROTOS.glob("*/*.hlo.pb"):
+        place = folder / path.parent.name / path.name
+        place.parent.mkdir(exist_ok=True)
+        place.write_bytes(without(path.read_bytes(), _ASSIGNMENT, _TRACES))
+    return [folder / name for name in TEXTS]
+
+
+def of_message(name: str) -> Callable[[Path], list[Path]]:
+    return lambda folder: [ROOT / "data" / "oom" / name]
+
+
+def without(data: bytes, *path: int) -> bytes:
+    """A message without the field to which a path of numbers leads."""
+    kept = b""
+    for number, kind, start, stop in fields(data):
+        inside = data[start:stop]
+        if number == path[0] and len(path) == 1:
+            continue
+        if number == path[0]:
+            inside = without(inside, *path[1:])
+        kept += _varint(number << 3 | kind)
+        kept += (_varint(len(inside)) if kind == 2 else b"") + inside
+    return kept
+
+
+def _varint(number: int) -> bytes:
+    low, high = number & 127, number >> 7
+    return bytes([low | 128]) + _varint(high) if high else bytes([low])
+
+
+WAYS: dict[str, Callable[[Path], list[Path]]] = {
+    "text": of_text,
+    "proto": of_protos,
+    "compiled": of_compiled,
+    "message of a GPU": of_message("gpu.log"),
+    "message of a TPU": of_message("tpu.log"),
 }
-"""By way the dumps of the same modules."""
+"""By way what is ingested, given an empty folder; the first three are the same modules."""
 OF_THE_INGEST = ("files", "diagnostics", "row_checksums")
 """Tables about the files and not about what they say."""
 
@@ -37,29 +88,37 @@ def filled(con: duckdb.DuckDBPyConnection, run: str) -> dict[str, set[str]]:
     return found
 
 
-def table_of_ways(con: duckdb.DuckDBPyConnection) -> str:
-    for way, folders in WAYS.items():
-        for folder in folders:
-            ingest_into(con, folder, f"{way} {folder.name}")
+def cell(known: set[str], has: set[str]) -> str:
+    """The columns of a table that a way fills, said in the shorter way."""
+    lacking = sorted(known - has)
+    if not has or not lacking:
+        return "all" if has else "-"
+    names = sorted(known & has)
+    if len(names) < len(lacking):
+        return ", ".join(f"`{name}`" for name in names)
+    return "all but " + ", ".join(f"`{name}`" for name in lacking)
+
+
+def table_of_ways(con: duckdb.DuckDBPyConnection, folder: Path) -> str:
+    for number, (way, places) in enumerate(WAYS.items()):
+        (folder / str(number)).mkdir()
+        for place in places(folder / str(number)):
+            ingest_into(con, place, f"{way} {place.name}")
             con.execute("UPDATE modules SET run_name = ? WHERE run_name LIKE ?", [way, f"{way} %"])
     ways = {way: filled(con, way) for way in WAYS}
     lines = [f"| table | {' | '.join(WAYS)} |", f"| --- |{' --- |' * len(WAYS)}"]
     for table in sorted(next(iter(ways.values()))):
         known = set().union(*(way[table] for way in ways.values())) - {"derived_from_proto"}
-        cells = []
-        for way in ways.values():
-            lacking = sorted(known - way[table])
-            without = "all but " + ", ".join(f"`{column}`" for column in lacking)
-            cells.append("-" if not way[table] else without if lacking else "all")
+        cells = [cell(known, way[table] - {"derived_from_proto"}) for way in ways.values()]
         lines.append(f"| `{table}` | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
 def test_the_table_of_ways_in_is_current(
-    con: duckdb.DuckDBPyConnection, request: pytest.FixtureRequest
+    con: duckdb.DuckDBPyConnection, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     page = PAGE.read_text(encoding="utf-8")
-    table = table_of_ways(con)
+    table = table_of_ways(con, tmp_path)
     written = PLACE.sub(lambda found: f"{found[1]}{table}{found[2]}", page)
     if request.config.getoption("--update-golden"):
         PAGE.write_text(written, encoding="utf-8")

@@ -172,3 +172,23 @@ def test_metadata_that_is_cut_off_does_no_harm():
 def test_a_number_beyond_64_bits_is_told():
     line = f'%a = f32[] add(%x), metadata={{op_name="x" source_line={2**63}}}'
     assert read(line) == ["a number of 64 bits"]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("%f = f32[] fusion(%a), kind=kLoop, calls=%c", "kLoop"),
+        ("%f = f32[] fusion((f32[], f32[]) %a, f32[]{:T(8)S(1)} %b), kind=kOutput", "kOutput"),
+        ('%f = f32[] fusion(), kind=kCustom, metadata={op_name="), kind=kInput"}', "kCustom"),
+        ("%f = f32[] fusion(%a), kind=kNew, calls=%c", "kNew"),
+        ("%f = f32[] fusion(%a), calls=%c", None),
+        ("%f = f32[] fusion(%a), kind=, calls=%c", None),
+        ("%f = f32[] fusion(%a), kind={k}", None),
+        ('%f = f32[] fusion(%a), metadata={op_name="), kind=kInput, x"}', None),
+        ("%f = f32[] custom-fusion(%a), kind=kLoop", None),
+        ("%f = f32[] add(%a), kind=kLoop", None),
+    ],
+)
+def test_how_a_fusion_is_made_stands_behind_its_operands(text, kind):
+    plain = "%p = f32[] add()"
+    assert [cells.get("fusion_kind") for cells in read(plain, text, plain)] == [None, kind, None]

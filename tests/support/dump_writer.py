@@ -1121,7 +1121,7 @@ def instruction_rows(module: Module, dialect: Dialect) -> list[Row]:
         row: Row = {
             "instruction_name": name,
             "program_order": module.sequence.index(name) if is_scheduled else None,
-            **dict.fromkeys(["opcode", "shape", "op_type", "op_name"]),
+            **dict.fromkeys(["opcode", "fusion_kind", "shape", "op_type", "op_name"]),
             **dict.fromkeys(SOURCE),
             **dict.fromkeys(["stack_frame_id", "text"]),
         }
@@ -1129,6 +1129,7 @@ def instruction_rows(module: Module, dialect: Dialect) -> list[Row]:
         if name in told or (from_hlo and instruction.in_hlo):
             row |= {
                 "opcode": instruction.opcode,
+                "fusion_kind": fusion_kind(instruction),
                 "shape": instruction.shape.text,
                 "op_type": instruction.op_type or None,
                 "op_name": instruction.op_name or None,
@@ -1138,6 +1139,12 @@ def instruction_rows(module: Module, dialect: Dialect) -> list[Row]:
             row["text"] = instruction_text(instruction, dialect, percent, raw=not from_hlo)
         found.append(row)
     return found
+
+
+def fusion_kind(instruction: Instruction) -> str | None:
+    """XLA prints it before all other attributes; elsewhere it is none."""
+    is_told = instruction.opcode == "fusion" and instruction.attributes[:1] == ["kind=kLoop"]
+    return "kLoop" if is_told else None
 
 
 SOURCE = (

@@ -377,7 +377,7 @@ def closing(text: str, start: int) -> int:
 
 def read_instruction(text: str) -> Row:
     """What the text "%NAME = SHAPE OPCODE(…), …" of an instruction says."""
-    row: Row = {"text": text, "opcode": None, "shape": None, "metadata": {}}
+    row: Row = {"text": text, "opcode": None, "fusion_kind": None, "shape": None, "metadata": {}}
     start = text.index(" = ") + 3
     end = start
     while end < len(text) and text[end] != " ":
@@ -386,6 +386,11 @@ def read_instruction(text: str) -> Row:
     if not match:
         return row
     row["shape"], row["opcode"] = text[start:end], match[1]
+    if match[1] == "fusion":
+        kind = re.compile(r"\), kind=(\w+)(?=[, }]|\Z)", re.ASCII)
+        place = text.find("), kind=", match.end())
+        found = kind.match(text, place) if place >= 0 else None
+        row["fusion_kind"] = found[1] if found and '"' not in text[match.end() : place] else None
     row["metadata"] = read_metadata(metadata_text(text, match.end() - 1))
     return row
 
@@ -456,6 +461,7 @@ def instructions(
                 "instruction_name": name,
                 "program_order": order.get(name),
                 "opcode": telling.get("opcode"),
+                "fusion_kind": telling.get("fusion_kind"),
                 "shape": telling.get("shape"),
                 "op_type": metadata.get("op_type"),
                 "op_name": metadata.get("op_name"),
