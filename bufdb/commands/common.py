@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bufdb.database.memory import MEMORY_LIMIT
 from bufdb.database.patience import DEFAULT_WAIT_S, PATIENCE, Patience
-from bufdb.errors import BufdbError, UsageError, one_line
+from bufdb.errors import BufdbError, UsageError, one_line, quote
 from bufdb.query.catalogue import Catalogue, query_folders
 from bufdb.report import colour, formats
 from bufdb.report.text import terminal_safe
@@ -76,9 +77,35 @@ wait_option: Decorator = click.option(
 )
 
 
+def _set_memory_limit(context: click.Context, _: click.Parameter, text: str | None) -> None:
+    if text is None:
+        return
+    from bufdb.query.sizes import parse_size  # takes longer than many an option
+
+    try:
+        limit = parse_size(text)
+    except ValueError:
+        limit = 0
+    if limit < 1:
+        raise UsageError(f"--memory-limit wants a size such as 1GB, got {quote(text)}")
+    token = MEMORY_LIMIT.set(limit)
+    context.call_on_close(lambda: MEMORY_LIMIT.reset(token))
+
+
+_memory_option: Decorator = click.option(
+    "--memory-limit",
+    metavar="SIZE",
+    envvar="BUFDB_MEMORY_LIMIT",
+    show_envvar=True,
+    expose_value=False,
+    callback=_set_memory_limit,
+    help="Memory for DuckDB, such as 1GB; what needs more goes to disk for a while.",
+)
+
+
 def db_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """Options of every command that opens the database; only `db` is handed to it."""
-    return _file_option(wait_option(function))
+    return _file_option(_memory_option(wait_option(function)))
 
 
 own_option: Decorator = click.option(
@@ -299,7 +326,6 @@ def open_database(
     sql: str | None = None,
     *,
     allow_files: bool = False,
-    memory_limit: str | None = None,
     runs: Sequence[str] | None = None,
     categories: Path | None = None,
 ) -> duckdb.DuckDBPyConnection:
@@ -314,6 +340,4 @@ def open_database(
         from bufdb.query.asked.categories import read
 
         before = read(categories)
-    return store.open_readable(
-        path, sql, allow_files=allow_files, memory_limit=memory_limit, runs=runs, before=before
-    )
+    return store.open_readable(path, sql, allow_files=allow_files, runs=runs, before=before)

@@ -73,7 +73,6 @@ def _sources(
 )
 @click.option("--prune", is_flag=True, help="Take out of the run what is gone from PATH.")
 @common.own_option
-@click.option("--memory-limit", metavar="SIZE", help="Memory for DuckDB, such as 1GB.")
 @common.quiet_option
 def command(
     paths: tuple[Source, ...],

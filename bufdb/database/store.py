@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import duckdb
 
-from bufdb.database import definitions, ready
+from bufdb.database import definitions, memory, ready
 from bufdb.database.patience import PATIENCE
 from bufdb.errors import DatabaseError
 
@@ -108,7 +108,7 @@ def open_writable(path: str, config: dict[str, str] | None = None) -> duckdb.Duc
         DatabaseError: the file is in use, no database of bufdb's, or of another schema version.
     """
     # Access to other files stays on, for without it DuckDB takes no rows from Arrow either.
-    options = {**_FILE_FORMAT, **_NO_EXTENSIONS}
+    options = {**_FILE_FORMAT, **_NO_EXTENSIONS, "memory_limit": f"{memory.limit()}B"}
     is_new = path == ":memory:" or not Path(path).exists()
     con = _open(path, lambda: duckdb.connect(_place(path), config={**options, **(config or {})}))
     try:
@@ -167,7 +167,6 @@ def open_readable(
     sql: str | None = None,
     *,
     allow_files: bool = False,
-    memory_limit: str | None = None,
     runs: Sequence[str] | None = None,
     before: Mapping[str, Sequence[tuple[Any, ...]]] | None = None,
 ) -> duckdb.DuckDBPyConnection:
@@ -177,7 +176,6 @@ def open_readable(
         path: the database file.
         sql: the saved query that will be asked, if it is one of bufdb's.
         allow_files: let SQL read other files.
-        memory_limit: DuckDB's, such as "768MB"; by default most of the machine's.
         runs: globs over run_selectors.selector, if `sql` asks about those runs alone: modules of
             others are as if they were not in the file, and cost nothing.
         before: rows that stand in tables of the schema beside those of the file, by table.
@@ -206,8 +204,7 @@ def open_readable(
             con.execute(definitions.tables()[table])
             _replace_rows(con, table, rows)
         con.execute(f"SET temp_directory = '{_spill_folder()}'")
-        if memory_limit is not None:
-            con.execute(f"SET memory_limit = '{memory_limit}'")
+        memory.bound(con)
         _lock(con, allow_files=allow_files)
     except BaseException:
         con.close()

@@ -23,6 +23,7 @@ from bufdb.assemble.assembly import assemble
 from bufdb.columnar.account import Finding
 from bufdb.columnar.scan import Columns
 from bufdb.database import checksums, faults, runs, store
+from bufdb.database.memory import MEMORY_LIMIT
 from bufdb.dumps.batch import Batch
 from bufdb.dumps.discover import Source
 from bufdb.dumps.files import Oddity
@@ -50,7 +51,7 @@ from bufdb.read.shape import Shape
 
 TRANSACTION_BYTES = 256 << 20
 """Text per transaction: what an interrupted ingest loses at the most, large modules apart."""
-MEMORY_LIMIT = "512MB"
+DEFAULT_MEMORY_LIMIT = "512MB"
 """DuckDB's memory limit unless another is asked for."""
 MODULE_TABLES = (
     "modules",
@@ -107,7 +108,8 @@ def ingest(
         run: name of the run; by default each path makes a run named after its directory.
         labels: labels of the run or runs, added to those they have.
         jobs: 1 to read and store in turn; more to store in a thread of its own meanwhile.
-        memory_limit: DuckDB's memory limit, such as "512MB".
+        memory_limit: DuckDB's memory limit, such as "512MB"; by default that of the context
+            variable `MEMORY_LIMIT`, else 512 MB.
         progress: is given the bytes done and the bytes in all.
         block_bytes: text read at a time; changes nothing in the result.
         labels_by_run: further labels of single runs.
@@ -128,7 +130,9 @@ def ingest(
     if source_path is not None:
         for one in planned.values():
             one.path = Path(source_path)
-    con = _open(db, {"threads": "1", "memory_limit": memory_limit or MEMORY_LIMIT})
+    asked = MEMORY_LIMIT.get()
+    limit = memory_limit or (f"{asked}B" if asked else DEFAULT_MEMORY_LIMIT)
+    con = _open(db, {"threads": "1", "memory_limit": limit})
     # Nothing here makes cycles, and the collector's visits cost 5 % of a gigabyte's ingest.
     collects = gc.isenabled()
     gc.disable()
