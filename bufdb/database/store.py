@@ -12,7 +12,8 @@ file. Files outside the database cannot be reached.
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -244,10 +245,62 @@ def _narrow(con: duckdb.DuckDBPyConnection, sql: str, runs: Sequence[str]) -> No
     ).fetchall()
     if 2 * wanted > every:  # little to gain for what the views cost
         return
-    for name in definitions.module_tables(sql):
+    _put_before(con, definitions.module_tables(sql), "narrowed_modules")
+
+
+def module_count(con: duckdb.DuckDBPyConnection) -> int:
+    """Modules of the attached file, of whatever runs; 0 if `open_readable` did not open this."""
+    is_attached = con.execute(
+        "SELECT 1 FROM system.main.duckdb_databases() "
+        f"WHERE database_name = '{CATALOG}' AND readonly AND current_database() = 'memory'"
+    ).fetchall()
+    if not is_attached:
+        return 0
+    return int(con.execute(f"SELECT count(*) FROM {CATALOG}.main.modules").fetchall()[0][0])
+
+
+@contextmanager
+def narrowed(con: duckdb.DuckDBPyConnection, tables: Sequence[str], chosen: str) -> Iterator[None]:
+    """Within the block these tables hold the rows alone of the modules that a SELECT chooses.
+
+    Args:
+        con: as `open_readable` opens it.
+        tables: names of tables with rows of modules, which the choice itself does not need.
+        chosen: SQL that gives module_id.
+    """
+    before = dict(
         con.execute(
-            f'CREATE VIEW memory.main."{name}" AS FROM {CATALOG}.main."{name}" '
-            "SEMI JOIN temp.main.narrowed_modules USING (module_id)"
+            "SELECT view_name, sql FROM system.main.duckdb_views() "
+            "WHERE database_name = 'memory' AND list_contains(?, view_name)",
+            [list(tables)],
+        ).fetchall()
+    )
+    con.execute(f"CREATE OR REPLACE TEMP TABLE chosen_modules AS {chosen}")
+    _put_before(con, tables, "chosen_modules")
+    try:
+        yield
+    except Exception:  # not after an interrupt: the query is still at work, and the process ends
+        _put_back(con, tables, before)
+        raise
+    _put_back(con, tables, before)
+
+
+def _put_back(
+    con: duckdb.DuckDBPyConnection, tables: Sequence[str], before: Mapping[str, str]
+) -> None:
+    for name in tables:
+        con.execute(f'DROP VIEW memory.main."{name}"')
+        if name in before:
+            con.execute(before[name])
+    con.execute("DROP TABLE temp.main.chosen_modules")
+
+
+def _put_before(con: duckdb.DuckDBPyConnection, tables: Iterable[str], modules: str) -> None:
+    """Put views of the modules of a temporary table in front of tables of the file."""
+    for name in tables:
+        con.execute(
+            f'CREATE OR REPLACE VIEW memory.main."{name}" AS FROM {CATALOG}.main."{name}" '
+            f"SEMI JOIN temp.main.{modules} USING (module_id)"
         )
 
 
