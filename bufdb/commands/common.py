@@ -18,7 +18,7 @@ import click
 
 from bufdb.database.memory import MEMORY_LIMIT
 from bufdb.database.patience import DEFAULT_WAIT_S, PATIENCE, Patience
-from bufdb.errors import BufdbError, UsageError, one_line, quote
+from bufdb.errors import BufdbError, UsageError, one_line
 from bufdb.query.catalogue import Catalogue, query_folders
 from bufdb.report import colour, formats
 from bufdb.report.text import terminal_safe
@@ -80,15 +80,9 @@ wait_option: Decorator = click.option(
 def _set_memory_limit(context: click.Context, _: click.Parameter, text: str | None) -> None:
     if text is None:
         return
-    from bufdb.query.sizes import parse_size  # takes longer than many an option
+    from bufdb.query.sizes import as_limit  # takes longer to import than other options
 
-    try:
-        limit = parse_size(text)
-    except ValueError:
-        limit = 0
-    if limit < 1:
-        raise UsageError(f"--memory-limit wants a size such as 1GB, got {quote(text)}")
-    token = MEMORY_LIMIT.set(limit)
+    token = MEMORY_LIMIT.set(as_limit(text, "--memory-limit"))
     context.call_on_close(lambda: MEMORY_LIMIT.reset(token))
 
 
