@@ -34,7 +34,13 @@ LABELS = {
     "tpu_b8": {"batch": "8"},
 }
 """Labels of the demo runs."""
-SETTINGS = ("BUFDB_DB", "BUFDB_QUERIES", "XLA_FLAGS", "JAX_COMPILATION_CACHE_DIR")
+SETTINGS = (
+    "BUFDB_DB",
+    "BUFDB_MEMORY_LIMIT",
+    "BUFDB_QUERIES",
+    "XLA_FLAGS",
+    "JAX_COMPILATION_CACHE_DIR",
+)
 """Variables by which a user's environment could change an answer."""
 
 

@@ -17,6 +17,7 @@ from bufdb.api.readable import LOG, Readable, as_text
 from bufdb.database import store
 from bufdb.database.patience import DEFAULT_WAIT_S, Patience
 from bufdb.errors import UsageError
+from bufdb.query.sizes import as_limit
 
 if TYPE_CHECKING:
     from bufdb.dumps.discover import Source as Dumps
@@ -36,6 +37,7 @@ class Database(Readable):
         queries: Sequence[str | os.PathLike[str]] = (),
         categories: str | os.PathLike[str] | None = None,
         wait: float = DEFAULT_WAIT_S,
+        memory_limit: str | None = None,
     ) -> None:
         """See `bufdb.connect`."""
         self._remove: weakref.finalize[[str], Database] | None = None
@@ -48,7 +50,8 @@ class Database(Readable):
         if not file or file.startswith(":memory:"):
             raise UsageError(f"connect wants the name of a file, or None, got {file!r}")
         rules = None if categories is None else Path(categories)
-        opener = Opener(file, rules, Patience(wait, LOG.warning))
+        limit = None if memory_limit is None else as_limit(memory_limit, "connect: memory_limit")
+        opener = Opener(file, rules, Patience(wait, LOG.warning), limit)
         super().__init__(opener, [Path(folder) for folder in queries])
 
     def close(self) -> None:
@@ -171,6 +174,7 @@ def connect(
     queries: Sequence[str | os.PathLike[str]] = (),
     categories: str | os.PathLike[str] | None = None,
     wait: float = DEFAULT_WAIT_S,
+    memory_limit: str | None = None,
 ) -> Database:
     """A database of dumps and of compiled functions.
 
@@ -180,8 +184,12 @@ def connect(
         queries: folders with saved queries of your own, besides bufdb's and those of BUFDB_QUERIES.
         categories: a file with rules of your own for peak-by-role and peak-by-category.
         wait: how long to wait while another process holds the file [s].
+        memory_limit: memory for DuckDB, such as "2GB"; else 768 MB for an answer and 512 MB for an
+            ingest. What needs more goes to disk for a while.
     """
-    return Database(path, queries=queries, categories=categories, wait=wait)
+    return Database(
+        path, queries=queries, categories=categories, wait=wait, memory_limit=memory_limit
+    )
 
 
 def _dumps(source: Source) -> list[Dumps] | None:

@@ -11,10 +11,6 @@ from bufdb.commands import common
 from bufdb.commands.progress import progress
 from bufdb.errors import UsageError
 
-MEMORY_LIMIT = "768MB"
-"""For DuckDB, which otherwise keeps what it has read of the file. A part of half a
-million rows needs 200 MB; what needs more spills."""
-
 
 @click.command(name="check", short_help="Check what must hold of every dump.")
 @click.option(
@@ -67,7 +63,7 @@ def command(
         _second_opinion(db, protos, output)
         return
     queries = check.chosen(skip)
-    with common.open_database(db, memory_limit=MEMORY_LIMIT) as con:
+    with common.open_database(db) as con:
         with progress("modules", is_quiet=is_quiet) as observer:
             broken = check.violations(con, queries, examples, progress=observer)
         result = check.summary(con, broken)
@@ -102,7 +98,7 @@ def _second_opinion(db: str, folder: Path, output: dict[str, Any]) -> None:
 
     if not reader.is_readable():
         raise UsageError(f"--protos: {reader.PACKAGE_MISSING}")
-    with common.open_database(db, memory_limit=MEMORY_LIMIT) as con:
+    with common.open_database(db) as con:
         opinion = second_opinion.ask(con, folder)
     columns = [("module_key", "VARCHAR"), ("table", "VARCHAR"), ("row_count", "BIGINT")]
     rows = [(d.module_key, d.table, d.row_count, d.example) for d in opinion.disagreements]

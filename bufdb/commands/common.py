@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bufdb.database.memory import MEMORY_LIMIT
 from bufdb.database.patience import DEFAULT_WAIT_S, PATIENCE, Patience
 from bufdb.errors import BufdbError, UsageError, one_line
 from bufdb.query.catalogue import Catalogue, query_folders
@@ -78,9 +79,29 @@ wait_option: Decorator = click.option(
 )
 
 
+def _set_memory_limit(context: click.Context, _: click.Parameter, text: str | None) -> None:
+    if text is None:
+        return
+    from bufdb.query.sizes import as_limit  # takes longer to import than other options
+
+    token = MEMORY_LIMIT.set(as_limit(text, "--memory-limit"))
+    context.call_on_close(lambda: MEMORY_LIMIT.reset(token))
+
+
+memory_option: Decorator = click.option(
+    "--memory-limit",
+    metavar="SIZE",
+    envvar="BUFDB_MEMORY_LIMIT",
+    show_envvar=True,
+    expose_value=False,
+    callback=_set_memory_limit,
+    help="Memory for DuckDB, such as 1GB; what needs more goes to disk for a while.",
+)
+
+
 def db_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """Options of every command that opens the database; only `db` is handed to it."""
-    return _file_option(wait_option(function))
+    return _file_option(memory_option(wait_option(function)))
 
 
 def _keep_dataset(context: click.Context, _: click.Parameter, url: str | None) -> None:
@@ -99,7 +120,7 @@ _on_option: Decorator = click.option(
 
 def read_db_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """The same of a command that only reads, and reads by `open_database`: a dataset too."""
-    return _file_option(_on_option(wait_option(function)))
+    return _file_option(_on_option(memory_option(wait_option(function))))
 
 
 def dataset() -> str | None:
@@ -335,7 +356,6 @@ def open_database(
     sql: str | None = None,
     *,
     allow_files: bool = False,
-    memory_limit: str | None = None,
     runs: Sequence[str] | None = None,
     categories: Path | None = None,
 ) -> duckdb.DuckDBPyConnection:
@@ -357,11 +377,4 @@ def open_database(
         from bufdb.dataset import reading
 
         opened = reading.open_readable
-    return opened(
-        url or path,
-        sql,
-        allow_files=allow_files,
-        memory_limit=memory_limit,
-        runs=runs,
-        before=before,
-    )
+    return opened(url or path, sql, allow_files=allow_files, runs=runs, before=before)

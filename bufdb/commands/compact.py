@@ -28,11 +28,9 @@ DEFAULT_GRACE_S = 3600
     show_default=True,
     help="How long files that count no more stay for those who are reading them.",
 )
-@click.option("--memory-limit", metavar="SIZE", help="Memory for DuckDB, such as 1GB.")
+@common.memory_option
 @common.quiet_option
-def command(
-    url: str, days: tuple[str, ...], grace_s: float, memory_limit: str | None, is_quiet: bool
-) -> None:
+def command(url: str, days: tuple[str, ...], grace_s: float, is_quiet: bool) -> None:
     """Rewrite days of the dataset at URL, a folder or a URL, as few sorted files.
 
     Others may read and write meanwhile: each sees every module once. What counts no more, as the
@@ -44,6 +42,6 @@ def command(
     for day in days:
         if not layout.is_day(day):
             raise UsageError(f"--dt wants a day such as 2026-01-31, got {quote(day)}")
-    done = compact(url, days, grace_s, memory_limit)
+    done = compact(url, days, grace_s)
     if not is_quiet:
         common.note(done.line())

@@ -81,7 +81,6 @@ def _sources(
 )
 @click.option("--prune", is_flag=True, help="Take out of the run what is gone from PATH.")
 @common.own_option
-@click.option("--memory-limit", metavar="SIZE", help="Memory for DuckDB, such as 1GB.")
 @common.quiet_option
 def command(
     paths: tuple[Source, ...],
@@ -120,8 +119,6 @@ def command(
     sub-directory without dumps makes none; both are noted.
     """
     ingest = _ingest_into(db, url)
-    if url is not None and options.pop("jobs") is not None:
-        raise UsageError("--jobs is for a database; several 'bufdb ingest --out' work side by side")
     if run_from_dir and run is not None:
         raise UsageError("--run names one run and --run-from-dir makes several; give one of them")
     if pattern is not None and not run_from_dir:

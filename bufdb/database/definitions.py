@@ -21,6 +21,7 @@ ASKED = "asked"
 VIEWS = ("macros", "views", "diff", ASKED)
 """Folders of what is made anew when the database has others."""
 _COMMENTS = "\nCOMMENT ON "
+_PROSE = re.compile(r"--.*|'[^']*'")
 
 
 def tables() -> dict[str, str]:
@@ -62,7 +63,7 @@ def asked_views(sql: str) -> dict[str, str]:
 
 def _named(sql: str, names: Set[str]) -> set[str]:
     """Those of `names` that the SQL names; prose says nothing of what it uses."""
-    return set(re.findall(r"\w+", re.sub("--.*", "", sql).lower())) & names
+    return set(re.findall(r"\w+", _PROSE.sub("", sql).lower())) & names
 
 
 def views_hash() -> str:

@@ -112,10 +112,10 @@ def _damaged(reason: str, db: str | None) -> BufdbError:
 
 
 def _no_memory(reason: str, db: str | None) -> BufdbError:
-    why = f" ({reason})" if reason else ""
+    why = f" ({reason.partition(' Possible solutions:')[0]})" if reason else ""
     return BufdbError(
-        f"not enough memory{why}; 'bufdb ingest' gives DuckDB more with --memory-limit SIZE, "
-        "other commands need a machine with more or a smaller question"
+        f"not enough memory{why}; --memory-limit SIZE gives DuckDB more, "
+        "and a question about fewer runs needs less"
     )
 
 

@@ -12,13 +12,14 @@ file. Files outside the database cannot be reached.
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 import duckdb
 
-from bufdb.database import definitions, ready
+from bufdb.database import definitions, memory, ready
 from bufdb.database.patience import PATIENCE
 from bufdb.errors import DatabaseError
 
@@ -108,7 +109,7 @@ def open_writable(path: str, config: dict[str, str] | None = None) -> duckdb.Duc
         DatabaseError: the file is in use, no database of bufdb's, or of another schema version.
     """
     # Access to other files stays on, for without it DuckDB takes no rows from Arrow either.
-    options = {**_FILE_FORMAT, **_NO_EXTENSIONS}
+    options = {**_FILE_FORMAT, **_NO_EXTENSIONS, "memory_limit": f"{memory.limit()}B"}
     is_new = path == ":memory:" or not Path(path).exists()
     con = _open(path, lambda: duckdb.connect(_place(path), config={**options, **(config or {})}))
     try:
@@ -167,7 +168,6 @@ def open_readable(
     sql: str | None = None,
     *,
     allow_files: bool = False,
-    memory_limit: str | None = None,
     runs: Sequence[str] | None = None,
     before: Mapping[str, Sequence[tuple[Any, ...]]] | None = None,
 ) -> duckdb.DuckDBPyConnection:
@@ -177,7 +177,6 @@ def open_readable(
         path: the database file.
         sql: the saved query that will be asked, if it is one of bufdb's.
         allow_files: let SQL read other files.
-        memory_limit: DuckDB's, such as "768MB"; by default most of the machine's.
         runs: globs over run_selectors.selector, if `sql` asks about those runs alone: modules of
             others are as if they were not in the file, and cost nothing.
         before: rows that stand in tables of the schema beside those of the file, by table.
@@ -202,7 +201,7 @@ def open_readable(
         _copy_views(con, path, with_macros=sql is None or not is_current)
         if sql is not None and runs is not None:
             _narrow(con, sql, runs)
-        close_up(con, before, allow_files=allow_files, memory_limit=memory_limit)
+        close_up(con, before, allow_files=allow_files)
     except BaseException:
         con.close()
         raise
@@ -219,15 +218,13 @@ def close_up(
     before: Mapping[str, Sequence[tuple[Any, ...]]] | None,
     *,
     allow_files: bool,
-    memory_limit: str | None,
 ) -> None:
     """Make a furnished database in memory ready for questions; arguments as of `open_readable`."""
     for table, rows in (before or {}).items():
         con.execute(definitions.tables()[table])
         _replace_rows(con, table, rows)
     con.execute(f"SET temp_directory = '{spill_folder()}'")
-    if memory_limit is not None:
-        con.execute(f"SET memory_limit = '{memory_limit}'")
+    memory.bound(con)
     _lock(con, allow_files=allow_files)
 
 
@@ -263,10 +260,62 @@ def _narrow(con: duckdb.DuckDBPyConnection, sql: str, runs: Sequence[str]) -> No
     ).fetchall()
     if 2 * wanted > every:  # little to gain for what the views cost
         return
-    for name in definitions.module_tables(sql):
+    _put_before(con, definitions.module_tables(sql), "narrowed_modules")
+
+
+def module_count(con: duckdb.DuckDBPyConnection) -> int:
+    """Modules of the attached file, of whatever runs; 0 if `open_readable` did not open this."""
+    is_attached = con.execute(
+        "SELECT 1 FROM system.main.duckdb_databases() "
+        f"WHERE database_name = '{CATALOG}' AND readonly AND current_database() = 'memory'"
+    ).fetchall()
+    if not is_attached:
+        return 0
+    return int(con.execute(f"SELECT count(*) FROM {CATALOG}.main.modules").fetchall()[0][0])
+
+
+@contextmanager
+def narrowed(con: duckdb.DuckDBPyConnection, tables: Sequence[str], chosen: str) -> Iterator[None]:
+    """Within the block these tables hold the rows alone of the modules that a SELECT chooses.
+
+    Args:
+        con: as `open_readable` opens it.
+        tables: names of tables with rows of modules, which the choice itself does not need.
+        chosen: SQL that gives module_id.
+    """
+    before = dict(
         con.execute(
-            f'CREATE VIEW memory.main."{name}" AS FROM {CATALOG}.main."{name}" '
-            "SEMI JOIN temp.main.narrowed_modules USING (module_id)"
+            "SELECT view_name, sql FROM system.main.duckdb_views() "
+            "WHERE database_name = 'memory' AND list_contains(?, view_name)",
+            [list(tables)],
+        ).fetchall()
+    )
+    con.execute(f"CREATE OR REPLACE TEMP TABLE chosen_modules AS {chosen}")
+    _put_before(con, tables, "chosen_modules")
+    try:
+        yield
+    except Exception:  # not after an interrupt: the query is still at work, and the process ends
+        _put_back(con, tables, before)
+        raise
+    _put_back(con, tables, before)
+
+
+def _put_back(
+    con: duckdb.DuckDBPyConnection, tables: Sequence[str], before: Mapping[str, str]
+) -> None:
+    for name in tables:
+        con.execute(f'DROP VIEW memory.main."{name}"')
+        if name in before:
+            con.execute(before[name])
+    con.execute("DROP TABLE temp.main.chosen_modules")
+
+
+def _put_before(con: duckdb.DuckDBPyConnection, tables: Iterable[str], modules: str) -> None:
+    """Put views of the modules of a temporary table in front of tables of the file."""
+    for name in tables:
+        con.execute(
+            f'CREATE OR REPLACE VIEW memory.main."{name}" AS FROM {CATALOG}.main."{name}" '
+            f"SEMI JOIN temp.main.{modules} USING (module_id)"
         )
 
 

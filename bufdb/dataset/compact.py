@@ -15,7 +15,7 @@ from pathlib import Path
 
 import duckdb
 
-from bufdb.database import ready, store
+from bufdb.database import memory, ready, store
 from bufdb.database.store import SCHEMA_VERSION
 from bufdb.dataset import layout, views
 from bufdb.dataset.layout import LOOSE, quoted
@@ -25,7 +25,6 @@ from bufdb.dataset.writer import OPTIONS
 
 GRACE_S = 3600.0
 """How long what counts no more stays for those who read it [s]."""
-MEMORY_LIMIT = "1GB"
 _FILE_BYTES = "256MB"
 """Size at which DuckDB begins another object of a part, about."""
 
@@ -56,7 +55,6 @@ def compact(
     url: str,
     days: Sequence[str] = (),
     grace_s: float = GRACE_S,
-    memory_limit: str | None = None,
 ) -> Compacted:
     """Rewrite days of a dataset and remove what counts no more.
 
@@ -64,7 +62,6 @@ def compact(
         url: folder or URL of the dataset.
         days: only these; else all before today, in UTC.
         grace_s: how long what counts no more is left to its readers [s].
-        memory_limit: DuckDB's; what it sorts beyond that goes to a temporary file.
 
     Raises:
         DatabaseError: there is no dataset, or it cannot be read.
@@ -76,7 +73,7 @@ def compact(
     try:
         place.attach(con)
         con.execute(f"SET temp_directory = '{store.spill_folder()}'")
-        con.execute(f"SET memory_limit = '{memory_limit or MEMORY_LIMIT}'")
+        memory.bound(con)  # what it sorts beyond that goes to a temporary file
         with ready.attached(con, SCHEMA_VERSION):
             columns = layout.columns(con, ready.CATALOG)
         snapshot = Snapshot(con, place, "owners")

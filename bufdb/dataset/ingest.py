@@ -11,7 +11,7 @@ from typing import Any
 
 import duckdb
 
-from bufdb.database import store
+from bufdb.database import memory, store
 from bufdb.dataset import layout, views
 from bufdb.dataset.places import Place, place_of
 from bufdb.dataset.snapshot import Owners, Snapshot
@@ -20,10 +20,11 @@ from bufdb.dumps.discover import Source
 from bufdb.dumps.files import as_text
 from bufdb.dumps.load import BLOCK_BYTES, dumped_at
 from bufdb.errors import UsageError
-from bufdb.ingest.ingest import MEMORY_LIMIT, MODULE_TABLES, Ingest
+from bufdb.ingest.ingest import MODULE_TABLES, Ingest
 from bufdb.ingest.plan import PlannedRun, plan
 from bufdb.ingest.progress import Progress
 from bufdb.ingest.summary import Summary
+from bufdb.ingest.workers.choice import Reader, reader
 
 DAY_LABEL = "dt"
 """Label or metadata of a run that says its day."""
@@ -43,6 +44,8 @@ def ingest(
     own_globs: Sequence[str] | None = None,
     prune: bool = False,
     block_bytes: int = BLOCK_BYTES,
+    jobs: int | None = 1,
+    may_copy: bool = False,
 ) -> Summary:
     """Read dumps and store them in the dataset at a folder or URL.
 
@@ -57,7 +60,10 @@ def ingest(
     began = time.perf_counter()
     planned = plan(paths, run)
     more = (memory_limit, progress, own_globs, prune, block_bytes)
-    summary = store_planned(url, planned, labels, labels_by_run, metadata, *more)
+    modules = [job for one in planned.values() for job in one.jobs]
+    # Before a database is opened, for that begins threads.
+    with reader(modules, jobs, may_copy=may_copy) as reading:
+        summary = store_planned(url, planned, labels, labels_by_run, metadata, *more, reading)
     summary.seconds = time.perf_counter() - began
     return summary
 
@@ -73,13 +79,15 @@ def store_planned(
     own_globs: Sequence[str] | None = None,
     prune: bool = False,
     block_bytes: int = BLOCK_BYTES,
+    reading: Reader | None = None,
 ) -> Summary:
     """Read the modules of a plan, or of a part of one, and store them: what a worker does.
 
     Arguments and errors are those of `ingest`. Several may have parts of one plan at once.
+    `reading` reads the dumps; None has this process do it.
     """
     place = place_of(url)
-    config = {"threads": "1", "memory_limit": memory_limit or MEMORY_LIMIT}
+    config = {"threads": "1", "memory_limit": memory_limit or memory.for_ingest()}
     con = store.open_writable(":memory:", config)
     try:
         con.execute(f"SET temp_directory = '{store.spill_folder()}'")
@@ -90,7 +98,7 @@ def store_planned(
         for name, one in planned.items():
             given = {**(labels or {}), **(labels_by_run or {}).get(name, {})}
             found.load(name, one, {**(metadata or {}), **given})
-            work = _Ingest(con, {name: one}, block_bytes, progress, own_globs, prune, found)
+            work = _Ingest(con, {name: one}, block_bytes, progress, own_globs, prune, found, reading)
             _add(total, work.run(given, {}, metadata))
             work.end_run(name)
         total.run_names = list(planned)
@@ -176,8 +184,9 @@ class _Ingest(Ingest):
         own_globs: Sequence[str] | None,
         prune: bool,
         found: _Stored,
+        reading: Reader | None,
     ) -> None:
-        super().__init__(con, planned, block_bytes, progress, 1, False, own_globs, prune)
+        super().__init__(con, planned, block_bytes, progress, reading, False, own_globs, prune)
         self.found = found
         self.objects = Writer(con, found.place, found.columns)
 

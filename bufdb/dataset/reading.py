@@ -30,7 +30,6 @@ def open_readable(
     sql: str | None = None,
     *,
     allow_files: bool = False,
-    memory_limit: str | None = None,
     runs: Sequence[str] | None = None,
     before: Mapping[str, Sequence[tuple[Any, ...]]] | None = None,
 ) -> duckdb.DuckDBPyConnection:
@@ -66,7 +65,7 @@ def open_readable(
             _narrow(con, snapshot, columns, few, runs or ())
         if not allow_files:
             place.allow(con, snapshot.paths)
-        store.close_up(con, before, allow_files=allow_files, memory_limit=memory_limit)
+        store.close_up(con, before, allow_files=allow_files)
     except duckdb.Error as error:
         con.close()
         raise unreadable(place, error) from error

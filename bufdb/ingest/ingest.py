@@ -20,7 +20,7 @@ import duckdb
 
 from bufdb.columnar.account import Finding
 from bufdb.columnar.arrow import Rows
-from bufdb.database import checksums, faults, runs, store
+from bufdb.database import checksums, faults, memory, runs, store
 from bufdb.dumps.discover import Source
 from bufdb.dumps.files import Oddity
 from bufdb.dumps.load import BLOCK_BYTES
@@ -39,8 +39,6 @@ from bufdb.ingest.writer import FEW_INSERT_ROWS, INSERT_ROWS, TableWriter
 
 TRANSACTION_BYTES = 256 << 20
 """Text per transaction: what an interrupted ingest loses at the most, large modules apart."""
-MEMORY_LIMIT = "512MB"
-"""DuckDB's memory limit unless another is asked for."""
 MODULE_TABLES = (
     "modules",
     "files",
@@ -101,7 +99,8 @@ def ingest(
             in the result.
         may_copy: whether they may be copies of this process, which is the caller's alone;
             otherwise they are new interpreters (`bufdb.ingest.workers.start`).
-        memory_limit: DuckDB's memory limit, such as "512MB".
+        memory_limit: DuckDB's memory limit, such as "512MB"; by default what is asked for
+            (`bufdb.database.memory`), else 512 MB.
         progress: is given the bytes done and the bytes in all.
         block_bytes: text read at a time; changes nothing in the result.
         labels_by_run: further labels of single runs.
@@ -131,7 +130,7 @@ def ingest(
             # Before the database is opened, for that begins threads.
             reader(modules, jobs, may_copy=may_copy) as reading,
             contextlib.closing(
-                _open(db, {"threads": "1", "memory_limit": memory_limit or MEMORY_LIMIT})
+                _open(db, {"threads": "1", "memory_limit": memory_limit or memory.for_ingest()})
             ) as con,
         ):
             work = Ingest(con, planned, block_bytes, progress, reading, replace, own_globs, prune)

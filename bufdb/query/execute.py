@@ -9,14 +9,15 @@ Invariant: a value is what DuckDB has, or DuckDB's own text of it, never what Py
 
 import re
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import date, datetime
 from typing import Any, TypeVar
 
 import duckdb
 
 from bufdb.errors import BufdbError, DatabaseError, UsageError, did_you_mean, quote
-from bufdb.query.asked import spaces, texts
+from bufdb.query.asked import functions, spaces, texts
 from bufdb.query.header import SavedQuery, Value
 from bufdb.query.result import Result
 
@@ -83,7 +84,9 @@ def execute_query(
     if not query.is_own:  # bufdb's own are held to it by `bufdb lint`, which takes longer
         require_select(con, query.sql, query.name)
     values = spaces.numbered(con, query, values)
-    return execute_with(con, f"EXPLAIN {query.sql}" if explain else query.sql, values, query.name)
+    sql = f"EXPLAIN {query.sql}" if explain else query.sql
+    with _variables(con, values), functions.alone(con, query):
+        return execute(con, sql, query.name)
 
 
 def execute_with(
@@ -94,16 +97,26 @@ def execute_with(
     Raises:
         BufdbError: DuckDB refused the query or failed on the way; the message begins with `name`.
     """
-    for variable, value in values.items():
-        con.execute(f'SET VARIABLE "{variable}" = ?', [value])
+    with _variables(con, values):
+        return execute(con, sql, name)
+
+
+@contextmanager
+def _variables(con: duckdb.DuckDBPyConnection, values: Mapping[str, Value]) -> Iterator[None]:
+    """Within the block the variables have these values, and after it none."""
+    _set(con, values)
     try:
-        result = execute(con, sql, name)
+        yield
     except BufdbError:
         _forget(con, values)
         raise
     # Not after an interrupt: the query is still at work, and the process ends.
     _forget(con, values)
-    return result
+
+
+def _set(con: duckdb.DuckDBPyConnection, values: Mapping[str, Value]) -> None:
+    for variable, value in values.items():
+        con.execute(f'SET VARIABLE "{variable}" = ?', [value])
 
 
 def _forget(con: duckdb.DuckDBPyConnection, variables: Iterable[str]) -> None:
@@ -179,21 +192,18 @@ def query_as_table(
     """
     if not query.is_own:
         require_select(con, query.sql, query.name)
-    return _as_table(con, query.sql, spaces.numbered(con, query, values), query.name)
+    _set(con, spaces.numbered(con, query, values))
+    with functions.alone(con, query):
+        return _as_table(con, query.sql, query.name)
 
 
 def sql_as_table(con: duckdb.DuckDBPyConnection, sql: str) -> int:
     """The same of one SELECT; errors as those of `execute_sql`."""
     require_select(con, sql, "sql")
-    return _as_table(con, sql, {}, "sql")
+    return _as_table(con, sql, "sql")
 
 
-def _as_table(
-    con: duckdb.DuckDBPyConnection, sql: str, values: Mapping[str, Value], name: str
-) -> int:
-    for variable, value in values.items():
-        con.execute(f'SET VARIABLE "{variable}" = ?', [value])
-
+def _as_table(con: duckdb.DuckDBPyConnection, sql: str, name: str) -> int:
     def work() -> None:
         text = _without_semicolon(sql)
         try:

@@ -17,6 +17,7 @@ from bufdb.query import execute
 from bufdb.query.asked import about
 from bufdb.query.catalogue import Catalogue
 from bufdb.query.header import SavedQuery, Value
+from bufdb.query.result import Result
 from bufdb.summary.devices import device
 
 Row = dict[str, Any]
@@ -137,7 +138,7 @@ def overview(
         values["top_n"] = QUERIES[part][1]
         found.parts[part] = [
             row
-            for row in _rows(con, query.sql, values)
+            for row in _as_rows(execute.execute_query(con, query, values))
             # Of a known peak a reason says why nothing can be advised.
             if row["unknown_reason"] is None or row.get("peak_bytes") is not None
         ]
@@ -145,7 +146,10 @@ def overview(
 
 
 def _rows(con: duckdb.DuckDBPyConnection, sql: str, values: Mapping[str, Value]) -> list[Row]:
-    result = execute.execute_with(con, sql, values, "summary")
+    return _as_rows(execute.execute_with(con, sql, values, "summary"))
+
+
+def _as_rows(result: Result) -> list[Row]:
     names = [name for name, _ in result.columns]
     return [dict(zip(names, row, strict=True)) for row in result.rows]
 

@@ -110,6 +110,18 @@ def test_between_two_calls_the_file_is_free(tmp_path):
     assert len(answers) == 3
 
 
+def test_memory_is_bounded_as_it_was_asked(demo_db):
+    limit = "SELECT current_setting('memory_limit')"
+    assert bufdb.connect(demo_db).sql(limit).fetchall() == [("732.4 MiB",)]
+    assert bufdb.connect(demo_db, memory_limit="1GiB").sql(limit).fetchall() == [("1.0 GiB",)]
+    with pytest.raises(BufdbError, match="not enough memory"):
+        bufdb.connect(demo_db, memory_limit="1MB").summary()
+    with pytest.raises(
+        UsageError, match="connect: memory_limit wants a size such as 1GB, got '2 giga'"
+    ):
+        bufdb.connect(demo_db, memory_limit="2 giga")
+
+
 def test_sql_has_duckdbs_own_types_and_order(db):
     found = db.sql("SELECT 1::HUGEINT AS h, 1.50 AS d, DATE '2020-01-31' AS t, [1, NULL] AS l")
     assert [str(type_) for type_ in found.types] == ["HUGEINT", "DECIMAL(3,2)", "DATE", "INTEGER[]"]

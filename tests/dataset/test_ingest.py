@@ -24,6 +24,7 @@ from ingesting import ingest_into
 from bufdb.dataset import layout, places
 from bufdb.dataset.ingest import ingest
 from bufdb.errors import DatabaseError, UsageError
+from bufdb.ingest.workers import choice
 
 MODULES = "SELECT run_name, module_key, has_live_ranges FROM modules ORDER BY ALL"
 
@@ -204,7 +205,15 @@ def test_the_command_writes_and_says_what_it_did(call, tmp_path):
     assert not (tmp_path / "bufdb.duckdb").exists()
     code, out, _ = call("query", "runs", "--on", tmp_path / "set", "--format", "json")
     assert code == 0 and json.loads(out)[0]["module_count"] == 3
-    assert call("ingest", RUN, "--out", tmp_path / "set", "--jobs", "2")[0] == 2
+
+
+def test_processes_that_read_change_no_object(call, tmp_path, monkeypatch):
+    monkeypatch.setattr(choice, "FEW_BYTES", 0)
+    for jobs in ("1", "2"):
+        assert call("ingest", RUN, "--out", tmp_path / jobs, "--jobs", jobs, "-q")[0] == 0
+    one, two = ({name.name for name in (tmp_path / jobs).rglob("*.parquet")} for jobs in "12")
+    assert len(one) > 20
+    assert one == two  # a name holds the hash of what is in it
 
 
 def test_rows_of_another_schema_version_are_refused(tmp_path):

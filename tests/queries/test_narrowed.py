@@ -1,10 +1,14 @@
-"""A question about some runs is answered as if the file held them alone: the answer is the same."""
+"""A question about some runs or functions is answered as if the file held them alone.
+
+The answer is the same.
+"""
 
 import pytest
 from places import ROOT
 
 from bufdb.database import store
 from bufdb.query import execute
+from bufdb.query.asked import functions
 from bufdb.query.catalogue import load
 
 QUERIES = [load(path) for path in sorted((ROOT / "queries").glob("*.sql"))]
@@ -37,6 +41,64 @@ def test_the_answer_is_that_of_the_whole_file(demo_db, query, given):
     narrow, tables = answer(demo_db, query, given, runs)
     assert tables == 1
     assert narrow == answer(demo_db, query, given, None)[0]
+
+
+def of_functions():
+    """Each query that shows a few functions, in all ways in which it can be asked for them."""
+    asked = ({}, {"top_functions": "1"}, {"top_functions": "2", "run": "gpu*"},
+             {"top_functions": "50"}, {"step": "3"}, {"peak": "2", "run": "cpu_b8"})  # fmt: skip
+    for query in QUERIES:
+        names = {param.name for param in query.params}
+        if "top_functions" not in names:
+            continue
+        for given in asked:
+            if given.keys() <= names:
+                yield pytest.param(query, given, id=f"{query.name} {given}")
+
+
+@pytest.mark.sample(20)
+@pytest.mark.parametrize(("query", "given"), list(of_functions()))
+def test_the_answer_about_few_functions_is_that_of_the_whole_file(
+    demo_db, query, given, monkeypatch
+):
+    whole = answer(demo_db, query, given, None)[0]
+    monkeypatch.setattr(functions, "LEAST_MODULES", 1)
+    assert answer(demo_db, query, given, None)[0] == whole
+    runs = execute.runs_asked(execute.bind(query, given))
+    assert answer(demo_db, query, given, runs)[0] == whole
+
+
+def test_other_modules_are_not_read_for_few_functions(demo_db, monkeypatch):
+    monkeypatch.setattr(functions, "LEAST_MODULES", 1)
+    query = next(query for query in QUERIES if query.name == "peak-by-op")
+    counted = 'SELECT count(DISTINCT module_id) FROM "values"'
+    with store.open_readable(str(demo_db), query.sql) as con:
+        every = con.execute(counted).fetchall()
+        with functions.alone(con, query):
+            assert con.execute(counted).fetchall() == [(3,)]
+            assert con.execute("SELECT count(*) FROM modules").fetchall() == every
+        assert con.execute(counted).fetchall() == every
+        with pytest.raises(ValueError, match="stopped"), functions.alone(con, query):
+            raise ValueError("stopped")
+        assert con.execute(counted).fetchall() == every
+
+
+def test_what_run_narrowed_stays_narrowed_behind_few_functions(demo_db, monkeypatch):
+    monkeypatch.setattr(functions, "LEAST_MODULES", 1)
+    query = next(query for query in QUERIES if query.name == "peak-by-op")
+    counted = 'SELECT count(*) FROM "values"'
+    with store.open_readable(str(demo_db), query.sql, runs=["cpu_b8"]) as con:
+        of_run = con.execute(counted).fetchall()
+        execute.execute_query(con, query, {"run": "cpu_b8"})
+        assert con.execute(counted).fetchall() == of_run
+
+
+def test_a_database_that_is_open_for_writing_is_left_as_it_is(con, monkeypatch):
+    monkeypatch.setattr(functions, "LEAST_MODULES", 1)
+    query = next(query for query in QUERIES if query.name == "peak")
+    with functions.alone(con, query):
+        views = con.execute("SELECT view_name FROM duckdb_views() WHERE NOT internal").fetchall()
+    assert ("values",) not in views
 
 
 def test_names_with_wildcards_mean_themselves():

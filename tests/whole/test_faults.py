@@ -898,7 +898,7 @@ def test_no_room_for_dumps(call, monkeypatch):
 
 TOLD = {
     "recursion": (RecursionError("maximum recursion depth"), 1, "nested too deeply"),
-    "memory": (MemoryError(), 1, "not enough memory; 'bufdb ingest' gives DuckDB more with"),
+    "memory": (MemoryError(), 1, "not enough memory; --memory-limit SIZE gives DuckDB more"),
     "disk full": (OSError(errno.ENOSPC, "No space left on device", "x"), 1, "the disk is full (x:"),
     "quota": (OSError(errno.EDQUOT, "Disk quota exceeded"), 1, "the disk is full (Disk quota"),
     "file limit": (OSError(errno.EFBIG, "File too large"), 1, "may not become larger"),
@@ -912,8 +912,9 @@ TOLD = {
         3, "t.duckdb is damaged (Corrupt database file: a wrong checksum in block at location 4096)"
     ),
     "DuckDB: out of memory": (
-        duckdb.OutOfMemoryException("Out of Memory Error: failed to allocate data of size 8 (1/2)"),
-        1, "not enough memory (failed to allocate data of size 8 (1/2)); 'bufdb ingest' gives"),
+        duckdb.OutOfMemoryException("Out of Memory Error: failed to allocate data of size 8 (1/2)\n"
+                                    "Possible solutions:\n* Reducing the number of threads"),
+        1, "not enough memory (failed to allocate data of size 8 (1/2)); --memory-limit SIZE"),
     "DuckDB: permission": (
         duckdb.IOException('IO Error: Cannot open file "x": Permission denied'), 3,
         "t.duckdb cannot be written (Cannot open file"),

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from bufdb.database import faults, store
+from bufdb.database.memory import MEMORY_LIMIT
 from bufdb.database.patience import PATIENCE, Patience
 from bufdb.errors import DatabaseError
 
@@ -33,13 +34,21 @@ class Open(Protocol):
 class Opener:
     """Opens a file for one question at a time, with what `Database` was told of all of them."""
 
-    def __init__(self, path: str, categories: Path | None, patience: Patience) -> None:
+    def __init__(
+        self,
+        path: str,
+        categories: Path | None,
+        patience: Patience,
+        memory_limit: int | None = None,
+    ) -> None:
+        """`memory_limit`: bytes for DuckDB; None leaves it to what is done."""
         self.path, self.categories, self.patience = path, categories, patience
+        self.memory_limit = memory_limit
         self.is_closed = False
 
     @contextmanager
     def faults(self) -> Iterator[None]:
-        """Within the block the patience holds, and what DuckDB raises is bufdb's own.
+        """Within the block patience and memory limit hold, and what DuckDB raises is bufdb's own.
 
         Raises:
             DatabaseError: the database was closed.
@@ -47,6 +56,7 @@ class Opener:
         if self.is_closed:
             raise DatabaseError("this database is closed; bufdb.connect opens one")
         token = PATIENCE.set(self.patience)
+        limited = MEMORY_LIMIT.set(self.memory_limit or MEMORY_LIMIT.get())
         try:
             yield
         except Exception as error:  # raised as it is unless it is known to come from outside
@@ -55,6 +65,7 @@ class Opener:
                 raise
             raise known from error
         finally:
+            MEMORY_LIMIT.reset(limited)
             PATIENCE.reset(token)
 
     @contextmanager

@@ -1,0 +1,45 @@
+"""How much memory DuckDB may take for a question or an ingest, and how many threads that is for.
+
+What was asked for is a context variable, as `PATIENCE` is: every way to open a database is bounded
+alike. Invariant: DuckDB always has a limit, for its own is four fifths of the machine.
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import duckdb
+
+FOR_QUESTIONS = 768_000_000
+"""Bytes for answers unless others are asked for: a process stays below 1 GB with what Python and
+DuckDB's own code take. What needs more spills."""
+BYTES_PER_THREAD = 125_000_000
+"""What DuckDB advises for each thread at the least: on a machine of 64 cores they would have a
+limit's memory in their hands before there is anything in it."""
+
+FOR_INGEST = 512_000_000
+"""Bytes for an ingest, beside which Python holds a block of text and the names of a module."""
+
+MEMORY_LIMIT: ContextVar[int | None] = ContextVar("memory_limit", default=None)
+"""Bytes that were asked for; None leaves it to whoever opens the database."""
+
+
+def limit() -> int:
+    """Bytes that DuckDB may take for a question."""
+    return MEMORY_LIMIT.get() or FOR_QUESTIONS
+
+
+def for_ingest() -> str:
+    """What DuckDB may take for an ingest, as its setting says it."""
+    return f"{MEMORY_LIMIT.get() or FOR_INGEST}B"
+
+
+def bound(con: duckdb.DuckDBPyConnection) -> None:
+    """Give DuckDB the limit of a question, and no more threads than it is enough for."""
+    con.execute(f"SET memory_limit = '{limit()}B'")
+    ((threads,),) = con.execute("SELECT current_setting('threads')").fetchall()
+    allowed = max(1, limit() // BYTES_PER_THREAD)
+    if threads > allowed:
+        con.execute(f"SET threads = {allowed}")
