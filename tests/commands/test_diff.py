@@ -314,7 +314,6 @@ def test_function_and_color(diff):
     assert "neither side has function 'init' and color 'hbm'; there is " in err
 
 
-@pytest.mark.slow
 def test_top_cuts_and_says_so(diff):
     code, text, err = diff("cpu_b8", "cpu_b16", "--top", "1")
     assert (code, err) == (0, "bufdb: 2 more functions; --top shows more\n")
@@ -328,7 +327,6 @@ def test_a_change_too_small_for_the_unit_is_told(diff):
     assert text.startswith("train_step: peak 8.5 MiB → 8.5 MiB (-37.3 KiB, -0.4%), largest: ")
 
 
-@pytest.mark.slow
 def test_output_to_a_file(diff, tmp_path):
     path = tmp_path / "diff.md"
     arguments = ("cpu_b8", "cpu_b16", "--format", "markdown")

@@ -159,7 +159,6 @@ def test_the_database_is_not_replaced_by_its_bundle(call, demo_db):
     assert (code, "is the database itself" in err) == (2, True)
 
 
-@pytest.mark.slow
 def test_a_bundle_takes_the_place_of_another_when_it_is_whole(call, demo_db, tmp_path):
     path = tmp_path / "b.duckdb"
     path.write_text("before")

@@ -341,7 +341,6 @@ def test_the_size_of_a_part_changes_nothing(demo_db, tmp_path, names):
     assert {"total", "value-bounds", "row-checksums", "run-checksums"} <= {n for n, _, _ in counts}
 
 
-@pytest.mark.slow
 def test_what_ingest_has_reported_is_told_apart(demo_db, tmp_path, capfd):
     dumps = tmp_path / "damaged"
     name = "module_0002.jit_train_step.cpu_after_optimizations"
@@ -366,7 +365,6 @@ def test_what_ingest_has_reported_is_told_apart(demo_db, tmp_path, capfd):
     assert "ingest has reported about" in capfd.readouterr().err
 
 
-@pytest.mark.slow
 def test_a_checksum_of_another_hash_is_not_compared(demo_db, tmp_path, capfd):
     path = shutil.copy(demo_db, tmp_path / "other.duckdb")
     with duckdb.connect(str(path)) as con:
