@@ -7,6 +7,7 @@ import fcntl
 import gc
 import os
 import shutil
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -141,6 +142,10 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = made_once(tmp_path_factory, "cache", lambda folder: None)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(folder))
+        if sys.dont_write_bytecode:
+            # Else each process that a test starts compiles bufdb anew, a fifth of its time.
+            patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+            patch.setenv("PYTHONPYCACHEPREFIX", str(folder / "bytecode"))
         yield folder
 
 

@@ -77,6 +77,7 @@ QUERIES = [
 ]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("name", "params"), QUERIES)
 def test_a_query_answers_as_the_command_does(db, demo_db, call, name, params):
     found = db.query(name, **params)
@@ -178,6 +179,7 @@ def test_why_there_is_nothing_is_said(db, caplog):
     assert "no run 'cpu_b9'" in str(db.summary(run="cpu_b9"))
 
 
+@pytest.mark.slow
 def test_text_is_that_of_the_commands_and_data_is_exact(db, demo_db, call):
     _, out, _ = call("summary", "--run", "gpu_b8", "--db", demo_db)
     summary = db.summary(run="gpu_b8")

@@ -240,6 +240,7 @@ def test_a_run_with_summary_and_labels(left_behind, monkeypatch):
     assert left_behind() == []
 
 
+@pytest.mark.slow
 def test_two_dashes_may_be_left_out_and_a_label_of_the_user_wins(empty_db):
     shutil.copy(empty_db, "bufdb.duckdb")
     command = fake("dump()")
@@ -294,6 +295,7 @@ def test_a_failing_command_is_ingested_and_its_code_handed_through(run, left_beh
     assert left_behind() == []
 
 
+@pytest.mark.slow
 def test_a_part_of_a_dump_is_ingested_with_diagnostics(run):
     body = """
 folder = dump()

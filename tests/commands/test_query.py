@@ -69,6 +69,7 @@ def test_a_size_has_a_unit(ask):
     assert ask(*given, "-p", "budget=32MiB") == ask(*given, "-p", "budget", 32 << 20)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("option", OPTIONS)
 def test_an_option_is_short_for_its_parameter_in_every_query_that_has_it(call, demo_db, option):
     for query in QUERIES:

@@ -56,6 +56,7 @@ PICTURES = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", PICTURES)
 def test_pictures(show, golden, name):
     columns = int(name.rpartition("_")[2])
@@ -68,6 +69,7 @@ def test_pictures(show, golden, name):
     golden(f"show_{name}.txt", out)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("columns", [1, 61, 79, 133, 400])
 def test_odd_widths(show, columns):
     out = show("train_step", "--run", "gpu_b8", columns=columns)[1]
@@ -170,6 +172,7 @@ def test_a_name_from_a_dump_is_text(made, call):
         assert max(map(display_width, out.splitlines()[:-1])) <= 80 or "--ascii" in options
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_steps(made, call):
     def fill(con):
         module = Module(con, 1, schedule_length=99_999)

@@ -78,6 +78,7 @@ def test_it_narrows_to_a_function(summary):
     assert "903.1 KiB of host memory, init of run " in out[1]
 
 
+@pytest.mark.slow
 def test_it_narrows_to_a_module_if_the_queries_do(summary):
     code, out, err = summary("--run", "cpu_b8", "--module", "*eval_step*")
     if any(query.param("module") is None for query in PARTS.values()):
@@ -186,6 +187,7 @@ def test_an_unknown_peak_is_said_and_not_taken_for_small(con):
     ]
 
 
+@pytest.mark.slow
 def test_of_several_compilations_it_says_how_many_are_unknown(con):
     for number, known in ((1, True), (2, False), (3, False)):
         made = Module(con, number, function_name="g", has_live_ranges=known)
@@ -258,6 +260,7 @@ def read(stream):
         return b""
 
 
+@pytest.mark.slow
 def test_an_ingest_at_a_terminal_ends_with_a_short_one(empty_folder):
     lines = ingested(empty_folder, str(DEMO / "gpu_b8"))
     assert lines[0].startswith("bufdb: ingested 2 modules")

@@ -129,6 +129,7 @@ def test_a_step_of_the_schedule_is_an_instruction_whatever_lies_beside_it(tmp_pa
     assert instructions(str(tmp_path / "beside.duckdb"), folder) == alone
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("old", "new"),
     [

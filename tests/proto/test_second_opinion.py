@@ -29,6 +29,7 @@ def test_text_and_proto_say_the_same(both: Path, call: Call) -> None:
     assert (code, err) == (0, "bufdb: text and proto of 2 modules say the same\n")
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("table", "change"),
     [

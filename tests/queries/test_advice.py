@@ -45,6 +45,7 @@ def found(con, **given):
     return [(row[6], *row[4:6], row[7], *row[9:11]) for row in answer(con, "advice", **given)]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("platform", ["gpu", "cpu"])
 def test_what_waits_is_computed_again_or_offloaded(con, platform):
     module = step(con, platform)
@@ -73,6 +74,7 @@ def test_what_waits_is_computed_again_or_offloaded(con, platform):
         )
 
 
+@pytest.mark.slow
 def test_values_of_a_line_save_what_the_line_does_or_the_best_of_them(con):
     module = step(con)
     for value_id, line in ((1, 7), (2, 7), (3, 8), (4, 8)):
@@ -136,6 +138,7 @@ def test_copies_gathers_wide_types_padding_constants_and_donations(con):
     assert [row[0] for row in found(con, min_ratio=0.07)] == ["padding", "copy"]
 
 
+@pytest.mark.slow
 def test_no_advice_promises_more_than_what_if(con):
     """Taking a whole line away saves no less than what is said of its values."""
     ingest_into(con, [ROOT / "data" / "loops" / "gpu"])

@@ -101,6 +101,7 @@ def test_keys(con, key, part):
     assert parts(con, by=key) == [("vanished", 12, 0, -12, "temp", part)]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("key", "part"), [("op", "(fusion)"), ("opcode", "fusion"), ("source", "(temp)")]
 )
@@ -179,6 +180,7 @@ def state(con, module_id, run, donated, *, result="(f32[4], f32[4])", root="root
 DONATED = ("donated", 32, 16, -16, "donated_parameter", "params/w")
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("key", "part"),
     [("op", "params/w"), ("opcode", "parameter"), ("source", "(donated_parameter)")],

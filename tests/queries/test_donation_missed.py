@@ -163,6 +163,7 @@ def test_what_makes_the_output_may_read_the_argument_itself(con, reader, maker, 
     assert con.execute("SELECT is_copied FROM answered_donations").fetchall() == [(is_copied,)]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("reader", "kind", "sureness"),
     [

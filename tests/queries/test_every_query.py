@@ -34,7 +34,7 @@ def test_it_takes_the_common_filters(query):
     assert ("color" in names) == (query.name != "diagnostics")
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(12)
 @each_query
 def test_the_file_runs_unchanged_in_duckdb(con, query):
     text = query.path.read_text(encoding="utf-8")
@@ -43,7 +43,7 @@ def test_the_file_runs_unchanged_in_duckdb(con, query):
     assert con.execute(text).fetchall() == []
 
 
-@pytest.mark.sample(10)
+@pytest.mark.sample(25)
 @each_query
 def test_the_text_of_the_file_is_what_runs(demo, query):
     plain = demo.execute(query.path.read_text(encoding="utf-8")).fetchall()

@@ -71,6 +71,7 @@ def test_ties_by_run_and_parameter(con):
     assert rows == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("target", ["cpu", "gpu", "tpu"])
 def test_its_answer_over_a_program_for_several_devices(con, target, golden):
     """data/model/sharded.py: the embedding could be divided, and so could its momentum."""

@@ -1,7 +1,7 @@
 import itertools
 
 import pytest
-from small_db import Module, answer, insert
+from small_db import Module, answer, in_bulk, insert
 
 from bufdb.errors import BufdbError
 
@@ -23,8 +23,9 @@ def compiled(con, module_id, run_name, size, labels, function="f"):
 
 def sizes(con, peaks, **labels):
     """A run for each size, with a peak of so many bytes."""
-    for module_id, (size, peak) in enumerate(peaks.items()):
-        compiled(con, module_id, f"b{size}", peak - 1, {"batch": str(size), **labels})
+    with in_bulk(con):
+        for module_id, (size, peak) in enumerate(peaks.items()):
+            compiled(con, module_id, f"b{size}", peak - 1, {"batch": str(size), **labels})
 
 
 def test_points_on_a_line(con):
@@ -93,6 +94,7 @@ def test_where_no_curve_fits_there_is_no_forecast(con, peaks, reason):
     assert answer(con, "scaling", max_error=9)[0][10] == "linear"
 
 
+@pytest.mark.slow
 def test_other_labels_keep_fits_apart_unless_they_do_not_matter(con):
     number = 0
     for dtype in ("f32", "bf16"):
@@ -114,6 +116,7 @@ def test_other_labels_keep_fits_apart_unless_they_do_not_matter(con):
     assert len(answer(con, "scaling", top_n=3)) == 3
 
 
+@pytest.mark.slow
 def test_metrics(con):
     for module_id, batch in enumerate((1, 2, 3)):
         compiled(con, module_id, f"b{batch}", 100 * batch, {"batch": str(batch)})
@@ -174,6 +177,7 @@ def test_a_line_over_the_product_of_two_labels(con):
     assert answer(con, "scaling", **PRODUCT, size="90") == predicted
 
 
+@pytest.mark.slow
 def test_a_product_is_fitted_as_one_label_of_that_size_is(con):
     for number, (batch, length) in enumerate(itertools.product((1, 2, 5), (10, 30, 40))):
         size = batch * length
@@ -189,6 +193,7 @@ def test_a_product_is_fitted_as_one_label_of_that_size_is(con):
     ]
 
 
+@pytest.mark.slow
 def test_the_largest_first_label_at_each_value_of_the_second(con):
     grid(con, lambda batch, length: 500 + 7 * batch * length)
     found = answer(con, "scaling", **PRODUCT, budget=500 + 7 * 105)

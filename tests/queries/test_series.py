@@ -156,6 +156,7 @@ def test_fixed_keeps_runs_of_other_labels_apart(con):
     ]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("values", "order"),
     [

@@ -24,7 +24,7 @@ def table(columns, rows, width=80, **others):
     return formats.render(result, "table", width, has_titles=True, **others)[0].splitlines()
 
 
-@pytest.mark.sample(10)
+@pytest.mark.sample(20)
 @pytest.mark.parametrize("width", [80, 132])
 @pytest.mark.parametrize("query", QUERIES, ids=lambda query: query.name)
 def test_every_answer_over_the_demo_dumps_fits_with_all_figures(demo, query, width):

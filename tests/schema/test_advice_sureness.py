@@ -92,6 +92,7 @@ def test_every_row_of_advice_says_how_sure_it_is(con):
     assert {row["sureness"] for row in told} == {"likely", "possible"}
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("platform", "opcode", "sureness"),
     [

@@ -6,6 +6,7 @@ from places import ROOT
 from small_db import Module
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("attributes", "groups", "size"),
     [

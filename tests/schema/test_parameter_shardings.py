@@ -19,6 +19,7 @@ def numbers(con, sharding):
     return row
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("sharding", "kind", "devices", "tiles"),
     [
@@ -260,6 +261,7 @@ def divided(con, folder, columns="parameter_name, tile_count, holder_count"):
     ).fetchall()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("target", "data"), [("cpu", 4), ("gpu", 4), ("tpu", 2)])
 def test_the_program_that_made_the_dumps_says_what_is_divided(con, target, data):
     """data/model/sharded.py: a mesh of half as many devices as there are, and model=2."""
@@ -289,6 +291,7 @@ def multi_device_dumps():
     return [*found, pytest.param(DUMPS / "gpu-0.10.2" / "fsdp", marks=needs_dumps)]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("folder", multi_device_dumps(), ids=lambda folder: folder.name)
 def test_both_texts_say_the_same(con, folder):
     """Without the shardings of the optimised text those before optimisation give the same rows."""

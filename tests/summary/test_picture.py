@@ -103,6 +103,7 @@ NAMES = {
 }
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("by", NAMES)
 @pytest.mark.parametrize("instant", [{}, {"step": 60}, {"peak": 2}])
 def test_groups_hold_what_saved_queries_attribute_to_them(demo, by, instant):
@@ -130,6 +131,7 @@ def test_categories_are_those_of_the_saved_query(demo):
     assert mine == expected
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("tree", picture.TREES)
 def test_labels_of_a_tree_add_up_to_the_instant(demo, tree):
     query = CATALOGUE.find(picture.TREES[tree])

@@ -297,18 +297,17 @@ DAMAGES = {
 }
 
 
-@pytest.mark.sample(62)
-@pytest.mark.parametrize("block_bytes", [DEFAULT, 400], ids=["whole", "in rounds"])
+@pytest.mark.sample(30)
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize(
     "place",
-    TITLES,
+    range(len(TITLES)),
     ids=[f"{'one file' if d == WHOLE else 'split'} {t[:14].decode()}" for d, _, t in TITLES],
 )
-def test_a_damaged_title_loses_no_row_in_silence(
-    place: tuple[tuple[str, str], str, bytes], damage: str, block_bytes: int
-) -> None:
-    dump, suffix, pattern = place
+def test_a_damaged_title_loses_no_row_in_silence(place: int, damage: str) -> None:
+    dump, suffix, pattern = TITLES[place]
+    # A title stands twice, seven apart: read whole in one form, in rounds in the other.
+    block_bytes = (DEFAULT, 400)[(place + [*DAMAGES].index(damage)) % 2]
     files = texts(*dump)
     (name,) = [name for name in files if name.endswith(suffix)]
     title = re.search(rb"(?m)^" + pattern, files[name])

@@ -629,7 +629,7 @@ class Fatal(duckdb.FatalException):
     """After it no statement succeeds, ROLLBACK included."""
 
 
-@pytest.mark.sample(7)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize(
     ("error", "jobs"), [(duckdb.IOException(FULL), 1), (Fatal(FATAL), 2)], ids=["I/O", "fatal"]
 )
@@ -1007,7 +1007,7 @@ def stored_by(advice, tmp_path, monkeypatch):
     return len(rows(db, "SELECT * FROM modules WHERE run_name = 'my run'"))
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(
     ("error", "code"),
     [(KeyboardInterrupt(), 130), (duckdb.IOException(FULL), 1), (OSError(28, "No space left"), 1),

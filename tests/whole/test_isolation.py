@@ -7,7 +7,7 @@ import os
 import pytest
 from isolation import alone, base, case, contents, failures, ingest_alone, pool
 
-CASES = int(os.environ.get("BUFDB_ISOLATION_CASES", "200"))
+CASES = int(os.environ.get("BUFDB_ISOLATION_CASES", "100"))
 """Cases in a test run."""
 CHUNKS = 25
 """Test functions they are spread over."""

@@ -21,7 +21,7 @@ from linear import (
 )
 
 
-@pytest.mark.sample(20)
+@pytest.mark.sample(40)
 @pytest.mark.parametrize("kind", KINDS)
 def test_cost_grows_as_the_text_does(kind: str) -> None:
     size, make = KINDS[kind]

@@ -368,6 +368,7 @@ def test_no_attack_succeeds(attack, tmp_path):
     assert not succeeds(attack, tmp_path)
 
 
+@pytest.mark.slow
 def test_the_list_would_succeed_without_the_lock(tmp_path):
     """The attempts are real: most of them work where nothing is locked."""
     made = 0
@@ -463,6 +464,7 @@ def test_what_a_query_file_may_not_hold_is_named(text, found, tmp_path):
     )
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "planted",
     [

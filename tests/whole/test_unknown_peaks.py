@@ -124,6 +124,7 @@ def test_an_unknown_peak_is_told_with_its_reason_and_is_no_number(functions_and_
         assert all(row["unknown_reason"] is None for row in others)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("name", "column"),
     [

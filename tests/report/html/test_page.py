@@ -130,6 +130,7 @@ def own_stack(picture, row):
     return (picture.of("value_relation", row) or "") + " < ".join(labels)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("run", ["cpu_b8", "gpu_b8", "tpu_b8"])
 def test_own_frames_are_those_of_peak_by_stack(demo_report, call, demo_db, run):
     picture = demo_report.picture(run=run, function="train_step", color=0)
@@ -254,6 +255,7 @@ def test_modules_are_those_of_the_query(demo, demo_report, call, demo_db):
     assert peaks == sorted(peaks, reverse=True)
 
 
+@pytest.mark.slow
 def test_each_table_has_the_rows_that_its_command_gives(demo_report, call, demo_db):
     _, picture = next(iter(demo_report.pictures()))
     seen = set()
@@ -397,6 +399,7 @@ def test_a_number_that_a_page_cannot_show_leaves_the_module_out(con):
 # -- the whole page --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_pages_of_the_same_database_are_the_same(demo):
     asked = {"run": "gpu_b8"}
     assert html(demo, asked) == html(demo, asked)
@@ -461,6 +464,7 @@ def test_names_are_data(con):
 # -- two runs --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_parts_of_each_peak_add_up_to_its_change(demo):
     found = report(demo, {"run": "cpu_b16"}, base="cpu_b8")
     diff = found.head["diff"]
