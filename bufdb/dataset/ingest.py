@@ -98,7 +98,9 @@ def store_planned(
         for name, one in planned.items():
             given = {**(labels or {}), **(labels_by_run or {}).get(name, {})}
             found.load(name, one, {**(metadata or {}), **given})
-            work = _Ingest(con, {name: one}, block_bytes, progress, own_globs, prune, found, reading)
+            work = _Ingest(
+                con, {name: one}, block_bytes, progress, own_globs, prune, found, reading
+            )
             _add(total, work.run(given, {}, metadata))
             work.end_run(name)
         total.run_names = list(planned)

@@ -29,14 +29,20 @@ def cases():
             yield pytest.param(query, given, id=f"{query.name} {' '.join(given.values())}")
 
 
+def answer(path, query, given, runs):
+    """The answer, and how many tables the connection has for itself."""
+    with store.open_readable(str(path), query.sql, runs=runs) as con:
+        narrowed = con.execute("SELECT count(*) FROM duckdb_tables() WHERE temporary").fetchall()
+        result = execute.execute_query(con, query, execute.bind(query, given))
+    return result, narrowed[0][0]
+
+
 @pytest.mark.sample(54)
 @pytest.mark.parametrize(("query", "given"), list(cases()))
 def test_the_answer_is_that_of_the_whole_file(demo_db, demo, query, given):
     bound = execute.bind(query, given)
-    with store.open_readable(str(demo_db), query.sql, runs=execute.runs_asked(bound)) as con:
-        tables = con.execute("SELECT count(*) FROM duckdb_tables() WHERE temporary").fetchall()
-        assert tables == [(1,)]
-        narrow = execute.execute_query(con, query, bound)
+    narrow, tables = answer(demo_db, query, given, execute.runs_asked(bound))
+    assert tables == 1
     assert narrow == execute.execute_query(demo, query, bound)
 
 
