@@ -1,6 +1,6 @@
 -- title: Values that occupy given bytes of an allocation, over time
 -- group: live
--- engines: duckdb, spark
+-- engines: duckdb, spark, sail
 --
 -- Who uses an address, one after another: all values of one allocation whose bytes meet the range
 -- that starts at first_byte. Without more said it is the last byte of the largest temp allocation:

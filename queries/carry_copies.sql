@@ -1,6 +1,6 @@
 -- title: Copies that keep an element of a loop's carry twice
 -- group: waste
--- engines: duckdb, spark
+-- engines: duckdb, spark, sail
 --
 -- A while loop (lax.scan, fori_loop, while_loop) updates its carry in place only if the old element
 -- is dead when the new one is written. Where it is not, XLA copies, and the element takes two

@@ -1,6 +1,6 @@
 -- title: Constants that a program holds in memory
 -- group: waste
--- engines: duckdb, spark
+-- engines: duckdb, spark, sail
 --
 -- Constant allocations are held for the whole execution and are part of the executable, once per
 -- compiled program. Large ones are arrays that a traced function closes over (a table, a mask, a

@@ -1,6 +1,6 @@
 -- title: Copies, largest first, with the likely reason
 -- group: waste
--- engines: duckdb, spark
+-- engines: duckdb, spark, sail
 --
 -- A copy instruction makes a second buffer with the same contents. For each run and function (its
 -- compilation with the largest known peak) one row per copied array, those that hold most bytes at

@@ -1,6 +1,6 @@
 -- title: What could not be read or does not add up
 -- group: overview
--- engines: duckdb, spark
+-- engines: duckdb, spark, sail
 --
 -- One row per finding of ingest, worst first: error (the dump contradicts itself or a file could
 -- not be read), data_loss (part of a dump was not understood), notice (something is missing from

@@ -1,6 +1,6 @@
 -- title: Arguments that could give their buffer to an output
 -- group: waste
--- engines: duckdb, spark
+-- engines: duckdb, spark, sail
 --
 -- An argument that is not donated and an output of the same dtype and dimensions in an allocation
 -- of its own: with donate_argnums the output could be written over the argument, which saves its

@@ -1,6 +1,6 @@
 -- title: Large f32 values at the peak of a program that computes in bf16
 -- group: waste
--- engines: duckdb, spark
+-- engines: duckdb, spark, sail
 --
 -- In a program that is meant to run in bf16, an f32 activation takes twice what it need: a constant
 -- or a mask of f32 promotes what it touches, a norm or a softmax returns f32, a loss keeps its

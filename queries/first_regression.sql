@@ -1,5 +1,7 @@
 -- title: First run of a series whose figure exceeds that of the run before
 -- group: comparison
+-- engines: duckdb (sail: cannot be written for spark: changed_labels[] is a subquery for each
+--   row)
 --
 -- Goes through the runs that compiled a function in order of the time of their dumps, or of a label
 -- such as a version, and finds the first whose figure is more than factor times that of the run

@@ -1,6 +1,6 @@
 -- title: Holes in the temp allocations at the peak
 -- group: waste
--- engines: duckdb, spark
+-- engines: duckdb, spark, sail
 --
 -- A temp allocation is as large as XLA's packing of all its values over time; at the instant when
 -- most of it is occupied the rest is holes. For each run and function (its compilation with the

@@ -1,6 +1,6 @@
 -- title: Results of all-gathers that are alive together
 -- group: waste
--- engines: duckdb, spark
+-- engines: duckdb, spark, sail
 --
 -- Sharded parameters (FSDP, ZeRO) are gathered before use; a schedule that gathers early or frees
 -- late holds many gathered arrays at once, and the sharding saves nothing. For each run and

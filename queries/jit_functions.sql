@@ -1,6 +1,6 @@
 -- title: Jitted functions with their compilations and range of peaks
 -- group: overview
--- engines: duckdb, spark
+-- engines: duckdb, spark, sail
 --
 -- One row per function, platform and memory space over all its compilations in all runs, largest
 -- peak first,

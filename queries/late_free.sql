@@ -1,6 +1,6 @@
 -- title: Temp values that stay in memory while nothing touches them
 -- group: live
--- engines: duckdb, spark
+-- engines: duckdb, spark, sail
 --
 -- A value is touched when it is defined and by each scheduled instruction that uses it; those that
 -- only pass it on do not count: bitcast, tuple, get-tuple-element, add-dependency, domain and

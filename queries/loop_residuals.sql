@@ -1,6 +1,6 @@
 -- title: What loops keep at the peak: residuals, carries, and the lines that make them
 -- group: meaning
--- engines: duckdb, spark
+-- engines: duckdb, spark, sail
 --
 -- A train step that scans over layers stores what the backward pass needs of each layer in stacked
 -- arrays that the loop carries. XLA names the scan for them; this names the line of the layer. One

@@ -1,6 +1,6 @@
 -- title: Sizes and peak of every module by memory space
 -- group: meaning
--- engines: duckdb, spark
+-- engines: duckdb, spark, sail
 --
 -- One row per module and memory space (color) that it has an allocation in, largest peak first,
 -- unknown ones before all others: what lies where. On a TPU space 0 is the large memory (HBM) and

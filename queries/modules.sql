@@ -1,6 +1,6 @@
 -- title: Every module with its arguments, outputs, temps, constants and peak
 -- group: overview
--- engines: duckdb, spark
+-- engines: duckdb, spark, sail
 --
 -- One row per module and memory space, largest peak first, unknown ones before all others. The peak
 -- is the largest number of bytes occupied at one instant: all allocations but temp and thread-local

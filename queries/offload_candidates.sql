@@ -1,6 +1,6 @@
 -- title: Values at the peak that could wait in the memory of the host
 -- group: waste
--- engines: duckdb, spark
+-- engines: duckdb, spark, sail
 --
 -- A temp value that is live across the peak without being used there could be copied to the host
 -- and fetched again (jax.checkpoint with save_and_offload_only_these_names, or jax.device_put to

@@ -1,6 +1,6 @@
 -- title: Bytes that layouts pad, by shape and layout
 -- group: waste
--- engines: duckdb, spark
+-- engines: duckdb, spark, sail
 --
 -- An array can take more bytes than its elements: tiled layouts (TPU) round dimensions up to whole
 -- tiles. For each run and function (its compilation with the largest known peak) and each shape

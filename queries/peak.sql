@@ -1,6 +1,6 @@
 -- title: Values that hold memory at the peak, largest first
 -- group: live
--- engines: duckdb, spark
+-- engines: duckdb, spark, sail
 --
 -- What is in memory at the instant when most bytes are occupied, the peak of the memory space.
 -- Allocations other than temp and thread-local ones are held for the whole run and count as a

@@ -1,6 +1,6 @@
 -- title: Bytes held at the peak by kind of allocation and phase of training
 -- group: meaning
--- engines: duckdb, spark
+-- engines: duckdb, spark, sail
 --
 -- Attributes every byte that is occupied at the peak to the kind of its allocation and to a phase:
 -- forward, backward, rematerialised, optimizer. The rows of a module add up to its peak (query peak

@@ -1,6 +1,6 @@
 -- title: Bytes held at the peak by element type
 -- group: meaning
--- engines: duckdb, spark
+-- engines: duckdb, spark, sail
 --
 -- Attributes every byte that is occupied at the peak to the element type of the value there, so
 -- that the rows of a module add up to its peak (query peak says how that is counted). For each run

@@ -1,6 +1,6 @@
 -- title: Bytes held at the peak by Python or jitted function
 -- group: meaning
--- engines: duckdb, spark
+-- engines: duckdb, spark, sail
 --
 -- Attributes every byte that is occupied at the peak to a function, so that the rows of a module
 -- add up to its peak (query peak says how that is counted). For each run and function the module

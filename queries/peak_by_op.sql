@@ -1,5 +1,6 @@
 -- title: Bytes held at the peak by scope of the operation
 -- group: meaning
+-- engines: duckdb, spark, sail
 --
 -- Attributes every byte that is occupied at the peak to the scope path (op_name) of the instruction
 -- that defined the value there, so that the rows of a module add up to its peak (query peak says
@@ -69,28 +70,36 @@ WITH params AS (
     coalesce(getvariable('top_functions')::BIGINT, 3) AS top_functions,
     coalesce(getvariable('top_n')::BIGINT, 10) AS top_n
 ),
+paths AS (
+  SELECT
+    array_to_string(
+      list_slice(
+        string_split(
+          CASE params.wrappers
+            WHEN 'strip' THEN held.attributed_stripped_op_path
+            ELSE held.attributed_op_path
+          END,
+          '/'
+        ),
+        1,
+        params.depth
+      ),
+      '/'
+    ) AS op_path,
+    held.allocation_kind,
+    held.function_place, held.name_place, held.run_name, held.function_name, held.platform,
+    held.color, held.peak_bytes, held.unknown_reason, held.held_bytes, held.module_id
+  FROM attributed_peak_values AS held
+  CROSS JOIN params
+  WHERE held.function_place <= params.top_functions
+),
 scoped AS (
   SELECT
     coalesce(
-      regexp_replace(
-        array_to_string(
-          list_slice(
-            string_split(
-              CASE params.wrappers
-                WHEN 'strip' THEN held.attributed_stripped_op_path
-                ELSE held.attributed_op_path
-              END,
-              '/'
-            ),
-            1,
-            params.depth
-          ),
-          '/'
-        ),
-        CASE WHEN params.merge_numbers THEN '[0-9]+' ELSE '$^' END,
-        '*',
-        'g'
-      ),
+      CASE
+        WHEN params.merge_numbers THEN regexp_replace(held.op_path, '[0-9]+', '*', 'g')
+        ELSE held.op_path
+      END,
       CASE
         WHEN held.held_bytes IS NOT NULL
           THEN '(' || coalesce(held.allocation_kind, 'kind unknown') || ')'
@@ -98,9 +107,8 @@ scoped AS (
     ) AS op_path,
     held.function_place, held.name_place, held.run_name, held.function_name, held.platform,
     held.color, held.peak_bytes, held.unknown_reason, held.held_bytes, held.module_id
-  FROM attributed_peak_values AS held
+  FROM paths AS held
   CROSS JOIN params
-  WHERE held.function_place <= params.top_functions
 ),
 ops AS (
   SELECT

@@ -1,6 +1,6 @@
 -- title: Bytes held at the peak by opcode
 -- group: meaning
--- engines: duckdb, spark
+-- engines: duckdb, spark, sail
 --
 -- Attributes every byte that is occupied at the peak to the opcode of the instruction that defined
 -- the value there, so that the rows of a module add up to its peak (query peak says how that is

@@ -1,6 +1,6 @@
 -- title: Bytes held at the peak by source line
 -- group: meaning
--- engines: duckdb, spark
+-- engines: duckdb, spark, sail
 --
 -- Attributes every byte that is occupied at the peak to the source line of the instruction that
 -- defined the value there, so that the lines of a module add up to its peak. The peak is the

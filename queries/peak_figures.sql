@@ -1,6 +1,6 @@
 -- title: All figures of a module's memory side by side
 -- group: waste
--- engines: duckdb, spark
+-- engines: duckdb, spark, sail
 --
 -- One row per module and memory space, largest peak first, unknown ones before all others: the peak
 -- by occupied bytes, what XLA prints, the naive sum, and the sums that JAX's memory_analysis()

@@ -1,6 +1,6 @@
 -- title: Peak of every function in every run
 -- group: runs
--- engines: duckdb, spark
+-- engines: duckdb, spark, sail
 --
 -- One row per function, memory space and run, in long form: pivot it in a spreadsheet, or with
 -- DuckDB's PIVOT, for a table of functions by runs. Each of several compilations is followed

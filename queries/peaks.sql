@@ -1,6 +1,6 @@
 -- title: Distinct peaks of a function, and the valleys between them
 -- group: live
--- engines: duckdb, spark
+-- engines: duckdb, spark, sail
 --
 -- The instants that compete for being the peak: hills of the occupied bytes over program order that
 -- stand at least 5 percent of the highest above the valley between them and a higher one. Who

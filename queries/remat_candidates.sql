@@ -1,6 +1,6 @@
 -- title: Values at the peak that are cheap to compute again
 -- group: waste
--- engines: duckdb, spark
+-- engines: duckdb, spark, sail
 --
 -- A temp value that is live across the peak without being used there could be thrown away and
 -- computed again after it (jax.checkpoint, a policy, or moving the computation). Listed are values

@@ -1,6 +1,6 @@
 -- title: Functions that one run compiled several times, and why
 -- group: overview
--- engines: duckdb, spark
+-- engines: duckdb, spark, sail
 --
 -- A jitted function is compiled again for every new set of argument shapes and dtypes, and also
 -- when nothing but a sharding, a static argument or a closed-over object is new. One row per run,

@@ -1,5 +1,6 @@
 -- title: Every run with its labels, number of modules and largest peak
 -- group: overview
+-- engines: duckdb, spark, sail
 --
 -- One row per run in order of the time of its dumps. A filter on function, module, platform or
 -- memory space narrows what is counted and leaves out runs in which nothing matches.

@@ -1,6 +1,6 @@
 -- title: By how much the peak would fall without a line, an op, a value
 -- group: meaning
--- engines: duckdb, spark
+-- engines: duckdb, spark, sail
 --
 -- A line that holds 5 GiB at the peak need not lower it by 5 GiB: another instant may be nearly as
 -- high. For each source line, op and value that holds temp bytes at the peak this says what the

@@ -1,5 +1,7 @@
 -- title: One function over runs in order of time
 -- group: runs
+-- engines: duckdb (sail: cannot be written for spark: changed_labels[] is a subquery for each
+--   row)
 --
 -- The figures of a function in each run that compiled it, in order of the time of the runs' dumps,
 -- or of a label such as a version, with the change to the run before: where did the peak jump? Name

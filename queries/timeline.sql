@@ -1,6 +1,6 @@
 -- title: Occupied bytes over the course of the program
 -- group: live
--- engines: duckdb, spark
+-- engines: duckdb, spark, sail
 --
 -- How memory fills and drains while a module runs: one row per span in which the occupied bytes
 -- stay the same, with the instruction at its start, in program order. Where there are more than

@@ -1,6 +1,6 @@
 -- title: Largest temp values and temp arenas per jitted function
 -- group: live
--- engines: duckdb, spark
+-- engines: duckdb, spark, sail
 --
 -- For each run and function the module with the largest temp arena in a memory space, and the
 -- largest values placed in that arena. The arena is the sum of the temp allocations, which the

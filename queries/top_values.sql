@@ -1,6 +1,6 @@
 -- title: Largest values of all kinds, equal ones together
 -- group: live
--- engines: duckdb, spark
+-- engines: duckdb, spark, sail
 --
 -- Which arrays are large, wherever they lie: arguments, outputs, constants and temps. Values of
 -- one function that agree in kind of allocation, shape, size, opcode and source line, such as

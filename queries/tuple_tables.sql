@@ -1,6 +1,6 @@
 -- title: Bytes of the pointer tables of tuples
 -- group: waste
--- engines: duckdb, spark
+-- engines: duckdb, spark, sail
 --
 -- A tuple that lives in memory is a table of pointers to its elements: 8 bytes each, more on the
 -- TPU, where tables are padded. Results of a program and carries of loops with thousands of

@@ -111,6 +111,15 @@ def _short(name: str, text: str) -> common.Decorator:
 @click.option(
     "--dialect", metavar="ENGINE", help="With --sql: the text for another engine (spark)."
 )
+@click.option(
+    "--engine",
+    type=click.Choice(["duckdb", "spark", "sail"]),
+    default="duckdb",
+    show_default=True,
+    help="What answers; others than DuckDB take the tables of --on.",
+)
+@click.option("--remote", metavar="URL", help="With --engine spark: a server, sc://HOST[:PORT].")
+@click.option("--master", metavar="URL", help="The same with Java here, such as local[2].")
 @click.option("--explain", is_flag=True, help="Print DuckDB's plan instead of the answer.")
 @common.allow_files_option
 @common.categories_option
@@ -122,6 +131,9 @@ def command(
     given: tuple[tuple[str, str], ...],
     show_sql: bool,
     dialect: str | None,
+    engine: str,
+    remote: str | None,
+    master: str | None,
     explain: bool,
     allow_files: bool,
     categories: Path | None,
@@ -148,10 +160,16 @@ def command(
     short = {name: others.pop(f"option_{name}") for name in OPTIONS.values()}
     if show_help:
         common.write(help_text(query))
-    elif show_sql or dialect:
+        return
+    if show_sql or dialect:
         common.write(_sql(query, dialect), others["output"])
+        return
+    values = _parameters(query, given, short)
+    if engine != "duckdb" or remote or master:
+        if explain or categories:
+            raise UsageError("--explain and --categories are for DuckDB alone")
+        _answer_elsewhere(query, values, (engine, remote, master), others)
     else:
-        values = _parameters(query, given, short)
         opening = {"allow_files": allow_files, "categories": categories}
         _answer(query, values, db, explain=explain, opening=opening, output=others)
 
@@ -174,7 +192,8 @@ def help_text(query: SavedQuery) -> str:
         for column in query.columns
     )
     parts.append("Columns:\n" + "".join(lines))
-    parts.append(f"Runs on {', '.join(query.engines)}. File: {query.path}\n")
+    reason = f" ({query.engines_reason})" if query.engines_reason else ""
+    parts.append(f"Runs on {', '.join(query.engines)}{reason}. File: {query.path}\n")
     return "\n".join(parts)
 
 
@@ -218,6 +237,32 @@ def _sql(query: SavedQuery, dialect: str | None) -> str:
     from bufdb.lint import translate
 
     return translate.transpile(query, dialect)
+
+
+def _answer_elsewhere(
+    query: SavedQuery,
+    values: dict[str, str],
+    where: tuple[str, str | None, str | None],
+    output: dict[str, Any],
+) -> None:
+    """The answer of Spark or Sail over a dataset; `where` has --engine, --remote and --master."""
+    from bufdb.query import execute
+    from bufdb.spark import answer, session, tables
+
+    engine, remote, master = where
+    url = common.dataset()
+    if url is None:
+        raise UsageError(f"--engine {engine} asks a dataset: name one with --on")
+    if output["format_name"] in common.BINARY:
+        raise UsageError(f"--format {output['format_name']} is for DuckDB alone")
+    answer.require_claim(query, engine)
+    bound = execute.bind(query, values)
+    opened = session.opened(engine, remote, master)
+    tables.register(opened, url)
+    result = answer.answer(opened, query, bound)
+    common.emit(result, **output)
+    if not result.rows:
+        common.note(f"{query.name}: no rows; DuckDB's answer says why (without --engine)")
 
 
 def _answer(

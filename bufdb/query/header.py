@@ -5,7 +5,7 @@ the header and the SQL together.
 
     -- title: One line
     -- group: overview | live | meaning | waste | runs | comparison
-    -- engines: duckdb, spark                      optional, duckdb alone if absent
+    -- engines: duckdb, spark, sail                optional; (why no others) may follow
     --
     -- Free prose: why, definitions.
     --
@@ -37,7 +37,7 @@ GROUPS = {
 }
 """Groups of the catalogue in the order in which it lists them, with their headings."""
 
-ENGINES = ("duckdb", "spark")
+ENGINES = ("duckdb", "spark", "sail")
 TYPES = ("BIGINT", "DOUBLE", "VARCHAR", "BOOLEAN")
 
 Value = int | float | str | bool | None
@@ -94,6 +94,9 @@ class SavedQuery:
     title: str
     group: str
     engines: tuple[str, ...]
+    """Where it gives the same rows; duckdb is the first."""
+    engines_reason: str | None
+    """Why it has no others, as its header says."""
     description: str
     """Paragraphs separated by an empty line; '' if there is no prose."""
     wrong_when: str | None
@@ -193,10 +196,8 @@ class _Header:
             if not self.fields.get(name):
                 raise QueryFileError(self.path, 1, f"expected a header line '-- {name}: …'")
         group = self._one_of("group", self.fields["group"], GROUPS)
-        engines = tuple(
-            self._one_of("engine", name.strip(), ENGINES)
-            for name in self.fields.get("engines", "duckdb").split(",")
-        )
+        listed, _, reason = self.fields.get("engines", "duckdb").partition("(")
+        engines = tuple(self._one_of("engine", name.strip(), ENGINES) for name in listed.split(","))
         params: list[Parameter] = []
         columns: list[Column] = []
         for line_number, text in self.entries:
@@ -218,6 +219,7 @@ class _Header:
             title=self.fields["title"],
             group=group,
             engines=engines,
+            engines_reason=reason.removesuffix(")") or None,
             description="\n\n".join("\n".join(lines) for lines in self.paragraphs if lines),
             wrong_when=self.fields.get("wrong when"),
             params=tuple(params),

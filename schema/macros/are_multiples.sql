@@ -7,14 +7,16 @@ CREATE OR REPLACE MACRO are_multiples(shapes, divided_shapes) AS
       lambda pair: pair[1] = pair[2]
         OR (
           split_part(pair[1], '[', 1) = split_part(pair[2], '[', 1)
+          AND len(regexp_extract_all(pair[1], '[0-9]+'))
+            = len(regexp_extract_all(pair[2], '[0-9]+'))
           AND list_bool_and(
             list_transform(
               -- The digits of the element type are among them, and are equal.
               list_zip(
                 regexp_extract_all(pair[1], '[0-9]+'), regexp_extract_all(pair[2], '[0-9]+')
               ),
-              lambda number: coalesce(
-                TRY_CAST(number[1] AS BIGINT) % nullif(TRY_CAST(number[2] AS BIGINT), 0) = 0, FALSE
+              lambda digits: coalesce(
+                TRY_CAST(digits[1] AS BIGINT) % nullif(TRY_CAST(digits[2] AS BIGINT), 0) = 0, FALSE
               )
             )
           )

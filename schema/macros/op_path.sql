@@ -3,9 +3,12 @@ CREATE OR REPLACE MACRO op_path(op_name) AS
   CASE
     WHEN regexp_matches(op_name, '^[A-Za-z_][A-Za-z0-9_]*([[][''0-9-]|[.][A-Za-z_])')
       -- An argument: opt_state[0].mu['w'] gives opt_state/0/mu/w.
-      THEN regexp_replace(
-        regexp_replace(op_name, '[[]''?|''?[]]', '/', 'g'), '/+[.]?|[.]', '/', 'g'
-      ).rtrim('/')
+      THEN rtrim(
+        regexp_replace(
+          regexp_replace(op_name, '[[]''?|''?[]]', '/', 'g'), '/+[.]?|[.]', '/', 'g'
+        ),
+        '/'
+      )
     ELSE
       regexp_replace(
         -- Of several fused names (a;b) and of names merged by a collective, prefix/(a:b), the first.

@@ -4,14 +4,14 @@ WITH op_names AS (
   SELECT DISTINCT
     instructions.module_id,
     instructions.op_name,
-    coalesce(instructions.opcode = 'parameter', FALSE) AS is_parameter
+    instructions.opcode IS NOT DISTINCT FROM 'parameter' AS is_parameter
   FROM instructions
   WHERE instructions.op_name IS NOT NULL
   UNION
   SELECT
     value_origins.module_id,
     value_origins.op_name,
-    coalesce(value_origins.opcode = 'parameter', FALSE) AS is_parameter
+    value_origins.opcode IS NOT DISTINCT FROM 'parameter' AS is_parameter
   FROM value_origins
   WHERE value_origins.op_name IS NOT NULL
 ),

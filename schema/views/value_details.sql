@@ -2,40 +2,40 @@
 CREATE OR REPLACE VIEW value_details AS
 SELECT
   modules.run_name,
-  values.module_id,
+  "values".module_id,
   modules.module_key,
   modules.module_name,
   modules.function_name,
   modules.platform,
-  values.value_id,
-  values.instruction_name,
-  values.shape_index,
-  values.is_phi,
-  values.shape,
+  "values".value_id,
+  "values".instruction_name,
+  "values".shape_index,
+  "values".is_phi,
+  "values".shape,
   shapes.dtype,
   shapes.dimensions_text,
   shapes.layout,
-  coalesce(shapes.dtype || '[' || shapes.dimensions_text || ']', values.shape) AS bare_shape,
+  coalesce(shapes.dtype || '[' || shapes.dimensions_text || ']', "values".shape) AS bare_shape,
   coalesce(shapes.is_tuple, FALSE) AS is_tuple,
-  values.size_bytes,
-  values.logical_bytes,
-  greatest(values.size_bytes::HUGEINT - values.logical_bytes, 0) AS padding_bytes,
+  "values".size_bytes,
+  "values".logical_bytes,
+  greatest("values".size_bytes::HUGEINT - "values".logical_bytes, 0) AS padding_bytes,
   CASE
     WHEN regexp_matches(shapes.layout, 'T[(]')
       THEN coalesce(
-        values.size_bytes::HUGEINT * shapes.element_count
-          <= values.logical_bytes::HUGEINT * tile_element_count(shapes.layout),
+        "values".size_bytes::HUGEINT * shapes.element_count
+          <= "values".logical_bytes::HUGEINT * tile_element_count(shapes.layout),
         FALSE
       )
     ELSE TRUE
   END AS is_least_size,
-  values.allocation_index,
+  "values".allocation_index,
   allocations.kind AS allocation_kind,
   allocations.size_bytes AS allocation_size_bytes,
   allocations.parameter_number,
-  values.offset_bytes,
-  values.offset_bytes::HUGEINT + values.size_bytes AS end_bytes,
-  coalesce(allocations.color, values.color) AS color,
+  "values".offset_bytes,
+  "values".offset_bytes::HUGEINT + "values".size_bytes AS end_bytes,
+  coalesce(allocations.color, "values".color) AS color,
   memory_spaces.memory_space_name,
   instructions.program_order,
   instructions.opcode,
@@ -66,18 +66,18 @@ SELECT
   END AS library_source,
   live_ranges.start_time,
   live_ranges.end_time
-FROM values
-JOIN modules ON modules.module_id = values.module_id
+FROM "values"
+JOIN modules ON modules.module_id = "values".module_id
 LEFT JOIN allocations
-  ON allocations.module_id = values.module_id
-  AND allocations.allocation_index = values.allocation_index
-LEFT JOIN shapes ON shapes.shape = values.shape
+  ON allocations.module_id = "values".module_id
+  AND allocations.allocation_index = "values".allocation_index
+LEFT JOIN shapes ON shapes.shape = "values".shape
 LEFT JOIN memory_spaces
   ON memory_spaces.platform = modules.platform
-  AND memory_spaces.color = coalesce(allocations.color, values.color)
+  AND memory_spaces.color = coalesce(allocations.color, "values".color)
 LEFT JOIN instructions
-  ON instructions.module_id = values.module_id
-  AND instructions.instruction_name = values.instruction_name
+  ON instructions.module_id = "values".module_id
+  AND instructions.instruction_name = "values".instruction_name
 LEFT JOIN stack_frames
   ON stack_frames.module_id = instructions.module_id
   AND stack_frames.stack_frame_id = instructions.stack_frame_id
@@ -85,8 +85,8 @@ LEFT JOIN stack_frames AS own_frames
   ON own_frames.module_id = stack_frames.module_id
   AND own_frames.stack_frame_id = stack_frames.own_frame_id
 LEFT JOIN live_ranges
-  ON live_ranges.module_id = values.module_id
-  AND live_ranges.value_id = values.value_id;
+  ON live_ranges.module_id = "values".module_id
+  AND live_ranges.value_id = "values".value_id;
 COMMENT ON VIEW value_details IS
   'One row per value with its module, allocation, shape, instruction, source and live range. Key: module_id, value_id.';
 COMMENT ON COLUMN value_details.run_name IS 'The run: modules.run_name.';

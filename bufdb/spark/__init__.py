@@ -1,0 +1,1 @@
+"""Saved queries on Apache Spark, and on what speaks its protocol: Spark Connect servers, Sail."""

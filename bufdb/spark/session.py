@@ -1,0 +1,149 @@
+"""A session of Spark: on a server (Spark Connect), in this process (Spark with Java), or on Sail.
+
+What a session has to be set to, so that engines agree, is set here. Nothing of Spark is imported
+before somebody asks for a session.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import socket
+from typing import TYPE_CHECKING
+
+from bufdb.errors import BufdbError, UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DEFAULT_PORT = 15002
+"""Of Spark Connect."""
+PATIENCE_SECONDS = 5
+"""How long a server may take to accept a connection; Spark's client would try for minutes."""
+_SETTINGS = {"spark.sql.session.timeZone": "UTC", "spark.sql.ansi.enabled": "true"}
+_LOCAL = {
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "2",
+    # Deep expressions are walked recursively.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss16m",
+    # To compile code for rows takes longer than few rows do.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.log.level": "OFF",
+}
+"""Settings of a Spark in this process, on loopback alone and quick to start."""
+_servers: list[object] = []
+"""Sail's server, which lives as long as this process."""
+
+
+def opened(engine: str, remote: str | None, master: str | None) -> SparkSession:
+    """The session that options ask for.
+
+    Raises:
+        UsageError: they say too little or too much, or something is missing.
+        BufdbError: no server answers, or Spark does not start.
+    """
+    if remote and master:
+        raise UsageError("--remote names a server and --master a Spark here; give one of them")
+    if engine == "duckdb":
+        raise UsageError("--remote and --master are for --engine spark")
+    if remote:
+        return connect(remote)
+    if engine == "sail":
+        if master:
+            raise UsageError("--master is for --engine spark")
+        return sail()
+    if master:
+        return start(master)
+    raise UsageError("--engine spark wants --remote sc://HOST, or --master local[2] with Java here")
+
+
+def connect(remote: str) -> SparkSession:
+    """A session on the Spark Connect server at a URL such as `sc://HOST:PORT`.
+
+    Raises:
+        UsageError: the extra is missing, or the URL is none of Spark Connect.
+        BufdbError: no server answers there.
+    """
+    _require("pyspark", "spark")
+    _require("grpc", "spark")
+    host, port = _address(remote)
+    try:
+        socket.create_connection((host, port), timeout=PATIENCE_SECONDS).close()
+    except OSError as error:
+        reason = error.strerror or error
+        raise BufdbError(f"no Spark server answers at {remote}: {reason}") from error
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.builder.remote(remote).getOrCreate()
+    return _set(session)
+
+
+def start(master: str) -> SparkSession:
+    """A session in this process, which needs Java, on a master such as `local[2]`.
+
+    Raises:
+        UsageError: the extra or Java is missing.
+        BufdbError: Spark does not start.
+    """
+    _require("pyspark", "spark")
+    if importlib.util.find_spec("py4j") is None:
+        raise UsageError(
+            "--master needs the whole of Spark, and only its client is installed: "
+            "pip install 'bufdb[spark]', or name a server with --remote"
+        )
+    home = os.environ.get("JAVA_HOME")
+    if shutil.which("java") is None and not (home and os.path.exists(f"{home}/bin/java")):  # noqa: PTH110
+        raise UsageError("--master needs Java 17 or later (JAVA_HOME); --remote needs none here")
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master(master).appName("bufdb")
+    for name, value in (_LOCAL if master.startswith("local") else {}).items():
+        builder = builder.config(name, value)
+    try:
+        return _set(builder.getOrCreate())
+    except (PySparkException, RuntimeError) as error:
+        raise BufdbError(
+            f"Spark does not start on {master}: {str(error).splitlines()[0]}"
+        ) from error
+
+
+def sail() -> SparkSession:
+    """A session on a Sail server within this process.
+
+    Raises:
+        UsageError: the extra is missing.
+    """
+    _require("pysail", "sail")
+    from pysail.spark import SparkConnectServer
+
+    server = SparkConnectServer("127.0.0.1", 0)
+    server.start(background=True)
+    _servers.append(server)
+    host, port = server.listening_address
+    return connect(f"sc://{host}:{port}")
+
+
+def _set(session: SparkSession) -> SparkSession:
+    for name, value in _SETTINGS.items():
+        session.conf.set(name, value)
+    return session
+
+
+def _require(module: str, extra: str) -> None:
+    if importlib.util.find_spec(module) is None:
+        raise UsageError(f"{module} is not installed: pip install 'bufdb[{extra}]'")
+
+
+def _address(remote: str) -> tuple[str, int]:
+    scheme, _, rest = remote.partition("://")
+    host, colon, port = rest.partition("/")[0].partition(";")[0].rpartition(":")
+    if not colon:
+        host, port = port, str(DEFAULT_PORT)
+    if scheme != "sc" or not host or not port.isdigit():
+        raise UsageError(f"--remote wants sc://HOST or sc://HOST:PORT, got {remote}")
+    return host.strip("[]"), int(port)

@@ -1,0 +1,91 @@
+"""Sessions of Spark and Sail, and one database whose tables they have too."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from places import ROOT
+
+from bufdb import cli
+from bufdb.database import store
+from bufdb.query.header import SavedQuery, Value
+from bufdb.query.result import Result
+from bufdb.spark import answer, session, tables
+
+DATA = ROOT / "data"
+RUNS: dict[str, tuple[Path, list[str]]] = {
+    "cpu_b8": (DATA / "demo/cpu_b8", ["batch=8", "rank=0"]),
+    "cpu_b16": (DATA / "demo/cpu_b16", ["batch=16", "rank=0"]),
+    "cpu_b8_remat": (DATA / "demo/cpu_b8_remat", ["batch=8", "remat=full", "rank=1"]),
+    "cpu_b8_old": (DATA / "demo/cpu_b8_old", ["batch=8", "jaxlib=0.4.30"]),
+    "gpu_b8": (DATA / "demo/gpu_b8", ["batch=8"]),
+    "tpu_b8": (DATA / "demo/tpu_b8", ["batch=8"]),
+    **{f"loops_{name}": (DATA / "loops" / name, []) for name in ("cpu", "gpu", "tpu")},
+    **{f"sharded_{name}": (DATA / "sharded" / name, []) for name in ("cpu", "gpu", "tpu")},
+    **{
+        f"length_{size}": (DATA / f"lengths/length_{size}", [f"length={size}"])
+        for size in (512, 1024, 1536, 2048)
+    },
+    "packaged": (DATA / "packaged/cpu", []),
+    "oom": (DATA / "oom/gpu.log", []),
+}
+"""Runs that the engines are asked about: every kind of dump, with labels to compare by."""
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database all.duckdb, and its tables as Parquet in a folder `tables`."""
+
+    made = tmp_path_factory.mktemp("engines")
+    db = ["--db", str(made / "all.duckdb")]
+    for name, (path, labels) in RUNS.items():
+        given = [part for label in labels for part in ("--label", label)]
+        assert cli.run(["ingest", "-q", str(path), "--run", name, *given, *db]) in (0, 4)
+    assert cli.run(["export", "--format", "parquet", "-o", str(made / "tables"), *db]) == 0
+    return made
+
+
+@pytest.fixture(scope="session")
+def duck(folder: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    with store.open_readable(str(folder / "all.duckdb")) as con:
+        yield con
+
+
+@dataclass
+class Engine:
+    """Spark or Sail, with the tables of `folder`."""
+
+    name: str
+    session: Any
+
+    def answer(self, query: SavedQuery, values: dict[str, Value]) -> Result:
+        return answer.answer(self.session, query, values)
+
+
+def opened(name: str) -> Any:
+    """A session on an engine; the test skips, and says why, where there is none."""
+    if name == "sail" and importlib.util.find_spec("pysail") is None:
+        pytest.skip("pysail is not installed: pip install 'bufdb[sail]'")
+    if name == "spark" and importlib.util.find_spec("py4j") is None:
+        pytest.skip("Spark is not installed: pip install 'bufdb[spark]'")
+    if name == "spark" and not (shutil.which("java") or os.environ.get("JAVA_HOME")):
+        pytest.skip("Spark needs Java 17")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return session.sail() if name == "sail" else session.start("local[2]")
+
+
+@pytest.fixture(scope="session", params=["sail", "spark"])
+def engine(request: pytest.FixtureRequest, folder: Path) -> Engine:
+    made = opened(request.param)
+    tables.register(made, str(folder / "tables"))
+    return Engine(request.param, made)

@@ -1,0 +1,79 @@
+"""What a user reads where an engine is missing, does not answer or does not take the query."""
+
+import importlib.util
+import socket
+
+import pytest
+
+from bufdb.errors import BufdbError, UsageError
+from bufdb.spark import session
+
+
+def missing(monkeypatch, *names):
+    """Let packages be missing."""
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util,
+        "find_spec",
+        lambda name, *more: None if name in names else found(name, *more),
+    )
+
+
+@pytest.mark.parametrize(
+    ("engine", "remote", "master", "message"),
+    [
+        ("spark", None, None, "--engine spark wants --remote sc://HOST, or --master"),
+        ("spark", "sc://a", "local", "give one of them"),
+        ("duckdb", "sc://a", None, "are for --engine spark"),
+        ("sail", None, "local", "--master is for --engine spark"),
+    ],
+)
+def test_options_that_say_too_little_or_too_much(engine, remote, master, message):
+    with pytest.raises(UsageError, match=message):
+        session.opened(engine, remote, master)
+
+
+@pytest.mark.parametrize(
+    ("options", "package", "extra"),
+    [
+        (("spark", "sc://localhost", None), "pyspark", "bufdb\\[spark\\]"),
+        (("spark", None, "local"), "pyspark", "bufdb\\[spark\\]"),
+        (("sail", None, None), "pysail", "bufdb\\[sail\\]"),
+    ],
+)
+def test_an_extra_that_is_missing_is_named(monkeypatch, options, package, extra):
+    missing(monkeypatch, package)
+    with pytest.raises(UsageError, match=f"{package} is not installed: pip install '{extra}'"):
+        session.opened(*options)
+
+
+def test_java_that_is_missing_is_named(monkeypatch):
+    monkeypatch.setattr(session, "_require", lambda module, extra: None)
+    monkeypatch.setattr(session.importlib.util, "find_spec", lambda name: object())
+    monkeypatch.setattr(session.shutil, "which", lambda name: None)
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with pytest.raises(UsageError, match="--master needs Java 17"):
+        session.start("local")
+
+
+def test_a_server_that_does_not_answer_is_told_at_once(monkeypatch):
+    monkeypatch.setattr(session, "_require", lambda module, extra: None)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with pytest.raises(BufdbError, match=f"no Spark server answers at sc://127.0.0.1:{port}"):
+        session.connect(f"sc://127.0.0.1:{port}")
+
+
+@pytest.mark.parametrize("remote", ["http://a:1", "localhost:15002", "sc://", "sc://a:b"])
+def test_a_url_of_another_kind_is_refused(monkeypatch, remote):
+    monkeypatch.setattr(session, "_require", lambda module, extra: None)
+    with pytest.raises(UsageError, match="--remote wants sc://HOST"):
+        session.connect(remote)
+
+
+def test_the_command_line_wants_a_dataset_and_a_query_that_is_portable(call):
+    code, _, err = call("query", "peak", "--engine", "sail")
+    assert (code, "name one with --on" in err) == (2, True)
+    code, _, err = call("query", "at-step", "--engine", "sail", "--on", "nowhere")
+    assert code == 2 and "at-step runs on duckdb" in err and "jaro_winkler_similarity" in err
