@@ -79,6 +79,15 @@ def _sources(
     metavar="URL",
     help="Write a dataset instead, a folder or a URL such as s3://bucket/folder.",
 )
+@click.option(
+    "--engine",
+    type=click.Choice(["local", "spark", "sail"]),
+    default="local",
+    show_default=True,
+    help="With --out: who reads the dumps, this machine or the workers of a cluster.",
+)
+@click.option("--remote", metavar="URL", help="With --engine spark: a server, sc://HOST[:PORT].")
+@click.option("--master", metavar="URL", help="The same with Java here, such as spark://HOST:7077.")
 @click.option("--prune", is_flag=True, help="Take out of the run what is gone from PATH.")
 @common.own_option
 @common.quiet_option
@@ -93,6 +102,9 @@ def command(
     own: tuple[str, ...],
     is_quiet: bool,
     url: str | None,
+    engine: str,
+    remote: str | None,
+    master: str | None,
     **options: Any,
 ) -> None:
     """Read XLA dumps into the database: directories (with all below) or single files.
@@ -113,19 +125,24 @@ def command(
     With --out many hosts may write one dataset of Parquet files at once, which --on asks. The files
     of a run lie under the day of its metadata dt (--metadata dt=2026-01-31), or of its dumps.
 
+    With --engine spark the workers of a Spark read the dumps, a task for each group of modules, and
+    write the dataset: bufdb is installed where they run, and PATH and URL mean the same there, on a
+    disk that all share or in a bucket. A worker that is lost loses nothing.
+
     With --prune the run keeps what the paths hold now, and nothing of other paths.
 
     With --run-from-dir a name that PATTERN does not fit makes a run without labels, and a
     sub-directory without dumps makes none; both are noted.
     """
-    ingest = _ingest_into(db, url)
+    if engine != "local" and options.pop("jobs") is not None:
+        raise UsageError("--jobs is for this machine; a cluster says how many tasks it runs")
     if run_from_dir and run is not None:
         raise UsageError("--run names one run and --run-from-dir makes several; give one of them")
     if pattern is not None and not run_from_dir:
         raise UsageError("--labels-from needs --run-from-dir")
+    ingest = _ingest_into(db, url, engine, remote, master)
     pairs = common.parse_labels(labels)
     options["own_globs"] = common.own_globs(own)
-    options["may_copy"] = True  # the process is this command's alone
     options["metadata"] = common.parse_labels(metadata, "--metadata")
     with progress("MB", is_quiet=is_quiet) as options["progress"]:
         if run_from_dir:
@@ -150,15 +167,30 @@ def command(
     click.get_current_context().exit(summary.exit_code)
 
 
-def _ingest_into(db: str, url: str | None) -> Callable[..., Summary]:
-    """What reads dumps into a database file, or into a dataset if one is named."""
-    if url is not None:
+def _ingest_into(
+    db: str, url: str | None, engine: str, remote: str | None, master: str | None
+) -> Callable[..., Summary]:
+    """What reads dumps into a database file, or into a dataset if one is named.
+
+    It may copy the process, which is this command's alone.
+    """
+    if engine == "local" and (remote or master):
+        raise UsageError("--remote and --master are for --engine spark")
+    if url is None:
+        if engine != "local":
+            raise UsageError(f"--engine {engine} writes a dataset: name one with --out")
+        from bufdb.ingest import ingest as database
+
+        return partial(database.ingest, db, may_copy=True)
+    if engine == "local":
         from bufdb.dataset import ingest as dataset
 
-        return partial(dataset.ingest, url)
-    from bufdb.ingest import ingest as database
+        return partial(dataset.ingest, url, may_copy=True)
+    from bufdb.spark import ingest as cluster
+    from bufdb.spark import scatter, session
 
-    return partial(database.ingest, db)
+    with_python = session.opened(engine, remote, master)
+    return partial(cluster.ingest, scatter.SparkScatter(with_python), url)
 
 
 def _run_per_folder(

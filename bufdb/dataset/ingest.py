@@ -5,9 +5,10 @@ Many hosts may do so at once. What was committed stays when one of them is stopp
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 import duckdb
 
@@ -20,9 +21,12 @@ from bufdb.dumps.discover import Source
 from bufdb.dumps.files import as_text
 from bufdb.dumps.load import BLOCK_BYTES, dumped_at
 from bufdb.errors import UsageError
+from bufdb.ingest import own
+from bufdb.ingest.group import Group
 from bufdb.ingest.ingest import MODULE_TABLES, Ingest
 from bufdb.ingest.plan import PlannedRun, plan
 from bufdb.ingest.progress import Progress
+from bufdb.ingest.rows import runs as run_rows
 from bufdb.ingest.summary import Summary
 from bufdb.ingest.workers.choice import Reader, reader
 
@@ -30,6 +34,16 @@ DAY_LABEL = "dt"
 """Label or metadata of a run that says its day."""
 _PRELOADED = ("run_labels", "modules", "files")
 """Tables from which an ingest sees what of a run it has stored."""
+
+
+class Elsewhere(Reader, Protocol):
+    """Other processes that read groups of modules and store them in the dataset by themselves."""
+
+    def take(self, groups: Iterable[Group], day: str, versions: Mapping[int, int]) -> None:
+        """Take groups of a run, the day it is stored under, and the versions of stored owners."""
+
+    def finish(self) -> None:
+        """Read and store all groups; afterwards each can be read here, which tells no rows."""
 
 
 def ingest(
@@ -80,11 +94,13 @@ def store_planned(
     prune: bool = False,
     block_bytes: int = BLOCK_BYTES,
     reading: Reader | None = None,
+    elsewhere: Elsewhere | None = None,
 ) -> Summary:
-    """Read the modules of a plan, or of a part of one, and store them: what a worker does.
+    """Read the modules of a plan, or of a part of one, and store them.
 
     Arguments and errors are those of `ingest`. Several may have parts of one plan at once.
-    `reading` reads the dumps; None has this process do it.
+    `reading` reads the dumps, if not this process; with `elsewhere` others read and store modules,
+    and only rows of runs are stored here.
     """
     place = place_of(url)
     config = {"threads": "1", "memory_limit": memory_limit or memory.for_ingest()}
@@ -94,14 +110,26 @@ def store_planned(
         place.attach(con)
         jobs = (job.module_id for one in planned.values() for job in one.jobs)
         found = _Stored(con, place, None if prune else set(jobs))
+        given = {
+            name: {**(labels or {}), **(labels_by_run or {}).get(name, {})} for name in planned
+        }
+
+        def begun(name: str) -> _Ingest:
+            found.load(name, planned[name], {**(metadata or {}), **given[name]})
+            more = (block_bytes, progress, own_globs, prune, found, elsewhere or reading)
+            return _Ingest(con, {name: planned[name]}, *more)
+
+        if elsewhere is not None:
+            for name in planned:
+                work = begun(name)
+                elsewhere.take(work.groups(name), found.day, found.versions)
+                work.announce(name, given[name], metadata or {})
+                work.end_run(name)
+            elsewhere.finish()
         total = Summary()
-        for name, one in planned.items():
-            given = {**(labels or {}), **(labels_by_run or {}).get(name, {})}
-            found.load(name, one, {**(metadata or {}), **given})
-            work = _Ingest(
-                con, {name: one}, block_bytes, progress, own_globs, prune, found, reading
-            )
-            _add(total, work.run(given, {}, metadata))
+        for name in planned:
+            work = begun(name)
+            _add(total, work.run(given[name], {}, metadata))
             work.end_run(name)
         total.run_names = list(planned)
     finally:
@@ -186,10 +214,12 @@ class _Ingest(Ingest):
         own_globs: Sequence[str] | None,
         prune: bool,
         found: _Stored,
-        reading: Reader | None,
+        reader: Reader | None,
     ) -> None:
-        super().__init__(con, planned, block_bytes, progress, reading, False, own_globs, prune)
+        super().__init__(con, planned, block_bytes, progress, reader, False, own_globs, prune)
         self.found = found
+        self.elsewhere: set[int] = set()
+        """Modules, by module_id, that others have stored."""
         self.objects = Writer(con, found.place, found.columns)
 
     def _commit(self) -> None:
@@ -205,10 +235,35 @@ class _Ingest(Ingest):
                 self.con.execute(f'DELETE FROM "{table}"{kept}')
         self._look_up_shapes()
 
+    def groups(self, run: str) -> Iterable[Group]:
+        """What there is to read of a run."""
+        return self._to_read(run).groups
+
+    def announce(self, run: str, labels: Mapping[str, str], metadata: Mapping[str, str]) -> None:
+        """Store the rows of a run itself if there are none, so that no module is of no run."""
+        if self.found.key not in self.found.versions:
+            self.run_name = run
+            self.writer.begin()
+            run_rows.add(self.con, run, self.plan[run].path, labels, metadata)
+            own.note_globs(self.con, run, self.own_globs)
+            self._commit()
+        self.writer.close()
+
+    def stored_elsewhere(self, ids: Iterable[int], row_count: int) -> None:
+        """Others have stored these modules, of so many rows."""
+        self.elsewhere.update(ids)
+        self.writer.row_count += row_count
+
+    def _finish_run(self, path: Source) -> None:
+        # When others store modules and this process is stopped, the next one finds all unchanged.
+        rows = self.con.execute("SELECT dumped_at IS NULL FROM runs").fetchall()
+        self.run_changed |= rows == [(True,)] and self.dumped_at < math.inf
+        super()._finish_run(path)
+
     def end_run(self, run: str) -> None:
         """Let what was pruned be gone, and forget the run."""
         rows = self.con.execute("SELECT module_id FROM modules").fetchall()
-        gone = sorted(self.found.module_ids - {key for (key,) in rows})
+        gone = sorted(self.found.module_ids - self.elsewhere - {key for (key,) in rows})
         self.objects.remove_modules(
             [self._owner(key, ["removed"], is_removed=True) for key in gone], run
         )
@@ -217,11 +272,7 @@ class _Ingest(Ingest):
 
     def _modules(self) -> list[Owner]:
         """The modules with rows that the dataset does not have, as of the last commit."""
-        rows = self.con.execute(
-            "SELECT module_id, list(table_name || ' ' || row_count || ' ' || checksum "
-            "ORDER BY table_name) FROM row_checksums GROUP BY module_id ORDER BY module_id"
-        ).fetchall()
-        owners = [self._owner(key, content) for key, content in rows]
+        owners = [self._owner(key, content) for key, content in contents(self.con)]
         return [owner for owner in owners if self._is_new(owner)]
 
     def _store_run(self, run: str) -> None:
@@ -241,6 +292,14 @@ class _Ingest(Ingest):
 
     def _is_new(self, owner: Owner) -> bool:
         return self.found.versions.get(owner.owner_id) != owner.version
+
+
+def contents(con: duckdb.DuckDBPyConnection) -> list[tuple[int, list[str]]]:
+    """Modules of which rows were stored, by module_id, each with what its version is made from."""
+    return con.execute(
+        "SELECT module_id, list(table_name || ' ' || row_count || ' ' || checksum "
+        "ORDER BY table_name) FROM row_checksums GROUP BY module_id ORDER BY module_id"
+    ).fetchall()
 
 
 def _add(total: Summary, one: Summary) -> None:

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import socket
+import sys
+import warnings
 from typing import TYPE_CHECKING
 
 from bufdb.errors import BufdbError, UsageError
@@ -35,6 +38,7 @@ _LOCAL = {
     "spark.log.level": "OFF",
 }
 """Settings of a Spark in this process, on loopback alone and quick to start."""
+_STANDALONE = re.compile(r"spark://((?:[^,:/]+:\d+,?)+)")
 _servers: list[object] = []
 """Sail's server, which lives as long as this process."""
 
@@ -71,11 +75,8 @@ def connect(remote: str) -> SparkSession:
     _require("pyspark", "spark")
     _require("grpc", "spark")
     host, port = _address(remote)
-    try:
-        socket.create_connection((host, port), timeout=PATIENCE_SECONDS).close()
-    except OSError as error:
-        reason = error.strerror or error
-        raise BufdbError(f"no Spark server answers at {remote}: {reason}") from error
+    _require_answer([(host, port)], remote, "Spark server")
+    _quiet()
     from pyspark.sql import SparkSession
 
     session = SparkSession.builder.remote(remote).getOrCreate()
@@ -98,10 +99,20 @@ def start(master: str) -> SparkSession:
     home = os.environ.get("JAVA_HOME")
     if shutil.which("java") is None and not (home and os.path.exists(f"{home}/bin/java")):  # noqa: PTH110
         raise UsageError("--master needs Java 17 or later (JAVA_HOME); --remote needs none here")
+    if found := _STANDALONE.fullmatch(master):
+        masters = [text.rpartition(":") for text in found[1].split(",")]
+        _require_answer([(name, int(port)) for name, _, port in masters], master, "Spark master")
+    if master.startswith("local"):
+        # Workers are this machine's: what Spark starts otherwise is any python3.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    _quiet()
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master(master).appName("bufdb")
+    # What Spark draws stands in nobody's way elsewhere, and bufdb draws its own.
+    builder = builder.config("spark.ui.showConsoleProgress", "false")
     for name, value in (_LOCAL if master.startswith("local") else {}).items():
         builder = builder.config(name, value)
     try:
@@ -126,6 +137,27 @@ def sail() -> SparkSession:
     _servers.append(server)
     host, port = server.listening_address
     return connect(f"sc://{host}:{port}")
+
+
+def _require_answer(places: list[tuple[str, int]], url: str, what: str) -> None:
+    """Nothing if one of some servers accepts connections.
+
+    Raises:
+        BufdbError: none does.
+    """
+    for host, port in places:
+        try:
+            socket.create_connection((host, port), timeout=PATIENCE_SECONDS).close()
+        except OSError as error:
+            reason = error.strerror or str(error)
+        else:
+            return
+    raise BufdbError(f"no {what} answers at {url}: {reason}")
+
+
+def _quiet() -> None:
+    """Do not show what pyspark says of versions of pandas, which does nothing here."""
+    warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
 
 
 def _set(session: SparkSession) -> SparkSession:

@@ -6,7 +6,7 @@ import importlib.util
 import os
 import shutil
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -69,6 +69,11 @@ class Engine:
 
     def answer(self, query: SavedQuery, values: dict[str, Value]) -> Result:
         return answer.answer(self.session, query, values)
+
+
+@pytest.fixture(scope="session", name="opened")
+def opened_engine() -> Callable[[str], Any]:
+    return opened
 
 
 def opened(name: str) -> Any:

@@ -1,0 +1,263 @@
+"""Dumps into a dataset by the workers of a cluster: one task per group of modules.
+
+This process finds the modules, plans the groups, stores the rows of runs and tells what was done;
+workers read and store modules (`bufdb.spark.part`), the largest groups first. A task that is lost
+is done again elsewhere and stores the same objects.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from bufdb.database import memory
+from bufdb.dataset import ingest as dataset
+from bufdb.dataset import layout
+from bufdb.dataset.places import Folder, Place, place_of
+from bufdb.dumps.discover import Source
+from bufdb.dumps.files import ModuleFiles
+from bufdb.dumps.load import BLOCK_BYTES
+from bufdb.dumps.places.remote import Object
+from bufdb.errors import BufdbError
+from bufdb.ingest import group as groups_of_modules
+from bufdb.ingest.group import Group, Sink
+from bufdb.ingest.plan import Job, PlannedRun, plan
+from bufdb.ingest.progress import Progress
+from bufdb.ingest.summary import Summary
+from bufdb.spark.part import Outcome, Part, Target, is_gone
+
+GROUP_BYTES = 4 << 20
+"""Text of small modules in a task, less where that gives each worker fewer than four tasks."""
+_LEAST_GROUP_BYTES = 256 << 10
+_TASKS_PER_SLOT = 4
+_WAVE_BYTES = 32 << 20
+_WATCH_S = 1.0
+_WATCH_RATIO = 20
+"""A dataset of 100,000 objects takes seconds to list, which is not done all the time."""
+_SHARED = "dumps are on a disk that all share, under the same name, or behind a URL such as s3://"
+
+
+class Scatter(Protocol):
+    """A cluster: the only thing here that knows an engine."""
+
+    slots: int
+    """Tasks that run at a time, about."""
+
+    def pickled(self, part: Part) -> bytes:
+        """A part for a worker; what a URL is read by has to be in it."""
+
+    def check(self, target: Target, paths: Sequence[str]) -> list[str]:
+        """Which of these files a worker does not see; an error if it cannot store parts."""
+
+    def store(self, parts: Sequence[bytes], watch: Callable[[], None] | None) -> Iterable[bytes]:
+        """The pickled outcomes of parts, in order, when all are stored; `watch` is called often."""
+
+
+def ingest(
+    scatter: Scatter,
+    url: str,
+    paths: Sequence[Source],
+    run: str | None = None,
+    labels: Mapping[str, str] | None = None,
+    memory_limit: str | None = None,
+    progress: Progress | None = None,
+    labels_by_run: Mapping[str, Mapping[str, str]] | None = None,
+    metadata: Mapping[str, str] | None = None,
+    own_globs: Sequence[str] | None = None,
+    prune: bool = False,
+) -> Summary:
+    """Read dumps and store them in the dataset at a folder or URL.
+
+    Arguments and rows are those of `bufdb.dataset.ingest.ingest`; `memory_limit` is each worker's.
+
+    Raises:
+        UsageError: a path does not exist or holds no dump.
+        DatabaseError: the dataset cannot be read, or is of another schema version.
+        BufdbError: workers do not see the dumps or the dataset, or cannot work.
+    """
+    began = time.perf_counter()
+    planned = plan(paths, run)
+    place = place_of(url)
+    if isinstance(place, Folder):
+        url = place.root  # workers have working directories of their own
+    with _mark(place) as mark:
+        target = Target(url, mark, memory_limit or memory.for_ingest())
+        _require_dumps(scatter, target, planned)
+        total = sum(sum(job.sizes.values()) for one in planned.values() for job in one.jobs)
+        share = total // (_TASKS_PER_SLOT * scatter.slots)
+        gathered = Gathered(scatter, target, place, progress)
+        more = (memory_limit, None, own_globs, prune)
+        block_bytes = max(_LEAST_GROUP_BYTES, min(GROUP_BYTES, share))
+        summary = dataset.store_planned(
+            url, planned, labels, labels_by_run, metadata, *more, block_bytes, elsewhere=gathered
+        )
+        gathered.require_seen()
+    summary.seconds = time.perf_counter() - began
+    return summary
+
+
+class Gathered:
+    """Groups that workers store, and what is to be told of them (`bufdb.dataset.Elsewhere`)."""
+
+    def __init__(
+        self, scatter: Scatter, target: Target, place: Place, progress: Progress | None
+    ) -> None:
+        self.scatter, self.target, self.progress = scatter, target, progress
+        self.watched = Watched(place, {})
+        self.parts: dict[tuple[int, ...], tuple[int, bytes]] = {}
+        """By module_ids of the group: bytes of text, and the part."""
+        self.outcomes: dict[tuple[int, ...], bytes] = {}
+        self.not_seen: list[str] = []
+        """Files that are here and not where they were to be read."""
+
+    def take(self, groups: Iterable[Group], day: str, versions: Mapping[int, int]) -> None:
+        """Take groups for the workers, but for such as only this process can read."""
+        for group in groups:
+            if not _is_portable(group):
+                continue
+            ids = _ids(group)
+            before = {key: versions[key] for key in ids if key in versions}
+            sizes = {job.module_id: sum(job.sizes.values()) for job in group.jobs}
+            part = self.scatter.pickled(Part(self.target, _absolute(group), day, before))
+            self.parts[ids] = sum(sizes.values()), part
+            self.watched.sizes.update(sizes)
+
+    def finish(self) -> None:
+        """Let workers read and store all, the largest first."""
+        order = sorted(self.parts, key=lambda ids: self.parts[ids][0], reverse=True)
+        watch = None
+        if self.progress is not None:
+            self.watched.begin()
+            watch = partial(self.watched.tell, self.progress)
+        for some in _waves(order, lambda ids: len(self.parts[ids][1])):
+            parts = [self.parts.pop(ids)[1] for ids in some]
+            self.outcomes.update(zip(some, self.scatter.store(parts, watch), strict=True))
+
+    def begin(self, groups: Iterator[Group], settle: Callable[[], None]) -> None:
+        """All is read."""
+
+    def read(self, group: Group, sink: Sink) -> None:
+        """Tell a sink what became of a group, as if it had been told while it was read."""
+        outcome = self.outcomes.pop(_ids(group), None)
+        if outcome is None:
+            groups_of_modules.read(replace(group, block_bytes=BLOCK_BYTES), sink)
+            return
+        found: Outcome = pickle.loads(outcome)
+        for word, given, named in found.events:
+            if word in ("unreadable", "lost") and is_gone(given[1]):
+                path = given[1].filename
+                if path is not None and Path(path).exists():
+                    self.not_seen.append(f"worker {found.host} does not see {path}")
+            getattr(sink, word)(*given, **named)
+
+    def require_seen(self) -> None:
+        """Nothing if workers have seen all files that are here.
+
+        Raises:
+            BufdbError: they have not; their modules are not in the dataset.
+        """
+        if self.not_seen:
+            count = len(self.not_seen)
+            raise BufdbError(f"{count} modules were not read: {self.not_seen[0]}; {_SHARED}")
+
+
+@dataclass
+class Watched:
+    """How far workers are, by the modules that have appeared in the dataset."""
+
+    place: Place
+    sizes: dict[int, int]
+    """Bytes of the modules that workers were given, by module_id."""
+    before: set[str] = field(default_factory=set)
+    """Objects of modules that are not of these workers."""
+    next_s: float = 0.0
+
+    def begin(self) -> None:
+        """Look at what is there."""
+        self.before = set(self.place.names("modules"))
+
+    def tell(self, progress: Progress) -> None:
+        """Tell it, if that was not done a moment ago."""
+        began = time.monotonic()
+        if began < self.next_s:
+            return
+        appeared = self.place.names("modules").keys() - self.before
+        names = (layout.parse(text) for text in appeared)
+        ids = {name.owner_id for name in names if name is not None}
+        done = sum(size for key, size in self.sizes.items() if key in ids)
+        total = sum(self.sizes.values())
+        # All is done when the summary says so.
+        progress(min(done, total - 1), total)
+        now = time.monotonic()
+        self.next_s = now + max(_WATCH_S, _WATCH_RATIO * (now - began))
+
+
+def _require_dumps(scatter: Scatter, target: Target, planned: Mapping[str, PlannedRun]) -> None:
+    """Nothing if a worker can store parts, and sees a file of each run.
+
+    Raises:
+        BufdbError: it cannot, or does not.
+    """
+    firsts = [one.jobs[0] for one in planned.values() if one.jobs]
+    files = [next(iter(job.files.files.values())).path for job in firsts]
+    paths = [str(path.absolute()) for path in files if isinstance(path, Path) and path.exists()]
+    unseen = scatter.check(target, paths)
+    if unseen:
+        raise BufdbError(f"a worker does not see {unseen[0]}; {_SHARED}")
+
+
+@contextlib.contextmanager
+def _mark(place: Place) -> Iterator[str | None]:
+    """A file in the folder of a dataset while the block lasts; None for a dataset at a URL."""
+    if not isinstance(place, Folder):
+        yield None
+        return
+    with place.staging() as folder:
+        mark = folder / "mark"
+        mark.touch()
+        yield str(mark)
+
+
+def _waves(
+    order: Sequence[tuple[int, ...]], weight: Callable[[tuple[int, ...]], int]
+) -> Iterator[list[tuple[int, ...]]]:
+    """Groups that are sent together; each worker is sent all parts of a wave."""
+    wave: list[tuple[int, ...]] = []
+    total = 0
+    for ids in order:
+        size = weight(ids)
+        if wave and total + size > _WAVE_BYTES:
+            yield wave
+            wave, total = [], 0
+        wave.append(ids)
+        total += size
+    if wave:
+        yield wave
+
+
+def _ids(group: Group) -> tuple[int, ...]:
+    return tuple(job.module_id for job in group.jobs)
+
+
+def _is_portable(group: Group) -> bool:
+    """Whether workers can read the files: members of archives are open in this process."""
+    files = (file.path for job in group.jobs for file in job.files.files.values())
+    return all(isinstance(path, Path | Object) for path in files)
+
+
+def _absolute(group: Group) -> Group:
+    """The group with paths that do not depend on the working directory."""
+    jobs = []
+    for job in group.jobs:
+        files = {
+            kind: replace(file, path=file.path.absolute()) if isinstance(file.path, Path) else file
+            for kind, file in job.files.files.items()
+        }
+        jobs.append(Job(job.run, job.module_id, ModuleFiles(job.files.key, files)))
+    return replace(group, jobs=jobs, block_bytes=BLOCK_BYTES)
