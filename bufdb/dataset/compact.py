@@ -1,9 +1,10 @@
 """Few sorted objects in place of many small ones, while others read and write.
 
 Rows of a day's owners, some thousands at a time, are copied under a new part_id, and the copy
-counts from the moment its markers are there: of an owner always one copy counts. A writer that meanwhile stores a later
-version of a module is not disturbed, for a higher version counts before any part. What nothing
-needs any more is removed by a later call, once those who might still read it have had their time.
+counts from the moment its markers are there: of an owner always one copy counts. A writer that
+meanwhile stores a later version of a module is not disturbed, for a higher version counts before
+any part. What nothing needs any more is removed by a later call, once those who might still read it
+have had their time.
 """
 
 from __future__ import annotations

@@ -331,8 +331,14 @@ def main() -> None:
     if args.what != "ask":
         if root.exists():
             parser.error(f"{root} is there already")
-        make(root, hosts, args.days, args.owners_of_part)
-    for table in sorted(root.iterdir() if args.what != "ask" else ()):
+        if args.what == "make":
+            make(root, hosts, args.days, args.owners_of_part)
+        else:  # apart: what this process holds counts as held by those that it starts
+            command = [sys.executable, __file__, "make", str(root), "--days", str(args.days)]
+            command += ["--modules", str(args.modules)]
+            command += ["--owners-of-part", str(args.owners_of_part)]
+            subprocess.run(command, check=True)
+    for table in sorted(root.iterdir() if args.what == "make" else ()):
         number, size = len(files_below(table)), bytes_of(table) / 1e6
         print(f"{table.name:20} {number:6} files {size:9.1f} MB")
     if args.what != "make":
