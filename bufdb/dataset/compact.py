@@ -1,9 +1,10 @@
 """Few sorted objects in place of many small ones, while others read and write.
 
-Rows of a day's owners are copied under a new part_id, and the copy counts from the moment its
-markers are there: of an owner always one copy counts. A writer that meanwhile stores a later
-version of a module is not disturbed, for a higher version counts before any part. What nothing
-needs any more is removed by a later call, once those who might still read it have had their time.
+Rows of a day's owners, some thousands at a time, are copied under a new part_id, and the copy
+counts from the moment its markers are there: of an owner always one copy counts. A writer that
+meanwhile stores a later version of a module is not disturbed, for a higher version counts before
+any part. What nothing needs any more is removed by a later call, once those who might still read it
+have had their time.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ from bufdb.dataset.writer import OPTIONS
 
 GRACE_S = 3600.0
 """How long what counts no more stays for those who read it [s]."""
+PART_OWNERS = 10_000
+"""Owners of a part at most. A question of one run opens the parts with its modules, and what is
+sorted at once is a part."""
 _FILE_BYTES = "256MB"
 """Size at which DuckDB begins another object of a part, about."""
 
@@ -92,20 +96,35 @@ def compact(
 
 
 def _to_rewrite(con: duckdb.DuckDBPyConnection) -> list[str]:
-    """Days whose owners lie in objects of their own, or in several parts."""
+    """Days whose owners lie in objects of their own, or in more parts than need be."""
     day = "regexp_extract(filename, '/dt=([^/]*)/[^/]*$', 1)"
     con.execute(f"ALTER TABLE owners ADD COLUMN day VARCHAR; UPDATE owners SET day = {day}")
     rows = con.execute(
         "SELECT day FROM owners GROUP BY day "
-        f"HAVING count(DISTINCT part_id) > 1 OR min(part_id) = {LOOSE} ORDER BY day"
+        f"HAVING count(DISTINCT part_id) > ceil(count(*) / {PART_OWNERS}) "
+        f"OR min(part_id) = {LOOSE} ORDER BY day"
     ).fetchall()
     return [day for (day,) in rows]
 
 
 def _rewrite(snapshot: Snapshot, columns: layout.Columns, day: str, done: Compacted) -> None:
-    """Copy the owners of a day, markers last."""
+    """Copy the owners of a day, runs one after another, in parts of at most PART_OWNERS."""
     con = snapshot.con
-    con.execute(f"CREATE OR REPLACE TABLE chosen AS FROM owners WHERE day = {quoted(day)}")
+    con.execute(
+        "CREATE OR REPLACE TABLE of_day AS "
+        "SELECT *, (row_number() OVER (ORDER BY run_name, owner_id) - 1) "
+        f"// {PART_OWNERS} AS place FROM owners WHERE day = {quoted(day)}"
+    )
+    ((last,),) = con.execute("SELECT max(place) FROM of_day").fetchall()
+    for place in range(last + 1):
+        con.execute(f"CREATE OR REPLACE TABLE chosen AS FROM of_day WHERE place = {place}")
+        _rewrite_chosen(snapshot, columns, day, done)
+    done.day_count += 1
+
+
+def _rewrite_chosen(snapshot: Snapshot, columns: layout.Columns, day: str, done: Compacted) -> None:
+    """Copy the owners in the table `chosen` as one part, markers last."""
+    con = snapshot.con
     rows = con.execute("SELECT owner_id, owner_version, part_id FROM chosen").fetchall()
     of = Owners(
         {(key, version) for key, version, part in rows if part == LOOSE},
@@ -117,7 +136,6 @@ def _rewrite(snapshot: Snapshot, columns: layout.Columns, day: str, done: Compac
         if relation is not None:
             select = _copied(table, columns[table], relation, part_id)
             done.written_count += _write(con, snapshot.place, select, table, day, part_id)
-    done.day_count += 1
     done.owner_count += len(rows)
 
 

@@ -121,11 +121,16 @@ class Snapshot:
         where = "TRUE" if with_removed else "NOT is_removed"
         if runs is not None:
             where += f" AND run_name IN ({runs})"
-        rows = self.con.execute(
-            f"SELECT owner_id, owner_version, part_id FROM {self.owners} WHERE {where}"
+        # Of a compacted dataset a million owners are in a hundred parts.
+        loose = self.con.execute(
+            f"SELECT owner_id, owner_version FROM {self.owners} "
+            f"WHERE part_id = {layout.LOOSE} AND {where}"
         ).fetchall()
-        loose = {(key, version) for key, version, part in rows if part == layout.LOOSE}
-        return Owners(loose, {part for _, _, part in rows if part != layout.LOOSE})
+        parts = self.con.execute(
+            f"SELECT DISTINCT part_id FROM {self.owners} "
+            f"WHERE part_id <> {layout.LOOSE} AND {where}"
+        ).fetchall()
+        return Owners({(key, version) for key, version in loose}, {part for (part,) in parts})
 
 
 def unreadable(place: Place, error: duckdb.Error) -> DatabaseError:

@@ -1,8 +1,10 @@
 """Compaction: few files, the same rows at every moment, whoever writes meanwhile."""
 
+import duckdb
 import pytest
 from datasets import RUN, TODAY, age, change, copied, objects, rows_on, stored
 
+from bufdb.dataset import compact as compaction
 from bufdb.dataset import layout, places
 from bufdb.dataset.compact import compact
 from bufdb.dataset.reading import open_readable
@@ -25,6 +27,27 @@ def test_a_day_becomes_one_file_a_table_and_small_ones_go_after_their_time(tmp_p
     own = {"schema_info", "role_rules", "op_categories", "memory_spaces"}
     assert sorted(tables) == sorted(table for table in rows if rows[table] and table not in own)
     assert rows_on(tmp_path) == rows
+
+
+def test_many_owners_are_several_parts_each_of_runs_side_by_side(tmp_path, monkeypatch):
+    monkeypatch.setattr(compaction, "PART_OWNERS", 4)
+    for run in ("a", "b", "c"):
+        stored(tmp_path, run=run)
+    rows = rows_on(tmp_path)
+    done = compact(str(tmp_path), grace_s=0)
+    names = [layout.parse(name) for name in objects(tmp_path)]
+    assert done.owner_count == 12 and len({name.part_id for name in names}) == 3
+    assert all(name.owner_id is None for name in names)
+    assert rows_on(tmp_path) == rows
+    assert compact(str(tmp_path), grace_s=0).day_count == 0
+    assert [len(parts_of(tmp_path, run)) for run in ("a", "b", "c")] == [1, 1, 1]
+
+
+def parts_of(root, run):
+    """Parts of a dataset that have modules of a run."""
+    sql = "SELECT DISTINCT part_id FROM read_parquet(?) WHERE run_name = ?"
+    found = duckdb.execute(sql, [f"{root}/modules/*/*.parquet", run]).fetchall()
+    return [part for (part,) in found]
 
 
 def test_only_closed_days_and_those_named_are_rewritten(tmp_path):
