@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 
 import numpy as np
 
@@ -46,14 +47,14 @@ class OpNames:
         )
         if len(self._numbers) > _REMEMBERED:
             self._numbers.clear()
-        known = [self._numbers.get(key, -1) for key in keys.tolist()]
-        new = np.flatnonzero(np.array(known, np.int64) < 0)
-        texts = op_name.take(rows[first[new]]).tolist()
-        for place, key, text in zip(new.tolist(), keys[new].tolist(), texts, strict=True):
-            known[place] = self._numbers[key] = len(self)
-            self._text += text or b""
-            self._stops.append(len(self._text))
-        numbers[rows] = np.array(known, np.int64)[inverse]
+        known = np.array([self._numbers.get(key, -1) for key in keys.tolist()], np.int64)
+        new = np.flatnonzero(known < 0)
+        known[new] = np.arange(len(self), len(self) + len(new))
+        self._numbers.update(zip(keys[new].tolist(), known[new].tolist(), strict=True))
+        texts = [text or b"" for text in op_name.take(rows[first[new]]).tolist()]
+        self._text += b"".join(texts)
+        self._stops.extend(accumulate(map(len, texts), initial=self._stops.pop()))
+        numbers[rows] = known[inverse]
         return numbers
 
     def stripped(self, number: int) -> str:

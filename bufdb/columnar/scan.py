@@ -14,8 +14,9 @@ place, because `Text` columns share them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -110,9 +111,12 @@ class Text:
         valid = None if self.valid is None else self.valid[rows]
         taken = Text(self.block, self.start[rows], self.stop[rows], valid, self.default)
         if self.patches:
-            places = np.arange(len(self))[rows].tolist()
+            places = np.arange(len(self))[rows]
+            new = np.flatnonzero(np.isin(places, list(self.patches)))
+            old = places[new]
             taken.patches = {
-                new: self.patches[old] for new, old in enumerate(places) if old in self.patches
+                row: self.patches[place]
+                for row, place in zip(new.tolist(), old.tolist(), strict=True)
             }
         return taken
 
@@ -139,17 +143,19 @@ class Text:
             size = np.where(self.valid, size, 0)
         seeds = np.broadcast_to(np.asarray(seed, np.uint64), start.shape)
         value = _mix(seeds ^ size.astype(np.uint64))
-        if self.valid is not None and self.default:
-            absent = _mix(_mix(seeds ^ np.uint64(len(self.default))) ^ word(self.default))
-            value = np.where(self.valid, value, absent)
-        rows = np.flatnonzero((size > 0) & (size <= _LONG))
-        done = 0
+        # Of most strings the first eight bytes are the most, and to choose rows costs as much.
+        value = _mix(value ^ (self.block.words[start] & _LOW_BYTES[np.minimum(size, 8)]))
+        rows = np.flatnonzero((size > 8) & (size <= _LONG))
+        done = 8
         while len(rows):
             left = size[rows] - done
             piece = self.block.words[start[rows] + done] & _LOW_BYTES[np.minimum(left, 8)]
             value[rows] = _mix(value[rows] ^ piece)
             done += 8
             rows = rows[left > 8]
+        if self.valid is not None and self.default:
+            absent = _mix(_mix(seeds ^ np.uint64(len(self.default))) ^ word(self.default))
+            value = np.where(self.valid, value, absent)
         for row in np.flatnonzero(size > _LONG).tolist():
             text = self.block.data[start[row] : self.stop[row]]
             value[row] ^= np.uint64(hash(text) & 0xFFFFFFFFFFFFFFFF)
@@ -226,6 +232,8 @@ class Cursor:
 
     def __init__(self, block: Block, at: Ints, end: Ints) -> None:
         self.block, self.at, self.end = block, at, end
+        self._words: tuple[Ints, Words] | None = None
+        """Positions, and the eight bytes at each: often several texts are looked for in one."""
         self.problems: dict[int, tuple[int, str]] = {}
         """Where a line failed first and what was expected there, by row."""
 
@@ -252,10 +260,14 @@ class Cursor:
         found: Bools | None = None
         for i in range(0, len(literal), 8):
             part = literal[i : i + 8]
-            at = self.at + i if i else self.at
             if i:  # a block is padded, but not for every length of literal
-                at = np.minimum(at, self.block.size + len(PAD) - 8)
-            here = (self.block.words[at] & _LOW_BYTES[len(part)]) == word(part)
+                at = np.minimum(self.at + i, self.block.size + len(PAD) - 8)
+                words = self.block.words[at]
+            else:
+                words = self._heads()
+            if len(part) < 8:
+                words = words & _LOW_BYTES[len(part)]
+            here = words == word(part)
             found = here if found is None else found & here
         assert found is not None, "a literal has at least one byte"
         return found
@@ -263,8 +275,15 @@ class Cursor:
     def optional(self, literal: bytes) -> Bools:
         """Step over this text where it stands; says where it did."""
         found = self.matches(literal)
-        self.at = self.at + found * len(literal)
+        if found.any():
+            self.at = self.at + found * len(literal)
         return found
+
+    def _heads(self) -> Words:
+        """The eight bytes at each position."""
+        if self._words is None or self._words[0] is not self.at:
+            self._words = self.at, self.block.words[self.at]
+        return self._words[1]
 
     def expect(self, literal: bytes, where: Bools | None = None) -> None:
         """Step over this text, which must stand in every row (in those of `where`)."""
@@ -312,21 +331,23 @@ class Cursor:
         at = self.at.copy()
         live = np.arange(len(at)) if where is None else np.flatnonzero(where)
         live = live[at[live] < self.end[live]]
+        here, end = at[live], self.end[live]
         while len(live) > _STRAGGLERS:
-            words = self.block.words[at[live]]
+            words = self.block.words[here]
             hit = np.zeros(len(live), np.uint64)
             for char in chars:
                 other = words ^ np.uint64(ord(char) * _EACH_BYTE)
                 hit |= (other - np.uint64(_EACH_BYTE)) & ~other & np.uint64(_HIGH_BITS)
-            at[live] += _first_byte(hit)
-            live = live[(hit == 0) & (at[live] < self.end[live])]
+            here = here + _first_byte(hit)
+            at[live] = here
+            more = np.flatnonzero((hit == 0) & (here < end))
+            live, here, end = live[more], here[more], end[more]
         data = self.block.data
-        for row in live.tolist():
-            begin, end = int(at[row]), int(self.end[row])
+        for row, begin, stop in zip(live.tolist(), here.tolist(), end.tolist(), strict=True):
             for char in chars:
-                place = data.find(char, begin, end)
-                end = place if place >= 0 else end
-            at[row] = end
+                place = data.find(char, begin, stop)
+                stop = place if place >= 0 else stop
+            at[row] = stop
         return np.minimum(at, self.end)
 
     def until(self, *chars: bytes) -> Text:
@@ -359,13 +380,17 @@ class Cursor:
 
     def search(self, literal: bytes, where: Bools | None = None) -> Ints:
         """Position of a text that may stand far away, else the line's end."""
-        find = self.block.data.find
         found = self.end.copy()
         rows = np.arange(len(self)) if where is None else np.flatnonzero(where)
-        spans = zip(self.at[rows].tolist(), self.end[rows].tolist(), strict=True)
-        places = np.fromiter((find(literal, a, b) for a, b in spans), np.int64, len(rows))
-        found[rows] = np.where(places < 0, self.end[rows], places)
+        some = Cursor(self.block, self.at[rows], self.end[rows])
+        places = some.each(self.block.data.find, literal)
+        found[rows] = np.where(places < 0, some.end, places)
         return found
+
+    def each(self, find: Callable[[bytes, int, int], int], literal: bytes) -> Ints:
+        """What `find` or `rfind` of the text says of a literal in each row."""
+        found = map(find, repeat(literal), self.at.tolist(), self.end.tolist())
+        return np.fromiter(found, np.int64, len(self))
 
     def finish(self) -> None:
         """Require the line's end."""

@@ -23,7 +23,7 @@ LARGE = (
     "peak_contributors",
     "peak_stack_nodes",
 )
-"""Tables whose rows keep blocks of text alive; those of others are few, and wait for the end of a
+"""Tables whose rows keep blocks of text alive; few rows of others may wait for the end of a
 transaction."""
 Types = dict[str, dict[str, str]]
 """DuckDB type of each column in order, by table."""

@@ -5,6 +5,7 @@ The only code that inserts rows of modules.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,8 @@ INSERT_ROWS = 450_000
 """Rows that wait for an insert, which costs some milliseconds per table however few they are."""
 FEW_INSERT_ROWS = 150_000
 """The same beside a large module, whose keys need the memory."""
+MANY_ROWS = 16_384
+"""Rows of one table that are worth an insert before the transaction ends."""
 _CASTS = {"shapes": "* REPLACE (dimensions::BIGINT[] AS dimensions)"}
 
 
@@ -27,7 +30,10 @@ class TableWriter:
     def __init__(self, con: duckdb.DuckDBPyConnection) -> None:
         self.con = con
         self.batches: dict[str, list[Any]] = {}
-        self.waiting_rows = 0
+        self.waiting_rows = Counter[str]()
+        """Rows in them, by table."""
+        self.new_rows = 0
+        """Rows that came since the last insert."""
         self.insert_rows = INSERT_ROWS
         """Rows that wait for an insert; may be set at any time."""
         self.row_count = 0
@@ -41,10 +47,11 @@ class TableWriter:
         """Take rows of a table."""
         self.batches.setdefault(table, []).append(rows.arrow(self.schemas[table]))
         self.row_count += rows.length
-        if table in tables.LARGE:
-            self.waiting_rows += rows.length
-            if self.waiting_rows >= self.insert_rows:
-                self._flush(tables.LARGE)
+        self.waiting_rows[table] += rows.length
+        self.new_rows += rows.length
+        if self.new_rows >= self.insert_rows:
+            counts = self.waiting_rows
+            self._flush([t for t in self.batches if t in tables.LARGE or counts[t] >= MANY_ROWS])
 
     def add_rows(self, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """Take rows of a table, by column: for a few rows, whose values fit."""
@@ -61,7 +68,7 @@ class TableWriter:
 
     def settle(self) -> None:
         """Insert all that waits, so that the connection is free for other statements."""
-        self._flush()
+        self._flush(list(self.batches))
 
     def commit(self) -> None:
         """Insert all that waits and commit."""
@@ -77,11 +84,12 @@ class TableWriter:
             self.is_open = False
         checksums.end(self.con)
 
-    def _flush(self, some: Collection[str] | None = None) -> None:
-        """Insert what waits for all tables or for these."""
-        chosen = list(self.batches) if some is None else some
-        waiting = {table: self.batches.pop(table) for table in chosen if table in self.batches}
-        self.waiting_rows = 0
+    def _flush(self, some: Collection[str]) -> None:
+        """Insert what waits for these tables."""
+        waiting = {table: self.batches.pop(table) for table in some}
+        self.new_rows = 0
+        for table in waiting:
+            del self.waiting_rows[table]
         self._insert(waiting)
 
     def _insert(self, waiting: dict[str, list[Any]]) -> None:

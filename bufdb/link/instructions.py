@@ -104,10 +104,11 @@ class Instructions:
         return self.context.having("has_descriptions") & ~self.context.has_hlo()
 
     def _modules_lacking(self, given: _Given) -> Bools:
-        """Which modules have a value, or a step of the schedule, whose name has no row."""
+        """Which modules have a value, or a step of the schedule, whose name has no row yet."""
         lacking = np.zeros(self.context.count, np.bool_)
-        lacking[self.values.module[self.values.first[~given.is_given]]] = True
         lacking[self.lifetimes.modules_lacking(given.others)] = True
+        lacking &= ~self._came_with_schedule()
+        lacking[self.values.module[self.values.first[~given.is_given]]] = True
         return lacking
 
     def check_frames(self) -> None:

@@ -17,7 +17,7 @@ _MARK_TEXT = b", metadata={"
 _FIRST = _MARK_TEXT + b'op_name="'
 _FIRST_TYPE = _MARK_TEXT + b'op_type="'
 _KIND = b"), kind="
-_KINDS = frozenset((b"kLoop", b"kInput", b"kOutput", b"kCustom"))
+_KINDS = (b"kLoop", b"kInput", b"kOutput", b"kCustom")
 """What XLA prints; another word is taken too."""
 _WORD = re.compile(rb"\w+", re.ASCII)
 TEXT_FIELDS = ("op_type", "op_name", "source_file")
@@ -48,35 +48,42 @@ def read(text: Text) -> tuple[Columns, Cursor]:
     columns["shape"] = Text(c.block, start, c.at)
     c.expect(b" ")
     opcode = columns["opcode"] = c.until(b"(")
-    columns["fusion_kind"] = _fusion_kind(c, opcode)
-    columns.update(_metadata(c))
+    quote = c.each(c.block.data.find, b'"')
+    columns["fusion_kind"] = _fusion_kind(c, opcode, quote)
+    columns.update(_metadata(c, quote))
     return columns, c
 
 
-def _fusion_kind(c: Cursor, opcode: Text) -> Text:
+def _fusion_kind(c: Cursor, opcode: Text, quote: Ints) -> Text:
     """The word behind the first `), kind=` of a fusion, if no quote stands before it.
 
     Nothing but operands stands before it, and no operand has such a text or a quote.
+
+    Args:
+        c: in instructions, behind the opcode.
+        opcode: their opcodes.
+        quote: where the first quote behind each stands, -1 without one.
     """
     is_fusion = Cursor(c.block, opcode.start, opcode.stop).matches(b"fusion(")
     place = c.search(_KIND, where=is_fusion)
-    rows = np.flatnonzero(is_fusion & (place < c.end))
+    rows = np.flatnonzero(is_fusion & (place < c.end) & ((quote < 0) | (quote > place)))
     start, stop = c.at.copy(), c.at.copy()
     found = Cursor(c.block, place[rows] + len(_KIND), c.end[rows])
     start[rows], stop[rows] = found.at, found.find(b",", b"}", b" ")
-    data, begin = c.block.data, c.at
-    for row in rows.tolist():
-        word = data[start[row] : stop[row]]
-        is_word = word in _KINDS or _WORD.fullmatch(word)
-        if not is_word or data.find(b'"', int(begin[row]), int(place[row])) >= 0:
+    size = stop[rows] - start[rows]
+    is_known = np.zeros(len(rows), np.bool_)
+    for kind in _KINDS:
+        is_known |= (size == len(kind)) & found.matches(kind)
+    for row in rows[~is_known].tolist():
+        if not _WORD.fullmatch(c.block.data, int(start[row]), int(stop[row])):
             stop[row] = start[row]
     return Text(c.block, start, stop, stop > start)
 
 
-def _metadata(c: Cursor) -> Columns:
-    """The fields of `, metadata={…}` outside all quotes and brackets."""
+def _metadata(c: Cursor, quote: Ints) -> Columns:
+    """The fields of `, metadata={…}` outside all quotes and brackets; `quote` as above."""
     data, begin = c.block.data, c.at
-    place, slow = _marks(c)
+    place, slow = _marks(c, quote)
     has = place < c.end
     c.at = np.where(has, place, c.end)
     c.optional(_MARK_TEXT)
@@ -103,7 +110,7 @@ def _metadata(c: Cursor) -> Columns:
     return columns
 
 
-def _marks(c: Cursor) -> tuple[Ints, Bools]:
+def _marks(c: Cursor, quote: Ints) -> tuple[Ints, Bools]:
     """Where `, metadata={` stands, the line's end where it does not; rows to read one by one.
 
     Only a quoted text, or a sharding, which quotes names, can hold a mark that does not count. In
@@ -111,8 +118,6 @@ def _marks(c: Cursor) -> tuple[Ints, Bools]:
     """
     data, begin = c.block.data, c.at
     find = data.find
-    spans = zip(begin.tolist(), c.end.tolist(), strict=True)
-    quote = np.fromiter((find(b'"', a, b) for a, b in spans), np.int64, len(c))
     first = Cursor(c.block, np.maximum(quote + 1 - len(_FIRST), begin), c.end)
     plain = first.matches(_FIRST) | first.matches(_FIRST_TYPE)
     place = np.where(plain, first.at, c.end)

@@ -320,9 +320,7 @@ def _node_lines(section: Section, lines: Ints) -> tuple[Ints, Ints]:
 
 
 def _last_before(c: Cursor, literal: bytes) -> Ints:
-    rfind = c.block.data.rfind
-    spans = zip(c.at.tolist(), c.end.tolist(), strict=True)
-    return np.fromiter((rfind(literal, a, b) for a, b in spans), np.int64, len(c))
+    return c.each(c.block.data.rfind, literal)
 
 
 def _spaced(c: Cursor) -> Ints:

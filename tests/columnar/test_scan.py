@@ -292,3 +292,18 @@ def test_take_takes_the_rows_of_all_columns():
         [b"b"], [2], [4],
     )  # fmt: skip
     assert take(columns, None) is columns
+
+
+def test_taken_rows_keep_their_patches_also_twice_and_out_of_order():
+    column = texts(b"a", b"b", b"c")
+    column.patches = {0: b"x", 2: None}
+    assert column.take(np.array([2, 0, 1, 0])).tolist() == [None, b"x", b"b", b"x"]
+    assert column.take(np.array([False, True, True])).tolist() == [b"b", None]
+
+
+def test_what_stands_in_a_place_is_looked_up_anew_where_a_cursor_has_moved():
+    c = cursor(b"a=1 b=2", b"b=2")
+    assert c.optional(b"x=").tolist() == [False, False]
+    assert c.optional(b"a=1 ").tolist() == [True, False]
+    assert c.optional(b"b=").tolist() == [True, True]
+    assert c.integer().tolist() == [2, 2]

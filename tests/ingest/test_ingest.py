@@ -7,10 +7,12 @@ from pathlib import Path
 
 import duckdb
 import ingesting
+import numpy as np
 import pytest
 from ingesting import ingest_into, opened, rows
 from places import DEMO
 
+from bufdb.columnar.arrow import TableSchema, rows_of
 from bufdb.database import store
 from bufdb.dumps.load import BLOCK_BYTES, load
 from bufdb.errors import UsageError
@@ -18,7 +20,7 @@ from bufdb.ingest import group as group_module
 from bufdb.ingest import ingest as ingest_module
 from bufdb.ingest.ingest import MODULE_TABLES, ingest
 from bufdb.ingest.plan import plan
-from bufdb.ingest.writer import TableWriter
+from bufdb.ingest.writer import MANY_ROWS, TableWriter
 from bufdb.link.context import Context
 from bufdb.read.hlo import HloHeader
 
@@ -215,6 +217,26 @@ def whole_modules(db):
         )
         assert found == [], table
     return [key.rpartition(".")[0] for key in keys(db)]
+
+
+def test_no_table_waits_for_the_end_of_a_transaction_with_many_rows(con):
+    types = {"module_id": "BIGINT", "at_time": "BIGINT"}
+    numbers = np.arange(MANY_ROWS // 2)
+    part, _ = rows_of({"module_id": numbers, "at_time": numbers}, types)
+    writer = TableWriter(con)
+    writer.schemas["few"] = writer.schemas["many"] = TableSchema.of(types)
+    con.execute("CREATE TABLE few (module_id BIGINT, at_time BIGINT)")
+    con.execute("CREATE TABLE many AS FROM few")
+    writer.insert_rows = 4 * len(numbers)
+    writer.begin()
+    writer.add("few", part)
+    for _ in range(3):
+        writer.add("many", part)
+    assert list(writer.batches) == ["few"]
+    assert rows(con, "SELECT count(*) FROM many") == [(3 * len(numbers),)]
+    writer.settle()
+    assert rows(con, "SELECT count(*) FROM few") == [(len(numbers),)]
+    writer.close()
 
 
 def test_a_failed_insert_leaves_the_transactions_before(con, fresh, monkeypatch):

@@ -7,6 +7,7 @@ import pytest
 
 from bufdb.database import store
 from bufdb.ingest.ingest import ingest
+from bufdb.link import instructions as link_instructions
 
 DEMO = Path(__file__).parents[2] / "data" / "demo" / "cpu_b8_old"
 NAME = "module_0001.jit_f.cpu_after_optimizations-buffer-assignment.txt"
@@ -127,6 +128,19 @@ def test_a_step_of_the_schedule_is_an_instruction_whatever_lies_beside_it(tmp_pa
     shutil.copytree(DEMO, folder / "e")
     assert alone == [("copy-start", 0)]
     assert instructions(str(tmp_path / "beside.duckdb"), folder) == alone
+
+
+def test_sections_are_not_read_again_for_steps_whose_rows_came_with_the_schedule(
+    tmp_path, monkeypatch
+):
+    def read_again(context):
+        raise AssertionError
+
+    monkeypatch.setattr(link_instructions, "live_range_rounds", read_again)
+    (tmp_path / "dumps" / "d").mkdir(parents=True)
+    (tmp_path / "dumps" / "d" / NAME).write_text(DESCRIBED)
+    found = instructions(str(tmp_path / "t.duckdb"), tmp_path / "dumps")
+    assert sorted(found) == [("add", 0), ("bitcast", 1), ("odd", 2)]
 
 
 @pytest.mark.sample(2)

@@ -203,7 +203,7 @@ def _tell(sink: Sink, message: Received) -> None:
         if word == worker.FAILED:
             raise given[0]
         if word == "add" and given[0] not in tables.LARGE:
-            # These wait for the end of the transaction, and the memory must not.
+            # These may wait for the end of the transaction, and the memory must not.
             sink.add(given[0], given[1].copied())
         else:
             getattr(sink, word)(*given, **named)
