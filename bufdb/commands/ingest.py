@@ -79,6 +79,13 @@ def _sources(
     metavar="URL",
     help="Write a dataset instead, a folder or a URL such as s3://bucket/folder.",
 )
+@click.option(
+    "--format",
+    "file_format",
+    type=click.Choice(["parquet", "delta"]),
+    help="With --out: plain Parquet, or Delta tables (bufdb[delta]); that of the dataset if not "
+    "given, Parquet at first.",
+)
 @click.option("--prune", is_flag=True, help="Take out of the run what is gone from PATH.")
 @common.own_option
 @common.quiet_option
@@ -93,6 +100,7 @@ def command(
     own: tuple[str, ...],
     is_quiet: bool,
     url: str | None,
+    file_format: str | None,
     **options: Any,
 ) -> None:
     """Read XLA dumps into the database: directories (with all below) or single files.
@@ -118,7 +126,7 @@ def command(
     With --run-from-dir a name that PATTERN does not fit makes a run without labels, and a
     sub-directory without dumps makes none; both are noted.
     """
-    ingest = _ingest_into(db, url)
+    ingest = _ingest_into(db, url, file_format)
     if run_from_dir and run is not None:
         raise UsageError("--run names one run and --run-from-dir makes several; give one of them")
     if pattern is not None and not run_from_dir:
@@ -150,12 +158,18 @@ def command(
     click.get_current_context().exit(summary.exit_code)
 
 
-def _ingest_into(db: str, url: str | None) -> Callable[..., Summary]:
-    """What reads dumps into a database file, or into a dataset if one is named."""
+def _ingest_into(db: str, url: str | None, file_format: str | None) -> Callable[..., Summary]:
+    """What reads dumps into a database file, or into a dataset if one is named.
+
+    Raises:
+        UsageError: a format without a dataset.
+    """
     if url is not None:
         from bufdb.dataset import ingest as dataset
 
-        return partial(dataset.ingest, url)
+        return partial(dataset.ingest, url, file_format=file_format)
+    if file_format is not None:
+        raise UsageError("--format is that of a dataset; name one with --out")
     from bufdb.ingest import ingest as database
 
     return partial(database.ingest, db)
