@@ -22,7 +22,10 @@ LABELS = {
 """As those of `demo_db`."""
 
 
-@pytest.fixture(scope="session", params=["loose", "compacted", "mixed", "delta"])
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("loose", "compacted")]
+
+
+@pytest.fixture(scope="session", params=["mixed", "delta", *SLOW])
 def demo_dataset(request, demo_db, tmp_path_factory):
     """A dataset of the dumps of `demo_db`: whole, compacted, and partly newer, and Delta."""
     if request.param == "delta":
