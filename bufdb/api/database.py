@@ -34,6 +34,7 @@ class Database(Readable):
         self,
         path: str | os.PathLike[str] | None = None,
         *,
+        on: str | os.PathLike[str] | None = None,
         queries: Sequence[str | os.PathLike[str]] = (),
         categories: str | os.PathLike[str] | None = None,
         wait: float = DEFAULT_WAIT_S,
@@ -41,17 +42,21 @@ class Database(Readable):
     ) -> None:
         """See `bufdb.connect`."""
         self._remove: weakref.finalize[[str], Database] | None = None
-        if path is None:
+        if on is not None:
+            if path is not None:
+                raise UsageError("connect wants a file, or on= a dataset, not both")
+            path = on
+        elif path is None:
             folder = tempfile.mkdtemp(prefix="bufdb-")
             self._remove = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
             path = Path(folder) / "bufdb.duckdb"
             store.open_writable(str(path)).close()
         file = os.fspath(path)
-        if not file or file.startswith(":memory:"):
+        if not file or (on is None and file.startswith(":memory:")):
             raise UsageError(f"connect wants the name of a file, or None, got {file!r}")
         rules = None if categories is None else Path(categories)
         limit = None if memory_limit is None else as_limit(memory_limit, "connect: memory_limit")
-        opener = Opener(file, rules, Patience(wait, LOG.warning), limit)
+        opener = Opener(file, rules, Patience(wait, LOG.warning), limit, is_dataset=on is not None)
         super().__init__(opener, [Path(folder) for folder in queries])
 
     def close(self) -> None:
@@ -110,6 +115,7 @@ class Database(Readable):
             BufdbError: a function cannot be read; the message says what to do.
             DatabaseError: the database cannot be opened, or is of another version.
         """
+        self._require_file()
         from bufdb.compiled.dump import dumped
         from bufdb.ingest.ingest import ingest
 
@@ -146,6 +152,7 @@ class Database(Readable):
         Raises:
             BufdbError: nothing was compiled; or this JAX has no place to put dump options.
         """
+        self._require_file()
         from bufdb.compiled.watch import watched
 
         @contextmanager
@@ -156,6 +163,17 @@ class Database(Readable):
                 self._ingest_watched(Path(name), run, labels)
 
         return block()
+
+    def _require_file(self) -> None:
+        """Nothing if dumps can be stored here.
+
+        Raises:
+            UsageError: it is a dataset.
+        """
+        if self._opener.is_dataset:
+            raise UsageError(
+                f"{self.path} is read only here: 'bufdb ingest --out' writes a dataset"
+            )
 
     def _ingest_watched(self, folder: Path, run: str, labels: Mapping[str, str] | None) -> None:
         from bufdb.ingest.ingest import ingest
@@ -171,6 +189,7 @@ class Database(Readable):
 def connect(
     path: str | os.PathLike[str] | None = None,
     *,
+    on: str | os.PathLike[str] | None = None,
     queries: Sequence[str | os.PathLike[str]] = (),
     categories: str | os.PathLike[str] | None = None,
     wait: float = DEFAULT_WAIT_S,
@@ -181,6 +200,7 @@ def connect(
     Args:
         path: the file, which the first ingest makes; None for one in memory, which is gone when it
             is closed (it is a private file of the folder for temporary ones).
+        on: a dataset to read instead, a folder or a URL that 'bufdb ingest --out' has written.
         queries: folders with saved queries of your own, besides bufdb's and those of BUFDB_QUERIES.
         categories: a file with rules of your own for peak-by-role and peak-by-category.
         wait: how long to wait while another process holds the file [s].
@@ -188,7 +208,7 @@ def connect(
             ingest. What needs more goes to disk for a while.
     """
     return Database(
-        path, queries=queries, categories=categories, wait=wait, memory_limit=memory_limit
+        path, on=on, queries=queries, categories=categories, wait=wait, memory_limit=memory_limit
     )
 
 

@@ -37,7 +37,7 @@ from bufdb.errors import UsageError
 )
 @common.quiet_option
 @common.output_options
-@common.db_option
+@common.read_db_option
 def command(
     examples: int,
     skip: tuple[str, ...],

@@ -48,7 +48,7 @@ PICTURES = ("speedscope", "collapsed", "pprof", "perfetto", "torch-snapshot")
     required=True,
     help="Where to write; a new folder for parquet and csv.",
 )
-@common.db_option
+@common.read_db_option
 def command(
     form: str,
     run: str | None,

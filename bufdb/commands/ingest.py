@@ -88,6 +88,13 @@ def _sources(
 )
 @click.option("--remote", metavar="URL", help="With --engine spark: a server, sc://HOST[:PORT].")
 @click.option("--master", metavar="URL", help="The same with Java here, such as spark://HOST:7077.")
+@click.option(
+    "--format",
+    "file_format",
+    type=click.Choice(["parquet", "delta"]),
+    help="With --out: plain Parquet, or Delta tables (bufdb[delta]); that of the dataset if not "
+    "given, Parquet at first.",
+)
 @click.option("--prune", is_flag=True, help="Take out of the run what is gone from PATH.")
 @common.own_option
 @common.quiet_option
@@ -105,6 +112,7 @@ def command(
     engine: str,
     remote: str | None,
     master: str | None,
+    file_format: str | None,
     **options: Any,
 ) -> None:
     """Read XLA dumps into the database: directories (with all below) or single files.
@@ -140,7 +148,7 @@ def command(
         raise UsageError("--run names one run and --run-from-dir makes several; give one of them")
     if pattern is not None and not run_from_dir:
         raise UsageError("--labels-from needs --run-from-dir")
-    ingest = _ingest_into(db, url, engine, remote, master)
+    ingest = _ingest_into(db, url, file_format, engine, remote, master)
     pairs = common.parse_labels(labels)
     options["own_globs"] = common.own_globs(own)
     options["metadata"] = common.parse_labels(metadata, "--metadata")
@@ -168,15 +176,25 @@ def command(
 
 
 def _ingest_into(
-    db: str, url: str | None, engine: str, remote: str | None, master: str | None
+    db: str,
+    url: str | None,
+    file_format: str | None,
+    engine: str,
+    remote: str | None,
+    master: str | None,
 ) -> Callable[..., Summary]:
     """What reads dumps into a database file, or into a dataset if one is named.
 
     It may copy the process, which is this command's alone.
+
+    Raises:
+        UsageError: a format or an engine without a dataset, a cluster without its engine.
     """
     if engine == "local" and (remote or master):
         raise UsageError("--remote and --master are for --engine spark")
     if url is None:
+        if file_format is not None:
+            raise UsageError("--format is that of a dataset; name one with --out")
         if engine != "local":
             raise UsageError(f"--engine {engine} writes a dataset: name one with --out")
         from bufdb.ingest import ingest as database
@@ -185,7 +203,9 @@ def _ingest_into(
     if engine == "local":
         from bufdb.dataset import ingest as dataset
 
-        return partial(dataset.ingest, url, may_copy=True)
+        return partial(dataset.ingest, url, may_copy=True, file_format=file_format)
+    if file_format == "delta":
+        raise UsageError("--format delta is written by one machine: leave --engine away")
     from bufdb.spark import ingest as cluster
     from bufdb.spark import scatter, session
 

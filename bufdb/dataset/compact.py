@@ -23,6 +23,7 @@ from bufdb.dataset.layout import LOOSE, quoted
 from bufdb.dataset.places import Place, place_of
 from bufdb.dataset.snapshot import Owners, Snapshot, require_rows, unreadable
 from bufdb.dataset.writer import OPTIONS
+from bufdb.errors import UsageError
 
 GRACE_S = 3600.0
 """How long what counts no more stays for those who read it [s]."""
@@ -68,6 +69,7 @@ def compact(
         grace_s: how long what counts no more is left to its readers [s].
 
     Raises:
+        UsageError: it is of Delta tables.
         DatabaseError: there is no dataset, or it cannot be read.
         BufdbError: an object cannot be written.
     """
@@ -82,6 +84,11 @@ def compact(
             columns = layout.columns(con, ready.CATALOG)
         snapshot = Snapshot(con, place, "owners")
         require_rows(snapshot)
+        if snapshot.is_delta:
+            raise UsageError(
+                f"{place.root} is of Delta tables: delta-rs (DeltaTable.optimize.compact, vacuum) "
+                "and Spark (OPTIMIZE, VACUUM) compact these, and bufdb reads what they leave"
+            )
         today = layout.day_of(time.time())
         for day in _to_rewrite(con):
             if day in days or (not days and day < today):

@@ -30,6 +30,8 @@ from bufdb.ingest.rows import runs as run_rows
 from bufdb.ingest.summary import Summary
 from bufdb.ingest.workers.choice import Reader, reader
 
+FORMATS = ("parquet", "delta")
+"""Plain files, or Delta tables through delta-rs."""
 DAY_LABEL = "dt"
 """Label or metadata of a run that says its day."""
 _PRELOADED = ("run_labels", "modules", "files")
@@ -60,14 +62,17 @@ def ingest(
     block_bytes: int = BLOCK_BYTES,
     jobs: int | None = 1,
     may_copy: bool = False,
+    file_format: str | None = None,
 ) -> Summary:
     """Read dumps and store them in the dataset at a folder or URL.
 
     Arguments are those of `bufdb.ingest.ingest.ingest`. `prune` takes out of the runs all modules
-    that are not among these paths, whoever ingested them.
+    that are not among these paths, whoever ingested them. `file_format` is one of FORMATS; None
+    leaves it as it is, plain Parquet at first.
 
     Raises:
-        UsageError: a path does not exist or holds no dump, or a label dt is no day.
+        UsageError: a path does not exist or holds no dump, a label dt is no day, the dataset has
+            another format, or delta-rs is not installed.
         DatabaseError: the dataset cannot be read, or is of another schema version.
         BufdbError: an object cannot be written.
     """
@@ -77,7 +82,9 @@ def ingest(
     modules = [job for one in planned.values() for job in one.jobs]
     # Before a database is opened, for that begins threads.
     with reader(modules, jobs, may_copy=may_copy) as reading:
-        summary = store_planned(url, planned, labels, labels_by_run, metadata, *more, reading)
+        summary = store_planned(
+            url, planned, labels, labels_by_run, metadata, *more, reading, file_format
+        )
     summary.seconds = time.perf_counter() - began
     return summary
 
@@ -95,6 +102,7 @@ def store_planned(
     block_bytes: int = BLOCK_BYTES,
     reading: Reader | None = None,
     elsewhere: Elsewhere | None = None,
+    file_format: str | None = None,
 ) -> Summary:
     """Read the modules of a plan, or of a part of one, and store them.
 
@@ -110,13 +118,14 @@ def store_planned(
         place.attach(con)
         jobs = (job.module_id for one in planned.values() for job in one.jobs)
         found = _Stored(con, place, None if prune else set(jobs))
+        objects = _writer(con, found, file_format)
         given = {
             name: {**(labels or {}), **(labels_by_run or {}).get(name, {})} for name in planned
         }
 
         def begun(name: str) -> _Ingest:
             found.load(name, planned[name], {**(metadata or {}), **given[name]})
-            more = (block_bytes, progress, own_globs, prune, found, elsewhere or reading)
+            more = (block_bytes, progress, own_globs, prune, found, elsewhere or reading, objects)
             return _Ingest(con, {name: planned[name]}, *more)
 
         if elsewhere is not None:
@@ -135,6 +144,23 @@ def store_planned(
     finally:
         con.close()
     return total
+
+
+def _writer(con: duckdb.DuckDBPyConnection, found: _Stored, file_format: str | None) -> Writer:
+    """What writes in the format that is asked for, or else that the dataset has.
+
+    Raises:
+        UsageError: the two differ, or delta-rs is not installed.
+    """
+    snapshot = found.snapshot
+    has = ("delta" if snapshot.is_delta else "parquet") if snapshot.has_markers else None
+    if has is not None and file_format not in (None, has):
+        raise UsageError(f"{found.place.root} has format {has}, not {file_format}; take another")
+    if (file_format or has) == "delta":
+        from bufdb.dataset.delta.writer import DeltaWriter
+
+        return DeltaWriter(con, found.place, found.columns)
+    return Writer(con, found.place, found.columns)
 
 
 class _Stored:
@@ -215,12 +241,12 @@ class _Ingest(Ingest):
         prune: bool,
         found: _Stored,
         reader: Reader | None,
+        objects: Writer,
     ) -> None:
         super().__init__(con, planned, block_bytes, progress, reader, False, own_globs, prune)
-        self.found = found
+        self.found, self.objects = found, objects
         self.elsewhere: set[int] = set()
         """Modules, by module_id, that others have stored."""
-        self.objects = Writer(con, found.place, found.columns)
 
     def _commit(self) -> None:
         super()._commit()

@@ -58,7 +58,8 @@ class Name:
     owner_id: int | None
     """Whose rows it has; None for a part."""
     owner_version: int | None
-    part_id: int
+    part_id: int | None
+    """None in a Delta table, of whose files no name says anything."""
 
 
 def tables() -> list[str]:
@@ -134,6 +135,11 @@ def version_of(content: Iterable[object], before: int | None) -> int:
         return low
     count, same = divmod(before, 1 << _HASH_BITS)
     return before if same == low else ((count + 1) << _HASH_BITS) | low
+
+
+def follows(version: int) -> bool:
+    """Whether a version took the place of another one."""
+    return version >= 1 << _HASH_BITS
 
 
 def next_part(before: int) -> int:

@@ -28,7 +28,10 @@ def text(url: str) -> str:
         require_rows(snapshot)
         root = "".join(f"[{char}]" if char in "*?[" else char for char in place.root)
         patterns = {
+            # A pattern would find what the log of a Delta table no longer lists.
             table: views.objects([f"{root}/{table}/dt=*/*.parquet"])
+            if not snapshot.is_delta
+            else snapshot.relation(table) or ""
             for table in layout.tables()
             if snapshot.objects(table)
         }

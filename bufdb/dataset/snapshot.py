@@ -13,9 +13,12 @@ import duckdb
 
 from bufdb.database.store import SCHEMA_VERSION
 from bufdb.dataset import layout, views
+from bufdb.dataset.delta import log
 from bufdb.dataset.layout import MARKERS, Name
 from bufdb.dataset.places import Listed, Place
 from bufdb.errors import DatabaseError
+
+_ATTEMPTS = 20
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,7 @@ class Owners:
     def have(self, name: Name) -> bool:
         """Whether an object has rows of any of them."""
         if name.owner_id is None:
-            return name.part_id in self.parts
+            return name.part_id is None or name.part_id in self.parts
         return (name.owner_id, name.owner_version) in self.loose
 
 
@@ -58,6 +61,42 @@ class Snapshot:
         self.paths: set[str] = set()
         """Objects from which rows are read."""
         self._listed: dict[str, dict[str, tuple[Name, Listed]]] = {}
+        self._lost: dict[str, int] = {}
+        self.is_delta = any(log.is_log(place.names(table), table) for table in MARKERS)
+        attempt = 0
+        while not self._is_taken(module_ids):
+            attempt += 1
+            if attempt == _ATTEMPTS:
+                raise DatabaseError(f"{place.root} is being written again and again; try later")
+        ((odd,),) = con.execute(
+            f"SELECT min(schema_version) FILTER (schema_version <> {SCHEMA_VERSION}) FROM {owners}"
+        ).fetchall()
+        if odd is not None:
+            raise DatabaseError(
+                f"{place.root} holds rows of schema version {odd}, this bufdb needs "
+                f"{SCHEMA_VERSION}; ingest the dumps again, into another folder"
+            )
+
+    def _is_taken(self, module_ids: set[int] | None) -> bool:
+        """Read the markers; whether what they commit is there still.
+
+        In a plain dataset it is. In a Delta table rows are deleted as soon as others have taken
+        their place, so there the other tables are listed at once, and the last commit of each from
+        before the markers were read tells whether it has lost any since.
+        """
+        self._listed.clear()
+        self.paths.clear()
+        before = self._versions() if self.is_delta else {}
+        self._commit(module_ids)
+        for table in before:
+            self.objects(table)
+        return all(self._lost.get(table, -1) <= version for table, version in before.items())
+
+    def _versions(self) -> dict[str, int]:
+        return {table: log.version(self.place.names(table), table) for table in layout.tables()}
+
+    def _commit(self, module_ids: set[int] | None) -> None:
+        """Read the markers into the table of owners."""
         # Modules before runs: a run's row is there before its first module.
         found: dict[str, str] = {}
         for table in reversed(MARKERS):
@@ -71,20 +110,14 @@ class Snapshot:
                 found[table] = self._rows(names)
         self.has_markers = bool(found)
         try:
-            con.execute(f"CREATE TABLE {owners} AS {views.committed(found)}")
+            self.con.execute(f"CREATE OR REPLACE TABLE {self.owners} AS {views.committed(found)}")
         except duckdb.Error as error:
-            raise unreadable(place, error) from error
-        ((odd,),) = con.execute(
-            f"SELECT min(schema_version) FILTER (schema_version <> {SCHEMA_VERSION}) FROM {owners}"
-        ).fetchall()
-        if odd is not None:
-            raise DatabaseError(
-                f"{place.root} holds rows of schema version {odd}, this bufdb needs "
-                f"{SCHEMA_VERSION}; ingest the dumps again, into another folder"
-            )
+            raise unreadable(self.place, error) from error
 
     def objects(self, table: str) -> dict[str, tuple[Name, Listed]]:
         """The objects of a table by their names."""
+        if table not in self._listed and self.is_delta:
+            self._listed[table] = self._of_log(table)
         if table not in self._listed:
             listed = self.place.names(table)
             named = ((text, layout.parse(text), entry) for text, entry in sorted(listed.items()))
@@ -92,6 +125,26 @@ class Snapshot:
                 text: (name, entry) for text, name, entry in named if name is not None
             }
         return self._listed[table]
+
+    def _of_log(self, table: str) -> dict[str, tuple[Name, Listed]]:
+        """The objects of a Delta table.
+
+        Raises:
+            DatabaseError: one is not there, or its name leads elsewhere.
+        """
+        listed = self.place.names(table)
+        if not log.is_log(listed, table):
+            return {}
+        found = log.read(self.con, self.place.root, table, listed)
+        self._lost[table] = found.lost_version
+        names = sorted(f"{table}/{name}" for name in found.files)
+        for name in names:
+            if name not in listed:
+                raise DatabaseError(f"{self.place.root}/{name[:200]}: its Delta log names it, gone")
+        return {
+            name: (Name(table, layout.day_in(name), None, None, None), listed[name])
+            for name in names
+        }
 
     def relation(self, table: str, of: Owners | None = None) -> str | None:
         """The rows of a table's objects, or of those with rows of some owners; None if none has."""

@@ -15,8 +15,6 @@ from bufdb.dataset.places import Place
 
 OPTIONS = "FORMAT parquet, COMPRESSION zstd"
 """zstd takes 0.6 of the bytes of DuckDB's default, and no more time that could be measured."""
-_AT_ONCE = 50
-"""Owners whose objects DuckDB writes together; it keeps a file open for each."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +29,9 @@ class Owner:
 
 class Writer:
     """Writes the rows of owners that stand in the tables of `con`, markers last."""
+
+    at_once = 50
+    """Owners whose objects DuckDB writes together; it keeps a file open for each."""
 
     def __init__(
         self, con: duckdb.DuckDBPyConnection, place: Place, columns: layout.Columns
@@ -47,8 +48,8 @@ class Writer:
             'JOIN (SELECT DISTINCT module_id, shape FROM "values" UNION '
             "SELECT module_id, shape FROM instructions) AS used ON used.shape = shapes.shape)"
         )
-        for start in range(0, len(owners), _AT_ONCE):
-            self._store(owners[start : start + _AT_ONCE], sources, "module_id", "modules")
+        for start in range(0, len(owners), self.at_once):
+            self._store(owners[start : start + self.at_once], sources, "module_id", "modules")
 
     def store_run(self, run: str, owner: Owner) -> None:
         """Let the rows of a run itself appear, as it was ingested from one place."""
@@ -86,7 +87,7 @@ class Writer:
     ) -> Iterable[tuple[Owner, Path]]:
         """A file for each owner that has rows of a table."""
         types = self.columns[table]
-        cells = ", ".join(_cell(column, kind) for column, kind in types.items())
+        cells = ", ".join(typed(column, kind) for column, kind in types.items())
         if len(owners) == 1:
             (owner,) = owners
             file = folder / f"{table}.parquet"
@@ -126,7 +127,8 @@ _OF_RUNS = {
 """Tables with rows of a run itself, and which rows of them are."""
 
 
-def _cell(column: str, kind: str) -> str:
+def typed(column: str, kind: str) -> str:
+    """A column of `stored` in the type in which it lies in Parquet."""
     return f'stored."{column}"::{layout.stored_type(kind)} AS "{column}"'
 
 
@@ -139,5 +141,10 @@ def _own_cells(table: str, owner: Owner | None) -> str:
     cells += f", {layout.LOOSE}::BIGINT AS part_id"
     if table in layout.MARKERS:
         is_removed = owner is not None and owner.is_removed
-        cells += f", {is_removed} AS is_removed, {SCHEMA_VERSION}::INTEGER AS schema_version"
+        cells += f", {marker_cells(str(is_removed))}"
     return cells
+
+
+def marker_cells(is_removed: str) -> str:
+    """The further columns of rows that commit owners."""
+    return f"{is_removed} AS is_removed, {SCHEMA_VERSION}::INTEGER AS schema_version"

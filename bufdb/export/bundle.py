@@ -32,7 +32,7 @@ def write(selection: Selection, path: Path, source: str) -> None:
         UsageError: the file is that database, or cannot be written.
         BufdbError: DuckDB could not write it.
     """
-    if path.exists() and path.samefile(source):
+    if path.exists() and Path(source).exists() and path.samefile(source):
         raise UsageError(f"{path} is the database itself; -o wants another file")
     if path.is_dir() or not path.absolute().parent.is_dir():
         raise UsageError(f"cannot write {path}: no such folder, or it is one itself")

@@ -207,7 +207,7 @@ def _parts(con: duckdb.DuckDBPyConnection, part_rows: int, asked: str) -> Iterat
     """
     cursor = con.cursor()
     row = cursor.execute(
-        "SELECT min(database_name) FROM duckdb_tables() "
+        "SELECT min(database_name) FROM duckdb_columns() "
         "WHERE table_name = 'modules' AND schema_name = 'main'"
     ).fetchone()
     assert row is not None
@@ -238,12 +238,17 @@ class _Tables:
         self.has_views = False
         rows = cursor.execute(
             "SELECT table_name, list(column_name) FROM duckdb_columns() "
-            "SEMI JOIN duckdb_tables() USING (database_name, schema_name, table_name) "
-            "WHERE database_name = ? AND schema_name = 'main' AND NOT internal "
+            "WHERE database_name = ? AND schema_name = 'main' AND list_contains(?, table_name) "
             "GROUP BY table_name ORDER BY table_name",
-            [database],
+            [database, [*definitions.tables()]],
         ).fetchall()
         self.names: list[str] = [name for name, _ in rows]
+        # The larger tables of a dataset are views over its files, whose rows lie nowhere.
+        ((self.has_places,),) = cursor.execute(
+            "SELECT count(*) > 0 FROM duckdb_tables() "
+            "WHERE database_name = ? AND schema_name = 'main' AND table_name = 'modules'",
+            [database],
+        ).fetchall()
         self.of_modules: set[str] = {name for name, columns in rows if "module_id" in columns}
 
     def plan(self, part_rows: int) -> None:
@@ -251,7 +256,7 @@ class _Tables:
         self.cursor.execute(f"ATTACH ':memory:' AS {_PLAN_DATABASE} (READ_WRITE)")
         counts = " UNION ALL ".join(
             f"SELECT module_id, count(*) AS row_count, "
-            f"{'min(rowid)' if table == 'modules' else 'NULL'} AS place "
+            f"{'min(rowid)' if table == 'modules' and self.has_places else 'NULL'} AS place "
             f"FROM {self._of(table)} WHERE module_id IS NOT NULL GROUP BY module_id"
             for table in sorted(self.of_modules)
         )

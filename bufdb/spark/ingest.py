@@ -95,7 +95,15 @@ def ingest(
         more = (memory_limit, None, own_globs, prune)
         block_bytes = max(_LEAST_GROUP_BYTES, min(GROUP_BYTES, share))
         summary = dataset.store_planned(
-            url, planned, labels, labels_by_run, metadata, *more, block_bytes, elsewhere=gathered
+            url,
+            planned,
+            labels,
+            labels_by_run,
+            metadata,
+            *more,
+            block_bytes,
+            elsewhere=gathered,
+            file_format="parquet",  # which is what the workers write
         )
         gathered.require_seen()
     summary.seconds = time.perf_counter() - began

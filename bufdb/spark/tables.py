@@ -16,8 +16,9 @@ import duckdb
 from bufdb.database import store
 from bufdb.database.store import SCHEMA_VERSION
 from bufdb.dataset import layout
+from bufdb.dataset.delta import log
 from bufdb.dataset.places import Place, place_of
-from bufdb.errors import DatabaseError
+from bufdb.errors import DatabaseError, UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -64,6 +65,7 @@ def register(session: SparkSession, url: str) -> None:
         url: the folder or URL; the session's server has to reach it under the same name.
 
     Raises:
+        UsageError: it is of Delta tables.
         DatabaseError: there is neither, or it was written by a bufdb of another schema.
     """
     with store.open_empty() as con:
@@ -74,6 +76,12 @@ def register(session: SparkSession, url: str) -> None:
                 file = f"{place.root}/{table}.parquet"
                 session.read.schema(ddl(columns)).parquet(file).createOrReplaceTempView(table)
             return
+        if any(log.is_log(place.names(table), table) for table in layout.MARKERS):
+            # Among the files of a folder are those with rows that the log no longer lists.
+            raise UsageError(
+                f"{place.root} is of Delta tables, which bufdb asks by DuckDB; for Spark: bufdb "
+                "ingest --out with plain Parquet"
+            )
         for table in layout.CONSTANT:
             rows = con.execute(f'FROM "{table}"').fetchall()
             session.createDataFrame(rows, ddl(types[table])).createOrReplaceTempView(table)

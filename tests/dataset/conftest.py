@@ -22,22 +22,28 @@ LABELS = {
 """As those of `demo_db`."""
 
 
-@pytest.fixture(scope="session", params=["loose", "compacted", "mixed"])
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("loose", "compacted")]
+
+
+@pytest.fixture(scope="session", params=["mixed", "delta", *SLOW])
 def demo_dataset(request, demo_db, tmp_path_factory):
-    """A dataset of the dumps of `demo_db`: whole, compacted, and some of it ingested since."""
+    """A dataset of the dumps of `demo_db`: whole, compacted, and partly newer, and Delta."""
+    if request.param == "delta":
+        pytest.importorskip("deltalake", reason="needs deltalake: pip install 'bufdb[delta]'")
     folder = tmp_path_factory.mktemp("dataset")
     root, is_mixed = folder / request.param, request.param == "mixed"
+    file_format = "delta" if request.param == "delta" else "parquet"
     shutil.copytree(demo_db.parent / "demo", folder / "demo")
     with contextlib.chdir(folder):
         for name, labels in LABELS.items():
             run = Path("demo") / name
-            if is_mixed and name == "cpu_b8":
+            if (is_mixed or file_format == "delta") and name == "cpu_b8":
                 change(run)
-                ingest(str(root), [run], labels={"batch": "9"})
+                ingest(str(root), [run], labels={"batch": "9"}, file_format=file_format)
                 shutil.copytree(demo_db.parent / run, run, dirs_exist_ok=True)
             if is_mixed and name in ("cpu_b8", "gpu_b8"):
                 compact(str(root), grace_s=0)
-            ingest(str(root), [run], labels=labels)
+            ingest(str(root), [run], labels=labels, file_format=file_format)
     if request.param == "compacted":
         compact(str(root), grace_s=0)
     return root

@@ -6,10 +6,12 @@ import duckdb
 import pytest
 from datasets import all_rows, objects, stored
 
+import bufdb
 from bufdb import resources
 from bufdb.database import store
 from bufdb.dataset import layout, reading, shell
 from bufdb.dataset.reading import open_readable
+from bufdb.errors import UsageError
 from bufdb.query import catalogue, execute
 
 QUERIES = catalogue.Catalogue([resources.query_folder()]).load_all()
@@ -39,12 +41,13 @@ def test_all_rows_are_those_of_the_database(opened, demo_file):
     assert all_rows(opened) == all_rows(demo_file)
 
 
-@pytest.mark.sample(9)
+@pytest.mark.sample(14)
 @each_query
 def test_every_query_answers_as_on_the_database(opened, demo_file, query):
     assert answer(opened, query, {}) == answer(demo_file, query, {})
 
 
+@pytest.mark.slow
 def test_what_is_too_large_to_be_copied_is_read_where_it_lies(demo_dataset, demo_file, monkeypatch):
     monkeypatch.setattr(reading, "COPIED_BYTES", 0)
     with open_readable(str(demo_dataset)) as con:
@@ -57,7 +60,7 @@ def test_what_is_too_large_to_be_copied_is_read_where_it_lies(demo_dataset, demo
         assert answer(con, peaks, {}) == answer(demo_file, peaks, {})
 
 
-@pytest.mark.sample(40)
+@pytest.mark.sample(60)
 @each_query
 def test_a_query_of_some_runs_opens_those_alone(demo_dataset, demo_file, query):
     for given in WAYS:
@@ -67,7 +70,7 @@ def test_a_query_of_some_runs_opens_those_alone(demo_dataset, demo_file, query):
                 assert answer(con, query, given) == answer(demo_file, query, given), given
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize(
     "words",
     [
@@ -86,6 +89,7 @@ def test_commands_say_the_same(call, demo_dataset, demo_db, words):
     assert on[0] == 0
 
 
+@pytest.mark.slow
 def test_the_report_is_the_same(call, demo_dataset, demo_db, tmp_path):
     pages = []
     for option in (("--on", demo_dataset), ("--db", demo_db)):
@@ -95,6 +99,7 @@ def test_the_report_is_the_same(call, demo_dataset, demo_db, tmp_path):
     assert len(pages[0]) == len(pages[1]) > 10_000
 
 
+@pytest.mark.slow
 def test_a_plain_duckdb_shell_answers_the_same(call, demo_dataset, demo_db):
     code, text, err = call("schema", "--on", demo_dataset)
     assert (code, err) == (0, "")
@@ -137,3 +142,44 @@ def test_where_no_dataset_is_it_says_how_to_make_one(call, tmp_path):
     code, _, err = call("query", "modules", "--on", tmp_path / "none")
     assert code == 3 and "bufdb ingest DUMPS --out" in err
     assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.sample(2)
+def test_check_finds_the_same(call, demo_dataset, demo_db):
+    assert call("check", "--on", demo_dataset) == call("check", "--db", demo_db)
+
+
+@pytest.mark.slow
+def test_check_of_tables_that_are_views_finds_the_same(call, demo_dataset, demo_db, monkeypatch):
+    monkeypatch.setattr(reading, "COPIED_BYTES", 0)
+    assert call("check", "--on", demo_dataset) == call("check", "--db", demo_db)
+
+
+@pytest.mark.sample(6)
+@pytest.mark.parametrize("form", ["speedscope", "csv", "bundle"])
+def test_export_writes_the_same(call, demo_dataset, demo_db, tmp_path, form):
+    for option, url in (("--on", demo_dataset), ("--db", demo_db)):
+        output = tmp_path / option
+        words = ["export", "--format", form, "--run", "cpu_b8", option, url, "-o", output]
+        assert call(*words)[0] == 0
+    on, file = tmp_path / "--on", tmp_path / "--db"
+    if form == "bundle":
+        with store.open_readable(str(on)) as one, store.open_readable(str(file)) as other:
+            assert all_rows(one) == all_rows(other)
+    elif form == "csv":
+        for table in file.iterdir():
+            if table.stem not in ("runs", "run_checksums"):  # the time of ingest is in both
+                text = table.read_text(encoding="utf-8").splitlines()
+                assert sorted((on / table.name).read_text("utf-8").splitlines()) == sorted(text)
+    else:
+        assert on.read_bytes() == file.read_bytes()
+
+
+def test_python_reads_a_dataset(demo_dataset, demo_db):
+    with bufdb.connect(on=demo_dataset) as one, bufdb.connect(demo_db) as other:
+        assert one.query("peaks").fetchall() == other.query("peaks").fetchall()
+        assert str(one.summary(run="cpu_b8")) == str(other.summary(run="cpu_b8"))
+        with pytest.raises(UsageError, match="--out"):
+            one.ingest(demo_dataset)
+    with pytest.raises(UsageError, match="not both"):
+        bufdb.connect(demo_db, on=demo_dataset)

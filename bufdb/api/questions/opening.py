@@ -40,8 +40,19 @@ class Opener:
         categories: Path | None,
         patience: Patience,
         memory_limit: int | None = None,
+        *,
+        is_dataset: bool = False,
     ) -> None:
-        """`memory_limit`: bytes for DuckDB; None leaves it to what is done."""
+        """See `bufdb.connect`.
+
+        Args:
+            path: the file, or the folder or URL of a dataset.
+            categories: a file with rules.
+            patience: how long to wait for a file.
+            memory_limit: bytes for DuckDB; None leaves it to what is done.
+            is_dataset: whether it is a dataset.
+        """
+        self.is_dataset = is_dataset
         self.path, self.categories, self.patience = path, categories, patience
         self.memory_limit = memory_limit
         self.is_closed = False
@@ -97,6 +108,10 @@ class Opener:
             from bufdb.query.asked.categories import read
 
             before = read(self.categories)
+        if self.is_dataset:
+            from bufdb.dataset import reading
+
+            return reading.open_readable(self.path, sql, before=before, **how)
         return store.open_readable(self.path, sql, before=before, **how)
 
 
