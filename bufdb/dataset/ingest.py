@@ -83,7 +83,14 @@ def ingest(
     # Before a database is opened, for that begins threads.
     with reader(modules, jobs, may_copy=may_copy) as reading:
         summary = store_planned(
-            url, planned, labels, labels_by_run, metadata, *more, reading, file_format
+            url,
+            planned,
+            labels,
+            labels_by_run,
+            metadata,
+            *more,
+            reading=reading,
+            file_format=file_format,
         )
     summary.seconds = time.perf_counter() - began
     return summary
