@@ -22,7 +22,14 @@ LABELS = {
 """As those of `demo_db`."""
 
 
-@pytest.fixture(scope="session", params=["loose", "compacted", "mixed"])
+@pytest.fixture(
+    scope="session",
+    params=[
+        pytest.param("loose", marks=pytest.mark.slow),
+        pytest.param("compacted", marks=pytest.mark.slow),
+        "mixed",
+    ],
+)
 def demo_dataset(request, demo_db, tmp_path_factory):
     """A dataset of the dumps of `demo_db`: whole, compacted, and some of it ingested since."""
     folder = tmp_path_factory.mktemp("dataset")

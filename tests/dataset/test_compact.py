@@ -27,6 +27,7 @@ def test_a_day_becomes_one_file_a_table_and_small_ones_go_after_their_time(tmp_p
     assert rows_on(tmp_path) == rows
 
 
+@pytest.mark.slow
 def test_only_closed_days_and_those_named_are_rewritten(tmp_path):
     for day in ("2026-01-01", "2026-01-02", "9999-12-31"):
         stored(tmp_path, run=day, labels={"dt": day})
@@ -36,6 +37,7 @@ def test_only_closed_days_and_those_named_are_rewritten(tmp_path):
     assert compact(str(tmp_path)).day_count == 0
 
 
+@pytest.mark.slow
 def test_at_every_moment_of_a_compaction_each_row_is_there_once(tmp_path, monkeypatch):
     stored(tmp_path)
     rows, put, moments = rows_on(tmp_path), places.Folder.put, []
@@ -49,6 +51,7 @@ def test_at_every_moment_of_a_compaction_each_row_is_there_once(tmp_path, monkey
     assert len(moments) > 20 and all(moments)
 
 
+@pytest.mark.slow
 def test_at_every_moment_of_a_removal_each_row_is_there_once(tmp_path, monkeypatch):
     stored(tmp_path)
     rows, remove, moments = rows_on(tmp_path), places.Folder.remove, []
@@ -65,6 +68,7 @@ def test_at_every_moment_of_a_removal_each_row_is_there_once(tmp_path, monkeypat
     assert len(moments) > 5 and all(moments)
 
 
+@pytest.mark.slow
 def test_a_module_that_is_ingested_meanwhile_counts(tmp_path, monkeypatch):
     run = copied(tmp_path / "cpu_b8")
     stored(tmp_path / "expected", run)
@@ -89,6 +93,7 @@ def test_a_module_that_is_ingested_meanwhile_counts(tmp_path, monkeypatch):
     assert not [name for name in objects(tmp_path / "set") if layout.parse(name).owner_id]
 
 
+@pytest.mark.slow
 def test_two_compactions_at_once_leave_each_row_once(tmp_path, monkeypatch):
     stored(tmp_path)
     rows, put, is_done = rows_on(tmp_path), places.Folder.put, []
@@ -108,6 +113,7 @@ def test_two_compactions_at_once_leave_each_row_once(tmp_path, monkeypatch):
     assert len(parts) == 1
 
 
+@pytest.mark.slow
 def test_what_no_marker_commits_is_not_seen_and_not_removed(tmp_path):
     stored(tmp_path)
     rows = rows_on(tmp_path)

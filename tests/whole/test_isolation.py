@@ -9,11 +9,11 @@ from isolation import alone, base, case, contents, failures, ingest_alone, pool
 
 CASES = int(os.environ.get("BUFDB_ISOLATION_CASES", "100"))
 """Cases in a test run."""
-CHUNKS = 25
+CHUNKS = 50
 """Test functions they are spread over."""
 
 
-@pytest.mark.sample(25)
+@pytest.mark.sample(50)
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_a_modules_rows_depend_on_its_own_files_alone(chunk: int) -> None:
     numbers = range(CASES * chunk // CHUNKS, CASES * (chunk + 1) // CHUNKS)
