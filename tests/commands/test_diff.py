@@ -153,7 +153,7 @@ def any_db(fresh):
 
 
 @pytest.mark.slow
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(modules=st.lists(MODULE, max_size=6), key=st.sampled_from(diff_command.KEYS))
 def test_any_modules(any_db, modules, key):
     with in_bulk(any_db):

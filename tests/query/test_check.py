@@ -431,7 +431,7 @@ def test_only_before_an_asynchronous_start_a_value_begins_elsewhere(con):
     assert con.execute(asked("live-ranges")).fetchall() != []
 
 
-@pytest.mark.parametrize("count", [1, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [1, pytest.param(40, marks=pytest.mark.slow)])
 def test_of_all_corruptions_few_are_missed(demo_db, tmp_path, count):
     path = shutil.copy(demo_db, tmp_path / "corrupt.duckdb")
     with duckdb.connect(str(path)) as con:

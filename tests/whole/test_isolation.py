@@ -1,4 +1,4 @@
-"""A module's rows depend on its own files alone: some hundred cases, and that the cases are fit."""
+"""A module's rows depend on its own files alone: some cases, and that the cases are fit."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import os
 import pytest
 from isolation import alone, base, case, contents, failures, ingest_alone, pool
 
-CASES = int(os.environ.get("BUFDB_ISOLATION_CASES", "100"))
+CASES = int(os.environ.get("BUFDB_ISOLATION_CASES", "75"))
 """Cases in a test run."""
-CHUNKS = 50
+CHUNKS = 25
 """Test functions they are spread over."""
 
 
-@pytest.mark.sample(50)
+@pytest.mark.sample(25)
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_a_modules_rows_depend_on_its_own_files_alone(chunk: int) -> None:
     numbers = range(CASES * chunk // CHUNKS, CASES * (chunk + 1) // CHUNKS)
