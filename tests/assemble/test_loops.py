@@ -176,6 +176,7 @@ def test_without_metadata_stacks_are_counted_and_no_line_is_guessed(tmp_path):
     assert {row["line"] for row in rows(db)} == {None}
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("run", RUNS)
 def test_jaxlib_0_11_prints_elements_with_the_operand(run, tmp_path, loops_db):
     """`%gte = get-tuple-element(%while.5), index=1` is left out and `%while.5#1` stands for it."""
@@ -206,6 +207,7 @@ def test_the_size_of_blocks_changes_nothing(tmp_path, loops_db):
     assert one(db, query) == one(loops_db, query)
 
 
+@pytest.mark.slow
 def test_the_invariants_hold(loops_db):
     from bufdb.query import check
 

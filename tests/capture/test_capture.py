@@ -312,6 +312,7 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert labels("r")["exit_code"] == "137"
 
 
+@pytest.mark.slow
 def test_a_run_of_the_same_name_is_replaced(run):
     assert run("--run", "r", "--label", "old=1", command=fake("dump()"))[0] == 0
     code, _, err = run("--run", "r", command=fake("dump('tpu_b8')"))

@@ -153,7 +153,7 @@ def any_db(fresh):
 
 
 @pytest.mark.slow
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(modules=st.lists(MODULE, max_size=6), key=st.sampled_from(diff_command.KEYS))
 def test_any_modules(any_db, modules, key):
     with in_bulk(any_db):
@@ -482,6 +482,7 @@ def test_sums_are_of_one_memory_space(small, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_a_renamed_function_bears_both_names(small):
     modules = [("a", "loss_fn", {"x": 1}, {}), ("b", "loss_func", {"x": 3}, {})]
     text = small(modules, "a", "b", "--pair", "loss_fn=loss_func")[1]
@@ -559,6 +560,7 @@ def test_donations_and_what_xla_adds_are_told(small, tmp_path):
     assert " parameter is donated now\n" in small([], "a", "b", "--by", "source")[1]
 
 
+@pytest.mark.slow
 def test_runs_of_a_label_are_told_apart(small, tmp_path):
     small(
         [("a1", "f", {"x": 1}, {}), ("a2", "f", {"x": 2}, {}), ("b", "f", {"x": 3}, {})], "b", "b"

@@ -18,6 +18,7 @@ def test_a_limit_that_is_too_small_is_named_with_what_to_do(call, demo_db, comma
     assert "--memory-limit SIZE gives DuckDB more" in err
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
 def test_the_answer_is_the_same_with_little_memory(call, demo_db, command):
     plain = call(*command, "--db", demo_db)

@@ -63,6 +63,7 @@ def test_it_compares_with_another_run(made):
     assert found.head["command"].endswith("--diff cpu_b8")
 
 
+@pytest.mark.slow
 def test_sides_may_be_labels_and_globs(made):
     found = made("--diff", "batch=16", "--run", "cpu_b8_re*")
     assert (found.head["diff"]["base"], found.head["diff"]["new"]) == ("batch=16", "cpu_b8_remat")

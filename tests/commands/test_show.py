@@ -77,6 +77,7 @@ def test_odd_widths(show, columns):
     assert max(map(display_width, lines)) <= min(160, max(60, columns))
 
 
+@pytest.mark.slow
 def test_what_holds_the_instant_adds_up_to_it(show):
     for instant in ((), ("--step", "100"), ("--peak", "3")):
         out = show("train_step", "--run", "gpu_b8", *instant)[1]

@@ -53,6 +53,7 @@ def test_it_is_one_screen_of_eighty_columns(summary):
     assert lines[-1] == "everything in the dumps was understood"
 
 
+@pytest.mark.slow
 def test_its_figures_are_those_of_the_queries(summary, demo):
     found = json.loads(summary("--format", "json", "--limit", "h200")[1])
     asked = {"run": "cpu_b16", "function": "train_step", "color": "0"}
@@ -219,6 +220,7 @@ def test_what_was_not_understood_is_counted(con):
     ]
 
 
+@pytest.mark.slow
 def test_long_and_hostile_names_stay_in_the_screen(con):
     module(con, 1, 100, run_name="\x1b[31m" + "r" * 90, function_name="漢" * 90)
     Module(con, 2, function_name="\x9bg" * 50, has_live_ranges=False).allocation(0, "temp", 9)

@@ -252,6 +252,7 @@ def test_removal_leaves_what_a_database_without_the_run_has(call, ingested):
     assert content() == content("other.duckdb")
 
 
+@pytest.mark.slow
 def test_removal_of_all_leaves_an_empty_database(call, ingested):
     with store.open_writable("bufdb.duckdb") as con:
         con.execute("INSERT INTO diagnostics VALUES ('cpu_b8', NULL, 'error', 'x', 'p', 1, 'm')")

@@ -68,6 +68,7 @@ def started():
         process.stdout.close()
 
 
+@pytest.mark.slow
 def test_each_read_is_identical_while_others_ingest_the_same_again(tmp_path, started):
     root = tmp_path / "set"
     ways = [copied(tmp_path / "one"), copied(tmp_path / "other")]
@@ -90,6 +91,7 @@ def test_each_read_is_identical_while_others_ingest_the_same_again(tmp_path, sta
     assert version >= 2  # they did write
 
 
+@pytest.mark.slow
 def test_a_writer_that_is_killed_leaves_whole_modules(tmp_path, started):
     root = tmp_path / "set"
     expected = None

@@ -50,6 +50,7 @@ def parts_of(root, run):
     return [part for (part,) in found]
 
 
+@pytest.mark.slow
 def test_only_closed_days_and_those_named_are_rewritten(tmp_path):
     for day in ("2026-01-01", "2026-01-02", "9999-12-31"):
         stored(tmp_path, run=day, labels={"dt": day})
@@ -59,6 +60,7 @@ def test_only_closed_days_and_those_named_are_rewritten(tmp_path):
     assert compact(str(tmp_path)).day_count == 0
 
 
+@pytest.mark.slow
 def test_at_every_moment_of_a_compaction_each_row_is_there_once(tmp_path, monkeypatch):
     stored(tmp_path)
     rows, put, moments = rows_on(tmp_path), places.Folder.put, []
@@ -72,6 +74,7 @@ def test_at_every_moment_of_a_compaction_each_row_is_there_once(tmp_path, monkey
     assert len(moments) > 20 and all(moments)
 
 
+@pytest.mark.slow
 def test_at_every_moment_of_a_removal_each_row_is_there_once(tmp_path, monkeypatch):
     stored(tmp_path)
     rows, remove, moments = rows_on(tmp_path), places.Folder.remove, []
@@ -88,6 +91,7 @@ def test_at_every_moment_of_a_removal_each_row_is_there_once(tmp_path, monkeypat
     assert len(moments) > 5 and all(moments)
 
 
+@pytest.mark.slow
 def test_a_module_that_is_ingested_meanwhile_counts(tmp_path, monkeypatch):
     run = copied(tmp_path / "cpu_b8")
     stored(tmp_path / "expected", run)
@@ -112,6 +116,7 @@ def test_a_module_that_is_ingested_meanwhile_counts(tmp_path, monkeypatch):
     assert not [name for name in objects(tmp_path / "set") if layout.parse(name).owner_id]
 
 
+@pytest.mark.slow
 def test_two_compactions_at_once_leave_each_row_once(tmp_path, monkeypatch):
     stored(tmp_path)
     rows, put, is_done = rows_on(tmp_path), places.Folder.put, []
@@ -131,6 +136,7 @@ def test_two_compactions_at_once_leave_each_row_once(tmp_path, monkeypatch):
     assert len(parts) == 1
 
 
+@pytest.mark.slow
 def test_what_no_marker_commits_is_not_seen_and_not_removed(tmp_path):
     stored(tmp_path)
     rows = rows_on(tmp_path)

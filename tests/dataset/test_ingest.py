@@ -64,6 +64,7 @@ def test_what_is_unchanged_is_not_written_again(tmp_path):
     assert {name: (tmp_path / name).stat().st_mtime_ns for name in objects(tmp_path)} == before
 
 
+@pytest.mark.slow
 def test_the_same_dumps_have_the_same_names_wherever_they_are_ingested(tmp_path):
     for name in ("one", "other"):
         stored(tmp_path / name)
@@ -91,6 +92,7 @@ def test_of_a_changed_module_the_latest_rows_count_though_they_are_fewer(tmp_pat
         assert mine[table] == expected[table], table
 
 
+@pytest.mark.slow
 def test_what_was_before_counts_again_when_it_comes_back(tmp_path):
     run = copied(tmp_path / "cpu_b8")
     stored(tmp_path / "set", run)
@@ -104,6 +106,7 @@ def test_what_was_before_counts_again_when_it_comes_back(tmp_path):
     assert again["values"] == first["values"] and again["files"] == first["files"]
 
 
+@pytest.mark.slow
 def test_markers_are_written_after_all_that_they_commit(tmp_path, monkeypatch):
     order = []
     put = places.Folder.put
@@ -141,6 +144,7 @@ def test_pruned_modules_are_gone_and_can_come_back(tmp_path):
     assert rows_on(tmp_path / "set")["values"] == first["values"]
 
 
+@pytest.mark.slow
 def test_hosts_with_parts_of_one_run_need_not_agree(tmp_path):
     one, other = copied(tmp_path / "host0" / "dumps"), copied(tmp_path / "host1" / "dumps")
     for path in one.glob(f"{INIT}*"):
@@ -156,6 +160,7 @@ def test_hosts_with_parts_of_one_run_need_not_agree(tmp_path):
     assert ask(tmp_path / "set", labels) == [("host", "1"), ("of0", "yes"), ("of1", "yes")]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("metadata", "mtime", "day"),
     [
@@ -207,6 +212,7 @@ def test_the_command_writes_and_says_what_it_did(call, tmp_path):
     assert code == 0 and json.loads(out)[0]["module_count"] == 3
 
 
+@pytest.mark.slow
 def test_processes_that_read_change_no_object(call, tmp_path, monkeypatch):
     monkeypatch.setattr(choice, "FEW_BYTES", 0)
     for jobs in ("1", "2"):
@@ -229,6 +235,7 @@ def test_rows_of_another_schema_version_are_refused(tmp_path):
         rows_on(tmp_path)
 
 
+@pytest.mark.slow
 def test_however_an_ingest_is_cut_its_rows_are_the_same(tmp_path, monkeypatch):
     stored(tmp_path / "one")
     monkeypatch.setattr("bufdb.ingest.ingest.TRANSACTION_BYTES", 1)

@@ -8,6 +8,7 @@ from bufdb.dataset.reading import open_readable
 from bufdb.errors import DatabaseError
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("place", ["/etc/passwd", "{root}/../outside.csv", "{root}x.csv"])
 def test_files_outside_cannot_be_read(tmp_path, place):
     root = tmp_path / "set"
@@ -59,6 +60,7 @@ def test_a_dump_folder_is_no_dataset(call):
     assert code == 3 and "no dataset" in err and err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_folder_of_any_name_holds_a_dataset(call, tmp_path):
     root = tmp_path / "d[1] *?'ü"
     assert call("ingest", RUN, "--out", root, "-q") == (0, "", "")

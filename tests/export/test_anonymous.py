@@ -55,6 +55,7 @@ def test_a_hash_in_hexadecimal_is_one_word():
     assert Words().text("command at 3f2a9c1e77b0+dirty, 1000000") == "command at xa+dirty, 1000000"
 
 
+@pytest.mark.slow
 @given(st.lists(st.text(max_size=12), max_size=4))
 def test_texts_are_the_same_afterwards_exactly_if_they_were_before(texts):
     words = Words()

@@ -147,7 +147,7 @@ def bundle(demo_db, tmp_path_factory):
     return path
 
 
-@pytest.mark.sample(16)
+@pytest.mark.slow
 @pytest.mark.parametrize("query", QUERIES[::3])  # all tables come back row by row, see above
 def test_a_bundle_gives_the_same_answers(bundle, demo_db, call, query):
     given = ("query", query, "--run", "tpu_b8", "--format", "json", "--db")

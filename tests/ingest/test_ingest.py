@@ -91,6 +91,7 @@ def test_a_second_ingest_changes_no_row(db):
     assert (second.module_count, second.unchanged_count, second.row_count) == (0, 3, 0)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("suffix", ["-live-range.txt", ".txt"])
 def test_a_changed_file_replaces_its_module_only(con, fresh, dumps, suffix):
     ingest_into(con, dumps)
@@ -115,6 +116,7 @@ def test_a_file_that_came_later_replaces_its_module(con, dumps):
     assert rows(con, "SELECT code FROM diagnostics") == []
 
 
+@pytest.mark.slow
 def test_the_order_of_paths_changes_no_row(con, fresh):
     paths = [DEMO / "cpu_b8", DEMO / "gpu_b8", DEMO / "cpu_b8_old"]
     ingest_into(con, paths)
@@ -164,6 +166,7 @@ def test_names_with_blanks_and_other_letters(con, tmp_path):
     assert ingest_into(con, folder.parent).unchanged_count == 3
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("block_bytes", [1000, BLOCK_BYTES])
 def test_progress_ends_at_the_total(tmp_path, block_bytes):
     """In rounds of a large module too, and where nothing has changed."""

@@ -176,6 +176,7 @@ def damaged(text, seed):
     return "".join(lines)
 
 
+@pytest.mark.slow
 def test_what_bufdb_makes_of_damaged_messages_holds(fresh, tmp_path):
     """No damage ends the ingest, and the invariants hold of every module that was made."""
     for seed in range(60):

@@ -41,11 +41,12 @@ def pools(monkeypatch):
     return made
 
 
-@pytest.fixture
-def expected(tmp_path):
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory):
     """What one process stores of RUNS."""
-    ingest(str(tmp_path / "one.duckdb"), RUNS)
-    return state_of(tmp_path / "one.duckdb")
+    db = tmp_path_factory.mktemp("one") / "one.duckdb"
+    ingest(str(db), RUNS)
+    return state_of(db)
 
 
 def started(patch, *arguments, script=COMMAND):
@@ -94,6 +95,7 @@ def whole_modules(db):
 # -- the same rows ----------------------------------------------------------------------------
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("jobs", "block_bytes"), [(2, 10 << 20), (3, 2000)])
 def test_new_interpreters_store_the_same(pools, expected, tmp_path, jobs, block_bytes):
     db = tmp_path / "t.duckdb"
@@ -112,6 +114,7 @@ COPIES = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux alone")
 @pytest.mark.parametrize("patch", COPIES.values(), ids=COPIES)
 def test_copies_store_the_same(expected, tmp_path, patch):
@@ -123,6 +126,7 @@ def test_copies_store_the_same(expected, tmp_path, patch):
     assert state_of(db) == expected
 
 
+@pytest.mark.slow
 def test_the_next_ingest_finds_nothing_changed(pools, tmp_path):
     db = str(tmp_path / "t.duckdb")
     assert ingest(db, RUNS, jobs=2).module_count == 7
@@ -228,6 +232,7 @@ def test_an_error_here_ends_the_others(con, pools):
     assert seen and not any(map(is_alive, seen))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux alone")
 @pytest.mark.parametrize(
     ("fault", "message"),
@@ -244,10 +249,11 @@ def test_an_error_there_is_raised_here(tmp_path, fault, message):
 
 SLOW = (
     "import time\nreal = worker.read\n"
-    "def read(group, sink):\n    time.sleep(0.5)\n    real(group, sink)\nworker.read = read"
+    "def read(group, sink):\n    time.sleep(2)\n    real(group, sink)\nworker.read = read"
 )
 
 
+@pytest.mark.sample(2)
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc tells of processes")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
 def test_an_interrupt_and_a_kill_leave_no_process(tmp_path, number, code):
@@ -285,6 +291,7 @@ def test_a_segment_is_not_free_while_an_array_is_there():
         os.close(file)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux alone")
 def test_long_messages_both_ways_do_not_wait_for_each_other(expected, tmp_path):
     """More than a pipe holds, to and fro: groups of long names, rows that go through the pipe."""

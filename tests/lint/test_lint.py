@@ -42,7 +42,7 @@ def test_a_good_query_has_no_findings(con, tmp_path):
     assert findings(con, tmp_path, GOOD) == []
 
 
-@pytest.mark.sample(25)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "path", sorted(resources.query_folder().glob("*.sql")), ids=lambda p: p.stem
 )

@@ -92,6 +92,7 @@ def test_occupancy_is_that_of_counting(rows, last):
     assert found(rows, 4, last) == by_counting(rows, 4, last)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(rows=tables(SMALL, SMALL))
 @example([(0, 0, 0, 4, 0, 9), (0, 0, 0, 4, 0, 9)])

@@ -133,12 +133,14 @@ def test_savings_are_those_of_counting(case, slice_rows):
     assert found(*case, slice_rows=slice_rows) == by_counting(*case)
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(rows=sharing())
 def test_savings_of_each_range_are_those_of_counting(rows):
     assert found(*each_alone(rows)) == by_counting(*each_alone(rows))
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(case=with_sets(tables(SMALL, SMALL)), slice_rows=SLICES)
 @example(each_alone([(0, 0, 0, 4, 0, 9), (0, 0, 0, 4, 0, 9)]), 1)
@@ -147,6 +149,7 @@ def test_savings_are_exact_where_ranges_break_the_rule_of_sharing(case, slice_ro
     assert found(*case, slice_rows=slice_rows) == by_counting(*case)
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(case=with_sets(st.one_of(tables(LARGE, LARGE), sharing())), part=st.integers(0, 8))
 def test_a_part_may_stay_and_sizes_may_be_huge(case, part):

@@ -27,7 +27,7 @@ def diagnosed(con: duckdb.DuckDBPyConnection) -> list[tuple[str, ...]]:
     return rows(con, "SELECT code, message FROM diagnostics WHERE severity <> 'info'")
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("platform", sorted(TEXTS))
 def test_a_proto_gives_the_rows_of_its_texts(con: duckdb.DuckDBPyConnection, platform: str) -> None:
     ingest_into(con, ROOT / "data" / TEXTS[platform], "texts")
@@ -39,7 +39,7 @@ def test_a_proto_gives_the_rows_of_its_texts(con: duckdb.DuckDBPyConnection, pla
     assert rows(con, f"{derived} WHERE run_name = 'texts'") == [(None, "C", True)]
 
 
-@pytest.mark.sample(3)
+@pytest.mark.slow
 @needs_dumps
 @pytest.mark.parametrize("program", ["cond_switch", "donate_momentum", "scan_layers_full"])
 def test_so_do_the_sample_protos(
@@ -59,7 +59,7 @@ def test_so_do_the_sample_protos(
     assert diagnosed(con) == []
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("lacking", [*PARTS, "allocations used_values", "live_ranges hlo_text"])
 def test_a_proto_tells_what_no_text_does(
     con: duckdb.DuckDBPyConnection, tmp_path: Path, lacking: str
@@ -125,7 +125,7 @@ def test_a_compressed_proto_and_one_in_a_snapshot_are_the_same(
     assert differences(con, "plain", "packed") == differences(con, "plain", "shot") == []
 
 
-@pytest.mark.sample(4)
+@pytest.mark.slow
 @pytest.mark.parametrize("query", ["loop-residuals", "savings", "remat-candidates", "peak"])
 def test_questions_have_the_answers_of_the_text(
     call: Callable[..., tuple[int, str, str]], empty_folder: Path, query: str
@@ -148,6 +148,7 @@ def test_a_large_proto_goes_through_in_rounds(
     assert differences(con, "whole", "rounds") == []
 
 
+@pytest.mark.slow
 def test_rows_of_a_proto_hold_what_rows_must(
     call: Callable[..., tuple[int, str, str]], empty_folder: Path
 ) -> None:

@@ -114,6 +114,7 @@ def table_of_ways(con: duckdb.DuckDBPyConnection, folder: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
+@pytest.mark.slow
 def test_the_table_of_ways_in_is_current(
     con: duckdb.DuckDBPyConnection, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

@@ -34,7 +34,7 @@ def test_it_takes_the_common_filters(query):
     assert ("color" in names) == (query.name != "diagnostics")
 
 
-@pytest.mark.sample(12)
+@pytest.mark.sample(25)
 @each_query
 def test_the_file_runs_unchanged_in_duckdb(con, query):
     text = query.path.read_text(encoding="utf-8")
@@ -50,7 +50,7 @@ def test_the_text_of_the_file_is_what_runs(demo, query):
     assert plain == execute.execute_query(demo, query, {}).rows
 
 
-@pytest.mark.sample(20)
+@pytest.mark.sample(50)
 @each_query
 def test_modules_that_are_not_there_give_no_row_and_all_of_them_what_none_asked_gives(demo, query):
     if query.param("module") is not None:

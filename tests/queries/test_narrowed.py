@@ -59,7 +59,7 @@ def of_functions():
                 yield pytest.param(query, given, id=f"{query.name} {given}")
 
 
-@pytest.mark.sample(20)
+@pytest.mark.sample(48)
 @pytest.mark.parametrize(("query", "given"), list(of_functions()))
 def test_the_answer_about_few_functions_is_that_of_the_whole_file(
     demo_db, query, given, monkeypatch

@@ -341,6 +341,7 @@ def test_the_size_of_a_part_changes_nothing(demo_db, tmp_path, names):
     assert {"total", "value-bounds", "row-checksums", "run-checksums"} <= {n for n, _, _ in counts}
 
 
+@pytest.mark.slow
 def test_what_ingest_has_reported_is_told_apart(demo_db, tmp_path, capfd):
     dumps = tmp_path / "damaged"
     name = "module_0002.jit_train_step.cpu_after_optimizations"
@@ -377,6 +378,7 @@ def test_a_checksum_of_another_hash_is_not_compared(demo_db, tmp_path, capfd):
     assert cli.run(["check", "--db", str(path)]) == 1
 
 
+@pytest.mark.slow
 def test_a_changed_label_is_no_corruption(demo_db, tmp_path):
     path = shutil.copy(demo_db, tmp_path / "labels.duckdb")
     with duckdb.connect(str(path)) as con:
@@ -429,7 +431,7 @@ def test_only_before_an_asynchronous_start_a_value_begins_elsewhere(con):
     assert con.execute(asked("live-ranges")).fetchall() != []
 
 
-@pytest.mark.parametrize("count", [3, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [1, pytest.param(40, marks=pytest.mark.slow)])
 def test_of_all_corruptions_few_are_missed(demo_db, tmp_path, count):
     path = shutil.copy(demo_db, tmp_path / "corrupt.duckdb")
     with duckdb.connect(str(path)) as con:

@@ -35,6 +35,7 @@ def said(con):
     return told
 
 
+@pytest.mark.slow
 def test_the_function_that_leaves_least_decides(said):
     lines = said(
         {
@@ -64,6 +65,7 @@ def test_what_does_not_fit_at_any_size(said):
     assert lines[1:] == ["largest batch that fits 1.0 MiB: none (length=1), by init"]
 
 
+@pytest.mark.slow
 def test_functions_without_a_curve_are_told_for_a_largest_says_nothing_of_them(said):
     jumps = (10, 40, 10, 90)
     lines = said(

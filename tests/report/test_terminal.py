@@ -241,6 +241,7 @@ LABELS = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(LABELS, st.sampled_from(sorted(tree._JOINTS)), st.integers(60, 120), st.booleans())
 def test_a_node_is_the_sum_of_what_is_below(rows, kind, width, is_plain):
     root = tree.tree("f", rows, kind)

@@ -38,7 +38,7 @@ def series(con, runs):
     return sorted(tuple(modules) for modules in by_model.values())
 
 
-@pytest.mark.parametrize("examples", [8, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [3, pytest.param(25, marks=pytest.mark.slow)])
 def test_two_runs_are_paired_as_diff_pairs_them(fresh, examples):
     @settings(max_examples=examples)
     @given(st.lists(COMPILATIONS, min_size=2, max_size=3))

@@ -45,12 +45,14 @@ def temps(con, **cells):
     return module
 
 
+@pytest.mark.slow
 def test_all_devices_where_no_group_is_listed(con):
     module = temps(con, partition_count=4, replica_count=2)
     add(module, 1, "r", "all-reduce", ", replica_groups={}")
     assert operations(con) == [("all-reduce", False, False, 8)]
 
 
+@pytest.mark.slow
 def test_pairs_of_a_permute_are_no_group(con):
     module = temps(con)
     add(module, 1, "r", "collective-permute-start", ", source_target_pairs={{0,1},{1,0}}")
@@ -58,6 +60,7 @@ def test_pairs_of_a_permute_are_no_group(con):
     assert found == [("collective-permute", True, "{{0,1},{1,0}}", None)]
 
 
+@pytest.mark.slow
 def test_other_operations_are_none(con):
     module = temps(con)
     for number, opcode in enumerate(("all-reduce-done", "copy-start", "fusion", "add")):
@@ -65,6 +68,7 @@ def test_other_operations_are_none(con):
     assert operations(con) == []
 
 
+@pytest.mark.slow
 def test_fusions_of_a_tpu_hold_one_that_the_text_does_not_tell(con):
     module = temps(con)
     add(module, 1, "async-collective-start.1", "fusion", ", kind=kCustom, calls=%f")
@@ -87,6 +91,7 @@ def buffers(con):
     ).fetchall()
 
 
+@pytest.mark.slow
 def test_the_result_of_what_a_start_wraps_is_that_of_the_start(con):
     module = temps(con)
     add(module, 1, "p", "add")
@@ -103,6 +108,7 @@ def test_the_result_of_what_a_start_wraps_is_that_of_the_start(con):
     assert buffers(con) == [("start", 1, False), ("start", 2, True)]
 
 
+@pytest.mark.slow
 def test_the_shape_of_an_all_reduce_start_is_its_result(con):
     module = temps(con)
     add(module, 1, "start", "all-reduce-start", shape_index="{0}")
@@ -112,6 +118,7 @@ def test_the_shape_of_an_all_reduce_start_is_its_result(con):
     assert buffers(con) == [("start", 1, True), ("start", 2, True)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["cpu", "gpu"])
 def test_the_collectives_of_the_dumps_read_and_write(con, target):
     ingest_into(con, ROOT / f"data/sharded/{target}")

@@ -53,6 +53,7 @@ def test_what_shardings_say(con, sharding, kind, devices, tiles):
     assert numbers(con, sharding) == (kind, devices, tiles)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("attributes", "sharding"),
     [
@@ -90,6 +91,7 @@ def shardings(con, *columns):
     ).fetchall()
 
 
+@pytest.mark.slow
 def test_holders_of_the_same_part(con):
     insert(con, "shapes", shape="f32[8]{0}", dtype="f32", dimensions="[8]")
     module = Module(con, 1, partition_count=8, replica_count=1)
@@ -116,6 +118,7 @@ def test_holders_of_the_same_part(con):
     ]
 
 
+@pytest.mark.slow
 def test_a_tuple_has_a_sharding_for_each_array(con):
     whole = "{{replicated}, {devices=[2]<=[2]}, /*index=2*/{replicated}}"
     module = Module(con, 1, partition_count=2, replica_count=1)
@@ -127,6 +130,7 @@ def test_a_tuple_has_a_sharding_for_each_array(con):
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_tuple_that_its_sharding_does_not_fit_is_not_understood(con):
     module = Module(con, 1, partition_count=2, replica_count=1)
     parameter(module, 0, 8, "{{replicated}, {replicated}}", name="p", number=0, at="{0}")
@@ -136,6 +140,7 @@ def test_a_tuple_that_its_sharding_does_not_fit_is_not_understood(con):
     ]
 
 
+@pytest.mark.slow
 def test_without_the_hlo_text_other_parameters_tell_the_number_of_devices(con):
     for module_id, other in ((1, "{devices=[4]<=[4]}"), (2, "{replicated}")):
         module = Module(con, module_id)
@@ -149,6 +154,7 @@ def test_without_the_hlo_text_other_parameters_tell_the_number_of_devices(con):
     assert [row for (row,) in shardings(con, "unknown_sharding_reason")[2:]] == [reason, reason]
 
 
+@pytest.mark.slow
 def test_one_device_has_nothing_to_share(con):
     module = Module(con, 1, partition_count=1, replica_count=1)
     parameter(module, 0, 8, None)
@@ -158,6 +164,7 @@ def test_one_device_has_nothing_to_share(con):
     assert found == [(1, 0, None), (1, 0, None)]
 
 
+@pytest.mark.slow
 def test_whether_replicas_hold_the_same_is_not_told(con):
     module = Module(con, 1, partition_count=2, replica_count=2)
     parameter(module, 0, 8, "{replicated}")
@@ -175,6 +182,7 @@ def given(module, number, shape, sharding):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_sharding_before_optimisation_counts_where_it_makes_the_shape_of_a_device(con):
     for shape, dimensions in (("f32[8,3]{1,0}", "[8, 3]"), ("f32[]", "[]")):
         insert(con, "shapes", shape=shape, dtype="f32", dimensions=dimensions)
@@ -214,6 +222,7 @@ def test_a_sharding_before_optimisation_counts_where_it_makes_the_shape_of_a_dev
     ]
 
 
+@pytest.mark.slow
 def test_the_optimised_text_counts_where_both_speak(con):
     insert(con, "shapes", shape="f32[8]{0}", dtype="f32", dimensions="[8]")
     module = Module(con, 1, partition_count=2, replica_count=1)
@@ -236,6 +245,7 @@ def test_the_optimised_text_counts_where_both_speak(con):
     ]
 
 
+@pytest.mark.slow
 def test_arrays_of_a_tuple_before_optimisation(con):
     for size in (4, 8):
         insert(con, "shapes", shape=f"f32[{size}]{{0}}", dtype="f32", dimensions=f"[{size}]")
@@ -261,7 +271,7 @@ def divided(con, folder, columns="parameter_name, tile_count, holder_count"):
     ).fetchall()
 
 
-@pytest.mark.sample(3)
+@pytest.mark.slow
 @pytest.mark.parametrize(("target", "data"), [("cpu", 4), ("gpu", 4), ("tpu", 2)])
 def test_the_program_that_made_the_dumps_says_what_is_divided(con, target, data):
     """data/model/sharded.py: a mesh of half as many devices as there are, and model=2."""
@@ -291,7 +301,7 @@ def multi_device_dumps():
     return [*found, pytest.param(DUMPS / "gpu-0.10.2" / "fsdp", marks=needs_dumps)]
 
 
-@pytest.mark.sample(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", multi_device_dumps(), ids=lambda folder: folder.name)
 def test_both_texts_say_the_same(con, folder):
     """Without the shardings of the optimised text those before optimisation give the same rows."""
@@ -305,6 +315,7 @@ def test_both_texts_say_the_same(con, folder):
     assert sources == [("before_optimizations",)]
 
 
+@pytest.mark.slow
 def test_without_the_file_a_tpu_dump_says_where_it_would_stand(con, tmp_path):
     for path in (SHARDED / "tpu").iterdir():
         if "before_optimizations" not in path.name:

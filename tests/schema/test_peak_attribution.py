@@ -85,6 +85,7 @@ def test_the_highest_step_is_the_peak_and_steps_leave_no_gap(demo):
     assert wrong == []
 
 
+@pytest.mark.slow
 def test_values_at_any_step_add_up_to_what_is_occupied(demo):
     query = CATALOGUE.find("at-step")
     module_key, run_name, color = demo.execute(

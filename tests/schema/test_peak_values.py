@@ -89,7 +89,7 @@ def test_sizes_near_two_to_the_63_do_not_overflow(con):
     ]
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("seed", range(8))
 def test_held_bytes_add_up_to_the_peak(con, seed):
     source = random.Random(seed)

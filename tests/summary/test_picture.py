@@ -74,6 +74,7 @@ def spaces(con):
     ).fetchall()
 
 
+@pytest.mark.slow
 def test_every_column_adds_up_to_the_bytes_at_its_instant(demo):
     for run, key, color in spaces(demo):
         found = drawn(demo, run=run, module=key, color=color)
@@ -103,7 +104,7 @@ NAMES = {
 }
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("by", NAMES)
 @pytest.mark.parametrize("instant", [{}, {"step": 60}, {"peak": 2}])
 def test_groups_hold_what_saved_queries_attribute_to_them(demo, by, instant):
@@ -131,7 +132,7 @@ def test_categories_are_those_of_the_saved_query(demo):
     assert mine == expected
 
 
-@pytest.mark.sample(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("tree", picture.TREES)
 def test_labels_of_a_tree_add_up_to_the_instant(demo, tree):
     query = CATALOGUE.find(picture.TREES[tree])

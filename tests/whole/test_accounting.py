@@ -88,7 +88,7 @@ def line_count(text: bytes) -> int:
     return text.count(b"\n") + (text[-1:] not in (b"", b"\n"))
 
 
-@pytest.mark.sample(8)
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_read_known_and_unread_lines_are_all_lines_of_a_file(chunk: int) -> None:
     found: list[str] = []

@@ -67,6 +67,7 @@ def test_what_cannot_be_looked_into_is_told_and_harms_no_dump(
     assert (summary.module_count, summary.skipped_count) == (1, 2)
 
 
+@pytest.mark.slow
 def test_values_below_an_unreadable_allocation_go_to_no_other(
     con: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:

@@ -559,7 +559,7 @@ def whole(whole_db):
     return content(whole_db)
 
 
-@pytest.mark.sample(6)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("limit", "jobs"), [(0, 1), (5_000, 2), (20_000, 1), (300_000, 1), (300_000, 2), (600_000, 2)]
 )

@@ -1,4 +1,4 @@
-"""A module's rows depend on its own files alone: some hundred cases, and that the cases are fit."""
+"""A module's rows depend on its own files alone: some cases, and that the cases are fit."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import pytest
 from isolation import alone, base, case, contents, failures, ingest_alone, pool
 
-CASES = int(os.environ.get("BUFDB_ISOLATION_CASES", "100"))
+CASES = int(os.environ.get("BUFDB_ISOLATION_CASES", "75"))
 """Cases in a test run."""
 CHUNKS = 25
 """Test functions they are spread over."""

@@ -269,7 +269,7 @@ INVARIANTS = [function for name, function in list(globals().items()) if name.sta
 
 
 @needs_dumps
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", SETS)
 def test_every_dump(name: str) -> None:
     """All that holds of a set's dumps in one test, for to read a set takes seconds."""

@@ -362,7 +362,7 @@ def test_there_are_enough_attempts_and_none_twice():
     assert len(ATTACKS) == len(set(ATTACKS)) >= 52
 
 
-@pytest.mark.sample(48)
+@pytest.mark.sample(122)
 @pytest.mark.parametrize("attack", ATTACKS, ids=str)
 def test_no_attack_succeeds(attack, tmp_path):
     assert not succeeds(attack, tmp_path)

@@ -66,6 +66,7 @@ def check_agreement(
     assert differences(con, by_id) == []
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", sorted(path.name for path in DEMO.iterdir() if path.is_dir()))
 def test_both_readers_agree_on_every_demo_dump(name: str, con: duckdb.DuckDBPyConnection) -> None:
     modules = sorted(group(DEMO / name).items())
@@ -73,7 +74,7 @@ def test_both_readers_agree_on_every_demo_dump(name: str, con: duckdb.DuckDBPyCo
 
 
 @needs_dumps
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", SETS)
 def test_both_readers_agree_on_every_sample_dump(name: str, con: duckdb.DuckDBPyConnection) -> None:
     modules = [(key, files) for found, key, files in all_modules() if found == name]

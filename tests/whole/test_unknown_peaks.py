@@ -143,7 +143,7 @@ def test_of_several_compilations_one_unknown_makes_the_largest_unknown(con, name
     assert all(row[column] is None and REASON in row["unknown_reason"] for row in answer)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "column"),
     [
@@ -237,7 +237,7 @@ def huge(huge_db):
         yield con
 
 
-@pytest.mark.sample(20)
+@pytest.mark.slow
 @each_query
 def test_sizes_near_two_to_the_63_raise_nothing(huge, query):
     tries = [{}, {"top_n": 2**62}]

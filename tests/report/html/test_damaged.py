@@ -27,7 +27,7 @@ def damaged(first: int, folder: Path) -> None:
             (folder / str(number) / name).write_bytes(text)
 
 
-@pytest.mark.sample(10)
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 400, AT_ONCE))
 def test_reports_of_damaged_dumps_add_up(con, tmp_path, first):
     damaged(first, tmp_path)

@@ -42,6 +42,7 @@ def demo_report(demo_db):
 # -- pictures --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_blocks_add_up_to_the_occupied_bytes_at_every_step(demo, demo_report):
     pictures = list(demo_report.pictures())
     assert len(pictures) == len(demo_report.modules) == 20
