@@ -75,7 +75,9 @@ def written(tree: exp.Query, schema: Mapping[str, object], dialect: str = "spark
 def _refuse(tree: exp.Query) -> None:
     """What cannot be said in both engines."""
     if (tree.args.get("with_") or exp.With()).args.get("recursive"):
-        raise Unportable("it is recursive: Sail has no such queries, and Spark takes minutes for it")
+        raise Unportable(
+            "it is recursive: Sail has no such queries, and Spark takes minutes for it"
+        )
     if tree.find(exp.JarowinklerSimilarity):
         raise Unportable("jaro_winkler_similarity is DuckDB's alone")
     if any(isinstance(first.this, exp.Order) for first in tree.find_all(exp.First)):
@@ -287,6 +289,13 @@ def _slice(node: exp.Expr) -> exp.Expr:
     return _call("slice", values, start, exp.Cast(this=most, to=exp.DataType.build("INT")))
 
 
+def _at(node: exp.Expr) -> exp.Expr:
+    """The value at a place from 1 on, NULL at 0: what is not found has no place, or that one."""
+    values, place = node.expressions
+    before = exp.Sub(this=exp.Cast(this=place, to=exp.DataType.build("INT")), expression=_number(1))
+    return _call("get", values, before)
+
+
 def _finite(node: exp.Expr) -> exp.Expr:
     """NaN is larger than any number in Spark's order."""
     most = exp.Cast(this=exp.Literal.string("1.7976931348623157E308"), to=_DOUBLE.copy())
@@ -300,9 +309,7 @@ def _every(node: exp.Expr) -> exp.Expr:
     """
     (values,) = node.expressions
     none = exp.EQ(this=_call("array_position", values, exp.false()), expression=_number(0))
-    some = exp.GT(
-        this=_call("size", _call("array_compact", values.copy())), expression=_number(0)
-    )
+    some = exp.GT(this=_call("size", _call("array_compact", values.copy())), expression=_number(0))
     return exp.Case(ifs=[exp.If(this=some, true=none)])
 
 
@@ -326,7 +333,7 @@ def _folded(values: exp.Expr, kind: str, start: int, operator: type[exp.Binary])
 _LISTS = ("LIST", "ARRAY")
 _LIST_FUNCTIONS: dict[str, Callable[[exp.Expr], exp.Expr]] = {
     "list_product": _product,
-    "list_extract": lambda node: _call("try_element_at", *node.expressions),
+    "list_extract": _at,
     "list_position": lambda node: _call("array_position", *node.expressions),
     "list_slice": _slice,
     "regexp_split_to_array": lambda node: _call("split", *node.expressions),

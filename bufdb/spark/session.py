@@ -25,8 +25,8 @@ PATIENCE_SECONDS = 5
 _SETTINGS = {"spark.sql.session.timeZone": "UTC", "spark.sql.ansi.enabled": "true"}
 _SAIL_SETTINGS = {
     **_SETTINGS,
-    # Sail 0.7 raises "Division by zero" of no rows too. Of all that bufdb's queries do, ANSI decides
-    # there about division alone: what overflows or does not cast goes on as it does with it.
+    # Sail 0.7 raises "Division by zero" of no rows too. ANSI decides there about division alone:
+    # what overflows or does not cast goes on as it does with it.
     "spark.sql.ansi.enabled": "false",
 }
 _LOCAL = {
