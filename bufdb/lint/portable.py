@@ -27,7 +27,7 @@ _OPERATORS = (
 _FUNCTIONS = (
     "Coalesce Nullif Greatest Least Abs Round Floor Ceil Count Sum Min Max Avg RowNumber Rank "
     "DenseRank Lag Lead Lower Upper Length RegexpExtract RegexpLike RegexpReplace GroupConcat "
-    "Split ArrayToString LogicalOr RegexpExtractAll TryCast Replace"
+    "Split ArrayToString LogicalOr RegexpExtractAll TryCast Replace Contains"
 )
 ALLOWED = frozenset(f"{_STRUCTURE} {_OPERATORS} {_FUNCTIONS}".split())
 """Names of sqlglot's node classes that mean the same everywhere, given the rules below."""
