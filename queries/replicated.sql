@@ -1,7 +1,6 @@
 -- title: Arguments that several devices hold in full, and could share
 -- group: waste
--- engines: duckdb, sail (spark: it stops with [DATATYPE_MISMATCH.UNEXPECTED_INPUT_TYPE] Cannot
---   resolve "element_at[regexp_extract_all[regexp_extract[given_s)
+-- engines: duckdb, sail (spark: not asked yet)
 --
 -- A module compiled for several devices (partitions, format section 7.5) takes each argument by a
 -- sharding: divided among all devices, or the same on some or all of them. For each run and
