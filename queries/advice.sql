@@ -1,8 +1,6 @@
 -- title: What to change to lower the peak, what saves most first
 -- group: waste
--- engines: duckdb (spark: cannot be written for spark: with its macros it is a text of 107,000
---   characters, over which planners sit for minutes; sail: Spark: No value found for placeholder
---   with name :min_bf16_ratio)
+-- engines: duckdb, sail (spark: not asked yet)
 --
 -- One list of what the other queries of waste find, ranked by how much the peak would fall. For
 -- each run and function the module with the largest known peak is shown. Kinds:

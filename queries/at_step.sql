@@ -1,7 +1,6 @@
 -- title: Values live at one step of the program
 -- group: live
--- engines: duckdb (sail: cannot be written for spark: jaro_winkler_similarity is DuckDB's
---   alone)
+-- engines: duckdb (spark, sail: jaro_winkler_similarity is DuckDB's alone)
 --
 -- What is in memory at a given instant, in the way in which query peak counts it: allocations
 -- other than temp and thread-local ones as a whole, under the value that stands for them; in temp

@@ -1,7 +1,6 @@
 -- title: Figures of two runs side by side
 -- group: comparison
--- engines: duckdb (sail: Spark: LambdaVariable field and schema field mismatch Field { "one":
---   Boolean } != Field { "one": nullable Boolean })
+-- engines: duckdb (spark, sail: not asked yet)
 --
 -- What changed between two compilations: for each pair of modules and memory space the peak, then
 -- arguments, outputs, aliased (donated) bytes, temps, constants, fragmentation and padding, in base

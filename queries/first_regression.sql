@@ -1,7 +1,6 @@
 -- title: First run of a series whose figure exceeds that of the run before
 -- group: comparison
--- engines: duckdb (sail: cannot be written for spark: changed_labels[] is a subquery for each
---   row)
+-- engines: duckdb, sail (spark: not asked yet)
 --
 -- Goes through the runs that compiled a function in order of the time of their dumps, or of a label
 -- such as a version, and finds the first whose figure is more than factor times that of the run
@@ -108,11 +107,42 @@ series AS (
     min(CASE WHEN figure_bytes IS NULL THEN unknown_reason END) AS unknown_reason
   FROM figures
   GROUP BY series_place, function_name, platform, compilation_place, color, fixed_labels
+),
+run_pairs AS (
+  SELECT DISTINCT previous_run_name, run_name
+  FROM regressions
+  WHERE previous_run_name IS NOT NULL
+),
+label_pairs AS (
+  SELECT
+    run_pairs.previous_run_name, run_pairs.run_name, run_labels.label,
+    max(
+      CASE WHEN run_labels.run_name = run_pairs.previous_run_name THEN run_labels.label_value END
+    ) AS old_value,
+    max(
+      CASE WHEN run_labels.run_name = run_pairs.run_name THEN run_labels.label_value END
+    ) AS new_value
+  FROM run_pairs
+  JOIN run_labels
+    ON run_labels.run_name = run_pairs.previous_run_name
+    OR run_labels.run_name = run_pairs.run_name
+  GROUP BY run_pairs.previous_run_name, run_pairs.run_name, run_labels.label
+),
+changes AS (
+  SELECT
+    previous_run_name, run_name,
+    string_agg(
+      label || '=' || coalesce(old_value, '-') || '>' || coalesce(new_value, '-'),
+      ' ' ORDER BY label
+    ) AS changed_labels
+  FROM label_pairs
+  WHERE coalesce(old_value <> new_value, TRUE)
+  GROUP BY previous_run_name, run_name
 )
 SELECT
   series.function_name, series.platform, series.compilation_place, series.color,
   regressions.run_name, regressions.label_value, series.fixed_labels,
-  changed_labels(regressions.previous_run_name, regressions.run_name) AS changed_labels,
+  changes.changed_labels,
   regressions.dumped_at,
   regressions.previous_run_name, regressions.previous_bytes, regressions.figure_bytes,
   regressions.figure_bytes - regressions.previous_bytes AS delta_bytes,
@@ -124,6 +154,9 @@ FROM series
 LEFT JOIN regressions
   ON regressions.series_place = series.series_place
   AND regressions.regression_place = 1
+LEFT JOIN changes
+  ON changes.previous_run_name = regressions.previous_run_name
+  AND changes.run_name = regressions.run_name
 WHERE regressions.regression_place = 1 OR series.unknown_count > 0
 ORDER BY
   regressions.figure_bytes - regressions.previous_bytes DESC NULLS FIRST,

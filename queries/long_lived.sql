@@ -1,6 +1,6 @@
 -- title: Temp values that hold much memory for long
 -- group: live
--- engines: duckdb, spark (sail: Spark: Division by zero)
+-- engines: duckdb, spark, sail
 --
 -- Ranks temp values by size times lifetime: what the arena spends on each of them. A large value
 -- that lives for two steps costs less than a middling one that lives through the whole backward

@@ -1,7 +1,7 @@
 -- title: Bytes held at the peak by Python call stack
 -- group: meaning
--- engines: duckdb (sail: cannot be written for spark: it is recursive: Sail has no such
---   queries, Spark takes minutes for it)
+-- engines: duckdb (spark, sail: it is recursive: Sail has no such queries, Spark takes
+--   minutes for it)
 --
 -- Attributes every byte that is occupied at the peak to the call stack of the instruction that
 -- defined the value there, so that the rows of a module add up to its peak (query peak says how

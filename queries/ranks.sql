@@ -1,6 +1,6 @@
 -- title: Spread of a function's peak over hosts or ranks
 -- group: runs
--- engines: duckdb, sail (spark: not asked yet)
+-- engines: duckdb, spark, sail
 --
 -- In a program that runs on many devices the fullest one sets the limit. Ingest each host's or
 -- rank's dumps as a run of its own with a label (--label rank=0, --label rank=1, …): one row per

@@ -1,7 +1,6 @@
 -- title: Arguments that several devices hold in full, and could share
 -- group: waste
--- engines: duckdb (sail: cannot be written for spark: with its macros it is a text of 197,000
---   characters, over which planners sit for minutes)
+-- engines: duckdb, sail (spark: not asked yet)
 --
 -- A module compiled for several devices (partitions, format section 7.5) takes each argument by a
 -- sharding: divided among all devices, or the same on some or all of them. For each run and

@@ -1,7 +1,6 @@
 -- title: One function over runs in order of time
 -- group: runs
--- engines: duckdb (sail: cannot be written for spark: changed_labels[] is a subquery for each
---   row)
+-- engines: duckdb, sail (spark: not asked yet)
 --
 -- The figures of a function in each run that compiled it, in order of the time of the runs' dumps,
 -- or of a label such as a version, with the change to the run before: where did the peak jump? Name
@@ -61,11 +60,42 @@ compared AS (
     lag(peak_bytes) OVER (PARTITION BY series_place ORDER BY place) AS previous_bytes,
     lag(entry_signature) OVER (PARTITION BY series_place ORDER BY place) AS previous_signature
   FROM asked_labelled_history
+),
+run_pairs AS (
+  SELECT DISTINCT previous_run_name, run_name
+  FROM compared
+  WHERE previous_run_name IS NOT NULL
+),
+label_pairs AS (
+  SELECT
+    run_pairs.previous_run_name, run_pairs.run_name, run_labels.label,
+    max(
+      CASE WHEN run_labels.run_name = run_pairs.previous_run_name THEN run_labels.label_value END
+    ) AS old_value,
+    max(
+      CASE WHEN run_labels.run_name = run_pairs.run_name THEN run_labels.label_value END
+    ) AS new_value
+  FROM run_pairs
+  JOIN run_labels
+    ON run_labels.run_name = run_pairs.previous_run_name
+    OR run_labels.run_name = run_pairs.run_name
+  GROUP BY run_pairs.previous_run_name, run_pairs.run_name, run_labels.label
+),
+changes AS (
+  SELECT
+    previous_run_name, run_name,
+    string_agg(
+      label || '=' || coalesce(old_value, '-') || '>' || coalesce(new_value, '-'),
+      ' ' ORDER BY label
+    ) AS changed_labels
+  FROM label_pairs
+  WHERE coalesce(old_value <> new_value, TRUE)
+  GROUP BY previous_run_name, run_name
 )
 SELECT
   compared.function_name, compared.platform, compared.compilation_place, compared.color,
   compared.run_name, compared.label_value, compared.fixed_labels,
-  changed_labels(compared.previous_run_name, compared.run_name) AS changed_labels,
+  changes.changed_labels,
   compared.dumped_at,
   compared.peak_bytes,
   compared.peak_bytes - compared.previous_bytes AS peak_change_bytes,
@@ -75,5 +105,8 @@ SELECT
   compared.entry_signature = compared.previous_signature AS signature_is_same,
   compared.unknown_reason
 FROM compared
+LEFT JOIN changes
+  ON changes.previous_run_name = compared.previous_run_name
+  AND changes.run_name = compared.run_name
 ORDER BY compared.series_place, compared.place
 LIMIT (SELECT top_n FROM params);

@@ -27,7 +27,7 @@ _OPERATORS = (
 _FUNCTIONS = (
     "Coalesce Nullif Greatest Least Abs Round Floor Ceil Count Sum Min Max Avg RowNumber Rank "
     "DenseRank Lag Lead Lower Upper Length RegexpExtract RegexpLike RegexpReplace GroupConcat "
-    "Split ArrayToString"
+    "Split ArrayToString LogicalOr RegexpExtractAll TryCast Replace Contains"
 )
 ALLOWED = frozenset(f"{_STRUCTURE} {_OPERATORS} {_FUNCTIONS}".split())
 """Names of sqlglot's node classes that mean the same everywhere, given the rules below."""
@@ -37,6 +37,7 @@ _CAST_TYPES = (
     exp.DataType.Type.DOUBLE,
     exp.DataType.Type.TEXT,
     exp.DataType.Type.BOOLEAN,
+    exp.DataType.Type.INT128,
 )
 
 
@@ -117,9 +118,15 @@ def _cast(node: exp.Expr) -> Iterator[str]:
     if kind not in _CAST_TYPES:
         yield f"no cast to {node.args['to'].sql('duckdb')}"
     elif kind == exp.DataType.Type.BIGINT and not (
-        is_getvariable(node.this) or isinstance(node.this, exp.Count | exp.Sum)
+        is_getvariable(node.this) or isinstance(_first(node.this), exp.Count | exp.Sum)
     ):
         yield "no cast to an integer: a fraction is rounded here and cut off elsewhere"
+
+
+def _first(node: exp.Expr) -> exp.Expr:
+    """What is given a value where it has none, by coalesce()."""
+    first: exp.Expr = node.this if isinstance(node, exp.Coalesce) else node
+    return first
 
 
 def _div(node: exp.Expr) -> Iterator[str]:

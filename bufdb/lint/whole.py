@@ -91,8 +91,6 @@ class Whole:
             macro = self.macros.get(node.name.lower()) if isinstance(node, exp.Anonymous) else None
             if macro is None or macro.is_table:
                 return node
-            if isinstance(macro.body, exp.Query):
-                raise Unportable(f"{node.name.lower()}() is a subquery for each row")
             arguments = [argument.transform(inline) for argument in node.expressions]
             return exp.Paren(this=macro.called(arguments))
 

@@ -44,8 +44,6 @@ def answer(session: SparkSession, query: SavedQuery, values: Mapping[str, Value]
         UsageError: a memory space is named, not numbered.
         BufdbError: the query cannot be written for Spark, or failed there.
     """
-    from pyspark.errors import PySparkException
-
     color = values.get("color")
     if isinstance(color, str):
         raise UsageError(f"{query.name}: outside DuckDB a memory space is its number, got {color}")
@@ -54,12 +52,23 @@ def answer(session: SparkSession, query: SavedQuery, values: Mapping[str, Value]
     try:
         frame = session.sql(text, args={name: values.get(name) for name in names})
         rows = frame.collect()
-    except PySparkException as error:
-        reason = " ".join(str(error).splitlines()[0].split())[:300]
+    except _failures() as error:
+        reason = " ".join(str(error).split())[:300]
         raise BufdbError(f"{query.name}: Spark: {reason}") from error
     columns = [(column.name, column.type) for column in query.columns]
     kinds = [kind for _, kind in columns]
     return Result(columns, [tuple(map(_value, row, kinds)) for row in rows])
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    """What a session raises; Spark in this process passes on some of what Java raised as it is."""
+    from pyspark.errors import PySparkException
+
+    try:
+        from py4j.protocol import Py4JError
+    except ImportError:  # the client of Spark Connect alone
+        return (PySparkException,)
+    return PySparkException, Py4JError
 
 
 def _value(value: Any, kind: str) -> Any:

@@ -13,6 +13,7 @@ import shutil
 import socket
 import sys
 import warnings
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from bufdb.errors import BufdbError, UsageError
@@ -25,6 +26,12 @@ DEFAULT_PORT = 15002
 PATIENCE_SECONDS = 5
 """How long a server may take to accept a connection; Spark's client would try for minutes."""
 _SETTINGS = {"spark.sql.session.timeZone": "UTC", "spark.sql.ansi.enabled": "true"}
+_SAIL_SETTINGS = {
+    **_SETTINGS,
+    # Sail 0.7 raises "Division by zero" of no rows too. ANSI decides there about division alone:
+    # what overflows or does not cast goes on as it does with it.
+    "spark.sql.ansi.enabled": "false",
+}
 _LOCAL = {
     "spark.ui.enabled": "false",
     "spark.driver.host": "127.0.0.1",
@@ -55,7 +62,7 @@ def opened(engine: str, remote: str | None, master: str | None) -> SparkSession:
     if engine == "duckdb":
         raise UsageError("--remote and --master are for --engine spark")
     if remote:
-        return connect(remote)
+        return connect(remote, engine)
     if engine == "sail":
         if master:
             raise UsageError("--master is for --engine spark")
@@ -65,8 +72,8 @@ def opened(engine: str, remote: str | None, master: str | None) -> SparkSession:
     raise UsageError("--engine spark wants --remote sc://HOST, or --master local[2] with Java here")
 
 
-def connect(remote: str) -> SparkSession:
-    """A session on the Spark Connect server at a URL such as `sc://HOST:PORT`.
+def connect(remote: str, engine: str = "spark") -> SparkSession:
+    """A session on the Spark Connect server at a URL such as `sc://HOST:PORT`: Spark's, or Sail's.
 
     Raises:
         UsageError: the extra is missing, or the URL is none of Spark Connect.
@@ -80,7 +87,7 @@ def connect(remote: str) -> SparkSession:
     from pyspark.sql import SparkSession
 
     session = SparkSession.builder.remote(remote).getOrCreate()
-    return _set(session)
+    return _set(session, _SAIL_SETTINGS if engine == "sail" else _SETTINGS)
 
 
 def start(master: str) -> SparkSession:
@@ -116,7 +123,7 @@ def start(master: str) -> SparkSession:
     for name, value in (_LOCAL if master.startswith("local") else {}).items():
         builder = builder.config(name, value)
     try:
-        return _set(builder.getOrCreate())
+        return _set(builder.getOrCreate(), _SETTINGS)
     except (PySparkException, RuntimeError) as error:
         raise BufdbError(
             f"Spark does not start on {master}: {str(error).splitlines()[0]}"
@@ -136,7 +143,7 @@ def sail() -> SparkSession:
     server.start(background=True)
     _servers.append(server)
     host, port = server.listening_address
-    return connect(f"sc://{host}:{port}")
+    return connect(f"sc://{host}:{port}", "sail")
 
 
 def _require_answer(places: list[tuple[str, int]], url: str, what: str) -> None:
@@ -160,8 +167,8 @@ def _quiet() -> None:
     warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
 
 
-def _set(session: SparkSession) -> SparkSession:
-    for name, value in _SETTINGS.items():
+def _set(session: SparkSession, settings: Mapping[str, str]) -> SparkSession:
+    for name, value in settings.items():
         session.conf.set(name, value)
     return session
 

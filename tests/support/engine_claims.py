@@ -14,29 +14,47 @@ from bufdb.query.header import ENGINES
 LINE = re.compile(r"^-- engines: .*\n(?:--   .*\n)*", re.MULTILINE)
 GROUP = re.compile(r"^-- group: .*\n", re.MULTILINE)
 
-_ONE_LINE = re.compile(r"\s+")
-_PLAIN = str.maketrans({";": ",", "(": "[", ")": "]"})
+PLAIN = {
+    "Physical input schema": "its planner holds a column that can be NULL for one that cannot",
+    "BoundedWindowAggExec": "its planner does not find a way to sort for a window",
+    "LambdaVariable": "its planner holds a value in a lambda that can be NULL for one that cannot",
+    "PLAN_VALIDATION_FAILED": "a rule of its optimizer breaks the plan, as it says itself",
+    "cannot be parsed": "it does not read the text",
+    "StackOverflow": "its planner runs out of stack on a text as long as this",
+    "OutOfMemory": "its planner runs out of memory on a text as long as this",
+}
+"""What engines say of themselves, in plain words."""
 
 
-def with_claim(
-    text: str, engines: set[str], reasons: str | None, engine: str, reason: str | None
-) -> str:
+def plain(message: str) -> str:
+    """Why an engine stops, in plain words where they are known; without what breaks a header."""
+    for part, words in PLAIN.items():
+        if part in message:
+            return words
+    told = " ".join(message.translate(str.maketrans({";": ",", "(": "[", ")": "]"})).split())
+    return f"it stops with {told[:110].rstrip()}"
+
+
+def reasons_of(told: str | None) -> dict[str, str]:
+    """`ENGINE[, ENGINE]: why; …` of a header, by engine."""
+    parts = [part.split(": ", 1) for part in (told or "").split("; ") if ": " in part]
+    return {name.strip(): why for names, why in parts for name in names.split(",")}
+
+
+def with_claim(text: str, reasons: dict[str, str]) -> str:
     """A query file's text with a claim in its header.
 
     Args:
         text: the file.
-        engines: those that give DuckDB's rows.
-        reasons: what the header says of those that do not, `ENGINE: why; ENGINE: why`.
-        engine: the engine of which `reason` is new.
-        reason: why it does not give DuckDB's rows; None if it does.
+        reasons: why an engine does not give DuckDB's rows; one that is not there does.
     """
-    known = dict(part.split(": ", 1) for part in (reasons or "").split("; ") if ": " in part)
-    known = {name: why for name, why in known.items() if name != engine}
-    if reason is not None:
-        known[engine] = _ONE_LINE.sub(" ", reason).translate(_PLAIN)[:150].rstrip()
-    line = f"-- engines: {', '.join(name for name in ENGINES if name in engines)}"
-    if known:
-        told = "; ".join(f"{name}: {known[name]}" for name in ENGINES if name in known)
+    line = f"-- engines: {', '.join(name for name in ENGINES if name not in reasons)}"
+    by_reason: dict[str, list[str]] = {}
+    for name in ENGINES:
+        if name in reasons:
+            by_reason.setdefault(reasons[name], []).append(name)
+    if by_reason:
+        told = "; ".join(f"{', '.join(names)}: {why}" for why, names in by_reason.items())
         line = "\n--   ".join(textwrap.wrap(f"{line} ({told})", 95))
     line += "\n"
     if LINE.search(text):
