@@ -124,7 +124,7 @@ def test_an_unchanged_archive_is_not_read_again(fresh, tmp_path, monkeypatch):
     path, con = archive(tmp_path, "zip"), fresh()
     assert ingest_into(con, path).module_count == 3
     with monkeypatch.context() as patch:
-        patch.setattr("bufdb.ingest.ingest.load", None)
+        patch.setattr("bufdb.ingest.group.load", None)
         assert ingest_into(con, path).unchanged_count == 3
     with zipfile.ZipFile(path, "a") as file:
         file.writestr("note.md", "another file")

@@ -81,7 +81,7 @@ def test_only_changed_objects_are_read_again(bucket, fresh, monkeypatch):
     con, url = fresh(), Url("s3://dumps/job/run1")
     ingest_into(con, url)
     with monkeypatch.context() as patch:
-        patch.setattr("bufdb.ingest.ingest.load", None)
+        patch.setattr("bufdb.ingest.group.load", None)
         assert ingest_into(con, url).unchanged_count == 3
     text = (RUN / LIVE).read_bytes().replace(b"(peak)", b"(peak) ")
     bucket.put_object(Bucket="dumps", Key=f"job/run1/{LIVE}", Body=text)
