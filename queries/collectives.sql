@@ -1,6 +1,6 @@
 -- title: Collective operations with the buffers that they read and write
 -- group: meaning
--- engines: duckdb, sail (spark: not asked yet)
+-- engines: duckdb, spark, sail
 --
 -- all-reduce, all-gather, reduce-scatter, all-to-all, collective-permute and their kin, with the
 -- bytes of their operands and results on one device: what is large here is sent between devices.

@@ -1,6 +1,6 @@
 -- title: First run of a series whose figure exceeds that of the run before
 -- group: comparison
--- engines: duckdb, sail (spark: not asked yet)
+-- engines: duckdb, spark, sail
 --
 -- Goes through the runs that compiled a function in order of the time of their dumps, or of a label
 -- such as a version, and finds the first whose figure is more than factor times that of the run

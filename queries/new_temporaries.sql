@@ -1,6 +1,6 @@
 -- title: Temporaries at the new peak that the base does not have
 -- group: comparison
--- engines: duckdb (spark, sail: it is recursive: Sail has no such queries, Spark takes
+-- engines: duckdb (spark, sail: it is recursive: Sail has no such queries, and Spark takes
 --   minutes for it)
 --
 -- Groups of temporary values that hold bytes at the peak in new and held none, or with grown = true

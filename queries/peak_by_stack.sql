@@ -1,6 +1,6 @@
 -- title: Bytes held at the peak by Python call stack
 -- group: meaning
--- engines: duckdb (spark, sail: it is recursive: Sail has no such queries, Spark takes
+-- engines: duckdb (spark, sail: it is recursive: Sail has no such queries, and Spark takes
 --   minutes for it)
 --
 -- Attributes every byte that is occupied at the peak to the call stack of the instruction that

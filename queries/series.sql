@@ -1,6 +1,6 @@
 -- title: One function over runs in order of time
 -- group: runs
--- engines: duckdb, sail (spark: not asked yet)
+-- engines: duckdb, spark, sail
 --
 -- The figures of a function in each run that compiled it, in order of the time of the runs' dumps,
 -- or of a label such as a version, with the change to the run before: where did the peak jump? Name

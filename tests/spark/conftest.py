@@ -46,6 +46,21 @@ SPARK_SETTINGS = {
 """Settings that make a plan sooner than it makes the answer."""
 
 
+SPARK_TURN = 3
+"""Of the queries every third is asked on Spark always, for it takes seconds to plan each; the
+others are slow tests. Sail is asked all."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    seen = 0
+    for item in items:
+        params = getattr(getattr(item, "callspec", None), "params", {})
+        if params.get("connection") == "spark" and "query" in params:
+            if seen % SPARK_TURN:
+                item.add_marker(pytest.mark.slow)
+            seen += 1
+
+
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database all.duckdb, and its tables as Parquet in a folder `tables`."""
