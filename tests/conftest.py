@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import gc
 import os
 import shutil
@@ -16,6 +15,7 @@ import duckdb
 import hypothesis
 import pytest
 from kept import Kept
+from once import made_once
 from places import DEMO, GOLDEN
 from small_db import open_copy
 
@@ -118,22 +118,6 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
 
 
 # -- databases -------------------------------------------------------------------------------------
-
-
-def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
-    """A folder that `make` fills, once for all processes that run tests; they only read it."""
-    root = factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        root = root.parent
-    folder, done = root / name, root / f"{name}.done"
-    with (root / f"{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not done.exists():
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir()
-            make(folder)
-            done.touch()
-    return folder
 
 
 @pytest.fixture(scope="session", autouse=True)

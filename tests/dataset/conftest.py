@@ -2,10 +2,12 @@
 
 import contextlib
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
 from datasets import change
+from once import made_once
 
 from bufdb.database import store
 from bufdb.dataset.compact import compact
@@ -27,26 +29,32 @@ SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("loose", "compac
 
 @pytest.fixture(scope="session", params=["mixed", "delta", *SLOW])
 def demo_dataset(request, demo_db, tmp_path_factory):
-    """A dataset of the dumps of `demo_db`: whole, compacted, and partly newer, and Delta."""
+    """A dataset of the dumps of `demo_db`: whole, compacted, and partly newer, and Delta.
+
+    Read only. Each is made once, for tests of one follow on those of another.
+    """
     if request.param == "delta":
         pytest.importorskip("deltalake", reason="needs deltalake: pip install 'bufdb[delta]'")
-    folder = tmp_path_factory.mktemp("dataset")
-    root, is_mixed = folder / request.param, request.param == "mixed"
-    file_format = "delta" if request.param == "delta" else "parquet"
+    make = partial(make_dataset, demo_db, request.param)
+    return made_once(tmp_path_factory, f"dataset-{request.param}", make) / request.param
+
+
+def make_dataset(demo_db, name, folder):
+    root, is_mixed = folder / name, name == "mixed"
+    file_format = "delta" if name == "delta" else "parquet"
     shutil.copytree(demo_db.parent / "demo", folder / "demo")
     with contextlib.chdir(folder):
-        for name, labels in LABELS.items():
-            run = Path("demo") / name
-            if (is_mixed or file_format == "delta") and name == "cpu_b8":
+        for run_name, labels in LABELS.items():
+            run = Path("demo") / run_name
+            if (is_mixed or file_format == "delta") and run_name == "cpu_b8":
                 change(run)
                 ingest(str(root), [run], labels={"batch": "9"}, file_format=file_format)
                 shutil.copytree(demo_db.parent / run, run, dirs_exist_ok=True)
-            if is_mixed and name in ("cpu_b8", "gpu_b8"):
+            if is_mixed and run_name in ("cpu_b8", "gpu_b8"):
                 compact(str(root), grace_s=0)
             ingest(str(root), [run], labels=labels, file_format=file_format)
-    if request.param == "compacted":
+    if name == "compacted":
         compact(str(root), grace_s=0)
-    return root
 
 
 @pytest.fixture(scope="session")

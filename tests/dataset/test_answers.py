@@ -42,9 +42,18 @@ def answer(con, query, given):
 
 
 @pytest.fixture(scope="module")
-def opened(demo_dataset):
-    with open_readable(str(demo_dataset)) as con:
-        yield con
+def _connections():
+    with contextlib.ExitStack() as stack:
+        yield stack, {}
+
+
+@pytest.fixture
+def opened(demo_dataset, _connections):
+    """A connection to the dataset, opened once."""
+    stack, opened = _connections
+    if demo_dataset not in opened:
+        opened[demo_dataset] = stack.enter_context(open_readable(str(demo_dataset)))
+    return opened[demo_dataset]
 
 
 def test_all_rows_are_those_of_the_database(opened, demo_file):
