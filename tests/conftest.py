@@ -7,6 +7,7 @@ import gc
 import os
 import shutil
 import sys
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -56,6 +57,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write the answers of the saved queries over data/ into tests/golden/",
     )
+    parser.addoption(
+        "--turn",
+        metavar="K/N",
+        help="of the chosen tests the K-th of N parts, which a test is in by its name",
+    )
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -69,6 +75,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if seen[name] % sample.args[0]:
                 item.add_marker(pytest.mark.slow)
             seen[name] += 1
+
+
+class Turns:
+    """Leaves the tests of one turn; after all others have said which are chosen."""
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(
+        self, config: pytest.Config, items: list[pytest.Item]
+    ) -> None:
+        turn, _, count = (config.getoption("--turn") or "1/1").partition("/")
+        others = [
+            item for item in items if zlib.crc32(item.nodeid.encode()) % int(count) != int(turn) - 1
+        ]
+        if others:
+            config.hook.pytest_deselected(items=others)
+            items[:] = [item for item in items if item not in set(others)]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Turns())
 
 
 def pytest_collection_finish() -> None:
