@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -104,6 +105,8 @@ def opened(name: str) -> Any:
         pytest.skip("Spark is not installed: pip install 'bufdb[spark]'")
     if name == "spark" and not (shutil.which("java") or os.environ.get("JAVA_HOME")):
         pytest.skip("Spark needs Java 17")
+    # A process of pytest-xdist runs no file, from which pyspark takes it for one of its doctests.
+    sys.modules["__main__"].__dict__.setdefault("__file__", __file__)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return session.sail() if name == "sail" else session.start("local[2]")
