@@ -1,6 +1,6 @@
 -- title: What to change to lower the peak, what saves most first
 -- group: waste
--- engines: duckdb, sail (spark: not asked yet)
+-- engines: duckdb, spark, sail
 --
 -- One list of what the other queries of waste find, ranked by how much the peak would fall. For
 -- each run and function the module with the largest known peak is shown. Kinds:

@@ -1,6 +1,7 @@
 -- title: Figures of two runs side by side
 -- group: comparison
--- engines: duckdb (spark: not asked yet; sail: its row 1 of 24 is another)
+-- engines: duckdb (spark: a rule of its optimizer breaks the plan, as it says itself; sail:
+--   its row 1 of 24 is another)
 --
 -- What changed between two compilations: for each pair of modules and memory space the peak, then
 -- arguments, outputs, aliased (donated) bytes, temps, constants, fragmentation and padding, in base

@@ -1,7 +1,7 @@
 -- title: How the peak grows with a label such as the batch size
 -- group: runs
--- engines: duckdb (spark: not asked yet; sail: its planner does not find a way to sort for a
---   window)
+-- engines: duckdb (spark: its planner runs out of memory on a text as long as this; sail: its
+--   planner does not find a way to sort for a window)
 --
 -- Fits a curve through runs that differ in one numeric label (ingest them with --label batch=8,
 -- --label batch=16, …): constant, a line, or a parabola such as attention gives over the length of

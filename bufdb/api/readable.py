@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from bufdb.api.answer import Answer, dicts
 from bufdb.api.questions.opening import Opener
-from bufdb.database import store
+from bufdb.database.definitions import CATALOG
 from bufdb.errors import UsageError
 from bufdb.query import execute
 
@@ -180,7 +180,7 @@ def _note_nothing(
     from bufdb.query.asked import nothing
     from bufdb.query.asked.known import Known
 
-    known = Known(con, store.CATALOG)
+    known = Known(con, CATALOG)
     for text in nothing.unknown_labels(known, query, bound):
         LOG.warning("%s", text)
     if not row_count:
@@ -189,5 +189,5 @@ def _note_nothing(
 
 def _answered(con: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyRelation:
     """The table of the answer, which keeps its connection; the file is let go."""
-    con.execute(f"DETACH {store.CATALOG}")
+    con.execute(f"DETACH {CATALOG}")
     return con.table(f"temp.main.{execute.ANSWER}")

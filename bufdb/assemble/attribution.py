@@ -249,6 +249,7 @@ class _Labelled(Sequence[str]):
     def __len__(self) -> int:
         return 2 * len(self.texts) + len(self._more)
 
+    # A sequence takes slices too, which nobody asks for here.
     def __getitem__(self, number: int) -> str:  # type: ignore[override]
         count = len(self.texts)
         if number < count:

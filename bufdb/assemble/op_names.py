@@ -88,6 +88,7 @@ class Stripped(Sequence[str]):
     def __len__(self) -> int:
         return len(self._hashes)
 
+    # A sequence takes slices too, which nobody asks for here.
     def __getitem__(self, place: int) -> str:  # type: ignore[override]
         return self._op_names.stripped(int(self._examples[place]))
 

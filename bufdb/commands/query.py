@@ -274,7 +274,7 @@ def _answer(
     opening: dict[str, Any],
     output: dict[str, Any],
 ) -> None:
-    from bufdb.database.store import CATALOG
+    from bufdb.database.definitions import CATALOG
     from bufdb.query import execute
     from bufdb.query.asked import nothing
     from bufdb.query.asked.known import Known

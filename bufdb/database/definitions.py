@@ -20,6 +20,8 @@ ASKED = "asked"
 """Folder of the views that read the variables by which saved queries are asked."""
 VIEWS = ("macros", "views", "diff", ASKED)
 """Folders of what is made anew when the database has others."""
+CATALOG = "bufdb"
+"""Name of the attached file in the database in memory that answers questions."""
 _COMMENTS = "\nCOMMENT ON "
 _PROSE = re.compile(r"--.*|'[^']*'")
 

@@ -1,7 +1,7 @@
 """The database file: open it, apply the schema, check its version.
 
-The only module that runs DDL. The database is derived from dumps: a file of another schema
-version is refused with the remedy (ingest again), never migrated.
+The only module that runs the DDL of a file. The database is derived from dumps: a file of another
+schema version is refused with the remedy (ingest again), never migrated.
 
 A file may come from anybody, so nothing in it is obeyed. What answers questions runs in a locked
 database in memory, to which the file is attached read-only: views and macros are made there from
@@ -12,14 +12,14 @@ file. Files outside the database cannot be reached.
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import duckdb
 
-from bufdb.database import definitions, memory, ready
+from bufdb.database import definitions, memory, narrowing, ready
+from bufdb.database.definitions import CATALOG
 from bufdb.database.patience import PATIENCE
 from bufdb.errors import DatabaseError
 
@@ -31,9 +31,6 @@ the last at 8 % more CPU."""
 _FILE_FORMAT = {"default_block_size": BLOCK_SIZE, "storage_compatibility_version": "v1.4.0"}
 """A new file can be opened since DuckDB 1.4, the release with long-term support: of 727 modules it
 takes 11.3 MB in this form and in that of 1.5, and 13.5 in that of 1.2."""
-CATALOG = "bufdb"
-"""Name of the attached file in the database in memory that answers questions."""
-
 _NO_EXTENSIONS = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
@@ -200,7 +197,7 @@ def open_readable(
         is_current = views == definitions.views_hash()
         _copy_views(con, path, with_macros=sql is None or not is_current)
         if sql is not None and runs is not None:
-            _narrow(con, sql, runs)
+            narrowing.to_runs(con, sql, runs)
         close_up(con, before, allow_files=allow_files)
     except BaseException:
         con.close()
@@ -237,86 +234,6 @@ def _replace_rows(
     for row in rows:
         marks = ", ".join("?" for _ in row)
         con.execute(f'INSERT INTO memory.main."{table}" VALUES ({marks})', list(row))
-
-
-def _narrow(con: duckdb.DuckDBPyConnection, sql: str, runs: Sequence[str]) -> None:
-    """Put views of the modules of some runs in front of the tables that a query needs.
-
-    DuckDB does not take the few modules that a query wants through the LEFT JOINs of a view down to
-    its tables, and so reads whole tables for one run: of 30 runs the peak by op cost 15 times what
-    it costs where one run is alone, with these views 1.4 times.
-    """
-    con.execute(
-        f"CREATE TEMP TABLE narrowed_modules AS SELECT module_id FROM {CATALOG}.main.modules "
-        "WHERE run_name IN (SELECT run_name FROM ("
-        f"SELECT run_name, run_name AS selector FROM {CATALOG}.main.runs UNION ALL "
-        f"SELECT run_name, label || '=' || label_value FROM {CATALOG}.main.run_labels) "
-        "JOIN (SELECT unnest(?::VARCHAR[]) AS asked) ON selector GLOB asked)",
-        [list(runs)],
-    )
-    ((wanted, every),) = con.execute(
-        "SELECT (SELECT count(*) FROM temp.main.narrowed_modules), "
-        f"(SELECT count(*) FROM {CATALOG}.main.modules)"
-    ).fetchall()
-    if 2 * wanted > every:  # little to gain for what the views cost
-        return
-    _put_before(con, definitions.module_tables(sql), "narrowed_modules")
-
-
-def module_count(con: duckdb.DuckDBPyConnection) -> int:
-    """Modules of the attached file, of whatever runs; 0 if `open_readable` did not open this."""
-    is_attached = con.execute(
-        "SELECT 1 FROM system.main.duckdb_databases() "
-        f"WHERE database_name = '{CATALOG}' AND readonly AND current_database() = 'memory'"
-    ).fetchall()
-    if not is_attached:
-        return 0
-    return int(con.execute(f"SELECT count(*) FROM {CATALOG}.main.modules").fetchall()[0][0])
-
-
-@contextmanager
-def narrowed(con: duckdb.DuckDBPyConnection, tables: Sequence[str], chosen: str) -> Iterator[None]:
-    """Within the block these tables hold the rows alone of the modules that a SELECT chooses.
-
-    Args:
-        con: as `open_readable` opens it.
-        tables: names of tables with rows of modules, which the choice itself does not need.
-        chosen: SQL that gives module_id.
-    """
-    before = dict(
-        con.execute(
-            "SELECT view_name, sql FROM system.main.duckdb_views() "
-            "WHERE database_name = 'memory' AND list_contains(?, view_name)",
-            [list(tables)],
-        ).fetchall()
-    )
-    con.execute(f"CREATE OR REPLACE TEMP TABLE chosen_modules AS {chosen}")
-    _put_before(con, tables, "chosen_modules")
-    try:
-        yield
-    except Exception:  # not after an interrupt: the query is still at work, and the process ends
-        _put_back(con, tables, before)
-        raise
-    _put_back(con, tables, before)
-
-
-def _put_back(
-    con: duckdb.DuckDBPyConnection, tables: Sequence[str], before: Mapping[str, str]
-) -> None:
-    for name in tables:
-        con.execute(f'DROP VIEW memory.main."{name}"')
-        if name in before:
-            con.execute(before[name])
-    con.execute("DROP TABLE temp.main.chosen_modules")
-
-
-def _put_before(con: duckdb.DuckDBPyConnection, tables: Iterable[str], modules: str) -> None:
-    """Put views of the modules of a temporary table in front of tables of the file."""
-    for name in tables:
-        con.execute(
-            f'CREATE OR REPLACE VIEW memory.main."{name}" AS FROM {CATALOG}.main."{name}" '
-            f"SEMI JOIN temp.main.{modules} USING (module_id)"
-        )
 
 
 def _lock(con: duckdb.DuckDBPyConnection, *, allow_files: bool = False) -> None:

@@ -69,13 +69,13 @@ def tables() -> list[str]:
 
 
 def columns(con: duckdb.DuckDBPyConnection, catalog: str) -> Columns:
-    """The tables of a dataset as bufdb's schema in a database of `con` has them."""
+    """All tables of bufdb's schema, as a database of `con` has them."""
     rows = con.execute(
         "SELECT table_name, column_name, data_type FROM system.main.duckdb_columns() "
         "WHERE database_name = ? AND schema_name = 'main' ORDER BY table_name, column_index",
         [catalog],
     ).fetchall()
-    found: Columns = {table: {} for table in tables()}
+    found: Columns = {table: {} for table in definitions.tables()}
     for table, column, data_type in rows:
         if table in found:
             found[table][column] = data_type

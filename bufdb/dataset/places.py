@@ -157,7 +157,7 @@ class Bucket:
             found: dict[str, dict[str, Any]] = self.system.find(f"{self.path}/{table}", detail=True)
         except FileNotFoundError:
             return {}
-        except Exception as error:
+        except Exception as error:  # as above
             raise _failure(self.root, error, DatabaseError) from error
         return {
             place[len(self.path) :].lstrip("/"): Listed(_time(info), info.get("size") or 0)
@@ -175,7 +175,7 @@ class Bucket:
         """Send it by one request, or by parts that become an object together."""
         try:
             self.system.put_file(str(made), f"{self.path}/{name}")
-        except Exception as error:
+        except Exception as error:  # as above
             raise _failure(f"{self.root}/{name}", error, BufdbError) from error
 
     def remove(self, names: Iterable[str]) -> None:
@@ -185,7 +185,7 @@ class Bucket:
                 self.system.rm_file(f"{self.path}/{name}")
             except FileNotFoundError:
                 continue
-            except Exception as error:
+            except Exception as error:  # as above
                 raise _failure(f"{self.root}/{name}", error, BufdbError) from error
 
     def attach(self, con: duckdb.DuckDBPyConnection) -> None:

@@ -12,7 +12,8 @@ from typing import Any
 import duckdb
 
 from bufdb.database import definitions, ready, store
-from bufdb.database.store import CATALOG, SCHEMA_VERSION
+from bufdb.database.definitions import CATALOG
+from bufdb.database.store import SCHEMA_VERSION
 from bufdb.dataset import layout, views
 from bufdb.dataset.places import place_of
 from bufdb.dataset.snapshot import Owners, Snapshot, require_rows, unreadable

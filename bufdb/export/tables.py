@@ -15,7 +15,7 @@ from pathlib import Path
 import duckdb
 
 from bufdb.database import definitions
-from bufdb.database.store import CATALOG
+from bufdb.database.definitions import CATALOG
 from bufdb.errors import BufdbError, DatabaseError, UsageError, quote
 from bufdb.export.anonymous.words import Words
 from bufdb.query import execute

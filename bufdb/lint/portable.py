@@ -199,6 +199,7 @@ _RULES: dict[str, tuple[Callable[[exp.Expr], Iterator[str]], ...]] = {
     "Join": (_join,),
     "Literal": (_literal,),
     "Cast": (_cast,),
+    "TryCast": (_cast,),
     "Div": (_div,),
     "Window": (_window,),
     "Distinct": (_distinct,),

@@ -104,7 +104,7 @@ def store_part(part: Part) -> Outcome:
         sink = _Storing(con, place, part, outcome)
         try:
             read(part.group, sink)
-        except Exception as error:
+        except Exception as error:  # raised as it is unless it is known to come from outside
             known = as_known(error)
             if known is None:
                 raise

@@ -35,11 +35,10 @@ class SparkScatter:
 
         self.session = session
         self.pickled: Callable[[Part], bytes] = cloudpickle.dumps
-        # A Spark Connect client has no context, and says so by an error.
         try:
             self.slots: int = session.sparkContext.defaultParallelism
-        except Exception:
-            self.slots = _SLOTS
+        except Exception:  # a client of Spark Connect has no context; pyspark and Sail say so each
+            self.slots = _SLOTS  # by another error, and the number only sizes the groups
 
     def check(self, target: Target, paths: Sequence[str]) -> list[str]:
         """Which of these files a worker does not see.

@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import duckdb
-
 from bufdb.database import store
 from bufdb.database.store import SCHEMA_VERSION
 from bufdb.dataset import layout
@@ -35,22 +33,6 @@ _TYPES = {
 }
 """Spark's names of DuckDB's types, where they differ."""
 
-Types = dict[str, dict[str, str]]
-"""Tables, of each the DuckDB types of its columns in order."""
-
-
-def types_of(con: duckdb.DuckDBPyConnection) -> Types:
-    """All tables of bufdb's as an empty database has them."""
-    rows = con.execute(
-        "SELECT table_name, column_name, data_type FROM duckdb_columns() "
-        "WHERE table_name IN (SELECT table_name FROM duckdb_tables() WHERE NOT internal) "
-        "ORDER BY table_name, column_index"
-    ).fetchall()
-    found: Types = {}
-    for table, column, data_type in rows:
-        found.setdefault(table, {})[column] = data_type
-    return found
-
 
 def ddl(types: Mapping[str, str]) -> str:
     """Columns as Spark's `schema` wants them."""
@@ -69,7 +51,8 @@ def register(session: SparkSession, url: str) -> None:
         DatabaseError: there is neither, or it was written by a bufdb of another schema.
     """
     with store.open_empty() as con:
-        types = types_of(con)
+        ((catalog,),) = con.execute("SELECT current_database()").fetchall()
+        types = layout.columns(con, catalog)
         place = place_of(url)
         if (Path(place.root) / "modules.parquet").is_file():
             for table, columns in types.items():
@@ -98,7 +81,7 @@ def _stored(session: SparkSession, place: Place, table: str, types: Mapping[str,
     return session.read.schema(whole).parquet(f"{place.root}/{table}")
 
 
-def _register_owners(session: SparkSession, place: Place, types: Types) -> None:
+def _register_owners(session: SparkSession, place: Place, types: layout.Columns) -> None:
     if not any(place.names(table) for table in layout.MARKERS):
         raise DatabaseError(
             f"no dataset {place.root}; make one with 'bufdb ingest DUMPS --out {place.root}'"

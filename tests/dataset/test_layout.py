@@ -76,7 +76,9 @@ def test_all_tables_but_bufdbs_own_are_stored_and_markers_come_last(fresh):
     con = fresh()
     columns = layout.columns(con, con.execute("SELECT current_database()").fetchall()[0][0])
     assert layout.tables()[-2:] == ["runs", "modules"]
-    for table, types in columns.items():
-        assert types, table
+    assert all(columns.values())
+    assert columns.keys() - layout.tables() == layout.CONSTANT
+    for table in layout.tables():
+        types = columns[table]
         # Whose rows they are is asked of the table itself.
         assert table == "shapes" or "module_id" in types or "run_name" in types

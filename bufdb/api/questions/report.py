@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from bufdb.api.questions.opening import Open
-from bufdb.database.store import CATALOG
+from bufdb.database.definitions import CATALOG
 from bufdb.errors import BufdbError
 from bufdb.export.page import comparison, contents
 from bufdb.query.asked import nothing

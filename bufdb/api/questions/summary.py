@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bufdb.api.questions.opening import Open
-from bufdb.database.store import CATALOG
+from bufdb.database.definitions import CATALOG
 from bufdb.errors import UsageError
 from bufdb.query.asked import nothing
 from bufdb.query.asked.known import Known

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from bufdb.database import definitions, store
+from bufdb.database import definitions, narrowing
 
 if TYPE_CHECKING:
     import duckdb
@@ -39,7 +39,7 @@ def alone(con: duckdb.DuckDBPyConnection, query: SavedQuery) -> Iterator[None]:
     """
     shown = query.param(_PARAMETER) if query.is_own else None
     # Who ranks modules by something else shows other functions.
-    if shown is None or "asked_modules" in query.sql or store.module_count(con) < LEAST_MODULES:
+    if shown is None or "asked_modules" in query.sql or narrowing.module_count(con) < LEAST_MODULES:
         yield
         return
     places = _WITH_USES if _WITH_USES in query.sql else _FUNCTIONS
@@ -49,5 +49,5 @@ def alone(con: duckdb.DuckDBPyConnection, query: SavedQuery) -> Iterator[None]:
         f"SELECT DISTINCT module_id FROM {places} WHERE module_id IS NOT NULL "
         f"AND place <= coalesce(getvariable('{_PARAMETER}')::BIGINT, {shown.default})"
     )
-    with store.narrowed(con, tables, chosen):
+    with narrowing.to_modules(con, tables, chosen):
         yield
