@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import inspect
 import math
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -23,6 +25,9 @@ import duckdb
 from bufdb.dataset.layout import quoted
 from bufdb.errors import BufdbError, DatabaseError, UsageError
 
+RECENT_S = 600.0
+"""How long an object stays as it is when another writer brings the same [s]. It is far less than
+what `bufdb compact` leaves to readers: an object that is kept is none that is about to go."""
 STAGING = "_staging"
 """Folder below the root of a local dataset in which objects are made."""
 _TIMES = ("LastModified", "mtime", "updated", "created", "last_modified")
@@ -52,7 +57,11 @@ class Place(Protocol):
         """A folder in which objects are made; gone after the block."""
 
     def put(self, made: Path, name: str) -> None:
-        """Let an object appear, in place of one of the same name."""
+        """Let an object appear, unless one of its name has just been written.
+
+        Its name says what rows it has, though not in which order: who reads the other one, at its
+        beginning now and at its end a moment later, must not find half of this one there.
+        """
 
     def remove(self, names: Iterable[str]) -> None:
         """Remove objects, which may be gone already."""
@@ -110,12 +119,17 @@ class Folder:
             shutil.rmtree(folder, ignore_errors=True)
 
     def put(self, made: Path, name: str) -> None:
-        """Rename it into its place."""
+        """Link it into its place, or rename it where nothing can be linked."""
         target = Path(self.root) / name
+        target.parent.mkdir(parents=True, exist_ok=True)
         try:
+            os.link(made, target)
+        except FileExistsError:
+            with contextlib.suppress(FileNotFoundError):  # removed meanwhile
+                if _is_recent(target.stat().st_mtime):
+                    return
             made.replace(target)
-        except FileNotFoundError:
-            target.parent.mkdir(parents=True, exist_ok=True)
+        except OSError:  # a file system without links
             made.replace(target)
 
     def remove(self, names: Iterable[str]) -> None:
@@ -149,6 +163,9 @@ class Bucket:
         except Exception as error:  # each file system has classes of its own
             raise _failure(self.root, error, UsageError) from error
         self.path = self.path.rstrip("/")
+        put_file = getattr(self.system, "_put_file", self.system.put_file)
+        self._creates = "mode" in inspect.signature(put_file).parameters
+        """Whether a request can say that it replaces nothing."""
 
     def names(self, table: str) -> dict[str, Listed]:
         """The objects of a table, as the store lists them now."""
@@ -173,8 +190,16 @@ class Bucket:
 
     def put(self, made: Path, name: str) -> None:
         """Send it by one request, or by parts that become an object together."""
+        target = f"{self.path}/{name}"
         try:
-            self.system.put_file(str(made), f"{self.path}/{name}")
+            if self._creates:
+                try:
+                    self.system.put_file(str(made), target, mode="create")
+                    return
+                except FileExistsError:
+                    if _is_recent(_time(self.system.info(target))):
+                        return
+            self.system.put_file(str(made), target)
         except Exception as error:  # as above
             raise _failure(f"{self.root}/{name}", error, BufdbError) from error
 
@@ -220,6 +245,10 @@ def _time(info: dict[str, Any]) -> float:
         if isinstance(value, int | float):
             return float(value)
     return math.inf  # as if written just now: it is not removed for its age
+
+
+def _is_recent(written_s: float) -> bool:
+    return time.time() - written_s < RECENT_S
 
 
 def _failure(url: str, error: Exception, kind: type[BufdbError]) -> BufdbError:

@@ -1,0 +1,59 @@
+"""An object appears whole, once: a name says what rows are in it, not their bytes."""
+
+import importlib.util
+import os
+import time
+from datetime import timedelta
+
+import pytest
+
+from bufdb.dataset import compact, places
+
+NAME = "values/dt=2026-01-01/0-0.parquet"
+
+
+@pytest.fixture(params=["folder", "without links", "bucket"])
+def place(request, tmp_path, monkeypatch):
+    """A place, what it holds under NAME, and what makes that old."""
+    if request.param == "bucket":
+        if importlib.util.find_spec("fsspec") is None:
+            pytest.skip("this Python has no fsspec: pip install 'bufdb[remote]'")
+        place = places.place_of(f"memory://{tmp_path.name}/set")
+        path = f"{place.path}/{NAME}"
+
+        def age():
+            place.system.store[path].modified -= timedelta(seconds=2 * places.RECENT_S)
+
+        return place, lambda: place.system.cat_file(path), age
+    place = places.place_of(str(tmp_path / "set"))
+    if request.param == "without links":
+
+        def no_links(made, target):
+            if target.exists():
+                raise FileExistsError(17, "File exists")
+            raise OSError(95, "Operation not supported")
+
+        monkeypatch.setattr(os, "link", no_links)
+    path = tmp_path / "set" / NAME
+    return place, path.read_bytes, lambda: os.utime(path, (0, time.time() - 2 * places.RECENT_S))
+
+
+def test_an_object_stays_as_it_was_just_written(place):
+    where, found, age = place
+    bring(where, b"first")
+    bring(where, b"the same rows in another order")
+    assert found() == b"first"
+    age()  # of a writer that was stopped: by then it may be on its way out
+    bring(where, b"again")
+    assert found() == b"again"
+
+
+def test_what_is_kept_is_not_about_to_be_removed():
+    assert places.RECENT_S <= compact.GRACE_S / 2
+
+
+def bring(place, content):
+    with place.staging() as folder:
+        made = folder / "made.parquet"
+        made.write_bytes(content)
+        place.put(made, NAME)
