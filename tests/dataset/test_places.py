@@ -22,7 +22,7 @@ def place(request, tmp_path, monkeypatch):
         path = f"{place.path}/{NAME}"
 
         def age():
-            place.system.store[path].modified -= timedelta(seconds=2 * places.RECENT_S)
+            place.system.store[path].created -= timedelta(seconds=2 * places.RECENT_S)
 
         return place, lambda: place.system.cat_file(path), age
     place = places.place_of(str(tmp_path / "set"))
