@@ -38,6 +38,8 @@ _OPTIMISED = re.compile(
     r"(?P<stem>(?:\d+\.)?module_\d{4,}\..*?after_optimizations)"
     r"\.(?P<extension>txt|hlo\.pb(?:\.gz)?|riegeli)"
 )
+_BESIDE = re.compile(r"(?:compile_options|topology)\.pb(?:\.gz)?")
+"""What XLA writes into a directory of its own for each module (section 2), whatever it is named."""
 _MODULE = re.compile(r"module_\d+")
 _LONGEST_NAME = 255
 """Bytes that a file's name may have; XLA tests for it before it adds the suffixes (section 2)."""
@@ -140,7 +142,7 @@ def _add_protos(
 def _may_be_proto(name: str) -> bool:
     """Whether a name is that of a serialised module: not of another stage, or another message."""
     file_name = name.rpartition("/")[2]
-    if not file_name.endswith(PROTO_SUFFIXES):
+    if not file_name.endswith(PROTO_SUFFIXES) or _BESIDE.fullmatch(file_name):
         return False
     is_module = _OPTIMISED.fullmatch(file_name) is not None or "snapshot" in file_name
     return is_module or XLA_NAME.match(file_name) is None

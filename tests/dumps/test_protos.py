@@ -52,7 +52,11 @@ def test_other_stages_and_reports_are_no_modules(tmp_path: Path) -> None:
         "module_0060.jit_decode.before_optimizations.hlo.pb",
         "module_0060.jit_decode.cl_1003875606.after_codegen.hlo.pb",
         f"{STEM}-memory-usage-report.pb",
+        # In a directory for each module, whatever was asked for: jaxlib 0.8.1 to 0.10.0, and later.
+        "jit_decode_1795364023392/compile_options.pb",
+        "module_0060.jit_decode/topology.pb",
     ):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(bare)
     assert found(tmp_path) == ({STEM: ["proto"]}, [])
 
