@@ -39,6 +39,7 @@ _CAST_TYPES = (
     exp.DataType.Type.BOOLEAN,
     exp.DataType.Type.INT128,
 )
+_LISTS = (exp.DataType.Type.ARRAY, exp.DataType.Type.LIST)
 
 
 def findings(tree: exp.Expr) -> list[str]:
@@ -114,9 +115,11 @@ def _literal(node: exp.Expr) -> Iterator[str]:
 
 
 def _cast(node: exp.Expr) -> Iterator[str]:
-    kind = node.args["to"].this
+    to = node.args["to"]
+    # A list is cast element by element.
+    kind = to.expressions[0].this if to.this in _LISTS and to.expressions else to.this
     if kind not in _CAST_TYPES:
-        yield f"no cast to {node.args['to'].sql('duckdb')}"
+        yield f"no cast to {to.sql('duckdb')}"
     elif kind == exp.DataType.Type.BIGINT and not (
         is_getvariable(node.this) or isinstance(_first(node.this), exp.Count | exp.Sum)
     ):

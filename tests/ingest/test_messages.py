@@ -176,15 +176,15 @@ def damaged(text, seed):
     return "".join(lines)
 
 
-@pytest.mark.slow
-def test_what_bufdb_makes_of_damaged_messages_holds(fresh, tmp_path):
+@pytest.mark.parametrize("count", [20, pytest.param(60, marks=pytest.mark.slow)])
+def test_what_bufdb_makes_of_damaged_messages_holds(fresh, tmp_path, count):
     """No damage ends the ingest, and the invariants hold of every module that was made."""
-    for seed in range(60):
+    for seed in range(count):
         text = damaged(TPU if seed % 2 else GPU, seed)
         (tmp_path / f"{seed}.log").write_bytes(text.encode("latin-1"))
     con = fresh()
     ingest_into(con, tmp_path, "run")
-    assert rows(con, "SELECT count(*) > 50 FROM modules") == [(True,)]
+    assert rows(con, f"SELECT count(*) > {count} * 0.8 FROM modules") == [(True,)]
     held = """
       SELECT module_id FROM memory_figures JOIN peak_values USING (module_id)
       GROUP BY module_id HAVING sum(held_bytes) <> any_value(peak_bytes)

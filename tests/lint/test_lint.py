@@ -117,6 +117,7 @@ def test_statements_that_write_are_refused(con, tmp_path):
         ("SELECT CAST(t.x AS DOUBLE) / t.y AS q FROM t", "divide by nullif(y, 0)"),
         ("SELECT CAST(t.x AS INTEGER) AS q FROM t", "no cast to INT"),
         ("SELECT TRY_CAST(t.x AS INTEGER) AS q FROM t", "no cast to INT"),
+        ("SELECT TRY_CAST(t.xs AS INTEGER[]) AS q FROM t", "no cast to INT[]"),
         ("SELECT CAST(t.x AS BIGINT) AS q FROM t", "a fraction is rounded here"),
         ("SELECT regexp_matches(t.x, '\\d') AS q FROM t", "no backslash in a literal"),
         ("SELECT sum(t.x) OVER (ORDER BY t.x) AS q FROM t", "write the frame"),
