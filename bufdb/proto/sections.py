@@ -15,7 +15,7 @@ from typing import Any
 from bufdb.proto import reader
 from bufdb.proto.bodies import asked_for
 from bufdb.proto.graph import ASYNC, Module
-from bufdb.proto.places import Place, Use, Values, definitions, find_positions, uses_of
+from bufdb.proto.places import Place, Use, Values, definitions, find_shown, uses_of
 from bufdb.proto.printing import Printer, header, index_text
 from bufdb.proto.reader import UnreadableProto
 from bufdb.proto.shapes import Index, part_of, text_of
@@ -68,7 +68,7 @@ class _Writer:
         self.assignment = proto.buffer_assignment
         self.printer = Printer(module)
         self.found = Sections()
-        self._shorts: dict[int, str] = {}
+        self._shorts: list[str] = []
         self._parameters: dict[int, int] = {}
         """Those of the program by number."""
 
@@ -80,16 +80,16 @@ class _Writer:
                 texts["hlo"] = self._hlo(Values(), None)
             return self.found
         values = definitions(m, self.assignment)
-        positions = find_positions(m, values)
+        shown = find_shown(m, values)
         if "buffer_assignment" in wanted:
-            texts["buffer_assignment"] = _text(self._allocations(values, positions))
-        uses = {v: uses_of(m, places) for v, places in positions.items()}
+            texts["buffer_assignment"] = _text(self._allocations(values, shown))
+        uses = uses_of(m, values, shown)
         if "values" in wanted:
             is_told = "hlo" not in wanted
-            texts["values"] = _text(self._used(values, positions, uses, is_told=is_told))
+            texts["values"] = _text(self._used(values, shown, uses, is_told=is_told))
         if wanted & {"live_range", "hlo"}:
             program = flatten(m)
-            ranges = self._ranges(Ranges(m, values, program), positions, uses)
+            ranges = self._ranges(Ranges(m, values, program), shown, uses)
             if "live_range" not in wanted:
                 self.found.problems.clear()
             elif ranges is not None:
@@ -102,30 +102,36 @@ class _Writer:
         fused = asked_for(self.module, values, ranges, self.assignment)
         return _text([*header(self.module), *self.printer.hlo(fused)])
 
-    def _short(self, v: int, values: Values) -> str:
-        """How a value is named wherever it is mentioned."""
-        short = self._shorts.get(v)
-        if short is None:
-            i, index = values.place_of[v]
-            at = index_text(index) if i in self.module.tuples else ""
-            phi = " (phi)" if v in values.phi else ""
-            short = f"<{v} {self.module.names[i]}{at}{phi} @{values.color[v]}>"
-            self._shorts[v] = short
-        return short
+    def _short(self, values: Values) -> list[str]:
+        """How each value is named wherever it is mentioned."""
+        if not self._shorts:
+            names, tuples, phi = self.module.names, self.module.tuples, values.phi
+            every = zip(values.numbers, values.places, values.colors, strict=True)
+            self._shorts = [
+                f"<{number} {names[i]}{index_text(index) if i in tuples else ''}"
+                f"{' (phi)' if v in phi else ''} @{color}>"
+                for v, (number, (i, index), color) in enumerate(every)
+            ]
+        return self._shorts
 
-    def _allocations(self, values: Values, positions: dict[int, list[Place]]) -> list[str]:
-        m, place_of, shape_of = self.module, values.place_of, self.printer.shape
-        root = m.root[m.entry]
-        result = {v for v, places in positions.items() if (root, ()) in places}
+    def _allocations(self, values: Values, shown: dict[int, list[Place]]) -> list[str]:
+        m, places, shapes, shorts = (
+            self.module,
+            values.places,
+            self.printer.shapes,
+            self._short(values),
+        )
+        result = m.root[m.entry], ()
+        results = {v for v, more in shown.items() if result in more}
+        results.add(values.defined.get(result, -1))
         lines = ["BufferAssignment:"]
         for a, slices in zip(self.assignment.buffer_allocations, values.assigned, strict=True):
-            holds_result = not result.isdisjoint([v for v, _, _ in slices])
+            holds_result = any([v in results for v, _, _ in slices])
             lines.append(f"allocation {a.index}: size {a.size}{self._kinds(a, holds_result)}:")
             for v, size, offset in sorted(slices):
-                i, index = place_of[v]
-                shape = text_of(part_of(m.shape(i), index)) if index else shape_of(i)
-                short = self._short(v, values)
-                lines.append(f" value: {short} (size={size},offset={offset}): {shape}")
+                i, index = places[v]
+                shape = text_of(part_of(m.shape(i), index)) if index else shapes[i]
+                lines.append(f" value: {shorts[v]} (size={size},offset={offset}): {shape}")
         return lines
 
     def _kinds(self, a: Any, holds_result: bool) -> str:
@@ -153,16 +159,16 @@ class _Writer:
     def _parameter_shape(self, number: int, index: Index) -> str:
         m = self.module
         if not self._parameters:
-            for i, home in m.home.items():
-                if home == m.entry and m.opcode[i] == "parameter":
+            for i in m.members[m.entry]:
+                if m.opcode[i] == "parameter":
                     self._parameters[m.instructions[i].parameter_number] = i
         return text_of(part_of(m.shape(self._parameters[number]), index), with_layout=False)
 
     def _used(
         self,
         values: Values,
-        positions: dict[int, list[Place]],
-        uses: dict[int, list[Use]],
+        shown: dict[int, list[Place]],
+        uses: list[list[Use]],
         *,
         is_told: bool,
     ) -> list[str]:
@@ -170,7 +176,12 @@ class _Writer:
 
         Where the HLO text is derived too, that tells all but the short form of asynchronous ones.
         """
-        m, names, tuples = self.module, self.module.names, self.module.tuples
+        m, names, tuples, shorts = (
+            self.module,
+            self.module.names,
+            self.module.tuples,
+            self._short(values),
+        )
         described: set[int] = set()
         sizes = [a.size for a in self.assignment.buffer_allocations]
         total = (sum(sizes) + 2**63) % 2**64 - 2**63
@@ -178,27 +189,25 @@ class _Writer:
         add = lines.append
         assigned = {v for slices in values.assigned for v, _, _ in slices}
         for v in sorted(assigned):
-            add(self._short(v, values))
-            add(" positions:")
-            for i, index in positions[v]:
-                add(f"  {names[i]} {index_text(index)}" if i in tuples else f"  {names[i]}")
+            i, index = values.places[v]
+            at = f" {index_text(index)}" if i in tuples else ""
+            add(f"{shorts[v]}\n positions:\n  {names[i]}{at}")
+            for place, index in shown.get(v, ()):
+                at = f" {index_text(index)}" if place in tuples else ""
+                add(f"  {names[place]}{at}")
             add(" uses:")
-            for user, number, i, index in uses[v]:
-                at = f" {index_text(index)}" if i in tuples else ""
+            for user, number, operand, index in uses[v]:
+                at = f" {index_text(index)}" if operand in tuples else ""
                 add(f"  {names[user]}, operand {number}{at}")
             if not uses[v]:
                 add("  (none)")
-            i = values.place_of[v][0]
             if i not in described and (is_told or m.opcode[i] in ASYNC):
                 described.add(i)
                 add(f" from instruction: {self.printer.description(i)}")
         return lines
 
     def _ranges(
-        self,
-        derived: Ranges,
-        positions: dict[int, list[Place]],
-        uses: dict[int, list[Use]],
+        self, derived: Ranges, shown: dict[int, list[Place]], uses: list[list[Use]]
     ) -> dict[int, Span] | None:
         """Live ranges, held against the heap simulator's own record; None without a schedule."""
         problems = self.found.problems
@@ -206,8 +215,8 @@ class _Writer:
             message = "live ranges are unknown: the proto has no schedule"
             problems.append(("data_loss", "missing_schedule", message))
             return None
-        ranges = derived.of(positions, uses, self.assignment)
-        wrong, events = trace_faults(self.assignment, ranges)
+        ranges = derived.of(shown, uses, self.assignment)
+        wrong, events = trace_faults(self.assignment, derived.values, ranges)
         if wrong:
             message = (
                 f"{wrong} of {events} events of the heap simulator are out of order by the live "
@@ -223,19 +232,19 @@ class _Writer:
         return ranges
 
     def _live(self, values: Values, sequence: list[int], ranges: dict[int, Span]) -> list[str]:
-        names, place_of = self.module.names, values.place_of
+        names, places = self.module.names, values.places
         lines = [f"HloLiveRange (max {len(sequence)}):", "  InstructionSequence:"]
         lines += [f"    {time}:{names[i]}" for time, i in enumerate(sequence)]
         lines.append("  BufferLiveRange:")
         for v in sorted(ranges):
-            i, index = place_of[v]
+            i, index = places[v]
             start, end = ranges[v]
             lines.append(f"    {names[i]}{index_text(index)}:{start}-{end}")
         instant, listed = printed_peak(self.module, values, ranges)
         lines.append(f"  Live ranges at {instant} (peak):")
         cumulative = 0
         for size, v in listed:
-            i, index = place_of[v]
+            i, index = places[v]
             cumulative += size
             at = f"{names[i]}{index_text(index)}"
             lines.append(f"    {at}: {size} bytes (cumulative: {cumulative} bytes)")
