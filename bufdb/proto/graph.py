@@ -93,22 +93,20 @@ class Module:
 
     def _read_computations(self) -> dict[int, int]:
         """Put the instructions end to end; the ids of the roots."""
-        titles, roots = [], {}
-        for computation in self.proto.computations:
-            head = reader.head_of(computation)
-            c = head.id
-            self.computations[c] = computation
-            titles.append((c, head.name))
-            if not head.is_fusion_computation:
+        found = list(self.proto.computations)
+        heads = reader.heads_of(found)
+        names = checked_names([name for name, _, _, _ in heads])
+        roots = {}
+        for data, name, (_, c, root, is_fused) in zip(found, names, heads, strict=True):
+            self.computations[c], self.titles[c] = data, name
+            if not is_fused:
                 self.order.append(c)
-                roots[c] = head.root_id
-                members = reader.instructions_of(computation)
+                roots[c] = root
+                members = reader.instructions_of(data)
                 start = len(self.home)
                 self.instructions += members
                 self.home += [c] * len(members)
                 self.members[c] = range(start, len(self.home))
-        names = checked_names([name for _, name in titles])
-        self.titles = dict(zip([c for c, _ in titles], names, strict=True))
         return roots
 
     def _read_shapes(self) -> None:

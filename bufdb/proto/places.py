@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bufdb.proto.graph import ASYNC, WAITING, Module
+from bufdb.proto.graph import ASYNC, WAITING, Module, User
 from bufdb.proto.shapes import Index
 
 Place = tuple[int, Index]
-Use = tuple[int, int, int, Index]
-"""The user, the number of its operand, the operand, and the index in it that is used."""
+Uses = tuple[Place, Sequence[User]]
+"""Who uses what shows at a place."""
 
 Slice = tuple[int, int, int]
 """A value, its size [bytes] and its offset in the allocation [bytes]."""
@@ -222,34 +223,31 @@ def _asynchronous(m: Module, i: int, index: Index) -> list[Place]:
     return []
 
 
-def uses_of(m: Module, values: Values, shown: dict[int, list[Place]]) -> list[list[Use]]:
+def uses_of(m: Module, values: Values, shown: dict[int, list[Place]]) -> list[list[Uses]]:
     """Uses of each value, by the place that is used, then by user.
 
     XLA lists the users of one place in the order in which they came to be, which no proto has.
     """
     top, inside, roots = m.top, m.inside, m.roots
-    found = []
-    for v, place in enumerate(values.places):
-        i, index = place
-        if v in shown or i in roots:
-            found.append(_uses_at(m, [place, *shown.get(v, ())]))
-        else:
-            users = (inside if index else top).get(i, ())
-            found.append([(user, number, i, index) for user, number in users])
-    return found
+    return [
+        _uses_at(m, [place, *shown.get(v, ())])
+        if v in shown or place[0] in roots
+        else [(place, (inside if place[1] else top).get(place[0], ()))]
+        for v, place in enumerate(values.places)
+    ]
 
 
-def _uses_at(m: Module, positions: list[Place]) -> list[Use]:
+def _uses_at(m: Module, positions: list[Place]) -> list[Uses]:
     """Uses of the value that shows at these places."""
     in_roots = {i for i, _ in positions if i in m.is_root}
-    found: list[Use] = []
+    found: list[Uses] = []
     for i, index in positions:
-        users = (m.inside if index else m.top).get(i, [])
+        users: Sequence[User] = (m.inside if index else m.top).get(i, ())
         # A root that shows the value is a use of it, even if it only passes it on.
         more = [user for user in m.roots.get(i, ()) if user[0] in in_roots]
         if more:
             users = sorted({*users, *more}, key=lambda user: (m.ids[user[0]], user[1]))
-        found += [(user, number, i, index) for user, number in users]
+        found.append(((i, index), users))
     return found
 
 

@@ -147,7 +147,7 @@ class Printer:
             names += checked_names([x.name for x in members])
             known = dict(zip([x.id for x in members], names[start:], strict=True))
             operands += [[known.get(o, "unknown") for o in x.operand_ids] for x in members]
-            bodies.append((c, reader.head_of(data).root_id, range(start, len(found))))
+            bodies.append((c, reader.heads_of([data])[0][2], range(start, len(found))))
         lines = self._lines(found, names, opcodes_of(found), operands)
         for c, root, members_of in bodies:
             yield f"%{self.module.titles[c]} () -> () {{"

@@ -18,7 +18,7 @@ import numpy as np
 from bufdb.proto import reader
 from bufdb.proto.bodies import asked_for
 from bufdb.proto.graph import ASYNC, Module
-from bufdb.proto.places import Place, Use, Values, definitions, find_shown, uses_of
+from bufdb.proto.places import Place, Uses, Values, definitions, find_shown, uses_of
 from bufdb.proto.printing import Printer, header, index_text
 from bufdb.proto.reader import UnreadableProto
 from bufdb.proto.shapes import Index, part_of, text_of
@@ -83,6 +83,35 @@ def read(data: bytes, wanted: frozenset[str] = frozenset(KINDS)) -> Sections:
             gc.enable()
 
 
+class _Strings:
+    """The strings of one module; the first are the names of its instructions."""
+
+    def __init__(self, module: Module) -> None:
+        self.tuples = module.tuples
+        self.every = list(module.names)
+        self._codes: dict[str, int] = {}
+        self._indexes: dict[Index, int] = {}
+
+    def code(self, text: str) -> int:
+        """The place of a string among all."""
+        code = self._codes.get(text)
+        if code is None:
+            code = self._codes[text] = len(self.every)
+            self.every.append(text)
+        return code
+
+    def index(self, index: Index) -> int:
+        """The place of an index as it is printed."""
+        code = self._indexes.get(index)
+        if code is None:
+            code = self._indexes[index] = self.code(index_text(index))
+        return code
+
+    def at(self, places: Sequence[Place]) -> Any:
+        """The places of indexes, -1 where none is printed: the result is no tuple."""
+        return _ints([self.index(index) if i in self.tuples else -1 for i, index in places])
+
+
 class _Teller:
     """The sections of one module."""
 
@@ -90,9 +119,8 @@ class _Teller:
         self.module, self.proto = module, proto
         self.assignment = proto.buffer_assignment
         self.printer = Printer(module)
-        self.found = Sections(strings=list(module.names))
-        self._codes: dict[str, int] = {}
-        self._indexes: dict[Index, int] = {}
+        self.strings = _Strings(module)
+        self.found = Sections(strings=self.strings.every)
 
     def sections(self, wanted: frozenset[str]) -> Sections:
         """Those that are wanted, as far as they are known."""
@@ -125,27 +153,8 @@ class _Teller:
         fused = asked_for(self.module, values, ranges, self.assignment)
         return _text([*header(self.module), *self.printer.hlo(fused)])
 
-    def _code(self, text: str) -> int:
-        """The place of a string among all."""
-        code = self._codes.get(text)
-        if code is None:
-            code = self._codes[text] = len(self.found.strings)
-            self.found.strings.append(text)
-        return code
-
-    def _at(self, i: int, index: Index) -> int:
-        """An index as it is printed: with instructions whose result is a tuple."""
-        return self._index(index) if i in self.module.tuples else -1
-
-    def _index(self, index: Index) -> int:
-        code = self._indexes.get(index)
-        if code is None:
-            code = self._indexes[index] = self._code(index_text(index))
-        return code
-
     def _columns(self, values: Values) -> Table:
         """How each value is named wherever it is mentioned."""
-        tuples = self.module.tuples
         phi = np.zeros(len(values.numbers), np.bool_)
         phi[list(values.phi)] = True
         if min(values.numbers, default=0) < 0:
@@ -153,9 +162,7 @@ class _Teller:
         return {
             "value_id": _ints(values.numbers),
             "instruction_name": _ints([i for i, _ in values.places]),
-            "shape_index": _ints(
-                [self._index(index) if i in tuples else -1 for i, index in values.places]
-            ),
+            "shape_index": self.strings.at(values.places),
             "is_phi": phi,
             "color": _ints(values.colors),
         }
@@ -166,14 +173,16 @@ class _Teller:
         results = {v for v, more in shown.items() if result in more}
         results.add(values.defined.get(result, -1))
         found = list(self.assignment.buffer_allocations)
-        holds = [any([v in results for v, _, _ in slices]) for slices in values.assigned]
-        output = text_of(m.shape(result[0]), with_layout=False) if any(holds) else ""
+        holds = np.full(len(found), -1)
+        rows = [a for a, some in enumerate(values.assigned) for v, _, _ in some if v in results]
+        if rows:
+            holds[rows] = self.strings.code(text_of(m.shape(result[0]), with_layout=False))
         table: Table = {
             "allocation_index": _ints([a.index for a in found]),
             "size_bytes": _ints([a.size for a in found]),
             "color": _ints([a.color for a in found]),
             **self._parameters(found),
-            "output_shape": _ints([self._code(output) if some else -1 for some in holds]),
+            "output_shape": holds,
             "is_constant": np.array([a.is_constant for a in found], np.bool_),
             "is_thread_local": np.array([a.is_thread_local for a in found], np.bool_),
             "is_maybe_live_out": np.array([a.maybe_live_out for a in found], np.bool_),
@@ -185,12 +194,13 @@ class _Teller:
         table["is_preallocated_temp"] = is_plain & ~np.any([table[kind] for kind in kinds], axis=0)
         slices = [one for some in values.assigned for one in sorted(some)]
         inside = _ints([v for v, _, _ in slices])
-        whole = [self._code(text) for text in self.printer.shapes]
+        codes = {text: self.strings.code(text) for text in set(self.printer.shapes)}
+        whole = [codes[text] for text in self.printer.shapes]
         placed = {name: column[inside] for name, column in self.columns.items()}
         placed["size_bytes"] = _ints([size for _, size, _ in slices])
         placed["offset_bytes"] = _ints([offset for _, _, offset in slices])
         shapes = [
-            self._code(text_of(part_of(m.shape(i), index))) if index else whole[i]
+            self.strings.code(text_of(part_of(m.shape(i), index))) if index else whole[i]
             for i, index in places
         ]
         placed["shape"] = _ints(shapes)[inside]
@@ -214,15 +224,15 @@ class _Teller:
             if a.is_entry_computation_parameter:
                 index = tuple(a.parameter_shape_index)
                 part = part_of(m.shape(by_number[numbers[row]]), index)
-                shapes[row] = self._code(text_of(part, with_layout=False))
-                indexes[row] = self._index(index)
+                shapes[row] = self.strings.code(text_of(part, with_layout=False))
+                indexes[row] = self.strings.index(index)
             else:
                 numbers[row] = -1
         columns = ("parameter_number", "parameter_shape", "parameter_shape_index")
         return dict(zip(columns, map(_ints, (numbers, shapes, indexes)), strict=True))
 
     def _used(
-        self, values: Values, shown: dict[int, list[Place]], uses: list[list[Use]]
+        self, values: Values, shown: dict[int, list[Place]], uses: list[list[Uses]]
     ) -> dict[str, Table]:
         """Used values: all that are assigned, with their places and their uses."""
         every = np.zeros(len(values.numbers), np.bool_)
@@ -241,7 +251,7 @@ class _Teller:
         owners = np.concatenate([np.arange(len(listed)), _ints([row for row, _, _, _ in places])])
         order = np.argsort(owners, kind="stable")
         more = _ints([i for _, _, i, _ in places])
-        at = _ints([self._at(i, index) for _, _, i, index in places])
+        at = self.strings.at([(i, index) for _, _, i, index in places])
         ordinals = _ints([ordinal for _, ordinal, _, _ in places])
         positions = {
             "instruction_name": np.concatenate([heads["instruction_name"], more])[order],
@@ -249,18 +259,29 @@ class _Teller:
             "ordinal": np.concatenate([np.zeros(len(listed), np.int64), ordinals])[order],
             "head": owners[order],
         }
-        mine = [uses[v] for v in listed]
-        counts = _ints([len(some) for some in mine])
-        flat = list(itertools.chain.from_iterable(mine))
-        starts = np.repeat(np.cumsum(counts) - counts, counts)
-        table = {
-            "instruction_name": _ints([user for user, _, _, _ in flat]),
-            "operand_number": _ints([number for _, number, _, _ in flat]),
-            "operand_index": _ints([self._at(i, index) for _, _, i, index in flat]),
-            "ordinal": np.arange(len(flat)) - starts,
-            "head": np.repeat(np.arange(len(listed)), counts),
+        return {
+            "heads": heads,
+            "positions": positions,
+            "uses": self._uses([uses[v] for v in listed]),
         }
-        return {"heads": heads, "positions": positions, "uses": table}
+
+    def _uses(self, uses: list[list[Uses]]) -> Table:
+        """The uses of used values."""
+        by_place = list(itertools.chain.from_iterable(uses))
+        users = list(itertools.chain.from_iterable([users for _, users in by_place]))
+        counts = _ints([len(users) for _, users in by_place])
+        at = self.strings.at([place for place, _ in by_place])
+        places = _ints([len(some) for some in uses])
+        heads = np.repeat(np.repeat(np.arange(len(uses)), places), counts)
+        totals = np.bincount(heads, minlength=len(uses))
+        firsts = np.cumsum(totals) - totals
+        return {
+            "instruction_name": _ints([user for user, _ in users]),
+            "operand_number": _ints([number for _, number in users]),
+            "operand_index": np.repeat(at, counts),
+            "ordinal": np.arange(len(users)) - firsts[heads],
+            "head": heads,
+        }
 
     def _describe(self, values: Values, *, is_told: bool) -> None:
         """Describe the instructions that define used values, each once, if that is asked.
@@ -278,7 +299,7 @@ class _Teller:
                 self.found.descriptions[row] = self.printer.description(i)
 
     def _ranges(
-        self, derived: Ranges, shown: dict[int, list[Place]], uses: list[list[Use]]
+        self, derived: Ranges, shown: dict[int, list[Place]], uses: list[list[Uses]]
     ) -> dict[int, Span] | None:
         """Live ranges, held against the heap simulator's own record; None without a schedule."""
         problems = self.found.problems
@@ -311,7 +332,6 @@ class _Teller:
         self.found.peak_time, listed = printed_peak(self.module, values, ranges)
         peak = _ints([v for _, v in listed])
         sizes = [size for size, _ in listed]
-        indexes = _ints([self._index(index) for _, index in values.places])
         return {
             "sequence": {
                 "program_order": np.arange(len(sequence)),
@@ -319,13 +339,13 @@ class _Teller:
             },
             "ranges": {
                 "instruction_name": columns["instruction_name"][live],
-                "shape_index": indexes[live],
+                "shape_index": columns["shape_index"][live],
                 "start_time": _ints([ranges[v][0] for v in live]),
                 "end_time": _ints([ranges[v][1] for v in live]),
             },
             "peak": {
                 "instruction_name": columns["instruction_name"][peak],
-                "shape_index": indexes[peak],
+                "shape_index": _ints([self.strings.index(values.places[v][1]) for _, v in listed]),
                 "logical_bytes": _ints(sizes),
                 "cumulative_bytes": _ints(list(itertools.accumulate(sizes))),
                 "contributor_ordinal": np.arange(len(sizes)),

@@ -8,7 +8,7 @@ from typing import Any
 
 from bufdb.proto import reader
 from bufdb.proto.graph import ASYNC, Module
-from bufdb.proto.places import Place, Use, Values, sharing
+from bufdb.proto.places import Place, Uses, Values, sharing
 from bufdb.proto.shapes import bytes_of, part_of
 
 Span = tuple[int, int]
@@ -97,7 +97,7 @@ class Ranges:
                 self.uses_until[i] = -1 if opcode == "call" else when[module.parameters[called[0]]]
 
     def of(
-        self, shown: dict[int, list[Place]], uses: list[list[Use]], assignment: Any
+        self, shown: dict[int, list[Place]], uses: list[list[Uses]], assignment: Any
     ) -> dict[int, Span]:
         """Live ranges by value; those of reducers, comparators and the like have none."""
         found = self._alone(shown, uses)
@@ -109,7 +109,7 @@ class Ranges:
                 found[one] = start, min(end, later)
         return found
 
-    def _alone(self, shown: dict[int, list[Place]], uses: list[list[Use]]) -> dict[int, Span]:
+    def _alone(self, shown: dict[int, list[Place]], uses: list[list[Uses]]) -> dict[int, Span]:
         """Ranges before those of values that share a buffer are brought in order."""
         m, when, spans, wrapped = self.module, self.when, self.program.spans, self.program.wrapped
         shows_until, uses_until, found = self.shows_until, self.uses_until, {}
@@ -133,9 +133,10 @@ class Ranges:
                     start = begun if self.starts_late else start
             if v in shown:
                 end = max(end, *[shows_until[place] for place, _ in shown[v]])
-            for use in uses[v]:
-                if uses_until[use[0]] > end:
-                    end = uses_until[use[0]]
+            for _, users in uses[v]:
+                for user, _ in users:
+                    if uses_until[user] > end:
+                        end = uses_until[user]
             found[v] = start, end
         return found
 
