@@ -21,8 +21,10 @@ from bufdb.read import hlo, layout_2019
 from bufdb.read.beside import debug_options
 from bufdb.read.beside.before_optimizations import BeforeOptimizations
 from bufdb.read.boundaries import Span, Titles, cut
+from bufdb.read.live_ranges import Facts
 from bufdb.read.reports import memory_usage, oom_text
 from bufdb.read.reports.message import Message
+from bufdb.read.told import Told, ToldRows
 
 
 class Batch:
@@ -44,6 +46,7 @@ class Batch:
         """Modules of which one file holds used values or live ranges behind the allocations."""
         self.described_once: set[int] = set()
         self.doubts: dict[int, str] = {}
+        self.told = ToldRows()
         self._hlo: list[tuple[DumpText, int]] = []
         self._allocations: list[Piece] = []
         self._used_values: list[Piece] = []
@@ -81,7 +84,7 @@ class Batch:
         if not loaded.derived:
             return
         try:
-            found = sections.texts(loaded.texts[PROTO], loaded.derived)
+            found = sections.read(loaded.texts[PROTO], loaded.derived)
         except UnreadableProto as error:
             self.account.find(number, "error", "unreadable_proto", str(error), path)
             loaded.derived = frozenset()
@@ -90,13 +93,16 @@ class Batch:
             self.account.find(number, severity, code, message, path)
             if severity == "error":
                 self.doubts[number] = message
-        loaded.derived &= frozenset(found.texts)
+        loaded.derived &= found.kinds
         if "values" in loaded.derived:
             self.described_once.add(number)
-        for kind in loaded.derived:
-            titles = loaded.titles[kind] = Titles(kind)
-            titles.feed(found.texts[kind])
-            loaded.texts[kind] = found.texts[kind]
+        if found.hlo is not None:
+            titles = loaded.titles["hlo"] = Titles("hlo")
+            titles.feed(found.hlo)
+            loaded.texts["hlo"] = found.hlo
+        facts = Facts(found.schedule_length, found.peak_time, "printed")
+        told = Told(found.strings, found.tables, found.descriptions, found.total_bytes, facts)
+        self.told.add(number, path, told, self.account)
 
     def _companions(self, number: int, loaded: Loaded) -> None:
         if "hlo" in loaded.texts:

@@ -15,6 +15,7 @@ from bufdb.columnar.section import Rounds
 from bufdb.read import live_ranges
 from bufdb.read.hlo import HloHeader, Own
 from bufdb.read.reports.message import Message
+from bufdb.read.told import ToldRows
 from bufdb.read.used_values import UsedValues
 
 Emit = Callable[[str, Columns], None]
@@ -58,6 +59,8 @@ class Source(Protocol):
     text derived from a proto does."""
     doubts: dict[int, str]
     """Why live ranges cannot be relied on, by module."""
+    told: ToldRows
+    """Sections that no text holds."""
 
     def allocations(self) -> Rounds:
         """Allocation sections."""

@@ -169,7 +169,7 @@ class Lifetimes:
         """Printed contributors: by name and index, or in the oldest form by their order.
 
         Args:
-            parts: the lines of the listings of all files, sorted by module.
+            parts: the lines of the listings of all files, sorted by module in each.
         """
         if not parts:
             return
@@ -180,12 +180,15 @@ class Lifetimes:
         has_index = np.concatenate([index.valid for index in indexes])
         rows[~has_index] = -1
         modules = np.concatenate([part["module"] for part in parts])
-        bounds = np.searchsorted(modules, np.arange(context.count + 1))
+        order = np.argsort(modules, kind="stable")
+        bounds = np.searchsorted(modules[order], np.arange(context.count + 1))
         for module, facts in enumerate(context.facts):
             if facts.live.peak_time is not None:
-                span = slice(*bounds[module : module + 2])
-                is_old = not has_index[span].any()
-                self._peak(module, facts.live.peak_time, rows[span], names[span], is_old)
+                mine = order[slice(*bounds[module : module + 2])]
+                is_old = not has_index[mine].any()
+                listed = rows[mine]
+                self._peak(module, facts.live.peak_time, listed, names[mine], is_old)
+                rows[mine] = listed
         at = 0
         for part in parts:
             count = len(part["module"])

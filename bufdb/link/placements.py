@@ -6,7 +6,7 @@ import numpy as np
 
 from bufdb.columnar.account import UNREAD
 from bufdb.columnar.arrow import Labels
-from bufdb.columnar.scan import Columns, Numbers, Text
+from bufdb.columnar.scan import Columns, Numbers, Text, take
 from bufdb.errors import quote
 from bufdb.link.context import SECRET, Context
 from bufdb.link.rounds import allocation_rounds, used_value_rounds
@@ -62,7 +62,7 @@ def read_allocations(context: Context, values: ValueIndex, shapes: Shapes) -> Co
     """Rows of `allocations` and `values`; the values are put into the index.
 
     Returns:
-        module, allocation_index, size_bytes, color and kind of the allocations.
+        module, allocation_index, size_bytes, color and kind of the allocations, sorted by module.
     """
     parts: list[Columns] = []
     for section, found in allocation_rounds(context, context.account):
@@ -94,7 +94,8 @@ def read_allocations(context: Context, values: ValueIndex, shapes: Shapes) -> Co
         context.emit("values", placed)
         section.close()
     empty = np.empty(0, np.int64)
-    return {n: np.concatenate([p[n] for p in parts]) if parts else empty for n in _KEPT}
+    table = {n: np.concatenate([p[n] for p in parts]) if parts else empty for n in _KEPT}
+    return take(table, np.argsort(table["module"], kind="stable")) if len(parts) > 1 else table
 
 
 def add_unassigned(context: Context, values: ValueIndex) -> None:

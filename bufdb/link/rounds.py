@@ -1,4 +1,7 @@
-"""The sections of a batch, read round by round: what one round leaves goes on in the next."""
+"""The sections of a batch, read round by round: what one round leaves goes on in the next.
+
+Behind the rounds of texts comes one of the rows that were told without any.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from bufdb.columnar.account import Account
 from bufdb.columnar.section import Piece, Rounds, Section
 from bufdb.link.context import Context
 from bufdb.read import allocations, live_ranges, used_values
+from bufdb.read.told import BUFFERS, RANGES, VALUES
 
 
 def allocation_rounds(
@@ -21,6 +25,8 @@ def allocation_rounds(
         found = allocations.read(section, -1 if pieces[0].begins else last)
         last = found.last_index
         yield section, found
+    if context.source.told.having(BUFFERS):
+        yield context.source.told.allocations()
 
 
 def live_range_rounds(
@@ -33,6 +39,8 @@ def live_range_rounds(
         found = live_ranges.read(section, kind)
         kind = found.last_kind
         yield section, found
+    if context.source.told.having(RANGES):
+        yield context.source.told.live_ranges()
 
 
 def used_value_rounds(
@@ -60,6 +68,12 @@ def used_value_rounds(
         left = section.close()
         rest = section.block.size if found.rest < 0 else found.rest
         carried = section.block.data[rest : section.block.size]
+    told = context.source.told
+    having = set(told.having(VALUES)) if only is None else only.intersection(told.having(VALUES))
+    if having:
+        section, found = told.used_values(having, assigned, context.seeds, account)
+        yield section, found
+        section.close()
 
 
 def _with_last(rounds: Rounds) -> Iterator[tuple[list[Piece], bool]]:

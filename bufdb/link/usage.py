@@ -8,6 +8,7 @@ from bufdb.link.context import Context
 from bufdb.link.instructions import Instructions
 from bufdb.link.rounds import used_value_rounds
 from bufdb.link.value_index import ValueIndex
+from bufdb.read.told import VALUES
 from bufdb.read.used_values import UsedValues
 
 
@@ -21,6 +22,10 @@ def look_for_descriptions(context: Context) -> None:
             facts.has_descriptions |= b"\n" + line in piece.text or piece.text.startswith(line)
         if context.count == 1 and context.facts[0].has_descriptions:
             return
+    told = context.source.told
+    for module in told.having(VALUES):
+        context.facts[module].has_used_values = True
+        context.facts[module].has_descriptions |= told.is_describing(module)
 
 
 def read_used_values(context: Context, values: ValueIndex, instructions: Instructions) -> None:

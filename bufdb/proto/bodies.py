@@ -7,6 +7,7 @@ what only moves data too, and in modules with loops the way back from what loops
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter, defaultdict
 from typing import Any
 
@@ -33,11 +34,11 @@ def asked_for(
     """Fused computations, in the order of the proto; all where no ranges say which are large."""
     apart = set(m.order)
     fused = [c for c in m.computations if c not in apart]
-    if ranges is None or "while" in m.opcode.values():
+    if ranges is None or "while" in m.opcode:
         return fused
     wanted: set[int] = set()
     seen: set[int] = set()
-    level = [values.place_of[v][0] for v in _large(ranges, assignment, values.assigned)]
+    level = [values.places[v][0] for v in _large(ranges, assignment, values.assigned)]
     for _ in range(1 + _BEHIND_MOVES):
         level = _behind(m, level, seen, wanted)
     return [c for c in fused if c in wanted]
@@ -48,11 +49,11 @@ def _behind(m: Module, level: list[int], seen: set[int], wanted: set[int]) -> li
     operands: list[int] = []
     while level:
         i = level.pop()
-        if i in seen or i not in m.opcode:
+        if i in seen:
             continue
         seen.add(i)
         if m.opcode[i] == "fusion":
-            wanted.update(m.calls.get(i, ()))
+            wanted.update(m.instructions[i].called_computation_ids)
             operands += m.operands[i]
         elif m.opcode[i] in _PASSING:
             level += m.operands[i]
@@ -76,15 +77,13 @@ def _large(ranges: dict[int, Span], assignment: Any, assigned: list[list[Slice]]
             ]
     found: list[int] = []
     for color, some in members.items():
-        change: Counter[int] = Counter()
+        change = [0] * (2 + max([0, *[ranges[v][1] for _, _, _, v in some]]))
         for _, _, size, v in some:
             change[ranges[v][0]] += size
             change[ranges[v][1] + 1] -= size
-        most = now = instant = 0
-        for time in sorted(change):
-            now += change[time]
-            if now > most:
-                most, instant = now, time
+        live = list(itertools.accumulate(change))
+        most = max(live)
+        instant = live.index(most) if most > 0 else 0
         spans = sorted(
             (number, offset, offset + size)
             for number, offset, size, v in some

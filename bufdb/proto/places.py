@@ -2,21 +2,23 @@
 
 A place is an instruction and an index in its shape. Definitions are given; what another place shows
 is followed to its source until there is one. A phi is a definition too, so no loop is followed
-round.
+round. Values go by their places among all, in the order of their numbers.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bufdb.proto.graph import ASYNC, WAITING, Module
+from bufdb.proto.graph import ASYNC, WAITING, Module, User
 from bufdb.proto.shapes import Index
 
 Place = tuple[int, Index]
-Use = tuple[int, int, int, Index]
-"""The user, the number of its operand, the operand, and the index in it that is used."""
+Uses = tuple[Place, Sequence[User]]
+"""Who uses what shows at a place."""
 
 Slice = tuple[int, int, int]
 """A value, its size [bytes] and its offset in the allocation [bytes]."""
@@ -43,12 +45,16 @@ _FORWARDING = (
 
 @dataclass
 class Values:
-    """The values of a module, by number."""
+    """The values of a module; each list has all of them, in the order of their numbers."""
 
+    numbers: list[int] = field(default_factory=list)
+    places: list[Place] = field(default_factory=list)
+    """What defines each."""
+    colors: list[int] = field(default_factory=list)
+    known: dict[int, int] = field(default_factory=dict)
+    """Values by number."""
     defined: dict[Place, int] = field(default_factory=dict)
     """The value that a place defines."""
-    place_of: dict[int, Place] = field(default_factory=dict)
-    color: dict[int, int] = field(default_factory=dict)
     phi: set[int] = field(default_factory=set)
     """Values that merge definitions."""
     assigned: list[list[Slice]] = field(default_factory=list)
@@ -61,28 +67,33 @@ def definitions(module: Module, assignment: Any) -> Values:
     Raises:
         LookupError: one is defined by an instruction that is not there.
     """
-    values, callers = Values(), module.callers
+    found = list(assignment.logical_buffers)
+    numbers = [x.id for x in found]
+    if any(one >= two for one, two in itertools.pairwise(numbers)):
+        found = [x for _, x in sorted({x.id: x for x in found}.items())]
+        numbers = [x.id for x in found]
+    locations = [x.defined_at for x in found]
+    at, indices = module.at, [tuple(place.shape_index) for place in locations]
+    try:
+        where = [at[place.instruction_id] for place in locations]
+    except KeyError:
+        where = [_located(module, place)[0] for place in locations]
+    places = list(zip(where, indices, strict=True))
+    known = dict(zip(numbers, range(len(numbers)), strict=True))
+    values = Values(numbers, places, [x.color for x in found], known)
+    values.defined = dict(zip(places, range(len(places)), strict=True))
+    home, opcode, callers = module.home, module.opcode, module.callers
     merging = {
-        c
-        for c, some in callers.items()
-        if any(module.opcode[caller] in _MERGING for caller, _ in some)
+        c for c, some in callers.items() if any(opcode[caller] in _MERGING for caller, _ in some)
     }
-    home, opcode, place_of, defined = module.home, module.opcode, values.place_of, values.defined
-    for value in assignment.logical_buffers:
-        v, at = value.id, value.defined_at
-        i = at.instruction_id
-        if i in home:
-            index = at.shape_index
-            place = (i, tuple(index)) if index else (i, ())
-        else:
-            place = _located(module, at)
-            i = place[0]
-        place_of[v], defined[place] = place, v
-        values.color[v] = value.color
-        if opcode[i] in _MERGING or (merging and opcode[i] == "parameter" and home[i] in merging):
-            values.phi.add(v)
+    if merging:
+        values.phi = {
+            v
+            for v, i in enumerate(where)
+            if opcode[i] in _MERGING or (opcode[i] == "parameter" and home[i] in merging)
+        }
     values.assigned = [
-        [(one.logical_buffer_id, one.size, one.offset) for one in a.assigned]
+        [(known[one.logical_buffer_id], one.size, one.offset) for one in a.assigned]
         for a in assignment.buffer_allocations
     ]
     return values
@@ -90,54 +101,58 @@ def definitions(module: Module, assignment: Any) -> Values:
 
 def _located(module: Module, location: Any) -> Place:
     """The place of a location: of an instruction by its id, in old protos by its name."""
-    i: int = location.instruction_id
-    if i not in module.home:
+    i = module.at.get(location.instruction_id)
+    if i is None:
         i = module.named[location.instruction_name.decode("ascii", "backslashreplace")]
     index = location.shape_index
     return i, tuple(index) if index else ()
 
 
-def find_positions(module: Module, values: Values) -> dict[int, list[Place]]:
-    """Where each value shows: its definition, then the places of other instructions.
+def find_shown(module: Module, values: Values) -> dict[int, list[Place]]:
+    """Where values show besides their definitions: places of other instructions.
 
     In the order in which XLA lists them: computations by their ids (TPU: as the proto has them),
-    instructions by theirs.
+    instructions by theirs. Values that show nowhere else are left out, which are most.
     """
-    at: dict[Place, tuple[int, ...]] = {place: (v,) for place, v in values.defined.items()}
-    positions = {v: [place] for v, place in values.place_of.items()}
+    shown: dict[Place, tuple[int, ...]] = {}
+    found: dict[int, list[Place]] = defaultdict(list)
     rank = {c: n if module.is_tiled else c for n, c in enumerate(module.order)}
-    home, opcode, place_of = module.home, module.opcode, values.place_of
+    home, ids, opcode, places = module.home, module.ids, module.opcode, values.places
+    called = {c for c in module.callers if c in rank}
     forwarding = [
         i
-        for i in module.instructions
-        if opcode[i] in _FORWARDING or (opcode[i] == "parameter" and home[i] in module.callers)
+        for i, word in enumerate(opcode)
+        if word in _FORWARDING or (word == "parameter" and home[i] in called)
     ]
-    for i in sorted(forwarding, key=lambda i: (rank[home[i]], i)):
+    for i in sorted(forwarding, key=lambda i: (rank[home[i]], ids[i])):
         for index in module.indices(i):
             place = i, index
-            found = at.get(place)
-            if found is None:
-                found = _values_at(module, at, place)
-            for v in found:
-                if place_of[v][0] != i:
-                    positions[v].append(place)
-    return positions
+            for v in _values_at(module, values, shown, place):
+                if places[v][0] != i:
+                    found[v].append(place)
+    return dict(found)
 
 
-def _values_at(module: Module, at: dict[Place, tuple[int, ...]], place: Place) -> tuple[int, ...]:
+def _values_at(
+    module: Module, values: Values, shown: dict[Place, tuple[int, ...]], place: Place
+) -> tuple[int, ...]:
     """The values that a place shows; what leads round in a circle shows nothing."""
     path: list[Place] = []
-    while place not in at:
-        at[place] = ()
-        path.append(place)
-        found = _sources(module, place)
-        if len(found) != 1:
-            at[place] = tuple(sorted({v for p in found for v in _values_at(module, at, p)}))
-            break
-        place = found[0]
-    result = at[place]
+    result: tuple[int, ...] | None = None
+    while result is None:
+        v = values.defined.get(place)
+        result = shown.get(place) if v is None else (v,)
+        if result is None:
+            shown[place] = ()
+            path.append(place)
+            found = _sources(module, place)
+            if len(found) == 1:
+                place = found[0]
+            else:
+                every = [_values_at(module, values, shown, p) for p in found]
+                result = tuple(sorted(set(itertools.chain.from_iterable(every))))
     for passed in path:
-        at[passed] = result
+        shown[passed] = result
     return result
 
 
@@ -208,22 +223,31 @@ def _asynchronous(m: Module, i: int, index: Index) -> list[Place]:
     return []
 
 
-def uses_of(m: Module, positions: list[Place]) -> list[Use]:
-    """Uses of the value that shows at these places, by place, then by user.
+def uses_of(m: Module, values: Values, shown: dict[int, list[Place]]) -> list[list[Uses]]:
+    """Uses of each value, by the place that is used, then by user.
 
     XLA lists the users of one place in the order in which they came to be, which no proto has.
     """
-    shown: set[int] | None = None
-    found: list[Use] = []
+    top, inside, roots = m.top, m.inside, m.roots
+    return [
+        _uses_at(m, [place, *shown.get(v, ())])
+        if v in shown or place[0] in roots
+        else [(place, (inside if place[1] else top).get(place[0], ()))]
+        for v, place in enumerate(values.places)
+    ]
+
+
+def _uses_at(m: Module, positions: list[Place]) -> list[Uses]:
+    """Uses of the value that shows at these places."""
+    in_roots = {i for i, _ in positions if i in m.is_root}
+    found: list[Uses] = []
     for i, index in positions:
-        users = (m.inside if index else m.top).get(i, [])
-        if i in m.roots:
-            # A root that shows the value is a use of it, even if it only passes it on.
-            if shown is None:
-                shown = {p for p, _ in positions if p in m.is_root}
-            more = [user for user in m.roots[i] if user[0] in shown]
-            users = sorted({*users, *more}) if more else users
-        found += [(user, number, i, index) for user, number in users]
+        users: Sequence[User] = (m.inside if index else m.top).get(i, ())
+        # A root that shows the value is a use of it, even if it only passes it on.
+        more = [user for user in m.roots.get(i, ()) if user[0] in in_roots]
+        if more:
+            users = sorted({*users, *more}, key=lambda user: (m.ids[user[0]], user[1]))
+        found.append(((i, index), users))
     return found
 
 
@@ -232,7 +256,10 @@ def sharing(module: Module, values: Values, assignment: Any) -> list[list[int]]:
     parent: dict[int, int] = {}
     for alias in assignment.buffer_aliases:
         other = values.defined[_located(module, alias.location)]
-        parent[_first(parent, alias.source_buffer_id)] = _first(parent, other)
+        # What no value is has a number below 0, for it may still join two that are.
+        number = alias.source_buffer_id
+        one = _first(parent, values.known.get(number, -1 - abs(number)))
+        parent[one] = _first(parent, other)
     sets: dict[int, list[int]] = defaultdict(list)
     for v in list(parent):
         sets[_first(parent, v)].append(v)

@@ -7,11 +7,11 @@ what contractions, collectives and shardings are, metadata. Of literals only sin
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from bufdb.proto import reader
-from bufdb.proto.graph import ASYNC, Module, check_names
+from bufdb.proto.graph import ASYNC, Module, checked_names, opcodes_of
 from bufdb.proto.shapes import Index, text_of
 
 _ESCAPED = [
@@ -78,53 +78,36 @@ class Printer:
 
     def __init__(self, module: Module) -> None:
         self.module = module
-        self._lines: dict[int, str] = {}
-        self._shapes: dict[bytes, str] = {}
-        self._metadata: dict[bytes, str] = {}
+        self._metadata: dict[bytes, str] = {b"": ""}
         """What stands behind an instruction, by its metadata's bytes."""
+        self._shapes: dict[bytes, str] = {}
 
-    def shape(self, i: int) -> str:
-        """The whole shape of an instruction, with its layout."""
-        data = self.module.shapes[i]
-        return self._shapes.get(data) or self._shape(data)
+    @cached_property
+    def shapes(self) -> list[str]:
+        """The whole shape of each instruction, with its layout."""
+        return self._shapes_of(self.module.shapes)
 
-    def _shape(self, data: bytes) -> str:
-        text = self._shapes.get(data)
-        if text is None:
-            text = self._shapes[data] = text_of(self.module.shape_of(data))
-        return text
-
-    def line(self, i: int) -> str:
-        """An instruction from its "%" on, as HLO texts print it."""
-        line = self._lines.get(i)
-        if line is None:
-            m = self.module
-            x = m.instructions[i]
-            line = self._lines[i] = self._line(x, m.names[i], m.opcode[i], self._operands(i), x)
-        return line
-
-    def _operands(self, i: int) -> list[str]:
-        names, operands = self.module.names, self.module.operands[i]
-        try:
-            return [names[operand] for operand in operands]
-        except KeyError:
-            return [names.get(operand, "unknown") for operand in operands]
+    @cached_property
+    def lines(self) -> list[str]:
+        """Each instruction from its "%" on, as HLO texts print it."""
+        m, names = self.module, self.module.names
+        operands = [[names[o] for o in some] if some else () for some in m.operands]
+        return self._lines(m.instructions, names, m.opcode, operands)
 
     def description(self, i: int) -> str:
         """An instruction as used values print it: asynchronous ones in their short form."""
         m = self.module
         opcode = m.opcode[i]
-        if opcode not in ASYNC:
-            return self.line(i)
-        wrapped = m.chain(i)
+        wrapped = m.chain(i) if opcode in ASYNC else None
         inner = None if wrapped is None else self._single(wrapped)
         if inner is None:
-            return self.line(i)
-        names = self._operands(i)
-        short = m.opcode[inner] + opcode.removeprefix("async")
-        is_start = opcode == "async-start"
-        about = m.instructions[inner] if is_start else None
-        return self._line(m.instructions[i], m.names[i], short, names, about)
+            return self.lines[i]
+        x, short = m.instructions[i], m.opcode[inner] + opcode.removeprefix("async")
+        inside = self._inside(x, short, [m.names[o] for o in m.operands[i]])
+        line = f"%{m.names[i]} = {self.shapes[i]} {short}({inside})"
+        if opcode == "async-start":
+            line += "".join([f", {text}" for text in _attributes(m, m.instructions[inner])])
+        return f"{line}{self._metadata_of([x.metadata])[0]}{_config(x.backend_config)}"
 
     def _single(self, computation: int) -> int | None:
         """The one instruction that a computation holds besides its parameters; None if more."""
@@ -138,70 +121,99 @@ class Printer:
 
     def hlo(self, fused: Iterable[int]) -> Iterator[str]:
         """The computations of the module: these fused ones, then all others."""
-        for c in fused:
-            yield from self._fused(c)
-        m = self.module
-        members: dict[int, list[int]] = {c: [] for c in m.order}
-        for i, c in m.home.items():
-            members[c].append(i)
+        yield from self._fused(fused)
+        m, lines = self.module, self.lines
         for c in m.order:
             yield f"{'ENTRY ' if c == m.entry else ''}%{m.titles[c]} () -> () {{"
-            root = m.root[c]
-            scheduled = m.schedule.get(c, ())
-            known = set(members[c])
-            order = scheduled if set(scheduled) == known else members[c]
-            line = self.line
-            yield from [f"  ROOT {line(i)}" if i == root else f"  {line(i)}" for i in order]
+            root, members = m.root.get(c), m.members[c]
+            order: Sequence[int] = m.schedule.get(c, ())
+            if len(order) != len(members) or set(order) != set(members):
+                order = members
+            yield from [f"  ROOT {lines[i]}" if i == root else f"  {lines[i]}" for i in order]
             yield "}"
             yield ""
 
-    def _fused(self, c: int) -> Iterator[str]:
-        data = self.module.computations.get(c)
-        if data is None:
-            return
-        root = reader.head_of(data).root_id
-        instructions = list(reader.instructions_of(data))
-        names = {x.id: x.name.decode("ascii", "backslashreplace") for x in instructions}
-        check_names(names.values())
-        yield f"%{self.module.titles[c]} () -> () {{"
-        for x in instructions:
-            opcode = x.opcode.decode("ascii", "backslashreplace")
-            operands = [names.get(operand, "unknown") for operand in x.operand_ids]
-            line = self._line(x, names[x.id], opcode, operands, x)
-            yield f"  {'ROOT ' if x.id == root else ''}{line}"
-        yield "}"
-        yield ""
+    def _fused(self, fused: Iterable[int]) -> Iterator[str]:
+        """Bodies of fusions; what is in all of them is printed together."""
+        found: list[Any] = []
+        names: list[str] = []
+        operands: list[Sequence[str]] = []
+        bodies = []
+        for c in fused:
+            data = self.module.computations[c]
+            members = list(reader.instructions_of(data))
+            start = len(found)
+            found += members
+            names += checked_names([x.name for x in members])
+            known = dict(zip([x.id for x in members], names[start:], strict=True))
+            operands += [[known.get(o, "unknown") for o in x.operand_ids] for x in members]
+            bodies.append((c, reader.heads_of([data])[0][2], range(start, len(found))))
+        lines = self._lines(found, names, opcodes_of(found), operands)
+        for c, root, members_of in bodies:
+            yield f"%{self.module.titles[c]} () -> () {{"
+            for i in members_of:
+                yield f"  {'ROOT ' if found[i].id == root else ''}{lines[i]}"
+            yield "}"
+            yield ""
 
-    def _line(
-        self, x: Any, name: str, opcode: str, operands: Sequence[str], about: Any | None
-    ) -> str:
-        """One instruction; `about` is the one whose attributes are printed, if any are."""
+    def _lines(
+        self,
+        found: Sequence[Any],
+        names: Sequence[str],
+        opcodes: Sequence[str],
+        operands: Sequence[Sequence[str]],
+    ) -> list[str]:
+        """Instructions with their names, opcodes and names of their operands."""
+        inside, more = self._inside, self._more
+        return [
+            f"%{name} = {shape} {opcode}({arguments}){attributes}{metadata}{config}"
+            for name, shape, opcode, arguments, attributes, metadata, config in zip(
+                names,
+                self._shapes_of([x.shape for x in found]),
+                opcodes,
+                [
+                    f"%{some[0]}" if len(some) == 1 else inside(x, opcode, some)
+                    for x, opcode, some in zip(found, opcodes, operands, strict=True)
+                ],
+                [
+                    "" if opcode in _PLAIN else more(x, opcode)
+                    for x, opcode in zip(found, opcodes, strict=True)
+                ],
+                self._metadata_of([x.metadata for x in found]),
+                [_config(text) if text else "" for text in [x.backend_config for x in found]],
+                strict=True,
+            )
+        ]
+
+    def _shapes_of(self, every: Sequence[bytes]) -> list[str]:
+        """Shapes as XLA prints them, each different one once."""
+        texts, shape_of = self._shapes, self.module.shape_of
+        texts |= {data: text_of(shape_of(data)) for data in set(every) - texts.keys()}
+        return [texts[data] for data in every]
+
+    def _metadata_of(self, every: Sequence[bytes]) -> list[str]:
+        """What stands behind instructions with these metadata, each different one once."""
+        for data in set(every) - self._metadata.keys():
+            found = _metadata(reader.metadata_of(data))
+            self._metadata[data] = f", metadata={{{found}}}" if found else ""
+        return [self._metadata[data] for data in every]
+
+    def _inside(self, x: Any, opcode: str, operands: Sequence[str]) -> str:
+        """What stands in the brackets of an instruction."""
         if operands:
-            inside = "%" + ", %".join(operands) if len(operands) <= 5 else _numbered(operands)
-        elif opcode == "parameter":
-            inside = str(x.parameter_number)
-        else:
-            inside = _literal(self.module, x) if opcode == "constant" else ""
-        data = x.shape
-        line = f"%{name} = {self._shapes.get(data) or self._shape(data)} {opcode}({inside})"
-        if opcode in _PLAIN:
-            pass
-        elif opcode == "get-tuple-element":
-            line += f", index={x.tuple_index}"
-        elif opcode == "fusion" and len(called := x.called_computation_ids) == 1:
+            return "%" + ", %".join(operands) if len(operands) <= 5 else _numbered(operands)
+        if opcode == "parameter":
+            return str(x.parameter_number)
+        return _literal(self.module, x) if opcode == "constant" else ""
+
+    def _more(self, x: Any, opcode: str) -> str:
+        """The attributes of an instruction, behind its brackets."""
+        if opcode == "get-tuple-element":
+            return f", index={x.tuple_index}"
+        if opcode == "fusion" and len(called := x.called_computation_ids) == 1:
             title = self.module.titles.get(called[0], "unknown")
-            line += f", kind={_word(x.fusion_kind)}, calls=%{title}"
-        elif about is not None:
-            line = ", ".join((line, *_attributes(self.module, about)))
-        if data := x.metadata:
-            metadata = self._metadata.get(data)
-            if metadata is None:
-                found = _metadata(reader.metadata_of(data))
-                metadata = self._metadata[data] = f", metadata={{{found}}}" if found else ""
-            line += metadata
-        if config := x.backend_config:
-            line += f", backend_config={_config(config)}"
-        return line
+            return f", kind={_word(x.fusion_kind)}, calls=%{title}"
+        return "".join([f", {text}" for text in _attributes(self.module, x)])
 
 
 @lru_cache(maxsize=256)
@@ -217,10 +229,12 @@ def _numbered(names: Sequence[str]) -> str:
 
 
 def _config(config: bytes) -> str:
-    """Raw where XLA prints it raw and it is one plain line."""
+    """The configuration of a backend: raw where XLA prints it raw and it is one plain line."""
+    if not config:
+        return ""
     if config[:1] == b"{" and config.isascii() and b"\n" not in config and b"\r" not in config:
-        return config.decode("ascii")
-    return f'"{escaped(config)}"'
+        return f", backend_config={config.decode('ascii')}"
+    return f', backend_config="{escaped(config)}"'
 
 
 def _literal(m: Module, x: Any) -> str:
@@ -304,7 +318,7 @@ def _called(m: Module, x: Any, opcode: str) -> Iterator[str]:
         yield f"condition={names[1]}, body={names[0]}"
     elif opcode == "conditional":
         selector = x.operand_ids[0] if x.operand_ids else -1
-        is_predicate = selector in m.instructions and m.shape(selector).element_type == 1
+        is_predicate = selector in m.at and m.shape(m.at[selector]).element_type == 1
         if len(names) == 2 and is_predicate:
             yield f"true_computation={names[0]}, false_computation={names[1]}"
         else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import zlib
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
@@ -20,6 +21,7 @@ MAX_BYTES = 1 << 31
 PACKAGE_MISSING = (
     "reading it takes the package protobuf, which is not installed: pip install 'bufdb[proto]'"
 )
+_DAMAGED = "it is damaged: a part of it cannot be parsed"
 
 
 class UnreadableProto(Exception):
@@ -78,9 +80,17 @@ def read(data: bytes) -> Any:
         ) from error
 
 
-def head_of(computation: bytes) -> Any:
-    """Name, id, root and kind of a serialised computation."""
-    return _parsed(_messages().HloComputationHead, computation)
+def heads_of(computations: Iterable[bytes]) -> list[tuple[bytes, int, int, bool]]:
+    """Of serialised computations the name, id, root's id, and whether a fusion calls it."""
+    parse = _messages().HloComputationHead.FromString
+    try:
+        # Each goes before the next one comes: it holds all the bytes that it was read from.
+        return [
+            (head.name, head.id, head.root_id, head.is_fusion_computation)
+            for head in map(parse, computations)
+        ]
+    except _decode_error() as error:
+        raise UnreadableProto(_DAMAGED) from error
 
 
 def instructions_of(computation: bytes) -> Any:
@@ -94,9 +104,10 @@ def names_of(data: bytes) -> list[tuple[bytes, list[bytes]]]:
     Raises:
         UnreadableProto: the bytes are no such message.
     """
+    computations = read(data).hlo_module.computations
     return [
-        (head_of(computation).name, [x.name for x in instructions_of(computation)])
-        for computation in read(data).hlo_module.computations
+        (name, [x.name for x in instructions_of(computation)])
+        for (name, _, _, _), computation in zip(heads_of(computations), computations, strict=True)
     ]
 
 
@@ -120,7 +131,7 @@ def _parsed(kind: Any, data: bytes) -> Any:
     try:
         return kind.FromString(data)
     except _decode_error() as error:
-        raise UnreadableProto("it is damaged: a part of it cannot be parsed") from error
+        raise UnreadableProto(_DAMAGED) from error
 
 
 def _decode_error() -> type[Exception]:

@@ -1,41 +1,62 @@
 """A serialised HloProto as the sections of a text dump: what is given, and what follows from it.
 
-One way leads into the tables, that of the text: what is derived from a proto is written down as XLA
-writes it, and read by the same readers. Each instruction is described once at the most, not with
-every value that it defines, so this text grows as the proto does.
+Rows of the buffer sections are told as arrays, without the lines that XLA would write, which would
+only be read again. The HLO text is written, for it is stored and searched as text; each instruction
+is described once at the most.
 """
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from bufdb.proto import reader
 from bufdb.proto.bodies import asked_for
 from bufdb.proto.graph import ASYNC, Module
-from bufdb.proto.places import Place, Use, Values, definitions, find_positions, uses_of
+from bufdb.proto.places import Place, Uses, Values, definitions, find_shown, uses_of
 from bufdb.proto.printing import Printer, header, index_text
 from bufdb.proto.reader import UnreadableProto
 from bufdb.proto.shapes import Index, part_of, text_of
 from bufdb.proto.times import Ranges, Span, flatten, printed_peak, trace_faults
 
-KINDS = ("buffer_assignment", "values", "live_range", "hlo")
+BUFFERS, VALUES, RANGES = "buffer_assignment", "values", "live_range"
+KINDS = (BUFFERS, VALUES, RANGES, "hlo")
 """Sections by the kind of file that holds each in a text dump."""
+Table = dict[str, Any]
+"""Columns as arrays; those of strings are places in `Sections.strings`, -1 for none."""
 
 
 @dataclass
 class Sections:
-    """The sections of one module."""
+    """The sections of one module; what cannot be told is not there."""
 
-    texts: dict[str, bytes] = field(default_factory=dict)
-    """By kind; what cannot be told is not there."""
+    tables: dict[str, dict[str, Table]] = field(default_factory=dict)
+    """Of a kind its tables: allocations and values; heads, positions and uses; sequence, ranges
+    and peak."""
+    strings: list[str] = field(default_factory=list)
+    descriptions: dict[int, str] = field(default_factory=dict)
+    """Instructions described with their values, by the row of a value in heads."""
+    total_bytes: int = 0
+    schedule_length: int = 0
+    peak_time: int = 0
+    """The instant that XLA would call the peak."""
+    hlo: bytes | None = None
+    """The HLO text."""
     problems: list[tuple[str, str, str]] = field(default_factory=list)
     """(severity, code, message) of what the proto does not tell or tells wrongly."""
 
+    @property
+    def kinds(self) -> frozenset[str]:
+        """What is told."""
+        return frozenset(self.tables) | (frozenset() if self.hlo is None else {"hlo"})
 
-def texts(data: bytes, wanted: frozenset[str] = frozenset(KINDS)) -> Sections:
+
+def read(data: bytes, wanted: frozenset[str] = frozenset(KINDS)) -> Sections:
     """The sections of a dump that a serialised module stands for.
 
     Args:
@@ -50,155 +71,235 @@ def texts(data: bytes, wanted: frozenset[str] = frozenset(KINDS)) -> Sections:
     try:
         proto = reader.read(data)
         module = Module(proto)
-        return _Writer(module, proto).sections(wanted)
+        return _Teller(module, proto).sections(wanted)
     except LookupError as error:
         raise UnreadableProto(f"it is damaged: {error} is in it nowhere") from error
     except RecursionError as error:
         raise UnreadableProto("it is damaged: computations call each other without end") from error
+    except OverflowError as error:
+        raise UnreadableProto("it is damaged: it has sizes of more than 64 bits") from error
     finally:
         if was_collecting:
             gc.enable()
 
 
-class _Writer:
-    """The sections of one module, as lines."""
+class _Strings:
+    """The strings of one module; the first are the names of its instructions."""
+
+    def __init__(self, module: Module) -> None:
+        self.tuples = module.tuples
+        self.every = list(module.names)
+        self._codes: dict[str, int] = {}
+        self._indexes: dict[Index, int] = {}
+
+    def code(self, text: str) -> int:
+        """The place of a string among all."""
+        code = self._codes.get(text)
+        if code is None:
+            code = self._codes[text] = len(self.every)
+            self.every.append(text)
+        return code
+
+    def index(self, index: Index) -> int:
+        """The place of an index as it is printed."""
+        code = self._indexes.get(index)
+        if code is None:
+            code = self._indexes[index] = self.code(index_text(index))
+        return code
+
+    def at(self, places: Sequence[Place]) -> Any:
+        """The places of indexes, -1 where none is printed: the result is no tuple."""
+        return _ints([self.index(index) if i in self.tuples else -1 for i, index in places])
+
+
+class _Teller:
+    """The sections of one module."""
 
     def __init__(self, module: Module, proto: Any) -> None:
         self.module, self.proto = module, proto
         self.assignment = proto.buffer_assignment
         self.printer = Printer(module)
-        self.found = Sections()
-        self._shorts: dict[int, str] = {}
-        self._parameters: dict[int, int] = {}
-        """Those of the program by number."""
+        self.strings = _Strings(module)
+        self.found = Sections(strings=self.strings.every)
 
     def sections(self, wanted: frozenset[str]) -> Sections:
         """Those that are wanted, as far as they are known."""
-        m, texts = self.module, self.found.texts
+        m, found = self.module, self.found
         if not self.proto.HasField("buffer_assignment"):
             if "hlo" in wanted:
-                texts["hlo"] = self._hlo(Values(), None)
-            return self.found
+                found.hlo = self._hlo(Values(), None)
+            return found
         values = definitions(m, self.assignment)
-        positions = find_positions(m, values)
-        if "buffer_assignment" in wanted:
-            texts["buffer_assignment"] = _text(self._allocations(values, positions))
-        uses = {v: uses_of(m, places) for v, places in positions.items()}
-        if "values" in wanted:
-            is_told = "hlo" not in wanted
-            texts["values"] = _text(self._used(values, positions, uses, is_told=is_told))
-        if wanted & {"live_range", "hlo"}:
+        shown = find_shown(m, values)
+        self.columns = self._columns(values)
+        if BUFFERS in wanted:
+            found.tables[BUFFERS] = self._allocations(values, shown)
+        uses = uses_of(m, values, shown)
+        if VALUES in wanted:
+            found.tables[VALUES] = self._used(values, shown, uses)
+            self._describe(values, is_told="hlo" not in wanted)
+        if wanted & {RANGES, "hlo"}:
             program = flatten(m)
-            ranges = self._ranges(Ranges(m, values, program), positions, uses)
-            if "live_range" not in wanted:
-                self.found.problems.clear()
+            ranges = self._ranges(Ranges(m, values, program), shown, uses)
+            if RANGES not in wanted:
+                found.problems.clear()
             elif ranges is not None:
-                texts["live_range"] = _text(self._live(values, program.sequence, ranges))
+                found.tables[RANGES] = self._live(values, program.sequence, ranges)
             if "hlo" in wanted:
-                texts["hlo"] = self._hlo(values, ranges)
-        return self.found
+                found.hlo = self._hlo(values, ranges)
+        return found
 
     def _hlo(self, values: Values, ranges: dict[int, Span] | None) -> bytes:
         fused = asked_for(self.module, values, ranges, self.assignment)
         return _text([*header(self.module), *self.printer.hlo(fused)])
 
-    def _short(self, v: int, values: Values) -> str:
-        """How a value is named wherever it is mentioned."""
-        short = self._shorts.get(v)
-        if short is None:
-            i, index = values.place_of[v]
-            at = index_text(index) if i in self.module.tuples else ""
-            phi = " (phi)" if v in values.phi else ""
-            short = f"<{v} {self.module.names[i]}{at}{phi} @{values.color[v]}>"
-            self._shorts[v] = short
-        return short
+    def _columns(self, values: Values) -> Table:
+        """How each value is named wherever it is mentioned."""
+        phi = np.zeros(len(values.numbers), np.bool_)
+        phi[list(values.phi)] = True
+        if min(values.numbers, default=0) < 0:
+            raise UnreadableProto("it is damaged: a value has a number below 0")
+        return {
+            "value_id": _ints(values.numbers),
+            "instruction_name": _ints([i for i, _ in values.places]),
+            "shape_index": self.strings.at(values.places),
+            "is_phi": phi,
+            "color": _ints(values.colors),
+        }
 
-    def _allocations(self, values: Values, positions: dict[int, list[Place]]) -> list[str]:
-        m, place_of, shape_of = self.module, values.place_of, self.printer.shape
-        root = m.root[m.entry]
-        result = {v for v, places in positions.items() if (root, ()) in places}
-        lines = ["BufferAssignment:"]
-        for a, slices in zip(self.assignment.buffer_allocations, values.assigned, strict=True):
-            holds_result = not result.isdisjoint([v for v, _, _ in slices])
-            lines.append(f"allocation {a.index}: size {a.size}{self._kinds(a, holds_result)}:")
-            for v, size, offset in sorted(slices):
-                i, index = place_of[v]
-                shape = text_of(part_of(m.shape(i), index)) if index else shape_of(i)
-                short = self._short(v, values)
-                lines.append(f" value: {short} (size={size},offset={offset}): {shape}")
-        return lines
+    def _allocations(self, values: Values, shown: dict[int, list[Place]]) -> dict[str, Table]:
+        m, places = self.module, values.places
+        result = m.root[m.entry], ()
+        results = {v for v, more in shown.items() if result in more}
+        results.add(values.defined.get(result, -1))
+        found = list(self.assignment.buffer_allocations)
+        holds = np.full(len(found), -1)
+        rows = [a for a, some in enumerate(values.assigned) for v, _, _ in some if v in results]
+        if rows:
+            holds[rows] = self.strings.code(text_of(m.shape(result[0]), with_layout=False))
+        table: Table = {
+            "allocation_index": _ints([a.index for a in found]),
+            "size_bytes": _ints([a.size for a in found]),
+            "color": _ints([a.color for a in found]),
+            **self._parameters(found),
+            "output_shape": holds,
+            "is_constant": np.array([a.is_constant for a in found], np.bool_),
+            "is_thread_local": np.array([a.is_thread_local for a in found], np.bool_),
+            "is_maybe_live_out": np.array([a.maybe_live_out for a in found], np.bool_),
+        }
+        if min(table["allocation_index"].min(initial=0), table["color"].min(initial=0)) < 0:
+            raise UnreadableProto("it is damaged: an allocation has a number below 0")
+        kinds = ("is_constant", "is_thread_local", "is_maybe_live_out")
+        is_plain = (table["parameter_number"] < 0) & (table["output_shape"] < 0)
+        table["is_preallocated_temp"] = is_plain & ~np.any([table[kind] for kind in kinds], axis=0)
+        slices = [one for some in values.assigned for one in sorted(some)]
+        inside = _ints([v for v, _, _ in slices])
+        codes = {text: self.strings.code(text) for text in set(self.printer.shapes)}
+        whole = [codes[text] for text in self.printer.shapes]
+        placed = {name: column[inside] for name, column in self.columns.items()}
+        placed["size_bytes"] = _ints([size for _, size, _ in slices])
+        placed["offset_bytes"] = _ints([offset for _, _, offset in slices])
+        shapes = [
+            self.strings.code(text_of(part_of(m.shape(i), index))) if index else whole[i]
+            for i, index in places
+        ]
+        placed["shape"] = _ints(shapes)[inside]
+        counts = [len(some) for some in values.assigned]
+        placed["allocation_index"] = np.repeat(table["allocation_index"], counts)
+        return {"allocations": table, "values": placed}
 
-    def _kinds(self, a: Any, holds_result: bool) -> str:
-        """What an allocation is for, behind its size; `holds_result` if the program's is there."""
-        kinds = ""
-        if a.is_entry_computation_parameter:
-            index = tuple(a.parameter_shape_index)
-            kinds = (
-                f", parameter {a.parameter_number}, shape "
-                f"|{self._parameter_shape(a.parameter_number, index)}| "
-                f"at ShapeIndex {index_text(index)}"
-            )
-        if holds_result:
-            shape = text_of(self.module.shape(self.module.root[self.module.entry]), False)
-            kinds += f", output shape is |{shape}|"
-        if a.is_constant:
-            kinds += ", constant"
-        if a.is_thread_local:
-            kinds += ", thread-local"
-        if a.maybe_live_out:
-            kinds += ", maybe-live-out"
-        color = a.color
-        return f"{f', color {color}' if color else ''}{kinds or ', preallocated-temp'}"
-
-    def _parameter_shape(self, number: int, index: Index) -> str:
+    def _parameters(self, found: Sequence[Any]) -> Table:
+        """Which parameter, and which part of it, each allocation holds."""
         m = self.module
-        if not self._parameters:
-            for i, home in m.home.items():
-                if home == m.entry and m.opcode[i] == "parameter":
-                    self._parameters[m.instructions[i].parameter_number] = i
-        return text_of(part_of(m.shape(self._parameters[number]), index), with_layout=False)
+        numbers = [a.parameter_number for a in found]
+        if min(numbers, default=0) < 0:
+            raise UnreadableProto("it is damaged: a parameter has a number below 0")
+        by_number = {
+            m.instructions[i].parameter_number: i
+            for i in m.members[m.entry]
+            if m.opcode[i] == "parameter"
+        }
+        shapes, indexes = [-1] * len(found), [-1] * len(found)
+        for row, a in enumerate(found):
+            if a.is_entry_computation_parameter:
+                index = tuple(a.parameter_shape_index)
+                part = part_of(m.shape(by_number[numbers[row]]), index)
+                shapes[row] = self.strings.code(text_of(part, with_layout=False))
+                indexes[row] = self.strings.index(index)
+            else:
+                numbers[row] = -1
+        columns = ("parameter_number", "parameter_shape", "parameter_shape_index")
+        return dict(zip(columns, map(_ints, (numbers, shapes, indexes)), strict=True))
 
     def _used(
-        self,
-        values: Values,
-        positions: dict[int, list[Place]],
-        uses: dict[int, list[Use]],
-        *,
-        is_told: bool,
-    ) -> list[str]:
-        """Used values; `is_told` if their instructions are to be described, each once.
+        self, values: Values, shown: dict[int, list[Place]], uses: list[list[Uses]]
+    ) -> dict[str, Table]:
+        """Used values: all that are assigned, with their places and their uses."""
+        every = np.zeros(len(values.numbers), np.bool_)
+        every[[v for some in values.assigned for v, _, _ in some]] = True
+        listed = np.flatnonzero(every).tolist()
+        sizes = sum([a.size for a in self.assignment.buffer_allocations])
+        self.found.total_bytes = (sizes + 2**63) % 2**64 - 2**63
+        heads = {name: column[every] for name, column in self.columns.items()}
+        places = [
+            (row, ordinal, i, index)
+            for row, v in enumerate(listed)
+            if v in shown
+            for ordinal, (i, index) in enumerate(shown[v], 1)
+        ]
+        # Where each is defined, then where else it shows.
+        owners = np.concatenate([np.arange(len(listed)), _ints([row for row, _, _, _ in places])])
+        order = np.argsort(owners, kind="stable")
+        more = _ints([i for _, _, i, _ in places])
+        at = self.strings.at([(i, index) for _, _, i, index in places])
+        ordinals = _ints([ordinal for _, ordinal, _, _ in places])
+        positions = {
+            "instruction_name": np.concatenate([heads["instruction_name"], more])[order],
+            "shape_index": np.concatenate([heads["shape_index"], at])[order],
+            "ordinal": np.concatenate([np.zeros(len(listed), np.int64), ordinals])[order],
+            "head": owners[order],
+        }
+        return {
+            "heads": heads,
+            "positions": positions,
+            "uses": self._uses([uses[v] for v in listed]),
+        }
 
-        Where the HLO text is derived too, that tells all but the short form of asynchronous ones.
+    def _uses(self, uses: list[list[Uses]]) -> Table:
+        """The uses of used values."""
+        by_place = list(itertools.chain.from_iterable(uses))
+        users = list(itertools.chain.from_iterable([users for _, users in by_place]))
+        counts = _ints([len(users) for _, users in by_place])
+        at = self.strings.at([place for place, _ in by_place])
+        places = _ints([len(some) for some in uses])
+        heads = np.repeat(np.repeat(np.arange(len(uses)), places), counts)
+        totals = np.bincount(heads, minlength=len(uses))
+        firsts = np.cumsum(totals) - totals
+        return {
+            "instruction_name": _ints([user for user, _ in users]),
+            "operand_number": _ints([number for _, number in users]),
+            "operand_index": np.repeat(at, counts),
+            "ordinal": np.arange(len(users)) - firsts[heads],
+            "head": heads,
+        }
+
+    def _describe(self, values: Values, *, is_told: bool) -> None:
+        """Describe the instructions that define used values, each once, if that is asked.
+
+        Where the HLO text is told too, that tells all but the short form of asynchronous ones.
         """
-        m, names, tuples = self.module, self.module.names, self.module.tuples
+        m = self.module
+        if not is_told and not any(word in ASYNC for word in set(m.opcode)):
+            return
+        names = self.found.tables[VALUES]["heads"]["instruction_name"]
         described: set[int] = set()
-        sizes = [a.size for a in self.assignment.buffer_allocations]
-        total = (sum(sizes) + 2**63) % 2**64 - 2**63
-        lines = ["", f"Total bytes used: {total}", "", "Used values:"]
-        add = lines.append
-        assigned = {v for slices in values.assigned for v, _, _ in slices}
-        for v in sorted(assigned):
-            add(self._short(v, values))
-            add(" positions:")
-            for i, index in positions[v]:
-                add(f"  {names[i]} {index_text(index)}" if i in tuples else f"  {names[i]}")
-            add(" uses:")
-            for user, number, i, index in uses[v]:
-                at = f" {index_text(index)}" if i in tuples else ""
-                add(f"  {names[user]}, operand {number}{at}")
-            if not uses[v]:
-                add("  (none)")
-            i = values.place_of[v][0]
+        for row, i in enumerate(names.tolist()):
             if i not in described and (is_told or m.opcode[i] in ASYNC):
                 described.add(i)
-                add(f" from instruction: {self.printer.description(i)}")
-        return lines
+                self.found.descriptions[row] = self.printer.description(i)
 
     def _ranges(
-        self,
-        derived: Ranges,
-        positions: dict[int, list[Place]],
-        uses: dict[int, list[Use]],
+        self, derived: Ranges, shown: dict[int, list[Place]], uses: list[list[Uses]]
     ) -> dict[int, Span] | None:
         """Live ranges, held against the heap simulator's own record; None without a schedule."""
         problems = self.found.problems
@@ -206,8 +307,8 @@ class _Writer:
             message = "live ranges are unknown: the proto has no schedule"
             problems.append(("data_loss", "missing_schedule", message))
             return None
-        ranges = derived.of(positions, uses, self.assignment)
-        wrong, events = trace_faults(self.assignment, ranges)
+        ranges = derived.of(shown, uses, self.assignment)
+        wrong, events = trace_faults(self.assignment, derived.values, ranges)
         if wrong:
             message = (
                 f"{wrong} of {events} events of the heap simulator are out of order by the live "
@@ -222,24 +323,38 @@ class _Writer:
             problems.append(("info", "asynchronous_starts", message))
         return ranges
 
-    def _live(self, values: Values, sequence: list[int], ranges: dict[int, Span]) -> list[str]:
-        names, place_of = self.module.names, values.place_of
-        lines = [f"HloLiveRange (max {len(sequence)}):", "  InstructionSequence:"]
-        lines += [f"    {time}:{names[i]}" for time, i in enumerate(sequence)]
-        lines.append("  BufferLiveRange:")
-        for v in sorted(ranges):
-            i, index = place_of[v]
-            start, end = ranges[v]
-            lines.append(f"    {names[i]}{index_text(index)}:{start}-{end}")
-        instant, listed = printed_peak(self.module, values, ranges)
-        lines.append(f"  Live ranges at {instant} (peak):")
-        cumulative = 0
-        for size, v in listed:
-            i, index = place_of[v]
-            cumulative += size
-            at = f"{names[i]}{index_text(index)}"
-            lines.append(f"    {at}: {size} bytes (cumulative: {cumulative} bytes)")
-        return lines
+    def _live(
+        self, values: Values, sequence: list[int], ranges: dict[int, Span]
+    ) -> dict[str, Table]:
+        """The schedule, live ranges, and what lives at the peak."""
+        columns, live = self.columns, sorted(ranges)
+        self.found.schedule_length = len(sequence)
+        self.found.peak_time, listed = printed_peak(self.module, values, ranges)
+        peak = _ints([v for _, v in listed])
+        sizes = [size for size, _ in listed]
+        return {
+            "sequence": {
+                "program_order": np.arange(len(sequence)),
+                "instruction_name": _ints(sequence),
+            },
+            "ranges": {
+                "instruction_name": columns["instruction_name"][live],
+                "shape_index": columns["shape_index"][live],
+                "start_time": _ints([ranges[v][0] for v in live]),
+                "end_time": _ints([ranges[v][1] for v in live]),
+            },
+            "peak": {
+                "instruction_name": columns["instruction_name"][peak],
+                "shape_index": _ints([self.strings.index(values.places[v][1]) for _, v in listed]),
+                "logical_bytes": _ints(sizes),
+                "cumulative_bytes": _ints(list(itertools.accumulate(sizes))),
+                "contributor_ordinal": np.arange(len(sizes)),
+            },
+        }
+
+
+def _ints(numbers: Sequence[int]) -> Any:
+    return np.array(numbers, np.int64)
 
 
 def _text(lines: Iterable[str]) -> bytes:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
 from bufdb.proto import reader
 from bufdb.proto.graph import ASYNC, Module
-from bufdb.proto.places import Place, Use, Values, sharing
+from bufdb.proto.places import Place, Uses, Values, sharing
 from bufdb.proto.shapes import bytes_of, part_of
 
 Span = tuple[int, int]
@@ -74,25 +73,35 @@ class Ranges:
     def __init__(self, module: Module, values: Values, program: Program) -> None:
         """Prepare; `of` gives the ranges."""
         self.module, self.values, self.program = module, values, program
-        self.when = {i: t for t, i in enumerate(program.sequence)}
+        when = self.when = [-1] * len(module.ids)
+        """The instant of each instruction, -1 if it is in no schedule."""
+        for time, i in enumerate(program.sequence):
+            when[i] = time
         self.chains: dict[int, Span] = {}
         """Of each asynchronous computation the places of its start and its done."""
         for i in program.sequence:
             chain = module.chain(i) if module.opcode[i] in ASYNC else None
             if chain is not None:
-                first, last = self.chains.get(chain, (self.when[i], self.when[i]))
-                self.chains[chain] = min(first, self.when[i]), max(last, self.when[i])
+                first, last = self.chains.get(chain, (when[i], when[i]))
+                self.chains[chain] = min(first, when[i]), max(last, when[i])
         self.starts_late = bool(program.wrapped) and _starts_at_chain(module)
+        self.shows_until = list(when)
+        """The instant until which what an instruction shows lives at least."""
+        for i in module.is_root:
+            self.shows_until[i] = program.spans.get(module.home[i], (0, when[i]))[1]
+        self.uses_until = list(when)
+        """The instant until which an instruction uses its operands."""
+        for i, called in module.calls.items():
+            opcode = module.opcode[i]
+            if opcode in ("call", "while") and called[0] in program.spans:
+                self.uses_until[i] = -1 if opcode == "call" else when[module.parameters[called[0]]]
 
     def of(
-        self, positions: dict[int, list[Place]], uses: dict[int, list[Use]], assignment: Any
+        self, shown: dict[int, list[Place]], uses: list[list[Uses]], assignment: Any
     ) -> dict[int, Span]:
         """Live ranges by value; those of reducers, comparators and the like have none."""
-        m, found = self.module, {}
-        for v, (i, _) in self.values.place_of.items():
-            if i in self.when and m.home[i] in self.program.spans:
-                found[v] = self._alone(v, positions[v], uses[v])
-        for members in sharing(m, self.values, assignment):
+        found = self._alone(shown, uses)
+        for members in sharing(self.module, self.values, assignment):
             order = sorted((*found[v], v) for v in members if v in found)
             for (_, _, one), (_, _, two) in itertools.pairwise(order):
                 (start, end), (later, last) = found[one], found[two]
@@ -100,35 +109,36 @@ class Ranges:
                 found[one] = start, min(end, later)
         return found
 
-    def _alone(self, v: int, positions: list[Place], uses: list[Use]) -> Span:
-        """The range of a value, before those that share its buffer are brought in order."""
-        m, when, spans = self.module, self.when, self.program.spans
-        i, index = self.values.place_of[v]
-        home = m.home[i]
-        start = spans[home][0] if m.opcode[i] == "parameter" else when[i]
-        end = spans[home][1] if i in m.is_root else when[i]
-        chain = self.program.wrapped.get(home)
-        if chain is not None and chain in self.chains:
-            begun, done = self.chains[chain]
-            end = max(end, done)
-            start = begun if self.starts_late else start
-        if m.opcode[i] == "parameter" and home == m.entry:
-            kept = m.instructions[i].parameter_number, index
-            if kept not in m.kept_inputs:
-                return start, len(self.program.sequence)
-        for place, _ in positions[1:]:
-            if place in m.is_root:
-                end = max(end, spans.get(m.home[place], (0, end))[1])
-            else:
-                end = max(end, when.get(place, end))
-        for user, _, _, _ in uses:
-            opcode = m.opcode[user]
-            if opcode in ("call", "while") and m.calls[user][0] in spans:
-                if opcode == "call":
-                    continue
-                user = m.parameters[m.calls[user][0]]
-            end = max(end, when.get(user, end))
-        return start, end
+    def _alone(self, shown: dict[int, list[Place]], uses: list[list[Uses]]) -> dict[int, Span]:
+        """Ranges before those of values that share a buffer are brought in order."""
+        m, when, spans, wrapped = self.module, self.when, self.program.spans, self.program.wrapped
+        shows_until, uses_until, found = self.shows_until, self.uses_until, {}
+        for v, (i, index) in enumerate(self.values.places):
+            start, home = when[i], m.home[i]
+            if start < 0 or home not in spans:
+                continue
+            end = shows_until[i]
+            if m.opcode[i] == "parameter":
+                start = spans[home][0]
+                if home == m.entry:
+                    kept = m.instructions[i].parameter_number, index
+                    if kept not in m.kept_inputs:
+                        found[v] = start, len(self.program.sequence)
+                        continue
+            if wrapped:
+                chain = wrapped.get(home)
+                if chain is not None and chain in self.chains:
+                    begun, done = self.chains[chain]
+                    end = max(end, done)
+                    start = begun if self.starts_late else start
+            if v in shown:
+                end = max(end, *[shows_until[place] for place, _ in shown[v]])
+            for _, users in uses[v]:
+                for user, _ in users:
+                    if uses_until[user] > end:
+                        end = uses_until[user]
+            found[v] = start, end
+        return found
 
 
 def _starts_at_chain(m: Module) -> bool:
@@ -150,43 +160,47 @@ def printed_peak(
     m: Module, values: Values, ranges: dict[int, Span]
 ) -> tuple[int, list[tuple[int, int]]]:
     """The instant that XLA would call the peak, and what it would list: (bytes, value)."""
-    change: dict[int, int] = defaultdict(int)
+    places = values.places
+    change = [0] * (2 + max([2, *[end + 2 for _, end in ranges.values()]]))
     for v, (start, end) in ranges.items():
-        size = m.size(values.place_of[v][0])
+        size = m.size(places[v][0])
         change[start] += size
         change[end + 2] -= size  # the rule counts a value once past its end
-    most = now = instant = 0
-    for time in sorted(change):
-        now += change[time]
-        if now > most:
-            most, instant = now, time
+    live = list(itertools.accumulate(change))
+    most = max(live)
+    instant = live.index(most) if most > 0 else 0
     listed = []
     for v, (start, end) in ranges.items():
         if start <= instant <= end:
-            i, index = values.place_of[v]
+            i, index = places[v]
             size = bytes_of(part_of(m.shape(i), index)) if index else m.size(i)
             listed.append((size, v))
 
     def order(row: tuple[int, int]) -> tuple[int, str, tuple[int, ...]]:
-        i, index = values.place_of[row[1]]
+        i, index = places[row[1]]
         return -row[0], m.names[i], index
 
     return instant, sorted(listed, key=order)
 
 
-def trace_faults(assignment: Any, ranges: dict[int, Span]) -> tuple[int, int]:
+def trace_faults(assignment: Any, values: Values, ranges: dict[int, Span]) -> tuple[int, int]:
     """(events out of order, events) of the heap simulator's traces of the whole module.
 
     A record of XLA's own against which ranges are held without any text: a value's ALLOC or
     SHARE_WITH stands at its start, its FREE at its end, and instants never go back.
     """
     wrong = count = 0
+    by_number = {values.numbers[v]: span for v, span in ranges.items()}
     for trace in assignment.heap_simulator_traces:
         if trace.whole_module_simulation:
             now = 0
-            for event in trace.events:
-                span = ranges.get(event.buffer_id)
+            for number, kind in [(event.buffer_id, event.kind) for event in trace.events]:
+                span = by_number.get(number)
                 if span is not None:
-                    time = span[event.kind == 1]
-                    count, wrong, now = count + 1, wrong + (time < now), max(now, time)
+                    time = span[kind == 1]
+                    count += 1
+                    if time < now:
+                        wrong += 1
+                    else:
+                        now = time
     return wrong, count

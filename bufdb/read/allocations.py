@@ -67,7 +67,7 @@ def read(section: Section, last_index: int = -1) -> Allocations:
     if good is not None:
         indexes[~good] = -1
     allocations["module"] = section.module_of[heads_at]
-    _add_kind(allocations)
+    add_kind(allocations)
 
     values_at = np.flatnonzero(is_value)
     c = block.cursor(values_at)
@@ -254,7 +254,7 @@ def _patch(columns: Columns, row: int, patch: dict[str, Any]) -> None:
             column[row] = patch.get(name, 0)
 
 
-def _add_kind(columns: Columns) -> None:
+def add_kind(columns: Columns) -> None:
     """Each allocation has one role; a temp is what has no other (IsPreallocatedTempBuffer)."""
     is_parameter = columns["parameter_number"].valid
     kind = np.full(len(is_parameter), KINDS.index("temp"))

@@ -198,10 +198,15 @@ def _known_heads(
 ) -> tuple[Columns, Ints]:
     """The heads at these lines, and the row of each among the assigned values, -1 if it is none."""
     columns = short_columns(section, lines, seeds)
-    rows = assigned.by_number(columns["module"], columns["value_id"])
+    return columns, known_rows(columns, assigned)
+
+
+def known_rows(heads: Columns, assigned: Assigned) -> Ints:
+    """The row of each head among the assigned values, -1 if it is none."""
+    rows = assigned.by_number(heads["module"], heads["value_id"])
     there = np.flatnonzero(rows >= 0)
-    rows[there[assigned.checks(rows[there]) != columns["check"][there]]] = -1
-    return columns, rows
+    rows[there[assigned.checks(rows[there]) != heads["check"][there]]] = -1
+    return rows
 
 
 def _split_glued(section: Section) -> None:

@@ -60,7 +60,7 @@ def run(paths: list[Path], repeats: int, xprof: str | None) -> None:
     for path in paths:
         size = path.stat().st_size / 1e6
         data = path.read_bytes()
-        found = {"derive": min(_cpu(partial(sections.texts, data)) for _ in range(repeats))}
+        found = {"derive": min(_cpu(partial(sections.read, data)) for _ in range(repeats))}
         pythons = {"": sys.executable, **({"xprof ": xprof} if xprof else {})}
         for _ in range(repeats):
             for whose, python in pythons.items():

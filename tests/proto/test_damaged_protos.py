@@ -8,8 +8,9 @@ import pytest
 from ingesting import ingest_into, rows
 from proto_rows import PROTOS, needs_protobuf
 
+from bufdb.proto import reader
 from bufdb.proto.reader import UnreadableProto
-from bufdb.proto.sections import texts
+from bufdb.proto.sections import Sections, read
 from bufdb.proto.wire import fields, hlo_proto
 
 pytestmark = needs_protobuf
@@ -18,6 +19,13 @@ SAMPLES = {
     "gpu": PROTOS / "gpu/module_2653.jit_decode.sm_9.0a_gpu_after_optimizations.hlo.pb",
 }
 MIB = 1 << 20
+
+
+def extent(found: Sections) -> int:
+    """Bytes that were told, about."""
+    strings = sum(map(len, found.strings)) + sum(map(len, found.descriptions.values()))
+    columns = (c for tables in found.tables.values() for t in tables.values() for c in t.values())
+    return len(found.hlo or b"") + strings + sum(column.nbytes for column in columns)
 
 
 def damaged(data: bytes, number: int) -> bytes:
@@ -43,14 +51,51 @@ def damaged(data: bytes, number: int) -> bytes:
 @pytest.mark.parametrize("platform", SAMPLES)
 def test_a_damaged_proto_is_read_or_refused(platform: str, chunk: int) -> None:
     data = SAMPLES[platform].read_bytes()
-    whole = sum(map(len, texts(data).texts.values()))
+    whole = extent(read(data))
     for number in range(chunk * 20, chunk * 20 + 20):
         try:
-            found = texts(damaged(data, number))
+            found = read(damaged(data, number))
         except UnreadableProto as error:
             assert "\n" not in str(error)
             continue
-        assert sum(map(len, found.texts.values())) < 2 * whole + MIB, number
+        assert extent(found) < 2 * whole + MIB, number
+
+
+@pytest.mark.parametrize("damage", ["value", "allocation", "color", "parameter"])
+def test_numbers_that_count_are_not_below_0(damage: str) -> None:
+    proto = reader.read(SAMPLES["gpu"].read_bytes())
+    assignment = proto.buffer_assignment
+    number = assignment.logical_buffers[0].id
+    for a in assignment.buffer_allocations:
+        for one in a.assigned:
+            if damage == "value" and one.logical_buffer_id == number:
+                one.logical_buffer_id = -1
+    if damage == "value":
+        assignment.logical_buffers[0].id = -1
+    elif damage == "parameter":
+        given = next(a for a in assignment.buffer_allocations if a.parameter_number == 1)
+        given.parameter_number = -1
+    else:
+        name = "index" if damage == "allocation" else "color"
+        setattr(assignment.buffer_allocations[0], name, -1)
+    with pytest.raises(UnreadableProto, match=f"a.? {damage.replace('color', 'allocation')} .* 0"):
+        read(proto.SerializeToString())
+
+
+def test_a_size_of_more_than_64_bits_is_refused() -> None:
+    from bufdb.proto.hlo_fields_pb2 import HloComputationProto
+
+    proto = reader.read(SAMPLES["gpu"].read_bytes())
+    computations = proto.hlo_module.computations
+    for number, data in enumerate(computations):
+        computation = HloComputationProto.FromString(data)
+        for x in computation.instructions:
+            shape = reader.shape_of(x.shape)
+            shape.dimensions[:] = [2**40] * len(shape.dimensions)
+            x.shape = shape.SerializeToString()
+        computations[number] = computation.SerializeToString()
+    with pytest.raises(UnreadableProto, match="more than 64 bits"):
+        read(proto.SerializeToString())
 
 
 def test_damage_inside_an_assignment_leaves_other_modules_alone(

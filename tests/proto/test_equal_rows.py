@@ -140,6 +140,19 @@ def test_questions_have_the_answers_of_the_text(
     assert len(answers[0].splitlines()) > 2
 
 
+def test_protos_among_texts_give_the_rows_that_they_give_alone(
+    con: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    # Stems of the protos stand before and behind those of the texts.
+    texts = list((ROOT / "data" / TEXTS["gpu"]).iterdir())
+    protos = [f for name in ("cpu", "tpu") for f in (PROTOS / name).iterdir()]
+    both = put(tmp_path / "both", [*texts, *protos])
+    ingest_into(con, both, "together")
+    ingest_into(con, both, "each", block_bytes=2000)
+    assert differences(con, "together", "each") == []
+    assert diagnosed(con) == []
+
+
 def test_a_large_proto_goes_through_in_rounds(
     con: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
