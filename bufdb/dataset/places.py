@@ -59,8 +59,9 @@ class Place(Protocol):
     def put(self, made: Path, name: str) -> None:
         """Let an object appear, unless one of its name has just been written.
 
-        Its name says what rows it has, though not in which order: who reads the other one, at its
-        beginning now and at its end a moment later, must not find half of this one there.
+        Its name says what rows it has, though not their bytes, for versions of DuckDB and batches
+        of modules differ: who reads the other one, at its beginning now and at its end a moment
+        later, must not find half of this one there.
         """
 
     def remove(self, names: Iterable[str]) -> None:
