@@ -258,7 +258,8 @@ def _answer_elsewhere(
     answer.require_claim(query, engine)
     bound = execute.bind(query, values)
     opened = session.opened(engine, remote, master)
-    tables.register(opened, url)
+    own = (query.sql, execute.runs_asked(bound)) if query.is_own else ()
+    tables.register(opened, url, *own)
     result = answer.answer(opened, query, bound)
     common.emit(result, **output)
     if not result.rows:

@@ -46,12 +46,15 @@ class Compacted:
     removed_count: int = 0
     kept_count: int = 0
     """Objects that count no more, and stay for those who may be reading them."""
+    stopped_count: int = 0
+    """Folders with what writers were making when they were stopped, which were removed."""
 
     def line(self) -> str:
         """One line for people."""
+        left = f" and what {self.stopped_count} stopped writers left" if self.stopped_count else ""
         return (
             f"compacted {self.owner_count} modules and runs of {self.day_count} days into "
-            f"{self.written_count} files; removed {self.removed_count} files, "
+            f"{self.written_count} files; removed {self.removed_count} files{left}, "
             f"{self.kept_count} more are to go"
         )
 
@@ -66,7 +69,8 @@ def compact(
     Args:
         url: folder or URL of the dataset.
         days: only these; else all before today, in UTC.
-        grace_s: how long what counts no more is left to its readers [s].
+        grace_s: how long what counts no more is left to its readers [s]. What a writer that was
+            stopped has left stays as long, and GRACE_S at least.
 
     Raises:
         UsageError: it is of Delta tables.
@@ -95,6 +99,8 @@ def compact(
                 _rewrite(snapshot, columns, day, done)
         con.execute("DROP TABLE owners")
         _remove(Snapshot(con, place, "owners"), grace_s, done)
+        # Writers have their hour whatever is left to readers.
+        done.stopped_count = place.clear_staging(time.time() - max(grace_s, GRACE_S))
     except duckdb.Error as error:
         raise unreadable(place, error) from error
     finally:

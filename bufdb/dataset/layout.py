@@ -68,6 +68,12 @@ def tables() -> list[str]:
     return [*sorted(names.difference(MARKERS)), *MARKERS]
 
 
+def named(sql: str) -> set[str]:
+    """The tables that a saved query needs: it names them itself, or by views."""
+    whole = "\n".join([sql, *definitions.views(sql, comments=False).values()])
+    return definitions.tables().keys() & set(re.findall(r"\w+", whole.lower()))
+
+
 def columns(con: duckdb.DuckDBPyConnection, catalog: str) -> Columns:
     """All tables of bufdb's schema, as a database of `con` has them."""
     rows = con.execute(

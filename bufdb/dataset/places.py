@@ -56,11 +56,18 @@ class Place(Protocol):
     def staging(self) -> contextlib.AbstractContextManager[Path]:
         """A folder in which objects are made; gone after the block."""
 
+    def clear_staging(self, before_s: float) -> int:
+        """Remove folders in which nothing was made since then [s since 1970]; how many.
+
+        Who was to remove them was stopped; a folder that is in use changes, or is touched.
+        """
+
     def put(self, made: Path, name: str) -> None:
         """Let an object appear, unless one of its name has just been written.
 
-        Its name says what rows it has, though not in which order: who reads the other one, at its
-        beginning now and at its end a moment later, must not find half of this one there.
+        Its name says what rows it has, though not their bytes, for versions of DuckDB and batches
+        of modules differ: who reads the other one, at its beginning now and at its end a moment
+        later, must not find half of this one there.
         """
 
     def remove(self, names: Iterable[str]) -> None:
@@ -117,6 +124,15 @@ class Folder:
             yield folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+    def clear_staging(self, before_s: float) -> int:
+        """Remove folders of writers that were stopped; links are none."""
+        count = 0
+        for entry in _entries(Path(self.root) / STAGING):
+            if entry.is_dir(follow_symlinks=False) and _changed_s(Path(entry.path)) < before_s:
+                shutil.rmtree(entry.path, ignore_errors=True)
+                count += 1
+        return count
 
     def put(self, made: Path, name: str) -> None:
         """Link it into its place, or rename it where nothing can be linked."""
@@ -188,6 +204,10 @@ class Bucket:
         with tempfile.TemporaryDirectory(prefix="bufdb-") as folder:
             yield Path(folder)
 
+    def clear_staging(self, before_s: float) -> int:
+        """Nothing: temporary files are those of the machine that makes them."""
+        return 0
+
     def put(self, made: Path, name: str) -> None:
         """Send it by one request, or by parts that become an object together."""
         target = f"{self.path}/{name}"
@@ -235,6 +255,15 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
         return []
     except OSError as error:
         raise DatabaseError(f"{folder}: cannot be listed: {error.strerror}") from error
+
+
+def _changed_s(folder: Path) -> float:
+    """When something below a folder was made or written last [s since 1970]."""
+    times = [0.0]
+    for path in (folder, *folder.rglob("*")):
+        with contextlib.suppress(FileNotFoundError):  # renamed meanwhile
+            times.append(path.stat(follow_symlinks=False).st_mtime)
+    return max(times)
 
 
 def _time(info: dict[str, Any]) -> float:

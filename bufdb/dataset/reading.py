@@ -5,7 +5,6 @@ Nothing outside the dataset can be reached, and nothing in it is obeyed: Parquet
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -80,9 +79,8 @@ def _needed(sql: str | None) -> list[str]:
     """The tables that SQL names, by itself or by views; all if it is not known."""
     if sql is None:
         return layout.tables()
-    whole = "\n".join([sql, *definitions.views(sql, comments=False).values()])
-    named = set(re.findall(r"\w+", whole.lower()))
-    return [table for table in layout.tables() if table in named or table in _ALWAYS]
+    named = layout.named(sql).union(_ALWAYS)
+    return [table for table in layout.tables() if table in named]
 
 
 def _make(
@@ -113,10 +111,7 @@ def _narrow(
 ) -> None:
     """Put views of the modules of some runs in front of tables, of fewer objects."""
     con.execute(
-        "CREATE TEMP TABLE narrowed_runs AS SELECT DISTINCT run_name FROM ("
-        f"SELECT run_name, run_name AS selector FROM {CATALOG}.main.runs UNION ALL "
-        f"SELECT run_name, label || '=' || label_value FROM {CATALOG}.main.run_labels) "
-        "JOIN (SELECT unnest(?::VARCHAR[]) AS asked) ON selector GLOB asked",
+        f"CREATE TEMP TABLE narrowed_runs AS {views.asked_runs(f'{CATALOG}.main')}",
         [list(runs)],
     )
     some = "SELECT run_name FROM temp.main.narrowed_runs"

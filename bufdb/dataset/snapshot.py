@@ -148,14 +148,15 @@ class Snapshot:
 
     def relation(self, table: str, of: Owners | None = None) -> str | None:
         """The rows of a table's objects, or of those with rows of some owners; None if none has."""
-        chosen = self._chosen(table, of)
+        chosen = self.chosen(table, of)
         return self._rows(list(chosen)) if chosen else None
 
     def size(self, table: str, of: Owners) -> int:
         """Bytes in the objects of a table that have rows of some owners."""
-        return sum(entry.size_bytes for entry in self._chosen(table, of).values())
+        return sum(entry.size_bytes for entry in self.chosen(table, of).values())
 
-    def _chosen(self, table: str, of: Owners | None) -> dict[str, Listed]:
+    def chosen(self, table: str, of: Owners | None) -> dict[str, Listed]:
+        """The objects of a table, or those that have rows of some owners, by name."""
         listed = self.objects(table).items()
         return {text: entry for text, (name, entry) in listed if of is None or of.have(name)}
 

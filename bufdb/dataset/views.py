@@ -82,6 +82,20 @@ def table(name: str, types: Mapping[str, str], relation: str | None, owners: str
     return f"SELECT\n  {cells}\nFROM {rows}\nSEMI JOIN {owners} AS owners ON {is_of} AND {whole}"
 
 
+def asked_runs(schema: str) -> str:
+    """A SELECT of the runs that a parameter names: globs of names, or of label=value.
+
+    Args:
+        schema: where the tables `runs` and `run_labels` are.
+    """
+    return (
+        "SELECT DISTINCT run_name FROM ("
+        f"SELECT run_name, run_name AS selector FROM {schema}.runs UNION ALL "
+        f"SELECT run_name, label || '=' || label_value FROM {schema}.run_labels) "
+        "JOIN (SELECT unnest(?::VARCHAR[]) AS asked) ON selector GLOB asked"
+    )
+
+
 _OF_ONE_PLACE = (
     "SELECT run_name FROM {owners} WHERE marker = 'runs' AND NOT is_removed "
     "GROUP BY run_name HAVING count(*) = 1"

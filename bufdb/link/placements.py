@@ -28,13 +28,16 @@ class Shapes:
     def logical_bytes(self, context: Context, values: Columns) -> Numbers:
         """Bytes of each value's shape without padding; unknown where the shape is not understood.
 
-        Each different text is parsed once.
+        Each different text is parsed once, in the order of their first values: that of their
+        hashes is another in each process.
         """
         text: Text = values["shape"]
         _, first, inverse = np.unique(text.hashes(SECRET), return_index=True, return_inverse=True)
         sizes, valid = np.zeros(len(first), np.int64), np.zeros(len(first), np.bool_)
         tiled, odd = np.zeros(len(first), np.bool_), np.zeros(len(first), np.bool_)
-        for row, shape_text in enumerate(text.take(first).tolist()):
+        order = np.argsort(first)
+        texts = text.take(first[order]).tolist()
+        for row, shape_text in zip(order.tolist(), texts, strict=True):
             assert shape_text is not None
             shape = self.shape(shape_text)
             odd[row] = shape.dtype is None

@@ -8,6 +8,7 @@ is done again elsewhere and stores the same objects.
 from __future__ import annotations
 
 import contextlib
+import os
 import pickle
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -117,7 +118,7 @@ class Gathered:
         self, scatter: Scatter, target: Target, place: Place, progress: Progress | None
     ) -> None:
         self.scatter, self.target, self.progress = scatter, target, progress
-        self.watched = Watched(place, {})
+        self.watched = Watched(place, target.mark, {})
         self.parts: dict[tuple[int, ...], tuple[int, bytes]] = {}
         """By module_ids of the group: bytes of text, and the part."""
         self.outcomes: dict[tuple[int, ...], bytes] = {}
@@ -139,10 +140,9 @@ class Gathered:
     def finish(self) -> None:
         """Let workers read and store all, the largest first."""
         order = sorted(self.parts, key=lambda ids: self.parts[ids][0], reverse=True)
-        watch = None
         if self.progress is not None:
             self.watched.begin()
-            watch = partial(self.watched.tell, self.progress)
+        watch = partial(self.watched.tell, self.progress)
         for some in _waves(order, lambda ids: len(self.parts[ids][1])):
             parts = [self.parts.pop(ids)[1] for ids in some]
             self.outcomes.update(zip(some, self.scatter.store(parts, watch), strict=True))
@@ -180,6 +180,8 @@ class Watched:
     """How far workers are, by the modules that have appeared in the dataset."""
 
     place: Place
+    mark: str | None
+    """`Target.mark`."""
     sizes: dict[int, int]
     """Bytes of the modules that workers were given, by module_id."""
     before: set[str] = field(default_factory=set)
@@ -190,11 +192,20 @@ class Watched:
         """Look at what is there."""
         self.before = set(self.place.names("modules"))
 
-    def tell(self, progress: Progress) -> None:
-        """Tell it, if that was not done a moment ago."""
+    def tell(self, progress: Progress | None) -> None:
+        """Tell it, if that was not done a moment ago; show that the mark is in use."""
         began = time.monotonic()
         if began < self.next_s:
             return
+        if self.mark is not None:
+            with contextlib.suppress(FileNotFoundError):  # which the workers tell
+                os.utime(self.mark)
+        if progress is not None:
+            self._tell(progress)
+        now = time.monotonic()
+        self.next_s = now + max(_WATCH_S, _WATCH_RATIO * (now - began))
+
+    def _tell(self, progress: Progress) -> None:
         appeared = self.place.names("modules").keys() - self.before
         names = (layout.parse(text) for text in appeared)
         ids = {name.owner_id for name in names if name is not None}
@@ -202,8 +213,6 @@ class Watched:
         total = sum(self.sizes.values())
         # All is done when the summary says so.
         progress(min(done, total - 1), total)
-        now = time.monotonic()
-        self.next_s = now + max(_WATCH_S, _WATCH_RATIO * (now - began))
 
 
 def _require_dumps(scatter: Scatter, target: Target, planned: Mapping[str, PlannedRun]) -> None:
@@ -222,7 +231,10 @@ def _require_dumps(scatter: Scatter, target: Target, planned: Mapping[str, Plann
 
 @contextlib.contextmanager
 def _mark(place: Place) -> Iterator[str | None]:
-    """A file in the folder of a dataset while the block lasts; None for a dataset at a URL."""
+    """A file in the folder of a dataset while the block lasts; None for a dataset at a URL.
+
+    It lies in the staging folder, so it has to be touched now and then (`clear_staging`).
+    """
     if not isinstance(place, Folder):
         yield None
         return

@@ -37,8 +37,11 @@ _LOCAL = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "2",
-    # Deep expressions are walked recursively.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss16m",
+    # Deep expressions are walked recursively. One level of compilation has a cache of 48 MB for
+    # its code unless told otherwise, and Java interprets all when that is full, after some queries.
+    "spark.driver.extraJavaOptions": (
+        "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -Xss16m"
+    ),
     # To compile code for rows takes longer than few rows do.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",

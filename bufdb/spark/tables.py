@@ -7,22 +7,32 @@ lacks is NULL, a table without files is empty. Which rows of a dataset count is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bufdb.database import store
+from bufdb.database import ready, store
 from bufdb.database.store import SCHEMA_VERSION
-from bufdb.dataset import layout
+from bufdb.dataset import layout, views
 from bufdb.dataset.delta import log
 from bufdb.dataset.places import Place, place_of
+from bufdb.dataset.snapshot import Snapshot, require_rows
 from bufdb.errors import DatabaseError, UsageError
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 OWNERS = "committed_owners"
 """View of the owners that count; no table of bufdb's has that name."""
+SENT_OWNERS = 200_000
+"""Owners of some runs that this process tells the server, at most; of more it finds them itself."""
+_OWNER = {
+    "marker": "VARCHAR",
+    **layout.OWN_COLUMNS,
+    "run_name": "VARCHAR",
+    "ingested_at": "TIMESTAMP",
+}
+"""Columns of that view that tables ask for."""
 _TYPES = {
     "HUGEINT": "DECIMAL(38,0)",
     "UBIGINT": "DECIMAL(20,0)",
@@ -39,12 +49,17 @@ def ddl(types: Mapping[str, str]) -> str:
     return ", ".join(f"`{name}` {_TYPES.get(kind, kind)}" for name, kind in types.items())
 
 
-def register(session: SparkSession, url: str) -> None:
+def register(
+    session: SparkSession, url: str, sql: str | None = None, runs: Sequence[str] | None = None
+) -> None:
     """Make a view of each table of a dataset, or of what `bufdb export --format parquet` wrote.
 
     Args:
-        session: whose temporary views they are.
+        session: on Spark or on Sail; views that are there are replaced.
         url: the folder or URL; the session's server has to reach it under the same name.
+        sql: a saved query, if only the tables that it needs are wanted.
+        runs: globs of the runs that are asked about, if rows of no others are wanted. Then this
+            process reads the markers, and the server opens the objects of these runs alone.
 
     Raises:
         UsageError: it is of Delta tables.
@@ -53,6 +68,8 @@ def register(session: SparkSession, url: str) -> None:
     with store.open_empty() as con:
         ((catalog,),) = con.execute("SELECT current_database()").fetchall()
         types = layout.columns(con, catalog)
+        if sql is not None:
+            types = {table: types[table] for table in layout.named(sql).union(layout.MARKERS)}
         place = place_of(url)
         if (Path(place.root) / "modules.parquet").is_file():
             for table, columns in types.items():
@@ -65,30 +82,85 @@ def register(session: SparkSession, url: str) -> None:
                 f"{place.root} is of Delta tables, which bufdb asks by DuckDB; for Spark: bufdb "
                 "ingest --out with plain Parquet"
             )
-        for table in layout.CONSTANT:
+        for table in layout.CONSTANT & types.keys():
             rows = con.execute(f'FROM "{table}"').fetchall()
             session.createDataFrame(rows, ddl(types[table])).createOrReplaceTempView(table)
-    _register_owners(session, place, types)
-    for table in layout.tables():
-        _register_table(session, place, table, types[table])
+    narrowed = None if runs is None else _narrowed(session, place, types, runs)
+    objects = narrowed or _all_objects(place, types)
+    for table in types.keys() - layout.CONSTANT:
+        _register_stored(session, table, types[table], objects[table])
+    if narrowed is None:
+        _register_owners(session, place)
+    for table in types.keys() - layout.CONSTANT:
+        _register_table(session, table, types[table])
 
 
-def _stored(session: SparkSession, place: Place, table: str, types: Mapping[str, str]) -> DataFrame:
-    """The rows of all objects of a table, whether they count or not."""
-    whole = ddl({**types, **layout.extra_columns(table)})
-    if not place.names(table):
-        return session.createDataFrame([], whole)
-    return session.read.schema(whole).parquet(f"{place.root}/{table}")
+def _all_objects(place: Place, types: layout.Columns) -> dict[str, list[str]]:
+    """Where the rows of each table lie.
 
-
-def _register_owners(session: SparkSession, place: Place, types: layout.Columns) -> None:
-    if not any(place.names(table) for table in layout.MARKERS):
+    Raises:
+        DatabaseError: no marker is there.
+    """
+    found = {
+        table: [f"{place.root}/{table}"] if place.names(table) else []
+        for table in types.keys() - layout.CONSTANT
+    }
+    if not any(found[table] for table in layout.MARKERS):
         raise DatabaseError(
             f"no dataset {place.root}; make one with 'bufdb ingest DUMPS --out {place.root}'"
         )
+    return found
+
+
+def _narrowed(
+    session: SparkSession, place: Place, types: layout.Columns, runs: Sequence[str]
+) -> dict[str, list[str]] | None:
+    """Where the rows of each table lie that are of some runs; makes the view of their owners.
+
+    None if there are too many of them.
+    """
+    with store.open_memory() as con:
+        place.attach(con)
+        snapshot = Snapshot(con, place, "owners")
+        require_rows(snapshot)
+        with ready.attached(con, SCHEMA_VERSION):
+            columns = layout.columns(con, ready.CATALOG)
+        for table in ("runs", "run_labels"):
+            select = views.table(table, columns[table], snapshot.relation(table), "owners")
+            con.execute(f"CREATE TABLE {table} AS {select}")
+        con.execute(f"CREATE TABLE asked AS {views.asked_runs('main')}", [list(runs)])
+        some = "SELECT run_name FROM asked"
+        rows = con.execute(
+            f"SELECT {', '.join(_OWNER)} FROM owners "
+            f"WHERE NOT is_removed AND run_name IN ({some}) LIMIT {SENT_OWNERS + 1}"
+        ).fetchall()
+        if len(rows) > SENT_OWNERS:
+            return None
+        # Else Spark, which does not know that they are few, sorts all that it joins them to.
+        owners = session.createDataFrame(rows, ddl(_OWNER)).hint("broadcast")
+        owners.createOrReplaceTempView(OWNERS)
+        of = snapshot.owners_of(some)
+        return {
+            table: [f"{place.root}/{name}" for name in snapshot.chosen(table, of)]
+            for table in types.keys() - layout.CONSTANT
+        }
+
+
+def _register_stored(
+    session: SparkSession, table: str, types: Mapping[str, str], paths: Sequence[str]
+) -> None:
+    """A view of the rows of objects, whether they count or not."""
+    whole = ddl({**types, **layout.extra_columns(table)})
+    if paths:
+        frame = session.read.schema(whole).parquet(*paths)
+    else:
+        frame = session.createDataFrame([], whole)
+    frame.createOrReplaceTempView(f"stored_{table}")
+
+
+def _register_owners(session: SparkSession, place: Place) -> None:
     parts = []
     for table in layout.MARKERS:
-        _stored(session, place, table, types[table]).createOrReplaceTempView(f"stored_{table}")
         time = "ingested_at" if table == "runs" else "CAST(NULL AS TIMESTAMP_NTZ)"
         parts.append(
             f"SELECT '{table}' AS marker, owner_id, owner_version, part_id, is_removed, "
@@ -110,11 +182,8 @@ def _register_owners(session: SparkSession, place: Place, types: layout.Columns)
     owners.where("NOT is_removed").createOrReplaceTempView(OWNERS)
 
 
-def _register_table(
-    session: SparkSession, place: Place, table: str, types: Mapping[str, str]
-) -> None:
+def _register_table(session: SparkSession, table: str, types: Mapping[str, str]) -> None:
     stored = f"stored_{table}"
-    _stored(session, place, table, types).createOrReplaceTempView(stored)
     cells = ", ".join(f"stored.`{column}` AS `{column}`" for column in types)
     matched = " AND ".join(f"owners.{name} = stored.{name}" for name in layout.OWN_COLUMNS)
     rows = f"FROM {stored} AS stored JOIN {OWNERS} AS owners ON {matched}"

@@ -8,7 +8,8 @@
 and again, with other ids, names and sizes: 100 modules a run, a run for each host and day. Tables
 that no query of several runs reads are left out, and those that only questions of a run's values
 read are there for the last day alone. Each question is a process of its own, as from a shell;
-seconds are CPU (user and system), memory is the peak resident set. Spark's are those of its JVM.
+seconds are CPU (user and system), memory is the peak resident set. Spark is asked in one session;
+its memory is that of its JVM.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import date, timedelta
 from pathlib import Path
 
@@ -262,7 +264,7 @@ def shown(
     print(f"{name:17} {words:45} {answer:10} {cpu_s:8.2f} {wall_s:8.2f} {peak_mb:7.0f}", flush=True)
 
 
-def ask_spark(root: Path, days: int, hosts: int) -> None:
+def ask_spark(root: Path, days: int, hosts: int, timeout_s: float) -> None:
     """Print what questions that claim Spark cost it, in one session on two threads."""
     from bufdb.errors import BufdbError
     from bufdb.spark import answer, session, tables
@@ -271,21 +273,33 @@ def ask_spark(root: Path, days: int, hosts: int) -> None:
     known = catalogue.Catalogue([resources.query_folder()])
     opened = session.start("local[2]")
     jvm = opened.sparkContext._gateway.proc.pid
-    print("Spark local[2]: query, parameters, rows, CPU s of the JVM, wall s, its peak MB")
-    began, used = time.monotonic(), cpu_of(jvm)
-    tables.register(opened, str(root))
-    shown("(tables)", {}, "", cpu_of(jvm) - used, time.monotonic() - began, peak_of(jvm))
+    print("Spark local[2]: query, parameters, rows, CPU s with its JVM, wall s, its peak MB")
     for name, given in asked(days, hosts):
         query = known.find(name)
         if "spark" not in query.engines:
             continue
-        began, used = time.monotonic(), cpu_of(jvm)
+        bound = execute.bind(query, given)
+        began, used = time.monotonic(), cpu_of(jvm) + time.process_time()
+        is_done = threading.Event()
+        watch = (is_done, timeout_s, opened.sparkContext.cancelAllJobs)
+        threading.Thread(target=cancel_late, args=watch, daemon=True).start()
         try:
-            found = f"{len(answer.answer(opened, query, execute.bind(query, given)).rows)} rows"
+            tables.register(opened, str(root), query.sql, execute.runs_asked(bound))
+            found = f"{len(answer.answer(opened, query, bound).rows)} rows"
         except BufdbError as error:
-            found = str(error)[:100]
-        shown(name, given, found, cpu_of(jvm) - used, time.monotonic() - began, peak_of(jvm))
+            is_late = time.monotonic() - began > timeout_s
+            found = f"stopped after {timeout_s:.0f} s" if is_late else str(error)[:100]
+        is_done.set()
+        took = cpu_of(jvm) + time.process_time() - used
+        shown(name, given, found, took, time.monotonic() - began, peak_of(jvm))
     opened.stop()
+
+
+def cancel_late(is_done: threading.Event, timeout_s: float, cancel: Callable[[], None]) -> None:
+    """Cancel what is not done in time, again and again: a query is planned while no job runs."""
+    is_late = not is_done.wait(timeout_s)
+    while is_late and not is_done.wait(1):
+        cancel()
 
 
 def cpu_of(pid: int) -> float:
@@ -321,7 +335,7 @@ def main() -> None:
     parser.add_argument("--days", type=int, default=2)
     parser.add_argument("--owners-of-part", type=int, default=10_000)
     parser.add_argument("--timeout", type=float, default=300, help="of a query [s]")
-    parser.add_argument("--spark", action="store_true", help="ask Spark too, which needs Java")
+    parser.add_argument("--spark", action="store_true", help="ask Spark instead, which needs Java")
     args = parser.parse_args()
     if args.what == "real":
         real(args.paths)
@@ -342,9 +356,7 @@ def main() -> None:
         number, size = len(files_below(table)), bytes_of(table) / 1e6
         print(f"{table.name:20} {number:6} files {size:9.1f} MB")
     if args.what != "make":
-        ask_spark(root, args.days, hosts) if args.spark else ask(
-            root, args.days, hosts, args.timeout
-        )
+        (ask_spark if args.spark else ask)(root, args.days, hosts, args.timeout)
     if args.what == "many":
         shutil.rmtree(root)
 

@@ -1,5 +1,8 @@
 """Compaction: few files, the same rows at every moment, whoever writes meanwhile."""
 
+import os
+import time
+
 import duckdb
 import pytest
 from datasets import RUN, TODAY, age, change, copied, objects, rows_on, stored
@@ -148,6 +151,28 @@ def test_what_no_marker_commits_is_not_seen_and_not_removed(tmp_path):
     compact(str(tmp_path), grace_s=0)
     assert left <= objects(tmp_path)
     stored(tmp_path)
+    assert rows_on(tmp_path) == rows
+
+
+def test_what_a_killed_writer_was_making_goes_and_what_another_makes_stays(tmp_path):
+    stored(tmp_path)
+    rows, outside = rows_on(tmp_path), tmp_path / "outside"
+    made = {name: tmp_path / places.STAGING / name for name in ("left", "begun", "slow")}
+    for folder in (outside, *made.values()):
+        (folder / "values").mkdir(parents=True)
+        (folder / "values" / "data_0.parquet").write_bytes(b"PAR1")
+    (made["left"] / "link").symlink_to(outside)
+    (tmp_path / places.STAGING / "link").symlink_to(outside)
+    for name, age_s in (("left", 4000), ("begun", 3000), ("slow", 4000)):
+        for path in (*made[name].rglob("*"), made[name]):
+            times = (time.time() - age_s,) * 2
+            os.utime(path, times, follow_symlinks=False)
+    (made["slow"] / "values" / "data_0.parquet").write_bytes(b"PAR1PAR1")
+    assert compact(str(tmp_path), grace_s=5000).stopped_count == 0
+    done = compact(str(tmp_path), grace_s=0)
+    assert done.stopped_count == 1 and "what 1 stopped writers left" in done.line()
+    assert [name for name in made if made[name].exists()] == ["begun", "slow"]
+    assert (outside / "values" / "data_0.parquet").exists()
     assert rows_on(tmp_path) == rows
 
 

@@ -3,7 +3,11 @@
 import shutil
 
 import pytest
+from datasets import ask, objects
 from places import ROOT
+
+from bufdb.dataset import layout
+from bufdb.spark import tables
 
 MASTER = {"sail": ["--engine", "sail"], "spark": ["--engine", "spark", "--master", "local[2]"]}
 
@@ -30,3 +34,24 @@ def test_a_query_on_a_dataset_has_the_rows_of_duckdb(connection, dataset, call):
         assert expected[0] == 0 and expected[1].count("\n") > 2
         found = call(*asked, *MASTER[name])
         assert found[:2] == expected[:2], found[2]
+
+
+def test_a_question_of_a_run_opens_the_files_of_that_run_alone(connection, dataset, call):
+    name, _ = connection
+    of_run = {
+        key for (key,) in ask(dataset, "SELECT module_id FROM modules WHERE run_name = 'cpu_b8'")
+    }
+    for path in objects(dataset, "values"):
+        if layout.parse(path).owner_id not in of_run:
+            (dataset / path).write_bytes(b"no Parquet")
+    asked = ("query", "peak", "--on", dataset, "--run", "batch=9", "--format", "csv")
+    code, expected, _ = call(*asked)
+    assert code == 0 and expected.count("\n") > 2
+    assert call(*asked, *MASTER[name])[:2] == (0, expected)
+
+
+@pytest.mark.slow
+def test_very_many_owners_are_found_by_the_server(connection, dataset, call, monkeypatch):
+    monkeypatch.setattr(tables, "SENT_OWNERS", 2)
+    asked = ("query", "peak", "--on", dataset, "--run", "cpu_b8", "--format", "csv")
+    assert call(*asked, *MASTER[connection[0]])[:2] == call(*asked)[:2]

@@ -18,6 +18,8 @@ import pytest
 from datasets import RUN, TODAY, change, copied, objects, rows_on, stored
 from places import DEMO, ROOT
 
+from bufdb.dataset.compact import compact
+from bufdb.dataset.places import STAGING
 from bufdb.dumps.places.remote import Url
 from bufdb.errors import BufdbError
 from bufdb.ingest.summary import Summary
@@ -98,6 +100,18 @@ def test_what_has_not_changed_is_left_alone_and_what_has_is_replaced(tmp_path, r
     assert told(found) == told(expected)
     assert found.replaced_count == 1
     assert rows_on(tmp_path / "a") == rows_on(tmp_path / "b")
+
+
+def test_what_shows_workers_the_folder_is_not_taken_for_left_while_they_work(tmp_path):
+    def hours_pass():
+        (mark,) = (tmp_path / STAGING).glob("*/mark")
+        for path in (mark, mark.parent):
+            os.utime(path, (0, 0))
+
+    compacted = []
+    cluster = Here(hours_pass, lambda: compacted.append(compact(str(tmp_path), [TODAY])))
+    assert by_workers(tmp_path, cluster=cluster).exit_code == 0
+    assert [done.stopped_count for done in compacted] == [0]
 
 
 def test_what_is_gone_from_the_paths_is_pruned(tmp_path, run):

@@ -21,11 +21,12 @@ START_S = 120.0
 """How long a process may take to start; half a minute is usual where others are at work."""
 _STARTED = re.compile(r"Starting Spark master at (spark://\S+)")
 _REGISTERED = re.compile(r"Successfully registered with master")
+_JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -Xss16m"
 _SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss16m",
-    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss16m",
+    "spark.driver.extraJavaOptions": _JAVA,
+    "spark.executor.extraJavaOptions": _JAVA,
     "spark.executor.memory": "600m",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.codegen.wholeStage": "false",

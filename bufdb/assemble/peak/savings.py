@@ -158,8 +158,12 @@ class PeakSavings(Observer):
         return self._saved(savings, rows, number[buffer[rows]], names)
 
     def _of_names(self, savings: Savings, grouping: Grouping, rows: Ints, label: Ints) -> Columns:
-        """A row for each name that holds bytes at the peak."""
-        sets = numbered(savings.ranges.group[rows], label)
+        """A row for each name that holds bytes at the peak, in the order in which they appear.
+
+        Numbers of names say nothing of them: they are in the order of hashes that no two
+        processes have in common.
+        """
+        sets = _by_appearance(numbered(savings.ranges.group[rows], label))
         count = int(sets.max(initial=-1)) + 1
         holds = np.zeros(count, np.bool_)
         holds[sets[self.held_bytes[rows] > 0]] = True
@@ -196,6 +200,15 @@ class PeakSavings(Observer):
             "peak_time_without": saved.peak_time,
         }
         return take(columns, None if saved.is_known.all() else saved.is_known)
+
+
+def _by_appearance(numbers: Ints) -> Ints:
+    """Numbers from 0, none left out, so that the lower one appears first."""
+    _, first, place = np.unique(numbers, return_index=True, return_inverse=True)
+    rank = np.empty_like(first)
+    rank[np.argsort(first)] = np.arange(len(first))
+    found: Ints = rank[place]
+    return found
 
 
 def _sum(one: Any, other: Any) -> Any:
