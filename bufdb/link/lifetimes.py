@@ -84,7 +84,8 @@ class Lifetimes:
             if without_value.any():  # of the others the rows come with their description
                 context.emit("instructions", take(found.sequence, without_value))
             self._ranges(found.ranges)
-            peaks.append(found.peak)
+            if len(found.peak["module"]):  # or no text of any round would go before the last
+                peaks.append(found.peak)
             self._tree(found.tree, tree_bytes)
         self._peaks(peaks)
         self._check(tree_bytes, steps)

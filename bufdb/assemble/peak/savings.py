@@ -136,8 +136,7 @@ class PeakSavings(Observer):
             none = np.empty(0, np.int64)
             self._positions.append((none, none.astype(np.uint64), none.astype(np.bool_)))
         row, index, is_defining = (np.concatenate(x) for x in zip(*self._positions, strict=True))
-        slot = wide(self.slot)
-        found = buffers(slot, self.is_phi, ranges.start, ranges.end, row, index, is_defining)
+        found = buffers(self.slot, self.is_phi, ranges.start, ranges.end, row, index, is_defining)
         return narrow(found)
 
     def _of_buffers(self, savings: Savings, buffer: Ints, known: Bools) -> Columns:
