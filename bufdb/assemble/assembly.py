@@ -8,7 +8,6 @@ names of the largest module need.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +21,7 @@ from bufdb.assemble.peak.checks import MemoryChecks, check_total
 from bufdb.assemble.peak.savings import Grouping, PeakSavings
 from bufdb.assemble.users import Users
 from bufdb.columnar.freed import give_back
-from bufdb.columnar.scan import Columns, take
+from bufdb.columnar.scan import Bools, Columns, take
 from bufdb.link.context import Context, Emit, ModuleFacts, Source
 from bufdb.link.instructions import Instructions
 from bufdb.link.lifetimes import Lifetimes
@@ -50,10 +49,12 @@ def _read_values(context: Context, values: ValueIndex, shapes: Shapes) -> Column
     return table
 
 
-def _wide_parts(columns: Columns) -> Iterator[Columns]:
-    """Rows that waited in narrow columns as tables have them, some at a time."""
-    for part in parts(len(columns["module"])):
-        yield {name: _wide(column) for name, column in take(columns, part).items()}
+def _emit_known(emit: Emit, table: str, columns: Columns, is_known: Bools) -> Columns:
+    """Give away rows that waited in narrow columns, some at a time; those of these modules."""
+    known = take(columns, is_known[columns["module"]])
+    for part in parts(len(known["module"])):
+        emit(table, {name: _wide(column) for name, column in take(known, part).items()})
+    return known
 
 
 def _wide(column: Any) -> Any:
@@ -118,12 +119,11 @@ def assemble(source: Source, emit: Emit, known_shapes: dict[bytes, Shape]) -> As
         check_total(context, number)
     is_known = context.having("is_peak_known")
     for name, columns in occupied.items():
-        occupied[name] = take(columns, is_known[columns["module"]])
-        for part in _wide_parts(occupied[name]):
-            emit(name, part)
+        occupied[name] = _emit_known(emit, name, columns, is_known)
     if occupied:
         known_rows = savings.row[is_known[values.module[savings.row]]]
         emit("value_users", users.rows(known_rows, occupied["peak_values"], lifetimes))
+    give_back(len(values))
     emit("recompute_costs", costs.columns(is_known))
     labels = attribution.of_values(savings.row, origins.told, users, lifetimes)
     # Each of them knows the context: a cycle, which only the collector ends, and ingest has none.

@@ -11,6 +11,7 @@ from bufdb.errors import quote
 from bufdb.link.context import SECRET, Context
 from bufdb.link.rounds import allocation_rounds, used_value_rounds
 from bufdb.link.value_index import ValueIndex
+from bufdb.memory.ranges import narrow, wide
 from bufdb.read import allocations, used_values
 from bufdb.read.shape import Shape, shape_of
 
@@ -62,7 +63,8 @@ def read_allocations(context: Context, values: ValueIndex, shapes: Shapes) -> Co
     """Rows of `allocations` and `values`; the values are put into the index.
 
     Returns:
-        module, allocation_index, size_bytes, color and kind of the allocations.
+        module, allocation_index, size_bytes, color and kind of the allocations, of which all but
+        the sizes are narrow.
     """
     parts: list[Columns] = []
     for section, found in allocation_rounds(context, context.account):
@@ -72,7 +74,7 @@ def read_allocations(context: Context, values: ValueIndex, shapes: Shapes) -> Co
         context.set_fact(rows["module"][rows.pop("has_pointer")], "has_pointer")
         shaped = rows["parameter_shape"].valid | rows["output_shape"].valid
         context.set_fact(rows["module"][shaped], "has_shapes")
-        parts.append({name: rows[name] for name in _KEPT})
+        parts.append({name: narrow(rows[name]) for name in _KEPT})
         kinds = rows.pop("kind")
         context.emit("allocations", {**rows, "kind": Labels(kinds, allocations.KINDS)})
         placed = found.values
@@ -93,8 +95,9 @@ def read_allocations(context: Context, values: ValueIndex, shapes: Shapes) -> Co
             observer.see_values(placed)
         context.emit("values", placed)
         section.close()
-    empty = np.empty(0, np.int64)
-    return {n: np.concatenate([p[n] for p in parts]) if parts else empty for n in _KEPT}
+    empty = np.empty(0, np.int8)
+    table = {n: narrow(np.concatenate([empty, *(part[n] for part in parts)])) for n in _KEPT}
+    return table | {"size_bytes": wide(table["size_bytes"])}
 
 
 def add_unassigned(context: Context, values: ValueIndex) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from bufdb.columnar.freed import give_back
 from bufdb.columnar.scan import Bools, Columns, Ints, Words
 from bufdb.memory.ranges import narrow, wide
 
@@ -52,7 +53,10 @@ class ValueIndex:
         """A column of all rounds, which give it up."""
         kinds = {"name_key": np.uint64, "key": np.uint64, "extra": np.uint8, "is_phi": np.bool_}
         columns = [part.pop(name) for part in self.parts]
-        return np.concatenate([np.empty(0, kinds.get(name, np.int8)), *columns])
+        found = np.concatenate([np.empty(0, kinds.get(name, np.int8)), *columns])
+        del columns
+        give_back(len(found))
+        return found
 
     def _number_names(self, name_key: Words) -> None:
         order = narrow(np.argsort(name_key, kind="stable"))

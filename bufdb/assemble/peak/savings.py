@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from bufdb.columnar.arrow import Labels
+from bufdb.columnar.freed import give_back
 from bufdb.columnar.scan import Bools, Columns, Ints, Numbers, Text, take
 from bufdb.link.context import SECRET, Context, Observer
 from bufdb.link.value_index import places_of
@@ -119,6 +120,7 @@ class PeakSavings(Observer):
             return
         savings = Savings(ranges, self.occupied, len(self.groups))
         buffer = self._buffers(ranges)
+        give_back(len(buffer))
         yield self._of_buffers(savings, buffer, known)
         for grouping in groupings:
             label = labels_of_buffers(buffer, grouping.label, self.held_bytes > 0)
