@@ -15,20 +15,20 @@ import numpy as np
 
 from bufdb.assemble.attribution import Attribution
 from bufdb.assemble.costs import Costs
-from bufdb.assemble.freed import give_back
 from bufdb.assemble.loops.origins import Origins
 from bufdb.assemble.messages import add_messages
 from bufdb.assemble.peak.checks import MemoryChecks, check_total
 from bufdb.assemble.peak.savings import Grouping, PeakSavings
 from bufdb.assemble.users import Users
-from bufdb.columnar.scan import Columns, take
+from bufdb.columnar.freed import give_back
+from bufdb.columnar.scan import Bools, Columns, take
 from bufdb.link.context import Context, Emit, ModuleFacts, Source
 from bufdb.link.instructions import Instructions
 from bufdb.link.lifetimes import Lifetimes
 from bufdb.link.placements import Shapes, add_unassigned, read_allocations
 from bufdb.link.usage import look_for_descriptions, read_used_values
 from bufdb.link.value_index import ValueIndex
-from bufdb.memory.ranges import wide
+from bufdb.memory.ranges import parts, wide
 from bufdb.read.hlo_graph import HloGraph
 from bufdb.read.shape import Shape
 
@@ -37,6 +37,7 @@ def _read_values(context: Context, values: ValueIndex, shapes: Shapes) -> Column
     """Put the values of a batch into the index, to be found from here on; its allocations."""
     table = read_allocations(context, values, shapes)
     add_unassigned(context, values)
+    give_back(len(table["module"]))
     values.finish()
     give_back(len(values))
     context.find_in_each(
@@ -48,8 +49,15 @@ def _read_values(context: Context, values: ValueIndex, shapes: Shapes) -> Column
     return table
 
 
+def _emit_known(emit: Emit, table: str, columns: Columns, is_known: Bools) -> Columns:
+    """Give away rows that waited in narrow columns, some at a time; those of these modules."""
+    known = take(columns, is_known[columns["module"]])
+    for part in parts(len(known["module"])):
+        emit(table, {name: _wide(column) for name, column in take(known, part).items()})
+    return known
+
+
 def _wide(column: Any) -> Any:
-    """What waited in a narrow column, as tables have it."""
     return wide(column) if isinstance(column, np.ndarray) and column.dtype.kind == "i" else column
 
 
@@ -77,6 +85,7 @@ def assemble(source: Source, emit: Emit, known_shapes: dict[bytes, Shape]) -> As
     look_for_descriptions(context)
     lifetimes = Lifetimes(context, values)
     lifetimes.read()
+    values.forget_order()
     give_back(len(values))
     checks = MemoryChecks(context, table, values, lifetimes)
     checks.check()
@@ -110,11 +119,11 @@ def assemble(source: Source, emit: Emit, known_shapes: dict[bytes, Shape]) -> As
         check_total(context, number)
     is_known = context.having("is_peak_known")
     for name, columns in occupied.items():
-        occupied[name] = take(columns, is_known[columns["module"]])
-        emit(name, {name: _wide(column) for name, column in occupied[name].items()})
+        occupied[name] = _emit_known(emit, name, columns, is_known)
     if occupied:
         known_rows = savings.row[is_known[values.module[savings.row]]]
         emit("value_users", users.rows(known_rows, occupied["peak_values"], lifetimes))
+    give_back(len(values))
     emit("recompute_costs", costs.columns(is_known))
     labels = attribution.of_values(savings.row, origins.told, users, lifetimes)
     # Each of them knows the context: a cycle, which only the collector ends, and ingest has none.

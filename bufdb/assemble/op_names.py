@@ -1,12 +1,14 @@
 """The op_names of a batch by number, and what is left of them without what JAX adds.
 
-A program of millions of instructions has about as many op_names. Their text is kept end to end, and
-what is only compared is compared by hashes.
+A program of millions of instructions has about as many op_names. Their text is kept end to end,
+packed where it is long, and what is only compared is compared by hashes.
 """
 
 from __future__ import annotations
 
+import zlib
 from array import array
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
@@ -20,6 +22,8 @@ from bufdb.memory.ranges import Narrow
 _REMEMBERED = 1 << 16
 """Texts known not to be new. What was forgotten and comes again has two numbers, which is no harm:
 numbers of equal texts become one in `Stripped`."""
+PACKED_BYTES = 1 << 20
+"""Text that is packed, to about a tenth: scopes stand in it again and again."""
 
 
 class OpNames:
@@ -28,6 +32,12 @@ class OpNames:
     def __init__(self) -> None:
         """No text has a number yet."""
         self._text = bytearray()
+        """What is not packed: the last of all."""
+        self._packed: list[bytes] = []
+        self._starts = [0]
+        """Where each of the packed parts begins, and what is not packed."""
+        self._unpacked: tuple[int, bytes] = -1, b""
+        """The part that was asked for last."""
         self._stops = array("q", [0])
         self._numbers: dict[int, int] = {}
         """By the hash of a text its number."""
@@ -36,7 +46,13 @@ class OpNames:
         return len(self._stops) - 1
 
     def __getitem__(self, number: int) -> bytes:
-        return bytes(self._text[self._stops[number] : self._stops[number + 1]])
+        begin, end = self._stops[number], self._stops[number + 1]
+        part = bisect_right(self._starts, begin) - 1
+        if part == len(self._packed):
+            return bytes(self._text[begin - self._starts[part] : end - self._starts[part]])
+        if self._unpacked[0] != part:
+            self._unpacked = part, zlib.decompress(self._packed[part])
+        return self._unpacked[1][begin - self._starts[part] : end - self._starts[part]]
 
     def numbers(self, op_name: Text) -> Ints:
         """The number of each op_name, -1 where there is none."""
@@ -54,6 +70,10 @@ class OpNames:
         texts = [text or b"" for text in op_name.take(rows[first[new]]).tolist()]
         self._text += b"".join(texts)
         self._stops.extend(accumulate(map(len, texts), initial=self._stops.pop()))
+        if len(self._text) > PACKED_BYTES:
+            self._packed.append(zlib.compress(self._text, 1))
+            self._starts.append(self._stops[-1])
+            self._text = bytearray()
         numbers[rows] = known[inverse]
         return numbers
 

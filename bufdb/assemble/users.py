@@ -13,7 +13,7 @@ from bufdb.columnar.scan import Bools, Columns, Ints, Numbers, Text, Words, take
 from bufdb.link.context import Context, Observer
 from bufdb.link.lifetimes import Lifetimes
 from bufdb.link.value_index import ValueIndex, places_of
-from bufdb.memory.ranges import Narrow, narrow, wide
+from bufdb.memory.ranges import Narrow, narrow, parts, wide
 from bufdb.read.used_values import UsedValues
 
 STEPS = 4
@@ -28,10 +28,10 @@ class Users(Observer):
         self.context, self.values = context, values
         self.is_named = np.zeros(len(values.names), np.bool_)
         """Which names that define values are of instructions with an op_name."""
-        self._rows: list[Narrow] = [np.empty(0, np.int8)]
-        """Values that are used, and the names of their users, by number; narrow."""
-        self._users: list[Narrow] = [np.empty(0, np.int8)]
-        self._walks: tuple[Ints, Ints] | None = None
+        self._rows: list[Narrow] = []
+        """Values that are used, and the names of their users, by number, round by round."""
+        self._users: list[Narrow] = []
+        self._walks: tuple[Narrow, Narrow] | None = None
 
     def see_instructions(self, columns: Columns, name_keys: Words) -> None:
         """Remember which have an op_name."""
@@ -69,7 +69,7 @@ class Users(Observer):
             "module": wide(values.module[rows]),
             "value_id": wide(values.value_id[rows]),
             "user_value_id": wide(values.value_id[values.first[user]]),
-            "step_count": steps,
+            "step_count": wide(steps),
         }
 
     def _outputs(self, held: Columns) -> Ints:
@@ -81,7 +81,7 @@ class Users(Observer):
         mine = np.flatnonzero(is_output & has_value)
         return self.values.by_number(held["module"][mine], value_id.values[mine])
 
-    def of_values(self, rows: Ints, lifetimes: Lifetimes) -> tuple[Ints, Ints]:
+    def of_values(self, rows: Ints, lifetimes: Lifetimes) -> tuple[Narrow, Narrow]:
         """What values are for: the number of an instruction and of the uses that lead to it.
 
         -1 for values whose instruction has an op_name, and where none is found.
@@ -89,30 +89,47 @@ class Users(Observer):
         if self._walks is None:
             self._walks = self._first_users(lifetimes)
         of_value, of_instruction = self._walks
-        user, steps = _walk(wide(of_value[rows]), of_instruction, self.is_named)
-        user[self.is_named[self.values.name[rows]]] = -1
-        return user, steps
+        users = np.empty(len(rows), of_value.dtype)
+        steps = np.empty(len(rows), np.int8)
+        for part in parts(len(rows)):
+            some = rows[part]
+            user, steps[part] = _walk(wide(of_value[some]), of_instruction, self.is_named)
+            user[self.is_named[self.values.name[some]]] = -1
+            users[part] = user
+        return users, steps
 
-    def _first_users(self, lifetimes: Lifetimes) -> tuple[Ints, Ints]:
-        """For each value, and for each instruction, the user that counts, or -1; narrow."""
-        rows, user = np.concatenate(self._rows), np.concatenate(self._users)
+    def _first_users(self, lifetimes: Lifetimes) -> tuple[Narrow, Narrow]:
+        """For each value, and for each instruction, the user that counts, or -1."""
+        kind = narrow(np.array([len(self.is_named)])).dtype
+        of_value = np.full(len(self.values), -1, kind)
+        of_instruction = np.full(len(self.is_named), -1, kind)
+        for rows, user in zip(self._rows, self._users, strict=True):
+            # Uses inside a fused or called computation stand beside that of the caller; such have
+            # no place in the program.
+            there = np.flatnonzero(lifetimes.order[user] >= 0)
+            rows, user = rows[there], user[there]
+            self._count_first(of_value, rows, user, lifetimes)
+            self._count_first(of_instruction, self.values.name[rows], user, lifetimes)
         self._rows, self._users = [], []
-        time = lifetimes.order[user]
-        # Uses inside a fused or called computation stand beside that of the caller; such have no
-        # place in the program.
-        there = np.flatnonzero(time >= 0)
-        rows, user, time = rows[there], user[there], time[there]
+        return of_value, of_instruction
+
+    def _count_first(self, first: Narrow, of: Ints, user: Ints, lifetimes: Lifetimes) -> None:
+        """Put users where they go before those that are there: named ones, then early ones.
+
+        Args:
+            first: the user that counts so far, or -1.
+            of: the places in it that these users belong to.
+            user: by the numbers of their names, all with a place in the program.
+            lifetimes: the order of the program.
+        """
+        held = first[of]
+        time, before = wide(lifetimes.order[user]), wide(lifetimes.order[held])
+        is_named, was_named = self.is_named[user], self.is_named[held]
+        better = (held < 0) | (is_named > was_named) | ((is_named == was_named) & (time <= before))
+        chosen = np.flatnonzero(better)
         # The last that is written stays.
-        ranked = narrow(np.lexsort((-wide(time), self.is_named[user])))
-        del time, there
-        rows, user = rows[ranked], user[ranked]
-        found = []
-        definer = self.values.name[rows]
-        for group, count in ((rows, len(self.values)), (definer, len(self.is_named))):
-            first = np.full(count, -1, np.promote_types(user.dtype, np.int8))
-            first[group] = user
-            found.append(first)
-        return found[0], found[1]
+        chosen = chosen[np.lexsort((-time[chosen], is_named[chosen]))]
+        first[of[chosen]] = user[chosen]
 
 
 def _walk(user: Ints, of_instruction: Ints, is_named: Bools) -> tuple[Ints, Ints]:

@@ -19,8 +19,9 @@ BYTES_PER_THREAD = 125_000_000
 """What DuckDB advises for each thread at the least: on a machine of 64 cores they would have a
 limit's memory in their hands before there is anything in it."""
 
-FOR_INGEST = 512_000_000
-"""Bytes for an ingest, beside which Python holds a block of text and the names of a module."""
+FOR_INGEST = 256_000_000
+"""Bytes for an ingest, beside which Python holds a block of text and the names of a module: twice
+as many save no time."""
 
 MEMORY_LIMIT: ContextVar[int | None] = ContextVar("memory_limit", default=None)
 """Bytes that were asked for; None leaves it to whoever opens the database."""

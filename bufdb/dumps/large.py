@@ -7,12 +7,17 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from bufdb.columnar.freed import give_back
 from bufdb.columnar.section import Piece, Rounds
 from bufdb.dumps.batch import Batch
 from bufdb.dumps.load import BLOCK_BYTES, LARGE_BLOCK_BYTES, Loaded
 from bufdb.dumps.text import DumpText
 from bufdb.read.boundaries import Span
 from bufdb.read.hlo import NOTHING_MORE, Own
+
+BYTES_BETWEEN = 128 << 20
+"""Text between two times that memory is given back: of each round some stays, between which what
+was free is too small for the next. Each time costs some thousand page faults."""
 
 
 class LargeModule(Batch):
@@ -37,9 +42,14 @@ class LargeModule(Batch):
                 some.append((text, span))
 
     def _rounds(self, section: int) -> Iterator[Piece]:
+        size = 0
         for text, span in self._spans[section]:
             for piece in text.rounds(span, self.block_bytes):
                 yield piece
+                size += len(piece.text)
+                if size >= BYTES_BETWEEN:
+                    give_back()
+                    size = 0
                 if self.progress is not None:
                     self.progress(len(piece.text))
 
@@ -52,7 +62,7 @@ class LargeModule(Batch):
         return ([piece] for piece in self._rounds(1))
 
     def live_ranges(self) -> Rounds:
-        """Live ranges in rounds; the printed peak and its tree come in one, being one list each."""
+        """Live ranges in rounds; the tree of the printed peak comes in one, being one."""
         rest: list[Piece] = []
         for piece in self._rounds(2):
             if piece.begins and rest:
@@ -61,7 +71,7 @@ class LargeModule(Batch):
             if rest:
                 rest.append(piece)
                 continue
-            place = _peak_start(piece.text)
+            place = _tree_start(piece.text)
             if place < 0:
                 yield [piece]
                 continue
@@ -78,14 +88,12 @@ def _joined(pieces: list[Piece]) -> Piece:
     return replace(pieces[0], text=b"".join(piece.text for piece in pieces))
 
 
-_BEHIND_RANGES = re.compile(
-    rb"^  (?:Live ranges at |Peak memory could not |Stack trace breakdown for )", re.MULTILINE
-)
+_TREE = re.compile(rb"^  Stack trace breakdown for ", re.MULTILINE)
 
 
-def _peak_start(text: bytes) -> int:
-    """Where the peak listing or its tree may begin, or -1."""
-    found = _BEHIND_RANGES.search(text)
+def _tree_start(text: bytes) -> int:
+    """Where the tree may begin, or -1."""
+    found = _TREE.search(text)
     return found.start() if found else -1
 
 

@@ -100,7 +100,7 @@ def ingest(
         may_copy: whether they may be copies of this process, which is the caller's alone;
             otherwise they are new interpreters (`bufdb.ingest.workers.start`).
         memory_limit: DuckDB's memory limit, such as "512MB"; by default what is asked for
-            (`bufdb.database.memory`), else 512 MB.
+            (`bufdb.database.memory`), else 256 MB.
         progress: is given the bytes done and the bytes in all.
         block_bytes: text read at a time; changes nothing in the result.
         labels_by_run: further labels of single runs.

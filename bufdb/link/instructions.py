@@ -156,10 +156,11 @@ class Instructions:
         pjit = (words & np.uint64(0xFFFFFFFFFF)) == np.uint64(int.from_bytes(b"pjit(", "little"))
         rows = starts[jit | pjit]
         modules, first = np.unique(columns["module"][rows], return_index=True)
-        for module, row in zip(modules.tolist(), rows[first].tolist(), strict=True):
+        names = op_name.take(rows[first]).tolist()
+        for module, name in zip(modules.tolist(), names, strict=True):
             if self.context.facts[module].jit_name is None:
-                name = op_name.take(np.array([row])).tolist()[0] or b""
-                self.context.facts[module].jit_name = _inside(name.decode(errors="replace"))
+                text = (name or b"").decode(errors="replace")
+                self.context.facts[module].jit_name = _inside(text)
 
     def _add_names(self, names: Columns, is_wanted: Bools, given: _Given) -> None:
         """Rows for the names among these that have none."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bufdb.columnar.scan import Bools, Columns, Ints, Numbers, Text, Words, take
+from bufdb.columnar.scan import Bools, Columns, Ints, Numbers, Words, take
 from bufdb.link.context import Context
 from bufdb.link.rounds import live_range_rounds
 from bufdb.link.value_index import ValueIndex, isin, lookup, places_of
@@ -84,7 +84,8 @@ class Lifetimes:
             if without_value.any():  # of the others the rows come with their description
                 context.emit("instructions", take(found.sequence, without_value))
             self._ranges(found.ranges)
-            peaks.append(found.peak)
+            if len(found.peak["module"]):  # or no text of any round would go before the last
+                peaks.append(found.peak)
             self._tree(found.tree, tree_bytes)
         self._peaks(peaks)
         self._check(tree_bytes, steps)
@@ -171,15 +172,15 @@ class Lifetimes:
         Args:
             parts: the lines of the listings of all files, sorted by module in each.
         """
-        if not parts:
-            return
         context = self.context
-        names = np.concatenate([context.name_keys(part) for part in parts])
-        indexes: list[Text] = [part["shape_index"] for part in parts]
-        rows = self.values.by_name(np.concatenate([context.index_keys(part) for part in parts]))
-        has_index = np.concatenate([index.valid for index in indexes])
+        none = np.empty(0, np.uint64)  # an empty listing is held to live ranges as well
+        names = np.concatenate([none, *(context.name_keys(part) for part in parts)])
+        keys = np.concatenate([none, *(context.index_keys(part) for part in parts)])
+        rows = self.values.by_name(keys)
+        valid = [part["shape_index"].valid for part in parts]
+        has_index = np.concatenate([np.empty(0, np.bool_), *valid])
         rows[~has_index] = -1
-        modules = np.concatenate([part["module"] for part in parts])
+        modules = np.concatenate([np.empty(0, np.int8), *(part["module"] for part in parts)])
         order = np.argsort(modules, kind="stable")
         bounds = np.searchsorted(modules[order], np.arange(context.count + 1))
         for module, facts in enumerate(context.facts):

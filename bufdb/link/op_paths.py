@@ -50,9 +50,9 @@ def strip_op_path(path: str) -> str:
     return (_strip_scope(scope) + operation).lstrip("/") if divider else operation
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=1 << 12)
 def _strip_scope(scope: str) -> str:
-    """Many operations stand in one scope."""
+    """Many operations stand in one scope, mostly one after the other."""
     elements = scope.split("/")
     called = [
         element
@@ -73,13 +73,13 @@ def _strip_scope(scope: str) -> str:
     return "".join(f"{text}/" for text in kept)
 
 
-@lru_cache(maxsize=1 << 14)
+@lru_cache(maxsize=1 << 12)
 def _is_call(element: str) -> bool:
     """Whether it names a function that is called: jit(f), jvp(jit(f)), remat(core) of old."""
     return _CALL.fullmatch(element) is not None
 
 
-@lru_cache(maxsize=1 << 14)
+@lru_cache(maxsize=1 << 12)
 def _is_part(element: str, behind: str) -> bool:
     """Whether both are a loop or a conditional and a part of it."""
     if _LOOP_PART.fullmatch(behind):
@@ -87,7 +87,7 @@ def _is_part(element: str, behind: str) -> bool:
     return _BRANCH.fullmatch(behind) is not None and _CHOICE.fullmatch(element) is not None
 
 
-@lru_cache(maxsize=1 << 14)
+@lru_cache(maxsize=1 << 12)
 def _own_text(element: str) -> str | None:
     """The scope in transpose(jvp(scope)); None for words that only say how code is called."""
     if _WORD.fullmatch(element):

@@ -33,11 +33,11 @@ def live_range_rounds(
     context: Context, account: Account | None = None
 ) -> Iterator[tuple[Section, live_ranges.LiveRanges]]:
     """The schedule, live ranges, and what is live at the peak."""
-    kind = live_ranges.START
+    kind, listed = live_ranges.START, 0
     for pieces in context.source.live_ranges():
         section = Section(pieces, account)
-        found = live_ranges.read(section, kind)
-        kind = found.last_kind
+        found = live_ranges.read(section, kind, listed)
+        kind, listed = found.last_kind, found.listed
         yield section, found
     if context.source.told.having(RANGES):
         yield context.source.told.live_ranges()

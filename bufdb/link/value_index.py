@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from bufdb.columnar.freed import give_back
 from bufdb.columnar.scan import Bools, Columns, Ints, Words
 from bufdb.memory.ranges import narrow, wide
 
@@ -52,24 +53,33 @@ class ValueIndex:
         """A column of all rounds, which give it up."""
         kinds = {"name_key": np.uint64, "key": np.uint64, "extra": np.uint8, "is_phi": np.bool_}
         columns = [part.pop(name) for part in self.parts]
-        return np.concatenate([np.empty(0, kinds.get(name, np.int8)), *columns])
+        found = np.concatenate([np.empty(0, kinds.get(name, np.int8)), *columns])
+        del columns
+        give_back(len(found))
+        return found
 
     def _number_names(self, name_key: Words) -> None:
-        order = np.argsort(name_key, kind="stable")
+        order = narrow(np.argsort(name_key, kind="stable"))
         ordered = name_key[order]
+        del name_key  # here most is held of all that the index is made of
         is_new = np.ones(len(order), np.bool_)
         is_new[1:] = ordered[1:] != ordered[:-1]
         self.names, self.first = ordered[is_new], narrow(order[is_new])
-        self.name = np.empty(len(order), np.int32 if len(order) < 2**31 else np.int64)
-        self.name[order] = np.cumsum(is_new) - 1
+        del ordered
+        kind = np.int32 if len(order) < 2**31 else np.int64
+        self.name = np.empty(len(order), kind)
+        self.name[order] = np.cumsum(is_new, dtype=kind)
+        self.name -= 1
 
     def _sort_keys(self) -> None:
+        """Put the keys in order, as long as values are looked up by them."""
         order = np.argsort(self.key)
         self.sorted_key = self.key[order]
         if (self.sorted_key[1:] == self.sorted_key[:-1]).any():
             # Of values with one name the first is found, whatever else is in the batch.
             order = np.argsort(self.key, kind="stable")
         self.by_key = narrow(order)
+        del self.key
 
     module: Any
     value_id: Any
@@ -80,7 +90,7 @@ class ValueIndex:
     first: Any
     """The first value of each name."""
     key: Words
-    """Hash of name and index."""
+    """Hash of name and index; only from `forget_order` on."""
     extra: Any
     """By which the hash of the whole short text differs from `key`."""
     allocation_index: Any
@@ -91,9 +101,14 @@ class ValueIndex:
     def __len__(self) -> int:
         return len(self.value_id)
 
-    def forget_placements(self) -> None:
-        """Give up what only live ranges are looked up by, in time for the largest section."""
+    def forget_order(self) -> None:
+        """Put the keys back in the order of the values, which no name is looked up in any more."""
+        self.key = np.empty_like(self.sorted_key)
+        self.key[self.by_key] = self.sorted_key
         del self.by_key, self.sorted_key
+
+    def forget_placements(self) -> None:
+        """Give up where values lie, in time for the largest section."""
         del self.allocation_index, self.offset_bytes, self.size_bytes, self.is_phi
 
     def forget_texts(self) -> None:

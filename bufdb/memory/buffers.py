@@ -65,7 +65,12 @@ def buffers(
     if merges.any():
         goal, source = row[merges], row[~is_defining]
         links += _into(goal, place[merges], source, place[~is_defining], start, end)
-    return _connected(count, *(np.concatenate(ends) for ends in zip(*links, strict=True)))
+    one, other = (np.concatenate(ends) for ends in zip(*links, strict=True))
+    linked, number = np.unique(np.append(one, other), return_inverse=True)
+    lowest = _connected(len(linked), number[: len(one)], number[len(one) :])
+    found = np.arange(count)
+    found[linked] = linked[lowest]
+    return found
 
 
 def labels_of_buffers(buffer: Ints, label: Ints, holds: Bools) -> Ints:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from bufdb.columnar.scan import Bools, Ints
-from bufdb.memory.ranges import Ranges, narrow, wide
+from bufdb.memory.ranges import Narrow, Ranges, narrow, parts
 from bufdb.memory.steps.exact import exact_steps
 from bufdb.memory.steps.timeline import SLICE_ROWS, Timeline, running_sums
 
@@ -33,8 +33,8 @@ of them where there are no more."""
 class Occupancy:
     """Steps (group, time, occupied bytes), and per group the first maximum."""
 
-    group: Ints
-    time: Ints
+    group: Narrow
+    time: Narrow
     occupied: Ints
     """Python integers instead where 64 bits may not do."""
     peak_time: Ints
@@ -66,7 +66,7 @@ def occupancy(
     within = time <= last_time[group]
     group, time, occupied = group[within], time[within], occupied[within]
     peak_time, peak = _maxima(group, time, occupied, groups)
-    result = Occupancy(wide(group), wide(time), occupied, peak_time, peak, wrong)
+    result = Occupancy(group, time, occupied, peak_time, peak, wrong)
     for number in np.flatnonzero(wrong).tolist():
         steps = exact_steps(ranges.where(ranges.group == number))
         result = _with(result, number, [s for s in steps if s[0] <= last_time[number]])
@@ -96,6 +96,8 @@ def too_large(ranges: Ranges, groups: int) -> Bools:
     """Groups whose bytes may not add up in 64 bits."""
     if not len(ranges.group):
         return np.zeros(groups, np.bool_)
+    if (_largest(ranges.offset) + _largest(ranges.size)) * len(ranges.group) < 2.0**61:
+        return np.zeros(groups, np.bool_)
     ends = ranges.offset.astype(np.float64)
     ends += ranges.size
     if ends.max() * len(ends) < 2.0**62:
@@ -114,7 +116,9 @@ def largest_sum(
     live = start <= end
     if not live.all():
         group, size, start, end = group[live], size[live], start[live], end[live]
-    kind: Any = object if np.abs(size.astype(np.float64)).sum() > 2**62 else np.int64
+    may_be_large = _largest(size) * len(size) > 2.0**62
+    is_large = may_be_large and np.abs(size.astype(np.float64)).sum() > 2**62
+    kind: Any = object if is_large else np.int64
     line = Timeline(group, start, end, slice_rows)
 
     def changes() -> Iterator[tuple[int, Any, Any]]:
@@ -157,11 +161,11 @@ def _by_sorting(r: Ranges, slice_rows: int) -> tuple[Any, Any, Ints]:
             keys = np.concatenate([*inner, at, at + 1])
             yield bound, keys, np.append(_signed(come.size, go.size), _signed(held, held))
 
-    parts = [(np.empty(0, np.int8), np.empty(0, np.int8), np.empty(0, np.int64))]
+    found = [(np.empty(0, np.int8), np.empty(0, np.int8), np.empty(0, np.int64))]
     for keys, sums in running_sums(changes()):
         group, time = line.parted(keys)
-        parts.append((narrow(group), narrow(time), sums))
-    group, time, occupied = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+        found.append((narrow(group), narrow(time), sums))
+    group, time, occupied = (np.concatenate(columns) for columns in zip(*found, strict=True))
     return group, time, occupied
 
 
@@ -245,11 +249,22 @@ def _disagrees(r: Ranges, group: Ints, time: Ints, occupied: Ints, groups: int) 
     return wrong
 
 
+def _largest(column: Any) -> float:
+    """The largest number without its sign."""
+    return max(float(column.max(initial=0)), -float(column.min(initial=0)))
+
+
+def _live_at(r: Ranges, time: Ints) -> Iterator[Ints]:
+    """The ranges that are live at an instant of their group."""
+    for part in parts(len(r.group)):
+        at = time[r.group[part]]
+        yield part.start + np.flatnonzero((r.start[part] <= at) & (at <= r.end[part]))
+
+
 def _compare(r: Ranges, time: Ints, expected: Ints, wrong: Bools) -> None:
     if not len(r.group):
         return
-    at = time[r.group]
-    live = r.where((r.start <= at) & (at <= r.end))
+    live = r.where(np.concatenate([*_live_at(r, time)]))
     union_group, held = unions(live.group, live.allocation, live.offset, live.size)
     found = np.zeros(len(wrong), np.int64)
     found[union_group] = held

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -40,6 +41,15 @@ def put(column: Narrow, rows: Ints, numbers: Ints) -> Narrow:
         column = column.astype(np.promote_types(column.dtype, narrow(numbers).dtype))
     column[rows] = numbers
     return column
+
+
+PART_ROWS = 1 << 16
+
+
+def parts(count: int) -> Iterator[slice]:
+    """`count` rows in slices: what is worked out from narrow columns takes the memory of one."""
+    for begin in range(0, count, PART_ROWS):
+        yield slice(begin, min(begin + PART_ROWS, count))
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,8 @@ class LiveRanges:
     """Modules with unread lines in the schedule or the live ranges."""
     last_kind: int = START
     """The part of the section in which its last line stands."""
+    listed: int = 0
+    """Lines of the printed peak so far, if its last line stands there."""
 
 
 _TITLES = {
@@ -67,8 +69,14 @@ _UNAVAILABLE = (
 )
 
 
-def read(section: Section, kind: int = START) -> LiveRanges:
-    """Read live-range sections; `kind` is the part that a continued section goes on in."""
+def read(section: Section, kind: int = START, listed: int = 0) -> LiveRanges:
+    """Read live-range sections.
+
+    Args:
+        section: the lines.
+        kind: the part that a continued section goes on in.
+        listed: lines of that part before, if it is the printed peak.
+    """
     block, heads = section.block, section.block.heads()
     found = LiveRanges()
     lines, kinds, is_title = _titles(section, heads, found, kind)
@@ -85,7 +93,11 @@ def read(section: Section, kind: int = START) -> LiveRanges:
     found.sequence = _rows(section, rows(SEQUENCE), _step)
     found.ranges = _rows(section, rows(RANGES), _range)
     at = rows(PEAK)
-    ordinals = at - np.append(lines, 0)[owner[at]] - 1
+    # Below its title the first has the ordinal 0; a piece that goes on begins with the next one.
+    first = np.where(is_title, lines + 1, lines - listed)
+    ordinals = at - np.append(first, 0)[owner[at]]
+    if found.last_kind == PEAK:
+        found.listed = len(block) - int(first[-1])
     found.peak = _rows(section, at, _contributor, contributor_ordinal=ordinals)
     found.tree = _tree(section, np.flatnonzero(kind_of == TREE))
     section.settle("'HloLiveRange (max N):' or a title below it")

@@ -52,6 +52,15 @@ def test_such_a_line_is_named():
     assert users.is_named.tolist() == [True, True, False]
 
 
+def test_op_names_are_told_whether_packed_or_not(monkeypatch):
+    monkeypatch.setattr("bufdb.assemble.op_names.PACKED_BYTES", 5)
+    op_names, told = OpNames(), ["jit(f)/a", "b", "jit(g)/a", "c", "d", "jit(h)/b"]
+    numbers = [op_names.numbers(columns_of(name)["op_name"])[0] for name in told]
+    assert [op_names[number].decode() for number in numbers] == told
+    assert [op_names[number].decode() for number in reversed(numbers)] == told[::-1]
+    assert len(op_names) == 6
+
+
 def test_op_names_that_were_forgotten_are_one_text_all_the_same(monkeypatch):
     monkeypatch.setattr("bufdb.assemble.op_names._REMEMBERED", 1)
     op_names = OpNames()

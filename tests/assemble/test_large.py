@@ -6,7 +6,10 @@ from pathlib import Path
 import pytest
 from ingesting import ingest_into, rows
 
-from bufdb.assemble import freed
+from bufdb.assemble import op_names
+from bufdb.columnar import freed
+from bufdb.dumps import large
+from bufdb.memory import ranges
 from bufdb.memory.steps.timeline import Timeline
 
 DEMO = Path(__file__).resolve().parents[2] / "data" / "demo"
@@ -25,10 +28,13 @@ def in_slices_of(count, monkeypatch):
 
 @pytest.mark.parametrize("run", ["cpu_b8", "gpu_b8"])
 def test_rows_are_the_same_in_rounds_and_slices_of_any_size(con, run, monkeypatch):
-    """Rounds of 8 kB, and slices in which a few ranges begin."""
+    """Rounds of 8 kB, slices in which a few ranges begin, op_names packed a few at a time."""
     ingest_into(con, DEMO / run)
     expected = rows(con, CHECKSUMS)
     in_slices_of(3, monkeypatch)
+    monkeypatch.setattr(ranges, "PART_ROWS", 3)
+    monkeypatch.setattr(op_names, "PACKED_BYTES", 300)
+    monkeypatch.setattr(large, "BYTES_BETWEEN", 1 << 14)
     ingest_into(con, DEMO / run, block_bytes=1 << 13, replace=True)
     assert rows(con, CHECKSUMS) == expected
     assert sum(count for _, table, count, *_ in expected if table == "peak_savings") > 10

@@ -45,6 +45,7 @@ def test_each_value_is_found_and_no_other(values, rounds):
     name_key = name.astype(np.uint64) << np.uint64(50)
     rows = np.arange(len(ordered))
     assert index.name_keys(rows).tolist() == name_key.tolist()
+    index.forget_order()
     check = name_key ^ value_id.astype(np.uint64) ^ name.astype(np.uint64)
     assert index.checks(rows).tolist() == check.tolist()
     assert index.offset_bytes.tolist() == [2**40] * len(ordered)

@@ -33,6 +33,7 @@ def assigned(columns: Columns) -> used_values.Assigned:
     some = {name: columns[name] for name in ("module", "value_id", *places)}
     keys.add(**some, name_key=hashes, key=hashes, check=check)
     keys.finish()
+    keys.forget_order()
     return keys
 
 

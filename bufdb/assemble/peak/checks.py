@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,14 +10,15 @@ import numpy as np
 
 from bufdb.assemble.peak.savings import Temps
 from bufdb.columnar.arrow import Labels
-from bufdb.columnar.scan import Columns, Ints, Numbers, take
+from bufdb.columnar.freed import give_back
+from bufdb.columnar.scan import Bools, Columns, Ints, Numbers, take
 from bufdb.link.context import Context
 from bufdb.link.lifetimes import Lifetimes
 from bufdb.link.value_index import ValueIndex, lookup
 from bufdb.memory.hills import hills
 from bufdb.memory.holders import largest_rows, own_bytes
 from bufdb.memory.occupancy import Occupancy, largest_sum, occupancy
-from bufdb.memory.ranges import Ranges, narrow, wide
+from bufdb.memory.ranges import Narrow, Ranges, narrow, parts, wide
 from bufdb.memory.sums import distinct_pairs, sums_by_kind
 from bufdb.read.allocations import KINDS
 
@@ -61,11 +63,13 @@ class MemoryChecks:
         known = self.context.having("is_peak_known")
         mine = take(table, known[table["module"]])
         groups, number = distinct_pairs(mine["module"], mine["color"])
-        row = narrow(self._allocation_row(mine))
+        row = self._allocation_row(mine)
         naive, ranges, rows = self._live(mine, number, row, len(groups))
+        give_back(len(rows))
         lengths = [f.live.schedule_length or 0 for f in self.context.facts]
         last = np.array(lengths, np.int64)[groups[:, 0]]
         found = occupancy(ranges, len(groups), last)
+        give_back(len(rows))
         self._check_peaks(mine, number, groups, found.peak)
         held, held_by = self._held(mine, row, found.peak_time[number])
         tables = {
@@ -91,7 +95,7 @@ class MemoryChecks:
         return tables, temps
 
     def _live(
-        self, table: Columns, number: Ints, row: Any, groups: int
+        self, table: Columns, number: Ints, row: Narrow, groups: int
     ) -> tuple[list[int], Ranges, Any]:
         """The largest sum of live sizes of each memory space; the live temp values, and their rows.
 
@@ -114,7 +118,7 @@ class MemoryChecks:
         )
         return naive, ranges.narrowed(), rows
 
-    def _held(self, table: Columns, row: Ints, peak_time: Ints) -> tuple[Columns, Ints]:
+    def _held(self, table: Columns, row: Narrow, peak_time: Ints) -> tuple[Columns, Ints]:
         """Rows of `peak_values`, and for each value the bytes of temp allocations in them.
 
         Args:
@@ -125,15 +129,12 @@ class MemoryChecks:
         values, lifetimes = self.values, self.lifetimes
         is_temp = table["kind"] == KINDS.index("temp")
         is_fixed = ~is_temp & (table["kind"] != KINDS.index("thread_local"))
-        live = np.flatnonzero(lifetimes.is_live & (row >= 0))
-        live = live[is_temp[row[live]]]
-        at = peak_time[row[live]]
-        live = live[(lifetimes.start[live] <= at) & (at <= lifetimes.end[live])]
+        live = np.concatenate([np.empty(0, np.int64), *self._live_at(row, is_temp, peak_time)])
         # Values are in order of their numbers, by which equal ones are told apart.
         offset, size = wide(values.offset_bytes[live]), wide(values.size_bytes[live])
         held = own_bytes(row[live], offset, size)
         live, held = live[held > 0], held[held > 0]
-        held_by = np.zeros(len(values), np.int64)
+        held_by = np.zeros(len(values), narrow(held).dtype)
         held_by[live] = held
         whole = np.flatnonzero((row >= 0) & (values.offset_bytes == 0))
         whole = whole[is_fixed[row[whole]]]
@@ -156,6 +157,15 @@ class MemoryChecks:
         }
         return columns, held_by
 
+    def _live_at(self, row: Narrow, chosen: Bools, time: Ints) -> Iterator[Ints]:
+        """The values of chosen allocations that are live at the instant of their allocation."""
+        lifetimes = self.lifetimes
+        for part in parts(len(row)):
+            live = part.start + np.flatnonzero(lifetimes.is_live[part] & (row[part] >= 0))
+            live = live[chosen[row[live]]]
+            at = time[row[live]]
+            yield live[(lifetimes.start[live] <= at) & (at <= lifetimes.end[live])]
+
     def _check_peaks(self, table: Columns, number: Ints, groups: Ints, peaks: Any) -> None:
         """Temp allocations hold no more than they are large, so a peak is within the total."""
         temps = table["kind"] == KINDS.index("temp")
@@ -166,10 +176,10 @@ class MemoryChecks:
             message = f"{peaks[group]} bytes are occupied in temp allocations of {room[group]:.0f}"
             self.context.find(int(groups[group, 0]), "error", "peak_exceeds_total", message)
 
-    def _allocation_row(self, table: Columns) -> Ints:
+    def _allocation_row(self, table: Columns) -> Narrow:
         """For each value the row of its allocation in a table sorted by module, or -1."""
         if not len(self.values) or not len(table["module"]):
-            return np.full(len(self.values), -1)
+            return np.full(len(self.values), -1, np.int8)
         indexes = narrow(table["allocation_index"]), self.values.allocation_index
         modules = table["module"], self.values.module
         if max(int(index.max()) for index in indexes) >= 1 << 40:
@@ -180,7 +190,10 @@ class MemoryChecks:
             indexes = tuple((wide(module) << 40) | index for module, index in pairs)
         mine, theirs = indexes
         order = np.argsort(mine, kind="stable")
-        return lookup(mine[order], order, theirs)
+        mine = mine[order]
+        kind = narrow(np.array([len(order)])).dtype
+        found = [lookup(mine, order, theirs[part]).astype(kind) for part in parts(len(theirs))]
+        return np.concatenate(found)
 
     def check(self) -> None:
         """Sums and counts that every dump must satisfy (format section 8)."""
@@ -201,24 +214,27 @@ class MemoryChecks:
             self._check_values(self._allocation_row(table))
         self._check_times()
 
-    def _check_values(self, row: Ints) -> None:
+    def _check_values(self, row: Narrow) -> None:
         """Values lie in their allocation, fill it to its end if it is temp, and live some time."""
         table, values, find = self.table, self.values, self.context.find_in_each
-        kind, room = table["kind"][row], table["size_bytes"][row]
-        offset, size = values.offset_bytes, values.size_bytes
-        placed = row >= 0
-        # Of numbers below 0 the difference may not fit into 64 bits.
-        outside = (offset < 0) | (size < 0) | (room < 0) | (offset > room - size)
-        message = "{count} values do not lie inside their allocation"
-        find(values.module[placed & outside], "error", "value_outside_allocation", message)
+        # Of a thread-local computation constants have no live range either.
+        without = [KINDS.index("thread_local"), KINDS.index("constant")]
         filled = np.zeros(len(table["module"]), np.bool_)
-        filled[row[placed & ~outside & (offset == room - size)]] = True
+        wrong, dead = np.zeros(len(row), np.bool_), np.zeros(len(row), np.bool_)
+        for part in parts(len(row)):
+            kind, room = table["kind"][row[part]], table["size_bytes"][row[part]]
+            offset, size = values.offset_bytes[part], values.size_bytes[part]
+            placed = row[part] >= 0
+            # Of numbers below 0 the difference may not fit into 64 bits.
+            outside = (offset < 0) | (size < 0) | (room < 0) | (offset > room - size)
+            wrong[part] = placed & outside
+            filled[row[part][placed & ~outside & (offset == room - size)]] = True
+            dead[part] = placed & ~self.lifetimes.is_live[part] & ~np.isin(kind, without)
+        message = "{count} values do not lie inside their allocation"
+        find(values.module[wrong], "error", "value_outside_allocation", message)
         empty = ~filled & (table["kind"] == KINDS.index("temp")) & (table["size_bytes"] > 0)
         message = "values of {count} temp allocations are missing: those listed do not fill it"
         find(table["module"][empty], "data_loss", "missing_values", message)
-        # Of a thread-local computation constants have no live range either.
-        without = [KINDS.index("thread_local"), KINDS.index("constant")]
-        dead = placed & ~self.lifetimes.is_live & ~np.isin(kind, without)
         has_ranges = self.context.having("has_live_ranges")
         message = "{count} values that are neither thread-local nor constant have no live range"
         dead &= has_ranges[values.module]
@@ -227,11 +243,11 @@ class MemoryChecks:
     def _check_times(self) -> None:
         """Live ranges lie within the schedule."""
         lengths = [f.live.schedule_length or 0 for f in self.context.facts]
-        last = np.array(lengths, np.int64)[self.values.module]
+        last = narrow(np.array(lengths, np.int64))
         odd = self.lifetimes.is_live & (
             (self.lifetimes.start < 0)
             | (self.lifetimes.end < self.lifetimes.start)
-            | (self.lifetimes.end > last)
+            | (self.lifetimes.end > last[self.values.module])
         )
         self.context.find_in_each(
             self.values.module[odd],

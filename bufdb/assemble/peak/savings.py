@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from bufdb.columnar.arrow import Labels
+from bufdb.columnar.freed import give_back
 from bufdb.columnar.scan import Bools, Columns, Ints, Numbers, Text, take
 from bufdb.link.context import SECRET, Context, Observer
 from bufdb.link.value_index import places_of
@@ -119,6 +120,7 @@ class PeakSavings(Observer):
             return
         savings = Savings(ranges, self.occupied, len(self.groups))
         buffer = self._buffers(ranges)
+        give_back(len(buffer))
         yield self._of_buffers(savings, buffer, known)
         for grouping in groupings:
             label = labels_of_buffers(buffer, grouping.label, self.held_bytes > 0)
@@ -136,8 +138,7 @@ class PeakSavings(Observer):
             none = np.empty(0, np.int64)
             self._positions.append((none, none.astype(np.uint64), none.astype(np.bool_)))
         row, index, is_defining = (np.concatenate(x) for x in zip(*self._positions, strict=True))
-        slot = wide(self.slot)
-        found = buffers(slot, self.is_phi, ranges.start, ranges.end, row, index, is_defining)
+        found = buffers(self.slot, self.is_phi, ranges.start, ranges.end, row, index, is_defining)
         return narrow(found)
 
     def _of_buffers(self, savings: Savings, buffer: Ints, known: Bools) -> Columns:

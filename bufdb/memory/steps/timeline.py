@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from bufdb.columnar.scan import Ints
-from bufdb.memory.ranges import wide
+from bufdb.memory.ranges import parts, wide
 
-SLICE_ROWS = 1 << 17
+SLICE_ROWS = 1 << 16
 """Ranges that begin in a slice, about."""
 _MOST_SLICES = 128
 
@@ -65,13 +65,17 @@ class Timeline:
         keys = [self.keys(self.group[some], x[some]) for x in (self.start, self.end)]
         sample = np.sort(np.concatenate(keys))
         bounds = np.unique(sample[np.arange(1, count) * len(sample) // count])
-        number = [
-            np.searchsorted(bounds, self.keys(self.group, x), "right").astype(np.uint8)
-            for x in (self.start, self.end)
-        ]
+        number = [self._slices_of(bounds, x) for x in (self.start, self.end)]
         for place, bound in enumerate([*bounds.tolist(), 2**63 - 1]):
             begins, ends = (np.flatnonzero(x == place) for x in number)
             yield bound, begins, ends
+
+    def _slices_of(self, bounds: Ints, time: Any) -> Any:
+        """In which slice each instant lies."""
+        found = np.empty(len(time), np.uint8)
+        for part in parts(len(time)):
+            found[part] = np.searchsorted(bounds, self.keys(self.group[part], time[part]), "right")
+        return found
 
 
 def running_sums(slices: Iterable[tuple[int, Any, Any]]) -> Iterator[tuple[Ints, Any]]:

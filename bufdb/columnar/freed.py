@@ -1,8 +1,9 @@
 """Memory that nobody holds any more, given back to the system.
 
-Between the sections of a large module columns of millions of rows are given up. glibc keeps what
-lies below anything still held, up to a third of all that ingest holds. To ask for it back is one
-call and changes no setting of the process; elsewhere nothing is done.
+Between the sections of a large module columns of millions of rows are given up, and in each of them
+what a round took. glibc keeps what lies below anything still held, up to a third of all that ingest
+holds. To ask for it back is one call and changes no setting of the process; elsewhere nothing is
+done.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ MANY_VALUES = 200_000
 """Below that many values what is kept is not worth the page faults."""
 
 
-def give_back(value_count: int) -> None:
-    """Give free memory back, if many values were read."""
+def give_back(value_count: int = MANY_VALUES) -> None:
+    """Give free memory back, if so many values are many."""
     if value_count >= MANY_VALUES and (trim := _malloc_trim()) is not None:
         trim(0)
 
