@@ -1,6 +1,6 @@
 -- title: How the peak grows with a label such as the batch size
 -- group: runs
--- engines: duckdb, sail (spark: it does not answer within minutes)
+-- engines: duckdb, spark, sail
 --
 -- Fits a curve through runs that differ in one numeric label (ingest them with --label batch=8,
 -- --label batch=16, …): constant, a line, or a parabola such as attention gives over the length of
