@@ -1,6 +1,6 @@
 -- title: Values live at one step of the program
 -- group: live
--- engines: duckdb (spark, sail: jaro_winkler_similarity is DuckDB's alone)
+-- engines: duckdb, spark, sail
 --
 -- What is in memory at a given instant, in the way in which query peak counts it: allocations
 -- other than temp and thread-local ones as a whole, under the value that stands for them; in temp
@@ -24,7 +24,7 @@
 -- column color BIGINT: Memory space.
 -- column step_time BIGINT: The instant [program order].
 -- column occupied_bytes HUGEINT: Bytes occupied at that instant [bytes].
--- column held_bytes BIGINT: Bytes held by the value and by none before it [bytes].
+-- column held_bytes HUGEINT: Bytes held by the value and by none before it [bytes].
 -- column cumulative_ratio DOUBLE: Share of occupied_bytes held by this and all rows above it (0 to
 --   1).
 -- column allocation_kind VARCHAR: parameter, donated_parameter, output, constant or temp.
@@ -56,17 +56,19 @@ scheduled AS (
     AND instructions.program_order IS NOT NULL
     AND instructions.module_id IN (SELECT asked_peaks.module_id FROM asked_peaks)
 ),
+likenesses AS (
+  SELECT
+    names.instruction_name,
+    name_likeness(names.instruction_name, params.instruction) AS likeness
+  FROM (SELECT DISTINCT scheduled.instruction_name FROM scheduled) AS names
+  CROSS JOIN params
+),
 nearest_names AS (
   SELECT
-    scheduled.instruction_name,
-    row_number() OVER (
-      ORDER BY
-        jaro_winkler_similarity(scheduled.instruction_name, params.instruction) DESC,
-        scheduled.instruction_name
-    ) AS place
-  FROM (SELECT DISTINCT instruction_name FROM scheduled) AS scheduled
-  CROSS JOIN params
-  WHERE jaro_winkler_similarity(scheduled.instruction_name, params.instruction) > 0.65
+    likenesses.instruction_name,
+    row_number() OVER (ORDER BY likenesses.likeness DESC, likenesses.instruction_name) AS place
+  FROM likenesses
+  WHERE likenesses.likeness >= 0.5
 ),
 missing AS (
   SELECT
@@ -136,7 +138,7 @@ held_values AS (
     covered_temps.allocation_index,
     'temp' AS allocation_kind,
     covered_temps.value_id,
-    (covered_temps.end_bytes - covered_temps.covered_bytes)::BIGINT AS held_bytes
+    covered_temps.end_bytes - covered_temps.covered_bytes AS held_bytes
   FROM covered_temps
   WHERE covered_temps.end_bytes > covered_temps.covered_bytes
   UNION ALL

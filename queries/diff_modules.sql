@@ -1,7 +1,6 @@
 -- title: Figures of two runs side by side
 -- group: comparison
--- engines: duckdb (spark: a rule of its optimizer breaks the plan, as it says itself; sail:
---   its row 1 of 24 is another)
+-- engines: duckdb, spark, sail
 --
 -- What changed between two compilations: for each pair of modules and memory space the peak, then
 -- arguments, outputs, aliased (donated) bytes, temps, constants, fragmentation and padding, in base

@@ -1,6 +1,6 @@
 -- title: Bytes in the memory of the host, and what moves them there and back
 -- group: meaning
--- engines: duckdb, sail (spark: a rule of its optimizer breaks the plan, as it says itself)
+-- engines: duckdb, spark, sail
 --
 -- On a GPU or TPU what is offloaded, and arguments and outputs that are placed on the host, lie in
 -- a memory space of their own. For each run and function (its compilation with the largest known

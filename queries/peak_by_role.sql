@@ -1,7 +1,6 @@
 -- title: Bytes held at the peak by what they are for the model: weights, optimizer state, …
 -- group: meaning
--- engines: duckdb, spark (sail: its planner holds a column that can be NULL for one that
---   cannot)
+-- engines: duckdb, spark, sail
 --
 -- Attributes every byte that is occupied at the peak to a role: weights, optimizer state, model
 -- state and inputs by the names of arguments; activations, gradients and the optimizer's step by

@@ -1,6 +1,6 @@
 -- title: Arguments that several devices hold in full, and could share
 -- group: waste
--- engines: duckdb, sail (spark: a rule of its optimizer breaks the plan, as it says itself)
+-- engines: duckdb, spark, sail
 --
 -- A module compiled for several devices (partitions, format section 7.5) takes each argument by a
 -- sharding: divided among all devices, or the same on some or all of them. For each run and

@@ -39,6 +39,8 @@ _CAST_TYPES = (
     exp.DataType.Type.BOOLEAN,
     exp.DataType.Type.INT128,
 )
+_REWRITTEN = ("list_slice", "name_likeness")
+"""A function, and the macros of values whose text Spark and Sail have answered as DuckDB does."""
 _LISTS = (exp.DataType.Type.ARRAY, exp.DataType.Type.LIST)
 
 
@@ -86,10 +88,10 @@ def is_getvariable(node: exp.Expr) -> bool:
 
 
 def _is_rewritten(node: exp.Expr) -> bool:
-    """Whether `bufdb.lint.spark` writes it, or it calls a table macro, put in its place."""
+    """Whether `bufdb.lint.spark` writes it, or it calls a macro, put in its place."""
     if not isinstance(node, exp.Anonymous):
         return False
-    return node.name.lower() == "list_slice" or isinstance(node.parent, exp.Table)
+    return node.name.lower() in _REWRITTEN or isinstance(node.parent, exp.Table)
 
 
 def _excerpt(node: exp.Expr) -> str:

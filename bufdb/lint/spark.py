@@ -36,17 +36,16 @@ _WIDE_TYPES = ("INT128", "UINT128", "DECIMAL", "HUGEINT")
 _INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT", "UBIGINT", "UINT")
 
 
-def written(tree: exp.Query, schema: Mapping[str, object], dialect: str = "spark") -> str:
-    """The text of a statement of `bufdb.lint.whole` in Spark's SQL.
+def rewritten(tree: exp.Query, schema: Mapping[str, object]) -> exp.Query:
+    """A statement of `bufdb.lint.whole` as Spark's SQL, of which `text` makes the text.
 
     Args:
         tree: the statement; it is taken apart.
         schema: columns and their types by table, as `catalog_schema` gives them.
-        dialect: another one of sqlglot's, whose text nobody tried.
 
     Raises:
         Unportable: the statement has what Spark's SQL has not.
-        SqlglotError: sqlglot cannot resolve or write it.
+        SqlglotError: sqlglot cannot resolve it.
     """
     for node in tree.walk():
         node.comments = None
@@ -69,6 +68,19 @@ def written(tree: exp.Query, schema: Mapping[str, object], dialect: str = "spark
             if isinstance(made, exp.Anonymous):
                 made.type = node.type
             node.replace(made)
+    return tree
+
+
+def text(tree: exp.Query, dialect: str = "spark") -> str:
+    """The text of what `rewritten` gives.
+
+    Args:
+        tree: the statement, or a part of it.
+        dialect: another one of sqlglot's, whose text nobody tried.
+
+    Raises:
+        SqlglotError: sqlglot cannot write it.
+    """
     return str(tree.sql(dialect, pretty=True, unsupported_level=ErrorLevel.RAISE))
 
 
@@ -281,10 +293,13 @@ def _zipped(node: exp.Transform) -> exp.Expr:
 
 
 def _slice(node: exp.Expr) -> exp.Expr:
-    """From 1 on to a place; Spark counts places in 32 bits."""
+    """From 1 on to a place, or -1 - n: all but the last n; Spark counts places in 32 bits."""
     values, start, length = node.expressions
     if start.name != "1":
         raise Unportable("list_slice from another place than 1")
+    if isinstance(length, exp.Sub) and length.this.sql() == "-1":
+        length = exp.Sub(this=_call("size", values.copy()), expression=length.expression)
+        length = exp.Greatest(this=length, expressions=[_number(0)])
     most = exp.Least(this=length, expressions=[_number(_LARGEST_LIMIT)])
     return _call("slice", values, start, exp.Cast(this=most, to=exp.DataType.build("INT")))
 

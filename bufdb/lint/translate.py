@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import SqlglotError
 
 from bufdb.errors import BufdbError, UsageError
 from bufdb.lint import spark
+from bufdb.lint.parts import parted
 from bufdb.lint.regex import Unportable
 from bufdb.lint.whole import Whole
 from bufdb.query.header import SavedQuery
@@ -38,11 +40,29 @@ def body(query: SavedQuery, dialect: str) -> str:
         UsageError: sqlglot does not know the engine.
         BufdbError: the query cannot be translated.
     """
+    return _written(query, dialect, lambda tree: [("", tree)])[0][1]
+
+
+def parts(query: SavedQuery, dialect: str) -> list[tuple[str, str]]:
+    """The same in parts of a size that engines plan (`bufdb.lint.parts`), each with its name.
+
+    Raises:
+        UsageError: sqlglot does not know the engine.
+        BufdbError: the query cannot be translated.
+    """
+    return _written(query, dialect, parted)
+
+
+def _written(
+    query: SavedQuery, dialect: str, divided: Callable[[exp.Query], list[tuple[str, exp.Query]]]
+) -> list[tuple[str, str]]:
+    """The text of each part that a statement is divided into."""
     name = "spark" if dialect == "sail" else dialect
     if Dialect.get(name) is None:
         raise UsageError(f"no SQL dialect {dialect!r}; tried are spark and sail")
     try:
-        return spark.written(Whole(query.sql).statement(query.sql), _table_columns(), name)
+        tree = spark.rewritten(Whole(query.sql).statement(query.sql), _table_columns())
+        return [(part, spark.text(made, name)) for part, made in divided(tree)]
     except (SqlglotError, Unportable) as error:
         raise BufdbError(f"{query.name}: cannot be written for {dialect}: {error}") from error
 

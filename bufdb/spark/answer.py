@@ -16,7 +16,7 @@ from bufdb.query.header import SavedQuery, Value
 from bufdb.query.result import Result
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 _PLACEHOLDER = re.compile(r":([a-z][a-z0-9_]*)")
 
@@ -47,17 +47,33 @@ def answer(session: SparkSession, query: SavedQuery, values: Mapping[str, Value]
     color = values.get("color")
     if isinstance(color, str):
         raise UsageError(f"{query.name}: outside DuckDB a memory space is its number, got {color}")
-    text = translate.body(query, "spark")
-    names = set(_PLACEHOLDER.findall(text)) & {param.name for param in query.params}
+    *first, (_, text) = translate.parts(query, "spark")
     try:
-        frame = session.sql(text, args={name: values.get(name) for name in names})
-        rows = frame.collect()
+        for name, part in first:
+            _kept(session, _frame(session, query, part, values)).createOrReplaceTempView(name)
+        rows = _frame(session, query, text, values).collect()
     except _failures() as error:
         reason = " ".join(str(error).split())[:300]
         raise BufdbError(f"{query.name}: Spark: {reason}") from error
+    finally:
+        for name, _ in first:
+            session.catalog.dropTempView(name)
     columns = [(column.name, column.type) for column in query.columns]
     kinds = [kind for _, kind in columns]
     return Result(columns, [tuple(map(_value, row, kinds)) for row in rows])
+
+
+def _frame(
+    session: SparkSession, query: SavedQuery, text: str, values: Mapping[str, Value]
+) -> DataFrame:
+    """What a part of a query gives, with the parameters that it names."""
+    names = set(_PLACEHOLDER.findall(text)) & {param.name for param in query.params}
+    return session.sql(text, args={name: values.get(name) for name in names})
+
+
+def _kept(session: SparkSession, frame: DataFrame) -> DataFrame:
+    """The rows that a frame gives, computed now and not again each time that they are read."""
+    return session.createDataFrame(frame.toArrow(), frame.schema)
 
 
 def _failures() -> tuple[type[Exception], ...]:

@@ -25,7 +25,15 @@ DEFAULT_PORT = 15002
 """Of Spark Connect."""
 PATIENCE_SECONDS = 5
 """How long a server may take to accept a connection; Spark's client would try for minutes."""
-_SETTINGS = {"spark.sql.session.timeZone": "UTC", "spark.sql.ansi.enabled": "true"}
+_SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",
+    # Spark 4.3 finds that the rule broke its own plan (PLAN_VALIDATION_FAILED) of host-memory and
+    # others; without it plans have some names more.
+    "spark.sql.optimizer.excludedRules": (
+        "org.apache.spark.sql.catalyst.optimizer.RemoveRedundantAliases"
+    ),
+}
 _SAIL_SETTINGS = {
     **_SETTINGS,
     # Sail 0.7 raises "Division by zero" of no rows too. ANSI decides there about division alone:

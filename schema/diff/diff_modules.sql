@@ -30,23 +30,27 @@ figures AS (
     memory_figures.module_id,
     memory_figures.color,
     memory_figures.memory_space_name,
-    unnest(
-      ['peak', 'arguments', 'outputs', 'aliased', 'temps', 'constants', 'fragmentation', 'padding']
-    ) AS figure,
-    unnest(range(1, 9)) AS figure_place,
-    unnest(
-      [
-        memory_figures.peak_bytes,
-        memory_figures.argument_bytes,
-        memory_figures.output_bytes,
-        memory_figures.alias_bytes,
-        memory_figures.temp_bytes,
-        memory_figures.constant_bytes,
-        memory_figures.fragmentation_bytes,
-        CASE WHEN memory_figures.peak_bytes IS NOT NULL THEN coalesce(paddings.padding_bytes, 0) END
-      ]
-    ) AS figure_bytes
+    kinds.figure,
+    kinds.figure_place,
+    CASE kinds.figure
+      WHEN 'peak' THEN memory_figures.peak_bytes
+      WHEN 'arguments' THEN memory_figures.argument_bytes
+      WHEN 'outputs' THEN memory_figures.output_bytes
+      WHEN 'aliased' THEN memory_figures.alias_bytes
+      WHEN 'temps' THEN memory_figures.temp_bytes
+      WHEN 'constants' THEN memory_figures.constant_bytes
+      WHEN 'fragmentation' THEN memory_figures.fragmentation_bytes
+      WHEN 'padding'
+        THEN CASE
+          WHEN memory_figures.peak_bytes IS NOT NULL THEN coalesce(paddings.padding_bytes, 0)
+        END
+    END AS figure_bytes
   FROM memory_figures
+  CROSS JOIN (
+    VALUES
+      ('peak', 1), ('arguments', 2), ('outputs', 3), ('aliased', 4), ('temps', 5),
+      ('constants', 6), ('fragmentation', 7), ('padding', 8)
+  ) AS kinds (figure, figure_place)
   LEFT JOIN paddings
     ON paddings.module_id = memory_figures.module_id
     AND paddings.color = memory_figures.color

@@ -4,14 +4,14 @@ WITH op_names AS (
   SELECT DISTINCT
     instructions.module_id,
     instructions.op_name,
-    instructions.opcode IS NOT DISTINCT FROM 'parameter' AS is_parameter
+    CASE WHEN instructions.opcode = 'parameter' THEN TRUE ELSE FALSE END AS is_parameter
   FROM instructions
   WHERE instructions.op_name IS NOT NULL
   UNION
   SELECT
     value_origins.module_id,
     value_origins.op_name,
-    value_origins.opcode IS NOT DISTINCT FROM 'parameter' AS is_parameter
+    CASE WHEN value_origins.opcode = 'parameter' THEN TRUE ELSE FALSE END AS is_parameter
   FROM value_origins
   WHERE value_origins.op_name IS NOT NULL
 ),

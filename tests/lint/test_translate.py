@@ -49,6 +49,8 @@ def test_the_statement_gives_duckdb_the_rows_of_the_query(demo, name):
         ("SELECT regexp_replace(op_name, '([[]a)', '\\1', 'g') AS x FROM instructions",
          r"REGEXP_REPLACE(`instructions`.`op_name`, '([\\[]a)', '$1')"),
         ("SELECT string_split(kind, '.')[1] AS x FROM allocations", "GET(SPLIT("),
+        ("SELECT list_slice(string_split(kind, '.'), 1, -1 - color) AS x FROM allocations",
+         "GREATEST(SIZE(SPLIT("),
         ("SELECT len(string_split(kind, '.')) AS x FROM allocations", "SIZE(SPLIT("),
         ("SELECT size_bytes::HUGEINT AS x FROM allocations", "AS DECIMAL(38, 0))"),
         ("SELECT kind GLOB 'a*' AS x FROM allocations", "RLIKE"),

@@ -22,7 +22,7 @@ QUERIES = {
 SIDES = {"base": "cpu_b8", "new": "cpu_b16"}
 CASES = {
     "at-offset": [{"offset": 4096}],
-    "at-step": [{"step": 10}],
+    "at-step": [{"step": 10}, {"instruction": "maximum_bitcast_fusoin"}],
     "scaling": [{"label": "length"}, {"label": "batch", "budget": 1 << 30}],
     "series": [{"label": "length"}],
     "first-regression": [{"label": "batch"}],

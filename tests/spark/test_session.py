@@ -75,5 +75,5 @@ def test_a_url_of_another_kind_is_refused(monkeypatch, remote):
 def test_the_command_line_wants_a_dataset_and_a_query_that_is_portable(call):
     code, _, err = call("query", "peak", "--engine", "sail")
     assert (code, "name one with --on" in err) == (2, True)
-    code, _, err = call("query", "at-step", "--engine", "sail", "--on", "nowhere")
-    assert code == 2 and "at-step runs on duckdb" in err and "jaro_winkler_similarity" in err
+    code, _, err = call("query", "diff-peak", "--engine", "sail", "--on", "nowhere")
+    assert code == 2 and "diff-peak runs on duckdb" in err and "it is recursive" in err
