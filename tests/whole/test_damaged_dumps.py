@@ -134,11 +134,31 @@ def test_files_without_what_their_names_promise_are_told(
     assert con.execute(lines).fetchall() == [(2,)]
 
 
+def test_an_allocation_may_have_a_number_of_any_size(
+    con: duckdb.DuckDBPyConnection, demo: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    whole = texts("cpu_b8", "module_0004")
+    for name, text in {**texts("cpu_b8", INIT), **whole}.items():
+        is_whole = name in whole
+        changed = text.replace(b"allocation 0:", b"allocation 7777777777777:")
+        (tmp_path / name).write_bytes(text if is_whole else changed)
+    ingest_into(con, tmp_path, "cpu_b8")
+    peaks = (
+        "SELECT function_name, peak_bytes FROM memory_figures "
+        "WHERE run_name = 'cpu_b8' AND function_name <> 'train_step' ORDER BY ALL"
+    )
+    (whole_peak, damaged) = con.execute(peaks).fetchall()
+    assert damaged == ("init", None)
+    assert whole_peak == demo.execute(peaks).fetchall()[0]
+
+
 @pytest.mark.parametrize(
     ("suffix", "old", "new", "code"),
     [
         ("-live-range.txt", "    copy.4{}:", "    copy.4{}:0-9\n    copy.4{}:",
          "duplicate_live_range"),
+        ("-live-range.txt", "for peak usage: 924 784", "for peak usage: 924 785",
+         "peak_tree_mismatch"),
         ("-buffer-assignment.txt", "offset=0): s32[]", "offset=0): b(b(s32[]))", "unknown_shape"),
     ],
 )  # fmt: skip
