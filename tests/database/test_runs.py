@@ -103,6 +103,15 @@ def test_bad_patterns(pattern, message):
     assert message in str(error.value)
 
 
+def test_a_directory_of_runs_that_cannot_be_listed_is_told(monkeypatch, tmp_path):
+    def closed(folder):
+        raise PermissionError(13, "Permission denied", str(folder))
+
+    monkeypatch.setattr(Path, "iterdir", closed)
+    with pytest.raises(UsageError, match=r"--run-from-dir: cannot read .*: Permission denied$"):
+        run_folders.run_folders(tmp_path, print)
+
+
 def test_each_sub_directory_is_a_run(call, tmp_path):
     folder = tmp_path / "dumps"
     for name in ("cpu_b8", "cpu_b16", "gpu_b8"):

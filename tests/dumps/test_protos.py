@@ -85,6 +85,22 @@ def test_what_is_damaged_inside_is_told(tmp_path: Path) -> None:
     ]
 
 
+def test_a_proto_that_may_not_be_read_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / f"{STEM}.hlo.pb").touch()
+
+    def closed(path: Path, *args: int) -> int:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr("os.open", closed)
+    modules, odd = found(tmp_path)
+    assert modules == {}
+    assert [(o.code, o.message) for o in odd if o.name == f"{STEM}.hlo.pb"] == [
+        ("unreadable_file", "cannot be read: Permission denied")
+    ]
+
+
 def test_text_beside_a_proto_says_more(tmp_path: Path) -> None:
     (tmp_path / f"{STEM}.hlo.pb").write_bytes(hlo_proto(b"\x0a\x05jit_f", b""))
     (tmp_path / f"{STEM}.txt").write_text("HloModule jit_decode\n")

@@ -83,6 +83,16 @@ def test_what_cannot_be_written_is_refused_with_the_reason(tmp_path, sql, reason
     assert reason in str(caught.value)
 
 
+def test_a_with_inside_is_among_those_of_all(con, tmp_path):
+    sql = (
+        "WITH a AS (SELECT 1 AS x) SELECT q.x FROM (WITH a AS (SELECT 2 AS x) SELECT a.x FROM a) "
+        "AS q CROSS JOIN a"
+    )
+    statement = Whole(sql).statement(sql)
+    assert len(statement.ctes) == 2
+    assert con.execute(statement.sql("duckdb")).fetchall() == [(2,)]
+
+
 def test_a_limit_is_a_bound_constant_of_32_bits(tmp_path):
     sql = (
         "WITH params AS (SELECT coalesce(getvariable('top_n')::BIGINT, 20) AS top_n)\n"

@@ -65,6 +65,12 @@ def test_hills_that_end_one_after_the_other(turn):
     assert len(found([ladder])[0]) == 40
 
 
+def test_of_hills_that_end_one_after_the_other_the_low_ones_do_not_count():
+    ladder = [height for n in range(125) for height in (1000 - 4 * n, 4 * n)]
+    assert found([ladder]) == [by_sinking(ladder)]
+    assert len(found([ladder])[0]) == 120
+
+
 def test_slopes_that_meet():
     """Most hills are left for the valleys, and whole slopes of them end at one."""
     slope = [height for n in range(30) for height in (1000 - 10 * n, 10 * n)]
