@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -76,12 +75,6 @@ class Ranges:
     def narrowed(self) -> Ranges:
         """The same in narrow columns: to be asked for `where`."""
         return Ranges(*map(narrow, vars(self).values()))
-
-
-def spans(group: Ints, groups: int) -> list[tuple[int, int]]:
-    """First row of each group, and the one behind its last."""
-    bounds = np.searchsorted(group, np.arange(groups + 1)).tolist()
-    return list(pairwise(bounds))
 
 
 def numbered(*columns: Any) -> Ints:

@@ -36,6 +36,11 @@ B = "%b = f32[6,3,5]{2,1,0} parameter(1)"
          '{"lhs_contracting_dimensions":["2"],"rhs_contracting_dimensions":["1"]}}}', 720),
         ('%r = f32[6,4,3]{2,1,0} custom-call(%a), custom_call_target="Sharding"', None),
         ("%r = f32[6]{0} reduce(%a, %a), dimensions={1,2}, to_apply=%sum", 72 - 6),
+        ("%r = f32[6]{0} reduce(%a, %a), dimensions={1,2}, to_apply=%none", None),
+        ("%r = f32[6,4,3]{2,1,0} map(%a, %a), to_apply=%sum", 72),
+        ("%r = f32[6,2,3]{2,1,0} reduce-window(%a, %a), window={size=1x2x1 stride=1x2x1}, "
+         "to_apply=%sum", 36),
+        ("%r = f32[6,2,3]{2,1,0} reduce-window(%a, %a), to_apply=%sum", None),
         ("%r = f32[6,4,3]{2,1,0} all-reduce(%a), to_apply=%sum", None),
         ("%r = f32[6,4,3]{2,1,0} fusion(%a), kind=kLoop, calls=%fused", 72 * 2),
         ("%r = f32[6,4,3]{2,1,0} fusion(%a), kind=kLoop, calls=%itself", None),
@@ -65,6 +70,7 @@ WINDOWS = [
     ("size=3 stride=2 pad=1_1", 5, 3, 3, 7),
     ("size=2 rhs_dilate=3", 5, 2, 2, 4),
     ("size=3 pad=2_2 lhs_dilate=2", 3, 3, 7, 9),
+    ("size=3 stride=2 pad=1_0 lhs_dilate=2", 3, 3, 3, 3),
     ("size=2 pad=0_0 stride=0", 5, 2, 4, None),
 ]
 
@@ -79,6 +85,17 @@ def test_a_convolution_counts_where_weights_meet_inputs(window, inputs, kernel, 
     weights = f"%w = f32[{kernel},4,11]{{2,1,0}} parameter(1)"
     found = count(line, given, weights)
     assert found == (None if pairs is None else 2 * 7 * 4 * 11 * pairs)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    ["b0f_0io->b0", "b0f_0io->b01f", "b0f_0io->00f", "b0f_0ii->b0f", "b0f_1io->b0f", "no labels"],
+)
+def test_a_convolution_whose_labels_do_not_fit_has_no_figure(labels):
+    line = f"%r = f32[7,3,11]{{2,1,0}} convolution(%x, %w), dim_labels={labels}"
+    given = "%x = f32[7,5,4]{2,1,0} parameter(0)", "%w = f32[3,4,11]{2,1,0} parameter(1)"
+    assert count(line.replace(labels, "b0f_0io->b0f"), *given) is not None
+    assert count(line, *given) is None
 
 
 FUSED = """%fused (p: f32[10], q: f32[10]) -> f32[10] {
@@ -108,6 +125,7 @@ def fused(name, text=FUSED):
 def test_of_what_is_fused_all_that_leads_to_it_counts():
     assert fused(b"r") == 30
     assert fused(b"n") == 20
+    assert fused(b"r", FUSED.replace("negate(", "all-reduce(")) is None
 
 
 def test_what_only_moves_data_costs_what_they_do():

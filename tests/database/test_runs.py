@@ -7,8 +7,9 @@ from pathlib import Path
 import duckdb
 import pytest
 from places import DEMO
+from small_db import insert
 
-from bufdb.database import runs, store
+from bufdb.database import checksums, runs, store
 from bufdb.errors import UsageError
 from bufdb.ingest import run_folders
 from bufdb.ingest.ingest import MODULE_TABLES, ingest
@@ -49,6 +50,22 @@ def ingested(two_runs, empty_folder):
     shutil.copy(two_runs, "bufdb.duckdb")
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+def test_labels_that_are_not_stored_to_the_end_are_as_before(con, monkeypatch, error):
+    def stopped(con, run):
+        raise error
+
+    insert(con, "runs", run_name="a")
+    insert(con, "run_labels", run_name="a", label="x", label_value="1")
+    monkeypatch.setattr(checksums, "store_run", stopped)
+    with pytest.raises(error):
+        runs.set_labels(con, "a", {"x": "2", "y": "3"})
+    with pytest.raises(error):
+        runs.remove_labels(con, "a", ["x"])
+    found = con.execute("SELECT label, label_value FROM run_labels").fetchall()
+    assert found == [("x", "1")]
+
+
 # -- one run per sub-directory ----------------------------------------------------------------
 
 
@@ -84,6 +101,15 @@ def test_bad_patterns(pattern, message):
     with pytest.raises(UsageError, match="--labels-from") as error:
         run_folders.parse_pattern(pattern)
     assert message in str(error.value)
+
+
+def test_a_directory_of_runs_that_cannot_be_listed_is_told(monkeypatch, tmp_path):
+    def closed(folder):
+        raise PermissionError(13, "Permission denied", str(folder))
+
+    monkeypatch.setattr(Path, "iterdir", closed)
+    with pytest.raises(UsageError, match=r"--run-from-dir: cannot read .*: Permission denied$"):
+        run_folders.run_folders(tmp_path, print)
 
 
 def test_each_sub_directory_is_a_run(call, tmp_path):

@@ -1,5 +1,6 @@
 """The database file: versions, views and what is refused."""
 
+import os
 import re
 import shutil
 import struct
@@ -43,6 +44,25 @@ def test_another_schema_version_is_refused_with_the_remedy(path):
     for opened in (store.open_readable, store.open_writable):
         with pytest.raises(DatabaseError, match=r"schema version 99.*remove the file and run"):
             opened(path)
+
+
+def test_a_database_of_nothing_is_none_of_bufdbs(tmp_path):
+    path = str(tmp_path / "empty.duckdb")
+    change(path, "CHECKPOINT")
+    with pytest.raises(DatabaseError, match=r"is no bufdb database; name another file with --db"):
+        store.open_readable(path)
+
+
+def test_a_name_that_is_not_utf8_is_refused():
+    with pytest.raises(DatabaseError, match=r"'a\\udcff\.duckdb' is no UTF-8 name"):
+        store.open_writable(os.fsdecode(b"a\xff.duckdb"))
+
+
+def test_where_nothing_can_be_written_queries_spill_nowhere(monkeypatch, tmp_path):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    assert Path(store.spill_folder()).parent == tmp_path
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    assert store.spill_folder() == ""
 
 
 def test_a_database_of_something_else_is_refused(tmp_path):

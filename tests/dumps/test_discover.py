@@ -1,12 +1,15 @@
 """Which files make a module: names, siblings, renamed files, captured output (format section 2)."""
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
 
 from bufdb.dumps.discover import base_of, discover
-from bufdb.dumps.files import ModuleName, parse_stem, stem_of
+from bufdb.dumps.files import ModuleName, Oddity, parse_stem, stem_of
 from bufdb.errors import UsageError
+from bufdb.proto.wire import hlo_proto
 
 ALLOCATIONS = "BufferAssignment:\nallocation 0: size 4, preallocated-temp:\n"
 VALUES = "\nTotal bytes used: 4 (4B)\n\nUsed values:\n"
@@ -182,6 +185,86 @@ def test_a_single_file_brings_its_siblings(tmp_path):
 def test_a_path_that_is_not_there_is_an_error(tmp_path):
     with pytest.raises(UsageError, match=r"^no such file or directory: .*nowhere$"):
         discover(tmp_path / "nowhere")
+    with pytest.raises(UsageError, match=r"^cannot look at .*: File name too long$"):
+        discover(tmp_path / ("n" * 300))
+
+
+def test_a_file_can_be_read_where_its_directory_cannot_be_listed(tmp_path, monkeypatch):
+    put(tmp_path, STEM)
+
+    def closed(folder):
+        raise PermissionError(13, "Permission denied", str(folder))
+
+    monkeypatch.setattr(Path, "iterdir", closed)
+    path = tmp_path / f"{STEM}-live-range.txt"
+    assert found(path) == {STEM: {"live_range": path.name}}
+
+
+# -- odd entries ------------------------------------------------------------------------------
+
+
+def told(path: Path) -> dict[str, tuple[str, str]]:
+    """Severity and message of what is odd, by name."""
+    odd: list[Oddity] = []
+    discover(path, odd)
+    return {oddity.name: (oddity.severity, oddity.message) for oddity in odd}
+
+
+def test_links_are_followed_once(tmp_path):
+    folder = tmp_path / "dumps"
+    put(folder, STEM, "-live-range.txt")
+    put(tmp_path / "elsewhere", "b", "-live-range.txt")
+    (folder / "again.txt").symlink_to(f"{STEM}-live-range.txt")
+    (folder / "b-live-range.txt").symlink_to("../elsewhere/b-live-range.txt")
+    (folder / "up").symlink_to("..")
+    assert kinds(folder) == {STEM: ["live_range"], "b": ["live_range"]}
+    assert told(folder) == {
+        "again.txt": ("info", f"is a link to {STEM}-live-range.txt, which is read under that name"),
+        "up": ("info", "leads to a directory above the one given; it was not followed"),
+    }
+
+
+def test_of_two_names_that_are_one_as_text_one_is_read(tmp_path):
+    for name in (os.fsdecode(b"m\xff.dump"), "m\\xff.dump"):
+        (tmp_path / name).write_text(ALLOCATIONS)
+    odd: list[Oddity] = []
+    assert [module.key for module in discover(tmp_path, odd)] == ["m\\xff.dump"]
+    (message,) = (oddity.message for oddity in odd if oddity.code == "name_taken")
+    assert message.endswith("rename one")
+
+
+def test_a_path_too_long_for_the_system_is_told_with_a_way_out(tmp_path, monkeypatch):
+    put(tmp_path / "deep", STEM)
+    put(tmp_path, "b", "-live-range.txt")
+    scandir = os.scandir
+
+    def short(folder):
+        if Path(folder).name == "deep":
+            raise OSError(errno.ENAMETOOLONG, "File name too long")
+        return scandir(folder)
+
+    monkeypatch.setattr(os, "scandir", short)
+    assert told(tmp_path)["deep"] == (
+        "error",
+        "cannot be read: File name too long; ingest a directory further down, by a short path",
+    )
+    assert list(found(tmp_path)) == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        (f"module_0001.jit_{'f' * 210}.cpu_after_optimizations.txt", "names too long for XLA"),
+        (f"{STEM}.txt", "without their *-buffer-assignment.txt files"),
+        (f"{STEM}.hlo.pb", "as protobuf alone"),
+    ],
+)
+def test_why_there_is_no_buffer_assignment_is_told(tmp_path, name, reason):
+    (tmp_path / name).write_bytes(hlo_proto(b"\x0a\x05jit_f", b"") if "pb" in name else b"HloM")
+    odd: list[Oddity] = []
+    assert discover(tmp_path, odd) == []
+    (message,) = (oddity.message for oddity in odd if oddity.code == "no_buffer_assignment")
+    assert reason in message and name in message
 
 
 # -- renamed files ----------------------------------------------------------------------------

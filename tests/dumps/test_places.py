@@ -230,6 +230,26 @@ def test_a_zip_that_a_later_program_made_is_refused(tmp_path):
     assert odd(path)["x.zip"][0] == "error"
 
 
+def test_a_zip_whose_members_lie_over_each_other_is_refused(tmp_path):
+    path = zipped(tmp_path / "x.zip", {DUMP: ALLOCATIONS})
+    content = bytearray(path.read_bytes())
+    at = content.rindex(b"PK\x01\x02") + 20
+    content[at : at + 4] = (1 << 30).to_bytes(4, "little")
+    path.write_bytes(content)
+    assert odd(path)["x.zip"] == (
+        "error",
+        "cannot be read: it is damaged: its members lie over each other",
+    )
+
+
+def test_a_day_that_is_none_is_not_taken(tmp_path):
+    path = tmp_path / "x.zip"
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr(zipfile.ZipInfo(DUMP, (1980, 0, 0, 0, 0, 0)), ALLOCATIONS)
+    ((file,),) = (module.files.values() for module in discover(path))
+    assert file.path.stat().st_mtime == path.stat().st_mtime
+
+
 def test_a_time_that_is_none_is_not_taken(fresh, tmp_path):
     path = tmp_path / "x.tar"
     with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as file:

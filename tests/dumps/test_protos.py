@@ -72,6 +72,44 @@ def test_what_is_no_module_is_told(tmp_path: Path) -> None:
     ]
 
 
+def test_what_is_damaged_inside_is_told(tmp_path: Path) -> None:
+    packed = gzip.compress(PROTO.read_bytes())
+    (tmp_path / f"{STEM}.hlo.pb.gz").write_bytes(packed[: len(packed) // 2])
+    # Compressed by hand, under the name of what is not.
+    (tmp_path / "a.pb").write_bytes(packed[:20] + b"\xff" * 20 + packed[40:])
+    modules, odd = found(tmp_path)
+    assert modules == {}
+    assert [(o.name, o.severity, o.code) for o in odd] == [
+        ("a.pb", "error", "unreadable_proto"),
+        (f"{STEM}.hlo.pb.gz", "error", "unreadable_proto"),
+    ]
+
+
+def test_a_proto_that_may_not_be_read_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / f"{STEM}.hlo.pb").touch()
+
+    def closed(path: Path, *args: int) -> int:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr("os.open", closed)
+    modules, odd = found(tmp_path)
+    assert modules == {}
+    assert [(o.code, o.message) for o in odd if o.name == f"{STEM}.hlo.pb"] == [
+        ("unreadable_file", "cannot be read: Permission denied")
+    ]
+
+
+def test_text_beside_a_proto_says_more(tmp_path: Path) -> None:
+    (tmp_path / f"{STEM}.hlo.pb").write_bytes(hlo_proto(b"\x0a\x05jit_f", b""))
+    (tmp_path / f"{STEM}.txt").write_text("HloModule jit_decode\n")
+    modules, odd = found(tmp_path)
+    (message,) = (o.message for o in odd if o.code == "no_buffer_assignment")
+    assert modules == {}
+    assert "1 without their *-buffer-assignment.txt files" in message
+
+
 def test_a_module_without_assignment_is_told(tmp_path: Path) -> None:
     (tmp_path / f"{STEM}.hlo.pb").write_bytes(hlo_proto(b"\x0a\x05jit_f", b""))
     with pytest.raises(UsageError, match=r"without its buffer assignment: add --xla_dump_hlo_as"):

@@ -70,6 +70,27 @@ def test_a_log_has_a_message_once(ingested):
     assert codes(con) == {"rounded_sizes", "savings_unknown"}
 
 
+def test_lines_that_belong_to_nobody_are_told_by_their_number(ingested):
+    con = ingested("first line\n" + GPU.replace("\tBuffer 2:", "stray words\n\tBuffer 2:", 1))
+    begin, stop = GPU.index("BufferAssignment OOM"), GPU.index("\tBuffer 2:")
+    line = 1 + GPU[begin:stop].count("\n")  # of the message, by which it is named
+    told = "SELECT severity, line_number, message FROM diagnostics WHERE code = 'unreadable_line'"
+    assert rows(con, told) == [
+        ("info", line, "expected a line of an out-of-memory message, found 'stray words'")
+    ]
+    assert rows(con, "SELECT unread_line_count FROM files") == [(1,)]
+
+
+def test_a_buffer_that_tells_less_leaves_the_rest_known(ingested):
+    text = GPU[: GPU.index("Traceback")].replace("jit(train_step)/jit(main)/", "", 1)
+    con = ingested(text.replace("Shape: f32[16384,12288]", "Shape: f32[16384,12289]"))
+    assert rows(con, "SELECT function_name FROM modules") == [("train_step",)]
+    told = "SELECT message FROM diagnostics WHERE code = 'rounded_sizes'"
+    assert rows(con, told) == [
+        ("sums are rounded as the message prints them, and so are 1 of 4 buffers",)
+    ]
+
+
 def test_peak_values_of_a_message_add_up_to_its_peak(ingested):
     con = ingested(GPU)
     peak = round(11.63 * GIB) - (64 << 20)

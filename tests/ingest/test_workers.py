@@ -291,6 +291,22 @@ def test_a_segment_is_not_free_while_an_array_is_there():
         os.close(file)
 
 
+@pytest.mark.parametrize("mode", ["r+b", "rb"])
+def test_what_has_no_room_in_a_segment_goes_through_the_pipe(tmp_path, mode):
+    path = tmp_path / "segment"
+    path.touch()
+    ours, theirs = Pipe()
+    columns = np.arange(1000), np.arange(3)
+    with path.open(mode) as file:
+        is_held = messages.send(theirs, [("add", columns, {})], 0, file.fileno(), is_last=False)
+        received = messages.receive(ours, [file.fileno()])
+        assert is_held == (mode == "r+b") == (received.segment is not None)
+        ((_, copies, _),) = received.events()
+    assert [copy.tolist() for copy in copies] == [column.tolist() for column in columns]
+    del copies
+    assert received.is_free()
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux alone")
 def test_long_messages_both_ways_do_not_wait_for_each_other(expected, tmp_path):

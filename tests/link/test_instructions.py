@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from ingesting import ingest_into, rows
 
 from bufdb.database import store
 from bufdb.ingest.ingest import ingest
@@ -108,6 +109,25 @@ def test_a_step_whose_line_cannot_be_read_is_a_name_and_reported(tmp_path):
     rows, unread = told(tmp_path, "  %odd = nonsense")
     assert rows == [ADD, BITCAST, ("odd", 2, None, None, None)]
     assert unread == [("unreadable_line",)]
+
+
+def test_without_descriptions_and_allocations_instructions_are_the_names_of_values(con, tmp_path):
+    text = DESCRIBED[DESCRIBED.index("Used values:") : DESCRIBED.index(" from instruction:")]
+    name = NAME.replace("-assignment", "-assignment-values")
+    (tmp_path / name).write_text(f"\nTotal bytes used: 8\n\n{text}\n")
+    ingest_into(con, tmp_path)
+    found = "SELECT instruction_name, opcode FROM instructions"
+    assert rows(con, found) == [("add", None)]
+    told = "SELECT message FROM diagnostics WHERE code = 'missing_file' ORDER BY ALL"
+    assert [message.split(" ", 1)[0] for (message,) in rows(con, told)] == ["live", "sizes"]
+
+
+def test_a_list_of_used_values_that_is_not_there_is_told(con, tmp_path):
+    begin, end = DESCRIBED.index("Total bytes"), DESCRIBED.index("HloLiveRange")
+    (tmp_path / NAME).write_text(DESCRIBED[:begin] + DESCRIBED[end:])
+    ingest_into(con, tmp_path)
+    told = "SELECT message FROM diagnostics WHERE code = 'missing_section'"
+    assert "the list of used values is" in " ".join(text for (text,) in rows(con, told))
 
 
 def instructions(db, folder):

@@ -60,6 +60,9 @@ def test_the_queries_that_come_with_bufdb(con, path):
         ("total_bytes HUGEINT", "sum_bytes HUGEINT", "column line sum_bytes HUGEINT: the query"),
         ("20) AS top_n", "21) AS top_n", "param top_n: default is 20 in its line, 21 in params"),
         ("run VARCHAR = NULL", "run VARCHAR = 'x'", "param run: default is 'x' in its line, None"),
+        ("20) AS top_n", "true) AS top_n", "default is 20 in its line, True in params"),
+        ("20) AS top_n", "2 * 10) AS top_n", "default is 20 in its line, None in params"),
+        ("-1) AS least", "-'1') AS least", "default is -1 in its line, None in params"),
         ("top_n')::BIGINT", "top_n')::DOUBLE", "expected getvariable('top_n')::BIGINT in the CTE"),
         ("getvariable('run')", "getvariable('rum')", "param run: expected getvariable('run')::VAR"),
         ("-- param run VARCHAR = NULL: A glob.\n", "", "run is in the CTE params without a"),
@@ -73,6 +76,8 @@ def test_the_queries_that_come_with_bufdb(con, path):
         ("SELECT memory_figures.run_name, memory_figures.total_bytes\nFROM memory_figures",
          "SELECT run_name, total_bytes FROM values", 'write "values" for the table'),
         ("FROM memory_figures", "FROM _figures AS memory_figures", "_figures is a helper"),
+        ("ORDER BY memory_figures.total_bytes DESC", "ORDER BY BY", "Parser Error: syntax"),
+        ("WHERE (params", "WHERE ((params", "does not parse: Expecting )"),
         ("A glob.", "A glob." + " " * 90 + "x", "5: longer than 100 characters"),
     ],
 )  # fmt: skip
@@ -102,6 +107,7 @@ def test_statements_that_write_are_refused(con, tmp_path):
     ("sql", "message"),
     [
         ("SELECT [1, 2] AS x ORDER BY 1", "Array is not in the portable subset"),
+        ("SELECT t.* FROM t", "list the columns"),
         ("SELECT {'a': 1} AS x", "Struct is not in the portable subset"),
         ("SELECT first(x ORDER BY x) AS x FROM t AS t", "is not in the portable subset"),
         ("SELECT t.x FROM t ORDER BY ALL", "name the columns; no ALL"),

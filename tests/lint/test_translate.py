@@ -68,6 +68,10 @@ def test_what_is_written_for_spark(tmp_path, sql, text):
         ("SELECT regexp_replace(kind, 'a', 'b') AS x FROM allocations", "first of several matches"),
         ("SELECT regexp_matches(kind, kind) AS x FROM allocations", "that is no literal"),
         ("SELECT kind[1:3] AS x FROM allocations", "a slice"),
+        ("SELECT string_agg(kind, ' ') AS x FROM allocations", "string_agg without an order"),
+        ("SELECT list_slice(string_split(kind, '.'), 2, 3) AS x FROM allocations",
+         "list_slice from another place than 1"),
+        ("DELETE FROM runs", "it is no SELECT"),
         ("SELECT first(kind ORDER BY color) AS x FROM allocations", "first(… ORDER BY …)"),
         ("WITH RECURSIVE w AS (SELECT 1 AS x UNION ALL SELECT x + 1 FROM w WHERE x < 3) "
          "SELECT x FROM w", "it is recursive"),
@@ -77,6 +81,16 @@ def test_what_cannot_be_written_is_refused_with_the_reason(tmp_path, sql, reason
     with pytest.raises(BufdbError) as caught:
         spark(sql, tmp_path)
     assert reason in str(caught.value)
+
+
+def test_a_with_inside_is_among_those_of_all(con, tmp_path):
+    sql = (
+        "WITH a AS (SELECT 1 AS x) SELECT q.x FROM (WITH a AS (SELECT 2 AS x) SELECT a.x FROM a) "
+        "AS q CROSS JOIN a"
+    )
+    statement = Whole(sql).statement(sql)
+    assert len(statement.ctes) == 2
+    assert con.execute(statement.sql("duckdb")).fetchall() == [(2,)]
 
 
 def test_a_limit_is_a_bound_constant_of_32_bits(tmp_path):

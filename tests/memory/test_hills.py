@@ -65,6 +65,20 @@ def test_hills_that_end_one_after_the_other(turn):
     assert len(found([ladder])[0]) == 40
 
 
+def test_of_hills_that_end_one_after_the_other_the_low_ones_do_not_count():
+    ladder = [height for n in range(125) for height in (1000 - 4 * n, 4 * n)]
+    assert found([ladder]) == [by_sinking(ladder)]
+    assert len(found([ladder])[0]) == 120
+
+
+def test_slopes_that_meet():
+    """Most hills are left for the valleys, and whole slopes of them end at one."""
+    slope = [height for n in range(30) for height in (1000 - 10 * n, 10 * n)]
+    low = [height for n in range(30) for height in (1000 - 2 * n, 990 - 2 * n)]
+    for heights in (slope + slope[::-1], slope[::-1] + slope, low[::-1] + low + slope):
+        assert found([steps(heights)]) == [by_sinking(steps(heights))]
+
+
 def test_sizes_that_64_bits_do_not_hold():
     huge = [2**64, 2**63, 2**64, 2**64 - 7, 2**64 + 1]
     assert found([huge], object) == [[(4, 2**64 + 1, 0), (0, 2**64, 2**63)]]

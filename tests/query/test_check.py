@@ -8,10 +8,11 @@ import duckdb
 import pytest
 from places import DEMO
 from shared_dumps import DUMPS, needs_dumps
-from small_db import Module
+from small_db import Module, in_bulk, insert
 
 from bufdb import cli, resources
 from bufdb.database import runs
+from bufdb.errors import BufdbError
 from bufdb.ingest.ingest import ingest
 from bufdb.query import check
 
@@ -296,6 +297,27 @@ def test_sums_wrap_as_in_the_dump(con):
     assert con.execute(asked("total")).fetchall() != []
     module.allocation(2, "constant", 2)
     assert con.execute(asked("total")).fetchall() == []
+
+
+def test_of_modules_that_ingest_has_told_of_and_others_these_are_the_examples(con):
+    with in_bulk(con):
+        for number in range(1, 4):
+            Module(con, number, reported_total_bytes=number).close()
+        insert(con, "diagnostics", run_name="r", module_id=1, severity="error", code="x")
+    total = [query for query in check.checks() if query.name == "total"]
+    (found,) = check.violations(con, total, part_rows=1)
+    assert (found.finding_count, found.explained_count, found.is_explained) == (3, 1, False)
+    assert [module_id for module_id, _ in found.examples] == [2, 3]
+    con.execute("DELETE FROM modules WHERE module_id > 1")
+    (found,) = check.violations(con, total)
+    assert found.is_explained and [module_id for module_id, _ in found.examples] == [1]
+
+
+def test_what_cannot_be_looked_at_is_told_in_one_line(fresh):
+    con = fresh()
+    con.execute("ALTER TABLE diagnostics DROP COLUMN severity")
+    with pytest.raises(BufdbError, match=r"^check: Binder Error: .*severity[^\n]*$"):
+        check.violations(con, [])
 
 
 def test_the_command(demo_db, tmp_path, capfd):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bufdb.errors import BufdbError, UsageError
-from bufdb.query.execute import bind, execute_query, execute_sql
+from bufdb.query.execute import ANSWER, bind, execute_query, execute_sql, sql_as_table
 from bufdb.query.header import parse
 from bufdb.query.result import Result
 from bufdb.report.formats import FORMATS, render
@@ -103,6 +103,20 @@ def test_adhoc_sql(con):
 def test_adhoc_sql_only_reads(con, sql, message):
     with pytest.raises(UsageError, match=message):
         execute_sql(con, sql)
+
+
+def test_a_pivot_needs_its_values(con):
+    with pytest.raises(UsageError, match=r"found PIVOT without its values \(ON … IN \(…\)\)"):
+        execute_sql(con, "PIVOT runs ON run_name USING count(*)")
+    assert execute_sql(con, "PIVOT runs ON run_name IN ('a') USING count(*)").rows == []
+
+
+def test_an_answer_can_be_a_table(fresh):
+    con = fresh()
+    for sql, count in (("SELECT 1", 1), ("DESCRIBE runs", 5), ("; SELECT 'é;' AS x; -- é;", 1)):
+        assert sql_as_table(con, sql) == count
+        assert len(con.execute(f"FROM temp.main.{ANSWER}").fetchall()) == count
+        con.execute(f"DROP TABLE temp.main.{ANSWER}")
 
 
 def test_adhoc_sql_that_fails_is_one_line(con):

@@ -119,6 +119,18 @@ def test_what_is_quoted_calls_nothing():
     assert one(b'%x = f32[] fusion(%a), metadata={op_name=", calls=%c"}').called == {}
 
 
+@pytest.mark.parametrize(
+    ("attributes", "name"),
+    [
+        (b"kind=kLoop, calls=%f", b"f"),
+        (b'metadata={op_name="calls=%no"}', None),
+        (b"kind=kLoop", None),
+    ],
+)
+def test_a_fusion_names_what_it_calls(attributes, name):
+    assert one(b"%x = f32[4]{0} fusion(%a), " + attributes).fused == name
+
+
 def test_raw_line_ends_begin_no_instruction():
     found = graph(TEXT.replace(b'{"known', b'{"raw":\n  "text",\n"known'))
     assert found.find(2, b"w").trip_count == 12

@@ -107,6 +107,7 @@ def test_fields_between_and_behind_those_that_are_stored(text):
         ("a}, metadata={b", "a}, metadata={b"),
         (r"p[\'w\'][\"k\"]", "p['w'][\"k\"]"),
         (r"caf\303\251", "café"),
+        (r"caf\xc3\xa9", "café"),
         (r"a\\n\n\t\r", "a\\n\n\t\r"),
         (r"\342\206\222\0011", "→\x011"),
         (r"ends\\", "ends\\"),

@@ -5,7 +5,7 @@ import json
 import pytest
 from places import ROOT
 
-from bufdb.read.reports.oom_text import read
+from bufdb.read.reports.oom_text import MAX_FOREIGN, read
 from bufdb.read.reports.sizes import Amount, amount_of, size_of
 
 GPU = (ROOT / "data/oom/gpu.log").read_text(encoding="utf-8")
@@ -151,6 +151,31 @@ def test_lines_of_others_in_between_are_told_apart():
     (found,) = read(text)
     assert found.message == only(GPU[: GPU.index("Traceback")])
     assert [text.split("\n")[line] for line in found.unread] == ["stray words"]
+
+
+def test_what_comes_long_after_a_message_is_none_of_it():
+    text = GPU[: GPU.index("Traceback")]
+    *above, last = text.rstrip("\n").rpartition("\tBuffer 4:")
+    assert above
+    for count in (MAX_FOREIGN, MAX_FOREIGN + 1):
+        others = "a line of the program\n" * (count - 1)  # beside an empty one
+        message = only("".join(above[:-1]) + others + above[-1] + last)
+        assert len(message.buffers) == (4 if count == MAX_FOREIGN else 3)
+
+
+def test_numbers_of_buffers_go_up():
+    text = GPU[: GPU.index("Traceback")]
+    message = only(text.replace("\tBuffer 3:", "\tBuffer 1:"))
+    assert [buffer.number for buffer in message.buffers] == [1, 2, 4]
+
+
+def test_an_operator_that_is_never_closed_ends_at_the_next_field():
+    text = GPU[: GPU.index("Traceback")]
+    first = text[: text.index("\n", text.index("Operator: "))]
+    message = only(text.replace(first, first.rstrip('"') + ' "open'))
+    assert message.buffers[0].metadata == {}
+    assert message.buffers[0].shape == only(text).buffers[0].shape
+    assert message.buffers[1] == only(text).buffers[1]
 
 
 def test_a_log_without_messages_has_none():

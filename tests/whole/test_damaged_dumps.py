@@ -9,6 +9,7 @@ import pytest
 from ingesting import ingest_into
 from places import DEMO
 
+INIT = "module_0000.jit_init"
 WHOLE = "cpu_b8_old", "module_0000.jit_init.cpu_after_optimizations"
 
 
@@ -108,3 +109,67 @@ def test_stack_frames_that_are_in_no_table_are_told(
     ingest_into(con, tmp_path, "r")
     found = con.execute("SELECT severity FROM diagnostics WHERE code = 'missing_frame'").fetchall()
     assert found == [("data_loss",)]
+
+
+def test_files_without_what_their_names_promise_are_told(
+    con: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    stem = WHOLE[1]
+    for name in texts("cpu_b8", stem):
+        (tmp_path / name).write_bytes(b"")
+    (tmp_path / f"{stem}-buffer-assignment.txt").write_bytes(b"words\nand more\n")
+    ingest_into(con, tmp_path, "r")
+    found = con.execute(
+        "SELECT path, code, message FROM diagnostics "
+        "WHERE severity = 'data_loss' AND code <> 'truncated_file' ORDER BY ALL"
+    ).fetchall()
+    assert [(path.removeprefix(stem), code, message) for path, code, message in found] == [
+        ("-buffer-assignment-values.txt", "empty_file", "the values file is empty"),
+        ("-buffer-assignment.txt", "unreadable_file",
+         "the buffer_assignment file holds no section of a buffer assignment"),
+        ("-live-range.txt", "empty_file", "the live_range file is empty"),
+        (".txt", "empty_file", "it is empty"),
+    ]  # fmt: skip
+    lines = "SELECT unread_line_count FROM files WHERE path LIKE '%-buffer-assignment.txt'"
+    assert con.execute(lines).fetchall() == [(2,)]
+
+
+def test_an_allocation_may_have_a_number_of_any_size(
+    con: duckdb.DuckDBPyConnection, demo: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    whole = texts("cpu_b8", "module_0004")
+    for name, text in {**texts("cpu_b8", INIT), **whole}.items():
+        is_whole = name in whole
+        changed = text.replace(b"allocation 0:", b"allocation 7777777777777:")
+        (tmp_path / name).write_bytes(text if is_whole else changed)
+    ingest_into(con, tmp_path, "cpu_b8")
+    peaks = (
+        "SELECT function_name, peak_bytes FROM memory_figures "
+        "WHERE run_name = 'cpu_b8' AND function_name <> 'train_step' ORDER BY ALL"
+    )
+    (whole_peak, damaged) = con.execute(peaks).fetchall()
+    assert damaged == ("init", None)
+    assert whole_peak == demo.execute(peaks).fetchall()[0]
+
+
+@pytest.mark.parametrize(
+    ("suffix", "old", "new", "code"),
+    [
+        ("-live-range.txt", "    copy.4{}:", "    copy.4{}:0-9\n    copy.4{}:",
+         "duplicate_live_range"),
+        ("-live-range.txt", "for peak usage: 924 784", "for peak usage: 924 785",
+         "peak_tree_mismatch"),
+        ("-buffer-assignment.txt", "offset=0): s32[]", "offset=0): b(b(s32[]))", "unknown_shape"),
+    ],
+)  # fmt: skip
+def test_what_does_not_add_up_is_told(
+    con: duckdb.DuckDBPyConnection, tmp_path: Path, suffix: str, old: str, new: str, code: str
+) -> None:
+    for name, text in texts("cpu_b8", INIT).items():
+        if name.endswith(suffix):
+            assert old.encode() in text
+            text = text.replace(old.encode(), new.encode(), 1)
+        (tmp_path / name).write_bytes(text)
+    ingest_into(con, tmp_path, "r")
+    found = {code for (code,) in con.execute("SELECT code FROM diagnostics").fetchall()}
+    assert code in found

@@ -1,0 +1,89 @@
+"""Datasets of Delta tables as their logs tell of them: to read them nothing has to be installed."""
+
+import json
+import shutil
+
+import pytest
+from datasets import INIT, RUN, objects, rows_on, stored
+
+from bufdb.dataset import layout
+from bufdb.dataset.compact import compact
+from bufdb.dataset.delta import log
+from bufdb.dataset.places import place_of
+from bufdb.errors import DatabaseError, UsageError
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    """A plain dataset of one module."""
+    folder = tmp_path_factory.mktemp("plain")
+    (folder / "cpu_b8").mkdir()
+    for path in RUN.glob(f"{INIT}*"):
+        shutil.copy(path, folder / "cpu_b8")
+    stored(folder / "set", folder / "cpu_b8")
+    return folder
+
+
+@pytest.fixture
+def delta(plain, tmp_path):
+    """The same with a Delta log of one commit for each table."""
+    root = shutil.copytree(plain / "set", tmp_path / "set")
+    for table in {layout.parse(name).table for name in objects(root)}:
+        commit(root, table, 0, [{"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}])
+        paths = (name.removeprefix(f"{table}/") for name in objects(root, table))
+        commit(root, table, 0, [{"add": {"path": path}} for path in paths])
+    return root
+
+
+def commit(root, table, number, actions):
+    folder = root / table / log.FOLDER
+    folder.mkdir(exist_ok=True)
+    with (folder / f"{number:020}.json").open("a", encoding="utf-8") as file:
+        file.writelines(json.dumps(action) + "\n" for action in actions)
+
+
+def test_what_the_logs_list_is_there(delta, plain):
+    expected = rows_on(plain / "set")
+    assert len(expected["values"]) > 10
+    commit(delta, "uses", 1, [{"remove": {"path": name.removeprefix("uses/")}}
+                              for name in objects(delta, "uses")])  # fmt: skip
+    assert rows_on(delta) == {**expected, "uses": []}
+
+
+def test_what_a_log_lists_must_be_there(delta):
+    (name,) = objects(delta, "values")
+    (delta / name).unlink()
+    with pytest.raises(DatabaseError, match=f"{name}: its Delta log names it, gone"):
+        rows_on(delta)
+
+
+def test_it_is_for_others_to_compact_and_stays_of_its_format(delta, plain):
+    with pytest.raises(UsageError, match=r"of Delta tables: delta-rs .* compact these"):
+        compact(str(delta))
+    with pytest.raises(UsageError, match="has format delta, not parquet; take another"):
+        stored(delta, plain / "cpu_b8", file_format="parquet")
+
+
+def test_what_else_lies_in_a_folder_is_no_object(plain, tmp_path):
+    root = shutil.copytree(plain / "set", tmp_path / "set")
+    place = place_of(str(root))
+    before = place.names("values")
+    (root / "values" / "readme.txt").write_text("mine")
+    (name,) = objects(root, "values")
+    (root / name).with_name("link.parquet").symlink_to(root / name)
+    assert place.names("values") == before and list(before) == [name]
+
+
+def test_a_damaged_marker_and_a_closed_folder_are_told(plain, tmp_path, monkeypatch):
+    root = shutil.copytree(plain / "set", tmp_path / "set")
+    (name,) = objects(root, "modules")
+    (root / name).write_bytes(b"PAR1 and nothing more")
+    with pytest.raises(DatabaseError, match=r"^[^\n]*set[^\n]*$"):
+        rows_on(root)
+
+    def closed(folder):
+        raise PermissionError(13, "Permission denied", str(folder))
+
+    monkeypatch.setattr("os.scandir", closed)
+    with pytest.raises(DatabaseError, match="cannot be listed: Permission denied"):
+        place_of(str(root)).names("values")

@@ -1,0 +1,38 @@
+"""Bytes and times of dump files."""
+
+import errno
+
+import pytest
+
+from bufdb.dumps.files import DumpFile, ModuleFiles
+from bufdb.dumps.load import dumped_at, read_span, whole_lines
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"one\ntwo\nthree")
+    return DumpFile(path, path.name, "hlo")
+
+
+def test_a_file_that_became_shorter_is_an_error(file):
+    assert read_span(file, 4, 13) == b"two\nthree"
+    with pytest.raises(OSError, match="became shorter while it was read") as error:
+        read_span(file, 4, 14)
+    assert error.value.errno == errno.ESTALE
+
+
+@pytest.mark.parametrize("size", [1, 5, 100])
+def test_text_comes_in_whole_lines_and_the_last_as_it_is(file, size):
+    parts = list(whole_lines(file, 0, 13, size))
+    assert b"".join(text for _, text in parts) == b"one\ntwo\nthree"
+    assert [place for place, _ in parts] == [0, *(n for n in (4, 8) if n in dict(parts))]
+    assert all(text.endswith(b"\n") for _, text in parts[:-1])
+    assert parts[-1][1].endswith(b"three")
+
+
+def test_the_time_stamp_of_a_name_goes_before_that_of_the_files(file):
+    stem = "1625000000500000.module_0002.f.sm_8.0_gpu_after_optimizations"
+    assert dumped_at(ModuleFiles(stem, {"hlo": file})) == 1625000000.5
+    module = ModuleFiles("module_0002.f.sm_8.0_gpu_after_optimizations", {"hlo": file})
+    assert dumped_at(module) == file.path.stat().st_mtime
