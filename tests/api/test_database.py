@@ -5,6 +5,7 @@ import logging
 import shutil
 import subprocess
 import sys
+import types
 from decimal import Decimal
 from pathlib import Path
 
@@ -164,6 +165,10 @@ def test_errors_are_bufdbs_own_with_the_messages_of_the_commands(db, tmp_path):
         db.diff("cpu_b8", "cpu_b16", by="ops")
     with pytest.raises(UsageError, match="what is to be taken away"):
         db.what_if("train_step", run="cpu_b8")
+    with pytest.raises(UsageError, match="--order says what --until takes first"):
+        db.what_if("train_step", donate=["*"], order="cost")
+    with pytest.raises(UsageError, match="--by is one of line, op, value, got 'lines'"):
+        db.what_if("init", run="cpu_b8", until="1MiB", by="lines")
     with pytest.raises(UsageError, match="--limit wants a size"):
         db.summary(limit="much")
     with pytest.raises(DatabaseError, match=r"no database .*; make one with 'bufdb ingest"):
@@ -172,10 +177,18 @@ def test_errors_are_bufdbs_own_with_the_messages_of_the_commands(db, tmp_path):
         bufdb.connect(":memory:")
 
 
+def test_a_database_says_where_it_is(db, demo_db):
+    assert repr(db) == f"<bufdb.Database {demo_db}>"
+    with bufdb.connect() as ours:
+        assert repr(ours) == "<bufdb.Database in memory>"
+
+
 def test_why_there_is_nothing_is_said(db, caplog):
     with caplog.at_level(logging.WARNING, "bufdb"):
         assert db.query("peak", run="cpu_b9").fetchall() == []
+        db.query("scaling", label="batch", fixed="remaat", function="init")
     assert "no run 'cpu_b9'; did you mean" in caplog.text
+    assert "no run has a label 'remaat'; did you mean 'remat'?" in caplog.text
     assert "no run 'cpu_b9'" in str(db.summary(run="cpu_b9"))
 
 
@@ -202,15 +215,42 @@ def test_html_takes_no_name_for_markup(tmp_path):
     assert "&lt;b&gt;" in Answer("<b>", {})._repr_html_()
 
 
-def test_export_writes_what_the_command_writes(db, demo_db, call, tmp_path):
-    path = db.export(tmp_path / "a.json", "speedscope", run="cpu_b8")
-    call("export", "--format", "speedscope", "--run", "cpu_b8", "-o", tmp_path / "b.json",
-         "--db", demo_db)  # fmt: skip
-    assert path.read_bytes() == (tmp_path / "b.json").read_bytes()
+def test_export_writes_what_the_command_writes(db, demo_db, call, tmp_path, caplog):
+    with caplog.at_level(logging.WARNING, "bufdb"):
+        path = db.export(tmp_path / "a", "torch-snapshot", run="cpu_b8")
+    _, _, err = call("export", "--format", "torch-snapshot", "--run", "cpu_b8",
+                     "-o", tmp_path / "b", "--db", demo_db)  # fmt: skip
+    assert path.read_bytes() == (tmp_path / "b").read_bytes()
+    assert err.splitlines() == [f"bufdb: {note}" for note in caplog.messages] != []
     db.export(tmp_path / "tables", "parquet", run="cpu_b8")
     assert (tmp_path / "tables" / "runs.parquet").is_file()
     with pytest.raises(UsageError, match="--format is one of parquet"):
         db.export(tmp_path / "c", "word")
+    with pytest.raises(UsageError, match="--frames is one of own, all, got 'mine'"):
+        db.export(tmp_path / "c", "collapsed", frames="mine")
+
+
+def test_what_a_block_compiles_is_a_run(tmp_path, monkeypatch):
+    """With a stand-in for the part of JAX that is told where to dump."""
+    compiler = types.ModuleType("jax._src.compiler")
+    compiler.get_compile_options = lambda: types.SimpleNamespace(env_option_overrides=[])
+    for name in ("jax", "jax._src", "jax._src.compiler"):
+        monkeypatch.setitem(sys.modules, name, compiler)
+    with bufdb.connect() as db:
+        with db.capture(run="b8", labels={"batch": 8}):
+            told = dict(compiler.get_compile_options().env_option_overrides)
+            for path in (DEMO / "cpu_b8").glob("*.jit_init.*"):
+                shutil.copy(path, told["xla_dump_to"])
+        rows = db.sql(
+            "FROM runs JOIN run_labels USING (run_name) SELECT run_name, source_path, label"
+        )
+        assert rows.fetchall() == [("b8", "a captured block", "batch")]
+
+
+def test_what_cannot_be_written_is_said(db, tmp_path):
+    one = {"run": "tpu_b8", "function": "init"}
+    with pytest.raises(UsageError, match=r"cannot write .*: Is a directory"):
+        db.export(tmp_path, "collapsed", **one)
 
 
 @pytest.mark.slow

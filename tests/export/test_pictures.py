@@ -16,7 +16,7 @@ from small_db import Module, insert
 from bufdb.errors import BufdbError
 from bufdb.export import choice, perfetto, pprof, torch_snapshot, wire
 from bufdb.export.choice import Function
-from bufdb.export.values import Frame, Held, HloValue
+from bufdb.export.values import Frame, Held, HloValue, values
 
 PEAKS = {"cpu_b8": 8905504, "cpu_b16": 16447936, "gpu_b8": 8692396}
 """Peaks of train_step in the first memory space (README of schema/)."""
@@ -428,8 +428,8 @@ def value(number, start, end):
 
 
 def test_a_track_of_a_trace_is_used_again_when_its_value_is_gone():
-    values = [value(1, 0, 3), value(2, 2, 5), value(3, 4, 9), value(4, 6, 6)]
-    packets = b"".join(perfetto._slices(function(), values, 1, itertools.count(2)))
+    found = [value(1, 0, 3), value(2, 2, 5), value(3, 4, 9), value(4, 6, 6)]
+    packets = b"".join(perfetto._slices(function(), found, 1, itertools.count(2)))
     assert [packets.count(f"values, host {lane}".encode()) for lane in (1, 2, 3)] == [1, 1, 0]
     assert all(f"v{number} f32[2]".encode() in packets for number in (1, 2, 3, 4))
 
@@ -515,3 +515,16 @@ def test_of_many_unknown_peaks_a_few_are_named(con):
     named = choice._MOST_NAMED
     assert (chosen.notes[0], len(chosen.notes)) == (first, named + 1)
     assert chosen.notes[-1] == f"{5 - named} more functions have an unknown peak"
+
+
+def test_frames_of_libraries_are_there_where_they_are_asked_for(con):
+    module = Module(con, 1)
+    module.allocation(0, "output", 8)
+    file = "/env/site-packages/flax/linen.py"
+    module.value(1, 0, 0, 8, source_file=file, source_line=3)
+    module.close()
+    (one,) = choice.choose(con, {}).functions
+    frames = [
+        value.frames for wanted in (False, True) for value in values(con, one, all_frames=wanted)
+    ]
+    assert frames == [(Frame("(output)"),), (Frame("", file, 3),)]

@@ -160,9 +160,9 @@ def test_what_cannot_be_written_is_said(demo_db, tmp_path):
     (tmp_path / "file").write_text("x")
     with store.open_readable(str(demo_db)) as con:  # which may not write files
         selection = tables.Selection(con, {"run": "cpu_b8"}, anonymous=False)
-        with pytest.raises(UsageError, match="cannot write .*file/x: Not a directory"):
+        with pytest.raises(UsageError, match=r"cannot write .*file/x: Not a directory"):
             tables.write(selection, tmp_path / "file" / "x", "csv")
-        with pytest.raises(BufdbError, match="cannot write .*/x: Permission Error"):
+        with pytest.raises(BufdbError, match=r"cannot write .*/x: Permission Error"):
             tables.write(selection, tmp_path / "x", "csv")
         for path in (tmp_path, tmp_path / "none" / "b"):
             with pytest.raises(UsageError, match="no such folder, or it is one itself"):

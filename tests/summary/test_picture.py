@@ -214,6 +214,15 @@ def test_an_unknown_peak_is_chosen_where_there_is_no_other(con):
     assert found.unknown_reason == "the dump has no live ranges"
 
 
+def test_several_of_unknown_peaks_are_told(con):
+    for number in (1, 2):
+        Module(con, number, has_live_ranges=False).allocation(0, "temp", number)
+    derive(con)
+    assert chosen(con).others == (
+        "2 modules fit; shown is f of run r, the peaks of all are unknown"
+    )
+
+
 def test_values_between_the_columns_are_counted(con):
     made = Module(con, 1, schedule_length=99)
     made.allocation(0, "temp", 100)
