@@ -230,13 +230,14 @@ def test_export_writes_what_the_command_writes(db, demo_db, call, tmp_path, capl
         db.export(tmp_path / "c", "collapsed", frames="mine")
 
 
-def test_what_a_block_compiles_is_a_run(tmp_path, monkeypatch):
+def test_what_a_block_compiles_is_a_run(empty_db, tmp_path, monkeypatch):
     """With a stand-in for the part of JAX that is told where to dump."""
     compiler = types.ModuleType("jax._src.compiler")
     compiler.get_compile_options = lambda: types.SimpleNamespace(env_option_overrides=[])
     for name in ("jax", "jax._src", "jax._src.compiler"):
         monkeypatch.setitem(sys.modules, name, compiler)
-    with bufdb.connect() as db:
+    path = shutil.copy(empty_db, tmp_path / "runs.duckdb")
+    with bufdb.connect(path) as db:
         with db.capture(run="b8", labels={"batch": 8}):
             told = dict(compiler.get_compile_options().env_option_overrides)
             for path in (DEMO / "cpu_b8").glob("*.jit_init.*"):
