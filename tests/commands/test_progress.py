@@ -192,6 +192,15 @@ def test_quiet_says_nothing_where_all_is_well(call, empty_folder):
 def test_quiet_hides_no_fault(call, empty_folder, tmp_path):
     folder = tmp_path / "dumps"
     shutil.copytree(DEMO / "gpu_b8", folder)
-    (folder / "module_0001.x-buffer-assignment.txt").write_text("BufferAssignment:\nnonsense\n")
+    odd = folder / "module_0001.x-buffer-assignment.txt"
+    odd.write_text("BufferAssignment:\nnonsense\n")
     code, _, err = call("ingest", folder, "-q")
     assert code == 4 and "ingested" in err
+    odd.unlink()
+    (folder / "module_0002.jit_c.after_optimizations.txt").write_text("HloModule jit_c\n")
+    code, _, err = call("ingest", folder, "-q")
+    assert (code, err.count("\n")) == (0, 1)
+    assert (
+        err.startswith("bufdb: run dumps: modules that have")
+        and "1 out of a compilation cache" in err
+    )

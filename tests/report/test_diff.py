@@ -1,7 +1,10 @@
 """Two sides as text, of rows made up: what a line of a diff says of runs, spaces and donations."""
 
+import sys
+
 import pytest
 
+from bufdb.commands import diff as command
 from bufdb.export.page import comparison
 from bufdb.query.diff import Comparison, Row
 from bufdb.report import diff
@@ -115,3 +118,16 @@ def test_parts_beyond_the_first_are_one_row_that_adds_up(monkeypatch):
         "(1 other parts)", "same", 0, None,
     )  # fmt: skip
     assert rest.base_value_count is None  # unknown of all, not none
+
+
+def test_what_is_shortened_at_a_terminal_is_counted(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    long = "scope/" * 20 + "dot"
+    both = compared([row(base=1, new=2)], [row(base=1, new=2, part=long)])
+    command._write_text(both, 10, format_name="table", output=None, full=None)
+    out, err = capsys.readouterr()
+    assert long in out.splitlines()[0] and long not in out.partition("\n")[2]
+    assert err == "bufdb: 1 cells shortened to fit the terminal; --full shows all of them\n"
+    command._write_text(both, 10, format_name="table", output=None, full="--full")
+    assert long in capsys.readouterr().out.partition("\n")[2]

@@ -134,6 +134,12 @@ def test_a_row_takes_several_lines_before_a_figure_is_cut():
     ]
 
 
+def test_a_figure_wider_than_the_terminal_is_there_in_full():
+    columns = {"count": "HUGEINT", "name": "VARCHAR"}
+    lines = table(columns, [(10**37, "x" * 30), (10**36, "y")], 24)
+    assert [lines[3], lines[5]] == [str(10**37), " " + str(10**36)]
+
+
 def test_a_single_row_that_does_not_fit_is_set_out_by_name():
     columns = {"a_name": "VARCHAR", "n_bytes": "BIGINT"}
     assert table(columns, [("one two three four", 2048)], 24) == [
