@@ -14,6 +14,9 @@ import pytest
 from places import DEMO
 
 import bufdb
+from bufdb.api import database
+from bufdb.dumps.places.place import Bytes
+from bufdb.dumps.places.remote import Url
 from bufdb.errors import BufdbError, DatabaseError, UsageError
 
 
@@ -49,9 +52,16 @@ def test_in_memory_from_dumps_to_an_answer():
         db.summary()
 
 
-def test_several_paths_and_a_run(tmp_path):
+def test_several_paths_and_a_run(tmp_path, caplog):
+    one, other, *_ = (DEMO / "cpu_b8" / name for name in sorted(_files("cpu_b8")))
+    folder = tmp_path / "dumps"
+    folder.mkdir()
+    shutil.copy(other, folder)
+    (folder / "module_0009.jit_c.after_optimizations.txt").write_text("HloModule jit_c\n")
     with bufdb.connect(tmp_path / "runs.duckdb") as db:
-        db.ingest([DEMO / "cpu_b8" / name for name in sorted(_files("cpu_b8"))[:1]], run="a")
+        with caplog.at_level(logging.WARNING, "bufdb"):
+            assert db.ingest([one, folder], run="a").module_count == 2
+        assert "run a: modules that have optimised HLO but no buffer assignment: 1" in caplog.text
         db.ingest(DEMO / "cpu_b16", run="b", metadata={"note": "x"})
         assert db.sql("SELECT run_name FROM runs ORDER BY ALL").fetchall() == [("a",), ("b",)]
     assert (tmp_path / "runs.duckdb").is_file()
@@ -278,6 +288,11 @@ def test_what_is_no_source_is_refused(tmp_path):
             db.ingest(len)
         with pytest.raises(UsageError, match="for lowered functions"):
             db.ingest(DEMO / "cpu_b8", compiler_options={})
+
+
+def test_a_source_may_be_a_url():
+    found = database._dumps(["s3://bucket/dumps", b"log"])
+    assert found == [Url("s3://bucket/dumps"), Bytes("bytes", b"log")]
 
 
 def test_queries_and_categories_of_ones_own(demo_db, tmp_path):

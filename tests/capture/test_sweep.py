@@ -189,6 +189,13 @@ def test_a_command_that_cannot_be_started_stops_no_other(capfd, empty_db):
         "s-./none,./none,127,not started,,,",
         "s-true,true,0,nothing dumped,,,",
     ]
+    capfd.readouterr()
+    asked = ["capture", "-q", "--sweep", "program=./none", "-o", "no/t.csv", "--format", "csv"]
+    assert cli.run([*asked, "--run", "s", "--", "{program}"]) == 127
+    assert capfd.readouterr().err.splitlines()[-2:] == [
+        "bufdb: error: no command ./none",
+        "bufdb: error: cannot write no/t.csv: No such file or directory",
+    ]
 
 
 @pytest.mark.slow
