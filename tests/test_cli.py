@@ -88,6 +88,22 @@ def test_no_command_shows_the_help_on_stderr(call):
         (["ingest", "nowhere"], 2, "Path 'nowhere' does not exist"),
         (["ingest", ".", "--label", "batch"], 2, "--label wants K=V, got 'batch'"),
         (["ingest", ".", "--label", "a=1", "--label", "a=2"], 2, "--label a is given twice"),
+        (["ingest", ".", "--engine", "spark", "--jobs", "2"], 2, "--jobs is for this machine"),
+        (["ingest", ".", "--engine", "sail"], 2, "--engine sail writes a dataset: name one with"),
+        (["ingest", ".", "--remote", "sc://x"], 2, "--remote and --master are for --engine spark"),
+        (["ingest", ".", "--format", "delta"], 2, "--format is that of a dataset; name one with"),
+        (
+            ["ingest", ".", "--out", "o", "--engine", "spark", "--format", "delta"],
+            2,
+            "--format delta is written by one machine: leave --engine away",
+        ),
+        (
+            ["ingest", "gs://bucket/x", "--run-from-dir"],
+            2,
+            "--run-from-dir wants directories on disk, no URL and no -",
+        ),
+        (["schema", "runs", "--on", "none"], 2, "schema --on prints SQL, and all of it"),
+        (["schema", "--on", "none"], 3, "; make one with 'bufdb ingest DUMPS --out"),
     ],
 )
 def test_errors_are_one_line_on_stderr(call, arguments, code, message):

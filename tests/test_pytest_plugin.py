@@ -8,6 +8,8 @@ import sys
 import pytest
 from places import DEMO, ROOT
 
+from bufdb import pytest_plugin
+
 pytest_plugins = ["pytester"]
 
 FAKE_JAX = f"""
@@ -44,6 +46,20 @@ def session(pytester, monkeypatch):
         return run_it("-p", "bufdb.pytest_plugin", "-p", "no:cacheprovider")
 
     return run
+
+
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        ({}, "bufdb_limit wants a limit: one or more of peak"),
+        ({"peek": 1}, "bufdb_limit has no limit 'peek'; there are peak"),
+        ({"peak": "+5%"}, "peak='[+]5%': there is no base run here; give a size"),
+        ({"peak": "5 apples"}, "5 apples"),
+    ],
+)
+def test_what_is_no_limit_is_refused(limits, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        pytest_plugin._limits(limits)
 
 
 def test_within(session):

@@ -93,15 +93,14 @@ def lay_out(
 ) -> tuple[str, int]:
     """The table's text and the number of texts that were shortened.
 
-    `alike` are columns with one value for all rows: they make up the title lines.
+    `alike` are columns with one value for all rows: they make up the title lines. Of the others
+    there is at least one.
     """
     paint: Callable[[str, str | None], str] = colour.painted if is_coloured else _plain
-    row_count = len((columns or alike)[0].body)
+    row_count = len(columns[0].body)
     width = None if width is None else max(NARROWEST, width)
     title, cut = _title(alike, row_count, width)
     head = "".join(paint(line, colour.DIM) + "\n" for line in title)
-    if not columns:
-        return head, cut
     if width is None:
         return head + _text([columns], paint), cut
     if _length(columns) <= width:

@@ -5,6 +5,7 @@ import logging
 import shutil
 import subprocess
 import sys
+import types
 from decimal import Decimal
 from pathlib import Path
 
@@ -13,6 +14,9 @@ import pytest
 from places import DEMO
 
 import bufdb
+from bufdb.api import database
+from bufdb.dumps.places.place import Bytes
+from bufdb.dumps.places.remote import Url
 from bufdb.errors import BufdbError, DatabaseError, UsageError
 
 
@@ -48,9 +52,16 @@ def test_in_memory_from_dumps_to_an_answer():
         db.summary()
 
 
-def test_several_paths_and_a_run(tmp_path):
+def test_several_paths_and_a_run(tmp_path, caplog):
+    one, other, *_ = (DEMO / "cpu_b8" / name for name in sorted(_files("cpu_b8")))
+    folder = tmp_path / "dumps"
+    folder.mkdir()
+    shutil.copy(other, folder)
+    (folder / "module_0009.jit_c.after_optimizations.txt").write_text("HloModule jit_c\n")
     with bufdb.connect(tmp_path / "runs.duckdb") as db:
-        db.ingest([DEMO / "cpu_b8" / name for name in sorted(_files("cpu_b8"))[:1]], run="a")
+        with caplog.at_level(logging.WARNING, "bufdb"):
+            assert db.ingest([one, folder], run="a").module_count == 2
+        assert "run a: modules that have optimised HLO but no buffer assignment: 1" in caplog.text
         db.ingest(DEMO / "cpu_b16", run="b", metadata={"note": "x"})
         assert db.sql("SELECT run_name FROM runs ORDER BY ALL").fetchall() == [("a",), ("b",)]
     assert (tmp_path / "runs.duckdb").is_file()
@@ -164,6 +175,10 @@ def test_errors_are_bufdbs_own_with_the_messages_of_the_commands(db, tmp_path):
         db.diff("cpu_b8", "cpu_b16", by="ops")
     with pytest.raises(UsageError, match="what is to be taken away"):
         db.what_if("train_step", run="cpu_b8")
+    with pytest.raises(UsageError, match="--order says what --until takes first"):
+        db.what_if("train_step", donate=["*"], order="cost")
+    with pytest.raises(UsageError, match="--by is one of line, op, value, got 'lines'"):
+        db.what_if("init", run="cpu_b8", until="1MiB", by="lines")
     with pytest.raises(UsageError, match="--limit wants a size"):
         db.summary(limit="much")
     with pytest.raises(DatabaseError, match=r"no database .*; make one with 'bufdb ingest"):
@@ -172,10 +187,18 @@ def test_errors_are_bufdbs_own_with_the_messages_of_the_commands(db, tmp_path):
         bufdb.connect(":memory:")
 
 
+def test_a_database_says_where_it_is(db, demo_db):
+    assert repr(db) == f"<bufdb.Database {demo_db}>"
+    with bufdb.connect() as ours:
+        assert repr(ours) == "<bufdb.Database in memory>"
+
+
 def test_why_there_is_nothing_is_said(db, caplog):
     with caplog.at_level(logging.WARNING, "bufdb"):
         assert db.query("peak", run="cpu_b9").fetchall() == []
+        db.query("scaling", label="batch", fixed="remaat", function="init")
     assert "no run 'cpu_b9'; did you mean" in caplog.text
+    assert "no run has a label 'remaat'; did you mean 'remat'?" in caplog.text
     assert "no run 'cpu_b9'" in str(db.summary(run="cpu_b9"))
 
 
@@ -202,15 +225,43 @@ def test_html_takes_no_name_for_markup(tmp_path):
     assert "&lt;b&gt;" in Answer("<b>", {})._repr_html_()
 
 
-def test_export_writes_what_the_command_writes(db, demo_db, call, tmp_path):
-    path = db.export(tmp_path / "a.json", "speedscope", run="cpu_b8")
-    call("export", "--format", "speedscope", "--run", "cpu_b8", "-o", tmp_path / "b.json",
-         "--db", demo_db)  # fmt: skip
-    assert path.read_bytes() == (tmp_path / "b.json").read_bytes()
+def test_export_writes_what_the_command_writes(db, demo_db, call, tmp_path, caplog):
+    with caplog.at_level(logging.WARNING, "bufdb"):
+        path = db.export(tmp_path / "a", "torch-snapshot", run="cpu_b8")
+    _, _, err = call("export", "--format", "torch-snapshot", "--run", "cpu_b8",
+                     "-o", tmp_path / "b", "--db", demo_db)  # fmt: skip
+    assert path.read_bytes() == (tmp_path / "b").read_bytes()
+    assert err.splitlines() == [f"bufdb: {note}" for note in caplog.messages] != []
     db.export(tmp_path / "tables", "parquet", run="cpu_b8")
     assert (tmp_path / "tables" / "runs.parquet").is_file()
     with pytest.raises(UsageError, match="--format is one of parquet"):
         db.export(tmp_path / "c", "word")
+    with pytest.raises(UsageError, match="--frames is one of own, all, got 'mine'"):
+        db.export(tmp_path / "c", "collapsed", frames="mine")
+
+
+def test_what_a_block_compiles_is_a_run(empty_db, tmp_path, monkeypatch):
+    """With a stand-in for the part of JAX that is told where to dump."""
+    compiler = types.ModuleType("jax._src.compiler")
+    compiler.get_compile_options = lambda: types.SimpleNamespace(env_option_overrides=[])
+    for name in ("jax", "jax._src", "jax._src.compiler"):
+        monkeypatch.setitem(sys.modules, name, compiler)
+    path = shutil.copy(empty_db, tmp_path / "runs.duckdb")
+    with bufdb.connect(path) as db:
+        with db.capture(run="b8", labels={"batch": 8}):
+            told = dict(compiler.get_compile_options().env_option_overrides)
+            for path in (DEMO / "cpu_b8").glob("*.jit_init.*"):
+                shutil.copy(path, told["xla_dump_to"])
+        rows = db.sql(
+            "FROM runs JOIN run_labels USING (run_name) SELECT run_name, source_path, label"
+        )
+        assert rows.fetchall() == [("b8", "a captured block", "batch")]
+
+
+def test_what_cannot_be_written_is_said(db, tmp_path):
+    one = {"run": "tpu_b8", "function": "init"}
+    with pytest.raises(UsageError, match=r"cannot write .*: Is a directory"):
+        db.export(tmp_path, "collapsed", **one)
 
 
 @pytest.mark.slow
@@ -237,6 +288,11 @@ def test_what_is_no_source_is_refused(tmp_path):
             db.ingest(len)
         with pytest.raises(UsageError, match="for lowered functions"):
             db.ingest(DEMO / "cpu_b8", compiler_options={})
+
+
+def test_a_source_may_be_a_url():
+    found = database._dumps(["s3://bucket/dumps", b"log"])
+    assert found == [Url("s3://bucket/dumps"), Bytes("bytes", b"log")]
 
 
 def test_queries_and_categories_of_ones_own(demo_db, tmp_path):

@@ -11,6 +11,8 @@ import nanoarrow
 import pytest
 from nanoarrow import ipc
 
+from bufdb.api import stream
+from bufdb.errors import BufdbError
 from bufdb.query import execute
 
 SQL = "SELECT run_name, peak_bytes, temp_bytes::HUGEINT AS h FROM memory_figures ORDER BY ALL"
@@ -51,14 +53,21 @@ def test_no_row_is_a_stream_with_columns(demo_db, tmp_path):
     assert read(data, "arrow", tmp_path) == (["one"], [])
 
 
-def test_types_that_arrow_lacks(con):
-    from bufdb.api import stream
+def test_what_cannot_be_written_says_why(con):
+    execute.sql_as_table(con, "SELECT ['a'::ENUM('a')] AS e")
+    try:
+        with pytest.raises(BufdbError, match="the answer cannot be written as arrow: "):
+            stream.as_bytes(con, "arrow")
+    finally:
+        con.execute(f"DROP TABLE temp.main.{execute.ANSWER}")
 
+
+@pytest.mark.parametrize("form", ["arrow", "parquet"])
+def test_types_that_arrow_lacks(con, tmp_path, form):
     execute.sql_as_table(con, "SELECT 'a'::ENUM('a', 'b') AS e, 170141183460469231731687::HUGEINT")
     try:
-        data = stream.as_bytes(con, "arrow")
-        with ipc.InputStream.from_readable(io.BytesIO(data)) as found:
-            rows = duckdb.connect().from_arrow(nanoarrow.ArrayStream(found)).fetchall()
+        columns, rows = read(stream.as_bytes(con, form), form, tmp_path)
+        assert columns[0] == "e"
         assert [tuple(map(str, row)) for row in rows] == [("a", "170141183460469231731687")]
     finally:
         con.execute(f"DROP TABLE temp.main.{execute.ANSWER}")

@@ -1,6 +1,7 @@
 """bufdb capture: a command's environment, streams, signals and exit code, and its dumps."""
 
 import fcntl
+import io
 import json
 import os
 import pty
@@ -18,12 +19,23 @@ from pathlib import Path
 import duckdb
 import pytest
 from places import DEMO
+from small_db import Module
 
 from bufdb import cli
 from bufdb.capture.environment import environment
-from bufdb.capture.labels import _versions, program_labels, run_name
+from bufdb.capture.labels import _script_python, _versions, program_labels, run_name
+from bufdb.capture.outcome import is_shared
+from bufdb.commands.capture import show_result
 from bufdb.dumps.discover import discover
+from bufdb.dumps.files import BUFFER_KINDS, ModuleFiles
 from bufdb.errors import UsageError
+from bufdb.query.result import Result
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
 
 BUFDB = [sys.executable, "-c", "from bufdb.cli import main; main()"]
 WAIT_SECONDS = 60
@@ -187,6 +199,39 @@ def test_versions_come_from_the_commands_own_python(tmp_path):
     assert _versions(["/bin/sh"], {"PATH": str(tmp_path)}) == {}
 
 
+def test_a_program_that_is_not_there_has_no_python():
+    assert _script_python("nowhere", None) is None
+    Path("tool").write_text("#!/usr/bin/env python3-none -u\n")
+    assert _script_python("tool", os.defpath) is None
+    Path("tool").write_bytes(b"\x7fELF")
+    assert _script_python("tool", os.defpath) is None
+
+
+def test_modules_without_a_number_or_buffers_say_nothing_of_processes(tmp_path):
+    names = [
+        "module_0001.jit_f.cpu_after_optimizations",
+        "module_0001.jit_g.cpu_after_optimizations",
+    ]
+    kinds = dict.fromkeys(BUFFER_KINDS)
+    assert is_shared([ModuleFiles(name, kinds) for name in names])
+    assert not is_shared([ModuleFiles(names[0], kinds), ModuleFiles(names[1], {})])
+    assert not is_shared([ModuleFiles(names[0], kinds), ModuleFiles("log", kinds)])
+
+
+def test_a_table_fits_the_terminal_and_is_whole_in_a_pipe(monkeypatch, capfd):
+    result = Result([("run_name", "VARCHAR"), ("n", "BIGINT")], [("r" * 90, 1), ("\x1bs", 2)])
+    show_result(result, "more elsewhere", "table", None)
+    err = capfd.readouterr().err
+    assert "r" * 90 in err and err.endswith("bufdb: more elsewhere\n")
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    show_result(result, None, "csv", None)
+    assert "\x1b" not in terminal.getvalue()
+    terminal.truncate(terminal.seek(0))
+    show_result(result, None, "table", None)
+    assert max(map(len, terminal.getvalue().splitlines())) <= 40
+
+
 def test_labels_tell_commit_and_changes(monkeypatch):
     git = shutil.which("git")
     if git is None:
@@ -340,9 +385,12 @@ def test_dumps_that_are_kept(run, left_behind):
     assert "--keep-dumps new/dumps holds files already; name a new or an empty directory" in err
 
 
-def test_the_table_can_go_to_a_file(run):
+def test_the_table_can_go_to_a_file_and_takes_the_place_of_a_run(run):
+    with duckdb.connect("bufdb.duckdb") as con:
+        Module(con, 1, "r")
     code, _, err = run("-o", "t.json", "--format", "json", "--run", "r", command=fake("dump()"))
     assert (code, "train_step" in err) == (0, False)
+    assert "bufdb: replaced run r, which had 1 modules\n" in err
     found = json.loads(Path("t.json").read_text())
     assert [row["peak_bytes"] for row in found] == [8905504, 2116268, 924792]
 
@@ -354,8 +402,9 @@ for name in os.listdir(folder):
     if "jit_init" in name:
         shutil.copy(folder + "/" + name, folder + "/" + name.replace("jit_init", "jit_start"))
 """
-    code, _, err = run("--run", "r", command=fake(body))
+    code, _, err = run("-q", "--run", "r", command=fake(body))
     assert (code, "several processes dumped to one directory" in err) == (0, True)
+    assert "ingested" not in err and "highest peak" not in err
 
 
 # -- nothing dumped ---------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from places import DEMO
 
 from bufdb import cli
 from bufdb.capture import sweep
+from bufdb.commands import sweep as command
 from bufdb.errors import UsageError
 
 WAIT_SECONDS = 60
@@ -76,6 +77,11 @@ def test_each_combination_has_its_command_the_first_label_outermost():
     ]
     assert [one.suffix for one in found] == ["8-none", "8-full", "16-none", "16-full"]
     assert found[1].values == {"b": "8", "r": "full"}
+
+
+def test_a_value_makes_no_path():
+    (one,) = sweep.combinations(["{n}"], sweep.parse(["n=../x y"]))
+    assert command._folder_name(2, one) == "2-.._x_y"
 
 
 def test_braces_written_twice_are_literal():
@@ -182,6 +188,13 @@ def test_a_command_that_cannot_be_started_stops_no_other(capfd, empty_db):
     assert Path("t.csv").read_text().splitlines()[1:] == [
         "s-./none,./none,127,not started,,,",
         "s-true,true,0,nothing dumped,,,",
+    ]
+    capfd.readouterr()
+    asked = ["capture", "-q", "--sweep", "program=./none", "-o", "no/t.csv", "--format", "csv"]
+    assert cli.run([*asked, "--run", "s", "--", "{program}"]) == 127
+    assert capfd.readouterr().err.splitlines()[-2:] == [
+        "bufdb: error: no command ./none",
+        "bufdb: error: cannot write no/t.csv: No such file or directory",
     ]
 
 

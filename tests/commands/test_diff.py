@@ -11,8 +11,9 @@ import pytest
 import shared_dumps
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_db import Module, in_bulk, insert
+from small_db import Module, derive, in_bulk, insert
 
+from bufdb.api.questions import diff as questions
 from bufdb.commands import diff as diff_command
 from bufdb.ingest.ingest import ingest
 
@@ -498,6 +499,17 @@ def test_a_renamed_function_bears_both_names(small):
     )
     assert (row["base_function_name"], row["new_function_name"]) == ("loss_fn", "loss_func")
     assert row["paired_by"] == "asked"
+
+
+def test_where_nothing_is_compared_it_says_what_there_is(con):
+    Module(con, 1, "a", "f").allocation(0, "output", 1)
+    Module(con, 2, "b", "g").allocation(0, "output", 2)
+    derive(con)
+    found = questions.diff(lambda *_, **__: con, "a", "b", function="h", color=1, temps=False)
+    assert found.note == (
+        "no rows: neither side has function 'h' and color '1'; there is f, g in memory space 0 "
+        "(no name)"
+    )
 
 
 def test_programs_of_torch_xla_bear_their_modules(small):

@@ -6,6 +6,7 @@ import pty
 import shutil
 import subprocess
 import sys
+import termios
 from contextlib import closing
 
 import pytest
@@ -42,6 +43,20 @@ def test_a_line_says_how_much_how_fast_and_how_long():
 def test_a_line_fits_whatever_it_says(done, more, seconds, width):
     for unit in progress.UNITS:
         assert display_width(progress.line(done, done + more, seconds, unit, width)) <= width
+
+
+def test_it_is_as_wide_as_the_terminal(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    assert progress.columns(io.StringIO()) == 40
+    for text in ("", "wide"):
+        monkeypatch.setenv("COLUMNS", text)
+        assert progress.columns(io.StringIO()) == 80  # no terminal tells
+    near, far = pty.openpty()
+    with os.fdopen(near, "rb"), os.fdopen(far, "w") as stream:
+        termios.tcsetwinsize(far, (24, 61))
+        assert progress.columns(stream) == 61
+        termios.tcsetwinsize(far, (0, 0))
+        assert progress.columns(stream) == 80
 
 
 @pytest.mark.parametrize(
@@ -177,6 +192,15 @@ def test_quiet_says_nothing_where_all_is_well(call, empty_folder):
 def test_quiet_hides_no_fault(call, empty_folder, tmp_path):
     folder = tmp_path / "dumps"
     shutil.copytree(DEMO / "gpu_b8", folder)
-    (folder / "module_0001.x-buffer-assignment.txt").write_text("BufferAssignment:\nnonsense\n")
+    odd = folder / "module_0001.x-buffer-assignment.txt"
+    odd.write_text("BufferAssignment:\nnonsense\n")
     code, _, err = call("ingest", folder, "-q")
     assert code == 4 and "ingested" in err
+    odd.unlink()
+    (folder / "module_0002.jit_c.after_optimizations.txt").write_text("HloModule jit_c\n")
+    code, _, err = call("ingest", folder, "-q")
+    assert (code, err.count("\n")) == (0, 1)
+    assert (
+        err.startswith("bufdb: run dumps: modules that have")
+        and "1 out of a compilation cache" in err
+    )

@@ -1,6 +1,7 @@
 """`bufdb query`: parameters in every form, options that are short for them, empty answers."""
 
 import json
+import sys
 
 import pytest
 
@@ -17,15 +18,15 @@ def ask(call, demo_db):
 
 
 FORMS = [
+    ("-p", "top-n = 2"),
     ("-p", "top_n", "2"),
     ("-p", "top_n=2"),
-    ("-p", "top-n = 2"),
     ("-ptop_n", "2"),
     ("-ptop_n=2",),
     ("--param", "top_n=2"),
     ("--param=top_n", "2"),
-    ("--param=top_n=2",),
     ("--top", "2"),
+    ("--param=top_n=2",),
     ("--top=2",),
 ]
 
@@ -57,6 +58,39 @@ def test_what_cannot_be_meant_is_refused(ask, given, message):
     code, out, err = ask("modules", *given)
     assert (code, out) == (2, "")
     assert message in err
+
+
+def test_nothing_is_a_parameter_after_two_dashes(ask):
+    code, out, err = ask("modules", "--", "-ptop_n=2")
+    assert (code, out) == (2, "")
+    assert "unexpected extra argument (-ptop_n=2)" in err
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["--explain"], "--explain and --categories are for DuckDB alone"),
+        ([], "--engine spark asks a dataset: name one with --on"),
+        (["--on", "x", "--format", "arrow"], "--format arrow is for DuckDB alone"),
+    ],
+)
+def test_what_another_engine_cannot_do_is_refused(call, given, message):
+    code, out, err = call("query", "modules", "--engine", "spark", *given)
+    assert (code, out, err) == (2, "", f"bufdb: error: {message}\n")
+
+
+@pytest.mark.parametrize("asked", [("query", "modules", "--on"), ("ingest", ".", "--out")])
+def test_without_spark_its_package_is_named(call, empty_folder, monkeypatch, asked):
+    for name in ("pyspark", "pysail"):
+        monkeypatch.setitem(sys.modules, name, None)
+    for engine, *more, message in (
+        ("spark", "wants --remote sc://HOST, or --master local[2] with Java here"),
+        ("spark", "--master", "local", "bufdb[spark]"),
+        ("sail", "bufdb[sail]"),
+    ):
+        code, out, err = call(*asked, "d", "--engine", engine, *more)
+        assert (code, out, message in err) == (2, "", True), err
+    assert not (empty_folder / "d").exists()
 
 
 def test_a_memory_space_has_a_name(ask):

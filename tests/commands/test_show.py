@@ -147,7 +147,8 @@ def test_without_temps_the_curve_is_flat_and_there_is_no_map(made, call):
         module.value(1, 0, 0, 2**20)
         module.close()
 
-    out = call("show", "--db", made(fill))[1]
+    out = call("show", "--db", made(fill), "--color", "0", "--step", "3")[1]
+    assert out.endswith("bufdb query peak --run r --module m1 --color 0 -p step 3\n")
     assert "no temp buffers: all of it is held from the first step to the last" in out
     assert "temp arena" not in out
     assert "100.0%  ██████████████████████  -  arguments, outputs, constants" in out

@@ -9,7 +9,7 @@ from contextlib import closing
 
 import pytest
 from places import DEMO
-from small_db import Module, insert
+from small_db import Module, derive, insert
 
 from bufdb import resources
 from bufdb.query import catalogue, execute
@@ -155,6 +155,26 @@ def test_the_device_that_a_run_is_labelled_with_counts(con):
     assert overview.overview(con, PARTS, {}, 50).limit_bytes == 50
     con.execute("UPDATE run_labels SET label_value = 'my board'")
     assert of(con).limit_bytes is None
+
+
+def test_peaks_beside_the_highest_and_how_many_are_unknown(con):
+    first = Module(con, 1, platform="tpu")
+    for color, size in enumerate((100, 2048)):
+        first.allocation(color, "output", size, color=color)
+        first.value(color, color, 0, size)
+    first.close()
+    for number in (2, 3):
+        module(con, number + 2, number, function_name="g")
+        Module(con, number, function_name="g", has_live_ranges=False).allocation(0, "temp", 9)
+    insert(con, "run_labels", run_name="r", label="device", label_value="tpu V5 lite")
+    derive(con)
+    lines = screen.text(overview.overview(con, {}, {})).splitlines()
+    assert lines[1:-1] == [
+        "highest peak: 100 B of hbm memory, f of run r",
+        "limit: under 0.1% of 16.0 GiB (TPU v5e, nominal)",
+        "besides: 2.0 KiB vmem",
+        "unknown peak, g of run r (2 of 4 compilations): the dump has no live ranges",
+    ]
 
 
 def test_names_are_no_globs(con):

@@ -4,13 +4,17 @@ import csv
 import io
 import json
 import shutil
+import sys
+from fractions import Fraction
 
 import duckdb
 import pytest
+import what_if_cases as cases
 from small_db import shape
 from what_if_cases import Case
 
-from bufdb.api.questions.what_if import MEANING
+from bufdb.api.questions.what_if import MEANING, WhatIf
+from bufdb.commands import what_if as command
 
 
 @pytest.fixture
@@ -154,3 +158,17 @@ def test_wrong_usage_says_what_is_wanted(ask, given, said):
     code, out, err = ask(*given)
     assert (code, out) == (2, "")
     assert said in err
+
+
+def test_what_is_shortened_at_a_terminal_is_counted(con, monkeypatch, capsys):
+    case = Case(con)
+    for number, end in enumerate(("dot", "add")):
+        case.temp(number, 9, (1, 3), op_name="jit(f)/" + "scope/" * 20 + end)
+    case.close()
+    found = WhatIf(cases.ask(con, "op:*"), None, Fraction(0))
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    command._write_text(found, format_name="table", output=None, full=None)
+    out, err = capsys.readouterr()
+    assert max(map(len, out.splitlines()[1:-3])) <= 80 and "/scope/dot\n" in out
+    assert err == "bufdb: 2 cells shortened to fit the terminal; --full shows all of them\n"

@@ -1,6 +1,7 @@
 """Flame graphs and traces, read back by readers that know nothing of bufdb."""
 
 import gzip
+import itertools
 import json
 import pickle
 import pickletools
@@ -13,8 +14,9 @@ from export_reading import played
 from small_db import Module, insert
 
 from bufdb.errors import BufdbError
-from bufdb.export import wire
-from bufdb.export.values import Frame
+from bufdb.export import choice, perfetto, pprof, torch_snapshot, wire
+from bufdb.export.choice import Function
+from bufdb.export.values import Frame, Held, HloValue, values
 
 PEAKS = {"cpu_b8": 8905504, "cpu_b16": 16447936, "gpu_b8": 8692396}
 """Peaks of train_step in the first memory space (README of schema/)."""
@@ -411,6 +413,40 @@ def test_pytorch_itself_reads_the_snapshot(export):
     assert ";active_allocated;" in text
 
 
+# -- of values made up -----------------------------------------------------------------------------
+
+
+def function(**facts):
+    given = {"run_name": "r", "function_name": "f", "memory_space": "host", "module_id": 1}
+    given |= {"module_key": "m", "color": 0, "peak_bytes": 8, "peak_time": 3, "schedule_length": 9}
+    return Function(**{**given, **facts})
+
+
+def value(number, start, end):
+    facts = (number, 0, "temp", 0, 8, start, end, f"v{number}", "f32[2]", "add", "", ())
+    return HloValue(*facts)
+
+
+def test_a_track_of_a_trace_is_used_again_when_its_value_is_gone():
+    found = [value(1, 0, 3), value(2, 2, 5), value(3, 4, 9), value(4, 6, 6)]
+    packets = b"".join(perfetto._slices(function(), found, 1, itertools.count(2)))
+    assert [packets.count(f"values, host {lane}".encode()) for lane in (1, 2, 3)] == [1, 1, 0]
+    assert all(f"v{number} f32[2]".encode() in packets for number in (1, 2, 3, 4))
+
+
+def test_a_program_too_long_for_a_trace_is_refused(con):
+    with pytest.raises(BufdbError, match=r"f \(r, host\): its schedule is too long for a trace"):
+        perfetto.trace(con, [function(schedule_length=2**60)])
+
+
+def test_bytes_of_no_value_stand_for_their_allocation():
+    held = [Held(None, "constant", 8)]
+    data = gzip.decompress(pprof.profile(function(peak_time=None), held))
+    assert b"(constant)" in data and b"f (r, host), peak 8 bytes" in data
+    assert b"bytes at" not in data and b"instruction" not in data
+    assert torch_snapshot._fixed([value(1, 0, 9)], 7, "constant") == (Frame("(constant)"),)
+
+
 # -- odd dumps -------------------------------------------------------------------------------------
 
 ODD = 'a;b\n"\\\x07 ünï \u2028'
@@ -464,3 +500,31 @@ def test_nothing_to_show_is_said(call, odd_db, tmp_path, given, code, words):
     path = tmp_path / "out"
     found, _, err = call("export", "--format", "pprof", "--db", odd_db, "-o", path, *given)
     assert (found, words in err, path.exists()) == (code, True, False), err
+
+
+def test_of_many_unknown_peaks_a_few_are_named(con):
+    for number in range(1, 6):
+        Module(con, number, function_name=f"f{number}", has_live_ranges=False)
+    known = Module(con, 6)
+    known.allocation(0, "output", 8)
+    known.value(1, 0, 0, 8)
+    known.close()
+    chosen = choice.choose(con, {})
+    assert [item.function_name for item in chosen.functions] == ["f"]
+    first = "f1 (r): unknown peak: the dump has no live ranges"
+    named = choice._MOST_NAMED
+    assert (chosen.notes[0], len(chosen.notes)) == (first, named + 1)
+    assert chosen.notes[-1] == f"{5 - named} more functions have an unknown peak"
+
+
+def test_frames_of_libraries_are_there_where_they_are_asked_for(con):
+    module = Module(con, 1)
+    module.allocation(0, "output", 8)
+    file = "/env/site-packages/flax/linen.py"
+    module.value(1, 0, 0, 8, source_file=file, source_line=3)
+    module.close()
+    (one,) = choice.choose(con, {}).functions
+    frames = [
+        value.frames for wanted in (False, True) for value in values(con, one, all_frames=wanted)
+    ]
+    assert frames == [(Frame("(output)"),), (Frame("", file, 3),)]

@@ -8,6 +8,7 @@ import pytest
 from small_db import Module, insert
 
 from bufdb.database import definitions, store
+from bufdb.errors import BufdbError, UsageError
 from bufdb.export import bundle as writer
 from bufdb.export import tables
 from bufdb.query.catalogue import Catalogue
@@ -74,8 +75,9 @@ def test_all_tables_come_back_row_by_row(export, demo, form):
 
 
 @pytest.mark.sample(2)
-@pytest.mark.parametrize("form", ["parquet", "csv"])
-def test_odd_texts_and_large_sums_come_back_exactly(export, odd_db, form):
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_odd_texts_and_large_sums_come_back_exactly(export, odd_db, tmp_path, form):
+    (tmp_path / f"out.{form}").mkdir()  # an empty folder is as good as none
     folder = export(form, db=odd_db)
     with load(folder) as con, duckdb.connect(str(odd_db), read_only=True) as original:
         for table in TABLES:
@@ -152,6 +154,20 @@ def bundle(demo_db, tmp_path_factory):
 def test_a_bundle_gives_the_same_answers(bundle, demo_db, call, query):
     given = ("query", query, "--run", "tpu_b8", "--format", "json", "--db")
     assert call(*given, bundle)[:2] == call(*given, demo_db)[:2]
+
+
+def test_what_cannot_be_written_is_said(demo_db, tmp_path):
+    (tmp_path / "file").write_text("x")
+    with store.open_readable(str(demo_db)) as con:  # which may not write files
+        selection = tables.Selection(con, {"run": "cpu_b8"}, anonymous=False)
+        with pytest.raises(UsageError, match=r"cannot write .*file/x: Not a directory"):
+            tables.write(selection, tmp_path / "file" / "x", "csv")
+        with pytest.raises(BufdbError, match=r"cannot write .*/x: Permission Error"):
+            tables.write(selection, tmp_path / "x", "csv")
+        for path in (tmp_path, tmp_path / "none" / "b"):
+            with pytest.raises(UsageError, match="no such folder, or it is one itself"):
+                writer.write(selection, path, str(demo_db))
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_the_database_is_not_replaced_by_its_bundle(call, demo_db):

@@ -337,7 +337,18 @@ def test_the_command(demo_db, tmp_path, capfd):
         f'total,{title},1,1,0,"{example}: expected 7 bytes, found 8905988"'
     )
     assert err == ""
-    assert cli.run(["check", "--db", str(path), *only("lookups")]) == 0
+    with duckdb.connect(str(path)) as con:
+        con.execute(
+            "INSERT INTO diagnostics (run_name, module_id, severity, code, message) "
+            f"SELECT 'cpu_b8', {NEW}, 'error', 'x', 'm'"
+        )
+    assert cli.run(["check", "--db", str(path), *only("lookups", "total")]) == 0
+    assert capfd.readouterr().err == (
+        "bufdb: 1 of 2 invariants hold for 15 modules; what breaks the others is in modules that "
+        "ingest has reported about\n"
+    )
+    assert cli.run(["check", "--db", str(path), "-q", *only("lookups")]) == 0
+    assert capfd.readouterr() == ("", "")
     assert cli.run(["check", "--db", str(path), "--skip", "totle"]) == 2
     assert "did you mean 'total'?" in capfd.readouterr().err
 

@@ -58,6 +58,7 @@ def test_a_macro_shows_its_parameters(con):
     macro = [item for item in describe(con) if item.name == "jit_path"]
     assert schema.as_text(macro).startswith("macro jit_path(op_name)\n  Jitted")
     assert "### `jit_path(op_name)`" in schema.as_markdown(macro)
+    assert schema.as_markdown([*macro, *macro]).count("\n## ") == 0  # one heading for all of a kind
 
 
 def test_brief_leaves_out_the_columns(con):

@@ -97,6 +97,63 @@ def test_two_labels_have_their_product_where_it_makes_a_curve(said):
     assert "largest length that fits 60.0 MiB: 14 (batch=4), by step" in lines
 
 
+# -- curves made up, without a database ------------------------------------------------------------
+
+
+def curve(function="f", others="", **cells):
+    """A row of `scaling` over batch: by default a line whose largest batch is not known."""
+    row = {"function_name": function, "compilation_place": 1, "other_labels": others}
+    row |= {"second_size": None, "model": "linear", "fixed_bytes": MIB, "slope_bytes": MIB}
+    row |= {"size_count": 3, "min_size": 1, "max_size": 4, "unknown_count": 0}
+    row |= {"max_error_ratio": 0.0, "low_largest_size": None, "high_largest_size": None}
+    row |= {"no_fit_reason": None, "unknown_reason": None, **cells}
+    return sweep.Curve(("batch",), row)
+
+
+def told(*curves):
+    return report.lines({("batch",): curves}, {"f", "g"}, 8 * MIB)
+
+
+def test_the_least_of_each_end_counts_where_all_have_to_fit():
+    lines = told(
+        curve("f", low_largest_size=9, high_largest_size=11),
+        curve("g", low_largest_size=8, high_largest_size=12),
+    )
+    assert lines[-1] == "largest batch that fits 8.0 MiB: 8 to 11, by g"
+    lines = told(
+        *(curve(f"g{n}", f"x={n}", low_largest_size=n, high_largest_size=n) for n in (0, 1))
+    )
+    assert lines[-2:] == [
+        "largest batch that fits 8.0 MiB: none (x=0), by g0",
+        "largest batch that fits 8.0 MiB: 1 (x=1), by g1",
+    ]
+
+
+def test_what_has_no_curve_or_no_largest_is_told_with_why():
+    reason = "fewer than 3 sizes"
+    odd = [curve(f"f{n}", "x=1", model=None, no_fit_reason=reason) for n in range(6)]
+    assert told(*odd) == [
+        f"no curve over batch: {reason}: f0 (x=1), f1 (x=1), f2 (x=1), f3 (x=1) and 2 more"
+    ]
+    assert told(curve(model=None, unknown_reason="no live ranges", compilation_place=2)) == [
+        "no curve over batch: no live ranges: f, compilation 2"
+    ]
+    assert told(curve(unknown_count=2)) == [
+        "peak of f: 1.0 MiB + 1.0 MiB * batch, within 0.0%, from 3 sizes, 1 to 4, "
+        "2 more of unknown peak",
+        "no largest batch: without one of the sizes the curve does not grow: f",
+    ]
+
+
+def test_a_curve_may_bend_and_fall_and_many_are_counted():
+    bent = curve(model="quadratic", slope_bytes=-2 * MIB, square_factor=3 * MIB)
+    assert told(bent)[0].startswith("peak of f: 1.0 MiB - 2.0 MiB * batch + 3.0 MiB * batch^2, w")
+    lines = report.lines(
+        {("batch",): [curve(f"f{n}") for n in range(15)]}, {f"f{n}" for n in range(15)}, None
+    )
+    assert (len(lines), lines[-1]) == (report.MOST + 1, "and 3 more of these")
+
+
 @pytest.mark.slow
 def test_a_product_that_makes_no_curve_is_left_out(said):
     lines = said(

@@ -134,6 +134,12 @@ def test_a_row_takes_several_lines_before_a_figure_is_cut():
     ]
 
 
+def test_a_figure_wider_than_the_terminal_is_there_in_full():
+    columns = {"count": "HUGEINT", "name": "VARCHAR"}
+    lines = table(columns, [(10**37, "x" * 30), (10**36, "y")], 24)
+    assert [lines[3], lines[5]] == [str(10**37), " " + str(10**36)]
+
+
 def test_a_single_row_that_does_not_fit_is_set_out_by_name():
     columns = {"a_name": "VARCHAR", "n_bytes": "BIGINT"}
     assert table(columns, [("one two three four", 2048)], 24) == [
@@ -153,6 +159,35 @@ def test_why_a_row_is_unknown_stands_below_it_in_full():
         "  is no HLO text",
         "b         5 B",
     ]
+
+
+def test_a_title_gives_way_too():
+    columns = {"run_name": "VARCHAR", "name": "VARCHAR", "n": "BIGINT"}
+    lines = table(columns, [("r", "a" * 90, 1), ("r", "a" * 90, 2)], 40)
+    title = f"name {'a' * 11}…{'a' * 23}"
+    assert lines[:3] == ["run r", title, "in each of 2 rows"] and len(title) == 40
+
+
+def test_rows_out_of_order_are_in_no_groups():
+    columns = {"run_name": "VARCHAR", "name": "VARCHAR", "size_bytes": "BIGINT"}
+    runs = [run for run in "aba" for _ in range(3)]
+    rows = [(run, f"{number}{'x' * 40}", number) for number, run in enumerate(runs)]
+    assert not any(line.startswith("run a") for line in table(columns, rows, 40))
+    assert any(line.startswith("run a") for line in table(columns, sorted(rows), 40))
+
+
+def test_a_column_of_sql_that_bears_no_name_gives_way():
+    columns = {"max(size_bytes) + min(offset_bytes)": "BIGINT", "b": "BIGINT"}
+    assert table(columns, [(10**15, 1), (7, 2)], 24)[:2] == [
+        "max(siz…(offset_",
+        "          bytes)  b",
+    ]
+
+
+def test_a_call_stack_keeps_its_start():
+    text = "train.py:53 f < model.py:7 g < layer.py:9 h"
+    assert cells.least("call_stack", text) == cells.SMALLEST_START
+    assert cells.least("call_stack", "a.py:1") == 6
 
 
 @pytest.mark.parametrize(

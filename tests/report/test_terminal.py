@@ -159,6 +159,21 @@ def test_half_a_cell_has_a_colour_of_its_own():
     assert (first, second) == ([Cell("▀", "a", "b")], [Cell("▀", "a")])
 
 
+def test_a_cell_that_is_free_below_is_filled_above():
+    picture = pictured([column((1, 2, "x"))])
+    assert blocks.rows(picture, Groups(picture), COLOURED)[-1] == [Cell("▀", "a")]
+    picture = pictured([column((0, 1, "x"))])
+    assert blocks.rows(picture, Groups(picture), COLOURED)[-1] == [Cell("▄", "a")]
+
+
+def test_coloured_and_plain_cells_are_whole():
+    columns = [column((0, 2, "x"))] * 4
+    picture = pictured(columns)
+    shown = blocks.rows(picture, Groups(picture), Look(is_coloured=True, is_plain=True))
+    assert shown[-1] == [Cell(" ", None, "a")] * 4  # and too narrow for its letter
+    assert {cell for line in shown[:-1] for cell in line} == {Cell(" ", None, None)}
+
+
 def test_a_wide_area_bears_its_letter():
     columns = [column((0, 2, "x"))] * 9
     picture = pictured(columns)
@@ -229,6 +244,11 @@ def test_the_small_are_one_line():
     rows = [("a", 10_000), *((f"b{n:02}", n) for n in range(1, 9))]
     lines = tree.lines(tree.tree("f", rows, "op"), "op", 60)
     assert [line.split()[-2:] for line in lines[1:]] == [["├", "a"], ["(8", "more)"]]
+
+
+def test_one_small_node_stands_for_itself():
+    lines = tree.lines(tree.tree("f", [("a", 10_000), ("b", 1)], "op"), "op", 60)
+    assert [line.split()[-1] for line in lines] == ["f", "a", "b"]
 
 
 LABELS = st.lists(

@@ -10,6 +10,8 @@ from small_db import Module, derive, insert
 from bufdb import resources
 from bufdb.errors import UsageError
 from bufdb.query import catalogue, execute
+from bufdb.report.terminal.paint import Look
+from bufdb.report.terminal.screen import Screen
 from bufdb.summary import picture, subject
 
 CATALOGUE = catalogue.Catalogue([resources.query_folder()])
@@ -214,6 +216,15 @@ def test_an_unknown_peak_is_chosen_where_there_is_no_other(con):
     assert found.unknown_reason == "the dump has no live ranges"
 
 
+def test_several_of_unknown_peaks_are_told(con):
+    for number in (1, 2):
+        Module(con, number, has_live_ranges=False).allocation(0, "temp", number)
+    derive(con)
+    assert chosen(con).others == (
+        "2 modules fit; shown is f of run r, the peaks of all are unknown"
+    )
+
+
 def test_values_between_the_columns_are_counted(con):
     made = Module(con, 1, schedule_length=99)
     made.allocation(0, "temp", 100)
@@ -226,6 +237,24 @@ def test_values_between_the_columns_are_counted(con):
     assert drawn(con, count=100).unseen_count == 0
     assert drawn(con, count=2).unseen_count == 1
     assert [column.time for column in drawn(con, count=2).columns] == [3, 77]
+
+
+def test_two_arenas_without_lines_are_parted_by_a_wall_and_coloured_by_op(con):
+    made = Module(con, 1, schedule_length=9)
+    for index, name in enumerate(("dot", "add")):
+        made.allocation(index, "temp", 64)
+        made.value(index, index, 0, 64, name=name, op_name=f"jit(f)/{name}")
+    made.close()
+    insert(con, "occupancy_steps", module_id=1, start_time=0, occupied_temp_bytes=128)
+    found = drawn(con)
+    for look, edge in ((Look(is_plain=True), "+"), (Look(is_coloured=True), "├")):
+        screen = Screen(80, look)
+        screen.draw(found)
+        text = screen.text()
+        assert "temp arena of 128 B in 2 allocations by op, for no line is known" in text
+        rows = text[text.index("temp arena") :].splitlines()[1:9]
+        assert [line[11] == edge for line in rows[1:]] == [row == 3 for row in range(1, 8)]
+        assert ("\x1b[" in text) is look.is_coloured
 
 
 def test_no_instant_beyond_the_program(con):

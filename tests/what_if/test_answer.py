@@ -5,6 +5,8 @@ from small_db import insert
 from what_if_cases import STEPS, Case, ask, figures, two_peaks
 
 from bufdb.errors import UsageError
+from bufdb.what_if import donation, model
+from bufdb.what_if.donation import Span
 
 
 def test_two_together_save_more_than_both(con):
@@ -14,6 +16,13 @@ def test_two_together_save_more_than_both(con):
         ("/m/model.py:54", 0, 0, 10, 1),
         ("all 2", 6, 6, 4, 0),
     ]
+
+
+def test_names_are_computed_in_parts_of_any_size(con, monkeypatch):
+    two_peaks(con)
+    whole = figures(ask(con, "op:*"))
+    monkeypatch.setattr(model, "_PAIRS", 1)
+    assert figures(ask(con, "op:*")) == whole
 
 
 def test_the_instant_that_caps_the_saving(con):
@@ -143,6 +152,13 @@ def test_fixed_bytes_stay(con):
 
 
 # -- donation --------------------------------------------------------------------------------------
+
+
+def test_an_output_counts_until_the_parameter_that_it_is_written_over_is_read():
+    assert donation.before([Span(4, 9, False), Span(0, 2, False), Span(3, 3, True)], 6) == ((0, 5),)
+    # What begins at the last use takes its bytes then, unless it can be written over what it reads.
+    assert donation.before([Span(6, 9, False)], 6) == ()
+    assert donation.before([Span(6, 9, True), Span(7, 8, True)], 6) == ((6, 6),)
 
 
 @pytest.fixture

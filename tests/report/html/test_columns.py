@@ -3,12 +3,14 @@
 import base64
 import gzip
 import json
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from report_reading import decoded, slot
 
+from bufdb.report.html import slots
 from bufdb.report.html.columns import LARGEST, Column, Texts, TooLargeError, as_json, pack, varints
 
 NUMBERS = st.lists(st.integers(-LARGEST, LARGEST))
@@ -59,3 +61,12 @@ def test_texts_are_numbered_in_order_of_first_use():
     texts = Texts()
     assert [texts(text) for text in ("b", "a", None, "b", "")] == [0, 1, -1, 0, 2]
     assert list(texts.numbers) == ["b", "a", ""]
+
+
+def test_a_step_has_one_name_and_those_beyond_the_program_none():
+    texts = Texts()
+    told = [(1, "dot.3"), (1, "add"), (3, None), (9, "late")]
+    module = SimpleNamespace(schedule_length=4)
+    stems, numbers = slots._steps(SimpleNamespace(steps=told, module=module), texts)
+    assert list(numbers.numbers) == [0, 4, 0, 0]
+    assert [stem == texts("dot") for stem in stems.numbers] == [False, True, False, False]
