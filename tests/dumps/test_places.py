@@ -247,7 +247,7 @@ def test_a_day_that_is_none_is_not_taken(tmp_path):
     with zipfile.ZipFile(path, "w") as file:
         file.writestr(zipfile.ZipInfo(DUMP, (1980, 0, 0, 0, 0, 0)), ALLOCATIONS)
     ((file,),) = (module.files.values() for module in discover(path))
-    assert file.path.stat().st_mtime == path.stat().st_mtime
+    assert file.path.stat().st_mtime_ns == path.stat().st_mtime_ns
 
 
 def test_a_time_that_is_none_is_not_taken(fresh, tmp_path):

@@ -1,4 +1,4 @@
-"""Shapes as XLA prints them (format section 4.3), and those of damaged dumps."""
+"""Shapes as XLA prints them (format section 3), and those of damaged dumps."""
 
 import pytest
 
