@@ -129,6 +129,8 @@ def _marks(c: Cursor, quote: Ints) -> tuple[Ints, Bools]:
         if found >= 0:
             place[row] = found
             slow[row] = 0 <= quote[row] < found and not _is_outside(data, start, found)
+    # A line begins with a mark only inside a configuration that is printed as it is.
+    slow |= (place < c.end) & (c.block.bytes[np.maximum(place - 1, 0)] == ord("\n"))
     return place, slow
 
 

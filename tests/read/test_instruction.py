@@ -153,12 +153,20 @@ def test_what_stands_behind_the_metadata(behind):
     assert (found["op_name"], found["source_line"]) == ("n", 4)
 
 
-def test_a_raw_backend_config_with_line_breaks():
-    text = '%a = f32[] custom-call(), metadata={op_name="n"}, backend_config={\n<5 look @0>\n}'
+@pytest.mark.parametrize(
+    ("fields", "inside", "name"),
+    [
+        (', metadata={op_name="n"}', "<5 look @0>", "n"),
+        (', metadata={op_name="n"}', ', metadata={op_name="no"}', "n"),
+        ("", ', metadata={op_name="no"}', None),
+    ],
+)
+def test_a_raw_backend_config_with_line_breaks(fields, inside, name):
+    text = f"%a = f32[] custom-call(){fields}, backend_config={{\n{inside}\n}}"
     data = text.encode()
     whole = Text(Block(data + b"\n"), np.array([0]), np.array([len(data)]))
     columns, c = instruction.read(whole)
-    assert (told(columns)["op_name"], c.problems) == ("n", {})
+    assert (told(columns).get("op_name"), c.problems) == (name, {})
 
 
 def test_metadata_that_is_cut_off_does_no_harm():
