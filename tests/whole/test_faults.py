@@ -101,10 +101,12 @@ def only_whole_modules(db, whole):
 def bufdb(*arguments, **options):
     """Exit code, standard output and standard error of bufdb in a process of its own.
 
-    Coverage is not measured there: with a limit on files it has words of its own to say.
+    Coverage is not measured there: with a limit on files it has words of its own to say. Nor is
+    bytecode written, of which Python would keep the part that fits, for all who come after.
     """
     variables = options.pop("env", os.environ)
     options["env"] = {k: v for k, v in variables.items() if not k.startswith("COVERAGE_")}
+    options["env"]["PYTHONDONTWRITEBYTECODE"] = "1"
     done = subprocess.run(
         [*BUFDB, *map(str, arguments)], capture_output=True, timeout=SECONDS, check=False, **options
     )
