@@ -14,6 +14,8 @@ import numpy as np
 from bufdb.columnar.scan import Bools, Columns, Cursor, Ints, Numbers, Text
 
 _MARK_TEXT = b", metadata={"
+_RAW = b", backend_config={\n"
+"""A configuration of several lines; of one line there is a quote before anything that matters."""
 _FIRST = _MARK_TEXT + b'op_name="'
 _FIRST_TYPE = _MARK_TEXT + b'op_type="'
 _KIND = b"), kind="
@@ -129,8 +131,13 @@ def _marks(c: Cursor, quote: Ints) -> tuple[Ints, Bools]:
         if found >= 0:
             place[row] = found
             slow[row] = 0 <= quote[row] < found and not _is_outside(data, start, found)
-    # A line begins with a mark only inside a configuration that is printed as it is.
-    slow |= (place < c.end) & (c.block.bytes[np.maximum(place - 1, 0)] == ord("\n"))
+    # Behind the beginning of a configuration that is printed as it is a mark may be part of that.
+    raw, at = [], find(_RAW)
+    while at >= 0:
+        raw.append(at)
+        at = find(_RAW, at + 1)
+    if raw:
+        slow |= (place < c.end) & (np.searchsorted(raw, begin) != np.searchsorted(raw, place))
     return place, slow
 
 

@@ -154,19 +154,24 @@ def test_what_stands_behind_the_metadata(behind):
 
 
 @pytest.mark.parametrize(
-    ("fields", "inside", "name"),
+    ("fields", "inside", "cells"),
     [
-        (', metadata={op_name="n"}', "<5 look @0>", "n"),
-        (', metadata={op_name="n"}', ', metadata={op_name="no"}', "n"),
-        ("", ', metadata={op_name="no"}', None),
+        (', metadata={op_name="n"}', "<5 look @0>", {"op_name": "n"}),
+        (', metadata={op_name="n"}', ', metadata={op_name="no"}', {"op_name": "n"}),
+        ("", ', metadata={op_name="no"}', {}),
+        ("", 'words, metadata={op_name="no"}', {}),
+        ("", "words, metadata={source_line=3}", {}),
     ],
 )
-def test_a_raw_backend_config_with_line_breaks(fields, inside, name):
+def test_a_raw_backend_config_with_line_breaks(fields, inside, cells):
     text = f"%a = f32[] custom-call(){fields}, backend_config={{\n{inside}\n}}"
     data = text.encode()
     whole = Text(Block(data + b"\n"), np.array([0]), np.array([len(data)]))
     columns, c = instruction.read(whole)
-    assert (told(columns).get("op_name"), c.problems) == (name, {})
+    assert told(columns) == {
+        "instruction_name": "a", "shape": "f32[]", "opcode": "custom-call", **cells
+    }  # fmt: skip
+    assert c.problems == {}
 
 
 def test_metadata_that_is_cut_off_does_no_harm():
