@@ -7,7 +7,7 @@ in one piece says anything about a line of another.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -29,6 +29,24 @@ class Piece:
     """For rewritten text: the line of the file that each line was made from."""
     begins: bool = True
     """Whether the section begins here; False for what goes on from the round before."""
+
+    def parts(self, size: int) -> Iterator[Piece]:
+        """The piece in order as pieces of whole lines, of so many bytes at most or of one line."""
+        begin, text = 0, self.text
+        while len(text) - begin > size and self.line_numbers is None:
+            end = text.rfind(b"\n", begin, begin + size) + 1 or text.find(b"\n", begin) + 1
+            if not end:
+                break
+            yield self._from(begin, end)
+            begin = end
+        yield self._from(begin, len(text)) if begin else self
+
+    def _from(self, begin: int, end: int) -> Piece:
+        def lines_before() -> int:
+            return self.lines_before() + self.text.count(b"\n", 0, begin)
+
+        begins = self.begins and begin == 0
+        return replace(self, text=self.text[begin:end], lines_before=lines_before, begins=begins)
 
 
 Rounds = Iterator[list[Piece]]

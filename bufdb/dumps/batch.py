@@ -47,7 +47,7 @@ class Batch:
         self.described_once: set[int] = set()
         self.doubts: dict[int, str] = {}
         self.told = ToldRows()
-        self._hlo: list[tuple[DumpText, int]] = []
+        self._hlo: list[Piece] = []
         self._allocations: list[Piece] = []
         self._used_values: list[Piece] = []
         self._live_ranges: list[Piece] = []
@@ -72,8 +72,7 @@ class Batch:
 
     def hlo(self) -> Rounds:
         """Computations of the HLO texts."""
-        for text, begin in self._hlo:
-            yield [text.piece(begin, text.size)]
+        return ([piece] for piece in self._hlo)
 
     def _derive(self, number: int, loaded: Loaded) -> None:
         """What no text of a module tells, from its proto."""
@@ -108,6 +107,7 @@ class Batch:
         if "hlo" in loaded.texts:
             text = DumpText(number, loaded, "hlo", self.account)
             self._header(number, text)
+            del loaded.texts["hlo"]  # the computations are kept, which may be of 100 MB
         if loaded.before is not None:
             self._before(number, loaded, loaded.before)
         if MESSAGE_KIND in loaded.texts:
@@ -144,13 +144,8 @@ class Batch:
 
     def _header(self, number: int, text: DumpText) -> None:
         """What stands above the computations; where they begin; whether they end."""
-        assert text.whole is not None, "a companion is read whole"
         plain = text.piece(0, text.size).text
         above = hlo.header_end(plain)
-        lines = plain.count(b"\n", 0, above)
-        begin = 0
-        for _ in range(lines):
-            begin = text.whole.find(b"\n", begin) + 1
         if not plain:
             self.headers[number] = hlo.HloHeader()
             if not text.titles.size:
@@ -158,10 +153,13 @@ class Batch:
             return
         header = self.headers[number] = hlo.read(plain[:above], self.own)
         self._report(text, header.read_count, header.problems)
-        if not plain.rstrip().endswith(b"}"):
+        last = plain.rfind(b"}") + 1
+        if not last or plain[last:].strip():
             message = "the HLO text does not end with the end of a computation; it was cut off"
             self.account.find(number, "data_loss", "truncated_hlo_text", message, text.path)
-        self._hlo.append((text, begin))
+        begin = plain.rfind(b"\n", 0, above) + 1
+        line_count = plain.count(b"\n", 0, begin)
+        self._hlo.append(Piece(number, text.path, plain[begin:], lambda: line_count))
 
     def _before(self, number: int, loaded: Loaded, found: BeforeOptimizations) -> None:
         """What the text before optimisation says, unless it is of another compilation."""

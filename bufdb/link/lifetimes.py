@@ -54,6 +54,10 @@ class Lifetimes:
         """The modules of steps that define no value and are not among the sorted names."""
         return np.unique(self._modules[~isin(self._scheduled, known)])
 
+    def names_lacking(self, known: Words) -> Words:
+        """The names of these steps."""
+        return self._scheduled[~isin(self._scheduled, known)]
+
     @property
     def has_schedule(self) -> bool:
         """Whether any module of the batch has a schedule."""

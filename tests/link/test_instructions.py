@@ -85,7 +85,9 @@ def told(tmp_path, line, text=DESCRIBED):
             "SELECT instruction_name, program_order, opcode, shape, op_name FROM instructions "
             "ORDER BY program_order"
         ).fetchall()
-        codes = con.execute("SELECT code FROM diagnostics WHERE code = 'unreadable_line'")
+        codes = con.execute(
+            "SELECT code, line_number FROM diagnostics WHERE code = 'unreadable_line'"
+        )
         return rows, codes.fetchall()
 
 
@@ -108,7 +110,18 @@ def test_a_step_without_a_line_in_the_hlo_text_is_a_name(tmp_path):
 def test_a_step_whose_line_cannot_be_read_is_a_name_and_reported(tmp_path):
     rows, unread = told(tmp_path, "  %odd = nonsense")
     assert rows == [ADD, BITCAST, ("odd", 2, None, None, None)]
-    assert unread == [("unreadable_line",)]
+    assert unread == [("unreadable_line", HLO[: HLO.index("LINE")].count("\n") + 1)]
+
+
+@pytest.mark.parametrize("line", ["  %odd = f32[2]{0} cosine(%add)", "  %odd = nonsense"])
+@pytest.mark.parametrize("size", [1, 40, 150])
+def test_an_hlo_text_in_parts_says_what_it_says_as_a_whole(line, size, tmp_path, monkeypatch):
+    # The second line of a name is none, wherever the first stands and whether it can be read.
+    lines = f"{line}\n  %odd = f32[2]{{0}} sine(%add)"
+    whole = told(tmp_path, lines)
+    monkeypatch.setattr(link_instructions, "_ROUND_BYTES", size)
+    (tmp_path / "again").mkdir()
+    assert told(tmp_path / "again", lines) == whole
 
 
 def test_without_descriptions_and_allocations_instructions_are_the_names_of_values(con, tmp_path):
