@@ -2,8 +2,9 @@
 -- group: overview
 --
 -- Format section 5: a use names the instruction, the number of the operand and the index in it.
--- That operand, as the instruction's text names it, is one of the value's positions. Constants,
--- which have no operands, and instructions without a text are left out.
+-- That operand, as the instruction's text names it, is one of the value's positions; where it names
+-- an element of an instruction (`%while.5#1`, from jaxlib 0.11 on), an index in that. Constants, which
+-- have no operands, and instructions without a text are left out.
 --
 -- column module_id BIGINT: The module.
 -- column finding VARCHAR: What was expected, what was found.
@@ -17,7 +18,7 @@ WITH texts AS (
       regexp_extract(
         instructions.text, ' = (?:\(.*?\)|[^( ][^ ]*) [^ (]*\((.*?)\)(?:$|, [a-z_-]+=)', 1
       ),
-      '%([^ ,()]+)',
+      '%([^ ,()]+(?:,[0-9]+)*)',
       1
     ) AS operands
   FROM instructions
@@ -36,7 +37,15 @@ JOIN texts
 LEFT JOIN positions
   ON positions.module_id = uses.module_id
   AND positions.value_id = uses.value_id
-  AND positions.instruction_name = texts.operands[uses.operand_number + 1]
-  AND positions.shape_index = uses.operand_index
+  AND positions.instruction_name = split_part(texts.operands[uses.operand_number + 1], '#', 1)
+  AND positions.shape_index = CASE
+    WHEN contains(texts.operands[uses.operand_number + 1], '#')
+    THEN '{' || concat_ws(
+      ',',
+      split_part(texts.operands[uses.operand_number + 1], '#', 2),
+      nullif(trim(uses.operand_index, '{}'), '')
+    ) || '}'
+    ELSE uses.operand_index
+  END
 WHERE positions.value_id IS NULL
 ORDER BY uses.module_id, uses.value_id, uses.use_ordinal;

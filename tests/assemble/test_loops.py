@@ -76,6 +76,13 @@ def test_every_buffer_bears_its_marked_line(loops_db):
     assert programs == {"cpu": {*MADE_IN} - {"layers"}, "gpu": {*MADE_IN}, "tpu": {*MADE_IN}}
 
 
+def test_elements_are_followed_where_the_text_names_them_at_their_use(tmp_path):
+    ingest(str(tmp_path / "a.duckdb"), [ROOT / "data" / "elements"])
+    found = rows(tmp_path / "a.duckdb")
+    right, wrong = judge(found, marks(ROOT / "data" / "model" / "loops.py"), MADE_IN.__getitem__)
+    assert (wrong, right, len(found)) == (set(), 19, 21)
+
+
 @needs_loops
 @pytest.mark.slow
 def test_every_buffer_of_the_shared_programs_does(tmp_path):

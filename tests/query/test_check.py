@@ -214,6 +214,47 @@ def test_every_invariant_has_a_case():
     assert {name for name, _ in BREAKING} == {query.name for query in check.checks()}
 
 
+ELEMENTS = """BufferAssignment:
+allocation 0: size 8, maybe-live-out:
+ value: <0 pair{1} @0> (size=8,offset=0): f32[2]{0}
+
+Total bytes used: 8
+
+Used values:
+<0 pair{1} @0>
+ positions:
+  pair {1}
+  bitcast {}
+ uses:
+  bitcast, operand 0 {}
+ from instruction: %pair = (f32[2]{0}, f32[2]{0}) custom-call(%p)
+
+
+HloLiveRange (max 2):
+  InstructionSequence:
+    0:pair
+    1:bitcast
+  BufferLiveRange:
+    pair{1}:0-2
+"""
+
+
+@pytest.mark.parametrize(("element", "found_count"), [(1, 0), (0, 1)])
+def test_an_operand_may_be_an_element(tmp_path, element, found_count):
+    """From jaxlib 0.11 on; `bitcast` has its row from the HLO text."""
+    name = "module_0001.jit_f.cpu_after_optimizations"
+    (tmp_path / f"{name}-buffer-assignment.txt").write_text(ELEMENTS)
+    (tmp_path / f"{name}.txt").write_text(
+        "HloModule jit_f\n\nENTRY %main (p: f32[2]) -> f32[1,2] {\n"
+        "  %p = f32[2]{0} parameter(0)\n"
+        "  %pair = (f32[2]{0}, f32[2]{0}) custom-call(%p)\n"
+        f"  ROOT %bitcast = f32[1,2]{{1,0}} bitcast(%pair#{element})\n}}\n"
+    )
+    ingest(str(tmp_path / "a.duckdb"), [tmp_path], run="r")
+    with duckdb.connect(str(tmp_path / "a.duckdb")) as con:
+        assert len(con.execute(asked("operands")).fetchall()) == found_count
+
+
 @pytest.fixture(scope="module")
 def demo_copy(demo_db, tmp_path_factory):
     """A copy of `demo_db`, in which no invariant's query finds a row, to be changed and undone."""

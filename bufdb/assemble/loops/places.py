@@ -27,7 +27,7 @@ Fields = Mapping[str, Any]
 _SOURCE_FILE = re.compile(rb' source_file="((?:[^"\\]|\\.)*)"')
 _BODY = re.compile(rb"while\)*/body/")
 _MACHINERY = re.compile(
-    rb"(?:(?:closed_call|checkpoint|remat|rematted_computation)(?:/|$))*"
+    rb"(?:(?:closed_call|eval_jaxpr|checkpoint|remat|rematted_computation)(?:/|$))*"
     rb"(?:jit\(dynamic_(?:update_)?index_in_dim\)(?:/.*)?"
     rb"|dynamic_(?:update_)?slice|broadcast_in_dim|squeeze|reshape|concatenate|slice|while)?"
 )
