@@ -171,13 +171,13 @@ def _without_buffers(
     reasons: dict[tuple[str, str], str] = {}
     example: dict[str, str] = {}
     for name in sorted(paths):
-        found = _OPTIMISED.fullmatch(base_name(name))
         module = _module_id(name)
         if module in compiled:
             continue
         if name in told:
             reason = told[name]
         else:
+            found = _OPTIMISED.fullmatch(base_name(name))
             reason = None if found is None else _why_no_buffers(found["stem"], found["extension"])
         if reason is None:
             continue
