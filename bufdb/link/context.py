@@ -181,7 +181,7 @@ class Context:
 
     def set_fact(self, modules: Ints, fact: str) -> None:
         """The fact of that name holds for the modules that are named."""
-        for module in np.unique(modules).tolist():
+        for module in np.flatnonzero(np.bincount(modules)).tolist():
             setattr(self.facts[module], fact, True)
 
     def name_keys(self, columns: Columns) -> Words:
