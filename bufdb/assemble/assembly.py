@@ -16,7 +16,6 @@ import numpy as np
 from bufdb.assemble.attribution import Attribution
 from bufdb.assemble.costs import Costs
 from bufdb.assemble.loops.origins import Origins
-from bufdb.assemble.messages import add_messages
 from bufdb.assemble.peak.checks import MemoryChecks, check_total
 from bufdb.assemble.peak.savings import Grouping, PeakSavings
 from bufdb.assemble.users import Users
@@ -55,6 +54,12 @@ def _emit_known(emit: Emit, table: str, columns: Columns, is_known: Bools) -> Co
     for part in parts(len(known["module"])):
         emit(table, {name: _wide(column) for name, column in take(known, part).items()})
     return known
+
+
+def _add_messages(context: Context, shapes: Shapes) -> None:
+    from bufdb.assemble.messages import add_messages  # 5 ms that few need spend
+
+    add_messages(context, shapes)
 
 
 def _wide(column: Any) -> Any:
@@ -134,5 +139,6 @@ def assemble(source: Source, emit: Emit, known_shapes: dict[bytes, Shape]) -> As
     groupings = [Grouping(what, *found) for what, found in labels.items()]
     for columns in savings.rows(groupings):
         emit("peak_savings", columns)
-    add_messages(context, shapes)
+    if source.messages:
+        _add_messages(context, shapes)
     return Assembled(context.facts, shapes.new)

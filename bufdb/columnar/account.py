@@ -80,7 +80,10 @@ class Account:
 
     def count(self, module: int, path: str, states: States) -> None:
         """Add lines of a file by their states."""
-        counts = np.bincount(states, minlength=4).tolist()
+        self.count_by_state(module, path, np.bincount(states, minlength=4).tolist())
+
+    def count_by_state(self, module: int, path: str, counts: Sequence[int]) -> None:
+        """Add lines of a file: how many have each of the states."""
         tally = self.tallies.setdefault((module, path), Tally())
         tally.known_count += counts[KNOWN]
         tally.read_count += counts[READ]

@@ -167,20 +167,8 @@ class Text:
 
     def views(self) -> tuple[Any, Any]:
         """Arrow's string views (length, then 12 bytes or prefix, buffer, offset) and their data."""
-        start, stop, valid, data = self.start, self.stop, self.valid, self.block.bytes
-        words = self.block.words
-        if self.patches:
-            extra, rows = bytearray(), sorted(self.patches)
-            start, stop = start.copy(), stop.copy()
-            valid = np.ones(len(self), np.bool_) if valid is None else valid.copy()
-            for row in rows:
-                valid[row] = self.patches[row] is not None
-                start[row] = len(data) + len(extra)
-                extra += self.patches[row] or b""
-                stop[row] = len(data) + len(extra)
-            data = np.frombuffer(self.block.data + bytes(extra) + PAD, np.uint8)
-            words = np.ndarray((len(data) - 7,), np.dtype("<u8"), data, strides=(1,))
-        size = stop - start
+        start, words, valid = self.start, self.block.words, self.valid
+        size = self.stop - start
         if valid is not None:
             size = size * valid
         views = np.empty((len(size), 2), np.uint64)
@@ -194,9 +182,22 @@ class Text:
         tail[middle] = words[start[middle] + 4] & _LOW_BYTES[size[middle] - 4]
         views[:, 1] = tail
         if valid is not None and self.default is not None:
-            literal = len(self.default).to_bytes(4, "little") + self.default.ljust(12, b"\0")
-            views[~valid] = np.frombuffer(literal, np.uint64)
-        return views, data
+            views[~valid] = np.frombuffer(_view(self.default, 0), np.uint64)
+        return (views, self.block.bytes) if not self.patches else self._patched(views)
+
+    def _patched(self, views: Any) -> tuple[Any, Any]:
+        """Views that are good but for the patches, which go behind a copy of the block.
+
+        Arrow has views into several buffers, but nanoarrow 0.9 writes beside them.
+        """
+        more, some = [self.block.data], bytearray()
+        at = len(self.block.data)
+        for patch in self.patches.values():
+            some += _view(patch or b"", at)
+            more.append(patch or b"")
+            at += len(more[-1])
+        views[list(self.patches)] = np.frombuffer(some, np.uint64).reshape(-1, 2)
+        return views, np.frombuffer(b"".join(more), np.uint8)
 
     def is_null(self) -> Bools | None:
         """Which rows are NULL; None if no row is."""
@@ -457,6 +458,14 @@ def _eight_digits(block: Block, at: Ints) -> tuple[Ints, Ints]:
 def _first_byte(marks: Words) -> Ints:
     """The lowest byte (0 to 8) whose high bit is set."""
     return (np.bitwise_count(~marks & (marks - np.uint64(1))) >> 3).astype(np.int64)
+
+
+def _view(text: bytes, at: int) -> bytes:
+    """Arrow's view of a string that lies at this place in the data, if it is long."""
+    size = len(text).to_bytes(4, "little")
+    if len(text) <= 12:
+        return size + text.ljust(12, b"\0")
+    return size + text[:4] + bytes(4) + at.to_bytes(4, "little")
 
 
 def _mix(value: Any) -> Any:

@@ -11,7 +11,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bufdb.columnar.account import KNOWN, MAX_FINDINGS, READ, UNREAD, UNSEEN, Account
+from bufdb.columnar.account import (
+    KNOWN,
+    MAX_FINDINGS,
+    READ,
+    UNREAD,
+    UNSEEN,
+    Account,
+    States,
+)
 from bufdb.columnar.scan import Block, Bools, Cursor, Ints
 from bufdb.errors import quote
 
@@ -140,21 +148,19 @@ class Section:
             UNSEEN if there is none.
         """
         total = self._stop
-        line_of = np.searchsorted(self._starts, self.block.starts[: total + 1], "right") - 1
-        count = int(line_of[-1]) + (total == len(self)) if len(line_of) else 0
-        states = np.zeros(len(self._starts) + 1, np.uint8)
-        np.maximum.at(states, line_of[:total], self.states[:total])
-        states[:1] = np.maximum(states[:1], self.first_state)
+        count, states = self._line_states(total)
         left, states = int(states[count]), states[:count]
-        piece_lines = np.searchsorted(self._starts, self.piece_at).tolist()
-        bounds = [*piece_lines, len(self._starts)]
-        for number, piece in enumerate(self.pieces):
-            mine = states[min(bounds[number], count) : min(bounds[number + 1], count)]
+        first = np.append(np.searchsorted(self._starts, self.piece_at), len(self._starts))
+        bounds = np.minimum(first, count)
+        owner = np.repeat(np.arange(len(self.pieces)), np.diff(bounds))
+        counts = np.bincount(4 * owner + states, minlength=4 * len(self.pieces)).reshape(-1, 4)
+        for number, (piece, mine) in enumerate(zip(self.pieces, counts.tolist(), strict=True)):
             if piece.line_numbers is not None:
-                numbers = np.array(piece.line_numbers[: len(mine)], np.int64)
-                self.account.count_numbered(piece.module, piece.path, numbers, mine)
-            elif len(mine):
-                self.account.count(piece.module, piece.path, mine)
+                some = states[bounds[number] : bounds[number + 1]]
+                numbers = np.array(piece.line_numbers[: len(some)], np.int64)
+                self.account.count_numbered(piece.module, piece.path, numbers, some)
+            elif any(mine):
+                self.account.count_by_state(piece.module, piece.path, mine)
         self._report(total)
         for line, severity, code, message in self._notes:
             if line < total:
@@ -162,6 +168,22 @@ class Section:
                 lines = [(self._number(line), message)]
                 self.account.unread(piece.module, piece.path, lines, 1, code, severity)
         return left
+
+    def _line_states(self, total: int) -> tuple[int, States]:
+        """Of the first lines of the block how many of the files they are, and their states.
+
+        Behind these is that of a line of which only a part is among them.
+        """
+        states = np.zeros(len(self._starts) + 1, np.uint8)
+        if self.block.starts is self._starts:  # no line was split
+            count = total
+            states[:total] = self.states[:total]
+        else:
+            line_of = np.searchsorted(self._starts, self.block.starts[: total + 1], "right") - 1
+            count = int(line_of[-1]) + (total == len(self)) if len(line_of) else 0
+            np.maximum.at(states, line_of[:total], self.states[:total])
+        states[:1] = np.maximum(states[:1], self.first_state)
+        return count, states
 
     def _report(self, total: int) -> None:
         """Report the lowest unread lines of each piece."""

@@ -19,13 +19,13 @@ import click
 from bufdb.database.memory import MEMORY_LIMIT
 from bufdb.database.patience import DEFAULT_WAIT_S, PATIENCE, Patience
 from bufdb.errors import BufdbError, UsageError, one_line
-from bufdb.query.catalogue import Catalogue, query_folders
 from bufdb.report import colour, formats
 from bufdb.report.text import terminal_safe
 
 if TYPE_CHECKING:
     import duckdb
 
+    from bufdb.query.catalogue import Catalogue
     from bufdb.query.result import Result
 
 DEFAULT_DATABASE = "bufdb.duckdb"
@@ -348,6 +348,8 @@ def parse_labels(texts: tuple[str, ...], what: str = "--label") -> dict[str, str
 
 def catalogue(folders: tuple[Path, ...]) -> Catalogue:
     """The saved queries of bufdb, of the folders given and of the user's own."""
+    from bufdb.query.catalogue import Catalogue, query_folders  # some commands ask none
+
     return Catalogue(query_folders(folders, os.environ))
 
 

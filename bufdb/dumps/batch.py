@@ -7,6 +7,8 @@ grow with the file.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from bufdb.columnar.account import READ, UNREAD, Account
@@ -15,16 +17,17 @@ from bufdb.dumps.files import BEFORE, BUFFER_KINDS, MESSAGE_KIND, PROTO
 from bufdb.dumps.load import LOOK_BYTES, Loaded
 from bufdb.dumps.text import DumpText
 from bufdb.errors import quote
-from bufdb.proto import sections
 from bufdb.proto.reader import UnreadableProto
 from bufdb.read import hlo, layout_2019
 from bufdb.read.beside import debug_options
 from bufdb.read.beside.before_optimizations import BeforeOptimizations
 from bufdb.read.boundaries import Span, Titles, cut
 from bufdb.read.live_ranges import Facts
-from bufdb.read.reports import memory_usage, oom_text
-from bufdb.read.reports.message import Message
+from bufdb.read.reports import memory_usage
 from bufdb.read.told import Told, ToldRows
+
+if TYPE_CHECKING:
+    from bufdb.read.reports.message import Message
 
 
 class Batch:
@@ -82,6 +85,8 @@ class Batch:
         self.account.open(number, path, 0, rest_is_known=False)
         if not loaded.derived:
             return
+        from bufdb.proto import sections  # 5 ms that texts need not spend
+
         try:
             found = sections.read(loaded.texts[PROTO], loaded.derived)
         except UnreadableProto as error:
@@ -125,6 +130,8 @@ class Batch:
 
     def _message(self, number: int, text: DumpText) -> None:
         """What an out-of-memory message says; lines of others in it are known to be the log's."""
+        from bufdb.read.reports import oom_text  # its expressions take 10 ms
+
         plain = text.piece(0, text.size).text.decode()
         found = oom_text.read(plain)
         if not found:

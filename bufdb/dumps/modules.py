@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from bufdb.dumps.captured import CAPTURED, FRAME, parts_of
 from bufdb.dumps.files import (
     BEFORE,
     BUFFER_KINDS,
@@ -171,13 +170,13 @@ def _without_buffers(
     reasons: dict[tuple[str, str], str] = {}
     example: dict[str, str] = {}
     for name in sorted(paths):
-        found = _OPTIMISED.fullmatch(base_name(name))
         module = _module_id(name)
         if module in compiled:
             continue
         if name in told:
             reason = told[name]
         else:
+            found = _OPTIMISED.fullmatch(base_name(name))
             reason = None if found is None else _why_no_buffers(found["stem"], found["extension"])
         if reason is None:
             continue
@@ -222,13 +221,15 @@ def _dump_files(path: Path | Place, name: str) -> Iterator[DumpFile]:
         if name.endswith(f".{BEFORE}.txt"):
             yield DumpFile(path, name, BEFORE)
         return
+    from bufdb.dumps import captured  # 10 ms that dumps in files of their own need not spend
+
     with open_file(path) as file:
         head = file.read(_SNIFF_BYTES) or b""
-    kind_found = None if FRAME.search(head) else boundaries.kind_of(plain(head))
+    kind_found = None if captured.FRAME.search(head) else boundaries.kind_of(plain(head))
     if kind_found is not None:
         yield DumpFile(path, name, kind_found)
-    elif path.suffix in CAPTURED and (b"\0" not in head or encoding_of(head) is not None):
-        yield from parts_of(path, name)
+    elif path.suffix in captured.CAPTURED and (b"\0" not in head or encoding_of(head) is not None):
+        yield from captured.parts_of(path, name)
 
 
 def _add_companions(

@@ -273,6 +273,7 @@ class Ingest:
                 self.block_bytes,
                 self.own_globs,
                 is_replaced=self.replace,
+                reader_count=self.reader.count,
             )
         return self.to_read[name]
 

@@ -70,10 +70,11 @@ def plan(paths: Sequence[Source], run: str | None) -> dict[str, PlannedRun]:
         planned.oddities += oddities
         for files in modules:
             module_id = module_id_of(name, files.key)
-            if module_id not in taken:
+            first = taken.get(module_id)
+            if first is None:
                 planned.jobs.append(Job(name, module_id, files))
-            first = taken.setdefault(module_id, base)
-            if first != base:
+                taken[module_id] = base
+            elif first != base:
                 raise UsageError(
                     f"run {name}: {files.key} is in {first} and in {base}; give the directories "
                     "different --run names, or ingest the directory above both"

@@ -28,8 +28,12 @@ class ToRead:
         own_globs: Sequence[str] | None,
         *,
         is_replaced: bool,
+        reader_count: int = 1,
     ) -> None:
-        """Look at what the run has; if it is replaced, nothing of that stays."""
+        """Look at what the run has; if it is replaced, nothing of that stays.
+
+        Groups are for so many who read at once.
+        """
         if is_replaced:
             self.own, stored = own.parse(own_globs or ()), _Stored([])
         else:
@@ -43,20 +47,33 @@ class ToRead:
         left = [job for job in jobs if job.module_id not in ids]
         self.groups = [
             Group(some, self.own, block_bytes, stored.contents(some))
-            for some in _grouped(left, stored.ids, block_bytes)
+            for some in _grouped(left, stored.ids, block_bytes, reader_count)
         ]
         """The others, in order."""
 
 
-def _grouped(jobs: Iterable[Job], stored: Iterable[int], block_bytes: int) -> Iterator[list[Job]]:
-    """Consecutive modules of about a block of text; a large one is alone."""
+def _grouped(
+    jobs: Sequence[Job], stored: Iterable[int], block_bytes: int, reader_count: int
+) -> Iterator[list[Job]]:
+    """Consecutive modules of about a block of text; a large one is alone.
+
+    All who read get as many groups, of about one size: of five, two would wait for the third of
+    one of them.
+    """
     known = set(stored)
+    sizes = [sum(size for kind, size in job.sizes.items() if kind != BEFORE) for job in jobs]
+    sizes = [
+        size // UNCHANGED_SHARE if job.module_id in known else size
+        for size, job in zip(sizes, jobs, strict=True)
+    ]
+    small = [size for size in sizes if size <= block_bytes]
+    rounds = -(-sum(small) // (block_bytes * reader_count))
+    if reader_count > 1 and rounds:
+        # The largest is what a group may lack of it.
+        block_bytes = min(block_bytes, sum(small) // (rounds * reader_count) + max(small))
     group: list[Job] = []
     total = 0
-    for job in jobs:
-        size = sum(size for kind, size in job.sizes.items() if kind != BEFORE)
-        if job.module_id in known:
-            size //= UNCHANGED_SHARE
+    for job, size in zip(jobs, sizes, strict=True):
         if group and total + size > block_bytes:
             yield group
             group, total = [], 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -14,9 +14,11 @@ from bufdb.columnar.scan import Bools, Columns, Ints, Text, Words
 from bufdb.columnar.section import Rounds
 from bufdb.read import live_ranges
 from bufdb.read.hlo import HloHeader, Own
-from bufdb.read.reports.message import Message
 from bufdb.read.told import ToldRows
 from bufdb.read.used_values import UsedValues
+
+if TYPE_CHECKING:
+    from bufdb.read.reports.message import Message
 
 Emit = Callable[[str, Columns], None]
 """Takes a table's name and columns; `module` in them is the module's ordinal in the batch."""
@@ -181,7 +183,7 @@ class Context:
 
     def set_fact(self, modules: Ints, fact: str) -> None:
         """The fact of that name holds for the modules that are named."""
-        for module in np.unique(modules).tolist():
+        for module in np.flatnonzero(np.bincount(modules)).tolist():
             setattr(self.facts[module], fact, True)
 
     def name_keys(self, columns: Columns) -> Words:

@@ -10,7 +10,7 @@ from bufdb.columnar.scan import Bools, Columns, Ints, Numbers, Words, take
 from bufdb.link.context import Context
 from bufdb.link.rounds import live_range_rounds
 from bufdb.link.value_index import ValueIndex, isin, lookup, places_of
-from bufdb.memory.ranges import put
+from bufdb.memory.ranges import parts, put
 from bufdb.read.live_ranges import Facts
 
 
@@ -170,55 +170,75 @@ class Lifetimes:
             message = f"{surplus[module]} live ranges are of values that have another one"
             find(module, "error", "duplicate_live_range", message)
 
-    def _peaks(self, parts: list[Columns]) -> None:
+    def _peaks(self, listings: list[Columns]) -> None:
         """Printed contributors: by name and index, or in the oldest form by their order.
 
         Args:
-            parts: the lines of the listings of all files, sorted by module in each.
+            listings: the lines of the listings of all files, sorted by module in each.
         """
         context = self.context
         none = np.empty(0, np.uint64)  # an empty listing is held to live ranges as well
-        names = np.concatenate([none, *(context.name_keys(part) for part in parts)])
-        keys = np.concatenate([none, *(context.index_keys(part) for part in parts)])
+        names = np.concatenate([none, *(context.name_keys(part) for part in listings)])
+        keys = np.concatenate([none, *(context.index_keys(part) for part in listings)])
         rows = self.values.by_name(keys)
-        valid = [part["shape_index"].valid for part in parts]
+        valid = [part["shape_index"].valid for part in listings]
         has_index = np.concatenate([np.empty(0, np.bool_), *valid])
         rows[~has_index] = -1
-        modules = np.concatenate([np.empty(0, np.int8), *(part["module"] for part in parts)])
-        order = np.argsort(modules, kind="stable")
-        bounds = np.searchsorted(modules[order], np.arange(context.count + 1))
-        for module, facts in enumerate(context.facts):
-            if facts.live.peak_time is not None:
-                mine = order[slice(*bounds[module : module + 2])]
-                is_old = not has_index[mine].any()
-                listed = rows[mine]
-                self._peak(module, facts.live.peak_time, listed, names[mine], is_old)
-                rows[mine] = listed
+        modules = np.concatenate([np.empty(0, np.int64), *(part["module"] for part in listings)])
+        self._hold_peaks(modules, rows, names, has_index)
         at = 0
-        for part in parts:
+        for part in listings:
             count = len(part["module"])
             value_ids = self.value_ids(rows[at : at + count])
             at += count
             context.emit("peak_contributors", {**part, "value_id": value_ids})
 
-    def _peak(self, module: int, time: int, rows: Ints, names: Words, is_old: bool) -> None:
-        """Hold one module's listing to its live ranges; fill in its rows if it has no indexes."""
-        first, behind = np.searchsorted(self.values.module, [module, module + 1])
-        span = slice(first, behind)
-        live = self.is_live[span] & (self.start[span] <= time) & (time <= self.end[span])
-        listed = np.flatnonzero(live) + first
-        if is_old:
-            size = min(len(rows), len(listed))
-            same = self.values.name_keys(listed[:size]) == names[:size]
-            rows[:size] = np.where(same, listed[:size], -1)
-        found = rows[rows >= 0]
-        others = sum(
-            int(((lone[:, 0] == module) & (lone[:, 1] <= time) & (time <= lone[:, 2])).sum())
-            for lone in self._unassigned
-        )
-        if len(rows) != len(listed) + others or not np.array_equal(np.unique(found), listed):
+    def _hold_peaks(self, modules: Ints, rows: Ints, names: Words, has_index: Bools) -> None:
+        """Hold the listings to the live ranges, all modules at once; fill in rows without indexes.
+
+        Args:
+            modules: of the listings' lines.
+            rows: of their values, -1 where there is none.
+            names: of their instructions.
+            has_index: whether a line has an index; if none of a module's has, its values are those
+                that live, in their order.
+        """
+        count = self.context.count
+        times = [facts.live.peak_time for facts in self.context.facts]
+        time = np.array([time or 0 for time in times], np.int64)
+        has_peak = np.array([time is not None for time in times], np.bool_)
+        lines, is_live = np.bincount(modules, minlength=count), self._living(time, has_peak)
+        listed = np.flatnonzero(is_live)
+        living = np.bincount(self.values.module[listed], minlength=count)
+        is_old = has_peak & (np.bincount(modules[has_index], minlength=count) == 0)
+        if is_old[modules].any():
+            old = np.argsort(modules, kind="stable")
+            old = old[is_old[modules[old]]]
+            owner = modules[old]
+            place = np.arange(len(old)) - (np.cumsum(lines * is_old) - lines * is_old)[owner]
+            old, owner, place = (column[place < living[owner]] for column in (old, owner, place))
+            found = listed[(np.cumsum(living) - living)[owner] + place]
+            rows[old] = np.where(self.values.name_keys(found) == names[old], found, -1)
+        named = np.zeros(len(is_live), np.bool_)
+        named[rows[(rows >= 0) & has_peak[modules]]] = True
+        others = np.zeros(count, np.int64)
+        for module, start, end in (lone.T for lone in self._unassigned):
+            is_there = has_peak[module] & (start <= time[module]) & (time[module] <= end)
+            others += np.bincount(module[is_there], minlength=count)
+        differs = lines != living + others
+        differs[self.values.module[named != is_live]] = True
+        for number in np.flatnonzero(differs & has_peak).tolist():
             message = (
-                f"the peak listing at {time} names {len(rows)} values, the live ranges "
-                f"{len(listed) + others}, and they are not the same"
+                f"the peak listing at {times[number]} names {lines[number]} values, the live "
+                f"ranges {living[number] + others[number]}, and they are not the same"
             )
-            self.context.find(module, "error", "peak_listing_mismatch", message)
+            self.context.find(number, "error", "peak_listing_mismatch", message)
+
+    def _living(self, time: Ints, has_time: Bools) -> Bools:
+        """Which values live at their module's instant, if it has one."""
+        found = self.is_live.copy()
+        for part in parts(len(found)):
+            module = self.values.module[part]
+            at = time[module]
+            found[part] &= has_time[module] & (self.start[part] <= at) & (at <= self.end[part])
+        return found

@@ -53,15 +53,14 @@ class LiveRanges:
     """Lines of the printed peak so far, if its last line stands there."""
 
 
-_TITLES = {
-    PEAK: re.compile(rb"  Live ranges at (-?\d+) \(peak\):"),
-    TREE: re.compile(rb"  Stack trace breakdown for peak usage: (-?\d[\d ]*) bytes"),
-}
+# No schedule has 10^18 steps: such a title is reported as a line that was not understood.
+_TITLE = re.compile(
+    rb"HloLiveRange \(max (?P<steps>\d{1,18})\):"
+    rb"|  Live ranges at (?P<peak>-?\d{1,18}) \(peak\):"
+    rb"|  Stack trace breakdown for peak usage: (?P<tree>-?(?!.*\d{19})\d[\d ]*) bytes"
+)
 _PLAIN_TITLES = {b"  InstructionSequence:": SEQUENCE, b"  BufferLiveRange:": RANGES}
-_TOO_LARGE = re.compile(rb"[0-9]{19}")
-"""No schedule has 10^18 steps: such a title is reported as a line that was not understood."""
 _LONGEST_TITLE = 200
-_MAX = re.compile(rb"HloLiveRange \(max (\d+)\):")
 _UNDETERMINED = b"  Peak memory could not be determined due to unbounded dynamic shape."
 _UNAVAILABLE = (
     b"HloLiveRange not available (finalized or constructed from proto)",
@@ -154,26 +153,23 @@ def _title(text: bytes, facts: Facts) -> int:
     """The part that begins below a title, whose facts are noted; -1 if it is none."""
     if (plain := _PLAIN_TITLES.get(text)) is not None:
         return plain
-    if len(text) > _LONGEST_TITLE or _TOO_LARGE.search(text):
-        return -1
-    if (title := _MAX.fullmatch(text)) is not None:
-        facts.schedule_length = int(title[1])
-        return START
     if text == _UNDETERMINED or text in _UNAVAILABLE:
         facts.peak_status = "undetermined" if text == _UNDETERMINED else "unavailable"
         return START
-    for number, pattern in _TITLES.items():
-        if (title := pattern.fullmatch(text)) is None:
-            continue
-        if number == PEAK:
-            facts.peak_status, facts.peak_time = "printed", int(title[1])
-        elif number == TREE:
-            tree_bytes = int(title[1].replace(b" ", b""))
-            if abs(tree_bytes) >= 2**63:
-                return -1
-            facts.tree_bytes = tree_bytes
-        return number
-    return -1
+    title = None if len(text) > _LONGEST_TITLE else _TITLE.fullmatch(text)
+    if title is None:
+        return -1
+    if title.lastgroup == "steps":
+        facts.schedule_length = int(title["steps"])
+        return START
+    if title.lastgroup == "peak":
+        facts.peak_status, facts.peak_time = "printed", int(title["peak"])
+        return PEAK
+    tree_bytes = int(title["tree"].replace(b" ", b""))
+    if abs(tree_bytes) >= 2**63:
+        return -1
+    facts.tree_bytes = tree_bytes
+    return TREE
 
 
 def _rows(

@@ -114,6 +114,9 @@ def ingest(
 class Gathered:
     """Groups that workers store, and what is to be told of them (`bufdb.dataset.Elsewhere`)."""
 
+    count = 1
+    """The size of groups says already for how many they are."""
+
     def __init__(
         self, scatter: Scatter, target: Target, place: Place, progress: Progress | None
     ) -> None:

@@ -26,6 +26,7 @@ _PREFIX = re.compile(r"^(?:p?jit|pmap|xmap|xla_computation)_(?=.)")
 _TENSORFLOW = re.compile(
     r"(?:a|_)_inference_(.+?)_\d+(?:__XlaMustCompile.*)?|(cluster_\d+(?:_f\d+n_\d+)?)_*"
 )
+_COUNTED = re.compile(r"\.\d+$")
 _OF_NO_FUNCTION = re.compile(r"(?:SyncTensorsGraph|IrToHlo|ConvertXlaToHlo)(?:\.\d+)?")
 
 
@@ -172,7 +173,7 @@ def function_name(module_name: str | None) -> str | None:
     """
     if module_name is None or _OF_NO_FUNCTION.fullmatch(module_name):
         return None
-    name = re.sub(r"\.\d+$", "", module_name)
+    name = _COUNTED.sub("", module_name)
     found = _TENSORFLOW.fullmatch(name)
     return (found[1] or found[2]) if found else _PREFIX.sub("", name)
 

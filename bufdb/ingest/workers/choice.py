@@ -20,6 +20,9 @@ ENOUGH = 4
 class Reader(Protocol):
     """Reads groups in order."""
 
+    count: int
+    """Of the processes that read."""
+
     def begin(self, groups: Iterator[Group], settle: Callable[[], None]) -> None:
         """Take groups, some ahead of what is asked for; `settle` stores what a sink was told."""
 
@@ -29,6 +32,8 @@ class Reader(Protocol):
 
 class Here:
     """Reads in this process."""
+
+    count = 1
 
     def begin(self, groups: Iterator[Group], settle: Callable[[], None]) -> None:
         """Nothing is read ahead."""

@@ -52,6 +52,7 @@ class Pool:
             count: of them.
             may_copy: whether they may be copies of this process; see `bufdb.ingest.workers.start`.
         """
+        self.count = count
         self.workers: list[_Worker] = []
         self.groups: Iterator[Group] = iter(())
         self.order: deque[tuple[Group, _Worker | None]] = deque()

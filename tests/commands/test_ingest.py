@@ -1,0 +1,29 @@
+"""What the command does beside an ingest."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from bufdb.commands.ingest import _load_numpy
+
+THREADS = (
+    "import os; from bufdb.commands.ingest import _load_numpy; _load_numpy(); "
+    "print(len(os.listdir('/proc/self/task')), os.environ.get('OPENBLAS_NUM_THREADS'))"
+)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads are listed in /proc")
+def test_numpy_begins_no_threads_and_no_other_process_sees_why():
+    environment = {k: v for k, v in os.environ.items() if k != "OPENBLAS_NUM_THREADS"}
+    found = subprocess.run(
+        [sys.executable, "-c", THREADS], env=environment, capture_output=True, text=True, check=True
+    )
+    assert found.stdout == "1 None\n"
+
+
+def test_what_the_user_has_set_stays(monkeypatch):
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "3")
+    _load_numpy()
+    assert os.environ["OPENBLAS_NUM_THREADS"] == "3"
