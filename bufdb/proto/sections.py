@@ -19,9 +19,11 @@ from bufdb.proto import reader
 from bufdb.proto.bodies import asked_for
 from bufdb.proto.graph import ASYNC, Module
 from bufdb.proto.places import Place, Uses, Values, definitions, find_shown, uses_of
-from bufdb.proto.printing import Printer, header, index_text
 from bufdb.proto.reader import UnreadableProto
 from bufdb.proto.shapes import Index, part_of, text_of
+from bufdb.proto.text.header import header
+from bufdb.proto.text.lines import Printer
+from bufdb.proto.text.words import index_text
 from bufdb.proto.times import Ranges, Span, flatten, printed_peak, trace_faults
 
 BUFFERS, VALUES, RANGES = "buffer_assignment", "values", "live_range"
