@@ -88,15 +88,6 @@ def computation_of(data: bytes) -> Any:
     return parsed("HloComputationParts", data)
 
 
-def heads_of(computations: Iterable[bytes]) -> list[tuple[bytes, int, int, bool]]:
-    """Of serialised computations the name, id, root's id, and whether a fusion calls it."""
-    # Each goes before the next one comes: it holds all the bytes that it was read from.
-    return [
-        (head.name, head.id, head.root_id, head.is_fusion_computation)
-        for head in map(computation_of, computations)
-    ]
-
-
 def instructions_of(computation: bytes) -> Any:
     """The instructions of a serialised computation."""
     return parsed("HloComputationProto", computation).instructions

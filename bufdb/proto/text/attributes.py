@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from bufdb.proto.given.instructions import Instructions
 from bufdb.proto.graph import Module
 from bufdb.proto.text.words import braces, escaped, quoted, word
 
@@ -12,24 +13,20 @@ _ROLES = {"call": "to_apply", "fusion": "calls", "async-start": "calls", "while"
 _NO_ROLE = frozenset(("async-update", "async-done"))
 _SHARDINGS = {0: "{replicated}", 4: "{manual}", 5: "{unknown}", 6: "{unreduced}"}
 _TILE_DIMS = {0: "replicated", 4: "manual", 6: "unreduced"}
-_COLLECTIVE = (b"all-", b"collective-", b"ragged-", b"reduce-scatter")
+_COLLECTIVE = ("all-", "collective-", "ragged-", "reduce-scatter")
 """How opcodes begin of which somebody takes part; all are looked at only of these."""
 
 
-def attributes(m: Module, x: Any) -> Iterator[str]:
-    """All of them, each without what parts it from the one before."""
-    opcode = x.opcode
-    if opcode != b"parameter":
-        yield from _own(m, x, opcode)
-    if x.HasField("sharding"):
-        text = _sharding(x.sharding)
-        if text is not None:
-            yield f"sharding={text}"
+def own_attributes(x: Any, opcode: str) -> tuple[str, str]:
+    """What an instruction has, and its sharding, as they stand behind the brackets."""
+    own = "" if opcode == "parameter" else "".join([f", {text}" for text in _own(x, opcode)])
+    sharding = _sharding(x.sharding) if x.HasField("sharding") else None
+    return own, "" if sharding is None else f", sharding={sharding}"
 
 
-def _own(m: Module, x: Any, opcode: bytes) -> Iterator[str]:
+def _own(x: Any, opcode: str) -> Iterator[str]:
     """What some opcodes have; a parameter has none of it."""
-    if x.dimensions or opcode == b"broadcast":
+    if x.dimensions or opcode == "broadcast":
         yield f"dimensions={braces(x.dimensions)}"
     if x.HasField("window") and x.window.dimensions:
         yield f"window={{{_window(x.window.dimensions)}}}"
@@ -48,32 +45,29 @@ def _own(m: Module, x: Any, opcode: bytes) -> Iterator[str]:
         yield from _groups(x)
     if x.custom_call_target:
         yield f"custom_call_target={quoted(x.custom_call_target)}"
-    if opcode == b"fusion" and x.fusion_kind:
+    if opcode == "fusion" and x.fusion_kind:
         yield f"kind={word(x.fusion_kind)}"
-    yield from _called(m, x, opcode.decode("ascii", "backslashreplace"))
 
 
-def _called(m: Module, x: Any, opcode: str) -> Iterator[str]:
+def calls(m: Module, given: Instructions, i: int) -> str:
     """The computations that an instruction calls, by their roles."""
-    called = x.called_computation_ids
-    if not called or opcode in _NO_ROLE:
-        return
+    opcode, called = given.opcodes[i], given.called[i]
+    if opcode in _NO_ROLE:
+        return ""
     names = [f"%{m.titles.get(c, 'unknown')}" for c in called]
     if opcode == "while" and len(names) == 2:
-        yield f"condition={names[1]}, body={names[0]}"
-    elif opcode == "conditional":
-        selector = x.operand_ids[0] if x.operand_ids else -1
+        return f", condition={names[1]}, body={names[0]}"
+    if opcode == "conditional":
+        selector = given.first_operand(i)
         is_predicate = selector in m.at and m.shape(m.at[selector]).element_type == 1
         if len(names) == 2 and is_predicate:
-            yield f"true_computation={names[0]}, false_computation={names[1]}"
-        else:
-            yield f"branch_computations={{{', '.join(names)}}}"
-    elif opcode == "select-and-scatter" and len(names) == 2:
-        yield f"select={names[0]}, scatter={names[1]}"
-    elif opcode == "custom-call":
-        yield f"called_computations={{{', '.join(names)}}}"
-    else:
-        yield f"{_ROLES.get(opcode, 'to_apply')}={names[0]}"
+            return f", true_computation={names[0]}, false_computation={names[1]}"
+        return f", branch_computations={{{', '.join(names)}}}"
+    if opcode == "select-and-scatter" and len(names) == 2:
+        return f", select={names[0]}, scatter={names[1]}"
+    if opcode == "custom-call":
+        return f", called_computations={{{', '.join(names)}}}"
+    return f", {_ROLES.get(opcode, 'to_apply')}={names[0]}"
 
 
 def _window(dimensions: Any) -> str:

@@ -11,9 +11,12 @@ from functools import cached_property
 from typing import Any
 
 from bufdb.proto import reader
-from bufdb.proto.graph import ASYNC, Module, checked_names, opcodes_of
+from bufdb.proto.given import instructions
+from bufdb.proto.given.columns import parted
+from bufdb.proto.given.instructions import Instructions
+from bufdb.proto.graph import ASYNC, Module
 from bufdb.proto.shapes import text_of
-from bufdb.proto.text.attributes import attributes
+from bufdb.proto.text.attributes import calls, own_attributes
 from bufdb.proto.text.words import escaped, quoted, word
 
 _PLAIN = frozenset(
@@ -39,6 +42,8 @@ class Printer:
         self._metadata: dict[bytes, str] = {b"": ""}
         """What stands behind an instruction, by its metadata's bytes."""
         self._shapes: dict[bytes, str] = {}
+        self._kinds: dict[bytes, str] = {}
+        self._known: dict[tuple[str, bytes], tuple[str, str]] = {}
 
     @cached_property
     def shapes(self) -> list[str]:
@@ -49,8 +54,8 @@ class Printer:
     def lines(self) -> list[str]:
         """Each instruction from its "%" on, as HLO texts print it."""
         m, names = self.module, self.module.names
-        operands = [[names[o] for o in some] if some else () for some in m.operands]
-        return self._lines(m.instructions, names, m.opcode, operands)
+        operands = parted([names[o] for o in m.flat_operands], m.given.operand_counts)
+        return self._lines(m.given, operands)
 
     def description(self, i: int) -> str:
         """An instruction as used values print it: asynchronous ones in their short form."""
@@ -60,12 +65,13 @@ class Printer:
         inner = None if wrapped is None else self._single(wrapped)
         if inner is None:
             return self.lines[i]
-        x, short = m.instructions[i], m.opcode[inner] + opcode.removeprefix("async")
-        inside = self._inside(x, short, [m.names[o] for o in m.operands[i]])
+        given, short = m.given, m.opcode[inner] + opcode.removeprefix("async")
+        inside = self._inside(given, i, [m.names[o] for o in m.operands[i]])
         line = f"%{m.names[i]} = {self.shapes[i]} {short}({inside})"
         if opcode == "async-start":
-            line += "".join([f", {text}" for text in attributes(m, m.instructions[inner])])
-        return f"{line}{self._metadata_of([x.metadata])[0]}{_config(x.backend_config)}"
+            line += self._attributes(given, inner)
+        config = _config(given.configs[i])
+        return f"{line}{self._metadata_of([given.metadata[i]])[0]}{config}"
 
     def _single(self, computation: int) -> int | None:
         """The one instruction that a computation holds besides its parameters; None if more."""
@@ -93,52 +99,48 @@ class Printer:
 
     def _fused(self, fused: Iterable[int]) -> Iterator[str]:
         """Bodies of fusions; what is in all of them is printed together."""
-        found: list[Any] = []
-        names: list[str] = []
-        operands: list[Sequence[str]] = []
+        serialised: list[bytes] = []
         bodies = []
         for c in fused:
-            data = self.module.computations[c]
-            members = list(reader.instructions_of(data))
-            start = len(found)
-            found += members
-            names += checked_names([x.name for x in members])
-            known = dict(zip([x.id for x in members], names[start:], strict=True))
-            operands += [[known.get(o, "unknown") for o in x.operand_ids] for x in members]
-            bodies.append((c, reader.heads_of([data])[0][2], range(start, len(found))))
-        lines = self._lines(found, names, opcodes_of(found), operands)
-        for c, root, members_of in bodies:
+            data = reader.computation_of(self.module.computations[c])
+            start = len(serialised)
+            serialised += data.instructions
+            bodies.append((c, data.root_id, start, len(serialised)))
+        found = instructions.read(serialised)
+        operands = parted(found.operand_ids, found.operand_counts)
+        named: list[Sequence[str]] = []
+        for _, _, start, stop in bodies:
+            ids = found.ids[start:stop]
+            known = dict(zip(ids, found.names[start:stop], strict=True))
+            named += [[known.get(o, "unknown") for o in some] for some in operands[start:stop]]
+        lines = self._lines(found, named)
+        for c, root, start, stop in bodies:
             yield f"%{self.module.titles[c]} () -> () {{"
-            for i in members_of:
-                yield f"  {'ROOT ' if found[i].id == root else ''}{lines[i]}"
+            for i in range(start, stop):
+                yield f"  {'ROOT ' if found.ids[i] == root else ''}{lines[i]}"
             yield "}"
             yield ""
 
-    def _lines(
-        self,
-        found: Sequence[Any],
-        names: Sequence[str],
-        opcodes: Sequence[str],
-        operands: Sequence[Sequence[str]],
-    ) -> list[str]:
-        """Instructions with their names, opcodes and names of their operands."""
-        inside, more = self._inside, self._more
+    def _lines(self, given: Instructions, operands: Sequence[Sequence[str]]) -> list[str]:
+        """Instructions with the names of their operands."""
+        inside = self._inside
         return [
             f"%{name} = {shape} {opcode}({arguments}){attributes}{metadata}{config}"
             for name, shape, opcode, arguments, attributes, metadata, config in zip(
-                names,
-                self._shapes_of([x.shape for x in found]),
-                opcodes,
+                given.names,
+                self._shapes_of(given.shapes),
+                given.opcodes,
                 [
-                    f"%{some[0]}" if len(some) == 1 else inside(x, opcode, some)
-                    for x, opcode, some in zip(found, opcodes, operands, strict=True)
+                    f"%{some[0]}"
+                    if len(some) == 1
+                    else f"%{some[0]}, %{some[1]}"
+                    if len(some) == 2
+                    else inside(given, i, some)
+                    for i, some in enumerate(operands)
                 ],
-                [
-                    "" if opcode in _PLAIN else more(x, opcode)
-                    for x, opcode in zip(found, opcodes, strict=True)
-                ],
-                self._metadata_of([x.metadata for x in found]),
-                [_config(text) if text else "" for text in [x.backend_config for x in found]],
+                self._all_attributes(given),
+                self._metadata_of(given.metadata),
+                [_config(text) if text else "" for text in given.configs],
                 strict=True,
             )
         ]
@@ -156,22 +158,57 @@ class Printer:
             self._metadata[data] = f", metadata={{{found}}}" if found else ""
         return [self._metadata[data] for data in every]
 
-    def _inside(self, x: Any, opcode: str, operands: Sequence[str]) -> str:
+    def _inside(self, given: Instructions, i: int, operands: Sequence[str]) -> str:
         """What stands in the brackets of an instruction."""
         if operands:
             return "%" + ", %".join(operands) if len(operands) <= 5 else _numbered(operands)
-        if opcode == "parameter":
-            return str(x.parameter_number)
-        return _literal(self.module, x) if opcode == "constant" else ""
+        if given.opcodes[i] == "parameter":
+            return str(given.parameter_numbers[i])
+        if given.opcodes[i] == "constant":
+            return _literal(self.module.shape_of(given.shapes[i]), given.literals[i])
+        return ""
 
-    def _more(self, x: Any, opcode: str) -> str:
-        """The attributes of an instruction, behind its brackets."""
-        if opcode == "get-tuple-element":
-            return f", index={x.tuple_index}"
-        if opcode == "fusion" and len(called := x.called_computation_ids) == 1:
-            title = self.module.titles.get(called[0], "unknown")
-            return f", kind={word(x.fusion_kind)}, calls=%{title}"
-        return "".join([f", {text}" for text in attributes(self.module, x)])
+    def _all_attributes(self, given: Instructions) -> list[str]:
+        """What stands behind the brackets of each instruction; what is the same is made once."""
+        plain = {
+            (opcode, data): "" if opcode in _PLAIN else "".join(self._own(opcode, data))
+            for opcode, data in set(zip(given.opcodes, given.attributes, strict=True))
+        }
+        found = [plain[key] for key in zip(given.opcodes, given.attributes, strict=True)]
+        titles = self.module.titles
+        for i, called in given.called.items():
+            opcode = given.opcodes[i]
+            if opcode == "fusion" and len(called) == 1:
+                kind = self._kind_of(given.attributes[i])
+                found[i] = f", kind={kind}, calls=%{titles.get(called[0], 'unknown')}"
+            elif opcode not in _PLAIN:
+                found[i] = self._attributes(given, i)
+        if "get-tuple-element" in given.opcodes:
+            for i, opcode in enumerate(given.opcodes):
+                if opcode == "get-tuple-element":
+                    found[i] = f", index={given.tuple_indexes[i]}"
+        return found
+
+    def _attributes(self, given: Instructions, i: int) -> str:
+        """What stands behind the brackets of an instruction, with the computations it calls."""
+        own, sharding = self._own(given.opcodes[i], given.attributes[i])
+        if given.opcodes[i] == "parameter" or i not in given.called:
+            return own + sharding
+        return own + calls(self.module, given, i) + sharding
+
+    def _own(self, opcode: str, data: bytes) -> tuple[str, str]:
+        """What stands before the computations that an instruction calls, and what behind."""
+        found = self._known.get((opcode, data))
+        if found is None:
+            found = self._known[opcode, data] = own_attributes(reader.instruction_of(data), opcode)
+        return found
+
+    def _kind_of(self, attributes: bytes) -> str:
+        """Of a fusion its kind; there are four."""
+        kind = self._kinds.get(attributes)
+        if kind is None:
+            kind = self._kinds[attributes] = word(reader.instruction_of(attributes).fusion_kind)
+        return kind
 
 
 def _numbered(names: Sequence[str]) -> str:
@@ -189,13 +226,12 @@ def _config(config: bytes) -> str:
     return f', backend_config="{escaped(config)}"'
 
 
-def _literal(m: Module, x: Any) -> str:
+def _literal(shape: Any, data: bytes) -> str:
     """A number or a truth value alone; of all other constants only that they are there."""
-    shape = m.shape_of(x.shape)
     field = _LITERALS.get(shape.element_type)
-    if field is None or shape.dimensions or not x.HasField("literal"):
+    if field is None or shape.dimensions or not data:
         return "{...}"
-    found = getattr(x.literal, field)
+    found = getattr(reader.literal_of(data), field)
     if len(found) != 1:
         return "{...}"
     number = found[0]
