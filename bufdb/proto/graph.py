@@ -83,9 +83,8 @@ class Module:
         roots: dict[int, int] = {}
         names: list[bytes] = []
         ids: list[int] = []
-        # Each goes before the next one comes: it holds all the bytes that it was read from.
-        for data in self.proto.computations:
-            head = reader.computation_of(data)
+        every = list(self.proto.computations)
+        for data, head in zip(every, reader.computations_of(every), strict=True):
             names.append(head.name)
             ids.append(c := head.id)
             self.computations[c] = data

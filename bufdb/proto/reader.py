@@ -10,7 +10,7 @@ import importlib
 import importlib.util
 import operator
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -83,9 +83,13 @@ def read(data: bytes, kind: str = "HloProto") -> Any:
     return parsed(kind, data if inside is None else inside, NO_PROTO)
 
 
-def computation_of(data: bytes) -> Any:
-    """A serialised computation, its instructions in parts."""
-    return parsed("HloComputationParts", data)
+def computations_of(every: Iterable[bytes]) -> Iterator[Any]:
+    """Serialised computations, their instructions in parts."""
+    try:
+        # One at a time: each holds all the bytes that it was read from.
+        yield from map(_message("HloComputationParts").FromString, every)
+    except _decode_error() as error:
+        raise UnreadableProto(DAMAGED) from error
 
 
 def instructions_of(computation: bytes) -> Any:
@@ -100,9 +104,8 @@ def names_of(data: bytes) -> list[tuple[bytes, list[bytes]]]:
         UnreadableProto: the bytes are no such message.
     """
     computations = read(data).hlo_module.computations
-    return [
-        (computation_of(one).name, [x.name for x in instructions_of(one)]) for one in computations
-    ]
+    heads = zip(computations_of(computations), computations, strict=True)
+    return [(head.name, [x.name for x in instructions_of(one)]) for head, one in heads]
 
 
 @cache

@@ -83,8 +83,8 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_samples_are_read_the_same_in_both_ways(path, monkeypatch: pytest.MonkeyPatch) -> None:
     proto = reader.read(path.read_bytes(), "HloProtoParts")
     members: list[bytes] = []
-    for computation in proto.hlo_module.computations:
-        members += reader.computation_of(computation).instructions
+    for computation in reader.computations_of(proto.hlo_module.computations):
+        members += computation.instructions
     at_once = repr(assignment.read(proto.buffer_assignment))
     monkeypatch.setattr(columns, "FEW", 1 << 20)
     assert repr(assignment.read(proto.buffer_assignment)) == at_once
@@ -152,8 +152,8 @@ def test_what_makes_no_sense_is_refused(message: tuple[str, bytes]) -> None:
 def test_damaged_instructions_are_read_or_refused_alike(chunk: int) -> None:
     proto = reader.read(SAMPLES[0].read_bytes(), "HloProtoParts")
     members: list[bytes] = []
-    for computation in proto.hlo_module.computations:
-        members += reader.computation_of(computation).instructions
+    for computation in reader.computations_of(proto.hlo_module.computations):
+        members += computation.instructions
     chance = random.Random(chunk)
     were_read = 0
     for _ in range(150):

@@ -101,8 +101,9 @@ class Printer:
         """Bodies of fusions; what is in all of them is printed together."""
         serialised: list[bytes] = []
         bodies = []
-        for c in fused:
-            data = reader.computation_of(self.module.computations[c])
+        fused = list(fused)
+        every = [self.module.computations[c] for c in fused]
+        for c, data in zip(fused, reader.computations_of(every), strict=True):
             start = len(serialised)
             serialised += data.instructions
             bodies.append((c, data.root_id, start, len(serialised)))
