@@ -90,7 +90,8 @@ def load(files: ModuleFiles, block_bytes: int = BLOCK_BYTES) -> Loaded:
             loaded.hashes[kind] = xxhash.xxh3_128_hexdigest(text)
             if not is_plain(text[:PASTED_BYTES]):
                 text = plain(text)
-            titles.feed(text)
+            if kind != PROTO:
+                titles.feed(text)
             loaded.texts[kind] = text
     if PROTO in files.files:
         loaded.derived = _not_in_text(loaded)

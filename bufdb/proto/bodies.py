@@ -7,13 +7,12 @@ what only moves data too, and in modules with loops the way back from what loops
 
 from __future__ import annotations
 
-import itertools
-from collections import Counter, defaultdict
-from typing import Any
+import numpy as np
 
+from bufdb.proto.given.assignment import Assignment
 from bufdb.proto.graph import Module
-from bufdb.proto.places import Slice, Values
-from bufdb.proto.times import Span
+from bufdb.proto.places import Slices, Values
+from bufdb.proto.times import Live, exact, instant_of_most
 
 _LARGE_PART = 100
 """As in bufdb.assemble.peak.savings: a value is large from this part of the peak on."""
@@ -28,9 +27,7 @@ _PASSING = frozenset(
 )
 
 
-def asked_for(
-    m: Module, values: Values, ranges: dict[int, Span] | None, assignment: Any
-) -> list[int]:
+def asked_for(m: Module, values: Values, ranges: Live | None, assignment: Assignment) -> list[int]:
     """Fused computations, in the order of the proto; all where no ranges say which are large."""
     apart = set(m.order)
     fused = [c for c in m.computations if c not in apart]
@@ -53,44 +50,40 @@ def _behind(m: Module, level: list[int], seen: set[int], wanted: set[int]) -> li
             continue
         seen.add(i)
         if m.opcode[i] == "fusion":
-            wanted.update(m.instructions[i].called_computation_ids)
+            wanted.update(m.given.called.get(i, ()))
             operands += m.operands[i]
         elif m.opcode[i] in _PASSING:
             level += m.operands[i]
     return operands
 
 
-def _large(ranges: dict[int, Span], assignment: Any, assigned: list[list[Slice]]) -> list[int]:
+def _large(ranges: Live, assignment: Assignment, slices: Slices) -> list[int]:
     """Values with a hundredth of the peak of their memory space, or a little less.
 
     The peak is at least what is occupied at the instant at which the sizes of live values add up
     to the most.
     """
-    fixed: Counter[int] = Counter()
-    members: dict[int, list[tuple[int, int, int, int]]] = defaultdict(list)
-    for number, a in enumerate(assignment.buffer_allocations):
-        if a.is_entry_computation_parameter or a.is_constant or a.maybe_live_out:
-            fixed[a.color] += a.size
-        elif not a.is_thread_local:
-            members[a.color] += [
-                (number, offset, size, v) for v, size, offset in assigned[number] if v in ranges
-            ]
+    given, starts, ends = assignment.allocations, ranges.start, ranges.end
+    kinds = ("is_entry_computation_parameter", "is_constant", "maybe_live_out")
+    is_fixed = np.any([given[kind] != 0 for kind in kinds], axis=0)
+    is_temp = ~is_fixed & (given["is_thread_local"] == 0)
+    mine = is_temp[slices.allocation] & (starts[slices.value] >= 0)
+    colors = given["color"]
     found: list[int] = []
-    for color, some in members.items():
-        change = [0] * (2 + max([0, *[ranges[v][1] for _, _, _, v in some]]))
-        for _, _, size, v in some:
-            change[ranges[v][0]] += size
-            change[ranges[v][1] + 1] -= size
-        live = list(itertools.accumulate(change))
-        most = max(live)
-        instant = live.index(most) if most > 0 else 0
-        spans = sorted(
-            (number, offset, offset + size)
-            for number, offset, size, v in some
-            if ranges[v][0] <= instant <= ranges[v][1]
+    for color in np.unique(colors[is_temp]):
+        rows = np.flatnonzero(mine & (colors[slices.allocation] == color))
+        v, size = slices.value[rows], slices.size[rows]
+        instant = instant_of_most(starts[v], ends[v] + 1, exact(size.tolist()))
+        live = rows[(starts[v] <= instant) & (instant <= ends[v])]
+        spans = zip(
+            slices.allocation[live].tolist(),
+            slices.offset[live].tolist(),
+            slices.size[live].tolist(),
+            strict=True,
         )
-        least = (fixed[color] + _union(spans)) // _LARGE_PART
-        found += [v for _, _, size, v in some if size >= least]
+        occupied = _union(sorted((a, offset, offset + bytes) for a, offset, bytes in spans))
+        fixed = sum(given["size"][is_fixed & (colors == color)].tolist())
+        found += v[size >= (fixed + occupied) // _LARGE_PART].tolist()
     return found
 
 

@@ -1,20 +1,19 @@
 """A serialised module in lists: its instructions, who calls and who reads whom.
 
 All but what is inside fusions: most instructions are there, and no value is. An instruction is its
-place in the proto, from 0; computations go by their ids. Fields are gathered from all messages one
-field at a time, which takes a third of the time of one message after the other.
+place in the proto, from 0; computations go by their ids.
 """
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
-from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
 from bufdb.proto import reader
-from bufdb.proto.reader import UnreadableProto
+from bufdb.proto.given import instructions
+from bufdb.proto.given.columns import parted
+from bufdb.proto.given.instructions import checked_names
 from bufdb.proto.shapes import TUPLE, Index, bytes_of, subindices
 
 WAITING = frozenset(("while", "conditional", "call"))
@@ -22,17 +21,6 @@ WAITING = frozenset(("while", "conditional", "call"))
 ASYNC = frozenset(("async-start", "async-update", "async-done"))
 _BEHIND_START = frozenset(("async-update", "async-done"))
 _CALLING = WAITING | ASYNC
-_ALONE = frozenset(("tuple", "domain"))
-"""They read neither an operand nor what is in it."""
-_TOP = frozenset(("get-tuple-element", "copy"))
-"""They read the top of an operand, and pass on what is in it."""
-_NAME = re.compile(rb"[A-Za-z_][\w.\-]*")
-_LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_"
-_FIRST = frozenset(_LETTERS[at : at + 1] for at in range(len(_LETTERS)))
-_OTHERS = _LETTERS + b"0123456789.-"
-
-User = tuple[int, int]
-"""An instruction and the number of one of its operands."""
 
 
 class Module:
@@ -55,64 +43,65 @@ class Module:
         self.members: dict[int, range] = {}
         """The instructions of each of these."""
         self.root: dict[int, int] = {}
-        self.instructions: list[Any] = []
         self.home: list[int] = []
         """The computation of each instruction."""
-        roots = self._read_computations()
-        found = self.instructions
-        self.ids: list[int] = [x.id for x in found]
-        """As the proto has them: from jaxlib 0.7 on the computation's is in the high half."""
-        at = self.at = dict(zip(self.ids, range(len(found)), strict=True))
-        self.names = checked_names([x.name for x in found])
-        self.opcode = opcodes_of(found)
-        raw = [x.operand_ids[:] for x in found]
-        self.operands: list[Sequence[int]] = [[at[o] for o in ids] if ids else () for ids in raw]
+        serialised: list[bytes] = []
+        roots = self._read_computations(serialised)
+        self.given = instructions.read(serialised)
+        del serialised
+        self.names, self.opcode, self.ids = self.given.names, self.given.opcodes, self.given.ids
+        at = self.at = dict(zip(self.ids, range(len(self.ids)), strict=True))
+        """Instructions by their ids."""
+        self.flat_operands = list(map(at.__getitem__, self.given.operand_ids))
+        """Operands of all instructions, one behind the other."""
+        self.operands = parted(self.flat_operands, self.given.operand_counts)
         self.calls = {
-            i: tuple(found[i].called_computation_ids)
-            for i, opcode in enumerate(self.opcode)
-            if opcode in _CALLING and found[i].called_computation_ids
+            i: tuple(called)
+            for i, called in self.given.called.items()
+            if self.opcode[i] in _CALLING
         }
         """Computations of those that pass control on."""
         self.root = {c: at[i] for c, i in roots.items() if i in at}
         self.is_root = set(self.root.values())
         self.schedule: dict[int, list[int]] = {
-            s.computation: [at[i] for i in s.instructions.instruction_ids]
+            s.computation: list(map(at.__getitem__, s.instructions.instruction_ids[:]))
             for s in self.proto.schedule.sequences
             if s.computation in self.members
         }
-        self.callers: dict[int, list[User]] = defaultdict(list)
+        self.callers: dict[int, list[tuple[int, int]]] = defaultdict(list)
         """Who passes control into a computation, as which of those that it calls."""
         for i, called in self.calls.items():
             for number, computation_id in enumerate(called):
                 self.callers[computation_id].append((i, number))
         self._read_shapes()
-        self._find_users()
         aliases = self.proto.input_output_alias.entries
         self.kept_inputs = {(e.parameter_number, tuple(e.parameter_shape_index)) for e in aliases}
         """Parameters that are donated, by number and index."""
 
-    def _read_computations(self) -> dict[int, int]:
-        """Put the instructions end to end; the ids of the roots."""
-        found = list(self.proto.computations)
-        heads = reader.heads_of(found)
-        names = checked_names([name for name, _, _, _ in heads])
-        roots = {}
-        for data, name, (_, c, root, is_fused) in zip(found, names, heads, strict=True):
-            self.computations[c], self.titles[c] = data, name
-            if not is_fused:
+    def _read_computations(self, serialised: list[bytes]) -> dict[int, int]:
+        """Put the serialised instructions end to end; the ids of the roots."""
+        roots: dict[int, int] = {}
+        names: list[bytes] = []
+        ids: list[int] = []
+        every = list(self.proto.computations)
+        for data, head in zip(every, reader.computations_of(every), strict=True):
+            names.append(head.name)
+            ids.append(c := head.id)
+            self.computations[c] = data
+            if not head.is_fusion_computation:
                 self.order.append(c)
-                roots[c] = root
-                members = reader.instructions_of(data)
+                roots[c] = head.root_id
+                members = head.instructions
                 start = len(self.home)
-                self.instructions += members
                 self.home += [c] * len(members)
                 self.members[c] = range(start, len(self.home))
+                serialised += members
+        self.titles = dict(zip(ids, checked_names(names), strict=True))
         return roots
 
     def _read_shapes(self) -> None:
-        self.shapes: list[bytes] = [x.shape for x in self.instructions]
+        self.shapes = self.given.shapes
         """Serialised, of each instruction."""
-        self._sizes: dict[bytes, int] = {}
         parsed = {data: reader.shape_of(data) for data in set(self.shapes)}
         self._shapes: dict[bytes, Any] = parsed
         """By their bytes: a module has some hundreds of different ones."""
@@ -147,29 +136,6 @@ class Module:
         """The shape of an instruction."""
         return self.shape_of(self.shapes[i])
 
-    def _find_users(self) -> None:
-        """Who reads an operand's top, who reads inside it, and roots that only pass it on.
-
-        Apart, because a loop's tuple has thousands of users and each element would ask them all.
-        """
-        self.top: dict[int, list[User]] = defaultdict(list)
-        self.inside: dict[int, list[User]] = defaultdict(list)
-        """Of operands whose result is a tuple."""
-        self.roots: dict[int, list[User]] = defaultdict(list)
-        top, inside, tuples = self.top, self.inside, self.tuples
-        for i, (opcode, operands) in enumerate(zip(self.opcode, self.operands, strict=True)):
-            is_alone = opcode in _ALONE
-            is_top = opcode in _TOP
-            passes_on = (is_alone or is_top) and i in self.is_root
-            for number, operand in enumerate(operands):
-                user = i, number
-                if not is_alone:
-                    top[operand].append(user)
-                    if operand in tuples and not is_top:
-                        inside[operand].append(user)
-                if passes_on:
-                    self.roots[operand].append(user)
-
     def chain(self, i: int) -> int | None:
         """The computation that an asynchronous start, update or done wraps."""
         for _ in range(len(self.operands)):
@@ -185,46 +151,14 @@ class Module:
             return None
         into = self.operands[root][0]
         is_parameter = self.opcode[into] == "parameter"
-        return self.instructions[into].parameter_number if is_parameter else None
+        return self.given.parameter_numbers[into] if is_parameter else None
 
-    def size(self, i: int) -> int:
-        """Logical size of the whole shape of an instruction [bytes]."""
-        data = self.shapes[i]
-        size = self._sizes.get(data)
-        if size is None:
-            size = self._sizes[data] = bytes_of(self.shape_of(data))
-        return size
+    @cached_property
+    def sizes(self) -> list[int]:
+        """Logical size of the whole shape of each instruction [bytes]."""
+        known = {data: bytes_of(self.shape_of(data)) for data in set(self.shapes)}
+        return [known[data] for data in self.shapes]
 
     def indices(self, i: int) -> list[Index]:
         """Every place in the shape of an instruction."""
         return list(subindices(self.shape(i))) if i in self.tuples else [()]
-
-
-def opcodes_of(instructions: Sequence[Any]) -> list[str]:
-    """Opcodes, held to what names are: nothing in them can end a line either."""
-    words = [x.opcode for x in instructions]
-    different = list(set(words))
-    texts = dict(zip(different, checked_names(different), strict=True))
-    return [texts[word] for word in words]
-
-
-def checked_names(names: Sequence[bytes]) -> list[str]:
-    """The same as text, if all are names, with nothing in them that could end a line.
-
-    Raises:
-        UnreadableProto: one is none.
-    """
-    together = b"\n".join(names)
-    # All at once: what is left without the letters of names are the ends between them.
-    ends = together.translate(None, _OTHERS)
-    if not names:
-        return []
-    if len(ends) == ends.count(b"\n") == len(names) - 1 and _FIRST.issuperset(
-        [name[:1] for name in names]
-    ):
-        return together.decode("ascii").split("\n")
-    for name in names:
-        if not _NAME.fullmatch(name):
-            found = name[:80].decode("ascii", "backslashreplace")
-            raise UnreadableProto(f"it is damaged: {found!r} is no name")
-    return []

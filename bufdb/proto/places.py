@@ -9,19 +9,16 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from bufdb.proto.graph import ASYNC, WAITING, Module, User
+import numpy as np
+
+from bufdb.columnar.scan import Ints
+from bufdb.proto.given.assignment import Assignment
+from bufdb.proto.graph import ASYNC, WAITING, Module
 from bufdb.proto.shapes import Index
 
 Place = tuple[int, Index]
-Uses = tuple[Place, Sequence[User]]
-"""Who uses what shows at a place."""
-
-Slice = tuple[int, int, int]
-"""A value, its size [bytes] and its offset in the allocation [bytes]."""
 
 _WHOLE = frozenset(
     (
@@ -44,12 +41,27 @@ _FORWARDING = (
 
 
 @dataclass
+class Slices:
+    """Values in allocations, by their order in the assignment; arrays with a row for each."""
+
+    allocation: Ints
+    """Its place in the assignment."""
+    value: Ints
+    size: Ints
+    """[bytes]"""
+    offset: Ints
+    """In the allocation [bytes]."""
+
+
+@dataclass
 class Values:
     """The values of a module; each list has all of them, in the order of their numbers."""
 
     numbers: list[int] = field(default_factory=list)
     places: list[Place] = field(default_factory=list)
     """What defines each."""
+    instruction: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    """The instruction that does."""
     colors: list[int] = field(default_factory=list)
     known: dict[int, int] = field(default_factory=dict)
     """Values by number."""
@@ -57,30 +69,28 @@ class Values:
     """The value that a place defines."""
     phi: set[int] = field(default_factory=set)
     """Values that merge definitions."""
-    assigned: list[list[Slice]] = field(default_factory=list)
-    """What is in each allocation, by their order in the assignment."""
+    assigned: Slices = field(default_factory=lambda: Slices(*[np.empty(0, np.int64)] * 4))
 
 
-def definitions(module: Module, assignment: Any) -> Values:
+def definitions(module: Module, assignment: Assignment) -> Values:
     """The values that a buffer assignment lists.
 
     Raises:
         LookupError: one is defined by an instruction that is not there.
     """
-    found = list(assignment.logical_buffers)
-    numbers = [x.id for x in found]
-    if any(one >= two for one, two in itertools.pairwise(numbers)):
-        found = [x for _, x in sorted({x.id: x for x in found}.items())]
-        numbers = [x.id for x in found]
-    locations = [x.defined_at for x in found]
-    at, indices = module.at, [tuple(place.shape_index) for place in locations]
+    numbers, colors, found = assignment.numbers, assignment.colors, assignment.defined_at
+    if not (np.diff(np.array(numbers, np.int64)) > 0).all():
+        order = [row for _, row in sorted({n: row for row, n in enumerate(numbers)}.items())]
+        numbers, colors = [numbers[row] for row in order], [colors[row] for row in order]
+        found = found.take(order)
     try:
-        where = [at[place.instruction_id] for place in locations]
+        where = list(map(module.at.__getitem__, found.instructions))
     except KeyError:
-        where = [_located(module, place)[0] for place in locations]
-    places = list(zip(where, indices, strict=True))
+        names = zip(found.instructions, found.names, strict=True)
+        where = [_located(module, number, name) for number, name in names]
+    places = list(zip(where, found.indexes, strict=True))
     known = dict(zip(numbers, range(len(numbers)), strict=True))
-    values = Values(numbers, places, [x.color for x in found], known)
+    values = Values(numbers, places, np.array(where, np.int64), colors, known)
     values.defined = dict(zip(places, range(len(places)), strict=True))
     home, opcode, callers = module.home, module.opcode, module.callers
     merging = {
@@ -92,20 +102,17 @@ def definitions(module: Module, assignment: Any) -> Values:
             for v, i in enumerate(where)
             if opcode[i] in _MERGING or (opcode[i] == "parameter" and home[i] in merging)
         }
-    values.assigned = [
-        [(known[one.logical_buffer_id], one.size, one.offset) for one in a.assigned]
-        for a in assignment.buffer_allocations
-    ]
+    given = assignment.slices
+    inside = np.array([known[number] for number in given["logical_buffer_id"].tolist()], np.int64)
+    holders = np.repeat(np.arange(len(assignment.slice_counts)), assignment.slice_counts)
+    values.assigned = Slices(holders, inside, given["size"], given["offset"])
     return values
 
 
-def _located(module: Module, location: Any) -> Place:
-    """The place of a location: of an instruction by its id, in old protos by its name."""
-    i = module.at.get(location.instruction_id)
-    if i is None:
-        i = module.named[location.instruction_name.decode("ascii", "backslashreplace")]
-    index = location.shape_index
-    return i, tuple(index) if index else ()
+def _located(module: Module, number: int, name: bytes) -> int:
+    """An instruction by its id, in old protos by its name."""
+    i = module.at.get(number)
+    return module.named[name.decode("ascii", "backslashreplace")] if i is None else i
 
 
 def find_shown(module: Module, values: Values) -> dict[int, list[Place]]:
@@ -161,7 +168,7 @@ def _sources(m: Module, place: Place) -> list[Place]:
     i, index = place
     opcode, operands = m.opcode[i], m.operands[i]
     if opcode == "get-tuple-element":
-        return [(operands[0], (m.instructions[i].tuple_index, *index))]
+        return [(operands[0], (m.given.tuple_indexes[i], *index))]
     if opcode in _WHOLE or opcode == "while":
         return [(operands[0], index)]
     if opcode == "tuple":
@@ -177,7 +184,7 @@ def _sources(m: Module, place: Place) -> list[Place]:
 
 def _arguments(m: Module, i: int, index: Index) -> list[Place]:
     """What callers give to a parameter."""
-    number, found = m.instructions[i].parameter_number, []
+    number, found = m.given.parameter_numbers[i], []
     for caller, called in m.callers.get(m.home[i], ()):
         how, operands = m.opcode[caller], m.operands[caller]
         place = {"call": number, "async-start": number, "while": 0, "conditional": called + 1}
@@ -223,41 +230,14 @@ def _asynchronous(m: Module, i: int, index: Index) -> list[Place]:
     return []
 
 
-def uses_of(m: Module, values: Values, shown: dict[int, list[Place]]) -> list[list[Uses]]:
-    """Uses of each value, by the place that is used, then by user.
-
-    XLA lists the users of one place in the order in which they came to be, which no proto has.
-    """
-    top, inside, roots = m.top, m.inside, m.roots
-    return [
-        _uses_at(m, [place, *shown.get(v, ())])
-        if v in shown or place[0] in roots
-        else [(place, (inside if place[1] else top).get(place[0], ()))]
-        for v, place in enumerate(values.places)
-    ]
-
-
-def _uses_at(m: Module, positions: list[Place]) -> list[Uses]:
-    """Uses of the value that shows at these places."""
-    in_roots = {i for i, _ in positions if i in m.is_root}
-    found: list[Uses] = []
-    for i, index in positions:
-        users: Sequence[User] = (m.inside if index else m.top).get(i, ())
-        # A root that shows the value is a use of it, even if it only passes it on.
-        more = [user for user in m.roots.get(i, ()) if user[0] in in_roots]
-        if more:
-            users = sorted({*users, *more}, key=lambda user: (m.ids[user[0]], user[1]))
-        found.append(((i, index), users))
-    return found
-
-
-def sharing(module: Module, values: Values, assignment: Any) -> list[list[int]]:
+def sharing(module: Module, values: Values, assignment: Assignment) -> list[list[int]]:
     """Sets of values that have one buffer, by `buffer_aliases`."""
     parent: dict[int, int] = {}
-    for alias in assignment.buffer_aliases:
-        other = values.defined[_located(module, alias.location)]
+    at = assignment.aliases
+    places = zip(at.instructions, at.names, at.indexes, strict=True)
+    for number, (i, name, index) in zip(assignment.alias_sources, places, strict=True):
+        other = values.defined[_located(module, i, name), index]
         # What no value is has a number below 0, for it may still join two that are.
-        number = alias.source_buffer_id
         one = _first(parent, values.known.get(number, -1 - abs(number)))
         parent[one] = _first(parent, other)
     sets: dict[int, list[int]] = defaultdict(list)

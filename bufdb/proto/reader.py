@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import operator
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -21,7 +22,10 @@ MAX_BYTES = 1 << 31
 PACKAGE_MISSING = (
     "reading it takes the package protobuf, which is not installed: pip install 'bufdb[proto]'"
 )
-_DAMAGED = "it is damaged: a part of it cannot be parsed"
+DAMAGED = "it is damaged: a part of it cannot be parsed"
+NO_PROTO = "it is no HloProto; it may have been cut off or be another message"
+INT32, BOOL = 1, 7
+"""Types of fields as descriptors number them."""
 
 
 class UnreadableProto(Exception):
@@ -62,8 +66,12 @@ def unpacked(data: bytes) -> bytes:
     return b"".join(parts)
 
 
-def read(data: bytes) -> Any:
+def read(data: bytes, kind: str = "HloProto") -> Any:
     """The HloProto in the bytes of a `.hlo.pb`, a `.hlo.pb.gz` or a snapshot.
+
+    Args:
+        data: the bytes.
+        kind: name of the message; HloProtoParts is the same in parts.
 
     Raises:
         UnreadableProto: the package is missing, or the bytes are no such message.
@@ -72,30 +80,21 @@ def read(data: bytes) -> Any:
         raise UnreadableProto(PACKAGE_MISSING)
     data = unpacked(data)
     inside = wire.snapshot_part(data)
-    try:
-        return _messages().HloProto.FromString(data if inside is None else inside)
-    except _decode_error() as error:
-        raise UnreadableProto(
-            "it is no HloProto; it may have been cut off or be another message"
-        ) from error
+    return parsed(kind, data if inside is None else inside, NO_PROTO)
 
 
-def heads_of(computations: Iterable[bytes]) -> list[tuple[bytes, int, int, bool]]:
-    """Of serialised computations the name, id, root's id, and whether a fusion calls it."""
-    parse = _messages().HloComputationHead.FromString
+def computations_of(every: Iterable[bytes]) -> Iterator[Any]:
+    """Serialised computations, their instructions in parts."""
     try:
-        # Each goes before the next one comes: it holds all the bytes that it was read from.
-        return [
-            (head.name, head.id, head.root_id, head.is_fusion_computation)
-            for head in map(parse, computations)
-        ]
+        # One at a time: each holds all the bytes that it was read from.
+        yield from map(_message("HloComputationParts").FromString, every)
     except _decode_error() as error:
-        raise UnreadableProto(_DAMAGED) from error
+        raise UnreadableProto(DAMAGED) from error
 
 
 def instructions_of(computation: bytes) -> Any:
     """The instructions of a serialised computation."""
-    return _parsed(_messages().HloComputationProto, computation).instructions
+    return parsed("HloComputationProto", computation).instructions
 
 
 def names_of(data: bytes) -> list[tuple[bytes, list[bytes]]]:
@@ -105,33 +104,63 @@ def names_of(data: bytes) -> list[tuple[bytes, list[bytes]]]:
         UnreadableProto: the bytes are no such message.
     """
     computations = read(data).hlo_module.computations
-    return [
-        (name, [x.name for x in instructions_of(computation)])
-        for (name, _, _, _), computation in zip(heads_of(computations), computations, strict=True)
-    ]
+    heads = zip(computations_of(computations), computations, strict=True)
+    return [(head.name, [x.name for x in instructions_of(one)]) for head, one in heads]
 
 
 @cache
-def _messages() -> Any:
-    """The module of the generated classes, which makes them when it is imported."""
-    return importlib.import_module("bufdb.proto.hlo_fields_pb2")
+def _message(kind: str) -> Any:
+    """A generated class; their module makes all of them when it is imported."""
+    return operator.attrgetter(kind)(importlib.import_module("bufdb.proto.hlo_fields_pb2"))
+
+
+def fields_of(kind: str) -> Mapping[str, Any]:
+    """What descriptors say of the fields of a message, by their names."""
+    found: Mapping[str, Any] = _message(kind).DESCRIPTOR.fields_by_name
+    return found
 
 
 def shape_of(data: bytes) -> Any:
     """A serialised shape."""
-    return _parsed(_messages().ShapeProto, data)
+    return parsed("ShapeProto", data)
+
+
+def instruction_of(data: bytes) -> Any:
+    """A serialised instruction."""
+    return parsed("HloInstructionProto", data)
+
+
+def literal_of(data: bytes) -> Any:
+    """A serialised literal."""
+    return parsed("LiteralProto", data)
 
 
 def metadata_of(data: bytes) -> Any:
     """The serialised metadata of an instruction."""
-    return _parsed(_messages().OpMetadata, data)
+    return parsed("OpMetadata", data)
 
 
-def _parsed(kind: Any, data: bytes) -> Any:
+def parsed(kind: str, data: bytes, why: str = DAMAGED) -> Any:
+    """A serialised message of a kind of `hlo_fields.proto`.
+
+    Raises:
+        UnreadableProto: it is none, which `why` says.
+    """
     try:
-        return kind.FromString(data)
+        return _message(kind).FromString(data)
     except _decode_error() as error:
-        raise UnreadableProto(_DAMAGED) from error
+        raise UnreadableProto(why) from error
+
+
+def with_fields(message: Any, names: Iterable[str]) -> bytes:
+    """A message with some of its fields alone, serialised."""
+    kept = type(message)()
+    kept.CopyFrom(message)
+    for name in {*message.DESCRIPTOR.fields_by_name} - {*names}:
+        kept.ClearField(name)
+    kept.DiscardUnknownFields()
+    found: bytes = kept.SerializeToString()
+    return found
 
 
 def _decode_error() -> type[Exception]:

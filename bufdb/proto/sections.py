@@ -15,14 +15,20 @@ from typing import Any
 
 import numpy as np
 
+from bufdb.columnar.scan import Bools
 from bufdb.proto import reader
 from bufdb.proto.bodies import asked_for
+from bufdb.proto.given import assignment
+from bufdb.proto.given.assignment import Assignment
 from bufdb.proto.graph import ASYNC, Module
-from bufdb.proto.places import Place, Uses, Values, definitions, find_shown, uses_of
-from bufdb.proto.printing import Printer, header, index_text
+from bufdb.proto.places import Place, Values, definitions, find_shown
 from bufdb.proto.reader import UnreadableProto
 from bufdb.proto.shapes import Index, part_of, text_of
-from bufdb.proto.times import Ranges, Span, flatten, printed_peak, trace_faults
+from bufdb.proto.text.header import header
+from bufdb.proto.text.lines import Printer
+from bufdb.proto.text.words import index_text
+from bufdb.proto.times import Live, Ranges, flatten, printed_peak, trace_faults
+from bufdb.proto.uses import Uses, uses_of
 
 BUFFERS, VALUES, RANGES = "buffer_assignment", "values", "live_range"
 KINDS = (BUFFERS, VALUES, RANGES, "hlo")
@@ -69,9 +75,10 @@ def read(data: bytes, wanted: frozenset[str] = frozenset(KINDS)) -> Sections:
     was_collecting = gc.isenabled()
     gc.disable()  # hundreds of thousands of small objects, none of them in a cycle
     try:
-        proto = reader.read(data)
-        module = Module(proto)
-        return _Teller(module, proto).sections(wanted)
+        proto = reader.read(data, "HloProtoParts")
+        has_assignment = proto.HasField("buffer_assignment")
+        given = assignment.read(proto.buffer_assignment) if has_assignment else None
+        return _Teller(Module(proto), given).sections(wanted)
     except LookupError as error:
         raise UnreadableProto(f"it is damaged: {error} is in it nowhere") from error
     except RecursionError as error:
@@ -109,48 +116,50 @@ class _Strings:
 
     def at(self, places: Sequence[Place]) -> Any:
         """The places of indexes, -1 where none is printed: the result is no tuple."""
-        return _ints([self.index(index) if i in self.tuples else -1 for i, index in places])
+        found = np.full(len(places), -1)
+        in_tuples = [row for row, (i, _) in enumerate(places) if i in self.tuples]
+        found[in_tuples] = [self.index(places[row][1]) for row in in_tuples]
+        return found
 
 
 class _Teller:
     """The sections of one module."""
 
-    def __init__(self, module: Module, proto: Any) -> None:
-        self.module, self.proto = module, proto
-        self.assignment = proto.buffer_assignment
+    def __init__(self, module: Module, given: Assignment | None) -> None:
+        self.module, self.given = module, given
         self.printer = Printer(module)
         self.strings = _Strings(module)
         self.found = Sections(strings=self.strings.every)
 
     def sections(self, wanted: frozenset[str]) -> Sections:
         """Those that are wanted, as far as they are known."""
-        m, found = self.module, self.found
-        if not self.proto.HasField("buffer_assignment"):
+        m, found, given = self.module, self.found, self.given
+        if given is None:
             if "hlo" in wanted:
-                found.hlo = self._hlo(Values(), None)
+                found.hlo = self._hlo(Values(), None, Assignment())
             return found
-        values = definitions(m, self.assignment)
+        values = definitions(m, given)
         shown = find_shown(m, values)
         self.columns = self._columns(values)
         if BUFFERS in wanted:
-            found.tables[BUFFERS] = self._allocations(values, shown)
+            found.tables[BUFFERS] = self._allocations(given, values, shown)
         uses = uses_of(m, values, shown)
         if VALUES in wanted:
-            found.tables[VALUES] = self._used(values, shown, uses)
+            found.tables[VALUES] = self._used(given, values, shown, uses)
             self._describe(values, is_told="hlo" not in wanted)
         if wanted & {RANGES, "hlo"}:
             program = flatten(m)
-            ranges = self._ranges(Ranges(m, values, program), shown, uses)
+            ranges = self._ranges(given, Ranges(m, values, program), shown, uses)
             if RANGES not in wanted:
                 found.problems.clear()
             elif ranges is not None:
                 found.tables[RANGES] = self._live(values, program.sequence, ranges)
             if "hlo" in wanted:
-                found.hlo = self._hlo(values, ranges)
+                found.hlo = self._hlo(values, ranges, given)
         return found
 
-    def _hlo(self, values: Values, ranges: dict[int, Span] | None) -> bytes:
-        fused = asked_for(self.module, values, ranges, self.assignment)
+    def _hlo(self, values: Values, ranges: Live | None, given: Assignment) -> bytes:
+        fused = asked_for(self.module, values, ranges, given)
         return _text([*header(self.module), *self.printer.hlo(fused)])
 
     def _columns(self, values: Values) -> Table:
@@ -161,85 +170,93 @@ class _Teller:
             raise UnreadableProto("it is damaged: a value has a number below 0")
         return {
             "value_id": _ints(values.numbers),
-            "instruction_name": _ints([i for i, _ in values.places]),
+            "instruction_name": values.instruction,
             "shape_index": self.strings.at(values.places),
             "is_phi": phi,
             "color": _ints(values.colors),
         }
 
-    def _allocations(self, values: Values, shown: dict[int, list[Place]]) -> dict[str, Table]:
+    def _allocations(
+        self, given: Assignment, values: Values, shown: dict[int, list[Place]]
+    ) -> dict[str, Table]:
         m, places = self.module, values.places
         result = m.root[m.entry], ()
         results = {v for v, more in shown.items() if result in more}
         results.add(values.defined.get(result, -1))
-        found = list(self.assignment.buffer_allocations)
-        holds = np.full(len(found), -1)
-        rows = [a for a, some in enumerate(values.assigned) for v, _, _ in some if v in results]
-        if rows:
+        found = given.allocations
+        holds = np.full(len(found["index"]), -1)
+        slices = values.assigned
+        rows = slices.allocation[np.isin(slices.value, list(results))]
+        if len(rows):
             holds[rows] = self.strings.code(text_of(m.shape(result[0]), with_layout=False))
         table: Table = {
-            "allocation_index": _ints([a.index for a in found]),
-            "size_bytes": _ints([a.size for a in found]),
-            "color": _ints([a.color for a in found]),
-            **self._parameters(found),
+            "allocation_index": found["index"],
+            "size_bytes": found["size"],
+            "color": found["color"],
+            **self._parameters(given),
             "output_shape": holds,
-            "is_constant": np.array([a.is_constant for a in found], np.bool_),
-            "is_thread_local": np.array([a.is_thread_local for a in found], np.bool_),
-            "is_maybe_live_out": np.array([a.maybe_live_out for a in found], np.bool_),
+            "is_constant": found["is_constant"] != 0,
+            "is_thread_local": found["is_thread_local"] != 0,
+            "is_maybe_live_out": found["maybe_live_out"] != 0,
         }
         if min(table["allocation_index"].min(initial=0), table["color"].min(initial=0)) < 0:
             raise UnreadableProto("it is damaged: an allocation has a number below 0")
         kinds = ("is_constant", "is_thread_local", "is_maybe_live_out")
         is_plain = (table["parameter_number"] < 0) & (table["output_shape"] < 0)
         table["is_preallocated_temp"] = is_plain & ~np.any([table[kind] for kind in kinds], axis=0)
-        slices = [one for some in values.assigned for one in sorted(some)]
-        inside = _ints([v for v, _, _ in slices])
+        order = np.lexsort((slices.offset, slices.size, slices.value, slices.allocation))
+        inside = slices.value[order]
         codes = {text: self.strings.code(text) for text in set(self.printer.shapes)}
         whole = [codes[text] for text in self.printer.shapes]
         placed = {name: column[inside] for name, column in self.columns.items()}
-        placed["size_bytes"] = _ints([size for _, size, _ in slices])
-        placed["offset_bytes"] = _ints([offset for _, _, offset in slices])
+        placed["size_bytes"] = slices.size[order]
+        placed["offset_bytes"] = slices.offset[order]
         shapes = [
             self.strings.code(text_of(part_of(m.shape(i), index))) if index else whole[i]
             for i, index in places
         ]
         placed["shape"] = _ints(shapes)[inside]
-        counts = [len(some) for some in values.assigned]
-        placed["allocation_index"] = np.repeat(table["allocation_index"], counts)
+        placed["allocation_index"] = table["allocation_index"][slices.allocation[order]]
         return {"allocations": table, "values": placed}
 
-    def _parameters(self, found: Sequence[Any]) -> Table:
+    def _parameters(self, given: Assignment) -> Table:
         """Which parameter, and which part of it, each allocation holds."""
-        m = self.module
-        numbers = [a.parameter_number for a in found]
-        if min(numbers, default=0) < 0:
+        m, found = self.module, given.allocations
+        if found["parameter_number"].min(initial=0) < 0:
             raise UnreadableProto("it is damaged: a parameter has a number below 0")
         by_number = {
-            m.instructions[i].parameter_number: i
+            m.given.parameter_numbers[i]: i
             for i in m.members[m.entry]
             if m.opcode[i] == "parameter"
         }
-        shapes, indexes = [-1] * len(found), [-1] * len(found)
-        for row, a in enumerate(found):
-            if a.is_entry_computation_parameter:
-                index = tuple(a.parameter_shape_index)
-                part = part_of(m.shape(by_number[numbers[row]]), index)
-                shapes[row] = self.strings.code(text_of(part, with_layout=False))
-                indexes[row] = self.strings.index(index)
-            else:
-                numbers[row] = -1
+        holds = found["is_entry_computation_parameter"] != 0
+        numbers = np.where(holds, found["parameter_number"], -1)
+        shapes, indexes = np.full(len(holds), -1), np.full(len(holds), -1)
+        known: dict[tuple[bytes, Index], int] = {}
+        for row in np.flatnonzero(holds).tolist():
+            index = given.parameter_indexes[row]
+            shape = m.shapes[by_number[int(numbers[row])]]
+            if (shape, index) not in known:
+                text = text_of(part_of(m.shape_of(shape), index), with_layout=False)
+                known[shape, index] = self.strings.code(text)
+            shapes[row] = known[shape, index]
+            indexes[row] = self.strings.index(index)
         columns = ("parameter_number", "parameter_shape", "parameter_shape_index")
-        return dict(zip(columns, map(_ints, (numbers, shapes, indexes)), strict=True))
+        return dict(zip(columns, (numbers, shapes, indexes), strict=True))
 
     def _used(
-        self, values: Values, shown: dict[int, list[Place]], uses: list[list[Uses]]
+        self,
+        given: Assignment,
+        values: Values,
+        shown: dict[int, list[Place]],
+        uses: Uses,
     ) -> dict[str, Table]:
         """Used values: all that are assigned, with their places and their uses."""
         every = np.zeros(len(values.numbers), np.bool_)
-        every[[v for some in values.assigned for v, _, _ in some]] = True
+        every[values.assigned.value] = True
         listed = np.flatnonzero(every).tolist()
-        sizes = sum([a.size for a in self.assignment.buffer_allocations])
-        self.found.total_bytes = (sizes + 2**63) % 2**64 - 2**63
+        # Modulo 2^64, as XLA prints it.
+        self.found.total_bytes = int(given.allocations["size"].sum())
         heads = {name: column[every] for name, column in self.columns.items()}
         places = [
             (row, ordinal, i, index)
@@ -262,24 +279,20 @@ class _Teller:
         return {
             "heads": heads,
             "positions": positions,
-            "uses": self._uses([uses[v] for v in listed]),
+            "uses": self._uses(uses, every),
         }
 
-    def _uses(self, uses: list[list[Uses]]) -> Table:
+    def _uses(self, uses: Uses, is_listed: Bools) -> Table:
         """The uses of used values."""
-        by_place = list(itertools.chain.from_iterable(uses))
-        users = list(itertools.chain.from_iterable([users for _, users in by_place]))
-        counts = _ints([len(users) for _, users in by_place])
-        at = self.strings.at([place for place, _ in by_place])
-        places = _ints([len(some) for some in uses])
-        heads = np.repeat(np.repeat(np.arange(len(uses)), places), counts)
-        totals = np.bincount(heads, minlength=len(uses))
+        uses = uses.take(is_listed[uses.value])
+        heads = (np.cumsum(is_listed) - 1)[uses.value]
+        totals = np.bincount(heads, minlength=int(is_listed.sum()))
         firsts = np.cumsum(totals) - totals
         return {
-            "instruction_name": _ints([user for user, _ in users]),
-            "operand_number": _ints([number for _, number in users]),
-            "operand_index": np.repeat(at, counts),
-            "ordinal": np.arange(len(users)) - firsts[heads],
+            "instruction_name": uses.user,
+            "operand_number": uses.operand_number,
+            "operand_index": self.strings.at(uses.places)[uses.place],
+            "ordinal": np.arange(len(heads)) - firsts[heads],
             "head": heads,
         }
 
@@ -299,16 +312,20 @@ class _Teller:
                 self.found.descriptions[row] = self.printer.description(i)
 
     def _ranges(
-        self, derived: Ranges, shown: dict[int, list[Place]], uses: list[list[Uses]]
-    ) -> dict[int, Span] | None:
+        self,
+        given: Assignment,
+        derived: Ranges,
+        shown: dict[int, list[Place]],
+        uses: Uses,
+    ) -> Live | None:
         """Live ranges, held against the heap simulator's own record; None without a schedule."""
         problems = self.found.problems
         if self.module.entry not in self.module.schedule:
             message = "live ranges are unknown: the proto has no schedule"
             problems.append(("data_loss", "missing_schedule", message))
             return None
-        ranges = derived.of(shown, uses, self.assignment)
-        wrong, events = trace_faults(self.assignment, derived.values, ranges)
+        ranges = derived.of(shown, uses, given)
+        wrong, events = trace_faults(given, derived.values, ranges)
         if wrong:
             message = (
                 f"{wrong} of {events} events of the heap simulator are out of order by the live "
@@ -323,11 +340,9 @@ class _Teller:
             problems.append(("info", "asynchronous_starts", message))
         return ranges
 
-    def _live(
-        self, values: Values, sequence: list[int], ranges: dict[int, Span]
-    ) -> dict[str, Table]:
+    def _live(self, values: Values, sequence: list[int], ranges: Live) -> dict[str, Table]:
         """The schedule, live ranges, and what lives at the peak."""
-        columns, live = self.columns, sorted(ranges)
+        columns, live = self.columns, ranges.values
         self.found.schedule_length = len(sequence)
         self.found.peak_time, listed = printed_peak(self.module, values, ranges)
         peak = _ints([v for _, v in listed])
@@ -340,8 +355,8 @@ class _Teller:
             "ranges": {
                 "instruction_name": columns["instruction_name"][live],
                 "shape_index": columns["shape_index"][live],
-                "start_time": _ints([ranges[v][0] for v in live]),
-                "end_time": _ints([ranges[v][1] for v in live]),
+                "start_time": ranges.start[live],
+                "end_time": ranges.end[live],
             },
             "peak": {
                 "instruction_name": columns["instruction_name"][peak],
@@ -358,4 +373,4 @@ def _ints(numbers: Sequence[int]) -> Any:
 
 
 def _text(lines: Iterable[str]) -> bytes:
-    return ("\n".join(lines) + "\n").encode("ascii", "backslashreplace")
+    return "\n".join([*lines, ""]).encode("ascii", "backslashreplace")

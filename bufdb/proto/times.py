@@ -6,10 +6,15 @@ import itertools
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
+from bufdb.columnar.scan import Ints
 from bufdb.proto import reader
+from bufdb.proto.given.assignment import Assignment
 from bufdb.proto.graph import ASYNC, Module
-from bufdb.proto.places import Place, Uses, Values, sharing
+from bufdb.proto.places import Place, Values, sharing
 from bufdb.proto.shapes import bytes_of, part_of
+from bufdb.proto.uses import Uses
 
 Span = tuple[int, int]
 """First and last instant, the last included."""
@@ -67,6 +72,20 @@ def _walk(m: Module, program: Program, c: int, inside: int | None) -> None:
     program.spans[c] = start, len(sequence)
 
 
+@dataclass
+class Live:
+    """Live ranges of all values; -1 for those that have none, as of reducers and comparators."""
+
+    start: Ints
+    end: Ints
+    """The last instant, included."""
+
+    @property
+    def values(self) -> Ints:
+        """The values that have one."""
+        return np.flatnonzero(self.start >= 0)
+
+
 class Ranges:
     """Live ranges of the values of one module, each as it is derived."""
 
@@ -96,49 +115,46 @@ class Ranges:
             if opcode in ("call", "while") and called[0] in program.spans:
                 self.uses_until[i] = -1 if opcode == "call" else when[module.parameters[called[0]]]
 
-    def of(
-        self, shown: dict[int, list[Place]], uses: list[list[Uses]], assignment: Any
-    ) -> dict[int, Span]:
-        """Live ranges by value; those of reducers, comparators and the like have none."""
-        found = self._alone(shown, uses)
+    def of(self, shown: dict[int, list[Place]], uses: Uses, assignment: Assignment) -> Live:
+        """Live ranges by value."""
+        alone = self._alone(shown, uses)
+        starts, ends = alone.start.tolist(), alone.end.tolist()
         for members in sharing(self.module, self.values, assignment):
-            order = sorted((*found[v], v) for v in members if v in found)
+            order = sorted((starts[v], ends[v], v) for v in members if v >= 0 and starts[v] >= 0)
             for (_, _, one), (_, _, two) in itertools.pairwise(order):
-                (start, end), (later, last) = found[one], found[two]
-                found[two] = later, max(end, last)
-                found[one] = start, min(end, later)
-        return found
+                end = ends[one]
+                ends[one] = min(end, starts[two])
+                ends[two] = max(end, ends[two])
+        return Live(alone.start, np.array(ends, np.int64))
 
-    def _alone(self, shown: dict[int, list[Place]], uses: list[list[Uses]]) -> dict[int, Span]:
+    def _alone(self, shown: dict[int, list[Place]], uses: Uses) -> Live:
         """Ranges before those of values that share a buffer are brought in order."""
-        m, when, spans, wrapped = self.module, self.when, self.program.spans, self.program.wrapped
-        shows_until, uses_until, found = self.shows_until, self.uses_until, {}
-        for v, (i, index) in enumerate(self.values.places):
-            start, home = when[i], m.home[i]
-            if start < 0 or home not in spans:
-                continue
-            end = shows_until[i]
-            if m.opcode[i] == "parameter":
-                start = spans[home][0]
-                if home == m.entry:
-                    kept = m.instructions[i].parameter_number, index
-                    if kept not in m.kept_inputs:
-                        found[v] = start, len(self.program.sequence)
-                        continue
-            if wrapped:
-                chain = wrapped.get(home)
-                if chain is not None and chain in self.chains:
-                    begun, done = self.chains[chain]
-                    end = max(end, done)
-                    start = begun if self.starts_late else start
-            if v in shown:
-                end = max(end, *[shows_until[place] for place, _ in shown[v]])
-            for _, users in uses[v]:
-                for user, _ in users:
-                    if uses_until[user] > end:
-                        end = uses_until[user]
-            found[v] = start, end
-        return found
+        m, at, program = self.module, self.values.instruction, self.program
+        homes, home = np.unique(np.array(m.home, np.int64), return_inverse=True)
+        first = np.array([program.spans.get(c, (-1, -1))[0] for c in homes.tolist()], np.int64)
+        first, home = first[home[at]], home[at]
+        start = np.array(self.when, np.int64)[at]
+        has_range = (start >= 0) & (first >= 0)
+        end = np.array(self.shows_until, np.int64)[at]
+        is_parameter = np.array([word == "parameter" for word in m.opcode], np.bool_)[at]
+        start = np.where(is_parameter, first, start)
+        if program.wrapped:
+            none = -1, -1
+            spans = [self.chains.get(program.wrapped.get(c, -1), none) for c in homes.tolist()]
+            begun, done = np.array(spans, np.int64).reshape(-1, 2)[home].T
+            end = np.maximum(end, done)
+            start = np.where(self.starts_late & (begun >= 0), begun, start)
+        for v, places in shown.items():
+            end[v] = max(end[v], *[self.shows_until[i] for i, _ in places])
+        used, rows = np.unique(uses.value, return_index=True)
+        if len(used):
+            until = np.array(self.uses_until, np.int64)[uses.user]
+            end[used] = np.maximum(end[used], np.maximum.reduceat(until, rows))
+        for v in np.flatnonzero(is_parameter & (homes[home] == m.entry)).tolist():
+            i, index = self.values.places[v]
+            if (m.given.parameter_numbers[i], index) not in m.kept_inputs:
+                start[v], end[v] = first[v], len(program.sequence)
+        return Live(np.where(has_range, start, -1), np.where(has_range, end, -1))
 
 
 def _starts_at_chain(m: Module) -> bool:
@@ -156,25 +172,39 @@ def _starts_at_chain(m: Module) -> bool:
     )
 
 
-def printed_peak(
-    m: Module, values: Values, ranges: dict[int, Span]
-) -> tuple[int, list[tuple[int, int]]]:
+def exact(sizes: list[int]) -> Any:
+    """Sizes as an array in which no sum of them overflows."""
+    return np.array(sizes, np.int64 if sum(map(abs, sizes)) < 2**62 else object)
+
+
+def instant_of_most(start: Ints, behind: Ints, sizes: Any) -> int:
+    """The first instant at which what lives has the most bytes, 0 if it never has any.
+
+    Args:
+        start: first instants.
+        behind: instants behind the last ones.
+        sizes: bytes, from `exact`.
+    """
+    change = np.zeros(1 + int(behind.max(initial=0)), sizes.dtype)
+    np.add.at(change, start, sizes)
+    np.subtract.at(change, behind, sizes)
+    live = np.cumsum(change)
+    instant = int(np.argmax(live))
+    return instant if live[instant] > 0 else 0
+
+
+def printed_peak(m: Module, values: Values, ranges: Live) -> tuple[int, list[tuple[int, int]]]:
     """The instant that XLA would call the peak, and what it would list: (bytes, value)."""
-    places = values.places
-    change = [0] * (2 + max([2, *[end + 2 for _, end in ranges.values()]]))
-    for v, (start, end) in ranges.items():
-        size = m.size(places[v][0])
-        change[start] += size
-        change[end + 2] -= size  # the rule counts a value once past its end
-    live = list(itertools.accumulate(change))
-    most = max(live)
-    instant = live.index(most) if most > 0 else 0
+    places, live, whole = values.places, ranges.values, m.sizes
+    start, end = ranges.start[live], ranges.end[live]
+    sizes = exact([whole[i] for i in values.instruction[live].tolist()])
+    # The rule counts a value once past its end.
+    instant = instant_of_most(start, end + 2, sizes)
     listed = []
-    for v, (start, end) in ranges.items():
-        if start <= instant <= end:
-            i, index = places[v]
-            size = bytes_of(part_of(m.shape(i), index)) if index else m.size(i)
-            listed.append((size, v))
+    for v in live[(start <= instant) & (instant <= end)].tolist():
+        i, index = places[v]
+        size = bytes_of(part_of(m.shape(i), index)) if index else whole[i]
+        listed.append((size, v))
 
     def order(row: tuple[int, int]) -> tuple[int, str, tuple[int, ...]]:
         i, index = places[row[1]]
@@ -183,24 +213,26 @@ def printed_peak(
     return instant, sorted(listed, key=order)
 
 
-def trace_faults(assignment: Any, values: Values, ranges: dict[int, Span]) -> tuple[int, int]:
+def trace_faults(assignment: Assignment, values: Values, ranges: Live) -> tuple[int, int]:
     """(events out of order, events) of the heap simulator's traces of the whole module.
 
     A record of XLA's own against which ranges are held without any text: a value's ALLOC or
     SHARE_WITH stands at its start, its FREE at its end, and instants never go back.
     """
     wrong = count = 0
-    by_number = {values.numbers[v]: span for v, span in ranges.items()}
-    for trace in assignment.heap_simulator_traces:
-        if trace.whole_module_simulation:
-            now = 0
-            for number, kind in [(event.buffer_id, event.kind) for event in trace.events]:
-                span = by_number.get(number)
-                if span is not None:
-                    time = span[kind == 1]
-                    count += 1
-                    if time < now:
-                        wrong += 1
-                    else:
-                        now = time
+    known = np.array(values.numbers, np.int64)
+    for number, kind in assignment.traces:
+        v = lookup(known, number)
+        is_free, v = kind[v >= 0] == 1, v[v >= 0]
+        time = np.where(is_free, ranges.end[v], ranges.start[v])[ranges.start[v] >= 0]
+        count += len(time)
+        wrong += int((time < np.maximum.accumulate(time)).sum())
     return wrong, count
+
+
+def lookup(known: Ints, numbers: Ints) -> Ints:
+    """Where numbers stand among known ones, which ascend; -1 for those that are not there."""
+    if not len(known):
+        return np.full(len(numbers), -1)
+    place = np.minimum(np.searchsorted(known, numbers), len(known) - 1)
+    return np.where(known[place] == numbers, place, -1)
