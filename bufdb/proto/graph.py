@@ -7,6 +7,7 @@ place in the proto, from 0; computations go by their ids.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -47,7 +48,8 @@ class Module:
         """The computation of each instruction."""
         serialised: list[bytes] = []
         roots = self._read_computations(serialised)
-        self.given = instructions.read(serialised)
+        self.payloads: Sequence[bytes] = self.proto.payloads
+        self.given = instructions.read(serialised, self.payloads)
         del serialised
         self.names, self.opcode, self.ids = self.given.names, self.given.opcodes, self.given.ids
         at = self.at = dict(zip(self.ids, range(len(self.ids)), strict=True))

@@ -135,6 +135,11 @@ def literal_of(data: bytes) -> Any:
     return parsed("LiteralProto", data)
 
 
+def payload_of(data: bytes) -> Any:
+    """A serialised payload: bytes, or the place of one in its module."""
+    return parsed("Payload", data)
+
+
 def metadata_of(data: bytes) -> Any:
     """The serialised metadata of an instruction."""
     return parsed("OpMetadata", data)

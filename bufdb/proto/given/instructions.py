@@ -11,7 +11,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 
 from bufdb.proto import reader
-from bufdb.proto.given.columns import chunks
+from bufdb.proto.given.columns import Messages, chunks
 from bufdb.proto.reader import UnreadableProto
 
 _NAME = re.compile(rb"[A-Za-z_][\w.\-]*")
@@ -61,8 +61,12 @@ class Instructions:
         return list(accumulate(self.operand_counts, initial=0))
 
 
-def read(serialised: Sequence[bytes]) -> Instructions:
+def read(serialised: Sequence[bytes], payloads: Sequence[bytes] = ()) -> Instructions:
     """Read instructions.
+
+    Args:
+        serialised: them.
+        payloads: of their module.
 
     Raises:
         UnreadableProto: one cannot be parsed, or has a name or an opcode that is none.
@@ -79,7 +83,7 @@ def read(serialised: Sequence[bytes]) -> Instructions:
         found.metadata += some.texts("metadata")
         found.literals += some.joined("literal")
         found.attributes += some.parts(_ATTRIBUTES)
-        found.configs += some.texts("backend_config")
+        found.configs += _configs(some, payloads)
         operands, counts = some.all_numbers("operand_ids")
         found.operand_ids += operands
         found.operand_counts += counts
@@ -94,6 +98,20 @@ def read(serialised: Sequence[bytes]) -> Instructions:
         reader.literal_of(data)
     found.names = checked_names(names)
     found.opcodes = _opcodes(opcodes)
+    return found
+
+
+def _configs(some: Messages, payloads: Sequence[bytes]) -> list[bytes]:
+    """Configurations of backends, which may be payloads of the module (2026-03 and later)."""
+    found = some.texts("backend_config")
+    for row, data in enumerate(some.joined("backend_config_payload")):
+        if data and not found[row]:
+            given = reader.payload_of(data)
+            source = given.WhichOneof("payload_source")
+            if source == "value":
+                found[row] = given.value
+            elif source == "id" and 0 <= given.id < len(payloads):
+                found[row] = payloads[given.id]
     return found
 
 

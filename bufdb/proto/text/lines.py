@@ -6,7 +6,7 @@ what contractions, collectives and shardings are, metadata. Of literals only sin
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -98,16 +98,27 @@ class Printer:
             yield ""
 
     def _fused(self, fused: Iterable[int]) -> Iterator[str]:
-        """Bodies of fusions; what is in all of them is printed together."""
+        """Bodies of fusions, and of the fusions in them."""
+        done: set[int] = set()
+        while level := [c for c in dict.fromkeys(fused) if c not in done]:
+            done.update(level)
+            inside = yield from self._bodies(level)
+            fused = [c for c in inside if c in self.module.computations]
+
+    def _bodies(self, fused: Sequence[int]) -> Generator[str, None, list[int]]:
+        """Bodies of fusions; what is in all of them is printed together.
+
+        Returns:
+            What the fusions in them call.
+        """
         serialised: list[bytes] = []
         bodies = []
-        fused = list(fused)
         every = [self.module.computations[c] for c in fused]
         for c, data in zip(fused, reader.computations_of(every), strict=True):
             start = len(serialised)
             serialised += data.instructions
             bodies.append((c, data.root_id, start, len(serialised)))
-        found = instructions.read(serialised)
+        found = instructions.read(serialised, self.module.payloads)
         operands = parted(found.operand_ids, found.operand_counts)
         named: list[Sequence[str]] = []
         for _, _, start, stop in bodies:
@@ -121,6 +132,8 @@ class Printer:
                 yield f"  {'ROOT ' if found.ids[i] == root else ''}{lines[i]}"
             yield "}"
             yield ""
+        called = found.called.items()
+        return [c for i, inside in called if found.opcodes[i] == "fusion" for c in inside]
 
     def _lines(self, given: Instructions, operands: Sequence[Sequence[str]]) -> list[str]:
         """Instructions with the names of their operands."""
