@@ -42,6 +42,11 @@ RUNS |= {
     f"protos/{run}": (RUNS[f"{folder}/{run}"][0], f"{RUNS[f'{folder}/{run}'][1]} {AS_PROTO}")
     for run, folder in (("cpu", "sharded"), ("gpu", "loops"), ("tpu", "loops"))
 }
+# From jaxlib 0.11 on an HLO text names elements of tuples where they are used (`%while.5#1`).
+RUNS |= {"elements/cpu": ("loops.py nested", AS_PROTO)}
+# What JAX serialises a compiled program to.
+EXECUTABLES = "executables/gpu"
+RUNS |= {EXECUTABLES: ("loops.py nested --target gpu --executables DUMPS", RUNS["loops/gpu"][1])}
 FLAGS = "--xla_backend_optimization_level=0"
 HLO_TEXT = "*after_optimizations.txt"
 KEEP = [
@@ -51,6 +56,7 @@ KEEP = [
     "*-live-range.txt",
     "*.debug_options",
 ]
+PROTO = "*after_optimizations.hlo.pb"
 BEFORE = "*.before_optimizations.txt"
 WITH_BEFORE = ("demo/tpu_b8", "sharded/")
 """Runs of which the text before optimisation is kept, too: what is divided stands there."""
@@ -67,7 +73,8 @@ def compile_run(name, python, model_dir, dump_to):
         "TPU_LOG_DIR": "disabled",
         "XLA_FLAGS": f"--xla_dump_to={dump_to} {FLAGS} {flags}".strip(),
     }
-    subprocess.run([python, *command.split()], cwd=model_dir, env=environment, check=True)
+    words = [str(dump_to) if word == "DUMPS" else word for word in command.split()]
+    subprocess.run([python, *words], cwd=model_dir, env=environment, check=True)
 
 
 def keep_files(name, dump_to, out):
@@ -79,13 +86,19 @@ def keep_files(name, dump_to, out):
     if out.exists():
         shutil.rmtree(out)
     out.mkdir(parents=True)
+    if name == EXECUTABLES:
+        for path in dump_to.glob("*.executable"):
+            shutil.copyfile(path, out / path.name)
+        return
     modules = {
         module_of(path)
         for path in dump_to.glob("*-buffer-assignment.txt")
         if not ("gpu" in name and ".cpu_after_" in path.name)
     }
-    kept = [*KEEP, *([BEFORE] if name.startswith(WITH_BEFORE) else [])]
-    for pattern in ["*after_optimizations.hlo.pb"] if AS_PROTO in RUNS[name][1] else kept:
+    kept = [] if name.startswith("protos/") else [*KEEP]
+    kept += [BEFORE] if name.startswith(WITH_BEFORE) else []
+    kept += [PROTO] if AS_PROTO in RUNS[name][1] else []
+    for pattern in kept:
         if name.endswith("_old") and pattern == HLO_TEXT:
             continue
         for path in dump_to.glob(pattern):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bufdb.compiled.cache import without_persistent_cache
+from bufdb.compiled.riegeli import records
 from bufdb.compiled.target import jax_module
 from bufdb.errors import BufdbError, UsageError
 from bufdb.proto.reader import UnreadableProto, is_readable, names_of
@@ -98,8 +99,8 @@ def _write_compiled(compiled: Any, folder: Path) -> None:
     data = _proto(compiled, executable, module.as_serialized_hlo_module_proto())
     if data is None:
         raise BufdbError(
-            "this compiled function holds no buffer assignment: those compiled ahead of time "
-            "for GPU, and on some backends all, have none. Give what .lower(...) gave, "
+            "this compiled function holds no buffer assignment, as on some backends all do. "
+            "Give what .lower(...) gave, "
             f"which is compiled once more; or run the program with {FLAGS} and ingest DIR"
         )
     backend = _BACKENDS.get(_platform(compiled, executable), "")
@@ -122,15 +123,20 @@ def _proto(compiled: Any, executable: Any, module: bytes) -> bytes | None:
     assignment = bytes(getattr(stats, "serialized_buffer_assignment_proto", b""))
     if assignment:
         return hlo_proto(module, assignment)
-    # Ahead of time for a TPU the executable has it, with the module; that of a GPU is compressed.
+    # Ahead of time the executable has it, with the module.
     serialize = getattr(executable, "serialize", None)
-    found = None if serialize is None else found_within(serialize(), module)
-    if found is None:
-        return None
+    for record in records(serialize()) if serialize is not None else ():
+        found = found_within(record, module)
+        if found is not None and _is_of(module, found):
+            return found
+    return None
+
+
+def _is_of(module: bytes, found: bytes) -> bool:
     try:
-        return found if names_of(found) == names_of(hlo_proto(module, b"")) else None
+        return names_of(found) == names_of(hlo_proto(module, b""))
     except UnreadableProto:
-        return None
+        return False
 
 
 def _platform(compiled: Any, executable: Any) -> str:

@@ -12,9 +12,9 @@ _MODULE, _ASSIGNMENT = 1, 3
 _MODULE_BEGINS = (b"\x0a", b"\x12", b"\x1a")
 """Keys of the first fields of a module, and of an HloProto's; a value begins with a number."""
 NO_ASSIGNMENT = "it is a serialised HLO module without buffer assignment"
-_RIEGELI = bytes.fromhex("83af70d10d884a3f")
-"""How a file of Riegeli's begins: the hash of its first block header."""
-_BLOCK_BYTES, _BLOCK_HEADER_BYTES = 1 << 16, 24
+_GPU_MODULE, _GPU_ASSIGNMENT = 1, 2
+"""Fields of XLA's GpuExecutableProto: the module with its configuration, of which it is the first
+field, and the buffer assignment."""
 _HIGHEST = 30
 """No message of these has fields beyond, and none is a number."""
 
@@ -36,15 +36,15 @@ def fields(data: bytes) -> Iterator[tuple[int, int, int, int]]:
     """
     at = 0
     while at < len(data):
-        key, at = _varint(data, at)
+        key, at = varint(data, at)
         number, kind = key >> 3, key & 7
         if at < 0 or number == 0:
             return
         start = at
         if kind == _VARINT:
-            _, at = _varint(data, at)
+            _, at = varint(data, at)
         elif kind == _BYTES:
-            size, start = _varint(data, at)
+            size, start = varint(data, at)
             at = start + size
         elif kind in (_FIXED64, _FIXED32):
             at += 8 if kind == _FIXED64 else 4
@@ -88,41 +88,43 @@ def snapshot_part(data: bytes) -> bytes | None:
 
 
 def found_within(data: bytes, module: bytes) -> bytes | None:
-    """An HloProto of a module with its buffer assignment, whole within bytes of another format.
+    """An HloProto of a module with its buffer assignment, whole within a record of something else.
 
-    A TPU's serialised executable has one, in a record of Riegeli's. None if there is none, as far
-    as first levels say.
+    A serialised executable has them: that of a TPU an HloProto somewhere in a record, that of a GPU
+    in a record with two fields for them. None if there is none, as far as first levels say.
 
     Args:
-        data: the bytes to look through.
+        data: the record.
         module: the module, serialised: with its name it begins in `data` too.
     """
-    data = _without_block_headers(data)
     head = next(fields(module), None)
     if head is None or head[:2] != (_MODULE, _BYTES):
         return None
+    return _in_gpu_executable(data, module[: head[3]]) or _anywhere(data, module[: head[3]])
+
+
+def _in_gpu_executable(data: bytes, head: bytes) -> bytes | None:
+    found = {n: data[start:stop] for n, kind, start, stop in fields(data) if kind == _BYTES}
+    outer, assignment = found.get(_GPU_MODULE, b""), found.get(_GPU_ASSIGNMENT, b"")
+    first = next(fields(outer), None)
+    if first is None or first[:2] != (_MODULE, _BYTES) or not _is_whole(data):
+        return None
+    module = outer[first[2] : first[3]]
+    is_one = module.startswith(head) and _is_whole(module) and _is_whole(assignment)
+    return hlo_proto(module, assignment) if is_one and assignment else None
+
+
+def _anywhere(data: bytes, head: bytes) -> bytes | None:
     at = -1
-    while (at := data.find(module[: head[3]], at + 1)) >= 0:
+    while (at := data.find(head, at + 1)) >= 0:
         for width in range(1, min(at, 6)):
-            size, behind = _varint(data, at - width)
+            size, behind = varint(data, at - width)
             begin, stop = at - width - 1, at + size
             if behind == at and data[begin] == _MODULE << 3 | _BYTES and stop <= len(data):
                 end = _assignment_end(data, stop)
                 if end is not None and _is_whole(data[at:stop]):
                     return data[begin:end]
     return None
-
-
-def _without_block_headers(data: bytes) -> bytes:
-    """Bytes with records of Riegeli's joined: a header parts them at each multiple of its block.
-
-    https://github.com/google/riegeli: doc/riegeli_records_file_format.md
-    """
-    start = data.find(_RIEGELI)
-    if start < 0:
-        return data
-    blocks = range(start, len(data), _BLOCK_BYTES)
-    return b"".join([data[at + _BLOCK_HEADER_BYTES : at + _BLOCK_BYTES] for at in blocks])
 
 
 def _assignment_end(data: bytes, at: int) -> int | None:
@@ -185,10 +187,10 @@ def _is_snapshot(data: bytes, first: tuple[int, int]) -> bool:
 
 
 def _field(number: int, data: bytes) -> bytes:
-    return bytes([number << 3 | _BYTES]) + _as_varint(len(data)) + data
+    return bytes([number << 3 | _BYTES]) + _asvarint(len(data)) + data
 
 
-def _as_varint(number: int) -> bytes:
+def _asvarint(number: int) -> bytes:
     parts = bytearray()
     while number > 127:
         parts.append(number & 127 | 128)
@@ -196,7 +198,7 @@ def _as_varint(number: int) -> bytes:
     return bytes([*parts, number])
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
+def varint(data: bytes, at: int) -> tuple[int, int]:
     """A number and where it ends; -1 if it does not."""
     number = 0
     for shift in range(0, 70, 7):

@@ -97,6 +97,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("programs", nargs="*", choices=[*PROGRAMS, []], help="default: all")
     parser.add_argument("--target", choices=["cpu", "gpu", "tpu"], default="cpu")
+    parser.add_argument("--executables", help="folder that the compiled programs are written to")
     args = parser.parse_args()
     placement = None
     if args.target != "cpu":
@@ -108,7 +109,12 @@ def main():
         placed = jax.tree.map(
             lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=placement), inputs
         )
-        jax.jit(function).lower(*placed).compile()
+        compiled = jax.jit(function).lower(*placed).compile()
+        if args.executables is not None:
+            from pathlib import Path
+
+            data = compiled.runtime_executable().serialize()
+            Path(args.executables, f"jit_{name}.executable").write_bytes(data)
 
 
 if __name__ == "__main__":

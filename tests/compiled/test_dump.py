@@ -6,8 +6,9 @@ import types
 from pathlib import Path
 
 import pytest
+from ingesting import ingest_into
 from places import DEMO, ROOT
-from proto_rows import needs_protobuf
+from proto_rows import PROTOS, differences, needs_protobuf, put
 
 import bufdb
 from bufdb.compiled import dump, target, watch
@@ -150,6 +151,27 @@ def test_the_assignment_of_a_tpu_is_taken_from_its_serialised_executable(
     (path,) = tmp_path.rglob("*.hlo.pb")
     assert path.name == "module_0000.jit_layers.after_optimizations.hlo.pb"
     assert path.read_bytes() == whole
+
+
+@needs_protobuf
+def test_the_assignment_of_a_gpu_is_taken_from_its_serialised_executable(
+    con, tmp_path, monkeypatch
+):
+    pytest.importorskip("cramjam", reason="the package cramjam is not installed")
+    (proto,) = (PROTOS / "gpu").glob("*.jit_nested.*")
+    found = AheadOfTime(
+        next(proto.read_bytes()[start:stop] for _, _, start, stop in fields(proto.read_bytes())),
+        (ROOT / "data" / "executables" / "gpu" / "jit_nested.executable").read_bytes(),
+    )
+    found.name = "jit_nested"
+    found.client = types.SimpleNamespace(platform="gpu")
+    monkeypatch.setattr(Empty, "runtime_executable", lambda self: found)
+    dump.dumped(Empty(), tmp_path)
+    ingest_into(con, tmp_path, run="compiled")
+    ingest_into(con, put(tmp_path / "text", (ROOT / "data/loops/gpu").glob("*nested*")), run="text")
+    # The frame of main() has the line on which it compiles, the file's name the kind of the GPU.
+    odd = [text.partition(":")[0] for text in differences(con, "compiled", "text")]
+    assert odd == ["modules", "stack_frames"]
 
 
 OTHER = MODULE.replace(b"fusion", b"fission")
