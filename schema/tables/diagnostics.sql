@@ -21,6 +21,6 @@ COMMENT ON COLUMN diagnostics.code IS
 COMMENT ON COLUMN diagnostics.path IS
   'File below the ingested directory; NULL if it is about a whole module.';
 COMMENT ON COLUMN diagnostics.line_number IS
-  'Line in that file, from 1; NULL if it is about no single line.';
+  'Line in that file, from 1; of a message or a dump that stands within a log, which the path then names as log/message_N, counted from its own beginning. NULL if it is about no single line.';
 COMMENT ON COLUMN diagnostics.message IS
   'What was expected, what was found, what to do.';
