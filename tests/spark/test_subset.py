@@ -8,7 +8,7 @@ import sqlglot
 from engine_claims import comparable
 
 from bufdb.errors import BufdbError
-from bufdb.lint import portable
+from bufdb.lint import portable, translate
 from bufdb.query import execute, header
 from bufdb.spark import answer
 
@@ -67,3 +67,11 @@ def test_an_error_stops_each_engine(connection, tmp_path):
     assert answer.answer(connection[1], fine, {}).rows == [(None,)]
     with pytest.raises(BufdbError, match="too many"):
         answer.answer(connection[1], asked(sql.format(2), "VARCHAR", tmp_path), {})
+
+
+def test_a_part_that_fails_says_why(connection, tmp_path, monkeypatch):
+    query = asked("SELECT 1 AS x", "INTEGER", tmp_path)
+    parts = [("one", "SELECT raise_error('of the part') AS x"), ("", "SELECT x FROM one")]
+    monkeypatch.setattr(translate, "parts", lambda query, dialect: parts)
+    with pytest.raises(BufdbError, match="of the part"):
+        answer.answer(connection[1], query, {})
