@@ -40,7 +40,7 @@ _CAST_TYPES = (
     exp.DataType.Type.BOOLEAN,
     exp.DataType.Type.INT128,
 )
-_REWRITTEN = ("list_slice", "isfinite", "error", "name_likeness")
+_REWRITTEN = ("list_slice", "isfinite", "error", "name_likeness", "base_name", "is_library_path")
 """Functions, and the macros of values whose text Spark and Sail have answered as DuckDB does."""
 _LISTS = (exp.DataType.Type.ARRAY, exp.DataType.Type.LIST)
 

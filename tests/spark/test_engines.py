@@ -31,6 +31,9 @@ CASES = {
     "series": [{"label": "length"}],
     "first-regression": [{"label": "batch"}],
     "peaks": [{"function": "train_step"}],
+    "peak-by-stack": [{"frames": "all", "depth": 2}],
+    "diff-peak": [{"by": "stack", "unchanged": True}],
+    "new-temporaries": [{"by": "stack", "grown": True}],
 }
 """What is asked beside the defaults and the filters."""
 FILTERS = {"run": "*_b8*", "function": "train*", "platform": "cpu", "top_n": 7}
