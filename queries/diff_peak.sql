@@ -1,7 +1,6 @@
 -- title: What the change of a peak between two runs is made of
 -- group: comparison
--- engines: duckdb (spark, sail: it is recursive: Sail has no such queries, and Spark takes
---   minutes for it)
+-- engines: duckdb, spark, sail
 --
 -- Groups the bytes held at each side's peak (query peak says how they are counted) by kind of
 -- allocation and by a key that a recompilation does not change, and sets base and new side by side.

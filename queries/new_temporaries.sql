@@ -1,7 +1,6 @@
 -- title: Temporaries at the new peak that the base does not have
 -- group: comparison
--- engines: duckdb (spark, sail: it is recursive: Sail has no such queries, and Spark takes
---   minutes for it)
+-- engines: duckdb, spark, sail
 --
 -- Groups of temporary values that hold bytes at the peak in new and held none, or with grown = true
 -- fewer, at the peak in base: what a change of the program, of its shapes or of the compiler

@@ -1,7 +1,6 @@
 -- title: How the peak grows with a label such as the batch size
 -- group: runs
--- engines: duckdb (spark, sail: they gave the same rows, but of what it computes with, not all
---   is in the subset that bufdb holds them to)
+-- engines: duckdb, spark, sail
 --
 -- Fits a curve through runs that differ in one numeric label (ingest them with --label batch=8,
 -- --label batch=16, …): constant, a line, or a parabola such as attention gives over the length of
@@ -165,13 +164,13 @@ counted AS (
 samples AS (
   SELECT
     points.fit_place, NULL AS left_out, points.size, points.bytes,
-    1 / pow(greatest(points.bytes, 1)::DOUBLE, 2) AS weight
+    1 / nullif(pow(greatest(points.bytes, 1)::DOUBLE, 2), 0) AS weight
   FROM points
   WHERE points.bytes IS NOT NULL
   UNION ALL
   SELECT
     points.fit_place, others.size AS left_out, points.size, points.bytes,
-    1 / pow(greatest(points.bytes, 1)::DOUBLE, 2) AS weight
+    1 / nullif(pow(greatest(points.bytes, 1)::DOUBLE, 2), 0) AS weight
   FROM points
   JOIN (SELECT DISTINCT fit_place, size FROM points WHERE bytes IS NOT NULL) AS others
     ON others.fit_place = points.fit_place
@@ -181,8 +180,8 @@ samples AS (
 centred AS (
   SELECT
     fit_place, left_out,
-    sum(weight * size) / sum(weight) AS mean_size,
-    sum(weight * bytes) / sum(weight) AS mean_bytes
+    sum(weight * size) / nullif(sum(weight), 0) AS mean_size,
+    sum(weight * bytes) / nullif(sum(weight), 0) AS mean_bytes
   FROM samples
   GROUP BY fit_place, left_out
 ),
@@ -199,7 +198,7 @@ offsets AS (
 moments AS (
   SELECT
     fit_place, left_out, mean_size, mean_bytes,
-    sum(weight * u * u) / sum(weight) AS square_mean,
+    sum(weight * u * u) / nullif(sum(weight), 0) AS square_mean,
     sum(weight * u * u * u) / nullif(sum(weight * u * u), 0) AS skew,
     sum(weight * u * v) / nullif(sum(weight * u * u), 0) AS slope
   FROM offsets
@@ -311,11 +310,12 @@ told AS (
       WHEN curves.c2 > 0
         AND pow(curves.c1, 2) >= 4 * curves.c2 * (curves.c0 - params.budget)
         THEN curves.mean_size + (
-          sqrt(pow(curves.c1, 2) - 4 * curves.c2 * (curves.c0 - params.budget)) - curves.c1
-        ) / (2 * curves.c2)
+          sqrt(greatest(pow(curves.c1, 2) - 4 * curves.c2 * (curves.c0 - params.budget), 0))
+          - curves.c1
+        ) / nullif(2 * curves.c2, 0)
       WHEN curves.c2 > 0 THEN 0
       WHEN curves.c2 = 0 AND curves.c1 > 0
-        THEN curves.mean_size + (params.budget - curves.c0) / curves.c1
+        THEN curves.mean_size + (params.budget - curves.c0) / nullif(curves.c1, 0)
     END AS largest
   FROM chosen
   CROSS JOIN params
@@ -377,11 +377,11 @@ SELECT
   seconds.second_size,
   CASE
     WHEN seconds.second_size > 0
-      THEN TRY_CAST(floor(round(fits.low_largest / seconds.second_size, 6)) AS BIGINT)
+      THEN TRY_CAST(floor(round(fits.low_largest / nullif(seconds.second_size, 0), 6)) AS BIGINT)
   END AS low_largest_first,
   CASE
     WHEN seconds.second_size > 0
-      THEN TRY_CAST(floor(round(fits.high_largest / seconds.second_size, 6)) AS BIGINT)
+      THEN TRY_CAST(floor(round(fits.high_largest / nullif(seconds.second_size, 0), 6)) AS BIGINT)
   END AS high_largest_first,
   CASE
     WHEN fits.model IS NOT NULL OR counted.point_count IS NULL THEN NULL

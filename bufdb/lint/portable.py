@@ -18,7 +18,8 @@ from bufdb.database import definitions
 
 _STRUCTURE = (
     "Select With CTE From Join Where Group Having Order Ordered Limit Union Subquery Table "
-    "TableAlias Alias Column Identifier Paren Star Window WindowSpec Qualify Distinct Exists Filter"
+    "TableAlias Alias Column Identifier Paren Star Window WindowSpec Qualify Distinct Exists "
+    "Filter Values Tuple"
 )
 _OPERATORS = (
     "In Between Like Glob Is Null Not And Or EQ NEQ NullSafeEQ GT GTE LT LTE Add Sub Mul Div "
@@ -27,7 +28,7 @@ _OPERATORS = (
 _FUNCTIONS = (
     "Coalesce Nullif Greatest Least Abs Round Floor Ceil Count Sum Min Max Avg RowNumber Rank "
     "DenseRank Lag Lead Lower Upper Length RegexpExtract RegexpLike RegexpReplace GroupConcat "
-    "Split ArrayToString LogicalOr RegexpExtractAll TryCast Replace Contains"
+    "Split ArrayToString LogicalOr RegexpExtractAll TryCast Replace Contains Bracket Pow Sqrt"
 )
 ALLOWED = frozenset(f"{_STRUCTURE} {_OPERATORS} {_FUNCTIONS}".split())
 """Names of sqlglot's node classes that mean the same everywhere, given the rules below."""
@@ -39,8 +40,8 @@ _CAST_TYPES = (
     exp.DataType.Type.BOOLEAN,
     exp.DataType.Type.INT128,
 )
-_REWRITTEN = ("list_slice", "name_likeness")
-"""A function, and the macros of values whose text Spark and Sail have answered as DuckDB does."""
+_REWRITTEN = ("list_slice", "isfinite", "error", "name_likeness", "base_name", "is_library_path")
+"""Functions, and the macros of values whose text Spark and Sail have answered as DuckDB does."""
 _LISTS = (exp.DataType.Type.ARRAY, exp.DataType.Type.LIST)
 
 
@@ -87,6 +88,12 @@ def is_getvariable(node: exp.Expr) -> bool:
     )
 
 
+def is_whole(node: exp.Expr) -> bool:
+    """Whether the node is TRY_CAST(floor(x) AS BIGINT), or of ceil: NULL beyond 2^63."""
+    is_cast = isinstance(node, exp.TryCast) and node.to.this == exp.DataType.Type.BIGINT
+    return is_cast and isinstance(node.this, exp.Floor | exp.Ceil)
+
+
 def _is_rewritten(node: exp.Expr) -> bool:
     """Whether `bufdb.lint.spark` writes it, or it calls a macro, put in its place."""
     if not isinstance(node, exp.Anonymous):
@@ -123,7 +130,9 @@ def _cast(node: exp.Expr) -> Iterator[str]:
     if kind not in _CAST_TYPES:
         yield f"no cast to {to.sql('duckdb')}"
     elif kind == exp.DataType.Type.BIGINT and not (
-        is_getvariable(node.this) or isinstance(_first(node.this), exp.Count | exp.Sum)
+        is_getvariable(node.this)
+        or isinstance(_first(node.this), exp.Count | exp.Sum)
+        or is_whole(node)
     ):
         yield "no cast to an integer: a fraction is rounded here and cut off elsewhere"
 
@@ -135,11 +144,32 @@ def _first(node: exp.Expr) -> exp.Expr:
 
 
 def _div(node: exp.Expr) -> Iterator[str]:
-    top, bottom = node.this.unnest(), node.expression.unnest()
-    if not (isinstance(top, exp.Cast) and top.to.this == exp.DataType.Type.DOUBLE):
-        yield "divide CAST(x AS DOUBLE)"
-    if not isinstance(bottom, exp.Nullif | exp.Literal):
+    # What is divided is made floating point by bufdb.lint.spark, as DuckDB does.
+    if not isinstance(node.expression.unnest(), exp.Nullif | exp.Literal):
         yield "divide by nullif(y, 0)"
+
+
+def _pow(node: exp.Expr) -> Iterator[str]:
+    if not (isinstance(node.expression, exp.Literal) and node.expression.is_int):
+        yield "the power is a whole number written out; others are NaN here and an error there"
+
+
+def _sqrt(node: exp.Expr) -> Iterator[str]:
+    least = node.this.expressions if isinstance(node.this, exp.Greatest) else []
+    if not any(bound.name == "0" for bound in least):
+        yield "take the root of greatest(x, 0): of less it is an error here and NaN elsewhere"
+
+
+def _bracket(node: exp.Expr) -> Iterator[str]:
+    (place,) = node.expressions
+    if not (isinstance(place, exp.Literal) and place.is_int):
+        yield "a place in a list is a number written out, from 1 on"
+
+
+def _tuple(node: exp.Expr) -> Iterator[str]:
+    of_count = isinstance(node.parent, exp.Distinct) and isinstance(node.parent.parent, exp.Count)
+    if not of_count and not isinstance(node.parent, exp.Values):
+        yield "a row of values stands in VALUES or count(DISTINCT …)"
 
 
 def _window(node: exp.Expr) -> Iterator[str]:
@@ -206,6 +236,10 @@ _RULES: dict[str, tuple[Callable[[exp.Expr], Iterator[str]], ...]] = {
     "Cast": (_cast,),
     "TryCast": (_cast,),
     "Div": (_div,),
+    "Pow": (_pow,),
+    "Sqrt": (_sqrt,),
+    "Bracket": (_bracket,),
+    "Tuple": (_tuple,),
     "Window": (_window,),
     "Distinct": (_distinct,),
     "Group": (_group,),

@@ -16,7 +16,7 @@ from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.optimizer.annotate_types import TypeAnnotator, annotate_types
 from sqlglot.optimizer.qualify import qualify
 
-from bufdb.lint.portable import is_getvariable
+from bufdb.lint.portable import is_getvariable, is_whole
 from bufdb.lint.regex import (
     Unportable,
     glob_regex,
@@ -177,6 +177,22 @@ def _division(node: exp.Expr) -> exp.Expr:
 def _double(node: exp.Expr) -> exp.Expr:
     is_double = isinstance(node, exp.Cast) and node.to.this == exp.DataType.Type.DOUBLE
     return node if is_double else exp.Cast(this=node, to=_DOUBLE.copy())
+
+
+def _whole(node: exp.Expr) -> exp.Expr:
+    """Beyond 2^63 Spark's floor() and Sail's TRY_CAST() give the number that is next to it."""
+    if not is_whole(node):
+        return node
+    low, high = (
+        exp.Cast(this=exp.Literal.string(bound), to=_DOUBLE.copy())
+        for bound in ("-9223372036854775808", "9223372036854775808")
+    )
+    number = node.this.this
+    is_there = exp.And(
+        this=exp.GTE(this=number.copy(), expression=low),
+        expression=exp.LT(this=number.copy(), expression=high),
+    )
+    return exp.Case(ifs=[exp.If(this=is_there, true=exp.Cast(this=node.this, to=_LONG.copy()))])
 
 
 def _filter(node: exp.Expr) -> exp.Expr:
@@ -385,6 +401,7 @@ _RULES: tuple[Callable[[exp.Expr], exp.Expr], ...] = (
     _sum,
     _type,
     _division,
+    _whole,
     _text_of_many,
     _regex,
     _list,

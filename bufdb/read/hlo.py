@@ -7,6 +7,7 @@ Module header, aliases, and the stack-frame tables between the header and the co
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from bufdb.errors import quote
@@ -61,6 +62,8 @@ class Frame:
     parent_frame_id: int | None
     own_frame_id: int | None
     depth: int
+    tree_ordinal: int
+    last_tree_ordinal: int
     source_file: str | None
     function_name: str | None
     source_line: int | None
@@ -202,6 +205,7 @@ def _resolve(
     own_files: set[int],
 ) -> None:
     depths, owns = _chains(own_files, locations, frames)
+    spans = tree_spans({number: parent - 1 for number, (_, parent) in frames.items()}, depths)
     for frame_id, (location_id, parent) in sorted(frames.items()):
         place = locations.get(location_id, (None,) * 6)
         source_file = None if place[0] is None else files.get(place[0])
@@ -209,7 +213,9 @@ def _resolve(
         parent_id = parent - 1 if parent > 1 else None
         own, depth = owns[frame_id], depths[frame_id]
         header.frames.append(
-            Frame(frame_id, parent_id, own, depth, source_file, function, *place[2:])
+            Frame(
+                frame_id, parent_id, own, depth, *spans[frame_id], source_file, function, *place[2:]
+            )
         )
 
 
@@ -235,3 +241,29 @@ def _chains(
             file_id = locations.get(frames[inner][0], (None,))[0]
             owns[inner] = inner if file_id in own_files else owns.get(parent)
     return depths, owns
+
+
+def tree_spans(parents: Mapping[int, int], depths: Mapping[int, int]) -> dict[int, tuple[int, int]]:
+    """Per frame its place where each stands before those that it calls, and that of their last.
+
+    So the callers of a frame are those whose span holds its place: two numbers a frame, however
+    deep the stacks are. Those without a caller, and those that one calls, come by their numbers.
+
+    Args:
+        parents: the caller of each frame, which is not looked at where the depth is 0.
+        depths: callers of each frame, as `_chains` counts them.
+    """
+    sizes = dict.fromkeys(depths, 1)
+    by_depth = sorted(depths, key=lambda number: (depths[number], number))
+    for number in reversed(by_depth):
+        if depths[number]:
+            sizes[parents[number]] += sizes[number]
+    spans: dict[int, tuple[int, int]] = {}
+    free: dict[int | None, int] = {None: 0}
+    for number in by_depth:
+        caller = parents[number] if depths[number] else None
+        place = free[caller]
+        free[caller] += sizes[number]
+        free[number] = place + 1
+        spans[number] = (place, place + sizes[number] - 1)
+    return spans

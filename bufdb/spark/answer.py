@@ -48,15 +48,17 @@ def answer(session: SparkSession, query: SavedQuery, values: Mapping[str, Value]
     if isinstance(color, str):
         raise UsageError(f"{query.name}: outside DuckDB a memory space is its number, got {color}")
     *first, (_, text) = translate.parts(query, "spark")
+    made: list[str] = []
     try:
         for name, part in first:
             _kept(session, _frame(session, query, part, values)).createOrReplaceTempView(name)
+            made.append(name)
         rows = _frame(session, query, text, values).collect()
     except _failures() as error:
         reason = " ".join(str(error).split())[:300]
         raise BufdbError(f"{query.name}: Spark: {reason}") from error
     finally:
-        for name, _ in first:
+        for name in made:
             session.catalog.dropTempView(name)
     columns = [(column.name, column.type) for column in query.columns]
     kinds = [kind for _, kind in columns]

@@ -4,7 +4,8 @@
 -- Positions and uses of a value, compiler options, the peak listing and the nodes of its tree from
 -- 0; stack frames from 1 (format section 7.1). Used values have a position each. A node of the tree
 -- lies one deeper than its parent, the last node above it that does; a frame likewise below its
--- caller, and its own frame is the first here or above that is not library code.
+-- caller, and its own frame is the first here or above that is not library code. Frames are also
+-- numbered from 0 so that each stands before those that it calls, and these stand together.
 --
 -- column module_id BIGINT: The module.
 -- column finding VARCHAR: What was expected, what was found.
@@ -62,6 +63,15 @@ WITH lists AS (
     max(stack_frame_id) - 1 AS last_ordinal
   FROM stack_frames
   GROUP BY module_id
+  UNION ALL
+  SELECT
+    module_id,
+    'stack frames before those that they call' AS what,
+    count(DISTINCT tree_ordinal) AS row_count,
+    min(tree_ordinal) AS first_ordinal,
+    max(tree_ordinal) AS last_ordinal
+  FROM stack_frames
+  GROUP BY module_id
 ),
 nodes AS (
   SELECT
@@ -78,6 +88,14 @@ nodes AS (
   LEFT JOIN peak_stack_nodes AS parents
     ON parents.module_id = peak_stack_nodes.module_id
     AND parents.node_ordinal = peak_stack_nodes.parent_ordinal
+),
+called AS (
+  SELECT
+    module_id,
+    parent_frame_id,
+    sum(last_tree_ordinal - tree_ordinal + 1) AS frame_count
+  FROM stack_frames
+  GROUP BY module_id, parent_frame_id
 )
 SELECT
   lists.module_id,
@@ -106,17 +124,24 @@ UNION ALL
 SELECT
   stack_frames.module_id,
   'stack frame ' || stack_frames.stack_frame_id || ': depth ' || stack_frames.depth
-    || ', own frame ' || coalesce(stack_frames.own_frame_id::VARCHAR, 'NULL') || ', caller '
+    || ', own frame ' || coalesce(stack_frames.own_frame_id::VARCHAR, 'NULL') || ', in the tree '
+    || stack_frames.tree_ordinal || ' to ' || stack_frames.last_tree_ordinal || ', caller '
     || coalesce(stack_frames.parent_frame_id::VARCHAR, 'NULL') AS finding
 FROM stack_frames
 JOIN modules ON modules.module_id = stack_frames.module_id
 LEFT JOIN stack_frames AS callers
   ON callers.module_id = stack_frames.module_id
   AND callers.stack_frame_id = stack_frames.parent_frame_id
+LEFT JOIN called
+  ON called.module_id = stack_frames.module_id
+  AND called.parent_frame_id = stack_frames.stack_frame_id
 WHERE stack_frames.depth <> coalesce(callers.depth + 1, 0)
   OR stack_frames.own_frame_id IS DISTINCT FROM CASE
     WHEN NOT is_library_path(stack_frames.source_file, modules.own_pattern)
       THEN stack_frames.stack_frame_id
     ELSE callers.own_frame_id
   END
+  OR stack_frames.last_tree_ordinal - stack_frames.tree_ordinal <> coalesce(called.frame_count, 0)
+  OR stack_frames.tree_ordinal <= callers.tree_ordinal
+  OR stack_frames.last_tree_ordinal > callers.last_tree_ordinal
 ORDER BY module_id, finding;

@@ -73,7 +73,7 @@ members AS (
       ELSE ''
     END AS shared_platform
   FROM labelled_runs
-  CROSS JOIN (SELECT regexp_split_to_array(trim(asked_pairs), '\s*,\s*') AS pairs) AS asked
+  CROSS JOIN (SELECT regexp_split_to_array(trim(asked_pairs::VARCHAR), '\s*,\s*') AS pairs) AS asked
   JOIN modules ON modules.run_name = labelled_runs.run_name
   JOIN module_signatures ON module_signatures.module_id = modules.module_id
   LEFT JOIN sizes ON sizes.module_id = modules.module_id

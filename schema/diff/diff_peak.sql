@@ -2,7 +2,7 @@
 CREATE OR REPLACE MACRO diff_peak(
   base_run, new_run, key_name := 'op', asked_pairs := NULL
 ) AS TABLE
-WITH RECURSIVE peaks AS MATERIALIZED (
+WITH peaks AS (
   SELECT figures.*
   FROM diff_modules(base_run, new_run, asked_pairs) AS figures
   WHERE figures.figure = 'peak'
@@ -14,9 +14,11 @@ figures AS (
   FROM peaks
   WHERE peaks.delta_bytes IS NOT NULL
 ),
--- No UNION: under WITH RECURSIVE DuckDB 1.4 takes it for UNION ALL.
 compared AS (
-  SELECT DISTINCT unnest([figures.base_module_id, figures.new_module_id]) AS module_id
+  SELECT figures.base_module_id AS module_id
+  FROM figures
+  UNION
+  SELECT figures.new_module_id AS module_id
   FROM figures
 ),
 held AS (
@@ -67,13 +69,20 @@ users AS (
 ),
 -- What a loop carries bears the loop's line; who made the data says more. It is read from the HLO
 -- text: where one side has none, neither is told so, for the same bytes would bear two names.
-told AS (
-  SELECT DISTINCT unnest([figures.base_module_id, figures.new_module_id]) AS module_id
+with_text AS (
+  SELECT figures.base_module_id, figures.new_module_id
   FROM figures
   JOIN modules AS base_modules ON base_modules.module_id = figures.base_module_id
   JOIN modules AS new_modules ON new_modules.module_id = figures.new_module_id
   WHERE base_modules.has_hlo_text
     AND new_modules.has_hlo_text
+),
+told AS (
+  SELECT with_text.base_module_id AS module_id
+  FROM with_text
+  UNION
+  SELECT with_text.new_module_id AS module_id
+  FROM with_text
 ),
 origins AS (
   SELECT
@@ -92,9 +101,7 @@ origins AS (
   JOIN told ON told.module_id = value_origin_details.module_id
   WHERE value_origin_details.instruction_name IS NOT NULL
 ),
--- MATERIALIZED keeps the joins below apart from those here: DuckDB 2.0.0 stops with "dict-surviving
--- cache: global dictionary column … changed identity" on a longer chain of LEFT JOINs to few rows.
-named AS MATERIALIZED (
+named AS (
   SELECT
     held.module_id,
     held.color,
@@ -166,42 +173,30 @@ named AS MATERIALIZED (
     AND origins.value_id = held.value_id
     AND held.allocation_kind IN ('temp', 'output')
 ),
--- Call stacks, innermost frame first, without library code.
-frame_labels AS (
-  SELECT
-    stack_frames.module_id,
-    stack_frames.stack_frame_id,
-    stack_frames.parent_frame_id,
-    CASE
-      WHEN NOT is_library_path(coalesce(stack_frames.source_file, ''), modules.own_pattern)
-        THEN concat_ws(
-          ' ',
-          base_name(coalesce(stack_frames.source_file, '?')) || ':'
-            || coalesce(stack_frames.source_line::VARCHAR, '?'),
-          regexp_replace(stack_frames.function_name, '^.*<locals>[.]', '')
-        )
-    END AS label
-  FROM stack_frames
-  JOIN compared ON compared.module_id = stack_frames.module_id
-  JOIN modules ON modules.module_id = stack_frames.module_id
+-- Call stacks, innermost frame first, without library code; none whose outermost frame is missing.
+framed AS (
+  SELECT DISTINCT
+    stack_frames.module_id, stack_frames.stack_frame_id, stack_frames.tree_ordinal
+  FROM named
+  JOIN stack_frames
+    ON stack_frames.module_id = named.module_id
+    AND stack_frames.stack_frame_id = named.stack_frame_id
   WHERE key_name = 'stack'
 ),
 stacks AS (
   SELECT
-    frame_labels.module_id,
-    frame_labels.stack_frame_id,
-    frame_labels.label AS call_stack
-  FROM frame_labels
-  WHERE frame_labels.parent_frame_id IS NULL
-  UNION ALL
-  SELECT
-    frame_labels.module_id,
-    frame_labels.stack_frame_id,
-    nullif(concat_ws(' < ', frame_labels.label, stacks.call_stack), '') AS call_stack
-  FROM stacks
-  JOIN frame_labels
-    ON frame_labels.module_id = stacks.module_id
-    AND frame_labels.parent_frame_id = stacks.stack_frame_id
+    framed.module_id,
+    framed.stack_frame_id,
+    string_agg(
+      CASE WHEN callers.is_own THEN callers.label END, ' < ' ORDER BY callers.depth DESC
+    ) AS call_stack
+  FROM framed
+  JOIN named_frames AS callers
+    ON callers.module_id = framed.module_id
+    AND callers.tree_ordinal <= framed.tree_ordinal
+    AND callers.last_tree_ordinal >= framed.tree_ordinal
+  GROUP BY framed.module_id, framed.stack_frame_id
+  HAVING count(CASE WHEN callers.parent_frame_id IS NULL THEN 1 END) > 0
 ),
 categories AS (
   SELECT op_name_categories.module_id, op_name_categories.op_name, op_name_categories.category
@@ -245,16 +240,20 @@ keyed AS (
     AND categories.op_name = named.op_name
 ),
 -- Parameters that one side alone donates. Their names tell which is which, else their numbers.
-distinct_parameters AS (
+named_parameters AS (
   SELECT
     parameters.module_id,
     parameters.color,
     parameters.kind,
+    parameters.allocation_index,
     coalesce(nullif(parameters.op_name, ''), parameters.parameter_number::VARCHAR)
-      || parameters.parameter_shape_index AS parameter_name,
-    min(parameters.allocation_index) AS allocation_index
+      || parameters.parameter_shape_index AS parameter_name
   FROM parameters
-  GROUP BY ALL
+),
+distinct_parameters AS (
+  SELECT module_id, color, kind, parameter_name, min(allocation_index) AS allocation_index
+  FROM named_parameters
+  GROUP BY module_id, color, kind, parameter_name
   HAVING count(*) = 1
 ),
 ways AS (
@@ -270,7 +269,7 @@ ways AS (
     'new' AS kept_side, figures.new_module_id AS kept_module_id
   FROM figures
 ),
-donations AS MATERIALIZED (
+donations AS (
   SELECT
     ways.*,
     donated.allocation_index AS donated_index,
@@ -293,7 +292,10 @@ results AS (
     positions.shape_index AS output_index,
     min("values".allocation_index) AS allocation_index
   FROM (
-    SELECT DISTINCT unnest([donations.donated_module_id, donations.kept_module_id]) AS module_id
+    SELECT donations.donated_module_id AS module_id
+    FROM donations
+    UNION
+    SELECT donations.kept_module_id AS module_id
     FROM donations
   ) AS donating
   JOIN allocations ON allocations.module_id = donating.module_id
@@ -313,16 +315,30 @@ results AS (
   HAVING min("values".allocation_index) = max("values".allocation_index)
 ),
 -- What a donation is one change of: the parameter on both sides, and the output that it saves.
-moved AS (
+moved_parameters AS (
   SELECT
     donations.place,
-    unnest([donations.donated_side, donations.kept_side]) AS side,
-    unnest(['donated_parameter', 'parameter']) AS allocation_kind,
-    unnest([donations.donated_index, donations.kept_index]) AS allocation_index,
+    donations.donated_side AS side,
+    'donated_parameter' AS allocation_kind,
+    donations.donated_index AS allocation_index,
     donations.donation,
     donations.donated_module_id,
     donations.donated_index
   FROM donations
+  UNION ALL
+  SELECT
+    donations.place,
+    donations.kept_side AS side,
+    'parameter' AS allocation_kind,
+    donations.kept_index AS allocation_index,
+    donations.donation,
+    donations.donated_module_id,
+    donations.donated_index
+  FROM donations
+),
+moved AS (
+  SELECT moved_parameters.*
+  FROM moved_parameters
   UNION ALL
   SELECT
     donations.place,
@@ -341,7 +357,7 @@ moved AS (
     AND kept_results.output_index = donated_results.output_index
 ),
 -- An output that several parameters' outputs share is told by the first.
-named_moved AS MATERIALIZED (
+named_moved AS (
   SELECT
     moved.place,
     moved.side,
@@ -356,18 +372,19 @@ named_moved AS MATERIALIZED (
     AND keyed.allocation_index = moved.donated_index
   GROUP BY moved.place, moved.side, moved.allocation_kind, moved.allocation_index
 ),
-held_sides AS MATERIALIZED (
-  SELECT figures.place, 'base' AS side, keyed.*
+figure_sides AS (
+  SELECT figures.place, figures.color, 'base' AS side, figures.base_module_id AS module_id
   FROM figures
-  JOIN keyed
-    ON keyed.module_id = figures.base_module_id
-    AND keyed.color = figures.color
   UNION ALL
-  SELECT figures.place, 'new' AS side, keyed.*
+  SELECT figures.place, figures.color, 'new' AS side, figures.new_module_id AS module_id
   FROM figures
+),
+held_sides AS (
+  SELECT figure_sides.place, figure_sides.side, keyed.*
+  FROM figure_sides
   JOIN keyed
-    ON keyed.module_id = figures.new_module_id
-    AND keyed.color = figures.color
+    ON keyed.module_id = figure_sides.module_id
+    AND keyed.color = figure_sides.color
 ),
 sides AS (
   SELECT
@@ -394,6 +411,15 @@ sides AS (
     AND named_moved.allocation_kind = held_sides.allocation_kind
     AND named_moved.allocation_index = held_sides.allocation_index
 ),
+ranked AS (
+  SELECT
+    sides.*,
+    row_number() OVER (
+      PARTITION BY place, side, allocation_kind, donation, part
+      ORDER BY held_bytes DESC, value_id
+    ) AS value_place
+  FROM sides
+),
 sums AS (
   SELECT
     place,
@@ -406,20 +432,20 @@ sums AS (
     count(*) FILTER (WHERE side = 'new') AS new_value_count,
     coalesce(sum(held_bytes) FILTER (WHERE side = 'base' AND is_added), 0) AS base_added_bytes,
     coalesce(sum(held_bytes) FILTER (WHERE side = 'new' AND is_added), 0) AS new_added_bytes,
-    first(bare_shape ORDER BY held_bytes DESC, value_id) FILTER (WHERE side = 'base') AS base_shape,
-    first(bare_shape ORDER BY held_bytes DESC, value_id) FILTER (WHERE side = 'new') AS new_shape,
-    first(source ORDER BY held_bytes DESC, value_id) FILTER (WHERE side = 'base') AS base_source,
-    first(source ORDER BY held_bytes DESC, value_id) FILTER (WHERE side = 'new') AS new_source
-  FROM sides
+    max(bare_shape) FILTER (WHERE side = 'base' AND value_place = 1) AS base_shape,
+    max(bare_shape) FILTER (WHERE side = 'new' AND value_place = 1) AS new_shape,
+    max(source) FILTER (WHERE side = 'base' AND value_place = 1) AS base_source,
+    max(source) FILTER (WHERE side = 'new' AND value_place = 1) AS new_source
+  FROM ranked
   GROUP BY place, allocation_kind, donation, part
 ),
 attributed AS (
   SELECT
-    sums.place,
-    sum(sums.base_bytes) AS base_bytes,
-    sum(sums.new_bytes) AS new_bytes
-  FROM sums
-  GROUP BY sums.place
+    place,
+    coalesce(sum(held_bytes) FILTER (WHERE side = 'base'), 0) AS base_bytes,
+    coalesce(sum(held_bytes) FILTER (WHERE side = 'new'), 0) AS new_bytes
+  FROM held_sides
+  GROUP BY place
 ),
 parts AS (
   SELECT sums.*

@@ -5,6 +5,8 @@ CREATE TABLE stack_frames (
   parent_frame_id BIGINT,
   own_frame_id BIGINT,
   depth BIGINT NOT NULL,
+  tree_ordinal BIGINT NOT NULL,
+  last_tree_ordinal BIGINT NOT NULL,
   source_file VARCHAR,
   function_name VARCHAR,
   source_line BIGINT,
@@ -24,6 +26,10 @@ COMMENT ON COLUMN stack_frames.own_frame_id IS
   'The innermost frame here or above that is not library code (is_library_path with modules.own_pattern); NULL if there is none.';
 COMMENT ON COLUMN stack_frames.depth IS
   'Number of frames above this one.';
+COMMENT ON COLUMN stack_frames.tree_ordinal IS
+  'Place among the module''s frames where each stands before those that it calls, from 0; its callers are the frames from whose tree_ordinal to last_tree_ordinal this lies (view named_frames).';
+COMMENT ON COLUMN stack_frames.last_tree_ordinal IS
+  'tree_ordinal of the last frame that it calls, directly or not; its own if it calls none.';
 COMMENT ON COLUMN stack_frames.source_file IS
   'File of the frame, unescaped; NULL if the tables do not hold it.';
 COMMENT ON COLUMN stack_frames.function_name IS

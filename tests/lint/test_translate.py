@@ -40,6 +40,8 @@ def test_the_statement_gives_duckdb_the_rows_of_the_query(demo, name):
         ("SELECT size_bytes / 2 AS x FROM allocations", "CAST(`allocations`.`size_bytes` AS DOUBL"),
         ("SELECT 1 / nullif(color, 0) AS x FROM allocations", "<> 0 THEN CAST(1 AS DOUBLE) /"),
         ("SELECT 0.1 AS x", "CAST(0.1 AS DOUBLE)"),
+        ("SELECT TRY_CAST(floor(color / 2) AS BIGINT) AS x FROM allocations",
+         "< CAST('9223372036854775808' AS DOUBLE) THEN CAST(FLOOR("),
         ("SELECT min(kind) OVER w AS x FROM allocations WINDOW w AS (PARTITION BY color)",
          "OVER (PARTITION BY `allocations`.`color`)"),
         ("SELECT count(*) FILTER (WHERE color > 0) OVER () AS x FROM allocations",

@@ -75,6 +75,11 @@ BREAKING = [
     ("ordinals", f"UPDATE positions SET is_defining = FALSE WHERE module_id = {NEW}"),
     ("ordinals", f"UPDATE peak_stack_nodes SET depth = 1 WHERE module_id = {NEW}"),
     ("ordinals", f"UPDATE stack_frames SET own_frame_id = NULL WHERE module_id = {NEW}"),
+    ("ordinals", f"UPDATE stack_frames SET tree_ordinal = 0 WHERE module_id = {NEW}"),
+    ("ordinals", "UPDATE stack_frames SET tree_ordinal = last_tree_ordinal - tree_ordinal,"
+     f" last_tree_ordinal = tree_ordinal WHERE module_id = {NEW}"),
+    ("ordinals", "UPDATE stack_frames SET last_tree_ordinal = last_tree_ordinal + 1"
+     f" WHERE module_id = {NEW} AND depth = 2"),
     ("occupancy", f"UPDATE occupied_peaks SET peak_time = 1 WHERE module_id = {NEW}"),
     ("occupancy", f"UPDATE occupancy_steps SET occupied_temp_bytes = 5 WHERE module_id = {NEW}"),
     ("occupancy", f"DELETE FROM occupied_peaks WHERE module_id = {NEW}"),

@@ -23,10 +23,17 @@ SIDES = {"base": "cpu_b8", "new": "cpu_b16"}
 CASES = {
     "at-offset": [{"offset": 4096}],
     "at-step": [{"step": 10}, {"instruction": "maximum_bitcast_fusoin"}],
-    "scaling": [{"label": "length"}, {"label": "batch", "budget": 1 << 30}],
+    "scaling": [
+        {"label": "length"},
+        {"label": "length", "budget": 1 << 30, "size": "4096"},
+        {"label": "batch,rank", "fixed": "", "max_error": 9.0, "budget": 1 << 30},
+    ],
     "series": [{"label": "length"}],
     "first-regression": [{"label": "batch"}],
     "peaks": [{"function": "train_step"}],
+    "peak-by-stack": [{"frames": "all", "depth": 2}],
+    "diff-peak": [{"by": "stack", "unchanged": True}],
+    "new-temporaries": [{"by": "stack", "grown": True}],
 }
 """What is asked beside the defaults and the filters."""
 FILTERS = {"run": "*_b8*", "function": "train*", "platform": "cpu", "top_n": 7}

@@ -72,8 +72,13 @@ def test_a_url_of_another_kind_is_refused(monkeypatch, remote):
         session.connect(remote)
 
 
-def test_the_command_line_wants_a_dataset_and_a_query_that_is_portable(call):
+def test_the_command_line_wants_a_dataset_and_a_query_that_is_portable(call, tmp_path):
     code, _, err = call("query", "peak", "--engine", "sail")
     assert (code, "name one with --on" in err) == (2, True)
-    code, _, err = call("query", "diff-peak", "--engine", "sail", "--on", "nowhere")
-    assert code == 2 and "diff-peak runs on duckdb" in err and "it is recursive" in err
+    (tmp_path / "mine.sql").write_text(
+        "-- title: T\n-- group: overview\n-- engines: duckdb (spark, sail: it is recursive)\n"
+        "-- column x INTEGER: X.\nSELECT 1 AS x ORDER BY x;\n"
+    )
+    own = ["--queries", str(tmp_path)]
+    code, _, err = call("query", "mine", *own, "--engine", "sail", "--on", "nowhere")
+    assert code == 2 and "mine runs on duckdb" in err and "it is recursive" in err

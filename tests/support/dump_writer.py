@@ -13,7 +13,7 @@ from typing import Any
 
 import second_savings
 from hypothesis import strategies as st
-from second_reader import value_users
+from second_reader import value_users, with_tree_ordinals
 
 Row = dict[str, Any]
 Place = tuple[str, str | None]  # instruction, braced index or None where none is printed
@@ -1167,11 +1167,13 @@ def source_columns(instruction: Instruction, module: Module, dialect: Dialect) -
 
 def frame_rows(tables: Frames) -> list[Row]:
     found: list[Row] = []
+    paths: dict[int, list[int]] = {}
     for place, (location_id, parent) in enumerate(tables.frames):
         location = tables.locations[location_id - 1]
         above = found[parent - 1] if parent else None
         path = tables.files[location[0] - 1]
         is_library = "site-packages" in path or path.startswith("<frozen")
+        paths[place + 1] = [*(paths[parent] if parent else []), place + 1]
         own = above["own_frame_id"] if above else None
         found.append(
             {
@@ -1187,7 +1189,7 @@ def frame_rows(tables: Frames) -> list[Row]:
                 "source_end_column": location[5],
             }
         )
-    return found
+    return with_tree_ordinals(found, paths)
 
 
 def memory_sums(allocations: list[Allocation]) -> list[Row]:

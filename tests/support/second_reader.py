@@ -1031,14 +1031,27 @@ def read_frames(lines: list[str]) -> list[Row]:
             }
         )
     by_id = {row["stack_frame_id"]: row for row in rows}
+    paths: dict[int, list[int]] = {}
     for row in rows:
         chain = [row]
         while (above := by_id.get(chain[-1]["parent_frame_id"])) and above not in chain:
             chain.append(above)
         row["depth"] = len(chain) - 1
+        paths[row["stack_frame_id"]] = [one["stack_frame_id"] for one in reversed(chain)]
         row["own_frame_id"] = next(
             (one["stack_frame_id"] for one in chain if is_own(one["source_file"])), None
         )
+    return with_tree_ordinals(rows, paths)
+
+
+def with_tree_ordinals(rows: list[Row], paths: dict[int, list[int]]) -> list[Row]:
+    """The frames in the order of their paths from the outermost, which is that of a tree."""
+    in_order = sorted(paths.values())
+    for row in rows:
+        path = paths[row["stack_frame_id"]]
+        below = [one for one in in_order if one[: len(path)] == path]
+        row["tree_ordinal"] = in_order.index(path)
+        row["last_tree_ordinal"] = row["tree_ordinal"] + len(below) - 1
     return rows
 
 

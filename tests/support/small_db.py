@@ -12,6 +12,7 @@ import duckdb
 from bufdb import resources
 from bufdb.database import store
 from bufdb.query import catalogue, execute
+from bufdb.read import hlo
 
 _FILL = {"BIGINT": 0, "VARCHAR": "", "BOOLEAN": False, "TIMESTAMP": "2026-01-01", "HUGEINT": 0}
 """What a NOT NULL column gets that the test does not care about."""
@@ -262,6 +263,7 @@ def shape(
 
 def derive(con: duckdb.DuckDBPyConnection) -> None:
     """Compute anew from the other rows what ingest computes of them, by SQL."""
+    _place_frames(con)
     con.execute("DELETE FROM memory_sums")
     con.execute(f"INSERT INTO memory_sums {_SUMS}")
     con.execute("DELETE FROM peak_values")
@@ -270,6 +272,23 @@ def derive(con: duckdb.DuckDBPyConnection) -> None:
     if con.execute("SELECT 1 FROM uses LIMIT 1").fetchall():  # half of the time, and seldom any
         con.execute(f"INSERT INTO value_users {_USERS} SELECT * FROM expected")
     con.execute(_NOTE_DERIVED)
+
+
+def _place_frames(con: duckdb.DuckDBPyConnection) -> None:
+    """Compute where frames are in the tree of calls, from their callers."""
+    rows = con.execute(
+        "SELECT module_id, stack_frame_id, coalesce(parent_frame_id, 0) FROM stack_frames"
+    ).fetchall()
+    for module_id in {row[0] for row in rows}:
+        frames = {frame: (0, parent + 1) for module, frame, parent in rows if module == module_id}
+        depths, _ = hlo._chains(set(), {}, frames)
+        spans = hlo.tree_spans({frame: frames[frame][1] - 1 for frame in frames}, depths)
+        for frame, depth in depths.items():
+            con.execute(
+                "UPDATE stack_frames SET depth = ?, tree_ordinal = ?, last_tree_ordinal = ? "
+                "WHERE module_id = ? AND stack_frame_id = ?",
+                [depth, *spans[frame], module_id, frame],
+            )
 
 
 def answer(con: duckdb.DuckDBPyConnection, name: str, **given: Any) -> list[tuple[Any, ...]]:
