@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from bufdb.columnar.scan import Bools, Ints
-from bufdb.memory.ranges import Narrow, Ranges, narrow, parts
+from bufdb.memory.ranges import Narrow, Ranges, inserted, narrow, parts
 from bufdb.memory.steps.exact import exact_steps
 from bufdb.memory.steps.timeline import SLICE_ROWS, Timeline, running_sums
 
@@ -77,15 +77,15 @@ def _with(found: Occupancy, number: int, steps: list[tuple[int, int]]) -> Occupa
     """The same with the steps of one more group, which may need more than 64 bits."""
     times = np.array([time for time, _ in steps], np.int64)
     values = np.array([value for _, value in steps], object)
-    place = int(np.searchsorted(found.group, number))
+    places = np.full(len(steps), np.searchsorted(found.group, number))
     best = max((value for _, value in steps), default=0)
     peak_time, peak = found.peak_time.copy(), found.peak.astype(object)
     peak_time[number] = next((time for time, value in steps if value == best), 0)
     peak[number] = best
     return Occupancy(
-        np.insert(found.group, place, np.full(len(steps), number)),
-        np.insert(found.time, place, times),
-        np.insert(found.occupied.astype(object), place, values),
+        inserted(found.group, places, np.full(len(steps), number)),
+        inserted(found.time, places, times),
+        np.insert(found.occupied.astype(object), places, values),
         peak_time,
         peak,
         found.counted,
