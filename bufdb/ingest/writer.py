@@ -93,7 +93,8 @@ class TableWriter:
         self._insert(waiting)
 
     def _insert(self, waiting: dict[str, list[Any]]) -> None:
-        for table, batches in waiting.items():
+        for table in list(waiting):
+            batches = waiting.pop(table)  # which are given up before the next table's are inserted
             # DuckDB finds the variable by its name. To register it would make a view, which the
             # transaction keeps, with all the text behind it, until it ends.
             arrow_batches = Batches(batches)  # noqa: F841
