@@ -79,7 +79,7 @@ class PeakSavings(Observer):
         # Millions of values wait here while the largest section is read.
         self.columns = [narrow(column) for column in vars(r).values()]
         self.has_slots = bool((self.slot >= 0).any())
-        self._positions: list[tuple[Ints, Any, Bools]] = []
+        self._positions: list[tuple[Narrow, Any, Bools]] = []
 
     def large_rows(self) -> Ints:
         """Values with at least a hundredth of the peak of their memory space, ascending."""
@@ -100,7 +100,7 @@ class PeakSavings(Observer):
         index: Text = found.positions["shape_index"]
         self._positions.append(
             (
-                place[chosen],
+                narrow(place[chosen]),
                 index.take(chosen).hashes(SECRET),
                 found.positions["ordinal"][chosen] == 0,
             )
@@ -118,8 +118,10 @@ class PeakSavings(Observer):
         known = is_known[ranges.group]
         if not known.any():
             return
-        savings = Savings(ranges, self.occupied, len(self.groups))
+        # First what is given up before the pieces of bytes are held.
         buffer = self._buffers(ranges)
+        give_back(len(buffer))
+        savings = Savings(ranges, self.occupied, len(self.groups))
         give_back(len(buffer))
         yield self._of_buffers(savings, buffer, known)
         for grouping in groupings:
@@ -134,12 +136,11 @@ class PeakSavings(Observer):
             self.context.find(module, "notice", "savings_unknown", message)
 
     def _buffers(self, ranges: Ranges) -> Narrow:
-        if not self._positions:
-            none = np.empty(0, np.int64)
-            self._positions.append((none, none.astype(np.uint64), none.astype(np.bool_)))
-        row, index, is_defining = (np.concatenate(x) for x in zip(*self._positions, strict=True))
-        found = buffers(self.slot, self.is_phi, ranges.start, ranges.end, row, index, is_defining)
-        return narrow(found)
+        none = np.empty(0, np.int8), np.empty(0, np.uint64), np.empty(0, np.bool_)
+        columns = [list(column) for column in zip(none, *self._positions, strict=True)]
+        self._positions.clear()
+        row, index, is_defining = (np.concatenate(columns.pop(0)) for _ in none)
+        return buffers(self.slot, self.is_phi, ranges.start, ranges.end, row, index, is_defining)
 
     def _of_buffers(self, savings: Savings, buffer: Ints, known: Bools) -> Columns:
         """A row for each buffer, named for its one value in `peak_values`.
