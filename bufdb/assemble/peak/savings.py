@@ -75,7 +75,9 @@ class PeakSavings(Observer):
         r = temps.ranges
         self.slot = narrow(shared_slots(r, temps.is_phi))
         self.is_phi, self.row = temps.is_phi, narrow(temps.row)
-        self.held_bytes = narrow(temps.held_bytes)
+        held = narrow(np.flatnonzero(temps.held_bytes))
+        self._held = held, narrow(temps.held_bytes[held])
+        """The values that hold bytes at the peak, and their bytes."""
         # Millions of values wait here while the largest section is read.
         self.columns = [narrow(column) for column in vars(r).values()]
         self.has_slots = bool((self.slot >= 0).any())
@@ -118,6 +120,8 @@ class PeakSavings(Observer):
         known = is_known[ranges.group]
         if not known.any():
             return
+        self.held_bytes = np.zeros(len(self.row), self._held[1].dtype)
+        self.held_bytes[self._held[0]] = self._held[1]
         # First what is given up before the pieces of bytes are held.
         buffer = self._buffers(ranges)
         give_back(len(buffer))
@@ -205,11 +209,13 @@ class PeakSavings(Observer):
 
 
 def _by_appearance(numbers: Ints) -> Ints:
-    """Numbers from 0, none left out, so that the lower one appears first."""
-    _, first, place = np.unique(numbers, return_index=True, return_inverse=True)
+    """Numbers from 0, none left out, in another order: the lower one appears first."""
+    first = np.empty(int(numbers.max(initial=-1)) + 1, np.int64)
+    # The last that is written stays.
+    first[numbers[::-1]] = np.arange(len(numbers))[::-1]
     rank = np.empty_like(first)
     rank[np.argsort(first)] = np.arange(len(first))
-    found: Ints = rank[place]
+    found: Ints = rank[numbers]
     return found
 
 
