@@ -17,7 +17,7 @@ from bufdb.ingest import tables
 
 INSERT_ROWS = 450_000
 """Rows that wait for an insert, which costs some milliseconds per table however few they are."""
-FEW_INSERT_ROWS = 150_000
+FEW_INSERT_ROWS = 100_000
 """The same beside a large module, whose keys need the memory."""
 MANY_ROWS = 16_384
 """Rows of one table that are worth an insert before the transaction ends."""
