@@ -17,6 +17,7 @@ from bufdb.assemble.attribution import Attribution
 from bufdb.assemble.costs import Costs
 from bufdb.assemble.loops.origins import Origins
 from bufdb.assemble.peak.checks import MemoryChecks, check_total
+from bufdb.assemble.peak.occupied import Live
 from bufdb.assemble.peak.savings import Grouping, PeakSavings
 from bufdb.assemble.users import Users
 from bufdb.columnar.freed import give_back
@@ -48,12 +49,37 @@ def _read_values(context: Context, values: ValueIndex, shapes: Shapes) -> Column
     return table
 
 
-def _emit_known(emit: Emit, table: str, columns: Columns, is_known: Bools) -> Columns:
-    """Give away rows that waited in narrow columns, some at a time; those of these modules."""
-    known = take(columns, is_known[columns["module"]])
-    for part in parts(len(known["module"])):
-        emit(table, {name: _wide(column) for name, column in take(known, part).items()})
-    return known
+def _checked(checks: MemoryChecks, emit: Emit) -> Live:
+    """What is live when, held to all that is said of it; sums of allocations on the way."""
+    checks.check()
+    emit("memory_sums", checks.sums())
+    return checks.live()
+
+
+def _walk_hlo(source: Source, values: ValueIndex, origins: Origins, costs: Costs) -> None:
+    """Where what loops carry is made, and what large values cost, as far as the HLO text says."""
+    for pieces in source.hlo():
+        for piece in pieces:
+            if piece.module in origins.places or costs.has_values[piece.module]:
+                graph = HloGraph(piece.text, origins.loops.get(piece.module, []))
+                found = origins.add_module(values, piece.module, graph)
+                costs.add_module(piece.module, graph, found)
+
+
+def _emit_known(emit: Emit, occupied: dict[str, Columns], is_known: Bools) -> Columns:
+    """Give away rows about the peak that waited in narrow columns, of modules that have one still.
+
+    Returns:
+        Those of `peak_values`.
+    """
+    held = take(occupied["peak_values"], is_known[occupied["peak_values"]["module"]])
+    while occupied:
+        table = next(iter(occupied))
+        columns = occupied.pop(table)
+        for part in parts(len(columns["module"])):
+            known = part.start + np.flatnonzero(is_known[columns["module"][part]])
+            emit(table, {name: _wide(column) for name, column in take(columns, known).items()})
+    return held
 
 
 def _add_messages(context: Context, shapes: Shapes) -> None:
@@ -92,15 +118,16 @@ def assemble(source: Source, emit: Emit, known_shapes: dict[bytes, Shape]) -> As
     lifetimes.read()
     values.forget_order()
     give_back(len(values))
-    checks = MemoryChecks(context, table, values, lifetimes)
-    checks.check()
-    emit("memory_sums", checks.sums())
-    occupied, temps = checks.occupied()
-    savings = PeakSavings(context, values.value_id, temps)
-    del checks, table, temps
+    live = _checked(MemoryChecks(context, table, values, lifetimes), emit)
+    del table
     origins.find_sharers(values, lifetimes)
     lifetimes.forget_ranges()
     values.forget_placements()
+    give_back(len(values))
+    occupied, temps = live.occupied(context, lifetimes)
+    del live
+    savings = PeakSavings(context, values.value_id, temps)
+    del temps
     give_back(len(values))
     instructions = Instructions(context, values, lifetimes)
     users = Users(context, values)
@@ -113,28 +140,27 @@ def assemble(source: Source, emit: Emit, known_shapes: dict[bytes, Shape]) -> As
     instructions.add_undescribed()
     give_back(len(values))
     instructions.check_frames()
+    del instructions
     origins.begin(values, lifetimes)
-    for pieces in source.hlo():
-        for piece in pieces:
-            if piece.module in origins.places or costs.has_values[piece.module]:
-                graph = HloGraph(piece.text, origins.loops.get(piece.module, []))
-                found = origins.add_module(values, piece.module, graph)
-                costs.add_module(piece.module, graph, found)
+    _walk_hlo(source, values, origins, costs)
     for number in range(context.count):
         check_total(context, number)
+    values.forget_names()
+    lifetimes.forget_schedule()
+    give_back(len(values))
     is_known = context.having("is_peak_known")
-    for name, columns in occupied.items():
-        occupied[name] = _emit_known(emit, name, columns, is_known)
-    if occupied:
-        known_rows = savings.row[is_known[values.module[savings.row]]]
-        emit("value_users", users.rows(known_rows, occupied["peak_values"], lifetimes))
+    held = _emit_known(emit, occupied, is_known)
+    temps = savings.row[is_known[values.module[savings.row]]]
+    for columns in users.rows(temps, held, lifetimes):
+        emit("value_users", columns)
+    del held, temps
     give_back(len(values))
     emit("recompute_costs", costs.columns(is_known))
     labels = attribution.of_values(savings.row, origins.told, users, lifetimes)
     # Each of them knows the context: a cycle, which only the collector ends, and ingest has none.
     context.observers.clear()
     count = len(values)
-    del values, lifetimes, instructions, users, costs, origins, occupied, attribution
+    del values, lifetimes, users, costs, origins, attribution
     give_back(count)
     groupings = [Grouping(what, *found) for what, found in labels.items()]
     for columns in savings.rows(groupings):

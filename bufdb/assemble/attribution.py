@@ -19,7 +19,7 @@ from bufdb.columnar.scan import Bools, Columns, Ints, Numbers, Words
 from bufdb.link.context import SECRET, Context, Observer
 from bufdb.link.lifetimes import Lifetimes
 from bufdb.link.value_index import ValueIndex, lookup, places_of
-from bufdb.memory.ranges import Narrow, narrow, wide
+from bufdb.memory.ranges import Narrow, narrow, parts, put, wide
 from bufdb.read.hlo import Frame, HloHeader
 
 Labels = tuple[Narrow, Sequence[str]]
@@ -50,11 +50,15 @@ class Told:
         self._numbers.append(number + len(self.names))
         self.names += names
 
-    def numbers(self, rows: Ints) -> Ints:
+    def numbers(self, rows: Narrow) -> Narrow:
         """For each row which names it has, or -1."""
-        known = np.concatenate(self._rows)
+        known, number = np.concatenate(self._rows), np.concatenate(self._numbers)
         order = np.argsort(known)
-        return lookup(known[order], np.concatenate(self._numbers)[order], rows)
+        known, number = known[order], narrow(number[order])
+        found = np.empty(len(rows), number.dtype)
+        for part in parts(len(rows)):
+            found[part] = lookup(known, number, rows[part])
+        return found
 
 
 class Names:
@@ -86,10 +90,10 @@ class Attribution(Observer):
         """No instruction is known yet."""
         self.context, self.values = context, values
         count = len(values.names)
-        self.lines: Narrow = np.full(count, -1, np.int32)
+        self.lines: Narrow = np.full(count, -1, np.int8)
         """For each instruction the number of its innermost line that is not library code."""
-        self.library_lines: Narrow = np.full(count, -1, np.int32)
-        self.ops: Narrow = np.full(count, -1, np.int32)
+        self.library_lines: Narrow = np.full(count, -1, np.int8)
+        self.ops: Narrow = np.full(count, -1, np.int8)
         self.line_names, self.op_names = Names(), OpNames()
         self._library_source = context.source.own.library_source
         self._frame_keys, self._frame_lines, self._frame_library_lines = self._lines_of_frames(
@@ -127,10 +131,12 @@ class Attribution(Observer):
         """Remember lines and op_names."""
         name = places_of(self.values.names, name_keys)
         mine = np.flatnonzero(name >= 0)
+        name = name[mine]
         lines, library_lines = self._lines_of(columns)
         ops = self.op_names.numbers(columns["op_name"])
-        self.lines[name[mine]], self.library_lines[name[mine]] = lines[mine], library_lines[mine]
-        self.ops[name[mine]] = ops[mine]
+        self.lines = put(self.lines, name, lines[mine])
+        self.library_lines = put(self.library_lines, name, library_lines[mine])
+        self.ops = put(self.ops, name, ops[mine])
 
     def _lines_of(self, columns: Columns) -> tuple[Ints, Ints]:
         """The number of each innermost line that is not library code, below 0 without one.
@@ -178,7 +184,7 @@ class Attribution(Observer):
         """
         own = self.values.name[rows]
         used = narrow(users.of_values(rows, lifetimes)[0])
-        number = narrow(told.numbers(rows))
+        number = told.numbers(rows)
         lines, libraries, ops = ([name[at] for name in told.names] for at in range(3))
         stripped = Stripped(self.op_names, self._wanted_ops(own, used))
         by_line = _Labelled(self.line_names.texts, self.line_names.find, len(rows))
@@ -235,7 +241,8 @@ class _Labelled(Sequence[str]):
         if len(numbers) > 1:
             _fill(labels, numbers[wide(told[0]) + 1])
         _fill(labels, number_of[own])
-        _fill(labels, np.where((used >= 0) & (number_of[used] >= 0), number_of[used] + count, -1))
+        of_use = number_of[used].astype(labels.dtype)
+        _fill(labels, np.where((used >= 0) & (of_use >= 0), of_use + count, -1))
 
     def _number(self, text: str | None) -> int:
         if text is None:

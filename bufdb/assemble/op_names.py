@@ -17,7 +17,7 @@ import numpy as np
 from bufdb.columnar.scan import Bools, Ints, Text
 from bufdb.link.context import SECRET
 from bufdb.link.op_paths import op_path, strip_op_path
-from bufdb.memory.ranges import Narrow
+from bufdb.memory.ranges import Narrow, narrow
 
 _REMEMBERED = 1 << 16
 """Texts known not to be new. What was forgotten and comes again has two numbers, which is no harm:
@@ -34,25 +34,26 @@ class OpNames:
         self._text = bytearray()
         """What is not packed: the last of all."""
         self._packed: list[bytes] = []
-        self._starts = [0]
-        """Where each of the packed parts begins, and what is not packed."""
+        self._firsts = [0]
+        """The first text in each of the packed parts, and in what is not packed."""
         self._unpacked: tuple[int, bytes] = -1, b""
         """The part that was asked for last."""
-        self._stops = array("q", [0])
+        self._stops = array("I")
+        """Where each text ends in its part."""
         self._numbers: dict[int, int] = {}
         """By the hash of a text its number."""
 
     def __len__(self) -> int:
-        return len(self._stops) - 1
+        return len(self._stops)
 
     def __getitem__(self, number: int) -> bytes:
-        begin, end = self._stops[number], self._stops[number + 1]
-        part = bisect_right(self._starts, begin) - 1
+        part = bisect_right(self._firsts, number) - 1
+        begin = 0 if number == self._firsts[part] else self._stops[number - 1]
         if part == len(self._packed):
-            return bytes(self._text[begin - self._starts[part] : end - self._starts[part]])
+            return bytes(self._text[begin : self._stops[number]])
         if self._unpacked[0] != part:
             self._unpacked = part, zlib.decompress(self._packed[part])
-        return self._unpacked[1][begin - self._starts[part] : end - self._starts[part]]
+        return self._unpacked[1][begin : self._stops[number]]
 
     def numbers(self, op_name: Text) -> Ints:
         """The number of each op_name, -1 where there is none."""
@@ -68,11 +69,13 @@ class OpNames:
         known[new] = np.arange(len(self), len(self) + len(new))
         self._numbers.update(zip(keys[new].tolist(), known[new].tolist(), strict=True))
         texts = [text or b"" for text in op_name.take(rows[first[new]]).tolist()]
+        ends = accumulate(map(len, texts), initial=len(self._text))
+        next(ends)
+        self._stops.extend(ends)
         self._text += b"".join(texts)
-        self._stops.extend(accumulate(map(len, texts), initial=self._stops.pop()))
         if len(self._text) > PACKED_BYTES:
             self._packed.append(zlib.compress(self._text, 1))
-            self._starts.append(self._stops[-1])
+            self._firsts.append(len(self))
             self._text = bytearray()
         numbers[rows] = known[inverse]
         return numbers
@@ -89,12 +92,17 @@ class Stripped(Sequence[str]):
         """Take the op_names that are wanted, by number."""
         self._op_names = op_names
         wanted = np.flatnonzero(is_wanted)
-        found = (hash(op_names.stripped(number)) for number in wanted.tolist())
+        # A list of these numbers would be the largest thing that is held here.
+        found = (hash(op_names.stripped(number)) for number in wanted.data)
         hashes = np.fromiter(found, np.int64, len(wanted))
-        self._hashes, first, place = np.unique(hashes, return_index=True, return_inverse=True)
-        self._examples = wanted[first]
+        order = narrow(np.argsort(hashes, kind="stable"))
+        self._hashes = hashes[order]
+        del hashes
+        is_new = np.append(True, self._hashes[1:] != self._hashes[:-1])[: len(order)]
+        self._hashes = self._hashes[is_new]
+        self._examples = wanted[order[is_new]]
         self._places: Narrow = np.full(len(op_names) + 1, -1, np.int32)
-        self._places[wanted] = place
+        self._places[wanted[order]] = np.cumsum(is_new, dtype=np.int32) - 1
 
     def places(self, numbers: Narrow) -> Narrow:
         """For each op_name, by number or -1, where in this its text is."""

@@ -6,6 +6,8 @@ of all, and what that is for in turn. Instructions are numbered by the names of 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from bufdb.columnar.arrow import Labels
@@ -52,8 +54,8 @@ class Users(Observer):
         self._rows.append(narrow(rows[uses["head"]][user >= 0]))
         self._users.append(narrow(user[user >= 0]))
 
-    def rows(self, temps: Ints, held: Columns, lifetimes: Lifetimes) -> Columns:
-        """Rows of `value_users`.
+    def rows(self, temps: Narrow, held: Columns, lifetimes: Lifetimes) -> Iterator[Columns]:
+        """Rows of `value_users`, some at a time.
 
         Args:
             temps: the temp values that occupy bytes, as rows of the index.
@@ -61,16 +63,18 @@ class Users(Observer):
             lifetimes: which instructions are in the schedule, and where.
         """
         values = self.values
-        rows = np.union1d(temps, self._outputs(held))
-        user, steps = self.of_values(rows, lifetimes)
-        there = user >= 0
-        rows, user, steps = rows[there], user[there], steps[there]
-        return {
-            "module": wide(values.module[rows]),
-            "value_id": wide(values.value_id[rows]),
-            "user_value_id": wide(values.value_id[values.first[user]]),
-            "step_count": wide(steps),
-        }
+        asked = np.union1d(temps, narrow(self._outputs(held)))
+        for part in parts(len(asked)):
+            rows = asked[part]
+            user, steps = self.of_values(rows, lifetimes)
+            there = user >= 0
+            rows, user, steps = rows[there], user[there], steps[there]
+            yield {
+                "module": wide(values.module[rows]),
+                "value_id": wide(values.value_id[rows]),
+                "user_value_id": wide(values.value_id[values.first[user]]),
+                "step_count": wide(steps),
+            }
 
     def _outputs(self, held: Columns) -> Ints:
         """The values that stand for outputs at the peak, as rows of the index."""
@@ -103,14 +107,14 @@ class Users(Observer):
         kind = narrow(np.array([len(self.is_named)])).dtype
         of_value = np.full(len(self.values), -1, kind)
         of_instruction = np.full(len(self.is_named), -1, kind)
-        for rows, user in zip(self._rows, self._users, strict=True):
+        while self._rows:
+            rows, user = self._rows.pop(0), self._users.pop(0)
             # Uses inside a fused or called computation stand beside that of the caller; such have
             # no place in the program.
             there = np.flatnonzero(lifetimes.order[user] >= 0)
             rows, user = rows[there], user[there]
             self._count_first(of_value, rows, user, lifetimes)
             self._count_first(of_instruction, self.values.name[rows], user, lifetimes)
-        self._rows, self._users = [], []
         return of_value, of_instruction
 
     def _count_first(self, first: Narrow, of: Ints, user: Ints, lifetimes: Lifetimes) -> None:

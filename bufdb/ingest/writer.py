@@ -17,7 +17,7 @@ from bufdb.ingest import tables
 
 INSERT_ROWS = 450_000
 """Rows that wait for an insert, which costs some milliseconds per table however few they are."""
-FEW_INSERT_ROWS = 150_000
+FEW_INSERT_ROWS = 100_000
 """The same beside a large module, whose keys need the memory."""
 MANY_ROWS = 16_384
 """Rows of one table that are worth an insert before the transaction ends."""
@@ -93,7 +93,8 @@ class TableWriter:
         self._insert(waiting)
 
     def _insert(self, waiting: dict[str, list[Any]]) -> None:
-        for table, batches in waiting.items():
+        for table in list(waiting):
+            batches = waiting.pop(table)  # which are given up before the next table's are inserted
             # DuckDB finds the variable by its name. To register it would make a view, which the
             # transaction keeps, with all the text behind it, until it ends.
             arrow_batches = Batches(batches)  # noqa: F841

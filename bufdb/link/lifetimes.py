@@ -10,7 +10,7 @@ from bufdb.columnar.scan import Bools, Columns, Ints, Numbers, Words, take
 from bufdb.link.context import Context
 from bufdb.link.rounds import live_range_rounds
 from bufdb.link.value_index import ValueIndex, isin, lookup, places_of
-from bufdb.memory.ranges import parts, put
+from bufdb.memory.ranges import Narrow, narrow, parts, put
 from bufdb.read.live_ranges import Facts
 
 
@@ -30,8 +30,8 @@ class Lifetimes:
         """Place in the schedule of each name that defines a value, -1 without one; narrow."""
         self._scheduled: Words = np.empty(0, np.uint64)
         """Other names in the schedule, ascending."""
-        self._orders: Ints = np.empty(0, np.int64)
-        self._modules: Ints = np.empty(0, np.int64)
+        self._orders: Narrow = np.empty(0, np.int64)
+        self._modules: Narrow = np.empty(0, np.int64)
         self._range_counts = np.zeros(context.count, np.int64)
         self._unassigned: list[Ints] = []
         """(module, start, end) of live ranges whose value has no allocation."""
@@ -67,6 +67,10 @@ class Lifetimes:
         """Give up the live ranges, in time for the largest section; program order stays."""
         del self.start, self.end
 
+    def forget_schedule(self) -> None:
+        """Give up the steps that define no value; the order of the others stays."""
+        del self._scheduled, self._orders, self._modules
+
     def read(self) -> None:
         """Rows of `live_ranges`, `peak_stack_nodes` and `peak_contributors`, held to each other."""
         context = self.context
@@ -82,8 +86,8 @@ class Lifetimes:
             steps += np.bincount(found.sequence["module"], minlength=context.count)
             other = self._order(names, found.sequence["program_order"])
             names_of.append(names[other])
-            orders.append(found.sequence["program_order"][other])
-            modules.append(found.sequence["module"][other])
+            orders.append(narrow(found.sequence["program_order"][other]))
+            modules.append(narrow(found.sequence["module"][other]))
             without_value = other & only_names[found.sequence["module"]]
             if without_value.any():  # of the others the rows come with their description
                 context.emit("instructions", take(found.sequence, without_value))

@@ -115,6 +115,10 @@ class ValueIndex:
         """Give up what short texts are held to; all are read."""
         del self.key, self.extra
 
+    def forget_names(self) -> None:
+        """Give up the hashes of names; what is asked from here on is asked by number."""
+        del self.names
+
     def duplicates(self) -> Ints:
         """The module of each value that has the name, or the number, of another."""
         duplicate = self.sorted_key[1:] == self.sorted_key[:-1]

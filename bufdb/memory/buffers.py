@@ -6,12 +6,16 @@ the next loop: five values, the same bytes. To take one of them away would free 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from bufdb.columnar.scan import Bools, Ints, Words
 from bufdb.memory.occupancy import running_maximum
-from bufdb.memory.ranges import Ranges, numbered
+from bufdb.memory.ranges import Narrow, Ranges, narrow, numbered, wide
 
+SLICE_ROWS = 1 << 18
+"""Positions of values looked at together, about: what is worked out takes the memory of these."""
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -29,14 +33,14 @@ def shared_slots(ranges: Ranges, is_phi: Bools) -> Ints:
 
 
 def buffers(
-    slot: Ints,
+    slot: Narrow,
     is_phi: Bools,
-    start: Ints,
-    end: Ints,
-    row: Ints,
+    start: Narrow,
+    end: Narrow,
+    row: Narrow,
     index: Words,
     is_defining: Bools,
-) -> Ints:
+) -> Narrow:
     """For each range the lowest row of its buffer: its own where it is alone in it.
 
     Two ranges of one slot whose lives touch or overlap are linked if one is a phi and the other a
@@ -53,24 +57,60 @@ def buffers(
         index: hash of the position's index in a tuple.
         is_defining: whether the position is the value's first, at which it is defined.
     """
-    count = len(slot)
+    found = np.arange(len(slot), dtype=np.int32 if len(slot) < 2**31 else np.int64)
     phis = np.flatnonzero(is_phi & (slot >= 0))
     if not len(phis):
-        return np.arange(count)
+        return found
+    for some, at in _by_slot(slot, narrow(phis), narrow(np.flatnonzero(slot[row] >= 0)), row):
+        one, other = _links(slot, is_phi, start, end, some, (row[at], index[at], is_defining[at]))
+        linked, number = np.unique(np.append(one, other), return_inverse=True)
+        lowest = _connected(len(linked), number[: len(one)], number[len(one) :])
+        found[linked] = linked[lowest]
+    return found
+
+
+def _by_slot(slot: Narrow, phis: Narrow, at: Narrow, row: Narrow) -> Iterator[tuple[Ints, Ints]]:
+    """The phis of some slots, and the positions of values in them, slice by slice.
+
+    Args:
+        slot: as in `buffers`.
+        phis: the phis that have one.
+        at: the positions of ranges that have one.
+        row: the range of each position.
+    """
+    if len(at) <= SLICE_ROWS:
+        yield wide(phis), wide(at)
+        return
+    phis, at = phis[np.argsort(slot[phis])], at[np.argsort(slot[row[at]])]
+    of_phis, of_positions = slot[phis], slot[row[at]]
+    # Slices begin where a slot does.
+    lasts = np.unique(of_positions[SLICE_ROWS - 1 :: SLICE_ROWS])
+    bounds = (np.searchsorted(slots, lasts, "right") for slots in (of_phis, of_positions))
+    first = [0, 0]
+    for behind in zip(*(column.tolist() for column in bounds), strict=True):
+        yield wide(phis[first[0] : behind[0]]), wide(at[first[1] : behind[1]])
+        first = list(behind)
+    yield wide(phis[first[0] :]), wide(at[first[1] :])
+
+
+def _links(
+    slot: Narrow,
+    is_phi: Bools,
+    start: Narrow,
+    end: Narrow,
+    phis: Ints,
+    positions: tuple[Narrow, Words, Bools],
+) -> tuple[Ints, Ints]:
+    """Pairs of linked ranges among these phis and the ranges at these positions."""
     links = [(phis, phis[_chains(slot[phis], start[phis], end[phis])[0]])]
-    kept = slot[row] >= 0
-    row, index, is_defining = row[kept], index[kept], is_defining[kept]
+    row, index, is_defining = positions
     place = numbered(slot[row], index)
     merges = is_defining & is_phi[row]
     if merges.any():
-        goal, source = row[merges], row[~is_defining]
+        goal, source = wide(row[merges]), wide(row[~is_defining])
         links += _into(goal, place[merges], source, place[~is_defining], start, end)
     one, other = (np.concatenate(ends) for ends in zip(*links, strict=True))
-    linked, number = np.unique(np.append(one, other), return_inverse=True)
-    lowest = _connected(len(linked), number[: len(one)], number[len(one) :])
-    found = np.arange(count)
-    found[linked] = linked[lowest]
-    return found
+    return one, other
 
 
 def labels_of_buffers(buffer: Ints, label: Ints, holds: Bools) -> Ints:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from bufdb.columnar.scan import Ints
+from bufdb.memory.ranges import Narrow, inserted, wide
 
 SHIFT = 40
 """Owner and time in one integer: times are places in a schedule, which has fewer than 2^40 steps,
@@ -18,9 +19,9 @@ and there are fewer than 2^22 owners."""
 class Steps:
     """Step functions end to end: each has `value` from `time` until the next row of its owner."""
 
-    owner: Ints
+    owner: Narrow
     """Number of the function, ascending."""
-    time: Ints
+    time: Narrow
     """Ascending within an owner."""
     value: Ints
     """Python integers instead where 64 bits may not do."""
@@ -34,7 +35,7 @@ class Steps:
             return self
         places = np.searchsorted(self.owner, lacking)
         return Steps(
-            np.insert(self.owner, places, lacking),
+            inserted(self.owner, places, lacking),
             np.insert(self.time, places, 0),
             np.insert(self.value, places, 0),
         )
@@ -59,8 +60,9 @@ class Curves:
 
     def __init__(self, curves: Steps) -> None:
         """Take curves as `highest` does."""
-        self._time, self._value = curves.time, curves.value
-        self._keys = (curves.owner << SHIFT) + curves.time
+        self._value = curves.value
+        self._keys = wide(curves.owner) << SHIFT
+        self._keys += curves.time
         kind = np.int32 if len(self._keys) < 2**31 else np.int64
         order = np.argsort(-curves.value, kind="stable")
         self._rank: Any = np.empty(len(order), kind)
@@ -88,7 +90,8 @@ class Curves:
         rows = np.flatnonzero(left == best[np.cumsum(is_first) - 1])
         _, first = np.unique(falls.owner[rows], return_index=True)
         rows = rows[first]
-        return best, np.maximum(self._time[found[rows]], falls.time[rows])
+        time = self._keys[found[rows]] & ((1 << SHIFT) - 1)
+        return best, np.maximum(time, falls.time[rows])
 
 
 def _lowest(rank: Any, low: Ints, high: Ints) -> Ints:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from bufdb.columnar.scan import Bools, Ints
-from bufdb.memory.ranges import Narrow, Ranges, narrow, parts
+from bufdb.memory.ranges import Narrow, Ranges, inserted, narrow, parts
 from bufdb.memory.steps.exact import exact_steps
 from bufdb.memory.steps.timeline import SLICE_ROWS, Timeline, running_sums
 
@@ -61,10 +61,9 @@ def occupancy(
     fits = ranges.where(~wrong[ranges.group]) if wrong.any() else ranges
     group, time, occupied = _by_sorting(fits, slice_rows)
     wrong |= _disagrees(fits, group, time, occupied, groups)
-    keep = ~wrong[group]
-    group, time, occupied = _changes(group[keep], time[keep], occupied[keep])
-    within = time <= last_time[group]
-    group, time, occupied = group[within], time[within], occupied[within]
+    kept = _changes(group, occupied) & ~wrong[group]
+    kept &= time <= last_time[group]
+    group, time, occupied = group[kept], time[kept], occupied[kept]
     peak_time, peak = _maxima(group, time, occupied, groups)
     result = Occupancy(group, time, occupied, peak_time, peak, wrong)
     for number in np.flatnonzero(wrong).tolist():
@@ -77,15 +76,15 @@ def _with(found: Occupancy, number: int, steps: list[tuple[int, int]]) -> Occupa
     """The same with the steps of one more group, which may need more than 64 bits."""
     times = np.array([time for time, _ in steps], np.int64)
     values = np.array([value for _, value in steps], object)
-    place = int(np.searchsorted(found.group, number))
+    places = np.full(len(steps), np.searchsorted(found.group, number))
     best = max((value for _, value in steps), default=0)
     peak_time, peak = found.peak_time.copy(), found.peak.astype(object)
     peak_time[number] = next((time for time, value in steps if value == best), 0)
     peak[number] = best
     return Occupancy(
-        np.insert(found.group, place, np.full(len(steps), number)),
-        np.insert(found.time, place, times),
-        np.insert(found.occupied.astype(object), place, values),
+        inserted(found.group, places, np.full(len(steps), number)),
+        inserted(found.time, places, times),
+        np.insert(found.occupied.astype(object), places, values),
         peak_time,
         peak,
         found.counted,
@@ -161,12 +160,19 @@ def _by_sorting(r: Ranges, slice_rows: int) -> tuple[Any, Any, Ints]:
             keys = np.concatenate([*inner, at, at + 1])
             yield bound, keys, np.append(_signed(come.size, go.size), _signed(held, held))
 
-    found = [(np.empty(0, np.int8), np.empty(0, np.int8), np.empty(0, np.int64))]
+    # Room for as many rows as there may be, which takes memory where something is written: parts
+    # that are put together would be there twice.
+    most = 6 * len(r.group)
+    last = int(r.end.max(initial=0)) + 1
+    numbers = [r.group.max(initial=0)], [r.start.min(initial=0), last]
+    kinds = [narrow(np.array(some, np.int64)).dtype for some in numbers]
+    group, time = (np.empty(most, kind) for kind in kinds)
+    occupied, count = np.empty(most, np.int64), 0
     for keys, sums in running_sums(changes()):
-        group, time = line.parted(keys)
-        found.append((narrow(group), narrow(time), sums))
-    group, time, occupied = (np.concatenate(columns) for columns in zip(*found, strict=True))
-    return group, time, occupied
+        rows = slice(count, count + len(keys))
+        group[rows], time[rows] = line.parted(keys)
+        occupied[rows], count = sums, rows.stop
+    return group[:count], time[:count], occupied[:count]
 
 
 def unions(at: Ints, allocation: Ints, offset: Ints, size: Ints) -> tuple[Ints, Ints]:
@@ -214,12 +220,12 @@ def accumulated(group: Ints, time: Ints, change: Ints) -> tuple[Ints, Ints, Ints
     return group[last], time[last], sums[last]
 
 
-def _changes(group: Any, time: Any, occupied: Ints) -> tuple[Any, Any, Ints]:
-    """Only the rows at which the number changes; before a group's first row it is 0."""
+def _changes(group: Any, occupied: Ints) -> Bools:
+    """The rows at which the number changes; before a group's first row it is 0."""
     new = np.append(True, group[1:] != group[:-1])[: len(group)]
-    keep = new & (occupied != 0)
+    keep: Bools = new & (occupied != 0)
     keep[1:] |= ~new[1:] & (occupied[1:] != occupied[:-1])
-    return group[keep], time[keep], occupied[keep]
+    return keep
 
 
 def _maxima(group: Any, time: Any, occupied: Ints, groups: int) -> tuple[Ints, Ints]:
@@ -254,7 +260,7 @@ def _largest(column: Any) -> float:
     return max(float(column.max(initial=0)), -float(column.min(initial=0)))
 
 
-def _live_at(r: Ranges, time: Ints) -> Iterator[Ints]:
+def live_at(r: Ranges, time: Ints) -> Iterator[Ints]:
     """The ranges that are live at an instant of their group."""
     for part in parts(len(r.group)):
         at = time[r.group[part]]
@@ -264,7 +270,7 @@ def _live_at(r: Ranges, time: Ints) -> Iterator[Ints]:
 def _compare(r: Ranges, time: Ints, expected: Ints, wrong: Bools) -> None:
     if not len(r.group):
         return
-    live = r.where(np.concatenate([*_live_at(r, time)]))
+    live = r.where(np.concatenate([*live_at(r, time)]))
     union_group, held = unions(live.group, live.allocation, live.offset, live.size)
     found = np.zeros(len(wrong), np.int64)
     found[union_group] = held

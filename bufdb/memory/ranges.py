@@ -42,6 +42,12 @@ def put(column: Narrow, rows: Ints, numbers: Ints) -> Narrow:
     return column
 
 
+def inserted(column: Narrow, places: Ints, numbers: Ints) -> Narrow:
+    """A narrow column with more numbers, each before the place that is given for it."""
+    kind = np.promote_types(column.dtype, narrow(numbers).dtype)
+    return np.insert(column.astype(kind, copy=False), places, numbers)
+
+
 PART_ROWS = 1 << 16
 
 

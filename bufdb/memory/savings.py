@@ -75,7 +75,7 @@ class Savings:
         kind = object if self.is_huge else np.int64
         self.peak = self.occupied.peak.astype(kind)
         found = self.occupied
-        curves = Steps(wide(found.group), wide(found.time), found.occupied.astype(kind, copy=False))
+        curves = Steps(found.group, found.time, found.occupied.astype(kind, copy=False))
         if counted.any():
             kept, exact = ~counted[found.group], self.alone.unions()
             owner = np.concatenate([curves.owner[kept], exact.owner])
@@ -83,7 +83,8 @@ class Savings:
             value = np.concatenate([curves.value[kept], exact.value])
             order = np.lexsort((time, owner))
             curves = Steps(owner[order], time[order], value[order])
-        self.curves = Curves(curves.from_zero(self.groups))
+        curves = curves.from_zero(self.groups)
+        self.curves = Curves(curves)
 
     def of(self, rows: Ints, sets: Ints, count: int, keep: Fraction = Fraction(0)) -> Saved:
         """What each of `count` sets saves.

@@ -30,5 +30,5 @@ def sums_by_kind(group: Ints, kind: Ints, size: Ints, groups: int, kinds: int) -
     if np.abs(size.astype(np.float64)).sum() > 2**62:
         exact = size.astype(object)
     totals = np.zeros(groups * kinds, exact.dtype)
-    np.add.at(totals, group * kinds + kind, exact)
+    np.add.at(totals, wide(group) * kinds + kind, exact)
     return totals.reshape(groups, kinds)

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from bufdb.assemble.attribution import Attribution
+from bufdb.assemble.attribution import Attribution, Told
 from bufdb.assemble.op_names import OpNames, Stripped
 from bufdb.assemble.users import Users
 from bufdb.columnar.scan import Block, Text
@@ -44,6 +44,18 @@ def test_such_a_line_has_its_own_op_name_and_line():
     assert [found.op_names[number] for number in found.ops.tolist()] == [b"a", b"b", b"a"]
     lines = [found.line_names.texts[number] for number in found.lines.tolist()]
     assert lines == ["a.py:3", "b.py:3", "a.py:3"]
+
+
+def test_what_a_value_is_for_is_told_whatever_the_number_of_its_line():
+    """Numbers of few lines are held in a byte, which does not hold those of uses."""
+    context = SimpleNamespace(source=SimpleNamespace(headers={}, own=NOTHING_MORE))
+    names = np.arange(101, dtype=np.uint64)
+    found = Attribution(context, SimpleNamespace(names=names, name=np.array([100, 99])))
+    found.see_instructions(columns_of(*(f"n{n}" for n in range(100))), names[:100])
+    users = SimpleNamespace(of_values=lambda rows, _: (np.array([99, -1]), None))
+    for kind, (labels, texts) in found.of_values(np.arange(2), Told(), users, None).items():
+        own = {"source_line": "n99.py:3", "op": "n99"}[kind]
+        assert [texts[number] for number in labels.tolist()] == [f"for {own}", own]
 
 
 def test_such_a_line_is_named():

@@ -9,7 +9,7 @@ from ingesting import ingest_into, rows
 from bufdb.assemble import op_names
 from bufdb.columnar import freed
 from bufdb.dumps import large
-from bufdb.memory import ranges
+from bufdb.memory import buffers, ranges
 from bufdb.memory.steps.timeline import Timeline
 
 DEMO = Path(__file__).resolve().parents[2] / "data" / "demo"
@@ -33,6 +33,7 @@ def test_rows_are_the_same_in_rounds_and_slices_of_any_size(con, run, monkeypatc
     expected = rows(con, CHECKSUMS)
     in_slices_of(3, monkeypatch)
     monkeypatch.setattr(ranges, "PART_ROWS", 3)
+    monkeypatch.setattr(buffers, "SLICE_ROWS", 3)
     monkeypatch.setattr(op_names, "PACKED_BYTES", 300)
     monkeypatch.setattr(large, "BYTES_BETWEEN", 1 << 14)
     ingest_into(con, DEMO / run, block_bytes=1 << 13, replace=True)

@@ -248,8 +248,9 @@ def test_a_failed_insert_leaves_the_transactions_before(con, fresh, monkeypatch)
     real = TableWriter._insert
 
     def fail(self, waiting):
+        has_modules = "modules" in waiting
         real(self, waiting)
-        if "modules" in waiting:
+        if has_modules:
             raise duckdb.Error("no space left")
 
     monkeypatch.setattr(TableWriter, "_insert", fail)

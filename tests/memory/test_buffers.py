@@ -1,5 +1,7 @@
 """Which ranges are one buffer, against linking every pair."""
 
+from unittest.mock import patch
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -49,6 +51,8 @@ ROW = st.tuples(
 def test_buffers_are_those_of_linking_every_pair(drawn):
     rows = [(o, s, phi, at, at + length, index) for o, s, phi, at, length, index in drawn]
     assert found(rows) == by_pairs(rows)
+    with patch("bufdb.memory.buffers.SLICE_ROWS", 2):
+        assert found(rows) == by_pairs(rows)
 
 
 STACK: list[Row] = [

@@ -141,6 +141,17 @@ def test_sizes_near_the_end_of_64_bits_are_exact(rows):
     assert found(rows, 3, [13] * 3) == by_counting(rows, 3, [13] * 3)
 
 
+def test_a_long_schedule_of_large_sizes_stands_beside_a_short_one():
+    rows = [(0, 0, 0, 8, 1, 2), *((1, n, 0, HUGE, 3, 300) for n in range(5)), (2, 0, 0, 8, 0, 3)]
+    steps = [(0, 1, 8), (0, 3, 0), (1, 3, 5 * HUGE), (1, 301, 0), (2, 0, 8), (2, 4, 0)]
+    assert found(rows, 3, [400] * 3) == (steps, [(1, 8), (3, 5 * HUGE), (0, 8)])
+
+
+def test_a_group_of_large_sizes_may_have_any_number():
+    rows = [(0, 0, 0, 8, 1, 2), *((200, n, 0, HUGE, 3, 4) for n in range(5))]
+    assert found(rows, 201, [9] * 201)[0][2:] == [(200, 3, 5 * HUGE), (200, 5, 0)]
+
+
 def test_nothing_is_occupied_without_ranges():
     assert found([], 2, [5, 5]) == ([], [(0, 0), (0, 0)])
     assert found([(1, 0, 0, 0, 0, 5), (1, 0, 0, 8, 5, 3)], 2, [5, 5]) == ([], [(0, 0), (0, 0)])

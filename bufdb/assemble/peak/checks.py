@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from bufdb.assemble.peak.savings import Temps
-from bufdb.columnar.arrow import Labels
-from bufdb.columnar.freed import give_back
-from bufdb.columnar.scan import Bools, Columns, Ints, Numbers, take
+from bufdb.assemble.peak.occupied import FIXED, Live
+from bufdb.columnar.scan import Columns, Ints, take
 from bufdb.link.context import Context
 from bufdb.link.lifetimes import Lifetimes
 from bufdb.link.value_index import ValueIndex, lookup
-from bufdb.memory.hills import hills
-from bufdb.memory.holders import largest_rows, own_bytes
-from bufdb.memory.occupancy import Occupancy, largest_sum, occupancy
+from bufdb.memory.holders import largest_rows
+from bufdb.memory.occupancy import largest_sum
 from bufdb.memory.ranges import Narrow, Ranges, narrow, parts, wide
 from bufdb.memory.sums import distinct_pairs, sums_by_kind
 from bufdb.read.allocations import KINDS
 
-_FIXED = [kind for kind in KINDS if kind not in ("temp", "thread_local")]
 SUMS = {
     "argument_bytes": ["parameter", "donated_parameter"],
     "output_bytes": ["output", "donated_parameter"],
@@ -31,7 +26,7 @@ SUMS = {
     "constant_bytes": ["constant"],
     "thread_local_bytes": ["thread_local"],
     "total_bytes": KINDS,
-    "fixed_bytes": _FIXED,
+    "fixed_bytes": FIXED,
 }
 """Which kinds of allocation each column of `memory_sums` adds up."""
 
@@ -57,57 +52,32 @@ class MemoryChecks:
         }
         return {"module": groups[:, 0], "color": groups[:, 1], **sums}
 
-    def occupied(self) -> tuple[dict[str, Columns], Temps]:
-        """Rows of the tables about the peak, and the temp values; of modules with a known peak."""
+    def live(self) -> Live:
+        """What is live when, of modules whose peak is known: all that is asked of placements."""
         table = self.table
-        known = self.context.having("is_peak_known")
-        mine = take(table, known[table["module"]])
+        chosen = self.context.having("is_peak_known")[table["module"]]
+        mine = take(table, None if chosen.all() else chosen)
         groups, number = distinct_pairs(mine["module"], mine["color"])
+        number = narrow(number)
         row = self._allocation_row(mine)
-        naive, ranges, rows = self._live(mine, number, row, len(groups))
-        give_back(len(rows))
-        lengths = [f.live.schedule_length or 0 for f in self.context.facts]
-        last = np.array(lengths, np.int64)[groups[:, 0]]
-        found = occupancy(ranges, len(groups), last)
-        give_back(len(rows))
-        self._check_peaks(mine, number, groups, found.peak)
-        held, held_by = self._held(mine, row, found.peak_time[number])
-        tables = {
-            "occupied_peaks": {
-                "module": groups[:, 0],
-                "color": groups[:, 1],
-                "peak_time": found.peak_time,
-                "occupied_temp_bytes": found.peak,
-                "naive_live_bytes": np.array(naive, object),
-            },
-            "occupancy_steps": {
-                "module": narrow(groups[found.group, 0]),
-                "color": narrow(groups[found.group, 1]),
-                "start_time": narrow(found.time),
-                "occupied_temp_bytes": found.occupied,
-            },
-            "peaks": _peaks(groups, found),
-            "peak_values": held,
-        }
-        totals = sums_by_kind(number, mine["kind"], mine["size_bytes"], len(groups), len(KINDS))
-        fixed = totals[:, [KINDS.index(kind) for kind in _FIXED]].sum(axis=1)
-        temps = Temps(groups, fixed, ranges, found, rows, self.values.is_phi[rows], held_by[rows])
-        return tables, temps
+        naive, ranges, rows = self._ranges(mine, number, row, len(groups))
+        is_phi, allocation = self.values.is_phi[rows], narrow(row[rows])
+        fixed, standing = self._standing(mine, row)
+        return Live(mine, groups, number, naive, ranges, rows, is_phi, allocation, fixed, standing)
 
-    def _live(
+    def _ranges(
         self, table: Columns, number: Ints, row: Narrow, groups: int
     ) -> tuple[list[int], Ranges, Any]:
         """The largest sum of live sizes of each memory space; the live temp values, and their rows.
 
         Args:
             table: allocations of modules whose peak is known.
-            number: the memory space of each.
+            number: the memory space of each, narrow.
             row: for each value the row of its allocation in that table, or -1.
             groups: number of memory spaces.
         """
         values, lifetimes = self.values, self.lifetimes
         rows = narrow(np.flatnonzero(lifetimes.is_live & (row >= 0)))
-        number = narrow(number)
         size, start, end = values.size_bytes, lifetimes.start, lifetimes.end
         naive = largest_sum(number[row[rows]], size[rows], start[rows], end[rows], groups)
         rows = rows[table["kind"][row[rows]] == KINDS.index("temp")]
@@ -118,63 +88,24 @@ class MemoryChecks:
         )
         return naive, ranges.narrowed(), rows
 
-    def _held(self, table: Columns, row: Narrow, peak_time: Ints) -> tuple[Columns, Ints]:
-        """Rows of `peak_values`, and for each value the bytes of temp allocations in them.
+    def _standing(self, table: Columns, row: Narrow) -> tuple[Ints, Ints]:
+        """The allocations that are held all the time, and of each the value that stands for it.
 
         Args:
             table: allocations of modules whose peak is known.
             row: for each value the row of its allocation in that table, or -1.
-            peak_time: for each allocation the instant of the peak of its memory space.
         """
-        values, lifetimes = self.values, self.lifetimes
-        is_temp = table["kind"] == KINDS.index("temp")
-        is_fixed = ~is_temp & (table["kind"] != KINDS.index("thread_local"))
-        live = np.concatenate([np.empty(0, np.int64), *self._live_at(row, is_temp, peak_time)])
-        # Values are in order of their numbers, by which equal ones are told apart.
-        offset, size = wide(values.offset_bytes[live]), wide(values.size_bytes[live])
-        held = own_bytes(row[live], offset, size)
-        live, held = live[held > 0], held[held > 0]
-        held_by = np.zeros(len(values), narrow(held).dtype)
-        held_by[live] = held
-        whole = np.flatnonzero((row >= 0) & (values.offset_bytes == 0))
+        values = self.values
+        not_fixed = [KINDS.index("temp"), KINDS.index("thread_local")]
+        is_fixed = ~np.isin(table["kind"], not_fixed)
+        whole = narrow(np.flatnonzero((row >= 0) & (values.offset_bytes == 0)))
         whole = whole[is_fixed[row[whole]]]
-        largest = largest_rows(row[whole], wide(values.size_bytes[whole]), len(is_fixed))
+        largest = largest_rows(row[whole], values.size_bytes[whole], len(is_fixed))
         fixed = np.flatnonzero(is_fixed & (table["size_bytes"] > 0))
         largest = largest[fixed]
         standing = np.full(len(fixed), -1)
         standing[largest >= 0] = whole[largest[largest >= 0]]
-        holder = np.concatenate([live, standing])
-        allocation = np.concatenate([row[live], fixed])
-        order = np.argsort(allocation, kind="stable")
-        holder, allocation = holder[order], allocation[order]
-        columns = {
-            "module": table["module"][allocation],
-            "color": table["color"][allocation],
-            "allocation_index": table["allocation_index"][allocation],
-            "allocation_kind": Labels(table["kind"][allocation], KINDS),
-            "value_id": lifetimes.value_ids(holder),
-            "held_bytes": np.concatenate([held, table["size_bytes"][fixed]])[order],
-        }
-        return columns, held_by
-
-    def _live_at(self, row: Narrow, chosen: Bools, time: Ints) -> Iterator[Ints]:
-        """The values of chosen allocations that are live at the instant of their allocation."""
-        lifetimes = self.lifetimes
-        for part in parts(len(row)):
-            live = part.start + np.flatnonzero(lifetimes.is_live[part] & (row[part] >= 0))
-            live = live[chosen[row[live]]]
-            at = time[row[live]]
-            yield live[(lifetimes.start[live] <= at) & (at <= lifetimes.end[live])]
-
-    def _check_peaks(self, table: Columns, number: Ints, groups: Ints, peaks: Any) -> None:
-        """Temp allocations hold no more than they are large, so a peak is within the total."""
-        temps = table["kind"] == KINDS.index("temp")
-        room = np.zeros(len(groups))
-        np.add.at(room, number[temps], table["size_bytes"][temps].astype(np.float64))
-        # Doubles are enough to know a wrong peak wherever sizes are below 2^53.
-        for group in np.flatnonzero(peaks.astype(np.float64) > room * (1 + 1e-15)).tolist():
-            message = f"{peaks[group]} bytes are occupied in temp allocations of {room[group]:.0f}"
-            self.context.find(int(groups[group, 0]), "error", "peak_exceeds_total", message)
+        return fixed, standing
 
     def _allocation_row(self, table: Columns) -> Narrow:
         """For each value the row of its allocation in a table sorted by module, or -1."""
@@ -255,31 +186,6 @@ class MemoryChecks:
             "live_range_outside_schedule",
             "{count} live ranges do not lie within the schedule",
         )
-
-
-def _peaks(groups: Ints, found: Occupancy) -> Columns:
-    """Rows of `peaks`; where nothing is ever occupied, that is the peak."""
-    heights: Any = found.occupied
-    if heights.dtype == object and found.peak.astype(np.float64).max() < 2.0**62:
-        heights = heights.astype(np.int64)  # which are faster by far
-    hill = hills(found.group, found.time, heights, len(groups))
-    flat = np.flatnonzero(np.bincount(hill.group, minlength=len(groups)) == 0)
-    zeros = np.zeros(len(flat), np.int64)
-    group = np.concatenate([hill.group, flat])
-    valley: Any = np.concatenate([hill.valley, zeros])
-    ordinal = np.concatenate([hill.ordinal, zeros + 1])
-    if valley.dtype == object:
-        valley[ordinal == 1] = None
-    else:
-        valley = Numbers(valley, ordinal > 1)
-    return {
-        "module": groups[group, 0],
-        "color": groups[group, 1],
-        "peak_ordinal": ordinal,
-        "peak_time": np.concatenate([hill.time, zeros]),
-        "occupied_temp_bytes": np.concatenate([hill.height, zeros]),
-        "valley_bytes": valley,
-    }
 
 
 def check_total(context: Context, number: int) -> None:

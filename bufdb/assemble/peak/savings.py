@@ -75,11 +75,13 @@ class PeakSavings(Observer):
         r = temps.ranges
         self.slot = narrow(shared_slots(r, temps.is_phi))
         self.is_phi, self.row = temps.is_phi, narrow(temps.row)
-        self.held_bytes = narrow(temps.held_bytes)
+        held = narrow(np.flatnonzero(temps.held_bytes))
+        self._held = held, narrow(temps.held_bytes[held])
+        """The values that hold bytes at the peak, and their bytes."""
         # Millions of values wait here while the largest section is read.
         self.columns = [narrow(column) for column in vars(r).values()]
         self.has_slots = bool((self.slot >= 0).any())
-        self._positions: list[tuple[Ints, Any, Bools]] = []
+        self._positions: list[tuple[Narrow, Any, Bools]] = []
 
     def large_rows(self) -> Ints:
         """Values with at least a hundredth of the peak of their memory space, ascending."""
@@ -100,7 +102,7 @@ class PeakSavings(Observer):
         index: Text = found.positions["shape_index"]
         self._positions.append(
             (
-                place[chosen],
+                narrow(place[chosen]),
                 index.take(chosen).hashes(SECRET),
                 found.positions["ordinal"][chosen] == 0,
             )
@@ -118,8 +120,12 @@ class PeakSavings(Observer):
         known = is_known[ranges.group]
         if not known.any():
             return
-        savings = Savings(ranges, self.occupied, len(self.groups))
+        self.held_bytes = np.zeros(len(self.row), self._held[1].dtype)
+        self.held_bytes[self._held[0]] = self._held[1]
+        # First what is given up before the pieces of bytes are held.
         buffer = self._buffers(ranges)
+        give_back(len(buffer))
+        savings = Savings(ranges, self.occupied, len(self.groups))
         give_back(len(buffer))
         yield self._of_buffers(savings, buffer, known)
         for grouping in groupings:
@@ -134,12 +140,11 @@ class PeakSavings(Observer):
             self.context.find(module, "notice", "savings_unknown", message)
 
     def _buffers(self, ranges: Ranges) -> Narrow:
-        if not self._positions:
-            none = np.empty(0, np.int64)
-            self._positions.append((none, none.astype(np.uint64), none.astype(np.bool_)))
-        row, index, is_defining = (np.concatenate(x) for x in zip(*self._positions, strict=True))
-        found = buffers(self.slot, self.is_phi, ranges.start, ranges.end, row, index, is_defining)
-        return narrow(found)
+        none = np.empty(0, np.int8), np.empty(0, np.uint64), np.empty(0, np.bool_)
+        columns = [list(column) for column in zip(none, *self._positions, strict=True)]
+        self._positions.clear()
+        row, index, is_defining = (np.concatenate(columns.pop(0)) for _ in none)
+        return buffers(self.slot, self.is_phi, ranges.start, ranges.end, row, index, is_defining)
 
     def _of_buffers(self, savings: Savings, buffer: Ints, known: Bools) -> Columns:
         """A row for each buffer, named for its one value in `peak_values`.
@@ -204,11 +209,13 @@ class PeakSavings(Observer):
 
 
 def _by_appearance(numbers: Ints) -> Ints:
-    """Numbers from 0, none left out, so that the lower one appears first."""
-    _, first, place = np.unique(numbers, return_index=True, return_inverse=True)
+    """Numbers from 0, none left out, in another order: the lower one appears first."""
+    first = np.empty(int(numbers.max(initial=-1)) + 1, np.int64)
+    # The last that is written stays.
+    first[numbers[::-1]] = np.arange(len(numbers))[::-1]
     rank = np.empty_like(first)
     rank[np.argsort(first)] = np.arange(len(first))
-    found: Ints = rank[place]
+    found: Ints = rank[numbers]
     return found
 
 
