@@ -20,6 +20,7 @@ SCRIPT = """
 import json, sys
 import duckdb
 con = duckdb.connect(sys.argv[1], read_only=True)
+con.execute("SET enable_progress_bar = false")  # in `python -c` it is on, and goes to stdout
 rows = {text: repr(con.execute(text).fetchall()) for text in json.load(sys.stdin)}
 print(json.dumps({"version": duckdb.__version__, "rows": rows}))
 """
