@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bufdb.columnar.account import READ, UNREAD, Account
+from bufdb.columnar.scan import Bools
 from bufdb.columnar.section import Piece, Rounds
 from bufdb.dumps.files import BEFORE, BUFFER_KINDS, MESSAGE_KIND, PROTO
 from bufdb.dumps.load import LOOK_BYTES, Loaded
@@ -76,6 +77,25 @@ class Batch:
     def hlo(self) -> Rounds:
         """Computations of the HLO texts."""
         return ([piece] for piece in self._hlo)
+
+    def instructions_of_protos(self, is_wanted: Bools) -> Rounds:
+        """Instructions of these modules that have an HLO text and a proto, out of the proto."""
+        from bufdb.proto import sections
+
+        for number in np.flatnonzero(is_wanted).tolist():
+            loaded = self.modules[number]
+            if PROTO not in loaded.texts or "hlo" in loaded.derived:
+                continue
+            path = loaded.files.files[PROTO].name
+            try:
+                text = sections.instructions(loaded.texts[PROTO])
+            except UnreadableProto as error:
+                self.account.find(number, "data_loss", "unreadable_proto", str(error), path)
+                continue
+            loaded.derived |= {"instructions"}
+            path = f"{path}#instructions"
+            self.account.open(number, path, text.count(b"\n"), rest_is_known=False)
+            yield [Piece(number, path, text)]
 
     def _derive(self, number: int, loaded: Loaded) -> None:
         """What no text of a module tells, from its proto."""

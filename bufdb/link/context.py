@@ -76,6 +76,9 @@ class Source(Protocol):
     def hlo(self) -> Rounds:
         """Computations of the HLO texts."""
 
+    def instructions_of_protos(self, is_wanted: Bools) -> Rounds:
+        """Instructions of these modules that have an HLO text and a proto, out of the proto."""
+
 
 @dataclass
 class ModuleFacts:

@@ -83,8 +83,13 @@ class Instructions:
         given.is_given[values.name[self._is_described]] = True
         given.add(self._strangers)
         missing = self._modules_lacking(given)
-        if (missing & context.has_hlo()).any():
-            self._add_from_hlo(missing, given)
+        has_hlo = context.has_hlo()
+        if (missing & has_hlo).any():
+            self._add_from_hlo(context.source.hlo(), missing, given)
+            missing = self._modules_lacking(given)
+        if (missing & has_hlo).any():
+            rounds = context.source.instructions_of_protos(missing)
+            self._add_from_hlo(rounds, missing, given)
             missing = self._modules_lacking(given)
         if not missing.any():
             return
@@ -176,11 +181,11 @@ class Instructions:
             self.context.emit("instructions", rows)
         given.add(keys[new])
 
-    def _add_from_hlo(self, is_wanted: Bools, given: _Given) -> None:
-        """What the HLO texts say of instructions of these modules."""
+    def _add_from_hlo(self, rounds: Rounds, is_wanted: Bools, given: _Given) -> None:
+        """What lines of HLO say of instructions of these modules."""
         lacking = self.lifetimes.names_lacking(given.others)
         lacking = np.union1d(self.values.names[~given.is_given], lacking)
-        for pieces in _together(self.context.source.hlo(), is_wanted):
+        for pieces in _together(rounds, is_wanted):
             section = Section(pieces, self.context.account)
             text, names, lines = _hlo_instructions(section)
             modules_of = section.module_of[lines]

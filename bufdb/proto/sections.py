@@ -7,9 +7,10 @@ is described once at the most.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,13 +73,31 @@ def read(data: bytes, wanted: frozenset[str] = frozenset(KINDS)) -> Sections:
     Raises:
         UnreadableProto: the bytes are no module, or the package to read them is missing.
     """
-    was_collecting = gc.isenabled()
-    gc.disable()  # hundreds of thousands of small objects, none of them in a cycle
-    try:
+    with _refusing_damage():
         proto = reader.read(data, "HloProtoParts")
         has_assignment = proto.HasField("buffer_assignment")
         given = assignment.read(proto.buffer_assignment) if has_assignment else None
         return _Teller(Module(proto), given).sections(wanted)
+
+
+def instructions(data: bytes) -> bytes:
+    """The instructions of a serialised module outside fusions, each as a line of an HLO text.
+
+    Raises:
+        UnreadableProto: the bytes are no module, or the package to read them is missing.
+    """
+    with _refusing_damage():
+        printer = Printer(Module(reader.read(data, "HloProtoParts")))
+        return _text(f"  {line}" for line in printer.lines)
+
+
+@contextlib.contextmanager
+def _refusing_damage() -> Iterator[None]:
+    """What makes no sense in a proto is an UnreadableProto."""
+    was_collecting = gc.isenabled()
+    gc.disable()  # hundreds of thousands of small objects, none of them in a cycle
+    try:
+        yield
     except LookupError as error:
         raise UnreadableProto(f"it is damaged: {error} is in it nowhere") from error
     except RecursionError as error:

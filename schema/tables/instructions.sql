@@ -25,7 +25,7 @@ COMMENT ON COLUMN instructions.instruction_name IS
 COMMENT ON COLUMN instructions.program_order IS
   'Position in "InstructionSequence:", from 0; NULL if not scheduled there (thread-local computations) or without live ranges.';
 COMMENT ON COLUMN instructions.opcode IS
-  'HLO opcode, from the line "from instruction:" of a value that it defines, else from the HLO text; NULL if the dump gives only the name (no HLO text, and it is a step that defines no value or the jaxlib is older than 0.1.72).';
+  'HLO opcode, from the line "from instruction:" of a value that it defines, else from the HLO text, else from the proto; NULL if the dump gives only the name (no HLO text, and it is a step that defines no value or the jaxlib is older than 0.1.72; or a get-tuple-element of jaxlib 0.11 or later, without a proto).';
 COMMENT ON COLUMN instructions.fusion_kind IS
   'How a fusion is made, "kind=" behind its operands: kLoop, kInput, kOutput or kCustom; NULL if it is no fusion, or as opcode.';
 COMMENT ON COLUMN instructions.shape IS

@@ -76,7 +76,7 @@ COMMENT ON COLUMN modules.has_live_ranges IS
 COMMENT ON COLUMN modules.has_hlo_text IS
   'Whether the optimised HLO was read with the dump: as text, or out of its proto.';
 COMMENT ON COLUMN modules.derived_from_proto IS
-  'Parts that no text of the dump has and that were derived from its proto (.hlo.pb), with blanks between: allocations used_values live_ranges hlo_text. Live ranges, positions, uses, program order and the reported peak are then what XLA would have printed (format section 10.1), uses in an order of bufdb''s own, instructions.text an instruction as bufdb prints it; peak_stack_nodes is empty. NULL if all was text.';
+  'Parts that no text of the dump has and that were derived from its proto (.hlo.pb), with blanks between: allocations used_values live_ranges hlo_text; instructions are those alone that the HLO text does not describe (get-tuple-elements, from jaxlib 0.11 on). Live ranges, positions, uses, program order and the reported peak are then what XLA would have printed (format section 10.1), uses in an order of bufdb''s own, instructions.text an instruction as bufdb prints it; peak_stack_nodes is empty. NULL if all was text.';
 COMMENT ON COLUMN modules.own_pattern IS
   'Regular expression of the whole paths of source files that count as the user''s own although they lie among installed packages: what bufdb ingest --own made of its globs. Every row of the module follows it; NULL if nothing was given.';
 COMMENT ON COLUMN modules.peak_unknown_reason IS

@@ -94,6 +94,44 @@ def test_text_wins_where_both_speak(con: duckdb.DuckDBPyConnection, tmp_path: Pa
     assert rows(con, f"{about} USING (module_id) WHERE file_kind = 'proto'") == [(None, 0)]
 
 
+def test_a_proto_describes_what_the_text_only_names(
+    con: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    dumps = ROOT / "data" / "elements" / "cpu"
+    for name, files in {
+        "texts": (file for file in dumps.iterdir() if file.suffix != ".pb"),
+        "both": dumps.iterdir(),
+        "protos": dumps.glob("*.pb"),
+    }.items():
+        ingest_into(con, put(tmp_path / name, files), name)
+    about = (
+        "SELECT derived_from_proto, count(*) FILTER (opcode IS NULL) FROM instructions "
+        "JOIN modules USING (module_id) WHERE run_name = '{}' GROUP BY ALL"
+    )
+    assert rows(con, about.format("texts")) == [(None, 14)]
+    assert rows(con, about.format("both")) == [("instructions", 0)]
+    assert differences(con, "both", "protos") == []
+    lines = "SELECT line_count, read_line_count FROM files JOIN modules USING (module_id) "
+    assert rows(con, f"{lines} WHERE run_name = 'both' AND file_kind = 'proto'") == [(57, 14)]
+    assert diagnosed(con) == []
+
+
+def test_a_damaged_proto_beside_such_text_is_told(
+    con: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    both = put(tmp_path / "both", (ROOT / "data" / "elements" / "cpu").iterdir())
+    proto = next(both.glob("*.pb"))
+    data = proto.read_bytes()
+    assert data.count(b"get-tuple-element.39") == 1
+    proto.write_bytes(data.replace(b"get-tuple-element.39", b"get-tuple-element\n39"))
+    ingest_into(con, both, "both")
+    assert rows(con, "SELECT severity, code FROM diagnostics") == [
+        ("data_loss", "unreadable_proto")
+    ]
+    assert rows(con, "SELECT count(*) FROM instructions WHERE opcode IS NULL") == [(14,)]
+    assert rows(con, "SELECT DISTINCT derived_from_proto FROM modules") == [(None,)]
+
+
 def test_what_is_ingested_again_is_unchanged(
     con: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:

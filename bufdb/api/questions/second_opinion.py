@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import xxhash
@@ -34,9 +33,6 @@ COMPARED = {
     "occupied_peaks": "color, peak_time, occupied_temp_bytes",
 }
 """Tables and columns of which a proto tells exactly what the text tells, in any order of rows."""
-_NAMED = 2
-"""So many columns of instructions say which; the others what it is."""
-Row = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
@@ -103,8 +99,6 @@ def _compare(
         for table, columns in COMPARED.items():
             rows = f'SELECT {columns} FROM "{table}" WHERE module_id = {module_id}'
             ours, theirs = (Counter(c.execute(rows).fetchall()) for c in (con, other))
-            if table == "instructions":
-                theirs = _as_told(theirs, ours)
             if ours != theirs:
                 lost, more = ours - theirs, theirs - ours
                 name, some = ("text", lost) if lost else ("proto", more)
@@ -112,13 +106,3 @@ def _compare(
                 yield Disagreement(key, table, lost.total() + more.total(), example)
     finally:
         other.close()
-
-
-def _as_told(theirs: Counter[Row], ours: Counter[Row]) -> Counter[Row]:
-    """Their instructions; of those that the text only names (its elements) name and place alone."""
-    silent = {row[0] for row in ours if not any(row[_NAMED:])}
-    found: Counter[Row] = Counter()
-    for row, count in theirs.items():
-        nothing = (None,) * (len(row) - _NAMED)
-        found[row[:_NAMED] + nothing if row[0] in silent else row] += count
-    return found

@@ -66,6 +66,8 @@ class _Path:
     origin, and whether one slice is read back. It stands in where nothing of the user's comes."""
     is_slice: bool = False
     guess_count: int = 0
+    element_count: int = 0
+    """Steps through elements of tuples: newer texts leave these instructions out."""
     is_changed: bool = False
     """Whether something was computed on the way; XLA selects the first step's zeros, or a carry."""
 
@@ -109,7 +111,7 @@ class Walker:
             step_count += 1
             at = step_of(ins.opcode, other)(self, path, ins, index)
         else:
-            origin.step_count = step_count
+            origin.step_count = step_count - path.element_count
             self._finish(path)
         for element in elements:
             self._known[element] = path.origin
@@ -193,6 +195,7 @@ class Walker:
 
     def _element(self, path: _Path, ins: Instruction, index: Index) -> At | None:
         number = ins.number
+        path.element_count += 1
         return None if number is None else self.graph.operand(ins, 0, (number, *index))
 
     def _tuple(self, path: _Path, ins: Instruction, index: Index) -> At | None:

@@ -19,6 +19,7 @@ _PARTS = {
     "values": "used_values",
     "live_range": "live_ranges",
     "hlo": "hlo_text",
+    "instructions": "instructions",
 }
 """What each kind of text is called in modules.derived_from_proto."""
 
