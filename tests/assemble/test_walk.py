@@ -104,6 +104,18 @@ def test_a_walk_needs_no_garbage_collection():
         gc.enable()
 
 
+@pytest.mark.parametrize("names", [("moved", "out"), ("out", "moved")])
+def test_a_line_on_the_way_stands_in_for_that_way_alone(names):
+    """What is stacked bears no line here: who moves the stack does, and nobody else gets it."""
+    body = STACKED.replace(meta(21), own()).replace("tuple(%i, %new", "tuple(%i, %x")
+    text = module(body, f"  %moved = f32[4,8] copy(%out), {meta(30)}")
+    _, walker = walk(text)
+    every = {b: walker.graph.find(walker.graph.homes([b])[b], b) for b in (b"moved", b"out")}
+    origins = {name: walker.origin(every[name.encode()], ()) for name in names}
+    lines = {name: walker.places.own(origin.instruction) for name, origin in origins.items()}
+    assert lines == {"moved": ("/u/model.py", 30), "out": None}
+
+
 @pytest.mark.parametrize("name", ["out", "put"])
 def test_whoever_holds_the_stack_has_its_origin(name):
     assert found(module(STACKED), name, ()) == ("stacked", "sin", 21)

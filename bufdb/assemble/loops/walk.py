@@ -132,7 +132,10 @@ class Walker:
                 path.origin, path.is_slice = path.library
                 path.origin.step_count, path.end = step_count, path.origin.instruction
             end = end or path.end
-        path.origin.instruction = end
+        if path.origin.instruction is None:
+            path.origin.instruction = end
+        elif path.origin.instruction is not end:  # of what is behind a slice, which others share
+            path.origin = replace(path.origin, instruction=end)
 
     def _stand_in(self, path: _Path) -> Instruction | None:
         """A user's instruction on the way: the last that makes data, or the first move."""
