@@ -74,8 +74,16 @@ def _frame(
 
 
 def _kept(session: SparkSession, frame: DataFrame) -> DataFrame:
-    """The rows that a frame gives, computed now and not again each time that they are read."""
-    return session.createDataFrame(frame.toArrow(), frame.schema)
+    """The rows that a frame gives, computed now and not again each time that they are read.
+
+    They stay where the session computes; Sail 0.7 has no place for them, and sends them here.
+    """
+    try:
+        return frame.localCheckpoint()
+    except _failures() as error:
+        if "checkpoint object-store path" not in str(error):
+            raise
+        return session.createDataFrame(frame.toArrow(), frame.schema)
 
 
 def _failures() -> tuple[type[Exception], ...]:

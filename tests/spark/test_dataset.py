@@ -50,6 +50,13 @@ def test_a_question_of_a_run_opens_the_files_of_that_run_alone(connection, datas
     assert call(*asked, *MASTER[name])[:2] == (0, expected)
 
 
+def test_so_has_one_that_reads_tables_a_thousand_times(connection, dataset, call):
+    asked = ("query", "advice", "--on", dataset, "--format", "csv")
+    expected = call(*asked)
+    assert expected[0] == 0 and expected[1].count("\n") > 2
+    assert call(*asked, *MASTER[connection[0]])[:2] == expected[:2]
+
+
 @pytest.mark.slow
 def test_very_many_owners_are_found_by_the_server(connection, dataset, call, monkeypatch):
     monkeypatch.setattr(tables, "SENT_OWNERS", 2)
