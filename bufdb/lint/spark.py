@@ -75,13 +75,13 @@ def text(tree: exp.Query, dialect: str = "spark") -> str:
     """The text of what `rewritten` gives.
 
     Args:
-        tree: the statement, or a part of it.
+        tree: the statement, or a part of it; what is left of it is of no use.
         dialect: another one of sqlglot's, whose text nobody tried.
 
     Raises:
         SqlglotError: sqlglot cannot write it.
     """
-    return str(tree.sql(dialect, pretty=True, unsupported_level=ErrorLevel.RAISE))
+    return str(tree.sql(dialect, pretty=True, unsupported_level=ErrorLevel.RAISE, copy=False))
 
 
 def _refuse(tree: exp.Query) -> None:
@@ -101,6 +101,8 @@ def _write_windows_out(tree: exp.Expr) -> None:
     for select in list(tree.find_all(exp.Select)):
         named = {window.this.name: window for window in select.args.get("windows") or ()}
         select.set("windows", None)
+        if not named:
+            continue
         for window in list(select.find_all(exp.Window)):
             given = named.get(window.alias) if window.alias else None
             if given is None or window.find_ancestor(exp.Select) is not select:

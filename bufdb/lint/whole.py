@@ -8,6 +8,7 @@ Reads and rewrites syntax trees only; runs nothing. Invariant: DuckDB gives the 
 statement as for the query (`test_translate.py`).
 """
 
+import functools
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -61,9 +62,9 @@ class Whole:
         for name, text in definitions.views(sql, comments=False).items():
             made = _MACRO.search(text)
             if made is None:
-                self.views[name] = self._inlined(parse_one(text, read="duckdb").expression)
+                self.views[name] = self._inlined(_parsed(text).expression)
             else:
-                body = parse_one(made["body"], read="duckdb").unnest()
+                body = _parsed(made["body"]).unnest()
                 params = dict(map(_parameter, filter(None, made["params"].split(","))))
                 self.macros[name] = _Macro(params, bool(made["table"]), self._inlined(body))
 
@@ -138,6 +139,12 @@ class Whole:
             alias = table.args.get("alias") or exp.TableAlias(this=exp.to_identifier(name))
             table.replace(exp.Table(this=exp.to_identifier(made), alias=alias))
         return tree
+
+
+@functools.cache
+def _parsed(text: str) -> exp.Expr:
+    """The tree of a view or of a macro's body, which many queries need; copied, never changed."""
+    return parse_one(text, read="duckdb")
 
 
 def _parameter(text: str) -> tuple[str, exp.Expr | None]:

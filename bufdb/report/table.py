@@ -212,8 +212,9 @@ def _titled(
         name = column.name.removesuffix("_name").removesuffix("_bytes")
         if value == "-":
             continue
-        if width is not None and column.is_text and display_width(value) > width - len(name) - 1:
-            value = cells.give_way(column.name, value, max(cells.SMALLEST, width - len(name) - 1))
+        room = None if width is None else max(1, width - len(name) - 1)
+        if room is not None and column.is_text and display_width(value) > room:
+            value = cells.give_way(column.name, value, room)
             cut += 1
         items.append(f"{name} {value}")
     items += [f"no {column.name}" for column, value in values if value == "-"]

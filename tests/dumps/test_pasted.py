@@ -81,10 +81,9 @@ def plain_rows(fresh, tmp_path_factory):
 
 
 @pytest.mark.parametrize("paste", PASTED.values(), ids=PASTED)
-def test_pasted_text_has_the_rows_of_the_dump(fresh, tmp_path, plain_rows, paste):
+def test_pasted_text_has_the_rows_of_the_dump(con, tmp_path, plain_rows, paste):
     path = tmp_path / "pasted.txt"
     path.write_bytes(paste(WHOLE))
-    con = fresh()
     ingest_into(con, path, "run")
     found = content(con)
     assert found == plain_rows

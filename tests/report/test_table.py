@@ -67,6 +67,13 @@ def test_no_figure_is_lost_whatever_the_width(data, width):
     ]
 
 
+def test_a_title_line_with_a_long_name_fits_too():
+    columns = {"c0_name": "VARCHAR", "c1_unknown_reason": "VARCHAR"}
+    lines = table(columns, [("a", "b" * 7), ("c", "b" * 7)], width=24)
+    assert lines[0].startswith("c1_unknown_reason b")
+    assert max(map(display_width, lines)) <= 24
+
+
 def test_what_all_rows_have_alike_stands_in_a_title_line():
     columns = {"run_name": "VARCHAR", "peak_bytes": "BIGINT", "source": "VARCHAR", "n": "BIGINT"}
     assert table(columns, [("a", 2**20, None, 1), ("a", 2**20, None, 2)]) == [
