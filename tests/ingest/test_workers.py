@@ -18,7 +18,8 @@ from kill import state_of
 from places import DEMO
 
 from bufdb.errors import BufdbError
-from bufdb.ingest.ingest import MODULE_TABLES, ingest
+from bufdb.ingest.ingest import ingest
+from bufdb.ingest.tables import MODULE_TABLES
 from bufdb.ingest.workers import choice, messages, start
 from bufdb.ingest.workers.pool import Pool
 
