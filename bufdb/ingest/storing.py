@@ -51,6 +51,11 @@ def opened(db: str, config: dict[str, str]) -> duckdb.DuckDBPyConnection:
         raise
 
 
+def has_runs(con: duckdb.DuckDBPyConnection) -> bool:
+    """Whether anything was ingested into a database."""
+    return con.execute("SELECT 1 FROM runs LIMIT 1").fetchone() is not None
+
+
 class Ingest:
     """The plan on its way into the database, one transaction after the other.
 
@@ -67,7 +72,9 @@ class Ingest:
         replace: bool = False,
         own_globs: Sequence[str] | None = None,
         prune: bool = False,
+        to_read: dict[str, ToRead] | None = None,
     ) -> None:
+        """Take a plan, and what to read of each run if that was found out and is being read."""
         self.con, self.plan, self.block_bytes = con, plan, block_bytes
         self.told = Told((job for planned in plan.values() for job in planned.jobs), progress)
         self.writer, self.reader = TableWriter(con), reader or Here()
@@ -75,7 +82,7 @@ class Ingest:
         self.summary = Summary()
         self.problems: Counter[str] = Counter()
         self.in_transaction = 0
-        self.to_read: dict[str, ToRead] = {}
+        self.to_read = to_read or {}
 
     def run(
         self,
@@ -101,7 +108,8 @@ class Ingest:
         labels_by_run: Mapping[str, Mapping[str, str]],
         metadata: Mapping[str, str],
     ) -> Summary:
-        self.reader.begin(self._ahead(), self.writer.settle)
+        if not self.to_read:
+            self.reader.begin(self._ahead())
         for name, planned in self.plan.items():
             self.run_name, path = name, planned.path
             self.writer.begin()
@@ -194,6 +202,10 @@ class Ingest:
     def add(self, table: str, rows: Rows) -> None:
         """Store rows of modules."""
         self.writer.add(table, rows)
+
+    def settle(self) -> None:
+        """Insert all that waits."""
+        self.writer.settle()
 
     def part(self, size: int) -> None:
         """Tell that a part of a large module was read."""

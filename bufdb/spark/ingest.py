@@ -150,7 +150,7 @@ class Gathered:
             parts = [self.parts.pop(ids)[1] for ids in some]
             self.outcomes.update(zip(some, self.scatter.store(parts, watch), strict=True))
 
-    def begin(self, groups: Iterator[Group], settle: Callable[[], None]) -> None:
+    def begin(self, groups: Iterator[Group]) -> None:
         """All is read."""
 
     def read(self, group: Group, sink: Sink) -> None:
