@@ -288,6 +288,9 @@ class _Ingest(Ingest):
         self.elsewhere.update(ids)
         self.writer.row_count += row_count
 
+    def _end_reading(self) -> None:
+        """Whoever reads this run reads the next one too."""
+
     def _finish_run(self, path: Source) -> None:
         # When others store modules and this process is stopped, the next one finds all unchanged.
         rows = self.con.execute("SELECT dumped_at IS NULL FROM runs").fetchall()

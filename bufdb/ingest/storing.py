@@ -132,6 +132,8 @@ class Ingest:
             if self.prune:
                 self._prune(planned)
             self._finish_run(path)
+            if name == next(reversed(self.plan)):
+                self._end_reading()
             self._commit()
             del self.to_read[name]
         self.summary.row_count = self.writer.row_count
@@ -259,6 +261,9 @@ class Ingest:
         return len(ids)
 
     # -- what is left to do for a run ------------------------------------------------------
+
+    def _end_reading(self) -> None:
+        self.reader.end()
 
     def _prune(self, planned: PlannedRun) -> None:
         """Delete the modules of a run that are no longer where they were."""

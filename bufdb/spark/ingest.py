@@ -167,6 +167,9 @@ class Gathered:
                     self.not_seen.append(f"worker {found.host} does not see {path}")
             getattr(sink, word)(*given, **named)
 
+    def end(self) -> None:
+        """Workers have gone."""
+
     def require_seen(self) -> None:
         """Nothing if workers have seen all files that are here.
 

@@ -236,7 +236,8 @@ def test_the_command_writes_and_says_what_it_did(call, tmp_path):
 def test_processes_that_read_change_no_object(call, tmp_path, monkeypatch):
     monkeypatch.setattr(choice, "FEW_BYTES", 0)
     for jobs in ("1", "2"):
-        assert call("ingest", RUN, "--out", tmp_path / jobs, "--jobs", jobs, "-q")[0] == 0
+        paths = (RUN, RUN.parent / "tpu_b8")
+        assert call("ingest", *paths, "--out", tmp_path / jobs, "--jobs", jobs, "-q")[0] == 0
     folders = (tmp_path / "1", tmp_path / "2")
     one, two = ({path.relative_to(it) for path in it.rglob("*.parquet")} for it in folders)
     # A name holds the hash of what is in it; what is told of the run has the time of the ingest.

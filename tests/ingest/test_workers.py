@@ -20,6 +20,7 @@ from places import DEMO
 from bufdb.errors import BufdbError
 from bufdb.ingest import storing
 from bufdb.ingest.ingest import ingest
+from bufdb.ingest.rows.writer import TableWriter
 from bufdb.ingest.tables import MODULE_TABLES
 from bufdb.ingest.workers import choice, messages, start
 from bufdb.ingest.workers.pool import Pool
@@ -240,6 +241,23 @@ def test_a_database_that_comes_to_be_meanwhile_is_asked(pools, expected, tmp_pat
     summary = ingest(str(db), RUNS, jobs=2)
     assert (summary.module_count, summary.unchanged_count, summary.replaced_count) == (2, 5, 0)
     assert state_of(db) == expected
+
+
+def test_nobody_reads_any_longer_when_the_last_rows_are_committed(pools, tmp_path, monkeypatch):
+    real, found = TableWriter.commit, []
+
+    def commit(self):
+        (pool,) = pools
+        alive = [is_alive(worker.process.pid) for worker in pool.workers]
+        found.append((alive, [len(worker.files) for worker in pool.workers]))
+        if len(found) == len(RUNS):
+            wait_until(lambda: not any(is_alive(worker.process.pid) for worker in pool.workers))
+        real(self)
+
+    monkeypatch.setattr(TableWriter, "commit", commit)
+    assert ingest(str(tmp_path / "t.duckdb"), RUNS, jobs=2).module_count == 7
+    assert found[0][0] == [True, True]
+    assert found[-1][1] == [0, 0]
 
 
 # -- what goes wrong --------------------------------------------------------------------------

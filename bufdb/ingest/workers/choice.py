@@ -36,6 +36,9 @@ class Reader(Protocol):
     def read(self, group: Group, sink: Store) -> None:
         """Tell a sink what is found in the next of the groups, which is this one."""
 
+    def end(self) -> None:
+        """Nothing more is to be read, and of what was told all is stored."""
+
 
 class Here:
     """Reads in this process."""
@@ -48,6 +51,9 @@ class Here:
     def read(self, group: Group, sink: Store) -> None:
         """Tell what is found in a group."""
         groups_of_modules.read(group, sink)
+
+    def end(self) -> None:
+        """Nobody is there to go."""
 
 
 def cores() -> int:

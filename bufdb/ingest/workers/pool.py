@@ -111,16 +111,26 @@ class Pool:
             self._release()
             is_finished = message.is_last
 
-    def close(self) -> None:
-        """End all workers."""
-        for one in self.workers:
-            one.process.kill()
-            one.process.wait()
-            one.pipe.close()
-            for file in one.files:
-                os.close(file)
-        self.workers, self.told = [], []
+    def end(self) -> None:
+        """Let workers go, and with them the memory that is shared.
+
+        It is given up here first, so that they free it, while this process stores: 30 ms of 2,000
+        small modules, and 20 that they take themselves.
+        """
+        self.told.clear()
         self.order.clear()
+        for one in self.workers:
+            while one.files:
+                os.close(one.files.pop())
+            one.pipe.close()
+            one.process.kill()
+
+    def close(self) -> None:
+        """End all workers, and wait until they have."""
+        self.end()
+        for one in self.workers:
+            one.process.wait()
+        self.workers = []
 
     def _give(self) -> None:
         """Give groups to those who have the fewest, until all have enough."""
