@@ -6,10 +6,12 @@ imported when it is named, so that none pays for the imports of another.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import importlib
 import os
 import sys
+import threading
 
 import click
 
@@ -94,10 +96,13 @@ def main() -> None:
     """Entry point of the `bufdb` script."""
     code = run(sys.argv[1:])
     _settle_streams()
-    if code == INTERRUPTED:
-        # A query may still be at work on its thread, and a normal exit would wait for it.
-        os._exit(code)
-    sys.exit(code)
+    if code != INTERRUPTED:  # a query may still be at work on its thread then
+        if threading.active_count() > 1:
+            sys.exit(code)
+        atexit._run_exitfuncs()
+        _settle_streams()
+    # Python would first take all modules apart: 45 ms of CPU with NumPy and DuckDB.
+    os._exit(code)
 
 
 def run(arguments: list[str]) -> int:

@@ -276,6 +276,25 @@ def test_schema_needs_no_database_and_describes_one(call, db):
     assert brief.startswith("| table | what it holds |\n| --- | --- |\n| `runs` | One row per run")
 
 
+@pytest.mark.parametrize(
+    "at_the_end",
+    [
+        "import atexit; atexit.register(print, 'the end')",
+        "from threading import Thread, main_thread\n"
+        "Thread(target=lambda: (main_thread().join(), print('the end'))).start()",
+    ],
+)
+def test_the_end_is_what_it_would_be_without_haste(db, at_the_end):
+    """What was registered for the end is done, threads are waited for, and nothing else is said."""
+    script = f"{at_the_end}\n{SCRIPT}"
+    command = [sys.executable, "-c", script, "runs", "--db", db, "--format", "csv", "--nonsense"]
+    done = subprocess.run(command[:-1], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("run_name,") and done.stdout.endswith("\nthe end\n")
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (2, "the end\n")
+
+
 def test_an_interrupt_has_its_own_code(call, monkeypatch):
     def interrupted(*_args, **_more):
         raise KeyboardInterrupt

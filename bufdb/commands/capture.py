@@ -19,7 +19,7 @@ from bufdb.commands import common, summary
 from bufdb.commands.progress import progress
 from bufdb.database import faults
 from bufdb.errors import DatabaseError, UsageError
-from bufdb.report import formats
+from bufdb.report import FORMATS, formats
 from bufdb.report.text import terminal_safe
 from bufdb.summary.devices import limit_of
 
@@ -59,7 +59,7 @@ TABLE_ROWS = 20
 @click.option(
     "--format",
     "format_name",
-    type=click.Choice(formats.FORMATS),
+    type=click.Choice(FORMATS),
     default="table",
     show_default=True,
     help="Form of the table of peaks, which is shown in place of the summary.",

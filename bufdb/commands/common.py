@@ -19,7 +19,7 @@ import click
 from bufdb.database.memory import MEMORY_LIMIT
 from bufdb.database.patience import DEFAULT_WAIT_S, PATIENCE, Patience
 from bufdb.errors import BufdbError, UsageError, one_line
-from bufdb.report import colour, formats
+from bufdb.report import FORMATS, colour
 from bufdb.report.text import terminal_safe
 
 if TYPE_CHECKING:
@@ -232,13 +232,13 @@ _full_option: Decorator = click.option(
 
 def output_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Options of every command that prints rows; `emit` takes them as keywords."""
-    form = _format_option(formats.FORMATS, "csv, json and jsonl")
+    form = _format_option(FORMATS, "csv, json and jsonl")
     return form(output_option(_wide_option(_full_option(function))))
 
 
 def data_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """The same of a command that writes rows for programs too."""
-    form = _format_option((*formats.FORMATS, *BINARY), "all but table and markdown")
+    form = _format_option((*FORMATS, *BINARY), "all but table and markdown")
     return form(output_option(_wide_option(_full_option(function))))
 
 
@@ -256,6 +256,8 @@ def require_pipe(format_name: str, output: Path | None) -> None:
 
 def emit(result: Result, *, format_name: str, output: Path | None, full: str | None) -> None:
     """Write a result in the form that the user asked for; `full` is 'wide', 'full' or None."""
+    from bufdb.report import formats  # 7 ms that an ingest need not spend
+
     to_terminal = output is None and is_terminal(sys.stdout)
     is_coloured = to_terminal and format_name == "table" and colour.wanted(sys.stdout, os.environ)
     text, cut = formats.render(

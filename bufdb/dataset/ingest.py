@@ -23,11 +23,12 @@ from bufdb.dumps.load import BLOCK_BYTES, dumped_at
 from bufdb.errors import UsageError
 from bufdb.ingest import own
 from bufdb.ingest.group import Group
-from bufdb.ingest.ingest import MODULE_TABLES, Ingest
 from bufdb.ingest.plan import PlannedRun, plan
 from bufdb.ingest.progress import Progress
 from bufdb.ingest.rows import runs as run_rows
+from bufdb.ingest.storing import Ingest
 from bufdb.ingest.summary import Summary
+from bufdb.ingest.tables import MODULE_TABLES
 from bufdb.ingest.workers.choice import Reader, reader
 
 FORMATS = ("parquet", "delta")
@@ -286,6 +287,9 @@ class _Ingest(Ingest):
         """Others have stored these modules, of so many rows."""
         self.elsewhere.update(ids)
         self.writer.row_count += row_count
+
+    def _end_reading(self) -> None:
+        """Whoever reads this run reads the next one too."""
 
     def _finish_run(self, path: Source) -> None:
         # When others store modules and this process is stopped, the next one finds all unchanged.

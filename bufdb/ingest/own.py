@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-
-import duckdb
+from typing import TYPE_CHECKING
 
 from bufdb.dumps.files import as_text
 from bufdb.read.hlo import Own
+
+if TYPE_CHECKING:
+    import duckdb
 
 LABEL = "own"
 """Metadata of a run that has the globs, for people to read."""

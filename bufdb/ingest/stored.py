@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-
-import duckdb
+from typing import TYPE_CHECKING
 
 from bufdb.dumps.files import BEFORE
 from bufdb.ingest import own
 from bufdb.ingest.group import Content, Group, made_with
 from bufdb.ingest.plan import Job
+
+if TYPE_CHECKING:
+    import duckdb
 
 UNCHANGED_SHARE = 8
 """Of modules that are stored so many are read together for one that is not: most have not changed,
@@ -21,7 +23,7 @@ class ToRead:
 
     def __init__(
         self,
-        con: duckdb.DuckDBPyConnection,
+        con: duckdb.DuckDBPyConnection | None,
         run: str,
         jobs: Sequence[Job],
         block_bytes: int,
@@ -30,11 +32,11 @@ class ToRead:
         is_replaced: bool,
         reader_count: int = 1,
     ) -> None:
-        """Look at what the run has; if it is replaced, nothing of that stays.
+        """Look at what the run has; if it is replaced, or no database is there, that is nothing.
 
         Groups are for so many who read at once.
         """
-        if is_replaced:
+        if con is None or is_replaced:
             self.own, stored = own.parse(own_globs or ()), _Stored([])
         else:
             self.own, stored = own.of_run(con, run, own_globs), _Stored.of_run(con, run)
@@ -110,6 +112,8 @@ class _Stored:
         )
 
     def has_same_stamps(self, job: Job, own_pattern: str | None) -> bool:
+        if job.module_id not in self._stamps:
+            return False
         stamps = {(file.name, file.stamp or "") for file in job.files.files.values()}
         if not all(stamp for _, stamp in stamps):
             return False

@@ -1,4 +1,4 @@
-"""Types of the columns of each table, read from the SQL that makes them, without a database.
+"""Tables of modules, and types of their columns, read from the SQL that makes them: no database.
 
 What reads modules in another process, or writes rows elsewhere, holds its columns to these.
 """
@@ -25,6 +25,35 @@ LARGE = (
 )
 """Tables whose rows keep blocks of text alive; few rows of others may wait for the end of a
 transaction."""
+MODULE_TABLES = (
+    "modules",
+    "files",
+    "allocations",
+    "values",
+    "positions",
+    "uses",
+    "instructions",
+    "live_ranges",
+    "memory_sums",
+    "occupied_peaks",
+    "occupancy_steps",
+    "peaks",
+    "peak_values",
+    "value_users",
+    "value_origins",
+    "recompute_costs",
+    "peak_savings",
+    "peak_contributors",
+    "peak_stack_nodes",
+    "stack_frames",
+    "input_output_aliases",
+    "compiler_options",
+    "entry_parameters",
+    "reported_sums",
+    "diagnostics",
+    "row_checksums",
+)
+"""Every table that holds rows of a module, by module_id."""
 Types = dict[str, dict[str, str]]
 """DuckDB type of each column in order, by table."""
 

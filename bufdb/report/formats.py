@@ -23,7 +23,6 @@ from bufdb.report import table
 from bufdb.report.table import Column
 from bufdb.report.text import escape_control, human_bytes, markdown_escape
 
-FORMATS = ("table", "csv", "json", "jsonl", "markdown")
 _NUMBER = re.compile(r"(U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|DOUBLE|FLOAT|DECIMAL.*)$")
 _SHARE = re.compile(r"(held|saving|peak|module_peak|padding|replicated|size|limit)_ratio")
 """Columns that are a share of a whole."""

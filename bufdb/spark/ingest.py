@@ -150,7 +150,7 @@ class Gathered:
             parts = [self.parts.pop(ids)[1] for ids in some]
             self.outcomes.update(zip(some, self.scatter.store(parts, watch), strict=True))
 
-    def begin(self, groups: Iterator[Group], settle: Callable[[], None]) -> None:
+    def begin(self, groups: Iterator[Group]) -> None:
         """All is read."""
 
     def read(self, group: Group, sink: Sink) -> None:
@@ -166,6 +166,9 @@ class Gathered:
                 if path is not None and Path(path).exists():
                     self.not_seen.append(f"worker {found.host} does not see {path}")
             getattr(sink, word)(*given, **named)
+
+    def end(self) -> None:
+        """Workers have gone."""
 
     def require_seen(self) -> None:
         """Nothing if workers have seen all files that are here.

@@ -10,7 +10,7 @@ import pytest
 from places import ROOT
 from proto_rows import differences
 
-from bufdb.ingest.ingest import MODULE_TABLES
+from bufdb.ingest.tables import MODULE_TABLES
 
 pytest.importorskip("jax", reason="this Python has no jax")
 SUPPORT = ROOT / "tests" / "support"

@@ -12,7 +12,8 @@ from small_db import insert
 from bufdb.database import checksums, runs, store
 from bufdb.errors import UsageError
 from bufdb.ingest import run_folders
-from bufdb.ingest.ingest import MODULE_TABLES, ingest
+from bufdb.ingest.ingest import ingest
+from bufdb.ingest.tables import MODULE_TABLES
 
 pytestmark = pytest.mark.usefixtures("empty_folder")
 

@@ -236,7 +236,8 @@ def test_the_command_writes_and_says_what_it_did(call, tmp_path):
 def test_processes_that_read_change_no_object(call, tmp_path, monkeypatch):
     monkeypatch.setattr(choice, "FEW_BYTES", 0)
     for jobs in ("1", "2"):
-        assert call("ingest", RUN, "--out", tmp_path / jobs, "--jobs", jobs, "-q")[0] == 0
+        paths = (RUN, RUN.parent / "tpu_b8")
+        assert call("ingest", *paths, "--out", tmp_path / jobs, "--jobs", jobs, "-q")[0] == 0
     folders = (tmp_path / "1", tmp_path / "2")
     one, two = ({path.relative_to(it) for path in it.rglob("*.parquet")} for it in folders)
     # A name holds the hash of what is in it; what is told of the run has the time of the ingest.
@@ -258,6 +259,6 @@ def test_rows_of_another_schema_version_are_refused(tmp_path):
 @pytest.mark.slow
 def test_however_an_ingest_is_cut_its_rows_are_the_same(tmp_path, monkeypatch):
     stored(tmp_path / "one")
-    monkeypatch.setattr("bufdb.ingest.ingest.TRANSACTION_BYTES", 1)
+    monkeypatch.setattr("bufdb.ingest.storing.TRANSACTION_BYTES", 1)
     stored(tmp_path / "other", block_bytes=4096)
     assert rows_on(tmp_path / "one") == rows_on(tmp_path / "other")

@@ -17,10 +17,11 @@ from bufdb.database import store
 from bufdb.dumps.load import BLOCK_BYTES, load
 from bufdb.errors import UsageError
 from bufdb.ingest import group as group_module
-from bufdb.ingest import ingest as ingest_module
-from bufdb.ingest.ingest import MODULE_TABLES, ingest
+from bufdb.ingest import storing
+from bufdb.ingest.ingest import ingest
 from bufdb.ingest.plan import plan
-from bufdb.ingest.writer import MANY_ROWS, TableWriter
+from bufdb.ingest.rows.writer import MANY_ROWS, TableWriter
+from bufdb.ingest.tables import MODULE_TABLES
 from bufdb.link.context import Context
 from bufdb.read.hlo import HloHeader
 
@@ -265,7 +266,7 @@ def test_a_failed_insert_leaves_the_transactions_before(con, fresh, monkeypatch)
 
 
 def test_an_interrupt_leaves_whole_modules(con, monkeypatch):
-    monkeypatch.setattr(ingest_module, "TRANSACTION_BYTES", 1)
+    monkeypatch.setattr(storing, "TRANSACTION_BYTES", 1)
     first = sum(path.stat().st_size for path in (DEMO / "cpu_b8").glob("module_0000.*"))
 
     def interrupt(done, total):

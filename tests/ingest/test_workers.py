@@ -18,7 +18,10 @@ from kill import state_of
 from places import DEMO
 
 from bufdb.errors import BufdbError
-from bufdb.ingest.ingest import MODULE_TABLES, ingest
+from bufdb.ingest import storing
+from bufdb.ingest.ingest import ingest
+from bufdb.ingest.rows.writer import TableWriter
+from bufdb.ingest.tables import MODULE_TABLES
 from bufdb.ingest.workers import choice, messages, start
 from bufdb.ingest.workers.pool import Pool
 
@@ -197,6 +200,64 @@ def test_a_script_of_the_caller_is_not_run_again(tmp_path):
         "jobs=2, block_bytes=2000)\nprint(start.may_copy.__name__)"
     )
     assert done(started("", script=script)) == (0, "once\nmay_copy\n", "")
+
+
+# -- when they begin and end ------------------------------------------------------------------
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux alone")
+def test_copies_read_a_new_database_before_duckdb_is_imported(tmp_path):
+    patch = """
+import sys
+
+def noted(owner, name):
+    real = getattr(owner, name)
+
+    def note(*given, **named):
+        print(name, "duckdb" in sys.modules)
+        return real(*given, **named)
+
+    setattr(owner, name, note)
+
+noted(start, "copied")
+noted(pool.Pool, "begin")
+"""
+    command = ("ingest", *RUNS, "--db", tmp_path / "t.duckdb", "--jobs", 2)
+    assert done(started(patch, *command))[:2] == (0, "copied False\ncopied False\nbegin False\n")
+    assert done(started(patch, *command))[:2] == (0, "copied False\ncopied False\nbegin True\n")
+
+
+def test_a_database_that_comes_to_be_meanwhile_is_asked(pools, expected, tmp_path, monkeypatch):
+    """Others read for a new database already when another ingest makes it."""
+    db = tmp_path / "t.duckdb"
+    real = storing.opened
+
+    def after_another(*given):
+        monkeypatch.setattr(storing, "opened", real)
+        assert ingest(str(db), RUNS[:2]).module_count == 5
+        return real(*given)
+
+    monkeypatch.setattr(storing, "opened", after_another)
+    summary = ingest(str(db), RUNS, jobs=2)
+    assert (summary.module_count, summary.unchanged_count, summary.replaced_count) == (2, 5, 0)
+    assert state_of(db) == expected
+
+
+def test_nobody_reads_any_longer_when_the_last_rows_are_committed(pools, tmp_path, monkeypatch):
+    real, found = TableWriter.commit, []
+
+    def commit(self):
+        (pool,) = pools
+        alive = [is_alive(worker.process.pid) for worker in pool.workers]
+        found.append((alive, [len(worker.files) for worker in pool.workers]))
+        if len(found) == len(RUNS):
+            wait_until(lambda: not any(is_alive(worker.process.pid) for worker in pool.workers))
+        real(self)
+
+    monkeypatch.setattr(TableWriter, "commit", commit)
+    assert ingest(str(tmp_path / "t.duckdb"), RUNS, jobs=2).module_count == 7
+    assert found[0][0] == [True, True]
+    assert found[-1][1] == [0, 0]
 
 
 # -- what goes wrong --------------------------------------------------------------------------

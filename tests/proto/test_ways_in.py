@@ -10,7 +10,7 @@ from ingesting import ingest_into, rows
 from places import ROOT
 from proto_rows import PROTOS, TEXTS, needs_protobuf
 
-from bufdb.ingest.ingest import MODULE_TABLES
+from bufdb.ingest.tables import MODULE_TABLES
 from bufdb.proto.wire import fields
 
 pytestmark = needs_protobuf

@@ -11,7 +11,7 @@ from bufdb import resources
 from bufdb.commands import common
 from bufdb.query import catalogue, execute
 from bufdb.query.result import Result
-from bufdb.report import cells, colour, formats
+from bufdb.report import FORMATS, cells, colour, formats
 from bufdb.report.text import display_width
 
 QUERIES = catalogue.Catalogue([resources.query_folder()]).load_all()
@@ -274,7 +274,7 @@ def test_there_is_no_colour_in_a_pipe_or_with_no_color(
     for name, text in environment.items():
         monkeypatch.setenv(name, text)
     assert colour.wanted(Stream(is_terminal), environment) is is_wanted
-    for form in formats.FORMATS:
+    for form in FORMATS:
         out = Stream(is_terminal)
         monkeypatch.setattr("sys.stdout", out)
         result = Result([("severity", "VARCHAR"), ("n", "BIGINT")], [("error", 1), ("error", 2)])

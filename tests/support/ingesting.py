@@ -11,9 +11,9 @@ import duckdb
 
 from bufdb.dumps.discover import Source
 from bufdb.dumps.load import BLOCK_BYTES
-from bufdb.ingest.ingest import Ingest
 from bufdb.ingest.plan import plan
 from bufdb.ingest.progress import Progress
+from bufdb.ingest.storing import Ingest
 from bufdb.ingest.summary import Summary
 from bufdb.ingest.workers.choice import reader
 

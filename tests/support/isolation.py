@@ -35,7 +35,8 @@ from ingesting import ingest_into
 
 from bufdb.database import store
 from bufdb.errors import UsageError
-from bufdb.ingest.ingest import MODULE_TABLES, ingest
+from bufdb.ingest.ingest import ingest
+from bufdb.ingest.tables import MODULE_TABLES
 
 POOL = 48
 """Damaged and whole dumps that the cases of a chunk are made of."""

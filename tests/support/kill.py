@@ -25,7 +25,7 @@ from pathlib import Path
 import duckdb
 from places import DEMO
 
-from bufdb.ingest.ingest import MODULE_TABLES
+from bufdb.ingest.tables import MODULE_TABLES
 
 SCRIPT = (
     "from bufdb.ingest.workers import choice; choice.FEW_BYTES = 0; "  # so that others read, too

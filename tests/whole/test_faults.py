@@ -27,9 +27,10 @@ from bufdb.dumps import captured as captured_output
 from bufdb.dumps import discover, files, load, modules
 from bufdb.errors import BufdbError
 from bufdb.ingest import group as group_module
-from bufdb.ingest import ingest as ingest_module
-from bufdb.ingest.ingest import MODULE_TABLES, ingest
-from bufdb.ingest.writer import TableWriter
+from bufdb.ingest import storing
+from bufdb.ingest.ingest import ingest
+from bufdb.ingest.rows.writer import TableWriter
+from bufdb.ingest.tables import MODULE_TABLES
 from bufdb.proto.wire import hlo_proto
 from bufdb.query import check
 
@@ -664,7 +665,7 @@ def test_disk_full_at_a_statement(whole, make_empty, monkeypatch, capfd, kind, n
 def test_disk_full_while_modules_are_replaced(con, fresh, tmp_path, monkeypatch, number):
     """What was stored of them stays, module by module."""
     folder = Path(shutil.copytree(DEMO / "cpu_b8", tmp_path / "dumps"))
-    monkeypatch.setattr(ingest_module, "TRANSACTION_BYTES", 1)
+    monkeypatch.setattr(storing, "TRANSACTION_BYTES", 1)
     ingest_into(con, folder, "r")
     counts = "SELECT module_id, count(*) FROM allocations GROUP BY ALL ORDER BY ALL"
     before = rows(con, counts)

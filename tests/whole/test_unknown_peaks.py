@@ -12,7 +12,7 @@ from small_db import Module, derive, in_bulk, insert, shape
 from bufdb import cli, resources
 from bufdb.database import store
 from bufdb.query import catalogue, execute, result
-from bufdb.report import formats
+from bufdb.report import FORMATS, formats
 
 REASON = "values of temp allocation 1 are missing"
 QUERIES = {
@@ -260,7 +260,7 @@ def test_padding_near_two_to_the_63_is_exact(huge):
     assert widest["padding_bytes"] == HUGE + 2**63
 
 
-@pytest.mark.parametrize("format_name", formats.FORMATS)
+@pytest.mark.parametrize("format_name", FORMATS)
 def test_people_see_the_column_of_reasons_where_there_is_one(format_name):
     columns = [("peak_bytes", "HUGEINT"), ("unknown_reason", "VARCHAR")]
     for_people = format_name in ("table", "markdown")

@@ -18,8 +18,8 @@ from bufdb.database import store
 from bufdb.dumps.discover import discover
 from bufdb.dumps.files import PROTO, ModuleFiles
 from bufdb.dumps.load import BLOCK_BYTES, read_span
-from bufdb.ingest.ingest import Ingest
 from bufdb.ingest.plan import Job, PlannedRun
+from bufdb.ingest.storing import Ingest
 
 COMPARED = {
     "allocations": "allocation_index, size_bytes, color, kind, parameter_number, "

@@ -1,1 +1,1 @@
-"""Rows that no reader gives: of modules, of runs, and findings about what is missing."""
+"""Rows on their way into tables, and those that no reader gives: of modules, of runs, findings."""

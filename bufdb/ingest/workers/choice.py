@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from bufdb.ingest import group as groups_of_modules
@@ -17,17 +17,27 @@ ENOUGH = 4
 """Processes that read as fast as one can store, which takes a third of the work."""
 
 
+class Store(Sink, Protocol):
+    """A sink that stores what it is told."""
+
+    def settle(self) -> None:
+        """Store all that waits for it, so that nothing refers to it any longer."""
+
+
 class Reader(Protocol):
     """Reads groups in order."""
 
     count: int
     """Of the processes that read."""
 
-    def begin(self, groups: Iterator[Group], settle: Callable[[], None]) -> None:
-        """Take groups, some ahead of what is asked for; `settle` stores what a sink was told."""
+    def begin(self, groups: Iterator[Group]) -> None:
+        """Take groups, some ahead of what is asked for."""
 
-    def read(self, group: Group, sink: Sink) -> None:
+    def read(self, group: Group, sink: Store) -> None:
         """Tell a sink what is found in the next of the groups, which is this one."""
+
+    def end(self) -> None:
+        """Nothing more is to be read, and of what was told all is stored."""
 
 
 class Here:
@@ -35,12 +45,15 @@ class Here:
 
     count = 1
 
-    def begin(self, groups: Iterator[Group], settle: Callable[[], None]) -> None:
+    def begin(self, groups: Iterator[Group]) -> None:
         """Nothing is read ahead."""
 
-    def read(self, group: Group, sink: Sink) -> None:
+    def read(self, group: Group, sink: Store) -> None:
         """Tell what is found in a group."""
         groups_of_modules.read(group, sink)
+
+    def end(self) -> None:
+        """Nobody is there to go."""
 
 
 def cores() -> int:

@@ -1,0 +1,287 @@
+"""The plan into an open database: what goes, what comes, and what is one transaction.
+
+A module is stored whole or not at all. Modules go in their order by key, many in one transaction
+(a transaction each would cost more than reading them), so that the rows of a module lie together.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import math
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import duckdb
+
+from bufdb.columnar.account import Finding
+from bufdb.columnar.arrow import Rows
+from bufdb.database import checksums, faults, runs, store
+from bufdb.dumps.discover import Source
+from bufdb.dumps.files import Oddity
+from bufdb.dumps.modules import NO_BUFFERS
+from bufdb.errors import DatabaseError
+from bufdb.ingest import own
+from bufdb.ingest.group import Done, Group
+from bufdb.ingest.plan import PlannedRun
+from bufdb.ingest.progress import Progress, Told
+from bufdb.ingest.rows import runs as run_rows
+from bufdb.ingest.rows.modules import diagnostic_row, shape_row
+from bufdb.ingest.rows.writer import FEW_INSERT_ROWS, INSERT_ROWS, TableWriter
+from bufdb.ingest.stored import ToRead
+from bufdb.ingest.summary import Summary
+from bufdb.ingest.tables import MODULE_TABLES
+from bufdb.ingest.workers.choice import Here, Reader
+
+TRANSACTION_BYTES = 256 << 20
+"""Text per transaction: what an interrupted ingest loses at the most, large modules apart."""
+
+
+def opened(db: str, config: dict[str, str]) -> duckdb.DuckDBPyConnection:
+    """The database, made if it is not there; a full disk leaves no part of a new one behind."""
+    is_new = not os.path.lexists(db)
+    try:
+        return store.open_writable(db, config)
+    except (DatabaseError, duckdb.Error) as error:
+        if is_new and any(faults.is_full(e) for e in (error, error.__cause__) if e is not None):
+            for part in (db, f"{db}.wal"):
+                Path(part).unlink(missing_ok=True)
+        raise
+
+
+def has_runs(con: duckdb.DuckDBPyConnection) -> bool:
+    """Whether anything was ingested into a database."""
+    return con.execute("SELECT 1 FROM runs LIMIT 1").fetchone() is not None
+
+
+class Ingest:
+    """The plan on its way into the database, one transaction after the other.
+
+    It is the sink of what is read (`bufdb.ingest.group.Sink`).
+    """
+
+    def __init__(
+        self,
+        con: duckdb.DuckDBPyConnection,
+        plan: dict[str, PlannedRun],
+        block_bytes: int,
+        progress: Progress | None = None,
+        reader: Reader | None = None,
+        replace: bool = False,
+        own_globs: Sequence[str] | None = None,
+        prune: bool = False,
+        to_read: dict[str, ToRead] | None = None,
+    ) -> None:
+        """Take a plan, and what to read of each run if that was found out and is being read."""
+        self.con, self.plan, self.block_bytes = con, plan, block_bytes
+        self.told = Told((job for planned in plan.values() for job in planned.jobs), progress)
+        self.writer, self.reader = TableWriter(con), reader or Here()
+        self.replace, self.own_globs, self.prune = replace, own_globs, prune
+        self.summary = Summary()
+        self.problems: Counter[str] = Counter()
+        self.in_transaction = 0
+        self.to_read = to_read or {}
+
+    def run(
+        self,
+        labels: Mapping[str, str],
+        labels_by_run: Mapping[str, Mapping[str, str]],
+        metadata: Mapping[str, str] | None = None,
+    ) -> Summary:
+        """Read and store the plan; what was committed stays when this fails or is interrupted."""
+        try:
+            summary = self._run(labels, labels_by_run, metadata or {})
+        except BaseException:
+            # What went wrong may have ended the transaction, or the database with it; to hear that
+            # it cannot be rolled back would hide the reason.
+            with contextlib.suppress(duckdb.Error):
+                self.writer.close()
+            raise
+        self.writer.close()
+        return summary
+
+    def _run(
+        self,
+        labels: Mapping[str, str],
+        labels_by_run: Mapping[str, Mapping[str, str]],
+        metadata: Mapping[str, str],
+    ) -> Summary:
+        if not self.to_read:
+            self.reader.begin(self._ahead())
+        for name, planned in self.plan.items():
+            self.run_name, path = name, planned.path
+            self.writer.begin()
+            if self.replace:
+                self.summary.removed_count += runs.delete(self.con, name).module_count
+            self._look_up_shapes()
+            self.of_run = self._to_read(name)
+            self.run_changed, self.dumped_at = not self.of_run.stored_ids, math.inf
+            given = {**labels, **labels_by_run.get(name, {})}
+            run_rows.add(self.con, name, path, given, metadata)
+            own.note_globs(self.con, name, self.own_globs)
+            for oddity in planned.oddities:
+                self._odd(oddity)
+            for module_id in self.of_run.unchanged:
+                self.unchanged(module_id, math.inf)
+            for group in self.of_run.groups:
+                self.reader.read(group, self)
+                if self.in_transaction >= TRANSACTION_BYTES:
+                    self._begin_anew()
+            if self.prune:
+                self._prune(planned)
+            self._finish_run(path)
+            if name == next(reversed(self.plan)):
+                self._end_reading()
+            self._commit()
+            del self.to_read[name]
+        self.summary.row_count = self.writer.row_count
+        self.summary.problem_counts = dict(self.problems)
+        return self.summary
+
+    def _look_up_shapes(self) -> None:
+        stored = self.con.execute("SELECT shape FROM shapes").fetchall()
+        self.stored_shapes = {shape for (shape,) in stored}
+
+    def _begin_anew(self) -> None:
+        """Commit what was stored so far, unless all must become visible at once."""
+        if not self.replace:
+            self._commit()
+            self.writer.begin()
+
+    def _commit(self) -> None:
+        self.writer.settle()
+        checksums.store_run(self.con, self.run_name)
+        self.writer.commit()
+        self.in_transaction = 0
+
+    # -- what to read ----------------------------------------------------------------------
+
+    def _ahead(self) -> Iterator[Group]:
+        """The groups of all runs: the next run is begun while the last is still being stored."""
+        for name in self.plan:
+            yield from self._to_read(name).groups
+
+    def _to_read(self, name: str) -> ToRead:
+        """What to read of a run; found out once, by what it has before any of it is stored."""
+        if name not in self.to_read:
+            self.to_read[name] = ToRead(
+                self.con,
+                name,
+                self.plan[name].jobs,
+                self.block_bytes,
+                self.own_globs,
+                is_replaced=self.replace,
+                reader_count=self.reader.count,
+            )
+        return self.to_read[name]
+
+    # -- what is found in it ---------------------------------------------------------------
+
+    def unchanged(self, module_id: int, dumped: float) -> None:
+        """A module stays as it is."""
+        self.dumped_at = min(self.dumped_at, dumped)
+        self.summary.unchanged_count += 1
+        self.told.done([module_id])
+
+    def unreadable(self, module_id: int, error: OSError) -> None:
+        """A module is not read; what was stored of it before stays."""
+        self._skip(module_id, error)
+        self.told.done([module_id])
+
+    def begin(self, ids: list[int], *, is_large: bool) -> None:
+        """Rows of modules follow; what there is of them goes."""
+        self.ids, self.run_changed = ids, True
+        self.writer.insert_rows = FEW_INSERT_ROWS if is_large else INSERT_ROWS
+        if is_large:
+            self._begin_anew()
+            self.before = copy.copy(self.summary), self.writer.row_count
+        self.summary.replaced_count += self._delete(
+            [module_id for module_id in ids if module_id in self.of_run.stored_ids]
+        )
+
+    def add(self, table: str, rows: Rows) -> None:
+        """Store rows of modules."""
+        self.writer.add(table, rows)
+
+    def settle(self) -> None:
+        """Insert all that waits."""
+        self.writer.settle()
+
+    def part(self, size: int) -> None:
+        """Tell that a part of a large module was read."""
+        self.told.part(self.ids[0], size)
+
+    def end(self, done: Done) -> None:
+        """All of these modules is given to the writer."""
+        fresh = [shape for shape in done.shapes if shape.text not in self.stored_shapes]
+        self.stored_shapes.update(shape.text for shape in fresh)
+        self.writer.add_rows("shapes", [shape_row(shape) for shape in fresh])
+        self.problems += done.problem_counts
+        self.dumped_at = min(self.dumped_at, done.dumped_at)
+        self.summary.module_count += len(done.ids)
+        self.summary.text_bytes += done.text_bytes
+        self.in_transaction += done.text_bytes
+        self.told.done(done.ids)
+
+    def lost(self, module_id: int, error: OSError) -> None:
+        """Of a large module that cannot be read to its end, what was there before stays."""
+        if self.replace:
+            raise error
+        self.writer.settle()
+        self.con.execute("ROLLBACK")
+        self.writer.begin()
+        self.summary, self.writer.row_count = self.before
+        self.unreadable(module_id, error)
+
+    def _skip(self, module_id: int, error: OSError) -> None:
+        ((job),) = (job for job in self.plan[self.run_name].jobs if job.module_id == module_id)
+        name = next(iter(job.files.files.values())).name
+        message = f"cannot be read: {error.strerror}"
+        self._odd(Oddity(name, "error", "unreadable_file", message))
+
+    def _odd(self, oddity: Oddity) -> None:
+        if oddity.severity == "error":
+            self.summary.skipped_count += 1
+        if oddity.code == NO_BUFFERS:
+            self.summary.notes.append(f"run {self.run_name}: {oddity.message}")
+        self.problems[oddity.severity] += 1
+        finding = Finding(0, oddity.severity, oddity.code, oddity.message, oddity.name)
+        self.writer.add_rows("diagnostics", [diagnostic_row(self.run_name, None, finding)])
+
+    def _delete(self, ids: list[int]) -> int:
+        """Delete all rows of these modules; their number."""
+        if ids:
+            self.writer.settle()
+            for table in MODULE_TABLES:
+                self.con.execute(
+                    f'DELETE FROM "{table}" WHERE module_id IN (SELECT unnest(?::BIGINT[]))', [ids]
+                )
+        return len(ids)
+
+    # -- what is left to do for a run ------------------------------------------------------
+
+    def _end_reading(self) -> None:
+        self.reader.end()
+
+    def _prune(self, planned: PlannedRun) -> None:
+        """Delete the modules of a run that are no longer where they were."""
+        gone = sorted(self.of_run.stored_ids - {job.module_id for job in planned.jobs})
+        if gone and any(oddity.severity == "error" for oddity in planned.oddities):
+            self.summary.notes.append(
+                f"run {self.run_name}: {len(gone)} modules were not found and stay, for a part of "
+                f"{planned.path} could not be read"
+            )
+            return
+        self.summary.pruned_count += self._delete(gone)
+        self.run_changed |= bool(gone)
+
+    def _finish_run(self, path: Source) -> None:
+        self.writer.settle()
+        self.summary.notes += own.left(self.con, self.run_name, self.of_run.own)
+        if not self.run_changed:
+            return
+        if self.summary.replaced_count or self.summary.pruned_count:
+            runs.delete_unused_shapes(self.con)
+        run_rows.update(self.con, self.run_name, path, self.dumped_at)
