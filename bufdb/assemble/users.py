@@ -63,7 +63,11 @@ class Users(Observer):
             lifetimes: which instructions are in the schedule, and where.
         """
         values = self.values
-        asked = np.union1d(temps, narrow(self._outputs(held)))
+        # Millions of rows, in order: np.union1d would hash and sort them.
+        is_asked = np.zeros(len(values), np.bool_)
+        is_asked[temps] = True
+        is_asked[self._outputs(held)] = True
+        asked = narrow(np.flatnonzero(is_asked))
         for part in parts(len(asked)):
             rows = asked[part]
             user, steps = self.of_values(rows, lifetimes)
