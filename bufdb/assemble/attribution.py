@@ -18,7 +18,7 @@ from bufdb.assemble.users import Users
 from bufdb.columnar.scan import Bools, Columns, Ints, Numbers, Words
 from bufdb.link.context import SECRET, Context, Observer
 from bufdb.link.lifetimes import Lifetimes
-from bufdb.link.value_index import ValueIndex, lookup, places_of
+from bufdb.link.value_index import ValueIndex, lookup
 from bufdb.memory.ranges import Narrow, narrow, parts, put, wide
 from bufdb.read.hlo import Frame, HloHeader
 
@@ -129,7 +129,7 @@ class Attribution(Observer):
 
     def see_instructions(self, columns: Columns, name_keys: Words) -> None:
         """Remember lines and op_names."""
-        name = places_of(self.values.names, name_keys)
+        name = columns["name"]
         mine = np.flatnonzero(name >= 0)
         name = name[mine]
         lines, library_lines = self._lines_of(columns)

@@ -13,7 +13,7 @@ from bufdb.assemble.loops.walk import Origin
 from bufdb.assemble.operations import Operations
 from bufdb.columnar.scan import Bools, Columns, Ints, Text, Words, take
 from bufdb.link.context import Context, Observer
-from bufdb.link.value_index import ValueIndex, isin, lookup
+from bufdb.link.value_index import ValueIndex, lookup
 from bufdb.memory.ranges import wide
 from bufdb.read.hlo_graph import HloGraph
 
@@ -33,7 +33,8 @@ class Costs(Observer):
         """
         self._rows, self._keys = rows, values.name_keys(rows)
         self._module, self._value_id = wide(values.module[rows]), wide(values.value_id[rows])
-        self._wanted: Words = np.unique(self._keys)
+        self._is_wanted: Bools = np.zeros(len(values.names) + 1, np.bool_)
+        self._is_wanted[values.name[rows]] = True
         self._names: dict[int, bytes] = {}
         self._counts = np.full(len(rows), -1)
         self.has_values: Bools = np.zeros(context.count, np.bool_)
@@ -42,7 +43,8 @@ class Costs(Observer):
 
     def see_instructions(self, columns: Columns, name_keys: Words) -> None:
         """Remember the names of instructions that define large values."""
-        mine = np.flatnonzero(isin(name_keys, self._wanted))
+        # The last entry is for names that define no value.
+        mine = np.flatnonzero(self._is_wanted[columns["name"]])
         names: Text = columns["instruction_name"].take(mine)
         for key, name in zip(name_keys[mine].tolist(), names.tolist(), strict=True):
             self._names[key] = name or b""

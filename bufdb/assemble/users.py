@@ -38,8 +38,8 @@ class Users(Observer):
     def see_instructions(self, columns: Columns, name_keys: Words) -> None:
         """Remember which have an op_name."""
         op_name: Text = columns["op_name"]
-        nulls = op_name.is_null()
-        name = places_of(self.values.names, name_keys if nulls is None else name_keys[~nulls])
+        nulls, name = op_name.is_null(), columns["name"]
+        name = name if nulls is None else name[~nulls]
         self.is_named[name[name >= 0]] = True
 
     def see_uses(self, found: UsedValues) -> None:
@@ -63,7 +63,11 @@ class Users(Observer):
             lifetimes: which instructions are in the schedule, and where.
         """
         values = self.values
-        asked = np.union1d(temps, narrow(self._outputs(held)))
+        # Millions of rows, in order: np.union1d would hash and sort them.
+        is_asked = np.zeros(len(values), np.bool_)
+        is_asked[temps] = True
+        is_asked[self._outputs(held)] = True
+        asked = narrow(np.flatnonzero(is_asked))
         for part in parts(len(asked)):
             rows = asked[part]
             user, steps = self.of_values(rows, lifetimes)

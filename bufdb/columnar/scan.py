@@ -142,9 +142,12 @@ class Text:
         if self.valid is not None:
             size = np.where(self.valid, size, 0)
         seeds = np.broadcast_to(np.asarray(seed, np.uint64), start.shape)
-        value = _mix(seeds ^ size.astype(np.uint64))
         # Of most strings the first eight bytes are the most, and to choose rows costs as much.
-        value = _mix(value ^ (self.block.words[start] & _LOW_BYTES[np.minimum(size, 8)]))
+        first, length = self.block.words[start] & _LOW_BYTES[np.minimum(size, 8)], size
+        if self.valid is not None and self.default:
+            first = np.where(self.valid, first, word(self.default))
+            length = np.where(self.valid, size, len(self.default))
+        value = _mix(_mix(seeds ^ length.astype(np.uint64)) ^ first)
         rows = np.flatnonzero((size > 8) & (size <= _LONG))
         done = 8
         while len(rows):
@@ -153,9 +156,6 @@ class Text:
             value[rows] = _mix(value[rows] ^ piece)
             done += 8
             rows = rows[left > 8]
-        if self.valid is not None and self.default:
-            absent = _mix(_mix(seeds ^ np.uint64(len(self.default))) ^ word(self.default))
-            value = np.where(self.valid, value, absent)
         for row in np.flatnonzero(size > _LONG).tolist():
             text = self.block.data[start[row] : self.stop[row]]
             value[row] ^= np.uint64(hash(text) & 0xFFFFFFFFFFFFFFFF)
@@ -167,6 +167,10 @@ class Text:
 
     def views(self) -> tuple[Any, Any]:
         """Arrow's string views (length, then 12 bytes or prefix, buffer, offset) and their data."""
+        if self.valid is not None and self.default is not None and not self.patches:
+            there = np.flatnonzero(self.valid)
+            if 2 * len(there) < len(self):
+                return self._views_of_few(there), self.block.bytes
         start, words, valid = self.start, self.block.words, self.valid
         size = self.stop - start
         if valid is not None:
@@ -184,6 +188,13 @@ class Text:
         if valid is not None and self.default is not None:
             views[~valid] = np.frombuffer(_view(self.default, 0), np.uint64)
         return (views, self.block.bytes) if not self.patches else self._patched(views)
+
+    def _views_of_few(self, there: Ints) -> Any:
+        """Views where few strings are there, in an eighth of the time: most indexes are `{}`."""
+        views = np.empty((len(self), 2), np.uint64)
+        views[:, 0], views[:, 1] = np.frombuffer(_view(self.default or b"", 0), np.uint64)
+        views[there] = Text(self.block, self.start[there], self.stop[there]).views()[0]
+        return views
 
     def _patched(self, views: Any) -> tuple[Any, Any]:
         """Views that are good but for the patches, which go behind a copy of the block.
@@ -470,6 +481,9 @@ def _view(text: bytes, at: int) -> bytes:
 
 def _mix(value: Any) -> Any:
     """A bijection of 64 bits in which every input bit moves about half of the output bits."""
-    value = (value ^ (value >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
-    value = (value ^ (value >> np.uint64(29))) * np.uint64(0x9FB21C651E98DF25)
-    return value ^ (value >> np.uint64(32))
+    value = value ^ (value >> np.uint64(32))
+    value *= np.uint64(0xD6E8FEB86659FD93)
+    value ^= value >> np.uint64(29)
+    value *= np.uint64(0x9FB21C651E98DF25)
+    value ^= value >> np.uint64(32)
+    return value

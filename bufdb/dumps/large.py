@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -88,13 +87,16 @@ def _joined(pieces: list[Piece]) -> Piece:
     return replace(pieces[0], text=b"".join(piece.text for piece in pieces))
 
 
-_TREE = re.compile(rb"^  Stack trace breakdown for ", re.MULTILINE)
+_TREE = b"  Stack trace breakdown for "
 
 
 def _tree_start(text: bytes) -> int:
     """Where the tree may begin, or -1."""
-    found = _TREE.search(text)
-    return found.start() if found else -1
+    # An expression takes twelve times as long.
+    place = text.find(_TREE)
+    while place > 0 and text[place - 1] != ord("\n"):
+        place = text.find(_TREE, place + 1)
+    return place
 
 
 def _lines_above(piece: Piece, place: int) -> int:

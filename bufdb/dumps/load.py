@@ -151,7 +151,7 @@ def whole_lines(file: DumpFile, start: int, stop: int, size: int) -> Iterator[tu
         if not end:
             parts.append(text)
             continue
-        whole = b"".join([*parts, text[:end]])
+        whole = b"".join([*parts, memoryview(text)[:end]])  # a slice would be one copy more
         yield start, whole
         start += len(whole)
         parts = [text[end:]] if end < len(text) else []

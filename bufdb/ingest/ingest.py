@@ -21,6 +21,10 @@ from bufdb.ingest.stored import ToRead
 from bufdb.ingest.summary import Summary
 from bufdb.ingest.workers.choice import Here, Reader, reader
 
+_CONFIG = {"threads": "1", "write_buffer_row_group_count": "1"}
+"""A row group is packed and written when it is full. By default five wait for each other, unpacked:
+3 to 5 % more CPU and 30 MB more memory for 300 MB and 1 GB of text."""
+
 
 def ingest(
     db: str,
@@ -82,7 +86,7 @@ def ingest(
             to_read = _begun(db, planned, reading, block_bytes, own_globs)
             from bufdb.ingest import storing  # DuckDB with it, which begins threads when it opens
 
-            config = {"threads": "1", "memory_limit": memory_limit or memory.for_ingest()}
+            config = {**_CONFIG, "memory_limit": memory_limit or memory.for_ingest()}
             with contextlib.closing(storing.opened(db, config)) as con:
                 if to_read and storing.has_runs(con):  # another ingest has made it meanwhile
                     to_read, reading = {}, Here()

@@ -142,7 +142,10 @@ class Observer:
         """Values with their allocations, in a round of the allocations."""
 
     def see_instructions(self, columns: Columns, name_keys: Words) -> None:
-        """Instructions that are described, before their stack frames are looked up."""
+        """Instructions that are described, before their stack frames are looked up.
+
+        `name` holds which of the value index's names each has, -1 if it defines no value.
+        """
 
     def see_uses(self, found: UsedValues) -> None:
         """Positions and uses of values, after the instructions of their round."""

@@ -13,7 +13,7 @@ from bufdb.link.context import Context
 from bufdb.link.lifetimes import Lifetimes
 from bufdb.link.rounds import allocation_rounds, live_range_rounds, used_value_rounds
 from bufdb.link.stack_frames import fill_sources
-from bufdb.link.value_index import ValueIndex, isin, lookup, places_of
+from bufdb.link.value_index import ValueIndex, isin, places_of
 from bufdb.read import instruction, used_values
 
 _NAMES = ("module", "instruction_name", "program_order")
@@ -43,17 +43,18 @@ class Instructions:
         chosen = take(descriptions, first)
         self._emit(section, chosen["text"], chosen["line"], chosen["module"], rows[first])
 
-    def _lack_rows(self, keys: Words, rows: Ints, modules: Ints) -> Ints:
+    def _lack_rows(self, keys: Words, names: Ints, rows: Ints, modules: Ints) -> Ints:
         """Which of these descriptions give rows: those of instructions that have none yet.
 
         Args:
             keys: names of the described instructions.
+            names: which of the names of the index they are, or -1.
             rows: the values that they stand below, in the index; -1 if that is unknown.
             modules: the modules of the instructions.
         """
         values = self.values
         own = rows >= 0
-        own[own] = values.name_keys(rows[own]) == keys[own]
+        own[own] = values.name[rows[own]] == names[own]
         new = np.flatnonzero(own)
         new = new[~self._is_described[rows[new]]]
         _, first = np.unique(rows[new], return_index=True)
@@ -66,7 +67,8 @@ class Instructions:
         _, first = np.unique(keys[others], return_index=True)
         others = others[np.sort(first)]
         others = others[~isin(keys[others], self._strangers)]
-        mine = lookup(values.names, values.first, keys[others])
+        mine = names[others]
+        mine[mine >= 0] = values.first[mine[mine >= 0]]
         is_free = mine < 0
         is_free[~is_free] = ~self._is_described[mine[~is_free]]
         came = self._came_with_schedule()[modules[others]] & (mine < 0)
@@ -134,9 +136,12 @@ class Instructions:
         columns["module"], columns["text"] = modules, text
         columns = take(columns, good)
         name_keys = self.context.name_keys(columns)
-        if rows is not None:
+        if rows is None:
+            columns["name"] = places_of(self.values.names, name_keys)
+        else:
             rows = rows if good is None else rows[good]
-            lacking = self._lack_rows(name_keys, rows, columns["module"])
+            columns["name"] = names = self.values.names_of(name_keys, rows)
+            lacking = self._lack_rows(name_keys, names, rows, columns["module"])
             columns, name_keys = take(columns, lacking), name_keys[lacking]
         facts = self.context.facts
         if any(f.jit_name is None for f in facts):
@@ -148,7 +153,7 @@ class Instructions:
             facts[module].needs_frames = True
         for module in lost:
             facts[module].lost_frames += 1
-        columns["program_order"] = self.lifetimes.program_order(name_keys)
+        columns["program_order"] = self.lifetimes.order_of(columns["name"], name_keys)
         self.context.emit("instructions", columns)
         return name_keys
 

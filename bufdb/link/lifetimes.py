@@ -38,7 +38,10 @@ class Lifetimes:
 
     def program_order(self, name_keys: Words) -> Numbers:
         """Place in the schedule of the instructions of these names."""
-        name = places_of(self.values.names, name_keys)
+        return self.order_of(places_of(self.values.names, name_keys), name_keys)
+
+    def order_of(self, name: Ints, name_keys: Words) -> Numbers:
+        """The same where it is known which of the index's names they are, -1 for none of them."""
         order = np.full(len(name), -1)
         order[name >= 0] = self.order[name[name >= 0]]
         order[name < 0] = lookup(self._scheduled, self._orders, name_keys[name < 0])

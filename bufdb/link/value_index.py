@@ -142,6 +142,20 @@ class ValueIndex:
         found: Words = self.names[self.name[rows]]
         return found
 
+    def names_of(self, keys: Words, rows: Ints) -> Ints:
+        """Which name each key is, -1 if it defines no value; mostly that of the value beside it.
+
+        Args:
+            keys: hashes of names.
+            rows: a value for each, or -1.
+        """
+        if not len(self):
+            return np.full(len(keys), -1)
+        found = wide(self.name[rows])
+        others = np.flatnonzero((rows < 0) | (self.name_keys(rows) != keys))
+        found[others] = places_of(self.names, keys[others])
+        return found
+
     def checks(self, rows: Ints) -> Words:
         """Hash of the whole short text of the values in these rows."""
         found: Words = self.key[rows] ^ self.extra[rows]

@@ -103,8 +103,7 @@ def read(section: Section, assigned: Assigned, seeds: Words, is_last: bool) -> U
         is_last: False if more of the last piece's section follows; its last value, which may not
             be whole, is then left out, and `rest` says where it begins.
     """
-    _split_glued(section)
-    block, heads = section.block, section.block.heads()
+    block, heads = section.block, _split_glued(section)
     lines, kinds = _structure(section, heads)
     columns, rows = _known_heads(section, lines[kinds == HEAD], assigned, seeds)
     used = UsedValues()
@@ -209,8 +208,12 @@ def known_rows(heads: Columns, assigned: Assigned) -> Ints:
     return rows
 
 
-def _split_glued(section: Section) -> None:
-    """Heads glued to the end of an instruction (jaxlib 0.4.24 to 0.4.35) get lines of their own."""
+def _split_glued(section: Section) -> Words:
+    """Heads glued to the end of an instruction (jaxlib 0.4.24 to 0.4.35) get lines of their own.
+
+    Returns:
+        The first eight bytes of every line.
+    """
     block, heads = section.block, section.block.heads()
     below = np.flatnonzero(starts_with(heads, b" positio")) - 1
     below = below[below >= 0]
@@ -219,9 +222,11 @@ def _split_glued(section: Section) -> None:
     spans = zip(block.starts[glued].tolist(), block.ends[glued].tolist(), strict=True)
     places = [block.data.rfind(b"<", start, end) for start, end in spans]
     places = [place for place in places if place >= 0]
-    if places:
-        block.split(np.array(places, np.int64))
-        section.index()
+    if not places:
+        return heads
+    block.split(np.array(places, np.int64))
+    section.index()
+    return block.heads()
 
 
 _MARKERS = {
@@ -389,7 +394,7 @@ _TOTAL = re.compile(rb"Total bytes used: (-?\d{1,19})(?: \((-?[\d.]{1,20}(?:[KMG
 def _preamble(section: Section, used: UsedValues, at: Ints) -> None:
     """The lines above the first head: empty ones, the total, a title."""
     block = section.block
-    heads = block.heads()[at]
+    heads = block.words[block.starts[at]]
     section.mark(at[starts_with(heads, b"Used val") & _equals(section, at, b"Used values:")], KNOWN)
     for line in at[starts_with(heads, b"Total by")].tolist():
         total = _TOTAL.fullmatch(block.line(line))

@@ -26,7 +26,7 @@ def columns_of(*op_names, odd=ODD):
     stops = np.cumsum([len(line) + 1 for line in lines]) - 1
     starts = np.concatenate([[0], stops[:-1] + 1])
     columns, _ = instruction.read(Text(block, starts, stops))
-    return columns | {"module": np.zeros(len(lines), np.int64)}
+    return columns | {"module": np.zeros(len(lines), np.int64), "name": np.arange(len(lines))}
 
 
 def test_texts_of_a_line_read_by_itself_are_told_apart_and_alike():
@@ -60,7 +60,8 @@ def test_what_a_value_is_for_is_told_whatever_the_number_of_its_line():
 
 def test_such_a_line_is_named():
     users = Users(context=None, values=SimpleNamespace(names=np.array([4, 5, 6], np.uint64)))
-    users.see_instructions(columns_of("a", "b"), np.array([5, 4], np.uint64))
+    columns = columns_of("a", "b") | {"name": np.array([1, 0])}
+    users.see_instructions(columns, np.array([5, 4], np.uint64))
     assert users.is_named.tolist() == [True, True, False]
 
 

@@ -238,6 +238,8 @@ def test_absent_text_is_null_or_its_default():
     c = cursor(b"|a long text of a line|", b"x")
     assert read_back(c.enclosed(b"|", b"|")) == ["a long text of a line", None]
     assert read_back(cursor(b"{0}", b"x").braced()) == ["{0}", "{}"]
+    few = cursor(b"x", b"{1}", b"x", b"{2,3,4,5,6,7,8}", b"x", b"x").braced()
+    assert read_back(few) == ["{}", "{1}", "{}", "{2,3,4,5,6,7,8}", "{}", "{}"]
 
 
 @pytest.mark.parametrize("patch", [b"short", b"longer than twelve", b"", None])

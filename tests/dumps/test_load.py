@@ -5,6 +5,7 @@ import errno
 import pytest
 
 from bufdb.dumps.files import DumpFile, ModuleFiles
+from bufdb.dumps.large import _tree_start
 from bufdb.dumps.load import dumped_at, read_span, whole_lines
 
 
@@ -36,3 +37,10 @@ def test_the_time_stamp_of_a_name_goes_before_that_of_the_files(file):
     assert dumped_at(ModuleFiles(stem, {"hlo": file})) == 1625000000.5
     module = ModuleFiles("module_0002.f.sm_8.0_gpu_after_optimizations", {"hlo": file})
     assert dumped_at(module) == file.path.stat().st_mtime
+
+
+def test_the_tree_begins_where_a_line_begins_with_its_title():
+    title = b"  Stack trace breakdown for peak usage: 8 bytes\n"
+    assert [_tree_start(title), _tree_start(b"a\n" + title)] == [0, 2]
+    assert _tree_start(b"a" + title + b"b\n" + title) == len(title) + 3
+    assert [_tree_start(b"a" + title), _tree_start(b"")] == [-1, -1]

@@ -35,6 +35,17 @@ def index_of(values, rounds=1):
     return index
 
 
+@given(VALUES, st.lists(st.tuples(st.integers(0, 6), st.integers(-1, 19)), max_size=9))
+@example([], [(1, -1)])
+def test_a_name_is_found_whatever_value_stands_beside_it(values, asked):
+    index = index_of(values)
+    names = sorted({name for _, _, name in values})
+    asked = [(name, min(row, len(values) - 1)) for name, row in asked]
+    name, rows = np.array(asked, np.int64).reshape(-1, 2).T
+    found = index.names_of(name.astype(np.uint64) << np.uint64(50), rows)
+    assert found.tolist() == [names.index(n) if n in names else -1 for n in name.tolist()]
+
+
 @given(VALUES, st.integers(1, 3))
 @example([(0, 3, 1), (0, 1, 2)], 1)
 @example([(0, 2**62, 1), (0, LARGEST_ID, 2)], 1)
