@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -122,5 +123,6 @@ def _begun(
         name: ToRead(None, name, one.jobs, *more, is_replaced=False, reader_count=reading.count)
         for name, one in planned.items()
     }
-    reading.begin(group for one in to_read.values() for group in one.groups)
+    # Kept apart, for what is stored is taken out of the dictionary.
+    reading.begin(itertools.chain.from_iterable([one.groups for one in to_read.values()]))
     return to_read

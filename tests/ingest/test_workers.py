@@ -227,6 +227,15 @@ noted(pool.Pool, "begin")
     assert done(started(patch, *command))[:2] == (0, "copied False\ncopied False\nbegin True\n")
 
 
+def test_many_runs_are_begun_one_after_the_other(pools, tmp_path):
+    """The first are stored, and forgotten, before the last are begun."""
+    runs = [tmp_path / f"run_{number}" for number in range(20)]
+    for path in runs:
+        shutil.copytree(DEMO / "tpu_b8", path)
+    module_count = len(runs) * ingest(str(tmp_path / "one.duckdb"), runs[:1]).module_count
+    assert ingest(str(tmp_path / "all.duckdb"), runs, jobs=2).module_count == module_count
+
+
 def test_a_database_that_comes_to_be_meanwhile_is_asked(pools, expected, tmp_path, monkeypatch):
     """Others read for a new database already when another ingest makes it."""
     db = tmp_path / "t.duckdb"
