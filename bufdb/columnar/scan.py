@@ -22,6 +22,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bufdb.columnar.sets import among
+
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Words = NDArray[np.uint64]
@@ -112,7 +114,7 @@ class Text:
         taken = Text(self.block, self.start[rows], self.stop[rows], valid, self.default)
         if self.patches:
             places = np.arange(len(self))[rows]
-            new = np.flatnonzero(np.isin(places, list(self.patches)))
+            new = np.flatnonzero(among(places, np.array(list(self.patches))))
             old = places[new]
             taken.patches = {
                 row: self.patches[place]

@@ -21,6 +21,7 @@ from bufdb.columnar.account import (
     States,
 )
 from bufdb.columnar.scan import Block, Bools, Cursor, Ints
+from bufdb.columnar.sets import distinct
 from bufdb.errors import quote
 
 
@@ -195,7 +196,7 @@ class Section:
         lines, first = np.unique(lines, return_index=True)
         first, lines = first[lines < total], lines[lines < total]
         owners = self.piece_of[lines]
-        for number in np.unique(owners).tolist():
+        for number in distinct(owners).tolist():
             mine = np.flatnonzero(owners == number)
             lowest = [
                 (

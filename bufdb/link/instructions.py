@@ -9,6 +9,7 @@ import numpy as np
 
 from bufdb.columnar.scan import Bools, Columns, Ints, Text, Words, take
 from bufdb.columnar.section import Piece, Rounds, Section
+from bufdb.columnar.sets import union
 from bufdb.link.context import Context
 from bufdb.link.lifetimes import Lifetimes
 from bufdb.link.rounds import allocation_rounds, live_range_rounds, used_value_rounds
@@ -75,7 +76,7 @@ class Instructions:
         is_free &= ~(came & self.lifetimes.is_scheduled(keys[others]))
         others, mine = others[is_free], mine[is_free]
         self._is_described[mine[mine >= 0]] = True
-        self._strangers = np.union1d(self._strangers, keys[others])
+        self._strangers = union(self._strangers, keys[others])
         return np.sort(np.concatenate([new, others]))
 
     def add_undescribed(self) -> None:
@@ -189,7 +190,7 @@ class Instructions:
     def _add_from_hlo(self, rounds: Rounds, is_wanted: Bools, given: _Given) -> None:
         """What lines of HLO say of instructions of these modules."""
         lacking = self.lifetimes.names_lacking(given.others)
-        lacking = np.union1d(self.values.names[~given.is_given], lacking)
+        lacking = union(self.values.names[~given.is_given], lacking)
         for pieces in _together(rounds, is_wanted):
             section = Section(pieces, self.context.account)
             text, names, lines = _hlo_instructions(section)
@@ -221,7 +222,7 @@ class _Given:
         name = places_of(self._names, keys)
         self.is_given[name[name >= 0]] = True
         if (name < 0).any():
-            self.others = np.union1d(self.others, keys[name < 0])
+            self.others = union(self.others, keys[name < 0])
 
     def has(self, keys: Words) -> Bools:
         """Which have one."""

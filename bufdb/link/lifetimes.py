@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from bufdb.columnar.scan import Bools, Columns, Ints, Numbers, Words, take
+from bufdb.columnar.sets import distinct
 from bufdb.link.context import Context
 from bufdb.link.rounds import live_range_rounds
 from bufdb.link.value_index import ValueIndex, isin, lookup, places_of
@@ -55,7 +56,7 @@ class Lifetimes:
 
     def modules_lacking(self, known: Words) -> Ints:
         """The modules of steps that define no value and are not among the sorted names."""
-        return np.unique(self._modules[~isin(self._scheduled, known)])
+        return distinct(self._modules[~isin(self._scheduled, known)])
 
     def names_lacking(self, known: Words) -> Words:
         """The names of these steps."""

@@ -6,6 +6,7 @@ import numpy as np
 
 from bufdb.columnar.arrow import Labels
 from bufdb.columnar.scan import Columns, Ints, Numbers, Text
+from bufdb.columnar.sets import distinct
 from bufdb.link.value_index import lookup
 from bufdb.read.hlo import HloHeader
 
@@ -52,7 +53,7 @@ def fill_sources(columns: Columns, headers: dict[int, HloHeader]) -> tuple[list[
         values[there] = numbers.values[place[there]]
         valid[there] = numbers.valid[place[there]]
         columns[name] = Numbers(values, valid)
-    return np.unique(modules[framed]).tolist(), modules[framed & ~there].tolist()
+    return distinct(modules[framed]).tolist(), modules[framed & ~there].tolist()
 
 
 class _FrameTable:

@@ -13,6 +13,7 @@ import numpy as np
 
 from bufdb.columnar.freed import give_back
 from bufdb.columnar.scan import Bools, Columns, Ints, Words
+from bufdb.columnar.sets import distinct, union
 from bufdb.memory.ranges import narrow, wide
 
 LARGEST_ID = (1 << 40) - 1
@@ -122,7 +123,7 @@ class ValueIndex:
     def duplicates(self) -> Ints:
         """The module of each value that has the name, or the number, of another."""
         duplicate = self.sorted_key[1:] == self.sorted_key[:-1]
-        rows = np.union1d(
+        rows = union(
             self.by_key[1:][duplicate],
             1 + np.flatnonzero(self.numbers[1:] == self.numbers[:-1]),
         )
@@ -163,7 +164,7 @@ class ValueIndex:
 
     def modules(self) -> Ints:
         """The modules that have values."""
-        return np.unique(wide(self.module))
+        return distinct(wide(self.module))
 
     @staticmethod
     def _numbers(module: Any, value_id: Any) -> Any:

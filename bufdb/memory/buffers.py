@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from bufdb.columnar.scan import Bools, Ints, Words
+from bufdb.columnar.sets import among, distinct
 from bufdb.memory.occupancy import running_maximum
 from bufdb.memory.ranges import Narrow, Ranges, narrow, numbered, wide
 
@@ -84,7 +85,7 @@ def _by_slot(slot: Narrow, phis: Narrow, at: Narrow, row: Narrow) -> Iterator[tu
     phis, at = phis[np.argsort(slot[phis])], at[np.argsort(slot[row[at]])]
     of_phis, of_positions = slot[phis], slot[row[at]]
     # Slices begin where a slot does.
-    lasts = np.unique(of_positions[SLICE_ROWS - 1 :: SLICE_ROWS])
+    lasts = distinct(of_positions[SLICE_ROWS - 1 :: SLICE_ROWS])
     bounds = (np.searchsorted(slots, lasts, "right") for slots in (of_phis, of_positions))
     first = [0, 0]
     for behind in zip(*(column.tolist() for column in bounds), strict=True):
@@ -162,7 +163,7 @@ def _into(
     last = np.full(len(goal), -1)
     np.maximum.at(last, head, end[goal])
     # Chains are looked up by key and time, in ranks that keep both apart in one integer.
-    times = np.unique(np.concatenate([begin, last[firsts]]))
+    times = distinct(np.concatenate([begin, last[firsts]]))
     width = len(times) + 1
     lasts = key * width + np.searchsorted(times, last[firsts])
     begins = key * width + np.searchsorted(times, begin)
@@ -209,8 +210,7 @@ def places(parts: list[Ints], is_carrier: Bools) -> Ints:
     for part in parts:
         mixed = (mixed ^ part.astype(np.uint64)) * _FACTOR
         mixed ^= mixed >> np.uint64(29)
-    # By sorting, for NumPy 2.0 fails to make a table of numbers beyond 2^63.
-    candidates = np.flatnonzero(np.isin(mixed, mixed[is_carrier], kind="sort"))
+    candidates = np.flatnonzero(among(mixed, mixed[is_carrier]))
     columns = [part[candidates] for part in parts]
     order = np.lexsort(columns)
     is_new = np.ones(len(order), np.bool_)
@@ -238,7 +238,7 @@ def sharers(place: Ints, start: Ints, end: Ints, is_carrier: Bools) -> Ints:
     if not len(carriers):
         return found
     carriers = carriers[np.lexsort((carriers, start[carriers], place[carriers]))]
-    times = np.unique(np.concatenate([start[carriers], end[rows]]))
+    times = distinct(np.concatenate([start[carriers], end[rows]]))
     keys = place[carriers] * len(times) + np.searchsorted(times, start[carriers])
     segment = np.unique(place[carriers], return_inverse=True)[1]
     highest = running_maximum(end[carriers], segment)

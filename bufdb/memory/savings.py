@@ -22,6 +22,7 @@ from fractions import Fraction
 import numpy as np
 
 from bufdb.columnar.scan import Bools, Ints
+from bufdb.columnar.sets import distinct
 from bufdb.memory.maxima import SHIFT, Curves, Steps
 from bufdb.memory.occupancy import Occupancy, accumulated, running_maximum, too_large, unions
 from bufdb.memory.ranges import Narrow, Ranges, expanded, narrow, numbered, wide
@@ -132,7 +133,7 @@ class Savings:
         """Groups whose curve is not the union of the ranges at one of these instants."""
         wrong = np.zeros(self.groups, np.bool_)
         asked = ~self.counted[group] & (time != self.occupied.peak_time[group])
-        instants = np.unique((group[asked] << SHIFT) + time[asked])
+        instants = distinct((group[asked] << SHIFT) + time[asked])
         if not len(instants):
             return wrong
         expected = self.curves.at(instants)
@@ -145,7 +146,7 @@ class Savings:
             - np.bincount(behind_last, minlength=len(instants) + 1)
         )[:-1]
         parts = np.cumsum(np.where(wrong[owner], 0, live)) // _CHUNK
-        for part in np.unique(parts).tolist():
+        for part in distinct(parts).tolist():
             low, behind = np.searchsorted(parts, [part, part + 1]).tolist()
             meets = (first < behind) & (behind_last > low) & (behind_last > first)
             rows = np.flatnonzero(meets & ~wrong[r.group])
@@ -217,7 +218,7 @@ class _Alone:
         rows = np.flatnonzero(self.counted[self.r.group])
         r = self.r.where(rows)
         group = r.group << SHIFT
-        events = np.unique(np.concatenate([group + r.start, group + r.end + 1]))
+        events = distinct(np.concatenate([group + r.start, group + r.end + 1]))
         first = np.searchsorted(events, group + r.start)
         counts = np.searchsorted(events, group + r.end + 1) - first
         self.is_too_much |= _are_too_many(r.group, counts, self.groups)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from bufdb.columnar.sets import distinct
 from bufdb.proto.given.assignment import Assignment
 from bufdb.proto.graph import Module
 from bufdb.proto.places import Slices, Values
@@ -70,7 +71,7 @@ def _large(ranges: Live, assignment: Assignment, slices: Slices) -> list[int]:
     mine = is_temp[slices.allocation] & (starts[slices.value] >= 0)
     colors = given["color"]
     found: list[int] = []
-    for color in np.unique(colors[is_temp]):
+    for color in distinct(colors[is_temp]):
         rows = np.flatnonzero(mine & (colors[slices.allocation] == color))
         v, size = slices.value[rows], slices.size[rows]
         instant = instant_of_most(starts[v], ends[v] + 1, exact(size.tolist()))

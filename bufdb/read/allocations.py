@@ -119,7 +119,7 @@ def _titles(section: Section, heads: Words) -> None:
     is_title = starts_with(heads[first], b"BufferAs")
     lines = [line for line in first[is_title].tolist() if block.line(line) == b"BufferAssignment:"]
     section.mark(np.array(lines, np.int64), KNOWN)
-    for line in np.setdiff1d(first, lines).tolist():
+    for line in sorted({*first.tolist()}.difference(lines)):
         if not block.line(line) or heads[line] in _FIRST:
             message = "the section does not begin with 'BufferAssignment:'; lines may be missing"
             section.finding(line, "data_loss", "missing_title", message)

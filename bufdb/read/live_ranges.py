@@ -22,6 +22,7 @@ from bufdb.columnar.scan import (
     take,
 )
 from bufdb.columnar.section import Section
+from bufdb.columnar.sets import distinct, union
 
 START, SEQUENCE, RANGES, PEAK, TREE = range(5)
 
@@ -101,7 +102,7 @@ def read(section: Section, kind: int = START, listed: int = 0) -> LiveRanges:
     found.tree = _tree(section, np.flatnonzero(kind_of == TREE))
     section.settle("'HloLiveRange (max N):' or a title below it")
     unread = (section.states == UNREAD) & (kind_of != PEAK) & (kind_of != TREE)
-    found.unread = np.unique(section.module_of[unread]).tolist()
+    found.unread = distinct(section.module_of[unread]).tolist()
     return found
 
 
@@ -122,7 +123,7 @@ def _titles(
         | starts_with(heads, b"  Peak m")
         | starts_with(heads, b"  Stack ")
     )
-    candidates = np.union1d(candidates, section.piece_lines)
+    candidates = union(candidates, section.piece_lines)
     begins = dict(
         zip(section.piece_lines.tolist(), (p.begins for p in section.pieces), strict=True)
     )

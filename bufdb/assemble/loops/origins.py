@@ -19,6 +19,7 @@ from bufdb.assemble.loops.places import Place, Places
 from bufdb.assemble.loops.rows import columns_of, names_of
 from bufdb.assemble.loops.walk import Origin, Walker
 from bufdb.columnar.scan import Bools, Columns, Ints, Text, Words, take
+from bufdb.columnar.sets import distinct, union
 from bufdb.link.context import Context, Observer
 from bufdb.link.lifetimes import Lifetimes
 from bufdb.link.value_index import ValueIndex, isin, lookup
@@ -145,7 +146,7 @@ class Origins(Observer):
         shares = found >= 0
         self._rows, self._place = mine[shares], place[shares]
         self._carrier = mine[found[shares]]
-        self._candidates = np.unique(values.name_keys(self._rows))
+        self._candidates = distinct(values.name_keys(self._rows))
         phis = np.flatnonzero(is_phi)
         order = np.argsort(values.key[phis], kind="stable")
         self._phi_keys, self._phi_rows = values.key[phis[order]], phis[order]
@@ -236,7 +237,7 @@ class Origins(Observer):
         lineless = _distinct(self._lineless)
         chosen = np.flatnonzero(isin(values.names, lineless)[values.name] & lifetimes.is_live)
         chosen = chosen[self._has_lines[values.module[chosen]]]
-        self._walks = self._walk_from(values, np.union1d(self._rows, chosen))
+        self._walks = self._walk_from(values, union(self._rows, chosen))
         self._modules = wide(values.module[self._walks["row"]])
 
     def _walk_from(self, values: ValueIndex, rows: Ints) -> Columns:
@@ -336,7 +337,7 @@ class _Walks:
 
     def _find_homes(self, near: Words, keys: Words) -> None:
         """Find where the names stand: of what shares or uses bytes of a loop anywhere."""
-        names, others = self.names, keys[~isin(keys, np.unique(near))]
+        names, others = self.names, keys[~isin(keys, distinct(near))]
         self.homes = self.graph.homes(
             (names[key] for key in _in_order(others).tolist() if key in names), only_in_loops=True
         )
@@ -408,7 +409,7 @@ def _in_order(keys: Words) -> Words:
 
 
 def _distinct(parts: list[Words]) -> Words:
-    return np.unique(np.concatenate([np.empty(0, np.uint64), *parts]))
+    return distinct(np.concatenate([np.empty(0, np.uint64), *parts]))
 
 
 def _joined(parts: list[Ints]) -> Ints:

@@ -9,6 +9,7 @@ import numpy as np
 
 from bufdb.assemble.peak.occupied import FIXED, Live
 from bufdb.columnar.scan import Columns, Ints, take
+from bufdb.columnar.sets import distinct
 from bufdb.link.context import Context
 from bufdb.link.lifetimes import Lifetimes
 from bufdb.link.value_index import ValueIndex, lookup
@@ -114,7 +115,7 @@ class MemoryChecks:
         indexes = narrow(table["allocation_index"]), self.values.allocation_index
         modules = table["module"], self.values.module
         if max(int(index.max()) for index in indexes) >= 1 << 40:
-            ids = np.unique(np.concatenate(indexes))
+            ids = distinct(np.concatenate(indexes))
             indexes = np.searchsorted(ids, indexes[0]), np.searchsorted(ids, indexes[1])
         if any(module.any() for module in modules):
             pairs = zip(modules, indexes, strict=True)
@@ -135,7 +136,7 @@ class MemoryChecks:
         for number, facts in enumerate(self.context.facts):
             facts.allocation_sum = int(totals[number])
         in_order = table["allocation_index"] + bounds[table["module"]] == np.arange(len(sums) - 1)
-        for module in np.unique(table["module"][~in_order]).tolist():
+        for module in distinct(table["module"][~in_order]).tolist():
             message = "the allocations are not numbered 0, 1, 2, …; the file may be truncated"
             self.context.find(module, "error", "allocation_gap", message)
         negative = table["module"][table["size_bytes"] < 0]

@@ -17,6 +17,7 @@ import numpy as np
 from bufdb.columnar.arrow import Labels
 from bufdb.columnar.freed import give_back
 from bufdb.columnar.scan import Bools, Columns, Ints, Numbers, Text, take
+from bufdb.columnar.sets import distinct
 from bufdb.link.context import SECRET, Context, Observer
 from bufdb.link.value_index import places_of
 from bufdb.memory.buffers import buffers, labels_of_buffers, shared_slots
@@ -132,7 +133,7 @@ class PeakSavings(Observer):
             label = labels_of_buffers(buffer, grouping.label, self.held_bytes > 0)
             rows = np.flatnonzero(known & (label >= 0))
             yield self._of_names(savings, grouping, rows, label[rows])
-        for module in np.unique(self.groups[savings.alone.is_too_much & is_known, 0]).tolist():
+        for module in distinct(self.groups[savings.alone.is_too_much & is_known, 0]).tolist():
             message = (
                 "values share bytes with so many others that what the peak would be without "
                 "them is not computed"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
-import numpy as np
-
+from bufdb.columnar.sets import distinct
 from bufdb.memory.ranges import Ranges
 
 
@@ -15,7 +14,7 @@ def exact_steps(r: Ranges) -> list[tuple[int, int]]:
     Slow (about 0.1 ms per range) and right for any ranges and sizes whatever.
     """
     changes: dict[int, int] = {}
-    for number in np.unique(r.allocation).tolist():
+    for number in distinct(r.allocation).tolist():
         part = r.where(r.allocation == number)
         columns = (part.start, part.end, part.offset, part.size)
         rows = list(zip(*(column.tolist() for column in columns), strict=True))

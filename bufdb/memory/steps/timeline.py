@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from bufdb.columnar.scan import Ints
+from bufdb.columnar.sets import distinct
 from bufdb.memory.ranges import parts, wide
 
 SLICE_ROWS = 1 << 16
@@ -39,7 +40,7 @@ class Timeline:
         self._width = int(end.max(initial=0)) - self._first + 3
         if (int(group.max(initial=0)) + 1) * self._width >= 2**62:
             # Instants and those behind them by number: nothing lies between.
-            self._points = np.unique(np.concatenate([start, start + 1, end, end + 1]))
+            self._points = distinct(np.concatenate([start, start + 1, end, end + 1]))
             self._first, self._width = 0, len(self._points) + 1
 
     def keys(self, group: Any, time: Any) -> Ints:
@@ -64,7 +65,7 @@ class Timeline:
         some = slice(None, None, step)
         keys = [self.keys(self.group[some], x[some]) for x in (self.start, self.end)]
         sample = np.sort(np.concatenate(keys))
-        bounds = np.unique(sample[np.arange(1, count) * len(sample) // count])
+        bounds = distinct(sample[np.arange(1, count) * len(sample) // count])
         number = [self._slices_of(bounds, x) for x in (self.start, self.end)]
         for place, bound in enumerate([*bounds.tolist(), 2**63 - 1]):
             begins, ends = (np.flatnonzero(x == place) for x in number)
