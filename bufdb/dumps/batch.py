@@ -112,6 +112,7 @@ class Batch:
         except UnreadableProto as error:
             self.account.find(number, "error", "unreadable_proto", str(error), path)
             loaded.derived = frozenset()
+            del loaded.texts[PROTO]  # nothing is asked of it again
             return
         for severity, code, message in found.problems:
             self.account.find(number, severity, code, message, path)

@@ -91,6 +91,7 @@ class Instructions:
             self._add_from_hlo(context.source.hlo(), missing, given)
             missing = self._modules_lacking(given)
         if (missing & has_hlo).any():
+            missing &= has_hlo
             rounds = context.source.instructions_of_protos(missing)
             self._add_from_hlo(rounds, missing, given)
             missing = self._modules_lacking(given)

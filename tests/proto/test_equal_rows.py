@@ -132,6 +132,20 @@ def test_a_damaged_proto_beside_such_text_is_told(
     assert rows(con, "SELECT DISTINCT derived_from_proto FROM modules") == [(None,)]
 
 
+def test_a_proto_that_was_refused_is_not_asked_again(
+    con: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    """It is damaged, and was to tell of used values first, then of what the text only names."""
+    dumps = ROOT / "data" / "elements" / "cpu"
+    both = put(tmp_path / "both", [f for f in dumps.iterdir() if "-values" not in f.name])
+    proto = next(both.glob("*.pb"))
+    data = proto.read_bytes()
+    proto.write_bytes(data.replace(b"get-tuple-element.39", b"get-tuple-element\n39"))
+    ingest_into(con, both, "both")
+    told = "SELECT severity FROM diagnostics WHERE code = 'unreadable_proto'"
+    assert rows(con, told) == [("error",)]
+
+
 def test_what_is_ingested_again_is_unchanged(
     con: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
