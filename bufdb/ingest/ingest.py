@@ -91,8 +91,9 @@ def ingest(
             with contextlib.closing(storing.opened(db, config)) as con:
                 if to_read and storing.has_runs(con):  # another ingest has made it meanwhile
                     to_read, reading = {}, Here()
-                more = (progress, reading, replace, own_globs, prune, to_read)
-                work = storing.Ingest(con, planned, block_bytes, *more)
+                work = storing.Ingest(
+                    con, planned, block_bytes, progress, reading, replace, own_globs, prune, to_read
+                )
                 summary = work.run(labels or {}, labels_by_run or {}, metadata)
         summary.run_names = list(planned)
     finally:
