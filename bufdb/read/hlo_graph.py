@@ -33,6 +33,8 @@ _HEAD = re.compile(
 )
 """Name, shape, opcode, and what stands first in the brackets: an operand or a number."""
 _BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*+"?|(?P<open>[({\[])|(?P<close>[)}\]])', re.DOTALL)
+_PLAIN_OPERANDS = re.compile(rb'\(([^()"#]*+)\)')
+_PLAIN_OPERAND = re.compile(rb"%([a-zA-Z0-9_.\-]++)")
 _OPERAND = re.compile(rb"%([a-zA-Z0-9_.\-]++)(?:#(\d{1,9}(?:,\d{1,9})*))?")
 _BARE_OPERAND = re.compile(rb"(?:^|\s)([\w.\-]+)(?:#(\d{1,9}(?:,\d{1,9})*))?$")
 _COMMENT = re.compile(rb"/\*.*?\*/", re.DOTALL)
@@ -117,9 +119,7 @@ class Instruction:
     def operands(self) -> list[tuple[bytes, Index]]:
         """Names of the operands, and the index that jaxlib 0.11 and later print (`%while.5#1`)."""
         if self._operands is None:
-            is_literal = self.opcode in ("constant", "iota")
-            inside = b"" if is_literal else self._head.string[self.paren + 1 : self.close]
-            self._operands = _operands(inside)
+            self._operands = self._read_operands()
         return self._operands
 
     def operand(self, number: int) -> tuple[bytes, Index] | None:
@@ -128,6 +128,15 @@ class Instruction:
             return self.first, ()
         operands = self.operands
         return operands[number] if number < len(operands) else None
+
+    def _read_operands(self) -> list[tuple[bytes, Index]]:
+        if self.opcode in ("constant", "iota"):
+            return []
+        plain = _PLAIN_OPERANDS.match(self._head.string, self.paren, self._head.endpos)
+        names = _PLAIN_OPERAND.findall(plain[1]) if plain is not None else []
+        if names:
+            return [(name, ()) for name in names]
+        return _operands(self._head.string[self.paren + 1 : self.close])
 
     @property
     def number(self) -> int | None:
@@ -163,8 +172,9 @@ class Instruction:
     @property
     def fused(self) -> bytes | None:
         """Of a fusion the name of what it calls, which stands before all that is quoted."""
-        found = _CALLS.search(self._head.string, self.paren, self._head.endpos)
-        if found is not None and self._head.string.find(b'"', self.paren, found.start()) < 0:
+        text = self._head.string
+        found = _CALLS.search(text, self.paren, self._head.endpos)
+        if found is not None and text.find(b'"', self.paren, found.start()) < 0:
             return found[1]
         names = self.called.get("calls")
         return names[0] if names else None
@@ -234,13 +244,16 @@ class HloGraph:
 
     def operand(self, ins: Instruction, number: int, index: Index) -> At | None:
         """An operand and the index in its shape, or None: of all that index, it may be a part."""
-        if number == 0 and ins.first is not None:
-            name = ins.first
-        else:
-            operand = ins.operand(number)
-            if operand is None:
+        name = ins.first if number == 0 else None
+        if name is None:
+            operands = ins._operands
+            if operands is None:
+                operands = ins.operands
+            if number >= len(operands):
                 return None
-            name, index = operand[0], operand[1] + index
+            name, within = operands[number]
+            if within:
+                index = within + index
         named = self._named[ins.computation]
         found = named[name] if name in named else self._look_up(ins.computation, name)
         return None if found is None else (found, index)

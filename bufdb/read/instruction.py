@@ -195,10 +195,10 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _PLAIN = re.compile(
-    rb'"(?P<op_name>[^"\\]*)"(?: scheduling_name="[^"\\]*")?'
+    rb'(?<=, metadata=\{op_name=)"(?P<op_name>[^"\\]*)"(?: scheduling_name="[^"\\]*")?'
     rb"(?: stack_frame_id=(?P<frame>\d{1,18}))?\}"
 )
-"""Behind the mark and the first field's name: what most lines have from jaxlib 0.8.2 on."""
+"""From the first field's quote on: what most lines have from jaxlib 0.8.2 on."""
 _MARK = re.compile(rb", metadata=\{")
 _FIELD = re.compile(
     rb' ?(?P<name>\w{1,64})=(?:"(?P<quoted>(?:[^"\\]|\\.)*+)"|(?P<number>-?\d{1,19})(?=[ }])'
@@ -237,10 +237,8 @@ def _unescaped(match: re.Match[bytes]) -> bytes:
 
 def plain_metadata(text: bytes, start: int, stop: int) -> dict[str, Any] | None:
     """The fields as `metadata_of` gives them, where most lines have them; None for other lines."""
-    quote = text.find(b'"', start, stop)
-    if quote < 0 or not text.startswith(_FIRST, max(start, quote + 1 - len(_FIRST))):
-        return None
-    plain = _PLAIN.match(text, quote, stop)
+    # Without a quote it is tried at the text's start, where nothing stands before it.
+    plain = _PLAIN.match(text, text.find(b'"', start, stop), stop)
     if plain is None:
         return None
     name, frame = plain.groups()

@@ -180,7 +180,7 @@ class Origins(Observer):
         return lookup(self._rows, self._place, rows)
 
     def see_instructions(self, columns: Columns, name_keys: Words) -> None:
-        """Remember the instructions that bear no line of the user's."""
+        """Remember the instructions that define values and bear no line of the user's."""
         if not self.places:
             return
         mine = np.flatnonzero(self._has_loop[columns["module"]])
@@ -188,6 +188,9 @@ class Origins(Observer):
             return
         lineless = self._is_lineless(columns, mine)
         self._has_lines[columns["module"][mine][~lineless]] = True
+        # What defines no value is not walked from: elements of tuples, what stands in fusions.
+        defines = columns["name"][mine] >= 0
+        mine, lineless = mine[defines], lineless[defines]
         self._lineless.append(name_keys[mine][lineless])
         mine = mine[lineless | isin(name_keys[mine], self._candidates)]
         names: Text = columns["instruction_name"].take(mine)
