@@ -176,15 +176,16 @@ class Text:
         if valid is not None:
             size = size * valid
         views = np.empty((len(size), 2), np.uint64)
-        head = (words[start] & _LOW_BYTES[np.minimum(size, 4)]) << np.uint64(32)
+        head = words[start]
+        if size.min(initial=4) < 4:
+            head &= _LOW_BYTES[np.minimum(size, 4)]
+        head <<= np.uint64(32)
         np.bitwise_or(head, size.view(np.uint64), out=views[:, 0])
         # Where a string is long its place, where it is short what follows its first four bytes.
-        short = size <= 12
-        tail = start.view(np.uint64) << np.uint64(32)
-        tail[short] = 0
-        middle = np.flatnonzero(short & (size > 4))
-        tail[middle] = words[start[middle] + 4] & _LOW_BYTES[size[middle] - 4]
-        views[:, 1] = tail
+        is_long = size > 12
+        np.multiply(start.view(np.uint64) << np.uint64(32), is_long, out=views[:, 1])
+        middle = np.flatnonzero((size > 4) & ~is_long)
+        views[middle, 1] = words[start[middle] + 4] & _LOW_BYTES[size[middle] - 4]
         if valid is not None and self.default is not None:
             views[~valid] = np.frombuffer(_view(self.default, 0), np.uint64)
         return (views, self.block.bytes) if not self.patches else self._patched(views)
