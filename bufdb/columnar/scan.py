@@ -31,8 +31,6 @@ PAD = bytes(31) + b"\n"
 """Behind every block, so that eight bytes can be read at any position of it. It ends with no NUL:
 of a string NumPy leaves those out that stand last, counting them anew for each row."""
 
-_EACH_BYTE = 0x0101010101010101
-_HIGH_BITS = 0x8080808080808080
 _LOW_BYTES = np.array([(1 << 8 * n) - 1 for n in range(8)] + [2**64 - 1], np.uint64)
 _LONG = 256
 """Strings above this many bytes, few but up to 100 kB, are hashed one by one."""
@@ -399,39 +397,43 @@ def runs_of(lines: Ints, total: int) -> Ints:
 
 def _digits(block: Block, at: Ints) -> tuple[Ints, Ints]:
     """The number at each position and the position behind it, or behind its first 24 digits."""
-    values, behind = _eight_digits(block, at)
-    open_rows = np.flatnonzero(behind - at == 8)
+    values, count = _eight_digits(block, at)
+    behind = at + count
+    open_rows = np.flatnonzero(count == 8)
     for _ in range(2):
         open_rows = open_rows[block.bytes[behind[open_rows]] - np.uint8(ord("0")) < 10]
         if not len(open_rows):
             break
-        rest, end = _eight_digits(block, behind[open_rows])
-        length = end - behind[open_rows]
-        values[open_rows] = values[open_rows] * 10**length + rest
-        behind[open_rows] = end
-        open_rows = open_rows[length == 8]
+        rest, count = _eight_digits(block, behind[open_rows])
+        values[open_rows] = values[open_rows] * 10 ** count.astype(np.int64) + rest
+        behind[open_rows] += count
+        open_rows = open_rows[count == 8]
     return values, behind
 
 
-def _eight_digits(block: Block, at: Ints) -> tuple[Ints, Ints]:
-    """The number of at most eight digits at each position and the position behind it."""
-    digits = block.words[at] ^ np.uint64(0x3030303030303030)
-    marks = ((digits + np.uint64(0x7676767676767676)) | digits) & np.uint64(_HIGH_BITS)
-    count = _first_byte(marks)
-    shift = (64 - 8 * count).astype(np.uint64)
-    digits = np.where(count == 0, np.uint64(0), digits << (shift & np.uint64(63)))
-    pairs = digits * np.uint64(10) + (digits >> np.uint64(8))
+def _eight_digits(block: Block, at: Ints) -> tuple[Ints, Any]:
+    """The number of at most eight digits at each position, and of how many it is (a byte each).
+
+    In place where it can be, which takes a third less time.
+    """
+    digits = block.words[at]
+    digits ^= np.uint64(0x3030303030303030)
+    marks = digits + np.uint64(0x7676767676767676)
+    marks |= digits
+    marks &= np.uint64(0x8080808080808080)  # at each byte that is no digit
+    bits = np.bitwise_count(~marks & (marks - np.uint64(1)))  # below the lowest of them, or 64
+    digits <<= (np.uint8(64) - (bits & np.uint8(0x78))).astype(np.uint64)  # by 64 leaves 0
+    pairs = digits * np.uint64(10)
+    digits >>= np.uint64(8)
+    pairs += digits
     low = pairs & np.uint64(0x000000FF000000FF)
-    high = pairs >> np.uint64(16) & np.uint64(0x000000FF000000FF)
-    values: Ints = (
-        low * np.uint64(0x000F424000000064) + high * np.uint64(0x0000271000000001) >> np.uint64(32)
-    ).astype(np.int64)
-    return values, at + count
-
-
-def _first_byte(marks: Words) -> Ints:
-    """The lowest byte (0 to 8) whose high bit is set."""
-    return (np.bitwise_count(~marks & (marks - np.uint64(1))) >> 3).astype(np.int64)
+    low *= np.uint64(0x000F424000000064)
+    pairs >>= np.uint64(16)
+    pairs &= np.uint64(0x000000FF000000FF)
+    pairs *= np.uint64(0x0000271000000001)
+    low += pairs
+    low >>= np.uint64(32)
+    return low.view(np.int64), bits >> np.uint8(3)
 
 
 def _view(text: bytes, at: int) -> bytes:
