@@ -132,11 +132,10 @@ def _marks(c: Cursor, quote: Ints) -> tuple[Ints, Bools]:
             place[row] = found
             slow[row] = 0 <= quote[row] < found and not _is_outside(data, start, found)
     # Behind the beginning of a configuration that is printed as it is a mark may be part of that.
-    raw, at = [], find(_RAW)
-    while at >= 0:
-        raw.append(at)
-        at = find(_RAW, at + 1)
-    if raw:
+    ends = c.block.ends  # in a tenth of the time of a search of all the text
+    raw = ends[c.block.bytes[ends - 1] == ord("{")] + 1 - len(_RAW)
+    raw = raw[np.strings.startswith(c.block.text, _RAW, raw)]
+    if len(raw):
         slow |= (place < c.end) & (np.searchsorted(raw, begin) != np.searchsorted(raw, place))
     return place, slow
 
