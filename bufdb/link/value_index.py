@@ -34,7 +34,7 @@ class ValueIndex:
         """Take the values of one round: a column per name that `finish` asks for."""
         for name in self.NUMBERS:
             columns[name] = narrow(columns[name])
-        columns["extra"] = _of_bytes(columns.pop("check") ^ columns["key"])
+        columns["extra"] = _of_bytes(columns["extra"])
         self.parts.append(columns)
 
     def finish(self) -> None:
