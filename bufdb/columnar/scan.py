@@ -2,9 +2,10 @@
 
 A `Block` holds lines of text and a `Cursor` one position in each of some of them. A step of a
 cursor (`expect`, `integer`, `until`, …) moves all positions in a few NumPy operations, so the
-grammar of a line reads like a hand-written parser but runs once per block. Text is looked at
-eight bytes at a time, through an overlapping view of the block as little-endian uint64, and is
-never copied: a `Text` column is starts and stops into the block.
+grammar of a line reads like a hand-written parser but runs once per block. NumPy's functions of
+strings look for texts; numbers and hashes take eight bytes at a time, through an overlapping view
+of the block as little-endian uint64. Text is never copied: a `Text` column is starts and stops
+into the block.
 
 The scanner knows nothing of XLA. Its one invariant: a line that does not follow the grammar is
 remembered with the place where it failed first and what was expected there, and disturbs no other
