@@ -38,6 +38,8 @@ class Piece:
     """For rewritten text: the line of the file that each line was made from."""
     begins: bool = True
     """Whether the section begins here; False for what goes on from the round before."""
+    above: bytes = b""
+    """What the round before left, whole lines that are read again in front of the text."""
 
     def parts(self, size: int) -> Iterator[Piece]:
         """The piece in order as pieces of whole lines, of so many bytes at most or of one line."""
@@ -67,12 +69,15 @@ class Section:
 
     def __init__(self, pieces: Sequence[Piece], account: Account | None = None) -> None:
         """Take the pieces; what is found goes to `account`, if it is given."""
-        self.pieces = [piece for piece in pieces if piece.text]
+        self.pieces = [piece for piece in pieces if piece.above or piece.text]
         self.account = Account() if account is None else account
-        texts = [p.text if p.text.endswith(b"\n") else p.text + b"\n" for p in self.pieces]
+        texts = []  # of each piece three, which the block makes one of
+        for piece in self.pieces:
+            is_whole = (piece.text or piece.above).endswith(b"\n")
+            texts += [piece.above, piece.text, b"" if is_whole else b"\n"]
         self.block = Block(*texts)
         sizes = np.array([0, *map(len, texts)], np.int64)
-        self.piece_at: Ints = np.cumsum(sizes)[:-1]
+        self.piece_at: Ints = np.cumsum(sizes)[:-1:3]
         self.modules: Ints = np.array([p.module for p in self.pieces], np.int64)
         self._starts = self.block.starts
         """Starts of the lines of the files: readers may split lines further."""

@@ -91,5 +91,7 @@ def _prepend(carried: bytes, pieces: list[Piece]) -> Piece:
     """Pieces of one section in one, with the unread end of the one above them put in front."""
     lines = carried.count(b"\n")
     first = pieces[0]
-    text = b"".join([carried, *(piece.text for piece in pieces)])
-    return replace(first, text=text, lines_before=lambda: first.lines_before() - lines)
+    text = first.text if len(pieces) == 1 else b"".join(piece.text for piece in pieces)
+    return replace(
+        first, text=text, above=carried, lines_before=lambda: first.lines_before() - lines
+    )

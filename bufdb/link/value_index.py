@@ -14,7 +14,7 @@ import numpy as np
 from bufdb.columnar.freed import give_back
 from bufdb.columnar.scan import Bools, Columns, Ints, Words
 from bufdb.columnar.sets import distinct, union
-from bufdb.memory.ranges import narrow, wide
+from bufdb.memory.ranges import narrow, parts, wide
 
 LARGEST_ID = (1 << 40) - 1
 
@@ -34,7 +34,7 @@ class ValueIndex:
         """Take the values of one round: a column per name that `finish` asks for."""
         for name in self.NUMBERS:
             columns[name] = narrow(columns[name])
-        columns["extra"] = _of_bytes(columns.pop("check") ^ columns["key"])
+        columns["extra"] = _of_bytes(columns["extra"])
         self.parts.append(columns)
 
     def finish(self) -> None:
@@ -192,6 +192,20 @@ def places_of(ordered: Any, wanted: Any) -> Ints:
         # Or all of the sorted ones would be made wide.
         least, most = np.iinfo(ordered.dtype).min, np.iinfo(ordered.dtype).max
         sought = np.clip(wanted, least, most).astype(ordered.dtype)
+    if ordered.dtype.kind != "u":
+        return _places_of(ordered, sought, wanted)
+    found = np.empty(len(wanted), np.int64)
+    for part in parts(len(wanted)):
+        # Hashes come in no order, and in order each is found near the one before it, in the cache:
+        # among a million keys sorting them first takes a fifth of the time.
+        order = np.argsort(wanted[part])
+        some = wanted[part][order]
+        found[part][order] = _places_of(ordered, some, some)
+    return found
+
+
+def _places_of(ordered: Any, sought: Any, wanted: Any) -> Ints:
+    """The same, `sought` being what is wanted in the type of the sorted keys."""
     place = np.minimum(np.searchsorted(ordered, sought), len(ordered) - 1)
     return np.where(ordered[place] == wanted, place, -1)
 

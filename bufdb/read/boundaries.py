@@ -81,7 +81,8 @@ class Titles:
             self.total = self._first(text, begin, TOTAL)
         if self.used < 0:
             self.used = self._first(text, begin, USED, _USED)
-        end = len(text)
+        # Most parts lack even its first letter, which takes a fifth of the time to find.
+        end = len(text) if LIVE[:1] in text else begin
         while (place := text.rfind(LIVE, begin, end)) >= 0:
             if (place == begin or text[place - 1 : place] == b"\n") and _LIVE.match(text, place):
                 self.live = self.size + place

@@ -45,12 +45,12 @@ def read(text: Text) -> tuple[Columns, Cursor]:
     start = c.at
     is_tuple = c.matches(b"(")
     behind = c.find(b" ", where=~is_tuple)
-    paren = c.search(b") ", where=is_tuple)
+    paren = c.find(b") ", where=is_tuple)
     c.at = np.where(is_tuple, np.minimum(paren + 1, c.end), behind)
     columns["shape"] = Text(c.block, start, c.at)
     c.expect(b" ")
     opcode = columns["opcode"] = c.until(b"(")
-    quote = c.each(c.block.data.find, b'"')
+    quote = np.strings.find(c.block.text, b'"', c.at, c.end)
     columns["fusion_kind"] = _fusion_kind(c, opcode, quote)
     columns.update(_metadata(c, quote))
     return columns, c
@@ -67,7 +67,7 @@ def _fusion_kind(c: Cursor, opcode: Text, quote: Ints) -> Text:
         quote: where the first quote behind each stands, -1 without one.
     """
     is_fusion = Cursor(c.block, opcode.start, opcode.stop).matches(b"fusion(")
-    place = c.search(_KIND, where=is_fusion)
+    place = c.find(_KIND, where=is_fusion)
     rows = np.flatnonzero(is_fusion & (place < c.end) & ((quote < 0) | (quote > place)))
     start, stop = c.at.copy(), c.at.copy()
     found = Cursor(c.block, place[rows] + len(_KIND), c.end[rows])
@@ -132,11 +132,10 @@ def _marks(c: Cursor, quote: Ints) -> tuple[Ints, Bools]:
             place[row] = found
             slow[row] = 0 <= quote[row] < found and not _is_outside(data, start, found)
     # Behind the beginning of a configuration that is printed as it is a mark may be part of that.
-    raw, at = [], find(_RAW)
-    while at >= 0:
-        raw.append(at)
-        at = find(_RAW, at + 1)
-    if raw:
+    ends = c.block.ends  # in a tenth of the time of a search of all the text
+    raw = ends[c.block.bytes[ends - 1] == ord("{")] + 1 - len(_RAW)
+    raw = raw[np.strings.startswith(c.block.text, _RAW, raw)]
+    if len(raw):
         slow |= (place < c.end) & (np.searchsorted(raw, begin) != np.searchsorted(raw, place))
     return place, slow
 

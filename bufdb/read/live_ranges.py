@@ -312,7 +312,7 @@ def _node_lines(section: Section, lines: Ints) -> tuple[Ints, Ints]:
     tail = np.minimum(np.maximum(block.ends[lines] - 7, 0), block.size)
     closed = starts_with(block.words[tail], b" bytes)")
     c = block.cursor(lines)
-    closed &= c.search(b" bytes, remaining: ") < c.end
+    closed &= c.find(b" bytes, remaining: ") < c.end
     if closed.all():
         return lines, block.ends[lines]
     pieces = section.piece_of[lines]
@@ -329,7 +329,8 @@ def _node_lines(section: Section, lines: Ints) -> tuple[Ints, Ints]:
 
 
 def _last_before(c: Cursor, literal: bytes) -> Ints:
-    return c.each(c.block.data.rfind, literal)
+    found: Ints = np.strings.rfind(c.block.text, literal, c.at, c.end)
+    return found
 
 
 def _spaced(c: Cursor) -> Ints:

@@ -88,9 +88,14 @@ class UsedValues:
 def check_of(columns: Columns, seeds: Words) -> Words:
     """A hash of a value's short text, number excepted: name, index, phi and color."""
     value = columns["shape_index"].hashes(columns["instruction_name"].hashes(seeds))
-    extra = columns["color"].astype(np.uint64) * np.uint64(2) + columns["is_phi"]
-    mixed: Words = value ^ extra
+    mixed: Words = value ^ extra_of(columns)
     return mixed
+
+
+def extra_of(columns: Columns) -> Words:
+    """What of that hash is not name and index."""
+    extra: Words = columns["color"].astype(np.uint64) * np.uint64(2) + columns["is_phi"]
+    return extra
 
 
 def read(section: Section, assigned: Assigned, seeds: Words, is_last: bool) -> UsedValues:

@@ -384,7 +384,7 @@ def read_scan(cases: Sequence[Case]) -> Outcome:
     names = block.cursor(everything)
     until = names.until(b" ", b",").tolist()
     found_at = (block.cursor(everything).find(b'"', b"\\") - block.starts).tolist()
-    searched = (block.cursor(everything).search(b") ") - block.starts).tolist()
+    searched = (block.cursor(everything).find(b") ") - block.starts).tolist()
     hashes = block.cursor(everything).rest().hashes(np.uint64(3)).tolist()
     found: Outcome = {}
     for row, ((number, _), line) in enumerate(zip(cases, lines, strict=True)):

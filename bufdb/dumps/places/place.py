@@ -101,7 +101,8 @@ class Reader(io.RawIOBase):
         self._read_from, self._size = read_from, size
         self._at = 0
         self._parts: Iterator[bytes] | None = None
-        self._rest = b""
+        self._rest = memoryview(b"")
+        """Of a part, which may be many megabytes, what is still to be read; a view, for no copy."""
 
     def readable(self) -> bool:
         """Yes."""
@@ -115,7 +116,7 @@ class Reader(io.RawIOBase):
         """Go to a position; backwards may mean to decompress again."""
         at = offset + (self._at if whence == 1 else (self._size or 0) if whence == 2 else 0)
         if at != self._at:
-            self._at, self._parts, self._rest = at, None, b""
+            self._at, self._parts, self._rest = at, None, memoryview(b"")
         return at
 
     def tell(self) -> int:
@@ -135,7 +136,7 @@ class Reader(io.RawIOBase):
         while done < wanted:
             if not self._rest:
                 assert self._parts is not None, "begun above"
-                self._rest = next(self._parts, b"")
+                self._rest = memoryview(next(self._parts, b""))
                 if not self._rest:
                     if self._size is not None:
                         raise damaged("it ends too early")
