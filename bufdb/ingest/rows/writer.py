@@ -10,7 +10,6 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import duckdb
-import numpy as np
 
 from bufdb.columnar.arrow import Batches, Rows, TableSchema, column_of, rows_of
 from bufdb.database import checksums
@@ -24,6 +23,7 @@ FEW_INSERT_ROWS = 100_000
 MANY_ROWS = 16_384
 """Rows of one table that are worth an insert before the transaction ends."""
 _CASTS = {"shapes": "* REPLACE (dimensions::BIGINT[] AS dimensions)"}
+_HASHES = checksums.of_rows("arrow_batches")
 
 
 class TableWriter:
@@ -106,7 +106,13 @@ class TableWriter:
             insert = f'INSERT INTO "{table}" BY NAME SELECT {cast} FROM arrow_batches'
             self.con.execute(insert).fetchall()
             if "module_id" in schema.types:
-                found = self.con.execute(checksums.of_rows("arrow_batches")).fetchnumpy()
-                place = list(schema.types).index("module_id")
-                module_ids = [rows.numbers(place).filled(NO_MODULE) for rows in batches]
-                self.sums.add(table, np.concatenate(module_ids), found["row_hash"])
+                self._sum(table, batches, self.con.execute(_HASHES).fetchnumpy()["row_hash"])
+
+    def _sum(self, table: str, batches: list[Rows], hashes: Any) -> None:
+        """Count the rows of modules, whose hashes (rows of all batches,) are in their order."""
+        place = list(self.schemas[table].types).index("module_id")
+        done = 0
+        for rows in batches:
+            module_ids = rows.numbers(place).filled(NO_MODULE)
+            self.sums.add(table, module_ids, hashes[done : done + rows.length])
+            done += rows.length
