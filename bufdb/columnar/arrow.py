@@ -114,6 +114,15 @@ class Rows:
 
         return Rows(self.length, [(copy(a), copy(b), copy(c)) for a, b, c in self.columns])
 
+    def numbers(self, place: int) -> Numbers:
+        """The column of BIGINT at this place."""
+        validity, values, _ = self.columns[place]
+        valid = None
+        if validity is not None:
+            bits = np.frombuffer(validity, np.uint8)
+            valid = np.unpackbits(bits, count=self.length, bitorder="little").view(np.bool_)
+        return Numbers(np.frombuffer(values, np.int64, self.length), valid)
+
     def arrow(self, schema: TableSchema) -> Any:
         """One struct array over the buffers, which it keeps."""
         children = [

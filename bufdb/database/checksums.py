@@ -7,13 +7,11 @@ each checksum therefore has a probe beside it.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Mapping
-
 import duckdb
 
 MODULUS = 2**63
 _PROBE = "hash('bufdb')"
+_SUM = f"(sum(hash(stored)) % {MODULUS})::BIGINT"
 _RUN_ROWS = {
     "runs": "TRUE",
     "run_labels": "TRUE",
@@ -22,44 +20,40 @@ _RUN_ROWS = {
 """Which rows of a table belong to a run itself and to no module."""
 
 
-def begin(con: duckdb.DuckDBPyConnection) -> None:
-    """Make the place where the checksums of a transaction come together."""
-    con.execute(
-        "CREATE OR REPLACE TEMP TABLE checksum_parts "
-        "(module_id BIGINT, table_name VARCHAR, row_count BIGINT, checksum HUGEINT)"
-    )
-
-
-def end(con: duckdb.DuckDBPyConnection) -> None:
-    """Remove that place again; a connection that no longer works takes it along."""
-    with contextlib.suppress(duckdb.Error):
-        con.execute("DROP TABLE IF EXISTS temp.checksum_parts")
-
-
-def of_rows(table: str, types: Mapping[str, str], source: str) -> str:
-    """The statement that sums rows on their way into a table.
+def of_rows(source: str) -> str:
+    """The query for row_hash of each row on its way into a table, in order.
 
     Args:
-        table: the table.
-        types: type of each of its columns, in the table's order.
-        source: what holds the rows; has all of these columns.
+        source: what holds the rows: the table's columns in its order, as it has them in memory.
     """
-    columns = ", ".join(f'"{name}"::{data_type} AS "{name}"' for name, data_type in types.items())
+    return f"SELECT hash(stored) AS row_hash FROM {source} AS stored"
+
+
+def of_sums(source: str) -> str:
+    """The statement that stores what rows of modules come to.
+
+    Args:
+        source: what holds module_id, table_name, row_count and the sum of row_hash, row_sum, of
+            some rows; a module and table may be there several times.
+    """
     return (
-        f"INSERT INTO checksum_parts SELECT module_id, '{table}', count(*), sum(hash(stored)) "
-        f"FROM (SELECT {columns} FROM {source}) AS stored "
-        "WHERE module_id IS NOT NULL GROUP BY module_id"
-    )
-
-
-def store(con: duckdb.DuckDBPyConnection) -> None:
-    """Store the checksums of the modules that this transaction has written."""
-    con.execute(
         "INSERT INTO row_checksums SELECT module_id, table_name, sum(row_count), "
-        f"(sum(checksum) % {MODULUS})::BIGINT, {_PROBE} "
-        "FROM checksum_parts GROUP BY ALL ORDER BY ALL"
+        f"(sum(row_sum) % {MODULUS})::BIGINT, {_PROBE} FROM {source} GROUP BY ALL ORDER BY ALL"
     )
-    con.execute("DELETE FROM checksum_parts")
+
+
+def store_modules(con: duckdb.DuckDBPyConnection, table: str, source: str) -> None:
+    """Store the checksums of all rows that modules have in a table.
+
+    Args:
+        con: the database, which has none of them yet.
+        table: the table.
+        source: what holds the rows: the table's columns in its order.
+    """
+    con.execute(
+        f"INSERT INTO row_checksums SELECT module_id, '{table}', count(*), {_SUM}, {_PROBE} "
+        f"FROM {source} AS stored WHERE module_id IS NOT NULL GROUP BY module_id ORDER BY module_id"
+    )
 
 
 def store_run(con: duckdb.DuckDBPyConnection, run: str) -> None:
@@ -68,7 +62,7 @@ def store_run(con: duckdb.DuckDBPyConnection, run: str) -> None:
     for table, condition in _RUN_ROWS.items():
         con.execute(
             f"INSERT INTO run_checksums SELECT run_name, '{table}', count(*), "
-            f"(sum(hash(stored)) % {MODULUS})::BIGINT, {_PROBE} FROM {table} AS stored "
+            f"{_SUM}, {_PROBE} FROM {table} AS stored "
             f"WHERE run_name = ? AND {condition} GROUP BY run_name",
             [run],
         )

@@ -72,20 +72,14 @@ def _sum_again(made: Path) -> None:
     """Store checksums of the rows as they are now."""
     with store.open_writable(str(made)) as con:
         found = con.execute(
-            "SELECT table_name, column_name, data_type FROM duckdb_columns() "
+            "SELECT table_name FROM duckdb_columns() "
             "JOIN duckdb_tables() USING (database_name, schema_name, table_name) "
-            "WHERE NOT duckdb_tables.internal ORDER BY table_name, column_index"
+            "WHERE column_name = 'module_id' AND NOT duckdb_tables.internal ORDER BY table_name"
         ).fetchall()
-        types: dict[str, dict[str, str]] = {}
-        for table, column, data_type in found:
-            types.setdefault(table, {})[column] = data_type
         con.execute("BEGIN")
-        checksums.begin(con)
-        for table, columns in types.items():
-            if "module_id" in columns and table not in DERIVED and table != "checksum_parts":
-                con.execute(checksums.of_rows(table, columns, f'"{table}"'))
-        checksums.store(con)
-        checksums.end(con)
+        for (table,) in found:
+            if table not in DERIVED:
+                checksums.store_modules(con, table, f'"{table}"')
         for (run,) in con.execute("SELECT run_name FROM runs").fetchall():
             checksums.store_run(con, run)
         con.execute("COMMIT")

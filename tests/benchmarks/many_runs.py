@@ -66,9 +66,8 @@ def copy_run(con: duckdb.DuckDBPyConnection, tables: Tables, run: str, number: i
         con.execute(f"CREATE OR REPLACE TEMP TABLE copied AS SELECT {listed} FROM {source}", values)
         con.execute(f'INSERT INTO "{table}" FROM copied')
         if "module_id" in types:
-            con.execute(checksums.of_rows(table, types, "copied"))
+            checksums.store_modules(con, table, "copied")
     con.execute("INSERT INTO run_labels VALUES (?, 'copy', ?, FALSE)", [name, str(number)])
-    checksums.store(con)
     checksums.store_run(con, name)
     con.execute("COMMIT")
     return len(modules)
@@ -88,7 +87,6 @@ def main() -> None:
     tables = tables_of_runs(con)
     con.execute("INSERT INTO shapes FROM few.shapes")
     runs = [run for (run,) in con.execute("SELECT run_name FROM few.runs ORDER BY ALL").fetchall()]
-    checksums.begin(con)
     for count, run in enumerate(itertools.cycle(runs)):
         if done >= args.modules:
             break

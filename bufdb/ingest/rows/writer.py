@@ -14,6 +14,7 @@ import duckdb
 from bufdb.columnar.arrow import Batches, Rows, TableSchema, column_of, rows_of
 from bufdb.database import checksums
 from bufdb.ingest import tables
+from bufdb.ingest.rows.sums import NO_MODULE, Sums
 
 INSERT_ROWS = 450_000
 """Rows that wait for an insert, which costs some milliseconds per table however few they are."""
@@ -22,6 +23,7 @@ FEW_INSERT_ROWS = 100_000
 MANY_ROWS = 16_384
 """Rows of one table that are worth an insert before the transaction ends."""
 _CASTS = {"shapes": "* REPLACE (dimensions::BIGINT[] AS dimensions)"}
+_HASHES = checksums.of_rows("arrow_batches")
 
 
 class TableWriter:
@@ -29,7 +31,7 @@ class TableWriter:
 
     def __init__(self, con: duckdb.DuckDBPyConnection) -> None:
         self.con = con
-        self.batches: dict[str, list[Any]] = {}
+        self.batches: dict[str, list[Rows]] = {}
         self.waiting_rows = Counter[str]()
         """Rows in them, by table."""
         self.new_rows = 0
@@ -41,11 +43,11 @@ class TableWriter:
         self.is_open = False
         self.schemas = {table: TableSchema.of(types) for table, types in tables.types().items()}
         """The one schema of each table, to which all its batches are held."""
-        checksums.begin(con)
+        self.sums = Sums()
 
     def add(self, table: str, rows: Rows) -> None:
         """Take rows of a table."""
-        self.batches.setdefault(table, []).append(rows.arrow(self.schemas[table]))
+        self.batches.setdefault(table, []).append(rows)
         self.row_count += rows.length
         self.waiting_rows[table] += rows.length
         self.new_rows += rows.length
@@ -63,6 +65,7 @@ class TableWriter:
     def begin(self) -> None:
         """Begin a transaction."""
         self.con.execute("BEGIN")
+        self.sums = Sums()
         self.is_open = True
 
     def insert_ahead(self) -> None:
@@ -77,7 +80,7 @@ class TableWriter:
     def commit(self) -> None:
         """Insert all that waits and commit."""
         self.settle()
-        checksums.store(self.con)
+        self.sums.store(self.con)
         self.con.execute("COMMIT")
         self.is_open = False
 
@@ -86,7 +89,6 @@ class TableWriter:
         if self.is_open:
             self.con.execute("ROLLBACK")
             self.is_open = False
-        checksums.end(self.con)
 
     def _flush_most(self) -> None:
         """Insert what waits for large tables, and for others if it is much."""
@@ -101,16 +103,25 @@ class TableWriter:
             del self.waiting_rows[table]
         self._insert(waiting)
 
-    def _insert(self, waiting: dict[str, list[Any]]) -> None:
+    def _insert(self, waiting: dict[str, list[Rows]]) -> None:
         for table in list(waiting):
             batches = waiting.pop(table)  # which are given up before the next table's are inserted
+            schema = self.schemas[table]
             # DuckDB finds the variable by its name. To register it would make a view, which the
             # transaction keeps, with all the text behind it, until it ends.
-            arrow_batches = Batches(batches)  # noqa: F841
+            arrow_batches = Batches([rows.arrow(schema) for rows in batches])  # noqa: F841
             cast = _CASTS.get(table, "*")
             # Until its answer is fetched, a statement keeps the batches.
             insert = f'INSERT INTO "{table}" BY NAME SELECT {cast} FROM arrow_batches'
             self.con.execute(insert).fetchall()
-            types = self.schemas[table].types
-            if "module_id" in types:
-                self.con.execute(checksums.of_rows(table, types, "arrow_batches")).fetchall()
+            if "module_id" in schema.types:
+                self._sum(table, batches, self.con.execute(_HASHES).fetchnumpy()["row_hash"])
+
+    def _sum(self, table: str, batches: list[Rows], hashes: Any) -> None:
+        """Count the rows of modules, whose hashes (rows of all batches,) are in their order."""
+        place = list(self.schemas[table].types).index("module_id")
+        done = 0
+        for rows in batches:
+            module_ids = rows.numbers(place).filled(NO_MODULE)
+            self.sums.add(table, module_ids, hashes[done : done + rows.length])
+            done += rows.length
