@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from bufdb.columnar.scan import Bools, Ints
-from bufdb.memory.ranges import Narrow, Ranges, inserted, narrow, parts
+from bufdb.memory.ranges import Narrow, Ranges, in_order, inserted, narrow, parts
 from bufdb.memory.steps.exact import exact_steps
 from bufdb.memory.steps.timeline import SLICE_ROWS, Timeline, running_sums
 
@@ -186,7 +186,7 @@ def unions(at: Ints, allocation: Ints, offset: Ints, size: Ints) -> tuple[Ints, 
     """
     if not len(at):
         return at, size
-    order = np.lexsort((offset, allocation, at))
+    order = in_order(at, allocation, offset)
     at, allocation = at[order], allocation[order]
     begin = offset[order]
     end = begin + size[order]
@@ -202,7 +202,19 @@ def unions(at: Ints, allocation: Ints, offset: Ints, size: Ints) -> tuple[Ints, 
 
 
 def running_maximum(values: Ints, segment: Ints) -> Ints:
-    """Maximum of each segment's values so far; ranks keep segments apart without overflow."""
+    """Maximum of each segment's values so far; segments ascend from 0.
+
+    Values of different segments are kept apart by room for all of them in each; where 64 bits do
+    not hold that, by ranks.
+    """
+    least = int(values.min(initial=0))
+    width = int(values.max(initial=0)) - least + 1
+    if width * (int(segment.max(initial=0)) + 1) < 2**63:
+        lowest = segment * width - least
+        highest = values + lowest
+        np.maximum.accumulate(highest, out=highest)
+        highest -= lowest
+        return highest
     ordered, rank = np.unique(values, return_inverse=True)
     width = len(ordered)
     highest = np.maximum.accumulate(segment * width + rank)
@@ -212,7 +224,7 @@ def running_maximum(values: Ints, segment: Ints) -> Ints:
 
 def accumulated(group: Ints, time: Ints, change: Ints) -> tuple[Ints, Ints, Ints]:
     """Sums after all changes of each (group, time); changes of one group sum to 0."""
-    order = np.lexsort((time, group))
+    order = in_order(group, time)
     group, time = group[order], time[order]
     sums = np.cumsum(change[order])
     last = np.ones(len(group), np.bool_)

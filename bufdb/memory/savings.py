@@ -25,7 +25,7 @@ from bufdb.columnar.scan import Bools, Ints
 from bufdb.columnar.sets import distinct
 from bufdb.memory.maxima import SHIFT, Curves, Steps
 from bufdb.memory.occupancy import Occupancy, accumulated, running_maximum, too_large, unions
-from bufdb.memory.ranges import Narrow, Ranges, expanded, narrow, numbered, wide
+from bufdb.memory.ranges import Narrow, Ranges, expanded, in_order, narrow, numbered, wide
 from bufdb.memory.steps.timeline import SLICE_ROWS, Timeline
 
 LARGE_PART = 100
@@ -288,7 +288,7 @@ class _Alone:
         first = wide(self.first[rows])
         counts = self.first[rows + 1] - first
         piece, owner = wide(self.piece[expanded(first, counts)]), np.repeat(sets, counts)
-        order = np.lexsort((owner, piece))
+        order = in_order(piece, owner)
         piece, owner = piece[order], owner[order]
         is_new = np.ones(len(order), np.bool_)
         is_new[1:] = (piece[1:] != piece[:-1]) | (owner[1:] != owner[:-1])
@@ -317,7 +317,7 @@ class _Alone:
 
 def _shared(at: Ints, r: Ranges) -> Bools:
     """Which ranges have bytes in common with another one at an instant of theirs."""
-    order = np.lexsort((r.offset, r.allocation, at))
+    order = in_order(at, r.allocation, r.offset)
     at, allocation, begin = at[order], r.allocation[order], r.offset[order]
     is_first = np.ones(len(at), np.bool_)
     is_first[1:] = (at[1:] != at[:-1]) | (allocation[1:] != allocation[:-1])
