@@ -26,8 +26,6 @@ from bufdb.memory.ranges import Narrow, Ranges, narrow, numbered, wide
 from bufdb.memory.savings import LARGE_PART, Savings
 from bufdb.read.used_values import UsedValues
 
-_HALF = Fraction(1, 2)
-
 
 @dataclass(frozen=True)
 class Temps:
@@ -190,8 +188,7 @@ class PeakSavings(Observer):
     def _saved(self, savings: Savings, rows: Ints, sets: Ints, names: Columns) -> Columns:
         """The sets with their figures, where these are known."""
         count = len(names["what"])
-        saved = savings.of(rows, sets, count)
-        half = savings.of(rows, sets, count, _HALF)
+        saved, half = savings.of_each(rows, sets, count, [Fraction(0), Fraction(1, 2)])
         group = np.zeros(count, np.int64)
         group[sets] = savings.ranges.group[rows]
         held = np.zeros(count, saved.saving.dtype)
