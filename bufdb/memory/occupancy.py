@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from bufdb.columnar.scan import Bools, Ints
-from bufdb.memory.ranges import Narrow, Ranges, in_order, inserted, narrow, parts
+from bufdb.memory.ranges import PART_ROWS, Narrow, Ranges, in_order, inserted, narrow, parts
 from bufdb.memory.steps.exact import exact_steps
 from bufdb.memory.steps.timeline import SLICE_ROWS, Timeline, running_sums
 
@@ -253,17 +253,43 @@ def _maxima(group: Any, time: Any, occupied: Ints, groups: int) -> tuple[Ints, I
 def _disagrees(r: Ranges, group: Ints, time: Ints, occupied: Ints, groups: int) -> Bools:
     """Groups in which the sum is not the union at the maximum or at one of the samples."""
     wrong = np.zeros(groups, np.bool_)
-    peak_time, peak = _maxima(group, time, occupied, groups)
-    _compare(r, peak_time, peak, wrong)
+    rows, expected, count = [], [], 0
+    for instant, sum_there in _samples(group, time, occupied, groups):
+        live = [*live_at(r, narrow(instant))]
+        rows.append(np.concatenate([np.empty(0, np.int64), *live]))
+        expected.append(sum_there)
+        count += len(rows[-1])
+        # Together as many as take the memory of a part.
+        if count > PART_ROWS:
+            wrong |= _differ(r, rows, expected)
+            rows, expected, count = [], [], 0
+    return wrong | _differ(r, rows, expected) if rows else wrong
+
+
+def _samples(group: Ints, time: Ints, occupied: Ints, groups: int) -> Iterator[tuple[Ints, Ints]]:
+    """An instant of each group and the sum there, at its maximum, then at one sample after another.
+
+    A group that has no such sample has nothing at -1.
+    """
+    yield _maxima(group, time, occupied, groups)
     bounds = np.searchsorted(group, np.arange(groups + 1))
     counts = np.diff(bounds)
-    for sample in range(_SAMPLES):
+    for sample in range(min(_SAMPLES, int(counts.max(initial=0)))):
         some = counts > sample
-        if not some.any():
-            break
         step = np.where(counts <= _SAMPLES, sample, counts * sample // _SAMPLES)
         row = np.where(some, bounds[:-1] + step, 0)
-        _compare(r, np.where(some, time[row], -1), np.where(some, occupied[row], 0), wrong)
+        yield np.where(some, time[row], -1), np.where(some, occupied[row], 0)
+
+
+def _differ(r: Ranges, rows: list[Ints], expected: list[Ints]) -> Bools:
+    """Groups in which the union of the ranges in some of these rows is not what is expected."""
+    groups = len(expected[0])
+    live = r.where(np.concatenate(rows))
+    sample = np.repeat(np.arange(len(rows)), [len(some) for some in rows])
+    at, held = unions(sample * groups + live.group, live.allocation, live.offset, live.size)
+    found = np.zeros(len(rows) * groups, np.int64)
+    found[at] = held
+    wrong: Bools = (found.reshape(len(rows), groups) != np.stack(expected)).any(axis=0)
     return wrong
 
 
@@ -277,13 +303,3 @@ def live_at(r: Ranges, time: Ints) -> Iterator[Ints]:
     for part in parts(len(r.group)):
         at = time[r.group[part]]
         yield part.start + np.flatnonzero((r.start[part] <= at) & (at <= r.end[part]))
-
-
-def _compare(r: Ranges, time: Ints, expected: Ints, wrong: Bools) -> None:
-    if not len(r.group):
-        return
-    live = r.where(np.concatenate([*live_at(r, time)]))
-    union_group, held = unions(live.group, live.allocation, live.offset, live.size)
-    found = np.zeros(len(wrong), np.int64)
-    found[union_group] = held
-    wrong |= found != expected

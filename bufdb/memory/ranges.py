@@ -12,6 +12,7 @@ from bufdb.columnar.scan import Bools, Ints
 
 Narrow = Any
 """A column of integers of 8 to 64 bits, as `narrow` makes."""
+_LIMITS: dict[Any, int] = {np.int8: 2**7, np.int16: 2**15, np.int32: 2**31}
 
 
 def narrow(column: Any) -> Narrow:
@@ -22,8 +23,8 @@ def narrow(column: Any) -> Narrow:
     low, high = int(column.min(initial=0)), int(column.max(initial=0))
     if low == high == 0:
         return np.broadcast_to(np.zeros(1, np.int8), column.shape)
-    for kind in (np.int8, np.int16, np.int32):
-        if np.iinfo(kind).min <= low and high < np.iinfo(kind).max:
+    for kind, limit in _LIMITS.items():
+        if -limit <= low and high < limit - 1:
             return column.astype(kind, copy=False)
     return column.astype(np.int64, copy=False)
 
