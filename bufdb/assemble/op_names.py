@@ -17,10 +17,11 @@ from bufdb.columnar.scan import Bools, Ints, Text
 from bufdb.link.op_paths import op_path, strip_op_path
 from bufdb.memory.ranges import Narrow, narrow
 
-_REMEMBERED = 1 << 16
-"""Op_names known not to be new. What was forgotten and comes again has two numbers, which is no
-harm: numbers of equal texts become one in `Stripped`."""
-PART = 1 << 13
+_REMEMBERED = 1 << 13
+"""Op_names known not to be new, as many as stay in a cache: equal ones mostly stand close together.
+What was forgotten and comes again has two numbers, which is no harm: numbers of equal texts become
+one in `Stripped`."""
+PART = 1 << 12
 """Texts that are packed together, to about a tenth: scopes stand in them again and again."""
 
 
