@@ -80,6 +80,9 @@ class PeakSavings(Observer):
         # Millions of values wait here while the largest section is read.
         self.columns = [narrow(column) for column in vars(r).values()]
         self.has_slots = bool((self.slot >= 0).any())
+        self._has_slot = np.zeros(len(value_id) + 1, np.bool_)
+        """Which values of the index have a slot; the last entry is for row -1."""
+        self._has_slot[self.row[self.slot >= 0]] = True
         self._positions: list[tuple[Narrow, Any, Bools]] = []
 
     def large_rows(self) -> Ints:
@@ -95,13 +98,13 @@ class PeakSavings(Observer):
         """Keep where values that may be another's buffer stand in tuples."""
         if not self.has_slots:
             return
-        row = found.rows[found.positions["head"]]
-        place = places_of(self.row, row)
-        chosen = np.flatnonzero((place >= 0) & (self.slot[place] >= 0))
+        head = found.positions["head"]
+        chosen = np.flatnonzero(self._has_slot[found.rows][head])
+        place = places_of(self.row, found.rows[head[chosen]])
         index: Text = found.positions["shape_index"]
         self._positions.append(
             (
-                narrow(place[chosen]),
+                narrow(place),
                 index.take(chosen).hashes(SECRET),
                 found.positions["ordinal"][chosen] == 0,
             )
