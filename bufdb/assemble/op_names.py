@@ -1,88 +1,88 @@
 """The op_names of a batch by number, and what is left of them without what JAX adds.
 
-A program of millions of instructions has about as many op_names. Their text is kept end to end,
-packed where it is long, and what is only compared is compared by hashes.
+A program of millions of instructions has about as many op_names. Each is stripped where it is met
+first, what is left is kept in packed parts, and what is only compared is compared by hashes.
 """
 
 from __future__ import annotations
 
+import marshal
 import zlib
 from array import array
-from bisect import bisect_right
-from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
 from bufdb.columnar.scan import Bools, Ints, Text
-from bufdb.link.context import SECRET
 from bufdb.link.op_paths import op_path, strip_op_path
 from bufdb.memory.ranges import Narrow, narrow
 
-_REMEMBERED = 1 << 16
-"""Texts known not to be new. What was forgotten and comes again has two numbers, which is no harm:
-numbers of equal texts become one in `Stripped`."""
-PACKED_BYTES = 1 << 20
-"""Text that is packed, to about a tenth: scopes stand in it again and again."""
+_REMEMBERED = 1 << 13
+"""Op_names known not to be new, as many as stay in a cache: equal ones mostly stand close together.
+What was forgotten and comes again has two numbers, which is no harm: numbers of equal texts become
+one in `Stripped`."""
+PART = 1 << 12
+"""Texts that are packed together, to about a tenth: scopes stand in them again and again."""
+
+
+class _Numbers(dict[bytes | None, int]):
+    """Op_names with their numbers; of what is not known the number is asked for once."""
+
+    def __init__(self, add: Callable[[bytes], int]) -> None:
+        """Nothing is known but that no op_name has the number -1."""
+        self._add = add
+        self[None] = -1
+
+    def __missing__(self, op_name: bytes) -> int:
+        number = self[op_name] = self._add(op_name)
+        return number
 
 
 class OpNames:
-    """Texts by number, end to end."""
+    """What is left of op_names, by number."""
 
     def __init__(self) -> None:
-        """No text has a number yet."""
-        self._text = bytearray()
+        """No op_name has a number yet."""
+        self._texts: list[str] = []
         """What is not packed: the last of all."""
         self._packed: list[bytes] = []
-        self._firsts = [0]
-        """The first text in each of the packed parts, and in what is not packed."""
-        self._unpacked: tuple[int, bytes] = -1, b""
+        """The others, as many in each as in any."""
+        self._unpacked: tuple[int, list[str]] = -1, []
         """The part that was asked for last."""
-        self._stops = array("I")
-        """Where each text ends in its part."""
-        self._numbers: dict[int, int] = {}
-        """By the hash of a text its number."""
+        self.hashes = array("q")
+        """Of each text."""
+        self._numbers = _Numbers(self._add)
 
     def __len__(self) -> int:
-        return len(self._stops)
+        return len(self.hashes)
 
-    def __getitem__(self, number: int) -> bytes:
-        part = bisect_right(self._firsts, number) - 1
-        begin = 0 if number == self._firsts[part] else self._stops[number - 1]
+    def __getitem__(self, number: int) -> str:
+        part, place = divmod(number, PART)
         if part == len(self._packed):
-            return bytes(self._text[begin : self._stops[number]])
+            return self._texts[place]
         if self._unpacked[0] != part:
-            self._unpacked = part, zlib.decompress(self._packed[part])
-        return self._unpacked[1][begin : self._stops[number]]
+            self._unpacked = part, marshal.loads(zlib.decompress(self._packed[part]))
+        return self._unpacked[1][place]
 
     def numbers(self, op_name: Text) -> Ints:
-        """The number of each op_name, -1 where there is none."""
-        numbers, nulls = np.full(len(op_name), -1), op_name.is_null()
-        rows = np.arange(len(op_name)) if nulls is None else np.flatnonzero(~nulls)
-        keys, first, inverse = np.unique(
-            op_name.take(rows).hashes(SECRET), return_index=True, return_inverse=True
-        )
-        if len(self._numbers) > _REMEMBERED:
-            self._numbers.clear()
-        known = np.array([self._numbers.get(key, -1) for key in keys.tolist()], np.int64)
-        new = np.flatnonzero(known < 0)
-        known[new] = np.arange(len(self), len(self) + len(new))
-        self._numbers.update(zip(keys[new].tolist(), known[new].tolist(), strict=True))
-        texts = [text or b"" for text in op_name.take(rows[first[new]]).tolist()]
-        ends = accumulate(map(len, texts), initial=len(self._text))
-        next(ends)
-        self._stops.extend(ends)
-        self._text += b"".join(texts)
-        if len(self._text) > PACKED_BYTES:
-            self._packed.append(zlib.compress(self._text, 1))
-            self._firsts.append(len(self))
-            self._text = bytearray()
-        numbers[rows] = known[inverse]
-        return numbers
+        """The number of each op_name, -1 where there is none.
 
-    def stripped(self, number: int) -> str:
-        """The text of a number without what JAX adds."""
-        return strip_op_path(op_path(self[number].decode(errors="replace")))
+        One by one: to hash and sort them as columns took three times as long.
+        """
+        if len(self._numbers) > _REMEMBERED:
+            self._numbers = _Numbers(self._add)
+        found = map(self._numbers.__getitem__, op_name.tolist())
+        return np.fromiter(found, np.int64, len(op_name))
+
+    def _add(self, op_name: bytes) -> int:
+        """The number of one that is new."""
+        if len(self._texts) == PART:
+            self._packed.append(zlib.compress(marshal.dumps(self._texts), 1))
+            self._texts = []
+        text = strip_op_path(op_path(op_name.decode(errors="replace")))
+        self._texts.append(text)
+        self.hashes.append(hash(text))
+        return len(self.hashes) - 1
 
 
 class Stripped(Sequence[str]):
@@ -92,9 +92,7 @@ class Stripped(Sequence[str]):
         """Take the op_names that are wanted, by number."""
         self._op_names = op_names
         wanted = np.flatnonzero(is_wanted)
-        # A list of these numbers would be the largest thing that is held here.
-        found = (hash(op_names.stripped(number)) for number in wanted.data)
-        hashes = np.fromiter(found, np.int64, len(wanted))
+        hashes = np.array(op_names.hashes)[wanted]
         order = narrow(np.argsort(hashes, kind="stable"))
         self._hashes = hashes[order]
         del hashes
@@ -118,7 +116,7 @@ class Stripped(Sequence[str]):
 
     # A sequence takes slices too, which nobody asks for here.
     def __getitem__(self, place: int) -> str:  # type: ignore[override]
-        return self._op_names.stripped(int(self._examples[place]))
+        return self._op_names[int(self._examples[place])]
 
     def __iter__(self) -> Iterator[str]:
         return (self[place] for place in range(len(self)))

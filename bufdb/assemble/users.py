@@ -49,7 +49,7 @@ class Users(Observer):
         # Mostly an instruction is described with its value, in the same round.
         nameless[nameless] = ~self.is_named[self.values.name[rows[nameless]]]
         uses = {name: found.uses[name] for name in ("module", "head", "instruction_name")}
-        uses = take(uses, nameless[uses["head"]])
+        uses = take(uses, np.flatnonzero(nameless[uses["head"]]))
         user = places_of(self.values.names, self.context.name_keys(uses))
         self._rows.append(narrow(rows[uses["head"]][user >= 0]))
         self._users.append(narrow(user[user >= 0]))

@@ -13,7 +13,7 @@ from bufdb.columnar.sets import union
 from bufdb.link.context import Context
 from bufdb.link.lifetimes import Lifetimes
 from bufdb.link.rounds import allocation_rounds, live_range_rounds, used_value_rounds
-from bufdb.link.stack_frames import fill_sources
+from bufdb.link.stack_frames import StackFrames
 from bufdb.link.value_index import ValueIndex, isin, places_of
 from bufdb.read import instruction, used_values
 
@@ -36,6 +36,7 @@ class Instructions:
         self._is_first[-1] = True
         self._strangers = np.empty(0, np.uint64)
         """Names with a row that no value's own description gave: those of damaged dumps."""
+        self._frames = StackFrames(context.source.headers)
 
     def add_described(self, section: Section, descriptions: Columns, rows: Ints) -> None:
         """Rows for the `from instruction:` lines of values in these rows of the index."""
@@ -150,11 +151,11 @@ class Instructions:
             self._keep_jit_names(columns)
         for observer in self.context.observers:
             observer.see_instructions(columns, name_keys)
-        framed, lost = fill_sources(columns, self.context.source.headers)
+        framed, lost = self._frames.fill_sources(columns)
         for module in framed:
             facts[module].needs_frames = True
-        for module in lost:
-            facts[module].lost_frames += 1
+        for module, count in enumerate(np.bincount(lost).tolist()):
+            facts[module].lost_frames += count
         columns["program_order"] = self.lifetimes.order_of(columns["name"], name_keys)
         self.context.emit("instructions", columns)
         return name_keys

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from bufdb.columnar.scan import Bools, Ints
-from bufdb.memory.ranges import Narrow, Ranges, inserted, narrow, parts
+from bufdb.memory.ranges import PART_ROWS, Narrow, Ranges, in_order, inserted, narrow, parts
 from bufdb.memory.steps.exact import exact_steps
 from bufdb.memory.steps.timeline import SLICE_ROWS, Timeline, running_sums
 
@@ -186,7 +186,7 @@ def unions(at: Ints, allocation: Ints, offset: Ints, size: Ints) -> tuple[Ints, 
     """
     if not len(at):
         return at, size
-    order = np.lexsort((offset, allocation, at))
+    order = in_order(at, allocation, offset)
     at, allocation = at[order], allocation[order]
     begin = offset[order]
     end = begin + size[order]
@@ -202,7 +202,19 @@ def unions(at: Ints, allocation: Ints, offset: Ints, size: Ints) -> tuple[Ints, 
 
 
 def running_maximum(values: Ints, segment: Ints) -> Ints:
-    """Maximum of each segment's values so far; ranks keep segments apart without overflow."""
+    """Maximum of each segment's values so far; segments ascend from 0.
+
+    Values of different segments are kept apart by room for all of them in each; where 64 bits do
+    not hold that, by ranks.
+    """
+    least = int(values.min(initial=0))
+    width = int(values.max(initial=0)) - least + 1
+    if width * (int(segment.max(initial=0)) + 1) < 2**63:
+        lowest = segment * width - least
+        highest = values + lowest
+        np.maximum.accumulate(highest, out=highest)
+        highest -= lowest
+        return highest
     ordered, rank = np.unique(values, return_inverse=True)
     width = len(ordered)
     highest = np.maximum.accumulate(segment * width + rank)
@@ -212,7 +224,7 @@ def running_maximum(values: Ints, segment: Ints) -> Ints:
 
 def accumulated(group: Ints, time: Ints, change: Ints) -> tuple[Ints, Ints, Ints]:
     """Sums after all changes of each (group, time); changes of one group sum to 0."""
-    order = np.lexsort((time, group))
+    order = in_order(group, time)
     group, time = group[order], time[order]
     sums = np.cumsum(change[order])
     last = np.ones(len(group), np.bool_)
@@ -241,17 +253,43 @@ def _maxima(group: Any, time: Any, occupied: Ints, groups: int) -> tuple[Ints, I
 def _disagrees(r: Ranges, group: Ints, time: Ints, occupied: Ints, groups: int) -> Bools:
     """Groups in which the sum is not the union at the maximum or at one of the samples."""
     wrong = np.zeros(groups, np.bool_)
-    peak_time, peak = _maxima(group, time, occupied, groups)
-    _compare(r, peak_time, peak, wrong)
+    rows, expected, count = [], [], 0
+    for instant, sum_there in _samples(group, time, occupied, groups):
+        live = [*live_at(r, narrow(instant))]
+        rows.append(np.concatenate([np.empty(0, np.int64), *live]))
+        expected.append(sum_there)
+        count += len(rows[-1])
+        # Together as many as take the memory of a part.
+        if count > PART_ROWS:
+            wrong |= _differ(r, rows, expected)
+            rows, expected, count = [], [], 0
+    return wrong | _differ(r, rows, expected) if rows else wrong
+
+
+def _samples(group: Ints, time: Ints, occupied: Ints, groups: int) -> Iterator[tuple[Ints, Ints]]:
+    """An instant of each group and the sum there, at its maximum, then at one sample after another.
+
+    A group that has no such sample has nothing at -1.
+    """
+    yield _maxima(group, time, occupied, groups)
     bounds = np.searchsorted(group, np.arange(groups + 1))
     counts = np.diff(bounds)
-    for sample in range(_SAMPLES):
+    for sample in range(min(_SAMPLES, int(counts.max(initial=0)))):
         some = counts > sample
-        if not some.any():
-            break
         step = np.where(counts <= _SAMPLES, sample, counts * sample // _SAMPLES)
         row = np.where(some, bounds[:-1] + step, 0)
-        _compare(r, np.where(some, time[row], -1), np.where(some, occupied[row], 0), wrong)
+        yield np.where(some, time[row], -1), np.where(some, occupied[row], 0)
+
+
+def _differ(r: Ranges, rows: list[Ints], expected: list[Ints]) -> Bools:
+    """Groups in which the union of the ranges in some of these rows is not what is expected."""
+    groups = len(expected[0])
+    live = r.where(np.concatenate(rows))
+    sample = np.repeat(np.arange(len(rows)), [len(some) for some in rows])
+    at, held = unions(sample * groups + live.group, live.allocation, live.offset, live.size)
+    found = np.zeros(len(rows) * groups, np.int64)
+    found[at] = held
+    wrong: Bools = (found.reshape(len(rows), groups) != np.stack(expected)).any(axis=0)
     return wrong
 
 
@@ -265,13 +303,3 @@ def live_at(r: Ranges, time: Ints) -> Iterator[Ints]:
     for part in parts(len(r.group)):
         at = time[r.group[part]]
         yield part.start + np.flatnonzero((r.start[part] <= at) & (at <= r.end[part]))
-
-
-def _compare(r: Ranges, time: Ints, expected: Ints, wrong: Bools) -> None:
-    if not len(r.group):
-        return
-    live = r.where(np.concatenate([*live_at(r, time)]))
-    union_group, held = unions(live.group, live.allocation, live.offset, live.size)
-    found = np.zeros(len(wrong), np.int64)
-    found[union_group] = held
-    wrong |= found != expected

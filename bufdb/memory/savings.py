@@ -15,7 +15,7 @@ right. That is checked for every set; a group that fails is counted instant by i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -25,7 +25,7 @@ from bufdb.columnar.scan import Bools, Ints
 from bufdb.columnar.sets import distinct
 from bufdb.memory.maxima import SHIFT, Curves, Steps
 from bufdb.memory.occupancy import Occupancy, accumulated, running_maximum, too_large, unions
-from bufdb.memory.ranges import Narrow, Ranges, expanded, narrow, numbered, wide
+from bufdb.memory.ranges import Narrow, Ranges, expanded, in_order, narrow, numbered, wide
 from bufdb.memory.steps.timeline import SLICE_ROWS, Timeline
 
 LARGE_PART = 100
@@ -97,7 +97,11 @@ class Savings:
             keep: the share of the bytes that stays held, such as 1/2 for f32 made bf16; parts of a
                 byte stay.
         """
-        if not 0 <= keep <= 1:
+        return self.of_each(rows, sets, count, [keep])[0]
+
+    def of_each(self, rows: Ints, sets: Ints, count: int, keeps: Sequence[Fraction]) -> list[Saved]:
+        """The same for each of several shares that stay: what the sets hold is looked up once."""
+        if not all(0 <= keep <= 1 for keep in keeps):
             raise ValueError("a share that stays is between 0 and 1")
         group = np.zeros(count, np.int64)
         group[sets] = self.ranges.group[rows]
@@ -109,25 +113,23 @@ class Savings:
         number = np.cumsum(matters) - 1
         chosen = matters[sets]
         rows, sets = rows[chosen], number[sets[chosen]]
+        curve_of = np.tile(group[matters], len(keeps))
         while True:
             known = ~self.alone.is_too_much[group]
-            falls = self.alone.steps(rows, sets)
-            value = falls.value if keep == 0 else falls.value - _kept(falls.value, keep)
-            falls = Steps(falls.owner, falls.time, value).from_zero(int(matters.sum()))
-            best, time = self.curves.highest(falls, group[matters])
-            wrong = self._wrong(group[matters], time)
+            falls = _shares(self.alone.steps(rows, sets), keeps, int(matters.sum()))
+            best, time = self.curves.highest(falls, curve_of)
+            wrong = self._wrong(curve_of, time)
             if not wrong.any():
                 break
             self._prepare(self.counted | wrong)
         peak, instant = self.peak[group], self.occupied.peak_time[group]
-        peak[matters], instant[matters] = best, time
-        saving = self.peak[group] - peak
-        return Saved(
-            np.where(known, saving, 0),
-            np.where(known, peak, self.peak[group]),
-            np.where(known, instant, self.occupied.peak_time[group]),
-            known,
-        )
+        found = []
+        for some, at in zip(np.split(best, len(keeps)), np.split(time, len(keeps)), strict=True):
+            lower, lower_time = peak.copy(), instant.copy()
+            lower[matters], lower_time[matters] = some, at
+            lower = np.where(known, lower, peak)
+            found.append(Saved(peak - lower, lower, np.where(known, lower_time, instant), known))
+        return found
 
     def _wrong(self, group: Ints, time: Ints) -> Bools:
         """Groups whose curve is not the union of the ranges at one of these instants."""
@@ -288,7 +290,7 @@ class _Alone:
         first = wide(self.first[rows])
         counts = self.first[rows + 1] - first
         piece, owner = wide(self.piece[expanded(first, counts)]), np.repeat(sets, counts)
-        order = np.lexsort((owner, piece))
+        order = in_order(piece, owner)
         piece, owner = piece[order], owner[order]
         is_new = np.ones(len(order), np.bool_)
         is_new[1:] = (piece[1:] != piece[:-1]) | (owner[1:] != owner[:-1])
@@ -317,7 +319,7 @@ class _Alone:
 
 def _shared(at: Ints, r: Ranges) -> Bools:
     """Which ranges have bytes in common with another one at an instant of theirs."""
-    order = np.lexsort((r.offset, r.allocation, at))
+    order = in_order(at, r.allocation, r.offset)
     at, allocation, begin = at[order], r.allocation[order], r.offset[order]
     is_first = np.ones(len(at), np.bool_)
     is_first[1:] = (at[1:] != at[:-1]) | (allocation[1:] != allocation[:-1])
@@ -340,6 +342,15 @@ def _are_too_many(group: Narrow, counts: Narrow, groups: int) -> Bools:
     pairs = np.bincount(group, weights=counts, minlength=groups)
     found: Bools = pairs > _PAIRS_EACH * np.bincount(group, minlength=groups) + _PAIRS
     return found
+
+
+def _shares(falls: Steps, keeps: Sequence[Fraction], count: int) -> Steps:
+    """The falls of `count` sets for each of the shares that stay, end to end, from time 0."""
+    values = [falls.value if not keep else falls.value - _kept(falls.value, keep) for keep in keeps]
+    owners = [falls.owner + place * count for place in range(len(keeps))]
+    times = np.tile(falls.time, len(keeps))
+    together = Steps(np.concatenate(owners), times, np.concatenate(values))
+    return together.from_zero(len(keeps) * count)
 
 
 def _kept(size: Ints, keep: Fraction) -> Ints:

@@ -34,7 +34,7 @@ def test_rows_are_the_same_in_rounds_and_slices_of_any_size(con, run, monkeypatc
     in_slices_of(3, monkeypatch)
     monkeypatch.setattr(ranges, "PART_ROWS", 3)
     monkeypatch.setattr(buffers, "SLICE_ROWS", 3)
-    monkeypatch.setattr(op_names, "PACKED_BYTES", 300)
+    monkeypatch.setattr(op_names, "PART", 3)
     monkeypatch.setattr(large, "BYTES_BETWEEN", 1 << 14)
     ingest_into(con, DEMO / run, block_bytes=1 << 13, replace=True)
     assert rows(con, CHECKSUMS) == expected

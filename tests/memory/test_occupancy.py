@@ -1,5 +1,7 @@
 """Occupied bytes over time, against counting byte by byte."""
 
+from unittest import mock
+
 import numpy as np
 import pytest
 from hypothesis import assume, example, given, settings
@@ -117,6 +119,15 @@ def test_the_size_of_a_slice_changes_nothing(rows, slice_rows):
     columns = ranges([row for row in rows if row[3] > 0])
     sums = columns.group, columns.size, columns.start, columns.end, 3
     assert largest_sum(*sums, slice_rows) == largest_sum(*sums)
+
+
+@given(rows=st.one_of(sharing(), tables(SMALL, SMALL)), together=st.integers(0, 9))
+def test_how_many_ranges_are_held_against_sums_at_once_changes_nothing(rows, together):
+    last = [13, 8, 13]
+    with mock.patch("bufdb.memory.occupancy.PART_ROWS", together):
+        some = occupancy(ranges(rows), 3, np.array(last))
+    assert some.counted.tolist() == occupancy(ranges(rows), 3, np.array(last)).counted.tolist()
+    assert some.peak.tolist() == [peak for _, peak in by_counting(rows, 3, last)[1]]
 
 
 def test_narrow_columns_change_nothing():

@@ -41,6 +41,8 @@ class MemoryChecks:
     """module, allocation_index, size_bytes, color and kind of the allocations."""
     values: ValueIndex
     lifetimes: Lifetimes
+    _row: Narrow | None = None
+    """For each value the row of its allocation in the table, from where it is checked on."""
 
     def sums(self) -> Columns:
         """Rows of `memory_sums`: the allocations of each module and memory space, summed up."""
@@ -60,7 +62,9 @@ class MemoryChecks:
         mine = take(table, None if chosen.all() else chosen)
         groups, number = distinct_pairs(mine["module"], mine["color"])
         number = narrow(number)
-        row = self._allocation_row(mine)
+        row = self._row if mine is table else None
+        self._row = None
+        row = self._allocation_row(mine) if row is None else row
         naive, ranges, rows = self._ranges(mine, number, row, len(groups))
         is_phi, allocation = self.values.is_phi[rows], narrow(row[rows])
         fixed, standing = self._standing(mine, row)
@@ -143,7 +147,8 @@ class MemoryChecks:
         message = "{count} allocations have a size below 0"
         self.context.find_in_each(negative, "error", "negative_size", message)
         if len(table["module"]):
-            self._check_values(self._allocation_row(table))
+            self._row = self._allocation_row(table)
+            self._check_values(self._row)
         self._check_times()
 
     def _check_values(self, row: Narrow) -> None:

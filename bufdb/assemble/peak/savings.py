@@ -26,8 +26,6 @@ from bufdb.memory.ranges import Narrow, Ranges, narrow, numbered, wide
 from bufdb.memory.savings import LARGE_PART, Savings
 from bufdb.read.used_values import UsedValues
 
-_HALF = Fraction(1, 2)
-
 
 @dataclass(frozen=True)
 class Temps:
@@ -82,6 +80,9 @@ class PeakSavings(Observer):
         # Millions of values wait here while the largest section is read.
         self.columns = [narrow(column) for column in vars(r).values()]
         self.has_slots = bool((self.slot >= 0).any())
+        self._has_slot = np.zeros(len(value_id) + 1, np.bool_)
+        """Which values of the index have a slot; the last entry is for row -1."""
+        self._has_slot[self.row[self.slot >= 0]] = True
         self._positions: list[tuple[Narrow, Any, Bools]] = []
 
     def large_rows(self) -> Ints:
@@ -97,13 +98,13 @@ class PeakSavings(Observer):
         """Keep where values that may be another's buffer stand in tuples."""
         if not self.has_slots:
             return
-        row = found.rows[found.positions["head"]]
-        place = places_of(self.row, row)
-        chosen = np.flatnonzero((place >= 0) & (self.slot[place] >= 0))
+        head = found.positions["head"]
+        chosen = np.flatnonzero(self._has_slot[found.rows][head])
+        place = places_of(self.row, found.rows[head[chosen]])
         index: Text = found.positions["shape_index"]
         self._positions.append(
             (
-                narrow(place[chosen]),
+                narrow(place),
                 index.take(chosen).hashes(SECRET),
                 found.positions["ordinal"][chosen] == 0,
             )
@@ -190,8 +191,7 @@ class PeakSavings(Observer):
     def _saved(self, savings: Savings, rows: Ints, sets: Ints, names: Columns) -> Columns:
         """The sets with their figures, where these are known."""
         count = len(names["what"])
-        saved = savings.of(rows, sets, count)
-        half = savings.of(rows, sets, count, _HALF)
+        saved, half = savings.of_each(rows, sets, count, [Fraction(0), Fraction(1, 2)])
         group = np.zeros(count, np.int64)
         group[sets] = savings.ranges.group[rows]
         held = np.zeros(count, saved.saving.dtype)
