@@ -209,10 +209,6 @@ class Ingest:
         """Insert all that waits."""
         self.writer.settle()
 
-    def idle(self) -> None:
-        """Insert what is worth it while others read."""
-        self.writer.insert_ahead()
-
     def part(self, size: int) -> None:
         """Tell that a part of a large module was read."""
         self.told.part(self.ids[0], size)

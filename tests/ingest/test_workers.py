@@ -20,10 +20,9 @@ from places import DEMO
 from bufdb.errors import BufdbError
 from bufdb.ingest import storing
 from bufdb.ingest.ingest import ingest
-from bufdb.ingest.rows import writer
 from bufdb.ingest.rows.writer import TableWriter
-from bufdb.ingest.tables import LARGE, MODULE_TABLES
-from bufdb.ingest.workers import choice, messages, pool, start
+from bufdb.ingest.tables import MODULE_TABLES
+from bufdb.ingest.workers import choice, messages, start
 from bufdb.ingest.workers.pool import Pool
 
 RUNS = [DEMO / name for name in ("cpu_b8", "tpu_b8", "gpu_b8")]
@@ -174,22 +173,6 @@ def test_files_that_are_gone_are_told_alike(fresh, pools, tmp_path, monkeypatch)
 
 
 # -- who reads --------------------------------------------------------------------------------
-
-
-def test_what_was_told_is_inserted_while_others_read(pools, expected, tmp_path, monkeypatch):
-    waits, inserts = pool.wait, []
-    monkeypatch.setattr(pool, "wait", lambda pipes, timeout=None: timeout is None and waits(pipes))
-    monkeypatch.setattr(writer, "FEW_INSERT_ROWS", 1)
-    real = TableWriter._insert
-
-    def insert(self, waiting):
-        inserts.append(set(waiting))
-        real(self, waiting)
-
-    monkeypatch.setattr(TableWriter, "_insert", insert)
-    ingest(str(tmp_path / "two.duckdb"), RUNS, jobs=2, block_bytes=100_000)
-    assert state_of(tmp_path / "two.duckdb") == expected
-    assert any(tables <= set(LARGE) for tables in inserts if tables)
 
 
 def test_little_is_read_here(con, monkeypatch):

@@ -52,7 +52,8 @@ class TableWriter:
         self.waiting_rows[table] += rows.length
         self.new_rows += rows.length
         if self.new_rows >= self.insert_rows:
-            self._flush_most()
+            counts = self.waiting_rows
+            self._flush([t for t in self.batches if t in tables.LARGE or counts[t] >= MANY_ROWS])
 
     def add_rows(self, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """Take rows of a table, by column: for a few rows, whose values fit."""
@@ -67,11 +68,6 @@ class TableWriter:
         self.con.execute("BEGIN")
         self.sums = Sums()
         self.is_open = True
-
-    def insert_ahead(self) -> None:
-        """Insert most of what waits if it is enough, for there is time."""
-        if self.new_rows >= FEW_INSERT_ROWS:
-            self._flush_most()
 
     def settle(self) -> None:
         """Insert all that waits, so that the connection is free for other statements."""
@@ -89,11 +85,6 @@ class TableWriter:
         if self.is_open:
             self.con.execute("ROLLBACK")
             self.is_open = False
-
-    def _flush_most(self) -> None:
-        """Insert what waits for large tables, and for others if it is much."""
-        counts = self.waiting_rows
-        self._flush([t for t in self.batches if t in tables.LARGE or counts[t] >= MANY_ROWS])
 
     def _flush(self, some: Collection[str]) -> None:
         """Insert what waits for these tables."""

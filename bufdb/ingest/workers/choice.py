@@ -23,9 +23,6 @@ class Store(Sink, Protocol):
     def settle(self) -> None:
         """Store all that waits for it, so that nothing refers to it any longer."""
 
-    def idle(self) -> None:
-        """Nothing is there to be told: what is worth it may be stored meanwhile."""
-
 
 class Reader(Protocol):
     """Reads groups in order."""

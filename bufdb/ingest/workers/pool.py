@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from bufdb.errors import BufdbError
 from bufdb.ingest import tables
@@ -155,16 +155,9 @@ class Pool:
                 # It waits for memory, and what holds it waits to be stored.
                 sink.settle()
                 self._release()
-            pipes = [one.pipe for one in self.workers]
-            for pipe in wait(pipes, 0) or self._wait(pipes, sink):
+            for pipe in wait([one.pipe for one in self.workers]):
                 self._receive(next(one for one in self.workers if one.pipe is pipe))
         return who.received.popleft()
-
-    def _wait(self, pipes: list[Connection], sink: Store) -> list[Any]:
-        """Whose message is there next; what waits to be stored is stored meanwhile."""
-        sink.idle()
-        self._release()
-        return wait(pipes)
 
     def _receive(self, who: _Worker) -> None:
         try:
