@@ -151,10 +151,10 @@ class Attribution(Observer):
         lines[framed] = lookup(self._frame_keys, self._frame_lines, keys)
         library_lines[framed] = lookup(self._frame_keys, self._frame_library_lines, keys)
         source_file, source_line = columns["source_file"], columns["source_line"]
-        nulls = source_file.is_null()
-        has_line = source_line.valid if nulls is None else source_line.valid & ~nulls
-        if nulls is not None:
-            library_lines[~nulls] = -1  # the file beside a frame goes before that of the frame
+        has_file = source_file.there()
+        has_line = source_line.valid if has_file is None else source_line.valid & has_file
+        if has_file is not None:
+            library_lines[has_file] = -1  # the file beside a frame goes before that of the frame
         inline = np.flatnonzero(has_line & ((lines == -1) | (lines == _OF_LIBRARY)))
         numbers = source_line.values[inline]
         hashes = source_file.take(inline).hashes(numbers.astype(np.uint64) ^ SECRET)

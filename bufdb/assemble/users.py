@@ -38,8 +38,8 @@ class Users(Observer):
     def see_instructions(self, columns: Columns, name_keys: Words) -> None:
         """Remember which have an op_name."""
         op_name: Text = columns["op_name"]
-        nulls, name = op_name.is_null(), columns["name"]
-        name = name if nulls is None else name[~nulls]
+        there, name = op_name.there(), columns["name"]
+        name = name if there is None else name[there]
         self.is_named[name[name >= 0]] = True
 
     def see_uses(self, found: UsedValues) -> None:

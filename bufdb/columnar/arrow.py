@@ -155,9 +155,9 @@ def rows_of(columns: Columns, types: Mapping[str, str]) -> tuple[Rows, Misfits]:
     misfits: Misfits = []
     for name, data_type in types.items():
         column = columns.get(name)
-        if column is None:
-            column = _nulls(data_type, length)
-        buffers, odd = _buffers_of(column, data_type)
+        buffers, odd = (
+            (_nulls(data_type, length), []) if column is None else _buffers_of(column, data_type)
+        )
         found.append(buffers)
         misfits += [(row, name) for row in odd]
     return Rows(length, found), misfits
@@ -175,19 +175,18 @@ def _buffers_of(column: Any, data_type: str) -> tuple[Buffers, list[int]]:
     if data_type in ("VARCHAR", "BIGINT[]"):
         if isinstance(column, Text):
             views, data = column.views()
-            return (_validity(column.is_null()), views, data), []
+            return (_validity(column.there()), views, data), []
         if isinstance(column, Labels):
-            views, data, nulls = _label_views(column)
-            return (_validity(nulls), views, data), []
+            views, data, there = _label_views(column)
+            return (_validity(there), views, data), []
         raise TypeError(f"a column of {data_type} is {type(column).__name__}")
     if data_type == "BOOLEAN":
         if column.dtype != np.bool_:
             raise TypeError(f"a column of BOOLEAN is of {column.dtype}")
         return (None, np.packbits(column, bitorder="little"), None), []
-    nulls = None
+    there = None
     if isinstance(column, Numbers):
-        nulls = None if column.valid is None else ~column.valid
-        column = column.values
+        column, there = column.values, column.valid
     if column.dtype == object:
         return _of_objects(column, data_type)
     if column.dtype != np.int64:
@@ -195,7 +194,7 @@ def _buffers_of(column: Any, data_type: str) -> tuple[Buffers, list[int]]:
     values = np.ascontiguousarray(column)
     if data_type == "HUGEINT":
         values = np.stack([values, values >> 63], axis=1)
-    return (_validity(nulls), values, None), []
+    return (_validity(there), values, None), []
 
 
 def _of_objects(column: Any, data_type: str) -> tuple[Buffers, list[int]]:
@@ -203,23 +202,24 @@ def _of_objects(column: Any, data_type: str) -> tuple[Buffers, list[int]]:
     fits = _RANGES[data_type]
     found = column.tolist()
     odd = [row for row, value in enumerate(found) if value is not None and value not in fits]
-    nulls = np.array([value is None for value in found], np.bool_)
-    nulls[odd] = True
-    kept = [0 if null else value for value, null in zip(found, nulls.tolist(), strict=True)]
+    there = np.array([value is not None for value in found], np.bool_)
+    there[odd] = False
+    kept = [value if here else 0 for value, here in zip(found, there.tolist(), strict=True)]
     if data_type == "HUGEINT":
         data = b"".join(value.to_bytes(16, "little", signed=True) for value in kept)
-        return (_validity(nulls), np.frombuffer(data, np.int64), None), odd
-    return (_validity(nulls), np.array(kept, np.int64), None), odd
+        return (_validity(there), np.frombuffer(data, np.int64), None), odd
+    return (_validity(there), np.array(kept, np.int64), None), odd
 
 
-def _validity(nulls: Bools | None) -> Any:
-    return None if nulls is None or not nulls.any() else np.packbits(~nulls, bitorder="little")
+def _validity(there: Bools | None) -> Any:
+    return None if there is None or there.all() else np.packbits(there, bitorder="little")
 
 
-def _nulls(data_type: str, length: int) -> Any:
-    if data_type in ("VARCHAR", "BIGINT[]"):
-        return Labels(np.zeros(length, np.int64), [None])
-    return Numbers(np.zeros(length, np.int64), np.zeros(length, np.bool_))
+def _nulls(data_type: str, length: int) -> Buffers:
+    """The buffers of a column that has nothing but NULL."""
+    bits, is_text = np.zeros(-(-length // 8), np.uint8), data_type in ("VARCHAR", "BIGINT[]")
+    width = 2 if is_text or data_type == "HUGEINT" else 1
+    return bits, np.zeros((length, width), np.int64), np.zeros(1, np.uint8) if is_text else None
 
 
 def _label_views(column: Labels) -> tuple[Any, bytes, Bools | None]:
@@ -227,7 +227,8 @@ def _label_views(column: Labels) -> tuple[Any, bytes, Bools | None]:
     stop = np.cumsum([len(text) for text in texts], dtype=np.int64)
     start = np.concatenate([np.zeros(1, np.int64), stop[:-1]])[: len(texts)]
     views, block = Text(Block(*texts), start, stop).views()
-    nulls = None
+    there = None
     if any(label is None for label in column.labels):
-        nulls = np.array([label is None for label in column.labels])[column.codes]
-    return np.ascontiguousarray(views[column.codes]), block, nulls
+        there = np.array([label is not None for label in column.labels])[column.codes]
+    # A sixth of the time of `views[codes]`.
+    return views.take(column.codes, axis=0), block, there

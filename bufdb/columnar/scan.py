@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,7 @@ _LONG = 256
 """Strings above this many bytes, few but up to 100 kB, are hashed one by one."""
 
 
+@lru_cache(maxsize=1 << 10)
 def word(literal: bytes) -> np.uint64:
     """The first eight bytes at most, as a block's words hold them."""
     return np.uint64(int.from_bytes(literal[:8], "little"))
@@ -84,7 +86,8 @@ class Block:
 
 def starts_with(heads: Words, prefix: bytes) -> Bools:
     """Which of these first words begin with a prefix of at most eight bytes."""
-    found: Bools = (heads & _LOW_BYTES[len(prefix)]) == word(prefix)
+    some = heads if len(prefix) == 8 else heads & _LOW_BYTES[len(prefix)]
+    found: Bools = some == word(prefix)
     return found
 
 
@@ -210,14 +213,14 @@ class Text:
         views[list(self.patches)] = np.frombuffer(some, np.uint64).reshape(-1, 2)
         return views, np.frombuffer(b"".join(more), np.uint8)
 
-    def is_null(self) -> Bools | None:
-        """Which rows are NULL; None if no row is."""
-        nulls = None if self.valid is None or self.default is not None else ~self.valid
+    def there(self) -> Bools | None:
+        """Which rows are not NULL, not to be changed; None if all are there."""
+        there = None if self.default is not None else self.valid
         if self.patches:
-            nulls = np.zeros(len(self), np.bool_) if nulls is None else nulls.copy()
+            there = np.ones(len(self), np.bool_) if there is None else there.copy()
             for row, patch in self.patches.items():
-                nulls[row] = patch is None
-        return nulls
+                there[row] = patch is not None
+        return there
 
 
 @dataclass

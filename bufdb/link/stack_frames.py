@@ -53,8 +53,8 @@ class StackFrames:
         frame_id: Numbers = columns["stack_frame_id"]
         source_file: Text = columns["source_file"]
         assert frame_id.valid is not None
-        nulls = source_file.is_null()
-        framed = np.flatnonzero(frame_id.valid & (nulls if nulls is not None else False))
+        has_file = source_file.there()
+        framed = np.flatnonzero(frame_id.valid & (~has_file if has_file is not None else False))
         modules = columns["module"][framed]
         place = lookup(self._ordered, self._order, self._keys(modules, frame_id.values[framed]))
         there = np.flatnonzero(place >= 0)
@@ -68,8 +68,8 @@ class StackFrames:
         labels: list[str | bytes | None] = [None, *self._files]
         codes = np.zeros(len(source_file), np.int64)
         codes[rows] = self._file_codes[place] + 1
-        nulls = source_file.is_null()
-        inline = np.flatnonzero(~nulls) if nulls is not None else np.arange(len(source_file))
+        has_file = source_file.there()
+        inline = np.arange(len(source_file)) if has_file is None else np.flatnonzero(has_file)
         known: dict[bytes | None, int] = {}
         for row, text in zip(inline.tolist(), source_file.take(inline).tolist(), strict=True):
             if text not in known:

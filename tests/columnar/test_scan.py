@@ -256,7 +256,7 @@ def test_patches_replace_rows(patch):
 def test_a_patch_can_fill_a_row_that_was_absent():
     text = cursor(b"x", b"|b|").enclosed(b"|", b"|")
     text.patches[0] = b"filled"
-    assert text.is_null().tolist() == [False, False]
+    assert text.there().tolist() == [True, True]
     assert read_back(text) == ["filled", "b"]
 
 

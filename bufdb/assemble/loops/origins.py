@@ -208,9 +208,8 @@ class Origins(Observer):
         lines = [self.places[module].of_frame(frame) for module, frame in pairs.tolist()]
         lineless[framed] = self._are_of_no_user(pairs[:, 0], lines)[number]
         files: Text = columns["source_file"].take(mine)
-        nulls = files.is_null()
-        has_file = np.ones(len(mine), np.bool_) if nulls is None else ~nulls
-        inline = np.flatnonzero(has_file & (frames == 0))
+        has_file = files.there()
+        inline = np.flatnonzero((frames == 0) if has_file is None else has_file & (frames == 0))
         numbers: Ints = columns["source_line"].take(mine).filled(0)[inline]
         keys = files.take(inline).hashes((modules[inline] << 32 ^ numbers).astype(np.uint64))
         _, first, number = np.unique(keys, return_index=True, return_inverse=True)
