@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from bufdb.memory.occupancy import largest_sum, occupancy
+from bufdb.memory.occupancy import largest_sum, occupancy, running_maximum
 from bufdb.memory.ranges import Ranges
 from bufdb.memory.steps.timeline import SLICE_ROWS
 
@@ -207,3 +207,11 @@ def test_the_largest_sum_is_exact(sizes):
     zeros = np.zeros(count, np.int64)
     (found_sum,) = largest_sum(zeros, np.array(sizes, np.int64), zeros, zeros + 3, 1)
     assert found_sum == max(0, sum(sizes))
+
+
+@given(st.lists(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1)))
+def test_maxima_of_segments_are_told_apart_whatever_their_size(segments):
+    values = np.array([value for some in segments for value in some], np.int64)
+    segment = np.repeat(np.arange(len(segments)), [len(some) for some in segments])
+    expected = [max(some[: end + 1]) for some in segments for end in range(len(some))]
+    assert running_maximum(values, segment).tolist() == expected

@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bufdb.memory.occupancy import running_maximum
 from bufdb.memory.ranges import in_order, narrow, put, wide
 
 NUMBERS = st.integers(-(2**63), 2**63 - 1) | st.integers(-200, 200)
@@ -51,11 +50,3 @@ def test_rows_are_in_order_whether_their_cells_fit_into_one_integer_or_not(rows)
         cells = list(zip(*(column.tolist() for column in some), strict=True))
         assert [cells[row] for row in order] == sorted(cells)
         assert sorted(order) == list(range(len(rows)))
-
-
-@given(st.lists(st.lists(NUMBERS, min_size=1)))
-def test_maxima_of_segments_are_told_apart_whatever_their_size(segments):
-    values = np.array([value for some in segments for value in some], np.int64)
-    segment = np.repeat(np.arange(len(segments)), [len(some) for some in segments])
-    expected = [max(some[: end + 1]) for some in segments for end in range(len(some))]
-    assert running_maximum(values, segment).tolist() == expected
