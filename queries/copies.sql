@@ -12,7 +12,8 @@
 -- wrong when: A copy that fusion has merged into another instruction does not show, and its
 -- neighbours may be called copies by name without being one. XLA inserts copies that correctness
 -- needs; is_kept_twice says those that cost memory (both buffers are live together) from those
--- that take over as the original dies. Prefetches into a fast memory space are meant.
+-- that take over as the original dies, or become another array than it in a loop that carries
+-- both. Prefetches into a fast memory space are meant.
 --
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
@@ -35,7 +36,7 @@
 --   kept twice; NULL without live ranges, and of what is kept twice without a figure.
 -- column size_bytes BIGINT: Assigned size of the copy [bytes].
 -- column is_kept_twice BOOLEAN: Whether copy and original are live together for more than the
---   instant of copying; NULL without live ranges.
+--   instant of copying, and not as two elements of a loop's carry; NULL without live ranges.
 -- column reason VARCHAR: memory_space, layout, loop_carry, argument, constant or other.
 -- column shape VARCHAR: Shape of the copy with layout.
 -- column instruction_name VARCHAR: The copy.

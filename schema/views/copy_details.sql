@@ -64,6 +64,22 @@ initial_carries AS (
     AND instructions.instruction_name = uses.instruction_name
   WHERE instructions.opcode = 'while'
   GROUP BY uses.module_id, uses.value_id
+),
+-- Two elements of one carry that begin alike, such as the stacks of a scan, all made of one
+-- broadcast: the loop makes another array of each.
+elements AS (
+  SELECT DISTINCT copies.module_id, copies.value_id
+  FROM initial_carries
+  JOIN copies
+    ON copies.module_id = initial_carries.module_id
+    AND copies.value_id = initial_carries.value_id
+  JOIN sources
+    ON sources.module_id = copies.module_id
+    AND sources.instruction_name = copies.instruction_name
+  JOIN uses
+    ON uses.module_id = sources.module_id
+    AND uses.value_id = sources.source_value_id
+    AND uses.instruction_name = initial_carries.while_name
 )
 SELECT
   copies.module_id,
@@ -92,7 +108,8 @@ SELECT
   END AS carry_role,
   coalesce(initial_carries.while_name, loops.while_name) AS into_carry_of,
   live_ranges.start_time < source_ranges.end_time
-    AND source_ranges.start_time < live_ranges.end_time AS is_kept_twice
+    AND source_ranges.start_time < live_ranges.end_time
+    AND elements.value_id IS NULL AS is_kept_twice
 FROM copies
 JOIN allocations
   ON allocations.module_id = copies.module_id
@@ -118,6 +135,9 @@ LEFT JOIN live_ranges AS source_ranges
 LEFT JOIN initial_carries
   ON initial_carries.module_id = copies.module_id
   AND initial_carries.value_id = copies.value_id
+LEFT JOIN elements
+  ON elements.module_id = copies.module_id
+  AND elements.value_id = copies.value_id
 -- What a body returns to its loop lives to the end of the body, where the while itself stands.
 LEFT JOIN loops
   ON loops.module_id = copies.module_id
@@ -148,4 +168,4 @@ COMMENT ON COLUMN copy_details.carry_role IS
   'What the copy has to do with the carry of a while loop: initial (its result is the initial value of an element), returned (the body returns it), taken (the body copies an element that it was given), result (an element is copied after the loop); NULL if nothing.';
 COMMENT ON COLUMN copy_details.into_carry_of IS 'The while whose carry the copy goes into (carry_role initial or returned); NULL otherwise.';
 COMMENT ON COLUMN copy_details.is_kept_twice IS
-  'Whether the copy and what it copies are live together for more than the instant of copying; NULL without live ranges.';
+  'Whether the copy and what it copies are live together for more than the instant of copying, and not as two elements of the carry of one loop, which makes another array of each; NULL without live ranges.';

@@ -51,6 +51,13 @@ def test_a_copy_that_takes_over_is_left_out(con):
     assert [row[6] for row in answer(con, "carry-copies")] == ["taken", "returned"]
 
 
+def test_what_a_loop_carries_beside_its_copy_is_kept_once(con):
+    loop(con).use(10, "while", index="{1}")
+    assert [row[6] for row in answer(con, "carry-copies")] == ["taken", "returned", "result"]
+    (is_kept_twice,) = (row[6] for row in answer(con, "copies") if row[9] == "init")
+    assert not is_kept_twice
+
+
 def test_a_copy_at_the_same_address_that_ends_elsewhere_is_none(con):
     loop(con)
     con.execute("UPDATE live_ranges SET end_time = 5 WHERE value_id = 5")
