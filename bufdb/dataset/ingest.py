@@ -35,6 +35,8 @@ FORMATS = ("parquet", "delta")
 """Plain files, or Delta tables through delta-rs."""
 DAY_LABEL = "dt"
 """Label or metadata of a run that says its day."""
+TRANSACTION_BYTES = 256 << 20
+"""Text per transaction, whose rows wait in memory for the files that are made of them."""
 _PRELOADED = ("run_labels", "modules", "files")
 """Tables from which an ingest sees what of a run it has stored."""
 
@@ -253,6 +255,7 @@ class _Ingest(Ingest):
     ) -> None:
         super().__init__(con, planned, block_bytes, progress, reader, False, own_globs, prune)
         self.found, self.objects = found, objects
+        self.transaction_bytes = TRANSACTION_BYTES
         self.elsewhere: set[int] = set()
         """Modules, by module_id, that others have stored."""
 

@@ -259,6 +259,6 @@ def test_rows_of_another_schema_version_are_refused(tmp_path):
 @pytest.mark.slow
 def test_however_an_ingest_is_cut_its_rows_are_the_same(tmp_path, monkeypatch):
     stored(tmp_path / "one")
-    monkeypatch.setattr("bufdb.ingest.storing.TRANSACTION_BYTES", 1)
+    monkeypatch.setattr("bufdb.dataset.ingest.TRANSACTION_BYTES", 1)
     stored(tmp_path / "other", block_bytes=4096)
     assert rows_on(tmp_path / "one") == rows_on(tmp_path / "other")
