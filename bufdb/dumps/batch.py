@@ -7,6 +7,7 @@ grow with the file.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,6 +30,9 @@ from bufdb.read.told import Told, ToldRows
 
 if TYPE_CHECKING:
     from bufdb.read.reports.message import Message
+
+_BEHIND_END = re.compile(rb'(?: // [^\s"]+)?\s*\Z')
+"""What may stand behind the last brace of an HLO text: a name (format section 7.4)."""
 
 
 class Batch:
@@ -182,7 +186,7 @@ class Batch:
         header = self.headers[number] = hlo.read(plain[:above], self.own)
         self._report(text, header.read_count, header.problems)
         last = plain.rfind(b"}") + 1
-        if not last or plain[last:].strip():
+        if not last or not _BEHIND_END.match(plain, last):
             message = "the HLO text does not end with the end of a computation; it was cut off"
             self.account.find(number, "data_loss", "truncated_hlo_text", message, text.path)
         begin = plain.rfind(b"\n", 0, above) + 1

@@ -14,13 +14,19 @@ WITH texts AS (
     instructions.instruction_name,
     -- Up to the bracket that closes the operands: the first behind which an attribute or nothing
     -- stands.
-    regexp_extract_all(
-      regexp_extract(
-        instructions.text, ' = (?:\(.*?\)|[^( ][^ ]*) [^ (]*\((.*?)\)(?:$|, [a-z_-]+=)', 1
-      ),
-      '%([^ ,()]+(?:,[0-9]+)*)',
-      1
-    ) AS operands
+    regexp_extract(
+      instructions.text, ' = (?:\(.*?\)|[^( ][^ ]*) [^ (]*\((.*?)\)(?:$|, [a-z_-]+=)', 1
+    ) AS inside,
+    -- Of names without `%` (format section 7.4) each is what stands last before a comma.
+    CASE
+      WHEN starts_with(instructions.text, '%')
+      THEN regexp_extract_all(inside, '%([^ ,()]+(?:,[0-9]+)*)', 1)
+      ELSE regexp_extract_all(
+        regexp_replace(inside, '/\*.*?\*/', '', 'g'),
+        '(?:^| )([^ ,(){}\[\]#]+(?:#[0-9]+(?:,[0-9]+)*)?)(?:,|$)',
+        1
+      )
+    END AS operands
   FROM instructions
   WHERE instructions.text IS NOT NULL
     AND instructions.opcode <> 'constant'

@@ -260,6 +260,30 @@ def test_an_operand_may_be_an_element(tmp_path, element, found_count):
         assert len(con.execute(asked("operands")).fetchall()) == found_count
 
 
+@pytest.mark.parametrize(
+    ("operand", "found_count"),
+    [("x.1", 0), ("f32[3,1]{1,0} x.1", 0), ("/*index=0*/x.1", 0), ("y.1", 1)],
+)
+def test_an_operand_may_have_no_percent_sign(tmp_path, operand, found_count):
+    """As in HLO texts of jaxlib 0.4.35, where the name stands again behind a computation's end."""
+    name = "module_0001.jit_f.cpu_after_optimizations"
+    (tmp_path / f"{name}-buffer-assignment.txt").write_text(
+        ELEMENTS.replace("pair{1}", "x.1")
+        .replace("pair {1}", "x.1")
+        .replace("0:pair", "0:x.1")
+        .replace("%pair = (f32[2]{0}, f32[2]{0}) custom-call(%p)", "%x.1 = f32[2]{0} parameter(0)")
+    )
+    (tmp_path / f"{name}.txt").write_text(
+        "HloModule jit_f\n\nENTRY main.3 {\n  x.1 = f32[2]{0} parameter(0)\n"
+        f"  ROOT bitcast = f32[1,2]{{1,0}} bitcast({operand})\n}} // main.3\n\n"
+    )
+    ingest(str(tmp_path / "a.duckdb"), [tmp_path], run="r")
+    with duckdb.connect(str(tmp_path / "a.duckdb")) as con:
+        assert len(con.execute(asked("operands")).fetchall()) == found_count
+        codes = con.execute("SELECT code FROM diagnostics").fetchall()
+        assert ("truncated_hlo_text",) not in codes
+
+
 @pytest.fixture(scope="module")
 def demo_copy(demo_db, tmp_path_factory):
     """A copy of `demo_db`, in which no invariant's query finds a row, to be changed and undone."""

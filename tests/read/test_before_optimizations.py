@@ -42,6 +42,15 @@ def test_a_brace_behind_a_raw_line_end_ends_nothing():
     assert (list(found.parameters), found.has_end) == ([0], True)
 
 
+def test_the_name_of_a_computation_may_stand_behind_its_end():
+    """As jaxlib 0.4.35 prints it, behind those of more than a few lines."""
+    inner = b"inner {\n  ROOT x = f32[] parameter(0)\n} // inner\n\n"
+    text = HEAD + inner + b"ENTRY main.8 {\n  ROOT a = s32[] parameter(0)\n} // main.8\n\n"
+    found = read(text + inner.replace(b"(0)", b"(1)"))
+    assert (list(found.parameters), found.has_end) == ([0], True)
+    assert read(*text.splitlines(keepends=True)).has_end
+
+
 def test_names_and_numbers_that_are_none():
     quoted = b'  %c = s32[] constant(0), metadata={op_name="%p = s32[] parameter(7)"}\n'
     wrong = b"  %a = s32[] parameter(x)\n  %b = s32[] parameter(3)\n  %c = f32[] parameter(3)\n"

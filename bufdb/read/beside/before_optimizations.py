@@ -13,9 +13,9 @@ from bufdb.errors import quote
 from bufdb.read import hlo
 from bufdb.read.boundaries import BOM
 
-_END = re.compile(rb"\n\}\r?(?:\n(?=\r?\n)|(?:\n)?\Z)")
+_END = re.compile(rb'\n\}(?: // [^\s"]+)?\r?(?:\n(?=\r?\n)|(?:\n)?\Z)')
 """A computation's end and an empty line, or the end of the part; a brace may stand behind a raw
-line end in an attribute, too."""
+line end in an attribute, too. Behind the brace jaxlib 0.4.35 repeats a computation's name."""
 _OPCODE = b" parameter("
 _PARAMETER = re.compile(
     rb'  (?:ROOT )?(%?[^\s=]+ = (\([^"]*\)|[^\s"]+) parameter\((\d{1,18})\).*)', re.DOTALL
