@@ -128,6 +128,8 @@ def store_planned(
         place.attach(con)
         jobs = (job.module_id for one in planned.values() for job in one.jobs)
         found = _Stored(con, place, None if prune else set(jobs))
+        if own_globs is None and found.keep_own(planned):
+            found.look_up(None)  # modules of another place say which
         objects = _writer(con, found, file_format)
         given = {
             name: {**(labels or {}), **(labels_by_run or {}).get(name, {})} for name in planned
@@ -185,12 +187,31 @@ class _Stored:
         self.columns = layout.columns(con, catalog)
         con.execute("CREATE SCHEMA stored")
         self.owners = "stored.owners"
-        self.snapshot = Snapshot(con, place, self.owners, module_ids)
-        rows = con.execute(
+        self.look_up(module_ids)
+
+    def look_up(self, module_ids: set[int] | None) -> None:
+        """Take a snapshot in which all modules are, or at least these."""
+        self.snapshot = Snapshot(self.con, self.place, self.owners, module_ids)
+        rows = self.con.execute(
             f"SELECT owner_id, owner_version, filename FROM {self.owners}"
         ).fetchall()
         self.versions: dict[int, int] = {key: version for key, version, _ in rows}
         self.days = {key: layout.day_in(filename) for key, _, filename in rows}
+
+    def keep_own(self, runs: Iterable[str]) -> bool:
+        """Whether any of these runs may have been given an --own, from wherever.
+
+        A label of the user's own of that name hides what was given.
+        """
+        some = f"SELECT unnest([{', '.join(map(layout.quoted, runs))}]::VARCHAR[])"
+        relation = self.snapshot.relation("run_labels", self.snapshot.owners_of(some))
+        labels = views.table("run_labels", self.columns["run_labels"], relation, self.owners)
+        return bool(
+            self.con.execute(
+                f"SELECT 1 FROM ({labels}) WHERE run_name IN ({some}) "
+                f"AND label = {layout.quoted(own.LABEL)} LIMIT 1"
+            ).fetchall()
+        )
 
     def load(self, run: str, planned: PlannedRun, labels: Mapping[str, str]) -> None:
         """Put what the dataset has of a run where an ingest looks for it."""

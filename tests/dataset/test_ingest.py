@@ -22,6 +22,7 @@ from datasets import (
     stored,
 )
 from ingesting import ingest_into
+from places import DEMO
 
 from bufdb.dataset import layout, places
 from bufdb.dataset.ingest import ingest
@@ -178,6 +179,13 @@ def test_hosts_with_parts_of_one_run_need_not_agree(tmp_path):
     assert len(ask(tmp_path / "set", MODULES)) == 3
     labels = "SELECT label, label_value FROM run_labels WHERE label <> 'dt' ORDER BY ALL"
     assert ask(tmp_path / "set", labels) == [("host", "1"), ("of0", "yes"), ("of1", "yes")]
+
+
+def test_what_a_run_takes_as_its_own_holds_for_dumps_from_elsewhere(tmp_path):
+    stored(tmp_path, RUN, run="r", own_globs=["tiny_net"])
+    stored(tmp_path, DEMO / "gpu_b8", run="r")
+    patterns = ask(tmp_path, "SELECT own_pattern, count(*) FROM modules GROUP BY ALL")
+    assert [(pattern is None, count) for pattern, count in patterns] == [(False, 5)]
 
 
 @pytest.mark.sample(3)
