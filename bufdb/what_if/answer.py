@@ -117,6 +117,8 @@ class Answer:
     """Parameters that cannot be donated, with the reason."""
     fits: bool | None
     """Whether the peak came down to what was asked for; None if nothing was."""
+    nameless: int = 0
+    """Values live at the peak that is left above it, of which no name is known to take."""
 
     @property
     def left(self) -> Height:
@@ -146,12 +148,13 @@ def answer(con: duckdb.DuckDBPyConnection, choice: Choice, asked: Asked) -> Answ
         steps, fits = question.until(asked.until, taken, given.pairs)
         rows = [*together, *steps]
     times = sorted({row.next_peak_time for row in rows})
-    found = con.execute(INSTANTS, {"module_id": choice.module_id, "times": times}).fetchall()
+    named = con.execute(INSTANTS, {"module_id": choice.module_id, "times": times}).fetchall()
     instants = {
         time: Instant(name, None if op is None else strip_op_path(op_path(op)), source)
-        for time, name, op, source in found
+        for time, name, op, source in named
     }
-    return Answer(choice, rows, instants, given.refused, fits)
+    found = Answer(choice, rows, instants, given.refused, fits)
+    return found if fits is not False else replace(found, nameless=question.nameless(found, taken))
 
 
 class _Question:
@@ -247,6 +250,14 @@ class _Question:
             rows.append(self._row(self.asked.by, name, mine, found, height.peak_bytes))
             height, away = found, np.union1d(away, mine)
         return rows, True
+
+    def nameless(self, found: Answer, taken: Sequence[Taken]) -> int:
+        """Values that are live at the peak that is left, and that `until` has no name for."""
+        at, ranges = found.left.peak_time, self.temps.ranges
+        is_there = (ranges.start <= at) & (at <= ranges.end)
+        is_there &= self.temps.labels[self.asked.by].of_row < 0
+        is_there[_union(taken)] = False
+        return int(is_there.sum())
 
     def _price(self, rows: Ints, saving: int) -> Fraction:
         """What is taken first: by operations for each byte saved, or all alike.

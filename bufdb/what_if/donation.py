@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 
 import duckdb
 import numpy as np
 
 from bufdb.errors import UsageError, did_you_mean, quote
 from bufdb.memory.donation import donors
+from bufdb.what_if import names
 from bufdb.what_if.choice import Choice
 
 CANDIDATES = """
@@ -45,6 +45,8 @@ placed AS (
     allocations.parameter_number,
     "values".value_id,
     "values".size_bytes AS value_bytes,
+    CASE WHEN NOT shapes.is_tuple THEN shapes.dtype || shapes.dimensions_text END AS shape,
+    live_ranges.end_time,
     least(live_ranges.end_time, coalesce(reads.read_time, live_ranges.end_time)) AS last_use_time,
     coalesce(instructions.op_name, "values".instruction_name) AS name,
     instructions.opcode = 'parameter' AS is_parameter
@@ -52,6 +54,7 @@ placed AS (
   LEFT JOIN "values"
     ON "values".module_id = allocations.module_id
     AND "values".allocation_index = allocations.allocation_index
+  LEFT JOIN shapes ON shapes.shape = "values".shape
   LEFT JOIN instructions
     ON instructions.module_id = "values".module_id
     AND instructions.instruction_name = "values".instruction_name
@@ -73,7 +76,9 @@ SELECT
     'parameter ' || any_value(parameter_number),
     'output ' || allocation_index
   ),
-  coalesce(max(last_use_time) FILTER (WHERE value_bytes > 0), -1)
+  coalesce(max(last_use_time) FILTER (WHERE value_bytes > 0), -1),
+  arg_max(shape, (kind <> 'output' AND is_parameter, coalesce(end_time, -1), value_id))
+    FILTER (WHERE value_bytes = size_bytes)
 FROM placed
 GROUP BY allocation_index, kind
 ORDER BY allocation_index
@@ -141,6 +146,8 @@ class _Candidate:
     name: str
     last_use: int
     """Last instant that reads its values, of XLA's order; -1 without any."""
+    shape: str | None
+    """Element type and dimensions of the parameter, of an output of its last value."""
 
 
 @dataclass(frozen=True)
@@ -202,7 +209,7 @@ def find(con: duckdb.DuckDBPyConnection, choice: Choice, wanted: Iterable[str]) 
 def _is_meant(parameter: _Candidate, text: str) -> bool:
     if text.isdecimal():
         return parameter.number == int(text)
-    return parameter.name == text or fnmatchcase(parameter.name, text)
+    return parameter.name == text or names.fits(parameter.name, text)
 
 
 def _refused(reason: str, parameters: Sequence[_Candidate]) -> list[str]:
@@ -216,16 +223,24 @@ def _refused(reason: str, parameters: Sequence[_Candidate]) -> list[str]:
 def _paired(
     parameters: Sequence[_Candidate], outputs: Sequence[_Candidate]
 ) -> list[tuple[_Candidate, _Candidate]]:
+    """Those of one shape, as JAX pairs them off, then what is left of one size, as XLA does."""
     every = [*parameters, *outputs]
-    if not every:
-        return []
-    given, taken = donors(
-        np.zeros(len(every), np.int64),
-        np.array([row.size_bytes for row in every], np.int64),
-        np.arange(len(every)) >= len(parameters),
-        np.array([row.last_use for row in every], np.int64),
-    )
-    return [(every[a], every[b]) for a, b in zip(given.tolist(), taken.tolist(), strict=True)]
+    number_of = {
+        shape: number for number, shape in enumerate(dict.fromkeys(row.shape for row in every))
+    }
+    is_left = np.ones(len(every), np.bool_)
+    found: list[tuple[int, int]] = []
+    for group in ([number_of[row.shape] for row in every], [0] * len(every)):
+        rows = np.flatnonzero(is_left)
+        given, taken = donors(
+            np.array(group, np.int64)[rows],
+            np.array([row.size_bytes for row in every], np.int64)[rows],
+            rows >= len(parameters),
+            np.array([row.last_use for row in every], np.int64)[rows],
+        )
+        found += zip(rows[given].tolist(), rows[taken].tolist(), strict=True)
+        is_left[rows[given]] = is_left[rows[taken]] = False
+    return [(every[a], every[b]) for a, b in sorted(found, key=lambda pair: pair[1])]
 
 
 def before(spans: Sequence[Span], last_use: int) -> tuple[tuple[int, int], ...]:

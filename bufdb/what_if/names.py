@@ -10,6 +10,7 @@ import numpy as np
 
 from bufdb.columnar.scan import Ints
 from bufdb.errors import UsageError, did_you_mean, quote
+from bufdb.link.op_paths import op_path, strip_op_path
 from bufdb.what_if.temps import Temps
 
 KINDS = {"line": "source_line", "op": "op", "value": "value"}
@@ -87,8 +88,13 @@ def _is_of(name: str, instruction: str) -> bool:
     return name.partition("{")[0] == instruction
 
 
+def fits(name: str, glob: str) -> bool:
+    """Whether a name fits a glob; its brackets may be a set, or stand in the name: params['w']."""
+    return fnmatchcase(name, glob) or fnmatchcase(name, glob.replace("[", "[[]"))
+
+
 def _fits_value(name: str, glob: str) -> bool:
-    return fnmatchcase(name, glob) or fnmatchcase(name.partition("{")[0], glob)
+    return fits(name, glob) or fits(name.partition("{")[0], glob)
 
 
 def _fits(name: str, glob: str) -> bool:
@@ -96,7 +102,7 @@ def _fits(name: str, glob: str) -> bool:
     if relation_of(name) != relation and relation:
         return False
     bare, glob = name.removeprefix(relation_of(name)), glob.removeprefix(relation)
-    return fnmatchcase(bare, glob) or fnmatchcase(bare, f"*/{glob}")
+    return fits(bare, glob) or fits(bare, f"*/{glob}")
 
 
 def relation_of(name: str) -> str:
@@ -105,10 +111,17 @@ def relation_of(name: str) -> str:
 
 
 def _near(temps: Temps, what: str, glob: str) -> str:
-    """What may have been meant."""
-    names: Sequence[str] = temps.labels[what].names
+    """What may have been meant, or where the bytes of that are."""
+    labels = temps.labels[what]
+    used = set(np.unique(labels.of_row).tolist())
+    names: Sequence[str] = [name for at, name in enumerate(labels.names) if at in used]
     if what == "value":
         names = temps.value_names
+    elif any(name == glob or _fits(name, glob) for name in labels.names):
+        return " of its own: what it makes is part of buffers of other names; value:GLOB takes them"
+    path = strip_op_path(op_path(glob))
+    if what == "op" and path != glob and any(_fits(name, path) for name in names):
+        return f"; without jit and transformations it is {quote(path)}"
     bare = {name.removeprefix(relation_of(name)) for name in names}
     short = {name.rpartition("/")[2] for name in bare}
     hint = did_you_mean(glob.strip("*"), sorted(bare | short))

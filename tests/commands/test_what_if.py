@@ -112,10 +112,26 @@ def test_until_it_fits_or_nothing_helps(ask):
     code, out, _ = ask("--run", "gpu_b8", "--until", "10")
     assert code == 1
     assert "; still above 10 B\n" in out
-    assert "\nNothing by itself lowers the peak further.\n" in out
+    assert "\nNo line by itself lowers the peak further" in out
     code, out, _ = ask("--run", "gpu_b8", "--until", "1GiB", "--by", "op")
     assert code == 0
     assert "\nToday's peak fits already.\n" in out
+
+
+def test_until_by_lines_says_of_what_no_line_is_known(call, empty_db, tmp_path):
+    database = shutil.copy(empty_db, tmp_path / "a.duckdb")
+    with duckdb.connect(database) as con:
+        case = Case(con, function_name="train_step")
+        case.temp(1, 5, (1, 3))
+        case.temp(2, 4, (1, 2))
+        case.close()
+    given = ("what-if", "train_step", "--db", database, "--until", "1")
+    said = (
+        "No line by itself lowers the peak further; 2 values live then have no line, and what "
+        "they hold --by value takes."
+    )
+    assert said in call(*given)[1].splitlines()
+    assert call(*given, "--by", "value")[0] == 0
 
 
 def test_markdown_has_lines_of_its_own(ask):
@@ -148,6 +164,7 @@ def test_other_modules_that_fit_are_noted(call, demo_db):
         (("--without", "op:*", "--keep", "2"), "--keep wants a share from 0 to 1"),
         (("--without", "op:*", "--keep", "1/0"), "--keep wants a share from 0 to 1"),
         (("--without", "op:*", "--keep", "half"), "such as 0.5 or 1/8, got 'half'"),
+        (("--without", "op:*", "--keep", ""), "such as 0.5 or 1/8, got ''"),
         (("--until", "+2%"), "--until wants bytes such as 123456 or '16 GiB', got '+2%'"),
         (("--until", "16Gib"), "got '16Gib'"),
         (("--without", "op:*"), "'train_step' is in 6 runs"),

@@ -1,7 +1,7 @@
 """Several things away at once, one after another, and donations."""
 
 import pytest
-from small_db import insert
+from small_db import insert, shape
 from what_if_cases import STEPS, Case, ask, figures, two_peaks
 
 from bufdb.errors import UsageError
@@ -75,6 +75,19 @@ def test_until_goes_on_past_equal_peaks(con):
         ("other/dot", 4, 4, 0, 0),
     ]
     assert found.fits is True
+
+
+def test_values_that_until_has_no_name_for_are_counted(con):
+    case = Case(con)
+    case.temp(1, 5, (1, 3), "/m/a.py:1", op_name="jit(f)/dot")
+    case.temp(2, 4, (2, 3), op_name="jit(f)/add")
+    case.temp(3, 2, (2, 3), op_name="jit(f)/mul", name="third")
+    case.close()
+    found = ask(con, until=1)
+    assert (figures(found), found.fits) == ([("/m/a.py:1", 5, 5, 6, 2)], False)
+    assert found.nameless == 2
+    assert ask(con, "value:third", until=1).nameless == 1
+    assert ask(con, until=6).nameless == ask(con, until=1, by="op").nameless == 0
 
 
 def test_until_nothing_helps(con):
@@ -184,7 +197,8 @@ def test_a_donated_parameter_gives_its_bytes_unless_they_are_needed_before(step)
         ("params['w']", 40, 20, 118, 4),
         ("all 1", 40, 20, 118, 4),
     ]
-    assert figures(ask(step, donate=["params*"])) == figures(ask(step, donate=["3"]))
+    for name in ("params*", "params['w*", "params[[]*"):
+        assert figures(ask(step, donate=[name])) == figures(ask(step, donate=["3"]))
 
 
 def test_donations_and_lines_together(step):
@@ -209,6 +223,23 @@ def test_what_cannot_be_donated_is_said(step):
     ]
     with pytest.raises(UsageError, match=r"no parameter .*did you mean 'params"):
         ask(step, donate=["prams['w']"])
+
+
+def test_an_output_of_the_shape_comes_before_others_of_the_size(con):
+    """As JAX pairs them: without one of the shape XLA takes one of the size."""
+    wide, tall = shape(con, "f32[2,5]{1,0}"), shape(con, "f32[5,2]{1,0}")
+    case = Case(con)
+    case.allocation(1, "parameter", 40, parameter_number=0)
+    case.value(11, 1, 0, 40, live=(0, 6), name="p", shape=tall, opcode="parameter")
+    for number, (text, start) in enumerate(((wide, 7), (tall, 4))):
+        case.allocation(2 + number, "output", 40)
+        case.value(20 + number, 2 + number, 0, 40, live=(start, STEPS), name="o", shape=text)
+    case.temp(1, 50, (5, 5), "/m/a.py:1")
+    case.close()
+    # The tall one holds 40 bytes when 50 are occupied, before the parameter is free.
+    assert figures(ask(con, donate=["0"]))[-1] == ("all 1", 40, 0, 170, 5)
+    con.execute('UPDATE "values" SET shape = ? WHERE value_id = 21', [wide])
+    assert figures(ask(con, donate=["0"]))[-1] == ("all 1", 40, 40, 130, 5)
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """Which names a pattern takes."""
 
 import pytest
+from small_db import insert
 from what_if_cases import Case, ask
 
 from bufdb.errors import UsageError
@@ -84,6 +85,7 @@ def test_each_name_once(names):
             "no line 'modle.py:53' has temporary memory; did you mean 'model.py:5",
         ),
         ("op:net/dott", "did you mean 'net/dot'"),
+        ("op:jit(f)/net/dot", "without jit and transformations it is 'net/dot'"),
         ("value:copi", "did you mean 'copy'"),
         ("value:zzzzzzz", "'bufdb query savings -p what value"),
         ("model.py:53", "--without wants line:GLOB, op:GLOB or value:GLOB, got 'model.py:53'"),
@@ -94,3 +96,27 @@ def test_what_takes_nothing_says_what_is_near(names, pattern, said):
     with pytest.raises(UsageError) as error:
         names(pattern)
     assert said in str(error.value)
+
+
+def test_brackets_of_a_name_stand_for_themselves_too(con):
+    case = Case(con)
+    case.temp(1, 1, (0, 9), "/m/a.py:1", op_name="jit(f)/layer[0]/dot")
+    case.close()
+    for pattern in ("op:layer[0]/*", "op:layer[[]0]/*", "op:l[a]yer*"):
+        assert ask(con, pattern).rows[0].name == "layer[0]/dot"
+
+
+def test_a_name_whose_values_are_part_of_other_buffers_is_not_what_was_meant(con):
+    case = Case(con)
+    case.value(1, 0, 0, 4, live=(1, 3), name="w", is_phi=True, op_name="jit(f)/while")
+    case.value(2, 0, 0, 4, live=(3, 3), name="next", op_name="jit(f)/body/add")
+    insert(con, "positions", module_id=1, value_id=1, shape_index="{0}", instruction_name="w")
+    insert(con, "positions", module_id=1, value_id=2, position_ordinal=1, shape_index="{0}",
+           instruction_name="root")  # fmt: skip
+    case.close()
+    with pytest.raises(UsageError) as error:
+        ask(con, "op:add")
+    assert str(error.value) == (
+        "no op 'add' has temporary memory of its own: what it makes is part of buffers of other "
+        "names; value:GLOB takes them"
+    )

@@ -44,6 +44,8 @@ class WhatIf:
     """Bytes to come down to; None if nothing was asked for."""
     share: Fraction
     """Share of the bytes that stays."""
+    by: str = "line"
+    """What is taken to come down to the limit: a word of `BY`."""
 
     @property
     def notes(self) -> list[str]:
@@ -66,7 +68,7 @@ class WhatIf:
             return "".join(f"{escape_control(text)}\n" for text in texts)
 
         head = lines([_headline(found, self.limit, self.share)])
-        blocks = [head, table, lines(_below(found, self.share))]
+        blocks = [head, table, lines(_below(found, self.share, self.by))]
         return "\n".join(block for block in blocks if block), cut
 
 
@@ -101,7 +103,7 @@ def what_if(
     asked = answer.Asked(
         without, donate, share, limit, _one_of("--by", BY, by or "line"), _is_cheapest(order)
     )
-    return WhatIf(answer.answer(con, chosen, asked), limit, share)
+    return WhatIf(answer.answer(con, chosen, asked), limit, share, by or "line")
 
 
 def _one_of(option: str, words: dict[str, str], given: str) -> str:
@@ -117,7 +119,7 @@ def _is_cheapest(order: str | None) -> bool:
 
 def _share(text: str | None) -> Fraction:
     try:
-        share = Fraction(text or "0")
+        share = Fraction("0" if text is None else text)
     except (ValueError, ZeroDivisionError):
         share = Fraction(-1)
     if not 0 <= share <= 1:
@@ -153,12 +155,12 @@ def _headline(found: Answer, limit: int | None, share: Fraction) -> str:
     return text
 
 
-def _below(found: Answer, share: Fraction) -> list[str]:
+def _below(found: Answer, share: Fraction, by: str) -> list[str]:
     """What caps the saving, what cannot be left out, and what the figure means."""
     lines = []
     if found.fits is False:
         # What is as high elsewhere stays, whatever single name is taken.
-        lines.append("Nothing by itself lowers the peak further.")
+        lines.append(f"No {by} by itself lowers the peak further{_nameless(found, by)}.")
     if found.fits and not found.rows:
         lines.append("Today's peak fits already.")
     left = found.left
@@ -183,6 +185,15 @@ def _below(found: Answer, share: Fraction) -> list[str]:
     if share and narrow:
         lines.append(f"{NARROW_ALREADY}{_list(narrow)}.")
     return [*lines, MEANING]
+
+
+def _nameless(found: Answer, by: str) -> str:
+    """What --until could not take, since nobody knows its line or op."""
+    count = found.nameless
+    if not count:
+        return ""
+    values = "1 value that is live then has" if count == 1 else f"{count} values live then have"
+    return f"; {values} no {by}, and what they hold --by value takes"
 
 
 def _list(names: list[str]) -> str:
