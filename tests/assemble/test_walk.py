@@ -63,7 +63,7 @@ def walk(text, name="while", index=()):
     text = text.encode()
     loops = loops_in(text)
     graph = HloGraph(text, loops)
-    walker = Walker(graph, Places(None, loops_of(text, loops)))
+    walker = Walker(graph, Places(None, loops_of(text, loops), text=text))
     name = name.encode()
     ins = graph.find(graph.homes([name])[name], name)
     return (None if ins is None else walker.origin(ins, index)), walker
@@ -119,6 +119,17 @@ def test_a_line_on_the_way_stands_in_for_that_way_alone(names):
 @pytest.mark.parametrize("name", ["out", "put"])
 def test_whoever_holds_the_stack_has_its_origin(name):
     assert found(module(STACKED), name, ()) == ("stacked", "sin", 21)
+
+
+@pytest.mark.parametrize(("body", "right"), [
+    ("jit(f)/while/body/", ("stacked", "sin", 21)),
+    # No step of a scan is there: a user's while_loop may write the same itself.
+    ("jit(f)/while/body/closed_call/while/body/", ("carry", "put", 77)),
+])  # fmt: skip
+def test_an_insertion_may_bear_the_line_of_another_scan(body, right):
+    """JAX traces it once a process for each shape; the line is that of the first scan of all."""
+    elsewhere = meta(77, f"{body}jit(dynamic_update_index_in_dim)/dynamic_update_slice")
+    assert found(module(STACKED.replace(INSERT, elsewhere))) == right
 
 
 def test_what_the_carry_becomes_is_written_by_the_step():

@@ -1,9 +1,10 @@
 """Whose an instruction is: the line of the user it bears, or the machinery of a loop.
 
 JAX gives all that a scan adds to its body (the counter, the slices of what is scanned, the stacks
-of what is saved) the line of the call. An instruction with another line is the user's. With this
-line it is the user's if behind the last `while/body/` of its op_name something stands that no loop
-writes: a scan of a lambda on one line, the body of a `while_loop`.
+of what is saved) the line of the call, or of another scan, for which it was traced first (`scans`).
+An instruction with another line is the user's. With this line it is the user's if behind the last
+`while/body/` of its op_name something stands that no loop writes: a scan of a lambda on
+one line, the body of a `while_loop`.
 
 Where all that was compiled is installed, a server say, no line is the user's. Then the innermost
 line of whatever library stands for it, or every walk would end at the arguments of the program.
@@ -12,17 +13,15 @@ line of whatever library stands for it, or every walk would end at the arguments
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
+from bufdb.assemble.loops.scans import Fields, bodies_of_scans, kept_steps
 from bufdb.read.hlo import NOTHING_MORE, Frame, HloHeader, Own
 from bufdb.read.hlo_graph import Instruction
 from bufdb.read.instruction import unescape
 
 Place = tuple[str, int]
 """File and line."""
-Fields = Mapping[str, Any]
-"""Metadata of an instruction (`metadata_of`)."""
 
 _SOURCE_FILE = re.compile(rb' source_file="((?:[^"\\]|\\.)*)"')
 _BODY = re.compile(rb"while\)*/body/")
@@ -51,7 +50,8 @@ class Places:
             header: what stands above the computations.
             loops: metadata of the loops.
             own: which files are the user's own.
-            text: the computations, or no text if some line is known to be the user's.
+            text: the computations, or no text if some line is known to be the user's and all
+                scans bear their own.
         """
         self._is_library, self._library_source = own.is_library, own.library_source
         self.has_own = not text or self._finds_own(header, text)
@@ -63,6 +63,7 @@ class Places:
         self._is_step: dict[bytes, bool] = {}
         """Whether an op_name on a loop's line is one of the user's step: many have the same."""
         self.of_loops = {place for fields in loops if (place := self._own(fields)) is not None}
+        self.of_loops |= self._of_other_scans(text)
 
     def own(self, ins: Instruction) -> Place | None:
         """The innermost place that is not library code."""
@@ -81,6 +82,13 @@ class Places:
         if frame is not None:
             return frame.source_file, frame.source_line, number
         return file, fields.get("source_line"), number
+
+    def _of_other_scans(self, text: bytes) -> set[Place]:
+        """The lines that loops bear for what JAX had traced for another scan."""
+        found = [(body, self._own(fields)) for body, fields in kept_steps(text)]
+        others = [(body, place) for body, place in found if place and place not in self.of_loops]
+        bodies = bodies_of_scans(text, (body for body, _ in others))
+        return {place for body, place in others if body in bodies}
 
     def _finds_own(self, header: HloHeader | None, text: bytes) -> bool:
         if header is not None and any(f.own_frame_id is not None for f in header.frames):
