@@ -285,6 +285,43 @@ def test_a_call_and_a_branch():
         assert found(module(body, others=called), "kc", ())[1:] == ("sin", 21)
 
 
+@pytest.mark.parametrize("zeros", [
+    "broadcast(%nil), dimensions={}", "fusion(%nil), calls=%filled", "fusion(), calls=%zeroed",
+])  # fmt: skip
+@pytest.mark.parametrize("making", [("%one",), ("%two",), ("%one", "%two")])
+def test_of_a_branch_that_saves_and_one_that_gives_zeros(zeros, making):
+    """What a branch leaves for the backward pass is what counts; of two, the last, and no more
+    than likely."""
+    made = {"%one": f"sine(%k), {meta(61)}", "%two": f"cosine(%k), {meta(62)}"}
+    others = f"""%filled (n: f32[]) -> f32[8] {{
+  %n = f32[] parameter(0)
+  ROOT %fb = f32[8] broadcast(%n), dimensions={{}}, {own("closed_call")}
+}}
+
+%zeroed () -> f32[8] {{
+  %z = f32[] constant(0)
+  ROOT %zb = f32[8] broadcast(%z), dimensions={{}}, {own("closed_call")}
+}}
+
+""" + "".join(f"""{name} (k{name[1:]}: f32[8]) -> (f32[8], f32[8]) {{
+  %k = f32[8] parameter(0)
+  %nil = f32[] constant(0), {own("closed_call")}
+  %half = f32[8] {made[name] if name in making else zeros}
+  ROOT %both = (f32[8], f32[8]) tuple(%k, %half)
+}}
+
+""" for name in ("%one", "%two"))  # fmt: skip
+    body = STACKED.replace("bitcast(%sin)", "bitcast(%saved)").replace(
+        "  %row",
+        "  %which = (f32[8], f32[8]) conditional(%i, %sin, %sin), "
+        "branch_computations={%one, %two}\n"
+        "  %saved = f32[8] get-tuple-element(%which), index=1\n  %row",
+    )
+    text = module(body, others=others)
+    assert found(text) == ("stacked", "half", 61 if making == ("%one",) else 62)
+    assert walk(text, index=(2,))[0].is_exact == (len(making) == 1)
+
+
 def test_an_asynchronous_call():
     called = f"""%run (k: f32[8]) -> f32[8] {{
   %k = f32[8] parameter(0)

@@ -205,11 +205,13 @@ class Walker:
         return self.graph.operand(ins, index[0], index[1:]) if index else None
 
     def _branch(self, path: _Path, ins: Instruction, index: Index) -> At | None:
-        branches = ins.called.get("branch")
-        if not branches:
+        numbers = self._operands.branches(path.callers, ins, index)
+        if not numbers:
             return None
-        last = len(branches) - 1
-        return self._enter(path, (ins, "branch", last), branches[last], index)
+        if len(numbers) > 1:
+            path.origin.is_exact = False
+        last = numbers[-1]
+        return self._enter(path, (ins, "branch", last), ins.called["branch"][last], index)
 
     def _update(self, path: _Path, ins: Instruction, index: Index) -> At | None:
         """One slice written: by a loop into its stack, or by the user (a cache)."""
