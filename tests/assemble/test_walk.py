@@ -132,6 +132,21 @@ def test_an_insertion_may_bear_the_line_of_another_scan(body, right):
     assert found(module(STACKED.replace(INSERT, elsewhere))) == right
 
 
+@pytest.mark.parametrize(("op_name", "right"), [
+    ("jit(f)/dot_general", ("self", "logits", LOOP_LINE)),
+    ("jit(f)/jit(relu)/max", ("self", "logits", LOOP_LINE)),
+    # The loop's own, and what XLA made of it.
+    ("jit(f)/jvp()/while", ("carry", "new", 22)),
+    ("jit(f)/vmap(while)", ("carry", "new", 22)),
+    ("jit(f)/jvp()/broadcast_in_dim", ("carry", "new", 22)),
+])  # fmt: skip
+def test_what_a_loop_is_written_into_stands_on_its_line(op_name, right):
+    """`relu(scan(…)[0] @ w)`: the product is what the user computes there, not what was carried."""
+    logits = f"""  %last = f32[8] get-tuple-element(%while), index=1
+  %logits = f32[8] dot(%last, %zero), {meta(LOOP_LINE, op_name)}"""
+    assert found(module(STACKED, logits), "logits", ()) == right
+
+
 def test_what_the_carry_becomes_is_written_by_the_step():
     assert found(module(STACKED), index=(1,)) == ("carry", "new", 22)
 

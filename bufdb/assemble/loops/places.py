@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from bufdb.assemble.loops.operands import MOVES
 from bufdb.assemble.loops.scans import Fields, bodies_of_scans, kept_steps
 from bufdb.read.hlo import NOTHING_MORE, Frame, HloHeader, Own
 from bufdb.read.hlo_graph import Instruction
@@ -28,7 +29,8 @@ _BODY = re.compile(rb"while\)*/body/")
 _MACHINERY = re.compile(
     rb"(?:(?:closed_call|eval_jaxpr|checkpoint|remat|rematted_computation)(?:/|$))*"
     rb"(?:jit\(dynamic_(?:update_)?index_in_dim\)(?:/.*)?"
-    rb"|dynamic_(?:update_)?slice|broadcast_in_dim|squeeze|reshape|concatenate|slice|while)?"
+    rb"|dynamic_(?:update_)?slice|broadcast_in_dim|squeeze|reshape|concatenate|slice"
+    rb"|(?:\w+\()*while\)*)?"
 )
 _SCALAR = re.compile(rb"(?:pred|[su]\d+)\[\]")
 _BEARS_CONSUMERS_LINE = frozenset({"while", "conditional", "call", "get-tuple-element", "tuple"})
@@ -60,8 +62,9 @@ class Places:
         for frame in header.frames if header is not None else ():
             self.frames[frame.stack_frame_id] = frame
         self._of_frames: dict[int, Place | None] = {}
-        self._is_step: dict[bytes, bool] = {}
-        """Whether an op_name on a loop's line is one of the user's step: many have the same."""
+        self._is_step: dict[bytes, tuple[bool, bool]] = {}
+        """Whether an op_name on a loop's line says what the user computes, and whether in the body
+        of a loop: many have the same."""
         self.of_loops = {place for fields in loops if (place := self._own(fields)) is not None}
         self.of_loops |= self._of_other_scans(text)
 
@@ -153,6 +156,9 @@ class Places:
             return False
         op_name = ins.op_name or b""
         if op_name not in self._is_step:
-            behind = _BODY.split(op_name.split(b";")[0])
-            self._is_step[op_name] = len(behind) > 1 and _MACHINERY.fullmatch(behind[-1]) is None
-        return self._is_step[op_name]
+            before, *behind = _BODY.split(op_name.split(b";")[0])
+            # Beside the loop, what the call is written into stands on its line: `f(scan(…)) @ w`.
+            last = behind[-1] if behind else before.rpartition(b"/")[2]
+            self._is_step[op_name] = _MACHINERY.fullmatch(last) is None, bool(behind)
+        is_step, is_in_body = self._is_step[op_name]
+        return is_step and (is_in_body or ins.opcode not in MOVES)
