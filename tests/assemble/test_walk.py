@@ -349,6 +349,16 @@ def test_an_asynchronous_call():
     assert found(module(body.replace("  %row", start), others=called)) == ("stacked", "kc", 70)
 
 
+@pytest.mark.parametrize(("op_name", "right"), [
+    ("all_gather", ("stacked", "s", 71)), ("dot_general", ("stacked", "sin", 21)),
+])  # fmt: skip
+def test_a_gather_that_the_user_wrote_makes_data_and_one_of_xlas_moves_them(op_name, right):
+    body = STACKED.replace("bitcast(%sin)", "all-gather-done(%s)")
+    written = meta(71, f"jit(f)/while/body/closed_call/{op_name}")
+    start = f"  %s = (f32[4], f32[8]) all-gather-start(%sin), dimensions={{0}}, {written}\n  %row"
+    assert found(module(body.replace("  %row", start))) == right
+
+
 def test_an_index_behind_an_operand():
     text = module(STACKED, "  %half = f32[4,8] copy(%while#2)")
     assert found(text, "half", ()) == ("stacked", "sin", 21)

@@ -3,8 +3,8 @@
 JAX gives all that a scan adds to its body (the counter, the slices of what is scanned, the stacks
 of what is saved) the line of the call, or of another scan, for which it was traced first (`scans`).
 An instruction with another line is the user's. With this line it is the user's if behind the last
-`while/body/` of its op_name something stands that no loop writes: a scan of a lambda on
-one line, the body of a `while_loop`.
+`while/body/` of its op_name something stands that no loop writes: a scan of a lambda on one line,
+the body of a `while_loop`; and so beside the loop, of what makes data: `relu(scan(…)[0] @ w)`.
 
 Where all that was compiled is installed, a server say, no line is the user's. Then the innermost
 line of whatever library stands for it, or every walk would end at the arguments of the program.
@@ -157,7 +157,6 @@ class Places:
         op_name = ins.op_name or b""
         if op_name not in self._is_step:
             before, *behind = _BODY.split(op_name.split(b";")[0])
-            # Beside the loop, what the call is written into stands on its line: `f(scan(…)) @ w`.
             last = behind[-1] if behind else before.rpartition(b"/")[2]
             self._is_step[op_name] = _MACHINERY.fullmatch(last) is None, bool(behind)
         is_step, is_in_body = self._is_step[op_name]
