@@ -13,9 +13,9 @@
 -- there are no rows. For each run and function the module with the largest known peak is shown.
 --
 -- wrong when: is_exact is FALSE where the walk crossed an instruction of XLA's own with several
--- operands and took the largest. A stacked output of the user's own scan looks like a residual. The
--- line of a gradient is that of the operation that uses the array. What XLA fuses into one
--- instruction bears one line.
+-- operands and took the largest, or a conditional of which several branches make data and took the
+-- last. A stacked output of the user's own scan looks like a residual. The line of a gradient is
+-- that of the operation that uses the array. What XLA fuses into one instruction bears one line.
 --
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.

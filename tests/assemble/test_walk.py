@@ -63,7 +63,7 @@ def walk(text, name="while", index=()):
     text = text.encode()
     loops = loops_in(text)
     graph = HloGraph(text, loops)
-    walker = Walker(graph, Places(None, loops_of(text, loops)))
+    walker = Walker(graph, Places(None, loops_of(text, loops), text=text))
     name = name.encode()
     ins = graph.find(graph.homes([name])[name], name)
     return (None if ins is None else walker.origin(ins, index)), walker
@@ -119,6 +119,32 @@ def test_a_line_on_the_way_stands_in_for_that_way_alone(names):
 @pytest.mark.parametrize("name", ["out", "put"])
 def test_whoever_holds_the_stack_has_its_origin(name):
     assert found(module(STACKED), name, ()) == ("stacked", "sin", 21)
+
+
+@pytest.mark.parametrize(("body", "right"), [
+    ("jit(f)/while/body/", ("stacked", "sin", 21)),
+    # No step of a scan is there: a user's while_loop may write the same itself.
+    ("jit(f)/while/body/closed_call/while/body/", ("carry", "put", 77)),
+])  # fmt: skip
+def test_an_insertion_may_bear_the_line_of_another_scan(body, right):
+    """JAX traces it once a process for each shape; the line is that of the first scan of all."""
+    elsewhere = meta(77, f"{body}jit(dynamic_update_index_in_dim)/dynamic_update_slice")
+    assert found(module(STACKED.replace(INSERT, elsewhere))) == right
+
+
+@pytest.mark.parametrize(("op_name", "right"), [
+    ("jit(f)/dot_general", ("self", "logits", LOOP_LINE)),
+    ("jit(f)/jit(relu)/max", ("self", "logits", LOOP_LINE)),
+    # The loop's own, and what XLA made of it.
+    ("jit(f)/jvp()/while", ("carry", "new", 22)),
+    ("jit(f)/vmap(while)", ("carry", "new", 22)),
+    ("jit(f)/jvp()/broadcast_in_dim", ("carry", "new", 22)),
+])  # fmt: skip
+def test_what_a_loop_is_written_into_stands_on_its_line(op_name, right):
+    """`relu(scan(…)[0] @ w)`: the product is what the user computes there, not what was carried."""
+    logits = f"""  %last = f32[8] get-tuple-element(%while), index=1
+  %logits = f32[8] dot(%last, %zero), {meta(LOOP_LINE, op_name)}"""
+    assert found(module(STACKED, logits), "logits", ()) == right
 
 
 def test_what_the_carry_becomes_is_written_by_the_step():
@@ -274,6 +300,43 @@ def test_a_call_and_a_branch():
         assert found(module(body, others=called), "kc", ())[1:] == ("sin", 21)
 
 
+@pytest.mark.parametrize("zeros", [
+    "broadcast(%nil), dimensions={}", "fusion(%nil), calls=%filled", "fusion(), calls=%zeroed",
+])  # fmt: skip
+@pytest.mark.parametrize("making", [("%one",), ("%two",), ("%one", "%two")])
+def test_of_a_branch_that_saves_and_one_that_gives_zeros(zeros, making):
+    """What a branch leaves for the backward pass is what counts; of two, the last, and no more
+    than likely."""
+    made = {"%one": f"sine(%k), {meta(61)}", "%two": f"cosine(%k), {meta(62)}"}
+    others = f"""%filled (n: f32[]) -> f32[8] {{
+  %n = f32[] parameter(0)
+  ROOT %fb = f32[8] broadcast(%n), dimensions={{}}, {own("closed_call")}
+}}
+
+%zeroed () -> f32[8] {{
+  %z = f32[] constant(0)
+  ROOT %zb = f32[8] broadcast(%z), dimensions={{}}, {own("closed_call")}
+}}
+
+""" + "".join(f"""{name} (k{name[1:]}: f32[8]) -> (f32[8], f32[8]) {{
+  %k = f32[8] parameter(0)
+  %nil = f32[] constant(0), {own("closed_call")}
+  %half = f32[8] {made[name] if name in making else zeros}
+  ROOT %both = (f32[8], f32[8]) tuple(%k, %half)
+}}
+
+""" for name in ("%one", "%two"))  # fmt: skip
+    body = STACKED.replace("bitcast(%sin)", "bitcast(%saved)").replace(
+        "  %row",
+        "  %which = (f32[8], f32[8]) conditional(%i, %sin, %sin), "
+        "branch_computations={%one, %two}\n"
+        "  %saved = f32[8] get-tuple-element(%which), index=1\n  %row",
+    )
+    text = module(body, others=others)
+    assert found(text) == ("stacked", "half", 61 if making == ("%one",) else 62)
+    assert walk(text, index=(2,))[0].is_exact == (len(making) == 1)
+
+
 def test_an_asynchronous_call():
     called = f"""%run (k: f32[8]) -> f32[8] {{
   %k = f32[8] parameter(0)
@@ -284,6 +347,16 @@ def test_an_asynchronous_call():
     body = STACKED.replace("bitcast(%sin)", "async-done(%s)")
     start = "  %s = ((f32[8]), f32[8], u32[]) async-start(%sin), calls=%run\n  %row"
     assert found(module(body.replace("  %row", start), others=called)) == ("stacked", "kc", 70)
+
+
+@pytest.mark.parametrize(("op_name", "right"), [
+    ("all_gather", ("stacked", "s", 71)), ("dot_general", ("stacked", "sin", 21)),
+])  # fmt: skip
+def test_a_gather_that_the_user_wrote_makes_data_and_one_of_xlas_moves_them(op_name, right):
+    body = STACKED.replace("bitcast(%sin)", "all-gather-done(%s)")
+    written = meta(71, f"jit(f)/while/body/closed_call/{op_name}")
+    start = f"  %s = (f32[4], f32[8]) all-gather-start(%sin), dimensions={{0}}, {written}\n  %row"
+    assert found(module(body.replace("  %row", start))) == right
 
 
 def test_an_index_behind_an_operand():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bufdb.read.hlo_graph import At, Caller, HloGraph, Instruction
+from bufdb.read.hlo_graph import At, Caller, HloGraph, Index, Instruction
 from bufdb.read.shape import shape_of
 
 MOVES = (
@@ -49,6 +49,39 @@ class Operands:
             return False
         found = self.caller(callers, end.computation)
         return found is not None and found[1] == "body"
+
+    def branches(self, callers: Callers, ins: Instruction, index: Index) -> list[int]:
+        """The branches of a conditional that make data; all, where each gives a constant.
+
+        Of what one branch leaves for the backward pass the others give zeros.
+        """
+        called = ins.called.get("branch", [])
+        roots = [(number, self.graph.root(name)) for number, name in enumerate(called)]
+        there = [(number, root) for number, root in roots if root is not None]
+        making = [number for number, root in there if not self._fills(callers, (root, index))]
+        return making or [number for number, _ in there]
+
+    def _fills(self, callers: Callers, at: At | None) -> bool:
+        """Whether an element of a result is a constant, broadcast in a fusion perhaps."""
+        for _ in range(MAX_MOVES):
+            if at is None:
+                return False
+            ins, index = at
+            if ins.opcode == "tuple":
+                at = self.graph.operand(ins, index[0], index[1:]) if index else None
+            elif ins.opcode == "fusion" and ins.fused is not None:
+                root = self.graph.root(ins.fused)
+                if root is None:
+                    return False
+                callers, at = {**callers, root.computation: (ins, "calls", 0)}, (root, index)
+            elif ins.opcode == "get-tuple-element" and ins.number is not None:
+                at = self.graph.operand(ins, 0, (ins.number, *index))
+            else:
+                end = self._behind_moves(callers, at)
+                if end is ins or end is None:
+                    return ins.opcode in ("constant", "iota")
+                at = end, ()
+        return False
 
     def _is_constant(self, callers: Callers, at: At) -> bool:
         end = self._behind_moves(callers, at)

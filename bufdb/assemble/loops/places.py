@@ -1,9 +1,10 @@
 """Whose an instruction is: the line of the user it bears, or the machinery of a loop.
 
 JAX gives all that a scan adds to its body (the counter, the slices of what is scanned, the stacks
-of what is saved) the line of the call. An instruction with another line is the user's. With this
-line it is the user's if behind the last `while/body/` of its op_name something stands that no loop
-writes: a scan of a lambda on one line, the body of a `while_loop`.
+of what is saved) the line of the call, or of another scan, for which it was traced first (`scans`).
+An instruction with another line is the user's. With this line it is the user's if behind the last
+`while/body/` of its op_name something stands that no loop writes: a scan of a lambda on one line,
+the body of a `while_loop`; and so beside the loop, of what makes data: `relu(scan(…)[0] @ w)`.
 
 Where all that was compiled is installed, a server say, no line is the user's. Then the innermost
 line of whatever library stands for it, or every walk would end at the arguments of the program.
@@ -12,24 +13,24 @@ line of whatever library stands for it, or every walk would end at the arguments
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
+from bufdb.assemble.loops.operands import MOVES
+from bufdb.assemble.loops.scans import Fields, bodies_of_scans, kept_steps
 from bufdb.read.hlo import NOTHING_MORE, Frame, HloHeader, Own
 from bufdb.read.hlo_graph import Instruction
 from bufdb.read.instruction import unescape
 
 Place = tuple[str, int]
 """File and line."""
-Fields = Mapping[str, Any]
-"""Metadata of an instruction (`metadata_of`)."""
 
 _SOURCE_FILE = re.compile(rb' source_file="((?:[^"\\]|\\.)*)"')
 _BODY = re.compile(rb"while\)*/body/")
 _MACHINERY = re.compile(
     rb"(?:(?:closed_call|eval_jaxpr|checkpoint|remat|rematted_computation)(?:/|$))*"
     rb"(?:jit\(dynamic_(?:update_)?index_in_dim\)(?:/.*)?"
-    rb"|dynamic_(?:update_)?slice|broadcast_in_dim|squeeze|reshape|concatenate|slice|while)?"
+    rb"|dynamic_(?:update_)?slice|broadcast_in_dim|squeeze|reshape|concatenate|slice"
+    rb"|(?:\w+\()*while\)*)?"
 )
 _SCALAR = re.compile(rb"(?:pred|[su]\d+)\[\]")
 _BEARS_CONSUMERS_LINE = frozenset({"while", "conditional", "call", "get-tuple-element", "tuple"})
@@ -51,7 +52,8 @@ class Places:
             header: what stands above the computations.
             loops: metadata of the loops.
             own: which files are the user's own.
-            text: the computations, or no text if some line is known to be the user's.
+            text: the computations, or no text if some line is known to be the user's and all
+                scans bear their own.
         """
         self._is_library, self._library_source = own.is_library, own.library_source
         self.has_own = not text or self._finds_own(header, text)
@@ -60,9 +62,11 @@ class Places:
         for frame in header.frames if header is not None else ():
             self.frames[frame.stack_frame_id] = frame
         self._of_frames: dict[int, Place | None] = {}
-        self._is_step: dict[bytes, bool] = {}
-        """Whether an op_name on a loop's line is one of the user's step: many have the same."""
+        self._is_step: dict[bytes, tuple[bool, bool]] = {}
+        """Whether an op_name on a loop's line says what the user computes, and whether in the body
+        of a loop: many have the same."""
         self.of_loops = {place for fields in loops if (place := self._own(fields)) is not None}
+        self.of_loops |= self._of_other_scans(text)
 
     def own(self, ins: Instruction) -> Place | None:
         """The innermost place that is not library code."""
@@ -81,6 +85,13 @@ class Places:
         if frame is not None:
             return frame.source_file, frame.source_line, number
         return file, fields.get("source_line"), number
+
+    def _of_other_scans(self, text: bytes) -> set[Place]:
+        """The lines that loops bear for what JAX had traced for another scan."""
+        found = [(body, self._own(fields)) for body, fields in kept_steps(text)]
+        others = [(body, place) for body, place in found if place and place not in self.of_loops]
+        bodies = bodies_of_scans(text, (body for body, _ in others))
+        return {place for body, place in others if body in bodies}
 
     def _finds_own(self, header: HloHeader | None, text: bytes) -> bool:
         if header is not None and any(f.own_frame_id is not None for f in header.frames):
@@ -145,6 +156,8 @@ class Places:
             return False
         op_name = ins.op_name or b""
         if op_name not in self._is_step:
-            behind = _BODY.split(op_name.split(b";")[0])
-            self._is_step[op_name] = len(behind) > 1 and _MACHINERY.fullmatch(behind[-1]) is None
-        return self._is_step[op_name]
+            before, *behind = _BODY.split(op_name.split(b";")[0])
+            last = behind[-1] if behind else before.rpartition(b"/")[2]
+            self._is_step[op_name] = _MACHINERY.fullmatch(last) is None, bool(behind)
+        is_step, is_in_body = self._is_step[op_name]
+        return is_step and (is_in_body or ins.opcode not in MOVES)

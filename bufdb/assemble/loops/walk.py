@@ -29,7 +29,9 @@ _MOVES_OF_USERS = frozenset(
 _CALLING = {"fusion": "calls", "custom-call": "calls", "async": "calls", "call": "to_apply"}
 """In which role opcodes, with or without `-start`, call the computation that gives their result."""
 _REDUCING = frozenset(("all-reduce-start", "reduce-scatter-start"))
-"""What is asynchronous and makes data; the rest moves them."""
+"""What is asynchronous and makes data; the rest moves them, unless the user asked for it."""
+_ASKED_FOR = (b"/all_gather", b"/all_gather_invariant", b"/all_to_all", b"/ppermute")
+"""How the op_name of a collective ends that the user wrote; what XLA adds bears its user's."""
 
 
 @dataclass(slots=True)
@@ -205,11 +207,13 @@ class Walker:
         return self.graph.operand(ins, index[0], index[1:]) if index else None
 
     def _branch(self, path: _Path, ins: Instruction, index: Index) -> At | None:
-        branches = ins.called.get("branch")
-        if not branches:
+        numbers = self._operands.branches(path.callers, ins, index)
+        if not numbers:
             return None
-        last = len(branches) - 1
-        return self._enter(path, (ins, "branch", last), branches[last], index)
+        if len(numbers) > 1:
+            path.origin.is_exact = False
+        last = numbers[-1]
+        return self._enter(path, (ins, "branch", last), ins.called["branch"][last], index)
 
     def _update(self, path: _Path, ins: Instruction, index: Index) -> At | None:
         """One slice written: by a loop into its stack, or by the user (a cache)."""
@@ -286,7 +290,10 @@ class Walker:
             path.passed.append((ins, True))
             return self._enter(path, (ins, "calls", 0), called, index)
         is_asynchronous = ins.opcode.endswith(("-start", "-done", "-update"))
-        if is_asynchronous and ins.opcode not in _REDUCING:
+        makes_data = ins.opcode in _REDUCING or (
+            ins.opcode.endswith("-start") and (ins.op_name or b"").endswith(_ASKED_FOR)
+        )
+        if is_asynchronous and not makes_data:
             return self._asynchronous(path, ins, index)
         if self._is_sum(ins):
             found = self._operands.all(ins)
