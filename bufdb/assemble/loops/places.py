@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable
 
 from bufdb.assemble.loops.operands import MOVES
-from bufdb.assemble.loops.scans import Fields, bodies_of_scans, kept_steps
+from bufdb.assemble.loops.scans import Fields, bodies_of, bodies_of_scans, kept_steps
 from bufdb.read.hlo import NOTHING_MORE, Frame, HloHeader, Own
 from bufdb.read.hlo_graph import Instruction
 from bufdb.read.instruction import unescape
@@ -88,10 +88,11 @@ class Places:
 
     def _of_other_scans(self, text: bytes) -> set[Place]:
         """The lines that loops bear for what JAX had traced for another scan."""
-        found = [(body, self._own(fields)) for body, fields in kept_steps(text)]
-        others = [(body, place) for body, place in found if place and place not in self.of_loops]
-        bodies = bodies_of_scans(text, (body for body, _ in others))
-        return {place for body, place in others if body in bodies}
+        found = [(end, self._own(fields)) for end, fields in kept_steps(text)]
+        others = {end: place for end, place in found if place and place not in self.of_loops}
+        bodies = bodies_of(text, others)
+        of_scans = bodies_of_scans(text, (body for _, body in bodies))
+        return {others[end] for end, body in bodies if body in of_scans}
 
     def _finds_own(self, header: HloHeader | None, text: bytes) -> bool:
         if header is not None and any(f.own_frame_id is not None for f in header.frames):

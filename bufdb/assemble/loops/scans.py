@@ -17,25 +17,31 @@ from bufdb.read.instruction import metadata_of
 Fields = Mapping[str, Any]
 """Metadata of an instruction (`metadata_of`)."""
 
-_KEPT = re.compile(rb'/body/jit\(dynamic_(?:update_)?index_in_dim\)[/"]')
+_KEPT = re.compile(rb'/body/jit\(dynamic_(?:update_)?index_in_dim\)([/"][^}\n]*)\}')
 _STEP = b"/body/closed_call"
 _BODY = len(b"/body/")
-_METADATA = b", metadata={"
 _LONGEST = 1 << 12
-"""Metadata are shorter; nothing is looked for farther away."""
+"""An op_name is shorter; its beginning is not looked for farther away."""
 
 
 def kept_steps(text: bytes) -> list[tuple[bytes, Fields]]:
-    """The body and the metadata of what JAX may have kept from another scan, each once."""
-    found: dict[bytes, bytes] = {}
-    for mark in _KEPT.finditer(text):
-        start = text.rfind(_METADATA, max(0, mark.start() - _LONGEST), mark.start())
-        stop = text.find(b"}", mark.end(), mark.end() + _LONGEST)
-        if start >= 0 and stop >= 0:
-            body = _body(text, mark)
-            if body is not None:
-                found.setdefault(text[start : stop + 1], body)
-    return [(body, metadata_of(metadata)) for metadata, body in found.items()]
+    """What stands behind the names of what JAX may have kept from another scan, each once.
+
+    Of 16,464 such in 13 MB four differ, which takes 16 ms; to look at each one 70.
+
+    Returns:
+        The end of their metadata, and the fields in it, where the line is.
+    """
+    ends = dict.fromkeys(_KEPT.findall(text))
+    return [(end, metadata_of(b', metadata={op_name="%b}' % end)) for end in ends]
+
+
+def bodies_of(text: bytes, ends: Iterable[bytes]) -> set[tuple[bytes, bytes]]:
+    """The ends again, each with the op_names of the bodies in which it stands."""
+    wanted = set(ends)
+    marks = _KEPT.finditer(text) if wanted else ()
+    found = {(mark[1], _body(text, mark)) for mark in marks if mark[1] in wanted}
+    return {(end, body) for end, body in found if body is not None}
 
 
 def bodies_of_scans(text: bytes, bodies: Iterable[bytes]) -> set[bytes]:
