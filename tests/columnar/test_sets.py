@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as some
@@ -28,6 +29,7 @@ def test_they_are_numpys(pair):
         assert ours.tolist() == theirs.tolist()
 
 
+@pytest.mark.slow
 def test_an_ingest_needs_no_masked_arrays():
     code = (
         "import sys; from pathlib import Path; from bufdb.ingest.ingest import ingest; "

@@ -315,6 +315,7 @@ def test_function_and_color(diff):
     assert "neither side has function 'init' and color 'hbm'; there is " in err
 
 
+@pytest.mark.slow
 def test_top_cuts_and_says_so(diff):
     code, text, err = diff("cpu_b8", "cpu_b16", "--top", "1")
     assert (code, err) == (0, "bufdb: 2 more functions; --top shows more\n")

@@ -132,6 +132,7 @@ def drawn(text):
     return [part for part in parts if part], rest
 
 
+@pytest.mark.slow
 def test_ingest_and_check_draw_at_a_terminal(empty_folder):
     text = at_terminal("ingest", DEMO, "--run-from-dir")
     lines, rest = drawn(text)

@@ -21,6 +21,7 @@ def tables(con):
         return [name for (name,) in con.execute(sql, [ready.CATALOG]).fetchall()]
 
 
+@pytest.mark.slow
 def test_it_is_made_once_and_again_if_it_is_damaged(cache):
     with duckdb.connect() as con:
         assert tables(con) == sorted(definitions.tables())

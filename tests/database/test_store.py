@@ -176,6 +176,7 @@ def test_a_question_has_a_limit_of_memory_and_the_threads_that_it_is_enough_for(
         memory.MEMORY_LIMIT.reset(token)
 
 
+@pytest.mark.slow
 def test_what_is_larger_than_memory_is_sorted_on_disk(path, tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     token = memory.MEMORY_LIMIT.set(40_000_000)

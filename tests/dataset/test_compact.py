@@ -32,6 +32,7 @@ def test_a_day_becomes_one_file_a_table_and_small_ones_go_after_their_time(tmp_p
     assert rows_on(tmp_path) == rows
 
 
+@pytest.mark.slow
 def test_many_owners_are_several_parts_each_of_runs_side_by_side(tmp_path, monkeypatch):
     monkeypatch.setattr(compaction, "PART_OWNERS", 4)
     for run in ("a", "b", "c"):
@@ -154,6 +155,7 @@ def test_what_no_marker_commits_is_not_seen_and_not_removed(tmp_path):
     assert rows_on(tmp_path) == rows
 
 
+@pytest.mark.slow
 def test_what_a_killed_writer_was_making_goes_and_what_another_makes_stays(tmp_path):
     stored(tmp_path)
     rows, outside = rows_on(tmp_path), tmp_path / "outside"
@@ -176,6 +178,7 @@ def test_what_a_killed_writer_was_making_goes_and_what_another_makes_stays(tmp_p
     assert rows_on(tmp_path) == rows
 
 
+@pytest.mark.slow
 def test_who_reads_what_was_removed_is_told(tmp_path, monkeypatch):
     from bufdb.dataset import reading
 

@@ -60,6 +60,7 @@ def test_types_are_exact(tmp_path):
         assert ("occupied_temp_bytes", "DECIMAL(38,0)") in {row[:2] for row in of_peaks}
 
 
+@pytest.mark.slow
 def test_the_same_dumps_are_the_same_bytes_whichever_process_reads_them(tmp_path):
     for seed in ("1", "2"):
         root = tmp_path / seed
@@ -147,6 +148,7 @@ def test_markers_are_written_after_all_that_they_commit(tmp_path, monkeypatch):
     assert "runs" in {name.table for name in order[:first_module]}
 
 
+@pytest.mark.slow
 def test_pruned_modules_are_gone_and_can_come_back(tmp_path):
     run = copied(tmp_path / "cpu_b8")
     stored(tmp_path / "set", run)

@@ -36,6 +36,7 @@ def test_what_else_lies_there_is_no_object(name):
     assert layout.parse(name) is None
 
 
+@pytest.mark.slow
 @given(contents, contents)
 def test_the_same_content_keeps_its_version_and_another_comes_after_it(one, other):
     first = layout.version_of(one, None)

@@ -44,6 +44,7 @@ def test_what_else_lies_there_is_not_read(tmp_path):
     assert rows_on(tmp_path) == rows
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("copied_bytes", [0, reading.COPIED_BYTES])
 def test_a_damaged_file_is_told_on_one_line(tmp_path, monkeypatch, copied_bytes):
     stored(tmp_path)

@@ -80,6 +80,7 @@ def plain_rows(fresh, tmp_path_factory):
     return content(con)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("paste", PASTED.values(), ids=PASTED)
 def test_pasted_text_has_the_rows_of_the_dump(con, tmp_path, plain_rows, paste):
     path = tmp_path / "pasted.txt"

@@ -58,6 +58,7 @@ DUMP = f"{INIT}-buffer-assignment.txt"
 # -- the same rows ---------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("form", FORMATS)
 def test_an_archive_has_the_modules_of_its_directory(fresh, tmp_path, form):
     path = archive(tmp_path, form)
@@ -207,6 +208,7 @@ def test_a_bomb_of_many_layers_is_refused_by_its_total(tmp_path, monkeypatch):
     assert "unpack it first" in odd(tmp_path / "x.zip")["x.zip"][1]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_damaged_archive_is_an_error_and_no_more(fresh, tmp_path, form):
     path = archive(tmp_path, form)

@@ -30,6 +30,7 @@ def ingested(fresh, tmp_path):
     return ingest
 
 
+@pytest.mark.slow
 def test_a_log_may_come_on_standard_input(call, empty_folder, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(TPU.encode())))
     code, _, err = call("ingest", "-", "--db", "t.duckdb", "--run", "job7")

@@ -139,6 +139,7 @@ def test_the_next_ingest_finds_nothing_changed(pools, tmp_path):
     assert state_of(Path(db)) == before
 
 
+@pytest.mark.slow
 def test_what_is_in_archives_is_read_here(con, fresh, pools, tmp_path):
     """Among others that are not; an archive is open in one process."""
     folder = tmp_path / "run"
@@ -153,6 +154,7 @@ def test_what_is_in_archives_is_read_here(con, fresh, pools, tmp_path):
     assert len(pools) == 1
 
 
+@pytest.mark.slow
 def test_files_that_are_gone_are_told_alike(fresh, pools, tmp_path, monkeypatch):
     """What is gone between the plan and the reading."""
     found = []
@@ -191,6 +193,7 @@ def test_a_process_with_threads_is_not_copied():
         other.join()
 
 
+@pytest.mark.slow
 def test_a_script_of_the_caller_is_not_run_again(tmp_path):
     """As new processes of `multiprocessing` do where the script does not guard itself."""
     script = (
@@ -227,6 +230,7 @@ noted(pool.Pool, "begin")
     assert done(started(patch, *command))[:2] == (0, "copied False\ncopied False\nbegin True\n")
 
 
+@pytest.mark.slow
 def test_many_runs_are_begun_one_after_the_other(pools, tmp_path):
     """The first are stored, and forgotten, before the last are begun."""
     runs = [tmp_path / f"run_{number}" for number in range(20)]
@@ -236,6 +240,7 @@ def test_many_runs_are_begun_one_after_the_other(pools, tmp_path):
     assert ingest(str(tmp_path / "all.duckdb"), runs, jobs=2).module_count == module_count
 
 
+@pytest.mark.slow
 def test_a_database_that_comes_to_be_meanwhile_is_asked(pools, expected, tmp_path, monkeypatch):
     """Others read for a new database already when another ingest makes it."""
     db = tmp_path / "t.duckdb"

@@ -113,6 +113,7 @@ def test_a_step_whose_line_cannot_be_read_is_a_name_and_reported(tmp_path):
     assert unread == [("unreadable_line", HLO[: HLO.index("LINE")].count("\n") + 1)]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("line", ["  %odd = f32[2]{0} cosine(%add)", "  %odd = nonsense"])
 @pytest.mark.parametrize("size", [1, 40, 150])
 def test_an_hlo_text_in_parts_says_what_it_says_as_a_whole(line, size, tmp_path, monkeypatch):

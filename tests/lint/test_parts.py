@@ -60,6 +60,7 @@ def test_no_part_reads_too_much():
             assert sum(reads.get(table.name, 1) for table in tables) <= parts.MOST_READS
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", ["scaling", "diff-modules"])
 def test_the_parts_together_give_the_rows_of_the_query(demo, name):
     query = QUERIES[name]

@@ -146,6 +146,7 @@ def test_a_proto_that_was_refused_is_not_asked_again(
     assert rows(con, told) == [("error",)]
 
 
+@pytest.mark.slow
 def test_what_is_ingested_again_is_unchanged(
     con: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
@@ -158,6 +159,7 @@ def test_what_is_ingested_again_is_unchanged(
     assert (again.unchanged_count, again.replaced_count) == (3, 1)
 
 
+@pytest.mark.slow
 def test_a_compressed_proto_and_one_in_a_snapshot_are_the_same(
     con: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
@@ -192,6 +194,7 @@ def test_questions_have_the_answers_of_the_text(
     assert len(answers[0].splitlines()) > 2
 
 
+@pytest.mark.slow
 def test_protos_among_texts_give_the_rows_that_they_give_alone(
     con: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
@@ -205,6 +208,7 @@ def test_protos_among_texts_give_the_rows_that_they_give_alone(
     assert diagnosed(con) == []
 
 
+@pytest.mark.slow
 def test_a_large_proto_goes_through_in_rounds(
     con: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:

@@ -469,6 +469,7 @@ def test_what_ingest_has_reported_is_told_apart(demo_db, tmp_path, capfd):
     assert "ingest has reported about" in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_checksum_of_another_hash_is_not_compared(demo_db, tmp_path, capfd):
     path = shutil.copy(demo_db, tmp_path / "other.duckdb")
     with duckdb.connect(str(path)) as con:

@@ -1032,6 +1032,7 @@ def test_capture_whose_ingest_fails(tmp_path, monkeypatch, capfd, my_db, error, 
     assert stored_by(advice, tmp_path, monkeypatch) == 2 + 3
 
 
+@pytest.mark.slow
 def test_capture_of_dumps_that_are_stored_in_part(tmp_path, monkeypatch, capfd, my_db):
     gone = "os.remove(f'{folder}/module_0000.jit_init.cpu_after_optimizations-live-range.txt');"
     gone += "os.mkfifo(f'{folder}/module_0000.jit_init.cpu_after_optimizations-live-range.txt')"
@@ -1040,6 +1041,7 @@ def test_capture_of_dumps_that_are_stored_in_part(tmp_path, monkeypatch, capfd, 
     assert stored_by(advice, tmp_path, monkeypatch) == 3
 
 
+@pytest.mark.slow
 def test_capture_whose_dumps_are_stored(tmp_path, monkeypatch, capfd, my_db):
     code, _, advice = captured(monkeypatch, capfd)
     assert (code, advice) == (0, [])

@@ -406,6 +406,7 @@ def test_pages_of_the_same_database_are_the_same(demo):
     assert html(demo, asked) == html(demo, asked)
 
 
+@pytest.mark.slow
 def test_beyond_the_budget_rows_stay_and_say_so(demo):
     budget = len(policy.frame().fill("", [])) + 60_000
     small = report(demo, budget=budget)
