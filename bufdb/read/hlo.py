@@ -25,7 +25,10 @@ _FRAME = re.compile(rb"(\d{1,18}) \{file_location_id=(\d{1,18})(?: parent_frame_
 _LIBRARY = re.compile(r"(^|/)(site-packages|dist-packages)/|/lib/python[0-9.]+/|^<frozen")
 _PACKAGES = re.compile(r"(?s)^(?:.*/)?(?:site-packages|dist-packages)/|^.*/lib/python[0-9.]+/")
 _COMPUTATION = re.compile(rb"^(?:(ENTRY |%)|[\w.-]++ )", re.MULTILINE)
-_HELPERS = re.compile(rb'[/(]jit\(([^()/";\n]+)\)+/[^/";\n]*"[^}\n]* stack_frame_id=(\d{1,18})')
+_HELPERS = re.compile(
+    rb'jit\((?<!"jit\()([^()/";\n]+)\)+/[^/";\n]*"[^}\n]* stack_frame_id=(\d{1,18})'
+)
+"""A jit behind the first of an op_name. Letters come first, which is six times as fast."""
 _BEARERS = re.compile(rb"stack_frame_id=(\d{1,18})")
 _FARTHEST = 100
 """A call is at most so many frames above; JAX writes 10 of each stack."""
@@ -143,12 +146,14 @@ def mend(header: HloHeader, text: bytes, start: int = 0) -> None:
         start: where its computations begin.
     """
     above = _elsewhere_in_function(header.frames)
-    found = [(name, int(number)) for name, number in _HELPERS.findall(text, start)] if above else []
-    names = {number: name.decode(errors="replace") for name, number in found if number in above}
+    found = Counter(_HELPERS.findall(text, start) if above else ())
+    names = {int(at): name.decode(errors="replace") for name, at in found if int(at) in above}
     if not names:
         return
-    bearers = Counter(int(number) for number in _BEARERS.findall(text, start))
-    bearers.subtract(number for _, number in found)
+    every = Counter(_BEARERS.findall(text, start))
+    bearers = Counter({int(number): count for number, count in every.items()})
+    for (_, number), count in found.items():
+        bearers[int(number)] -= count
     by_id = {frame.stack_frame_id: frame for frame in header.frames}
     calls: dict[int, int] = {}
     for number, name in names.items():
