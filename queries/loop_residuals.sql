@@ -16,6 +16,9 @@
 -- operands and took the largest, or a conditional of which several branches make data and took the
 -- last. A stacked output of the user's own scan looks like a residual. The line of a gradient is
 -- that of the operation that uses the array. What XLA fuses into one instruction bears one line.
+-- What JAX traces once for several calls may bear the line of the first, of another function or
+-- program even: up to JAX 0.7 whatever jnp.where, jax.nn.relu and other jitted functions compute,
+-- since then what a custom_jvp or custom_vjp calls in a layer (format section 7.1).
 --
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.

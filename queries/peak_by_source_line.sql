@@ -26,6 +26,9 @@
 -- wrong when: a value that XLA made has several uses. It is named for the first in program order
 -- that has an op_name, and another one may be what keeps it alive. Where no use of its own has an
 -- op_name, it is named for what its first use is used for, and so on, at most four steps away.
+-- What JAX traces once for several calls may bear the line of the first, of another function or
+-- program even: up to JAX 0.7 whatever jnp.where, jax.nn.relu and other jitted functions compute,
+-- since then what a custom_jvp or custom_vjp calls in a layer (format section 7.1).
 --
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.

@@ -184,6 +184,7 @@ class Batch:
                 self.account.find(number, "data_loss", "empty_file", "it is empty", text.path)
             return
         header = self.headers[number] = hlo.read(plain[:above], self.own)
+        hlo.mend(header, plain, above)
         self._report(text, header.read_count, header.problems)
         last = plain.rfind(b"}") + 1
         if not last or not _BEHIND_END.match(plain, last):

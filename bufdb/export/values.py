@@ -71,6 +71,7 @@ SELECT
   coalesce(source_file, '?'),
   coalesce(source_line, 0),
   is_library_path(coalesce(source_file, ''))
+  OR coalesce(source_file IS NOT NULL AND own_frame_id <> stack_frame_id, FALSE)
 FROM stack_frames
 WHERE module_id = $module_id
 """

@@ -4,8 +4,9 @@
 -- Positions and uses of a value, compiler options, the peak listing and the nodes of its tree from
 -- 0; stack frames from 1 (format section 7.1). Used values have a position each. A node of the tree
 -- lies one deeper than its parent, the last node above it that does; a frame likewise below its
--- caller, and its own frame is the first here or above that is not library code. Frames are also
--- numbered from 0 so that each stands before those that it calls, and these stand together.
+-- caller, and its own frame is the first here or above that is not library code, or one above that
+-- if JAX kept it from another call. Frames are also numbered from 0 so that each stands before those
+-- that it calls, and these stand together.
 --
 -- column module_id BIGINT: The module.
 -- column finding VARCHAR: What was expected, what was found.
@@ -135,12 +136,21 @@ LEFT JOIN stack_frames AS callers
 LEFT JOIN called
   ON called.module_id = stack_frames.module_id
   AND called.parent_frame_id = stack_frames.stack_frame_id
+LEFT JOIN stack_frames AS own_frames
+  ON own_frames.module_id = stack_frames.module_id
+  AND own_frames.stack_frame_id = stack_frames.own_frame_id
+  AND own_frames.tree_ordinal < stack_frames.tree_ordinal
+  AND own_frames.last_tree_ordinal >= stack_frames.tree_ordinal
+  AND NOT is_library_path(own_frames.source_file, modules.own_pattern)
 WHERE stack_frames.depth <> coalesce(callers.depth + 1, 0)
-  OR stack_frames.own_frame_id IS DISTINCT FROM CASE
-    WHEN NOT is_library_path(stack_frames.source_file, modules.own_pattern)
-      THEN stack_frames.stack_frame_id
-    ELSE callers.own_frame_id
-  END
+  OR (
+    stack_frames.own_frame_id IS DISTINCT FROM CASE
+      WHEN NOT is_library_path(stack_frames.source_file, modules.own_pattern)
+        THEN stack_frames.stack_frame_id
+      ELSE callers.own_frame_id
+    END
+    AND own_frames.stack_frame_id IS NULL
+  )
   OR stack_frames.last_tree_ordinal - stack_frames.tree_ordinal <> coalesce(called.frame_count, 0)
   OR stack_frames.tree_ordinal <= callers.tree_ordinal
   OR stack_frames.last_tree_ordinal > callers.last_tree_ordinal

@@ -37,7 +37,7 @@ COMMENT ON COLUMN instructions.op_name IS
 COMMENT ON COLUMN instructions.source_file IS
   'Source file: inline metadata, else the frame of stack_frame_id; NULL if neither is known.';
 COMMENT ON COLUMN instructions.source_line IS
-  'Source line, from the same place as source_file; NULL if unknown.';
+  'Source line, from the same place as source_file: what XLA prints, which of a helper that JAX kept (format section 7.1) is the line of its first call. NULL if unknown.';
 COMMENT ON COLUMN instructions.source_end_line IS
   'Last source line; NULL if unknown.';
 COMMENT ON COLUMN instructions.source_column IS

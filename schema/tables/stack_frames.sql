@@ -23,7 +23,7 @@ COMMENT ON COLUMN stack_frames.stack_frame_id IS
 COMMENT ON COLUMN stack_frames.parent_frame_id IS
   'The calling frame; NULL for an outermost one. The text prints it one too high; this is the true value.';
 COMMENT ON COLUMN stack_frames.own_frame_id IS
-  'The innermost frame here or above that is not library code (is_library_path with modules.own_pattern); NULL if there is none.';
+  'The innermost frame here or above that is not library code (is_library_path with modules.own_pattern); of a helper such as jax.nn.relu that JAX traced for another line of the same function and kept, the one of its call. NULL if there is none.';
 COMMENT ON COLUMN stack_frames.depth IS
   'Number of frames above this one.';
 COMMENT ON COLUMN stack_frames.tree_ordinal IS

@@ -7,7 +7,12 @@ SELECT
   stack_frames.depth,
   stack_frames.tree_ordinal,
   stack_frames.last_tree_ordinal,
-  NOT is_library_path(coalesce(stack_frames.source_file, ''), modules.own_pattern) AS is_own,
+  NOT is_library_path(coalesce(stack_frames.source_file, ''), modules.own_pattern)
+  AND (
+    stack_frames.source_file IS NULL
+    OR coalesce(stack_frames.own_frame_id, stack_frames.stack_frame_id)
+      = stack_frames.stack_frame_id
+  ) AS is_own,
   concat_ws(
     ' ',
     base_name(coalesce(stack_frames.source_file, '?')) || ':'
@@ -28,6 +33,6 @@ COMMENT ON COLUMN named_frames.tree_ordinal IS
 COMMENT ON COLUMN named_frames.last_tree_ordinal IS
   'Place of the last frame that it calls: stack_frames.last_tree_ordinal.';
 COMMENT ON COLUMN named_frames.is_own IS
-  'Whether it is not library code (is_library_path with modules.own_pattern).';
+  'Whether it is not library code (is_library_path with modules.own_pattern), and not the line of another call (stack_frames.own_frame_id).';
 COMMENT ON COLUMN named_frames.label IS
   'FILE:LINE FUNCTION, without directories and without the outer functions of a local one; ? for what is unknown.';

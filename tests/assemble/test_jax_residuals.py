@@ -43,6 +43,20 @@ for name, function in layer.items():
     ]
 print(json.dumps(told))
 """
+TWICE = """
+import jax
+
+def layer(x, w):
+    a = jax.nn.relu(x @ w)
+    b = jax.nn.relu(a @ w)
+    return b @ w, None
+
+def step(w, x):
+    return jax.grad(lambda w: jax.lax.scan(layer, x, w)[0].sum())(w)
+
+shape = jax.ShapeDtypeStruct
+jax.jit(step).lower(shape((6, 16, 16), "float32"), shape((8, 16), "float32")).compile()
+"""
 FORWARD = """
 SELECT DISTINCT values.shape, details.own_source_line, details.is_layer_input
 FROM value_origin_details AS details
@@ -62,6 +76,12 @@ def compiled(tmp_path_factory):
     """What JAX prints of each program, and the database of its dumps."""
     pytest.importorskip("jax", reason="this Python has no jax")
     folder = tmp_path_factory.mktemp("residuals")
+    told = compile_in(folder, COMPILE)
+    return json.loads(told), folder / "t.duckdb"
+
+
+def compile_in(folder, program):
+    """What a program prints; its dumps are in a database of this folder then."""
     given = {
         "XLA_FLAGS": f"--xla_dump_to={folder / 'dumps'}",
         "JAX_PLATFORMS": "cpu",
@@ -69,11 +89,11 @@ def compiled(tmp_path_factory):
         "PYTHONPATH": str(MODEL),
     }
     done = subprocess.run(
-        [sys.executable, "-c", COMPILE], env=os.environ | given, capture_output=True, text=True
+        [sys.executable, "-c", program], env=os.environ | given, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     ingest(str(folder / "t.duckdb"), [Path(folder / "dumps")])
-    return json.loads(done.stdout), folder / "t.duckdb"
+    return done.stdout
 
 
 @pytest.mark.parametrize("name", ["layers", "layers_named"])
@@ -99,3 +119,17 @@ def test_a_scan_saves_what_jax_says_and_bufdb_knows_the_line(compiled, name):
     inside = {line for _, line in lines}
     assert all(int(re.search(r"\.py:(\d+)", text)[1]) not in inside
                for text in scan if "from the argument" not in text)  # fmt: skip
+
+
+def test_each_call_of_a_helper_has_its_line(tmp_path):
+    """JAX traces jax.nn.relu in a scanned layer once, and XLA has the line of that for both."""
+    pytest.importorskip("jax", reason="this Python has no jax")
+    program = tmp_path / "twice.py"
+    program.write_text(TWICE)
+    compile_in(tmp_path, f"import runpy; runpy.run_path({str(program)!r})")
+    with duckdb.connect(str(tmp_path / "t.duckdb"), read_only=True) as con:
+        found = con.execute(
+            "SELECT DISTINCT own_source_line FROM value_origin_details "
+            "WHERE origin_kind = 'stacked' AND op_name LIKE '%jit(relu)/max'"
+        ).fetchall()
+    assert {line for (line,) in found} == {5, 6}

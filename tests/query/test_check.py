@@ -75,6 +75,8 @@ BREAKING = [
     ("ordinals", f"UPDATE positions SET is_defining = FALSE WHERE module_id = {NEW}"),
     ("ordinals", f"UPDATE peak_stack_nodes SET depth = 1 WHERE module_id = {NEW}"),
     ("ordinals", f"UPDATE stack_frames SET own_frame_id = NULL WHERE module_id = {NEW}"),
+    ("ordinals", "UPDATE stack_frames SET own_frame_id = (SELECT max(stack_frame_id) FROM"
+     f" stack_frames WHERE module_id = {NEW}) WHERE module_id = {NEW}"),
     ("ordinals", f"UPDATE stack_frames SET tree_ordinal = 0 WHERE module_id = {NEW}"),
     ("ordinals", "UPDATE stack_frames SET tree_ordinal = last_tree_ordinal - tree_ordinal,"
      f" last_tree_ordinal = tree_ordinal WHERE module_id = {NEW}"),

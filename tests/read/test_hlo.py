@@ -58,3 +58,76 @@ def test_a_caller_that_is_missing_is_none_and_a_cycle_is_cut_once():
 def test_a_chain_of_a_hundred_thousand_frames_is_two_numbers_each():
     spans = tree({1: None, **{number: number - 1 for number in range(2, 100_001)}})
     assert spans[1] == (0, 0, 99_999) and spans[100_000] == (99_999, 99_999, 99_999)
+
+
+def own_frame(stack, op_names):
+    """The own frame of the innermost (function, line), with (frame, op_name) of what bears them.
+
+    The innermost has the highest number; frames are numbered from the outermost.
+    """
+    functions = list(dict.fromkeys(function for function, _ in stack))
+    outwards = list(enumerate(reversed(stack), 1))
+    head = 'HloModule jit_f\n\nFileNames\n1 "/u/m.py"\n\nFunctionNames\n'
+    head += "".join(f'{at} "{name}"\n' for at, name in enumerate(functions, 1))
+    head += "\nFileLocations\n" + "".join(
+        f"{at} {{file_name_id=1 function_name_id={functions.index(function) + 1} line={line} "
+        f"end_line={line} column=8 end_column=20}}\n"
+        for at, (function, line) in outwards
+    )
+    head += "\nStackFrames\n" + "".join(
+        f"{at} {{file_location_id={at} parent_frame_id={at}}}\n" for at, _ in outwards
+    )
+    text = (
+        head
+        + "\nENTRY %main () -> f32[] {\n"
+        + "".join(
+            f'  %x.{at} = f32[] add(), metadata={{op_name="{name}" stack_frame_id={at}}}\n'
+            for at, name in op_names
+        )
+    )
+    header = hlo.read(head.encode())
+    hlo.mend(header, text.encode(), len(head))
+    return header.frames[-1].own_frame_id
+
+
+TWICE = [("layer", 4), ("layer", 5), ("step.<locals>.loss", 10)]
+"""A helper that was traced for line 4 and is called on line 5."""
+MAX = "jit(step)/jvp()/while/body/closed_call/jit(relu)/max"
+AT_THE_CALL = (2, "jit(step)/jvp()/while/body/closed_call/gt")
+
+
+@pytest.mark.parametrize("name", [MAX, "jit(f)/transpose(jvp(jit(relu)))/max",
+                                  "jit(f)/jit(hard_silu)/jit(relu)/max"])  # fmt: skip
+def test_a_helper_that_jax_kept_is_on_the_line_of_its_call(name):
+    assert own_frame(TWICE, [(3, name), AT_THE_CALL]) == 2
+
+
+def test_frames_between_belong_to_the_first_call():
+    stack = [("act", 3), ("layer", 4), ("<lambda>", 9), ("layer", 5), ("<lambda>", 9), ("loss", 10)]
+    assert own_frame(stack, [(6, MAX), (3, "jit(f)/gt")]) == 3
+    # XLA has repeated the frames of the call, and what else stands there bears the outer ones.
+    again = [("layer", 4), ("loss", 10), ("layer", 5), ("loss", 10), ("layer", 5), ("loss", 10)]
+    assert own_frame(again, [(6, MAX), (2, "jit(f)/gt")]) == 2
+    # act is called on both lines, and its own line is right.
+    stack.insert(3, ("act", 3))
+    assert own_frame(stack, [(7, MAX), (4, "jit(f)/gt")]) == 4
+
+
+@pytest.mark.parametrize(("stack", "op_names"), [
+    # A function that calls itself: others are on line 4 too, or none bears the call.
+    (TWICE, [(3, MAX), (3, "jit(step)/gt"), AT_THE_CALL]),
+    (TWICE, [(3, MAX)]),
+    # The user's own jitted function, and what is not in any.
+    ([("relu", 3), *TWICE], [(4, MAX), (3, "jit(f)/add"), AT_THE_CALL]),
+    (TWICE, [(3, "jit(step)/jvp()/max"), AT_THE_CALL]),
+    # One line, which two loops have brought twice; and a line of another function.
+    ([("layer", 4), ("loss", 10), ("layer", 4), ("loss", 10)], [(4, MAX), (2, "jit(f)/gt")]),
+    ([("encoder", 4), ("layer", 5), ("loss", 10)], [(3, MAX), AT_THE_CALL]),
+])  # fmt: skip
+def test_any_other_line_is_the_innermost(stack, op_names):
+    assert own_frame(stack, op_names) == len(stack)
+
+
+def test_a_stack_as_deep_as_the_frames_takes_no_longer():
+    stack = [(f"f{number % 7}", number % 5) for number in range(20_000)]
+    assert own_frame(stack, [(20_000, MAX)]) == 20_000

@@ -949,6 +949,7 @@ def read_hlo(text: str | None) -> dict[str, Any]:
         module["replica_count"] = first_integer(r", replica_count=(\d+)", head) or 1
         result["input_output_aliases"] = read_aliases(head_attribute(head, "input_output_alias"))
     result["stack_frames"] = read_frames(lines)
+    name_calls(result["stack_frames"], lines)
     for line in lines:
         if match := re.match(rf" +(?:ROOT )?(%?({NAME}) = .*)", line):
             result["instructions"].setdefault(match[2], match[1])
@@ -1042,6 +1043,45 @@ def read_frames(lines: list[str]) -> list[Row]:
             (one["stack_frame_id"] for one in chain if is_own(one["source_file"])), None
         )
     return with_tree_ordinals(rows, paths)
+
+
+def name_calls(frames: list[Row], lines: list[str]) -> None:
+    """The line of the call for a helper of JAX's that was traced elsewhere in the same function."""
+    helpers: dict[int, str] = {}
+    others: set[int] = set()
+    for line in lines:
+        for borne in re.finditer(r"stack_frame_id=(\d+)", line):
+            scope = re.search(r'[/(]jit\(([^()/";]+)\)+/[^/";]*"[^}]* $', line[: borne.start()])
+            if scope:
+                helpers[int(borne[1])] = scope[1]
+            else:
+                others.add(int(borne[1]))
+    by_id = {row["stack_frame_id"]: row for row in frames}
+    for number in helpers.keys() - others:
+        chain = [by_id[number]] if number in by_id else []
+        lines_of: dict[tuple[str | None, str | None], int | None] = {}
+        while chain:
+            at = chain[-1]
+            function = at["source_file"], at["function_name"]
+            if lines_of.setdefault(function, at["source_line"]) != at["source_line"]:
+                break
+            above = by_id.get(at["parent_frame_id"])
+            if above is None or above in chain:
+                chain = []
+            else:
+                chain.append(above)
+        above = by_id.get(chain[-1]["parent_frame_id"]) if chain else None
+        for _ in range(100):
+            if above is not None:
+                if all(above[cell] == chain[-1][cell] for cell in ("function_name", "source_line")):
+                    chain.append(above)
+                above = by_id.get(above["parent_frame_id"])
+        own = [row for row in chain if is_own(row["source_file"])]
+        borne_above = [row for row in own if row["stack_frame_id"] in others]
+        calls = [row for row in borne_above if row["source_column"]]
+        names = [(row["function_name"] or "").split(".")[-1] for row in own]
+        if calls and helpers[number] not in names:
+            by_id[number]["own_frame_id"] = calls[0]["stack_frame_id"]
 
 
 def with_tree_ordinals(rows: list[Row], paths: dict[int, list[int]]) -> list[Row]:
