@@ -63,9 +63,9 @@
 --   instruction if none is known; of donations the parameters, of padding the shape.
 -- column advice VARCHAR: What to do.
 -- column query_name VARCHAR: The query that shows more.
--- column unknown_reason VARCHAR: Why the peak of the function is unknown, or what would lower it
---   (an out-of-memory message), in a row of its own that has no advice, comes first and does not
---   count in top_n; NULL in all other rows.
+-- column unknown_reason VARCHAR: Why the peak of the function is unknown, there is no such instant,
+--   or what would lower it is unknown (an out-of-memory message), in a row of its own that has no
+--   advice, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
   SELECT
     coalesce(getvariable('min_ratio')::DOUBLE, 0.01) AS min_ratio,
@@ -80,6 +80,7 @@ functions AS (
     answered.module_id, answered.peak_bytes,
     coalesce(
       answered.unknown_reason,
+      asked_instants.missing_reason,
       CASE
         WHEN modules.format_era = 'M' THEN 'an out-of-memory message has no live ranges, from '
           || 'which savings follow; queries peak and padding show what it lists'
@@ -89,6 +90,9 @@ functions AS (
   FROM answered_functions AS answered
   CROSS JOIN params
   LEFT JOIN modules ON modules.module_id = answered.module_id
+  LEFT JOIN asked_instants
+    ON asked_instants.module_id = answered.module_id
+    AND asked_instants.color = answered.color
   WHERE answered.place <= params.top_functions
 ),
 bf16_ratios AS (
