@@ -138,6 +138,20 @@ def test_copies_gathers_wide_types_padding_constants_and_donations(con):
     assert [row[0] for row in found(con, min_ratio=0.07)] == ["padding", "copy"]
 
 
+def test_a_donation_that_xla_copies_is_not_in_the_figure(con):
+    text = shape(con, "f32[10]{0}")
+    module = step(con)
+    for number, opcode in enumerate(("subtract", "custom-call")):
+        module.allocation(1 + number, "parameter", 40, parameter_number=number)
+        module.value(1 + number, 1 + number, 0, 40, (0, 10), f"p{number}", text, opcode="parameter")
+        module.allocation(3 + number, "output", 40)
+        module.value(3 + number, 3 + number, 0, 40, (8 + number, 10), f"new{number}", text,
+                     opcode=opcode, program_order=8 + number)  # fmt: skip
+        module.use(1 + number, f"new{number}")
+    module.close()
+    assert found(con) == [("donate", 40, 40 / 660, "likely", 1, "p0")]
+
+
 @pytest.mark.slow
 def test_no_advice_promises_more_than_what_if(con):
     """Taking a whole line away saves no less than what is said of its values."""
