@@ -175,6 +175,7 @@ def test_other_modules_that_fit_are_noted(call, demo_db):
         (("--without", "op:*", "--keep", "1E+0_9999999"), "--keep wants a share from 0 to 1"),
         (("--without", "op:*", "--keep", "half"), "such as 0.5 or 1/8, got 'half'"),
         (("--without", "op:*", "--keep", ""), "such as 0.5 or 1/8, got ''"),
+        (("--until", ""), "--until wants bytes such as 123456 or '16 GiB', got ''"),
         (("--until", "+2%"), "--until wants bytes such as 123456 or '16 GiB', got '+2%'"),
         (("--until", "16Gib"), "got '16Gib'"),
         (("--without", "op:*"), "'train_step' is in 6 runs"),

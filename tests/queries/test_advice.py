@@ -6,6 +6,7 @@ from shared_dumps import ROOT
 from small_db import Module, answer, insert, shape
 
 from bufdb import resources
+from bufdb.database import store
 from bufdb.query import catalogue, execute
 from bufdb.what_if import answer as what_if
 from bufdb.what_if import choice
@@ -177,6 +178,35 @@ def test_a_donation_that_xla_copies_is_not_in_the_figure(con):
         module.use(1 + number, f"new{number}")
     module.close()
     assert found(con) == [("donate", 40, 40 / 660, "likely", 1, "p0")]
+
+
+def test_the_query_that_advice_names_shows_what_it_names(demo_db):
+    con = store.open_readable(str(demo_db))
+    queries = catalogue.Catalogue([resources.query_folder()])
+
+    def rows(name, **given):
+        query = queries.find(name)
+        given = {param.name: given[param.name] for param in query.params if param.name in given}
+        result = execute.execute_query(con, query, execute.bind(query, given))
+        names = [name for name, _ in result.columns]
+        return [dict(zip(names, row, strict=True)) for row in result.rows]
+
+    everything = {"top_functions": "1000", "top_n": "10000"}
+    shown = {}
+    for row in rows("advice", min_ratio="0", **everything):
+        name, found = row["query_name"], row["name"].partition(" and ")[0]
+        module = row["run_name"], row["function_name"], row["color"]
+        shown.setdefault(name, []).append((module, found))
+    assert len(shown) > 4
+    for name, advised in shown.items():
+        cells = {
+            ((row["run_name"], row["function_name"], row["color"]), cell)
+            for row in rows(name, **everything)
+            for cell in row.values()
+            if isinstance(cell, str)
+        }
+        assert set(advised) <= cells, name
+    con.close()
 
 
 @pytest.mark.slow

@@ -94,7 +94,7 @@ def what_if(
         UsageError: nothing is asked for, or something that there is not.
         BufdbError: it cannot be computed.
     """
-    if not (without or donate or until):
+    if not (without or donate) and until is None:
         raise UsageError("what is to be taken away? --without, --donate or --until say it")
     if by is not None and until is None:
         raise UsageError("--by says what --until takes; name a size with --until")
