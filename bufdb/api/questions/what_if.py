@@ -129,7 +129,9 @@ def _share(text: str | None) -> Fraction:
     except (ValueError, ZeroDivisionError):
         share = Fraction(-1)
     if not 0 <= share <= 1:
-        raise UsageError(f"--keep wants a share from 0 to 1, such as 0.5 or 1/8, got {quote(given)}")
+        raise UsageError(
+            f"--keep wants a share from 0 to 1, such as 0.5 or 1/8, got {quote(given)}"
+        )
     return share.limit_denominator(FINEST)
 
 
