@@ -242,6 +242,7 @@ whole_lines AS (
     AND savings.what = 'source_line'
     AND savings.name = lines.name
     AND savings.held_bytes = lines.held_bytes
+  WHERE lines.value_count > 1 OR lines.kind IN ('residual', 'dtype')
 ),
 steps AS (
   SELECT
