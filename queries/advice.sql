@@ -50,8 +50,8 @@
 -- column platform VARCHAR: Backend; NULL if unknown.
 -- column color BIGINT: Memory space.
 -- column peak_bytes HUGEINT: Peak of the module [bytes].
--- column saving_bytes HUGEINT: By how much the highest peak would fall, at the least, in today's
---   schedule [bytes].
+-- column saving_bytes HUGEINT: By how much the highest peak would fall in today's schedule, at the
+--   least; of a constant at the most, computed where it is used it takes its bytes there [bytes].
 -- column saving_ratio DOUBLE: The same as share of the peak (0 to 1).
 -- column kind VARCHAR: donate, residual, recompute, offload, dtype, copy, late_free, gather,
 --   padding or constant.
