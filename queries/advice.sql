@@ -50,8 +50,8 @@
 -- column platform VARCHAR: Backend; NULL if unknown.
 -- column color BIGINT: Memory space.
 -- column peak_bytes HUGEINT: Peak of the module [bytes].
--- column saving_bytes HUGEINT: By how much the highest peak would fall, at the least, in today's
---   schedule [bytes].
+-- column saving_bytes HUGEINT: By how much the highest peak would fall in today's schedule, at the
+--   least; of a constant at the most, computed where it is used it takes its bytes there [bytes].
 -- column saving_ratio DOUBLE: The same as share of the peak (0 to 1).
 -- column kind VARCHAR: donate, residual, recompute, offload, dtype, copy, late_free, gather,
 --   padding or constant.
@@ -63,9 +63,9 @@
 --   instruction if none is known; of donations the parameters, of padding the shape.
 -- column advice VARCHAR: What to do.
 -- column query_name VARCHAR: The query that shows more.
--- column unknown_reason VARCHAR: Why the peak of the function is unknown, or what would lower it
---   (an out-of-memory message), in a row of its own that has no advice, comes first and does not
---   count in top_n; NULL in all other rows.
+-- column unknown_reason VARCHAR: Why the peak of the function is unknown, there is no such instant,
+--   or what would lower it is unknown (an out-of-memory message), in a row of its own that has no
+--   advice, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
   SELECT
     coalesce(getvariable('min_ratio')::DOUBLE, 0.01) AS min_ratio,
@@ -80,6 +80,7 @@ functions AS (
     answered.module_id, answered.peak_bytes,
     coalesce(
       answered.unknown_reason,
+      asked_instants.missing_reason,
       CASE
         WHEN modules.format_era = 'M' THEN 'an out-of-memory message has no live ranges, from '
           || 'which savings follow; queries peak and padding show what it lists'
@@ -89,6 +90,9 @@ functions AS (
   FROM answered_functions AS answered
   CROSS JOIN params
   LEFT JOIN modules ON modules.module_id = answered.module_id
+  LEFT JOIN asked_instants
+    ON asked_instants.module_id = answered.module_id
+    AND asked_instants.color = answered.color
   WHERE answered.place <= params.top_functions
 ),
 bf16_ratios AS (
@@ -186,46 +190,136 @@ items AS (
   CROSS JOIN params
   LEFT JOIN twins ON twins.module_id = held.module_id AND twins.value_id = held.value_id
 ),
--- Values of a line save together what the line does, if they are all that it holds; else no less
--- than the best of them.
-lines AS (
+ranked_items AS (
   SELECT
-    items.module_id, items.color, items.kind,
-    items.name,
-    count(*) AS value_count,
-    CASE
-      WHEN count(items.operation_count) = count(*) THEN sum(items.operation_count)
-    END AS operation_count,
-    sum(items.held_bytes) AS held_bytes,
-    sum(items.kept_bytes) AS kept_bytes,
-    max(
-      CASE
-        WHEN items.kind = 'dtype' THEN items.half_saving_bytes
-        ELSE items.saving_bytes - items.kept_bytes
-      END
-    ) AS best_bytes
+    items.module_id, items.color, items.value_id, items.name, items.held_bytes, items.saving_bytes,
+    items.half_saving_bytes, items.operation_count, items.kept_bytes, items.kind,
+    row_number() OVER (
+      PARTITION BY items.module_id, items.color, items.kind, items.name
+      ORDER BY items.saving_bytes DESC, items.value_id
+    ) AS place
   FROM items
   WHERE items.kind IS NOT NULL
-  GROUP BY items.module_id, items.color, items.kind, items.name
+),
+-- Values of a line save together no less than the best of them. Of gathers one is needed, and that
+-- may be the largest.
+lines AS (
+  SELECT
+    ranked_items.module_id, ranked_items.color, ranked_items.kind, ranked_items.name,
+    count(*) AS value_count,
+    CASE
+      WHEN count(ranked_items.operation_count) = count(*) THEN sum(ranked_items.operation_count)
+    END AS operation_count,
+    sum(ranked_items.held_bytes) AS held_bytes,
+    CASE
+      WHEN ranked_items.kind = 'gather' THEN max("values".size_bytes)
+      ELSE sum(ranked_items.kept_bytes)
+    END AS kept_bytes,
+    max(
+      CASE
+        WHEN ranked_items.kind = 'dtype' THEN ranked_items.half_saving_bytes
+        WHEN ranked_items.kind <> 'gather' OR ranked_items.place > 1
+          THEN ranked_items.saving_bytes - ranked_items.kept_bytes
+      END
+    ) AS best_bytes
+  FROM ranked_items
+  JOIN "values"
+    ON "values".module_id = ranked_items.module_id
+    AND "values".value_id = ranked_items.value_id
+  GROUP BY
+    ranked_items.module_id, ranked_items.color, ranked_items.kind, ranked_items.name
+  HAVING ranked_items.kind <> 'gather' OR count(*) > 1
+),
+-- Lines that hold nothing else at the peak.
+whole_lines AS (
+  SELECT
+    lines.module_id, lines.color, lines.kind, lines.name, lines.kept_bytes,
+    savings.saving_bytes, savings.half_saving_bytes
+  FROM lines
+  JOIN peak_savings AS savings
+    ON savings.module_id = lines.module_id
+    AND savings.color = lines.color
+    AND savings.what = 'source_line'
+    AND savings.name = lines.name
+    AND savings.held_bytes = lines.held_bytes
+  WHERE lines.value_count > 1 OR lines.kind IN ('residual', 'dtype')
+),
+steps AS (
+  SELECT
+    occupancy_steps.module_id, occupancy_steps.color, occupancy_steps.start_time,
+    lead(occupancy_steps.start_time) OVER (
+      PARTITION BY occupancy_steps.module_id, occupancy_steps.color
+      ORDER BY occupancy_steps.start_time
+    ) AS next_time,
+    occupied_peaks.occupied_temp_bytes - occupancy_steps.occupied_temp_bytes AS lower_bytes
+  FROM functions
+  JOIN occupancy_steps
+    ON occupancy_steps.module_id = functions.module_id
+    AND occupancy_steps.color = functions.color
+  JOIN occupied_peaks
+    ON occupied_peaks.module_id = functions.module_id
+    AND occupied_peaks.color = functions.color
+),
+-- What the line saves is more than what these values do where another of its values is live at an
+-- instant nearly as high. What a policy leaves out, and what becomes bf16, is all of the line.
+others AS (
+  SELECT DISTINCT
+    whole_lines.module_id, whole_lines.color, whole_lines.kind, whole_lines.name,
+    temp_values.value_id, temp_values.size_bytes
+  FROM whole_lines
+  JOIN value_sources
+    ON value_sources.module_id = whole_lines.module_id
+    AND value_sources.source_line = whole_lines.name
+  JOIN temp_values
+    ON temp_values.module_id = value_sources.module_id
+    AND temp_values.value_id = value_sources.value_id
+    AND temp_values.color = whole_lines.color
+  JOIN "values"
+    ON "values".module_id = temp_values.module_id
+    AND "values".value_id = temp_values.value_id
+  LEFT JOIN shapes ON shapes.shape = "values".shape
+  JOIN steps
+    ON steps.module_id = whole_lines.module_id
+    AND steps.color = whole_lines.color
+    AND steps.lower_bytes < whole_lines.saving_bytes
+    AND steps.start_time <= temp_values.end_time
+    AND (steps.next_time IS NULL OR steps.next_time > temp_values.start_time)
+  LEFT JOIN ranked_items
+    ON ranked_items.module_id = whole_lines.module_id
+    AND ranked_items.color = whole_lines.color
+    AND ranked_items.kind = whole_lines.kind
+    AND ranked_items.value_id = temp_values.value_id
+  WHERE ranked_items.value_id IS NULL
+    AND whole_lines.kind <> 'residual'
+    AND (whole_lines.kind <> 'dtype' OR coalesce(shapes.dtype, '') <> 'f32')
+),
+whole AS (
+  SELECT
+    whole_lines.module_id, whole_lines.color, whole_lines.kind, whole_lines.name,
+    CASE WHEN whole_lines.kind = 'dtype' THEN whole_lines.half_saving_bytes
+      ELSE whole_lines.saving_bytes - whole_lines.kept_bytes
+    END - coalesce(sum(others.size_bytes), 0) AS saving_bytes
+  FROM whole_lines
+  LEFT JOIN others
+    ON others.module_id = whole_lines.module_id
+    AND others.color = whole_lines.color
+    AND others.kind = whole_lines.kind
+    AND others.name = whole_lines.name
+  GROUP BY
+    whole_lines.module_id, whole_lines.color, whole_lines.kind, whole_lines.name,
+    whole_lines.kept_bytes, whole_lines.saving_bytes, whole_lines.half_saving_bytes
 ),
 of_values AS (
   SELECT
     lines.module_id, lines.color, lines.kind, lines.name, lines.value_count,
     lines.operation_count,
-    CASE
-      WHEN savings.held_bytes = lines.held_bytes AND lines.kind = 'dtype'
-        THEN savings.half_saving_bytes
-      WHEN savings.held_bytes = lines.held_bytes
-        THEN greatest(savings.saving_bytes - lines.kept_bytes, lines.best_bytes)
-      ELSE lines.best_bytes
-    END AS saving_bytes
+    greatest(coalesce(whole.saving_bytes, lines.best_bytes), lines.best_bytes) AS saving_bytes
   FROM lines
-  LEFT JOIN peak_savings AS savings
-    ON savings.module_id = lines.module_id
-    AND savings.color = lines.color
-    AND savings.what = 'source_line'
-    AND savings.name = lines.name
-  WHERE lines.kind <> 'gather' OR lines.value_count > 1
+  LEFT JOIN whole
+    ON whole.module_id = lines.module_id
+    AND whole.color = lines.color
+    AND whole.kind = lines.kind
+    AND whole.name = lines.name
 ),
 donations AS (
   SELECT

@@ -43,8 +43,10 @@
 -- column source_name VARCHAR: Instruction that defines what is copied; NULL if unknown.
 -- column source_shape VARCHAR: Shape with layout of what is copied; NULL if unknown.
 -- column op_name VARCHAR: Scope path of the copy, else of what is copied; NULL if neither has one.
--- column source VARCHAR: Innermost file:line that is not library code, likewise, "library
---   file:line" where all is; NULL if unknown.
+-- column source VARCHAR: Line as in query savings: innermost file:line that is not library code,
+--   "saved file:line" for what a loop stacks, "for file:line" of what the compiler made for that
+--   line, "library file:line" where all is library code;
+--   else that of what is copied; NULL if neither is known.
 -- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
 --   has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
@@ -90,8 +92,7 @@ SELECT
   copies.reason, copies.shape, copies.instruction_name, copies.source_name, copies.source_shape,
   coalesce(value_details.op_name, source_details.op_name) AS op_name,
   coalesce(
-    value_details.own_source, source_details.own_source, value_details.library_source,
-    source_details.library_source
+    value_sources.source_line, source_details.own_source, source_details.library_source
   ) AS source,
   functions.unknown_reason
 FROM answered_instants AS functions
@@ -103,6 +104,9 @@ LEFT JOIN copies
 LEFT JOIN value_details
   ON value_details.module_id = copies.module_id
   AND value_details.value_id = copies.value_id
+LEFT JOIN value_sources
+  ON value_sources.module_id = copies.module_id
+  AND value_sources.value_id = copies.value_id
 LEFT JOIN value_details AS source_details
   ON source_details.module_id = copies.module_id
   AND source_details.value_id = copies.source_value_id

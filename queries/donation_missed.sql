@@ -33,8 +33,8 @@
 -- column color BIGINT: Memory space.
 -- column saving_bytes HUGEINT: By how much the peak would fall with this donation alone [bytes];
 --   NULL if the dump does not tell when the parameter is read.
--- column together_saving_bytes HUGEINT: By how much with all of the module and memory space
---   [bytes]; NULL likewise.
+-- column together_saving_bytes HUGEINT: By how much with all of the module and memory space but
+--   those whose sureness is unlikely [bytes]; NULL likewise.
 -- column sureness VARCHAR: How sure saving_bytes is (advice_sureness): likely; possible, on the
 --   CPU and where a fusion with a product makes the output of the argument; unlikely, where the
 --   instruction that makes the output reads the argument itself and cannot write over it.

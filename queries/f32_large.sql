@@ -42,8 +42,9 @@
 -- column opcode VARCHAR: Opcode of the defining instruction; NULL if unknown.
 -- column instruction_name VARCHAR: Defining instruction.
 -- column op_name VARCHAR: Scope path of the operation; NULL if the dump has none.
--- column source VARCHAR: Innermost file:line that is not library code, "library file:line" where
---   all is; NULL if unknown.
+-- column source VARCHAR: Line as in query savings: innermost file:line that is not library code,
+--   "saved file:line" for what a loop stacks, "for file:line" of what the compiler made for that
+--   line, "library file:line" where all is library code; NULL if unknown.
 -- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
 --   has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
@@ -105,7 +106,7 @@ SELECT
   advice_sureness.sureness,
   value_details.shape,
   value_details.opcode, value_details.instruction_name, value_details.op_name,
-  coalesce(value_details.own_source, value_details.library_source) AS source,
+  value_sources.source_line AS source,
   functions.unknown_reason
 FROM answered_instants AS functions
 CROSS JOIN params
@@ -116,6 +117,9 @@ LEFT JOIN ranked_values
 LEFT JOIN value_details
   ON value_details.module_id = ranked_values.module_id
   AND value_details.value_id = ranked_values.value_id
+LEFT JOIN value_sources
+  ON value_sources.module_id = ranked_values.module_id
+  AND value_sources.value_id = ranked_values.value_id
 LEFT JOIN peak_savings AS savings
   ON savings.module_id = ranked_values.module_id
   AND savings.color = ranked_values.color

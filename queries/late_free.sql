@@ -59,8 +59,9 @@
 -- column instruction_name VARCHAR: Defining instruction.
 -- column shape_index VARCHAR: Index of the value in that instruction's shape, {} for all of it.
 -- column op_name VARCHAR: Scope path of the operation; NULL if the dump has none.
--- column source VARCHAR: Innermost file:line that is not library code, "library file:line" where
---   all is; NULL if unknown.
+-- column source VARCHAR: Line as in query savings: innermost file:line that is not library code,
+--   "saved file:line" for what a loop stacks, "for file:line" of what the compiler made for that
+--   line, "library file:line" where all is library code; NULL if unknown.
 -- column unknown_reason VARCHAR: Why the peak of the function, the uses of its values or what
 --   they are is unknown, in a row of its own that has nothing else, comes first and does not count
 --   in top_n; NULL in all other rows.
@@ -186,7 +187,7 @@ SELECT
   ranked_values.user_name AS consumer_name,
   consumers.consumer_bytes, value_details.shape, value_details.opcode,
   value_details.instruction_name, value_details.shape_index, value_details.op_name,
-  coalesce(value_details.own_source, value_details.library_source) AS source,
+  value_sources.source_line AS source,
   CASE
     WHEN unknown_uses.module_id IS NULL THEN functions.unknown_reason
     ELSE 'which uses read a value and which pass it on is unknown: no HLO text'
@@ -200,6 +201,9 @@ LEFT JOIN ranked_values
 LEFT JOIN value_details
   ON value_details.module_id = ranked_values.module_id
   AND value_details.value_id = ranked_values.value_id
+LEFT JOIN value_sources
+  ON value_sources.module_id = ranked_values.module_id
+  AND value_sources.value_id = ranked_values.value_id
 LEFT JOIN peak_savings AS savings
   ON savings.module_id = ranked_values.module_id
   AND savings.color = ranked_values.color

@@ -52,8 +52,9 @@
 -- column instruction_name VARCHAR: Defining instruction.
 -- column op_name VARCHAR: Scope path of the operation that made the data; NULL if the dump has
 --   none.
--- column source VARCHAR: Its innermost file:line that is not library code, "saved file:line" for
---   what a loop stacks, "library file:line" where all is library code; NULL if unknown.
+-- column source VARCHAR: Line as in query savings: innermost file:line that is not library code,
+--   "saved file:line" for what a loop stacks, "for file:line" of what the compiler made for that
+--   line, "library file:line" where all is library code; NULL if unknown.
 -- column unknown_reason VARCHAR: Why the peak of the function or the uses of its values are
 --   unknown, in a row of its own that has nothing else, comes first and does not count in top_n;
 --   NULL in all other rows.
@@ -97,7 +98,7 @@ SELECT
   candidates.transfer_bytes, costs.operation_count, candidates.lifetime_ratio,
   candidates.idle_time, candidates.is_layer_input, candidates.shape, candidates.opcode,
   candidates.instruction_name,
-  value_sources.op_name, value_sources.source,
+  value_sources.op_name, value_sources.source_line AS source,
   functions.unknown_reason
 FROM answered_functions_with_uses AS functions
 CROSS JOIN params

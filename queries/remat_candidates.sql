@@ -55,8 +55,9 @@
 -- column instruction_name VARCHAR: Defining instruction.
 -- column op_name VARCHAR: Scope path of the operation that made the data; NULL if the dump has
 --   none.
--- column source VARCHAR: Its innermost file:line that is not library code, "saved file:line" for
---   what a loop stacks, "library file:line" where all is library code; NULL if unknown.
+-- column source VARCHAR: Line as in query savings: innermost file:line that is not library code,
+--   "saved file:line" for what a loop stacks, "for file:line" of what the compiler made for that
+--   line, "library file:line" where all is library code; NULL if unknown.
 -- column unknown_reason VARCHAR: Why the peak of the function or the uses of its values are
 --   unknown, in a row of its own that has nothing else, comes first and does not count in top_n;
 --   NULL in all other rows.
@@ -80,10 +81,7 @@ candidates AS (
   WHERE idle.is_cheap
     AND NOT idle.is_layer_input
     AND idle.held_bytes - idle.kept_bytes >= params.min_bytes
-    AND (
-      idle.is_stack
-      OR (idle.shape_index = '{}' AND idle.lifetime_ratio >= params.min_lifetime_ratio)
-    )
+    AND (idle.is_stack OR idle.lifetime_ratio >= params.min_lifetime_ratio)
 )
 SELECT
   functions.run_name, functions.function_name, functions.platform, functions.color,
@@ -96,7 +94,7 @@ SELECT
   advice_sureness.sureness,
   costs.operation_count, candidates.lifetime_ratio, candidates.idle_time, candidates.shape,
   candidates.opcode, candidates.instruction_name,
-  value_sources.op_name, value_sources.source,
+  value_sources.op_name, value_sources.source_line AS source,
   functions.unknown_reason
 FROM answered_functions_with_uses AS functions
 CROSS JOIN params

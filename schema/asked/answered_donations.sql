@@ -226,23 +226,37 @@ highest AS (
     AND (steps.next_time IS NULL OR steps.next_time > early.start_time)
   GROUP BY early.module_id, early.allocation_index
 ),
--- The same for all pairs of a module: where the bytes that they need elsewhere come and go.
+-- The same for all pairs of a module that nothing copies: where the bytes that they need elsewhere
+-- come and go.
+written_over AS (
+  SELECT
+    early.module_id,
+    early.color,
+    early.allocation_index,
+    early.start_time,
+    early.end_time
+  FROM early
+  JOIN told
+    ON told.module_id = early.module_id
+    AND told.allocation_index = early.allocation_index
+  WHERE NOT told.is_copied
+),
 counts AS (
   SELECT
-    early.module_id,
-    early.color,
-    early.allocation_index,
-    early.start_time AS change_time,
+    written_over.module_id,
+    written_over.color,
+    written_over.allocation_index,
+    written_over.start_time AS change_time,
     1 AS change_count
-  FROM early
+  FROM written_over
   UNION ALL
   SELECT
-    early.module_id,
-    early.color,
-    early.allocation_index,
-    early.end_time + 1 AS change_time,
+    written_over.module_id,
+    written_over.color,
+    written_over.allocation_index,
+    written_over.end_time + 1 AS change_time,
     -1 AS change_count
-  FROM early
+  FROM written_over
 ),
 lives AS (
   SELECT
@@ -317,7 +331,12 @@ SELECT
       pairs.size_bytes, occupied_peaks.occupied_temp_bytes - highest.occupied_temp_bytes
     )
   END AS saving_bytes,
-  sum(CASE WHEN last_uses.last_use_time IS NOT NULL THEN pairs.size_bytes END) OVER (
+  sum(
+    CASE
+      WHEN told.is_copied THEN 0
+      WHEN last_uses.last_use_time IS NOT NULL THEN pairs.size_bytes
+    END
+  ) OVER (
     PARTITION BY pairs.module_id, pairs.color
   ) + occupied_peaks.occupied_temp_bytes
     - greatest(occupied_peaks.occupied_temp_bytes, coalesce(most.needed_bytes, 0))
@@ -354,7 +373,7 @@ COMMENT ON COLUMN answered_donations.allocation_index IS 'The parameter: allocat
 COMMENT ON COLUMN answered_donations.output_allocation_index IS 'The output: allocations.allocation_index.';
 COMMENT ON COLUMN answered_donations.size_bytes IS 'Size of the output''s allocation [bytes].';
 COMMENT ON COLUMN answered_donations.saving_bytes IS 'By how much the peak falls with this donation alone [bytes], 0 to size_bytes: what the output''s allocation holds before the last read of the parameter (gradients that a loop stacks, say) needs bytes elsewhere until then, and may make a higher peak. NULL if the peak is unknown, or when the parameter is read.';
-COMMENT ON COLUMN answered_donations.together_saving_bytes IS 'The same for all rows of the module and memory space donated together [bytes].';
+COMMENT ON COLUMN answered_donations.together_saving_bytes IS 'The same for all rows of the module and memory space that are not is_copied, donated together [bytes]; NULL if of all of them it is unknown when they are read.';
 COMMENT ON COLUMN answered_donations.is_copied IS 'Whether the instruction that makes the output is the last to read the parameter and cannot write over what it reads (a custom call without output_to_operand_aliasing, a product, a sort, …): XLA makes the output elsewhere then and copies it.';
 COMMENT ON COLUMN answered_donations.is_in_product IS 'Whether the instruction that makes the output is the last to read the parameter and a fusion of a product with what is made of it (kind=kOutput, as on TPU): where the parameter goes into the product, XLA copies; where only into what is made of it (w - rate * product), it does not. Which it is stands in no buffer file.';
 COMMENT ON COLUMN answered_donations.parameter_number IS 'allocations.parameter_number.';

@@ -18,7 +18,7 @@ WITH functions AS (
   FROM answered_instants
   LEFT JOIN modules ON modules.module_id = answered_instants.module_id
   WHERE modules.has_used_values
-    OR answered_instants.unknown_count = 0
+    OR (answered_instants.unknown_count = 0 AND answered_instants.module_id IS NOT NULL)
     OR answered_instants.unknown_reason IS NOT NULL
 )
 SELECT

@@ -25,7 +25,7 @@ COMMENT ON COLUMN peak_savings.held_bytes IS
 COMMENT ON COLUMN peak_savings.saving_bytes IS
   'Bytes by which the peak falls without it [bytes], 0 to held_bytes: less where another instant is nearly as high, or where bytes are handed over at the peak to a value that stays.';
 COMMENT ON COLUMN peak_savings.half_saving_bytes IS
-  'Bytes by which the peak falls if it takes half of its bytes, at each instant rounded up [bytes]: what f32 made bf16 saves, or two chunks; saving_bytes / 2 or more, and no more than saving_bytes.';
+  'Bytes by which the peak falls if it takes half of its bytes, at each instant rounded up [bytes]: what f32 made bf16 saves, or two chunks; saving_bytes / 2, rounded down, or more, and no more than saving_bytes.';
 COMMENT ON COLUMN peak_savings.peak_bytes_without IS
   'The peak without it [bytes]: memory_figures.peak_bytes minus saving_bytes.';
 COMMENT ON COLUMN peak_savings.peak_time_without IS

@@ -61,6 +61,14 @@ def test_rows_for_programs_are_exact(ask):
     assert row["next_peak_source"].startswith("/home/user/model/train.py:")
 
 
+def test_a_share_is_said_as_the_ratio_that_is_computed(ask):
+    given = ("--run", "gpu_b8", "--without", "line:train.py:66")
+    for keep, said in (("0.3333333333333333", "1/3"), ("0.1250", "1/8"), ("5e-1", "1/2")):
+        assert ask(*given, "--keep", keep) == ask(*given, "--keep", said)
+        assert f", {said} of the bytes stays\n" in ask(*given, "--keep", keep)[1]
+    assert ask(*given, "--keep", "1e-300") == ask(*given)
+
+
 def test_inputs_of_a_layer_are_named(call, empty_db, tmp_path):
     database = shutil.copy(empty_db, tmp_path / "a.duckdb")
     with duckdb.connect(database) as con:
@@ -163,8 +171,11 @@ def test_other_modules_that_fit_are_noted(call, demo_db):
         (("--without", "op:*", "--by", "op"), "--by says what --until takes"),
         (("--without", "op:*", "--keep", "2"), "--keep wants a share from 0 to 1"),
         (("--without", "op:*", "--keep", "1/0"), "--keep wants a share from 0 to 1"),
+        (("--without", "op:*", "--keep", "1e-999999999"), "--keep wants a share from 0 to 1"),
+        (("--without", "op:*", "--keep", "1E+0_9999999"), "--keep wants a share from 0 to 1"),
         (("--without", "op:*", "--keep", "half"), "such as 0.5 or 1/8, got 'half'"),
         (("--without", "op:*", "--keep", ""), "such as 0.5 or 1/8, got ''"),
+        (("--until", ""), "--until wants bytes such as 123456 or '16 GiB', got ''"),
         (("--until", "+2%"), "--until wants bytes such as 123456 or '16 GiB', got '+2%'"),
         (("--until", "16Gib"), "got '16Gib'"),
         (("--without", "op:*"), "'train_step' is in 6 runs"),

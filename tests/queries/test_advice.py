@@ -6,6 +6,7 @@ from shared_dumps import ROOT
 from small_db import Module, answer, insert, shape
 
 from bufdb import resources
+from bufdb.database import store
 from bufdb.query import catalogue, execute
 from bufdb.what_if import answer as what_if
 from bufdb.what_if import choice
@@ -95,6 +96,32 @@ def test_values_of_a_line_save_what_the_line_does_or_the_best_of_them(con):
     assert [row[8] for row in answer(con, "advice")] == [1000, None]
 
 
+@pytest.mark.sample(3)
+@pytest.mark.parametrize(
+    ("opcode", "kind", "occupied", "saving"),
+    [
+        ("add", "recompute", 501, 170),
+        ("add", "recompute", 500, 200),
+        ("all-gather", "gather", 501, 70),
+        ("all-gather", "gather", 500, 100),
+    ],
+)
+def test_a_line_saves_less_without_its_other_values(con, opcode, kind, occupied, saving):
+    """Without the line the peak falls by 200, and at 9 another of its values is live."""
+    module = step(con)
+    for value_id in (1, 2):
+        wait(module, value_id, 100 * value_id, 100, source_line=7, opcode=opcode)
+        module.use(value_id, "use8")
+        module.saves(value_id, 60)
+    module.value(3, 0, 0, 30, (9, 9), "v3", source_file="model.py", source_line=7, opcode="add")
+    module.saves(None, 200, what="source_line", name="model.py:7", held_bytes=200)
+    module.close()
+    for time, height in ((0, 200), (5, 700), (6, 200), (9, occupied), (10, 0)):
+        insert(con, "occupancy_steps", module_id=1, color=0, start_time=time,
+               occupied_temp_bytes=height)  # fmt: skip
+    assert [row[1] for row in found(con) if row[0] == kind] == [saving]
+
+
 def test_nothing_uses_it_any_more(con):
     module = step(con)
     wait(module, 1, 0, 100)
@@ -131,11 +158,55 @@ def test_copies_gathers_wide_types_padding_constants_and_donations(con):
         ("copy", 70, "possible", 1, "m.py:4"),
         ("constant", 50, "possible", 1, "jit(step)/table"),
         ("donate", 40, "likely", 1, "params['w']"),
-        ("gather", 40, "possible", 2, "m.py:5"),
+        # Gathered one at a time, the larger may be the one that is needed at the peak.
+        ("gather", 30, "possible", 2, "m.py:5"),
         ("dtype", 15, "possible", 1, "m.py:7"),
     ]
     assert [row[0] for row in found(con, top_n=2)] == ["padding", "copy"]
     assert [row[0] for row in found(con, min_ratio=0.07)] == ["padding", "copy"]
+
+
+def test_a_donation_that_xla_copies_is_not_in_the_figure(con):
+    text = shape(con, "f32[10]{0}")
+    module = step(con)
+    for number, opcode in enumerate(("subtract", "custom-call")):
+        module.allocation(1 + number, "parameter", 40, parameter_number=number)
+        module.value(1 + number, 1 + number, 0, 40, (0, 10), f"p{number}", text, opcode="parameter")
+        module.allocation(3 + number, "output", 40)
+        module.value(3 + number, 3 + number, 0, 40, (8 + number, 10), f"new{number}", text,
+                     opcode=opcode, program_order=8 + number)  # fmt: skip
+        module.use(1 + number, f"new{number}")
+    module.close()
+    assert found(con) == [("donate", 40, 40 / 660, "likely", 1, "p0")]
+
+
+def test_the_query_that_advice_names_shows_what_it_names(demo_db):
+    con = store.open_readable(str(demo_db))
+    queries = catalogue.Catalogue([resources.query_folder()])
+
+    def rows(name, **given):
+        query = queries.find(name)
+        given = {param.name: given[param.name] for param in query.params if param.name in given}
+        result = execute.execute_query(con, query, execute.bind(query, given))
+        names = [name for name, _ in result.columns]
+        return [dict(zip(names, row, strict=True)) for row in result.rows]
+
+    everything = {"top_functions": "1000", "top_n": "10000"}
+    shown = {}
+    for row in rows("advice", min_ratio="0", **everything):
+        name, found = row["query_name"], row["name"].partition(" and ")[0]
+        module = row["run_name"], row["function_name"], row["color"]
+        shown.setdefault(name, []).append((module, found))
+    assert len(shown) > 4
+    for name, advised in shown.items():
+        cells = {
+            ((row["run_name"], row["function_name"], row["color"]), cell)
+            for row in rows(name, **everything)
+            for cell in row.values()
+            if isinstance(cell, str)
+        }
+        assert set(advised) <= cells, name
+    con.close()
 
 
 @pytest.mark.slow

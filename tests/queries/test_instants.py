@@ -69,6 +69,18 @@ def test_there_is_no_such_instant(con, given, reason):
         ((*cells, found),) = answer(con, name, **given)
         assert (found, cells[:2]) == (reason, ["r", "f"])
         assert set(cells[3:]) == {None}
+    # What it saves is of the highest peak, so that is shown.
+    ((*cells, found),) = answer(con, "advice", **given)
+    assert (found, cells[:2], cells[3]) == (reason, ["r", "f"], 35)
+    assert set(cells[4:]) == {None}
+
+
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("name", OF_THE_PEAK)
+def test_the_function_with_the_highest_peak_alone_says_that_it_has_no_such_instant(demo, name):
+    rows = rows_of(demo, name, peak=1000)
+    assert len(rows) == 1
+    assert rows[0]["unknown_reason"].startswith("it has no such peak")
 
 
 @pytest.fixture(scope="module")

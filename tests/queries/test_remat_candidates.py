@@ -63,6 +63,16 @@ def test_what_is_no_candidate(con, cells):
     assert answer(con, "remat-candidates") == []
 
 
+def test_one_of_the_results_of_a_fusion(con):
+    module = step(con)
+    loop = {"opcode": "fusion", "text": "fusion(a), kind=kLoop, calls=f", "program_order": 2}
+    module.value(3, 0, 0, 100, (2, 8), "both", shape_index="{0}", **loop)
+    module.value(4, 0, 100, 100, (2, 3), "both", shape_index="{1}", **loop)
+    module.use(3, "use8", index="{}")
+    module.close()
+    assert [row[13] for row in answer(con, "remat-candidates")] == ["both"]
+
+
 def test_what_is_used_at_the_peak_is_none(con):
     module = step(con)
     module.value(3, 0, 0, 100, (2, 8), opcode="add")

@@ -28,6 +28,9 @@ MEANING = (
     "Exact for today's schedule, where treating just these saves no more; of a recompilation, "
     "which schedules and fuses anew, a prediction."
 )
+FINEST = 1 << 20
+"""Largest denominator of a share that stays: a byte in a mebibyte."""
+_LARGE_EXPONENT = re.compile(r"[eE][+-]?[\d_]{4}")
 NARROW = ("bf16", "f16")
 NARROW_ALREADY = "Of two bytes an element already, so that bf16 saves nothing: "
 LEAVE_OUT = "To leave out of what the checkpoint policy saves: "
@@ -91,7 +94,7 @@ def what_if(
         UsageError: nothing is asked for, or something that there is not.
         BufdbError: it cannot be computed.
     """
-    if not (without or donate or until):
+    if not (without or donate) and until is None:
         raise UsageError("what is to be taken away? --without, --donate or --until say it")
     if by is not None and until is None:
         raise UsageError("--by says what --until takes; name a size with --until")
@@ -118,13 +121,18 @@ def _is_cheapest(order: str | None) -> bool:
 
 
 def _share(text: str | None) -> Fraction:
+    """As a ratio that can be said, and that is what is computed: 0.3333333333 is 1/3."""
+    given = "0" if text is None else str(text)
     try:
-        share = Fraction("0" if text is None else text)
+        # A number of a billion digits is a short text too.
+        share = Fraction(-1 if _LARGE_EXPONENT.search(given) else given)
     except (ValueError, ZeroDivisionError):
         share = Fraction(-1)
     if not 0 <= share <= 1:
-        raise UsageError(f"--keep wants a share from 0 to 1, such as 0.5 or 1/8, got {text!r}")
-    return share
+        raise UsageError(
+            f"--keep wants a share from 0 to 1, such as 0.5 or 1/8, got {quote(given)}"
+        )
+    return share.limit_denominator(FINEST)
 
 
 def _size(text: str) -> int:
