@@ -194,6 +194,18 @@ class MemoryChecks:
         )
 
 
+def known_sums(context: Context, sums: Columns) -> Columns:
+    """Rows of `memory_sums`, NULL in modules whose allocations are found not to be all or alone."""
+    unknown = np.array([facts.sum_problem is not None for facts in context.facts], np.bool_)
+    rows = unknown[sums["module"]]
+    if not rows.any():
+        return sums
+    return {
+        name: np.where(rows, None, column) if name in SUMS else column
+        for name, column in sums.items()
+    }
+
+
 def check_total(context: Context, number: int) -> None:
     """Hold the printed total against the allocations, and its human form against itself."""
     facts, find = context.facts[number], context.find
