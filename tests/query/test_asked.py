@@ -141,9 +141,9 @@ def why(con, name, **values):
 
 
 def test_an_empty_database_says_so(con):
-    assert why(con, "peaks") == "the database holds no run"
+    assert why(con, "peaks") == "no run is stored"
     insert(con, "runs", run_name="r")
-    assert why(con, "peaks") == "the database holds no module"
+    assert why(con, "peaks") == "no module is stored"
 
 
 @pytest.mark.parametrize(

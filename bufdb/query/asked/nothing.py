@@ -24,7 +24,7 @@ def why(known: Known, query: SavedQuery, values: Mapping[str, Value]) -> str:
         return "no rows"
     selectors = known.selectors()
     if not selectors:
-        return "no rows: the database holds no run"
+        return "no rows: no run is stored"
     for side in ("base", "new"):
         if query.param(side) is not None:
             if values.get(side) is None:
@@ -64,7 +64,7 @@ def _no_module(known: Known, values: Mapping[str, Value]) -> str | None:
             return f"no {name} {_near(str(value), known.names(name, runs))}"
     if not known.runs_of({**runs, **given}):
         pairs = " and ".join(f"{name} {quote(str(v))}" for name, v in {**runs, **given}.items())
-        return f"no module has {pairs}" if pairs else "the database holds no module"
+        return f"no module has {pairs}" if pairs else "no module is stored"
     return None
 
 
