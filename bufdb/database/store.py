@@ -302,7 +302,14 @@ def _open(path: str, attempt: Callable[[], _Opened]) -> _Opened:
 def _failure(path: str, error: duckdb.Error) -> DatabaseError:
     """What stands in the way of opening the file, and what to do."""
     reason = str(error).splitlines()[0]
-    other = "name another file with --db, or remove it and run 'bufdb ingest' on the dumps again"
+    other = "name another file with --db"
+    if not Path(path).absolute().parent.exists():
+        parent = Path(path).parent
+        return DatabaseError(
+            f"cannot make {path}: there is no directory {parent}; make it, or {other}"
+        )
+    if Path(path).exists():
+        other += ", or remove it and run 'bufdb ingest' on the dumps again"
     if "file handle conflict" in reason or "different configuration" in reason:
         return DatabaseError(f"{path} is open in this process already; close that connection first")
     # For a file of SQLite DuckDB wants an extension.
