@@ -173,15 +173,12 @@ def as_text(value: object) -> str:
 def _note_nothing(
     con: duckdb.DuckDBPyConnection, query: SavedQuery, bound: Mapping[str, Value], row_count: int
 ) -> None:
-    """Say which labels there are not, and why there is no row."""
+    """Say which labels and runs there are not, and why there is no row."""
     from bufdb.query.asked import nothing
     from bufdb.query.asked.known import Known
 
-    known = Known(con, CATALOG)
-    for text in nothing.unknown_labels(known, query, bound):
+    for text in nothing.notes(Known(con, CATALOG), query, bound, row_count):
         LOG.warning("%s", text)
-    if not row_count:
-        LOG.warning("%s", nothing.why(known, query, bound))
 
 
 def _answered(con: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyRelation:

@@ -18,6 +18,21 @@ _SHOWN = 6
 """Names listed where none is near."""
 
 
+def notes(
+    known: Known, query: SavedQuery, values: Mapping[str, Value], row_count: int
+) -> list[str]:
+    """What to say beside an answer: which labels and runs there are not, and why it has no rows."""
+    said = unknown_labels(known, query, values)
+    if not row_count:
+        return [*said, why(known, query, values)]
+    for side in ("base", "new") if query.is_own else ():
+        if query.param(side) is not None and values.get(side) is not None:
+            selectors = known.selectors()
+            if values[side] not in selectors:
+                said.append(f"no run {_near(str(values[side]), selectors)}")
+    return said
+
+
 def why(known: Known, query: SavedQuery, values: Mapping[str, Value]) -> str:
     """Why a query without rows has none, on one line."""
     if not query.is_own:  # its parameters may mean anything
