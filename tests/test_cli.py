@@ -92,6 +92,7 @@ def test_no_command_shows_the_help_on_stderr(call):
         (["ingest", ".", "--engine", "spark", "--jobs", "2"], 2, "--jobs is for this machine"),
         (["ingest", ".", "--engine", "sail"], 2, "--engine sail writes a dataset: name one with"),
         (["ingest", ".", "--remote", "sc://x"], 2, "--remote and --master are for --engine spark"),
+        (["ingest", ".", "--out", "o", "--db", "a"], 2, "--db names a database file and --out a"),
         (["ingest", ".", "--format", "delta"], 2, "--format is that of a dataset; name one with"),
         (
             ["ingest", ".", "--out", "o", "--engine", "spark", "--format", "delta"],

@@ -130,11 +130,20 @@ def dataset() -> str | None:
     """
     context = click.get_current_context(silent=True)
     url: str | None = None if context is None else context.meta.get(_DATASET)
-    if context is not None and url is not None:
-        source = context.get_parameter_source("db")
-        if source is click.core.ParameterSource.COMMANDLINE:
-            raise UsageError("--db names a database file and --on a dataset; give one of them")
+    if url is not None:
+        require_no_file("--on")
     return url
+
+
+def require_no_file(option: str) -> None:
+    """Nothing unless the command line names a database file too, besides a dataset by `option`.
+
+    Raises:
+        UsageError: it does.
+    """
+    source = click.get_current_context().get_parameter_source("db")
+    if source is click.core.ParameterSource.COMMANDLINE:
+        raise UsageError(f"--db names a database file and {option} a dataset; give one of them")
 
 
 own_option: Decorator = click.option(
