@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from bufdb.query.header import SavedQuery, Value
 
 _WILD = re.compile(r"[*?]")
+_SPECIAL = re.compile(r"[*?[]")
 _SHOWN = 6
 """Names listed where none is near."""
 
@@ -114,6 +115,9 @@ def _no_row(known: Known, values: Mapping[str, Value]) -> str:
 def _near(name: str, names: Iterable[str]) -> str:
     """A name that is not there, and the nearest of those that are, or the first of them."""
     names = list(names)
+    if name in names:  # a name that is no glob of itself
+        literal = _SPECIAL.sub(r"[\g<0>]", name)
+        return f"{quote(name)}; the name, where [ * ? stand for others, is {quote(literal)}"
     hint = did_you_mean(_WILD.sub("", name), names)
     return quote(name) + (hint or f"; there is {_some(names)}")
 
