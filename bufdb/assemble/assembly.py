@@ -16,7 +16,7 @@ import numpy as np
 from bufdb.assemble.attribution import Attribution
 from bufdb.assemble.costs import Costs
 from bufdb.assemble.loops.origins import Origins
-from bufdb.assemble.peak.checks import MemoryChecks, check_total, known_sums
+from bufdb.assemble.peak.checks import MemoryChecks, checked_sums
 from bufdb.assemble.peak.occupied import Live
 from bufdb.assemble.peak.savings import Grouping, PeakSavings
 from bufdb.assemble.users import Users
@@ -142,9 +142,7 @@ def assemble(source: Source, emit: Emit, known_shapes: dict[bytes, Shape]) -> As
     del instructions
     origins.begin(values, lifetimes)
     _walk_hlo(source, values, origins, costs)
-    for number in range(context.count):
-        check_total(context, number)
-    emit("memory_sums", known_sums(context, sums))
+    emit("memory_sums", checked_sums(context, sums))
     values.forget_names()
     lifetimes.forget_schedule()
     give_back(len(values))

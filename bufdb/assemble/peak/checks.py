@@ -194,8 +194,13 @@ class MemoryChecks:
         )
 
 
-def known_sums(context: Context, sums: Columns) -> Columns:
-    """Rows of `memory_sums`, NULL in modules whose allocations are found not to be all or alone."""
+def checked_sums(context: Context, sums: Columns) -> Columns:
+    """Rows of `memory_sums`, held to the printed totals.
+
+    They are NULL in modules whose allocations are found not to be those of one whole program.
+    """
+    for number in range(context.count):
+        _check_total(context, number)
     unknown = np.array([facts.sum_problem is not None for facts in context.facts], np.bool_)
     rows = unknown[sums["module"]]
     if not rows.any():
@@ -206,7 +211,7 @@ def known_sums(context: Context, sums: Columns) -> Columns:
     }
 
 
-def check_total(context: Context, number: int) -> None:
+def _check_total(context: Context, number: int) -> None:
     """Hold the printed total against the allocations, and its human form against itself."""
     facts, find = context.facts[number], context.find
     total = facts.total_bytes
