@@ -35,7 +35,10 @@ def write(selection: Selection, path: Path, source: str) -> None:
     if path.exists() and Path(source).exists() and path.samefile(source):
         raise UsageError(f"{path} is the database itself; -o wants another file")
     target = Path(os.path.realpath(path))
-    if (target.exists() and not target.is_file()) or not target.parent.is_dir():
+    # /dev/stdout may be a file that somebody has open, in whose place nobody would read another.
+    is_stream = path.is_symlink() and str(path.absolute()).startswith(("/dev/", "/proc/"))
+    is_other = is_stream or (target.exists() and not target.is_file())
+    if is_other or not target.parent.is_dir():
         raise UsageError(f"cannot write {path}: no such folder, or it is no file")
     made = target.with_name(f".{target.name}-{os.urandom(8).hex()}.tmp")
     try:

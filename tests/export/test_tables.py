@@ -194,7 +194,7 @@ def test_a_bundle_goes_where_a_link_points_and_in_place_of_files_alone(call, dem
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "old.duckdb").stat().st_size > 0
     os.mkfifo(tmp_path / "pipe")
-    for other in (tmp_path / "pipe", tmp_path):
+    for other in (tmp_path / "pipe", tmp_path, "/dev/stdout"):
         code, _, err = call(*given, other)
         assert (code, err) == (
             2,
