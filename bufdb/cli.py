@@ -117,7 +117,9 @@ def run(arguments: list[str]) -> int:
         hint = ""
         if isinstance(error, click.UsageError) and error.ctx is not None:
             hint = f"; try '{error.ctx.command_path} --help'"
-        _say(f"bufdb: error: {one_line(error.format_message().rstrip('.'))}{hint}")
+        # What an option may be stands in lines of its own, each with a tab before it.
+        text = error.format_message().rstrip(".").replace("\n\t", " ")
+        _say(f"bufdb: error: {one_line(text)}{hint}")
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return _interrupted()

@@ -39,9 +39,10 @@
 -- column op_name VARCHAR: Scope path of the operation; NULL if the dump has none.
 -- column source VARCHAR: Innermost file:line that is not library code, "library file:line" where
 --   all is; NULL if unknown.
--- column unknown_reason VARCHAR: Why the peak of a module that fits is unknown, or that no module
---   has the instruction in its schedule, with the nearest names, in a row of its own that has
---   nothing else, comes first and does not count in top_n; NULL in all other rows.
+-- column unknown_reason VARCHAR: Why the peak of a module that fits is unknown, that there is no
+--   such instant, or that no module has the instruction in its schedule, with the nearest names, in
+--   a row of its own that has nothing else, comes first and does not count in top_n; NULL in all
+--   other rows.
 WITH params AS (
   SELECT
     getvariable('step')::BIGINT AS step,
@@ -94,9 +95,14 @@ missing AS (
 chosen AS (
   SELECT
     asked_peaks.module_id, asked_peaks.color,
-    coalesce(params.step, scheduled.program_order, asked_peaks.peak_time) AS step_time
+    coalesce(params.step, scheduled.program_order, asked_peaks.peak_time) AS step_time,
+    CASE
+      WHEN params.step < 0 OR params.step > modules.schedule_length
+        THEN 'its instants are 0 to ' || modules.schedule_length
+    END AS missing_reason
   FROM asked_peaks
   CROSS JOIN params
+  JOIN modules ON modules.module_id = asked_peaks.module_id
   LEFT JOIN scheduled
     ON scheduled.module_id = asked_peaks.module_id
     AND scheduled.instruction_name = params.instruction
@@ -149,6 +155,7 @@ held_values AS (
   FROM chosen
   JOIN peak_values ON peak_values.module_id = chosen.module_id AND peak_values.color = chosen.color
   WHERE peak_values.allocation_kind <> 'temp'
+    AND chosen.missing_reason IS NULL
 ),
 summed_values AS (
   SELECT
@@ -170,6 +177,15 @@ summed_values AS (
 asked AS (
   SELECT run_name, function_name, platform, module_id, color, peak_unknown_reason AS unknown_reason
   FROM asked_peaks
+  UNION ALL
+  SELECT
+    asked_peaks.run_name, asked_peaks.function_name, asked_peaks.platform, asked_peaks.module_id,
+    asked_peaks.color, chosen.missing_reason AS unknown_reason
+  FROM chosen
+  JOIN asked_peaks
+    ON asked_peaks.module_id = chosen.module_id
+    AND asked_peaks.color = chosen.color
+  WHERE chosen.missing_reason IS NOT NULL
   UNION ALL
   SELECT NULL, NULL, NULL, NULL, NULL, unknown_reason
   FROM missing

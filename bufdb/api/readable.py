@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bufdb.api.answer import Answer, dicts
+from bufdb.api.output import write_file
 from bufdb.api.questions.opening import Opener
 from bufdb.database.definitions import CATALOG
-from bufdb.errors import UsageError
 from bufdb.query import execute
 
 if TYPE_CHECKING:
@@ -144,10 +144,7 @@ class Readable:
 
         with self._opener.several() as opened:
             text = report(opened, **options)
-        try:
-            Path(output).write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise UsageError(f"cannot write {output}: {error.strerror}") from error
+        write_file(Path(output), text.encode("utf-8"))
         return Path(output)
 
     def export(self, output: str | os.PathLike[str], format: str, **options: Any) -> Path:
@@ -176,15 +173,12 @@ def as_text(value: object) -> str:
 def _note_nothing(
     con: duckdb.DuckDBPyConnection, query: SavedQuery, bound: Mapping[str, Value], row_count: int
 ) -> None:
-    """Say which labels there are not, and why there is no row."""
+    """Say which labels and runs there are not, and why there is no row."""
     from bufdb.query.asked import nothing
     from bufdb.query.asked.known import Known
 
-    known = Known(con, CATALOG)
-    for text in nothing.unknown_labels(known, query, bound):
+    for text in nothing.notes(Known(con, CATALOG), query, bound, row_count):
         LOG.warning("%s", text)
-    if not row_count:
-        LOG.warning("%s", nothing.why(known, query, bound))
 
 
 def _answered(con: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyRelation:

@@ -16,7 +16,7 @@ import numpy as np
 from bufdb.assemble.attribution import Attribution
 from bufdb.assemble.costs import Costs
 from bufdb.assemble.loops.origins import Origins
-from bufdb.assemble.peak.checks import MemoryChecks, check_total
+from bufdb.assemble.peak.checks import MemoryChecks, checked_sums
 from bufdb.assemble.peak.occupied import Live
 from bufdb.assemble.peak.savings import Grouping, PeakSavings
 from bufdb.assemble.users import Users
@@ -49,11 +49,10 @@ def _read_values(context: Context, values: ValueIndex, shapes: Shapes) -> Column
     return table
 
 
-def _checked(checks: MemoryChecks, emit: Emit) -> Live:
-    """What is live when, held to all that is said of it; sums of allocations on the way."""
+def _checked(checks: MemoryChecks) -> tuple[Live, Columns]:
+    """What is live when, held to all that is said of it, and sums of the allocations."""
     checks.check()
-    emit("memory_sums", checks.sums())
-    return checks.live()
+    return checks.live(), checks.sums()
 
 
 def _walk_hlo(source: Source, values: ValueIndex, origins: Origins, costs: Costs) -> None:
@@ -118,7 +117,7 @@ def assemble(source: Source, emit: Emit, known_shapes: dict[bytes, Shape]) -> As
     lifetimes.read()
     values.forget_order()
     give_back(len(values))
-    live = _checked(MemoryChecks(context, table, values, lifetimes), emit)
+    live, sums = _checked(MemoryChecks(context, table, values, lifetimes))
     del table
     origins.find_sharers(values, lifetimes)
     lifetimes.forget_ranges()
@@ -143,8 +142,7 @@ def assemble(source: Source, emit: Emit, known_shapes: dict[bytes, Shape]) -> As
     del instructions
     origins.begin(values, lifetimes)
     _walk_hlo(source, values, origins, costs)
-    for number in range(context.count):
-        check_total(context, number)
+    emit("memory_sums", checked_sums(context, sums))
     values.forget_names()
     lifetimes.forget_schedule()
     give_back(len(values))

@@ -69,6 +69,7 @@ TABLE_ROWS = 20
     "--output",
     metavar="FILE",
     type=click.Path(path_type=Path),
+    callback=common.not_dash,
     help="Write the table of peaks to FILE, in place of a summary on standard error.",
 )
 def command(

@@ -6,7 +6,6 @@ Invariant: stdout (or the file of -o) gets the answer and nothing else; notes go
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import shutil
 import sys
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bufdb.api.output import write_file
 from bufdb.database.memory import MEMORY_LIMIT
 from bufdb.database.patience import DEFAULT_WAIT_S, PATIENCE, Patience
 from bufdb.errors import BufdbError, UsageError, one_line
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 DEFAULT_DATABASE = "bufdb.duckdb"
 _DATASET = "bufdb.dataset"
 """Where a context keeps what --on says."""
-_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -131,11 +130,20 @@ def dataset() -> str | None:
     """
     context = click.get_current_context(silent=True)
     url: str | None = None if context is None else context.meta.get(_DATASET)
-    if context is not None and url is not None:
-        source = context.get_parameter_source("db")
-        if source is click.core.ParameterSource.COMMANDLINE:
-            raise UsageError("--db names a database file and --on a dataset; give one of them")
+    if url is not None:
+        require_no_file("--on")
     return url
+
+
+def require_no_file(option: str) -> None:
+    """Nothing unless the command line names a database file too, besides a dataset by `option`.
+
+    Raises:
+        UsageError: it does.
+    """
+    source = click.get_current_context().get_parameter_source("db")
+    if source is click.core.ParameterSource.COMMANDLINE:
+        raise UsageError(f"--db names a database file and {option} a dataset; give one of them")
 
 
 own_option: Decorator = click.option(
@@ -207,11 +215,17 @@ def _format_option(names: tuple[str, ...], exact: str) -> Decorator:
     )
 
 
+def not_dash(_ctx: click.Context, _option: click.Parameter, path: Path | None) -> Path | None:
+    """What -o names; None for -, which is standard output."""
+    return None if path == Path("-") else path
+
+
 output_option: Decorator = click.option(
     "-o",
     "--output",
     metavar="FILE",
     type=click.Path(path_type=Path),
+    callback=not_dash,
     help="Write the answer to FILE instead of standard output.",
 )
 _wide_option: Decorator = click.option(
@@ -299,11 +313,7 @@ def write(text: str, output: Path | None = None, *, is_safe: bool = False) -> No
 def write_bytes(data: bytes, output: Path | None = None) -> None:
     """Write an answer as it is to a file or standard output; faults as those of `write`."""
     if output is not None:
-        try:
-            output.write_bytes(data)
-        except OSError as error:
-            kind = BufdbError if error.errno in _DISK else UsageError
-            raise kind(f"cannot write {output}: {error.strerror}") from error
+        write_file(output, data)
         return
     if sys.stdout is None:
         raise BufdbError("standard output is closed; -o FILE writes the answer to a file")

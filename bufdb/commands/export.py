@@ -89,6 +89,7 @@ def command(
     from bufdb.api.questions.export import export
 
     opened = partial(common.open_database, db)
+    output = Path("/dev/stdout") if output == Path("-") else output
     filters = {"run": run, "function": function, "module": module, "color": color}
     for text in export(opened, db, form, output, **filters, frames=frames, anonymize=anonymize):
         common.note(text)

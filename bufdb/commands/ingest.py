@@ -202,6 +202,7 @@ def _ingest_into(
         from bufdb.ingest import ingest as database
 
         return partial(database.ingest, db, may_copy=True)
+    common.require_no_file("--out")
     if engine == "local":
         from bufdb.dataset import ingest as dataset
 

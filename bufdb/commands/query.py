@@ -297,8 +297,5 @@ def _answer(
         result = execute.execute_query(con, query, bound)
         row_count = len(result.rows)
         common.emit(result, **output)
-    known = Known(con, CATALOG)
-    for text in nothing.unknown_labels(known, query, bound):
+    for text in nothing.notes(Known(con, CATALOG), query, bound, row_count):
         common.note(text)
-    if not row_count:
-        common.note(nothing.why(known, query, bound))

@@ -33,6 +33,7 @@ DEFAULT_FILE = "report.html"
     "--output",
     metavar="FILE",
     type=click.Path(path_type=Path),
+    callback=common.not_dash,
     default=DEFAULT_FILE,
     show_default=True,
     help="Where to write.",
@@ -45,7 +46,7 @@ def command(
     platform: str | None,
     base: str | None,
     limit: str | None,
-    output: Path,
+    output: Path | None,
     db: str,
 ) -> None:
     r"""Write one page of HTML: what was compiled, when memory is held, by what, and what to do.

@@ -43,7 +43,7 @@ def list_command(db: str, **output: Any) -> None:
     result = execute_query(common.open_database(db, query.sql), query, {})
     common.emit(result, **output)
     if not result.rows:
-        common.note("no rows: the database holds no run")
+        common.note("no rows: no run is stored")
 
 
 @command.command(name="label", short_help="Give a run labels.")

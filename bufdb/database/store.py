@@ -195,7 +195,7 @@ def open_readable(
         if version is None:
             raise DatabaseError(f"{path} is no bufdb database; name another file with --db")
         is_current = views == definitions.views_hash()
-        _copy_views(con, path, with_macros=sql is None or not is_current)
+        _copy_views(con, path, with_macros=sql is None or not is_current, is_current=is_current)
         if sql is not None and runs is not None:
             narrowing.to_runs(con, sql, runs)
         close_up(con, before, allow_files=allow_files)
@@ -302,7 +302,14 @@ def _open(path: str, attempt: Callable[[], _Opened]) -> _Opened:
 def _failure(path: str, error: duckdb.Error) -> DatabaseError:
     """What stands in the way of opening the file, and what to do."""
     reason = str(error).splitlines()[0]
-    other = "name another file with --db, or remove it and run 'bufdb ingest' on the dumps again"
+    other = "name another file with --db"
+    if not Path(path).absolute().parent.exists():
+        parent = Path(path).parent
+        return DatabaseError(
+            f"cannot make {path}: there is no directory {parent}; make it, or {other}"
+        )
+    if Path(path).exists():
+        other += ", or remove it and run 'bufdb ingest' on the dumps again"
     if "file handle conflict" in reason or "different configuration" in reason:
         return DatabaseError(f"{path} is open in this process already; close that connection first")
     # For a file of SQLite DuckDB wants an extension.
@@ -321,10 +328,13 @@ def _failure(path: str, error: duckdb.Error) -> DatabaseError:
     return DatabaseError(f"cannot open {path}: {reason}; {other}")
 
 
-def _copy_views(con: duckdb.DuckDBPyConnection, path: str, *, with_macros: bool) -> None:
+def _copy_views(
+    con: duckdb.DuckDBPyConnection, path: str, *, with_macros: bool, is_current: bool
+) -> None:
     """Copy bufdb's views and macros into memory, where they mean the tables of the attached file.
 
-    Tells if the file has others; of its macros only `with_macros`.
+    Tells if the file has others, as one has that was written before bufdb's were changed (not
+    `is_current`); of its macros only `with_macros`.
 
     Raises:
         DatabaseError: the file has not those tables.
@@ -353,7 +363,10 @@ def _copy_views(con: duckdb.DuckDBPyConnection, path: str, *, with_macros: bool)
     others = [name for name, text in in_file.items() if not _is_same(own.get(name, text), text)]
     if others:
         names = ", ".join(sorted(others))
-        PATIENCE.get().note(f"{path} has another {names} than bufdb; bufdb's own is used")
+        text = f"has another {names} than bufdb; bufdb's own is used"
+        if not is_current:
+            text = f"has {names} of another version of bufdb until the next ingest; not used"
+        PATIENCE.get().note(f"{path} {text}")
 
 
 def copy_own_views(con: duckdb.DuckDBPyConnection) -> None:

@@ -95,7 +95,8 @@ def compact(
             )
         today = layout.day_of(time.time())
         for day in _to_rewrite(con):
-            if day in days or (not days and day < today):
+            is_over = day < today or not layout.is_day(day)  # of no date, as was once accepted
+            if day in days or (not days and is_over):
                 _rewrite(snapshot, columns, day, done)
         con.execute("DROP TABLE owners")
         _remove(Snapshot(con, place, "owners"), grace_s, done)

@@ -30,6 +30,7 @@ from bufdb.ingest.storing import Ingest
 from bufdb.ingest.summary import Summary
 from bufdb.ingest.tables import MODULE_TABLES
 from bufdb.ingest.workers.choice import Reader, reader
+from bufdb.read.hlo import Own
 
 FORMATS = ("parquet", "delta")
 """Plain files, or Delta tables through delta-rs."""
@@ -187,10 +188,13 @@ class _Stored:
         self.columns = layout.columns(con, catalog)
         con.execute("CREATE SCHEMA stored")
         self.owners = "stored.owners"
+        self.own_elsewhere: dict[str, Own] = {}
+        """By run what other places have said to be the user's own, if there are any, at first."""
         self.look_up(module_ids)
 
     def look_up(self, module_ids: set[int] | None) -> None:
         """Take a snapshot in which all modules are, or at least these."""
+        self.has_all = module_ids is None
         self.snapshot = Snapshot(self.con, self.place, self.owners, module_ids)
         rows = self.con.execute(
             f"SELECT owner_id, owner_version, filename FROM {self.owners}"
@@ -224,6 +228,7 @@ class _Stored:
         of = self.snapshot.owners_of(some)
         for table in _PRELOADED:
             self._insert(table, of, of_run)
+        self._note_elsewhere(run, of_run)
         # Of this place alone: what another has told of the run is not this one's to repeat.
         self.con.execute(f"DELETE FROM {of_run} WHERE marker = 'runs' AND owner_id <> {self.key}")
         self._insert("runs", of, of_run)
@@ -235,6 +240,16 @@ class _Stored:
         relation = self.snapshot.relation(table, of)
         select = views.table(table, self.columns[table], relation, owners)
         self.con.execute(f"INSERT INTO {table} {select}")
+
+    def _note_elsewhere(self, run: str, of_run: str) -> None:
+        """Keep what labels say of --own, before this ingest writes its own."""
+        is_other = f"marker = 'runs' AND owner_id <> {self.key} AND NOT is_removed"
+        if self.con.execute(f"SELECT 1 FROM {of_run} WHERE {is_other} LIMIT 1").fetchall():
+            rows = self.con.execute(
+                "SELECT label_value FROM run_labels WHERE run_name = ? AND label = ?",
+                [run, own.LABEL],
+            ).fetchall()
+            self.own_elsewhere.setdefault(run, own.parse(rows[0][0].split() if rows else []))
 
     def _day(self, run: str, planned: PlannedRun, labels: Mapping[str, str]) -> str:
         """The day under which a run is stored: what a label says, where it is, when it was dumped.
@@ -320,6 +335,17 @@ class _Ingest(Ingest):
         rows = self.con.execute("SELECT dumped_at IS NULL FROM runs").fetchall()
         self.run_changed |= rows == [(True,)] and self.dumped_at < math.inf
         super()._finish_run(path)
+
+    def _left(self) -> list[str]:
+        """A note if modules of other places go by another --own.
+
+        They are counted if they were looked up, which takes long where there are many.
+        """
+        if self.found.has_all:
+            return super()._left()
+        before = self.found.own_elsewhere.get(self.run_name, self.of_run.own)
+        differs = before.pattern != self.of_run.own.pattern
+        return [own.note(self.run_name, "modules")] if differs else []
 
     def end_run(self, run: str) -> None:
         """Let what was pruned be gone, and forget the run."""

@@ -17,7 +17,7 @@ import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 
 import duckdb
 
@@ -43,7 +43,7 @@ _NAME = re.compile(
     r"(?:(?P<key>[0-9a-f]{16})-(?P<version>[0-9a-f]{16})|part-(?P<part>[0-9a-f]{16})-\d+)"
     r"\.parquet"
 )
-_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+_DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 Columns = dict[str, dict[str, str]]
 """Tables, of each the types of its columns in order."""
@@ -168,8 +168,11 @@ def day_in(path: str) -> str:
 
 
 def is_day(text: str) -> bool:
-    """Whether a text can be the value of dt."""
-    return _DAY.fullmatch(text) is not None
+    """Whether a text can be the value of dt: a date as 2026-01-31, in one way of writing it."""
+    try:
+        return _DAY.fullmatch(text) is not None and bool(date.fromisoformat(text))
+    except ValueError:
+        return False
 
 
 def quoted(text: str) -> str:

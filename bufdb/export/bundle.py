@@ -34,15 +34,19 @@ def write(selection: Selection, path: Path, source: str) -> None:
     """
     if path.exists() and Path(source).exists() and path.samefile(source):
         raise UsageError(f"{path} is the database itself; -o wants another file")
-    if path.is_dir() or not path.absolute().parent.is_dir():
-        raise UsageError(f"cannot write {path}: no such folder, or it is one itself")
-    made = path.with_name(f".{path.name}-{os.urandom(8).hex()}.tmp")
+    target = Path(os.path.realpath(path))
+    # /dev/stdout may be a file that somebody has open, in whose place nobody would read another.
+    is_stream = path.is_symlink() and str(path.absolute()).startswith(("/dev/", "/proc/"))
+    is_other = is_stream or (target.exists() and not target.is_file())
+    if is_other or not target.parent.is_dir():
+        raise UsageError(f"cannot write {path}: no such folder, or it is no file")
+    made = target.with_name(f".{target.name}-{os.urandom(8).hex()}.tmp")
     try:
         store.open_writable(str(made), _CONFIG).close()
         _fill(selection, made)
         if selection.anonymous:
             _sum_again(made)
-        made.replace(path)
+        made.replace(target)
     except (OSError, duckdb.Error) as error:
         raise BufdbError(f"cannot write {path}: {str(error).splitlines()[0]}") from error
     finally:

@@ -103,7 +103,7 @@ def choose(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value]) -> Chosen
         if notes:
             raise BufdbError(f"nothing to export: {notes[0]}")
         given = ", ".join(f"{name} {quote(str(value))}" for name, value in asked.items())
-        what = f"no module with {given}" if given else "the database has no modules"
+        what = f"no module with {given}" if given else "no module is stored"
         raise BufdbError(f"nothing to export: {what}; 'bufdb query modules' lists them")
     notes = list(dict.fromkeys(notes))
     if len(notes) > _MOST_NAMED:

@@ -65,12 +65,15 @@ def left(con: duckdb.DuckDBPyConnection, run: str, own: Own) -> list[str]:
         "SELECT count(*) FROM modules WHERE run_name = ? AND own_pattern IS DISTINCT FROM ?",
         [run, own.pattern],
     ).fetchone()
-    if found is None or not found[0]:
-        return []
-    return [
-        f"run {run}: {found[0]} modules that are not in these paths keep the --own that they were "
+    return [note(run, f"{found[0]} modules")] if found and found[0] else []
+
+
+def note(run: str, modules: str) -> str:
+    """What a user should know of `modules` of a run, which go by something else."""
+    return (
+        f"run {run}: {modules} that are not in these paths keep the --own that they were "
         "read with; ingest their dumps again to have all alike"
-    ]
+    )
 
 
 def _path(glob: str) -> str:

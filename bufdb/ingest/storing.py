@@ -280,9 +280,13 @@ class Ingest:
 
     def _finish_run(self, path: Source) -> None:
         self.writer.settle()
-        self.summary.notes += own.left(self.con, self.run_name, self.of_run.own)
+        self.summary.notes += self._left()
         if not self.run_changed:
             return
         if self.summary.replaced_count or self.summary.pruned_count:
             runs.delete_unused_shapes(self.con)
         run_rows.update(self.con, self.run_name, path, self.dumped_at)
+
+    def _left(self) -> list[str]:
+        """A note if modules that are not ingested now go by another --own."""
+        return own.left(self.con, self.run_name, self.of_run.own)

@@ -48,5 +48,6 @@ class Summary:
             parts.append(f"removed {self.pruned_count} that are gone")
         problems = [f"{n} {severity}" for severity, n in sorted(self.problem_counts.items()) if n]
         if problems:
-            parts.append("diagnostics: " + ", ".join(problems))
+            where = "; 'bufdb query diagnostics' lists them" if self.exit_code else ""
+            parts.append(f"diagnostics: {', '.join(problems)}{where}")
         return ", ".join(parts)

@@ -42,6 +42,9 @@ PEAK_PROBLEMS = frozenset(
 )
 """Codes of findings with which the peak of a module cannot be relied on."""
 
+SUM_PROBLEMS = frozenset({"allocation_gap", "total_mismatch"})
+"""Codes of findings that say that the allocations are not those of one whole program."""
+
 SECRET = np.uint64(secrets.randbits(64))
 """Nobody can write a dump whose names have equal hashes."""
 
@@ -113,6 +116,8 @@ class ModuleFacts:
     """Whether an out-of-memory message is all there is."""
     peak_problem: str | None = None
     """What was found first that makes the peak uncertain."""
+    sum_problem: str | None = None
+    """What was found first that makes sums of the allocations wrong."""
 
     @property
     def peak_unknown_reason(self) -> str | None:
@@ -121,6 +126,8 @@ class ModuleFacts:
             return self.peak_problem
         if not self.has_allocations:
             return "the dump has no allocations"
+        if self.sum_problem is not None:
+            return self.sum_problem
         if not self.has_live_ranges:
             return "the dump has no live ranges"
         if self.has_unread_allocations:
@@ -171,6 +178,8 @@ class Context:
         """Report a finding, and remember it if it makes the module's peak uncertain."""
         self.account.find(module, severity, code, message)
         facts = self.facts[module]
+        if code in SUM_PROBLEMS and facts.sum_problem is None:
+            facts.sum_problem = message
         if code in PEAK_PROBLEMS and facts.peak_problem is None:
             facts.peak_problem = message
 

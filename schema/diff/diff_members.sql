@@ -22,6 +22,8 @@ labelled_runs AS (
     ON run_labels.run_name = chosen_runs.run_name
     AND NOT run_labels.is_metadata
     AND run_labels.label NOT IN (split_part(base_run, '=', 1), split_part(new_run, '=', 1))
+  -- Against a side that is not named all would be new, or gone.
+  WHERE base_run IS NOT NULL AND new_run IS NOT NULL
   GROUP BY chosen_runs.side, chosen_runs.run_name
 ),
 sizes AS (

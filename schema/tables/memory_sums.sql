@@ -12,7 +12,7 @@ CREATE TABLE memory_sums (
   fixed_bytes HUGEINT
 );
 COMMENT ON TABLE memory_sums IS
-  'One row per module and memory space that it has an allocation in: its allocations, summed up by kind; memory_figures says more. Computed from allocations; in an out-of-memory message as printed, rounded, and NULL for what it does not say. Key: module_id, color.';
+  'One row per module and memory space that it has an allocation in: its allocations, summed up by kind; memory_figures says more. Computed from allocations; in an out-of-memory message as printed, rounded, and NULL for what it does not say. All are NULL where the allocations are not those of one whole program: not numbered 0, 1, 2, …, or not the sum that the dump says (modules.peak_unknown_reason). Key: module_id, color.';
 COMMENT ON COLUMN memory_sums.module_id IS 'The module; refers to modules.module_id.';
 COMMENT ON COLUMN memory_sums.color IS 'Memory space: allocations.color.';
 COMMENT ON COLUMN memory_sums.argument_bytes IS 'Sum of parameter allocations, donated ones included [bytes]; argument_size_in_bytes of JAX''s memory_analysis().';

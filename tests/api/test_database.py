@@ -217,6 +217,7 @@ def test_text_is_that_of_the_commands_and_data_is_exact(db, demo_db, call):
     what_if = db.what_if("train_step", run="cpu_b8", donate=["*"])
     assert what_if.text == out
     assert [f"bufdb: {note}" for note in what_if.notes] == err.splitlines()
+    assert db.what_if("train_step", run="cpu_b8", donate="*").text == out
 
 
 def test_html_takes_no_name_for_markup(tmp_path):

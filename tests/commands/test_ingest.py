@@ -27,3 +27,12 @@ def test_what_the_user_has_set_stays(monkeypatch):
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "3")
     _load_numpy()
     assert os.environ["OPENBLAS_NUM_THREADS"] == "3"
+
+
+def test_what_was_not_understood_is_said_where_to_look_up(call, tmp_path):
+    (tmp_path / "bad.zip").write_bytes(b"PK\3\4")
+    code, _, err = call("ingest", tmp_path / "bad.zip", "--db", tmp_path / "a.duckdb")
+    assert (code, err.endswith("diagnostics: 1 error; 'bufdb query diagnostics' lists them\n")) == (
+        4,
+        True,
+    )

@@ -154,5 +154,5 @@ def test_help_says_what_forms_there_are(call):
 
 def test_runs_of_an_empty_database(call, empty_db):
     code, out, err = call("runs", "--db", empty_db, "--format", "jsonl")
-    assert (code, out, err) == (0, "", "bufdb: no rows: the database holds no run\n")
+    assert (code, out, err) == (0, "", "bufdb: no rows: no run is stored\n")
     assert json.loads(call("runs", "--db", empty_db, "--format", "json")[1]) == []

@@ -54,7 +54,7 @@ def test_a_query_waits_for_an_ingest_and_says_so(path, hold, capfd):
     assert err.startswith(f"bufdb: {path} is in use by python")
     waiting, empty = err.splitlines()
     assert waiting.endswith(f" (PID {other.pid}); waiting up to 10 s")
-    assert empty == "bufdb: no rows: the database holds no run"
+    assert empty == "bufdb: no rows: no run is stored"
 
 
 @pytest.mark.parametrize("how", ["write", "read"])
@@ -84,7 +84,7 @@ def test_no_wait_says_nothing_but_who(path, hold):
 def test_readers_do_not_wait_for_each_other(path, hold, capfd):
     hold("read", 60)
     assert cli.run(["runs", "--db", path, "--wait", "0"]) == 0
-    assert capfd.readouterr().err == "bufdb: no rows: the database holds no run\n"
+    assert capfd.readouterr().err == "bufdb: no rows: no run is stored\n"
 
 
 def test_a_command_leaves_the_patience_of_the_next_as_it_was(path):

@@ -122,6 +122,15 @@ def test_a_directory_is_no_database(tmp_path):
             opened(str(tmp_path))
 
 
+def test_a_directory_that_is_not_there_is_told(tmp_path):
+    with pytest.raises(DatabaseError) as error:
+        store.open_writable(str(tmp_path / "none" / "a.duckdb"))
+    assert str(error.value) == (
+        f"cannot make {tmp_path}/none/a.duckdb: there is no directory {tmp_path}/none; "
+        "make it, or name another file with --db"
+    )
+
+
 def test_a_table_that_is_not_there_is_told(path):
     change(path, "DROP TABLE occupied_peaks")
     with pytest.raises(DatabaseError, match=r"does not hold bufdb's tables .*; remove the file"):

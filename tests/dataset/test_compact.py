@@ -195,7 +195,16 @@ def test_the_command(call, tmp_path):
     code, out, err = call("compact", tmp_path, "--dt", TODAY, "--grace", "0")
     assert (code, out) == (0, "") and "4 modules and runs of 1 days" in err
     assert call("compact", tmp_path, "-q")[1:] == ("", "")
-    assert call("compact", tmp_path, "--dt", "today")[0] == 2
+    for odd in ("today", "2026-99-99"):
+        assert call("compact", tmp_path, "--dt", odd)[0] == 2
+        assert call("ingest", RUN, "--out", tmp_path, "--label", f"dt={odd}")[0] == 2
     assert call("compact", tmp_path / "none")[0] == 3
     with pytest.raises(DatabaseError):
         compact(str(RUN))
+
+
+def test_what_is_stored_under_no_date_is_compacted_too(tmp_path, monkeypatch):
+    with monkeypatch.context() as before:
+        before.setattr(layout, "is_day", lambda text: True)
+        stored(tmp_path, labels={"dt": "2026-99-99"})
+    assert compact(str(tmp_path)).day_count == 1

@@ -25,6 +25,7 @@ from ingesting import ingest_into
 from places import DEMO
 
 from bufdb.dataset import layout, places
+from bufdb.dataset.compact import compact
 from bufdb.dataset.ingest import ingest
 from bufdb.errors import DatabaseError, UsageError
 from bufdb.ingest.workers import choice
@@ -188,6 +189,24 @@ def test_what_a_run_takes_as_its_own_holds_for_dumps_from_elsewhere(tmp_path):
     stored(tmp_path, DEMO / "gpu_b8", run="r")
     patterns = ask(tmp_path, "SELECT own_pattern, count(*) FROM modules GROUP BY ALL")
     assert [(pattern is None, count) for pattern, count in patterns] == [(False, 5)]
+
+
+KEPT = "modules that are not in these paths keep the --own that they were read with"
+
+
+@pytest.mark.parametrize("is_compacted", [False, True])
+def test_that_other_places_keep_what_they_took_as_their_own_is_said(tmp_path, is_compacted):
+    """Without a number that counts only what was looked up."""
+    stored(tmp_path, RUN, run="r")
+    stored(tmp_path, DEMO / "gpu_b8", run="r")
+    if is_compacted:
+        compact(str(tmp_path), [TODAY])
+    (note,) = stored(tmp_path, RUN, run="r", own_globs=["tiny_net"]).notes
+    assert note.startswith(f"run r: {KEPT}; ")
+    stored(tmp_path, DEMO / "gpu_b8", run="r", own_globs=["other"])
+    assert stored(tmp_path, RUN, run="r", own_globs=["other"]).notes == []
+    assert stored(tmp_path, DEMO / "tpu_b8", run="r", own_globs=["other"]).notes == []
+    assert stored(tmp_path, DEMO / "tpu_b8", run="r").notes == []
 
 
 @pytest.mark.sample(3)

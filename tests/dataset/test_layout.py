@@ -83,3 +83,9 @@ def test_all_tables_but_bufdbs_own_are_stored_and_markers_come_last(fresh):
         types = columns[table]
         # Whose rows they are is asked of the table itself.
         assert table == "shapes" or "module_id" in types or "run_name" in types
+
+
+def test_a_day_is_a_date():
+    assert all(map(layout.is_day, ("2026-01-31", "2024-02-29", layout.UNKNOWN_DAY)))
+    odd = ("2026-99-99", "2026-02-29", "0000-01-01", "20260131", "2026-W05-6", "", "２０２６-01-31")
+    assert not any(map(layout.is_day, odd))

@@ -1,6 +1,7 @@
 """Tables as Parquet and CSV, and a part of a database as a database."""
 
 import contextlib
+import os
 import shutil
 
 import duckdb
@@ -165,7 +166,7 @@ def test_what_cannot_be_written_is_said(demo_db, tmp_path):
         with pytest.raises(BufdbError, match=r"cannot write .*/x: Permission Error"):
             tables.write(selection, tmp_path / "x", "csv")
         for path in (tmp_path, tmp_path / "none" / "b"):
-            with pytest.raises(UsageError, match="no such folder, or it is one itself"):
+            with pytest.raises(UsageError, match="no such folder, or it is no file"):
                 writer.write(selection, path, str(demo_db))
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
@@ -183,6 +184,23 @@ def test_a_bundle_takes_the_place_of_another_when_it_is_whole(call, demo_db, tmp
     assert path.read_text() == "before"
     assert call(*given, "--run", "cpu_b8")[0] == 0
     assert [each.name for each in tmp_path.iterdir()] == ["b.duckdb"]
+
+
+def test_a_bundle_goes_where_a_link_points_and_in_place_of_files_alone(call, demo_db, tmp_path):
+    (tmp_path / "old.duckdb").touch()
+    (tmp_path / "link").symlink_to("old.duckdb")
+    given = ("export", "--format", "bundle", "--run", "cpu_b8", "--db", demo_db, "-o")
+    assert call(*given, tmp_path / "link")[0] == 0
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "old.duckdb").stat().st_size > 0
+    os.mkfifo(tmp_path / "pipe")
+    for other in (tmp_path / "pipe", tmp_path, "/dev/stdout"):
+        code, _, err = call(*given, other)
+        assert (code, err) == (
+            2,
+            f"bufdb: error: cannot write {other}: no such folder, or it is no file\n",
+        )
+    assert (tmp_path / "pipe").is_fifo()
 
 
 def test_tables_to_edit_go_as_they_are(export, empty_db, tmp_path):

@@ -23,6 +23,7 @@ from bufdb.ingest.plan import plan
 from bufdb.ingest.rows.writer import MANY_ROWS, TableWriter
 from bufdb.ingest.tables import MODULE_TABLES
 from bufdb.link.context import Context
+from bufdb.query import check
 from bufdb.read.hlo import HloHeader
 
 INIT = "module_0000.jit_init.cpu_after_optimizations"
@@ -352,6 +353,32 @@ def test_a_total_that_is_not_the_sum_is_told(con, tmp_path):
         ("error", "total_mismatch", "the allocations sum to 12, the dump says 13"),
         ("notice", "human_total_mismatch", "13 bytes print as 13B, the dump says 14B"),
     ]
+
+
+SIZES = "SELECT DISTINCT temp_bytes, total_bytes, peak_unknown_reason FROM memory_figures"
+GAP = "the allocations are not numbered 0, 1, 2, …; the file may be truncated"
+
+
+@pytest.mark.parametrize(
+    ("lines", "total", "found"),
+    [
+        ("0124", 99, (None, None, GAP)),
+        ("0123", 99, (None, None, "the allocations sum to 32, the dump says 99")),
+        ("0012", None, (None, None, GAP)),  # two dumps, one behind the other
+        ("0123", 32, (32, 32, "the dump has no live ranges")),
+        ("0123", None, (32, 32, "the dump has no live ranges")),
+    ],
+)
+def test_a_sum_of_other_allocations_than_the_program_has_is_unknown(
+    con, tmp_path, lines, total, found
+):
+    text = "".join(f"allocation {index}: size 8, preallocated-temp:\n" for index in lines)
+    tail = "" if total is None else f"\nTotal bytes used: {total} ({total}B)\n\nUsed values:\n"
+    (tmp_path / "a.txt").write_text(f"BufferAssignment:\n{text}{tail}")
+    ingest_into(con, tmp_path)
+    assert rows(con, SIZES) == [found]
+    (memory_sums,) = [each for each in check.checks() if each.name == "memory-sums"]
+    assert rows(con, memory_sums.sql) == []
 
 
 @pytest.mark.parametrize(

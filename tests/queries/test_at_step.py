@@ -53,6 +53,14 @@ def test_shared_bytes_count_once_at_any_step_and_both_ends_are_live(con):
     assert sum(row[5] for row in answer(con, "at-step", step=0)) == 25
 
 
+def test_an_instant_that_is_not_there_is_told(con):
+    one_module(con)
+    for step in (-1, 10):
+        (row,) = answer(con, "at-step", step=step)
+        assert row == ("r", "step", 0, *[None] * 13, "its instants are 0 to 9")
+    assert answer(con, "at-step", step=9)[0][4] == 65
+
+
 def test_the_step_of_an_instruction_and_its_module(con):
     one_module(con)
     larger = Module(con, 2, function_name="large")

@@ -43,6 +43,8 @@ def pairs(con, base="a", new="b"):
 def test_nothing_without_two_sides(con):
     module(con, 1, "a")
     assert answer(con, "diff-modules") == []
+    assert answer(con, "diff-modules", base="a") == []
+    assert answer(con, "diff-modules", new="a") == []
     assert answer(con, "diff-modules", base="a", new="none")[0][1] == "only in base"
 
 

@@ -141,9 +141,9 @@ def why(con, name, **values):
 
 
 def test_an_empty_database_says_so(con):
-    assert why(con, "peaks") == "the database holds no run"
+    assert why(con, "peaks") == "no run is stored"
     insert(con, "runs", run_name="r")
-    assert why(con, "peaks") == "the database holds no module"
+    assert why(con, "peaks") == "no module is stored"
 
 
 @pytest.mark.parametrize(
@@ -211,3 +211,21 @@ def test_a_label_of_a_list_that_no_run_has_is_told(con):
     assert nothing.unknown_labels(known, query, {}) == []
     # Without it there is no row, and `why` says so.
     assert nothing.unknown_labels(known, query, bind(query, {"label": "batch, dtype"})) == []
+
+
+def test_a_run_to_compare_with_that_is_not_there_is_told_beside_rows(con):
+    insert(con, "runs", run_name="base_1")
+    query = catalogue.Catalogue([resources.query_folder()]).find("diff-modules")
+    values = {"base": "base_2", "new": "base_1"}
+    assert nothing.notes(Known(con), query, values, 8) == [
+        "no run 'base_2'; did you mean 'base_1'?"
+    ]
+    assert len(nothing.notes(Known(con), query, values, 0)) == 1
+    assert nothing.notes(Known(con), query, {**values, "base": "base_1"}, 8) == []
+
+
+def test_a_name_with_brackets_is_told_as_a_glob(con):
+    insert(con, "runs", run_name="lr[1e-3]")
+    text = why(con, "peaks", run="lr[1e-3]")
+    assert text == "no run 'lr[1e-3]'; the name, where [ * ? stand for others, is 'lr[[]1e-3]'"
+    assert Known(con).has_run("lr[[]1e-3]")

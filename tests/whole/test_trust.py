@@ -405,6 +405,20 @@ def test_a_view_of_the_files_own_is_told_and_bufdbs_is_used(tmp_path):
     assert _call("query", "peak-figures", "--db", path).count("has another memory_figures") == 1
 
 
+def test_a_view_of_another_version_is_told_until_the_next_ingest(tmp_path):
+    path = make(tmp_path)
+    with duckdb.connect(path) as con:
+        con.execute("CREATE OR REPLACE VIEW memory_figures AS SELECT 1 AS peak_bytes")
+        con.execute("UPDATE schema_info SET views_hash = 'before'")
+    told = (
+        f"bufdb: {path} has memory_figures of another version of bufdb until the next ingest; "
+        "not used\n"
+    )
+    assert told in _call("query", "peak-figures", "--db", path)
+    store.open_writable(path).close()
+    assert "bufdb: " not in _call("query", "peak-figures", "--db", path)
+
+
 def test_what_is_bufdbs_own_says_nothing(tmp_path):
     path = make(tmp_path)
     for command in (("sql", "FROM memory_figures"), ("query", "peak"), ("runs",), ("schema",)):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bufdb import __version__
+from bufdb.api.output import write_file
 from bufdb.api.questions.opening import Open
 from bufdb.database import store
 from bufdb.errors import UsageError, quote
@@ -78,10 +79,7 @@ def export(
             opened = partial(store.open_readable, hidden)
             asked = {name: asked[name] for name in asked if name == "color"}
         data, notes = _picture(opened, asked, form, all_frames=frames == "all")
-    try:
-        output.write_bytes(data)
-    except OSError as error:
-        raise UsageError(f"cannot write {output}: {error.strerror}") from error
+    write_file(output, data)
     return notes
 
 

@@ -79,8 +79,8 @@ def what_if(
     opened: Open,
     module: str,
     *,
-    without: Sequence[str] = (),
-    donate: Sequence[str] = (),
+    without: str | Sequence[str] = (),
+    donate: str | Sequence[str] = (),
     keep: str | None = None,
     until: str | None = None,
     by: str | None = None,
@@ -103,6 +103,8 @@ def what_if(
     share, limit = _share(keep), None if until is None else _size(until)
     con = opened(_SQL, runs=None if run is None else [run])
     chosen = choice.choose(con, module, run, color)
+    # A text is one name, not its letters.
+    without, donate = ([given] if isinstance(given, str) else given for given in (without, donate))
     asked = answer.Asked(
         without, donate, share, limit, _one_of("--by", BY, by or "line"), _is_cheapest(order)
     )

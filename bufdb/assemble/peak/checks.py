@@ -194,7 +194,24 @@ class MemoryChecks:
         )
 
 
-def check_total(context: Context, number: int) -> None:
+def checked_sums(context: Context, sums: Columns) -> Columns:
+    """Rows of `memory_sums`, held to the printed totals.
+
+    They are NULL in modules whose allocations are found not to be those of one whole program.
+    """
+    for number in range(context.count):
+        _check_total(context, number)
+    unknown = np.array([facts.sum_problem is not None for facts in context.facts], np.bool_)
+    rows = unknown[sums["module"]]
+    if not rows.any():
+        return sums
+    return {
+        name: np.where(rows, None, column) if name in SUMS else column
+        for name, column in sums.items()
+    }
+
+
+def _check_total(context: Context, number: int) -> None:
     """Hold the printed total against the allocations, and its human form against itself."""
     facts, find = context.facts[number], context.find
     total = facts.total_bytes

@@ -14,8 +14,24 @@ if TYPE_CHECKING:
     from bufdb.query.header import SavedQuery, Value
 
 _WILD = re.compile(r"[*?]")
+_SPECIAL = re.compile(r"[*?[]")
 _SHOWN = 6
 """Names listed where none is near."""
+
+
+def notes(
+    known: Known, query: SavedQuery, values: Mapping[str, Value], row_count: int
+) -> list[str]:
+    """What to say beside an answer: which labels and runs there are not, and why it has no rows."""
+    said = unknown_labels(known, query, values)
+    if not row_count:
+        return [*said, why(known, query, values)]
+    for side in ("base", "new") if query.is_own else ():
+        if query.param(side) is not None and values.get(side) is not None:
+            selectors = known.selectors()
+            if values[side] not in selectors:
+                said.append(f"no run {_near(str(values[side]), selectors)}")
+    return said
 
 
 def why(known: Known, query: SavedQuery, values: Mapping[str, Value]) -> str:
@@ -24,7 +40,7 @@ def why(known: Known, query: SavedQuery, values: Mapping[str, Value]) -> str:
         return "no rows"
     selectors = known.selectors()
     if not selectors:
-        return "no rows: the database holds no run"
+        return "no rows: no run is stored"
     for side in ("base", "new"):
         if query.param(side) is not None:
             if values.get(side) is None:
@@ -64,7 +80,7 @@ def _no_module(known: Known, values: Mapping[str, Value]) -> str | None:
             return f"no {name} {_near(str(value), known.names(name, runs))}"
     if not known.runs_of({**runs, **given}):
         pairs = " and ".join(f"{name} {quote(str(v))}" for name, v in {**runs, **given}.items())
-        return f"no module has {pairs}" if pairs else "the database holds no module"
+        return f"no module has {pairs}" if pairs else "no module is stored"
     return None
 
 
@@ -99,6 +115,9 @@ def _no_row(known: Known, values: Mapping[str, Value]) -> str:
 def _near(name: str, names: Iterable[str]) -> str:
     """A name that is not there, and the nearest of those that are, or the first of them."""
     names = list(names)
+    if name in names:  # a name that is no glob of itself
+        literal = _SPECIAL.sub(r"[\g<0>]", name)
+        return f"{quote(name)}; the name, where [ * ? stand for others, is {quote(literal)}"
     hint = did_you_mean(_WILD.sub("", name), names)
     return quote(name) + (hint or f"; there is {_some(names)}")
 

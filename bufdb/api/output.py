@@ -1,0 +1,57 @@
+"""Files that a user names for an answer: there is the whole answer, or what was there before."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from pathlib import Path
+
+from bufdb.errors import BufdbError, UsageError
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+_STREAMS = ("/dev/", "/proc/")
+"""Where files are that somebody has open: a file in their place would not be read."""
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Write an answer beside its place, and move it there when it is whole.
+
+    What a link points to is replaced, not the link; a file keeps its permissions. Pipes, devices
+    and streams are written as they are, and so is a file that cannot be replaced: one that is
+    mounted, or in a folder where nothing may be made.
+
+    Raises:
+        UsageError: the file cannot be written, or is a database.
+        BufdbError: the disk is full.
+    """
+    try:
+        is_other = path.exists() and not path.is_file()
+        if is_other or str(path.absolute()).startswith(_STREAMS) or not _replaced(path, data):
+            path.write_bytes(data)
+    except OSError as error:
+        kind = BufdbError if error.errno in _FULL else UsageError
+        raise kind(f"cannot write {path}: {error.strerror}") from error
+
+
+def _replaced(path: Path, data: bytes) -> bool:
+    """Whether another file could take its place."""
+    target = Path(os.path.realpath(path))
+    made = target.with_name(f".bufdb-{os.urandom(8).hex()}.tmp")
+    try:
+        if target.exists():
+            with target.open("r+b") as file:  # what may not be written is not replaced either
+                if file.read(12)[8:] == b"DUCK":
+                    raise UsageError(f"{path} is a database; -o wants another file")
+        with made.open("xb") as file:
+            file.write(data)
+        if target.exists():
+            shutil.copymode(target, made)
+        made.replace(target)
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EBUSY):
+            return False
+        raise
+    finally:
+        made.unlink(missing_ok=True)
+    return True
