@@ -45,8 +45,8 @@
 -- column operation_count BIGINT: Operations that it takes to compute all slices again
 --   (recompute_costs); NULL if not known, and for less than a hundredth of the peak.
 -- column slice_count BIGINT: Slices of a stack, one per step of the loop or several; NULL for what
---   is no stack.
--- column slice_bytes BIGINT: One of them [bytes]; NULL as slice_count.
+--   is no stack, or holds more than that (value_origins.slice_count).
+-- column slice_bytes BIGINT: One of them, without padding [bytes]; NULL as slice_count.
 -- column kind VARCHAR: stacked, slice (one step's slice of a stack), carry (handed from step to
 --   step), invariant (not written by the loop) or parameter (of the program).
 -- column is_layer_input BOOLEAN: Whether a stack is an input of the layer, which the loop carries.
@@ -73,9 +73,7 @@ ranked AS (
       WHEN origins.is_residual
         THEN greatest(savings.saving_bytes - origins.slice_bytes, 0)
     END AS policy_saving_bytes,
-    CASE origins.origin_kind WHEN 'stacked' THEN origins.slice_count END AS slice_count,
-    CASE origins.origin_kind WHEN 'stacked' THEN origins.slice_bytes END AS slice_bytes,
-    origins.origin_kind AS kind,
+    origins.slice_count, origins.slice_bytes, origins.origin_kind AS kind,
     origins.is_layer_input, held.shape,
     coalesce(
       origins.relation || origins.own_source, held.own_source,

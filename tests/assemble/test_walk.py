@@ -7,6 +7,7 @@ import weakref
 import pytest
 
 from bufdb.assemble.loops.places import Places
+from bufdb.assemble.loops.slices import Slices
 from bufdb.assemble.loops.walk import MAX_GUESSES, MAX_STEPS, Walker
 from bufdb.read.hlo_graph import HloGraph, loops_in, loops_of
 
@@ -510,3 +511,43 @@ def test_a_long_walk_is_given_up_and_says_so():
     copies = "".join(f"  %k{n} = f32[8] copy(%k{n + 1})\n" for n in range(MAX_STEPS + 50))
     origin, _ = walk(module(STACKED, copies), "k0")
     assert (origin.instruction, origin.is_exact) == (None, False)
+
+
+AFTER = """  %half = bf16[4,8] convert(%out)
+  %both = f32[64] concatenate(%out, %out), dimensions={0}
+  %padded = f32[5,8] pad(%out, %zero), padding=0_1x0_0
+  %start = (f32[4,8], f32[4,8], u32[]) copy-start(%out)
+  %nested = ((f32[4,8], s32[]), f32[4,8]) tuple(%pair, %out)
+  %pair = (f32[4,8], s32[]) tuple(%out, %one)
+  %taken = f32[1,8] dynamic-slice(%out, %one, %one), dynamic_slice_sizes={1,8}"""
+
+
+def slices(name, index):
+    """(kind, slice_count, slice_bytes) of what an instruction defines at an index."""
+    origin, walker = walk(module(STACKED, AFTER), name, index)
+    graph, name = walker.graph, name.encode()
+    origin = Slices().counted(origin, graph.find(graph.homes([name])[name], name), index)
+    return origin.kind, origin.slice_count, origin.slice_bytes
+
+
+@pytest.mark.parametrize(
+    ("name", "index", "count", "size"),
+    [
+        ("while", (2,), 4, 32),
+        ("out", (), 4, 32),
+        ("half", (), 4, 16),
+        ("both", (), None, None),
+        ("padded", (), None, None),
+        ("start", (), None, None),
+        ("start", (1,), 4, 32),
+        ("start", (2,), None, None),
+        ("start", (3,), None, None),
+        ("nested", (0, 0), 4, 32),
+    ],
+)
+def test_slices_fill_the_value_or_none_are_said(name, index, count, size):
+    assert slices(name, index) == ("stacked", count, size)
+
+
+def test_a_slice_read_back_is_no_stack():
+    assert slices("taken", ()) == ("slice", None, None)

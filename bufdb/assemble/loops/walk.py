@@ -45,6 +45,8 @@ class Origin:
     written_by: Instruction | None = None
     slice_shape: Shape | None = None
     slice_count: int | None = None
+    """Of the stack that was met; `Slices` counts those in the value."""
+    slice_bytes: int | None = None
     is_layer_input: bool = False
     is_exact: bool = True
     step_count: int = 0
