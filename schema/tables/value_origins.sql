@@ -50,4 +50,4 @@ COMMENT ON COLUMN value_origins.is_layer_input IS
   'Whether the walk goes on from the stack through the carry of its loop: an input of the layer, which a scan saves whatever the checkpoint policy.';
 COMMENT ON COLUMN value_origins.step_count IS 'Instructions on the walk, without get-tuple-elements, which HLO texts from jaxlib 0.11 on leave out.';
 COMMENT ON COLUMN value_origins.is_exact IS
-  'FALSE if the walk crossed an instruction that computes and bears no line of the user''s, where it took the largest operand, or a conditional of which several branches make data, where it took the last; or was given up.';
+  'FALSE if the walk crossed an instruction that computes and bears no line of the user''s, where it took the largest operand, or a conditional of which several branches make data, where it took the last; ended where a line is that of another: at a product that vmap turned around, at what was not the first in a collective of several; or was given up.';
