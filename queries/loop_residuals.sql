@@ -38,8 +38,8 @@
 -- column saving_bytes HUGEINT: By how much the peak falls without it [bytes]; NULL if it is held in
 --   no temp allocation.
 -- column policy_saving_bytes HUGEINT: By how much it falls, at the least, if a checkpoint policy
---   leaves it out and one slice stays [bytes]; 0 for an input of the layer, which is saved all the
---   same; NULL for what is no stack, and for stacks of gradients.
+--   leaves it out and one slice stays, padded as the stack is [bytes]; 0 for an input of the layer,
+--   which is saved all the same; NULL for what is no stack, and for stacks of gradients.
 -- column sureness VARCHAR: How sure policy_saving_bytes is (advice_sureness): likely; unlikely, for
 --   an input of the layer; NULL as policy_saving_bytes.
 -- column operation_count BIGINT: Operations that it takes to compute all slices again
@@ -71,7 +71,11 @@ ranked AS (
     CASE
       WHEN origins.is_residual AND origins.is_layer_input THEN 0
       WHEN origins.is_residual
-        THEN greatest(savings.saving_bytes - origins.slice_bytes, 0)
+        THEN greatest(
+          savings.saving_bytes
+            - ("values".size_bytes + origins.slice_count - 1) // origins.slice_count,
+          0
+        )
     END AS policy_saving_bytes,
     origins.slice_count, origins.slice_bytes, origins.origin_kind AS kind,
     origins.is_layer_input, held.shape,
@@ -92,6 +96,9 @@ ranked AS (
     ON origins.module_id = held.module_id
     AND origins.value_id = held.value_id
     AND (params.kind = 'all' OR origins.origin_kind = params.kind)
+  LEFT JOIN "values"
+    ON "values".module_id = held.module_id
+    AND "values".value_id = held.value_id
   LEFT JOIN peak_savings AS savings
     ON savings.module_id = held.module_id
     AND savings.color = held.color

@@ -45,6 +45,9 @@ def test_what_a_loop_carries_with_the_line_that_makes_it(con):
     # What is no input of the layer a policy can leave out, and one slice stays.
     con.execute("UPDATE value_origins SET is_layer_input = FALSE")
     assert [row[5] for row in answer(con, "loop-residuals")] == [34, None, None]
+    # It stays as large as the memory has it, padding included.
+    con.execute("UPDATE value_origins SET slice_bytes = 8 WHERE value_id = 0")
+    assert [row[5] for row in answer(con, "loop-residuals")] == [34, None, None]
     # What is more than the stack has no slices that a policy could leave out.
     con.execute("UPDATE value_origins SET slice_count = NULL, slice_bytes = NULL")
     assert [row[5:9] for row in answer(con, "loop-residuals", top_n=1)] == [
