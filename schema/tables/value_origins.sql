@@ -20,7 +20,7 @@ CREATE TABLE value_origins (
   is_exact BOOLEAN NOT NULL
 );
 COMMENT ON TABLE value_origins IS
-  'One row per value that shares bytes with what a loop carries, or bears no line of the user''s and comes out of a loop (stands in its body, or uses what it carries), with the instruction that made its data: found by a walk back through the HLO text, fused computations included. Nothing for modules without loops or without HLO text, for parameters of the program, and where the walk ends at no line of the user''s, at no parameter with a name and in no stack. Key: module_id, value_id.';
+  'One row per value that shares bytes with what a loop carries, or bears no line of the user''s and comes out of a loop (stands in its body, or uses what it carries), with the instruction that made its data: found by a walk back through the HLO text, fused computations included. Nothing for modules without loops or without HLO text, for parameters of the program, for a buffer into which XLA puts several arrays, and where the walk ends at no line of the user''s, at no parameter with a name and in no stack. Key: module_id, value_id.';
 COMMENT ON COLUMN value_origins.module_id IS 'The module; refers to modules.module_id.';
 COMMENT ON COLUMN value_origins.value_id IS 'The value: values.value_id.';
 COMMENT ON COLUMN value_origins.origin_kind IS

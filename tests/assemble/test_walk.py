@@ -626,7 +626,8 @@ def test_a_long_walk_is_given_up_and_says_so():
 
 
 AFTER = """  %half = bf16[4,8] convert(%out)
-  %both = f32[64] concatenate(%out, %out), dimensions={0}
+  %both = f32[64] concatenate(%out, %out), dimensions={0}, metadata={op_name="jit(f)/concatenate"}
+  %flat = f32[64] concatenate(%out, %out), dimensions={0}
   %padded = f32[5,8] pad(%out, %zero), padding=0_1x0_0
   %start = (f32[4,8], f32[4,8], u32[]) copy-start(%out)
   %nested = ((f32[4,8], s32[]), f32[4,8]) tuple(%pair, %out)
@@ -659,6 +660,11 @@ def slices(name, index):
 )
 def test_slices_fill_the_value_or_none_are_said(name, index, count, size):
     assert slices(name, index) == ("stacked", count, size)
+
+
+def test_what_xla_puts_together_of_several_stacks_is_of_no_line():
+    """One buffer for one all-reduce: the line of the largest would hold the bytes of all."""
+    assert found(module(STACKED, AFTER), "flat", ()) == ("self", None, None)
 
 
 def test_a_slice_read_back_is_no_stack():

@@ -58,6 +58,11 @@ def operand(
     return graph.operand(ins, 0, ()) if part is not None or not places.is_users(ins) else None
 
 
+def is_of_several(ins: Instruction) -> bool:
+    """Whether XLA puts arrays together that no line puts together: of which each has its own."""
+    return ins.opcode == "concatenate" and ins.op_name is None
+
+
 def named(ins: Instruction, index: Index, element: Instruction | None) -> tuple[Instruction, bool]:
     """Whose line an element of what an instruction makes bears, and whether that is known.
 

@@ -318,7 +318,7 @@ class Walker:
             path.origin.is_exact = path.origin.is_exact and is_its
             return None
         at, path.part = combined.part_operand(self._operands, ins, path.part), None
-        if at is not None:
+        if at is not None or (path.origin.kind == "self" and combined.is_of_several(ins)):
             return at
         if path.library is None and self.places.is_librarys(ins):
             path.library = replace(path.origin, instruction=ins), path.is_slice
