@@ -41,15 +41,15 @@
 -- column saving_bytes HUGEINT: By how much the peak falls without it [bytes]; NULL if it is held in
 --   no temp allocation.
 -- column policy_saving_bytes HUGEINT: By how much it falls, at the least, if a checkpoint policy
---   leaves it out and one slice stays [bytes]; 0 for an input of the layer, which is saved all the
---   same; NULL for what is no stack, and for stacks of gradients.
+--   leaves it out and one slice stays, padded as the stack is [bytes]; 0 for an input of the layer,
+--   which is saved all the same; NULL for what is no stack, and for stacks of gradients.
 -- column sureness VARCHAR: How sure policy_saving_bytes is (advice_sureness): likely; unlikely, for
 --   an input of the layer; NULL as policy_saving_bytes.
 -- column operation_count BIGINT: Operations that it takes to compute all slices again
 --   (recompute_costs); NULL if not known, and for less than a hundredth of the peak.
 -- column slice_count BIGINT: Slices of a stack, one per step of the loop or several; NULL for what
---   is no stack.
--- column slice_bytes BIGINT: One of them [bytes]; NULL as slice_count.
+--   is no stack, or holds more than that (value_origins.slice_count).
+-- column slice_bytes BIGINT: One of them, without padding [bytes]; NULL as slice_count.
 -- column kind VARCHAR: stacked, slice (one step's slice of a stack), carry (handed from step to
 --   step), invariant (not written by the loop) or parameter (of the program).
 -- column is_layer_input BOOLEAN: Whether a stack is an input of the layer, which the loop carries.
@@ -74,11 +74,13 @@ ranked AS (
     CASE
       WHEN origins.is_residual AND origins.is_layer_input THEN 0
       WHEN origins.is_residual
-        THEN greatest(savings.saving_bytes - origins.slice_bytes, 0)
+        THEN greatest(
+          savings.saving_bytes
+            - ("values".size_bytes + origins.slice_count - 1) // origins.slice_count,
+          0
+        )
     END AS policy_saving_bytes,
-    CASE origins.origin_kind WHEN 'stacked' THEN origins.slice_count END AS slice_count,
-    CASE origins.origin_kind WHEN 'stacked' THEN origins.slice_bytes END AS slice_bytes,
-    origins.origin_kind AS kind,
+    origins.slice_count, origins.slice_bytes, origins.origin_kind AS kind,
     origins.is_layer_input, held.shape,
     coalesce(
       origins.relation || origins.own_source, held.own_source,
@@ -97,6 +99,9 @@ ranked AS (
     ON origins.module_id = held.module_id
     AND origins.value_id = held.value_id
     AND (params.kind = 'all' OR origins.origin_kind = params.kind)
+  LEFT JOIN "values"
+    ON "values".module_id = held.module_id
+    AND "values".value_id = held.value_id
   LEFT JOIN peak_savings AS savings
     ON savings.module_id = held.module_id
     AND savings.color = held.color

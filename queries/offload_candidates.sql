@@ -35,7 +35,7 @@
 -- column color BIGINT: Memory space, 0 but in a row with unknown_reason.
 -- column peak_bytes HUGEINT: Peak of the memory space [bytes].
 -- column held_bytes HUGEINT: Bytes that it holds at the peak [bytes].
--- column kept_bytes BIGINT: What stays on the device: one slice of a stack, else nothing [bytes].
+-- column kept_bytes HUGEINT: What stays on the device: one slice of a stack, else nothing [bytes].
 -- column saving_bytes HUGEINT: By how much the highest peak falls, at the least, if kept_bytes stay
 --   (query savings) [bytes]; 0 on the CPU, whose memory is the host's; NULL for what holds nothing
 --   at the highest peak.
@@ -64,26 +64,35 @@ WITH params AS (
     coalesce(getvariable('min_lifetime_ratio')::DOUBLE, 0.1) AS min_lifetime_ratio,
     coalesce(getvariable('top_n')::BIGINT, 20) AS top_n
 ),
+idle AS (
+  SELECT
+    idle_values.module_id, idle_values.color, idle_values.value_id, idle_values.name_place,
+    idle_values.held_bytes, idle_values.lifetime_ratio, idle_values.idle_time,
+    idle_values.is_stack, idle_values.is_layer_input, idle_values.shape, idle_values.opcode,
+    idle_values.instruction_name,
+    CASE WHEN idle_values.is_stack THEN idle_values.kept_bytes ELSE 0 END AS kept_bytes
+  FROM answered_idle_values AS idle_values
+),
 candidates AS (
   SELECT
     idle.module_id, idle.color, idle.value_id, idle.held_bytes,
-    coalesce(idle.slice_bytes, 0) AS kept_bytes,
+    idle.kept_bytes,
     2 * idle.held_bytes AS transfer_bytes,
     idle.lifetime_ratio, idle.idle_time, idle.is_layer_input, idle.shape, idle.opcode,
     idle.instruction_name,
     row_number() OVER (
       ORDER BY
-        greatest(savings.saving_bytes - coalesce(idle.slice_bytes, 0), 0) DESC NULLS LAST,
+        greatest(savings.saving_bytes - idle.kept_bytes, 0) DESC NULLS LAST,
         idle.held_bytes DESC, idle.name_place, idle.value_id
     ) AS place
-  FROM answered_idle_values AS idle
+  FROM idle
   CROSS JOIN params
   LEFT JOIN peak_savings AS savings
     ON savings.module_id = idle.module_id
     AND savings.color = idle.color
     AND savings.value_id = idle.value_id
   WHERE idle.color = 0
-    AND idle.held_bytes - coalesce(idle.slice_bytes, 0) >= params.min_bytes
+    AND idle.held_bytes - idle.kept_bytes >= params.min_bytes
     AND (idle.is_stack OR idle.lifetime_ratio >= params.min_lifetime_ratio)
 )
 SELECT

@@ -11,6 +11,8 @@ _DIMENSION = re.compile(r"(<=)?(\d{1,18})|\?")
 _WIDTH = re.compile(r"^(?:f|bf|s|u|c)(\d{1,4})")
 _BITS = re.compile(r"E\((\d{1,18})\)")
 _SPACE = re.compile(r"S\((\d{1,18})\)")
+_COMMENT = re.compile(r"/\*index=\d+\*/")
+_MARK = re.compile(r"[(){}\[\],]")
 LIMIT = 2**63
 
 
@@ -33,9 +35,10 @@ class Shape:
 def shape_of(text: str) -> Shape:
     """Take a shape apart; one that is not understood has only its text."""
     if text.startswith("("):
-        count = _element_count(text)
-        if count is None:
+        elements = elements_of(text)
+        if elements is None:
             return Shape(text, is_tuple=True)
+        count = len(elements)
         return Shape(text, "tuple", element_count=count, logical_bytes=8 * count, is_tuple=True)
     if text.startswith("b(") and text.endswith(")"):
         inner = text[2:-1]
@@ -109,17 +112,18 @@ def _without_nested(attributes: str) -> str:
     return attributes[:start]
 
 
-def _element_count(text: str) -> int | None:
-    """Number of elements of a tuple shape; None if its brackets are not closed."""
-    body = re.sub(r"/\*index=\d+\*/", "", text)
+def elements_of(text: str) -> list[str] | None:
+    """The shapes of the elements of a tuple shape; None if its brackets are not closed."""
+    body = _COMMENT.sub("", text)
     if body == "()":
-        return 0
-    depth, commas = 0, 0
-    for char in re.findall(r"[(){}\[\],]", body):
-        if char in "({[":
-            depth += 1
-        elif char in ")}]":
-            depth -= 1
-        elif depth == 1:
-            commas += 1
-    return commas + 1 if depth == 0 and body.endswith(")") else None
+        return []
+    depth, bounds = 0, [0]
+    for mark in _MARK.finditer(body):
+        if mark[0] == ",":
+            bounds += [mark.start()] if depth == 1 else []
+        else:
+            depth += 1 if mark[0] in "({[" else -1
+    if depth or not body.endswith(")"):
+        return None
+    ends = [*bounds[1:], len(body) - 1]
+    return [body[start + 1 : end].strip() for start, end in zip(bounds, ends, strict=True)]

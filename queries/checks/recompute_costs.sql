@@ -16,8 +16,7 @@ WITH told AS (
     "values".size_bytes,
     allocations.kind,
     memory_sums.fixed_bytes + occupied_peaks.occupied_temp_bytes AS peak_bytes,
-    CASE value_origins.origin_kind WHEN 'stacked' THEN value_origins.slice_count END
-      AS slice_count,
+    value_origins.slice_count,
     CASE
       WHEN value_origins.origin_kind IS DISTINCT FROM 'stacked'
         AND instructions.opcode IN ('add', 'exponential', 'multiply', 'negate', 'subtract', 'tanh')

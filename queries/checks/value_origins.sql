@@ -3,8 +3,8 @@
 --
 -- value_origins is computed when a module is stored, by a walk through the HLO text. Here it is held
 -- to what the buffer files say of the same: a loop is a while in the schedule, whose text has the
--- same known_trip_count; the slices of what a while or its body is given fill it, counted from the
--- texts of both shapes (where they have one element type: bf16 stacks may be widened on the way).
+-- same known_trip_count; the slices of a stack fill it, counted from the texts of both shapes, and
+-- their bytes are those of its shape: padding is in neither.
 --
 -- column module_id BIGINT: The module.
 -- column finding VARCHAR: What was expected, what was found.
@@ -21,10 +21,11 @@ WITH origins AS (
     value_origins.written_by,
     value_origins.slice_shape,
     value_origins.slice_count,
+    value_origins.slice_bytes,
     value_origins.is_layer_input,
     "values".value_id IS NOT NULL AS has_value,
     "values".shape,
-    carriers.opcode AS carrier_opcode,
+    "values".logical_bytes,
     loops.opcode AS loop_opcode,
     loops.text AS loop_text,
     modules.has_hlo_text,
@@ -34,9 +35,6 @@ WITH origins AS (
   LEFT JOIN "values"
     ON "values".module_id = value_origins.module_id
     AND "values".value_id = value_origins.value_id
-  LEFT JOIN instructions AS carriers
-    ON carriers.module_id = "values".module_id
-    AND carriers.instruction_name = "values".instruction_name
   LEFT JOIN instructions AS loops
     ON loops.module_id = value_origins.module_id
     AND loops.instruction_name = value_origins.loop_instruction_name
@@ -57,10 +55,11 @@ counted AS (
     origins.written_by,
     origins.slice_shape,
     origins.slice_count,
+    origins.slice_bytes,
     origins.is_layer_input,
     origins.has_value,
     origins.shape,
-    origins.carrier_opcode,
+    origins.logical_bytes,
     origins.loop_opcode,
     origins.loop_text,
     origins.has_hlo_text,
@@ -104,6 +103,11 @@ findings AS (
   WHERE origin_kind NOT IN ('stacked', 'slice')
     AND (written_by IS NOT NULL OR slice_shape IS NOT NULL OR is_layer_input)
   UNION ALL
+  SELECT module_id, value_id, 'slices in what is no stack, or without their size' AS what
+  FROM counted
+  WHERE (slice_count IS NOT NULL AND origin_kind <> 'stacked')
+    OR (slice_count IS NULL) <> (slice_bytes IS NULL)
+  UNION ALL
   SELECT module_id, value_id, 'no instruction that made it' AS what
   FROM counted
   WHERE (instruction_name IS NULL AND origin_kind <> 'stacked')
@@ -135,12 +139,11 @@ findings AS (
   SELECT
     module_id,
     value_id,
-    slice_count || ' slices ' || slice_shape || ' do not fill ' || shape AS what
+    slice_count || ' slices ' || slice_shape || ' of ' || slice_bytes || ' bytes do not fill '
+      || shape || ' of ' || logical_bytes || ' bytes' AS what
   FROM counted
-  WHERE origin_kind = 'stacked'
-    AND carrier_opcode IN ('while', 'parameter')
-    AND split_part(shape, '[', 1) = split_part(slice_shape, '[', 1)
-    AND filled_elements <> stack_elements
+  WHERE filled_elements <> stack_elements
+    OR slice_bytes * slice_count <> logical_bytes
 )
 SELECT
   findings.module_id,

@@ -39,7 +39,7 @@ held_values AS (
       AS lifetime_ratio,
     origins.origin_kind IS NOT NULL AS is_stack,
     coalesce(origins.is_layer_input, FALSE) AS is_layer_input,
-    origins.slice_bytes,
+    ("values".size_bytes + origins.slice_count - 1) // origins.slice_count AS slice_size_bytes,
     coalesce(origins.opcode, steps.opcode) IN (
       'abs', 'add', 'and', 'atan2', 'bitcast-convert', 'broadcast', 'cbrt', 'ceil', 'clamp',
       'compare', 'complex', 'concatenate', 'convert', 'copy', 'cosine', 'divide',
@@ -135,9 +135,8 @@ SELECT
   held_values.peak_time,
   held_values.is_stack,
   held_values.is_layer_input,
-  held_values.slice_bytes,
   CASE
-    WHEN held_values.is_stack THEN coalesce(held_values.slice_bytes, 0)
+    WHEN held_values.is_stack THEN held_values.slice_size_bytes
     ELSE coalesce(kept_operands.kept_bytes, 0)
   END AS kept_bytes,
   held_values.is_cheap,
@@ -171,8 +170,7 @@ COMMENT ON COLUMN answered_idle_values.opcode IS 'Opcode of the defining instruc
 COMMENT ON COLUMN answered_idle_values.peak_time IS 'answered_functions_with_uses.peak_time.';
 COMMENT ON COLUMN answered_idle_values.is_stack IS 'Whether a loop has stacked it: value_origins.origin_kind.';
 COMMENT ON COLUMN answered_idle_values.is_layer_input IS 'Whether it is a stack of an input of the layer: value_origins.is_layer_input.';
-COMMENT ON COLUMN answered_idle_values.slice_bytes IS 'One slice of a stack: value_origins.slice_bytes [bytes]; NULL for other values, or if unknown.';
-COMMENT ON COLUMN answered_idle_values.kept_bytes IS 'What has to stay to compute it again [bytes]: of a stack one slice, else operands in temp allocations that are not held at the peak.';
+COMMENT ON COLUMN answered_idle_values.kept_bytes IS 'What has to stay to compute it again [bytes]: of a stack one slice, padded as that is, else operands in temp allocations that are not held at the peak.';
 COMMENT ON COLUMN answered_idle_values.is_cheap IS 'Whether what makes the data, of a stack its slices, costs little: an elementwise or a moving operation, or a fusion of kind kLoop, which is made of them; NULL if the opcode is unknown.';
 COMMENT ON COLUMN answered_idle_values.next_use_time IS 'First use at or behind the peak [program order]; NULL if none is known.';
 COMMENT ON COLUMN answered_idle_values.lifetime_ratio IS 'Its life as share of the schedule (0 to 1); NULL for a stack.';

@@ -17,8 +17,8 @@ SELECT
   held.source_line,
   held.stack_frame_id,
   origins.origin_kind,
-  CASE origins.origin_kind WHEN 'stacked' THEN origins.slice_bytes END AS slice_bytes,
-  CASE origins.origin_kind WHEN 'stacked' THEN origins.slice_count END AS slice_count,
+  origins.slice_bytes,
+  origins.slice_count,
   coalesce(origins.relation || origins.op_path, held.op_path, 'for ' || named_uses.op_path)
     AS attributed_op_path,
   coalesce(
@@ -97,7 +97,7 @@ COMMENT ON COLUMN attributed_peak_values.source_file IS 'answered_peak_values.so
 COMMENT ON COLUMN attributed_peak_values.source_line IS 'answered_peak_values.source_line; NULL in a row with unknown_reason.';
 COMMENT ON COLUMN attributed_peak_values.stack_frame_id IS 'answered_peak_values.stack_frame_id; NULL in a row with unknown_reason.';
 COMMENT ON COLUMN attributed_peak_values.origin_kind IS 'Where the data come from that a loop carries: value_origins.origin_kind; NULL for all other values and with loops = ''carrier''.';
-COMMENT ON COLUMN attributed_peak_values.slice_bytes IS 'What one step adds to the stack: value_origins.slice_bytes [bytes]; NULL if the value is no stack.';
+COMMENT ON COLUMN attributed_peak_values.slice_bytes IS 'What one step adds to the stack: value_origins.slice_bytes [bytes]; NULL if the value is no stack, or as that.';
 COMMENT ON COLUMN attributed_peak_values.slice_count IS 'value_origins.slice_count; NULL as slice_bytes.';
 COMMENT ON COLUMN attributed_peak_values.attributed_op_path IS 'Its scope path in one spelling, with the relation to it in front: saved, for; NULL as that.';
 COMMENT ON COLUMN attributed_peak_values.attributed_stripped_op_path IS 'The same without the elements that JAX adds; NULL as that.';

@@ -20,7 +20,7 @@ CREATE TABLE value_origins (
   is_exact BOOLEAN NOT NULL
 );
 COMMENT ON TABLE value_origins IS
-  'One row per value that shares bytes with what a loop carries, or bears no line of the user''s and comes out of a loop (stands in its body, or uses what it carries), with the instruction that made its data: found by a walk back through the HLO text, fused computations included. Nothing for modules without loops or without HLO text, for parameters of the program, and where the walk ends at no line of the user''s, at no parameter with a name and in no stack. Key: module_id, value_id.';
+  'One row per value that shares bytes with what a loop carries, or bears no line of the user''s and comes out of a loop (stands in its body, or uses what it carries), with the instruction that made its data: found by a walk back through the HLO text, fused computations included. Nothing for modules without loops or without HLO text, for parameters of the program, for a buffer into which XLA puts several arrays, and where the walk ends at no line of the user''s, at no parameter with a name and in no stack. Key: module_id, value_id.';
 COMMENT ON COLUMN value_origins.module_id IS 'The module; refers to modules.module_id.';
 COMMENT ON COLUMN value_origins.value_id IS 'The value: values.value_id.';
 COMMENT ON COLUMN value_origins.origin_kind IS
@@ -43,11 +43,11 @@ COMMENT ON COLUMN value_origins.written_by IS
   'The dynamic-update-slice that inserts a slice into the stack, which may be fused; NULL if the walk met none.';
 COMMENT ON COLUMN value_origins.slice_shape IS 'Shape of what is inserted, as printed; NULL as written_by.';
 COMMENT ON COLUMN value_origins.slice_bytes IS
-  'Bare size of slice_shape, without padding [bytes]; NULL as written_by, or if the shape is not understood.';
+  'One slice as the stack holds it, without padding [bytes]: slice_count of them are values.logical_bytes. Less than slice_shape tells where f32 is inserted into what is kept as bf16. NULL as slice_count.';
 COMMENT ON COLUMN value_origins.slice_count IS
-  'Slices in the stack: elements of the stack by elements of the slice; NULL as written_by, or if they do not fill it. Not trip_count where a step inserts several.';
+  'Slices in the value: elements of the stack by elements of the slice. Not trip_count where a step inserts several. NULL if the value is no stack, or another array than the stack that the walk met: a table of a tuple, a buffer into which XLA put several stacks for one all-reduce.';
 COMMENT ON COLUMN value_origins.is_layer_input IS
   'Whether the walk goes on from the stack through the carry of its loop: an input of the layer, which a scan saves whatever the checkpoint policy.';
 COMMENT ON COLUMN value_origins.step_count IS 'Instructions on the walk, without get-tuple-elements, which HLO texts from jaxlib 0.11 on leave out.';
 COMMENT ON COLUMN value_origins.is_exact IS
-  'FALSE if the walk crossed an instruction that computes and bears no line of the user''s, where it took the largest operand, or a conditional of which several branches make data, where it took the last; or was given up.';
+  'FALSE if the walk crossed an instruction that computes and bears no line of the user''s, where it took the largest operand, or a conditional of which several branches make data, where it took the last; ended where a line is that of another: at a product that vmap turned around, at what was not the first in a collective of several; or was given up.';

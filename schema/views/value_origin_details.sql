@@ -66,7 +66,7 @@ SELECT
   framed.trip_count,
   framed.is_layer_input,
   coalesce(
-    framed.origin_kind = 'stacked'
+    framed.slice_count IS NOT NULL
     AND framed.op_name GLOB '*jvp(*'
     AND NOT framed.op_name GLOB '*transpose(*',
     FALSE
@@ -99,5 +99,5 @@ COMMENT ON COLUMN value_origin_details.slice_bytes IS 'value_origins.slice_bytes
 COMMENT ON COLUMN value_origin_details.slice_count IS 'value_origins.slice_count.';
 COMMENT ON COLUMN value_origin_details.trip_count IS 'value_origins.trip_count.';
 COMMENT ON COLUMN value_origin_details.is_layer_input IS 'value_origins.is_layer_input.';
-COMMENT ON COLUMN value_origin_details.is_residual IS 'Whether a loop stacks it in the forward pass of a gradient, by its op_name (within jvp, not transpose): what a checkpoint policy can leave out unless is_layer_input. FALSE for gradients that a loop stacks.';
+COMMENT ON COLUMN value_origin_details.is_residual IS 'Whether a loop stacks it in the forward pass of a gradient, by its op_name (within jvp, not transpose): what a checkpoint policy can leave out unless is_layer_input. FALSE for gradients that a loop stacks, and where slice_count is NULL.';
 COMMENT ON COLUMN value_origin_details.is_exact IS 'value_origins.is_exact.';

@@ -105,7 +105,7 @@ def one(db, sql, *cells):
 def test_what_a_policy_keeps_and_what_a_scan_saves_anyway(loops_db):
     """Of the named layers the product is kept; their input is saved whatever the policy.
 
-    The TPU compiler notes no trip counts.
+    The TPU compiler notes no trip counts, and keeps the input as bf16.
     """
     found = one(
         loops_db,
@@ -122,12 +122,36 @@ def test_what_a_policy_keeps_and_what_a_scan_saves_anyway(loops_db):
     scope = "jit(layers_named)/jvp()/while/body/closed_call/"
     assert found == [
         row
-        for run, trips in (("cpu", 6), ("gpu", 6), ("tpu", None))
+        for run, trips, kept in (("cpu", 6, 4), ("gpu", 6, 4), ("tpu", None, 2))
         for row in (
             (run, "f32[1,32,24]", 6, trips, 32 * 24 * 4, False, True, f"{scope}dot_general"),
-            (run, "f32[1,32,40]", 6, trips, 32 * 40 * 4, True, True, f"{scope}add"),
+            (run, "f32[1,32,40]", 6, trips, 32 * 40 * kept, True, True, f"{scope}add"),
         )
     ]
+
+
+def test_slices_are_said_of_what_they_fill_and_no_other(loops_db):
+    """On the TPU stacks are padded, some are kept as bf16, and copies have tables and a word."""
+    found = one(
+        loops_db,
+        """
+        SELECT run_name, slice_count IS NULL, slice_count * slice_bytes = "values".logical_bytes,
+          shapes.is_tuple OR shapes.shape LIKE 'u32[]%', count(*)
+        FROM value_origins
+        JOIN "values" USING (module_id, value_id)
+        JOIN shapes ON shapes.shape = "values".shape
+        JOIN modules ON modules.module_id = value_origins.module_id
+        WHERE origin_kind = 'stacked'
+        GROUP BY ALL ORDER BY ALL
+    """,
+    )
+    assert [row[:4] for row in found] == [
+        ("cpu", False, True, False),
+        ("gpu", False, True, False),
+        ("tpu", False, True, False),
+        ("tpu", True, None, True),
+    ]
+    assert [row[4] for row in found] == [40, 55, 57, 4]
 
 
 def test_at_the_peak_the_loops_hold_no_byte_without_a_name(loops_db):

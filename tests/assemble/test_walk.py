@@ -7,6 +7,7 @@ import weakref
 import pytest
 
 from bufdb.assemble.loops.places import Places
+from bufdb.assemble.loops.slices import Slices
 from bufdb.assemble.loops.walk import MAX_GUESSES, MAX_STEPS, Walker
 from bufdb.read.hlo_graph import HloGraph, loops_in, loops_of
 
@@ -168,6 +169,19 @@ def test_a_saved_carry_is_an_input_of_the_layer():
     assert (origin.instruction.name, origin.is_layer_input) == (b"a", False)
 
 
+def test_an_unrolled_scan_saves_the_inputs_of_several_layers_together():
+    """Which XLA puts together, on the line of the loop."""
+    both = f"  %both = f32[16] concatenate(%x, %new), {own('concatenate')}\n"
+    body = STACKED.replace(
+        "  %row = f32[1,8] bitcast(%sin)", f"{both}  %row = f32[1,16] bitcast(%both)"
+    )
+    origin, _ = walk(module(body), index=(2,))
+    assert found(module(body)) == ("stacked", "new", 22)
+    assert (origin.is_layer_input, origin.is_exact) == (True, False)
+    made = module(body.replace("concatenate(%x", "multiply(%x"))
+    assert not walk(made, index=(2,))[0].is_layer_input
+
+
 def test_fused_computations_are_walked_through():
     fused = f"""%fused (f0: f32[4,8], f1: s32[], f2: f32[8]) -> f32[4,8] {{
   %f0 = f32[4,8] parameter(0)
@@ -212,6 +226,20 @@ def test_moves_lead_on_whatever_they_bear(move):
 def test_a_move_that_the_user_wrote_is_what_is_saved(move):
     body = STACKED.replace(f"bitcast(%sin), {own('closed_call')}", f"{move}(%sin), {meta(40)}")
     assert found(module(body)) == ("stacked", "row", 40)
+
+
+def test_what_vmap_turns_around_is_made_by_the_step():
+    """Of a step that is mapped, as in lax.map(…, batch_size=16), it bears the line of the loop."""
+    turned = meta(LOOP_LINE, "jit(f)/while/body/closed_call/vmap()/transpose")
+    body = STACKED.replace(f"bitcast(%sin), {own('closed_call')}", f"transpose(%sin), {turned}")
+    assert found(module(body)) == ("stacked", "sin", 21)
+    alone = body.replace("transpose(%sin)", "transpose(%take)")
+    alone = f"  %take = f32[8] dynamic-slice(%w, %i), {TAKE}\n{alone}"
+    assert found(module(alone)) == ("stacked", "row", LOOP_LINE)
+    # XLA makes one instruction of a product and that: who computes is known, but no line of it.
+    product = STACKED.replace(f"sine(%x), {meta(21)}", f"dot(%x, %w), {turned}")
+    assert found(module(product)) == ("stacked", "sin", LOOP_LINE)
+    assert not walk(module(product), index=(2,))[0].is_exact
 
 
 @pytest.mark.parametrize("move", ["copy", "transpose", "convert", "reduce-precision"])
@@ -400,6 +428,91 @@ def test_nested_loops_need_nothing_more():
     assert not origin.is_layer_input
 
 
+# -- collectives of several ------------------------------------------------------------------------
+
+TWO = f"""  %cos = f32[24] cosine(%x), {meta(25)}
+"""
+"""Beside what STACKED saves."""
+
+
+def combined(lines, taken):
+    """A stack of what is taken out of what several were put together in."""
+    body = f"{TWO}{STACKED}".replace("bitcast(%sin)", f"bitcast({taken})")
+    return module(body.replace("  %row", f"{lines}\n  %row"))
+
+
+@pytest.mark.parametrize(("number", "right"), [(0, ("sin", 21)), (1, ("cos", 25))])
+@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("opcode", ["all-reduce", "reduce-scatter", "all-gather"])
+def test_each_element_of_a_collective_of_several_has_its_operand(
+    opcode, asynchronous, number, right
+):
+    """It bears the line of one of them."""
+    start = "-start" if asynchronous else ""
+    lines = [f"%all = (f32[8], f32[24]) {opcode}{start}(%sin, %cos), to_apply=%sum, {meta(21)}"]
+    if asynchronous:
+        lines.append(f"%done = (f32[8], f32[24]) {opcode}-done(%all)")
+    last = "%done" if asynchronous else "%all"
+    lines.append(f"%taken = f32[8] get-tuple-element({last}), index={number}")
+    text = combined("\n".join(f"  {line}" for line in lines), "%taken")
+    assert found(text) == ("stacked", *right)
+    assert walk(text, index=(2,))[0].is_exact
+
+
+@pytest.mark.parametrize(("number", "line", "right"), [
+    (0, "", ("all", 50, True)), (1, meta(51, "jit(f)/jvp()/ppermute"), ("taken", 51, True)),
+    (1, "", ("all", 50, False)),
+])  # fmt: skip
+def test_collectives_of_several_that_the_user_wrote_keep_their_lines(number, line, right):
+    """That of the first, or of the element, which newer texts leave out."""
+    lines = ["%all = ((f32[8], f32[24]), (f32[8], f32[24])) collective-permute-start(%sin, %cos), "
+             + meta(50, "jit(f)/jvp()/ppermute"),
+             "%done = (f32[8], f32[24]) collective-permute-done(%all)",
+             f"%taken = f32[8] get-tuple-element(%done), index={number}, {line}"]  # fmt: skip
+    text = combined("\n".join(f"  {line}" for line in lines), "%taken")
+    assert found(text) == ("stacked", *right[:2])
+    assert walk(text, index=(2,))[0].is_exact is right[2]
+
+
+FLAT = """  %flat = f32[32] concatenate(%sin, %cos), dimensions={0}
+  %all = f32[32] all-reduce-start(%flat), to_apply=%sum
+  %done = f32[32] all-reduce-done(%all)
+  %taken = f32[8] slice(%done), slice={[BEGIN:END]}"""
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "right", "is_exact"),
+    [
+        (0, 8, ("sin", 21), True),
+        (8, 32, ("cos", 25), True),
+        (16, 24, ("cos", 25), True),
+        (4, 12, ("cos", 25), False),
+        (0, 32, ("cos", 25), False),
+    ],
+)
+def test_a_part_of_what_is_put_together_is_of_one_of_them(begin, end, right, is_exact):
+    text = combined(FLAT.replace("BEGIN", str(begin)).replace("END", str(end)), "%taken")
+    assert found(text) == ("stacked", *right)
+    assert walk(text, index=(2,))[0].is_exact is is_exact
+
+
+@pytest.mark.parametrize("change", [
+    ("f32[32] all-reduce-start(", "f32[32] reverse("), ("slice={[0:8]}", "slice={[0:8:2]}"),
+    ("slice={[0:8]}", "slice={[0:2], [0:4]}"), ("f32[32] all-reduce-done", "f32[4] reduce-done"),
+])  # fmt: skip
+def test_of_what_is_no_part_of_it_the_largest_is_taken(change):
+    text = combined(FLAT.replace("BEGIN", "0").replace("END", "8").replace(*change), "%taken")
+    assert found(text) == ("stacked", "cos", 25)
+    assert not walk(text, index=(2,))[0].is_exact
+
+
+def test_what_is_only_gathered_is_made_by_its_operand():
+    """Of a collective without a line nothing has to be guessed."""
+    text = combined("  %all = f32[16] all-gather(%sin), dimensions={0}", "%all")
+    assert found(text) == ("stacked", "sin", 21)
+    assert walk(text, index=(2,))[0].is_exact
+
+
 # -- whose a line is -------------------------------------------------------------------------------
 
 
@@ -510,3 +623,49 @@ def test_a_long_walk_is_given_up_and_says_so():
     copies = "".join(f"  %k{n} = f32[8] copy(%k{n + 1})\n" for n in range(MAX_STEPS + 50))
     origin, _ = walk(module(STACKED, copies), "k0")
     assert (origin.instruction, origin.is_exact) == (None, False)
+
+
+AFTER = """  %half = bf16[4,8] convert(%out)
+  %both = f32[64] concatenate(%out, %out), dimensions={0}, metadata={op_name="jit(f)/concatenate"}
+  %flat = f32[64] concatenate(%out, %out), dimensions={0}
+  %padded = f32[5,8] pad(%out, %zero), padding=0_1x0_0
+  %start = (f32[4,8], f32[4,8], u32[]) copy-start(%out)
+  %nested = ((f32[4,8], s32[]), f32[4,8]) tuple(%pair, %out)
+  %pair = (f32[4,8], s32[]) tuple(%out, %one)
+  %taken = f32[1,8] dynamic-slice(%out, %one, %one), dynamic_slice_sizes={1,8}"""
+
+
+def slices(name, index):
+    """(kind, slice_count, slice_bytes) of what an instruction defines at an index."""
+    origin, walker = walk(module(STACKED, AFTER), name, index)
+    graph, name = walker.graph, name.encode()
+    origin = Slices().counted(origin, graph.find(graph.homes([name])[name], name), index)
+    return origin.kind, origin.slice_count, origin.slice_bytes
+
+
+@pytest.mark.parametrize(
+    ("name", "index", "count", "size"),
+    [
+        ("while", (2,), 4, 32),
+        ("out", (), 4, 32),
+        ("half", (), 4, 16),
+        ("both", (), None, None),
+        ("padded", (), None, None),
+        ("start", (), None, None),
+        ("start", (1,), 4, 32),
+        ("start", (2,), None, None),
+        ("start", (3,), None, None),
+        ("nested", (0, 0), 4, 32),
+    ],
+)
+def test_slices_fill_the_value_or_none_are_said(name, index, count, size):
+    assert slices(name, index) == ("stacked", count, size)
+
+
+def test_what_xla_puts_together_of_several_stacks_is_of_no_line():
+    """One buffer for one all-reduce: the line of the largest would hold the bytes of all."""
+    assert found(module(STACKED, AFTER), "flat", ()) == ("self", None, None)
+
+
+def test_a_slice_read_back_is_no_stack():
+    assert slices("taken", ()) == ("slice", None, None)

@@ -21,7 +21,7 @@ def scanned(con):
                      source_file="train.py", source_line=40, op_name="while")  # fmt: skip
     for value_id, kind, cells in (
         (0, "stacked", {"slice_bytes": 10, "slice_count": 6, "is_layer_input": True, **OWN}),
-        (1, "slice", {"slice_bytes": 20, "slice_count": 6, "is_exact": False, **OWN}),
+        (1, "slice", {"slice_shape": "f32[5]", "is_exact": False, **OWN}),
         (2, "carry", {"op_name": "w['up']", "opcode": "parameter"}),
     ):
         insert(con, "value_origins", module_id=1, value_id=value_id, origin_kind=kind,
@@ -45,6 +45,14 @@ def test_what_a_loop_carries_with_the_line_that_makes_it(con):
     # What is no input of the layer a policy can leave out, and one slice stays.
     con.execute("UPDATE value_origins SET is_layer_input = FALSE")
     assert [row[5] for row in answer(con, "loop-residuals")] == [34, None, None]
+    # It stays as large as the memory has it, padding included.
+    con.execute("UPDATE value_origins SET slice_bytes = 8 WHERE value_id = 0")
+    assert [row[5] for row in answer(con, "loop-residuals")] == [34, None, None]
+    # What is more than the stack has no slices that a policy could leave out.
+    con.execute("UPDATE value_origins SET slice_count = NULL, slice_bytes = NULL")
+    assert [row[5:9] for row in answer(con, "loop-residuals", top_n=1)] == [
+        (None, 4200, None, None)
+    ]
 
 
 @pytest.mark.usefixtures("scanned")

@@ -50,7 +50,7 @@ def test_a_scan_can_offload_what_it_saves_and_inputs_of_its_layer(con):
     module = step(con)
     module.value(1, 0, 200, 60, (0, 9), "while", is_phi=True, shape_index="{1}", opcode="while")
     insert(con, "value_origins", module_id=1, value_id=1, origin_kind="stacked", opcode="dot",
-           op_name="jit(step)/jvp()/while/body/dot", slice_bytes=6, slice_count=10,
+           op_name="jit(step)/jvp()/while/body/dot", slice_bytes=5, slice_count=10,
            is_layer_input=True, source_file="layer.py", source_line=3)  # fmt: skip
     module.saves(1, 60)
     module.saves(3, 10)

@@ -120,7 +120,7 @@ def test_what_a_scan_saves_is_judged_by_what_makes_a_slice(
     module = step(con)
     module.value(1, 0, 0, 60, (0, 9), "while", is_phi=True, shape_index="{1}", opcode="while")
     insert(con, "value_origins", module_id=1, value_id=1, origin_kind="stacked", opcode=opcode,
-           op_name=op_name, slice_bytes=6, slice_count=10, is_layer_input=is_layer_input,
+           op_name=op_name, slice_bytes=5, slice_count=10, is_layer_input=is_layer_input,
            source_file="layer.py", source_line=3)  # fmt: skip
     module.close()
     found = answer(con, "remat-candidates")

@@ -182,6 +182,7 @@ BREAKING = [
         "instruction_name = NULL, origin_kind = 'slice'", "opcode = NULL",
         "loop_instruction_name = 'x'", "trip_count = trip_count + 1", "trip_count = NULL",
         "stack_frame_id = -1", "slice_count = slice_count + 1", "slice_shape = 'f32[3]{0}'",
+        "slice_bytes = slice_bytes + 1", "slice_bytes = NULL", "slice_count = 2, slice_bytes = 4",
     )],
     ("value-origins", f"UPDATE modules SET has_hlo_text = FALSE WHERE module_id = {NEW}"),
     ("value-bounds", f'UPDATE "values" SET offset_bytes = offset_bytes - 64 WHERE {TEMP}'),

@@ -17,6 +17,7 @@ import numpy as np
 from bufdb.assemble.attribution import Told
 from bufdb.assemble.loops.places import Place, Places
 from bufdb.assemble.loops.rows import columns_of, names_of
+from bufdb.assemble.loops.slices import Slices
 from bufdb.assemble.loops.walk import Origin, Walker
 from bufdb.columnar.scan import Bools, Columns, Ints, Text, Words, take
 from bufdb.columnar.sets import distinct, union
@@ -293,7 +294,7 @@ class _Walks:
             places: lines of its instructions.
         """
         self.names, self.indexes, self.graph, self.places = names, indexes, graph, places
-        self.walker = Walker(graph, places)
+        self.walker, self.slices = Walker(graph, places), Slices()
         self.homes: dict[bytes, int] = {}
         self._starts: list[tuple[Instruction | None, Instruction | None]] = []
         self._numbers: dict[tuple[int, bool], int] = {}
@@ -379,6 +380,7 @@ class _Walks:
             origin = self._carries[key]
         elif loop is None and origin.loop is None:
             return None
+        origin = self.slices.counted(origin, ins, index)
         if origin.kind == "stacked":
             return origin
         if id(origin) not in self._has_line:

@@ -147,6 +147,16 @@ class Places:
             ins.is_users = self._judge(ins)
         return ins.is_users
 
+    def is_sum(self, ins: Instruction) -> bool:
+        """Whether a loop sums up, step by step, the gradient of what all steps share."""
+        if ins.opcode != "add" or not (ins.op_name or b"").endswith(b"/add_any"):
+            return False
+        return self.own(ins) in self.of_loops
+
+    def is_turned(self, ins: Instruction) -> bool:
+        """Whether a move of vmap's, of the axis of its batch, is named, on the line of the loop."""
+        return (ins.op_name or b"").endswith(b"/transpose") and self.own(ins) in self.of_loops
+
     def _judge(self, ins: Instruction) -> bool:
         if ins.opcode in _BEARS_CONSUMERS_LINE:
             return False

@@ -41,9 +41,7 @@ def columns_of(origins: Sequence[Origin], places: Places) -> Columns:
             [None if origin.written_by is None else origin.written_by.name for origin in origins]
         ),
         "slice_shape": _texts([None if shape is None else shape.text for shape in shapes]),
-        "slice_bytes": _numbers(
-            [None if shape is None else shape.logical_bytes for shape in shapes]
-        ),
+        "slice_bytes": _numbers([origin.slice_bytes for origin in origins]),
         "slice_count": _numbers([origin.slice_count for origin in origins]),
         "trip_count": _numbers([None if loop is None else trips[loop.position] for loop in loops]),
         "step_count": np.array([origin.step_count for origin in origins], np.int64),

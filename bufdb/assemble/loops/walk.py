@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from bufdb.assemble.loops import combined
 from bufdb.assemble.loops.operands import MOVES, Callers, Operands
 from bufdb.assemble.loops.places import Places
 from bufdb.read.hlo_graph import At, Caller, HloGraph, Index, Instruction
@@ -28,10 +29,6 @@ _MOVES_OF_USERS = frozenset(
 """Of these the metadata counts if it is the user's: `x.astype(…)` is what is saved."""
 _CALLING = {"fusion": "calls", "custom-call": "calls", "async": "calls", "call": "to_apply"}
 """In which role opcodes, with or without `-start`, call the computation that gives their result."""
-_REDUCING = frozenset(("all-reduce-start", "reduce-scatter-start"))
-"""What is asynchronous and makes data; the rest moves them, unless the user asked for it."""
-_ASKED_FOR = (b"/all_gather", b"/all_gather_invariant", b"/all_to_all", b"/ppermute")
-"""How the op_name of a collective ends that the user wrote; what XLA adds bears its user's."""
 
 
 @dataclass(slots=True)
@@ -45,6 +42,8 @@ class Origin:
     written_by: Instruction | None = None
     slice_shape: Shape | None = None
     slice_count: int | None = None
+    """Of the stack that was met; `Slices` counts those in the value."""
+    slice_bytes: int | None = None
     is_layer_input: bool = False
     is_exact: bool = True
     step_count: int = 0
@@ -67,11 +66,16 @@ class _Path:
     """Had the walk ended where a line of a library's, and none of the user's, first made data: the
     origin, and whether one slice is read back. It stands in where nothing of the user's comes."""
     is_slice: bool = False
+    part: combined.Part | None = None
+    """Which part of a flat array the walk is after, where it came from that."""
+    element: Instruction | None = None
+    """The last element that bears the line of a collective that the user asked for."""
     guess_count: int = 0
     element_count: int = 0
     """Steps through elements of tuples: newer texts leave these instructions out."""
     is_changed: bool = False
-    """Whether something was computed on the way; XLA selects the first step's zeros, or a carry."""
+    """Whether something was computed on the way; XLA selects the first step's zeros, or a carry,
+    and an unrolled scan puts together what several layers are given."""
 
 
 class Walker:
@@ -122,7 +126,7 @@ class Walker:
         """Whether all that was seen so far changes nothing of what comes."""
         origin = path.origin
         is_plain = origin.kind in ("self", "invariant") and origin.written_by is None
-        is_plain = is_plain and origin.is_exact and not path.open
+        is_plain = is_plain and origin.is_exact and not path.open and path.part is None
         return is_plain and self._stand_in(path) is None
 
     def _finish(self, path: _Path) -> None:
@@ -201,6 +205,8 @@ class Walker:
     def _element(self, path: _Path, ins: Instruction, index: Index) -> At | None:
         number = ins.number
         path.element_count += 1
+        if combined.is_asked_for(ins) and self.places.own(ins) is not None:
+            path.element = ins
         return None if number is None else self.graph.operand(ins, 0, (number, *index))
 
     def _tuple(self, path: _Path, ins: Instruction, index: Index) -> At | None:
@@ -260,10 +266,14 @@ class Walker:
         return None
 
     def _move(self, path: _Path, ins: Instruction, index: Index) -> At | None:
-        if ins.opcode in _MOVES_OF_USERS and self.places.is_users(ins) and not _is_name(ins):
+        is_saved = ins.opcode in _MOVES_OF_USERS and not (
+            _is_name(ins) or self.places.is_turned(ins)
+        )
+        if is_saved and self.places.is_users(ins):
             path.end = ins
             return None
         path.passed.append((ins, False))
+        path.part = combined.part_behind(self.graph, ins, path.part)
         if ins.opcode == "dynamic-slice" and path.origin.kind == "self":
             path.is_slice = True
         return self.graph.operand(ins, 0, index if ins.opcode == "opt-barrier" else ())
@@ -289,37 +299,35 @@ class Walker:
                 index = index[1:]  # operands, results, context
             path.passed.append((ins, True))
             return self._enter(path, (ins, "calls", 0), called, index)
-        is_asynchronous = ins.opcode.endswith(("-start", "-done", "-update"))
-        makes_data = ins.opcode in _REDUCING or (
-            ins.opcode.endswith("-start") and (ins.op_name or b"").endswith(_ASKED_FOR)
-        )
-        if is_asynchronous and not makes_data:
+        at = combined.operand(self.graph, ins, index, self.places, path.part)
+        if at is not None:
+            path.part = combined.part_behind(self.graph, ins, path.part)
+            return at
+        if combined.only_moves(ins):
             return self._asynchronous(path, ins, index)
-        if self._is_sum(ins):
+        if self.places.is_sum(ins):
             found = self._operands.all(ins)
             own = [at for at in found if not self._operands.is_carried(path.callers, at)]
             if own:
                 path.passed.append((ins, True))
                 return own[-1]
         if self.places.is_users(ins) or not ins.operands:
-            path.end = ins
+            path.end, is_its = combined.named(ins, index, path.element)
+            # What XLA made one instruction of that and a product bears no line of the product.
+            is_its = is_its and not self.places.is_turned(ins)
+            path.origin.is_exact = path.origin.is_exact and is_its
             return None
+        at, path.part = combined.part_operand(self._operands, ins, path.part), None
+        if at is not None or (path.origin.kind == "self" and combined.is_of_several(ins)):
+            return at
         if path.library is None and self.places.is_librarys(ins):
             path.library = replace(path.origin, instruction=ins), path.is_slice
         path.origin.is_exact = False
         path.guess_count += 1
         if path.guess_count > MAX_GUESSES:
             return None
-        path.is_changed = path.is_changed or ins.opcode != "select"
+        path.is_changed = path.is_changed or ins.opcode not in ("select", "concatenate")
         return self._operands.largest(path.callers, ins)
-
-    # -- instructions that bear no line of the user's ------------------------------------------
-
-    def _is_sum(self, ins: Instruction) -> bool:
-        """Whether a loop sums up, step by step, the gradient of what all steps share."""
-        if ins.opcode != "add" or not (ins.op_name or b"").endswith(b"/add_any"):
-            return False
-        return self.places.own(ins) in self.places.of_loops
 
 
 _STEPS: dict[str, Callable[[Walker, _Path, Instruction, Index], At | None]] = {

@@ -147,7 +147,10 @@ SELECT
     own_frames.source_file || ':' || own_frames.source_line,
     loops.source_file || ':' || loops.source_line
   ),
-  origins.slice_shape,
+  CASE
+    WHEN split_part(origins.slice_shape, '[', 1) = split_part(carriers.shape, '[', 1)
+      THEN origins.slice_shape
+  END,
   origins.slice_bytes,
   origins.slice_count,
   origins.trip_count,
@@ -155,6 +158,9 @@ SELECT
   origins.is_layer_input,
   origins.is_exact
 FROM value_origin_details AS origins
+LEFT JOIN "values" AS carriers
+  ON carriers.module_id = origins.module_id
+  AND carriers.value_id = origins.value_id
 LEFT JOIN instructions AS loops
   ON loops.module_id = origins.module_id
   AND loops.instruction_name = origins.loop_instruction_name
