@@ -230,19 +230,26 @@ lines AS (
     ranked_items.module_id, ranked_items.color, ranked_items.kind, ranked_items.name
   HAVING ranked_items.kind <> 'gather' OR count(*) > 1
 ),
--- Lines that hold nothing else at the peak.
+-- Lines that may save more than the best of these values. What a policy leaves out, and what
+-- becomes bf16, is all of the line, if that holds nothing else at the peak.
 whole_lines AS (
   SELECT
     lines.module_id, lines.color, lines.kind, lines.name, lines.kept_bytes,
-    savings.saving_bytes, savings.half_saving_bytes
+    savings.saving_bytes, savings.half_saving_bytes,
+    savings.held_bytes - lines.held_bytes AS other_bytes
   FROM lines
+  CROSS JOIN params
+  JOIN functions
+    ON functions.module_id = lines.module_id
+    AND functions.color = lines.color
+    AND functions.peak_bytes * params.min_ratio <= lines.held_bytes
   JOIN peak_savings AS savings
     ON savings.module_id = lines.module_id
     AND savings.color = lines.color
     AND savings.what = 'source_line'
     AND savings.name = lines.name
-    AND savings.held_bytes = lines.held_bytes
-  WHERE lines.value_count > 1 OR lines.kind IN ('residual', 'dtype')
+  WHERE (lines.value_count > 1 AND lines.kind NOT IN ('residual', 'dtype'))
+    OR (savings.held_bytes = lines.held_bytes AND lines.kind IN ('residual', 'dtype'))
 ),
 steps AS (
   SELECT
@@ -260,12 +267,23 @@ steps AS (
     ON occupied_peaks.module_id = functions.module_id
     AND occupied_peaks.color = functions.color
 ),
--- What the line saves is more than what these values do where another of its values is live at an
--- instant nearly as high. What a policy leaves out, and what becomes bf16, is all of the line.
-others AS (
-  SELECT DISTINCT
+-- Instants at which these values limit what the line saves: nearly as high as the peak.
+high_steps AS (
+  SELECT
     whole_lines.module_id, whole_lines.color, whole_lines.kind, whole_lines.name,
-    temp_values.value_id, temp_values.size_bytes
+    steps.start_time, steps.next_time
+  FROM whole_lines
+  JOIN steps
+    ON steps.module_id = whole_lines.module_id
+    AND steps.color = whole_lines.color
+    AND steps.lower_bytes < whole_lines.saving_bytes
+  WHERE whole_lines.kind <> 'residual'
+),
+-- What else the line has, which stays: at no instant does it take more away than it holds there.
+others AS (
+  SELECT
+    whole_lines.module_id, whole_lines.color, whole_lines.kind, whole_lines.name,
+    temp_values.start_time, temp_values.end_time, temp_values.size_bytes
   FROM whole_lines
   JOIN value_sources
     ON value_sources.module_id = whole_lines.module_id
@@ -278,12 +296,6 @@ others AS (
     ON "values".module_id = temp_values.module_id
     AND "values".value_id = temp_values.value_id
   LEFT JOIN shapes ON shapes.shape = "values".shape
-  JOIN steps
-    ON steps.module_id = whole_lines.module_id
-    AND steps.color = whole_lines.color
-    AND steps.lower_bytes < whole_lines.saving_bytes
-    AND steps.start_time <= temp_values.end_time
-    AND (steps.next_time IS NULL OR steps.next_time > temp_values.start_time)
   LEFT JOIN ranked_items
     ON ranked_items.module_id = whole_lines.module_id
     AND ranked_items.color = whole_lines.color
@@ -293,21 +305,60 @@ others AS (
     AND whole_lines.kind <> 'residual'
     AND (whole_lines.kind <> 'dtype' OR coalesce(shapes.dtype, '') <> 'f32')
 ),
+changes AS (
+  SELECT
+    module_id, color, kind, name, start_time AS change_time, size_bytes AS change_bytes,
+    0 AS high_change
+  FROM others
+  UNION ALL
+  SELECT module_id, color, kind, name, end_time + 1, -size_bytes, 0
+  FROM others
+  UNION ALL
+  SELECT module_id, color, kind, name, start_time, 0, 1
+  FROM high_steps
+  UNION ALL
+  SELECT module_id, color, kind, name, next_time, 0, -1
+  FROM high_steps
+  WHERE next_time IS NOT NULL
+),
+changed AS (
+  SELECT
+    module_id, color, kind, name, change_time, sum(change_bytes) AS change_bytes,
+    sum(high_change) AS high_change
+  FROM changes
+  GROUP BY module_id, color, kind, name, change_time
+),
+instants AS (
+  SELECT
+    module_id, color, kind, name,
+    sum(change_bytes) OVER (
+      PARTITION BY module_id, color, kind, name ORDER BY change_time
+      ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+    ) AS other_bytes,
+    sum(high_change) OVER (
+      PARTITION BY module_id, color, kind, name ORDER BY change_time
+      ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+    ) AS high_count
+  FROM changed
+),
+most_others AS (
+  SELECT module_id, color, kind, name, max(other_bytes) AS other_bytes
+  FROM instants
+  WHERE high_count > 0
+  GROUP BY module_id, color, kind, name
+),
 whole AS (
   SELECT
     whole_lines.module_id, whole_lines.color, whole_lines.kind, whole_lines.name,
     CASE WHEN whole_lines.kind = 'dtype' THEN whole_lines.half_saving_bytes
       ELSE whole_lines.saving_bytes - whole_lines.kept_bytes
-    END - coalesce(sum(others.size_bytes), 0) AS saving_bytes
+    END - greatest(coalesce(most_others.other_bytes, 0), whole_lines.other_bytes) AS saving_bytes
   FROM whole_lines
-  LEFT JOIN others
-    ON others.module_id = whole_lines.module_id
-    AND others.color = whole_lines.color
-    AND others.kind = whole_lines.kind
-    AND others.name = whole_lines.name
-  GROUP BY
-    whole_lines.module_id, whole_lines.color, whole_lines.kind, whole_lines.name,
-    whole_lines.kept_bytes, whole_lines.saving_bytes, whole_lines.half_saving_bytes
+  LEFT JOIN most_others
+    ON most_others.module_id = whole_lines.module_id
+    AND most_others.color = whole_lines.color
+    AND most_others.kind = whole_lines.kind
+    AND most_others.name = whole_lines.name
 ),
 of_values AS (
   SELECT
