@@ -26,7 +26,7 @@ _LIBRARY = re.compile(r"(^|/)(site-packages|dist-packages)/|/lib/python[0-9.]+/|
 _PACKAGES = re.compile(r"(?s)^(?:.*/)?(?:site-packages|dist-packages)/|^.*/lib/python[0-9.]+/")
 _COMPUTATION = re.compile(rb"^(?:(ENTRY |%)|[\w.-]++ )", re.MULTILINE)
 _HELPERS = re.compile(
-    rb'jit\((?<!"jit\()([^()/";\n]+)\)+/[^/";\n]*"[^}\n]* stack_frame_id=(\d{1,18})'
+    rb'jit\((?<!"jit\()([^()/";\n]+)\)+/[^/";\n]*"[^}\n]{0,999} stack_frame_id=(\d{1,18})'
 )
 """A jit behind the first of an op_name. Letters come first, which is six times as fast."""
 _BEARERS = re.compile(rb"stack_frame_id=(\d{1,18})")

@@ -11,6 +11,7 @@ from linear import (
     SLACK,
     Files,
     frames,
+    helpers,
     ingest_of,
     measured,
     small,
@@ -58,6 +59,7 @@ HOSTILE: dict[str, tuple[Files, int]] = {
     "100,000 unreadable uses in blocks": (small(used=uses(1) + b"  x\n" * 100_000), 5000),
     "100,000 uses in blocks": (small(used=uses(100_000)), 5000),
     "a chain of 100,000 frames": (small(hlo=frames(100_000)), DEFAULT),
+    "100,000 helpers in a line": (small(hlo=helpers(100_000)), DEFAULT),
 }
 
 

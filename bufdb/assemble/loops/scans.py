@@ -17,7 +17,7 @@ from bufdb.read.instruction import metadata_of
 Fields = Mapping[str, Any]
 """Metadata of an instruction (`metadata_of`)."""
 
-_KEPT = re.compile(rb'/body/jit\(dynamic_(?:update_)?index_in_dim\)([/"][^}\n]*)\}')
+_KEPT = re.compile(rb'/body/jit\(dynamic_(?:update_)?index_in_dim\)([/"][^}\n]{0,4095})\}')
 _STEP = b"/body/closed_call"
 _BODY = len(b"/body/")
 _LONGEST = 1 << 12
