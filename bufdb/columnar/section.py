@@ -20,7 +20,7 @@ from bufdb.columnar.account import (
     Account,
     States,
 )
-from bufdb.columnar.scan import Block, Bools, Cursor, Ints
+from bufdb.columnar.scan import PAD, Block, Bools, Cursor, Ints
 from bufdb.columnar.sets import distinct
 from bufdb.errors import quote
 
@@ -31,7 +31,8 @@ class Piece:
 
     module: int
     path: str
-    text: bytes
+    data: bytes
+    """What holds the text."""
     lines_before: Callable[[], int] = lambda: 0
     """Number of lines above the text in its file; asked only when something is reported."""
     line_numbers: Sequence[int] | None = None
@@ -40,6 +41,28 @@ class Piece:
     """Whether the section begins here; False for what goes on from the round before."""
     above: bytes = b""
     """What the round before left, whole lines that are read again in front of the text."""
+    span: tuple[int, int] | None = None
+    """Where in the data the text stands; None if it is all of it."""
+
+    @property
+    def text(self) -> bytes:
+        """The text alone, copied if there is more in the data."""
+        return self.data if self.span is None else self.data[slice(*self.span)]
+
+    @property
+    def size(self) -> int:
+        """Bytes of the text."""
+        return len(self.data) if self.span is None else self.span[1] - self.span[0]
+
+    def in_place(self) -> tuple[int, int] | None:
+        """Where in the data the text stands with what is above it, if a block may begin there."""
+        if self.span is None:
+            return None
+        start, stop = self.span[0] - len(self.above), self.span[1]
+        is_whole = start >= 0 and self.data.startswith(self.above, start)
+        has_room = len(self.data) - stop >= len(PAD) and not self.data.endswith(b"\0")
+        ends = self.data.endswith(b"\n", start, stop)
+        return (start, stop) if is_whole and has_room and ends else None
 
     def parts(self, size: int) -> Iterator[Piece]:
         """The piece in order as pieces of whole lines, of so many bytes at most or of one line."""
@@ -57,7 +80,8 @@ class Piece:
             return self.lines_before() + self.text.count(b"\n", 0, begin)
 
         begins = self.begins and begin == 0
-        return replace(self, text=self.text[begin:end], lines_before=lines_before, begins=begins)
+        text = self.text[begin:end]
+        return replace(self, data=text, span=None, lines_before=lines_before, begins=begins)
 
 
 Rounds = Iterator[list[Piece]]
@@ -69,15 +93,20 @@ class Section:
 
     def __init__(self, pieces: Sequence[Piece], account: Account | None = None) -> None:
         """Take the pieces; what is found goes to `account`, if it is given."""
-        self.pieces = [piece for piece in pieces if piece.above or piece.text]
+        self.pieces = [piece for piece in pieces if piece.above or piece.size]
         self.account = Account() if account is None else account
-        texts = []  # of each piece three, which the block makes one of
-        for piece in self.pieces:
-            is_whole = (piece.text or piece.above).endswith(b"\n")
-            texts += [piece.above, piece.text, b"" if is_whole else b"\n"]
-        self.block = Block(*texts)
-        sizes = np.array([0, *map(len, texts)], np.int64)
-        self.piece_at: Ints = np.cumsum(sizes)[:-1:3]
+        place = self.pieces[0].in_place() if len(self.pieces) == 1 else None
+        if place is not None:
+            self.block = Block.within(self.pieces[0].data, *place)
+            self.piece_at: Ints = np.array(place[:1])
+        else:
+            texts = []  # of each piece three, which the block makes one of
+            for piece in self.pieces:
+                text = piece.text
+                is_whole = (text or piece.above).endswith(b"\n")
+                texts += [piece.above, text, b"" if is_whole else b"\n"]
+            self.block = Block(*texts)
+            self.piece_at = np.cumsum(np.array([0, *map(len, texts)], np.int64))[:-1:3]
         self.modules: Ints = np.array([p.module for p in self.pieces], np.int64)
         self._starts = self.block.starts
         """Starts of the lines of the files: readers may split lines further."""

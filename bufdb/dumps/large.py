@@ -45,12 +45,12 @@ class LargeModule(Batch):
         for text, span in self._spans[section]:
             for piece in text.rounds(span, self.block_bytes):
                 yield piece
-                size += len(piece.text)
+                size += piece.size
                 if size >= BYTES_BETWEEN:
                     give_back()
                     size = 0
                 if self.progress is not None:
-                    self.progress(len(piece.text))
+                    self.progress(piece.size)
 
     def allocations(self) -> Rounds:
         """Allocation section, in rounds."""
@@ -70,21 +70,22 @@ class LargeModule(Batch):
             if rest:
                 rest.append(piece)
                 continue
-            place = _tree_start(piece.text)
+            text = piece.text
+            place = _tree_start(text)
             if place < 0:
                 yield [piece]
                 continue
             if place:
-                yield [replace(piece, text=piece.text[:place])]
+                yield [replace(piece, data=text[:place], span=None)]
             above = functools.partial(_lines_above, piece, place)
             begins = piece.begins and place == 0
-            rest.append(Piece(0, piece.path, piece.text[place:], above, begins=begins))
+            rest.append(Piece(0, piece.path, text[place:], above, begins=begins))
         if rest:
             yield [_joined(rest)]
 
 
 def _joined(pieces: list[Piece]) -> Piece:
-    return replace(pieces[0], text=b"".join(piece.text for piece in pieces))
+    return replace(pieces[0], data=b"".join(piece.text for piece in pieces), span=None)
 
 
 _TREE = b"  Stack trace breakdown for "

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import xxhash
 
+from bufdb.columnar.scan import PAD
 from bufdb.dumps.files import (
     BEFORE,
     BUFFER_KINDS,
@@ -28,6 +29,9 @@ BLOCK_BYTES = 10 << 20
 in fixed cost per round, 32 MB 10 % in page faults."""
 LARGE_BLOCK_BYTES = 4 << 20
 """Text of a large module read per round: 10 MB saves no CPU there and costs 60 MB of memory."""
+ABOVE_BYTES = 1 << 16
+"""What a round leaves unread of the one above is seldom more: the lines of one value."""
+BELOW_BYTES = len(PAD)
 LOOK_BYTES = 1 << 16
 """The beginning of a file that shows a layout of 2019."""
 LOOKED_BYTES = 1 << 16
@@ -141,25 +145,70 @@ def chunks(file: DumpFile, start: int, stop: int, size: int) -> Iterator[bytes]:
         while start < stop:
             text = stream.read(min(size, stop - start))
             if not text:
-                raise OSError(errno.ESTALE, "it became shorter while it was read")
+                raise _shorter()
             start += len(text)
             yield text
 
 
+def _shorter() -> OSError:
+    return OSError(errno.ESTALE, "it became shorter while it was read")
+
+
 def whole_lines(file: DumpFile, start: int, stop: int, size: int) -> Iterator[tuple[int, bytes]]:
     """Text of about a size with its position, each but the last one ending with a line end."""
-    parts: list[bytes] = []
-    for text in chunks(file, start, stop, size):
-        end = text.rfind(b"\n") + 1
-        if not end:
-            parts.append(text)
-            continue
-        whole = b"".join([*parts, memoryview(text)[:end]])  # a slice would be one copy more
-        yield start, whole
-        start += len(whole)
-        parts = [text[end:]] if end < len(text) else []
-    if parts:
-        yield start, b"".join(parts)
+    buffer, held = bytearray(size), 0
+    with open_file(file.path) as stream:
+        stream.seek(file.start + start)
+        left = stop - start
+        while left:
+            if held == len(buffer):
+                buffer += bytes(held)
+            with memoryview(buffer) as room:
+                count = stream.readinto(room[held : held + left])
+            if not count:
+                raise _shorter()
+            left -= count
+            end = buffer.rfind(b"\n", held, held + count) + 1 if left else held + count
+            held += count
+            if end:
+                with memoryview(buffer) as room:
+                    yield start, bytes(room[:end])
+                start += end
+                held -= end
+                buffer[:held] = buffer[end : end + held]
+
+
+@dataclass(frozen=True)
+class Window:
+    """Whole lines of a file among the bytes that stand around them."""
+
+    at: int
+    """Where the lines begin, in the file."""
+    data: bytes
+    span: tuple[int, int]
+    """Where they stand in the data."""
+
+
+def windows(file: DumpFile, start: int, stop: int, size: int) -> Iterator[Window]:
+    """The same text with what stands above and below it, so that a block may begin above it.
+
+    Then nobody copies it. For files in which to seek costs nothing.
+    """
+    with open_file(file.path) as stream:
+        most = size
+        while start < stop:
+            above, wanted = min(ABOVE_BYTES, start), min(most, stop - start)
+            stream.seek(file.start + start - above)
+            data = stream.read(above + wanted + BELOW_BYTES)
+            end = above + wanted
+            if len(data) < end:
+                raise _shorter()
+            if start + wanted < stop:
+                end = data.rfind(b"\n", above, end) + 1
+            if end:
+                yield Window(start, data, (above, end))
+                start += end - above
+            most = size if end else 2 * most
 
 
 def dumped_at(files: ModuleFiles) -> float:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import codecs
 import functools
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 
 from bufdb.columnar.account import UNREAD, Account
 from bufdb.columnar.section import Piece
 from bufdb.dumps.files import BUFFER_KINDS, MESSAGE_KIND
-from bufdb.dumps.load import Loaded, chunks, read_span, whole_lines
+from bufdb.dumps.load import Loaded, Window, chunks, read_span, whole_lines, windows
 from bufdb.read.boundaries import BOM, Span
 
 _NOT_AVAILABLE = b"HloLiveRange not available (finalized or constructed from proto)"
@@ -77,8 +78,20 @@ class DumpText:
                 yield self.piece(start, end, start == span[0])
                 start = end
             return
-        for at, text in whole_lines(self.file, start, stop, block_bytes):
-            yield self.piece(at, at + len(text), at == start, text)
+        if self.titles.is_crlf or not isinstance(self.file.path, Path):
+            for at, text in whole_lines(self.file, start, stop, block_bytes):
+                yield self.piece(at, at + len(text), at == start, text)
+            return
+        for window in windows(self.file, start, stop, block_bytes):
+            yield self._in_window(window, begins=window.at == start)
+
+    def _in_window(self, window: Window, *, begins: bool) -> Piece:
+        """The lines of a window where they stand, if they need no change."""
+        at, (begin, end) = window.at, window.span
+        if not window.data.isascii():
+            return self.piece(at, at + end - begin, begins, window.data[begin:end])
+        before = functools.partial(self.lines_before, at)
+        return Piece(self.module, self.path, window.data, before, begins=begins, span=window.span)
 
     def lines_before(self, at: int) -> int:
         """Number of lines above a position; cheap if positions ascend."""

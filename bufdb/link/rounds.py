@@ -58,7 +58,7 @@ def used_value_rounds(
         if carried:
             # A value of many rounds is read again when it has doubled, not in each of them.
             waiting += pieces
-            if not is_last and sum(len(piece.text) for piece in waiting) < len(carried):
+            if not is_last and sum(piece.size for piece in waiting) < len(carried):
                 continue
             pieces, waiting = [_prepend(carried, waiting)], []
         section = Section(pieces, account)
@@ -91,7 +91,6 @@ def _prepend(carried: bytes, pieces: list[Piece]) -> Piece:
     """Pieces of one section in one, with the unread end of the one above them put in front."""
     lines = carried.count(b"\n")
     first = pieces[0]
-    text = first.text if len(pieces) == 1 else b"".join(piece.text for piece in pieces)
-    return replace(
-        first, text=text, above=carried, lines_before=lambda: first.lines_before() - lines
-    )
+    if len(pieces) > 1:
+        first = replace(first, data=b"".join(piece.text for piece in pieces), span=None)
+    return replace(first, above=carried, lines_before=lambda: pieces[0].lines_before() - lines)

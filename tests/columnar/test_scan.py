@@ -7,7 +7,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bufdb.columnar.arrow import Batches, Labels, TableSchema, objects, rows_of, strings
-from bufdb.columnar.scan import Block, Cursor, Numbers, Text, runs_of, starts_with, take
+from bufdb.columnar.scan import (
+    PAD,
+    Block,
+    Cursor,
+    Numbers,
+    Text,
+    runs_of,
+    starts_with,
+    take,
+)
 
 
 def cursor(*lines: bytes) -> Cursor:
@@ -42,6 +51,13 @@ def read_back(column, data_type="VARCHAR", misfits=()):
 def test_a_block_is_lines_without_their_ends():
     block = Block(b"a\n\n", b"", b"long line\n")
     assert [block.line(number) for number in range(len(block))] == [b"a", b"", b"long line"]
+
+
+def test_a_block_may_be_a_part_of_some_bytes():
+    block = Block.within(b"above\na\n\nlong line\nbelow" + PAD, 6, 19)
+    assert [block.line(number) for number in range(len(block))] == [b"a", b"", b"long line"]
+    assert block.starts.tolist() == [6, 8, 9]
+    assert block.cursor(np.arange(3)).rest().tolist() == [b"a", b"", b"long line"]
 
 
 def test_a_block_may_be_empty():

@@ -6,7 +6,7 @@ import pytest
 
 from bufdb.dumps.files import DumpFile, ModuleFiles
 from bufdb.dumps.large import _tree_start
-from bufdb.dumps.load import dumped_at, read_span, whole_lines
+from bufdb.dumps.load import ABOVE_BYTES, BELOW_BYTES, dumped_at, read_span, whole_lines, windows
 
 
 @pytest.fixture
@@ -30,6 +30,31 @@ def test_text_comes_in_whole_lines_and_the_last_as_it_is(file, size):
     assert [place for place, _ in parts] == [0, *(n for n in (4, 8) if n in dict(parts))]
     assert all(text.endswith(b"\n") for _, text in parts[:-1])
     assert parts[-1][1].endswith(b"three")
+
+
+@pytest.mark.parametrize("size", [1, 5, 100])
+@pytest.mark.parametrize("start", [0, 4])
+def test_windows_hold_whole_lines_and_what_stands_around_them(file, start, size):
+    whole = file.path.read_bytes()
+    found = list(windows(file, start, 13, size))
+    assert [(one.at, one.data[slice(*one.span)]) for one in found] == [
+        (at, text) for at, text in whole_lines(file, start, 13, size)
+    ]
+    for one in found:
+        begin, end = one.at - one.span[0], one.at - one.span[0] + len(one.data)
+        assert whole[begin:end] == one.data
+        assert begin == max(0, one.at - ABOVE_BYTES)
+        assert end >= min(13, one.at + one.span[1] - one.span[0] + BELOW_BYTES)
+
+
+def test_a_window_ends_with_its_lines_though_the_file_goes_on(file):
+    (only,) = windows(file, 0, 4, 100)
+    assert only.span == (0, 4)
+    assert only.data == b"one\ntwo\nthree"
+    with pytest.raises(OSError, match="became shorter while it was read"):
+        list(windows(file, 4, 14, 100))
+    with pytest.raises(OSError, match="became shorter while it was read"):
+        list(whole_lines(file, 4, 14, 100))
 
 
 def test_the_time_stamp_of_a_name_goes_before_that_of_the_files(file):
