@@ -23,11 +23,12 @@ from bufdb.ingest.workers import messages, start, worker
 from bufdb.ingest.workers.choice import Store
 from bufdb.ingest.workers.messages import Received
 
-SEGMENTS = 4
-"""Segments of a worker: so many messages may wait to be stored. Of fewer, workers wait while the
-rows of all are inserted; more gain nothing."""
-AHEAD = 2
-"""Groups that a worker has been given: one that it reads, and the next."""
+SEGMENTS = 8
+"""Segments of a worker: so many messages may wait to be stored. An insert holds those of two
+workers for half a second, some nine, and of too few others they wait meanwhile."""
+AHEAD = 4
+"""Groups that a worker has been given: one that it reads, and those that it may end during an
+insert, when nobody gives it more."""
 
 
 @dataclass

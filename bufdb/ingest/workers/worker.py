@@ -18,8 +18,9 @@ from bufdb.errors import BufdbError
 from bufdb.ingest.group import Done, Group, read
 from bufdb.ingest.workers import messages
 
-MESSAGE_BYTES = 48 << 20
-"""Columns in a message: those of a block of text are about 30 MB."""
+MESSAGE_BYTES = 28 << 20
+"""Columns in a message: those of a block of text are about 30 MB. Of larger ones few wait, and what
+an insert sets free comes in larger parts."""
 FAILED = "failed"
 """A word besides those of a sink: something else than the files of the group went wrong."""
 
