@@ -32,11 +32,11 @@ LARGE_BLOCK_BYTES = 4 << 20
 ABOVE_BYTES = 1 << 16
 """What a round leaves unread of the one above is seldom more: the lines of one value."""
 BELOW_BYTES = len(PAD)
+"""What a block needs behind its last line."""
 LOOK_BYTES = 1 << 16
 """The beginning of a file that shows a layout of 2019."""
 LOOKED_BYTES = 1 << 16
-"""Text that is looked through at a time: it stays in the cache and in memory that is there already.
-1 MB takes 60 % more CPU, most of it for fresh pages."""
+"""Text that is looked through at a time: it stays in the cache. 1 MB takes a third more CPU."""
 
 
 @dataclass
@@ -156,7 +156,7 @@ def _shorter() -> OSError:
 
 def whole_lines(file: DumpFile, start: int, stop: int, size: int) -> Iterator[tuple[int, bytes]]:
     """Text of about a size with its position, each but the last one ending with a line end."""
-    buffer, held = bytearray(size), 0
+    buffer, held = bytearray(min(size, stop - start)), 0
     with open_file(file.path) as stream:
         stream.seek(file.start + start)
         left = stop - start
