@@ -17,19 +17,20 @@ from bufdb.dataset import layout, views
 from bufdb.dataset.places import Place, place_of
 from bufdb.dataset.snapshot import Owners, Snapshot
 from bufdb.dataset.writer import Owner, Writer
+from bufdb.dumps.blocks import BLOCK_BYTES
 from bufdb.dumps.discover import Source
 from bufdb.dumps.files import as_text
-from bufdb.dumps.load import BLOCK_BYTES, dumped_at
+from bufdb.dumps.load import dumped_at
 from bufdb.errors import UsageError
 from bufdb.ingest import own
-from bufdb.ingest.group import Group
 from bufdb.ingest.plan import PlannedRun, plan
 from bufdb.ingest.progress import Progress
 from bufdb.ingest.rows import runs as run_rows
 from bufdb.ingest.storing import Ingest
 from bufdb.ingest.summary import Summary
 from bufdb.ingest.tables import MODULE_TABLES
-from bufdb.ingest.workers.choice import Reader, reader
+from bufdb.ingest.workers.choice import Reader, readers
+from bufdb.ingest.workers.work import Group
 from bufdb.read.hlo import Own
 
 FORMATS = ("parquet", "delta")
@@ -81,11 +82,11 @@ def ingest(
         BufdbError: an object cannot be written.
     """
     began = time.perf_counter()
-    planned = plan(paths, run)
     more = (memory_limit, progress, own_globs, prune, block_bytes)
-    modules = [job for one in planned.values() for job in one.jobs]
-    # Before a database is opened, for that begins threads.
-    with reader(modules, jobs, may_copy=may_copy) as reading:
+    with readers(paths, jobs, may_copy=may_copy) as reader:
+        planned = plan(paths, run)
+        # Before a database is opened, for that begins threads.
+        reading = reader([job for one in planned.values() for job in one.jobs])
         summary = store_planned(
             url,
             planned,

@@ -9,7 +9,8 @@ from dataclasses import replace
 from bufdb.columnar.freed import give_back
 from bufdb.columnar.section import Piece, Rounds
 from bufdb.dumps.batch import Batch
-from bufdb.dumps.load import BLOCK_BYTES, LARGE_BLOCK_BYTES, Loaded
+from bufdb.dumps.blocks import BLOCK_BYTES, LARGE_BLOCK_BYTES
+from bufdb.dumps.load import Loaded
 from bufdb.dumps.text import DumpText
 from bufdb.read.boundaries import Span
 from bufdb.read.hlo import NOTHING_MORE, Own

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import xxhash
 
 from bufdb.columnar.scan import PAD
+from bufdb.dumps.blocks import BLOCK_BYTES
 from bufdb.dumps.files import (
     BEFORE,
     BUFFER_KINDS,
@@ -24,11 +25,6 @@ from bufdb.read import layout_2019
 from bufdb.read.beside.before_optimizations import BeforeOptimizations
 from bufdb.read.boundaries import Titles, cut
 
-BLOCK_BYTES = 10 << 20
-"""Text of small modules read per round. Measured on 1,000 modules of 1 MB: 6 MB costs 12 % more CPU
-in fixed cost per round, 32 MB 10 % in page faults."""
-LARGE_BLOCK_BYTES = 4 << 20
-"""Text of a large module read per round: 10 MB saves no CPU there and costs 60 MB of memory."""
 ABOVE_BYTES = 1 << 16
 """What a round leaves unread of the one above is seldom more: the lines of one value."""
 BELOW_BYTES = len(PAD)

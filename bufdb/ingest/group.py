@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 
@@ -21,70 +20,13 @@ from bufdb.columnar.arrow import Misfits, Rows, column_of, rows_of
 from bufdb.columnar.scan import Columns
 from bufdb.dumps.batch import Batch
 from bufdb.dumps.large import LargeModule
-from bufdb.dumps.load import BLOCK_BYTES, Loaded, dumped_at, load
+from bufdb.dumps.load import Loaded, dumped_at, load
 from bufdb.ingest import tables
 from bufdb.ingest.plan import Job, check_unchanged, stamps_of
 from bufdb.ingest.rows.missing import missing
 from bufdb.ingest.rows.modules import Row, companion_rows, diagnostic_row, file_rows, module_row
-from bufdb.read.hlo import NOTHING_MORE, Own
-from bufdb.read.shape import Shape
-
-Content = frozenset[tuple[str, str]]
-"""What the rows of a module are made of: name and hash of each of its files, and `--own`."""
-
-
-@dataclass(frozen=True)
-class Group:
-    """Modules of one run that are read together."""
-
-    jobs: Sequence[Job]
-    own: Own = NOTHING_MORE
-    block_bytes: int = BLOCK_BYTES
-    """Text read at a time; changes no row."""
-    stored: Mapping[int, Content] = field(default_factory=dict)
-    """By module_id what modules that were stored before were made of; such as still are made of
-    the same are left alone."""
-
-
-@dataclass
-class Done:
-    """What there is to say of a batch whose rows were told."""
-
-    ids: list[int]
-    """modules.module_id of its modules, in order."""
-    text_bytes: int
-    """Size of their files."""
-    dumped_at: float
-    """Earliest time of a dump [s since 1970]; inf if no file has one."""
-    shapes: list[Shape]
-    """The different shapes in it, each once."""
-    problem_counts: Counter[str]
-    """Number of diagnostics by severity."""
-
-
-class Sink(Protocol):
-    """Takes what is found in a group; modules are named by module_id."""
-
-    def unchanged(self, module_id: int, dumped: float) -> None:
-        """It is made of what it was made of before; when it was dumped [s since 1970, or inf]."""
-
-    def unreadable(self, module_id: int, error: OSError) -> None:
-        """A file of it cannot be read; nothing of it was told."""
-
-    def begin(self, ids: list[int], *, is_large: bool) -> None:
-        """Rows of these modules follow. A large one is alone, and read while its rows are told."""
-
-    def add(self, table: str, rows: Rows) -> None:
-        """Some rows of a table, at least one."""
-
-    def part(self, size: int) -> None:
-        """So many bytes more of a large module were read."""
-
-    def end(self, done: Done) -> None:
-        """All rows of these modules were told."""
-
-    def lost(self, module_id: int, error: OSError) -> None:
-        """A large module cannot be read to its end: what was told of it since `begin` is void."""
+from bufdb.ingest.workers.work import Content, Done, Group, Sink, made_with
+from bufdb.read.hlo import Own
 
 
 def read(group: Group, sink: Sink) -> None:
@@ -162,11 +104,6 @@ def content_of(job: Job, loaded: Loaded, own: Own) -> Content:
     files = job.files.files
     hashes = {(files[kind].name, content) for kind, content in loaded.hashes.items()}
     return frozenset(hashes | {made_with(own.pattern)})
-
-
-def made_with(own_pattern: str | None) -> tuple[str, str]:
-    """Stands among the files of a module for what else its rows depend on."""
-    return "--own", own_pattern or ""
 
 
 def _changed(group: Group, sink: Sink) -> Iterator[tuple[Job, Loaded, float]]:

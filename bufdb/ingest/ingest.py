@@ -1,6 +1,7 @@
 """Dump directories into the database: discover, skip what is unchanged, read, store.
 
-DuckDB is imported, and a new database made, while others read already: both take 0.1 s.
+What reading takes others import while this process looks for modules, and DuckDB is imported here,
+and a new database made, while they read already: 0.1 s each.
 """
 
 from __future__ import annotations
@@ -12,15 +13,18 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bufdb.database import memory
-from bufdb.dumps.discover import Source
-from bufdb.dumps.load import BLOCK_BYTES
-from bufdb.ingest.plan import PlannedRun, plan
-from bufdb.ingest.progress import Progress
-from bufdb.ingest.stored import ToRead
+from bufdb.dumps.blocks import BLOCK_BYTES
 from bufdb.ingest.summary import Summary
-from bufdb.ingest.workers.choice import Here, Reader, reader
+from bufdb.ingest.workers.choice import Here, Reader, readers
+
+if TYPE_CHECKING:
+    from bufdb.dumps.discover import Source
+    from bufdb.ingest.plan import PlannedRun
+    from bufdb.ingest.progress import Progress
+    from bufdb.ingest.stored import ToRead
 
 _CONFIG = {"threads": "1", "write_buffer_row_group_count": "1"}
 """A row group is packed and written when it is full. By default five wait for each other, unpacked:
@@ -78,12 +82,14 @@ def ingest(
     collects = gc.isenabled()
     gc.disable()
     try:
-        planned = plan(paths, run)
-        if source_path is not None:
-            for one in planned.values():
-                one.path = Path(source_path)
-        modules = [job for one in planned.values() for job in one.jobs]
-        with reader(modules, jobs, may_copy=may_copy) as reading:
+        with readers(paths, jobs, may_copy=may_copy) as reader:
+            from bufdb.ingest.plan import plan
+
+            planned = plan(paths, run)
+            if source_path is not None:
+                for one in planned.values():
+                    one.path = Path(source_path)
+            reading = reader([job for one in planned.values() for job in one.jobs])
             to_read = _begun(db, planned, reading, block_bytes, own_globs)
             from bufdb.ingest import storing  # DuckDB with it, which begins threads when it opens
 
@@ -119,6 +125,8 @@ def _begun(
     """What to read of each run, if no database is to be asked about that; it is begun then."""
     if os.path.lexists(db):
         return {}
+    from bufdb.ingest.stored import ToRead
+
     more = (block_bytes, own_globs)
     to_read = {
         name: ToRead(None, name, one.jobs, *more, is_replaced=False, reader_count=reading.count)

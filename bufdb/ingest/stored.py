@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from bufdb.dumps.files import BEFORE
 from bufdb.ingest import own
-from bufdb.ingest.group import Content, Group, made_with
 from bufdb.ingest.plan import Job
+from bufdb.ingest.workers.work import Content, Group, made_with
 
 if TYPE_CHECKING:
     import duckdb

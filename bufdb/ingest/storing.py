@@ -24,7 +24,6 @@ from bufdb.dumps.files import Oddity
 from bufdb.dumps.modules import NO_BUFFERS
 from bufdb.errors import DatabaseError
 from bufdb.ingest import own
-from bufdb.ingest.group import Done, Group
 from bufdb.ingest.plan import PlannedRun
 from bufdb.ingest.progress import Progress, Told
 from bufdb.ingest.rows import runs as run_rows
@@ -34,6 +33,7 @@ from bufdb.ingest.stored import ToRead
 from bufdb.ingest.summary import Summary
 from bufdb.ingest.tables import MODULE_TABLES
 from bufdb.ingest.workers.choice import Here, Reader
+from bufdb.ingest.workers.work import Done, Group
 
 TRANSACTION_BYTES = 1 << 30
 """Text per transaction: what an interrupted ingest loses at the most, large modules apart: 10 to 30
@@ -60,7 +60,7 @@ def has_runs(con: duckdb.DuckDBPyConnection) -> bool:
 class Ingest:
     """The plan on its way into the database, one transaction after the other.
 
-    It is the sink of what is read (`bufdb.ingest.group.Sink`).
+    It is the sink of what is read (`bufdb.ingest.workers.work.Sink`).
     """
 
     def __init__(

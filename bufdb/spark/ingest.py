@@ -21,16 +21,16 @@ from bufdb.database import memory
 from bufdb.dataset import ingest as dataset
 from bufdb.dataset import layout
 from bufdb.dataset.places import Folder, Place, place_of
+from bufdb.dumps.blocks import BLOCK_BYTES
 from bufdb.dumps.discover import Source
 from bufdb.dumps.files import ModuleFiles
-from bufdb.dumps.load import BLOCK_BYTES
 from bufdb.dumps.places.remote import Object
 from bufdb.errors import BufdbError
 from bufdb.ingest import group as groups_of_modules
-from bufdb.ingest.group import Group, Sink
 from bufdb.ingest.plan import Job, PlannedRun, plan
 from bufdb.ingest.progress import Progress
 from bufdb.ingest.summary import Summary
+from bufdb.ingest.workers.work import Group, Sink
 from bufdb.spark.part import Outcome, Part, Target, is_gone
 
 GROUP_BYTES = 4 << 20

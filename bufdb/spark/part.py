@@ -27,11 +27,12 @@ from bufdb.dataset.ingest import contents
 from bufdb.dataset.places import Place, place_of
 from bufdb.dataset.writer import Owner, Writer
 from bufdb.errors import BufdbError
-from bufdb.ingest.group import Done, Group, read
+from bufdb.ingest.group import read
 from bufdb.ingest.rows.modules import shape_row
 from bufdb.ingest.rows.writer import TableWriter
 from bufdb.ingest.tables import MODULE_TABLES
 from bufdb.ingest.workers.messages import Event
+from bufdb.ingest.workers.work import Done, Group
 
 _STORED = "stored_elsewhere"
 """A word besides those of a sink: modules, by module_id, whose rows are stored, and how many."""

@@ -14,7 +14,8 @@ from places import DEMO
 
 from bufdb.columnar.arrow import TableSchema, rows_of
 from bufdb.database import store
-from bufdb.dumps.load import BLOCK_BYTES, load
+from bufdb.dumps.blocks import BLOCK_BYTES
+from bufdb.dumps.load import load
 from bufdb.errors import UsageError
 from bufdb.ingest import group as group_module
 from bufdb.ingest import storing

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 import time
-from multiprocessing import Pipe
 from pathlib import Path
 
 import duckdb
@@ -22,11 +21,12 @@ from bufdb.ingest import storing
 from bufdb.ingest.ingest import ingest
 from bufdb.ingest.rows.writer import TableWriter
 from bufdb.ingest.tables import MODULE_TABLES
-from bufdb.ingest.workers import choice, messages, start
+from bufdb.ingest.workers import choice, messages, pipe, start
 from bufdb.ingest.workers.pool import Pool
 
 RUNS = [DEMO / name for name in ("cpu_b8", "tpu_b8", "gpu_b8")]
 COMMAND = "from bufdb.cli import main; main()"
+COPIED = pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux alone")
 
 
 @pytest.fixture
@@ -68,8 +68,9 @@ def done(process):
 
 
 def children(pid):
+    """Those that have not ended: the forerunner is there until its copies are waited for."""
     found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [int(child) for child in found]
+    return [int(child) for child in found if is_alive(child)]
 
 
 def is_alive(pid):
@@ -110,7 +111,7 @@ def test_new_interpreters_store_the_same(pools, expected, tmp_path, jobs, block_
 COPIES = {
     "copies": "",
     "many messages": "worker.MESSAGE_BYTES = 1000",
-    "one segment": "pool.SEGMENTS = 1; worker.MESSAGE_BYTES = 1000",
+    "one segment": "start.SEGMENTS = 1; worker.MESSAGE_BYTES = 1000",
     "no shared memory": "messages.segments = lambda count: []",
     "no room in it": "import os\ndef full(*given): raise OSError(28, 'full')\nos.pwrite = full",
     "no more processes": "import os\ndef none(): raise OSError(11, 'none')\nos.fork = none",
@@ -118,7 +119,7 @@ COPIES = {
 
 
 @pytest.mark.sample(3)
-@pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux alone")
+@COPIED
 @pytest.mark.parametrize("patch", COPIES.values(), ids=COPIES)
 def test_copies_store_the_same(expected, tmp_path, patch):
     """The command line copies itself."""
@@ -208,10 +209,13 @@ def test_a_script_of_the_caller_is_not_run_again(tmp_path):
 # -- when they begin and end ------------------------------------------------------------------
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux alone")
-def test_copies_read_a_new_database_before_duckdb_is_imported(tmp_path):
+@COPIED
+def test_others_get_ready_before_modules_are_looked_for_and_read_before_duckdb_is_imported(
+    tmp_path,
+):
     patch = """
 import sys
+from bufdb.ingest import plan as planning
 
 def noted(owner, name):
     real = getattr(owner, name)
@@ -222,12 +226,55 @@ def noted(owner, name):
 
     setattr(owner, name, note)
 
-noted(start, "copied")
+noted(start, "Forerunner")
+noted(planning, "plan")
 noted(pool.Pool, "begin")
 """
     command = ("ingest", *RUNS, "--db", tmp_path / "t.duckdb", "--jobs", 2)
-    assert done(started(patch, *command))[:2] == (0, "copied False\ncopied False\nbegin False\n")
-    assert done(started(patch, *command))[:2] == (0, "copied False\ncopied False\nbegin True\n")
+    assert done(started(patch, *command))[:2] == (0, "Forerunner False\nplan False\nbegin False\n")
+    assert done(started(patch, *command))[:2] == (0, "Forerunner False\nplan False\nbegin True\n")
+
+
+@COPIED
+def test_who_stores_does_not_import_what_reading_takes(tmp_path):
+    script = (
+        "import sys\nfrom bufdb import cli\nfrom bufdb.ingest.workers import choice\n"
+        "choice.FEW_BYTES = 0\ncode = cli.run(sys.argv[1:])\n"
+        "print(code, 'duckdb' in sys.modules, 'bufdb.ingest.group' in sys.modules)"
+    )
+    for jobs, is_imported in ((2, False), (1, True)):
+        command = [
+            sys.executable,
+            "-c",
+            script,
+            "ingest",
+            *RUNS,
+            "--db",
+            tmp_path / f"{jobs}.duckdb",
+        ]
+        found = subprocess.run(
+            [*map(str, command), "--jobs", str(jobs)], capture_output=True, text=True, timeout=120
+        )
+        assert found.stdout == f"0 True {is_imported}\n", found.stderr
+
+
+@pytest.mark.parametrize(
+    ("sizes", "is_much"),
+    [
+        (
+            {"a.after_optimizations-buffer-assignment.txt": 9, "b/c.after_optimizations.txt": 1},
+            True,
+        ),
+        ({"a.after_optimizations-buffer-assignment.txt": 9}, False),
+        ({"a.after_optimizations-buffer-assignment.txt": 9, "ir.ll": 99, "log.txt": 99}, False),
+    ],
+)
+def test_much_is_seen_by_names_and_sizes(tmp_path, monkeypatch, sizes, is_much):
+    monkeypatch.setattr(choice, "FEW_BYTES", 10)
+    for name, size in sizes.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(bytes(size))
+    assert choice._seem_many([tmp_path / "none", tmp_path]) == is_much
 
 
 @pytest.mark.slow
@@ -308,7 +355,7 @@ def test_an_error_here_ends_the_others(con, pools):
 
 
 @pytest.mark.sample(2)
-@pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux alone")
+@COPIED
 @pytest.mark.parametrize(
     ("fault", "message"),
     [("MemoryError()", "not enough memory"), ("ValueError('odd')", "ValueError: odd")],
@@ -320,6 +367,51 @@ def test_an_error_there_is_raised_here(tmp_path, fault, message):
     assert (code, out) == (1, "")
     assert message in err
     assert rows(db, "SELECT * FROM modules") == []
+
+
+@COPIED
+@pytest.mark.parametrize(
+    ("patch", "reason"),
+    [
+        ("import os, signal\nworker.serve = lambda *given: os.kill(os.getpid(), 9)", "by signal 9"),
+        (
+            "import os\nreal, parent = os.fork, os.getpid()\n"
+            "def fork():\n    if os.getpid() == parent: return real()\n"
+            "    raise OSError(11, 'none')\nos.fork = fork",
+            "with exit code 1",
+        ),
+    ],
+    ids=["killed", "no more processes"],
+)
+def test_copies_that_are_gone_at_once_end_the_ingest(tmp_path, patch, reason):
+    db = tmp_path / "t.duckdb"
+    code, out, err = done(started(patch, "ingest", *RUNS, "--db", db, "--jobs", 2))
+    assert (code, out) == (1, "")
+    assert err.startswith("bufdb: error: a process that reads dumps "), err
+    assert f"ended {reason} while it read" in err.replace("was ended", "ended"), err
+    assert not db.exists() or whole_modules(db) == 0
+
+
+@COPIED
+@pytest.mark.parametrize("count", [0, 2])
+def test_a_forerunner_leaves_no_process(count):
+    """Whether or not it was asked for copies."""
+    script = f"""
+import os
+
+forerunner = start.Forerunner(3)
+copies = [process for process, _ in forerunner.started({count})] if {count} else []
+assert all(process.pid for process in copies)
+for process in copies:
+    process.kill()
+    assert process.wait() == -9
+forerunner.close()
+try:
+    os.waitpid(-1, os.WNOHANG)
+except ChildProcessError:
+    print("none is left")
+"""
+    assert done(started("", script=script)) == (0, "none is left\n", "")
 
 
 SLOW = (
@@ -350,7 +442,7 @@ def test_an_interrupt_and_a_kill_leave_no_process(tmp_path, number, code):
 
 
 def test_a_segment_is_not_free_while_an_array_is_there():
-    ours, theirs = Pipe()
+    ours, theirs = pipe.pair()
     files = messages.segments(1)
     if not files:
         pytest.skip("no memory that can be shared")
@@ -370,7 +462,7 @@ def test_a_segment_is_not_free_while_an_array_is_there():
 def test_what_has_no_room_in_a_segment_goes_through_the_pipe(tmp_path, mode):
     path = tmp_path / "segment"
     path.touch()
-    ours, theirs = Pipe()
+    ours, theirs = pipe.pair()
     columns = np.arange(1000), np.arange(3)
     with path.open(mode) as file:
         is_held = messages.send(theirs, [("add", columns, {})], 0, file.fileno(), is_last=False)
@@ -383,13 +475,14 @@ def test_what_has_no_room_in_a_segment_goes_through_the_pipe(tmp_path, mode):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux alone")
+@COPIED
 def test_long_messages_both_ways_do_not_wait_for_each_other(expected, tmp_path):
     """More than a pipe holds, to and fro: groups of long names, rows that go through the pipe."""
     patch = (
         "messages.segments = lambda count: []\n"
-        "real = messages.pickle.dumps\n"
-        "messages.pickle.dumps = lambda *a, **k: real(*a, **k) + bytes(1 << 20)\n"
+        "import pickle, types\n"
+        "longer = lambda *given, **named: pickle.dumps(*given, **named) + bytes(1 << 20)\n"
+        "messages.pickle = types.SimpleNamespace(**{**vars(pickle), 'dumps': longer})\n"
         "give = pool.Pool._send\n"
         "class Padded:\n"
         "    def __init__(self, group): self.group, self.padding = group, bytes(1 << 20)\n"

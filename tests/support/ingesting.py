@@ -9,13 +9,13 @@ from typing import Any
 
 import duckdb
 
+from bufdb.dumps.blocks import BLOCK_BYTES
 from bufdb.dumps.discover import Source
-from bufdb.dumps.load import BLOCK_BYTES
 from bufdb.ingest.plan import plan
 from bufdb.ingest.progress import Progress
 from bufdb.ingest.storing import Ingest
 from bufdb.ingest.summary import Summary
-from bufdb.ingest.workers.choice import reader
+from bufdb.ingest.workers.choice import readers
 
 
 def ingest_into(
@@ -33,8 +33,8 @@ def ingest_into(
 ) -> Summary:
     """Read the dumps of one path or of several into an open database; see `ingest`."""
     planned = plan(list(paths) if isinstance(paths, Sequence) else [paths], run)
-    modules = [job for one in planned.values() for job in one.jobs]
-    with reader(modules, jobs, may_copy=False) as reading:
+    with readers([], jobs, may_copy=False) as reader:
+        reading = reader([job for one in planned.values() for job in one.jobs])
         work = Ingest(con, planned, block_bytes, progress, reading, replace, own_globs, prune)
         return work.run(labels or {}, {})
 

@@ -15,9 +15,10 @@ import duckdb
 import xxhash
 
 from bufdb.database import store
+from bufdb.dumps.blocks import BLOCK_BYTES
 from bufdb.dumps.discover import discover
 from bufdb.dumps.files import PROTO, ModuleFiles
-from bufdb.dumps.load import BLOCK_BYTES, read_span
+from bufdb.dumps.load import read_span
 from bufdb.ingest.plan import Job, PlannedRun
 from bufdb.ingest.storing import Ingest
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bufdb.columnar.account import Finding, Tally
-from bufdb.dumps.batch import Batch
 from bufdb.dumps.files import BUFFER_KINDS, PROTO, ModuleFiles
-from bufdb.link.context import ModuleFacts
-from bufdb.read.shape import Shape
+
+if TYPE_CHECKING:
+    from bufdb.dumps.batch import Batch
+    from bufdb.link.context import ModuleFacts
+    from bufdb.read.shape import Shape
 
 Row = dict[str, Any]
 _PARTS = {

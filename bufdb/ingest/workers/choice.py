@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
-from bufdb.ingest import group as groups_of_modules
-from bufdb.ingest.group import Group, Sink
-from bufdb.ingest.plan import Job
+if TYPE_CHECKING:
+    from bufdb.dumps.discover import Source
+    from bufdb.ingest.plan import Job
+    from bufdb.ingest.workers.start import Forerunner
+    from bufdb.ingest.workers.work import Group, Store
 
 FEW_BYTES = 16 << 20
 """Text that one process has read before others have begun."""
 ENOUGH = 4
 """Processes that read as fast as one can store, which takes a third of the work."""
-
-
-class Store(Sink, Protocol):
-    """A sink that stores what it is told."""
-
-    def settle(self) -> None:
-        """Store all that waits for it, so that nothing refers to it any longer."""
+_LOOKED_NAMES = 10_000
+"""Names of files that are looked at to see whether there is much to read."""
 
 
 class Reader(Protocol):
@@ -50,6 +48,9 @@ class Here:
 
     def read(self, group: Group, sink: Store) -> None:
         """Tell what is found in a group."""
+        # 50 ms, which a process that only stores need not spend.
+        from bufdb.ingest import group as groups_of_modules
+
         groups_of_modules.read(group, sink)
 
     def end(self) -> None:
@@ -64,27 +65,66 @@ def cores() -> int:
 
 
 @contextlib.contextmanager
-def reader(modules: Sequence[Job], jobs: int | None, *, may_copy: bool) -> Iterator[Reader]:
-    """Whoever reads these modules; processes end with the block.
+def readers(
+    paths: Sequence[Source], jobs: int | None, *, may_copy: bool
+) -> Iterator[Callable[[Sequence[Job]], Reader]]:
+    """Gives whoever reads some modules, all that there are; processes end with the block.
 
     Args:
-        modules: all of them.
+        paths: where the modules will be found: if there seems to be much, others get ready to read
+            while they are looked for.
         jobs: processes at the most; None for as many as this machine has use for.
         may_copy: whether they may be copies of this process; see `bufdb.ingest.workers.start`.
     """
-    size = sum(sum(job.sizes.values()) for job in modules)
     count = min(cores(), ENOUGH) if jobs is None else jobs
-    if count == 1 or size < FEW_BYTES:
-        yield Here()
-        return
-    from bufdb.ingest.workers.pool import Pool  # 10 ms that a small ingest need not spend
+    with contextlib.ExitStack() as ends:
+        early = count > 1 and may_copy and _seem_many(paths)
+        forerunner = _forerunner(count, ends) if early else None
 
+        def reader(modules: Sequence[Job]) -> Reader:
+            size = sum(sum(job.sizes.values()) for job in modules)
+            if count == 1 or size < FEW_BYTES:
+                return Here()
+            from bufdb.ingest.workers.pool import Pool  # which a small ingest need not import
+
+            late = may_copy and not early
+            try:
+                who = _forerunner(count, ends) if late else forerunner
+                pool = Pool(min(count, len(modules)), who)
+            except OSError:  # no more processes or files may be had
+                return Here()
+            ends.callback(pool.close)
+            return pool
+
+        yield reader
+
+
+def _forerunner(count: int, ends: contextlib.ExitStack) -> Forerunner | None:
+    """A process that others will be copies of, until the end; None if that cannot be."""
+    from bufdb.ingest.workers import start
+
+    if not start.may_copy():
+        return None
     try:
-        pool = Pool(min(count, len(modules)), may_copy=may_copy)
-    except OSError:  # no more processes or files may be had
-        yield Here()
-        return
-    try:
-        yield pool
-    finally:
-        pool.close()
+        forerunner = start.Forerunner(count)
+    except OSError:
+        return None
+    ends.callback(forerunner.close)
+    return forerunner
+
+
+def _seem_many(paths: Iterable[Source]) -> bool:
+    """Whether there seems to be enough for others to read, by names and sizes: 1 ms, no promise."""
+    left, names_left = FEW_BYTES, _LOOKED_NAMES
+    folders = [str(path) for path in paths if isinstance(path, Path)]
+    while folders and names_left > 0:
+        with contextlib.suppress(OSError), os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                names_left -= 1
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+                elif "_optimizations" in entry.name and entry.name.endswith(".txt"):
+                    left -= entry.stat().st_size
+                if left <= 0:
+                    return True
+    return left <= 0

@@ -15,11 +15,14 @@ import os
 import pickle
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from typing import Any
 
+from bufdb.ingest.workers.pipe import Pipe
+
 Event = tuple[str, tuple[Any, ...], dict[str, Any]]
-"""A method of `bufdb.ingest.group.Sink`, or another word, and what it is given."""
+"""A method of `bufdb.ingest.workers.work.Sink`, or another word, and what it is given."""
+FAILED = "failed"
+"""A word besides those of a sink: something else than the files of the group went wrong."""
 _SMALL_BYTES = 1024
 """Arrays of so many bytes go through the pipe."""
 _ALIGNED_BYTES = 64
@@ -52,7 +55,7 @@ def segments(count: int) -> list[int]:
 
 
 def send(
-    pipe: Connection, events: list[Event], segment: int | None, file: int | None, *, is_last: bool
+    pipe: Pipe, events: list[Event], segment: int | None, file: int | None, *, is_last: bool
 ) -> bool:
     """Send events, their columns through a segment.
 
@@ -101,13 +104,13 @@ def _write(file: int, buffers: Iterable[memoryview]) -> list[tuple[int, int]] | 
     return spans
 
 
-def receive(pipe: Connection, files: list[int]) -> Received:
+def receive(pipe: Pipe, files: list[int]) -> Received:
     """The next message of the worker at the other end, which has these segments.
 
     Raises:
-        EOFError, ConnectionResetError: it has ended.
+        EOFError: it has ended.
     """
-    return Received(pipe.recv(), files)
+    return Received(pipe.receive(), files)
 
 
 class Received:

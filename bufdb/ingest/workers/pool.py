@@ -12,20 +12,18 @@ import os
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
 from typing import NoReturn
 
 from bufdb.errors import BufdbError
 from bufdb.ingest import tables
-from bufdb.ingest.group import Group, Sink, read
-from bufdb.ingest.workers import messages, start, worker
-from bufdb.ingest.workers.choice import Store
-from bufdb.ingest.workers.messages import Received
+from bufdb.ingest.workers import messages, start
+from bufdb.ingest.workers.choice import Here
+from bufdb.ingest.workers.messages import FAILED, Received
+from bufdb.ingest.workers.pipe import Pipe, wait
+from bufdb.ingest.workers.start import Channel, Forerunner, Started
+from bufdb.ingest.workers.work import Group, Sink, Store
 
-SEGMENTS = 8
-"""Segments of a worker: so many messages may wait to be stored. An insert holds those of two
-workers for half a second, some nine, and of too few others they wait meanwhile."""
 AHEAD = 4
 """Groups that a worker has been given: one that it reads, and those that it may end during an
 insert, when nobody gives it more."""
@@ -33,8 +31,8 @@ insert, when nobody gives it more."""
 
 @dataclass
 class _Worker:
-    pipe: Connection
-    process: start.Started
+    pipe: Pipe
+    process: Started
     files: list[int]
     groups: deque[Group] = field(default_factory=deque)
     """What it was given and has not finished, as far as its messages were taken."""
@@ -47,12 +45,15 @@ class _Worker:
 class Pool:
     """Some workers."""
 
-    def __init__(self, count: int, *, may_copy: bool = False) -> None:
+    def __init__(self, count: int, forerunner: Forerunner | None = None) -> None:
         """Start workers.
 
         Args:
             count: of them.
-            may_copy: whether they may be copies of this process; see `bufdb.ingest.workers.start`.
+            forerunner: who makes them; without one they are new interpreters.
+
+        Raises:
+            OSError: no more processes or files may be had.
         """
         self.count = count
         self.workers: list[_Worker] = []
@@ -61,30 +62,22 @@ class Pool:
         """What was given to whom and was not told yet; to None what only this process can read."""
         self.told: list[tuple[_Worker, Received]] = []
         """Messages whose rows may not be stored yet."""
+        if forerunner is not None:
+            for process, channel in forerunner.started(count):
+                self.workers.append(_Worker(channel.ours, process, channel.files))
+            return
         try:
-            for _ in range(count):
-                self._start(may_copy=may_copy and start.may_copy())
+            while len(self.workers) < count:
+                channel = Channel.new()
+                try:
+                    process = start.fresh(channel)
+                except BaseException:
+                    channel.close()
+                    raise
+                self.workers.append(_Worker(channel.ours, process, channel.files))
         except BaseException:
             self.close()
             raise
-
-    def _start(self, *, may_copy: bool) -> None:
-        ours, theirs = Pipe()
-        files = messages.segments(SEGMENTS)
-        try:
-            if may_copy:
-                others = [ours, *(one.pipe for one in self.workers)]
-                process = start.copied(theirs, files, others)
-            else:
-                process = start.fresh(theirs, files)
-        except BaseException:
-            ours.close()
-            for file in files:
-                os.close(file)
-            raise
-        finally:
-            theirs.close()
-        self.workers.append(_Worker(ours, process, files))
 
     def begin(self, groups: Iterator[Group]) -> None:
         """Begin to read groups, which are taken in order and a few at a time."""
@@ -101,7 +94,7 @@ class Pool:
         next_group, who = self.order.popleft()
         assert next_group is group, "groups are told in the order in which they were given"
         if who is None:
-            read(group, sink)
+            Here().read(group, sink)
             return
         is_finished = False
         while not is_finished:
@@ -163,7 +156,7 @@ class Pool:
     def _receive(self, who: _Worker) -> None:
         try:
             message = messages.receive(who.pipe, who.files)
-        except (EOFError, ConnectionResetError):
+        except EOFError:
             self._raise_ended(who)
         who.received.append(message)
         who.taken += message.segment is not None
@@ -185,7 +178,7 @@ class Pool:
     def _send(self, who: _Worker, what: object) -> None:
         try:
             who.pipe.send(what)
-        except (BrokenPipeError, ConnectionResetError):
+        except BrokenPipeError:
             self._raise_ended(who)
 
     def _raise_ended(self, who: _Worker) -> NoReturn:
@@ -208,7 +201,7 @@ def _tell(sink: Sink, message: Received) -> None:
         BaseException: what the worker failed with.
     """
     for word, given, named in message.events():
-        if word == worker.FAILED:
+        if word == FAILED:
             raise given[0]
         if word == "add" and given[0] not in tables.LARGE:
             # These may wait for the end of the transaction, and the memory must not.

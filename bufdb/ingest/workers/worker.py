@@ -9,23 +9,23 @@ import signal
 import sys
 import threading
 import traceback
-from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import Any, NoReturn
 
 from bufdb.columnar.arrow import Rows
 from bufdb.errors import BufdbError
-from bufdb.ingest.group import Done, Group, read
+from bufdb.ingest.group import read
 from bufdb.ingest.workers import messages
+from bufdb.ingest.workers.messages import FAILED
+from bufdb.ingest.workers.pipe import Pipe
+from bufdb.ingest.workers.work import Done, Group
 
 MESSAGE_BYTES = 28 << 20
 """Columns in a message: those of a block of text are about 30 MB. Of larger ones few wait, and what
 an insert sets free comes in larger parts."""
-FAILED = "failed"
-"""A word besides those of a sink: something else than the files of the group went wrong."""
 
 
-def serve(pipe: Connection, files: list[int]) -> NoReturn:
+def serve(pipe: Pipe, files: list[int]) -> NoReturn:
     """Read groups until the process at the other end of the pipe closes it, or is gone.
 
     Args:
@@ -50,7 +50,7 @@ def serve(pipe: Connection, files: list[int]) -> NoReturn:
 class _Told:
     """A sink that tells another process."""
 
-    def __init__(self, pipe: Connection, files: list[int]) -> None:
+    def __init__(self, pipe: Pipe, files: list[int]) -> None:
         self.pipe, self.files = pipe, files
         self.groups: SimpleQueue[Group] = SimpleQueue()
         self.free: SimpleQueue[int] = SimpleQueue()
@@ -66,7 +66,7 @@ class _Told:
         """Take what is given at any time, or both processes might wait for each other's pipe."""
         try:
             while True:
-                given = self.pipe.recv()
+                given = self.pipe.receive()
                 if isinstance(given, int):
                     self.free.put(given)
                 else:
@@ -110,7 +110,7 @@ class _Told:
         file = None if segment is None else self.files[segment]
         try:
             is_used = messages.send(self.pipe, self.events, segment, file, is_last=is_last)
-        except (BrokenPipeError, ConnectionResetError):
+        except BrokenPipeError:
             os._exit(1)
         if segment is not None and not is_used:
             self.free.put(segment)
@@ -130,5 +130,5 @@ def _portable(error: BaseException) -> BaseException:
 
 def main() -> None:
     """Serve over file descriptors that are given as arguments: the pipe, then the segments."""
-    pipe, *files = map(int, sys.argv[1:])
-    serve(Connection(pipe), files)
+    reading, writing, *files = map(int, sys.argv[1:])
+    serve(Pipe(reading, writing), files)
