@@ -275,6 +275,8 @@ def test_much_is_seen_by_names_and_sizes(tmp_path, monkeypatch, sizes, is_much):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(bytes(size))
     assert choice._seem_many([tmp_path / "none", tmp_path]) == is_much
+    monkeypatch.setattr(choice, "_LOOKED_NAMES", 1)
+    assert not choice._seem_many([tmp_path])
 
 
 @pytest.mark.slow

@@ -117,14 +117,14 @@ def _seem_many(paths: Iterable[Source]) -> bool:
     """Whether there seems to be enough for others to read, by names and sizes: 1 ms, no promise."""
     left, names_left = FEW_BYTES, _LOOKED_NAMES
     folders = [str(path) for path in paths if isinstance(path, Path)]
-    while folders and names_left > 0:
+    while folders:
         with contextlib.suppress(OSError), os.scandir(folders.pop()) as entries:
             for entry in entries:
-                names_left -= 1
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(entry.path)
                 elif "_optimizations" in entry.name and entry.name.endswith(".txt"):
                     left -= entry.stat().st_size
-                if left <= 0:
-                    return True
+                names_left -= 1
+                if left <= 0 or names_left <= 0:
+                    return left <= 0
     return left <= 0
