@@ -111,6 +111,7 @@ def test_new_interpreters_store_the_same(pools, expected, tmp_path, jobs, block_
 COPIES = {
     "copies": "",
     "late": "choice._seem_many = lambda paths: False",
+    "ends of children ignored": "import signal\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)",
     "many messages": "worker.MESSAGE_BYTES = 1000",
     "one segment": "start.SEGMENTS = 1; worker.MESSAGE_BYTES = 1000",
     "no shared memory": "messages.segments = lambda count: []",

@@ -178,11 +178,12 @@ def _run_ahead(pipe: Pipe, channels: list[Channel]) -> None:
 
 
 def _adopt() -> None:
-    """Have what children leave behind as children of this process.
+    """Have what children leave behind as children of this process, and hear how they end.
 
     Raises:
         OSError: the system does not.
     """
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # some start others with it ignored
     import ctypes  # NumPy has imported it
 
     if ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
