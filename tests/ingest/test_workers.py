@@ -10,7 +10,6 @@ import time
 from pathlib import Path
 
 import duckdb
-import numpy as np
 import pytest
 from ingesting import ingest_into, rows
 from kill import state_of
@@ -21,7 +20,7 @@ from bufdb.ingest import storing
 from bufdb.ingest.ingest import ingest
 from bufdb.ingest.rows.writer import TableWriter
 from bufdb.ingest.tables import MODULE_TABLES
-from bufdb.ingest.workers import choice, messages, pipe, start
+from bufdb.ingest.workers import choice, start
 from bufdb.ingest.workers.pool import Pool
 
 RUNS = [DEMO / name for name in ("cpu_b8", "tpu_b8", "gpu_b8")]
@@ -443,39 +442,6 @@ def test_an_interrupt_and_a_kill_leave_no_process(tmp_path, number, code):
     wait_until(lambda: not any(map(is_alive, workers)))
     assert done(started("", "ingest", *RUNS, "--db", db))[0] == 0
     assert whole_modules(db) == 7
-
-
-def test_a_segment_is_not_free_while_an_array_is_there():
-    ours, theirs = pipe.pair()
-    files = messages.segments(1)
-    if not files:
-        pytest.skip("no memory that can be shared")
-    array = np.arange(1000)
-    assert messages.send(theirs, [("add", (array,), {})], 0, files[0], is_last=True)
-    received = messages.receive(ours, files)
-    ((_, (copy,), _),) = list(received.events())
-    assert copy.tolist() == array.tolist()
-    assert not received.is_free()
-    del copy
-    assert received.is_free()
-    for file in files:
-        os.close(file)
-
-
-@pytest.mark.parametrize("mode", ["r+b", "rb"])
-def test_what_has_no_room_in_a_segment_goes_through_the_pipe(tmp_path, mode):
-    path = tmp_path / "segment"
-    path.touch()
-    ours, theirs = pipe.pair()
-    columns = np.arange(1000), np.arange(3)
-    with path.open(mode) as file:
-        is_held = messages.send(theirs, [("add", columns, {})], 0, file.fileno(), is_last=False)
-        received = messages.receive(ours, [file.fileno()])
-        assert is_held == (mode == "r+b") == (received.segment is not None)
-        ((_, copies, _),) = received.events()
-    assert [copy.tolist() for copy in copies] == [column.tolist() for column in columns]
-    del copies
-    assert received.is_free()
 
 
 @pytest.mark.slow
