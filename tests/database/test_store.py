@@ -30,6 +30,34 @@ def test_views_of_another_bufdb_are_renewed_when_writing(path):
         assert con.execute("SELECT * FROM memory_figures").fetchall() == []
 
 
+def test_row_groups_stay_as_small_as_they_were_made(path):
+    more = "INSERT INTO memory_sums (module_id, color) SELECT 1, range FROM range(100_000)"
+    for _ in range(2):
+        with store.open_writable(path) as con:
+            con.execute(more)
+    store.open_writable(path).close()
+    with duckdb.connect(path, read_only=True) as con:
+        (largest, count) = con.execute(
+            "SELECT max(count), sum(count) FROM pragma_storage_info('memory_sums') "
+            "WHERE column_name = 'module_id' AND segment_type <> 'VALIDITY'"
+        ).fetchone()
+    assert (largest, count) == (store.ROW_GROUP_ROWS, 200_000)
+
+
+def test_what_is_written_spills_beside_the_file(path):
+    with store.open_writable(path) as con:
+        found = con.execute("SELECT current_setting('temp_directory')").fetchone()
+    assert found == (f"{path}.tmp",)
+
+
+def test_a_file_that_may_only_be_read_is_not_written(path):
+    Path(path).chmod(0o444)
+    if os.access(path, os.W_OK):
+        pytest.skip("root may write it all the same")
+    with pytest.raises(DatabaseError, match="permission denied"):
+        store.open_writable(path)
+
+
 def test_reading_takes_bufdbs_views_and_leaves_the_file_alone(path):
     change(path, "DROP VIEW memory_figures; UPDATE schema_info SET views_hash = 'other'")
     before = Path(path).read_bytes()
