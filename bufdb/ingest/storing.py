@@ -84,6 +84,8 @@ class Ingest:
         self.problems: Counter[str] = Counter()
         self.in_transaction, self.transaction_bytes = 0, TRANSACTION_BYTES
         self.to_read = to_read or {}
+        self.is_last = False
+        """Whether the file is closed after the next commit."""
 
     def run(
         self,
@@ -154,7 +156,7 @@ class Ingest:
     def _commit(self) -> None:
         self.writer.settle()
         checksums.store_run(self.con, self.run_name)
-        self.writer.commit()
+        self.writer.commit(is_last=self.is_last)
         self.in_transaction = 0
 
     # -- what to read ----------------------------------------------------------------------
@@ -210,6 +212,10 @@ class Ingest:
         """Insert all that waits."""
         self.writer.settle()
 
+    def idle(self) -> None:
+        """Insert what waits, if it is worth it."""
+        self.writer.idle()
+
     def part(self, size: int) -> None:
         """Tell that a part of a large module was read."""
         self.told.part(self.ids[0], size)
@@ -264,7 +270,9 @@ class Ingest:
     # -- what is left to do for a run ------------------------------------------------------
 
     def _end_reading(self) -> None:
+        """All is read: the next commit is the last before the file is closed."""
         self.reader.end()
+        self.is_last = True
 
     def _prune(self, planned: PlannedRun) -> None:
         """Delete the modules of a run that are no longer where they were."""

@@ -21,13 +21,14 @@ from bufdb.ingest import group as group_module
 from bufdb.ingest import storing
 from bufdb.ingest.ingest import ingest
 from bufdb.ingest.plan import plan
-from bufdb.ingest.rows.writer import MANY_ROWS, TableWriter
+from bufdb.ingest.rows.writer import IDLE_INSERT_ROWS, MANY_ROWS, TableWriter
 from bufdb.ingest.tables import MODULE_TABLES
 from bufdb.link.context import Context
 from bufdb.query import check
 from bufdb.read.hlo import HloHeader
 
 INIT = "module_0000.jit_init.cpu_after_optimizations"
+LABEL = {"run_name": "a", "label": "b", "label_value": "c", "is_metadata": False}
 EVAL = "module_0004.jit_eval_step.cpu_after_optimizations"
 
 
@@ -243,6 +244,36 @@ def test_no_table_waits_for_the_end_of_a_transaction_with_many_rows(con):
     writer.settle()
     assert rows(con, "SELECT count(*) FROM few") == [(len(numbers),)]
     writer.close()
+
+
+def test_what_waits_is_inserted_when_there_is_time_and_it_is_worth_it(con):
+    types = {"module_id": "BIGINT", "color": "BIGINT"}
+    numbers = np.arange(IDLE_INSERT_ROWS - 1)
+    writer = TableWriter(con)
+    writer.schemas["memory_sums"] = TableSchema.of(types)
+    writer.begin()
+    writer.add("memory_sums", rows_of({"module_id": numbers, "color": numbers}, types)[0])
+    writer.idle()
+    assert list(writer.batches) == ["memory_sums"]
+    writer.add_rows("run_labels", [LABEL])
+    writer.idle()
+    assert list(writer.batches) == ["run_labels"]
+    writer.close()
+
+
+def test_what_is_committed_last_waits_in_no_log(empty_db, tmp_path):
+    path = shutil.copy(empty_db, tmp_path / "t.duckdb")
+    for is_last in (False, True):
+        with store.open_writable(str(path)) as con:
+            (before,) = con.execute("SELECT current_setting('checkpoint_threshold')").fetchone()
+            writer = TableWriter(con)
+            writer.begin()
+            writer.add_rows("run_labels", [LABEL])
+            writer.commit(is_last=is_last)
+            assert Path(f"{path}.wal").exists() is not is_last
+            assert con.execute("SELECT current_setting('checkpoint_threshold')").fetchone() == (
+                before,
+            )
 
 
 def test_a_failed_insert_leaves_the_transactions_before(con, fresh, monkeypatch):

@@ -85,10 +85,10 @@ def _pipe() -> tuple[int, int]:
     return ends
 
 
-def wait(pipes: Sequence[Pipe]) -> list[Pipe]:
-    """Those of which something can be received, or the end; waits for one."""
+def wait(pipes: Sequence[Pipe], seconds: float | None = None) -> list[Pipe]:
+    """Those of which something can be received, or the end; waits for one, or for so long."""
     by_file = {pipe.files[0]: pipe for pipe in pipes}
     poll = select.poll()
     for file in by_file:
         poll.register(file, select.POLLIN)
-    return [by_file[file] for file, _ in poll.poll()]
+    return [by_file[file] for file, _ in poll.poll(None if seconds is None else 1000 * seconds)]

@@ -149,7 +149,13 @@ class Pool:
                 # It waits for memory, and what holds it waits to be stored.
                 sink.settle()
                 self._release()
-            for pipe in wait([one.pipe for one in self.workers]):
+            pipes = [one.pipe for one in self.workers]
+            ready = wait(pipes, 0)
+            if not ready:
+                sink.idle()
+                self._release()
+                ready = wait(pipes)
+            for pipe in ready:
                 self._receive(next(one for one in self.workers if one.pipe is pipe))
         return who.received.popleft()
 

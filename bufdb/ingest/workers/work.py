@@ -79,6 +79,9 @@ class Sink(Protocol):
 class Store(Sink, Protocol):
     """A sink that stores what it is told."""
 
+    def idle(self) -> None:
+        """Nobody has told anything: there is time to store some of what waits for it."""
+
     def settle(self) -> None:
         """Store all that waits for it, so that nothing refers to it any longer."""
 

@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import traceback
-from queue import SimpleQueue
+from queue import LifoQueue, SimpleQueue
 from typing import Any, NoReturn
 
 from bufdb.columnar.arrow import Rows
@@ -53,7 +53,8 @@ class _Told:
     def __init__(self, pipe: Pipe, files: list[int]) -> None:
         self.pipe, self.files = pipe, files
         self.groups: SimpleQueue[Group] = SimpleQueue()
-        self.free: SimpleQueue[int] = SimpleQueue()
+        self.free: LifoQueue[int] = LifoQueue()
+        """Segments; the next one is that which was given back last, whose memory is there."""
         for segment in range(len(files)):
             self.free.put(segment)
         self.events: list[messages.Event] = []
