@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -193,7 +194,6 @@ def _ingest_into(
     """
     if engine == "local" and (remote or master):
         raise UsageError("--remote and --master are for --engine spark")
-    _load_numpy()
     if url is None:
         if file_format is not None:
             raise UsageError("--format is that of a dataset; name one with --out")
@@ -201,7 +201,9 @@ def _ingest_into(
             raise UsageError(f"--engine {engine} writes a dataset: name one with --out")
         from bufdb.ingest import ingest as database
 
-        return partial(database.ingest, db, may_copy=True)
+        return partial(_without_threads()(database.ingest), db, may_copy=True)
+    with _without_threads():
+        import numpy  # noqa: F401 - its threads are counted when it is first imported
     common.require_no_file("--out")
     if engine == "local":
         from bufdb.dataset import ingest as dataset
@@ -216,18 +218,21 @@ def _ingest_into(
     return partial(cluster.ingest, scatter.SparkScatter(with_python), url)
 
 
-def _load_numpy() -> None:
-    """Import NumPy without the threads of its BLAS, which nothing here asks: 40 ms of CPU.
+@contextlib.contextmanager
+def _without_threads() -> Iterator[None]:
+    """NumPy is imported without the threads of its BLAS, which nothing here asks: 40 ms of CPU.
 
-    Other libraries and processes find the environment as it was.
+    Other libraries and processes find the environment as it was, after the block.
     """
     name = "OPENBLAS_NUM_THREADS"
-    if name not in os.environ:
-        os.environ[name] = "1"
-        try:
-            import numpy  # noqa: F401 - its threads are counted when it is first imported
-        finally:
-            del os.environ[name]
+    if name in os.environ:
+        yield
+        return
+    os.environ[name] = "1"
+    try:
+        yield
+    finally:
+        del os.environ[name]
 
 
 def _run_per_folder(

@@ -11,8 +11,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-import numpy as np
-
 Span = tuple[int, int]
 
 BOM = b"\xef\xbb\xbf"
@@ -68,6 +66,8 @@ class Titles:
         if self._has_titles:
             self._look(text, begin)
         self.size += len(text)
+        import numpy as np  # which who only knows kinds of files need not import
+
         # A third of the time of text.count.
         self.line_count += int(np.count_nonzero(np.frombuffer(text, np.uint8) == ord("\n")))
         if b"\r" in text:

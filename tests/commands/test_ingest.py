@@ -6,10 +6,13 @@ import sys
 
 import pytest
 
-from bufdb.commands.ingest import _load_numpy
+from bufdb.commands.ingest import _without_threads
 
 THREADS = (
-    "import os; from bufdb.commands.ingest import _load_numpy; _load_numpy(); "
+    "import os\n"
+    "from bufdb.commands.ingest import _without_threads\n"
+    "with _without_threads():\n"
+    "    import numpy\n"
     "print(len(os.listdir('/proc/self/task')), os.environ.get('OPENBLAS_NUM_THREADS'))"
 )
 
@@ -25,7 +28,8 @@ def test_numpy_begins_no_threads_and_no_other_process_sees_why():
 
 def test_what_the_user_has_set_stays(monkeypatch):
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "3")
-    _load_numpy()
+    with _without_threads():
+        assert os.environ["OPENBLAS_NUM_THREADS"] == "3"
     assert os.environ["OPENBLAS_NUM_THREADS"] == "3"
 
 

@@ -17,9 +17,9 @@ from collections.abc import Iterable
 
 from bufdb.assemble.loops.operands import MOVES
 from bufdb.assemble.loops.scans import Fields, bodies_of, bodies_of_scans, kept_steps
+from bufdb.columnar.escapes import unescape
 from bufdb.read.hlo import NOTHING_MORE, Frame, HloHeader, Own
 from bufdb.read.hlo_graph import Instruction
-from bufdb.read.instruction import unescape
 
 Place = tuple[str, int]
 """File and line."""

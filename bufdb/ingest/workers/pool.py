@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import NoReturn
 
 from bufdb.errors import BufdbError
-from bufdb.ingest import tables
 from bufdb.ingest.workers import messages, start
 from bufdb.ingest.workers.choice import Here
 from bufdb.ingest.workers.messages import FAILED, Received
@@ -206,6 +205,8 @@ def _tell(sink: Sink, message: Received) -> None:
     Raises:
         BaseException: what the worker failed with.
     """
+    from bufdb.ingest import tables  # with NumPy, which is imported while others read already
+
     for word, given, named in message.events():
         if word == FAILED:
             raise given[0]

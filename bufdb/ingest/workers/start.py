@@ -184,7 +184,7 @@ def _adopt() -> None:
         OSError: the system does not.
     """
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # some start others with it ignored
-    import ctypes  # NumPy has imported it
+    import ctypes
 
     if ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         raise OSError("no subreaper")
