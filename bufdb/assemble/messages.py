@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from bufdb.assemble.peak.checks import SUMS
-from bufdb.columnar.arrow import objects, strings
+from bufdb.columnar.rows import objects, strings
 from bufdb.columnar.scan import Columns
 from bufdb.link.context import Context
 from bufdb.link.placements import Shapes

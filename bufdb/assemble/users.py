@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from bufdb.columnar.arrow import Labels
+from bufdb.columnar.rows import Labels
 from bufdb.columnar.scan import Bools, Columns, Ints, Numbers, Text, Words, take
 from bufdb.link.context import Context, Observer
 from bufdb.link.lifetimes import Lifetimes

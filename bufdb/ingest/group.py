@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bufdb.assemble.assembly import assemble
-from bufdb.columnar.arrow import Misfits, Rows, column_of, rows_of
+from bufdb.columnar.rows import Misfits, Rows, column_of, rows_of
 from bufdb.columnar.scan import Columns
 from bufdb.dumps.batch import Batch
 from bufdb.dumps.large import LargeModule

@@ -17,7 +17,7 @@ from pathlib import Path
 import duckdb
 
 from bufdb.columnar.account import Finding
-from bufdb.columnar.arrow import Rows
+from bufdb.columnar.rows import Rows
 from bufdb.database import checksums, faults, runs, store
 from bufdb.dumps.discover import Source
 from bufdb.dumps.files import Oddity

@@ -9,7 +9,7 @@ import functools
 import re
 
 from bufdb import resources
-from bufdb.columnar.arrow import TYPES
+from bufdb.columnar.rows import TYPES
 
 _COLUMN = re.compile(r'^  "?(\w+)"? ([A-Z]+(?:\[\])?)', re.MULTILINE)
 

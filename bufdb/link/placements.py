@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bufdb.columnar.account import UNREAD
-from bufdb.columnar.arrow import Labels
+from bufdb.columnar.rows import Labels
 from bufdb.columnar.scan import Columns, Numbers, Text, take
 from bufdb.errors import quote
 from bufdb.link.context import SECRET, Context

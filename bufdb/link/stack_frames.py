@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bufdb.columnar.arrow import Labels
+from bufdb.columnar.rows import Labels
 from bufdb.columnar.scan import Columns, Ints, Numbers, Text
 from bufdb.columnar.sets import distinct
 from bufdb.link.value_index import lookup, places_of

@@ -19,7 +19,7 @@ from typing import Any
 import duckdb
 
 from bufdb import __version__
-from bufdb.columnar.arrow import Rows
+from bufdb.columnar.rows import Rows
 from bufdb.database import store
 from bufdb.database.faults import as_known
 from bufdb.dataset import layout

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bufdb.columnar.arrow import Batches, Labels, TableSchema, objects, rows_of, strings
+from bufdb.columnar.arrow import Batches, TableSchema
+from bufdb.columnar.rows import Labels, objects, rows_of, strings
 from bufdb.columnar.scan import (
     PAD,
     Block,
@@ -38,7 +39,7 @@ def read_back(column, data_type="VARCHAR", misfits=()):
     schema = TableSchema.of({"n": "BIGINT", "x": data_type})
     rows, odd = rows_of({"n": np.arange(len(column)), "x": column}, schema.types)
     assert odd == [(row, "x") for row in misfits]
-    batches = Batches([rows.arrow(schema)])  # noqa: F841
+    batches = Batches([schema.batch(rows)])  # noqa: F841
     with duckdb.connect() as con:
         con.execute(f"CREATE TABLE t (n BIGINT, x {data_type})")
         con.execute("INSERT INTO t BY NAME SELECT * FROM batches")

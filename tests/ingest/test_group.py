@@ -61,7 +61,7 @@ def test_what_is_collected_is_what_is_stored(con, fresh, block_bytes):
     with fresh() as other:
         for table, some in parts.items():
             schema = TableSchema.of(tables.types()[table])
-            batches = Batches([part.arrow(schema) for part in some])  # noqa: F841
+            batches = Batches([schema.batch(part) for part in some])  # noqa: F841
             other.execute(f'INSERT INTO "{table}" BY NAME FROM batches')
         for table in tables.types().keys() - {"row_checksums", "shapes", "run_labels"}:
             asked = f'SELECT * FROM "{table}"'

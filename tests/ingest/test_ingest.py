@@ -12,7 +12,8 @@ import pytest
 from ingesting import ingest_into, opened, rows
 from places import DEMO
 
-from bufdb.columnar.arrow import TableSchema, rows_of
+from bufdb.columnar.arrow import TableSchema
+from bufdb.columnar.rows import rows_of
 from bufdb.database import store
 from bufdb.dumps.blocks import BLOCK_BYTES
 from bufdb.dumps.load import load

@@ -11,7 +11,7 @@ import numpy as np
 
 from bufdb.assemble.loops.places import Places
 from bufdb.assemble.loops.walk import Origin
-from bufdb.columnar.arrow import Labels
+from bufdb.columnar.rows import Labels
 from bufdb.columnar.scan import Columns, Numbers
 from bufdb.link.op_paths import op_path, strip_op_path
 

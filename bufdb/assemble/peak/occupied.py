@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from bufdb.assemble.peak.savings import Temps
-from bufdb.columnar.arrow import Labels
 from bufdb.columnar.freed import give_back
+from bufdb.columnar.rows import Labels
 from bufdb.columnar.scan import Bools, Columns, Ints, Numbers
 from bufdb.link.context import Context
 from bufdb.link.lifetimes import Lifetimes

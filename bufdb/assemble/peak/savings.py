@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from bufdb.columnar.arrow import Labels
 from bufdb.columnar.freed import give_back
+from bufdb.columnar.rows import Labels
 from bufdb.columnar.scan import Bools, Columns, Ints, Numbers, Text, take
 from bufdb.columnar.sets import distinct
 from bufdb.link.context import SECRET, Context, Observer

@@ -12,7 +12,8 @@ from typing import Any
 import duckdb
 import numpy as np
 
-from bufdb.columnar.arrow import Batches, Labels, TableSchema, rows_of
+from bufdb.columnar.arrow import Batches, TableSchema
+from bufdb.columnar.rows import Labels, rows_of
 from bufdb.database import checksums
 
 NO_MODULE = -1
@@ -61,5 +62,5 @@ class Sums:
             "row_sum": sums,
         }
         rows, _ = rows_of(columns, _SCHEMA.types)
-        arrow_batches = Batches([rows.arrow(_SCHEMA)])  # noqa: F841
+        arrow_batches = Batches([_SCHEMA.batch(rows)])  # noqa: F841
         con.execute(checksums.of_sums("arrow_batches")).fetchall()

@@ -11,7 +11,8 @@ from typing import Any
 
 import duckdb
 
-from bufdb.columnar.arrow import Batches, Rows, TableSchema, column_of, rows_of
+from bufdb.columnar.arrow import Batches, TableSchema
+from bufdb.columnar.rows import Rows, column_of, rows_of
 from bufdb.database import checksums
 from bufdb.ingest import tables
 from bufdb.ingest.rows.sums import NO_MODULE, Sums
@@ -120,7 +121,7 @@ class TableWriter:
             schema = self.schemas[table]
             # DuckDB finds the variable by its name. To register it would make a view, which the
             # transaction keeps, with all the text behind it, until it ends.
-            arrow_batches = Batches([rows.arrow(schema) for rows in batches])  # noqa: F841
+            arrow_batches = Batches([schema.batch(rows) for rows in batches])  # noqa: F841
             cast = _CASTS.get(table, "*")
             # Until its answer is fetched, a statement keeps the batches.
             insert = f'INSERT INTO "{table}" BY NAME SELECT {cast} FROM arrow_batches'

@@ -15,7 +15,7 @@ from bufdb.ingest.plan import Job
 from bufdb.read.hlo import NOTHING_MORE, Own
 
 if TYPE_CHECKING:
-    from bufdb.columnar.arrow import Rows
+    from bufdb.columnar.rows import Rows
     from bufdb.read.shape import Shape
 
 Content = frozenset[tuple[str, str]]

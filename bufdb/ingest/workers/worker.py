@@ -12,7 +12,7 @@ import traceback
 from queue import LifoQueue, SimpleQueue
 from typing import Any, NoReturn
 
-from bufdb.columnar.arrow import Rows
+from bufdb.columnar.rows import Rows
 from bufdb.errors import BufdbError
 from bufdb.ingest.group import read
 from bufdb.ingest.workers import messages
