@@ -132,6 +132,7 @@ def open_writable(path: str, config: dict[str, str] | None = None) -> duckdb.Duc
 
 
 def _connected(path: str, options: _Options) -> duckdb.DuckDBPyConnection:
+    """To a database in memory, or to one with the file attached as CATALOG, which names mean."""
     if path == ":memory:":
         return duckdb.connect(config=options)
     place = _place(path)
@@ -141,7 +142,8 @@ def _connected(path: str, options: _Options) -> duckdb.DuckDBPyConnection:
     try:
         # Without READ_WRITE a file that cannot be written would be read.
         how = f"READ_WRITE, TYPE duckdb, ROW_GROUP_SIZE {ROW_GROUP_ROWS}"
-        con.execute(f"ATTACH '{place.replace(chr(39), chr(39) * 2)}' AS {CATALOG} ({how})")
+        quoted = place.replace("'", "''")
+        con.execute(f"ATTACH '{quoted}' AS {CATALOG} ({how})")
         con.execute(f"USE {CATALOG}")
     except BaseException:
         con.close()

@@ -29,8 +29,8 @@ from bufdb.query import check
 from bufdb.read.hlo import HloHeader
 
 INIT = "module_0000.jit_init.cpu_after_optimizations"
-LABEL = {"run_name": "a", "label": "b", "label_value": "c", "is_metadata": False}
 EVAL = "module_0004.jit_eval_step.cpu_after_optimizations"
+LABEL = {"run_name": "a", "label": "b", "label_value": "c", "is_metadata": False}
 
 
 def content(db, *left_out):
@@ -262,19 +262,33 @@ def test_what_waits_is_inserted_when_there_is_time_and_it_is_worth_it(con):
     writer.close()
 
 
-def test_what_is_committed_last_waits_in_no_log(empty_db, tmp_path):
+def test_what_is_packed_when_it_is_committed_is_in_no_log(empty_db, tmp_path):
     path = shutil.copy(empty_db, tmp_path / "t.duckdb")
-    for is_last in (False, True):
+    for is_packed in (False, True):
         with store.open_writable(str(path)) as con:
             (before,) = con.execute("SELECT current_setting('checkpoint_threshold')").fetchone()
             writer = TableWriter(con)
             writer.begin()
             writer.add_rows("run_labels", [LABEL])
-            writer.commit(is_last=is_last)
-            assert Path(f"{path}.wal").exists() is not is_last
+            writer.commit(is_packed=is_packed)
+            assert Path(f"{path}.wal").exists() is not is_packed
             assert con.execute("SELECT current_setting('checkpoint_threshold')").fetchone() == (
                 before,
             )
+
+
+@pytest.mark.parametrize(("limit", "is_packed"), [(0, [False, True]), (1 << 40, [False, False])])
+def test_much_is_packed_with_the_last_commit(tmp_path, monkeypatch, limit, is_packed):
+    real, found = TableWriter.commit, []
+
+    def commit(self, **named):
+        found.append(named["is_packed"])
+        real(self, **named)
+
+    monkeypatch.setattr(TableWriter, "commit", commit)
+    monkeypatch.setattr(storing, "LOGGED_BYTES", limit)
+    ingest(str(tmp_path / "t.duckdb"), [DEMO / "cpu_b8", DEMO / "gpu_b8"])
+    assert found == is_packed
 
 
 def test_a_failed_insert_leaves_the_transactions_before(con, fresh, monkeypatch):

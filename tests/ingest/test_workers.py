@@ -18,6 +18,7 @@ from places import DEMO
 from bufdb.errors import BufdbError
 from bufdb.ingest import storing
 from bufdb.ingest.ingest import ingest
+from bufdb.ingest.rows import writer
 from bufdb.ingest.rows.writer import TableWriter
 from bufdb.ingest.tables import MODULE_TABLES
 from bufdb.ingest.workers import choice, start
@@ -134,6 +135,23 @@ def test_copies_store_the_same(expected, tmp_path, patch):
 
 
 @pytest.mark.slow
+def test_what_is_inserted_while_others_read_is_the_same(pools, expected, tmp_path, monkeypatch):
+    real, waiting = TableWriter.idle, []
+
+    def idle(self):
+        waiting.append(self.new_rows)
+        real(self)
+        assert not self.new_rows
+
+    monkeypatch.setattr(writer, "IDLE_INSERT_ROWS", 1)
+    monkeypatch.setattr(writer, "MANY_ROWS", 1)
+    monkeypatch.setattr(TableWriter, "idle", idle)
+    db = tmp_path / "t.duckdb"
+    assert ingest(str(db), RUNS, jobs=2, block_bytes=2000).module_count == 7
+    assert waiting
+    assert state_of(db) == expected
+
+
 def test_the_next_ingest_finds_nothing_changed(pools, tmp_path):
     db = str(tmp_path / "t.duckdb")
     assert ingest(db, RUNS, jobs=2).module_count == 7

@@ -81,18 +81,14 @@ class TableWriter:
         """Insert all that waits, so that the connection is free for other statements."""
         self._flush(list(self.batches))
 
-    def commit(self, *, is_last: bool = False) -> None:
-        """Insert all that waits and commit; into the file at once if it is closed then.
-
-        By default a little goes to the log beside the file, and is packed once more when the file
-        is closed: of 2,000 small modules that takes 30 ms longer.
-        """
+    def commit(self, *, is_packed: bool = False) -> None:
+        """Insert all that waits and commit: all into the file, or a little to the log beside it."""
         self.settle()
         self.sums.store(self.con)
-        if is_last:
+        if is_packed:
             self.con.execute("SET checkpoint_threshold = '1B'")
         self.con.execute("COMMIT")
-        if is_last:
+        if is_packed:
             self.con.execute("RESET checkpoint_threshold")
         self.is_open = False
 
