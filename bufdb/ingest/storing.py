@@ -41,8 +41,8 @@ seconds of work. Each packs anew the row group that the last one has begun, in e
 
 LOGGED_BYTES = 16 << 20
 """Text of a last transaction that may go to the log beside the file, which is joined to the file
-when that is closed, or later if the disk is too full. Of more, too, DuckDB would log the little that
-it has not packed yet, and pack that when the file is closed: 30 ms of 2,000 small modules."""
+when that is closed, or later if the disk is too full. Of more, too, DuckDB would log the little
+that it has not packed yet, and pack it when the file is closed: 30 ms of 2,000 small modules."""
 
 
 def opened(db: str, config: dict[str, str]) -> duckdb.DuckDBPyConnection:
