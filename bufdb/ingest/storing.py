@@ -83,7 +83,8 @@ class Ingest:
         """Take a plan, and what to read of each run if that was found out and is being read."""
         self.con, self.plan, self.block_bytes = con, plan, block_bytes
         self.told = Told((job for planned in plan.values() for job in planned.jobs), progress)
-        self.writer, self.reader = TableWriter(con), reader or Here()
+        self.reader = reader or Here()
+        self.writer = TableWriter(con, has_thread=self.reader.count > 1)
         self.replace, self.own_globs, self.prune = replace, own_globs, prune
         self.summary = Summary()
         self.problems: Counter[str] = Counter()

@@ -7,13 +7,10 @@ from pathlib import Path
 
 import duckdb
 import ingesting
-import numpy as np
 import pytest
 from ingesting import ingest_into, opened, rows
 from places import DEMO
 
-from bufdb.columnar.arrow import TableSchema
-from bufdb.columnar.rows import rows_of
 from bufdb.database import store
 from bufdb.dumps.blocks import BLOCK_BYTES
 from bufdb.dumps.load import load
@@ -22,7 +19,7 @@ from bufdb.ingest import group as group_module
 from bufdb.ingest import storing
 from bufdb.ingest.ingest import ingest
 from bufdb.ingest.plan import plan
-from bufdb.ingest.rows.writer import IDLE_INSERT_ROWS, MANY_ROWS, TableWriter
+from bufdb.ingest.rows.writer import TableWriter
 from bufdb.ingest.tables import MODULE_TABLES
 from bufdb.link.context import Context
 from bufdb.query import check
@@ -30,7 +27,6 @@ from bufdb.read.hlo import HloHeader
 
 INIT = "module_0000.jit_init.cpu_after_optimizations"
 EVAL = "module_0004.jit_eval_step.cpu_after_optimizations"
-LABEL = {"run_name": "a", "label": "b", "label_value": "c", "is_metadata": False}
 
 
 def content(db, *left_out):
@@ -225,56 +221,6 @@ def whole_modules(db):
         )
         assert found == [], table
     return [key.rpartition(".")[0] for key in keys(db)]
-
-
-def test_no_table_waits_for_the_end_of_a_transaction_with_many_rows(con):
-    types = {"module_id": "BIGINT", "at_time": "BIGINT"}
-    numbers = np.arange(MANY_ROWS // 2)
-    part, _ = rows_of({"module_id": numbers, "at_time": numbers}, types)
-    writer = TableWriter(con)
-    writer.schemas["few"] = writer.schemas["many"] = TableSchema.of(types)
-    con.execute("CREATE TABLE few (module_id BIGINT, at_time BIGINT)")
-    con.execute("CREATE TABLE many AS FROM few")
-    writer.insert_rows = 4 * len(numbers)
-    writer.begin()
-    writer.add("few", part)
-    for _ in range(3):
-        writer.add("many", part)
-    assert list(writer.batches) == ["few"]
-    assert rows(con, "SELECT count(*) FROM many") == [(3 * len(numbers),)]
-    writer.settle()
-    assert rows(con, "SELECT count(*) FROM few") == [(len(numbers),)]
-    writer.close()
-
-
-def test_what_waits_is_inserted_when_there_is_time_and_it_is_worth_it(con):
-    types = {"module_id": "BIGINT", "color": "BIGINT"}
-    numbers = np.arange(IDLE_INSERT_ROWS - 1)
-    writer = TableWriter(con)
-    writer.schemas["memory_sums"] = TableSchema.of(types)
-    writer.begin()
-    writer.add("memory_sums", rows_of({"module_id": numbers, "color": numbers}, types)[0])
-    writer.idle()
-    assert list(writer.batches) == ["memory_sums"]
-    writer.add_rows("run_labels", [LABEL])
-    writer.idle()
-    assert list(writer.batches) == ["run_labels"]
-    writer.close()
-
-
-def test_what_is_packed_when_it_is_committed_is_in_no_log(empty_db, tmp_path):
-    path = shutil.copy(empty_db, tmp_path / "t.duckdb")
-    for is_packed in (False, True):
-        with store.open_writable(str(path)) as con:
-            (before,) = con.execute("SELECT current_setting('checkpoint_threshold')").fetchone()
-            writer = TableWriter(con)
-            writer.begin()
-            writer.add_rows("run_labels", [LABEL])
-            writer.commit(is_packed=is_packed)
-            assert Path(f"{path}.wal").exists() is not is_packed
-            assert con.execute("SELECT current_setting('checkpoint_threshold')").fetchone() == (
-                before,
-            )
 
 
 @pytest.mark.parametrize(("limit", "is_packed"), [(0, [False, True]), (1 << 40, [False, False])])

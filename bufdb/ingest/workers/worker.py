@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from bufdb.columnar.rows import Rows
 from bufdb.errors import BufdbError
 from bufdb.ingest.group import read
-from bufdb.ingest.workers import messages
+from bufdb.ingest.workers import heap, messages
 from bufdb.ingest.workers.messages import FAILED
 from bufdb.ingest.workers.pipe import Pipe
 from bufdb.ingest.workers.work import Done, Group
@@ -35,6 +35,7 @@ def serve(pipe: Pipe, files: list[int]) -> NoReturn:
     # The terminal's Ctrl-C is for all; the process that stores ends those that read.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.disable()
+    heap.prepare()
     told = _Told(pipe, files)
     while True:
         group = told.groups.get()
