@@ -12,6 +12,7 @@ Exits with 1 if a gain is below its goal, or rows differ.
 """
 
 import argparse
+import contextlib
 import os
 import shutil
 import statistics
@@ -87,7 +88,7 @@ class Bench:
         watch = threading.Thread(target=process.wait)
         watch.start()
         while watch.is_alive():
-            peak = max(peak, sum(map(resident, [process.pid, *children(process.pid)])))
+            peak = max(peak, resident([process.pid, *children(process.pid)]))
             time.sleep(0.02)
         db.unlink()
         return peak
@@ -101,13 +102,24 @@ def children(pid: int) -> list[int]:
     return [int(child) for child in found]
 
 
-def resident(pid: int) -> float:
-    """Memory of a process, of what is shared its part [MB]."""
-    try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    except OSError:
-        return 0.0
-    return sum(int(line.split()[1]) / 1e3 * 1.024 for line in lines if line.startswith("Pss:"))
+def resident(pids: list[int]) -> float:
+    """Memory of some processes, what they share once [MB].
+
+    Of memory files all that is written counts: a process that only writes them maps none of it.
+    """
+    found, files = 0, dict[int, int]()
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+            private = ("Pss_Anon:", "Pss_File:")
+            found += sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(private))
+        with contextlib.suppress(OSError):
+            for file in Path(f"/proc/{pid}/fd").iterdir():
+                with contextlib.suppress(OSError):
+                    if str(file.readlink()).startswith("/memfd:"):
+                        status = file.stat()
+                        files[status.st_ino] = status.st_blocks * 512
+    return (found + sum(files.values())) / 1e6
 
 
 def measure(name: str, bench: Bench, jobs: int, turns: int, goal: float) -> bool:

@@ -116,6 +116,7 @@ COPIES = {
     "ends of children ignored": "import signal\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)",
     "many messages": "worker.MESSAGE_BYTES = 1000",
     "one segment": "start.SEGMENTS = 1; worker.MESSAGE_BYTES = 1000",
+    "memory of a huge module": "worker.HUGE_BYTES = 0; worker.MESSAGE_BYTES = 1000",
     "no shared memory": "messages.segments = lambda count: []",
     "no room in it": "import os\ndef full(*given): raise OSError(28, 'full')\nos.pwrite = full",
     "no more processes": "import os\ndef none(): raise OSError(11, 'none')\nos.fork = none",
