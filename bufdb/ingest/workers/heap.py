@@ -1,7 +1,7 @@
 """The heap of a process that reads, in huge pages where the system has them.
 
-Its first group takes 70 MB, and page by page that is 17,000 faults, a fifth of the group's time of
-small modules; each process pays them anew. In huge pages they are some thirty. NumPy asks for them
+Its first group takes 70 MB, and page by page that is 17,000 faults, of small modules a fifth of the
+group's time; each process pays them anew. In huge pages they are some thirty. NumPy asks for them
 for arrays of 4 MB and more; what is smaller lies in the heap, for which the C library asks only
 where a variable of the environment said so when the process began.
 
