@@ -84,7 +84,7 @@ class Ingest:
         self.con, self.plan, self.block_bytes = con, plan, block_bytes
         self.told = Told((job for planned in plan.values() for job in planned.jobs), progress)
         self.reader = reader or Here()
-        self.writer = TableWriter(con, has_thread=self.reader.count > 1)
+        self.writer = TableWriter(con, has_thread=not isinstance(self.reader, Here))
         self.replace, self.own_globs, self.prune = replace, own_globs, prune
         self.summary = Summary()
         self.problems: Counter[str] = Counter()
