@@ -174,8 +174,15 @@ def _kind(statement: duckdb.Statement) -> str:
     kind = str(statement.type.name)
     if kind == "MULTI":  # what DuckDB makes two statements of
         return "PIVOT without its values (ON … IN (…))"
-    word = re.match(r"\s*([A-Za-z]+)", statement.query)
-    return word[1].upper() if kind != "SELECT" and word else kind
+    return kind if kind == "SELECT" else _first_word(statement.query) or kind
+
+
+def _first_word(sql: str) -> str:
+    """The keyword that SQL begins with, behind comments: DuckDB 2.0.1 leaves them there."""
+    text = sql.encode()
+    starts = (place for place, kind in duckdb.tokenize(sql) if kind != duckdb.token_type.comment)
+    word = re.match(rb"[A-Za-z]*", text[next(starts, len(text)) :])
+    return word[0].decode().upper() if word else ""
 
 
 def execute(con: duckdb.DuckDBPyConnection, sql: str, name: str) -> Result:

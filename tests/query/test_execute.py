@@ -97,6 +97,7 @@ def test_adhoc_sql(con):
         ("EXPLAIN ANALYZE COPY (SELECT 1) TO 'x.csv'", "expected a SELECT, found EXPLAIN"),
         ("DROP TABLE runs", "expected a SELECT, found DROP"),
         ("ATTACH 'x.duckdb'", "expected a SELECT, found ATTACH"),
+        ("-- \xe9\n/* LOAD */ install httpfs", "expected a SELECT, found INSTALL"),
         ("SELECT 1; SELECT 2", "expected one statement, a SELECT, found 2: SELECT, SELECT"),
         ("-- nothing", "expected one statement, a SELECT, found none"),
     ],
