@@ -21,6 +21,8 @@
 -- column color BIGINT: Memory space; NULL for a module without allocations.
 -- column memory_space_name VARCHAR: Its name; NULL if the platform or its name is unknown.
 -- column peak_bytes HUGEINT: Most bytes occupied at one instant [bytes]; NULL if unknown.
+-- column need_bytes HUGEINT: What a device must hold: all allocations but thread-local ones
+--   [bytes]; NULL if unknown.
 -- column module_peak_ratio DOUBLE: peak_bytes as share of the sum over all memory spaces of the
 --   module, whose peaks need not coincide (0 to 1); NULL as peak_bytes.
 -- column argument_bytes HUGEINT: Sum of parameter allocations, donated ones included [bytes].
@@ -44,7 +46,7 @@ module_peaks AS (
 )
 SELECT
   figures.run_name, figures.function_name, figures.platform, figures.module_key, figures.color,
-  figures.memory_space_name, figures.peak_bytes,
+  figures.memory_space_name, figures.peak_bytes, figures.need_bytes,
   CAST(figures.peak_bytes AS DOUBLE) / nullif(module_peaks.peak_bytes, 0) AS module_peak_ratio,
   figures.argument_bytes, figures.output_bytes, figures.alias_bytes, figures.temp_bytes,
   figures.constant_bytes, figures.thread_local_bytes, figures.fragmentation_bytes,

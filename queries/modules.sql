@@ -21,6 +21,8 @@
 -- column platform VARCHAR: Backend; NULL if unknown.
 -- column color BIGINT: Memory space; NULL for a module without allocations.
 -- column peak_bytes HUGEINT: The peak [bytes]; NULL if unknown.
+-- column need_bytes HUGEINT: What a device must hold: all allocations but thread-local ones
+--   [bytes]; NULL if unknown.
 -- column argument_bytes HUGEINT: Parameters, donated ones included [bytes].
 -- column output_bytes HUGEINT: Outputs, donated parameters included [bytes].
 -- column alias_bytes HUGEINT: Donated parameters, counted in both [bytes].
@@ -51,8 +53,8 @@ ranked_values AS (
 )
 SELECT
   figures.run_name, figures.function_name, figures.module_key, figures.platform, figures.color,
-  figures.peak_bytes, figures.argument_bytes, figures.output_bytes, figures.alias_bytes,
-  figures.constant_bytes, figures.temp_bytes, figures.total_bytes,
+  figures.peak_bytes, figures.need_bytes, figures.argument_bytes, figures.output_bytes,
+  figures.alias_bytes, figures.constant_bytes, figures.temp_bytes, figures.total_bytes,
   ranked_values.size_bytes AS biggest_value_bytes,
   ranked_values.instruction_name AS biggest_value,
   figures.peak_unknown_reason AS unknown_reason

@@ -42,6 +42,7 @@
 -- column fixed_bytes HUGEINT: Allocations that are neither temp nor thread-local [bytes].
 -- column occupied_temp_bytes HUGEINT: Most bytes of temp allocations occupied at once [bytes]; NULL
 --   likewise.
+-- column need_bytes HUGEINT: What a device must hold: fixed_bytes plus temp_bytes [bytes].
 -- column fragmentation_bytes HUGEINT: Temp allocations minus that [bytes]; NULL likewise.
 -- column argument_bytes HUGEINT: Parameters, donated ones included [bytes]: argument_size_in_bytes
 --   of memory_analysis().
@@ -73,8 +74,9 @@ SELECT
   END AS printed_peak_bytes,
   modules.reported_peak_time AS printed_peak_time,
   figures.naive_live_bytes, figures.fixed_bytes, figures.occupied_temp_bytes,
-  figures.fragmentation_bytes, figures.argument_bytes, figures.output_bytes, figures.alias_bytes,
-  figures.temp_bytes, figures.constant_bytes, figures.thread_local_bytes, figures.total_bytes,
+  figures.need_bytes, figures.fragmentation_bytes, figures.argument_bytes, figures.output_bytes,
+  figures.alias_bytes, figures.temp_bytes, figures.constant_bytes, figures.thread_local_bytes,
+  figures.total_bytes,
   modules.reported_total_bytes,
   figures.peak_unknown_reason AS unknown_reason
 FROM asked_modules AS figures

@@ -25,6 +25,8 @@
 --   those of dumping; their number if they are more than 160 characters; NULL if no file has any.
 -- column max_peak_bytes HUGEINT: Largest peak of a module in a memory space [bytes]; NULL if there
 --   is none or the peak of a module is unknown.
+-- column max_need_bytes HUGEINT: Most that a device must hold for a module in a memory space: all
+--   allocations but thread-local ones [bytes]; NULL if that of a module is unknown.
 -- column max_temp_bytes HUGEINT: Largest sum of temp allocations of a module in a memory space
 --   [bytes]; NULL if there is no allocation.
 -- column problem_count BIGINT: Diagnostics of the run that say that something was not read in full.
@@ -53,6 +55,9 @@ figures AS (
     CASE
       WHEN count(asked_modules.peak_unknown_reason) = 0 THEN max(asked_modules.peak_bytes)
     END AS max_peak_bytes,
+    CASE
+      WHEN count(*) = count(asked_modules.need_bytes) THEN max(asked_modules.need_bytes)
+    END AS max_need_bytes,
     max(asked_modules.temp_bytes) AS max_temp_bytes,
     count(DISTINCT modules.module_id) FILTER (
       WHERE asked_modules.peak_unknown_reason IS NOT NULL
@@ -119,7 +124,7 @@ SELECT
   coalesce(figures.module_count, 0) AS module_count,
   coalesce(figures.function_count, 0) AS function_count,
   figures.platforms, figures.format_eras, figures.max_partition_count, options.compiler_options,
-  figures.max_peak_bytes, figures.max_temp_bytes,
+  figures.max_peak_bytes, figures.max_need_bytes, figures.max_temp_bytes,
   coalesce(problems.problem_count, 0) AS problem_count,
   runs.source_path,
   labels.metadata,

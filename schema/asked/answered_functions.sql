@@ -8,6 +8,7 @@ SELECT
   asked_functions.module_id,
   asked_functions.unknown_count,
   asked_functions.peak_bytes,
+  asked_functions.need_bytes,
   asked_functions.peak_time,
   asked_functions.constant_bytes,
   asked_functions.thread_local_bytes,
@@ -37,6 +38,7 @@ SELECT
   NULL AS module_id,
   asked_functions.unknown_count,
   NULL AS peak_bytes,
+  NULL AS need_bytes,
   NULL AS peak_time,
   NULL AS constant_bytes,
   NULL AS thread_local_bytes,
@@ -60,6 +62,7 @@ COMMENT ON COLUMN answered_functions.color IS 'asked_functions.color.';
 COMMENT ON COLUMN answered_functions.module_id IS 'asked_functions.module_id; NULL in a row with unknown_reason.';
 COMMENT ON COLUMN answered_functions.unknown_count IS 'asked_functions.unknown_count.';
 COMMENT ON COLUMN answered_functions.peak_bytes IS 'asked_functions.peak_bytes; NULL in a row with unknown_reason.';
+COMMENT ON COLUMN answered_functions.need_bytes IS 'asked_functions.need_bytes; NULL in a row with unknown_reason.';
 COMMENT ON COLUMN answered_functions.peak_time IS 'asked_functions.peak_time; NULL in a row with unknown_reason.';
 COMMENT ON COLUMN answered_functions.constant_bytes IS 'asked_functions.constant_bytes; NULL in a row with unknown_reason.';
 COMMENT ON COLUMN answered_functions.thread_local_bytes IS 'asked_functions.thread_local_bytes; NULL in a row with unknown_reason.';

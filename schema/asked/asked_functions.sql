@@ -15,6 +15,7 @@ WITH ranked_modules AS (
     asked_modules.constant_bytes,
     asked_modules.thread_local_bytes,
     asked_modules.total_bytes,
+    asked_modules.need_bytes,
     asked_modules.peak_time,
     asked_modules.peak_bytes,
     asked_modules.fragmentation_bytes,
@@ -76,6 +77,7 @@ SELECT
   constant_bytes,
   thread_local_bytes,
   total_bytes,
+  need_bytes,
   peak_bytes,
   peak_time,
   fragmentation_bytes
@@ -100,6 +102,7 @@ COMMENT ON COLUMN asked_functions.temp_bytes IS 'memory_figures.temp_bytes.';
 COMMENT ON COLUMN asked_functions.constant_bytes IS 'memory_figures.constant_bytes.';
 COMMENT ON COLUMN asked_functions.thread_local_bytes IS 'memory_figures.thread_local_bytes.';
 COMMENT ON COLUMN asked_functions.total_bytes IS 'memory_figures.total_bytes.';
+COMMENT ON COLUMN asked_functions.need_bytes IS 'memory_figures.need_bytes.';
 COMMENT ON COLUMN asked_functions.peak_bytes IS 'memory_figures.peak_bytes; NULL if no peak is known.';
 COMMENT ON COLUMN asked_functions.peak_time IS 'memory_figures.peak_time [program order]; NULL if no peak is known.';
 COMMENT ON COLUMN asked_functions.fragmentation_bytes IS 'memory_figures.fragmentation_bytes; NULL if no peak is known.';

@@ -24,6 +24,7 @@ known AS (
     members.entry_signature,
     memory_figures.peak_unknown_reason AS unknown_reason,
     memory_figures.peak_bytes,
+    memory_figures.need_bytes,
     memory_figures.temp_bytes,
     memory_figures.argument_bytes,
     memory_figures.output_bytes,
@@ -52,6 +53,7 @@ series AS (
     known.entry_signature,
     known.unknown_reason,
     known.peak_bytes,
+    known.need_bytes,
     known.temp_bytes,
     known.argument_bytes,
     known.output_bytes,
@@ -92,6 +94,7 @@ SELECT
   series.entry_signature,
   series.unknown_reason,
   series.peak_bytes,
+  series.need_bytes,
   series.temp_bytes,
   series.argument_bytes,
   series.output_bytes,
@@ -114,6 +117,7 @@ COMMENT ON COLUMN asked_history.module_id IS 'The compilation: modules.module_id
 COMMENT ON COLUMN asked_history.entry_signature IS 'module_signatures.entry_signature; NULL if unknown.';
 COMMENT ON COLUMN asked_history.unknown_reason IS 'memory_figures.peak_unknown_reason: why the peak is unknown; NULL if it is known.';
 COMMENT ON COLUMN asked_history.peak_bytes IS 'memory_figures.peak_bytes; NULL if unknown.';
+COMMENT ON COLUMN asked_history.need_bytes IS 'memory_figures.need_bytes; NULL if unknown.';
 COMMENT ON COLUMN asked_history.temp_bytes IS 'memory_figures.temp_bytes.';
 COMMENT ON COLUMN asked_history.argument_bytes IS 'memory_figures.argument_bytes.';
 COMMENT ON COLUMN asked_history.output_bytes IS 'memory_figures.output_bytes.';

@@ -17,6 +17,7 @@ SELECT
   memory_figures.thread_local_bytes,
   memory_figures.total_bytes,
   memory_figures.fixed_bytes,
+  memory_figures.need_bytes,
   memory_figures.occupied_temp_bytes,
   memory_figures.peak_time,
   memory_figures.peak_bytes,
@@ -64,6 +65,7 @@ COMMENT ON COLUMN asked_modules.constant_bytes IS 'memory_figures.constant_bytes
 COMMENT ON COLUMN asked_modules.thread_local_bytes IS 'memory_figures.thread_local_bytes.';
 COMMENT ON COLUMN asked_modules.total_bytes IS 'memory_figures.total_bytes.';
 COMMENT ON COLUMN asked_modules.fixed_bytes IS 'memory_figures.fixed_bytes.';
+COMMENT ON COLUMN asked_modules.need_bytes IS 'memory_figures.need_bytes.';
 COMMENT ON COLUMN asked_modules.occupied_temp_bytes IS 'memory_figures.occupied_temp_bytes.';
 COMMENT ON COLUMN asked_modules.peak_time IS 'memory_figures.peak_time.';
 COMMENT ON COLUMN asked_modules.peak_bytes IS 'memory_figures.peak_bytes.';

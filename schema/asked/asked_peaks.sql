@@ -8,6 +8,7 @@ SELECT
   asked_modules.platform,
   asked_modules.color,
   asked_modules.peak_bytes,
+  asked_modules.need_bytes,
   asked_modules.peak_time,
   asked_modules.peak_unknown_reason
 FROM asked_modules
@@ -22,5 +23,6 @@ COMMENT ON COLUMN asked_peaks.module_key IS 'module_peaks.module_key.';
 COMMENT ON COLUMN asked_peaks.platform IS 'module_peaks.platform.';
 COMMENT ON COLUMN asked_peaks.color IS 'module_peaks.color.';
 COMMENT ON COLUMN asked_peaks.peak_bytes IS 'module_peaks.peak_bytes.';
+COMMENT ON COLUMN asked_peaks.need_bytes IS 'memory_figures.need_bytes.';
 COMMENT ON COLUMN asked_peaks.peak_time IS 'module_peaks.peak_time.';
 COMMENT ON COLUMN asked_peaks.peak_unknown_reason IS 'module_peaks.peak_unknown_reason.';

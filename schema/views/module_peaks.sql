@@ -8,6 +8,7 @@ SELECT
   memory_figures.platform,
   memory_figures.color,
   memory_figures.peak_bytes,
+  memory_figures.need_bytes,
   memory_figures.peak_time,
   memory_figures.peak_unknown_reason
 FROM memory_figures
@@ -22,5 +23,6 @@ COMMENT ON COLUMN module_peaks.module_key IS 'The dump''s path in its run: modul
 COMMENT ON COLUMN module_peaks.platform IS 'Backend: modules.platform; NULL if unknown.';
 COMMENT ON COLUMN module_peaks.color IS 'Memory space: allocations.color; NULL for a module without allocations.';
 COMMENT ON COLUMN module_peaks.peak_bytes IS 'The peak [bytes]: memory_figures.peak_bytes; NULL if unknown.';
+COMMENT ON COLUMN module_peaks.need_bytes IS 'What a device must hold [bytes]: memory_figures.need_bytes; NULL if unknown.';
 COMMENT ON COLUMN module_peaks.peak_time IS 'First instant of the peak [program order]: memory_figures.peak_time; NULL if unknown.';
 COMMENT ON COLUMN module_peaks.peak_unknown_reason IS 'Why the peak is unknown: memory_figures.peak_unknown_reason; NULL if it is known.';

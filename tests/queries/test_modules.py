@@ -22,10 +22,10 @@ def test_figures_biggest_value_and_order(con):
     bare = Module(con, 3, function_name=None)
     bare.close()
     assert answer(con, "modules") == [
-        ("r", "unknown", "m2", None, 0, None, 0, 0, 0, 0, 9000, 9000, None, None,
+        ("r", "unknown", "m2", None, 0, None, 9000, 0, 0, 0, 0, 9000, 9000, None, None,
          "the dump has no live ranges"),
-        ("r", None, "m3", *[None] * 11, "the dump has no allocations"),
-        ("r", "small", "m1", "cpu", 0, 100, 15, 8, 5, 2, 100, 127, 40, "first"),
+        ("r", None, "m3", *[None] * 12, "the dump has no allocations"),
+        ("r", "small", "m1", "cpu", 0, 100, 120, 15, 8, 5, 2, 100, 127, 40, "first"),
     ]  # fmt: skip
 
 

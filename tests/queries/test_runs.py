@@ -27,17 +27,18 @@ def test_runs_in_order_of_their_dumps_with_labels_and_figures(con):
         module.close()
     late = ("late", "batch=16 remat=full", datetime(2026, 2, 1), DAY)
     assert answer(con, "runs") == [
-        ("early", None, DAY, DAY, 0, 0, *NOTHING, None, None, 0, "", None),
-        (*late, 3, 2, *FACTS, 30, 1, 0, "p", "command=c"),
-        ("never", None, None, DAY, 0, 0, *NOTHING, None, None, 0, "", None),
+        ("early", None, DAY, DAY, 0, 0, *NOTHING, None, None, None, 0, "", None),
+        (*late, 3, 2, *FACTS, 30, 30, 1, 0, "p", "command=c"),
+        ("never", None, None, DAY, 0, 0, *NOTHING, None, None, None, 0, "", None),
     ]
     Module(con, 4, "late", "h", platform="cpu")
     assert answer(con, "runs", run="late") == [
-        (*late, 4, 3, *FACTS, None, 1, 0, "p", "command=c", 1, "the dump has no allocations")
+        (*late, 4, 3, *FACTS, None, None, 1, 0, "p", "command=c", 1, "the dump has no allocations")
     ]
     con.execute("DELETE FROM modules WHERE module_id = 4")
-    assert answer(con, "runs", function="g") == [(*late, 1, 1, *FACTS, 20, 1, 0, "p", "command=c")]
-    late = (*late, 3, 2, *FACTS, 0, 1, 0, "p", "command=c")
+    only = (*late, 1, 1, *FACTS, 20, 20, 1, 0, "p", "command=c")
+    assert answer(con, "runs", function="g") == [only]
+    late = (*late, 3, 2, *FACTS, 0, 1, 1, 0, "p", "command=c")
     assert answer(con, "runs", color=1, platform="cpu") == [late]
     assert [row[0] for row in answer(con, "runs", run="[en]*", top_n=1)] == ["early"]
 
@@ -61,4 +62,4 @@ def test_options_that_all_modules_share_and_problems(con):
         insert(con, "diagnostics", run_name="r", severity=severity, code="c", message="m")
     (row,) = answer(con, "runs")
     assert row[9] == "a=1"  # module 3 has no file of options, which says nothing against it
-    assert row[12] == 2
+    assert row[13] == 2
