@@ -4,13 +4,14 @@
 --
 -- A train step that scans over layers stores what the backward pass needs of each layer in stacked
 -- arrays that the loop carries. XLA names the scan for them; this names the line of the layer. One
--- row for each value at the peak that a loop carries or that comes out of one, largest first:
--- a stack of slice_count slices of slice_bytes, a slice read back from one, or a carry. With
+-- row for each value at the peak that a loop carries or that comes out of one, largest first: a
+-- stack of slice_count slices of slice_bytes, a slice read back from one, or a carry. With
 -- is_layer_input the stack is an input of the layer, which a scan saves whatever the checkpoint
 -- policy; the others are what a policy, or jax.checkpoint, can leave out: where operation_count is
--- small beside the bytes (a tanh, not the product before it) that costs little. saving_bytes is by
--- how much the peak falls without it (query savings). It is read from the HLO text: without that
--- there are no rows. For each run and function the module with the largest known peak is shown.
+-- small beside the bytes (a tanh, not the product before it) that costs little. By how much the
+-- peak falls is a range, low_saving_bytes to saving_bytes, as in query savings. It is read from the
+-- HLO text: without that there are no rows. For each run and function the module with the largest
+-- known peak is shown.
 --
 -- wrong when: is_exact is FALSE where the walk crossed an instruction of XLA's own with several
 -- operands and took the largest, or a conditional of which several branches make data and took the
@@ -40,13 +41,19 @@
 -- column held_bytes HUGEINT: Bytes held at the peak [bytes].
 -- column saving_bytes HUGEINT: By how much the peak falls without it [bytes]; NULL if it is held in
 --   no temp allocation.
--- column policy_saving_bytes HUGEINT: By how much it falls, at the least, if a checkpoint policy
---   leaves it out and one slice stays, padded as the stack is [bytes]; 0 for an input of the layer,
---   which is saved all the same; NULL for what is no stack, and for stacks of gradients.
--- column sureness VARCHAR: How sure policy_saving_bytes is (advice_sureness): likely; unlikely, for
---   an input of the layer; NULL as policy_saving_bytes.
--- column operation_count BIGINT: Operations that it takes to compute all slices again
---   (recompute_costs); NULL if not known, and for less than a hundredth of the peak.
+-- column low_saving_bytes HUGEINT: The least by which it falls if the scan leaves it out, in the
+--   form of saving_form [bytes]; 0 for an input of the layer, which is saved all the same, below 0
+--   where that costs more than it frees; NULL for what is no stack, and for stacks of gradients.
+-- column sureness VARCHAR: How sure the range is (advice_sureness): likely; unlikely, for an input
+--   of the layer; NULL for what is no stack, and for stacks of gradients.
+-- column saving_form VARCHAR: wrap (jax.checkpoint around the expression alone) or policy (one name
+--   less in the policy that is there); NULL as low_saving_bytes.
+-- column kept_name VARCHAR: Lines whose values are kept instead at the low end; NULL if there are
+--   none.
+-- column low_operation_count BIGINT: Operations that it takes to compute all slices again at the
+--   low end; NULL as low_saving_bytes, and if not known.
+-- column operation_count BIGINT: The same at the high end; of what is no such stack as
+--   recompute_costs has it; NULL if not known.
 -- column slice_count BIGINT: Slices of a stack, one per step of the loop or several; NULL for what
 --   is no stack, or holds more than that (value_origins.slice_count).
 -- column slice_bytes BIGINT: One of them, without padding [bytes]; NULL as slice_count.
@@ -70,16 +77,14 @@ WITH params AS (
 ranked AS (
   SELECT
     held.function_place, held.name_place, held.run_name, held.function_name, held.platform,
-    held.color, held.unknown_reason, held.held_bytes, savings.saving_bytes, costs.operation_count,
+    held.color, held.unknown_reason, held.held_bytes, savings.saving_bytes,
+    savings.low_saving_bytes, savings.saving_form, savings.kept_name,
+    savings.low_operation_count,
     CASE
-      WHEN origins.is_residual AND origins.is_layer_input THEN 0
-      WHEN origins.is_residual
-        THEN greatest(
-          savings.saving_bytes
-            - ("values".size_bytes + origins.slice_count - 1) // origins.slice_count,
-          0
-        )
-    END AS policy_saving_bytes,
+      WHEN savings.saving_form IS NULL THEN costs.operation_count
+      ELSE savings.operation_count
+    END AS operation_count,
+    origins.is_residual,
     origins.slice_count, origins.slice_bytes, origins.origin_kind AS kind,
     origins.is_layer_input, held.shape,
     coalesce(
@@ -99,9 +104,6 @@ ranked AS (
     ON origins.module_id = held.module_id
     AND origins.value_id = held.value_id
     AND (params.kind = 'all' OR origins.origin_kind = params.kind)
-  LEFT JOIN "values"
-    ON "values".module_id = held.module_id
-    AND "values".value_id = held.value_id
   LEFT JOIN peak_savings AS savings
     ON savings.module_id = held.module_id
     AND savings.color = held.color
@@ -114,8 +116,9 @@ ranked AS (
 )
 SELECT
   ranked.run_name, ranked.function_name, ranked.platform, ranked.color, ranked.held_bytes,
-  ranked.saving_bytes, ranked.policy_saving_bytes, advice_sureness.sureness,
-  ranked.operation_count, ranked.slice_count, ranked.slice_bytes, ranked.kind,
+  ranked.saving_bytes, ranked.low_saving_bytes, advice_sureness.sureness,
+  ranked.saving_form, ranked.kept_name, ranked.low_operation_count, ranked.operation_count,
+  ranked.slice_count, ranked.slice_bytes, ranked.kind,
   ranked.is_layer_input, ranked.shape,
   CASE WHEN ranked.unknown_reason IS NULL THEN ranked.source END AS source,
   ranked.op_path, ranked.is_exact, ranked.loop_instruction_name AS loop_name, ranked.unknown_reason
@@ -123,7 +126,7 @@ FROM ranked
 CROSS JOIN params
 LEFT JOIN advice_sureness
   ON advice_sureness.kind = CASE
-    WHEN ranked.policy_saving_bytes IS NULL THEN NULL
+    WHEN ranked.is_residual IS NOT TRUE THEN NULL
     WHEN ranked.is_layer_input THEN 'layer_input'
     ELSE 'residual'
   END

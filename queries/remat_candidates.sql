@@ -9,11 +9,12 @@
 -- transpose, slice, pad, concatenate, copy, or a fusion of kind kLoop, which is made of them. What
 -- is saved is the bytes held minus the operands that would have to stay for it: those in temp
 -- allocations that are not held at the peak. For each run and function (its compilation with the
--- largest known peak) the largest saving first.
+-- largest known peak) the largest low end first.
 --
 -- A stack that a loop fills for the backward pass (query loop-residuals) is judged by the operation
 -- that makes its slices, and costs one slice at a time; a policy of jax.checkpoint can leave it
--- out. Inputs of the layer, which a scan saves whatever the policy, are none.
+-- out. Inputs of the layer, which a scan saves whatever the policy, are none; nor is what the
+-- backward pass makes, which jax.checkpoint does not compute again.
 --
 -- wrong when: A kLoop fusion can hold a reduction or a gather, and what one calls cheap may read
 -- much. Operands are counted one step back; they may need others. Several rows may count on the
@@ -40,13 +41,22 @@
 -- column saved_bytes HUGEINT: What dropping the value would save at the peak [bytes].
 -- column held_bytes HUGEINT: Bytes that it holds at the peak [bytes].
 -- column kept_bytes HUGEINT: Operands that would have to stay for it, of a stack one slice [bytes].
--- column saving_bytes HUGEINT: By how much the highest peak falls, at the least, if kept_bytes stay
---   (query savings) [bytes]; 0 on the CPU for what no loop stacks, since that compiler merges what
---   is computed twice; NULL for what holds nothing at the highest peak.
+-- column saving_bytes HUGEINT: By how much the highest peak falls at the most (query savings)
+--   [bytes], for what no loop stacks less kept_bytes; 0 on the CPU for that, since that compiler
+--   merges what is computed twice; NULL for a stack that holds nothing at the highest peak.
+-- column low_saving_bytes HUGEINT: The least of it, of a stack in the form of saving_form (query
+--   savings) [bytes], below 0 where that costs more than it frees; 0 on the CPU for what no loop
+--   stacks; NULL for that elsewhere, and for what holds nothing at the highest peak.
+-- column saving_form VARCHAR: wrap (jax.checkpoint around the expression alone) or policy (one name
+--   less in the policy that is there); NULL for what no loop stacks.
+-- column kept_name VARCHAR: Lines whose values are kept instead at the low end; NULL if there are
+--   none.
 -- column sureness VARCHAR: How sure that is (advice_sureness): likely, of what a loop stacks;
 --   possible; unlikely, of all else on the CPU.
--- column operation_count BIGINT: Operations that it takes to compute it again, of a stack for all
---   slices (recompute_costs); NULL if not known, and for less than a hundredth of the peak.
+-- column low_operation_count BIGINT: Operations that it takes to compute all slices of a stack
+--   again at the low end; NULL if not known, and for what no loop stacks.
+-- column operation_count BIGINT: The same at the high end, of what no loop stacks as
+--   recompute_costs has it; NULL if not known.
 -- column lifetime_ratio DOUBLE: Its life as share of the schedule (0 to 1); NULL for a stack.
 -- column idle_time BIGINT: Time around the peak in which nothing uses it [program order]; NULL for
 --   a stack.
@@ -73,13 +83,39 @@ candidates AS (
     idle.held_bytes - idle.kept_bytes AS saved_bytes,
     idle.held_bytes, idle.kept_bytes, idle.lifetime_ratio, idle.idle_time, idle.shape,
     idle.opcode, idle.instruction_name, idle.value_id, idle.is_stack,
+    CASE
+      WHEN modules.platform = 'cpu' AND NOT idle.is_stack THEN 0
+      ELSE savings.low_saving_bytes
+    END AS low_saving_bytes,
+    CASE
+      WHEN modules.platform = 'cpu' AND NOT idle.is_stack THEN 0
+      WHEN idle.is_stack THEN savings.saving_bytes
+      ELSE greatest(savings.saving_bytes - idle.kept_bytes, 0)
+    END AS saving_bytes,
+    savings.saving_form, savings.kept_name, savings.low_operation_count, savings.operation_count,
+    value_sources.op_name, value_sources.source_line AS source,
     row_number() OVER (
-      ORDER BY idle.held_bytes - idle.kept_bytes DESC, idle.name_place, idle.value_id
+      ORDER BY
+        CASE
+          WHEN modules.platform = 'cpu' AND NOT idle.is_stack THEN 0
+          ELSE least(savings.low_saving_bytes, idle.held_bytes - idle.kept_bytes)
+        END DESC,
+        idle.held_bytes - idle.kept_bytes DESC, idle.name_place, idle.value_id
     ) AS place
   FROM answered_idle_values AS idle
   CROSS JOIN params
+  JOIN modules
+    ON modules.module_id = idle.module_id
+  JOIN value_sources
+    ON value_sources.module_id = idle.module_id
+    AND value_sources.value_id = idle.value_id
+  LEFT JOIN peak_savings AS savings
+    ON savings.module_id = idle.module_id
+    AND savings.color = idle.color
+    AND savings.value_id = idle.value_id
   WHERE idle.is_cheap
     AND NOT idle.is_layer_input
+    AND NOT value_sources.is_backward
     AND idle.held_bytes - idle.kept_bytes >= params.min_bytes
     AND (idle.is_stack OR idle.lifetime_ratio >= params.min_lifetime_ratio)
 )
@@ -87,31 +123,25 @@ SELECT
   functions.run_name, functions.function_name, functions.platform, functions.color,
   CASE WHEN candidates.place IS NOT NULL THEN functions.peak_bytes END AS peak_bytes,
   candidates.saved_bytes, candidates.held_bytes, candidates.kept_bytes,
+  candidates.saving_bytes, candidates.low_saving_bytes, candidates.saving_form,
+  candidates.kept_name, advice_sureness.sureness,
+  candidates.low_operation_count,
   CASE
-    WHEN functions.platform = 'cpu' AND NOT candidates.is_stack THEN 0
-    ELSE greatest(savings.saving_bytes - candidates.kept_bytes, 0)
-  END AS saving_bytes,
-  advice_sureness.sureness,
-  costs.operation_count, candidates.lifetime_ratio, candidates.idle_time, candidates.shape,
+    WHEN candidates.saving_form IS NULL THEN costs.operation_count
+    ELSE candidates.operation_count
+  END AS operation_count,
+  candidates.lifetime_ratio, candidates.idle_time, candidates.shape,
   candidates.opcode, candidates.instruction_name,
-  value_sources.op_name, value_sources.source_line AS source,
-  functions.unknown_reason
+  candidates.op_name, candidates.source, functions.unknown_reason
 FROM answered_functions_with_uses AS functions
 CROSS JOIN params
 LEFT JOIN candidates
   ON candidates.module_id = functions.module_id
   AND candidates.color = functions.color
   AND candidates.place <= params.top_n
-LEFT JOIN value_sources
-  ON value_sources.module_id = candidates.module_id
-  AND value_sources.value_id = candidates.value_id
 LEFT JOIN recompute_costs AS costs
   ON costs.module_id = candidates.module_id
   AND costs.value_id = candidates.value_id
-LEFT JOIN peak_savings AS savings
-  ON savings.module_id = candidates.module_id
-  AND savings.color = candidates.color
-  AND savings.value_id = candidates.value_id
 LEFT JOIN advice_sureness
   ON advice_sureness.kind = CASE
     WHEN candidates.is_stack THEN 'residual'

@@ -6,19 +6,24 @@
 -- high. For each source line, op and value that holds temp bytes at the peak this says what the
 -- peak of the same instructions in the same order would be if it held none: saving_bytes and
 -- peak_bytes_without add up to the peak, and the instruction of the instant that is the peak then
--- says what caps the saving. Names are those of peak-by-source-line and peak-by-op; values that are
--- the same bytes under several names, such as what a loop carries, are one. For each run and
--- function the module with the largest known peak is shown, the largest saving first. Savings of
--- several do not add up: bufdb what-if computes them together.
+-- says what caps the saving. Of what a scan saves for its backward pass something else is saved in
+-- its place, so low_saving_bytes to saving_bytes is the range of what comes: the low end in the
+-- form that saving_form names (jax.checkpoint around the expression, or one name less in the policy
+-- that is there), with the values of kept_name kept instead; the high end where operands are
+-- computed again, too. Names are those of peak-by-source-line and peak-by-op; values that are the
+-- same bytes under several names, such as what a loop carries, are one. For each run and function
+-- the module with the largest known peak is shown, the largest low end first (where none is known
+-- the saving counts). Savings of several do not add up: bufdb what-if computes them together.
 --
 -- wrong when: The figure is exact for today's schedule, and there no treatment of this alone saves
 -- more. XLA schedules, fuses and packs a changed program anew, and what is computed again, or
--- copied to the host, needs bytes of its own; so of a recompilation it is a prediction. These save
--- nothing, whatever it says: inputs of a scanned layer, which a scan saves whatever the checkpoint
--- policy; bf16 for a buffer that is bf16 already; on the CPU bf16 for what a scan stacks, which
--- becomes f32 before the backward loop, and checkpoints of unrolled layers, where what is computed
--- again is merged. In these figures they count as 0. Gradients bear the line of what they are
--- gradients of, and no policy frees them.
+-- copied to the host, needs bytes of its own; so of a recompilation it is a prediction. What a
+-- first policy saves is in no dump: it changes what other lines save, too, and only a trace of the
+-- changed program shows it. These save nothing, whatever it says: inputs of a scanned layer, which
+-- a scan saves whatever the checkpoint policy; bf16 for a buffer that is bf16 already; on the CPU
+-- bf16 for what a scan stacks, which becomes f32 before the backward loop, and checkpoints of
+-- unrolled layers, where what is computed again is merged. In these figures they count as 0.
+-- Gradients bear the line of what they are gradients of, and no policy frees them.
 --
 -- Measured error of changes that were compiled again, in percent of the peak (median, 90th
 -- percentile, largest; tests/benchmarks/recompiled.md has each change): chunk, layers scanned: CPU
@@ -47,6 +52,8 @@
 -- column peak_bytes HUGEINT: Peak of the module [bytes].
 -- column what VARCHAR: source_line, op or value.
 -- column held_bytes HUGEINT: Bytes held at the peak [bytes].
+-- column low_saving_bytes HUGEINT: The least by which it falls in the form of saving_form [bytes],
+--   below 0 where that costs more than it frees; NULL if not known (low_unknown_reason).
 -- column saving_bytes HUGEINT: Bytes by which the peak would fall [bytes].
 -- column half_saving_bytes HUGEINT: Bytes by which it would fall with half of them, as when f32 is
 --   made bf16, or two chunks [bytes].
@@ -55,6 +62,14 @@
 -- column next_peak_instruction VARCHAR: Instruction at that instant; NULL if it is none's.
 -- column name VARCHAR: Line or op as in peak-by-source-line and peak-by-op; of a value the
 --   instruction with its shape.
+-- column saving_form VARCHAR: wrap (jax.checkpoint around the expression alone) or policy (one name
+--   less in the policy that is there); NULL as low_saving_bytes.
+-- column kept_name VARCHAR: Lines whose values are kept instead at the low end; NULL if there are
+--   none.
+-- column low_operation_count BIGINT: Operations to compute it again at the low end, what several
+--   values need once; NULL if not known.
+-- column operation_count BIGINT: The same at the high end; NULL if not known.
+-- column low_unknown_reason VARCHAR: Why low_saving_bytes is NULL; NULL where it is known.
 -- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
 --   has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
@@ -68,14 +83,17 @@ ranked AS (
     functions.place AS function_place,
     functions.name_place, functions.run_name, functions.function_name, functions.platform,
     functions.color, functions.peak_bytes, functions.unknown_reason, functions.module_id,
-    savings.what, savings.held_bytes, savings.saving_bytes, savings.half_saving_bytes,
-    savings.peak_bytes_without, savings.peak_time_without,
+    savings.what, savings.held_bytes, savings.low_saving_bytes, savings.saving_bytes,
+    savings.half_saving_bytes, savings.peak_bytes_without, savings.peak_time_without,
+    savings.saving_form, savings.kept_name, savings.low_operation_count,
+    savings.operation_count, savings.low_unknown_reason,
     coalesce(savings.name, "values".instruction_name || ' ' || "values".shape) AS name,
     CASE savings.what WHEN 'source_line' THEN 1 WHEN 'op' THEN 2 WHEN 'value' THEN 3 END
       AS what_place,
     row_number() OVER (
       PARTITION BY functions.place, savings.what
       ORDER BY
+        coalesce(savings.low_saving_bytes, savings.saving_bytes) DESC,
         savings.saving_bytes DESC, savings.held_bytes DESC, savings.name, savings.value_id
     ) AS place
   FROM answered_functions AS functions
@@ -92,10 +110,12 @@ ranked AS (
 )
 SELECT
   ranked.run_name, ranked.function_name, ranked.platform, ranked.color, ranked.peak_bytes,
-  ranked.what, ranked.held_bytes, ranked.saving_bytes, ranked.half_saving_bytes,
-  ranked.peak_bytes_without, ranked.peak_time_without AS next_peak_time,
+  ranked.what, ranked.held_bytes, ranked.low_saving_bytes, ranked.saving_bytes,
+  ranked.half_saving_bytes, ranked.peak_bytes_without,
+  ranked.peak_time_without AS next_peak_time,
   instructions.instruction_name AS next_peak_instruction,
-  ranked.name, ranked.unknown_reason
+  ranked.name, ranked.saving_form, ranked.kept_name, ranked.low_operation_count,
+  ranked.operation_count, ranked.low_unknown_reason, ranked.unknown_reason
 FROM ranked
 CROSS JOIN params
 LEFT JOIN instructions

@@ -19,6 +19,7 @@ from bufdb.assemble.loops.origins import Origins
 from bufdb.assemble.peak.checks import MemoryChecks, checked_sums
 from bufdb.assemble.peak.occupied import Live
 from bufdb.assemble.peak.savings import Grouping, PeakSavings
+from bufdb.assemble.residuals.residuals import Residuals
 from bufdb.assemble.users import Users
 from bufdb.columnar.freed import give_back
 from bufdb.columnar.scan import Bools, Columns, take
@@ -55,14 +56,17 @@ def _checked(checks: MemoryChecks) -> tuple[Live, Columns]:
     return checks.live(), checks.sums()
 
 
-def _walk_hlo(source: Source, values: ValueIndex, origins: Origins, costs: Costs) -> None:
+def _walk_hlo(source: Source, values: ValueIndex, origins: Origins, costs: Costs) -> Residuals:
     """Where what loops carry is made, and what large values cost, as far as the HLO text says."""
+    residuals = Residuals()
     for pieces in source.hlo():
         for piece in pieces:
             if piece.module in origins.places or costs.has_values[piece.module]:
                 graph = HloGraph(piece.text, origins.loops.get(piece.module, []))
                 found = origins.add_module(values, piece.module, graph)
                 costs.add_module(piece.module, graph, found)
+                residuals.add_module(graph, origins.places.get(piece.module), found)
+    return residuals
 
 
 def _emit_known(emit: Emit, occupied: dict[str, Columns], is_known: Bools) -> Columns:
@@ -141,7 +145,7 @@ def assemble(source: Source, emit: Emit, known_shapes: dict[bytes, Shape]) -> As
     instructions.check_frames()
     del instructions
     origins.begin(values, lifetimes)
-    _walk_hlo(source, values, origins, costs)
+    residuals = _walk_hlo(source, values, origins, costs)
     emit("memory_sums", checked_sums(context, sums))
     values.forget_names()
     lifetimes.forget_schedule()
@@ -154,14 +158,14 @@ def assemble(source: Source, emit: Emit, known_shapes: dict[bytes, Shape]) -> As
     del held, temps
     give_back(len(values))
     emit("recompute_costs", costs.columns(is_known))
-    labels = attribution.of_values(savings.row, origins.told, users, lifetimes)
+    labels, is_backward = attribution.of_values(savings.row, origins.told, users, lifetimes)
     # Each of them knows the context: a cycle, which only the collector ends, and ingest has none.
     context.observers.clear()
     count = len(values)
     del values, lifetimes, users, costs, origins, attribution
     give_back(count)
     groupings = [Grouping(what, *found) for what, found in labels.items()]
-    for columns in savings.rows(groupings):
+    for columns in savings.rows(groupings, residuals, is_backward):
         emit("peak_savings", columns)
     if source.messages:
         _add_messages(context, shapes)

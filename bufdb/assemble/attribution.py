@@ -41,14 +41,23 @@ class Told:
         """No value is."""
         self.names: list[_ToldNames] = []
         """None where the value's own stands."""
+        self.is_backward: list[bool | None] = []
+        """Whether the backward pass makes it; None likewise."""
         self._rows: list[Ints] = [np.empty(0, np.int64)]
         self._numbers: list[Ints] = [np.empty(0, np.int64)]
 
-    def add(self, rows: Ints, number: Ints, names: Sequence[_ToldNames]) -> None:
+    def add(
+        self,
+        rows: Ints,
+        number: Ints,
+        names: Sequence[_ToldNames],
+        is_backward: Sequence[bool | None],
+    ) -> None:
         """Values by row of the index, and which of the names each has."""
         self._rows.append(rows)
         self._numbers.append(number + len(self.names))
         self.names += names
+        self.is_backward += is_backward
 
     def numbers(self, rows: Narrow) -> Narrow:
         """For each row which names it has, or -1."""
@@ -173,8 +182,8 @@ class Attribution(Observer):
 
     def of_values(
         self, rows: Ints, told: Told, users: Users, lifetimes: Lifetimes
-    ) -> dict[str, Labels]:
-        """The source line and the op of each value.
+    ) -> tuple[dict[str, Labels], Bools]:
+        """The source line and the op of each value, and whether the backward pass makes it.
 
         Args:
             rows: which values are asked about, temp values.
@@ -192,7 +201,20 @@ class Attribution(Observer):
         by_line.add(self.library_lines, own, used, (number, libraries))
         by_op = _Labelled(stripped, stripped.find, len(rows))
         by_op.add(stripped.places(self.ops), own, used, (number, ops))
-        return {"source_line": (by_line.labels, by_line), "op": (by_op.labels, by_op)}
+        labels: dict[str, Labels] = {
+            "source_line": (by_line.labels, by_line),
+            "op": (by_op.labels, by_op),
+        }
+        return labels, self._is_backward(own, used, number, told)
+
+    def _is_backward(self, own: Narrow, used: Narrow, number: Narrow, told: Told) -> Bools:
+        """By the op_name that counts: of what made the data, of the value, of what it is for."""
+        of_name = np.array([*self.op_names.is_backward, 0], np.bool_)
+        op = self.ops[own]
+        found: Bools = of_name[np.where((op < 0) & (used >= 0), self.ops[used], op)]
+        of_told = np.array([-1, *(-1 if one is None else one for one in told.is_backward)], np.int8)
+        made = of_told[wide(number) + 1]
+        return np.where(made >= 0, made > 0, found)
 
     def _wanted_ops(self, own: Narrow, used: Narrow) -> Bools:
         """Which op_names some of these instructions have."""

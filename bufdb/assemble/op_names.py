@@ -25,6 +25,11 @@ PART = 1 << 12
 """Texts that are packed together, to about a tenth: scopes stand in them again and again."""
 
 
+def is_backward(op_name: bytes) -> bool:
+    """Whether an op_name is of the backward pass, what that computes again included."""
+    return b"transpose(" in op_name
+
+
 class _Numbers(dict[bytes | None, int]):
     """Op_names with their numbers; of what is not known the number is asked for once."""
 
@@ -51,6 +56,8 @@ class OpNames:
         """The part that was asked for last."""
         self.hashes = array("q")
         """Of each text."""
+        self.is_backward = array("b")
+        """Of each whether the backward pass computes it."""
         self._numbers = _Numbers(self._add)
 
     def __len__(self) -> int:
@@ -82,6 +89,7 @@ class OpNames:
         text = strip_op_path(op_path(op_name.decode(errors="replace")))
         self._texts.append(text)
         self.hashes.append(hash(text))
+        self.is_backward.append(is_backward(op_name))
         return len(self.hashes) - 1
 
 

@@ -3,7 +3,8 @@
 --
 -- peak_savings is computed when a module is stored. What it says must add up to the peak; a value
 -- saves no more than it holds, halved between half of that and half of what it holds, and all that peak_values has in temp allocations is there, unless
--- ingest has reported that it was not computed. At the instant that becomes the peak, the occupied
+-- ingest has reported that it was not computed. The low end is no more than the saving, known or
+-- unknown with a reason, and what the backward pass makes is what value_sources says. At the instant that becomes the peak, the occupied
 -- bytes less those of the value alone are the new height: all of its bytes inside its life, none
 -- where no value with the same bytes is live, and some where bytes are handed over. No other of
 -- the four highest peaks at which none with these bytes is live may be above it. Lines and ops have
@@ -23,6 +24,11 @@ WITH told AS (
     peak_savings.half_saving_bytes,
     peak_savings.peak_bytes_without,
     peak_savings.peak_time_without,
+    peak_savings.backward_bytes,
+    peak_savings.saving_form,
+    peak_savings.low_saving_bytes,
+    peak_savings.low_unknown_reason,
+    peak_savings.kept_bytes,
     memory_figures.peak_bytes,
     peak_savings.peak_bytes_without - memory_figures.fixed_bytes AS without_bytes
   FROM peak_savings
@@ -141,8 +147,16 @@ higher AS (
     )
 ),
 held AS (
-  SELECT peak_values.module_id, peak_values.color, peak_values.value_id, peak_values.held_bytes
+  SELECT
+    peak_values.module_id,
+    peak_values.color,
+    peak_values.value_id,
+    peak_values.held_bytes,
+    CASE WHEN value_sources.is_backward THEN peak_values.held_bytes ELSE 0 END AS backward_bytes
   FROM peak_values
+  LEFT JOIN value_sources
+    ON value_sources.module_id = peak_values.module_id
+    AND value_sources.value_id = peak_values.value_id
   WHERE peak_values.allocation_kind = 'temp'
     AND NOT EXISTS (
       SELECT 1
@@ -169,7 +183,8 @@ named AS (
       peak_value_details.stripped_op_path,
       'for ' || named_uses.stripped_op_path
     ) AS op,
-    held.held_bytes
+    held.held_bytes,
+    held.backward_bytes
   FROM held
   JOIN peak_value_details
     ON peak_value_details.module_id = held.module_id
@@ -182,15 +197,20 @@ named AS (
     AND named_uses.value_id = held.value_id
 ),
 named_sums AS (
-  SELECT module_id, color, 'value' AS what, 'value ' || value_id AS name, held_bytes
+  SELECT
+    module_id, color, 'value' AS what, 'value ' || value_id AS name, held_bytes, backward_bytes
   FROM held
   UNION ALL
-  SELECT module_id, color, 'source_line' AS what, source_line AS name, sum(held_bytes) AS held_bytes
+  SELECT
+    module_id, color, 'source_line' AS what, source_line AS name,
+    sum(held_bytes) AS held_bytes, sum(backward_bytes) AS backward_bytes
   FROM named
   WHERE source_line IS NOT NULL
   GROUP BY module_id, color, source_line
   UNION ALL
-  SELECT module_id, color, 'op' AS what, op AS name, sum(held_bytes) AS held_bytes
+  SELECT
+    module_id, color, 'op' AS what, op AS name,
+    sum(held_bytes) AS held_bytes, sum(backward_bytes) AS backward_bytes
   FROM named
   WHERE op IS NOT NULL
   GROUP BY module_id, color, op
@@ -212,18 +232,38 @@ WHERE told.saving_bytes < 0
   OR told.saving_bytes + told.peak_bytes_without IS DISTINCT FROM told.peak_bytes
 UNION ALL
 SELECT
+  told.module_id,
+  'memory space ' || told.color || ': ' || told.what || ' ' || told.name || ' saves '
+    || coalesce(told.low_saving_bytes::VARCHAR, 'NULL') || ' to ' || told.saving_bytes
+    || ' by ' || coalesce(told.saving_form, 'NULL') || ', '
+    || coalesce(told.low_unknown_reason, 'known') || ', '
+    || coalesce(told.kept_bytes::VARCHAR, 'NULL') || ' kept'
+    AS finding
+FROM told
+WHERE told.low_saving_bytes > told.saving_bytes
+  OR told.kept_bytes < 0
+  OR (told.low_saving_bytes IS NULL) <> (told.low_unknown_reason IS NOT NULL)
+  OR (told.low_saving_bytes IS NULL) <> (told.saving_form IS NULL)
+  OR (told.low_saving_bytes IS NULL) <> (told.kept_bytes IS NULL)
+UNION ALL
+SELECT
   coalesce(named_sums.module_id, told.module_id) AS module_id,
   'memory space ' || coalesce(named_sums.color, told.color) || ': '
     || coalesce(named_sums.what, told.what) || ' ' || coalesce(named_sums.name, told.name)
     || ' holds ' || coalesce(named_sums.held_bytes, 0) || ' bytes at the peak, '
-    || coalesce(told.held_bytes, 0) || ' beside its saving' AS finding
+    || coalesce(told.held_bytes, 0) || ' beside its saving; of the backward pass '
+    || coalesce(named_sums.backward_bytes, 0) || ', ' || coalesce(told.backward_bytes, 0)
+    AS finding
 FROM named_sums
 FULL JOIN told
   ON told.module_id = named_sums.module_id
   AND told.color = named_sums.color
   AND told.what = named_sums.what
   AND told.name = named_sums.name
-WHERE named_sums.held_bytes IS DISTINCT FROM told.held_bytes
+WHERE (
+    named_sums.held_bytes IS DISTINCT FROM told.held_bytes
+    OR named_sums.backward_bytes IS DISTINCT FROM told.backward_bytes
+  )
   AND NOT EXISTS (
     SELECT 1
     FROM diagnostics

@@ -13,7 +13,10 @@ SELECT
     'for ' || named_uses.own_source_file || ':' || named_uses.own_source_line,
     origins.relation || origins.library_source, value_details.library_source,
     'for ' || named_uses.library_source
-  ) AS source_line
+  ) AS source_line,
+  coalesce(
+    coalesce(origins.op_name, value_details.op_name, named_uses.op_name) GLOB '*transpose(*', FALSE
+  ) AS is_backward
 FROM value_details
 LEFT JOIN value_origin_details AS origins
   ON origins.module_id = value_details.module_id
@@ -28,3 +31,4 @@ COMMENT ON COLUMN value_sources.value_id IS 'values.value_id.';
 COMMENT ON COLUMN value_sources.op_name IS 'Scope path of that operation: value_origins.op_name, else instructions.op_name; NULL if the dump has none.';
 COMMENT ON COLUMN value_sources.source IS 'Its innermost file:line that is not library code, "saved file:line" for what a loop stacks, of a parameter that a loop carries its name, "library file:line" where all of the stack is library code; NULL if unknown.';
 COMMENT ON COLUMN value_sources.source_line IS 'The same, and for a value that XLA made without an op_name "for file:line", the line that it is for (value_users): peak_savings.name of source lines; NULL if unknown.';
+COMMENT ON COLUMN value_sources.is_backward IS 'Whether the backward pass makes it: the op_name (of that operation, else of what the value is for) is within transpose(…). jax.checkpoint does not compute it again. FALSE where no op_name is known.';

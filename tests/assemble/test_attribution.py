@@ -53,7 +53,9 @@ def test_what_a_value_is_for_is_told_whatever_the_number_of_its_line():
     found = Attribution(context, SimpleNamespace(names=names, name=np.array([100, 99])))
     found.see_instructions(columns_of(*(f"n{n}" for n in range(100))), names[:100])
     users = SimpleNamespace(of_values=lambda rows, _: (np.array([99, -1]), None))
-    for kind, (labels, texts) in found.of_values(np.arange(2), Told(), users, None).items():
+    labelled, is_backward = found.of_values(np.arange(2), Told(), users, None)
+    assert not is_backward.any()
+    for kind, (labels, texts) in labelled.items():
         own = {"source_line": "n99.py:3", "op": "n99"}[kind]
         assert [texts[number] for number in labels.tolist()] == [f"for {own}", own]
 

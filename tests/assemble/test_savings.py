@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from bufdb.assemble.peak.savings import Grouping, PeakSavings, Temps
+from bufdb.assemble.residuals.residuals import Residuals
 from bufdb.columnar.scan import Block, Text
 from bufdb.memory import savings
 from bufdb.memory.holders import own_bytes
@@ -41,7 +42,14 @@ def prepared(context, rows, fixed=(100, 1000), is_phi=()):
     phi = np.isin(np.arange(len(rows)), is_phi)
     groups, row = np.array([[0, 0], [1, 3]]), np.arange(len(rows)) * 2 + 1
     temps = Temps(groups, np.array(fixed, object), ranges, occupied, row, phi, held)
-    return PeakSavings(context, np.arange(2 * len(rows)) + 500, temps)
+    return Kept(context, np.arange(2 * len(rows)) + 500, temps)
+
+
+class Kept(PeakSavings):
+    """Savings of values of which no loop stacks any."""
+
+    def rows(self, groupings=()):
+        return super().rows(groupings, Residuals(), np.zeros(len(self.row), np.bool_))
 
 
 def told(columns):

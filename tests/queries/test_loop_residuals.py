@@ -26,7 +26,9 @@ def scanned(con):
     ):
         insert(con, "value_origins", module_id=1, value_id=value_id, origin_kind=kind,
                loop_instruction_name="while", **{"is_exact": True, **cells})  # fmt: skip
-    module.saves(0, 44, held_bytes=60)
+    module.saves(0, 44, held_bytes=60, saving_form="wrap", low_saving_bytes=-3,
+                 kept_name="layer.py:11", low_operation_count=4000,
+                 operation_count=4100)  # fmt: skip
     insert(con, "recompute_costs", module_id=1, value_id=0, operation_count=4200)
     module.close()
 
@@ -35,24 +37,17 @@ def scanned(con):
 def test_what_a_loop_carries_with_the_line_that_makes_it(con):
     place, tanh = ("r", "step", 0), ("saved layer.py:12", "saved Layer/tanh")
     assert answer(con, "loop-residuals") == [
-        (*place, 60, 44, 0, 4200, 6, 10, "stacked", True, "f32[6]", *tanh, True, "while"),
-        (*place, 20, None, None, None, None, None, "slice", False, "f32[6]", *tanh, False, "while"),
-        (*place, 10, None, None, None, None, None, "carry", False, "f32[6]",
+        (*place, 60, 44, -3, "wrap", "layer.py:11", 4000, 4100, 6, 10, "stacked", True, "f32[6]",
+         *tanh, True, "while"),
+        (*place, 20, *[None] * 8, "slice", False, "f32[6]", *tanh, False, "while"),
+        (*place, 10, *[None] * 8, "carry", False, "f32[6]",
          "copy of w['up']", "copy of w/up", True, "while"),
     ]  # fmt: skip
-    assert [row[9] for row in answer(con, "loop-residuals", kind="carry")] == ["carry"]
+    assert [row[12] for row in answer(con, "loop-residuals", kind="carry")] == ["carry"]
     assert len(answer(con, "loop-residuals", top_n=2)) == 2
-    # What is no input of the layer a policy can leave out, and one slice stays.
-    con.execute("UPDATE value_origins SET is_layer_input = FALSE")
-    assert [row[5] for row in answer(con, "loop-residuals")] == [34, None, None]
-    # It stays as large as the memory has it, padding included.
-    con.execute("UPDATE value_origins SET slice_bytes = 8 WHERE value_id = 0")
-    assert [row[5] for row in answer(con, "loop-residuals")] == [34, None, None]
-    # What is more than the stack has no slices that a policy could leave out.
-    con.execute("UPDATE value_origins SET slice_count = NULL, slice_bytes = NULL")
-    assert [row[5:9] for row in answer(con, "loop-residuals", top_n=1)] == [
-        (None, 4200, None, None)
-    ]
+    # What no scan saves for its backward pass has the cost of its own kernel.
+    con.execute("UPDATE peak_savings SET saving_form = NULL, operation_count = NULL")
+    assert [row[9] for row in answer(con, "loop-residuals")] == [4200, None, None]
 
 
 @pytest.mark.usefixtures("scanned")

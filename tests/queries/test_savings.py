@@ -25,11 +25,11 @@ def module(con, module_id, size, function="f"):
 
 def test_lines_then_ops_then_values_with_what_caps_the_saving(con):
     module(con, 1, 20)
-    rest = (20, 3, 2, 27, 7, "next")
+    rest, low = (20, None, 3, 2, 27, 7, "next"), (None,) * 5
     assert answer(con, "savings") == [
-        ("r", "f", 0, 30, "source_line", *rest, "a.py:1"),
-        ("r", "f", 0, 30, "op", *rest, "Net/dot"),
-        ("r", "f", 0, 30, "value", *rest, "dot f32[8]"),
+        ("r", "f", 0, 30, "source_line", *rest, "a.py:1", *low),
+        ("r", "f", 0, 30, "op", *rest, "Net/dot", *low),
+        ("r", "f", 0, 30, "value", *rest, "dot f32[8]", *low),
     ]
     assert [row[4] for row in answer(con, "savings", what="op")] == ["op"]
 
@@ -40,8 +40,21 @@ def test_largest_saving_first_and_so_many_of_each_kind(con):
         insert(con, "peak_savings", module_id=1, color=0, what="op", name=f"x{saving}",
                held_bytes=9, saving_bytes=saving, peak_bytes_without=30 - saving)  # fmt: skip
     rows = answer(con, "savings", what="op", top_n=2)
-    assert [row[6] for row in rows] == [9, 3]
-    assert rows[0][10] is None  # no instruction at that instant
+    assert [row[7] for row in rows] == [9, 3]
+    assert rows[0][11] is None  # no instruction at that instant
+
+
+def test_what_surely_comes_goes_before_what_may(con):
+    module(con, 1, 20)
+    for name, low, saving in (("softmax", -2, 20), ("gelu", 8, 9), ("dot", None, 5)):
+        insert(con, "peak_savings", module_id=1, color=0, what="op", name=name, held_bytes=20,
+               saving_bytes=saving, low_saving_bytes=low, saving_form=low and "wrap",
+               kept_name="a.py:3", low_operation_count=1, operation_count=7)  # fmt: skip
+    rows = answer(con, "savings", what="op", top_n=4)
+    assert [(row[12], row[6], row[7]) for row in rows] == [
+        ("gelu", 8, 9), ("dot", None, 5), ("Net/dot", None, 3), ("softmax", -2, 20),
+    ]  # fmt: skip
+    assert rows[0][13:17] == ("wrap", "a.py:3", 1, 7)
 
 
 def test_the_function_with_the_largest_peak(con):

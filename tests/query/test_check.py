@@ -123,8 +123,14 @@ BREAKING = [
      f" peak_bytes_without + saving_bytes WHERE module_id = {NEW} AND saving_bytes > 0"),
     ("peak-savings", f"UPDATE peak_savings SET peak_time_without = 1 WHERE module_id = {NEW}"),
     ("peak-savings", f"DELETE FROM peak_savings WHERE module_id = {NEW}"),
-    ("peak-savings", f"INSERT INTO peak_savings SELECT module_id, color, 'line', 'x', NULL,"
-     f" held_bytes, held_bytes + 1, 0, peak_bytes_without, 0 FROM peak_savings"
+    ("peak-savings", f"INSERT INTO peak_savings BY NAME SELECT * REPLACE ('line' AS what,"
+     f" 'x' AS name, NULL AS value_id, held_bytes + 1 AS saving_bytes) FROM peak_savings"
+     f" WHERE module_id = {NEW}"),
+    ("peak-savings", f"UPDATE peak_savings SET backward_bytes = held_bytes + 1"
+     f" WHERE module_id = {NEW}"),
+    ("peak-savings", f"UPDATE peak_savings SET low_saving_bytes = saving_bytes + 1,"
+     f" low_unknown_reason = NULL, saving_form = 'wrap', kept_bytes = 0 WHERE module_id = {NEW}"),
+    ("peak-savings", f"UPDATE peak_savings SET low_unknown_reason = NULL"
      f" WHERE module_id = {NEW}"),
     ("peak-savings", f"UPDATE peak_values SET held_bytes = held_bytes + 1 WHERE module_id = {NEW}"),
     ("peaks", f"DELETE FROM peaks WHERE module_id = {NEW}"),

@@ -49,7 +49,7 @@ EXPECTED = {
     "late-free": lambda row: "possible",
     "loop-residuals": lambda row: (
         None
-        if row["policy_saving_bytes"] is None
+        if row["low_saving_bytes"] is None
         else "unlikely"
         if row["is_layer_input"]
         else "likely"

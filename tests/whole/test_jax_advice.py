@@ -60,7 +60,7 @@ CASES = {
     "residual": (
         "loop-residuals",
         {"is_layer_input": False, "op_path": "saved sin"},
-        "policy_saving_bytes",
+        "low_saving_bytes",
         5 * MIB // 4,
         "likely",
     ),

@@ -16,7 +16,7 @@ import numpy as np
 
 from bufdb.assemble.attribution import Told
 from bufdb.assemble.loops.places import Place, Places
-from bufdb.assemble.loops.rows import columns_of, names_of
+from bufdb.assemble.loops.rows import are_backward, columns_of, names_of
 from bufdb.assemble.loops.slices import Slices
 from bufdb.assemble.loops.walk import Origin, Walker
 from bufdb.columnar.scan import Bools, Columns, Ints, Text, Words, take
@@ -275,7 +275,7 @@ class Origins(Observer):
             columns["module"] = np.full(len(rows), module)
             columns["value_id"] = wide(values.value_id[rows])
             self.context.emit("value_origins", columns)
-            self.told.add(rows, number, names_of(origins, places))
+            self.told.add(rows, number, names_of(origins, places), are_backward(origins))
         return Found(rows, number, origins)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from bufdb.assemble.loops.places import Places
 from bufdb.assemble.loops.walk import Origin
+from bufdb.assemble.op_names import is_backward
 from bufdb.columnar.rows import Labels
 from bufdb.columnar.scan import Columns, Numbers
 from bufdb.link.op_paths import op_path, strip_op_path
@@ -54,6 +55,13 @@ def names_of(origins: Sequence[Origin], places: Places) -> list[Names]:
     """Names of lines and ops as value_origin_details in `schema/` has them."""
     known: dict[bytes, tuple[str, str]] = {}
     return [_names(origin, places, known) for origin in origins]
+
+
+def are_backward(origins: Sequence[Origin]) -> list[bool | None]:
+    """Whether the backward pass makes their data; None of what has no op_name."""
+    ends = [origin.instruction for origin in origins]
+    names = [None if end is None else end.op_name for end in ends]
+    return [None if name is None else is_backward(name) for name in names]
 
 
 def _names(origin: Origin, places: Places, known: dict[bytes, tuple[str, str]]) -> Names:

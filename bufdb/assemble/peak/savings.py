@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from bufdb.assemble.peak.lows import Lows
+from bufdb.assemble.residuals.residuals import Residuals
 from bufdb.columnar.freed import give_back
 from bufdb.columnar.rows import Labels
 from bufdb.columnar.scan import Bools, Columns, Ints, Numbers, Text, take
@@ -110,12 +112,19 @@ class PeakSavings(Observer):
             )
         )
 
-    def rows(self, groupings: Sequence[Grouping] = ()) -> Iterator[Columns]:
+    def rows(
+        self, groupings: Sequence[Grouping], residuals: Residuals, is_backward: Bools
+    ) -> Iterator[Columns]:
         """Rows of `peak_savings`, of the modules whose peak is known still.
 
         Each set whose values hold bytes at the peak has a row: each buffer, then each name of each
         grouping, with all buffers of the module that bear it. A buffer bears the name of the value
         that holds its bytes at the peak, so the names part what is held there.
+
+        Args:
+            groupings: the names.
+            residuals: what loops stack for a backward pass.
+            is_backward: for each temp value whether that makes it.
         """
         ranges = Ranges(*self.columns)
         is_known = self.context.having("is_peak_known")[self.groups[:, 0]]
@@ -127,6 +136,7 @@ class PeakSavings(Observer):
         # First what is given up before the pieces of bytes are held.
         buffer = self._buffers(ranges)
         give_back(len(buffer))
+        self.lows = Lows(residuals, is_backward, self.row, buffer, self.held_bytes > 0)
         savings = Savings(ranges, self.occupied, len(self.groups))
         give_back(len(buffer))
         yield self._of_buffers(savings, buffer, known)
@@ -196,6 +206,9 @@ class PeakSavings(Observer):
         group[sets] = savings.ranges.group[rows]
         held = np.zeros(count, saved.saving.dtype)
         np.add.at(held, sets, self.held_bytes[rows].astype(held.dtype))
+        backward = np.zeros(count, held.dtype)
+        mine = self.lows.is_backward[rows]
+        np.add.at(backward, sets[mine], self.held_bytes[rows[mine]].astype(held.dtype))
         columns = {
             "module": self.groups[group, 0],
             "color": self.groups[group, 1],
@@ -205,6 +218,8 @@ class PeakSavings(Observer):
             "half_saving_bytes": half.saving,
             "peak_bytes_without": _sum(saved.peak, self.fixed_bytes[group]),
             "peak_time_without": saved.peak_time,
+            "backward_bytes": backward,
+            **self.lows.columns(savings, rows, sets, saved.saving, backward, held),
         }
         return take(columns, None if saved.is_known.all() else saved.is_known)
 

@@ -1,0 +1,187 @@
+"""What the scans of a batch save of their layers, and what each stack would leave behind.
+
+Only loops that stack something of a forward pass are looked at: the graph of such a body is made
+once, and each stack is left out of it by itself. What several stacks need is known by its number in
+the batch, so that sets of stacks are unions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bufdb.assemble.loops.origins import Found
+from bufdb.assemble.loops.places import Places
+from bufdb.assemble.loops.rows import names_of
+from bufdb.assemble.loops.walk import Origin
+from bufdb.assemble.operations import Operations
+from bufdb.assemble.residuals.layer import LINE_BYTES, Layer, TooLargeError
+from bufdb.assemble.residuals.rule import LeftOut, Stack, leave_out
+from bufdb.columnar.scan import Bools, Ints
+from bufdb.link.value_index import lookup
+from bufdb.read.hlo_graph import HloGraph, Instruction
+
+_SAVED = "saved "
+_LIMIT = 2**63
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A value of another line that is kept instead, in all slices."""
+
+    name: str
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class Left:
+    """What leaving a stack out means; numbers are those of this batch."""
+
+    form: str
+    is_gone: bool
+    is_layer_input: bool
+    slice_count: int
+    kept: dict[int, Kept]
+    again: dict[int, int | None]
+    """Operations, in all slices, of what is computed again; None where shapes do not say."""
+    all_again: dict[int, int | None]
+    """The same where the operands of other lines are computed again, too."""
+
+
+class Residuals:
+    """The stacks of a batch."""
+
+    def __init__(self) -> None:
+        """There is none yet."""
+        self.stacks: list[Left] = []
+        self._rows: list[Ints] = [np.empty(0, np.int64)]
+        self._numbers: list[Ints] = [np.empty(0, np.int64)]
+        self._count = 0
+        """Nodes so far."""
+
+    def add_module(self, graph: HloGraph, places: Places | None, found: Found) -> None:
+        """Take the stacks of one module."""
+        mine = [n for n, origin in enumerate(found.origins) if _is_residual(origin)]
+        if not mine or places is None:
+            return
+        names = dict(zip(mine, names_of([found.origins[n] for n in mine], places), strict=True))
+        labels = {n: (name[0] or name[1] or "").removeprefix(_SAVED) for n, name in names.items()}
+        number_of = np.full(len(found.origins) + 1, -1)
+        loops: dict[bytes, list[int]] = {}
+        for n in mine:
+            loop = found.origins[n].loop
+            bodies = loop.called.get("body") if loop is not None else None
+            if bodies:
+                loops.setdefault(bodies[0], []).append(n)
+        budget = len(graph.text) // LINE_BYTES
+        for body, numbers in loops.items():
+            try:
+                layer = Layer(graph, places, body, budget)
+            except TooLargeError:
+                continue
+            budget -= layer.spent
+            self._add_layer(layer, found, numbers, labels, number_of)
+        number = number_of[found.number]
+        self._rows.append(found.rows[number >= 0])
+        self._numbers.append(number[number >= 0])
+
+    def _add_layer(
+        self,
+        layer: Layer,
+        found: Found,
+        numbers: Sequence[int],
+        labels: dict[int, str],
+        number_of: Ints,
+    ) -> None:
+        """Leave out each stack of one loop."""
+        known = []
+        for n in numbers:
+            stack = _stack(layer, found.origins[n], labels[n])
+            if stack is not None:
+                known.append((n, stack))
+        operations = Operations(layer.graph)
+        costs: dict[int, int | None] = {}
+        for (n, _), left in zip(known, leave_out(layer, [s for _, s in known]), strict=True):
+            if left is not None:
+                number_of[n] = len(self.stacks)
+                self.stacks.append(self._left(layer, left, operations, costs))
+        self._count += len(layer.nodes)
+
+    def _left(
+        self,
+        layer: Layer,
+        left: LeftOut,
+        operations: Operations,
+        costs: dict[int, int | None],
+    ) -> Left:
+        stack, first = left.stack, self._count
+        for node in left.all_again - costs.keys():
+            costs[node] = operations.alone(layer.nodes[node].makers[0])
+
+        def counted(nodes: Iterable[int]) -> dict[int, int | None]:
+            found = {node: costs[node] for node in nodes}
+            return {
+                first + node: None if count is None else count * stack.slice_count
+                for node, count in found.items()
+                if count != 0
+            }
+
+        kept = {
+            first + node: Kept(layer.label(node) or "", layer.size_bytes(node) * stack.slice_count)
+            for node in left.kept
+        }
+        return Left(
+            left.form,
+            left.is_gone,
+            stack.is_layer_input,
+            stack.slice_count,
+            kept,
+            counted(left.again),
+            counted(left.all_again),
+        )
+
+    def numbers(self, rows: Ints) -> Ints:
+        """For each row of the index which stack it is, or -1."""
+        known, number = np.concatenate(self._rows), np.concatenate(self._numbers)
+        order = np.argsort(known)
+        return lookup(known[order], number[order], rows)
+
+    @property
+    def is_gone(self) -> Bools:
+        """By stack; the last entry is for number -1."""
+        return np.array([*(stack.is_gone for stack in self.stacks), False], np.bool_)
+
+
+def _is_residual(origin: Origin) -> bool:
+    """As value_origin_details.is_residual."""
+    op_name = origin.instruction.op_name if origin.instruction is not None else None
+    if origin.kind != "stacked" or not origin.slice_count or op_name is None:
+        return False
+    return b"jvp(" in op_name and b"transpose(" not in op_name
+
+
+def _stack(layer: Layer, origin: Origin, label: str) -> Stack | None:
+    """The stack in the graph of its loop."""
+    written: Instruction | None = origin.written_by
+    number = None if written is None else layer.number_of.get(written.position)
+    node = None if number is None else layer.nodes[number]
+    if node is None or node.opcode != "dynamic-update-slice" or len(node.operands) < 2:
+        return None
+    return Stack(
+        node.operands[1],
+        label or None,
+        origin.slice_count or 0,
+        origin.is_layer_input,
+    )
+
+
+def operation_count(parts: Iterable[dict[int, int | None]]) -> int | None:
+    """The sum over a union; None where one of it is not known."""
+    union: dict[int, int | None] = {}
+    for part in parts:
+        union |= part
+    counts = [count for count in union.values() if count is not None]
+    total = sum(counts)
+    return total if len(counts) == len(union) and total < _LIMIT else None
