@@ -119,7 +119,7 @@ def test_errors_are_one_line_on_stderr(call, arguments, code, message):
 def test_a_query_answers_as_a_table_in_full_where_stdout_is_no_terminal(call, db):
     code, out, err = call("query", "top-temps", "--db", db)
     assert (code, err) == (0, "")
-    assert "2.0 KiB" in out
+    assert "2.00 KiB" in out
     assert "very_long_scope/" * 20 in out
 
 

@@ -87,13 +87,13 @@ def test_step(bufdb_limit):
     result.stdout.fnmatch_lines(
         [
             "bufdb: peak of train_step is over its limit",
-            "  peak          8.5 MiB (8905504 bytes)",
-            "  limit         1.0 MiB (1048576 bytes)",
-            "  too much      7.5 MiB (7856928 bytes)",
+            "  peak          8.49 MiB (8905504 bytes)",
+            "  limit         1.00 MiB (1048576 bytes)",
+            "  too much      7.49 MiB (7856928 bytes)",
             "  memory space  host (color 0) of cpu",
             "  module        module_0002.jit_train_step.cpu_after_optimizations",
             "  largest of * values held at the peak:",
-            "*800.0 KiB  temp  f32[[]800,256] *train.py:53 *",
+            "*800 KiB  temp  f32[[]800,256] *train.py:53 *",
             "bufdb: arguments of train_step is over its limit",
             "  limit         1000 B",
             "  largest of * values held at the peak among arguments:",
@@ -250,10 +250,10 @@ def test_over(assert_peak):
     result.stdout.fnmatch_lines(
         [
             "bufdb: the peak of train_step is over its limit",
-            "  peak          8.5 MiB (8905504 bytes)",
-            "  limit         1.0 MiB (1048576 bytes)",
-            "  too much      7.5 MiB (7856928 bytes)",
-            "limit: 849.3% of 1.0 MiB: it does not fit",
+            "  peak          8.49 MiB (8905504 bytes)",
+            "  limit         1.00 MiB (1048576 bytes)",
+            "  too much      7.49 MiB (7856928 bytes)",
+            "limit: 849.3% of 1.00 MiB: it does not fit",
             "lines that hold most of it",
             "* /home/user/model/train.py:*",
             "what would lower it most*",

@@ -16,7 +16,13 @@ from typing import Any
 from bufdb.query.diff import Comparison, Row
 from bufdb.query.result import Result
 from bufdb.report import formats
-from bufdb.report.text import escape_control, human_bytes, markdown_escape
+from bufdb.report.text import (
+    escape_control,
+    human_apart,
+    human_bytes,
+    human_change,
+    markdown_escape,
+)
 
 MOST_TABLES = 3
 """Tables of parts to show: one per module and memory space."""
@@ -88,8 +94,8 @@ def text(
 def summary(comparison: Comparison) -> str:
     """One line: the peak that grew most (or else shrank most) with its largest part, and the sums.
 
-    "train_step: peak 2.5 MiB → 4.1 MiB (+61.4%), largest: +1.2 MiB dot_general train.py:48; in all:
-    grew 1.8 MiB in 2 functions, shrank 3.0 KiB in 1, 4 unchanged".
+    "train_step: peak 2.52 MiB → 4.07 MiB (+61.4%), largest: +1.21 MiB dot_general train.py:48; in
+    all: grew 1.82 MiB in 2 functions, shrank 3.00 KiB in 1, 4 unchanged".
     """
     peaks = [row for row in comparison.figures if row.figure == "peak"]
     if not peaks:
@@ -108,7 +114,7 @@ def summary(comparison: Comparison) -> str:
 def _totals(peaks: list[Row]) -> str:
     """What grew, what shrank and what one side alone has, each with its sum, and how many did not.
 
-    Sums are of one memory space: "hbm grew 1.2 GiB in 3 functions, shrank 40.0 MiB in 2; vmem …".
+    Sums are of one memory space: "hbm grew 1.24 GiB in 3 functions, shrank 40.0 MiB in 2; vmem …".
     """
     spaces: dict[int | None, dict[str, list[Row]]] = {}
     counts: Counter[str] = Counter()
@@ -153,12 +159,9 @@ def _outcome(row: Row) -> str:
 
 
 def _from_to(row: Row) -> str:
-    base, new = _size(row.base_bytes), _size(row.new_bytes)
-    # A change below the last digit of the unit would look like none.
-    notes = [signed_bytes(row.delta_bytes)] if base == new else []
-    if row.delta_ratio is not None:
-        notes.append(f"{row.delta_ratio:+.1%}")
-    return f"{base} → {new} ({', '.join(notes)})" if notes else f"{base} → {new}"
+    base, new = _sizes(row.base_bytes, row.new_bytes)
+    note = "" if row.delta_ratio is None else f" ({human_change(row.delta_ratio, '+')})"
+    return f"{base} → {new}{note}"
 
 
 def _largest(peak: Row, parts: Iterable[Row]) -> Row | None:
@@ -197,7 +200,7 @@ def _part_with_added(row: Row, key_name: str) -> str:
     added = (row.base_added_bytes, row.new_added_bytes)
     if not any(added) or added == (row.base_bytes, row.new_bytes) or key_name not in _OF_OPERATIONS:
         return part
-    return f"{part} (by XLA: {_pair(_size(added[0]), _size(added[1]), row)})"
+    return f"{part} (by XLA: {_pair(*_sizes(*added), row)})"
 
 
 def _name(row: Row) -> str:
@@ -307,8 +310,7 @@ def _part_table(peak: Row, parts: list[Row], key_name: str, top: int) -> Result:
     table: list[tuple[Any, ...]] = [
         (
             row.change,
-            _size(row.base_bytes),
-            _size(row.new_bytes),
+            *_sizes(row.base_bytes, row.new_bytes),
             signed_bytes(row.delta_bytes),
             row.allocation_kind,
             _pair(row.base_value_count, row.new_value_count, row),
@@ -323,9 +325,9 @@ def _part_table(peak: Row, parts: list[Row], key_name: str, top: int) -> Result:
             base = sum(row.base_bytes or 0 for row in rows)
             new = sum(row.new_bytes or 0 for row in rows)
             delta = signed_bytes(new - base) if what == "smaller" else "~"
-            cells = (_size(base), _size(new), delta, None, None, None, None, f"{len(rows)} {what}")
+            cells = (*_sizes(base, new), delta, None, None, None, None, f"{len(rows)} {what}")
             table.append(("", *cells))
-    total = (_size(peak.base_bytes), _size(peak.new_bytes), signed_bytes(peak.delta_bytes))
+    total = (*_sizes(peak.base_bytes, peak.new_bytes), signed_bytes(peak.delta_bytes))
     table.append(("", *total, None, None, None, None, "peak"))
     return _result(names, 1, 3, [tuple("" if c is None else c for c in row) for row in table])
 
@@ -381,7 +383,8 @@ def _sides(row: Row) -> tuple[str, str]:
     """Base and new: '-' where there is no module, 'unknown' where it does not give the figure."""
     sides = ((row.base_bytes, row.base_module_key), (row.new_bytes, row.new_module_key))
     base, new = (
-        "unknown" if count is None and key is not None else _size(count) for count, key in sides
+        "unknown" if count is None and key is not None else text
+        for (count, key), text in zip(sides, _sizes(row.base_bytes, row.new_bytes), strict=True)
     )
     return base, new
 
@@ -389,17 +392,25 @@ def _sides(row: Row) -> tuple[str, str]:
 def _delta(row: Row) -> tuple[str, str]:
     if row.unknown_reason is not None:
         return "unknown", "-"
-    ratio = "-" if row.delta_ratio is None else f"{row.delta_ratio:+.1%}"
+    ratio = "-" if row.delta_ratio is None else human_change(row.delta_ratio, "+")
     return signed_bytes(row.delta_bytes), ratio
 
 
 def signed_bytes(count: int | None) -> str:
-    """A change with its sign: '+1.2 MiB', '-4 B', '~' for none, '-' if unknown."""
+    """A change with its sign: '+1.21 MiB', '-4 B', '~' for none, '-' if unknown."""
     if count is None:
         return "-"
     if count == 0:
         return "~"
     return f"{'+' if count > 0 else ''}{human_bytes(count)}"
+
+
+def _sizes(base: int | None, new: int | None) -> tuple[str, str]:
+    """Both sides, whose texts differ if they do; '-' if unknown."""
+    if base is None or new is None:
+        return _size(base), _size(new)
+    texts = human_apart([base, new])
+    return texts[0], texts[1]
 
 
 def _size(count: int | None) -> str:

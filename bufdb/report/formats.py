@@ -2,7 +2,8 @@
 
 Does no I/O. Invariant: csv, json and jsonl hold every value exactly; units, percent and shortened
 text appear in the two formats for people alone. A column's name says its unit: `_bytes` is shown
-with IEC units, `_ratio` as percent. A column `unknown_reason` without any reason is left out there.
+with IEC units, `_ratio` as percent, far above 1 as a factor. A column `unknown_reason` without any
+reason is left out there.
 
 Names come from dumps, so from anybody. `terminal_safe` makes any text fit to be shown, and csv
 stays exact also where a cell begins with `=`, `+`, `-` or `@`: it is for programs; in a spreadsheet
@@ -12,6 +13,7 @@ import it with all columns as text.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,11 +23,21 @@ if TYPE_CHECKING:  # bufdb.query.execute imports duckdb, which a list of the que
     from bufdb.query.result import Result
 from bufdb.report import table
 from bufdb.report.table import Column
-from bufdb.report.text import escape_control, human_bytes, markdown_escape
+from bufdb.report.text import (
+    escape_control,
+    human_apart,
+    human_bytes,
+    human_change,
+    human_ratio,
+    markdown_escape,
+)
 
 _NUMBER = re.compile(r"(U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|DOUBLE|FLOAT|DECIMAL.*)$")
 _SHARE = re.compile(r"(held|saving|peak|module_peak|padding|replicated|size|limit)_ratio")
 """Columns that are a share of a whole."""
+_SIDE = re.compile(r"^(base|new|low|high|previous|value|limit)_|_without$")
+"""What tells columns apart whose sizes are compared."""
+_CHANGE = re.compile(r"(delta|change)_ratio$")
 _TEXT = re.compile(r"VARCHAR|JSON|STRUCT|MAP|UNION|.*\]$")
 
 
@@ -119,21 +131,32 @@ def _markdown(result: Result) -> str:
 
 
 def _for_people(result: Result) -> list[list[str]]:
-    """Cells with units; NULL is a '-'."""
-    return [
-        [_human(name, value) for (name, _), value in zip(result.columns, row, strict=True)]
-        for row in result.rows
-    ]
+    """Cells with units; NULL is a '-'. Sizes that are compared in a row differ in their texts."""
+    names = [name for name, _ in result.columns]
+    stems: dict[str, list[int]] = {}
+    for place, name in enumerate(names):
+        if name.endswith("_bytes") or "_bytes_" in name:
+            stems.setdefault(_SIDE.sub("", name), []).append(place)
+    compared = [places for places in stems.values() if len(places) > 1]
+    rows = []
+    for row in result.rows:
+        cells = [_human(name, value) for name, value in zip(names, row, strict=True)]
+        for places in compared:
+            known = [place for place in places if row[place] is not None]
+            for place, text in zip(known, human_apart([row[p] for p in known]), strict=True):
+                cells[place] = text
+        rows.append(cells)
+    return rows
 
 
 def _human(name: str, value: Any) -> str:
     if value is None:
         return "-"
-    if isinstance(value, int) and not isinstance(value, bool) and "_bytes" in name:
-        return human_bytes(value)
-    if isinstance(value, float):
-        return f"{value:.1%}" if name.endswith("_ratio") else f"{value:.6g}"
-    return _text(value)
+    if name.endswith("_ratio") and isinstance(value, float):
+        return human_change(value) if _CHANGE.search(name) else human_ratio(value)
+    if isinstance(value, int | float) and not isinstance(value, bool) and "_bytes" in name:
+        return human_bytes(round(value)) if math.isfinite(value) else _text(value)
+    return f"{value:.6g}" if isinstance(value, float) else _text(value)
 
 
 def _csv(result: Result) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from bufdb.report import bars, cells, colour
 from bufdb.report.bars import bar
-from bufdb.report.text import display_width, escape_control, human_bytes
+from bufdb.report.text import display_width, escape_control, human_bytes, human_ratio
 from bufdb.summary.overview import Overview, Row
 
 WIDTH = 80
@@ -107,8 +107,8 @@ def _limit(found: Overview, paint: Paint) -> str:
     if found.limit_name is not None:
         of += f" ({found.limit_name}, nominal)"
     if ratio > 1:
-        return paint(f"limit: {ratio:.1%} of {of}: it does not fit", colour.RED)
-    share = f"{ratio:.1%}" if ratio >= 0.001 else "under 0.1%"
+        return paint(f"limit: {human_ratio(ratio)} of {of}: it does not fit", colour.RED)
+    share = human_ratio(ratio) if ratio >= 0.001 else "under 0.1%"
     return f"limit: {share} of {of} {bar(ratio)}"
 
 

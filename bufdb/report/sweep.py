@@ -44,7 +44,7 @@ def _cut(texts: list[str]) -> list[str]:
 
 
 def _fit(curve: Curve) -> str:
-    """One curve: 'peak of f (remat=full): 2.0 MiB + 3.1 MiB * batch, within 0.2%, …'."""
+    """One curve: 'peak of f (remat=full): 2.02 MiB + 3.13 MiB * batch, within 0.2%, …'."""
     row, size = curve.row, " * ".join(curve.labels)
     text = human_bytes(row["fixed_bytes"])
     if row["model"] == "constant":

@@ -5,14 +5,12 @@ Names come from dumps, so from anybody. `terminal_safe` makes any text fit to be
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from bufdb.errors import OBEYED, one_line
-
-if TYPE_CHECKING:  # bufdb.query.execute imports duckdb, which a list of the queries does not need
-    pass
 
 _CONTROL_IN_LINES = re.compile(f"[\x00-\x08\x0b-\x1f{OBEYED}]")
 _MARKDOWN = re.compile(
@@ -25,17 +23,55 @@ _REFERENCE = re.compile(
 _ZERO_WIDTH_SPACE = "&#8203;"
 
 
-def human_bytes(count: int) -> str:
-    """A number of bytes with an IEC unit and one decimal: '16.0 MiB', '512 B'."""
-    size = float(abs(count))
-    units = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB", "YiB")
-    unit = 0
-    # Compared as rounded, or 1048575 would read 1024.0 KiB.
-    while (size if unit == 0 else round(size, 1)) >= 1024 and unit < len(units) - 1:
+_UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB", "YiB")
+DIGITS = 3
+"""Significant digits of a size."""
+_MOST_DIGITS = 6
+"""Of sizes that differ by less, bytes are shown."""
+_LARGEST_PERCENT = 10
+"""From this ratio on a factor is easier to read."""
+
+
+def human_bytes(count: int, digits: int = DIGITS) -> str:
+    """A number of bytes with an IEC unit and three significant digits: '16.0 MiB', '512 B'."""
+    if abs(count) < 1024:
+        return f"{count} B"
+    size, units = abs(count) / 1024, iter(_UNITS)
+    # Compared as rounded, or 1048575 would read 1024 KiB.
+    text, unit = _rounded(size, digits), next(units)
+    while float(text) >= 1024 and unit != _UNITS[-1]:
         size /= 1024
-        unit += 1
-    sign = "-" if count < 0 else ""
-    return f"{sign}{size:.0f} B" if unit == 0 else f"{sign}{size:.1f} {units[unit]}"
+        text, unit = _rounded(size, digits), next(units)
+    return f"{'-' if count < 0 else ''}{text} {unit}"
+
+
+def _rounded(size: float, digits: int) -> str:
+    """So many significant digits, but all before the point."""
+    text = f"{size:.{max(0, digits - len(str(int(size))))}f}"
+    # 9.999 has gained a digit as 10.00.
+    return f"{size:.{max(0, digits - len(str(int(float(text)))))}f}"
+
+
+def human_apart(counts: Sequence[int]) -> list[str]:
+    """Numbers of bytes to be compared, with as many digits as show where they differ."""
+    for digits in range(DIGITS, _MOST_DIGITS + 1):
+        texts = [human_bytes(count, digits) for count in counts]
+        if len(set(texts)) == len(set(counts)):
+            return texts
+    return [f"{count} B" for count in counts]
+
+
+def human_ratio(ratio: float, sign: str = "") -> str:
+    """A share: '12.5%', of several times the whole '×85,600'; with `sign` "+" '+12.5%'."""
+    if not _LARGEST_PERCENT <= abs(ratio) < math.inf:
+        return f"{ratio:{sign}.1%}"
+    rounded = float(f"{ratio:.{DIGITS}g}")
+    return f"×{rounded:,.{0 if abs(rounded) >= 100 else 1}f}"
+
+
+def human_change(ratio: float, sign: str = "") -> str:
+    """A change as a share of what was: '12.5%', to several times as much '×85,600'."""
+    return human_ratio(ratio + 1 if ratio >= _LARGEST_PERCENT else ratio, sign)
 
 
 def escape_control(text: str) -> str:

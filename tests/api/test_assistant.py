@@ -28,10 +28,10 @@ def test_answers_are_exact_and_short(tools):
 
 def test_a_diff_and_a_what_if_begin_with_their_sentence(tools):
     lines = tools.diff("cpu_b8", "cpu_b16").splitlines()
-    assert lines[0].startswith("train_step: peak 8.5 MiB → ")
+    assert lines[0].startswith("train_step: peak 8.49 MiB → ")
     assert lines[2].startswith("place,")
     lines = tools.what_if("train_step", donate=["*"], run="cpu_b8").splitlines()
-    assert "peak 8.5 MiB → " in lines[0]
+    assert "peak 8.49 MiB → " in lines[0]
     assert lines[-1].startswith("note: ")
 
 

@@ -24,7 +24,7 @@ def test_bars_are_as_wide_as_spans_last_and_as_high_as_their_bytes():
 
 def test_tooltips_have_the_figures_and_no_markup_of_a_dump():
     titles = [title.text for title in ElementTree.fromstring(svg(SPANS)).iter("title")]
-    assert titles == ["0-3: 512 B a", "4-7: 1.0 KiB <b>&", "8-15: 0 B"]
+    assert titles == ["0-3: 512 B a", "4-7: 1.00 KiB <b>&", "8-15: 0 B"]
 
 
 def test_nothing_is_drawn_of_nothing():

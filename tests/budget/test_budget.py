@@ -375,7 +375,7 @@ def test_markdown_for_a_pull_request(budget):
     assert lines[1] == ""
     assert lines[2].startswith("| status | function_name | metric |")
     assert lines[4] == (
-        "| within | step | peak | hbm | 2.5 KiB | 1.5 KiB | 2.5 KiB | 0 B | 0.0% | m2 "
+        "| within | step | peak | hbm | 2.50 KiB | 1.50 KiB | 2.50 KiB | 0 B | 0.0% | m2 "
         "| +1 KiB (b.toml:2) | - |"
     )
 
@@ -383,7 +383,7 @@ def test_markdown_for_a_pull_request(budget):
 def test_the_table_has_units(budget):
     code, out, _ = budget(budget_text('"5 KiB"'), "--run", "new")
     assert code == 0
-    assert out.splitlines()[2].split()[:5] == ["within", "step", "peak", "hbm", "2.5"]
+    assert out.splitlines()[2].split()[:5] == ["within", "step", "peak", "hbm", "2.50"]
     assert "50.0%" in out
 
 

@@ -272,7 +272,7 @@ def test_a_run_with_summary_and_labels(left_behind, monkeypatch):
     assert lines[2].startswith("bufdb: run r in bufdb.duckdb: ingested 3 modules (0 replaced), ")
     assert lines[3:5] == [
         "3 modules of 3 functions for cpu in 1 run",
-        "highest peak: 8.5 MiB of host memory, train_step of run r",
+        "highest peak: 8.49 MiB of host memory, train_step of run r",
     ]
     assert any("train.py:53" in line for line in lines)
     assert lines[-1] == "bufdb summary --run r shows what holds it"

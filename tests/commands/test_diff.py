@@ -300,7 +300,7 @@ def test_json_and_jsonl_hold_the_same_rows(diff):
 @pytest.mark.slow
 def test_function_and_color(diff):
     text = diff("cpu_b8", "cpu_b16", "--function", "eval*")[1]
-    assert text.startswith("eval_step: peak 2.0 MiB → 3.7 MiB (+85.4%), largest: +1.5 MiB dot")
+    assert text.startswith("eval_step: peak 2.02 MiB → 3.74 MiB (+85.4%), largest: +1.53 MiB dot")
     assert "train_step" not in text
     by_name = diff("tpu_b8", "tpu_b8", "--color", "vmem", "--function", "init")
     assert by_name[1].startswith("no peak changed: 1 unchanged")
@@ -324,9 +324,9 @@ def test_top_cuts_and_says_so(diff):
     assert err == "bufdb: --top cuts tables and Markdown only; all rows are written\n"
 
 
-def test_a_change_too_small_for_the_unit_is_told(diff):
+def test_both_sides_of_a_small_change_differ(diff):
     text = diff("cpu_b8_old", "cpu_b8")[1]
-    assert text.startswith("train_step: peak 8.5 MiB → 8.5 MiB (-37.3 KiB, -0.4%), largest: ")
+    assert text.startswith("train_step: peak 8.53 MiB → 8.49 MiB (-0.4%), largest: ")
 
 
 def test_output_to_a_file(diff, tmp_path):
@@ -393,24 +393,24 @@ def test_a_table(small):
     assert (code, err) == (0, "")
     assert [re.split(" {2,}", line) for line in text.splitlines() if "---" not in line] == [
         [
-            "f: peak 3.0 KiB → 4.0 KiB (+33.4%), largest: +3.0 KiB x; in all: "
-            "grew 1.0 KiB in 1 function, only in new 1 B in 1"
+            "f: peak 3.00 KiB → 4.00 KiB (+33.4%), largest: +3.00 KiB x; in all: "
+            "grew 1.00 KiB in 1 function, only in new 1 B in 1"
         ],
         [""],
         ["function", "space", "figure", "base", "new", "delta", "change", "paired by"],
-        ["f", "color 0", "peak", "3.0 KiB", "4.0 KiB", "+1.0 KiB", "+33.4%", "name"],
-        ["", "temps", "3.0 KiB", "4.0 KiB", "+1.0 KiB", "+33.3%"],
+        ["f", "color 0", "peak", "3.00 KiB", "4.00 KiB", "+1.00 KiB", "+33.4%", "name"],
+        ["", "temps", "3.00 KiB", "4.00 KiB", "+1.00 KiB", "+33.3%"],
         ["", "arguments, outputs, aliased, constants, fragmentation, padding", *"~~~~"],
         ["g", "color 0", "peak", "-", "1 B", "-", "-", "only in new"],
         [""],
-        ["f, color 0: peak +1.0 KiB by op"],
+        ["f, color 0: peak +1.00 KiB by op"],
         ["change", "base", "new", "delta", "kind", "values", "shape", "source", "part"],
-        ["grew", "1.0 KiB", "4.0 KiB", "+3.0 KiB", "temp", "1", "x"],
-        ["vanished", "2.0 KiB", "0 B", "-2.0 KiB", "temp", "1", "y"],
+        ["grew", "1.00 KiB", "4.00 KiB", "+3.00 KiB", "temp", "1", "x"],
+        ["vanished", "2.00 KiB", "0 B", "-2.00 KiB", "temp", "1", "y"],
         ["appeared", "0 B", "1 B", "+1 B", "temp", "1", "z"],
-        ["", "3.0 KiB", "4.0 KiB", "+1.0 KiB", "peak"],
+        ["", "3.00 KiB", "4.00 KiB", "+1.00 KiB", "peak"],
         [""],
-        ["temps +1.0 KiB: +1.0 KiB in parts of kind temp, ~ fragmentation"],
+        ["temps +1.00 KiB: +1.00 KiB in parts of kind temp, ~ fragmentation"],
     ]
 
 

@@ -127,9 +127,9 @@ def test_without_live_ranges_there_are_sizes_and_the_reason(made, call):
     lines = out.splitlines()
     assert (code, err) == (0, "")
     assert "unknown peak: the dump has no live ranges" in lines
-    assert "   3.0 MiB  ██████████████████████  temp" in lines
-    assert "   1.0 MiB  ███████▍                arguments" in lines
-    assert any(line.split()[:4] == ["2.0", "MiB", "1", "temp"] for line in lines)
+    assert "  3.00 MiB  ██████████████████████  temp" in lines
+    assert "  1.00 MiB  ███████▍                arguments" in lines
+    assert any(line.split()[:4] == ["2.00", "MiB", "1", "temp"] for line in lines)
     assert "┤" not in out and lines[-1].startswith("bufdb query top-values --run r --module m1")
 
 

@@ -46,10 +46,10 @@ def test_it_is_one_screen_of_eighty_columns(summary):
     assert len(lines) <= 24 and max(map(display_width, lines)) <= 80
     assert lines[:3] == [
         "2 modules of 2 functions for gpu in 1 run",
-        "highest peak: 8.3 MiB of device memory, train_step of run gpu_b8",
+        "highest peak: 8.29 MiB of device memory, train_step of run gpu_b8",
         "limit: under 0.1% of 16.0 GiB",
     ]
-    assert "   1.7 MiB   20.8%  ████▋                   saved /home/user/model/train.py:65" in lines
+    assert "  1.72 MiB   20.8%  ████▋                   saved /home/user/model/train.py:65" in lines
     assert lines[-1] == "everything in the dumps was understood"
 
 
@@ -69,14 +69,14 @@ def test_its_figures_are_those_of_the_queries(summary, demo):
 @pytest.mark.slow
 def test_it_is_of_the_device_s_own_memory_and_tells_of_the_rest(summary):
     out = summary("--run", "tpu_b8")[1].splitlines()
-    assert out[1] == "highest peak: 978.5 KiB of hbm memory, train_step of run tpu_b8"
-    assert out[3].startswith("besides: 6.3 MiB vmem")
+    assert out[1] == "highest peak: 978 KiB of hbm memory, train_step of run tpu_b8"
+    assert out[3].startswith("besides: 6.29 MiB vmem")
 
 
 def test_it_narrows_to_a_function(summary):
     out = summary("--run", "cpu*", "--function", "ini?")[1].splitlines()
     assert out[0] == "4 modules of 1 function for cpu in 4 runs"
-    assert "903.1 KiB of host memory, init of run " in out[1]
+    assert "903 KiB of host memory, init of run " in out[1]
 
 
 @pytest.mark.slow
@@ -86,7 +86,7 @@ def test_it_narrows_to_a_module_if_the_queries_do(summary):
         assert (code, out) == (2, "")
         assert "summary: --module is no parameter of the query" in err
     else:
-        assert out.startswith("1 module of 1 function for cpu in 1 run\nhighest peak: 2.0 MiB")
+        assert out.startswith("1 module of 1 function for cpu in 1 run\nhighest peak: 2.02 MiB")
 
 
 def test_an_empty_answer_says_why(summary):
@@ -101,7 +101,7 @@ def test_an_empty_answer_says_why(summary):
 @pytest.mark.parametrize(
     ("given", "line"),
     [
-        ("5MiB", "limit: 313.7% of 5.0 MiB: it does not fit"),
+        ("5MiB", "limit: 313.7% of 5.00 MiB: it does not fit"),
         ("20MiB", "limit: 78.4% of 20.0 MiB █████████████████▎"),
         ("tpu v5 LITE", "limit: under 0.1% of 16.0 GiB (TPU v5e, nominal)"),
     ],
@@ -172,7 +172,7 @@ def test_peaks_beside_the_highest_and_how_many_are_unknown(con):
     assert lines[1:-1] == [
         "highest peak: 100 B of hbm memory, f of run r",
         "limit: under 0.1% of 16.0 GiB (TPU v5e, nominal)",
-        "besides: 2.0 KiB vmem",
+        "besides: 2.00 KiB vmem",
         "unknown peak, g of run r (2 of 4 compilations): the dump has no live ranges",
     ]
 
@@ -288,7 +288,7 @@ def test_an_ingest_at_a_terminal_ends_with_a_short_one(empty_folder):
     assert lines[0].startswith("bufdb: ingested 2 modules")
     assert lines[1:] == [
         "2 modules of 2 functions for gpu in 1 run",
-        "highest peak: 8.3 MiB of device memory, train_step of run gpu_b8",
+        "highest peak: 8.29 MiB of device memory, train_step of run gpu_b8",
         "everything in the dumps was understood",
         "bufdb summary --run gpu_b8 shows what holds it",
     ]

@@ -26,7 +26,7 @@ def test_text_says_what_is_saved_what_caps_it_and_what_it_means(ask):
     code, out, err = ask("--run", "gpu_b8", "--without", "line:train.py:66")
     assert (code, err) == (0, "")
     head, *table, instant, policy, meaning = out.splitlines()
-    assert head == "train_step (gpu_b8, device): peak 8.3 MiB → 6.8 MiB, saves 1.5 MiB (18.4%)"
+    assert head == "train_step (gpu_b8, device): peak 8.29 MiB → 6.76 MiB, saves 1.53 MiB (18.4%)"
     assert table[-2].split()[0] == "together"
     assert instant == (
         "The peak then is at 85: gemm_fusion_dot.16, dot_general, /home/user/model/train.py:65; "
@@ -116,7 +116,7 @@ def test_names_that_hold_nothing_at_the_peak_are_summed_up(ask, monkeypatch):
 def test_until_it_fits_or_nothing_helps(ask):
     code, out, _ = ask("--run", "gpu_b8", "--until", "6 MiB")
     assert code == 0
-    assert "; fits into 6.0 MiB\n" in out
+    assert "; fits into 6.00 MiB\n" in out
     code, out, _ = ask("--run", "gpu_b8", "--until", "10")
     assert code == 1
     assert "; still above 10 B\n" in out
@@ -152,7 +152,7 @@ def test_what_is_not_donated_is_noted(ask):
     code, out, err = ask("--run", "gpu_b8", "--donate", "tokens")
     assert (code, out.splitlines()[0]) == (
         0,
-        "train_step (gpu_b8, device): peak 8.3 MiB → 8.3 MiB, saves 0 B (0.0%)",
+        "train_step (gpu_b8, device): peak 8.29 MiB → 8.29 MiB, saves 0 B (0.0%)",
     )
     assert err == "bufdb: not donated, since of the size of no output that is left: 13 (tokens)\n"
 

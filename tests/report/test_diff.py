@@ -45,7 +45,17 @@ def test_nothing_was_there_to_compare():
 
 
 def test_a_change_from_nothing_has_no_ratio_and_may_have_no_part():
-    assert headline([row(base=0, new=2048)]) == "f: peak 0 B → 2.0 KiB"
+    assert headline([row(base=0, new=2048)]) == "f: peak 0 B → 2.00 KiB"
+
+
+def test_both_sides_of_a_small_change_differ():
+    change = headline([row(base=1213333504, new=1214333504, delta_ratio=0.0008)])
+    assert change.startswith("f: peak 1.130 GiB → 1.131 GiB (+0.1%)")
+
+
+def test_a_change_of_many_times_is_a_factor():
+    change = headline([row(base=96, new=8217280, delta_ratio=85595.67)])
+    assert change == "f: peak 96 B → 7.84 MiB (×85,600)"
 
 
 @pytest.mark.parametrize(
@@ -63,7 +73,7 @@ def test_a_change_from_nothing_has_no_ratio_and_may_have_no_part():
 def test_the_part_that_grew_most_is_named_for_what_it_is(cells, what):
     figures = [row(base=2**20, new=2**21, delta_ratio=1.0)]
     line = headline(figures, [row(base=0, new=8, **cells)])
-    assert line == f"f: peak 1.0 MiB → 2.0 MiB (+100.0%), largest: +8 B {what}"
+    assert line == f"f: peak 1.00 MiB → 2.00 MiB (+100.0%), largest: +8 B {what}"
 
 
 def test_sums_are_of_one_memory_space_each():

@@ -10,7 +10,14 @@ import pytest
 
 from bufdb.query.result import Result
 from bufdb.report.formats import render
-from bufdb.report.text import escape_control, human_bytes, markdown_escape, shorten, terminal_safe
+from bufdb.report.text import (
+    escape_control,
+    human_apart,
+    human_bytes,
+    markdown_escape,
+    shorten,
+    terminal_safe,
+)
 
 RESULT = Result(
     [("name", "VARCHAR"), ("size_bytes", "HUGEINT"), ("held_ratio", "DOUBLE"), ("n", "BIGINT")],
@@ -28,7 +35,7 @@ def test_table_shows_units_and_aligns_numbers_right():
         "----  ----------  ----------  --\n"
         "a|b     16.0 MiB       12.5%   7\n"
         "-              -           -   -\n"
-        "         8.0 EiB      100.0%  12\n"
+        "        8.00 EiB      100.0%  12\n"
     )
 
 
@@ -38,7 +45,7 @@ def test_markdown_shows_units_and_escapes_bars():
         + "| --- | ---: | ---: | ---: |\n"
         "| a\\|b | 16.0 MiB | 12.5% | 7 |\n"
         "| - | - | - | - |\n"
-        "|  | 8.0 EiB | 100.0% | 12 |\n"
+        "|  | 8.00 EiB | 100.0% | 12 |\n"
     )
 
 
@@ -99,15 +106,58 @@ def test_no_rows(format_name):
     [
         (0, "0 B"),
         (1023, "1023 B"),
-        (1024, "1.0 KiB"),
-        (1048575, "1.0 MiB"),
-        (-1536, "-1.5 KiB"),
-        (2**63, "8.0 EiB"),
-        (2**100, "1048576.0 YiB"),
+        (1024, "1.00 KiB"),
+        (1152, "1.12 KiB"),
+        (10234, "9.99 KiB"),
+        (10239, "10.0 KiB"),
+        (102348, "99.9 KiB"),
+        (102399, "100 KiB"),
+        (1047552, "1023 KiB"),
+        (1048575, "1.00 MiB"),
+        (-1536, "-1.50 KiB"),
+        (2**63, "8.00 EiB"),
+        (2**100, "1048576 YiB"),
     ],
 )
 def test_human_bytes(count, shown):
     assert human_bytes(count) == shown
+
+
+@pytest.mark.parametrize(
+    ("counts", "shown"),
+    [
+        ([1213333504, 1158703513], ["1.13 GiB", "1.08 GiB"]),
+        ([1213333504, 1212333504], ["1.130 GiB", "1.129 GiB"]),
+        ([2**30, 2**30 + 1], ["1073741824 B", "1073741825 B"]),
+        ([2**30, 2**30], ["1.00 GiB", "1.00 GiB"]),
+    ],
+)
+def test_sizes_that_differ_look_different(counts, shown):
+    assert human_apart(counts) == shown
+
+
+def test_a_row_shows_that_its_sides_differ():
+    names = ("base_bytes", "new_bytes", "peak_bytes", "peak_bytes_without", "slope_bytes")
+    columns = [(name, "HUGEINT") for name in names]
+    text, _ = render(Result(columns, [(2**30, 2**30 - 2**20, None, 2**20, 1.5e6)]), "markdown")
+    cells = [cell.strip() for cell in text.splitlines()[-1].strip("|").split("|")]
+    assert cells == ["1.00 GiB", "1023 MiB", "-", "1.00 MiB", "1.43 MiB"]
+
+
+@pytest.mark.parametrize(
+    ("name", "ratio", "shown"),
+    [
+        ("delta_ratio", 0.614, "61.4%"),
+        ("delta_ratio", 85596.714, "×85,600"),
+        ("delta_ratio", 10.0, "×11.0"),
+        ("limit_ratio", 75607955.0, "×75,600,000"),
+        ("limit_ratio", 1.2, "120.0%"),
+        ("limit_ratio", float("inf"), "inf%"),
+    ],
+)
+def test_a_ratio_far_above_one_is_a_factor(name, ratio, shown):
+    text, _ = render(Result([(name, "DOUBLE")], [(ratio,)]), "markdown")
+    assert text.splitlines()[-1] == f"| {shown} |"
 
 
 def test_a_terminal_gets_no_control_characters():

@@ -48,21 +48,21 @@ def test_the_function_that_leaves_least_decides(said):
     )
     # eval binds, though step is the largest of every run: its curve is told too.
     assert lines == [
-        "peak of eval (length=1): 0 B + 6.0 MiB * batch, within 0.0%, from 4 sizes, 1 to 4",
-        "peak of step (length=1): 10.0 MiB + 2.0 MiB * batch, within 0.0%, from 4 sizes, 1 to 4",
+        "peak of eval (length=1): 0 B + 6.00 MiB * batch, within 0.0%, from 4 sizes, 1 to 4",
+        "peak of step (length=1): 10.0 MiB + 2.00 MiB * batch, within 0.0%, from 4 sizes, 1 to 4",
         "largest batch that fits 60.0 MiB: 10 (length=1), by eval",
     ]
 
 
 def test_what_does_not_grow_binds_only_where_it_does_not_fit(said):
     peaks = {"init": lambda batch, _: 5 * MIB}
-    constant = "peak of init (length=1): 5.0 MiB at every batch, within 0.0%, from 4 sizes, 1 to 4"
+    constant = "peak of init (length=1): 5.00 MiB at every batch, within 0.0%, from 4 sizes, 1 to 4"
     assert said(peaks, limit=60 * MIB) == [constant]
 
 
 def test_what_does_not_fit_at_any_size(said):
     lines = said({"init": lambda batch, _: 5 * MIB}, limit=MIB)
-    assert lines[1:] == ["largest batch that fits 1.0 MiB: none (length=1), by init"]
+    assert lines[1:] == ["largest batch that fits 1.00 MiB: none (length=1), by init"]
 
 
 @pytest.mark.slow
@@ -88,7 +88,7 @@ def test_two_labels_have_their_product_where_it_makes_a_curve(said):
         lengths=(1, 2, 5),
     )
     assert lines[-4:] == [
-        "peak of step: 1.0 MiB + 1.0 MiB * batch * length, within 0.0%, from 10 sizes, 1 to 20",
+        "peak of step: 1.00 MiB + 1.00 MiB * batch * length, within 0.0%, from 10 sizes, 1 to 20",
         "largest batch that fits 60.0 MiB: 59 (length=1), by step",
         "largest batch that fits 60.0 MiB: 29 (length=2), by step",
         "largest batch that fits 60.0 MiB: 11 (length=5), by step",
@@ -119,13 +119,13 @@ def test_the_least_of_each_end_counts_where_all_have_to_fit():
         curve("f", low_largest_size=9, high_largest_size=11),
         curve("g", low_largest_size=8, high_largest_size=12),
     )
-    assert lines[-1] == "largest batch that fits 8.0 MiB: 8 to 11, by g"
+    assert lines[-1] == "largest batch that fits 8.00 MiB: 8 to 11, by g"
     lines = told(
         *(curve(f"g{n}", f"x={n}", low_largest_size=n, high_largest_size=n) for n in (0, 1))
     )
     assert lines[-2:] == [
-        "largest batch that fits 8.0 MiB: none (x=0), by g0",
-        "largest batch that fits 8.0 MiB: 1 (x=1), by g1",
+        "largest batch that fits 8.00 MiB: none (x=0), by g0",
+        "largest batch that fits 8.00 MiB: 1 (x=1), by g1",
     ]
 
 
@@ -139,7 +139,7 @@ def test_what_has_no_curve_or_no_largest_is_told_with_why():
         "no curve over batch: no live ranges: f, compilation 2"
     ]
     assert told(curve(unknown_count=2)) == [
-        "peak of f: 1.0 MiB + 1.0 MiB * batch, within 0.0%, from 3 sizes, 1 to 4, "
+        "peak of f: 1.00 MiB + 1.00 MiB * batch, within 0.0%, from 3 sizes, 1 to 4, "
         "2 more of unknown peak",
         "no largest batch: without one of the sizes the curve does not grow: f",
     ]
@@ -147,7 +147,7 @@ def test_what_has_no_curve_or_no_largest_is_told_with_why():
 
 def test_a_curve_may_bend_and_fall_and_many_are_counted():
     bent = curve(model="quadratic", slope_bytes=-2 * MIB, square_factor=3 * MIB)
-    assert told(bent)[0].startswith("peak of f: 1.0 MiB - 2.0 MiB * batch + 3.0 MiB * batch^2, w")
+    assert told(bent)[0].startswith("peak of f: 1.00 MiB - 2.00 MiB * batch + 3.00 MiB * batch^2")
     lines = report.lines(
         {("batch",): [curve(f"f{n}") for n in range(15)]}, {f"f{n}" for n in range(15)}, None
     )

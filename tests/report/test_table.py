@@ -77,7 +77,7 @@ def test_a_title_line_with_a_long_name_fits_too():
 def test_what_all_rows_have_alike_stands_in_a_title_line():
     columns = {"run_name": "VARCHAR", "peak_bytes": "BIGINT", "source": "VARCHAR", "n": "BIGINT"}
     assert table(columns, [("a", 2**20, None, 1), ("a", 2**20, None, 2)]) == [
-        "run a · peak 1.0 MiB · no source · in each of 2 rows",
+        "run a · peak 1.00 MiB · no source · in each of 2 rows",
         "n",
         "-",
         "1",
@@ -88,7 +88,7 @@ def test_what_all_rows_have_alike_stands_in_a_title_line():
 def test_what_only_looks_alike_stays_a_column():
     lines = table({"size_bytes": "BIGINT", "n": "BIGINT"}, [(2**20, 1), (2**20 + 1, 1)], None)
     assert lines[0] == "n 1 · in each of 2 rows"
-    assert lines[1:] == ["size_bytes", "----------", "   1.0 MiB", "   1.0 MiB"]
+    assert lines[1:] == ["size_bytes", "----------", "  1.00 MiB", "  1.00 MiB"]
 
 
 def test_equal_rows_stay_a_table_and_a_single_row_has_no_title():
@@ -102,13 +102,13 @@ def test_rows_in_groups_get_a_title_for_each_where_they_do_not_fit():
     assert table(columns, rows, 24) == [
         "n  name",
         "-  ----",
-        "run r1 · peak 1.0 KiB",
+        "run r1 · peak 1.00 KiB",
         "3 rows",
         "0  x",
         "1  x",
         "2  x",
         "",
-        "run r2 · peak 2.0 KiB",
+        "run r2 · peak 2.00 KiB",
         "3 rows",
         "0  y",
         "1  y",
@@ -152,7 +152,7 @@ def test_a_single_row_that_does_not_fit_is_set_out_by_name():
     assert table(columns, [("one two three four", 2048)], 24) == [
         "a_name   one two three",
         "         four",
-        "n_bytes  2.0 KiB",
+        "n_bytes  2.00 KiB",
     ]
 
 

@@ -273,7 +273,7 @@ def succeeds(attack: Attack, folder: Path) -> bool:
     before = _files(folder)
     if attack.way == "parameter":
         told = _call("query", "top-values", "-p", "function", text, "-p", "run", text, "--db", path)
-        return SECRET in told or "2.0 KiB" in told or _files(folder) != before
+        return SECRET in told or "2.00 KiB" in told or _files(folder) != before
     told = ""
     if attack.way in ("sql", "asked"):
         with mock.patch.dict(os.environ, {"BUFDB_SECRET": SECRET, "HOME": str(folder)}):
@@ -399,7 +399,7 @@ def test_a_view_of_the_files_own_is_told_and_bufdbs_is_used(tmp_path):
         con.execute("CREATE OR REPLACE VIEW memory_figures AS SELECT 1 AS peak_bytes")
         con.execute("CREATE OR REPLACE MACRO base_name(path) AS 'planted'")
     told = _call("sql", "SELECT peak_bytes, base_name('a/b') FROM memory_figures", "--db", path)
-    assert "planted" not in told and "2.0 KiB" in told
+    assert "planted" not in told and "2.00 KiB" in told
     line = f"bufdb: {path} has another base_name, memory_figures than bufdb; bufdb's own is used\n"
     assert told.endswith(line)
     assert _call("query", "peak-figures", "--db", path).count("has another memory_figures") == 1

@@ -16,7 +16,7 @@ from bufdb.budget.file import parse_limit
 from bufdb.errors import UsageError, quote
 from bufdb.query.result import Result
 from bufdb.report import formats
-from bufdb.report.text import escape_control, human_bytes, markdown_escape
+from bufdb.report.text import escape_control, human_apart, human_bytes, markdown_escape
 from bufdb.what_if import answer, choice, donation
 from bufdb.what_if.answer import Answer, Row
 
@@ -149,19 +149,20 @@ def _size(text: str) -> int:
 
 
 def _headline(found: Answer, limit: int | None, share: Fraction) -> str:
-    """train_step (gpu_b8, device): peak 8.3 MiB → 6.2 MiB, saves 2.1 MiB (25.3%)."""
+    """train_step (gpu_b8, device): peak 8.29 MiB → 6.19 MiB, saves 2.09 MiB (25.3%)."""
     choice, left = found.choice, found.left.peak_bytes
     saving = choice.peak_bytes - left
     ratio = f" ({saving / choice.peak_bytes:.1%})" if choice.peak_bytes else ""
+    sizes = human_apart([choice.peak_bytes, left, *([] if limit is None else [limit])])
     text = (
         f"{choice.function_name} ({choice.run_name}, {choice.memory_space}): "
-        f"peak {human_bytes(choice.peak_bytes)} → {human_bytes(left)}, "
+        f"peak {sizes[0]} → {sizes[1]}, "
         f"saves {human_bytes(saving)}{ratio}"
     )
     if share:
         text += f", {share} of the bytes stays"
     if limit is not None:
-        text += f"; {'fits into' if found.fits else 'still above'} {human_bytes(limit)}"
+        text += f"; {'fits into' if found.fits else 'still above'} {sizes[2]}"
     return text
 
 

@@ -13,6 +13,7 @@ import {
 import { bytesOver, fold, rank } from "../../../bufdb/report/html/static/groups.mjs";
 import { fromHash, toHash } from "../../../bufdb/report/html/static/link.mjs";
 import {
+  apart,
   baseName,
   counted,
   cut,
@@ -104,16 +105,22 @@ test("bytes read as bufdb's answers write them", () => {
   const sizes = {
     0: "0 B",
     1023: "1023 B",
-    1024: "1.0 KiB",
-    1048575: "1.0 MiB",
-    819200: "800.0 KiB",
+    1024: "1.00 KiB",
+    1152: "1.12 KiB",
+    10239: "10.0 KiB",
+    1048575: "1.00 MiB",
+    819200: "800 KiB",
   };
   for (const [count, text] of Object.entries(sizes)) assert.equal(humanBytes(Number(count)), text);
-  assert.equal(humanBytes(2 ** 70), "1024.0 EiB");
+  assert.equal(humanBytes(2 ** 70), "1024 EiB");
   assert.deepEqual(
     [signedBytes(2048), signedBytes(-2048), signedBytes(0)],
-    ["+2.0 KiB", "−2.0 KiB", "±0 B"],
+    ["+2.00 KiB", "−2.00 KiB", "±0 B"],
   );
+  assert.deepEqual(apart([2 ** 30, 2 ** 30 - 2 ** 20]), ["1.00 GiB", "1023 MiB"]);
+  assert.deepEqual(apart([2 ** 30, 2 ** 30 + 1]), ["1073741824 B", "1073741825 B"]);
+  assert.equal(percent(1, 8), "12.5 %");
+  assert.equal(percent(85596.7, 1), "×85,600");
 });
 
 test("what a name may not do to the page is shown as its code", () => {
@@ -194,9 +201,10 @@ test("a link that says nothing, or nonsense, leads to the peak in the first colo
 });
 
 test("halves are rounded as Python rounds them, to the even one", () => {
-  assert.equal(humanBytes(631.25 * 1024), "631.2 KiB");
-  assert.equal(humanBytes(631.75 * 1024), "631.8 KiB");
-  assert.equal(humanBytes(1024 * 1024 - 1), "1.0 MiB");
+  assert.equal(humanBytes(63.25 * 1024), "63.2 KiB");
+  assert.equal(humanBytes(63.75 * 1024), "63.8 KiB");
+  assert.equal(humanBytes(1.125 * 1024), "1.12 KiB");
+  assert.equal(humanBytes(1024 * 1024 - 1), "1.00 MiB");
 });
 
 test("CSV is that of bufdb: NULL is nothing, quotes where they must be", () => {

@@ -231,8 +231,8 @@ test("savings and origins in words", () => {
     const { text, step: link, rest } = savingWords({ held: 2048, saves, step }, 4);
     return text + (link === null ? "" : `step ${link}`) + rest;
   };
-  assert.equal(words(2048, 9), "saves 2.0 KiB");
-  assert.equal(words(1024, 9), "saves 1.0 KiB: then the peak at step 9 is the highest");
+  assert.equal(words(2048, 9), "saves 2.00 KiB");
+  assert.equal(words(1024, 9), "saves 1.00 KiB: then the peak at step 9 is the highest");
   assert.equal(words(0, 9), "saves nothing: step 9 is as high");
   assert.equal(
     originWords(model(), 2),
@@ -288,7 +288,7 @@ test("bytes that an output has of an argument are counted once", () => {
 });
 
 test("cells of answers in words: units by the column's name, NULL as nothing", () => {
-  assert.equal(cellText("held_bytes", 2048), "2.0 KiB");
+  assert.equal(cellText("held_bytes", 2048), "2.00 KiB");
   assert.equal(cellText("held_bytes", "36893488147419103232"), "32.0 EiB");
   assert.equal(cellText("held_ratio", 0.125), "12.5 %");
   assert.deepEqual(

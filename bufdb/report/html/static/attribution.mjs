@@ -4,13 +4,15 @@
 import { fill, make, nameOf, swatch } from "./dom.mjs";
 import { COLOURS } from "./groups.mjs";
 import { fillTable } from "./table.mjs";
-import { counted, humanBytes, signedBytes } from "./text.mjs";
+import { apart, counted, humanBytes, signedBytes } from "./text.mjs";
 
 /** @typedef {{[column: string]: any}} Line a row of `bufdb diff` by column */
 
-/** @param {number | null} bytes */
-export function told(bytes) {
-  return bytes === null ? "unknown" : humanBytes(bytes);
+/** Base and new, whose texts differ if they do. @param {Line} row @returns {string[]} */
+export function told({ base_bytes: base, new_bytes: now }) {
+  const known = [base, now].filter(bytes => bytes !== null);
+  const texts = apart(known);
+  return [base, now].map(bytes => (bytes === null ? "unknown" : texts[known.indexOf(bytes)]));
 }
 
 /** @param {number | null} bytes */
@@ -74,7 +76,7 @@ function sums(parts) {
   const [base, now, change] = ["base_bytes", "new_bytes", "delta_bytes"].map(name =>
     sumOf(parts, name),
   );
-  return [humanBytes(base), humanBytes(now), signedBytes(change), ""];
+  return [...apart([base, now]), signedBytes(change), ""];
 }
 
 /**
@@ -92,8 +94,7 @@ export function fillParts(table, bars, parts) {
     return {
       cells: [
         make("span", {}, swatch(group), nameOf(String(part.part))),
-        told(part.base_bytes),
-        told(part.new_bytes),
+        ...told(part),
         toldChange(part.delta_bytes),
         part.delta_bytes === null ? "" : changeBar(part.delta_bytes, largest),
       ],

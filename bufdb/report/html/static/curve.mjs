@@ -30,7 +30,7 @@ export function axes({ dim, rule }, isNarrow) {
       gap: 3,
       space: 34,
       incrs: BYTE_TICKS,
-      values: (_, ticks) => ticks.map(tick => humanBytes(tick).replace(".0 ", " ")),
+      values: (_, ticks) => ticks.map(tick => humanBytes(tick).replace(/\.00? /, " ")),
     },
   ];
 }

@@ -81,8 +81,7 @@ export class Comparison {
         cells: [
           row.function_name,
           row.memory_space_name ?? (row.color === null ? "" : `color ${row.color}`),
-          told(row.base_bytes),
-          told(row.new_bytes),
+          ...told(row),
           toldChange(row.delta_bytes),
           row.delta_bytes === null
             ? nameOf(row.unknown_reason ?? "on one side only")

@@ -10,27 +10,50 @@ export function visible(text) {
   return text.replace(OBEYED, found => "\\u" + found.charCodeAt(0).toString(16).padStart(4, "0"));
 }
 
-/** A number with one decimal, halves to the even one, as Python rounds. @param {number} number */
-function oneDecimal(number) {
-  const tenths = number * 10;
-  const below = Math.floor(tenths);
-  const isHalf = tenths - below === 0.5;
-  return ((isHalf ? below + (below % 2) : Math.round(tenths)) / 10).toFixed(1);
+/** A number with so many decimals, halves to the even one, as Python rounds.
+ *  @param {number} number @param {number} decimals */
+function fixed(number, decimals) {
+  const scaled = number * 10 ** decimals;
+  const below = Math.floor(scaled);
+  const isHalf = scaled - below === 0.5;
+  return ((isHalf ? below + (below % 2) : Math.round(scaled)) / 10 ** decimals).toFixed(decimals);
+}
+
+/** So many significant digits, but all before the point. @param {number} size
+ *  @param {number} digits */
+function rounded(size, digits) {
+  const whole = (/** @type {number} */ number) => String(Math.trunc(number)).length;
+  const text = fixed(size, Math.max(0, digits - whole(size)));
+  // 9.999 has gained a digit as 10.00.
+  return fixed(size, Math.max(0, digits - whole(Number(text))));
 }
 
 /**
- * Bytes with an IEC unit and one decimal, to the letter as bufdb's answers have them: "16.0 MiB".
+ * Bytes with an IEC unit and three significant digits, to the letter as bufdb's answers have them:
+ * "16.0 MiB".
  * @param {number} count
+ * @param {number} digits
  */
-export function humanBytes(count) {
+export function humanBytes(count, digits = 3) {
   let size = Math.abs(count);
+  let text = String(size);
   let unit = 0;
-  // Compared as rounded, or 1048575 would read 1024.0 KiB.
-  while ((unit ? Number(oneDecimal(size)) : size) >= 1024 && unit < UNITS.length - 1) {
+  // Compared as rounded, or 1048575 would read 1024 KiB.
+  while (Number(text) >= 1024 && unit < UNITS.length - 1) {
     size /= 1024;
     unit++;
+    text = rounded(size, digits);
   }
-  return (count < 0 ? "−" : "") + (unit ? oneDecimal(size) : size) + " " + UNITS[unit];
+  return (count < 0 ? "−" : "") + text + " " + UNITS[unit];
+}
+
+/** Bytes to be compared, with as many digits as show where they differ. @param {number[]} counts */
+export function apart(counts) {
+  for (let digits = 3; digits <= 6; digits++) {
+    const texts = counts.map(count => humanBytes(count, digits));
+    if (new Set(texts).size === new Set(counts).size) return texts;
+  }
+  return counts.map(count => count + " B");
 }
 
 /** Bytes more or less, always with a sign: "+1.5 MiB", "±0 B". @param {number} count */
@@ -39,12 +62,14 @@ export function signedBytes(count) {
 }
 
 /**
- * A part of a whole: "52.0 %"; empty where there is no whole.
+ * A part of a whole: "52.0 %", of several times the whole "×85,600"; empty where there is no whole.
  * @param {number} part
- * @param {number} whole
+ * @param {number} all
  */
-export function percent(part, whole) {
-  return whole > 0 ? ((100 * part) / whole).toFixed(1) + " %" : "";
+export function percent(part, all) {
+  if (!(all > 0)) return "";
+  if (part < 10 * all) return ((100 * part) / all).toFixed(1) + " %";
+  return "×" + (part / all).toLocaleString("en-US", { maximumSignificantDigits: 3 });
 }
 
 /** The last part of a path. @param {string} path */
