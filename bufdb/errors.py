@@ -3,6 +3,7 @@
     BufdbError                  exit 1
     ├── UsageError              exit 2  a wrong name, parameter or path
     ├── DatabaseError           exit 3  database missing, locked, damaged or of another version
+    ├── TooSlowError            exit 124  what --timeout bounds took longer
     └── CommandError            exit 126 or 127  the command of `bufdb capture` cannot be started
 
 Messages are one line: where, what was expected, what was found, what to do next.
@@ -52,6 +53,12 @@ class DatabaseError(BufdbError):
     """The database is missing, in use, damaged, not writable, or has another schema version."""
 
     exit_code = 3
+
+
+class TooSlowError(BufdbError):
+    """What --timeout bounds took longer; the code is that of timeout(1)."""
+
+    exit_code = 124
 
 
 class CommandError(BufdbError):

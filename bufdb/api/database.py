@@ -112,20 +112,24 @@ class Database(Readable):
 
         Raises:
             UsageError: nothing to read is there.
-            BufdbError: a function cannot be read; the message says what to do.
+            BufdbError: a function cannot be read; the message says what to do. One that XLA
+                refuses, being too large, is read: `refusals` says so.
             DatabaseError: the database cannot be opened, or is of another version.
         """
         self._require_file()
         from bufdb.compiled.dump import dumped
         from bufdb.ingest.ingest import ingest
 
+        refusals: list[str] = []
         with ExitStack() as stack:
             places = _dumps(source)
             given: dict[str, Any] = {"run": run}
             if places is None:
                 folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="bufdb-"))
                 for one in _several(source):
-                    dumped(one, Path(folder), compiler_options)
+                    refusal = dumped(one, Path(folder), compiler_options)
+                    if refusal is not None:
+                        refusals.append(refusal)
                 places = [Path(folder)]
                 given = {"run": run or "compiled", "source_path": "a compiled function"}
             elif compiler_options is not None:
@@ -133,7 +137,8 @@ class Database(Readable):
             given |= {"labels": _texts(labels), "metadata": _texts(metadata), "prune": prune}
             stack.enter_context(self._opener.faults())
             summary = ingest(self.path, places, **given, own_globs=own, replace=replace)
-        for text in summary.notes:
+            summary.refusals += refusals
+        for text in [*summary.notes, *(f"XLA gave up: {text}" for text in refusals)]:
             LOG.warning("%s", text)
         return summary
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bufdb.api.answer import Answer
+from bufdb.api.answer import Answer, dicts
 from bufdb.api.curve import Span, svg
 from bufdb.api.database import Database, connect
+from bufdb.api.questions.summary import summary as ask
 from bufdb.errors import DatabaseError, UsageError
 from bufdb.summary.overview import DEVICE_LABEL, glob
+from bufdb.summary.targets import NEED, Outcome, need_of, table
 
 RUN = "compiled"
 BARS = 320
@@ -30,6 +32,8 @@ class Explanation(Answer):
 
     def _repr_html_(self) -> str:
         """The memory over the program as a picture, the text, and where there is more."""
+        if isinstance(self.data, list):  # of several targets
+            return super()._repr_html_()
         try:
             spans = _spans(self.db, self.data["peak"])
         except DatabaseError:  # it was closed
@@ -51,7 +55,7 @@ def explain(
     function: Any,
     /,
     *args: Any,
-    target: str | None = None,
+    target: str | Sequence[str] | None = None,
     limit: int | str | None = None,
     compiler_options: Mapping[str, Any] | None = None,
     **kwargs: Any,
@@ -59,14 +63,16 @@ def explain(
     """What the memory of a function is at its peak: shown by a notebook, by `print`, as `.data`.
 
     It is compiled, not run: `jax.ShapeDtypeStruct` in place of arrays will do, so that a large
-    model can be explained on a laptop.
+    model can be explained on a laptop. One that XLA refuses, being too large, is explained all the
+    same, from what XLA has planned by then; `.notes` has its words.
 
     Args:
         function: plain or jitted, with the arguments to lower it for; or what
             `jax.jit(f).lower(...)` or `.compile()` gave, without.
         args: its arguments.
-        target: hardware to compile for that need not be there, such as "tpu:v5e:2x2"; it takes
-            the package libtpu (pip install 'bufdb[tpu]').
+        target: hardware to compile for that need not be there, such as "tpu:v5e:2x2", "v5e-4" or
+            "gpu:h100"; TPUs take the package libtpu (pip install 'bufdb[tpu]'). Of several the
+            answer is a table, with a dict for each as `.data`, and a run for each in `.db`.
         limit: memory of the device: bytes, a size such as "16GiB", or a name such as "TPU v5e"; by
             default that of the target.
         compiler_options: passed on to `compile`.
@@ -76,24 +82,67 @@ def explain(
         UsageError: it is nothing that can be compiled.
         BufdbError: it holds no buffer assignment; the message says what to do.
     """
-    metadata = {}
-    stage = function
-    if not hasattr(function, "memory_analysis") and not callable(
-        getattr(function, "compile", None)
-    ):
-        from bufdb.compiled.lower import lowered
-        from bufdb.compiled.target import target as described
-
-        hardware = None if target is None else described(target)
-        stage = lowered(function, args, kwargs, hardware)
-        if hardware is not None:
-            metadata = {DEVICE_LABEL: hardware.device_kind, "target": hardware.name}
-            compiler_options = {**hardware.options, **(compiler_options or {})}
-    elif args or kwargs or target is not None:
-        raise UsageError(
-            "what is lowered or compiled takes neither arguments nor a target; give the function"
-        )
+    call = (function, args, kwargs)
+    if target is not None and not isinstance(target, str):
+        return _compared(call, list(dict.fromkeys(target)), limit, compiler_options)
+    stage, metadata, options = _lowered(*call, target, compiler_options)
     db = connect()
-    db.ingest(stage, run=RUN, metadata=metadata, compiler_options=compiler_options)
+    done = db.ingest(stage, run=RUN, metadata=metadata, compiler_options=options)
     found = db.summary(limit=limit)
-    return Explanation(found.text, found.data, found.notes, db=db)
+    refusals = [f"XLA gave up: {text}" for text in done.refusals]
+    return Explanation(found.text, found.data, (*found.notes, *refusals), db=db)
+
+
+def _lowered(
+    function: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    target: str | None,
+    options: Mapping[str, Any] | None,
+) -> tuple[Any, dict[str, str], Mapping[str, Any] | None]:
+    """What is to be compiled, what a run of it is labelled with, and the options.
+
+    Raises:
+        UsageError: it is nothing that can be compiled.
+    """
+    if hasattr(function, "memory_analysis") or callable(getattr(function, "compile", None)):
+        if args or kwargs or target is not None:
+            raise UsageError(
+                "what is lowered or compiled takes neither arguments nor a target; "
+                "give the function"
+            )
+        return function, {}, options
+    from bufdb.compiled.lower import lowered
+    from bufdb.compiled.target import target as described
+
+    hardware = None if target is None else described(target)
+    stage = lowered(function, args, kwargs, hardware)
+    if hardware is None:
+        return stage, {}, options
+    metadata = {DEVICE_LABEL: hardware.device_kind, "target": hardware.name}
+    return stage, metadata, {**hardware.options, **(options or {})}
+
+
+def _compared(
+    call: tuple[Any, Sequence[Any], Mapping[str, Any]],
+    targets: Sequence[str],
+    limit: int | str | None,
+    compiler_options: Mapping[str, Any] | None,
+) -> Explanation:
+    """A table with a row for each target."""
+    from bufdb.report import formats
+
+    stages = [_lowered(*call, name, compiler_options) for name in targets]
+    db = connect()
+    outcomes = []
+    for name, (stage, metadata, options) in zip(targets, stages, strict=True):
+        run = f"{RUN}@{name}"
+        done = db.ingest(stage, run=run, metadata=metadata, compiler_options=options)
+        refusal = done.refusals[0] if done.refusals else None
+        with db._opener.several() as opened:
+            found = ask(opened, run=glob(run), limit=limit).found
+            need_bytes = need_of(opened(NEED, runs=[glob(run)]), found)
+        outcomes.append(Outcome(name, metadata[DEVICE_LABEL], run, found, need_bytes, refusal))
+    rows = table(outcomes)
+    text, _ = formats.render(rows, "table")
+    return Explanation(text, dicts(rows), db=db)

@@ -5,13 +5,25 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from bufdb.commands import common
+from bufdb.commands.progress import hide, waiting
+from bufdb.errors import BufdbError, DatabaseError, UsageError, one_line
 from bufdb.report import colour
+
+if TYPE_CHECKING:
+    from bufdb.compiled.process import Compiled
+    from bufdb.summary.targets import Outcome
+
+TOO_LARGE = 1
+"""Exit code where a program needs more than its limit."""
 
 
 @click.command(name="explain", short_help="Compile a function, also for a TPU, and summarise it.")
@@ -21,13 +33,27 @@ from bufdb.report import colour
     "args",
     metavar="PYTHON",
     default="",
-    help="Its arguments: shapes as f32[8,128], trees of them, and names of FILE.",
+    help="Its arguments, as in a call: shapes as f32[8,128], trees of them, and names of FILE.",
 )
 @click.option(
     "--target",
+    "targets",
     metavar="TARGET",
-    help="Hardware that need not be there: tpu:v5e:2x2, gpu:h100 or gpu:FILE.",
+    multiple=True,
+    help="Hardware that need not be there: v5e-8, tpu:v5e:2x2, gpu:h100, gpu:FILE or cpu; several "
+    "give a table.",
 )
+@click.option(
+    "--timeout",
+    "timeout_s",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0, min_open=True),
+    help="End it when it takes longer, for each target.",
+)
+@click.option(
+    "-v", "--verbose", "is_verbose", is_flag=True, help="Show what JAX and XLA say meanwhile."
+)
+@common.quiet_option
 @click.option("--run", metavar="NAME", help="Name of the run; the function's and the target's.")
 @click.option("--label", "labels", metavar="K=V", multiple=True, help="Label of the run.")
 @common.own_option
@@ -45,7 +71,10 @@ from bufdb.report import colour
 def command(
     spec: str,
     args: str,
-    target: str | None,
+    targets: tuple[str, ...],
+    timeout_s: float | None,
+    is_verbose: bool,
+    is_quiet: bool,
     run: str | None,
     labels: tuple[str, ...],
     own: tuple[str, ...],
@@ -58,57 +87,171 @@ def command(
 
     \b
       bufdb explain train.py:step --args '{"w": f32[1024,1024]}, f32[32,1024]'
-      bufdb explain train.py:step --args 'state(), batch(8)' --target tpu:v5e:2x2
+      bufdb explain train.py:step --args '*state(), batch=batch(8)' --target tpu:v5e:2x2
+      bufdb explain train.py:step --args 'args(8)' --target gpu:h100 --target v5e-8 --target v6e-8
 
     FILE is imported in a process of its own, by the Python that bufdb runs in; FUNCTION may be
     plain or jitted. What it compiles to is stored in the database as a run, which replaces one of
-    the same name: 'bufdb what-if', 'bufdb query' and 'bufdb diff' answer further.
+    the same name: 'bufdb what-if', 'bufdb query' and 'bufdb diff' answer further. --args is what
+    a call has between its parentheses; a single tuple, such as args(8) may give, is all arguments.
 
     With --target JAX compiles ahead of time for hardware that need not be there. Arguments that are
     sharded over a mesh are sharded so over devices of the target, others are for one of them; the
-    limit is that device's memory. tpu:v5e:2x2 is a generation and a topology of TPUs and takes the
-    package libtpu (pip install 'bufdb[tpu]'). gpu:h100 is eight of them and takes the packages
+    limit is that device's memory. tpu:v5e:2x2 is a generation and a topology of TPUs, v5e-4 and
+    v5litepod-4 the same by number (of cores for v2 to v4, v5p and v7x), and takes the package
+    libtpu (pip install 'bufdb[tpu]'). gpu:h100 is eight of them and takes the packages
     jax-cuda12-pjrt and jax-cuda12-plugin; gpu:FILE is any GPU of which FILE is XLA's description
     (a GpuTargetConfigProto as text). Of a GPU nothing is timed, as XLA would for some operations.
 
+    A program that XLA refuses, being too large, is answered all the same, from what XLA has planned
+    by then. Several targets give a table with a row for each: what it needs and the line that holds
+    most; each is stored as a run NAME@TARGET.
+
     \b
     Exit codes:
-      0  compiled
-      1  the function cannot be compiled, or a package is missing
-      2  wrong usage
-      3  database in use, damaged, not writable or of another version
+      0    compiled, within its limit
+      1    it needs more than its limit, cannot be compiled, or a package is missing
+      2    wrong usage
+      3    database in use, damaged, not writable or of another version
+      124  not compiled within --timeout
+    """
+    from bufdb.compiled.process import signals_heeded
+    from bufdb.compiled.target import hardware_of
+    from bufdb.summary.devices import limit_of
+
+    named: list[str | None] = list(dict.fromkeys(targets)) or [None]
+    for target in targets:  # both before anything is compiled
+        hardware_of(target)
+    limit_of(limit)
+    job = _Job(spec, args, run, common.parse_labels(labels), common.own_globs(own), limit, db)
+    job = replace(job, timeout_s=timeout_s, is_verbose=is_verbose, is_quiet=is_quiet)
+    with signals_heeded():
+        if len(named) == 1:
+            code = _show(_explained(job, named[0]), format_name, output)
+        else:
+            code = _compare(job, [target for target in named if target], format_name, output)
+    click.get_current_context().exit(code)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What is compiled, and what becomes of it."""
+
+    spec: str
+    args: str
+    run: str | None
+    labels: Mapping[str, str]
+    own_globs: list[str] | None
+    limit: str | None
+    db: str
+    timeout_s: float | None = None
+    is_verbose: bool = False
+    is_quiet: bool = False
+
+    def run_name(self, target: str | None, *, is_one: bool) -> str:
+        """That of --run; else, or of one target of several, with the target's."""
+        name = self.run or self.spec.rpartition(":")[2]
+        is_plain = target is None or (is_one and self.run is not None)
+        return name if is_plain else f"{name}@{target}"
+
+
+def _explained(job: _Job, target: str | None, *, is_one: bool = True) -> Outcome:
+    """Compile for one target and store it; what came of it.
+
+    Raises:
+        BufdbError: nothing was compiled, or it cannot be stored.
     """
     from bufdb.api.questions.summary import summary as ask
-    from bufdb.compiled.process import compiled_apart
     from bufdb.ingest.ingest import ingest
-    from bufdb.report import summary
-    from bufdb.summary.devices import limit_of
     from bufdb.summary.overview import DEVICE_LABEL, glob
+    from bufdb.summary.targets import NEED, Outcome, need_of
 
-    pairs = common.parse_labels(labels)
-    limit_of(limit)  # before anything is compiled
-    name = run or spec.rpartition(":")[2] + ("" if target is None else f"@{target}")
+    name = job.run_name(target, is_one=is_one)
     with tempfile.TemporaryDirectory(prefix="bufdb-") as folder:
-        dumps, device = compiled_apart(spec, args, target, Path(folder))
-        metadata = {DEVICE_LABEL: device} | ({} if target is None else {"target": target})
+        compiled = _compiled(job, target, Path(folder))
+        metadata = {DEVICE_LABEL: compiled.device}
         done = ingest(
-            db,
-            [dumps],
+            job.db,
+            [compiled.dumps],
             run=name,
-            labels=pairs,
-            metadata=metadata,
-            own_globs=common.own_globs(own),
+            labels=job.labels,
+            metadata=metadata | ({} if target is None else {"target": target}),
+            own_globs=job.own_globs,
             replace=True,
-            source_path=spec,
+            source_path=job.spec,
         )
     for text in done.notes:
         common.note(text)
-    opened = partial(common.open_database, db)
-    found = ask(opened, run=glob(name), limit=limit).found
+    opened = partial(common.open_database, job.db)
+    found = ask(opened, run=glob(name), limit=job.limit).found
+    need_bytes = need_of(opened(NEED, runs=[glob(name)]), found)
+    return Outcome(target or "", compiled.device, name, found, need_bytes, compiled.refusal)
+
+
+def _compiled(job: _Job, target: str | None, folder: Path) -> Compiled:
+    from bufdb.compiled.process import NotCompiledError, compiled_apart
+
+    try:
+        with waiting(is_quiet=job.is_quiet) as observer:
+            return compiled_apart(
+                job.spec,
+                job.args,
+                target,
+                folder,
+                timeout_s=job.timeout_s,
+                is_verbose=job.is_verbose,
+                observer=observer,
+                relay=_relay,
+            )
+    except NotCompiledError as error:
+        for line in error.lines:
+            click.echo(one_line(line), err=True)
+        raise
+
+
+def _relay(data: bytes) -> None:
+    """Show on standard error what the user's code prints."""
+    hide()
+    click.echo(data, nl=False, err=True)
+
+
+def _show(done: Outcome, format_name: str, output: Path | None) -> int:
+    """The summary of one target; the exit code."""
+    from bufdb.report import summary
+
+    assert done.found is not None
     is_coloured = output is None and format_name == "text" and colour.wanted(sys.stdout, os.environ)
     text = (
-        summary.as_json(found)
+        summary.as_json(done.found)
         if format_name == "json"
-        else summary.text(found, is_coloured=is_coloured)
+        else summary.text(done.found, is_coloured=is_coloured)
     )
     common.write(text, output, is_safe=is_coloured)
+    if done.refusal is not None:
+        common.note(f"XLA gave up: {done.refusal}")
+    return TOO_LARGE if done.is_too_large else 0
+
+
+def _compare(job: _Job, targets: Sequence[str], format_name: str, output: Path | None) -> int:
+    """The table of several targets; the exit code of the first that has one.
+
+    Raises:
+        UsageError: what is asked for can be compiled for none.
+        DatabaseError: nothing can be stored.
+    """
+    from bufdb.summary.targets import Outcome, table
+
+    done, codes = [], []
+    for target in targets:
+        try:
+            one = _explained(job, target, is_one=False)
+            codes.append(TOO_LARGE if one.is_too_large else 0)
+        except (UsageError, DatabaseError):
+            raise
+        except BufdbError as error:  # another target may do
+            one = Outcome(target, None, failure=str(error))
+            codes.append(error.exit_code)
+        done.append(one)
+    form = "table" if format_name == "text" else format_name
+    common.emit(table(done), format_name=form, output=output, full=None)
+    return next((code for code in codes if code), 0)

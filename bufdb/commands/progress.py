@@ -1,7 +1,7 @@
 """Progress on a terminal: one line on standard error, written over and over and gone at the end.
 
 Neither click's progress bar, which has no rate, nor rich, whose import alone costs 40 ms of CPU.
-Invariant: nothing is written where nobody looks, and a note never stands in the line.
+Invariant: nothing is drawn where no one looks, and a note is never within the line.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from bufdb.errors import one_line
 from bufdb.report.bars import bar
 
 INTERVAL_S = 0.1
@@ -21,32 +22,27 @@ UNITS = {"MB": 1e6, "modules": 1.0}
 """How many of what is counted make one of what is shown."""
 _ERASE = "\r\x1b[K"
 _DEFAULT_COLUMNS = 80
-_shown: list[Progress] = []
+PLAIN_INTERVAL_S = 30.0
+"""Between two lines of what takes long, where they are not drawn."""
+_shown: list[Line] = []
 """The one that is on the terminal, if any."""
 
 Observer = Callable[[int, int], None]
 """Is given how much is done, and how much there is in all."""
 
 
-class Progress:
-    """A line that says how far something is, how fast it goes, and how long it will take."""
+class Line:
+    """A line on a terminal that can be taken away."""
 
-    def __init__(self, stream: Any, unit: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self.stream, self.unit, self.clock = stream, unit, clock
-        self.began = clock()
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
         self.drawn = float("-inf")
         self.is_visible = False
 
-    def __call__(self, done: int, total: int) -> None:
-        """Draw, unless that was done a moment ago; take the line away when all is done."""
-        now = self.clock()
-        if done >= total:
-            self.hide()
-        elif now - self.drawn >= INTERVAL_S:
-            self.drawn = now
-            text = line(done, total, now - self.began, self.unit, columns(self.stream) - 1)
-            self._write(f"{_ERASE}{text}")
-            self.is_visible = True
+    def draw(self, text: str) -> None:
+        """Write it in place of what was there."""
+        self._write(f"{_ERASE}{text}")
+        self.is_visible = True
 
     def hide(self) -> None:
         """Take the line away, until it is drawn again."""
@@ -61,6 +57,48 @@ class Progress:
             self.stream.flush()
 
 
+class Progress(Line):
+    """A line that says how far something is, how fast it goes, and how long it will take."""
+
+    def __init__(self, stream: Any, unit: str, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(stream)
+        self.unit, self.clock = unit, clock
+        self.began = clock()
+
+    def __call__(self, done: int, total: int) -> None:
+        """Draw, unless that was done a moment ago; take the line away when all is done."""
+        now = self.clock()
+        if done >= total:
+            self.hide()
+        elif now - self.drawn >= INTERVAL_S:
+            self.drawn = now
+            self.draw(line(done, total, now - self.began, self.unit, columns(self.stream) - 1))
+
+
+class Waiting(Line):
+    """A line that says what is being done and for how long, where no one knows how far it is.
+
+    Where it cannot be drawn it is written every 30 seconds, for what takes minutes.
+    """
+
+    def __init__(self, stream: Any, *, is_drawn: bool) -> None:
+        super().__init__(stream)
+        self.is_drawn = is_drawn
+        self.said_s = 0.0
+
+    def __call__(self, what: str, seconds: float) -> None:
+        """Draw, or write, unless that was done a moment ago."""
+        shown = one_line(what)
+        if self.is_drawn:
+            room = max(0, columns(self.stream) - 1)
+            self.draw(f"{shown[: max(0, room - 8)]}  {elapsed(seconds)}"[:room])
+        elif seconds < self.said_s:  # another began
+            self.said_s = 0.0
+        elif seconds - self.said_s >= PLAIN_INTERVAL_S:
+            self.said_s = seconds
+            self._write(f"bufdb: {shown}, {seconds:.0f} s\n")
+
+
 @contextlib.contextmanager
 def progress(unit: str, *, is_quiet: bool = False) -> Iterator[Observer | None]:
     """Within the block an observer that draws on standard error; None if that is no terminal.
@@ -73,6 +111,24 @@ def progress(unit: str, *, is_quiet: bool = False) -> Iterator[Observer | None]:
         yield None
         return
     shown = Progress(sys.stderr, unit)
+    _shown.append(shown)
+    try:
+        yield shown
+    finally:
+        _shown.remove(shown)
+        shown.hide()
+
+
+@contextlib.contextmanager
+def waiting(*, is_quiet: bool = False) -> Iterator[Callable[[str, float], None] | None]:
+    """Within the block what says on standard error what takes how long; None if it is to be quiet.
+
+    Its arguments: what is being done, and the seconds since that began.
+    """
+    if is_quiet or sys.stderr is None or sys.stderr.closed:
+        yield None
+        return
+    shown = Waiting(sys.stderr, is_drawn=sys.stderr.isatty())
     _shown.append(shown)
     try:
         yield shown
@@ -107,7 +163,12 @@ def line(done: int, total: int, seconds: float, unit: str, width: int) -> str:
 
 def duration(seconds: float) -> str:
     """A time to come: 0:04, 12:30, 1:02:03; rounded up, for it is not to be over before."""
-    whole = int(-(-seconds // 1))
+    return elapsed(-(-seconds // 1))
+
+
+def elapsed(seconds: float) -> str:
+    """A time that has passed: 0:03, 12:30, 1:02:03."""
+    whole = int(seconds)
     hours, rest = divmod(whole, 3600)
     minutes, last = divmod(rest, 60)
     return f"{hours}:{minutes:02d}:{last:02d}" if hours else f"{minutes}:{last:02d}"

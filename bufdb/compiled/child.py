@@ -10,11 +10,17 @@ import importlib
 import importlib.util
 import json
 import os
+import shutil
 import sys
+import threading
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from bufdb.compiled.call import arguments
 from bufdb.compiled.dump import dumped
 from bufdb.compiled.lower import lowered
 from bufdb.compiled.target import jax_module, target
@@ -22,7 +28,12 @@ from bufdb.errors import BufdbError, UsageError, did_you_mean, quote
 
 DUMPS = "dumps"
 FOUND = "found.json"
-"""What was found: {"device": kind} or {"message": …, "exit_code": …}."""
+"""What was found: {"device": kind, "refusal": XLA's line or null}, or
+{"message": …, "exit_code": …, "trace": lines of the user's own}."""
+DOING = "doing"
+"""What is being done."""
+LINES = 12
+"""Of a traceback, or of a message."""
 DTYPES = {
     "f64": "float64",
     "f32": "float32",
@@ -57,34 +68,88 @@ class Shapes:
         return jax_module().ShapeDtypeStruct(sizes, self.dtype)
 
 
-def run(spec: str, args: str, hardware: str | None, folder: Path) -> str:
-    """Dump what a function of a user's file compiles to; the kind of its device.
+class Failed(BufdbError):
+    """The user's code, or XLA, gave up; the message says where and why."""
+
+    def __init__(self, message: str, trace: list[str]) -> None:
+        super().__init__(message)
+        self.trace = trace
+        """Lines of its traceback that are the user's own."""
+
+
+def run(spec: str, args: str, hardware: str | None, folder: Path) -> dict[str, Any]:
+    """Dump what a function of a user's file compiles to; what FOUND says of it.
 
     Args:
         spec: FILE.py:FUNCTION or package.module:FUNCTION.
-        args: arguments, as Python: shapes as f32[8, 128], and names of the file.
+        args: arguments as in a call: shapes as f32[8, 128], and names of the file.
         hardware: as --target names it; None for the devices of this machine.
-        folder: where to dump to.
+        folder: in which there is DUMPS, where to dump to.
 
     Raises:
-        UsageError: there is no such file, function or target, or the arguments are no Python.
+        UsageError: there is no such file, function or target, or it takes other arguments.
         BufdbError: a package is missing, or XLA wrote no dump.
+        Failed: the user's code raised an exception, or XLA did before it planned the memory.
     """
     place, colon, name = spec.rpartition(":")
     if not colon:
         raise UsageError(f"expected FILE.py:FUNCTION, got {quote(spec)}")
     jax = jax_module()
     described = None if hardware is None else target(hardware)
-    module = _module(place)
+    where = "" if hardware is None else f" for {hardware}"
+    with _step(folder, f"importing {place}"):
+        module = _module(place)
     function: Any = module
     for part in name.split("."):
         if not hasattr(function, part):
             known = [item for item in vars(function) if not item.startswith("_")]
             raise UsageError(f"{place} has no {quote(name)}{did_you_mean(part, known)}")
         function = getattr(function, part)
-    stage = lowered(function, _arguments(args, module), {}, described)
-    dumped(stage, folder, None if described is None else described.options)
-    return described.device_kind if described else str(jax.devices()[0].device_kind)
+    names = {**vars(module), **{dtype: Shapes(of) for dtype, of in DTYPES.items()}}
+    with _step(folder, f"evaluating --args for {spec}"):
+        args_given, kwargs = arguments(args, names).of(function, name)
+    with _step(folder, f"tracing {spec}{where}"):
+        stage = lowered(function, args_given, kwargs, described)
+    with _step(folder, f"compiling {spec}{where}"):
+        options = None if described is None else described.options
+        refusal = dumped(stage, folder / DUMPS, options)
+    kind = described.device_kind if described else str(jax.devices()[0].device_kind)
+    return {"device": kind, "refusal": refusal}
+
+
+@contextmanager
+def _step(folder: Path, what: str) -> Iterator[None]:
+    """Says in DOING what is being done, and of an exception which it was.
+
+    Raises:
+        Failed: in place of any exception of the user's code.
+    """
+    written = folder / f"{DOING}.new"
+    written.write_text(what, encoding="utf-8")
+    written.replace(folder / DOING)
+    try:
+        yield
+    except BufdbError:
+        raise
+    except (Exception, SystemExit) as error:  # of any code at all
+        traceback.print_exc()  # for --verbose
+        lines = str(error).strip().splitlines()
+        reason = f"{type(error).__name__}: {lines[0][:300]}" if lines else type(error).__name__
+        own, last = _own_frames(error)
+        where = "" if last is None else f" ({Path(last.filename).name}:{last.lineno})"
+        raise Failed(f"{what} failed: {reason}{where}", [*own, *lines[1:LINES]]) from error
+
+
+def _own_frames(error: BaseException) -> tuple[list[str], traceback.FrameSummary | None]:
+    """Frames that are the user's, as a traceback shows them, and the last of them."""
+    hidden = (os.path.dirname(__file__), os.path.dirname(jax_module().__file__), "<frozen")  # noqa: PTH120
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith(hidden)
+    ]
+    text = "".join(traceback.format_list(frames)).splitlines()
+    return text[-LINES:], frames[-1] if frames else None
 
 
 def _module(place: str) -> ModuleType:
@@ -109,33 +174,37 @@ def _module(place: str) -> ModuleType:
     return module
 
 
-def _arguments(text: str, module: ModuleType) -> tuple[Any, ...]:
-    """The value of --args as positional arguments."""
-    names = {**vars(module), **{name: Shapes(dtype) for name, dtype in DTYPES.items()}}
-    if not text.strip():
-        return ()
-    try:
-        code = compile(text.strip(), "--args", "eval")
-    except SyntaxError as error:
-        raise UsageError(f"--args {quote(text)} is no Python: {error.msg}") from error
-    try:
-        value = eval(code, names)
-    except NameError as error:
-        raise UsageError(f"--args {quote(text)}: {error}") from error
-    return value if isinstance(value, tuple) else (value,)
+def _end_with_parent(pipe: int, folder: Path) -> None:
+    """End this process, and remove the folder, when the other end of a pipe is closed.
+
+    That is so when the parent was killed. XLA may be at work on another thread meanwhile, which
+    makes files where others have just been removed.
+    """
+
+    def wait() -> None:
+        os.read(pipe, 1)
+        for _ in range(100):
+            shutil.rmtree(folder, ignore_errors=True)
+            if not folder.exists():
+                break
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
-def main(arguments: list[str]) -> int:
+def main(given: list[str]) -> int:
     """Run what `bufdb explain` asks for; the exit code."""
-    spec, args, hardware, place = arguments
+    spec, args, hardware, place, pipe = given
     folder = Path(place)
+    _end_with_parent(int(pipe), folder)
     (folder / DUMPS).mkdir()
     code = 0
     try:
-        found: dict[str, Any] = {"device": run(spec, args, hardware or None, folder / DUMPS)}
+        found = run(spec, args, hardware or None, folder)
     except BufdbError as error:
         code = error.exit_code
-        found = {"message": str(error), "exit_code": code}
+        trace = error.trace if isinstance(error, Failed) else []
+        found = {"message": str(error), "exit_code": code, "trace": trace}
     (folder / FOUND).write_text(json.dumps(found), encoding="utf-8")
     return code
 

@@ -23,6 +23,9 @@ from bufdb.proto.wire import found_within, hlo_proto
 ASSIGNMENT = "-buffer-assignment.txt"
 FLAGS = "XLA_FLAGS='--xla_dump_to=DIR --xla_dump_hlo_as_text'"
 """What makes any program dump, for messages."""
+LOG = ".log"
+REFUSAL_LENGTH = 400
+_OTHER_SPACE = re.compile(r"Ran out of memory in memory space (?!hbm)\w+")
 _CONTENT = (ASSIGNMENT, "after_optimizations.txt")
 """Files that say what a program is."""
 _NUMBER = re.compile(r"module_\d+")
@@ -30,8 +33,13 @@ _BACKENDS = {"cpu": "cpu_", "gpu": "gpu_", "cuda": "gpu_", "rocm": "gpu_"}
 """How names of dump files begin after the module's; those of TPUs with nothing."""
 
 
-def dumped(function: Any, folder: Path, compiler_options: Mapping[str, Any] | None = None) -> None:
+def dumped(
+    function: Any, folder: Path, compiler_options: Mapping[str, Any] | None = None
+) -> str | None:
     """Write the dump of a function into a folder of its own below `folder`.
+
+    What XLA says where it has planned the memory and then refused to go on, mostly since it is too
+    much, is returned: the plan is in the dump all the same.
 
     Args:
         function: what `jax.jit(f).lower(...)` gave, which is compiled with dumps switched on; or
@@ -49,8 +57,11 @@ def dumped(function: Any, folder: Path, compiler_options: Mapping[str, Any] | No
         _write_compiled(function, folder)
     elif callable(getattr(function, "compile", None)):
         with tempfile.TemporaryDirectory(dir=folder, prefix=".") as private:
-            compile_into(function, Path(private), compiler_options)
+            refusal = compile_into(function, Path(private), compiler_options)
             settle(Path(private), folder)
+            for log in Path(private).glob(f"*{LOG}"):
+                log.replace(folder / log.name)
+            return refusal
     else:
         hint = ""
         if callable(function):
@@ -59,6 +70,7 @@ def dumped(function: Any, folder: Path, compiler_options: Mapping[str, Any] | No
             "expected paths, or what jax.jit(f).lower(...) or .compile() gave, found "
             f"{type(function).__name__}{hint}"
         )
+    return None
 
 
 def dump_options(folder: Path) -> dict[str, Any]:
@@ -72,20 +84,46 @@ def dump_options(folder: Path) -> dict[str, Any]:
 
 def compile_into(
     lowered: Any, folder: Path, compiler_options: Mapping[str, Any] | None = None
-) -> None:
+) -> str | None:
     """Compile what was lowered once more, of which XLA writes a dump into `folder`.
+
+    Returns:
+        What XLA says, where it gave up after it had planned the memory; None if it did not.
 
     Raises:
         BufdbError: it wrote none.
     """
     options = {**(compiler_options or {}), **dump_options(folder)}
-    with without_persistent_cache():
-        lowered.compile(compiler_options=options)
-    if not any(folder.glob(f"*{ASSIGNMENT}")):
+    refusal = None
+    try:
+        with without_persistent_cache():
+            lowered.compile(compiler_options=options)
+    except Exception as error:  # JAX's own class of errors moved between its versions
+        if not _is_planned(folder):
+            raise
+        refusal = _shortened(error)
+        if _OTHER_SPACE.search(str(error)):
+            # Of a kernel's memory the dump says nothing, and the text all that is known.
+            (folder / f"compiler{LOG}").write_text(f"{error}\n", encoding="utf-8")
+    if not _is_planned(folder):
         raise BufdbError(
             "XLA wrote no buffer assignment when it compiled this; run the program with "
             f"{FLAGS} and ingest DIR"
         )
+    return refusal
+
+
+def _is_planned(folder: Path) -> bool:
+    return any(folder.glob(f"*{ASSIGNMENT}"))
+
+
+def _shortened(error: Exception) -> str:
+    """What XLA says is wrong, in one line."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    # The instruction of a kernel, and what no user can do.
+    text = re.sub(r"( on stack for %\S+) = .*?\. (?=Scoped allocation)", r"\1: ", text)
+    text = re.sub(r" (It should not be possible|See https://).*", "", text)
+    return text if len(text) <= REFUSAL_LENGTH else text[: REFUSAL_LENGTH - 1] + "…"
 
 
 def _write_compiled(compiled: Any, folder: Path) -> None:
@@ -95,9 +133,12 @@ def _write_compiled(compiled: Any, folder: Path) -> None:
             "pip install 'bufdb[proto]'; or give what .lower(...) gave, which takes no package"
         )
     executable = compiled.runtime_executable()
-    module = executable.hlo_modules()[0]
-    data = _proto(compiled, executable, module.as_serialized_hlo_module_proto())
-    if data is None:
+    modules = [] if executable is None else executable.hlo_modules()
+    module = modules[0] if modules else None
+    data = None
+    if module is not None:
+        data = _proto(compiled, executable, module.as_serialized_hlo_module_proto())
+    if module is None or data is None:
         raise BufdbError(
             "this compiled function holds no buffer assignment, as on some backends all do. "
             "Give what .lower(...) gave, "
@@ -105,7 +146,8 @@ def _write_compiled(compiled: Any, folder: Path) -> None:
         )
     backend = _BACKENDS.get(_platform(compiled, executable), "")
     # Not after the proto, which numbers what a process has compiled.
-    place = folder / hashlib.sha256(compiled.as_text().encode()).hexdigest()[:12]
+    text = (compiled.as_text() or "").encode() or data
+    place = folder / hashlib.sha256(text).hexdigest()[:12]
     place.mkdir(exist_ok=True)
     stem = f"module_0000.{module.name}.{backend}after_optimizations"
     (place / f"{stem}.hlo.pb").write_bytes(data)
@@ -117,10 +159,12 @@ def _proto(compiled: Any, executable: Any, module: bytes) -> bytes | None:
     There is no way back from a compiled function to what was compiled, so it is not compiled again.
     """
     stats = compiled.memory_analysis()
-    data = bytes(getattr(stats, "serialized_hlo_proto", b""))  # jaxlib before 0.5: all of it
+    data = bytes(
+        getattr(stats, "serialized_hlo_proto", None) or b""
+    )  # jaxlib before 0.5: all of it
     if data:
         return data
-    assignment = bytes(getattr(stats, "serialized_buffer_assignment_proto", b""))
+    assignment = bytes(getattr(stats, "serialized_buffer_assignment_proto", None) or b"")
     if assignment:
         return hlo_proto(module, assignment)
     # Ahead of time the executable has it, with the module.

@@ -34,6 +34,11 @@ def lowered(
     jitted = function if hasattr(function, "lower") else jax.jit(function)
     if target is None:
         return jitted.lower(*args, **kwargs)
+    if target.platform == "cpu" and not any(
+        hasattr(leaf, "shape") for leaf in jax.tree.leaves((args, kwargs))
+    ):
+        with jax.default_device(target.devices[0]):
+            return jitted.lower(*args, **kwargs)
     given, names = _placed(jax, (tuple(args), dict(kwargs)), target)
     return jitted.trace(*given, **names).lower(lowering_platforms=(target.platform,))
 

@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bufdb.compiled import hardware
 from bufdb.errors import BufdbError, UsageError, quote
 
 FORM = (
-    "tpu:v5e:2x2 (generation and topology), gpu:h100 or gpu:FILE (a target configuration of XLA's)"
+    "tpu:v5e:2x2 (generation and topology), v5e-8, gpu:h100, gpu:FILE (a target configuration of "
+    "XLA's) or cpu"
 )
 GPUS = 8
 """Devices of a described GPU: one host of them."""
@@ -25,29 +27,8 @@ _NO_LOCK = "ALLOW_MULTIPLE_LIBTPU_LOAD"
 """libtpu's variable: that more than one process may load it."""
 _NO_DRIVER = "JAX_SKIP_CUDA_CONSTRAINTS_CHECK"
 """Or the plugin for GPUs gives itself up where CUDA's libraries are not installed."""
-_H100 = """
-gpu_device_info {
-  threads_per_block_limit: 1024 threads_per_warp: 32
-  shared_memory_per_block: 49152 shared_memory_per_core: 233472
-  shared_memory_per_block_optin: 232448
-  threads_per_core_limit: 2048 core_count: 132 fpus_per_core: 128
-  block_dim_limit_x: 2147483647 block_dim_limit_y: 65535 block_dim_limit_z: 65535
-  thread_dim_limit_x: 1024 thread_dim_limit_y: 1024 thread_dim_limit_z: 64
-  memory_bandwidth: 3352320000000 l2_cache_size: 52428800
-  clock_rate_ghz: 1.98 device_memory_size: 84942979072
-  registers_per_core_limit: 65536 registers_per_block_limit: 65536
-  cuda_compute_capability { major: 9 minor: 0 }
-  device_address_bits: 64
-  name: "NVIDIA H100 80GB HBM3" device_vendor: "NVIDIA Corporation"
-  driver_version: "12.8.0" runtime_version: "12.8.0"
-  compile_time_toolkit_version: "12.8.0" dnn_version: "9.10.0"
-}
-platform_name: "CUDA"
-dnn_version_info { major: 9 minor: 10 patch: 0 }
-device_description_str: "NVIDIA H100 80GB HBM3"
-"""
-_KNOWN_GPUS = {"h100": _H100}
-"""XLA's GpuTargetConfigProto as text, by the name that a user gives."""
+_UNTIMED = {"xla_gpu_autotune_level": 0}
+"""Without a GPU nothing can be timed."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +38,7 @@ class Target:
     name: str
     """As it was asked for."""
     platform: str
-    """As JAX calls the platform that a function is lowered for: tpu or cuda."""
+    """As JAX calls the platform that a function is lowered for: tpu, cuda or cpu."""
     devices: Sequence[Any]
     """Devices that can be compiled for, and no more."""
     options: Mapping[str, Any]
@@ -87,22 +68,41 @@ def target(text: str) -> Target:
     """The hardware of a name.
 
     Args:
-        text: such as "tpu:v5e:2x2", TPUs of a generation in a topology as Google names them; or
-            "gpu:h100".
+        text: such as "tpu:v5e:2x2", TPUs of a generation in a topology as Google names them; the
+            same as "v5e-4" or "v5litepod-4"; "gpu:h100"; or "cpu".
 
     Raises:
         UsageError: it is no target, or one that the compiler does not know.
         BufdbError: a package is missing.
     """
-    kind, _, rest = text.partition(":")
-    if kind == "tpu" and rest:
-        return Target(text, "tpu", _tpu(text, rest), {})
-    if kind == "gpu" and rest:
-        return Target(text, "cuda", _gpu(text, rest), {"xla_gpu_autotune_level": 0})
-    raise UsageError(f"--target wants {FORM}, got {quote(text)}")
+    named = hardware_of(text)
+    if isinstance(named, str):
+        return Target(text, "cuda", _gpu(text, named), _UNTIMED)
+    if named is None:
+        return Target(text, "cpu", jax_module().devices("cpu"), {})
+    return Target(text, "tpu", _tpu(text, *named), {})
 
 
-def _tpu(text: str, topology: str) -> Sequence[Any]:
+def hardware_of(text: str) -> str | tuple[str, Mapping[str, str]] | None:
+    """What is named: a GPU or a file, a TPU and options for it, None for the CPU.
+
+    Raises:
+        UsageError: it is nothing that can be compiled for.
+    """
+    kind, _, rest = text.strip().partition(":")
+    if text.strip().casefold() == "cpu":
+        return None
+    if kind.casefold() in ("gpu", "cuda") and rest:
+        return rest
+    if hardware.gpu(text) is not None:
+        return text
+    found = hardware.tpu(text)
+    if found is None:
+        raise UsageError(f"--target wants {FORM}, got {quote(text)}; {hardware.known_names()}")
+    return found
+
+
+def _tpu(text: str, topology: str, options: Mapping[str, str]) -> Sequence[Any]:
     if importlib.util.find_spec("libtpu") is None:
         raise BufdbError(
             "to compile for a TPU its compiler is needed, the package libtpu: "
@@ -110,7 +110,7 @@ def _tpu(text: str, topology: str) -> Sequence[Any]:
         )
     # Its lock is for who uses devices; a description needs none, and another process may have it.
     with _switched_on(_NO_LOCK):
-        return _described(text, topology, platform="tpu")
+        return _described(text, topology, platform="tpu", **options)
 
 
 @contextmanager
@@ -127,21 +127,23 @@ def _switched_on(name: str) -> Iterator[None]:
             os.environ[name] = given
 
 
-def _gpu(text: str, file: str) -> Sequence[Any]:
+def _gpu(text: str, name: str) -> Sequence[Any]:
+    known = hardware.gpu(name)
+    if known is None:
+        try:
+            config = Path(name).read_text(encoding="utf-8")
+        except OSError as error:
+            raise UsageError(
+                f"--target {quote(text)}: cannot read {name}: {error.strerror}; "
+                f"{hardware.known_names()}"
+            ) from error
+    else:
+        config = known.config()
     if not any(importlib.util.find_spec(f"jax_cuda{version}_plugin") for version in (12, 13)):
         raise BufdbError(
             "to compile for a GPU its compiler is needed, the package jax-cuda12-plugin: "
             "pip install 'jax[cuda12]'"
         )
-    config = _KNOWN_GPUS.get(file)
-    if config is None:
-        try:
-            config = Path(file).read_text(encoding="utf-8")
-        except OSError as error:
-            raise UsageError(
-                f"--target {quote(text)}: cannot read {file}: {error.strerror}; known by name: "
-                f"{', '.join(_KNOWN_GPUS)}"
-            ) from error
     with _switched_on(_NO_DRIVER):
         jax_module().devices()  # lets JAX find its plugins
     return _described(
@@ -161,5 +163,5 @@ def _described(text: str, name: str, /, **how: Any) -> Sequence[Any]:
         devices: Sequence[Any] = topologies.get_topology_desc(name, **how).devices
     except Exception as error:  # JAX's own class of errors moved between its versions
         reason = str(error).strip().split("\n")[0][:200]
-        raise UsageError(f"--target {quote(text)}: {reason}; expected {FORM}") from error
+        raise UsageError(f"--target {quote(text)}: {reason}; {hardware.known_names()}") from error
     return devices

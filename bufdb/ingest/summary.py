@@ -29,6 +29,8 @@ class Summary:
     """Modules removed because their dumps are gone."""
     notes: list[str] = field(default_factory=list)
     """What people should know beside the summary."""
+    refusals: list[str] = field(default_factory=list)
+    """Of functions: what XLA said where it planned the memory and then gave up."""
 
     @property
     def exit_code(self) -> int:

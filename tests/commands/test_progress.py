@@ -101,6 +101,33 @@ def test_nobody_looks_at_a_pipe(monkeypatch):
         assert observer is None
 
 
+def test_what_takes_long_is_drawn_with_its_seconds(monkeypatch):
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setenv("COLUMNS", "40")
+    with progress.waiting() as observer:
+        observer("compiling f.py:step\x1b", 3.9)
+        common.note("what else there is")
+        observer("compiling " + "x" * 50, 64.0)
+    _, first, note, last, _ = stream.getvalue().split(ERASE)
+    assert first == "compiling f.py:step\\x1b  0:03"
+    assert note == "bufdb: what else there is\n"
+    assert last.endswith("xx  1:04") and len(last) < 40
+
+
+def test_what_takes_long_is_a_line_now_and_then_where_it_is_not_drawn(monkeypatch):
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    with progress.waiting() as observer:
+        for seconds in (1, 29, 30, 31, 59, 61, 5, 35):
+            observer("compiling f", float(seconds))
+    assert stream.getvalue().splitlines() == [
+        f"bufdb: compiling f, {seconds} s" for seconds in (30, 61, 35)
+    ]
+    with progress.waiting(is_quiet=True) as observer:
+        assert observer is None
+
+
 # -- of whole commands -----------------------------------------------------------------------------
 
 

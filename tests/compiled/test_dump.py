@@ -131,6 +131,75 @@ def test_a_backend_that_dumps_nothing_is_told_with_the_flags(tmp_path):
         dump.dumped(Silent(), tmp_path)
 
 
+class Refused(Lowered):
+    """XLA dumps what it has planned, and gives up."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.text = text
+
+    def compile(self, compiler_options):
+        super().compile(compiler_options)
+        raise RuntimeError(self.text)
+
+
+E1000 = "E1000: CompileTimeHbmOom: the total memory (33.52G) exceeds available HBM (15.75G)."
+E1001 = """E1001: CompileTimeScopedVmemOom:
+Ran out of memory in memory space vmem while allocating on stack for %k.1 = f32[8]{0} \
+custom-call(%a.1), metadata={op_name="jit(f)/pallas_call"}. Scoped allocation with size 72.00M \
+and limit 16.00M exceeded scoped vmem limit by 56.00M. It should not be possible to run out."""
+
+
+def test_a_program_that_is_refused_is_in_its_dump(tmp_path):
+    text = f"{E1000}\nSee https://openxla.org/xla/errors/error_1000 for more details."
+    assert dump.dumped(Refused(text), tmp_path) == E1000
+    assert len(names(tmp_path)) == len(list((DEMO / "cpu_b8").iterdir()))
+
+
+def test_a_refused_kernel_is_in_the_text_beside_the_dump(tmp_path):
+    assert dump.dumped(Refused(E1001), tmp_path) == (
+        "E1001: CompileTimeScopedVmemOom: Ran out of memory in memory space vmem while allocating "
+        "on stack for %k.1: Scoped allocation with size 72.00M and limit 16.00M exceeded scoped "
+        "vmem limit by 56.00M."
+    )
+    assert (tmp_path / "compiler.log").read_text() == f"{E1001}\n"
+
+
+def test_a_long_refusal_is_cut(tmp_path):
+    assert len(dump.dumped(Refused("x" * 10_000), tmp_path)) == dump.REFUSAL_LENGTH
+
+
+def test_what_fails_before_it_is_planned_fails(tmp_path):
+    class Failing:
+        def compile(self, compiler_options):
+            raise RuntimeError("no such kernel")
+
+    with pytest.raises(RuntimeError, match="no such kernel"):
+        dump.dumped(Failing(), tmp_path)
+
+
+def test_a_refusal_is_said_and_the_program_stored():
+    with bufdb.connect() as db:
+        done = db.ingest(Refused(E1000), run="x")
+        assert (done.module_count, done.refusals) == (3, [E1000])
+        assert bufdb.explain(Refused(E1000)).notes[-1] == f"XLA gave up: {E1000}"
+
+
+@needs_protobuf
+@pytest.mark.parametrize(
+    "nothing",
+    [
+        {"runtime_executable": lambda self: None},
+        {"runtime_executable": lambda self: types.SimpleNamespace(hlo_modules=list)},
+        {"memory_analysis": lambda self: None, "as_text": lambda self: None},
+    ],
+)
+def test_a_backend_that_hands_out_nothing_is_told_with_the_flags(tmp_path, nothing):
+    compiled = type("Nothing", (Empty,), nothing)()
+    with pytest.raises(BufdbError, match="--xla_dump_to=DIR"):
+        dump.dumped(compiled, tmp_path)
+
+
 def test_an_empty_assignment_asks_for_the_lowered_function(tmp_path):
     with pytest.raises(BufdbError, match=r"Give what \.lower\(\.\.\.\) gave"):
         dump.dumped(Empty(), tmp_path)
@@ -226,7 +295,7 @@ def test_the_cache_is_left_alone_where_jax_is_not_imported(monkeypatch):
         assert "jax" not in sys.modules
 
 
-@pytest.mark.parametrize("text", ["tpu", "cpu:1", "v5e", "gpu:", ""])
+@pytest.mark.parametrize("text", ["tpu", "cpu:1", "gpu:", ""])
 def test_what_is_no_target_is_refused(text):
     with pytest.raises(UsageError, match="--target wants tpu:v5e:2x2"):
         target.target(text)

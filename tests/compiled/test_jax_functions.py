@@ -181,7 +181,7 @@ def test_explain_shows_the_function_of_a_file(tmp_path):
         (["none.py:f"], 2, "no file none.py"),
         (["nowhere.at.all:f"], 2, "no module 'nowhere.at.all'"),
         (["none.py"], 2, "expected FILE.py:FUNCTION"),
-        ([SPEC, "--args", "LAYERS"], 1, "TypeError"),
+        ([SPEC, "--args", "LAYERS"], 2, "layers takes (w, x); --args gives 1: missing"),
         ([SPEC, "--args", "LAYERS, BATCH", "--target", "tpu"], 2, "--target wants tpu:v5e:2x2"),
         ([SPEC, "--limit", "much"], 2, "--limit wants a size"),
     ],
@@ -217,6 +217,43 @@ def test_explain_compiles_for_hardware_that_is_not_here(tmp_path, target, packag
     assert done.returncode == 0, done.stderr
     assert f"of run layers@{target}" in done.stdout
     assert device in done.stdout
+
+
+TOO_LARGE = """
+import jax.numpy as jnp
+
+def step(q, k):
+    p = jnp.einsum("qhd,khd->hqk", q, k)
+    return jnp.einsum("hqk,khd->qhd", p / p.sum(-1, keepdims=True), k)
+"""
+
+
+def test_a_program_that_is_too_large_for_its_target_is_explained(tmp_path):
+    pytest.importorskip("libtpu", reason="this Python has no libtpu")
+    (tmp_path / "attention.py").write_text(TOO_LARGE)
+    spec, shape = f"{tmp_path / 'attention.py'}:step", "f32[32768,16,128]"
+    done = explain(
+        spec, "--args", f"{shape}, k={shape}", "--target", "v5litepod-4", "--db", tmp_path / "t"
+    )
+    assert done.returncode == 1, done.stderr
+    assert "it does not fit" in done.stdout and "attention.py:" in done.stdout
+    notes = done.stderr.splitlines()
+    assert "exceeds available HBM (15.75G)" in notes[-1] and len(notes) < 3
+
+
+def test_several_targets_give_a_table(tmp_path):
+    pytest.importorskip("libtpu", reason="this Python has no libtpu")
+    targets = ["--target", "cpu", "--target", "v6e"]
+    done = explain(
+        SPEC, "--args", "LAYERS, BATCH", *targets, "--format", "json", "--db", tmp_path / "t"
+    )
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)
+    assert [(row["device"], row["outcome"]) for row in rows] == [
+        ("cpu", "compiled"),
+        ("TPU v6 lite", "compiled"),
+    ]
+    assert all(row["need_bytes"] >= row["peak_bytes"] > 0 for row in rows)
 
 
 AHEAD = """

@@ -1,0 +1,200 @@
+"""`bufdb explain` and its child process, with a stand-in for JAX: what ends, what is said, when."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import duckdb
+import pytest
+from places import DEMO, ROOT
+
+STAND_IN = ROOT / "tests" / "support" / "stand_in"
+E1000 = (
+    "RESOURCE_EXHAUSTED: E1000: CompileTimeHbmOom: Ran out of memory on HBM, the total memory "
+    "required for HLO temporaries (33.52G) exceeds available HBM (15.75G). HLO module: jit_step.\n"
+    "See https://openxla.org/xla/errors/error_1000 for more details."
+)
+MODEL = """
+import os
+print("of the user")
+
+def args(batch):
+    import jax
+    return tuple(jax.ShapeDtypeStruct((size,), "float32") for size in (8, batch))
+
+def step(params, batch, *, train=False):
+    assert batch.shape == (4,), batch.shape
+
+def fails(x):
+    raise ValueError("no such layer\\nit has two")
+
+def dies(x):
+    os.write(2, b"F0000 Check failed: x\\n")
+    os.abort()
+"""
+
+
+@pytest.fixture
+def model(tmp_path, monkeypatch):
+    """A folder with lm.py in which commands are run, and an empty one for temporary files."""
+    (tmp_path / "lm.py").write_text(MODEL)
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(STAND_IN), str(ROOT)]))
+    monkeypatch.setenv("STAND_IN_DUMP", str(DEMO / "tpu_b8"))
+    for name in ("STAND_IN_SECONDS", "STAND_IN_REFUSAL"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def command(*arguments):
+    return [sys.executable, "-m", "bufdb", "explain", *arguments, "--db", "t.duckdb"]
+
+
+def explain(*arguments):
+    done = subprocess.run(command(*arguments), capture_output=True, text=True)
+    assert list(Path("tmp").iterdir()) == []
+    return done
+
+
+def test_what_the_user_prints_is_shown_and_the_plugins_noise_is_not(model):
+    done = explain("lm.py:step", "--args", "f32[8], batch=f32[4]")
+    assert (done.returncode, done.stderr) == (0, "of the user\n")
+    assert "of run step" in done.stdout
+    done = explain("lm.py:step", "--args", "*args(4)", "--verbose")
+    assert "cudart_stub" in done.stderr
+
+
+def test_other_arguments_than_it_takes_are_one_line(model):
+    done = explain("lm.py:step")
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[1:] == [
+        "bufdb: error: step takes (params, batch, *, train=False); --args gives none"
+    ]
+
+
+def test_an_exception_of_the_user_is_their_frame_and_one_line(model):
+    done = explain("lm.py:fails", "--args", "f32[1]")
+    assert done.returncode == 1
+    lines = done.stderr.splitlines()
+    assert lines[1].startswith('  File "') and 'lm.py", line ' in lines[1]
+    assert not any("stages.py" in line or "child.py" in line for line in lines)
+    assert lines[-2] == "it has two"
+    assert lines[-1].startswith(
+        "bufdb: error: tracing lm.py:fails failed: ValueError: no such layer (lm.py:"
+    )
+
+
+def test_a_process_that_dies_has_its_last_lines_shown(model):
+    done = explain("lm.py:dies", "--args", "f32[1]")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-2:] == [
+        "F0000 Check failed: x",
+        "bufdb: error: lm.py:dies could not be compiled: its process was ended by SIGABRT",
+    ]
+
+
+def test_a_program_that_is_too_large_is_answered(model, monkeypatch):
+    monkeypatch.setenv("STAND_IN_REFUSAL", E1000)
+    done = explain("lm.py:step", "--args", "args(4)", "--target", "tpu:v5e:2x2")
+    assert done.returncode == 1
+    assert "lines that hold most of it" in done.stdout
+    (note,) = done.stderr.splitlines()[1:]
+    assert note == f"bufdb: XLA gave up: {E1000.splitlines()[0]}"
+
+
+def test_without_a_plan_what_xla_says_is_one_line(model, monkeypatch):
+    monkeypatch.setenv("STAND_IN_REFUSAL", "INTERNAL: no such kernel")
+    monkeypatch.setenv("STAND_IN_DUMP", "")
+    done = explain("lm.py:step", "--args", "args(4)", "--target", "v5e")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith(
+        "bufdb: error: compiling lm.py:step for v5e failed: RuntimeError: INTERNAL: no such kernel"
+    )
+    assert len(done.stderr.splitlines()) == 2
+
+
+def test_a_limit_that_is_exceeded_is_an_exit_code(model):
+    arguments = ["lm.py:step", "--args", "args(4)", "--limit"]
+    assert explain(*arguments, "1KiB").returncode == 1
+    assert explain(*arguments, "1TiB").returncode == 0
+
+
+def test_it_ends_when_the_time_is_over(model, monkeypatch):
+    monkeypatch.setenv("STAND_IN_SECONDS", "60")
+    began = time.monotonic()
+    done = explain("lm.py:step", "--args", "args(4)", "--target", "v5e", "--timeout", "1")
+    assert time.monotonic() - began < 30
+    assert done.returncode == 124
+    assert done.stderr.splitlines()[-1].startswith("bufdb: error: stopped after 1 s (--timeout), ")
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGKILL"])
+def test_a_signal_ends_the_child_and_leaves_no_folder(model, monkeypatch, name):
+    monkeypatch.setenv("STAND_IN_SECONDS", "60")
+    number = getattr(signal, name)
+    given = command("lm.py:step", "--args", "args(4)")
+    with subprocess.Popen(given, stderr=subprocess.PIPE, text=True) as parent:
+        wait_for(lambda: any("compiling" in path.read_text() for path in model.glob("tmp/*/doing")))
+        child = child_of(parent.pid)
+        parent.send_signal(number)
+        assert parent.wait() == -number
+        assert parent.stderr.read() == "of the user\n"
+    wait_for(lambda: not is_running(child))
+    wait_for(lambda: not any(model.glob("tmp/*")))
+
+
+def wait_for(condition):
+    """What a condition gives as soon as that is true, within half a minute."""
+    for _ in range(300):
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.1)
+    raise AssertionError("it did not come about")
+
+
+def child_of(parent):
+    done = subprocess.run(["pgrep", "-P", str(parent)], capture_output=True, text=True)
+    return int(done.stdout.split()[0])
+
+
+def is_running(pid):
+    done = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True)
+    return done.stdout.strip() not in ("", "Z")
+
+
+def test_several_targets_are_one_table(model):
+    arguments = ["lm.py:step", "--args", "args(4)", "--target", "v5e-4", "--target", "v6e"]
+    done = explain(*arguments, "--limit", "1TiB", "--format", "json")
+    assert done.returncode == 0
+    rows = json.loads(done.stdout)
+    assert [(row["target"], row["device"], row["run_name"]) for row in rows] == [
+        ("v5e-4", "TPU v5 lite", "step@v5e-4"),
+        ("v6e", "TPU v6 lite", "step@v6e"),
+    ]
+    assert {row["outcome"] for row in rows} == {"compiled"}
+    assert all(row["need_bytes"] >= row["peak_bytes"] > row["held_bytes"] > 0 for row in rows)
+    assert all(row["limit_ratio"] == row["need_bytes"] / row["limit_bytes"] for row in rows)
+    with duckdb.connect("t.duckdb", read_only=True) as con:
+        runs = con.execute("SELECT DISTINCT run_name FROM modules ORDER BY ALL").fetchall()
+    assert runs == [("step@v5e-4",), ("step@v6e",)]
+
+
+def test_a_target_that_cannot_be_compiled_for_is_a_row_with_the_reason(model, monkeypatch):
+    arguments = ["lm.py:step", "--args", "args(4)", "--target", "tpu:v9:2x2", "--target", "v5e"]
+    done = explain(*arguments)
+    assert done.returncode == 2 and done.stdout == ""  # libtpu knows no v9
+    monkeypatch.setenv("STAND_IN_REFUSAL", E1000)
+    done = explain("lm.py:step", "--args", "args(4)", "--target", "v5e", "--target", "v6e")
+    assert done.returncode == 1
+    assert "outcome too large" in done.stdout
+    monkeypatch.setenv("STAND_IN_DUMP", "")
+    done = explain("lm.py:step", "--args", "args(4)", "--target", "v5e", "--target", "v6e")
+    assert done.returncode == 1
+    assert "outcome not compiled" in done.stdout and "exceeds available HBM" in done.stdout

@@ -1,0 +1,1 @@
+"""libtpu, so that it is found."""
