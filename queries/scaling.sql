@@ -1,27 +1,34 @@
--- title: How the peak grows with a label such as the batch size
+-- title: How the need for memory grows with a label such as the batch size
 -- group: runs
 -- engines: duckdb, spark, sail
 --
 -- Fits a curve through runs that differ in one numeric label (ingest them with --label batch=8,
 -- --label batch=16, …): constant, a line, or a parabola such as attention gives over the length of
--- a sequence, the simplest that is within max_error of every figure. One row per function, memory
--- space and set of other labels; only runs whose other labels are equal are fitted together, so
--- that precision or remat do not mix; rows without a curve come last. Each of several compilations
--- is followed through those of the same signature, what is left by size, as bufdb diff pairs two
--- runs (view asked_series); several runs of one size count as several points. Runs whose figure is
--- unknown are no points; unknown_count says how many there are, and where it leaves no point the
--- row has nothing else.
+-- a sequence, the simplest that is within max_error of every figure. The figure is what XLA
+-- reserves, which a device must hold; metric has others. One row per function, memory space and set
+-- of other labels; only runs whose other labels are equal are fitted together, so that precision or
+-- remat do not mix; rows without a curve come last. Each of several compilations is followed
+-- through those of the same signature, what is left by size, as bufdb diff pairs two runs (view
+-- asked_series); several runs of one size count as several points. Runs whose figure is unknown are
+-- no points; unknown_count says how many there are, and where it leaves no point the row has
+-- nothing else.
 -- Two labels, as in label=batch,length, make one size of their product: the curve is constant or a
 -- line over the product, for runs in which neither label follows from the other. With budget such a
 -- row stands once for each value of the second label, with the largest first label there.
 -- With the parameter size the row predicts the figure for that size; with budget it says the
--- largest size that fits. Both are ranges: what the curve says with all points, and with each size
--- left out in turn. There is no forecast from fewer than three sizes (four for a parabola), for two
--- always lie on a line, and none where no curve fits: no_fit_reason says so.
+-- largest size that fits, and which one is sure because it was compiled. There is no forecast from
+-- fewer than three sizes (four for a parabola), for two always lie on a line, and none where no
+-- curve fits: no_fit_reason says so.
+-- A forecast is a range. Its ends are the least and the most of all curves that fit, the next
+-- richer one too, with all points and with each size left out in turn, and of what so few points
+-- cannot show, which grows with the distance from them: beyond the largest size growth may be less
+-- or more by a twentieth, and the further points lie from their curve the more; up to a quarter of
+-- what does not grow yet may begin to; and points not quite on a line that bend upwards may be the
+-- start of a parabola. tests/benchmarks/forecasts.md has how often such ranges held the truth.
 --
 -- wrong when: Memory is a step function of size: XLA chooses other layouts, fusions, library calls
--- or rematerialisation at other sizes, so what lies far outside the sizes measured is a guess, and
--- the range tells only how well the points agree. The figure is one program's and one memory
+-- or rematerialisation at other sizes. Beyond twice the largest size a range is a guess, which
+-- guess_reason says: compile that size to prove it. The figure is one program's and one memory
 -- space's; leave room for what else the device holds. A label that is different in each run (a
 -- date) leaves no two runs alike: name the labels that matter in fixed. A function that was renamed
 -- is another function: of many runs, which names are one would depend on the runs asked for. bufdb
@@ -36,8 +43,9 @@
 --   product is; runs in which one is no number are left out.
 -- param fixed VARCHAR = NULL: Labels, separated by commas, that must be equal within a fit; NULL
 --   takes all others but metadata.
--- param metric VARCHAR = 'peak' | 'temp' | 'total': Figure to fit: the peak, the temp allocations,
---   or all allocations but thread-local ones.
+-- param metric VARCHAR = 'need' | 'peak' | 'temp' | 'total': Figure to fit: what XLA reserves, all
+--   allocations but thread-local ones (total is another name for it), the occupied peak, or the
+--   temp allocations.
 -- param max_error DOUBLE = 0.02: How far the curve may be from a figure, as share of it (0 to 1).
 -- param size VARCHAR = NULL: Size to predict the figure for; of two labels their product, or both
 --   values, as in 16,2048.
@@ -63,21 +71,29 @@
 --   NULL likewise.
 -- column max_error_ratio DOUBLE: Largest distance of a figure from the curve, divided by the
 --   figure; NULL likewise.
--- column low_predicted_bytes HUGEINT: Least that the curve says at size, with each size left out in
---   turn [bytes]; NULL without size or a curve, or beyond 2^127.
--- column predicted_bytes HUGEINT: What it says with all of them [bytes]; NULL likewise.
--- column high_predicted_bytes HUGEINT: Most of these [bytes]; NULL likewise.
--- column low_largest_size BIGINT: Largest whole size at which each of these curves is within
---   budget: take this one. 0 or less if none is; NULL without budget or a curve, if one of them
---   does not grow, or beyond 2^63.
--- column high_largest_size BIGINT: Largest whole size at which one of them is; NULL likewise.
+-- column low_predicted_bytes HUGEINT: Low end of what the figure will be at size [bytes]; NULL
+--   without size or a curve, or beyond 2^127.
+-- column predicted_bytes HUGEINT: What the curve with all points says there [bytes]; NULL likewise.
+-- column high_predicted_bytes HUGEINT: High end [bytes]; NULL likewise.
+-- column low_largest_size BIGINT: Largest whole size at which the high end of the range is within
+--   budget: take this one. 0 or less if none is; NULL without budget or a curve, if the curve is
+--   constant or does not grow, or beyond 2^63.
+-- column high_largest_size BIGINT: Largest at which the low end is, below the next size that was
+--   compiled and is over budget; NULL likewise, and if the low end does not grow.
 -- column second_size DOUBLE: With budget and two labels a value of the second among the points;
 --   NULL otherwise, or without a curve.
--- column low_largest_first BIGINT: Largest whole value of the first label at which each of these
---   curves is within budget, where the second is second_size: take this one. NULL without
---   second_size, where that is not above 0, or where low_largest_size is.
--- column high_largest_first BIGINT: Largest at which one of them is; NULL likewise.
+-- column low_largest_first BIGINT: Largest whole value of the first label at which the high end is
+--   within budget, where the second is second_size: take this one. NULL without second_size, where
+--   that is not above 0, or where low_largest_size is.
+-- column high_largest_first BIGINT: Largest at which the low end is; NULL likewise.
 -- column no_fit_reason VARCHAR: Why there is no curve; NULL if there is one, or no point.
+-- column measured_largest_size DOUBLE: Largest size among the points whose figure is within budget:
+--   it is sure, for it was compiled. NULL without budget, or if none is.
+-- column distance_ratio DOUBLE: How far the forecast is from the points: size, or with budget
+--   high_largest_size (low_largest_size if that is NULL), whichever is more, divided by max_size.
+--   NULL without either, or if max_size is not above 0.
+-- column guess_reason VARCHAR: Why the range is a guess, and how to prove it; NULL up to twice
+--   max_size.
 -- column unknown_count BIGINT: Runs left out of the fit because their figure is unknown.
 -- column unknown_reason VARCHAR: Why, of several the first reason in alphabetical order; NULL if
 --   all figures are known.
@@ -85,7 +101,7 @@ WITH params AS (
   SELECT
     coalesce(getvariable('label')::VARCHAR, 'batch') AS label,
     getvariable('fixed')::VARCHAR AS fixed,
-    coalesce(getvariable('metric')::VARCHAR, 'peak') AS metric,
+    coalesce(getvariable('metric')::VARCHAR, 'need') AS metric,
     coalesce(getvariable('max_error')::DOUBLE, 0.02) AS max_error,
     getvariable('size')::VARCHAR AS size,
     getvariable('budget')::BIGINT AS budget,
@@ -134,7 +150,7 @@ points AS (
     CASE params.metric
       WHEN 'peak' THEN history.peak_bytes
       WHEN 'temp' THEN history.temp_bytes
-      WHEN 'total' THEN history.total_bytes - history.thread_local_bytes
+      ELSE history.need_bytes
     END AS bytes,
     history.unknown_reason
   FROM asked_history AS history
@@ -273,7 +289,7 @@ tried AS (
 ),
 fitting AS (
   SELECT
-    tried.fit_place, tried.model, tried.max_error_ratio,
+    tried.fit_place, tried.model, tried.rank, tried.max_error_ratio,
     -- Where a parabola is ten times as near, a line leaves the points further out.
     CASE
       WHEN tried.model = 'quadratic'
@@ -292,55 +308,194 @@ fitting AS (
     AND (counted.label_count = 1 OR counted.is_free)
     AND tried.c2 >= 0
 ),
-chosen AS (
+ranked AS (
   SELECT
-    fitting.fit_place, fitting.model, fitting.max_error_ratio,
+    fitting.fit_place, fitting.model, fitting.rank, fitting.max_error_ratio,
     row_number() OVER (PARTITION BY fitting.fit_place ORDER BY fitting.preference) AS place
   FROM fitting
 ),
+-- How far growth beyond the points may be from that of a curve, by how near the points are to
+-- theirs. The figures are those of tests/benchmarks/forecasts.md.
+chosen AS (
+  SELECT
+    ranked.fit_place, ranked.model, ranked.rank, ranked.max_error_ratio, counted.max_size,
+    1.002 + ranked.max_error_ratio AS spread,
+    1 / nullif(1.002 + ranked.max_error_ratio, 0) AS shrink,
+    least(0.5, 0.05 + 300 * ranked.max_error_ratio) AS less,
+    0.05 + 10 * ranked.max_error_ratio AS more,
+    CASE WHEN ranked.rank = 1 AND ranked.max_error_ratio < 1e-9 THEN 0.0025 ELSE 0.25 END
+      / nullif(greatest(counted.max_size, 0), 0) AS hidden,
+    CASE
+      WHEN ranked.rank = 2 AND squares.factor > 0 THEN least(0.5, 90 * ranked.max_error_ratio)
+    END / nullif(pow(greatest(counted.max_size, 0), 2), 0) AS bend
+  FROM ranked
+  JOIN counted ON counted.fit_place = ranked.fit_place
+  JOIN squares
+    ON squares.fit_place = ranked.fit_place
+    AND squares.left_out IS NULL
+  WHERE ranked.place = 1
+),
+-- The curves of a range, as bytes = b0 + b1 * u + b2 * u * u, with u from the largest size: those
+-- that fit and the next richer one, as far as it bends upwards.
+candidates AS (
+  SELECT
+    chosen.fit_place, curves.model, curves.left_out,
+    curves.c0 + curves.c1 * (chosen.max_size - curves.mean_size)
+      + curves.c2 * pow(chosen.max_size - curves.mean_size, 2) AS b0,
+    curves.c1 + 2 * curves.c2 * (chosen.max_size - curves.mean_size) AS b1,
+    curves.c2 AS b2
+  FROM chosen
+  JOIN counted ON counted.fit_place = chosen.fit_place
+  JOIN curves ON curves.fit_place = chosen.fit_place
+  LEFT JOIN fitting
+    ON fitting.fit_place = curves.fit_place
+    AND fitting.model = curves.model
+  WHERE curves.c1 IS NOT NULL
+    AND curves.c2 >= 0
+    AND (fitting.model IS NOT NULL OR curves.rank = chosen.rank + 1)
+    -- A curve takes as many sizes as it has coefficients.
+    AND counted.size_count - CASE WHEN curves.left_out IS NULL THEN 0 ELSE 1 END >= curves.rank
+),
+-- Both ends of each, within the points and beyond.
+ends AS (
+  SELECT
+    candidates.fit_place, 'low' AS side, candidates.b0 * chosen.shrink AS level,
+    candidates.b1 * chosen.shrink AS inner_slope, candidates.b2 * chosen.shrink AS inner_bend,
+    (candidates.b1 - chosen.less * abs(candidates.b1)) * chosen.shrink AS slope,
+    (1 - chosen.less) * candidates.b2 * chosen.shrink AS bend
+  FROM candidates
+  JOIN chosen ON chosen.fit_place = candidates.fit_place
+  UNION ALL
+  SELECT
+    candidates.fit_place, 'high' AS side, candidates.b0 * chosen.spread AS level,
+    candidates.b1 * chosen.spread AS inner_slope, candidates.b2 * chosen.spread AS inner_bend,
+    (
+      candidates.b1 + chosen.more * abs(candidates.b1)
+      + greatest(
+        coalesce(
+          CASE WHEN chosen.rank = 3 THEN 2 ELSE 1 END * chosen.hidden * candidates.b0, 0
+        ) - 0.25 * candidates.b1,
+        0
+      )
+    ) * chosen.spread AS slope,
+    (
+      (1 + chosen.more) * candidates.b2
+      + CASE
+        WHEN chosen.rank = 3
+          THEN greatest(
+            coalesce(chosen.hidden / nullif(chosen.max_size, 0) * candidates.b0, 0)
+            - 0.25 * candidates.b2,
+            0
+          )
+        ELSE coalesce(chosen.bend * candidates.b0, 0)
+      END
+    ) * chosen.spread AS bend
+  FROM candidates
+  JOIN chosen ON chosen.fit_place = candidates.fit_place
+),
 told AS (
   SELECT
-    chosen.fit_place, chosen.model, chosen.max_error_ratio, curves.left_out,
-    curves.mean_size, curves.c0, curves.c1, curves.c2,
+    ends.fit_place, ends.side,
+    CASE
+      WHEN target.size >= chosen.max_size
+        THEN ends.level + ends.slope * (target.size - chosen.max_size)
+          + ends.bend * pow(target.size - chosen.max_size, 2)
+      ELSE ends.level + ends.inner_slope * (target.size - chosen.max_size)
+        + ends.inner_bend * pow(target.size - chosen.max_size, 2)
+    END AS predicted,
+    params.budget - ends.level AS rest,
+    CASE WHEN params.budget >= ends.level THEN ends.slope ELSE ends.inner_slope END AS slope,
+    CASE WHEN params.budget >= ends.level THEN ends.bend ELSE ends.inner_bend END AS bend
+  FROM ends
+  CROSS JOIN params
+  CROSS JOIN target
+  JOIN chosen ON chosen.fit_place = ends.fit_place
+),
+reached AS (
+  SELECT
+    told.fit_place, told.side, told.predicted,
+    CASE
+      WHEN chosen.rank = 1 OR told.slope <= 0 THEN NULL
+      -- A parabola that is above the budget everywhere.
+      WHEN pow(told.slope, 2) + 4 * told.bend * told.rest < 0 THEN 0
+      -- The root in the form that is exact for a line, too.
+      ELSE chosen.max_size + 2 * told.rest / nullif(
+        told.slope + sqrt(greatest(pow(told.slope, 2) + 4 * told.bend * told.rest, 0)), 0
+      )
+    END AS largest
+  FROM told
+  JOIN chosen ON chosen.fit_place = told.fit_place
+),
+-- What was compiled goes before what a curve says.
+measured AS (
+  SELECT
+    points.fit_place,
+    max(CASE WHEN points.bytes <= params.budget THEN points.size END) AS fitting_size
+  FROM points
+  CROSS JOIN params
+  GROUP BY points.fit_place
+),
+exceeding AS (
+  SELECT points.fit_place, min(points.size) AS size
+  FROM points
+  CROSS JOIN params
+  JOIN measured ON measured.fit_place = points.fit_place
+  WHERE points.bytes > params.budget
+    AND (measured.fitting_size IS NULL OR points.size > measured.fitting_size)
+  GROUP BY points.fit_place
+),
+clipped AS (
+  SELECT
+    reached.fit_place, reached.side, reached.predicted,
+    CASE
+      WHEN counted.label_count = 1 AND reached.largest < measured.fitting_size
+        THEN measured.fitting_size
+      WHEN counted.label_count = 1 AND reached.largest >= exceeding.size
+        THEN ceil(exceeding.size) - 1
+      ELSE reached.largest
+    END AS largest
+  FROM reached
+  JOIN counted ON counted.fit_place = reached.fit_place
+  JOIN measured ON measured.fit_place = reached.fit_place
+  LEFT JOIN exceeding ON exceeding.fit_place = reached.fit_place
+),
+ranges AS (
+  SELECT
+    fit_place,
+    min(CASE WHEN side = 'low' THEN predicted END) AS low_predicted,
+    max(CASE WHEN side = 'high' THEN predicted END) AS high_predicted,
+    min(CASE WHEN side = 'high' THEN largest END) AS low_largest,
+    CASE
+      WHEN count(CASE WHEN side = 'low' THEN largest END)
+        = count(CASE WHEN side = 'low' THEN side END)
+        THEN max(CASE WHEN side = 'low' THEN largest END)
+    END AS high_largest
+  FROM clipped
+  GROUP BY fit_place
+),
+fits AS (
+  SELECT
+    chosen.fit_place, chosen.model, chosen.max_error_ratio, measured.fitting_size,
+    curves.c0 - curves.c1 * curves.mean_size + curves.c2 * pow(curves.mean_size, 2) AS fixed,
+    curves.c1 - 2 * curves.c2 * curves.mean_size AS slope,
+    curves.c2 AS factor,
+    floor(ranges.low_predicted) AS low_predicted,
     round(
       curves.c0 + curves.c1 * (target.size - curves.mean_size)
       + curves.c2 * pow(target.size - curves.mean_size, 2)
     ) AS predicted,
-    CASE
-      WHEN curves.c2 > 0
-        AND pow(curves.c1, 2) >= 4 * curves.c2 * (curves.c0 - params.budget)
-        THEN curves.mean_size + (
-          sqrt(greatest(pow(curves.c1, 2) - 4 * curves.c2 * (curves.c0 - params.budget), 0))
-          - curves.c1
-        ) / nullif(2 * curves.c2, 0)
-      WHEN curves.c2 > 0 THEN 0
-      WHEN curves.c2 = 0 AND curves.c1 > 0
-        THEN curves.mean_size + (params.budget - curves.c0) / nullif(curves.c1, 0)
-    END AS largest
+    ceil(ranges.high_predicted) AS high_predicted,
+    ranges.low_largest, ranges.high_largest,
+    greatest(target.size, coalesce(ranges.high_largest, ranges.low_largest))
+      / nullif(greatest(chosen.max_size, 0), 0) AS distance_ratio
   FROM chosen
-  CROSS JOIN params
   CROSS JOIN target
+  JOIN ranges ON ranges.fit_place = chosen.fit_place
+  JOIN measured ON measured.fit_place = chosen.fit_place
   JOIN curves
     ON curves.fit_place = chosen.fit_place
     AND curves.model = chosen.model
-  WHERE chosen.place = 1
-    AND curves.c1 IS NOT NULL
-    AND curves.c2 IS NOT NULL
-),
-fits AS (
-  SELECT
-    fit_place, model, max_error_ratio,
-    max(CASE WHEN left_out IS NULL THEN c0 - c1 * mean_size + c2 * mean_size * mean_size END)
-      AS fixed,
-    max(CASE WHEN left_out IS NULL THEN c1 - 2 * c2 * mean_size END) AS slope,
-    max(CASE WHEN left_out IS NULL THEN c2 END) AS factor,
-    min(predicted) AS low_predicted,
-    max(CASE WHEN left_out IS NULL THEN predicted END) AS predicted,
-    max(predicted) AS high_predicted,
-    CASE WHEN count(largest) = count(*) THEN min(largest) END AS low_largest,
-    CASE WHEN count(largest) = count(*) THEN max(largest) END AS high_largest
-  FROM told
-  GROUP BY fit_place, model, max_error_ratio
+    AND curves.left_out IS NULL
 ),
 seconds AS (
   SELECT DISTINCT points.fit_place, points.second_size
@@ -396,6 +551,12 @@ SELECT
     WHEN counted.size_count < 4 THEN 'no line fits, and a parabola takes four sizes'
     ELSE 'neither a line nor a parabola is within max_error of every figure'
   END AS no_fit_reason,
+  fits.fitting_size AS measured_largest_size,
+  round(fits.distance_ratio, 6) AS distance_ratio,
+  CASE
+    WHEN round(fits.distance_ratio, 6) > 2
+      THEN 'beyond twice the largest size it is a guess: compile that size to prove it'
+  END AS guess_reason,
   groups.unknown_count, groups.unknown_reason
 FROM groups
 CROSS JOIN params
