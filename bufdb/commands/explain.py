@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from bufdb.compiled.process import Compiled
     from bufdb.summary.targets import Outcome
 
-TOO_LARGE = 1
-"""Exit code where a program needs more than its limit."""
-
 
 @click.command(name="explain", short_help="Compile a function, also for a TPU, and summarise it.")
 @click.argument("spec", metavar="FILE.py:FUNCTION")
@@ -229,7 +226,7 @@ def _show(done: Outcome, format_name: str, output: Path | None) -> int:
     common.write(text, output, is_safe=is_coloured)
     if done.refusal is not None:
         common.note(f"XLA gave up: {done.refusal}")
-    return TOO_LARGE if done.is_too_large else 0
+    return done.exit_code
 
 
 def _compare(job: _Job, targets: Sequence[str], format_name: str, output: Path | None) -> int:
@@ -245,7 +242,7 @@ def _compare(job: _Job, targets: Sequence[str], format_name: str, output: Path |
     for target in targets:
         try:
             one = _explained(job, target, is_one=False)
-            codes.append(TOO_LARGE if one.is_too_large else 0)
+            codes.append(one.exit_code)
         except (UsageError, DatabaseError):
             raise
         except BufdbError as error:  # another target may do

@@ -146,8 +146,8 @@ class Gpu:
 
 # Compute capability, multiprocessors, shared memory and caches are those that NVIDIA publishes and
 # CUDA reports; XLA takes them as a GpuTargetConfigProto. Each was compiled for with the plugin for
-# CUDA 12. A V100 takes its ptxas: that of CUDA 13 has given it up, which XLA finds out when it has
-# planned the memory.
+# CUDA 12. A ptxas on the path must know the GPU: that of CUDA 13 has given up the V100 (XLA has
+# planned the memory when it finds out), that of 12.8 knows no B300.
 GPUS = (
     Gpu(
         ("v100", "v10016gb"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import select
 import signal
 import subprocess
@@ -31,6 +32,9 @@ _GRACE_S = 2.0
 """How long a process that was asked to end may take for it."""
 _TAIL_LINES = 20
 """Of what a process wrote before it ended without an answer."""
+_FATAL = re.compile(r"F\d{4} |Fatal Python error|.*(Check failed: |LLVM (ERROR|Fatal))")
+"""What XLA, LLVM or Python say before they abort; frames of the stack follow."""
+_FATAL_LINES = 4
 _PASSED_ON = ("SIGTERM", "SIGHUP")
 
 Observer = Callable[[str, float], None]
@@ -46,7 +50,7 @@ class NotCompiledError(BufdbError):
 
     def __init__(self, message: str, lines: Sequence[str]) -> None:
         super().__init__(message)
-        self.lines = tuple(lines[-_TAIL_LINES:])
+        self.lines = tuple(lines)
         """What it said, to be shown before the message."""
 
 
@@ -152,12 +156,21 @@ def compiled_apart(
     except FileNotFoundError:
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
         message = f"{what} could not be compiled: {_end(child.returncode)}"
-        raise NotCompiledError(message, lines) from None
+        raise NotCompiledError(message, _telling(lines)) from None
     if "message" in found:
         if found["exit_code"] == UsageError.exit_code:
             raise UsageError(found["message"])
         raise NotCompiledError(found["message"], [] if is_verbose else found["trace"])
     return Compiled(folder / DUMPS, str(found["device"]), found["refusal"])
+
+
+def _telling(lines: Sequence[str]) -> Sequence[str]:
+    """Where a process says why it gives up, or what it said last."""
+    said = [line for line in lines if line.strip()]
+    for number, line in enumerate(said):
+        if _FATAL.match(line):
+            return said[number : number + _FATAL_LINES]
+    return said[-_TAIL_LINES:]
 
 
 def _end(code: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -25,9 +26,11 @@ COLUMNS = [
     ("run_name", "VARCHAR"),
     ("unknown_reason", "VARCHAR"),
 ]
-"""outcome: compiled, too large (for the limit or the compiler) or not compiled.
+"""outcome: compiled, too large (for the limit or the compiler) or not compiled; figures of what is
+not compiled are those of a plan that XLA had made before it gave up.
 need_bytes: memory_figures; limit_ratio is of it.
 held_bytes, source: the line that holds most of the peak."""
+_OF_MEMORY = re.compile(r"RESOURCE_EXHAUSTED|out of memory|exceeds available", re.IGNORECASE)
 NEED = "SELECT need_bytes FROM memory_figures WHERE module_id = ? AND color = ?"
 
 
@@ -56,15 +59,21 @@ class Outcome:
 
     @property
     def is_too_large(self) -> bool:
-        """Whether it needs more than there is."""
-        return self.refusal is not None or (self.limit_ratio or 0.0) > 1
+        """Whether it needs more than there is, by the limit or by what XLA said."""
+        is_refused = self.refusal is not None and _OF_MEMORY.search(self.refusal) is not None
+        return is_refused or (self.limit_ratio or 0.0) > 1
+
+    @property
+    def exit_code(self) -> int:
+        """1 if it is too large, or XLA gave up for another reason; else 0."""
+        return int(self.is_too_large or self.refusal is not None)
 
     @property
     def word(self) -> str:
         """The outcome column."""
-        if self.found is None:
-            return "not compiled"
-        return "too large" if self.is_too_large else "compiled"
+        if self.is_too_large:
+            return "too large"
+        return "not compiled" if self.found is None or self.refusal is not None else "compiled"
 
 
 def need_of(con: duckdb.DuckDBPyConnection, found: Overview) -> int | None:

@@ -33,7 +33,7 @@ def fails(x):
     raise ValueError("no such layer\\nit has two")
 
 def dies(x):
-    os.write(2, b"F0000 Check failed: x\\n")
+    os.write(2, b"F0000 Check failed: x\\n" + 40 * b"    @  0x7f frame\\n")
     os.abort()
 """
 
@@ -93,10 +93,12 @@ def test_an_exception_of_the_user_is_their_frame_and_one_line(model):
 def test_a_process_that_dies_has_its_last_lines_shown(model):
     done = explain("lm.py:dies", "--args", "f32[1]")
     assert done.returncode == 1
-    assert done.stderr.splitlines()[-2:] == [
+    said = done.stderr.splitlines()
+    assert [said[1], said[-1]] == [
         "F0000 Check failed: x",
         "bufdb: error: lm.py:dies could not be compiled: its process was ended by SIGABRT",
     ]
+    assert len(said) == 6
 
 
 def test_a_program_that_is_too_large_is_answered(model, monkeypatch):
@@ -194,6 +196,10 @@ def test_a_target_that_cannot_be_compiled_for_is_a_row_with_the_reason(model, mo
     done = explain("lm.py:step", "--args", "args(4)", "--target", "v5e", "--target", "v6e")
     assert done.returncode == 1
     assert "outcome too large" in done.stdout
+    monkeypatch.setenv("STAND_IN_REFUSAL", "UNIMPLEMENTED: ptxas too old")
+    done = explain("lm.py:step", "--args", "args(4)", "--target", "v5e", "--format", "json")
+    assert done.returncode == 1 and "XLA gave up: UNIMPLEMENTED" in done.stderr
+    monkeypatch.setenv("STAND_IN_REFUSAL", E1000)
     monkeypatch.setenv("STAND_IN_DUMP", "")
     done = explain("lm.py:step", "--args", "args(4)", "--target", "v5e", "--target", "v6e")
     assert done.returncode == 1
