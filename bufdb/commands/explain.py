@@ -112,14 +112,16 @@ def command(
       3    database in use, damaged, not writable or of another version
       124  not compiled within --timeout
     """
+    from bufdb.commands.capture import check_database
     from bufdb.compiled.process import signals_heeded
     from bufdb.compiled.target import hardware_of
     from bufdb.summary.devices import limit_of
 
     named: list[str | None] = list(dict.fromkeys(targets)) or [None]
-    for target in targets:  # both before anything is compiled
+    for target in targets:  # all three before anything is compiled
         hardware_of(target)
     limit_of(limit)
+    check_database(db)
     job = _Job(spec, args, run, common.parse_labels(labels), common.own_globs(own), limit, db)
     job = replace(job, timeout_s=timeout_s, is_verbose=is_verbose, is_quiet=is_quiet)
     with signals_heeded():

@@ -127,6 +127,13 @@ def test_a_limit_that_is_exceeded_is_an_exit_code(model):
     assert explain(*arguments, "1TiB").returncode == 0
 
 
+def test_a_database_that_cannot_take_it_is_found_out_first(model):
+    (model / "t.duckdb").write_text("no database")
+    done = explain("lm.py:step", "--args", "args(4)")
+    assert done.returncode == 3
+    assert len(done.stderr.splitlines()) == 1  # the file is not imported
+
+
 def test_it_ends_when_the_time_is_over(model, monkeypatch):
     monkeypatch.setenv("STAND_IN_SECONDS", "60")
     began = time.monotonic()
