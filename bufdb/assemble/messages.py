@@ -18,7 +18,7 @@ from bufdb.columnar.scan import Columns
 from bufdb.link.context import Context
 from bufdb.link.placements import Shapes
 from bufdb.read.reports.message import Buffer, Message
-from bufdb.read.reports.sizes import size_of
+from bufdb.read.reports.sizes import Amount, size_of
 
 Row = dict[str, Any]
 _TEXTS = {
@@ -34,6 +34,8 @@ _INSTRUCTIONS = (
     "source_line", "source_end_line", "source_column", "source_end_column", "stack_frame_id",
     "text",
 )  # fmt: skip
+NO_SHAPE = "(no shape)"
+"""values.shape of a buffer that has none, such as spilled registers."""
 _JIT = re.compile(r"p?jit\(([^()]+)\)")
 
 
@@ -70,7 +72,7 @@ class _Program:
         if color is None:
             self._find("data_loss", "unknown_memory_space", facts.peak_problem or "")
             return
-        buffers = [self._buffer(b, color) for b in message.buffers if b.size and b.shape]
+        buffers = [self._buffer(b, color) for b in message.buffers if b.size]
         _name(buffers)
         facts.jit_name = _function(message)
         tables.setdefault("values", []).extend(_chosen(buffers, _VALUES))
@@ -81,7 +83,7 @@ class _Program:
         tables.setdefault("instructions", []).extend(_chosen(rows, _INSTRUCTIONS))
         tables.setdefault("memory_sums", []).append(self._sums(color))
         if facts.peak_problem is None:
-            temp = self._temp()
+            temp = self._temp() or 0
             occupied = {"module": self.module, "color": color, "occupied_temp_bytes": temp}
             tables.setdefault("occupied_peaks", []).append(occupied)
             tables.setdefault("peak_values", []).extend(self._held(buffers, color))
@@ -98,38 +100,52 @@ class _Program:
             return f"the message is about a memory space {message.space}, which is not known"
         if message.total is None:
             return "the out-of-memory message has no total"
-        if "temp" not in message.amounts:
-            return "the out-of-memory message does not say what temporaries take"
-        if self._fixed() < 0 or self._temp() < 0:
+        temp = self._temp()
+        if self._fixed() < 0 or (temp is not None and temp < 0):
             return "the out-of-memory message says that a part is more than the whole"
         return None
 
-    def _temp(self) -> int:
-        """Bytes of temporaries at the peak: without what fragmentation adds."""
-        return self.amounts["temp"] - self.amounts.get("fragmentation", 0)
+    def _all_temp(self) -> int | None:
+        """Bytes of temporaries and of scratch memory; None if the message does not say."""
+        if not {"temp", "scoped"} & set(self.amounts):
+            return None
+        return self.amounts.get("temp", 0) + self.amounts.get("scoped", 0)
+
+    def _temp(self) -> int | None:
+        """The same at the peak: without what fragmentation adds."""
+        temp = self._all_temp()
+        return None if temp is None else temp - self.amounts.get("fragmentation", 0)
 
     def _fixed(self) -> int:
+        """What is not temporary; all if the message does not say what is."""
         assert self.message.total is not None, "asked of a message with a total"
-        return self.message.total.size_bytes - self.amounts["temp"]
+        return self.message.total.size_bytes - (self._all_temp() or 0)
 
     def _sums(self, color: int) -> Row:
         row: Row = {"module": self.module, "color": color, **dict.fromkeys(SUMS)}
-        for name in ("argument", "output", "temp", "constant"):
+        for name in ("argument", "output", "alias", "constant"):
             row[f"{name}_bytes"] = self.amounts.get(name)
-        if self.message.is_tpu and "output" in self.amounts:
-            row["alias_bytes"] = self.amounts.get("alias", 0)
+        row["temp_bytes"] = self._all_temp()
         if self.message.total is not None:
             row["total_bytes"] = self.message.total.size_bytes
-            if "temp" in self.amounts and self._fixed() >= 0:
+            if self._fixed() >= 0:
                 row["fixed_bytes"] = self._fixed()
         return row
 
     def _buffer(self, buffer: Buffer, color: int) -> Row:
-        """A row with all that is known of a buffer, which was not cut above its shape."""
-        assert buffer.size is not None, "asked of whole ones"
-        assert buffer.shape is not None, "asked of whole ones"
-        size, is_exact = size_of(buffer.shape, buffer.size)
+        """A row with all that is known of a buffer with a size."""
+        assert buffer.size is not None, "asked of those with a size"
+        shape, is_scratch = buffer.shape, buffer.is_scoped
+        if self.message.form == "kernel":
+            shape = buffer.result  # of what it computes, which lies elsewhere
+        size, is_exact = buffer.size.size_bytes, not buffer.size.slack_bytes
+        logical = None
+        if shape is not None and self.message.form != "kernel":
+            size, is_exact = size_of(shape, buffer.size)
+            logical = self.shapes.shape(shape.encode()).logical_bytes
         self.rounded += not is_exact
+        shape = NO_SHAPE if shape is None else shape
+        self.shapes.shape(shape.encode())
         return {
             "module": self.module,
             "value_id": buffer.number,
@@ -138,11 +154,12 @@ class _Program:
             "size_bytes": size,
             "color": color,
             "instruction_name": buffer.name,
-            "shape": buffer.shape,
-            "logical_bytes": self.shapes.shape(buffer.shape.encode()).logical_bytes,
+            "shape": shape,
+            "logical_bytes": logical,
             "opcode": buffer.opcode,
             "text": buffer.label,
-            "result": buffer.result or buffer.shape,
+            "result": buffer.result,
+            "is_scratch": is_scratch,
             "kind": buffer.kind or self._kind(size),
             **buffer.metadata,
         }
@@ -160,14 +177,15 @@ class _Program:
     def _held(self, buffers: list[Row], color: int) -> list[Row]:
         """Rows of `peak_values`: the buffers, and what each kind has beyond them."""
         message, amounts = self.message, self.amounts
-        left = self._fixed() + self._temp()
-        of_kind = {"temp": self._temp()}
+        temp = self._temp()
+        left = self._fixed() + (temp or 0)
+        of_kind = {} if temp is None else {"temp": temp}
         if not message.is_program_alone or not message.is_tpu:
             of_kind["parameter"] = amounts.get("argument", 0)
         if not message.is_tpu:
             of_kind["constant"] = amounts.get("constant", 0)
-        elif not message.is_program_alone and "output" in amounts:
-            of_kind["output"] = max(0, amounts["output"] - amounts.get("alias", 0))
+        elif not message.is_program_alone and {"output", "alias"} <= set(amounts):
+            of_kind["output"] = max(0, amounts["output"] - amounts["alias"])
         rows: list[Row] = []
 
         def hold(kind: str | None, value_id: int | None, size: int) -> None:
@@ -193,7 +211,7 @@ class _Program:
             hold(row["kind"], row["value_id"], row["size_bytes"])
         if any(row["kind"] is None for row in buffers):
             # Which kind they are of is not known, so neither what temporaries hold beside them.
-            of_kind.pop("temp")
+            of_kind.pop("temp", None)
         for kind, size in of_kind.items():
             hold(kind, None, size)
         hold(None, None, left)
@@ -204,16 +222,84 @@ class _Program:
         if message.is_cut:
             text = "the out-of-memory message was cut off; what follows in it is missing"
             self._find("data_loss", "truncated_message", text)
+        if without := sum(buffer.size is None for buffer in message.buffers):
+            text = f"the message lists {without} buffers without their size, which are left out"
+            self._find("notice", "buffers_without_size", text)
         if message.is_program_alone and self.facts.peak_problem is None:
-            text = "the message does not say what arguments take; the peak is at least this"
-            self._find("notice", "peak_at_least", text)
-        if message.limit is not None:
-            text = f"the device has {message.limit.size_bytes} bytes of {message.space} memory"
-            self._find("info", "memory_limit", text)
+            self._find("notice", "peak_at_least", _why_at_least(message))
+        if figures := _figures(message):
+            self._find("info", "memory_limit", figures)
+        self._find("notice", "out_of_memory", _hint(message))
         text = "sums are rounded as the message prints them"
         if self.rounded:
             text += f", and so are {self.rounded} of {len(message.buffers)} buffers"
         self._find("notice", "rounded_sizes", text)
+
+
+def _size(amount: Amount) -> str:
+    """As the message has it: 33.05G is 33.05 GiB."""
+    size, unit = float(amount.size_bytes), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if size < 1024:
+            break
+        size, unit = size / 1024, larger
+    return f"{size:.2f} {unit}" if unit != "B" else f"{amount.size_bytes} B"
+
+
+def _why_at_least(message: Message) -> str:
+    why = "the message does not say what arguments take"
+    if message.form in ("array", "early"):
+        why = "the message says what was asked for, not what the program takes in all"
+    return f"{why}; the peak is at least this"
+
+
+def _figures(message: Message) -> str:
+    """What is needed, what there is, and what is missing; '' if the message does not say."""
+    needed, limit = message.needed or message.total, message.limit
+    if needed is None or limit is None:
+        return "" if needed is None else f"{_size(needed)} needed"
+    over = message.excess or Amount(max(0, needed.size_bytes - limit.size_bytes), 0)
+    text = f"{_size(needed)} needed, {_size(limit)} "
+    if message.form in ("program", "array"):
+        text += f"free: {_size(over)} too much"
+    else:
+        text += f"of {message.space} available: {_size(over)} too much"
+    if message.form == "cores":
+        tensor, sparse = (_size(message.amounts[core]) for core in ("tensor", "sparse"))
+        text += f" ({tensor} of the TensorCore, {sparse} of the SparseCores)"
+    if "held" in message.amounts:
+        text += f"; other arrays hold {_size(message.amounts['held'])}"
+    return text
+
+
+def _hint(message: Message) -> str:
+    """What to do next, by what the message is about."""
+    if message.form == "list" and message.buffers:
+        return _LISTED if message.space == "hbm" else _LISTED_SCRATCH
+    return _HINTS.get(message.form, _NOT_LISTED)
+
+
+_LISTED = "queries peak, peak-by-source-line and padding show what the message lists"
+_LISTED_SCRATCH = (
+    f"{_LISTED}; this memory is scratch space of single instructions: smaller blocks in a kernel, "
+    "or other shapes, need less of it"
+)
+_NOT_LISTED = (
+    "the message has no list of buffers; XLA dumps a module before it gives up: run with "
+    "XLA_FLAGS=--xla_dump_to=DIR and ingest DIR"
+)
+_HINTS = {
+    "kernel": "one kernel's scratch memory is too large: smaller blocks, fewer buffers, or a larger "
+    "limit (vmem_limit_bytes of its compiler parameters, or --xla_tpu_scoped_vmem_limit_kib)",
+    "temporaries": "temporaries alone are more than the device has; XLA has dumped this module "
+    "before it gave up: run with XLA_FLAGS=--xla_dump_to=DIR and ingest DIR",
+    "cores": "TensorCore and SparseCores share the memory: where the SparseCores need more, smaller "
+    "embedding tables or fewer in turn; XLA_FLAGS=--xla_dump_to=DIR dumps the module",
+    "program": "the program compiles, but other arrays and programs hold the rest of the device "
+    "when it is loaded: free or donate arrays; XLA_FLAGS=--xla_dump_to=DIR shows what it needs",
+    "array": "there was no room for an array or for the program's memory: what else the process "
+    "holds is in no dump; XLA_FLAGS=--xla_dump_to=DIR shows what the programs need",
+}
 
 
 def _name(buffers: list[Row]) -> None:
@@ -221,13 +307,21 @@ def _name(buffers: list[Row]) -> None:
     taken: set[tuple[str, str]] = set()
     for row in buffers:
         name = row["instruction_name"]
-        indices = _indices(row["shape"], row["result"]) if name else []
+        if name and (row["result"] is None or row["is_scratch"]):
+            # Scratch memory is no part of the result; else which part it is is not known.
+            row["shape_index"], row["result"] = "{}", row["result"] or _unless_none(row["shape"])
+            continue
+        indices = _indices(row["shape"], row["result"] or "") if name else []
         free = next((index for index in indices if (name, index) not in taken), None)
         if free is None:
             name, free = f"Buffer {row['value_id']}", "{}"
-            row["result"], row["text"] = row["shape"], None
+            row["result"], row["text"] = _unless_none(row["shape"]), None
         row["instruction_name"], row["shape_index"] = name, free
         taken.add((name, free))
+
+
+def _unless_none(shape: str) -> str | None:
+    return None if shape == NO_SHAPE else shape
 
 
 def _indices(shape: str, result: str) -> list[str]:
@@ -239,7 +333,9 @@ def _indices(shape: str, result: str) -> list[str]:
 
 
 def _function(message: Message) -> str | None:
-    """The function of the first jit(…) in an op_name."""
+    """The program that the message names, or the function of the first jit(…) in an op_name."""
+    if message.function is not None:
+        return re.sub(r"^p?jit_", "", message.function)
     for buffer in message.buffers:
         name: bytes = buffer.metadata.get("op_name", b"")
         if found := _JIT.match(name.decode(errors="replace")):

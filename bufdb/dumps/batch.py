@@ -157,22 +157,25 @@ class Batch:
         """What an out-of-memory message says; lines of others in it are known to be the log's."""
         from bufdb.read.reports import oom_text  # its expressions take 10 ms
 
-        plain = text.piece(0, text.size).text.decode()
-        found = oom_text.read(plain)
+        plain = text.piece(0, text.size).text.decode("utf-8", "replace")
+        found = [one for one in oom_text.read(plain) if not one.first]
         if not found:
             self._nothing(number, text)
             return
-        self.messages[number] = found[0].message
-        states = [READ] * len(found[0].read) + [UNREAD] * len(found[0].unread)
+        one = max(found, key=lambda one: len(one.message.buffers))
+        self.messages[number] = one.message
+        unread = sorted(set(one.unread))
+        states = [READ] * len(one.read - set(unread)) + [UNREAD] * len(unread)
         self.account.count(text.module, text.path, np.array(states, np.uint8))
-        if found[0].unread:
+        if unread:
             lines = plain.split("\n")
             problems = [
                 (at + 1, f"expected a line of an out-of-memory message, found {quote(lines[at])}")
-                for at in found[0].unread[:51]
+                for at in unread[:51]
             ]
-            count = len(found[0].unread)
-            self.account.unread(text.module, text.path, problems, count, severity="info")
+            # What says nothing of memory is a line of the program, such as a warning.
+            severity = "data_loss" if one.telling else "info"
+            self.account.unread(text.module, text.path, problems, len(unread), severity=severity)
 
     def _header(self, number: int, text: DumpText) -> None:
         """What stands above the computations; where they begin; whether they end."""

@@ -10,10 +10,9 @@ from bufdb.dumps.files import BEFORE, MESSAGE_KIND, PARTS, DumpFile, open_file
 from bufdb.dumps.pasted.plain import LOOK_BYTES, decoded, encoding_of
 from bufdb.dumps.places.place import Bytes, Place
 from bufdb.read.reports import oom_text
-from bufdb.read.reports.message import Message
 
 FRAME = re.compile(rb"^\*\*\* Begin (.+?) \*\*\*\n", re.MULTILINE)
-CAPTURED = (".txt", ".log", ".out", "")
+CAPTURED = (".txt", ".log", ".out", ".err", ".html", ".htm", ".md", ".json", ".jsonl", "")
 
 
 def parts_of(path: Path | Place, name: str) -> Iterator[DumpFile]:
@@ -45,19 +44,30 @@ def _frames(path: Path | Place, name: str, text: bytes) -> Iterator[DumpFile]:
 
 
 def _messages(path: Path | Place, name: str, text: bytes) -> Iterator[DumpFile]:
-    """Out-of-memory messages; one that says the same as one above it is left out.
+    """Out-of-memory messages; one of which another says the same or more is left out.
 
     A log has a message twice where the compiler and the exception print it, or several processes.
     """
     if not oom_text.TITLES.search(text):
         return
-    # One byte a character, so that places in the text are those in the file.
-    found = oom_text.read(text.decode("latin-1"))
+    found = oom_text.read(text.decode("utf-8", "replace"))
     starts = [0, *(end.end() for end in re.finditer(b"\n", text)), len(text)]
-    known: list[Message] = []
+    for number, one in enumerate(_different(found), 1):
+        named = f"{name}/message_{number}"
+        if one.lines is None:
+            yield DumpFile(path, named, MESSAGE_KIND, starts[one.first], starts[one.last + 1])
+        else:
+            # Another process wrote between its lines.
+            mine = b"".join(text[starts[n] : starts[n + 1]] for n in one.lines)
+            yield DumpFile(Bytes(path.name, mine), named, MESSAGE_KIND)
+
+
+def _different(found: list[oom_text.Found]) -> list[oom_text.Found]:
+    """Messages without those of which another says the same or more."""
+    kept: list[oom_text.Found] = []
     for one in found:
-        if one.message in known:
+        if any(one.message.is_within(other.message) for other in kept):
             continue
-        known.append(one.message)
-        start, stop = starts[one.first], starts[one.last + 1]
-        yield DumpFile(path, f"{name}/message_{len(known)}", MESSAGE_KIND, start, stop)
+        kept = [other for other in kept if not other.message.is_within(one.message)]
+        kept.append(one)
+    return kept

@@ -22,6 +22,8 @@ _HEADINGS = {
     "advice": "what would lower it most (savings do not add up)",
 }
 _UNREAD = ("error", "data_loss")
+_UNREAD_CODES = ("unreadable_line",)
+"""What was not understood though it says nothing of memory."""
 
 Paint = Callable[[str, str | None], str]
 
@@ -168,7 +170,7 @@ def _not_understood(found: Overview, paint: Paint) -> list[str]:
     for severity, codes in by_severity.items():
         line = cells.give_way("reason", f"{severity}: {', '.join(codes)}", WIDTH)
         lines.append(paint(line, colour.style_of("severity", severity)))
-    if any(severity in _UNREAD for severity in by_severity):
+    if any(row["severity"] in _UNREAD or row["code"] in _UNREAD_CODES for row in found.findings):
         return ["not understood in full ('bufdb query diagnostics' has the lines):", *lines]
     return ["all lines understood; noted ('bufdb query diagnostics'):", *lines]
 

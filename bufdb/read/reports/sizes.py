@@ -25,6 +25,10 @@ class Amount:
     slack_bytes: int
     """Half of the last digit; 0 where the text is exact."""
 
+    def __add__(self, other: Amount) -> Amount:
+        """Of both together."""
+        return Amount(self.size_bytes + other.size_bytes, self.slack_bytes + other.slack_bytes)
+
     def may_be(self, size_bytes: int) -> bool:
         """Whether a size would be printed so."""
         return abs(size_bytes - self.size_bytes) <= self.slack_bytes
