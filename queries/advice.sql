@@ -83,7 +83,7 @@ functions AS (
       asked_instants.missing_reason,
       CASE
         WHEN modules.format_era = 'M' THEN 'an out-of-memory message has no live ranges, from '
-          || 'which savings follow; queries peak and padding show what it lists'
+          || 'which savings follow'
       END
     ) AS unknown_reason,
     answered.place, answered.name_place

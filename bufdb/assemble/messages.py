@@ -34,7 +34,7 @@ _INSTRUCTIONS = (
     "source_line", "source_end_line", "source_column", "source_end_column", "stack_frame_id",
     "text",
 )  # fmt: skip
-NO_SHAPE = "(no shape)"
+NO_SHAPE = "unknown"
 """values.shape of a buffer that has none, such as spilled registers."""
 _JIT = re.compile(r"p?jit\(([^()]+)\)")
 
@@ -139,13 +139,10 @@ class _Program:
         if self.message.form == "kernel":
             shape = buffer.result  # of what it computes, which lies elsewhere
         size, is_exact = buffer.size.size_bytes, not buffer.size.slack_bytes
-        logical = None
-        if shape is not None and self.message.form != "kernel":
-            size, is_exact = size_of(shape, buffer.size)
-            logical = self.shapes.shape(shape.encode()).logical_bytes
+        if buffer.shape is not None:
+            size, is_exact = size_of(buffer.shape, buffer.size)
         self.rounded += not is_exact
         shape = NO_SHAPE if shape is None else shape
-        self.shapes.shape(shape.encode())
         return {
             "module": self.module,
             "value_id": buffer.number,
@@ -155,7 +152,7 @@ class _Program:
             "color": color,
             "instruction_name": buffer.name,
             "shape": shape,
-            "logical_bytes": logical,
+            "logical_bytes": self.shapes.shape(shape.encode()).logical_bytes,
             "opcode": buffer.opcode,
             "text": buffer.label,
             "result": buffer.result,
@@ -225,7 +222,9 @@ class _Program:
         if without := sum(buffer.size is None for buffer in message.buffers):
             text = f"the message lists {without} buffers without their size, which are left out"
             self._find("notice", "buffers_without_size", text)
-        if message.is_program_alone and self.facts.peak_problem is None:
+        is_open = message.form == "list" and message.is_tpu and message.space == "hbm"
+        is_least = message.is_program_alone or (is_open and "output" not in message.amounts)
+        if is_least and self.facts.peak_problem is None:
             self._find("notice", "peak_at_least", _why_at_least(message))
         if figures := _figures(message):
             self._find("info", "memory_limit", figures)
@@ -247,7 +246,7 @@ def _size(amount: Amount) -> str:
 
 
 def _why_at_least(message: Message) -> str:
-    why = "the message does not say what arguments take"
+    why = "the message does not say what arguments and outputs take"
     if message.form in ("array", "early"):
         why = "the message says what was asked for, not what the program takes in all"
     return f"{why}; the peak is at least this"
@@ -259,9 +258,9 @@ def _figures(message: Message) -> str:
     if needed is None or limit is None:
         return "" if needed is None else f"{_size(needed)} needed"
     over = message.excess or Amount(max(0, needed.size_bytes - limit.size_bytes), 0)
-    text = f"{_size(needed)} needed, {_size(limit)} "
+    text = f"{_size(needed)} needed{_by_whom(message)}, {_size(limit)} "
     if message.form in ("program", "array"):
-        text += f"free: {_size(over)} too much"
+        text += f"free: {_size(over)} too much (other arrays and programs hold the rest)"
     else:
         text += f"of {message.space} available: {_size(over)} too much"
     if message.form == "cores":
@@ -272,6 +271,20 @@ def _figures(message: Message) -> str:
     return text
 
 
+def _by_whom(message: Message) -> str:
+    """The instruction whose scratch memory it is."""
+    if message.form != "kernel" or not message.buffers or message.buffers[0].name is None:
+        return ""
+    buffer = message.buffers[0]
+    parts = [buffer.opcode, None if buffer.result is None else buffer.result.partition("{")[0]]
+    told = {name: buffer.metadata.get(name) for name in ("op_name", "source_file")}
+    parts += [text.decode(errors="replace") for text in told.values() if isinstance(text, bytes)]
+    if told["source_file"] and buffer.metadata.get("source_line"):
+        parts[-1] = f"{parts[-1]}:{buffer.metadata['source_line']}"
+    known = ", ".join(filter(None, parts))
+    return f" by %{buffer.name}" + (f" ({known})" if known else "")
+
+
 def _hint(message: Message) -> str:
     """What to do next, by what the message is about."""
     if message.form == "list" and message.buffers:
@@ -279,6 +292,7 @@ def _hint(message: Message) -> str:
     return _HINTS.get(message.form, _NOT_LISTED)
 
 
+_DUMP = "XLA_FLAGS=--xla_dump_to=DIR"
 _LISTED = "queries peak, peak-by-source-line and padding show what the message lists"
 _LISTED_SCRATCH = (
     f"{_LISTED}; this memory is scratch space of single instructions: smaller blocks in a kernel, "
@@ -286,20 +300,32 @@ _LISTED_SCRATCH = (
 )
 _NOT_LISTED = (
     "the message has no list of buffers; XLA dumps a module before it gives up: run with "
-    "XLA_FLAGS=--xla_dump_to=DIR and ingest DIR"
+    f"{_DUMP} and ingest DIR"
 )
 _HINTS = {
-    "kernel": "one kernel's scratch memory is too large: smaller blocks, fewer buffers, or a larger "
-    "limit (vmem_limit_bytes of its compiler parameters, or --xla_tpu_scoped_vmem_limit_kib)",
-    "temporaries": "temporaries alone are more than the device has; XLA has dumped this module "
-    "before it gave up: run with XLA_FLAGS=--xla_dump_to=DIR and ingest DIR",
-    "cores": "TensorCore and SparseCores share the memory: where the SparseCores need more, smaller "
-    "embedding tables or fewer in turn; XLA_FLAGS=--xla_dump_to=DIR dumps the module",
-    "program": "the program compiles, but other arrays and programs hold the rest of the device "
-    "when it is loaded: free or donate arrays; XLA_FLAGS=--xla_dump_to=DIR shows what it needs",
-    "array": "there was no room for an array or for the program's memory: what else the process "
-    "holds is in no dump; XLA_FLAGS=--xla_dump_to=DIR shows what the programs need",
+    "kernel": (
+        "one instruction's scratch memory is too large: of a kernel make the blocks smaller or "
+        "fewer, or raise the limit (vmem_limit_bytes of its compiler parameters, or "
+        "--xla_tpu_scoped_vmem_limit_kib)"
+    ),
+    "temporaries": (
+        "temporaries alone are more than the device has; XLA has dumped this module before it gave "
+        f"up: run with {_DUMP} and ingest DIR"
+    ),
+    "cores": (
+        "TensorCore and SparseCores share this memory; where the SparseCores need more, make "
+        f"embedding tables smaller or treat fewer at a time. {_DUMP} dumps the module"
+    ),
+    "program": (
+        "the program compiles, but other arrays and programs hold the device when it is loaded: "
+        f"free or donate arrays. {_DUMP} shows what it needs"
+    ),
+    "array": (
+        "there was no room for an array or a program's memory. What else the process holds is in "
+        f"no dump; {_DUMP} shows what the programs need"
+    ),
 }
+"""What to do next, by Message.form."""
 
 
 def _name(buffers: list[Row]) -> None:
@@ -309,19 +335,16 @@ def _name(buffers: list[Row]) -> None:
         name = row["instruction_name"]
         if name and (row["result"] is None or row["is_scratch"]):
             # Scratch memory is no part of the result; else which part it is is not known.
-            row["shape_index"], row["result"] = "{}", row["result"] or _unless_none(row["shape"])
+            row["shape_index"] = "{}"
             continue
         indices = _indices(row["shape"], row["result"] or "") if name else []
         free = next((index for index in indices if (name, index) not in taken), None)
         if free is None:
             name, free = f"Buffer {row['value_id']}", "{}"
-            row["result"], row["text"] = _unless_none(row["shape"]), None
+            row["result"] = None if row["shape"] == NO_SHAPE else row["shape"]
+            row["text"] = None
         row["instruction_name"], row["shape_index"] = name, free
         taken.add((name, free))
-
-
-def _unless_none(shape: str) -> str | None:
-    return None if shape == NO_SHAPE else shape
 
 
 def _indices(shape: str, result: str) -> list[str]:

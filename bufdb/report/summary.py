@@ -64,10 +64,13 @@ def _peak(found: Overview, paint: Paint, *, is_short: bool) -> list[str]:
         lines.append(paint("no peak is known", colour.YELLOW))
     else:
         size = human_bytes(found.peak["peak_bytes"])
+        if "peak_at_least" in found.out_of_memory:
+            size = f"at least {size}"
         where = _space(found.peak)
         whose = _whose(found.peak, WIDTH - len(f"highest peak: {size} of {where} memory, "))
         lines.append(f"highest peak: {paint(size, colour.BOLD)} of {where} memory, {whose}")
-        if found.limit_ratio is not None or not is_short:
+        is_told = bool(found.out_of_memory)
+        if found.limit_ratio is not None or not (is_short or is_told):
             lines.append(_limit(found, paint))
         known = [row for row in found.others if row["peak_bytes"] is not None]
         if known:
@@ -82,9 +85,20 @@ def _peak(found: Overview, paint: Paint, *, is_short: bool) -> list[str]:
         reason = f"unknown peak, {whose}{count}: {escape_control(why)}"
         reason = cells.give_way("reason", reason, WIDTH)
         lines.append(paint(reason, colour.YELLOW))
+    lines += _out_of_memory(found, paint)
     more = len(found.unknown) - MOST_REASONS
     if more > 0:
         lines.append(paint(f"{_many(more, 'more function')} with an unknown peak", colour.YELLOW))
+    return lines
+
+
+def _out_of_memory(found: Overview, paint: Paint) -> list[str]:
+    """The figures of an out-of-memory message, and what to do."""
+    lines = []
+    for code, style in (("memory_limit", colour.RED), ("out_of_memory", None)):
+        if (said := found.out_of_memory.get(code)) is not None:
+            parts = textwrap.wrap(escape_control(said), WIDTH, subsequent_indent="  ")
+            lines += [paint(part, style) for part in parts]
     return lines
 
 
@@ -190,6 +204,7 @@ def as_dict(found: Overview) -> dict[str, Any]:
         "limit_bytes": found.limit_bytes,
         "limit_device": found.limit_name,
         "limit_ratio": found.limit_ratio,
+        "out_of_memory": found.out_of_memory,
         **found.parts,
         "diagnostics": found.findings,
     }

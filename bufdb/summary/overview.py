@@ -49,6 +49,10 @@ ORDER BY
 _DEVICES = """
 SELECT DISTINCT label_value FROM run_labels WHERE label = ? AND run_name = ?
 """
+_MESSAGE = """
+SELECT code, message FROM diagnostics
+WHERE module_id = ? AND code IN ('memory_limit', 'out_of_memory', 'peak_at_least')
+"""
 
 
 @dataclass
@@ -71,6 +75,10 @@ class Overview:
     findings: list[Row] = field(default_factory=list)
     """severity, code, finding_count of diagnostics, worst first."""
 
+    out_of_memory: dict[str, str] = field(default_factory=dict)
+    """What an out-of-memory message says of its figures (`memory_limit`), whether the peak is a
+    lower bound (`peak_at_least`), and what to do (`out_of_memory`); empty of other modules."""
+
     @property
     def limit_ratio(self) -> float | None:
         """The peak as share of the limit."""
@@ -87,7 +95,14 @@ def queries(catalogue: Catalogue, parts: tuple[str, ...]) -> dict[str, SavedQuer
 def sql_of(parts: Mapping[str, SavedQuery]) -> str:
     """All SQL that `overview` executes, from which `open_readable` sees which views it needs."""
     return "\n".join(
-        [about.COUNTS, _FUNCTIONS, about.FINDINGS, _DEVICES, *(q.sql for q in parts.values())]
+        [
+            about.COUNTS,
+            _FUNCTIONS,
+            about.FINDINGS,
+            _DEVICES,
+            _MESSAGE,
+            *(q.sql for q in parts.values()),
+        ]
     )
 
 
@@ -108,10 +123,14 @@ def overview(
 
     found = Overview(rows(about.COUNTS)[0], limit_bytes=limit_bytes, limit_name=limit_name)
     functions = rows(_FUNCTIONS)
-    here = [row for row in functions if row["color"] in (DEFAULT_COLOR, None)]
+    here = [row for row in functions if row["color"] in (DEFAULT_COLOR, None)] or functions
     found.unknown = [row for row in here if row["unknown_reason"] is not None]
     found.findings = rows(about.FINDINGS)
     found.peak = next((row for row in here if row["peak_bytes"] is not None), None)
+    about_one = found.peak or next(iter(found.unknown), None)
+    if about_one is not None:
+        told = con.execute(_MESSAGE, [about_one["module_id"]]).fetchall()
+        found.out_of_memory = dict(told)
     if found.peak is None:
         return found
     same = ("run_name", "function_name", "platform")
@@ -130,7 +149,7 @@ def overview(
         **asked,
         "run": one["run_name"],
         "function": one["function_name"],
-        "color": DEFAULT_COLOR,
+        "color": found.peak["color"] or DEFAULT_COLOR,
     }
     if found.peak["platform"] is not None:
         values["platform"] = found.peak["platform"]

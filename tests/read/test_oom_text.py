@@ -1,16 +1,29 @@
 """Out-of-memory messages in logs (format section 9.2)."""
 
+import html
 import json
+import re
+from itertools import zip_longest
 
 import pytest
-from places import ROOT
+from oom_messages import (
+    ALL,
+    GPU,
+    KERNELS,
+    LIST,
+    OLD_LIST,
+    RUNTIME,
+    SCRATCH,
+    SHORT,
+    TPU,
+    WHOLE,
+    WITHOUT_SIZES,
+)
 
 from bufdb.read.reports.oom_text import MAX_FOREIGN, read
 from bufdb.read.reports.sizes import Amount, amount_of, size_of
 
-GPU = (ROOT / "data/oom/gpu.log").read_text(encoding="utf-8")
-TPU = (ROOT / "data/oom/tpu.log").read_text(encoding="utf-8")
-GIB = 1 << 30
+GIB, MIB = 1 << 30, 1 << 20
 
 
 def only(text):
@@ -86,6 +99,7 @@ def test_a_message_of_a_tpu():
         "argument": 4 * GIB,
         "output": 4 * GIB,
         "alias": 4 * GIB,
+        "scoped": 4 * MIB,
         "temp": 14 * GIB,
         "fragmentation": round(204.8 * 2**20),
     }
@@ -101,13 +115,109 @@ def test_without_arguments_the_total_is_that_of_the_program():
     assert "argument" not in only(text).amounts
 
 
-def test_a_message_about_one_instruction_is_whole():
-    text = (
-        "Ran out of memory in memory space vmem while allocating on stack for %attention.7\n"
-        "Scoped allocation with size 19.85M and limit 16.00M exceeded scoped vmem limit by 3.85M.\n"
-    )
+@pytest.mark.parametrize("text", KERNELS.values(), ids=KERNELS)
+def test_a_kernels_scratch_memory(text):
     message = only(text)
-    assert (message.space, message.total, message.is_cut) == ("vmem", None, False)
+    assert (message.form, message.space, message.is_cut) == ("kernel", "vmem", False)
+    assert message.needed == message.total == amount_of("36.25M")
+    assert (message.limit, message.excess) == (amount_of("32.00M"), amount_of("4.25M"))
+    (kernel,) = message.buffers
+    assert (kernel.name, kernel.opcode, kernel.size) == (
+        "heron_kernel.3", "custom-call", amount_of("36.25M"),
+    )  # fmt: skip
+    assert kernel.result == "f32[4096,512]{1,0:T(8,128)S(1)}"
+    assert kernel.metadata["op_name"] == b"jit(step)/jit(heron)/pallas_call"
+    assert (kernel.metadata["source_file"], kernel.metadata["source_line"]) == (
+        b"/srv/heron.py",
+        12,
+    )
+
+
+def test_a_kernel_that_is_cut_has_its_name():
+    stack = "Ran out of memory in memory space vmem while allocating on stack for %splash_fwd...\n"
+    message = only(
+        f"{stack}Scoped allocation with size 19.85M and limit 16.00M exceeded scoped vmem limit by "
+        "3.85M.\n"
+    )
+    assert (message.buffers[0].name, message.total) == ("splash_fwd", amount_of("19.85M"))
+    assert only(stack).total is None
+
+
+def test_a_label_without_a_shape_has_name_and_opcode():
+    first, second = only(LIST).buffers
+    assert (first.name, first.opcode, first.result) == ("fusion.31.remat2", "fusion", None)
+    assert (second.name, second.opcode) == ("fusion.32", "fusion")
+
+
+def test_a_buffer_without_a_shape_is_a_buffer():
+    spilled, *others = only(SCRATCH).buffers
+    assert (spilled.size, spilled.shape, spilled.is_whole) == (amount_of("16.08M"), None, True)
+    assert spilled.name == "register allocator spill slots in HLO :: bittern_matmul.1"
+    assert [(other.name, other.is_scoped) for other in others] == [("bittern_matmul.1", True)] * 2
+
+
+def test_a_label_that_is_cut_within_its_shape_has_a_name():
+    (buffer,) = only(OLD_LIST).buffers
+    assert (buffer.name, buffer.opcode) == ("arg_tuple.1996.1402", None)
+
+
+def test_buffers_without_a_size_are_read():
+    first, second = only(WITHOUT_SIZES).buffers
+    assert first.size is second.size is None
+    assert (second.number, second.name) == (2, "fusion.177")
+
+
+def test_how_well_arguments_are_used_is_no_hindrance():
+    message = only(OLD_LIST)
+    assert {name: message.amounts[name].size_bytes for name in ("argument", "output", "alias")} == {
+        "argument": 240 * MIB, "output": 240 * MIB, "alias": 224 * MIB,
+    }  # fmt: skip
+
+
+FIGURES = {
+    "temporaries": ("hbm", "64.01G", "15.75G", None),
+    "early": ("hbm", "3.84T", "90.96G", None),
+    "program": ("hbm", "9.62G", "7.14G", None),
+    "program in lines": ("hbm", "1.82G", "1.54G", None),
+    "array": ("hbm", "8.00M", "6.43M", None),
+    "used": ("smem", "1.01M", "1.00M", "7.5K"),
+}
+
+
+@pytest.mark.parametrize("form", FIGURES)
+def test_figures_without_a_list_are_figures(form):
+    message = only(SHORT[form])
+    space, *amounts = FIGURES[form]
+    found = [message.needed, message.limit, message.excess]
+    assert (message.space, message.total) == (space, message.needed)
+    assert found == [None if text is None else amount_of(text) for text in amounts]
+    assert message.is_program_alone
+    assert not message.is_cut
+    named = "jit_egret_step" if "egret" in SHORT[form] else None
+    assert message.function == named
+
+
+def test_both_kinds_of_core_need_memory():
+    message = only(SHORT["cores"])
+    assert message.needed.size_bytes == 100 * GIB
+    assert message.limit == amount_of("95.74G")
+
+
+def test_what_a_gpu_had_no_room_for():
+    message = only(SHORT["gpu array"])
+    assert (message.is_tpu, message.form, message.needed.size_bytes) == (False, "array", 16 * GIB)
+    assert only(WHOLE["gpu"]).form == "list"
+
+
+def test_what_other_arrays_hold_is_not_the_programs():
+    message = only(RUNTIME)
+    assert (message.form, message.total) == ("program", amount_of("4.25G"))
+    assert message.amounts["held"] == amount_of("5.50G")
+
+
+def test_one_line_messages_in_a_row_are_several():
+    text = SHORT["temporaries"] + SHORT["cores"] + SHORT["used"] + LIST
+    assert [found.message.form for found in read(text)] == ["temporaries", "cores", "list", "list"]
 
 
 def test_two_messages_in_a_row_are_two():
@@ -126,18 +236,123 @@ PREFIXES = {
 }
 
 
+WITHOUT_BREAKS = {name: text for name, text in ALL.items() if name != "wrapped"}
+
+
 @pytest.mark.parametrize("prefix", PREFIXES.values(), ids=PREFIXES)
-@pytest.mark.parametrize("text", [GPU[: GPU.index("Traceback")], TPU], ids=["gpu", "tpu"])
+@pytest.mark.parametrize("text", WITHOUT_BREAKS.values(), ids=WITHOUT_BREAKS)
 def test_prefixes_change_nothing(text, prefix):
     lines = "".join(prefix + line for line in text.splitlines(keepends=True))
     assert only(lines) == only(text)
 
 
-@pytest.mark.parametrize("text", [GPU[: GPU.index("Traceback")], TPU], ids=["gpu", "tpu"])
-def test_line_ends_may_be_escaped_or_of_another_system(text):
-    assert only(text.replace("\n", "\r\n")) == only(text)
-    assert only(text.replace("\t", "    ")) == only(text)
-    assert only(json.dumps({"severity": "ERROR", "message": text}) + "\n") == only(text)
+def numbered(text):
+    return "".join(f"{n:5}\t{line}" for n, line in enumerate(text.splitlines(keepends=True), 98))
+
+
+def as_a_page(text):
+    return f"<pre><code>{html.escape(text)}</code></pre>\n"
+
+
+def in_markdown(text):
+    text = re.sub(r"^( *\d+)\. Size", r"\1\\. Size", text, flags=re.MULTILINE)
+    text = re.sub(r"(Used \S+ of \S+ \w+\.)", r"**\1**", text).replace("_", "\\_")
+    return re.sub(r"(Largest program allocations in \w+)", r"**\1**", text)
+
+
+def of_a_cluster(text):
+    return "".join(
+        f"(pid=, ip=10.68.6.4) I0320 03:59:34.7776{n:02} 888 backend.cc:{2150 + n}] {line}"
+        for n, line in enumerate(text.splitlines(keepends=True))
+    )
+
+
+FORMS = {
+    "another system": lambda text: text.replace("\n", "\r\n"),
+    "blanks": lambda text: text.replace("\t", "    "),
+    "hard blanks": lambda text: text.replace("  ", "\xa0 "),
+    "json": lambda text: json.dumps({"severity": "ERROR", "message": text}) + "\n",
+    "json twice": lambda text: json.dumps({"log": json.dumps({"message": text})}) + "\n",
+    "repr": lambda text: f"XlaRuntimeError({text!r})\n",
+    "numbers": numbered,
+    "page": as_a_page,
+    "page in one line": lambda text: as_a_page(text).replace("\n", "<br>") + "\n",
+    "markdown": in_markdown,
+    "cluster": of_a_cluster,
+    "each line twice": lambda text: re.sub(r"^(.*\n)", r"\1\1", text, flags=re.MULTILINE),
+}
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+@pytest.mark.parametrize("text", WITHOUT_BREAKS.values(), ids=WITHOUT_BREAKS)
+def test_a_message_is_the_same_in_whatever_form_it_is_found(text, form):
+    (found,) = read(form(text))
+    assert found.message == only(text)
+    assert found.unread == []
+
+
+@pytest.mark.parametrize("prefix", ["[worker-3] ", "> ", "I0302 10:14:07.1 12 a.cc:3] "])
+def test_lines_that_are_broken_may_have_prefixes(prefix):
+    text = KERNELS["wrapped"] + TPU.replace("/jvp(Model)/", "/jvp(\nModel)/")
+    lines = "".join(prefix + line for line in text.splitlines(keepends=True))
+    assert [one.message for one in read(lines)] == [only(KERNELS["2023"]), only(TPU)]
+
+
+def test_lines_that_a_page_has_joined_are_lines():
+    joined = OLD_LIST.replace("with arguments.\n\nProgram", "with arguments.Program")
+    joined = joined.replace("==\n", "== ").replace("by 1.00G.\n\nTotal", "by 1.00G. Total")
+    assert only(joined) == only(OLD_LIST)
+    message = only(
+        "Ran out of memory in memory space hbm. Used 49.34G of 32.00G hbm. Exceeded hbm capacity "
+        "by 17.34G. Total hbm usage >= 49.34G: reserved 3.12M program unknown size arguments 49.34G"
+    )
+    assert (message.total, message.amounts["argument"]) == (amount_of("49.34G"),) * 2
+
+
+# -- several processes -----------------------------------------------------------------------------
+
+TAGS = {
+    "srun": "{}: ",
+    "mpirun": "[1,{}]<stdout>:",
+    "kubectl": "[pod/trainer-{}/main] ",
+    "pods": "pod-{} ",
+    "compose": "worker-{}  | ",
+    "ray": "(Worker pid={}, ip=10.0.0.7) ",
+    "times": "2026-03-02T10:14:07.551201Z stdout F {}: ",
+}
+
+
+def in_turn(texts, tag):
+    """The lines of several processes, one of each at a time."""
+    lines = [text.splitlines(keepends=True) for text in texts]
+    return "".join(
+        tag.format(rank) + line
+        for turn in zip_longest(*lines)
+        for rank, line in enumerate(turn)
+        if line is not None
+    )
+
+
+@pytest.mark.parametrize("tag", TAGS.values(), ids=TAGS)
+@pytest.mark.parametrize("count", [2, 3, 80])
+def test_lines_of_several_processes_are_told_apart(tag, count):
+    texts = [LIST.replace("41.25G of", f"41.{number:02}G of") for number in range(count)]
+    found = read(in_turn(texts, tag))
+    assert [one.message for one in found] == [only(text) for text in texts]
+    assert not any(one.unread for one in found)
+
+
+def test_processes_may_fail_differently():
+    texts = [LIST, SCRATCH, TPU, WHOLE["gpu"]]
+    found = read(in_turn(texts, "{}: "))
+    assert sorted(one.message.form for one in found) == ["list"] * 4
+    for text in texts:
+        assert only(text) in [one.message for one in found]
+
+
+def test_a_broken_line_belongs_to_the_process_before():
+    broken = in_turn([LIST, LIST], "{}: ").replace("bqhd,bkhd", "bqhd,\nbkhd")
+    assert [one.message for one in read(broken)] == [only(LIST)] * 2
 
 
 def test_an_operator_may_be_broken_over_lines():

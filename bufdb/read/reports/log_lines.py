@@ -1,7 +1,7 @@
-"""Lines of a log as those of the messages in it: what a log, a page or a process put around them.
+r"""Lines of a log as those of the messages in it: what a log, a page or a process put around them.
 
 A log puts times, names of processes or colors in front of lines, a page writes `&gt;`, a ticket
-`**` and `1\\.`, JSON a whole message as one line; several processes write theirs in turn (format
+`**` and `1\.`, JSON a whole message as one line; several processes write theirs in turn (format
 section 9.2). Invariant: a line of the text is one line here, or several of the same number.
 """
 
@@ -17,13 +17,16 @@ Line = tuple[int, str]
 """Its number in the text, from 0, and what it says."""
 _ANSI = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
 _ENTITY = re.compile(r"&(?:[gl]t|quot|amp|apos|nbsp|#\d{1,5}|#x[\da-fA-F]{1,4});")
-_TAG = re.compile(r"</?(?:pre|code|span|div|p|b|i|em|strong|li|td|tr|font)(?:\s[^<>]*)?>|<br ?/?>")
+_TAG = re.compile(r"</?(?:pre|code|span|div|p|b|i|em|strong|li|td|tr|font)(?:\s[^<>]*)?>")
+_BREAK = re.compile(r"<br ?/?>")
 _ESCAPED_MARK = re.compile(r"\\([.*_\[\]()#+!<>|~`{}=-])")
 _REPEATED = re.compile(r" \[repeated \d+x across cluster\].*$")
+_ESCAPED = re.compile(r'\\(["\'\\/])')
+_CODE = re.compile(r"\\u00([0-7][\da-fA-F])")
 _LINE_END = re.compile(r"(?<!\\)\\n")
 _JOINED = re.compile(
-    r"(?:(?<=\d[BKMGTP])|(?<=\d[BKMGTP]\.)|(?<=arguments\.)|(?<=unknown\.)|(?<=n size)|(?<=\)\)))\s*"
-    r"(?=Total \w+ usage >= |Output size (?:\d|unknown)|Program \w+ requirement \d"
+    r"(?:(?<=\d[BKMGTP])|(?<=\d[BKMGTP]\.)|(?<=(?:arguments|.{2}unknown)\.)|(?<=n size)|(?<=\)\)))"
+    r"\s*(?=Total \w+ usage >= |Output size (?:\d|unknown)|Program \w+ requirement \d"
     r"|Largest program allocations in )|(?<=={20})=*\s+(?=\d+\. Size: )"
 )
 """Where a line end was lost between two lines that hold nothing else."""
@@ -43,8 +46,7 @@ def lines_of(lines: Iterable[Line], titles: re.Pattern[str]) -> Iterator[Line]:
         lines: of a log.
         titles: what is in a line that is looked at more closely.
     """
-    for index, line in lines:
-        line = plain(line)
+    for index, line in ((index, one) for index, raw in lines for one in plain(raw).split("\n")):
         if titles.search(line) is None:
             yield from ((index, part) for part in _JOINED.split(line))
             continue
@@ -55,12 +57,12 @@ def lines_of(lines: Iterable[Line], titles: re.Pattern[str]) -> Iterator[Line]:
 
 
 def plain(line: str) -> str:
-    """A line without colors, marks of HTML and Markdown, and its end."""
+    """A line without colors, marks of HTML and Markdown, and its end; `<br>` is one within it."""
     line = line.rstrip("\r")
     if "\x1b" in line:
         line = _ANSI.sub("", line)
     if "<" in line:
-        line = _TAG.sub("", line)
+        line = _BREAK.sub("\n", _TAG.sub("", line))
     if "&" in line and _ENTITY.search(line):
         line = html.unescape(line)
     if "\\" in line:
@@ -73,12 +75,12 @@ def plain(line: str) -> str:
 def _unescaped(line: str) -> list[str]:
     r"""The lines of a JSON log or of the repr() of an exception, in which \n ends a line."""
     while _LINE_END.search(line) is None and "\\\\n" in line:
-        line = line.replace("\\\\", "\\")  # escaped twice
+        line = _ESCAPED.sub(r"\1", line)  # JSON within JSON
     if _LINE_END.search(line) is None:
         return [line]
+    line = _CODE.sub(lambda code: chr(int(code[1], 16)), line)
     parts = _LINE_END.split(line)
-    # A quote that is escaped is one of the text.
-    return [part.replace('\\"', '"').replace("\\t", "\t") for part in parts]
+    return [_ESCAPED.sub(r"\1", part.replace("\\t", "\t")) for part in parts]
 
 
 # -- what is in front of a line --------------------------------------------------------------------
@@ -98,6 +100,7 @@ _LOG = re.compile(
     r"|\S+ \[|-{6,}$)"
 )
 """A line of the log itself, or an empty one."""
+_PARTS = re.compile(r"(\d+|\s+)")
 _MANY_KINDS = 3
 """Kinds of lines with one front that show it to be of a process: a line's number has one or two."""
 
@@ -109,11 +112,15 @@ class Front:
     form: re.Pattern[str] | None = None
     """It with any numbers; None where there is nothing but blanks."""
 
-    def is_foreign(self, line: str) -> bool:
-        """Whether a line is empty or, by its look, one of the log and not of the message."""
-        if self.form is not None and (found := self.form.match(line)):
-            line = line[found.end() :]
-        return _LOG.match(line) is not None
+    def without(self, line: str) -> str:
+        """A line without the front, if it has it."""
+        found = None if self.form is None else self.form.match(line)
+        return line if found is None else line[found.end() :]
+
+
+def is_foreign(line: str) -> bool:
+    """Whether a line is empty or, by its look, one of the log and not of a message."""
+    return _LOG.match(line) is not None
 
 
 def front_of(line: str, start: int) -> Front:
@@ -121,8 +128,9 @@ def front_of(line: str, start: int) -> Front:
     text = _own(line[:start])
     if not text.strip():
         return Front()
-    parts = re.split(r"\d+", text)
-    return Front(re.compile(r"\d+".join(map(re.escape, parts))))
+    parts = (r"\d+" if p.isdigit() else r"\s*" if p.isspace() else re.escape(p)
+             for p in _PARTS.split(text))  # fmt: skip
+    return Front(re.compile("".join(parts) + " ?"))
 
 
 def _own(front: str) -> str:
@@ -172,6 +180,7 @@ def _whose(text: str, known: set[str], before: str) -> str:
     fits = [
         process
         for process in known
-        if text.startswith(process) and not (process[-1:] + text[len(process) :][:1]).isalnum()
+        if text.startswith(process)
+        and not (process[-1:].isalnum() and text[len(process) :][:1].isalnum())
     ]
     return max(fits, key=len, default=before)
