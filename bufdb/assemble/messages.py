@@ -255,8 +255,12 @@ def _why_at_least(message: Message) -> str:
 def _figures(message: Message) -> str:
     """What is needed, what there is, and what is missing; '' if the message does not say."""
     needed, limit = message.needed or message.total, message.limit
-    if needed is None or limit is None:
-        return "" if needed is None else f"{_size(needed)} needed"
+    if needed is None:
+        return ""
+    if not message.is_tpu:
+        return f"an allocation of {_size(needed)} failed" if message.needed else ""
+    if limit is None:
+        return f"{_size(needed)} needed{_by_whom(message)}"
     over = message.excess or Amount(max(0, needed.size_bytes - limit.size_bytes), 0)
     text = f"{_size(needed)} needed{_by_whom(message)}, {_size(limit)} "
     if message.form in ("program", "array"):

@@ -6,14 +6,12 @@ from pathlib import Path
 
 import pytest
 from ingesting import ingest_into, rows
-from places import ROOT
+from oom_messages import ALL, GPU, KERNELS, LIST, OLD_LIST, RUNTIME, SCRATCH, SHORT, TPU
 
 from bufdb.query import check
+from bufdb.read.reports import oom_text
 
-OOM = ROOT / "data" / "oom"
-GPU = (OOM / "gpu.log").read_text(encoding="utf-8")
-TPU = (OOM / "tpu.log").read_text(encoding="utf-8")
-GIB = 1 << 30
+GIB, MIB = 1 << 30, 1 << 20
 
 
 @pytest.fixture
@@ -68,12 +66,12 @@ def test_a_log_has_a_message_once(ingested):
         "has_live_ranges, peak_unknown_reason FROM modules",
     ) == [("error.log/message_1", "train_step", None, "M", None, False, None)]
     assert rows(con, "SELECT file_kind, unread_line_count FROM files") == [("oom_message", 0)]
-    assert codes(con) == {"rounded_sizes", "savings_unknown"}
+    assert codes(con) == {"memory_limit", "out_of_memory", "rounded_sizes", "savings_unknown"}
 
 
 def test_lines_that_belong_to_nobody_are_told_by_their_number(ingested):
     con = ingested("first line\n" + GPU.replace("\tBuffer 2:", "stray words\n\tBuffer 2:", 1))
-    begin, stop = GPU.index("BufferAssignment OOM"), GPU.index("\tBuffer 2:")
+    begin, stop = GPU.index("E0302"), GPU.index("\tBuffer 2:")
     line = 1 + GPU[begin:stop].count("\n")  # of the message, by which it is named
     told = "SELECT severity, line_number, message FROM diagnostics WHERE code = 'unreadable_line'"
     assert rows(con, told) == [
@@ -133,12 +131,12 @@ def test_a_message_of_a_tpu_knows_names_kinds_and_padding(ingested):
     ("text", "reason"),
     [
         (GPU[: GPU.index("     preallocated temp allocation")], "has no total"),
-        (TPU.split("\n\n")[0] + "\n", "does not say what temporaries take"),
+        (KERNELS["2025"].split("\nScoped")[0] + "\n", "has no total"),
         (TPU.replace("hbm", "warp"), "memory space warp, which is not known"),
         (TPU.replace("18.28G", "8.28G"), "a part is more than the whole"),
         (TPU.replace("(204.80M)", "(204.80G)"), "a part is more than the whole"),
     ],
-    ids=["no total", "used alone", "unknown space", "small total", "large fragmentation"],
+    ids=["no total", "kernel alone", "unknown space", "small total", "large fragmentation"],
 )
 def test_a_peak_that_the_message_does_not_tell_is_unknown(ingested, text, reason):
     con = ingested(text)
@@ -177,6 +175,162 @@ def test_outputs_of_one_instruction_are_values_at_places_in_its_tuple(ingested):
     ) == [("fusion.1668", "{0}"), ("Buffer 3", "{}")]
 
 
+# -- what each form says ---------------------------------------------------------------------------
+
+
+def test_lines_that_say_something_are_a_loss(ingested):
+    con = ingested(LIST.replace("Unpadded size: 2.00G", "Unpaded size: 2.00G"))
+    told = "SELECT severity, message FROM diagnostics WHERE code = 'unreadable_line'"
+    ((severity, message),) = rows(con, told)
+    assert severity == "data_loss"
+    assert "Unpaded size: 2.00G" in message
+
+
+def test_labels_without_shapes_name_instructions(ingested):
+    con = ingested(LIST)
+    assert rows(
+        con,
+        "SELECT instruction_name, opcode, shape, own_source FROM value_details ORDER BY value_id",
+    ) == [
+        (
+            "fusion.31.remat2",
+            "fusion",
+            "f32[64,4096,4096]{2,1,0:T(8,128)}",
+            "/srv/egret/a.py:71",
+        ),
+        ("fusion.32", "fusion", "f32[32,4096,4096]{2,1,0:T(8,128)}", "/srv/egret/a.py:80"),
+    ]
+    assert rows(con, "SELECT function_name FROM modules") == [("egret_step",)]
+
+
+def test_scratch_memory_has_a_peak_and_its_buffers(ingested):
+    con = ingested(SCRATCH)
+    peak = round(24.08 * MIB)
+    assert rows(con, "SELECT color, peak_bytes, temp_bytes FROM memory_figures") == [
+        (1, peak, peak)
+    ]
+    assert rows(
+        con,
+        "SELECT value_id, allocation_kind, held_bytes FROM peak_values ORDER BY value_id",
+    ) == [
+        (1, "temp", round(16.08 * MIB)), (2, "temp", 4 * MIB), (3, "temp", 2 * MIB),
+        (None, "temp", peak - round(16.08 * MIB) - 6 * MIB),
+    ]  # fmt: skip
+    assert rows(con, "SELECT instruction_name, shape FROM values ORDER BY value_id") == [
+        ("register allocator spill slots in HLO :: bittern_matmul.1", "unknown"),
+        ("bittern_matmul.1", "u8[4194304]{0}"),
+        ("bittern_matmul.1", "u8[2097152]{0}"),
+    ]
+    assert "peak_at_least" not in codes(con)
+
+
+@pytest.mark.parametrize("text", KERNELS.values(), ids=KERNELS)
+def test_a_kernel_is_a_module_with_a_peak(ingested, text):
+    con = ingested(text)
+    assert rows(
+        con,
+        "SELECT memory_space_name, peak_bytes, function_name FROM memory_figures",
+    ) == [("vmem", round(36.25 * MIB), "step")]
+    assert rows(
+        con,
+        "SELECT instruction_name, opcode, shape, op_name, own_source, size_bytes "
+        "FROM value_details",
+    ) == [
+        ("heron_kernel.3", "custom-call", "f32[4096,512]{1,0:T(8,128)S(1)}",
+         "jit(step)/jit(heron)/pallas_call", "/srv/heron.py:12", round(36.25 * MIB)),
+    ]  # fmt: skip
+    ((figures,),) = rows(con, "SELECT message FROM diagnostics WHERE code = 'memory_limit'")
+    assert figures == (
+        "36.25 MiB needed by %heron_kernel.3 (custom-call, f32[4096,512], "
+        "jit(step)/jit(heron)/pallas_call, /srv/heron.py:12), 32.00 MiB of vmem available: "
+        "4.25 MiB too much"
+    )
+
+
+FIGURES = {
+    "temporaries": "64.01 GiB needed, 15.75 GiB of hbm available: 48.26 GiB too much",
+    "cores": "100.00 GiB needed, 95.74 GiB of hbm available: 4.26 GiB too much "
+    "(20.00 GiB of the TensorCore, 80.00 GiB of the SparseCores)",
+    "early": "3.84 TiB needed, 90.96 GiB of hbm available: 3.75 TiB too much",
+    "program": "9.62 GiB needed, 7.14 GiB free: 2.48 GiB too much "
+    "(other arrays and programs hold the rest)",
+    "array": "8.00 MiB needed, 6.43 MiB free: 1.57 MiB too much "
+    "(other arrays and programs hold the rest)",
+    "used": "1.01 MiB needed, 1.00 MiB of smem available: 7.50 KiB too much",
+    "gpu array": "an allocation of 16.00 GiB failed",
+}
+
+
+@pytest.mark.parametrize("form", FIGURES)
+def test_figures_without_a_list_are_a_peak_at_least(ingested, form):
+    con = ingested(SHORT[form])
+    ((peak,),) = rows(con, "SELECT peak_bytes FROM memory_figures")
+    assert peak == only(SHORT[form]).needed.size_bytes
+    assert {"peak_at_least", "memory_limit", "out_of_memory"} <= codes(con)
+    assert rows(con, "SELECT message FROM diagnostics WHERE code = 'memory_limit'") == [
+        (FIGURES[form],)
+    ]
+    assert rows(con, "SELECT sum(held_bytes) FROM peak_values") == [(peak,)]
+    assert rows(con, "SELECT count(*) FROM values") == [(0,)]
+
+
+def only(text):
+    (found,) = oom_text.read(text)
+    return found.message
+
+
+def test_what_a_message_does_not_say_is_null(ingested):
+    con = ingested(SHORT["used"])
+    names = "argument_bytes, output_bytes, alias_bytes, temp_bytes, constant_bytes"
+    assert rows(con, f"SELECT {names} FROM memory_sums") == [(None,) * 5]
+
+
+def test_what_outputs_share_is_read_or_null(ingested):
+    columns = "SELECT output_bytes, alias_bytes FROM memory_sums"
+    assert rows(ingested(OLD_LIST), columns) == [(240 * MIB, 224 * MIB)]
+    assert rows(ingested(OLD_LIST.replace("; shares 224.00M with arguments", "")), columns) == [
+        (240 * MIB, None)
+    ]
+
+
+def test_what_other_arrays_hold_is_not_of_the_peak(ingested):
+    con = ingested(RUNTIME)
+    peak = round(4.25 * GIB) - 16 * MIB
+    assert rows(con, "SELECT peak_bytes FROM memory_figures") == [(peak,)]
+    ((figures,),) = rows(con, "SELECT message FROM diagnostics WHERE code = 'memory_limit'")
+    assert figures.endswith("; other arrays hold 5.50 GiB")
+
+
+def test_processes_that_fail_alike_are_one_module(ingested):
+    lines = LIST.splitlines(keepends=True)
+    con = ingested("".join(f"{rank}: {line}" for line in lines for rank in range(2)))
+    assert rows(con, "SELECT function_name FROM modules") == [("egret_step",)]
+    assert rows(con, "SELECT unread_line_count FROM files") == [(0,)]
+    con = ingested(
+        "".join(
+            f"{rank}: {line.replace('41.25G', f'41.2{rank}G')}"
+            for line in lines
+            for rank in range(2)
+        )
+    )
+    assert rows(con, "SELECT module_key FROM modules ORDER BY module_key") == [
+        ("error.log/message_1",),
+        ("error.log/message_2",),
+    ]
+    assert rows(con, "SELECT count(*), count(DISTINCT module_id) FROM values") == [(4, 2)]
+
+
+def test_a_message_that_is_printed_again_in_part_is_one(ingested):
+    cut = LIST[: LIST.index("  2. Size")]
+    for text in (LIST + "\n" + cut, cut + "\n" + LIST, LIST.split("\n\n")[0] + "\n\n\n" + LIST):
+        con = ingested(text)
+        assert rows(con, "SELECT count(*) FROM modules") == [(1,)]
+        assert rows(con, "SELECT count(*) FROM values") == [(2,)]
+
+
+# -- damage ----------------------------------------------------------------------------------------
+
+
 def damaged(text, seed):
     chance = random.Random(seed)
     lines = text.splitlines(keepends=True)
@@ -198,18 +352,70 @@ def damaged(text, seed):
     return "".join(lines)
 
 
-@pytest.mark.parametrize("count", [20, pytest.param(60, marks=pytest.mark.slow)])
+TEXTS = list(ALL.values())
+
+
+@pytest.mark.parametrize("count", [60, pytest.param(300, marks=pytest.mark.slow)])
 def test_what_bufdb_makes_of_damaged_messages_holds(fresh, tmp_path, count):
     """No damage ends the ingest, and the invariants hold of every module that was made."""
     for seed in range(count):
-        text = damaged(TPU if seed % 2 else GPU, seed)
+        text = damaged(TEXTS[seed % len(TEXTS)], seed)
         (tmp_path / f"{seed}.log").write_bytes(text.encode("latin-1"))
     con = fresh()
     ingest_into(con, tmp_path, "run")
-    assert rows(con, f"SELECT count(*) > {count} * 0.8 FROM modules") == [(True,)]
+    assert rows(con, f"SELECT count(*) > {count} * 0.5 FROM modules") == [(True,)]
     held = """
       SELECT module_id FROM memory_figures JOIN peak_values USING (module_id)
       GROUP BY module_id HAVING sum(held_bytes) <> any_value(peak_bytes)
     """
     assert rows(con, held) == []
+    uncounted = """
+      SELECT path FROM files
+      WHERE line_count <> read_line_count + known_line_count + unread_line_count
+    """
+    assert rows(con, uncounted) == []
     assert [found.examples for found in check.violations(con, check.chosen())] == []
+
+
+@pytest.mark.parametrize("count", [400, pytest.param(4000, marks=pytest.mark.slow)])
+def test_each_line_of_a_message_is_read_or_empty_or_told(count):
+    """Of messages without a log around them, whatever becomes of their lines."""
+    for seed in range(count):
+        text = damaged(TEXTS[seed % len(TEXTS)], seed)
+        lines = text.split("\n")
+        for found in oom_text.read(text):
+            for number in found.lines or range(found.first, found.last + 1):
+                assert (
+                    number in found.read
+                    or number in found.unread
+                    or not lines[number].removeprefix("stray ").strip(" \t\r\xa0-")
+                    or lines[number].startswith(("INFO:", "E0302", "I0302", "2026-"))
+                ), (seed, lines[number])
+
+
+def test_a_doubled_line_changes_nothing():
+    for name, text in ALL.items():
+        lines = text.splitlines(keepends=True)
+        for number in range(len(lines)):
+            if name == "wrapped":
+                continue
+            doubled = "".join([*lines[: number + 1], *lines[number:]])
+            assert [found.message for found in oom_text.read(doubled)] == [only(text)], (
+                name,
+                number,
+            )
+
+
+def test_a_line_that_is_gone_is_no_other_figure():
+    """What is left says what it said, or less."""
+    for name, text in ALL.items():
+        whole = only(text)
+        lines = text.splitlines(keepends=True)
+        for number in range(len(lines)):
+            for found in oom_text.read("".join([*lines[:number], *lines[number + 1 :]])):
+                message = found.message
+                assert message.amounts.items() <= whole.amounts.items(), (name, number)
+                assert message.needed in (None, whole.needed), (name, number)
+                assert message.limit in (None, whole.limit), (name, number)
+                sizes = [(b.number, b.size) for b in whole.buffers]
+                assert all((b.number, b.size) in sizes or b.size is None for b in message.buffers)

@@ -26,7 +26,7 @@ fragmentation (100.00M))
 
   1. Size: 4.00G
      Operator: op_name="jit(egret_step)/jit(main)/jvp(Egret)/h/0/bqhd,bkhd->bhqk/dot_general" \
-source_file="/srv/egret/attn.py" source_line=71
+source_file="/srv/egret/a.py" source_line=71
      Shape: f32[64,4096,4096]{2,1,0:T(8,128)}
      Unpadded size: 4.00G
      XLA label: fusion.31.remat2 = fusion(custom-call.2, custom-call.4), kind=kOutput, \
@@ -36,7 +36,7 @@ calls=fused_computation.9.clone
 
   2. Size: 2.00G
      Operator: op_name="jit(egret_step)/jit(main)/jvp(Egret)/h/1/mul" \
-source_file="/srv/egret/attn.py" source_line=80
+source_file="/srv/egret/a.py" source_line=80
      Shape: f32[32,4096,4096]{2,1,0:T(8,128)}
      Unpadded size: 2.00G
      XLA label: fusion.32 = fusion(custom-call.5), kind=kLoop, calls=fused_computation.10

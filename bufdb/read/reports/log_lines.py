@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -145,13 +145,16 @@ def _process(front: str) -> str:
 
 
 def by_process(
-    lines: Iterable[Line], content: Callable[[str], tuple[str, int] | None]
+    lines: Iterable[Line],
+    content: Callable[[str], tuple[str, int] | None],
+    titles: Container[str],
 ) -> list[list[Line]]:
     """The lines of each of several processes that write in turn; else all as they are.
 
     Args:
         lines: of a log.
         content: kind of a line of a message and where its content begins; None for others.
+        titles: kinds of which each message has one.
     """
     lines = list(lines)
     kinds: dict[str, set[str]] = {}
@@ -160,7 +163,11 @@ def by_process(
         if (found := content(line)) is not None:
             order.append(_process(line[: found[1]]))
             kinds.setdefault(order[-1], set()).add(found[0])
-    known = {process for process, seen in kinds.items() if len(seen) >= _MANY_KINDS}
+    known = {
+        process
+        for process, seen in kinds.items()
+        if len(seen) >= _MANY_KINDS and any(kind in titles for kind in seen)
+    }
     order = [process for process in order if process in known]
     if sum(one != other for one, other in pairwise(order)) < max(2, len(known)):
         return [lines]  # one after the other, or one alone

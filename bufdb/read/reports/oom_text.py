@@ -38,6 +38,7 @@ TITLES = re.compile(_TITLE.encode())
 _TITLES = re.compile(_TITLE)
 MAX_FOREIGN = 60
 """Lines of others in a row that a message may go on after."""
+_PARTS = {part for part, *_ in forms.TITLED}
 _APART = 4096
 """Lines after which nothing belongs to a message: many processes may write in turn."""
 _TELLING = re.compile(rf"(?<![\w.]){PATTERN}(?!\w)|\b[a-z]+\d*\[[\d,]*\]|op_name=|source_file=")
@@ -67,7 +68,7 @@ def read(text: str) -> list[Found]:
     """The messages of a log, in order."""
     found = []
     for region in _regions(text):
-        streams = by_process(lines_of(region, _TITLES), _content)
+        streams = by_process(lines_of(region, _TITLES), _content, _PARTS)
         for stream in streams:
             mine = _Reader().run(stream)
             if len(streams) > 1:
