@@ -49,9 +49,12 @@ ORDER BY
 _DEVICES = """
 SELECT DISTINCT label_value FROM run_labels WHERE label = ? AND run_name = ?
 """
-_MESSAGE = """
-SELECT code, message FROM diagnostics
-WHERE module_id = ? AND code IN ('memory_limit', 'out_of_memory', 'peak_at_least')
+_MESSAGES = """
+SELECT diagnostics.module_id, diagnostics.code, diagnostics.message
+FROM diagnostics
+JOIN asked_modules ON asked_modules.module_id = diagnostics.module_id
+WHERE diagnostics.code IN ('memory_limit', 'out_of_memory', 'peak_at_least')
+ORDER BY asked_modules.module_key, diagnostics.code
 """
 
 
@@ -77,7 +80,7 @@ class Overview:
 
     out_of_memory: dict[str, str] = field(default_factory=dict)
     """What an out-of-memory message says of its figures (`memory_limit`), whether the peak is a
-    lower bound (`peak_at_least`), and what to do (`out_of_memory`); empty of other modules."""
+    lower bound (`peak_at_least`), and what to do (`out_of_memory`); empty without a message."""
 
     @property
     def limit_ratio(self) -> float | None:
@@ -100,7 +103,7 @@ def sql_of(parts: Mapping[str, SavedQuery]) -> str:
             _FUNCTIONS,
             about.FINDINGS,
             _DEVICES,
-            _MESSAGE,
+            _MESSAGES,
             *(q.sql for q in parts.values()),
         ]
     )
@@ -127,10 +130,7 @@ def overview(
     found.unknown = [row for row in here if row["unknown_reason"] is not None]
     found.findings = rows(about.FINDINGS)
     found.peak = next((row for row in here if row["peak_bytes"] is not None), None)
-    about_one = found.peak or next(iter(found.unknown), None)
-    if about_one is not None:
-        told = con.execute(_MESSAGE, [about_one["module_id"]]).fetchall()
-        found.out_of_memory = dict(told)
+    found.out_of_memory = _of_a_message(rows(_MESSAGES), found.peak)
     if found.peak is None:
         return found
     same = ("run_name", "function_name", "platform")
@@ -161,6 +161,20 @@ def overview(
             # Of a known peak a reason says why nothing can be advised.
             if row["unknown_reason"] is None or row.get("peak_bytes") is not None
         ]
+    return found
+
+
+def _of_a_message(said: list[Row], peak: Row | None) -> dict[str, str]:
+    """What the message says whose peak it is, else the first: by code."""
+    ids = [row["module_id"] for row in said]
+    chosen = next((number for number in ids if peak and number == peak["module_id"]), None)
+    found = {
+        row["code"]: row["message"]
+        for row in said
+        if row["module_id"] == (ids[0] if chosen is None else chosen)
+    }
+    if chosen is None:
+        found.pop("peak_at_least", None)  # of another peak
     return found
 
 

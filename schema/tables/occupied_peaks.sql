@@ -15,6 +15,6 @@ COMMENT ON COLUMN occupied_peaks.color IS
 COMMENT ON COLUMN occupied_peaks.peak_time IS
   'First instant with that maximum [program order]; 0 if the memory space has no occupied temp bytes; NULL in an out-of-memory message, which does not say when.';
 COMMENT ON COLUMN occupied_peaks.occupied_temp_bytes IS
-  'Maximum over time of the union of the byte ranges of live values in temp allocations [bytes]; shared bytes count once. From values.offset_bytes, values.size_bytes, live_ranges; in an out-of-memory message temporaries less their fragmentation, as printed.';
+  'Maximum over time of the union of the byte ranges of live values in temp allocations [bytes]; shared bytes count once. From values.offset_bytes, values.size_bytes, live_ranges; in an out-of-memory message temporaries less their fragmentation, as printed; 0 where it does not say.';
 COMMENT ON COLUMN occupied_peaks.naive_live_bytes IS
   'Maximum over time of the sum of values.size_bytes of all live values in allocations of this memory space [bytes]: counts shared bytes once per value, so it overcounts. For comparison with other tools. NULL in an out-of-memory message.';

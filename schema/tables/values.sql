@@ -33,6 +33,6 @@ COMMENT ON COLUMN values.shape_index IS
 COMMENT ON COLUMN values.is_phi IS
   '"(phi)": the value merges several definitions and shares their bytes.';
 COMMENT ON COLUMN values.shape IS
-  'Shape of the value with layout, as printed; taken apart in shapes.';
+  'Shape of the value with layout, as printed; taken apart in shapes. In an out-of-memory message that of a kernel''s result, and "unknown" of a buffer without one, such as spilled registers.';
 COMMENT ON COLUMN values.logical_bytes IS
   'Size of the bare shape [bytes], without padding, 8 bytes per element for a tuple; NULL if the shape was not understood.';

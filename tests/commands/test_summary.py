@@ -7,7 +7,9 @@ import subprocess
 import sys
 from contextlib import closing
 
+import oom_messages
 import pytest
+from ingesting import ingest_into
 from places import DEMO
 from small_db import Module, derive, insert
 
@@ -302,3 +304,40 @@ def test_an_ingest_at_a_terminal_ends_with_a_short_one(empty_folder):
 def test_an_ingest_in_a_pipe_has_none(call, empty_folder):
     code, out, err = call("ingest", DEMO / "gpu_b8")
     assert (code, out, err.count("\n")) == (0, "", 1)
+
+
+# -- out-of-memory messages ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def of_log(fresh, tmp_path):
+    """The screen of a log's messages."""
+
+    def said(text):
+        (tmp_path / "error.log").write_text(text, encoding="utf-8")
+        con = fresh()
+        ingest_into(con, tmp_path, "run")
+        return screen.text(of(con)).splitlines()
+
+    return said
+
+
+def test_figures_of_a_message_head_its_summary(of_log):
+    lines = of_log(oom_messages.SHORT["temporaries"])
+    assert lines[1].startswith("highest peak: at least 64.0 GiB of hbm memory, egret_step")
+    assert lines[2] == "64.01 GiB needed, 15.75 GiB of hbm available: 48.26 GiB too much"
+    assert "--xla_dump_to" in " ".join(lines[3:6])
+    assert not any("no dump tells the device" in line for line in lines)
+
+
+def test_a_message_about_another_memory_has_a_peak(of_log):
+    lines = of_log(oom_messages.KERNELS["2025"])
+    assert lines[1].startswith("highest peak: 36.2 MiB of vmem memory, step")
+    assert "36.25 MiB needed by %heron_kernel.3" in lines[2]
+    assert any(line.endswith("/srv/heron.py:12") for line in lines)
+
+
+def test_all_is_not_understood_where_a_line_was_not(of_log):
+    text = oom_messages.LIST.replace("  2. Size", "stray words\n  2. Size")
+    assert "not understood in full" in "\n".join(of_log(text))
+    assert any(line.startswith("all lines understood") for line in of_log(oom_messages.LIST))

@@ -146,7 +146,7 @@ NO_DUMPS = {
     "module @jit_f attributes {mhlo.num_partitions = 1 : i32} {\n": "a program in MLIR",
     "xla_dump_to: /tmp\nxla_cpu_x: 1\n": "compiler options alone",
     '{"displayTimeUnit": "ns", "traceEvents": []}': "a trace of a profiler",
-    "Traceback\n  File x\nXlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory\n": "without the list",
+    "Traceback\n  File x\nXlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory\n": "without figures",
     "hello\n": "no section of a buffer assignment",
     "PK\x03\x04....": "a zip archive",
     "\x1f\x8b\x08\x00": "compressed by gzip",

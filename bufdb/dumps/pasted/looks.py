@@ -36,7 +36,7 @@ _TEXTS = (
     ),
     (
         re.compile(rb"(?:[^\n]*\n){0,60}?[^\n]*RESOURCE_EXHAUSTED"),
-        "this is an out-of-memory error without the list of buffers; "
+        "this is an out-of-memory error without figures or the list of buffers; "
         f"give the whole message, from 'Ran out of memory' or 'BufferAssignment' on, or {INSTEAD}",
     ),
 )
