@@ -17,10 +17,12 @@ from bufdb.dumps.files import (
     PROTO,
     DumpFile,
     ModuleFiles,
+    base_name,
+    bears_dump_name,
     open_file,
 )
 from bufdb.dumps.pasted.plain import LOOK_BYTES as PASTED_BYTES
-from bufdb.dumps.pasted.plain import is_plain, plain
+from bufdb.dumps.pasted.plain import has_prose, is_plain, plain, without_prose
 from bufdb.read import layout_2019
 from bufdb.read.beside.before_optimizations import BeforeOptimizations
 from bufdb.read.boundaries import Titles, cut
@@ -93,6 +95,8 @@ def load(files: ModuleFiles, block_bytes: int = BLOCK_BYTES) -> Loaded:
             loaded.hashes[kind] = xxhash.xxh3_128_hexdigest(text)
             if not is_plain(text[:PASTED_BYTES]):
                 text = plain(text)
+            if _may_have_prose(file):
+                text = without_prose(text)
             if kind != PROTO:
                 titles.feed(text)
             loaded.texts[kind] = text
@@ -115,14 +119,24 @@ def _not_in_text(loaded: Loaded) -> frozenset[str]:
 
 def _is_rewritten(files: ModuleFiles) -> bool:
     """Whether a text is made plain, or is in a layout of 2019, which goes by whole texts."""
-    heads = (
-        read_span(file, 0, min(file.size(), LOOK_BYTES))
-        for kind, file in files.files.items()
-        if kind in BUFFER_KINDS
-    )
-    return any(
-        not is_plain(head[:PASTED_BYTES]) or layout_2019.is_block_layout(head) for head in heads
-    )
+    for kind, file in files.files.items():
+        if kind not in BUFFER_KINDS:
+            continue
+        size = file.size()
+        head = read_span(file, 0, min(size, LOOK_BYTES))
+        if not is_plain(head[:PASTED_BYTES]) or layout_2019.is_block_layout(head):
+            return True
+        if _may_have_prose(file):
+            tail = read_span(file, max(0, size - PASTED_BYTES), size)
+            if has_prose(head[:PASTED_BYTES] + tail):
+                return True
+    return False
+
+
+def _may_have_prose(file: DumpFile) -> bool:
+    """Whether a person may have written around a dump: what XLA names, and frames, are its own."""
+    is_whole = file.start == 0 and file.stop < 0
+    return file.kind in BUFFER_KINDS and is_whole and not bears_dump_name(base_name(file.name))
 
 
 def read_span(file: DumpFile, start: int, stop: int) -> bytes:

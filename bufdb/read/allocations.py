@@ -94,7 +94,7 @@ _FIRST = {word(b"allocation"), word(b" value: ")}
 """How a line begins that is read though it is no title."""
 
 
-_MOST_BLANK = 20
+_MOST_BLANK = 4096
 """Empty lines that a paste may have above the title."""
 
 

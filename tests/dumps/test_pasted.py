@@ -7,6 +7,7 @@ from ingesting import ingest_into, rows
 from places import DEMO, ROOT
 
 from bufdb.dumps.discover import discover
+from bufdb.dumps.load import load
 from bufdb.dumps.pasted.looks import looks_like
 from bufdb.dumps.pasted.plain import is_plain, plain
 from bufdb.errors import UsageError
@@ -53,6 +54,18 @@ PASTED = {
     "three quotes": lambda text: f"'''{text}'''\n".encode(),
     "mail with a fence": lambda text: quoted_like_mail(f"```\n{text}```\n").encode(),
 }
+AROUND = {
+    "prose": lambda text: f"Hi all,\n\nthis is what XLA wrote:\n\n{text}\nThanks!\nSam\n",
+    "a fence": lambda text: f"## Steps\n\nRun it.\n\n```text\n{text}```\n\nWhy is it so large?\n",
+    "a heading": lambda text: f"### The assignment\n{text}\n### What I tried\n- nothing\n",
+    "details": lambda text: f"<details>\n<summary>it</summary>\n\n```\n{text}```\n</details>\n",
+    "a mail": lambda text: f"On Monday Sam wrote:\n\n{quoted_like_mail(text)}\nIt is the temp.\n",
+    "a long text": lambda text: "One line more.\n" * 90 + f"\n{text}",
+    "code below": lambda text: f"{text}\nIt came from:\n\n    python train.py\n\nas said.\n",
+    "sections apart": lambda text: re.sub(
+        r"\n(?=Used values|HloLive)", "\n```\n## Next\n```\n", text
+    ),
+}
 TABLES = {
     "allocations": "*",
     "values": "*",
@@ -89,6 +102,38 @@ def test_pasted_text_has_the_rows_of_the_dump(con, tmp_path, plain_rows, paste):
     found = content(con)
     assert found == plain_rows
     assert found["peak_values"]
+
+
+@pytest.mark.parametrize("around", AROUND.values(), ids=AROUND)
+def test_what_a_person_writes_around_a_dump_carries_nothing(con, tmp_path, plain_rows, around):
+    path = tmp_path / "pasted.txt"
+    path.write_text(around(WHOLE), encoding="utf-8")
+    ingest_into(con, path, "run")
+    assert content(con) == plain_rows
+    assert rows(con, "SELECT unread_line_count FROM files") == [(0,)]
+
+
+def test_what_is_damaged_between_prose_is_reported(con, tmp_path):
+    text = AROUND["prose"](WHOLE.replace(" uses:\n", " usages:\n", 1))
+    (tmp_path / "pasted.txt").write_text(text, encoding="utf-8")
+    ingest_into(con, tmp_path / "pasted.txt", "run")
+    lines = rows(con, "SELECT message FROM diagnostics WHERE code = 'unreadable_line'")
+    assert any("usages:" in message for (message,) in lines)
+
+
+def test_prose_in_a_file_of_xla_is_reported(con, tmp_path):
+    path = tmp_path / f"{INIT}-buffer-assignment.txt"
+    path.write_text(AROUND["prose"](WHOLE), encoding="utf-8")
+    ingest_into(con, path, "run")
+    assert rows(con, "SELECT unread_line_count > 0 FROM files") == [(True,)]
+
+
+def test_a_large_text_may_have_prose(tmp_path):
+    path = tmp_path / "pasted.txt"
+    path.write_text(AROUND["a fence"](WHOLE), encoding="utf-8")
+    assert load(discover(path)[0], block_bytes=100).is_large is False
+    path.write_text(WHOLE, encoding="utf-8")
+    assert load(discover(path)[0], block_bytes=100).is_large is True
 
 
 @pytest.mark.parametrize("paste", [PASTED["utf-16"], PASTED["times"]])

@@ -34,6 +34,12 @@ _BEGINNINGS = (
 )
 """How what XLA writes begins: nothing need be searched for then."""
 _QUOTES = b"\"'`"
+_FORM = re.compile(
+    rb"(?:%s|allocation \d|<\d+ |\s+(?:value: <|positions:|uses:|from instruction:|\S+, operand \d"
+    rb"|InstructionSequence:|BufferLiveRange:|Live ranges at |\d+:\S|\S+\{[\d,]*\}:-?\d"
+    rb"|\S.*: \d+ bytes|\xe2))" % _TITLE
+)
+"""How lines of a buffer assignment begin; the last are branches of a tree."""
 _FENCE = re.compile(rb"^[ \t>]*(?:```|~~~)[^\n`]*$", re.MULTILINE)
 
 
@@ -119,3 +125,39 @@ def _stripped(parts: list[bytes]) -> bytes:
     """The form of a front without the blanks at its end, which editors take away."""
     kept = [*parts[:-1], parts[-1].rstrip(b" \t")]
     return b"".join(rb"\d+" if n % 2 else re.escape(part) for n, part in enumerate(kept))
+
+
+def has_prose(text: bytes) -> bool:
+    """Whether a text of an unknown name has words of its author above or below the sections."""
+    head, tail = text[:LOOK_BYTES].removeprefix(BOM), text[-LOOK_BYTES:].rstrip()
+    last = tail[tail.rfind(b"\n") + 1 :]
+    return not head.lstrip().startswith(_BEGINNINGS) or not last[:1].isspace()
+
+
+def without_prose(text: bytes) -> bytes:
+    """A text with empty lines for the prose, headings and fences around its sections.
+
+    Those are lines above a title and below the last line of a form that XLA writes. What is not
+    understood between such lines stays, to be reported.
+    """
+    lines = text.removeprefix(BOM).split(b"\n")
+    forms = [number for number, line in enumerate(lines) if _FORM.match(line)]
+    titles = [number for number in forms if _PLAIN.match(lines[number])]
+    if not titles:
+        return text
+    above = set(range(forms[0]))
+    for title in titles:
+        number = title - 1
+        while number >= 0 and _is_prose(lines[number]):
+            above.add(number)
+            number -= 1
+    below = range(forms[-1] + 1, len(lines))
+    first = next((n for n in below if lines[n].strip() and _is_prose(lines[n])), len(lines))
+    for number in (*above, *range(first, len(lines))):
+        lines[number] = b""
+    return b"\n".join(lines)
+
+
+def _is_prose(line: bytes) -> bool:
+    """Whether a line is empty, or neither indented nor of a form that XLA writes."""
+    return not line.strip() or not (line[:1].isspace() or _FORM.match(line))
