@@ -30,6 +30,8 @@ DUMPS = "dumps"
 FOUND = "found.json"
 """What was found: {"device": kind, "refusal": XLA's line or null}, or
 {"message": …, "exit_code": …, "trace": lines of the user's own}."""
+DEVICE = "device"
+"""The kind of the device, before it is compiled for."""
 DOING = "doing"
 """What is being done."""
 LINES = 12
@@ -110,10 +112,12 @@ def run(spec: str, args: str, hardware: str | None, folder: Path) -> dict[str, A
         args_given, kwargs = arguments(args, names).of(function, name)
     with _step(folder, f"tracing {spec}{where}"):
         stage = lowered(function, args_given, kwargs, described)
+    kind = described.device_kind if described else str(jax.devices()[0].device_kind)
     with _step(folder, f"compiling {spec}{where}"):
+        # For when the compiler ends this process.
+        (folder / DEVICE).write_text(kind, encoding="utf-8")
         options = None if described is None else described.options
         refusal = dumped(stage, folder / DUMPS, options)
-    kind = described.device_kind if described else str(jax.devices()[0].device_kind)
     return {"device": kind, "refusal": refusal}
 
 

@@ -117,6 +117,14 @@ def _is_planned(folder: Path) -> bool:
     return any(folder.glob(f"*{ASSIGNMENT}"))
 
 
+def rescued(folder: Path) -> bool:
+    """Whether `dumped`, in a process that ended meanwhile, had planned the memory; now settled."""
+    planned = [private for private in folder.glob(".*") if _is_planned(private)]
+    for private in planned:
+        settle(private, folder)
+    return planned != []
+
+
 def _shortened(error: Exception) -> str:
     """What XLA says is wrong, in one line."""
     text = " ".join(str(error).split()) or type(error).__name__

@@ -127,7 +127,8 @@ def compiled_apart(
         TooSlowError: it took longer than `timeout_s`.
         NotCompiledError: the file failed, or XLA did; or nothing was dumped.
     """
-    from bufdb.compiled.child import DUMPS, FOUND
+    from bufdb.compiled.child import DEVICE, DUMPS, FOUND
+    from bufdb.compiled.dump import rescued
 
     environment = dict(os.environ)
     if target is not None:
@@ -155,8 +156,11 @@ def compiled_apart(
         found = json.loads((folder / FOUND).read_text(encoding="utf-8"))
     except FileNotFoundError:
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-        message = f"{what} could not be compiled: {_end(child.returncode)}"
-        raise NotCompiledError(message, _telling(lines)) from None
+        said, ended = _telling(lines), _end(child.returncode)
+        if rescued(folder / DUMPS):
+            device = (folder / DEVICE).read_text(encoding="utf-8")
+            return Compiled(folder / DUMPS, device, f"{ended}: {said[0] if said else 'no word'}")
+        raise NotCompiledError(f"{what} could not be compiled: {ended}", said) from None
     if "message" in found:
         if found["exit_code"] == UsageError.exit_code:
             raise UsageError(found["message"])

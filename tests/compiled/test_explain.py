@@ -110,6 +110,16 @@ def test_a_program_that_is_too_large_is_answered(model, monkeypatch):
     assert note == f"bufdb: XLA gave up: {E1000.splitlines()[0]}"
 
 
+def test_a_plan_is_answered_though_the_compiler_dies(model, monkeypatch):
+    monkeypatch.setenv("STAND_IN_REFUSAL", "abort")
+    done = explain("lm.py:step", "--args", "args(4)", "--target", "tpu:v5e:2x2")
+    assert done.returncode == 1
+    assert "lines that hold most of it" in done.stdout and "TPU v5e" in done.stdout
+    assert done.stderr.splitlines()[1:] == [
+        "bufdb: XLA gave up: its process was ended by SIGABRT: F0000 x.cc:1] Check failed: ptxas"
+    ]
+
+
 def test_without_a_plan_what_xla_says_is_one_line(model, monkeypatch):
     monkeypatch.setenv("STAND_IN_REFUSAL", "INTERNAL: no such kernel")
     monkeypatch.setenv("STAND_IN_DUMP", "")

@@ -2,7 +2,8 @@
 
 A function is traced by calling it. It compiles to the dump in the folder STAND_IN_DUMP, for a time
 of STAND_IN_SECONDS, and is refused with the text STAND_IN_REFUSAL, before there is a dump if
-STAND_IN_DUMP is empty. On standard error there is what XLA's plugins say.
+STAND_IN_DUMP is empty; where the text is "abort" the process ends. On standard error there is what
+plugins of XLA say.
 """
 
 import os
@@ -52,6 +53,9 @@ class _Lowered:
         if os.environ.get("STAND_IN_DUMP"):
             folder = Path(compiler_options["xla_dump_to"])
             shutil.copytree(os.environ["STAND_IN_DUMP"], folder, dirs_exist_ok=True)
+        if os.environ.get("STAND_IN_REFUSAL") == "abort":
+            os.write(2, b"F0000 x.cc:1] Check failed: ptxas\n    @ frame\n")
+            os.abort()
         if os.environ.get("STAND_IN_REFUSAL"):
             raise RuntimeError(os.environ["STAND_IN_REFUSAL"])
 
