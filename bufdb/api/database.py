@@ -152,7 +152,8 @@ class Database(Readable):
 
         Functions that were compiled before are not compiled again, and so not seen: call
         `jax.clear_caches()` first. JAX's persistent cache is off within the block. What other
-        processes compile is not seen: `bufdb capture -- COMMAND` sees it.
+        processes compile is not seen: `bufdb capture -- COMMAND` sees it. Where the block fails,
+        what was compiled until then is ingested, and a program that XLA refuses for its size.
 
         Raises:
             BufdbError: nothing was compiled; or this JAX has no place to put dump options.
@@ -163,9 +164,12 @@ class Database(Readable):
         @contextmanager
         def block() -> Iterator[None]:
             with tempfile.TemporaryDirectory(prefix="bufdb-") as name:
-                with watched(Path(name)):
-                    yield
-                self._ingest_watched(Path(name), run, labels)
+                try:
+                    with watched(Path(name)):
+                        yield
+                finally:
+                    if any(Path(name).iterdir()):
+                        self._ingest_watched(Path(name), run, labels)
 
         return block()
 

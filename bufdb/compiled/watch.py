@@ -21,6 +21,8 @@ _FUNCTION = "get_compile_options"
 def watched(folder: Path) -> Iterator[None]:
     """Within the block XLA dumps what JAX compiles in this process; after it, it is in `folder`.
 
+    Also where the block fails, for a program that XLA refuses is in its dump.
+
     XLA reads XLA_FLAGS once, when a process starts to use it, and JAX has no setting for options of
     all compilations: so the function that gathers them is replaced while the block runs.
 
@@ -51,7 +53,7 @@ def watched(folder: Path) -> Iterator[None]:
                 yield
         finally:
             setattr(compiler, _FUNCTION, original)
-        settle(dump, folder)
+            settle(dump, folder)
     if not any(folder.iterdir()):
         raise BufdbError(
             "nothing was compiled in this block: a function that was compiled before is not "

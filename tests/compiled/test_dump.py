@@ -289,6 +289,19 @@ def test_a_block_that_fails_leaves_jax_as_it_was(tmp_path, monkeypatch):
     assert compiler.get_compile_options is original
 
 
+def test_a_block_that_fails_has_stored_what_was_compiled(monkeypatch):
+    compiler = types.ModuleType("jax._src.compiler")
+    compiler.get_compile_options = lambda: types.SimpleNamespace(env_option_overrides=[])
+    for name in ("jax", "jax._src", "jax._src.compiler"):
+        monkeypatch.setitem(sys.modules, name, compiler)
+    with bufdb.connect() as db:
+        with pytest.raises(RuntimeError, match="E1000"), db.capture(run="x"):
+            Refused(E1000).compile(dict(compiler.get_compile_options().env_option_overrides))
+        assert db.sql("SELECT count(*) FROM modules").fetchall() == [(3,)]
+        with pytest.raises(BufdbError, match="nothing was compiled"), db.capture(run="y"):
+            pass
+
+
 def test_the_cache_is_left_alone_where_jax_is_not_imported(monkeypatch):
     monkeypatch.delitem(sys.modules, "jax", raising=False)
     with without_persistent_cache():
