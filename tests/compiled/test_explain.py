@@ -20,6 +20,7 @@ E1000 = (
 )
 MODEL = """
 import os
+open("pid", "w").write(str(os.getpid()))
 print("of the user")
 
 def args(batch):
@@ -160,7 +161,7 @@ def test_a_signal_ends_the_child_and_leaves_no_folder(model, monkeypatch, name):
     given = command("lm.py:step", "--args", "args(4)")
     with subprocess.Popen(given, stderr=subprocess.PIPE, text=True) as parent:
         wait_for(lambda: any("compiling" in path.read_text() for path in model.glob("tmp/*/doing")))
-        child = child_of(parent.pid)
+        child = (model / "pid").read_text()
         parent.send_signal(number)
         assert parent.wait() == -number
         assert parent.stderr.read() == "of the user\n"
@@ -178,14 +179,12 @@ def wait_for(condition):
     raise AssertionError("it did not come about")
 
 
-def child_of(parent):
-    done = subprocess.run(["pgrep", "-P", str(parent)], capture_output=True, text=True)
-    return int(done.stdout.split()[0])
-
-
 def is_running(pid):
-    done = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True)
-    return done.stdout.strip() not in ("", "Z")
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
 
 
 def test_several_targets_are_one_table(model):
