@@ -56,8 +56,9 @@ def _checked(checks: MemoryChecks) -> tuple[Live, Columns]:
     return checks.live(), checks.sums()
 
 
-def _walk_hlo(source: Source, values: ValueIndex, origins: Origins, costs: Costs) -> Residuals:
+def _walk_hlo(context: Context, values: ValueIndex, origins: Origins, costs: Costs) -> Residuals:
     """Where what loops carry is made, and what large values cost, as far as the HLO text says."""
+    source = context.source
     residuals = Residuals()
     for pieces in source.hlo():
         for piece in pieces:
@@ -65,7 +66,11 @@ def _walk_hlo(source: Source, values: ValueIndex, origins: Origins, costs: Costs
                 graph = HloGraph(piece.text, origins.loops.get(piece.module, []))
                 found = origins.add_module(values, piece.module, graph)
                 costs.add_module(piece.module, graph, found)
-                residuals.add_module(graph, origins.places.get(piece.module), found)
+                places = origins.places.get(piece.module)
+                parts = residuals.add_module(graph, places, found)
+                if parts:
+                    parts["module"] = np.full(len(parts["part_index"]), piece.module)
+                    context.emit("recompute_parts", parts)
     return residuals
 
 
@@ -145,7 +150,7 @@ def assemble(source: Source, emit: Emit, known_shapes: dict[bytes, Shape]) -> As
     instructions.check_frames()
     del instructions
     origins.begin(values, lifetimes)
-    residuals = _walk_hlo(source, values, origins, costs)
+    residuals = _walk_hlo(context, values, origins, costs)
     emit("memory_sums", checked_sums(context, sums))
     values.forget_names()
     lifetimes.forget_schedule()

@@ -42,6 +42,7 @@ MODULE_TABLES = (
     "value_users",
     "value_origins",
     "recompute_costs",
+    "recompute_parts",
     "peak_savings",
     "peak_contributors",
     "peak_stack_nodes",

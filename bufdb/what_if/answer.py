@@ -13,6 +13,7 @@ from bufdb.columnar.scan import Ints
 from bufdb.link.op_paths import op_path, strip_op_path
 from bufdb.memory.donation import Spans, donated
 from bufdb.memory.maxima import Steps
+from bufdb.memory.needs import Together, operation_count, together
 from bufdb.memory.savings import LARGE_PART
 from bufdb.what_if import donation, names, temps
 from bufdb.what_if.choice import Choice
@@ -46,7 +47,7 @@ WHERE instructions.module_id = $module_id
   AND list_contains($times, instructions.program_order)
 ORDER BY ALL
 """
-SQL = "\n".join([temps.VALUES, temps.USERS, temps.POSITIONS, INSTANTS])
+SQL = "\n".join([temps.VALUES, temps.PARTS, temps.USERS, temps.POSITIONS, INSTANTS])
 """What the answer reads, besides the choice of a module and donation."""
 TOGETHER = "together"
 MAX_IDLE = 50
@@ -72,6 +73,19 @@ class Asked:
 
 
 @dataclass(frozen=True)
+class Low:
+    """What is left of a saving where values are kept instead of what a scan saves."""
+
+    saving_bytes: int
+    """No more than the row's."""
+    form: str
+    """wrap or policy: peak_savings.saving_form."""
+    kept_name: str | None
+    """Lines whose values are kept."""
+    operation_count: int | None
+
+
+@dataclass(frozen=True)
 class Row:
     """One thing taken away, or all of them."""
 
@@ -89,9 +103,12 @@ class Row:
     dtype: str | None = None
     """Element type of its largest value; None of a tuple's table, and of a donation."""
     operation_count: int | None = None
-    """Operations to compute its large values again; None if they are not known of all of these."""
+    """Operations to compute it again, what several need once; None if they are not known: of what a
+    loop stacks with the operands of other lines, of all else of its large values."""
     is_residual: bool = False
     """Whether it has what a loop stacks for the backward pass."""
+    low: Low | None = None
+    """The least that comes of it; None where that is not known."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +136,17 @@ class Answer:
     """Whether the peak came down to what was asked for; None if nothing was."""
     nameless: int = 0
     """Values live at the peak that is left above it, of which no name is known to take."""
+
+    @property
+    def low_saving_bytes(self) -> int | None:
+        """By how much the peak falls at the least; None where no row says more than that it falls.
+
+        What no loop stacks counts as in its row.
+        """
+        rows = self.rows if self.fits is not None else self.rows[-1:]
+        if all(row.low is None for row in rows):
+            return None
+        return sum(row.saving_bytes if row.low is None else row.low.saving_bytes for row in rows)
 
     @property
     def left(self) -> Height:
@@ -170,10 +198,12 @@ class _Question:
         )
 
     def alone(self, taken: Sequence[Taken]) -> list[Row]:
-        heights = self.model().without([one.rows for one in taken])
+        model = self.model()
+        sets = [one.rows for one in taken]
+        heights = model.without(sets)
         return [
-            self._row(one.what, one.name, one.rows, height, self.choice.peak_bytes)
-            for one, height in zip(taken, heights, strict=True)
+            self._row(one.what, one.name, one.rows, (height, low), self.choice.peak_bytes)
+            for one, height, low in zip(taken, heights, self._lows(model, sets), strict=True)
         ]
 
     def donations(self, pairs: Sequence[Donation]) -> list[Row]:
@@ -205,9 +235,10 @@ class _Question:
         if not taken and not pairs:
             return []
         rows = _union(taken)
-        (height,) = self.model(pairs).without([rows])
+        model = self.model(pairs)
+        (height,), (low,) = model.without([rows]), self._lows(model, [rows])
         count = len(taken) + len(pairs)
-        row = self._row(TOGETHER, f"all {count}", rows, height, self.choice.peak_bytes)
+        row = self._row(TOGETHER, f"all {count}", rows, (height, low), self.choice.peak_bytes)
         donated = sum(pair.size_bytes for pair in pairs)
         return [replace(row, held_bytes=row.held_bytes + donated)]
 
@@ -224,7 +255,7 @@ class _Question:
         """
         rows: list[Row] = []
         model, labels, away = self.model(pairs), self.temps.labels[self.asked.by], _union(taken)
-        (height,) = model.without([away])
+        (height,), (low,) = model.without([away]), self._lows(model, [away], are_others_away=True)
         ranges = self.temps.ranges
         while height.peak_bytes > limit:
             at = height.peak_time
@@ -233,10 +264,11 @@ class _Question:
             numbers = np.unique(labels.of_row[is_there]).tolist()
             sets = [np.flatnonzero(labels.of_row == number) for number in numbers]
             heights = model.without([np.union1d(away, one) for one in sets])
+            done = self._operations(away) if self.asked.is_cheapest_first else 0
             ranked = sorted(
                 zip(heights, numbers, sets, strict=True),
                 key=lambda one: (
-                    self._price(one[2], height.peak_bytes - one[0].peak_bytes),
+                    self._price(away, one[2], done, height.peak_bytes - one[0].peak_bytes),
                     one[0].peak_bytes,
                     -self._live_bytes(one[2], at),
                     labels.names[one[1]],
@@ -246,9 +278,11 @@ class _Question:
             if not ranked or idle >= MAX_IDLE:
                 return rows[: len(rows) - idle], False
             found, number, mine = ranked[0]
-            name = labels.names[number]
-            rows.append(self._row(self.asked.by, name, mine, found, height.peak_bytes))
-            height, away = found, np.union1d(away, mine)
+            name, before = labels.names[number], (height.peak_bytes, low.peak_bytes)
+            away = np.union1d(away, mine)
+            (low,) = self._lows(model, [away], are_others_away=True)
+            rows.append(self._row(self.asked.by, name, mine, (found, low), before))
+            height = found
         return rows, True
 
     def nameless(self, found: Answer, taken: Sequence[Taken]) -> int:
@@ -259,29 +293,58 @@ class _Question:
         is_there[_union(taken)] = False
         return int(is_there.sum())
 
-    def _price(self, rows: Ints, saving: int) -> Fraction:
+    def _price(self, away: Ints, rows: Ints, done: int | None, saving: int) -> Fraction:
         """What is taken first: by operations for each byte saved, or all alike.
 
-        What saves next to nothing costs next to nothing, and comes last.
+        What is computed again already costs nothing more. What saves next to nothing costs next to
+        nothing, and comes last.
         """
         if not self.asked.is_cheapest_first:
             return Fraction(0)
-        count = self._operations(rows)
+        count = self._operations(np.union1d(away, rows))
         unknown = Fraction(1 << 200)
-        if count is None or saving <= self.choice.peak_bytes // LARGE_PART:
+        if count is None or done is None or saving <= self.choice.peak_bytes // LARGE_PART:
             return unknown
-        return Fraction(count, saving)
+        return Fraction(count - done, saving)
+
+    def _lows(
+        self, model: Model, sets: Sequence[Ints], are_others_away: bool = False
+    ) -> list[_LowPeak]:
+        """The peak where of these values what a loop stacks is left out, and values kept for it.
+
+        What no loop stacks is away, or there as today: what comes of it is not known.
+        """
+        needs = self.temps.needs
+        stacks = [[row for row in rows.tolist() if needs[row] is not None] for rows in sets]
+        away = []
+        for rows, some in zip(sets, stacks, strict=True):
+            gone = [row for row in some if (one := needs[row]) is not None and one.is_gone]
+            others = np.setdiff1d(rows, some)[: None if are_others_away else 0]
+            away.append(np.union1d(np.array(gone, np.int64), others))
+        found = []
+        for some, height in zip(stacks, model.without(away), strict=True):
+            mine = [one for row in some if (one := needs[row]) is not None]
+            union = together(mine) if mine else None
+            kept = 0 if union is None else union.kept_bytes
+            slices = int(self.temps.slice_bytes[some].max()) if some else 0
+            found.append(_LowPeak(height.peak_bytes + kept + slices, union))
+        return found
 
     def _operations(self, rows: Ints) -> int | None:
-        """Operations to compute large values again: those of a buffer once."""
-        held, total = self.temps, 0
+        """Operations to compute again what loops stack, and the large values of other lines."""
+        held = self.temps
+        needs = [one for row in rows.tolist() if (one := held.needs[row]) is not None]
+        total = operation_count(one.all_again for one in needs) if needs else 0
+        of_line = held.labels["source_line"].of_row
+        lines = {int(of_line[row]) for row in rows.tolist() if held.needs[row] is not None}
         for buffer in np.unique(held.buffer[rows]).tolist():
             mine = rows[held.buffer[rows] == buffer]
-            if int(held.ranges.size[mine].max()) < held.least_counted:
+            is_counted = int(held.ranges.size[mine].max()) >= held.least_counted
+            if not is_counted or (of_line[buffer] >= 0 and int(of_line[buffer]) in lines):
                 continue
             known = [held.operation_counts[row] for row in mine.tolist()]
             counts = [count for count in known if count is not None]
-            if not counts:
+            if not counts or total is None:
                 return None
             total += max(counts)
         return total
@@ -292,22 +355,60 @@ class _Question:
         there = rows[(ranges.start[rows] <= at) & (at <= ranges.end[rows])]
         return sum(ranges.size[there].tolist())
 
-    def _row(self, what: str, name: str, rows: Ints, height: Height, before: int) -> Row:
-        held = self.temps.held_bytes[rows]
+    def _row(
+        self,
+        what: str,
+        name: str,
+        rows: Ints,
+        found: tuple[Height, _LowPeak],
+        before: int | tuple[int, int],
+    ) -> Row:
+        """The figures of a name.
+
+        Args:
+            what: what kind of name.
+            name: the name.
+            rows: what it takes away.
+            found: the peak then, and the lowest that is sure.
+            before: both before that.
+        """
+        height, low = found
+        high_before, low_before = (before, before) if isinstance(before, int) else before
+        saving = high_before - height.peak_bytes
         is_input = bool(self.temps.is_layer_input[rows].any())
         largest = max(rows.tolist(), key=lambda row: int(self.temps.ranges.size[row]), default=None)
+        is_stack = any(self.temps.needs[row] is not None for row in rows.tolist())
+        least = None
+        if is_stack and low.union is not None and not self.asked.keep:
+            union = low.union
+            least = Low(
+                min(low_before - low.peak_bytes, saving),
+                union.form,
+                union.kept_name,
+                union.low_operation_count,
+            )
         return Row(
             what,
             name,
-            sum(held.tolist()),
-            before - height.peak_bytes,
+            sum(self.temps.held_bytes[rows].tolist()),
+            saving,
             height.peak_bytes,
             height.peak_time,
             is_input,
             None if largest is None else self.temps.dtypes[largest],
             self._operations(rows),
             bool(self.temps.is_residual[rows].any()),
+            least,
         )
+
+
+@dataclass(frozen=True)
+class _LowPeak:
+    """The peak where values are kept instead."""
+
+    peak_bytes: int
+    union: Together | None
+    """What leaving the stacks out takes; None if there is none."""
 
 
 def _union(taken: Sequence[Taken]) -> Ints:

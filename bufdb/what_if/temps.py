@@ -19,6 +19,7 @@ from bufdb.columnar.scan import Bools, Ints
 from bufdb.errors import BufdbError
 from bufdb.link.op_paths import op_path, strip_op_path
 from bufdb.memory.buffers import buffers, labels_of_buffers, shared_slots
+from bufdb.memory.needs import Kept, Needs
 from bufdb.memory.occupancy import Occupancy, occupancy
 from bufdb.memory.ranges import Ranges, wide
 from bufdb.memory.savings import LARGE_PART
@@ -46,7 +47,9 @@ SELECT
   coalesce(origins.is_layer_input, FALSE),
   held.dtype,
   costs.operation_count,
-  coalesce(origins.is_residual, FALSE)
+  coalesce(origins.is_residual, FALSE),
+  CASE WHEN origins.is_residual THEN made.written_by END,
+  coalesce(made.slice_count, 1)
 FROM value_details AS held
 LEFT JOIN peak_values
   ON peak_values.module_id = held.module_id
@@ -54,6 +57,9 @@ LEFT JOIN peak_values
 LEFT JOIN value_origin_details AS origins
   ON origins.module_id = held.module_id
   AND origins.value_id = held.value_id
+LEFT JOIN value_origins AS made
+  ON made.module_id = held.module_id
+  AND made.value_id = held.value_id
 LEFT JOIN recompute_costs AS costs
   ON costs.module_id = held.module_id
   AND costs.value_id = held.value_id
@@ -63,6 +69,11 @@ WHERE held.module_id = $module_id
   AND held.size_bytes > 0
   AND held.start_time <= held.end_time
 ORDER BY held.value_id
+"""
+PARTS = """
+SELECT written_by, part_kind, part_index, saving_form, operation_count, kept_bytes, kept_name
+FROM recompute_parts
+WHERE module_id = $module_id
 """
 USERS = """
 SELECT
@@ -117,6 +128,10 @@ class Temps:
     is_layer_input: Bools
     is_residual: Bools
     """Whether a loop stacks it for the backward pass."""
+    needs: Sequence[Needs | None]
+    """What it takes to leave out what a loop stacks for the backward pass; None of all else."""
+    slice_bytes: Ints
+    """Of these one slice with its padding, 0 of an input of the layer."""
     operation_counts: Sequence[int | None]
     """recompute_costs.operation_count."""
     least_counted: int
@@ -137,7 +152,7 @@ def load(con: duckdb.DuckDBPyConnection, choice: Choice) -> Temps:
     """
     given = {"module_id": choice.module_id, "color": choice.color}
     rows = con.execute(VALUES, given).fetchall()
-    columns: list[Any] = list(map(list, zip(*rows, strict=True))) or [[] for _ in range(18)]
+    columns: list[Any] = list(map(list, zip(*rows, strict=True))) or [[] for _ in range(20)]
     value_id, *numbers = (np.array(column, np.int64) for column in columns[:6])
     is_phi, held = np.array(columns[6], np.bool_), np.array(columns[7], np.int64)
     ranges = Ranges(np.zeros(len(rows), np.int64), *numbers)
@@ -158,6 +173,8 @@ def load(con: duckdb.DuckDBPyConnection, choice: Choice) -> Temps:
         "op": _labels(buffer, ops, holds),
         "value": Labels(buffer, [columns[8][row] for row in holder.tolist()]),
     }
+    known = _needs(con, choice.module_id)
+    needs, slices = _stacks(buffer, holds, [known.get(name) for name in columns[18]], columns)
     return Temps(
         value_id,
         ranges,
@@ -166,6 +183,8 @@ def load(con: duckdb.DuckDBPyConnection, choice: Choice) -> Temps:
         buffer,
         np.array(columns[14], np.bool_),
         np.array(columns[17], np.bool_),
+        needs,
+        slices,
         columns[16],
         -(-choice.peak_bytes // LARGE_PART),
         columns[15],
@@ -199,6 +218,45 @@ def _buffers(
         np.array(is_defining, np.bool_),
     )
     return wide(found)
+
+
+def _needs(con: duckdb.DuckDBPyConnection, module_id: int) -> dict[str, Needs]:
+    """What each stack needs, by what inserts its slices."""
+    forms: dict[str, str] = {}
+    parts: dict[str, dict[str, dict[int, Any]]] = {}
+    for name, kind, index, form, count, size, line in con.execute(
+        PARTS, {"module_id": module_id}
+    ).fetchall():
+        forms[name] = form
+        mine = parts.setdefault(name, {"again": {}, "all_again": {}, "kept": {}})
+        mine[kind][index] = Kept(line, size) if kind == "kept" else count
+    # What goes is computed again, itself at least.
+    return {
+        name: Needs(
+            forms[name], bool(mine["again"]), mine["kept"], mine["again"], mine["all_again"]
+        )
+        for name, mine in parts.items()
+    }
+
+
+def _stacks(
+    buffer: Ints, holds: Bools, needs: Sequence[Needs | None], columns: Sequence[Sequence[Any]]
+) -> tuple[Sequence[Needs | None], Ints]:
+    """For each value what the stack of its buffer needs, and one slice of it, rounded up.
+
+    Args:
+        buffer: the buffer of each value.
+        holds: which hold their bytes at the peak.
+        needs: what each value by itself is known to need.
+        columns: of `VALUES`.
+    """
+    there = np.array([-1 if one is None else row for row, one in enumerate(needs)], np.int64)
+    stack = labels_of_buffers(buffer, there, holds).tolist()
+    sizes = [
+        0 if row < 0 or columns[14][row] else -(-size // columns[19][row])
+        for row, size in zip(stack, columns[3], strict=True)
+    ]
+    return [None if row < 0 else needs[row] for row in stack], np.array(sizes, np.int64)
 
 
 def _attributed(

@@ -103,6 +103,12 @@ WITH doubles AS (
   GROUP BY module_id, value_id
   HAVING count(*) > 1
   UNION ALL
+  SELECT
+    module_id, 'part ' || part_index || ' (' || part_kind || ') of ' || written_by AS what
+  FROM recompute_parts
+  GROUP BY module_id, written_by, part_kind, part_index
+  HAVING count(*) > 1
+  UNION ALL
   SELECT module_id, 'origin of value ' || value_id AS what
   FROM value_origins
   GROUP BY module_id, value_id

@@ -193,6 +193,14 @@ WITH stored AS (
   GROUP BY recompute_costs.module_id
   UNION ALL
   SELECT
+    recompute_parts.module_id,
+    'recompute_parts' AS table_name,
+    count(*) AS row_count,
+    (sum(hash(recompute_parts)) % 9223372036854775808)::BIGINT AS checksum
+  FROM recompute_parts
+  GROUP BY recompute_parts.module_id
+  UNION ALL
+  SELECT
     value_origins.module_id,
     'value_origins' AS table_name,
     count(*) AS row_count,

@@ -118,6 +118,54 @@ def test_the_cheapest_first_by_what_it_saves(con):
     ]
 
 
+def stacks(con):
+    """Two lines that a scan saves: of what each makes one product is the most."""
+    case = Case(con)
+    for number, size, line in ((1, 60, "/m/a.py:1"), (2, 50, "/m/a.py:1"), (3, 40, "/m/a.py:2")):
+        case.temp(number, size, (1, 3))
+        case.origin(number, line, op_name="jit(f)/jvp()/while/body/dot", slice_count=10,
+                    written_by=f"update.{number}")  # fmt: skip
+    case.temp(4, 20, (1, 3), "/m/a.py:3")
+    for stack, kind, part, cells in (
+        (1, "all_again", 0, {"operation_count": 6000}),
+        (2, "all_again", 0, {"operation_count": 6000}),
+        (2, "all_again", 1, {"operation_count": 7}),
+        (2, "again", 1, {"operation_count": 7}),
+        (2, "kept", 0, {"kept_bytes": 12, "kept_name": "/m/a.py:9"}),
+        (3, "all_again", 0, {"operation_count": 6000}),
+        (3, "again", 0, {"operation_count": 6000}),
+    ):
+        insert(con, "recompute_parts", module_id=1, written_by=f"update.{stack}", part_kind=kind,
+               part_index=part, saving_form="wrap", **cells)  # fmt: skip
+    case.close()
+
+
+def test_what_is_kept_instead_makes_a_low_end(con):
+    stacks(con)
+    one, two, both = ask(con, "line:saved *").rows
+    # The first value stays, for the second another line's is kept, and one slice is there.
+    assert (one.low.saving_bytes, one.saving_bytes) == (50 - 12 - 6, 110)
+    assert (one.low.form, one.low.kept_name) == ("wrap", "/m/a.py:9")
+    assert (one.low.operation_count, one.operation_count) == (7, 6007)
+    # What the second line computes again is not kept for the first.
+    assert two.low.saving_bytes == 40 - 4
+    assert (both.low.saving_bytes, both.low.kept_name) == (50 + 40 - 6, None)
+    assert (both.low.operation_count, both.operation_count) == (6007, 6007)
+    found = ask(con, "line:a.py:3")
+    assert (found.rows[0].low, found.low_saving_bytes) == (None, None)
+    assert ask(con, "line:saved *", keep="1/2").rows[0].low is None
+
+
+def test_what_is_computed_again_already_costs_nothing_more(con):
+    stacks(con)
+    rows = ask(con, until=20, is_cheapest_first=True).rows
+    assert [(row.name, row.saving_bytes) for row in rows] == [
+        ("saved /m/a.py:1", 110),
+        ("saved /m/a.py:2", 40),
+    ]
+    assert [row.low.saving_bytes for row in rows] == [32, 40]
+
+
 def test_what_saves_next_to_nothing_is_not_the_cheapest(con):
     case = Case(con)
     case.temp(1, 500, (1, 3), "/m/a.py:1")

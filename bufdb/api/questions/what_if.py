@@ -18,7 +18,7 @@ from bufdb.query.result import Result
 from bufdb.report import formats
 from bufdb.report.text import escape_control, human_apart, human_bytes, markdown_escape
 from bufdb.what_if import answer, choice, donation
-from bufdb.what_if.answer import Answer, Row
+from bufdb.what_if.answer import Answer, Low, Row
 
 BY = {"line": "source_line", "op": "op", "value": "value"}
 """peak_savings.what by what the user says."""
@@ -33,7 +33,12 @@ FINEST = 1 << 20
 _LARGE_EXPONENT = re.compile(r"[eE][+-]?[\d_]{4}")
 NARROW = ("bf16", "f16")
 NARROW_ALREADY = "Of two bytes an element already, so that bf16 saves nothing: "
-LEAVE_OUT = "To leave out of what the checkpoint policy saves: "
+FORMS = {
+    "wrap": "The low end is jax.checkpoint around just the expression; what a first policy saves "
+    "only a trace of the changed program says: ",
+    "policy": "The low end is one name less in the checkpoint policy: ",
+}
+"""By peak_savings.saving_form what is said before the lines."""
 LAYER_INPUT = "A scan saves the inputs of its layer, whatever the checkpoint policy: "
 _SQL = "\n".join([choice.SQL, donation.CANDIDATES, donation.SPANS, answer.SQL])
 
@@ -154,15 +159,19 @@ def _headline(found: Answer, limit: int | None, share: Fraction) -> str:
     saving = choice.peak_bytes - left
     ratio = f" ({saving / choice.peak_bytes:.1%})" if choice.peak_bytes else ""
     sizes = human_apart([choice.peak_bytes, left, *([] if limit is None else [limit])])
+    least = found.low_saving_bytes
+    low = "" if least is None or least == saving else f"{human_bytes(least)} to "
     text = (
         f"{choice.function_name} ({choice.run_name}, {choice.memory_space}): "
         f"peak {sizes[0]} → {sizes[1]}, "
-        f"saves {human_bytes(saving)}{ratio}"
+        f"saves {low}{human_bytes(saving)}{ratio}"
     )
     if share:
         text += f", {share} of the bytes stays"
     if limit is not None:
         text += f"; {'fits into' if found.fits else 'still above'} {sizes[2]}"
+        if found.fits and least is not None and choice.peak_bytes - least > limit:
+            text += ", not at the low end"
     return text
 
 
@@ -186,16 +195,22 @@ def _below(found: Answer, share: Fraction, by: str) -> list[str]:
     if inputs:
         lines.append(f"{LAYER_INPUT}{_list(inputs)}.")
     narrow = [row.name for row in found.rows if row.dtype in NARROW and row.what != "together"]
-    policy = [
-        row.name.removeprefix("saved ")
-        for row in found.rows
-        if row.is_residual and row.what == "source_line" and not row.is_layer_input
-    ]
-    if policy and not share:
-        lines.append(f"{LEAVE_OUT}{_list(policy)}.")
+    for form, text in FORMS.items():
+        named = [
+            row.name.removeprefix("saved ") + _instead(row.low)
+            for row in found.rows
+            if row.low is not None and row.low.form == form and row.what == "source_line"
+        ]
+        if named:
+            lines.append(f"{text}{_list(named)}.")
     if share and narrow:
         lines.append(f"{NARROW_ALREADY}{_list(narrow)}.")
     return [*lines, MEANING]
+
+
+def _instead(low: Low) -> str:
+    """What is kept instead of a line."""
+    return "" if low.kept_name is None else f" (keeps {low.kept_name})"
 
 
 def _nameless(found: Answer, by: str) -> str:
@@ -217,6 +232,7 @@ def _table(found: Answer) -> Result:
     columns = [
         ("what", "VARCHAR"),
         ("held_bytes", "HUGEINT"),
+        ("low_saving_bytes", "HUGEINT"),
         ("saving_bytes", "HUGEINT"),
         ("peak_bytes_without", "HUGEINT"),
         ("operation_count", "HUGEINT"),
@@ -234,7 +250,7 @@ def _table(found: Answer) -> Result:
     if rest:
         today = (found.choice.peak_bytes, None, found.choice.peak_time, None)
         name = f"{len(rest)} more that hold nothing at the peak"
-        cells.insert(len(cells) - 1, ("", 0, 0, *today, name))
+        cells.insert(len(cells) - 1, ("", 0, None, 0, *today, name))
     return Result(columns, cells)
 
 
@@ -243,6 +259,7 @@ def _cells(found: Answer, row: Row) -> tuple[Any, ...]:
     return (
         row.what,
         row.held_bytes,
+        None if row.low is None else row.low.saving_bytes,
         row.saving_bytes,
         row.peak_bytes_without,
         row.operation_count,
@@ -250,6 +267,12 @@ def _cells(found: Answer, row: Row) -> tuple[Any, ...]:
         None if instant is None else instant.instruction_name,
         row.name,
     )
+
+
+def _low_cells(low: Low | None) -> tuple[Any, ...]:
+    if low is None:
+        return (None,) * 4
+    return low.saving_bytes, low.form, low.kept_name, low.operation_count
 
 
 def _rows(found: Answer) -> Result:
@@ -272,6 +295,10 @@ def _rows(found: Answer) -> Result:
         ("is_layer_input", "BOOLEAN"),
         ("dtype", "VARCHAR"),
         ("operation_count", "HUGEINT"),
+        ("low_saving_bytes", "HUGEINT"),
+        ("saving_form", "VARCHAR"),
+        ("kept_name", "VARCHAR"),
+        ("low_operation_count", "HUGEINT"),
     ]
     choice, rows = found.choice, []
     for row in found.rows:
@@ -295,6 +322,7 @@ def _rows(found: Answer) -> Result:
                 row.is_layer_input,
                 row.dtype,
                 row.operation_count,
+                *_low_cells(row.low),
             )
         )
     return Result(columns, rows)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from bufdb.assemble.residuals.residuals import Kept, Left, Residuals, operation_count
+from bufdb.assemble.residuals.residuals import Residuals
 from bufdb.columnar.rows import Labels, objects, strings
 from bufdb.columnar.scan import Bools, Columns, Ints
 from bufdb.memory.buffers import labels_of_buffers
+from bufdb.memory.needs import Needs, together
 from bufdb.memory.ranges import wide
 from bufdb.memory.savings import Savings
 
-_MOST_NAMED = 3
 _COLUMNS = {
     "saving_form": "VARCHAR",
     "low_saving_bytes": "HUGEINT",
@@ -43,7 +43,7 @@ class Lows:
         self.residuals, self.is_backward = residuals, is_backward
         self._stack = labels_of_buffers(buffer, residuals.numbers(row), holds)
         self._is_gone = residuals.is_gone
-        counts = [0 if left.is_layer_input else left.slice_count for left in residuals.stacks]
+        counts = [stack.slice_count for stack in residuals.stacks]
         self._slice_counts = np.array([*counts, 0], np.int64)
         """By stack, the last for number -1."""
 
@@ -73,8 +73,8 @@ class Lows:
         begins = np.flatnonzero(np.append(True, pairs[1:, 0] != pairs[:-1, 0])[: len(pairs)])
         for some in np.split(pairs, begins[1:]) if len(pairs) else []:
             at = int(some[0, 0])
-            lefts = [self.residuals.stacks[number] for number in some[:, 1].tolist()]
-            cells = _cells(lefts, int(away[at]) - int(margin[at]), int(saving[at]))
+            needs = [self.residuals.stacks[number].needs for number in some[:, 1].tolist()]
+            cells = _cells(needs, int(away[at]) - int(margin[at]), int(saving[at]))
             for name, cell in cells.items():
                 found[name][at] = cell
         columns: Columns = {
@@ -98,31 +98,14 @@ class Lows:
         return largest
 
 
-def _cells(lefts: Sequence[Left], away: int, saving: int) -> dict[str, Any]:
+def _cells(needs: Sequence[Needs], away: int, saving: int) -> dict[str, Any]:
     """What is said of a set of stacks; those that go save `away` bytes if nothing is kept."""
-    gone = [left for left in lefts if left.is_gone]
-    again = {number for left in gone for number in left.again}
-    # What one stack needs and another computes is not kept.
-    kept: dict[int, Kept] = {}
-    for left in gone:
-        kept |= {n: one for n, one in left.kept.items() if n not in again}
-    kept_bytes = sum(one.size_bytes for one in kept.values())
+    found = together(needs)
     return {
-        "saving_form": lefts[0].form,
-        "low_saving_bytes": min(away - kept_bytes, saving),
-        "kept_bytes": kept_bytes,
-        "kept_name": _named(kept.values()),
-        "low_operation_count": operation_count(left.again for left in gone),
-        "operation_count": operation_count(left.all_again for left in lefts),
+        "saving_form": found.form,
+        "low_saving_bytes": min(away - found.kept_bytes, saving),
+        "kept_bytes": found.kept_bytes,
+        "kept_name": found.kept_name,
+        "low_operation_count": found.low_operation_count,
+        "operation_count": found.operation_count,
     }
-
-
-def _named(kept: Iterable[Kept]) -> str | None:
-    """The lines, the one with the most bytes first."""
-    sizes: dict[str, int] = {}
-    for one in kept:
-        sizes[one.name] = sizes.get(one.name, 0) + one.size_bytes
-    names = sorted(sizes, key=lambda name: (-sizes[name], name))
-    more = len(names) - _MOST_NAMED
-    text = ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
-    return text or None

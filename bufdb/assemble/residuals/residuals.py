@@ -18,36 +18,23 @@ from bufdb.assemble.loops.rows import names_of
 from bufdb.assemble.loops.walk import Origin
 from bufdb.assemble.operations import Operations
 from bufdb.assemble.residuals.layer import LINE_BYTES, Layer, TooLargeError
+from bufdb.assemble.residuals.parts import columns_of
 from bufdb.assemble.residuals.rule import LeftOut, Stack, leave_out
-from bufdb.columnar.scan import Bools, Ints
+from bufdb.columnar.scan import Bools, Columns, Ints
 from bufdb.link.value_index import lookup
+from bufdb.memory.needs import Kept, Needs
 from bufdb.read.hlo_graph import HloGraph, Instruction
 
 _SAVED = "saved "
-_LIMIT = 2**63
 
 
 @dataclass(frozen=True)
-class Kept:
-    """A value of another line that is kept instead, in all slices."""
+class Saved:
+    """A stack of the batch, with what it takes to leave it out."""
 
-    name: str
-    size_bytes: int
-
-
-@dataclass(frozen=True)
-class Left:
-    """What leaving a stack out means; numbers are those of this batch."""
-
-    form: str
-    is_gone: bool
-    is_layer_input: bool
+    needs: Needs
     slice_count: int
-    kept: dict[int, Kept]
-    again: dict[int, int | None]
-    """Operations, in all slices, of what is computed again; None where shapes do not say."""
-    all_again: dict[int, int | None]
-    """The same where the operands of other lines are computed again, too."""
+    """0 for an input of the layer."""
 
 
 class Residuals:
@@ -55,17 +42,17 @@ class Residuals:
 
     def __init__(self) -> None:
         """There is none yet."""
-        self.stacks: list[Left] = []
+        self.stacks: list[Saved] = []
         self._rows: list[Ints] = [np.empty(0, np.int64)]
         self._numbers: list[Ints] = [np.empty(0, np.int64)]
         self._count = 0
         """Nodes so far."""
 
-    def add_module(self, graph: HloGraph, places: Places | None, found: Found) -> None:
-        """Take the stacks of one module."""
+    def add_module(self, graph: HloGraph, places: Places | None, found: Found) -> Columns:
+        """Take the stacks of one module; rows of `recompute_parts`, without the module."""
         mine = [n for n, origin in enumerate(found.origins) if _is_residual(origin)]
         if not mine or places is None:
-            return
+            return {}
         names = dict(zip(mine, names_of([found.origins[n] for n in mine], places), strict=True))
         labels = {n: (name[0] or name[1] or "").removeprefix(_SAVED) for n, name in names.items()}
         number_of = np.full(len(found.origins) + 1, -1)
@@ -86,6 +73,12 @@ class Residuals:
         number = number_of[found.number]
         self._rows.append(found.rows[number >= 0])
         self._numbers.append(number[number >= 0])
+        stacks: dict[bytes, Needs] = {}
+        for n in mine:
+            writer = found.origins[n].written_by
+            if writer is not None and number_of[n] >= 0:
+                stacks.setdefault(writer.name, self.stacks[number_of[n]].needs)
+        return columns_of(stacks)
 
     def _add_layer(
         self,
@@ -106,16 +99,16 @@ class Residuals:
         for (n, _), left in zip(known, leave_out(layer, [s for _, s in known]), strict=True):
             if left is not None:
                 number_of[n] = len(self.stacks)
-                self.stacks.append(self._left(layer, left, operations, costs))
+                self.stacks.append(self._saved(layer, left, operations, costs))
         self._count += len(layer.nodes)
 
-    def _left(
+    def _saved(
         self,
         layer: Layer,
         left: LeftOut,
         operations: Operations,
         costs: dict[int, int | None],
-    ) -> Left:
+    ) -> Saved:
         stack, first = left.stack, self._count
         for node in left.all_again - costs.keys():
             costs[node] = operations.alone(layer.nodes[node].makers[0])
@@ -125,22 +118,14 @@ class Residuals:
             return {
                 first + node: None if count is None else count * stack.slice_count
                 for node, count in found.items()
-                if count != 0
             }
 
         kept = {
             first + node: Kept(layer.label(node) or "", layer.size_bytes(node) * stack.slice_count)
             for node in left.kept
         }
-        return Left(
-            left.form,
-            left.is_gone,
-            stack.is_layer_input,
-            stack.slice_count,
-            kept,
-            counted(left.again),
-            counted(left.all_again),
-        )
+        needs = Needs(left.form, left.is_gone, kept, counted(left.again), counted(left.all_again))
+        return Saved(needs, 0 if stack.is_layer_input else stack.slice_count)
 
     def numbers(self, rows: Ints) -> Ints:
         """For each row of the index which stack it is, or -1."""
@@ -151,7 +136,7 @@ class Residuals:
     @property
     def is_gone(self) -> Bools:
         """By stack; the last entry is for number -1."""
-        return np.array([*(stack.is_gone for stack in self.stacks), False], np.bool_)
+        return np.array([*(stack.needs.is_gone for stack in self.stacks), False], np.bool_)
 
 
 def _is_residual(origin: Origin) -> bool:
@@ -175,13 +160,3 @@ def _stack(layer: Layer, origin: Origin, label: str) -> Stack | None:
         origin.slice_count or 0,
         origin.is_layer_input,
     )
-
-
-def operation_count(parts: Iterable[dict[int, int | None]]) -> int | None:
-    """The sum over a union; None where one of it is not known."""
-    union: dict[int, int | None] = {}
-    for part in parts:
-        union |= part
-    counts = [count for count in union.values() if count is not None]
-    total = sum(counts)
-    return total if len(counts) == len(union) and total < _LIMIT else None

@@ -99,11 +99,14 @@ def _walk(
     todo = [seed]
     while todo:
         number = layer.bare(todo.pop())
-        if number in again or number in others or layer.is_free(number):
+        if number in again:
             continue
-        if kept is not None and number != seed and _is_kept(layer, number, label):
-            kept.add(number)
-            continue
+        if number != seed:
+            if number in others or layer.is_free(number):
+                continue
+            if kept is not None and _is_kept(layer, number, label):
+                kept.add(number)
+                continue
         again.add(number)
         if len(again) > MAX_NODES:
             return None
