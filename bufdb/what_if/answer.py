@@ -49,6 +49,7 @@ ORDER BY ALL
 """
 SQL = "\n".join([temps.VALUES, temps.PARTS, temps.USERS, temps.POSITIONS, INSTANTS])
 """What the answer reads, besides the choice of a module and donation."""
+_NONE = np.empty(0, np.int64)
 TOGETHER = "together"
 MAX_IDLE = 50
 """So many names in a row that lower nothing by themselves are taken on the way to less."""
@@ -255,7 +256,8 @@ class _Question:
         """
         rows: list[Row] = []
         model, labels, away = self.model(pairs), self.temps.labels[self.asked.by], _union(taken)
-        (height,), (low,) = model.without([away]), self._lows(model, [away], are_others_away=True)
+        plain = _union([one for one in taken if not self._has_stack(one.rows)])
+        (height,), (low,) = model.without([away]), self._lows(model, [away], plain)
         ranges = self.temps.ranges
         while height.peak_bytes > limit:
             at = height.peak_time
@@ -280,7 +282,8 @@ class _Question:
             found, number, mine = ranked[0]
             name, before = labels.names[number], (height.peak_bytes, low.peak_bytes)
             away = np.union1d(away, mine)
-            (low,) = self._lows(model, [away], are_others_away=True)
+            plain = plain if self._has_stack(mine) else np.union1d(plain, mine)
+            (low,) = self._lows(model, [away], plain)
             rows.append(self._row(self.asked.by, name, mine, (found, low), before))
             height = found
         return rows, True
@@ -307,20 +310,20 @@ class _Question:
             return unknown
         return Fraction(count - done, saving)
 
-    def _lows(
-        self, model: Model, sets: Sequence[Ints], are_others_away: bool = False
-    ) -> list[_LowPeak]:
+    def _has_stack(self, rows: Ints) -> bool:
+        return any(self.temps.needs[row] is not None for row in rows.tolist())
+
+    def _lows(self, model: Model, sets: Sequence[Ints], plain: Ints = _NONE) -> list[_LowPeak]:
         """The peak where of these values what a loop stacks is left out, and values kept for it.
 
-        What no loop stacks is away, or there as today: what comes of it is not known.
+        What no loop stacks is there as today, since what comes of it is not known; but for `plain`.
         """
         needs = self.temps.needs
         stacks = [[row for row in rows.tolist() if needs[row] is not None] for rows in sets]
         away = []
-        for rows, some in zip(sets, stacks, strict=True):
+        for some in stacks:
             gone = [row for row in some if (one := needs[row]) is not None and one.is_gone]
-            others = np.setdiff1d(rows, some)[: None if are_others_away else 0]
-            away.append(np.union1d(np.array(gone, np.int64), others))
+            away.append(np.union1d(np.array(gone, np.int64), plain))
         found = []
         for some, height in zip(stacks, model.without(away), strict=True):
             mine = [one for row in some if (one := needs[row]) is not None]
@@ -377,9 +380,8 @@ class _Question:
         saving = high_before - height.peak_bytes
         is_input = bool(self.temps.is_layer_input[rows].any())
         largest = max(rows.tolist(), key=lambda row: int(self.temps.ranges.size[row]), default=None)
-        is_stack = any(self.temps.needs[row] is not None for row in rows.tolist())
         least = None
-        if is_stack and low.union is not None and not self.asked.keep:
+        if self._has_stack(rows) and low.union is not None and not self.asked.keep:
             union = low.union
             least = Low(
                 min(low_before - low.peak_bytes, saving),
@@ -412,4 +414,4 @@ class _LowPeak:
 
 
 def _union(taken: Sequence[Taken]) -> Ints:
-    return np.unique(np.concatenate([np.empty(0, np.int64), *(one.rows for one in taken)]))
+    return np.unique(np.concatenate([_NONE, *(one.rows for one in taken)]))

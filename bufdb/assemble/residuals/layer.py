@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from bufdb.assemble.loops.places import Places
 from bufdb.read.hlo_graph import HloGraph, Instruction
-from bufdb.read.shape import shape_of
+from bufdb.read.shape import elements_of, shape_of
 
 LAYOUT = frozenset(
     (
@@ -26,6 +26,7 @@ MAX_DEPTH = 20
 """So deep computations call each other; XLA's go three deep."""
 LINE_BYTES = 40
 """No line of an instruction with operands is shorter: so many instructions a text can have."""
+_FREE = ("parameter", "constant", "iota", "partition-id")
 _UNIQUE = frozenset(
     ("parameter", "custom-call", "while", "conditional", "rng-bit-generator", "rng", "infeed")
 )
@@ -78,6 +79,14 @@ class Layer:
         self._labels: dict[int, str | None] = {}
         self.root = self._inline(body, None, 0)
         self.reached = self._add_users()
+        self.given = {
+            number
+            for number, node in enumerate(self.nodes)
+            if node.opcode == "get-tuple-element"
+            and self.nodes[node.operands[0]].opcode == "parameter"
+        }
+        """Elements of the body's parameter."""
+        self.carried = self._carry()
 
     def _inline(self, name: bytes, arguments: list[int] | None, depth: int) -> int | None:
         """Add a computation; the number of its root."""
@@ -138,7 +147,9 @@ class Layer:
         node = self.nodes[of]
         if node.opcode == "tuple" and element < len(node.operands):
             return node.operands[element]
-        return self._keep(("element", of, element), "get-tuple-element", b"", [of], ins)
+        shape = elements_of(node.shape_text.decode(errors="replace")) or []
+        text = shape[element].partition("{")[0].encode() if element < len(shape) else b""
+        return self._keep(("element", of, element), "get-tuple-element", text, [of], ins)
 
     def _add(self, ins: Instruction, operands: list[int]) -> int:
         shape = ins.shape_text
@@ -181,11 +192,15 @@ class Layer:
     def label(self, number: int) -> str | None:
         """The line that an instruction is attributed to; None if it is the loop's or no one's."""
         if number not in self._labels:
+            if number in self.carried:
+                return self.label(self.bare(self.carried[number]))
             names = (self._name(ins) for ins in self.nodes[number].makers)
             self._labels[number] = next((name for name in names if name is not None), None)
         return self._labels[number]
 
     def _name(self, ins: Instruction) -> str | None:
+        if ins.opcode == "reduce-precision":  # on the line that gives the name, a helper's perhaps
+            return None
         if self.places.is_users(ins):
             place = self.places.own(ins)
             return None if place is None else f"{place[0]}:{place[1]}"
@@ -198,15 +213,34 @@ class Layer:
         return number
 
     def is_free(self, number: int) -> bool:
-        """Whether every step has it anyway: the carry, a slice of what is scanned, constants."""
+        """Whether every step has it anyway: a slice of what is scanned, constants."""
+        number = self._source(number)
+        return self.nodes[number].opcode in _FREE or number in self.given - self.carried.keys()
+
+    def is_carried(self, number: int) -> bool:
+        """Whether the step before made it, all of it or a part."""
+        return self._source(number) in self.carried
+
+    def _source(self, number: int) -> int:
+        """What is before slices, broadcasts and changes of the layout."""
         while True:
-            node = self.nodes[self.bare(number)]
-            if node.opcode in ("dynamic-slice", "slice", "broadcast") and node.operands:
-                number = node.operands[0]
-            elif node.opcode == "get-tuple-element":
-                return self.nodes[node.operands[0]].opcode == "parameter"
-            else:
-                return node.opcode in ("parameter", "constant", "iota", "partition-id")
+            number = self.bare(number)
+            node = self.nodes[number]
+            if node.opcode not in ("dynamic-slice", "slice", "broadcast") or not node.operands:
+                return number
+            number = node.operands[0]
+
+    def _carry(self) -> dict[int, int]:
+        """Elements of the body's parameter that a step changes, with what the next one is given."""
+        root = [] if self.root is None else self.nodes[self.root].operands
+        found = {}
+        for key, number in self._keys.items():
+            if isinstance(key, tuple) and key[0] == "element" and number in self.given:
+                new = root[key[2]] if key[2] < len(root) else number
+                is_array = b"[]" not in self.nodes[number].shape_text
+                if self.bare(new) != number and is_array:
+                    found[number] = new
+        return found
 
     def size_bytes(self, number: int) -> int:
         """Bytes of the narrowest type in which it is used."""

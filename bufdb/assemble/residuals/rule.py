@@ -4,7 +4,7 @@ Two things that a user can do, told from the body of the forward loop:
 
 - `wrap`: `jax.checkpoint` around what the line computes. What other lines read of it in the forward
   pass are its results, which stay. The rest is computed again, back to the nearest values of other
-  lines, and these are kept if they are neither saved already nor free.
+  lines or the carry, and these are kept if they are neither saved already nor free.
 - `policy`: one name less in the checkpoint policy that the body has; what that saves passes a
   `reduce-precision`. All of the line goes, but for what another line holds in another layout.
 
@@ -23,7 +23,7 @@ MAX_NODES = 2000
 _PASSED = LAYOUT | {"slice", "broadcast"}
 _NAMED_LAYOUT = (
     *("transpose", "reshape", "squeeze", "expand_dims", "convert_element_type", "copy", "split"),
-    *("slice", "rev", "name", "checkpoint_name", "reduce_precision", "optimization_barrier"),
+    *("slice", "rev", "optimization_barrier"),
 )
 """How op_names of operations end that hold the data of their operand."""
 _CHEAP = ("broadcast", "compare", "iota", "pad")
@@ -76,7 +76,7 @@ def _leave_out(
 ) -> LeftOut | None:
     seed = layer.bare(stack.update)
     found = LeftOut(stack, form, is_gone=False)
-    if not stack.is_layer_input and not layer.is_free(seed):
+    if not (stack.is_layer_input or layer.is_free(seed) or layer.is_carried(seed)):
         stays = _is_result if form == "wrap" else _is_held
         found.is_gone = not stays(layer, seed, stack.label)
     others = {number for number, labels in saved.items() if labels != {stack.label}} - {seed}
@@ -104,8 +104,9 @@ def _walk(
         if number != seed:
             if number in others or layer.is_free(number):
                 continue
-            if kept is not None and _is_kept(layer, number, label):
-                kept.add(number)
+            if layer.is_carried(number) or (kept is not None and _is_kept(layer, number, label)):
+                if kept is not None:
+                    kept.add(number)
                 continue
         again.add(number)
         if len(again) > MAX_NODES:
