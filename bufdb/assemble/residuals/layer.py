@@ -8,7 +8,6 @@ shape without layout, operands and attributes are.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from bufdb.assemble.loops.places import Places
@@ -22,10 +21,13 @@ LAYOUT = frozenset(
     )
 )
 """They hold the data of their operand: in another order, of another type, at another place."""
+MAX_NODES = 2000
+"""So many are looked at for one stack; a layer of a transformer has some hundreds."""
 MAX_DEPTH = 20
 """So deep computations call each other; XLA's go three deep."""
 LINE_BYTES = 40
 """No line of an instruction with operands is shorter: so many instructions a text can have."""
+_PARTS = ("dynamic-slice", "slice", "broadcast")
 _FREE = ("parameter", "constant", "iota", "partition-id")
 _UNIQUE = frozenset(
     ("parameter", "custom-call", "while", "conditional", "rng-bit-generator", "rng", "infeed")
@@ -73,10 +75,15 @@ class Layer:
         self.nodes: list[Node] = []
         self.number_of: dict[int, int] = {}
         """Nodes by the place of an instruction in the text."""
+        self._bare: list[int] = []
+        """What is before changes of the layout, by node."""
+        self._source: list[int] = []
+        """What is before slices and broadcasts, too."""
         self._keys: dict[object, int] = {}
         self._started: set[int] = set()
         """Results of asynchronous computations."""
         self._labels: dict[int, str | None] = {}
+        self._sizes: dict[int, int] = {}
         self.root = self._inline(body, None, 0)
         self.reached = self._add_users()
         self.given = {
@@ -170,6 +177,10 @@ class Layer:
         number = self._keys.setdefault(key, len(self.nodes))
         if number == len(self.nodes):
             self.nodes.append(Node(opcode, shape, operands, [ins]))
+            is_same = opcode in LAYOUT and bool(operands)
+            is_part = is_same or (opcode in _PARTS and bool(operands))
+            self._bare.append(self._bare[operands[0]] if is_same else number)
+            self._source.append(self._source[operands[0]] if is_part else number)
         else:
             self.nodes[number].makers.append(ins)
         return number
@@ -193,7 +204,8 @@ class Layer:
         """The line that an instruction is attributed to; None if it is the loop's or no one's."""
         if number not in self._labels:
             if number in self.carried:
-                return self.label(self.bare(self.carried[number]))
+                new = self.bare(self.carried[number])
+                return None if new in self.carried else self.label(new)
             names = (self._name(ins) for ins in self.nodes[number].makers)
             self._labels[number] = next((name for name in names if name is not None), None)
         return self._labels[number]
@@ -208,27 +220,16 @@ class Layer:
 
     def bare(self, number: int) -> int:
         """What is before changes of the layout."""
-        while self.nodes[number].opcode in LAYOUT and self.nodes[number].operands:
-            number = self.nodes[number].operands[0]
-        return number
+        return self._bare[number]
 
     def is_free(self, number: int) -> bool:
         """Whether every step has it anyway: a slice of what is scanned, constants."""
-        number = self._source(number)
+        number = self._source[number]
         return self.nodes[number].opcode in _FREE or number in self.given - self.carried.keys()
 
     def is_carried(self, number: int) -> bool:
         """Whether the step before made it, all of it or a part."""
-        return self._source(number) in self.carried
-
-    def _source(self, number: int) -> int:
-        """What is before slices, broadcasts and changes of the layout."""
-        while True:
-            number = self.bare(number)
-            node = self.nodes[number]
-            if node.opcode not in ("dynamic-slice", "slice", "broadcast") or not node.operands:
-                return number
-            number = node.operands[0]
+        return self._source[number] in self.carried
 
     def _carry(self) -> dict[int, int]:
         """Elements of the body's parameter that a step changes, with what the next one is given."""
@@ -245,6 +246,11 @@ class Layer:
     def size_bytes(self, number: int) -> int:
         """Bytes of the narrowest type in which it is used."""
         number = self.bare(number)
+        if number not in self._sizes:
+            self._sizes[number] = self._narrowest(number)
+        return self._sizes[number]
+
+    def _narrowest(self, number: int) -> int:
         seen, todo, sizes = {number}, [number], [_bytes(self.nodes[number])]
         while todo:
             for user in self.nodes[todo.pop()].users:
@@ -256,24 +262,25 @@ class Layer:
                         sizes.append(_bytes(node))
         return min(sizes)
 
-    def readers(self, numbers: Iterable[int], passed: frozenset[str]) -> set[int]:
-        """What reads these values of what leads on, through such opcodes and what has no line."""
-        found: set[int] = set()
-        todo = [user for number in numbers for user in self.nodes[number].users]
+    def is_read(self, number: int, label: str | None, passed: frozenset[str]) -> bool:
+        """Whether another line reads it, through such opcodes and what has no line.
+
+        Also where so many are on the way that it is not known.
+        """
         seen: set[int] = set()
-        while todo:
-            number = todo.pop()
-            if number in seen:
+        todo = list(self.nodes[number].users)
+        while todo and len(seen) < MAX_NODES:
+            user = todo.pop()
+            node = self.nodes[user]
+            if user in seen or node.opcode in ("dynamic-update-slice", "tuple"):
                 continue
-            seen.add(number)
-            node = self.nodes[number]
-            if node.opcode in ("dynamic-update-slice", "tuple"):
-                continue
-            if node.opcode in passed or self.label(number) is None:
+            seen.add(user)
+            of = self.label(user)
+            if node.opcode in passed or of is None:
                 todo += node.users
-            else:
-                found.add(number)
-        return found
+            elif of != label:
+                return True
+        return bool(todo)
 
 
 def _bytes(node: Node) -> int:

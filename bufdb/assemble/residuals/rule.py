@@ -16,10 +16,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from bufdb.assemble.residuals.layer import LAYOUT, Layer
+from bufdb.assemble.residuals.layer import LAYOUT, MAX_NODES, Layer
 
-MAX_NODES = 2000
-"""So many are looked at for one stack; a layer of a transformer has some hundreds."""
 _PASSED = LAYOUT | {"slice", "broadcast"}
 _NAMED_LAYOUT = (
     *("transpose", "reshape", "squeeze", "expand_dims", "convert_element_type", "copy", "split"),
@@ -77,8 +75,10 @@ def _leave_out(
     seed = layer.bare(stack.update)
     found = LeftOut(stack, form, is_gone=False)
     if not (stack.is_layer_input or layer.is_free(seed) or layer.is_carried(seed)):
-        stays = _is_result if form == "wrap" else _is_held
-        found.is_gone = not stays(layer, seed, stack.label)
+        if form == "wrap":
+            found.is_gone = not layer.is_read(seed, stack.label, _PASSED)
+        else:
+            found.is_gone = not _is_held(layer, seed, stack.label)
     others = {number for number, labels in saved.items() if labels != {stack.label}} - {seed}
     closure = _walk(layer, seed, stack.label, others, None)
     if closure is None:
@@ -121,23 +121,19 @@ def _is_kept(layer: Layer, number: int, label: str | None) -> bool:
     return of is not None and of != label and not is_cheap
 
 
-def _is_result(layer: Layer, number: int, label: str | None) -> bool:
-    """Whether another line reads it in the forward pass."""
-    return any(layer.label(reader) != label for reader in layer.readers([number], _PASSED))
-
-
 def _is_held(layer: Layer, seed: int, label: str | None) -> bool:
     """Whether another line holds the same data, in another layout."""
     labels: set[str | None] = {None, label}
-    number = seed
-    while True:
+    number: int | None = seed
+    for _ in range(MAX_NODES):
+        if number is None:
+            break
         labels.add(layer.label(number))
         node = layer.nodes[number]
-        if node.opcode not in LAYOUT | {"slice"} or not node.operands:
-            break
-        number = node.operands[0]
+        is_part = node.opcode in LAYOUT | {"slice"} and node.operands
+        number = node.operands[0] if is_part else None
     seen, todo = {seed}, [seed]
-    while todo:
+    while todo and len(seen) < MAX_NODES:
         for user in layer.nodes[todo.pop()].users:
             node = layer.nodes[user]
             if user in seen or node.opcode not in LAYOUT | {"slice"}:
