@@ -180,6 +180,8 @@ BREAKING = [
     ("used-values", f"DELETE FROM positions WHERE module_id = {NEW} AND position_ordinal = 0"),
     ("used-values", f"UPDATE positions SET shape_index = '{{7}}' WHERE module_id = {NEW}"),
     ("keys", f"INSERT INTO value_origins FROM value_origins WHERE module_id = {NEW}"),
+    ("recompute-parts", f"DELETE FROM recompute_parts WHERE module_id = {NEW}"),
+    ("recompute-parts", f"UPDATE recompute_parts SET part_kind = 'again' WHERE module_id = {NEW}"),
     ("keys", f"INSERT INTO recompute_parts FROM recompute_parts WHERE module_id = {NEW}"),
     ("keys", f"INSERT INTO recompute_costs FROM recompute_costs WHERE module_id = {NEW}"),
     *[("recompute-costs", f"UPDATE recompute_costs SET {c} WHERE module_id = {NEW}") for c in (

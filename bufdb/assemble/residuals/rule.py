@@ -8,7 +8,9 @@ Two things that a user can do, told from the body of the forward loop:
 - `policy`: one name less in the checkpoint policy that the body has; what that saves passes a
   `reduce-precision`. All of the line goes, but for what another line holds in another layout.
 
-Both were measured on some hundred programs compiled again (tests/benchmarks/ranges.md).
+Of 42 such changes of transformers on the CPU, compiled again, 40 came as the range said. In the two
+others XLA had made one instruction of equal ones of two lines (`x - mean` written twice), of which
+only one line is known.
 """
 
 from __future__ import annotations

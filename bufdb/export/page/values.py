@@ -183,7 +183,7 @@ ORDER BY peaks.module_id, peaks.color, peaks.peak_ordinal
 SAVINGS = f"""
 SELECT
   module_id, color, what, name, value_id, held_bytes, saving_bytes, half_saving_bytes,
-  peak_time_without
+  peak_time_without, low_saving_bytes, saving_form, kept_name
 FROM peak_savings
 WHERE module_id {_SHOWN}
 ORDER BY module_id, color, what, held_bytes DESC, name, value_id

@@ -155,6 +155,9 @@ def _savings(picture: Picture, texts: Texts) -> Iterator[Column]:
     )
     for place, name in enumerate(("held", "bytes", "half", "time"), 3):
         yield Column(f"saving_{name}", [row[place] for row in found])
+    yield Column("saving_low", [_or(low, 0) for *_, low, _, _ in found])
+    yield Column("saving_form", [texts(form) for *_, form, _ in found])
+    yield Column("saving_kept", [texts(kept) for *_, kept in found])
 
 
 class _Ops:

@@ -217,7 +217,8 @@ def test_uses_steps_origins_and_buffers_are_those_of_the_tables(demo, demo_repor
 
 def test_savings_name_rows(demo, demo_report):
     sql = """
-    SELECT what, name, value_id, held_bytes, saving_bytes, half_saving_bytes, peak_time_without
+    SELECT what, name, value_id, held_bytes, saving_bytes, half_saving_bytes, peak_time_without,
+      low_saving_bytes, saving_form, kept_name
     FROM peak_savings JOIN modules USING (module_id)
     WHERE run_name = ? AND module_key = ? AND color = ?
     """
@@ -231,6 +232,9 @@ def test_savings_name_rows(demo, demo_report):
                 picture.saving_bytes[place],
                 picture.saving_half[place],
                 picture.saving_time[place],
+                None if picture.saving_form[place] < 0 else picture.saving_low[place],
+                picture.of("saving_form", place),
+                picture.of("saving_kept", place),
             )
             for place, value in enumerate(picture.saving_value)
         ]

@@ -95,6 +95,9 @@ const COLUMNS = {
   saving_held: [100, 100],
   saving_bytes: [60, 100],
   saving_time: [9, 4],
+  saving_low: [0, 0],
+  saving_form: [NONE, NONE],
+  saving_kept: [NONE, NONE],
 };
 
 const ROW = {
@@ -160,7 +163,7 @@ test("the same bytes under two names are one buffer, one row and one box", () =>
       [3, 7],
     ],
   );
-  assert.deepEqual(of.valueSavings.get(0), { held: 100, saves: 100, step: 4 });
+  assert.deepEqual(of.valueSavings.get(0), { held: 100, saves: 100, step: 4, low: null, kept: "" });
 });
 
 test("a command asks for the instant that is shown", () => {
@@ -227,13 +230,18 @@ test("a colouring stacks its groups upon what is fixed, up to the total", () => 
 });
 
 test("savings and origins in words", () => {
-  const words = (/** @type {number} */ saves, /** @type {number} */ step) => {
-    const { text, step: link, rest } = savingWords({ held: 2048, saves, step }, 4);
+  const words = (/** @type {number} */ saves, /** @type {number} */ step, more = {}) => {
+    const saving = { held: 2048, saves, step, low: null, kept: "", ...more };
+    const { text, step: link, rest } = savingWords(saving, 4);
     return text + (link === null ? "" : `step ${link}`) + rest;
   };
   assert.equal(words(2048, 9), "saves 2.00 KiB");
   assert.equal(words(1024, 9), "saves 1.00 KiB: then the peak at step 9 is the highest");
   assert.equal(words(0, 9), "saves nothing: step 9 is as high");
+  assert.equal(words(2048, 9, { low: 1024 }), "saves 1.0 KiB to 2.0 KiB");
+  assert.equal(words(2048, 9, { low: 2048 }), "saves 2.0 KiB");
+  const kept = { low: -8, kept: "a.py:1" };
+  assert.equal(words(2048, 4, kept), "saves nothing to 2.0 KiB (keeps a.py:1)");
   assert.equal(
     originWords(model(), 2),
     "residual of saved train.py:7, 4 × 10 B f32[4], by the loop of train.py:9, 4 trips",

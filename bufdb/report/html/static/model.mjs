@@ -12,7 +12,9 @@ import { pathsIn, shortener } from "./paths.mjs";
 /** @typedef {{[column: string]: any}} ModuleRow a row of the report's modules, by column */
 /** @typedef {{step: number, bytes: number, valley: number | null}} Peak */
 /**
- * @typedef {{held: number, saves: number, step: number}} Saving `step`: which then is the highest
+ * @typedef {{held: number, saves: number, step: number, low: number | null, kept: string}} Saving
+ * `step`: which then is the highest; `low`: what comes at the least, null where that is not known;
+ * `kept`: lines whose values are kept then
  */
 
 export const COLOURINGS = /** @type {const} */ (["line", "category", "op", "dtype"]);
@@ -179,8 +181,16 @@ export class Model {
     const time = column("saving_time");
     const value = column("saving_value");
     const what = column("saving_what");
+    const low = column("saving_low");
+    const form = column("saving_form");
     for (const i of Array.from(what.keys()).sort((a, b) => held[b] - held[a] || a - b)) {
-      const saving = { held: held[i], saves: bytes[i], step: time[i] };
+      const saving = {
+        held: held[i],
+        saves: bytes[i],
+        step: time[i],
+        low: form[i] < 0 ? null : low[i],
+        kept: this.short(this.textOf("saving_kept", i)),
+      };
       if (this.text[what[i]] === "source_line") {
         this.lineSavings.set(this.textOf("saving_name", i), saving);
       } else if (value[i] >= 0) {

@@ -153,6 +153,13 @@ function lines(model, acts) {
   );
 }
 
+/** A range where the query has one. @param {unknown} low @param {unknown} high */
+function adviceWords(low, high) {
+  const saves = Number(high);
+  const least = low === undefined || low === null ? null : Number(low);
+  return savingWords({ held: saves, saves, step: -1, low: least, kept: "" }, -1).text;
+}
+
 /** What to do, by saving: the first rows of the query `advice`. @param {Model} model */
 function advice(model) {
   const table = model.tables.find(({ name }) => name === "advice");
@@ -167,7 +174,7 @@ function advice(model) {
       make(
         "li",
         {},
-        make("b", {}, `saves ${humanBytes(Number(row[at("saving_bytes")]))}`),
+        make("b", {}, adviceWords(row[at("low_saving_bytes")], row[at("saving_bytes")])),
         ` (${row[at("sureness")]}): `,
         nameOf(`${row[at("advice")] ?? ""}:`),
         row[at("name")] === null ? null : nameOf(` ${model.short(String(row[at("name")]))}`),

@@ -9,14 +9,15 @@ import { humanBytes } from "./text.mjs";
  * @param {number} peakStep
  * @returns {{text: string, step: number | null, rest: string}}
  */
-export function savingWords({ held, saves, step }, peakStep) {
+export function savingWords({ held, saves, step, low, kept }, peakStep) {
   if (saves <= 0) {
     return { text: "saves nothing: ", step, rest: step === peakStep ? "" : " is as high" };
   }
-  if (saves >= held || step === peakStep) {
-    return { text: `saves ${humanBytes(saves)}`, step: null, rest: "" };
-  }
-  return { text: `saves ${humanBytes(saves)}: then the peak at `, step, rest: " is the highest" };
+  const least =
+    low === null || low === saves ? "" : low > 0 ? `${humanBytes(low)} to ` : "nothing to ";
+  const text = `saves ${least}${humanBytes(saves)}${least && kept ? ` (keeps ${kept})` : ""}`;
+  if (saves >= held || step === peakStep) return { text, step: null, rest: "" };
+  return { text: `${text}: then the peak at `, step, rest: " is the highest" };
 }
 
 /**
