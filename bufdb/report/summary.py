@@ -10,6 +10,7 @@ from typing import Any
 from bufdb.report import bars, cells, colour
 from bufdb.report.bars import bar
 from bufdb.report.text import display_width, escape_control, human_bytes, human_ratio
+from bufdb.summary.devices import GIB, device
 from bufdb.summary.overview import Overview, Row
 
 WIDTH = 80
@@ -71,7 +72,7 @@ def _peak(found: Overview, paint: Paint, *, is_short: bool) -> list[str]:
         lines.append(f"highest peak: {paint(size, colour.BOLD)} of {where} memory, {whose}")
         is_told = bool(found.out_of_memory)
         if found.limit_ratio is not None or not (is_short or is_told):
-            lines.append(_limit(found, paint))
+            lines += [_limit(found, paint), *_of_device(found)]
         known = [row for row in found.others if row["peak_bytes"] is not None]
         if known:
             spaces = ", ".join(f"{human_bytes(row['peak_bytes'])} {_space(row)}" for row in known)
@@ -121,11 +122,26 @@ def _limit(found: Overview, paint: Paint) -> str:
         return "limit: no dump tells the device; --limit 16GiB or --limit 'TPU v5e' does"
     of = human_bytes(found.limit_bytes)
     if found.limit_name is not None:
-        of += f" ({found.limit_name}, nominal)"
+        # A program that needs 15.8 GiB does not fit 15.75.
+        of = f"{found.limit_bytes / GIB:.2f} GiB ({_title(found)})"
     if ratio > 1:
         return paint(f"limit: {human_ratio(ratio)} of {of}: it does not fit", colour.RED)
     share = human_ratio(ratio) if ratio >= 0.001 else "under 0.1%"
     return f"limit: {share} of {of} {bar(ratio)}"
+
+
+def _title(found: Overview) -> str:
+    known = device(found.limit_name or "")
+    return str(found.limit_name) if known is None else known.title
+
+
+def _of_device(found: Overview) -> list[str]:
+    """Why a device's limit is no more, and that there is a larger device of this name."""
+    known = device(found.limit_name or "")
+    if known is None:
+        return []
+    more = [] if known.larger is None else [f"  the smaller of two: {known.larger} has more"]
+    return [f"  {known.explained}", *more]
 
 
 def _barred(label: str, column: str, row: Row) -> str:

@@ -1,25 +1,39 @@
-"""Memory of devices by name, for whoever says on which one a program runs: no dump does.
+"""Memory of devices by name, as much of it as a program may use: no dump names the device.
 
 A device is what JAX calls one: of TPU v2 and v3 a core, of TPU7x a chiplet, half of a chip's
-memory each; of an MI250X a die. Sizes are nominal: the runtime keeps a part for itself, and JAX on
-a GPU takes three quarters at first.
+memory each; of an MI250X a die. Of a TPU a program may use what the compiler allows; of a GPU the
+limit is what JAX's allocator takes by default, three quarters of what the driver reports.
 """
 
 from __future__ import annotations
 
+import difflib
+import re
 from dataclasses import dataclass
 
 from bufdb.errors import UsageError, quote
 from bufdb.query.sizes import parse_size
 
 Limits = tuple[int | None, str | None]
-"""Bytes of a device's memory, and the device's name; None where that is not known."""
+"""Bytes that a program may use, and the device's name; None where that is not known."""
 GIB = 2**30
+GB = 10**9
+JAX_SHARE = 0.75
+"""Of a GPU's memory, by default: XLA_PYTHON_CLIENT_MEM_FRACTION sets another share."""
+SMALLEST_BARE = 10**6
+"""A number without a unit is bytes from here on; below it may be meant as GiB."""
 
 _TPU_OLD = "https://cloud.google.com/tpu/docs/system-architecture-tpu-vm"
 _TPU7X = "https://docs.cloud.google.com/tpu/docs/tpu7x"  # its table has v5p and v6e too
 _NVIDIA = "https://www.nvidia.com/en-us/data-center"
+_RTX = "https://www.nvidia.com/en-us/geforce/graphics-cards"
 _AMD = "https://www.amd.com/en/products/accelerators/instinct"
+_XLA = "https://github.com/openxla/xla/blob/main/xla/backends/gpu/target_config/specs"
+
+COMPILER = "a message of the compiler"
+MEASURED = "measured: the compiler refuses 15.80 GiB"
+DRIVER = "three quarters of what the driver reports"
+LABEL = "three quarters of its label, in GB of 10^9"
 
 
 @dataclass(frozen=True)
@@ -27,45 +41,132 @@ class Device:
     """A kind of device."""
 
     name: str
-    memory_bytes: int
-    """Of one device, nominal [bytes]."""
+    whole_bytes: int
+    """Of one device: of a TPU nominal, of a GPU as its basis says [bytes]."""
+    usable_bytes: int | None
+    """What the compiler lets a program use [bytes]; None for a GPU."""
+    basis: str
+    """How it is known how much a program may use."""
     source: str
-    """Page of its maker that says so."""
+    """Page that says so."""
     other_names: tuple[str, ...] = ()
-    """As `jax.Device.device_kind` and the makers call it too."""
+    """As `jax.Device.device_kind` and the makers call it too, but for what `_folded` drops."""
+    larger: str | None = None
+    """The same name's device with more memory; then this one is the smaller."""
+
+    @property
+    def memory_bytes(self) -> int:
+        """What a program may use [bytes]: the limit."""
+        if self.usable_bytes is not None:
+            return self.usable_bytes
+        return int(self.whole_bytes * JAX_SHARE)
+
+    @property
+    def title(self) -> str:
+        """Its name and the whole memory: 'H100 80GB, of 79.11 GiB'."""
+        # Of a v5p a program may use more than is said that it has.
+        is_part = self.memory_bytes < self.whole_bytes
+        return f"{self.name}, of {self.whole_bytes / GIB:.4g} GiB" if is_part else self.name
+
+    @property
+    def explained(self) -> str:
+        """Why it is no more: 'JAX takes it by default, …'."""
+        if self.usable_bytes is not None:
+            return f"a program may use it ({self.basis})"
+        return "JAX takes it by default (XLA_PYTHON_CLIENT_MEM_FRACTION sets another share)"
+
+
+def _tpu(name: str, whole: int, usable: float, source: str, *others: str) -> Device:
+    basis = MEASURED if name == "TPU v5e" else COMPILER
+    return Device(name, whole * GIB, int(usable * GIB), basis, source, others)
+
+
+def _gpu(name: str, whole: int, spec: str, *others: str, larger: str | None = None) -> Device:
+    """A GPU that XLA describes, as its driver does."""
+    return Device(name, whole, None, DRIVER, f"{_XLA}/{spec}.txtpb", others, larger)
+
+
+def _label(name: str, size: int, source: str, *others: str, larger: str | None = None) -> Device:
+    """A GPU of which only the label is known, in GB."""
+    return Device(name, size * GB, None, LABEL, source, others, larger)
 
 
 DEVICES = (
-    Device("TPU v2", 8 * GIB, f"{_TPU_OLD}: 16 GiB a chip, two cores"),
-    Device("TPU v3", 16 * GIB, f"{_TPU_OLD}: 32 GiB a chip, two cores"),
-    Device("TPU v4", 32 * GIB, "https://cloud.google.com/tpu/docs/v4"),
-    Device("TPU v5e", 16 * GIB, "https://cloud.google.com/tpu/docs/v5e", ("TPU v5 lite",)),
-    Device("TPU v5p", 95 * GIB, _TPU7X, ("TPU v5",)),
-    Device("TPU v6e", 32 * GIB, _TPU7X, ("TPU v6 lite", "Trillium")),
-    Device("TPU7x", 96 * GIB, f"{_TPU7X}: 192 GiB a chip, two devices", ("TPU v7", "Ironwood")),
-    Device("T4", 16 * GIB, f"{_NVIDIA}/tesla-t4", ("Tesla T4",)),
-    Device("L4", 24 * GIB, f"{_NVIDIA}/l4", ("NVIDIA L4",)),
-    Device("L40S", 48 * GIB, f"{_NVIDIA}/l40s", ("NVIDIA L40S",)),
-    Device("A10", 24 * GIB, f"{_NVIDIA}/products/a10-gpu", ("NVIDIA A10",)),
-    Device("V100 16GB", 16 * GIB, f"{_NVIDIA}/v100", ("Tesla V100-SXM2-16GB",)),
-    Device("V100 32GB", 32 * GIB, f"{_NVIDIA}/v100", ("Tesla V100-SXM2-32GB",)),
-    Device("A100 40GB", 40 * GIB, f"{_NVIDIA}/a100", ("NVIDIA A100-SXM4-40GB",)),
-    Device("A100 80GB", 80 * GIB, f"{_NVIDIA}/a100", ("NVIDIA A100-SXM4-80GB",)),
-    Device("H100 80GB", 80 * GIB, f"{_NVIDIA}/h100", ("NVIDIA H100 80GB HBM3", "H100")),
-    Device("H200", 141 * GIB, f"{_NVIDIA}/h200", ("NVIDIA H200",)),
-    Device("MI250X", 64 * GIB, f"{_AMD}/mi200/mi250x.html: 128 GB, two dies"),
-    Device("MI300X", 192 * GIB, f"{_AMD}/mi300/mi300x.html", ("AMD Instinct MI300X",)),
-    Device("MI325X", 256 * GIB, f"{_AMD}/mi300/mi325x.html", ("AMD Instinct MI325X",)),
+    _tpu("TPU v2", 8, 7.48, "https://github.com/sokrypton/ColabFold/issues/62"),
+    _tpu("TPU v3", 16, 15.48, "https://github.com/erfanzar/EasyDeL/issues/142"),
+    _tpu("TPU v4", 32, 30.75, "https://github.com/erfanzar/EasyDeL/issues/166"),
+    _tpu("TPU v5e", 16, 15.75, "https://cloud.google.com/tpu/docs/v5e", "v5 lite", "v5litepod"),
+    _tpu("TPU v5p", 95, 95.74, _TPU7X, "TPU v5"),
+    _tpu(
+        "TPU v6e", 32, 31.25, "https://github.com/EnzymeAD/Enzyme-JAX/pull/2422",
+        "v6 lite", "v6litepod", "Trillium",
+    ),
+    _tpu("TPU7x", 96, 95.74, _TPU7X, "TPU v7x", "TPU v7", "TPU7", "Ironwood"),
+    _label("T4", 16, f"{_NVIDIA}/tesla-t4"),
+    _label("L4", 24, f"{_NVIDIA}/l4"),
+    _label("L40", 48, f"{_NVIDIA}/l40"),
+    _label("L40S", 48, f"{_NVIDIA}/l40s"),
+    _label("A10", 24, f"{_NVIDIA}/products/a10-gpu"),
+    _label("A10G", 24, "https://aws.amazon.com/ec2/instance-types/g5/"),
+    _label("A40", 48, f"{_NVIDIA}/a40"),
+    _gpu("P100", 17066885120, "p100", "P100 16GB"),
+    _gpu("V100 16GB", 16935682048, "v100", "V100", larger="V100 32GB"),
+    _label("V100 32GB", 32, f"{_NVIDIA}/v100"),
+    _gpu("A100 40GB", 42331013120, "a100_sxm_40", "A100", larger="A100 80GB"),
+    _gpu("A100 80GB", 85100068864, "a100_sxm_80"),
+    _gpu("A100 80GB PCIe", 79050250240, "a100_pcie_80", "A100 PCIe 80GB"),
+    _gpu("H100 80GB", 84942979072, "h100_sxm", "H100", "H100 PCIe"),
+    _label("H100 NVL", 94, f"{_NVIDIA}/h100"),
+    _gpu("H200", 151397597184, "h200", "H200 141GB"),
+    _label(
+        "GH200 96GB", 96, f"{_NVIDIA}/grace-hopper-superchip", "GH200", "GH200 480GB",
+        larger="GH200 144GB",
+    ),
+    _label("GH200 144GB", 144, f"{_NVIDIA}/grace-hopper-superchip"),
+    _gpu("B200", 191514411008, "b200", "B200 180GB"),
+    _gpu("GB200", 197897748480, "gb200"),
+    _gpu("B300", 297021865984, "b300"),
+    _gpu("GB300", 297021079552, "gb300"),
+    _label("RTX 3090", 24, f"{_RTX}/30-series/rtx-3090-3090ti"),
+    _label("RTX 4090", 24, f"{_RTX}/40-series/rtx-4090"),
+    _label("RTX 5090", 32, f"{_RTX}/50-series/rtx-5090"),
+    _gpu("RTX A6000", 51041271808, "a6000", "A6000"),
+    _gpu("RTX PRO 6000", 103079215104, "rtx6000pro", "RTX PRO 6000 Blackwell"),
+    _gpu("MI250X", 67628957696, "mi200", "MI250"),
+    _label("MI300X", 192, f"{_AMD}/mi300/mi300x.html"),
+    _label("MI325X", 256, f"{_AMD}/mi300/mi325x.html"),
+    _label("MI355X", 288, f"{_AMD}/mi350/mi355x.html"),
+)  # fmt: skip
+
+_WORDS = re.compile(r"[^a-z0-9.]+")
+_DROPPED = re.compile(
+    r"nvidia|tesla|geforce|amd|instinct|google|cloud|gpu|tpu|cuda|rocm|sxm\d?|hbm\d?e?"
 )
+"""Words that are no part of a name."""
+_SLICE = re.compile(r"\d+(x\d+)*")
+"""At the end of a TPU's name: cores or chips of a slice, or its topology."""
+
+
+def _folded(name: str) -> str:
+    """A name without what people write differently: 'NVIDIA A100-SXM4-40GB' is 'a10040gb'."""
+    words = [word for word in _WORDS.split(name.casefold()) if word]
+    kept = [word for word in words if not _DROPPED.fullmatch(word)]
+    if kept and re.match(r"(tpu)?v?\d", kept[0]) and len(kept) > 1 and _SLICE.fullmatch(kept[-1]):
+        kept.pop()
+    return re.sub(r"^tpu(?=v)", "", "".join(kept))
+
+
+_UNCLEAR = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([kmgt])i?b?)?", re.ASCII | re.IGNORECASE)
+"""A number without a unit, or with one that is written otherwise."""
+_BY_NAME = {_folded(name): known for known in DEVICES for name in (known.name, *known.other_names)}
 
 
 def device(name: str) -> Device | None:
-    """The device of a name, capitals or not; None if there is none."""
-    folded = name.strip().casefold()
-    for known in DEVICES:
-        if folded in (text.casefold() for text in (known.name, *known.other_names)):
-            return known
-    return None
+    """The device of a name as people, JAX or the makers write it; None if there is none."""
+    folded = _folded(name)
+    if folded == "v5" and "tpu" not in name.casefold():
+        return None  # JAX calls a v5p "TPU v5"; a person may mean a v5e
+    return _BY_NAME.get(folded)
 
 
 def limit_of(given: int | str | None) -> Limits:
@@ -75,11 +176,11 @@ def limit_of(given: int | str | None) -> Limits:
         given: bytes, a size such as "16GiB", or a device such as "TPU v5e"; None for no limit.
 
     Raises:
-        UsageError: it is neither a size above 0 nor a device.
+        UsageError: it is neither a size above 0 nor a device, or a small number without a unit.
     """
     if given is None:
         return None, None
-    text = str(given)
+    text = str(given).strip()
     known = device(text)
     if known is not None:
         return known.memory_bytes, known.name
@@ -87,7 +188,35 @@ def limit_of(given: int | str | None) -> Limits:
         size = parse_size(text)
     except ValueError:
         size = 0
+    number = _UNCLEAR.fullmatch(text)
+    is_unclear = size <= 0 or (text.isdecimal() and size < SMALLEST_BARE)
+    if number is not None and is_unclear and float(number[1]) > 0:
+        unit = (number[2] or "G").upper()
+        other = f"{number[1]}{unit}B" if number[2] or "." in number[1] else f"{number[1]}B"
+        raise UsageError(f"--limit {text}: {number[1]}{unit}iB or {other}? It wants the unit")
     if size <= 0:
-        names = ", ".join(item.name for item in DEVICES)
-        raise UsageError(f"--limit wants a size such as 16GiB or one of {names}; got {quote(text)}")
+        raise UsageError(
+            f"--limit wants a size such as 16GiB or a device such as {_nearest(text)}; "
+            f"got {quote(text)}"
+        )
     return size, None
+
+
+def _nearest(text: str) -> str:
+    """Names that are like a text, or else a few of all."""
+    asked = _folded(text) if text[:1].isalpha() else ""
+    near = difflib.get_close_matches(asked, _BY_NAME, n=8, cutoff=0.5)
+    names = list(dict.fromkeys(_BY_NAME[name].name for name in near))[:4]
+    return ", ".join(names or ["TPU v5e", "TPU v6e", "A100 80GB", "H100 80GB"])
+
+
+def table() -> str:
+    """All devices in Markdown, for the documentation."""
+    lines = ["| device | limit | whole | how the limit is known |", "|---|--:|--:|---|"]
+    for known in DEVICES:
+        names = ", ".join([known.name, *known.other_names])
+        lines.append(
+            f"| {names} | {known.memory_bytes / GIB:.2f} GiB | {known.whole_bytes / GIB:.4g} GiB "
+            f"| {known.basis} ([page]({known.source})) |"
+        )
+    return "\n".join(lines)

@@ -18,7 +18,7 @@ from bufdb.query import catalogue, execute
 from bufdb.report import bars
 from bufdb.report import summary as screen
 from bufdb.report.text import display_width
-from bufdb.summary import devices, overview
+from bufdb.summary import overview
 
 CATALOGUE = catalogue.Catalogue([resources.query_folder()])
 PARTS = overview.queries(CATALOGUE, tuple(overview.QUERIES))
@@ -64,8 +64,8 @@ def test_its_figures_are_those_of_the_queries(summary, demo):
     assert found["advice"] == answer(demo, "advice", **asked, top_n="2")
     assert found["peak"]["peak_bytes"] == 16447936
     assert (found["run_count"], found["module_count"], found["function_count"]) == (6, 15, 3)
-    assert (found["limit_bytes"], found["limit_device"]) == (141 * 2**30, "H200")
-    assert found["limit_ratio"] == 16447936 / (141 * 2**30)
+    assert (found["limit_bytes"], found["limit_device"]) == (113548197888, "H200")
+    assert found["limit_ratio"] == 16447936 / 113548197888
 
 
 @pytest.mark.slow
@@ -105,7 +105,7 @@ def test_an_empty_answer_says_why(summary):
     [
         ("5MiB", "limit: 313.7% of 5.00 MiB: it does not fit"),
         ("20MiB", "limit: 78.4% of 20.0 MiB █████████████████▎"),
-        ("tpu v5 LITE", "limit: under 0.1% of 16.0 GiB (TPU v5e, nominal)"),
+        ("tpu v5 LITE", "limit: under 0.1% of 15.75 GiB (TPU v5e, of 16 GiB)"),
     ],
 )
 def test_how_much_of_the_limit_it_takes(summary, given, line):
@@ -121,16 +121,22 @@ def test_without_a_limit_nothing_is_guessed(summary):
 def test_a_limit_that_is_none(summary, given):
     code, out, err = summary("--limit", given)
     assert (code, out) == (2, "")
-    assert "--limit wants a size such as 16GiB or one of TPU v2, " in err and err.count("\n") == 1
+    assert "--limit wants a size such as 16GiB or a device such as TPU v5e, " in err
+    assert err.count("\n") == 1
 
 
-def test_every_device_has_a_page_that_says_its_memory_and_names_of_its_own():
-    names = [name for d in devices.DEVICES for name in (d.name, *d.other_names)]
-    assert len({name.casefold() for name in names}) == len(names)
-    for known in devices.DEVICES:
-        assert known.source.startswith("https://")
-        assert 8 * 2**30 <= known.memory_bytes <= 512 * 2**30
-        assert devices.device(known.name.lower()) is known
+def test_a_number_without_a_unit_is_asked_about(summary):
+    code, out, err = summary("--limit", "16")
+    assert (code, out) == (2, "") and "--limit 16: 16GiB or 16B?" in err
+
+
+def test_what_a_gpu_gives_by_default_is_shown_beside_its_whole_memory(summary):
+    lines = summary("--limit", "NVIDIA A100-SXM4-40GB")[1].splitlines()
+    assert lines[2:5] == [
+        "limit: under 0.1% of 29.57 GiB (A100 40GB, of 39.42 GiB)",
+        "  JAX takes it by default (XLA_PYTHON_CLIENT_MEM_FRACTION sets another share)",
+        "  the smaller of two: A100 80GB has more",
+    ]
 
 
 # -- rows by hand ----------------------------------------------------------------------------------
@@ -153,7 +159,7 @@ def test_the_device_that_a_run_is_labelled_with_counts(con):
     module(con, 1, 100)
     insert(con, "run_labels", run_name="r", label="device", label_value="TPU v5 lite",
            is_metadata=True)  # fmt: skip
-    assert (of(con).limit_bytes, of(con).limit_name) == (16 * 2**30, "TPU v5e")
+    assert (of(con).limit_bytes, of(con).limit_name) == (15.75 * 2**30, "TPU v5e")
     assert overview.overview(con, PARTS, {}, 50).limit_bytes == 50
     con.execute("UPDATE run_labels SET label_value = 'my board'")
     assert of(con).limit_bytes is None
@@ -173,7 +179,8 @@ def test_peaks_beside_the_highest_and_how_many_are_unknown(con):
     lines = screen.text(overview.overview(con, {}, {})).splitlines()
     assert lines[1:-1] == [
         "highest peak: 100 B of hbm memory, f of run r",
-        "limit: under 0.1% of 16.0 GiB (TPU v5e, nominal)",
+        "limit: under 0.1% of 15.75 GiB (TPU v5e, of 16 GiB)",
+        "  a program may use it (measured: the compiler refuses 15.80 GiB)",
         "besides: 2.00 KiB vmem",
         "unknown peak, g of run r (2 of 4 compilations): the dump has no live ranges",
     ]

@@ -197,8 +197,8 @@ def test_what_explain_cannot_compile_is_told(tmp_path, arguments, code, message)
 @pytest.mark.parametrize(
     ("target", "package", "device"),
     [
-        ("tpu:v5e:2x2", "libtpu", "TPU v5e, nominal"),
-        ("gpu:h100", "jax_cuda12_plugin", "H100 80GB, nominal"),
+        ("tpu:v5e:2x2", "libtpu", "TPU v5e, of 16 GiB"),
+        ("gpu:h100", "jax_cuda12_plugin", "H100 80GB, of 79.11 GiB"),
     ],
 )
 def test_explain_compiles_for_hardware_that_is_not_here(tmp_path, target, package, device):

@@ -138,6 +138,9 @@ def _row(module: Module, limit: Limit, slots: _Slots) -> list[Any]:
         known = device(module.device_name)
         if known is not None:
             bytes_, name = known.memory_bytes, known.name
+    if name is not None:
+        known = device(name)
+        name = name if known is None else known.title
     if module.color != 0:  # a limit is of the device's own memory
         bytes_, name = None, None
     one = ["--run", tables.glob(module.run_name), "--module", tables.glob(module.module_key)]

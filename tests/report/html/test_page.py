@@ -381,7 +381,7 @@ def test_a_limit_is_that_of_the_device_or_what_is_asked_for(con):
 
     no_limit = (None, None)
     assert limits() == {
-        ("known", 0): (2**34, "TPU v5e"),
+        ("known", 0): (15.75 * 2**30, "TPU v5e, of 16 GiB"),
         ("unknown", 0): no_limit,
         ("none", 0): no_limit,
     } | {(run, 1): no_limit for run in ("known", "unknown", "none")}
