@@ -89,7 +89,7 @@
 -- column no_fit_reason VARCHAR: Why there is no curve; NULL if there is one, or no point.
 -- column measured_largest_size DOUBLE: Largest size among the points whose figure is within budget:
 --   it is sure, for it was compiled. NULL without budget, or if none is.
--- column distance_ratio DOUBLE: How far the forecast is from the points: size, or with budget
+-- column distance_factor DOUBLE: How far the forecast is from the points: size, or with budget
 --   high_largest_size (low_largest_size if that is NULL), whichever is more, divided by max_size.
 --   NULL without either, or if max_size is not above 0.
 -- column guess_reason VARCHAR: Why the range is a guess, and how to prove it; NULL up to twice
@@ -321,7 +321,7 @@ chosen AS (
     ranked.fit_place, ranked.model, ranked.rank, ranked.max_error_ratio, counted.max_size,
     1.002 + ranked.max_error_ratio AS spread,
     1 / nullif(1.002 + ranked.max_error_ratio, 0) AS shrink,
-    least(0.5, 0.05 + 300 * ranked.max_error_ratio) AS less,
+    least(0.5, 0.05 + 150 * ranked.max_error_ratio) AS less,
     0.05 + 10 * ranked.max_error_ratio AS more,
     CASE WHEN ranked.rank = 1 AND ranked.max_error_ratio < 1e-9 THEN 0.0025 ELSE 0.25 END
       / nullif(greatest(counted.max_size, 0), 0) AS hidden,
@@ -487,7 +487,7 @@ fits AS (
     ceil(ranges.high_predicted) AS high_predicted,
     ranges.low_largest, ranges.high_largest,
     greatest(target.size, coalesce(ranges.high_largest, ranges.low_largest))
-      / nullif(greatest(chosen.max_size, 0), 0) AS distance_ratio
+      / nullif(greatest(chosen.max_size, 0), 0) AS distance_factor
   FROM chosen
   CROSS JOIN target
   JOIN ranges ON ranges.fit_place = chosen.fit_place
@@ -552,9 +552,9 @@ SELECT
     ELSE 'neither a line nor a parabola is within max_error of every figure'
   END AS no_fit_reason,
   fits.fitting_size AS measured_largest_size,
-  round(fits.distance_ratio, 6) AS distance_ratio,
+  round(fits.distance_factor, 6) AS distance_factor,
   CASE
-    WHEN round(fits.distance_ratio, 6) > 2
+    WHEN round(fits.distance_factor, 6) > 2
       THEN 'beyond twice the largest size it is a guess: compile that size to prove it'
   END AS guess_reason,
   groups.unknown_count, groups.unknown_reason

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 import shlex
@@ -49,6 +50,8 @@ class Plan:
     values: dict[str, list[str]]
     """Values of each label of the sweep."""
     combinations: list[Combination]
+    command_line: Sequence[str]
+    """The command, with placeholders."""
     own_globs: list[str] | None = None
     """See `common.own_globs`."""
     is_quiet: bool = False
@@ -78,7 +81,8 @@ def plan(
             raise UsageError(f"label {label} is given by --label and by --sweep")
         if label in ("run_name", LABEL, *_COLUMNS):
             raise UsageError(f"--sweep {label}: the name is taken; label the runs otherwise")
-    return Plan(name, labels, values, sweep.combinations(command_line, values), own_globs)
+    combinations = sweep.combinations(command_line, values)
+    return Plan(name, labels, values, combinations, command_line, own_globs)
 
 
 def run(
@@ -177,11 +181,23 @@ def _show(
         curves = summary.curves(con, query, labels, limit_bytes)
     show_result(_table(planned, done, peaks), None, format_name, output)
     functions = {found.peak["function_name"] for found in peaks.values() if found.peak is not None}
-    for text in report.lines(curves, functions, limit_bytes):
+    proof = functools.partial(_proof, planned, db)
+    for text in report.lines(curves, functions, limit_bytes, proof):
         common.note(text)
     for asked in list(curves)[:1]:
         again = ["bufdb", "query", query.name, "--db", db, "--run", f"{LABEL}={planned.name}"]
         common.note(f"{shlex.join([*again, '-p', 'label', ','.join(asked)])} has the figures")
+
+
+def _proof(planned: Plan, db: str, label: str, size: int, others: str) -> str:
+    """The command that adds one size to the sweep."""
+    words = ["bufdb", "capture", "--db", db, "--run", planned.name]
+    for name, values in planned.values.items():
+        held = (value for value in values if f"{name}={value}" in others.split(" "))
+        words += ["--sweep", f"{name}={size if name == label else next(held, values[0])}"]
+    for name, value in planned.labels.items():
+        words += ["--label", f"{name}={value}"]
+    return shlex.join([*words, "--", *planned.command_line])
 
 
 def _table(planned: Plan, done: Sequence[Captured], peaks: Mapping[str, Overview]) -> Result:

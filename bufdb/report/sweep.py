@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from bufdb.report.text import human_bytes
 from bufdb.summary import sweep
-from bufdb.summary.sweep import Curve
+from bufdb.summary.sweep import Curve, Largest
+
+Proof = Callable[[str, int, str], str]
+"""The command that compiles a value of a label, with what else it holds for."""
 
 MOST = 12
 """Sentences of one kind about one label; what is left out is counted."""
@@ -17,8 +20,12 @@ def lines(
     found: Mapping[tuple[str, ...], Sequence[Curve]],
     functions: Collection[str],
     limit_bytes: int | None,
+    proof: Proof | None = None,
 ) -> list[str]:
-    """What the curves say, label by label; of the curves those of `functions` alone."""
+    """What the curves say, label by label; of the curves those of `functions` alone.
+
+    With `proof` the first guess of each label is followed by the command that proves it.
+    """
     said = []
     for labels, curves in found.items():
         fitting = {} if limit_bytes is None else sweep.largest(curves, limit_bytes)
@@ -28,14 +35,29 @@ def lines(
         fits = dict.fromkeys(_fit(curve) for curve in kept if curve.row["model"] is not None)
         said += _cut(list(fits))
         said += _cut(_without(labels, curves, limit_bytes))
-        said += _cut(
-            [
-                f"largest {labels[0]} that fits {human_bytes(limit_bytes or 0)}: "
-                f"{_ends(item.low, item.high)}{_where(others)}, by {_name(item.binding)}"
-                for others, item in fitting.items()
-            ]
-        )
+        head = f"largest {labels[0]} that fits {human_bytes(limit_bytes or 0)}: "
+        said += _cut([head + _largest(item, others) for others, item in fitting.items()])
+        guess = next(((others, i) for others, i in fitting.items() if i.is_guess), None)
+        if proof is not None and guess is not None and len(labels) == 1:
+            said.append(f"to prove it: {proof(labels[0], _tried(guess[1]), guess[0])}")
     return said
+
+
+def _largest(item: Largest, others: str) -> str:
+    """The range, what decides it, and how sure it is."""
+    text = f"{_ends(item.low, item.high)}{_where(others)}, by {_name(item.binding)}"
+    if item.measured:
+        text += f"; {item.measured:g} is sure, for it was compiled"
+    if item.is_guess:
+        labels, size = item.binding.labels, f"{2 * item.binding.row['max_size']:g}"
+        where = size if len(labels) == 1 else f"{' * '.join(labels)} = {size}"
+        text += f"; beyond {where} it is a guess"
+    return text
+
+
+def _tried(item: Largest) -> int:
+    """The value to compile next: the low end, if that is more than what was compiled."""
+    return item.low if item.high is None or item.low > (item.measured or 0) else item.high
 
 
 def _cut(texts: list[str]) -> list[str]:
@@ -44,7 +66,7 @@ def _cut(texts: list[str]) -> list[str]:
 
 
 def _fit(curve: Curve) -> str:
-    """One curve: 'peak of f (remat=full): 2.02 MiB + 3.13 MiB * batch, within 0.2%, …'."""
+    """One curve: 'need of f (remat=full): 2.02 MiB + 3.13 MiB * batch, within 0.2%, …'."""
     row, size = curve.row, " * ".join(curve.labels)
     text = human_bytes(row["fixed_bytes"])
     if row["model"] == "constant":
@@ -55,9 +77,9 @@ def _fit(curve: Curve) -> str:
         text += _term(row["square_factor"], f"{size}^2")
     sizes = f"from {row['size_count']} sizes, {row['min_size']:g} to {row['max_size']:g}"
     if row["unknown_count"]:
-        sizes += f", {row['unknown_count']} more of unknown peak"
+        sizes += f", {row['unknown_count']} more of unknown need"
     where = f" ({row['other_labels']})" if row["other_labels"] else ""
-    return f"peak of {_name(curve)}{where}: {text}, within {row['max_error_ratio']:.1%}, {sizes}"
+    return f"need of {_name(curve)}{where}: {text}, within {row['max_error_ratio']:.1%}, {sizes}"
 
 
 def _term(factor: float, size: str) -> str:
@@ -98,7 +120,9 @@ def _where(others: str) -> str:
     return f" ({others})" if others else ""
 
 
-def _ends(low: int, high: int) -> str:
+def _ends(low: int, high: int | None) -> str:
+    if high is None:
+        return f"{low} or more"
     if high <= 0:
         return "none"
     return f"{low}" if low == high else f"{low} to {high}"

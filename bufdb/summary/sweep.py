@@ -6,6 +6,7 @@ Invariant: a figure is a cell of a view or of the saved query `scaling`; here on
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 QUERY = "scaling"
 ALL_ROWS = 10**6
+
+Ends = tuple[int, int | None]
+"""Of a range; None for one without a high end."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,7 @@ class Curve:
             return None
         return str(self.row["no_fit_reason"] or self.row["unknown_reason"])
 
-    def largest(self, limit_bytes: int) -> tuple[int, int] | None:
+    def largest(self, limit_bytes: int) -> Ends | None:
         """The range of what fits of the first label, 0 for nothing; None if it is not known.
 
         What does not grow has no largest: only where it exceeds the limit anyway nothing fits.
@@ -53,7 +57,7 @@ class Curve:
             return (0, 0) if self.row["largest_bytes"] > limit_bytes else None
         column = "largest_size" if len(self.labels) == 1 else "largest_first"
         low, high = self.row[f"low_{column}"], self.row[f"high_{column}"]
-        return None if low is None else (max(0, low), max(0, high))
+        return None if low is None else (max(0, low), None if high is None else max(0, high))
 
 
 @dataclass(frozen=True)
@@ -61,9 +65,17 @@ class Largest:
     """What fits of a label in all functions together."""
 
     low: int
-    high: int
+    high: int | None
+    """None if there may be no largest."""
     binding: Curve
     """That of the function that leaves least."""
+    measured: float | None = None
+    """What fits for sure, for it was compiled; None if nothing did or with two labels."""
+
+    @property
+    def is_guess(self) -> bool:
+        """Whether it is far outside the points."""
+        return self.binding.row["guess_reason"] is not None
 
 
 def sql_of(query: SavedQuery) -> str:
@@ -116,11 +128,24 @@ def largest(found: Sequence[Curve], limit_bytes: int) -> dict[str, Largest]:
         ends = curve.largest(limit_bytes)
         if ends is None:
             continue
+        measured = curve.row["measured_largest_size"] if len(curve.labels) == 1 else None
+        here = Largest(*ends, curve, measured)
         before = fitting.get(curve.others)
-        if before is None:
-            fitting[curve.others] = Largest(*ends, curve)
-        else:
-            binding = curve if ends < (before.low, before.high) else before.binding
-            low, high = min(before.low, ends[0]), min(before.high, ends[1])
-            fitting[curve.others] = Largest(low, high, binding)
+        fitting[curve.others] = here if before is None else _both(before, here)
     return fitting
+
+
+def _both(one: Largest, other: Largest) -> Largest:
+    """What fits where both have to."""
+
+    def order(item: Largest) -> tuple[int, float]:
+        return item.low, math.inf if item.high is None else item.high
+
+    highs = [item.high for item in (one, other) if item.high is not None]
+    sizes = (one.measured, other.measured)
+    return Largest(
+        min(one.low, other.low),
+        min(highs, default=None),
+        min(one, other, key=order).binding,
+        None if None in sizes else min(filter(None, sizes), default=0),
+    )

@@ -44,8 +44,9 @@ PAGE = """# What was forecast, and what came of it
 
 Written by `forecasts.py` with jax {jax} for {backends}: `bufdb query scaling` is given what XLA
 reserves for the {programs} programs of `growing.py` at small sizes and asked for 2, 4 and 16 times
-the largest of them, which are compiled too. The small sizes are {points}
-times the smallest size of the program. GPU is an H100, ahead of time.
+the largest of them, which are compiled too. The small sizes are, times the smallest of the program,
+{points}.
+GPU is an H100, ahead of time, and has some of the programs.
 
 A truth is covered if it is in the range, and above if it is more than the high end: what would fit
 by the forecast does not. The width is the high end divided by the low end, its mean the geometric

@@ -150,12 +150,16 @@ def test_runs_are_labelled_and_the_end_says_what_fits(run):
     lines = err.splitlines()
     assert lines[0] == "bufdb: run 1 of 4: length=512"
     assert sum("compilation cache is off" in line for line in lines) == 1
-    assert lines[-3].startswith("bufdb: peak of attention_step (model=a): ")
-    assert lines[-3].endswith(" * length^2, within 0.1%, from 4 sizes, 512 to 2048")
+    assert lines[-4].startswith("bufdb: need of attention_step (model=a): ")
+    assert lines[-4].endswith(" * length^2, within 0.1%, from 4 sizes, 512 to 2048")
     # As README has it of the query.
-    assert lines[-2] == (
-        "bufdb: largest length that fits 16.0 GiB: 13351 to 13531 (model=a), by attention_step"
+    assert lines[-3] == (
+        "bufdb: largest length that fits 16.0 GiB: 12890 to 15872 (model=a), by attention_step; "
+        "2048 is sure, for it was compiled; beyond 4096 it is a guess"
     )
+    proof = "bufdb capture --db bufdb.duckdb --run s --sweep length=12890 --label model=a -- "
+    assert lines[-2].startswith(f"bufdb: to prove it: {proof}")
+    assert lines[-2].endswith(" train.py '{length}'")
     again = "bufdb query scaling --db bufdb.duckdb --run sweep=s -p label length"
     assert lines[-1] == f"bufdb: {again} has the figures"
     assert cli.run(again.split()[1:]) == 0
@@ -215,7 +219,7 @@ def test_dumps_are_kept_apart(run):
         (["--sweep", "b=1", "--label", "b=2"], "{b}", "label b is given by --label and by --sweep"),
         (["--sweep", "b=1", "--label", "sweep=2"], "{b}", "--label sweep: all runs of a sweep ha"),
         (["--sweep", "outcome=1"], "{outcome}", "--sweep outcome: the name is taken; label the"),
-        (["--sweep", "b=1", "--limit", "much"], "{b}", "--limit wants a size such as 16GiB or o"),
+        (["--sweep", "b=1", "--limit", "much"], "{b}", "--limit wants a size such as 16GiB or a"),
         (["--sweep", "b=1"], "{c}", "no --sweep for {c} in '{c}'"),
         (["--limit", "1GiB", "-o", "t"], "b", "--limit is for the summary or a --sweep; the tab"),
     ],

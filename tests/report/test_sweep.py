@@ -48,15 +48,16 @@ def test_the_function_that_leaves_least_decides(said):
     )
     # eval binds, though step is the largest of every run: its curve is told too.
     assert lines == [
-        "peak of eval (length=1): 0 B + 6.00 MiB * batch, within 0.0%, from 4 sizes, 1 to 4",
-        "peak of step (length=1): 10.0 MiB + 2.00 MiB * batch, within 0.0%, from 4 sizes, 1 to 4",
-        "largest batch that fits 60.0 MiB: 10 (length=1), by eval",
+        "need of eval (length=1): 0 B + 6.00 MiB * batch, within 0.0%, from 4 sizes, 1 to 4",
+        "need of step (length=1): 10.0 MiB + 2.00 MiB * batch, within 0.0%, from 4 sizes, 1 to 4",
+        "largest batch that fits 60.0 MiB: 9 to 10 (length=1), by eval; "
+        "4 is sure, for it was compiled; beyond 8 it is a guess",
     ]
 
 
 def test_what_does_not_grow_binds_only_where_it_does_not_fit(said):
     peaks = {"init": lambda batch, _: 5 * MIB}
-    constant = "peak of init (length=1): 5.00 MiB at every batch, within 0.0%, from 4 sizes, 1 to 4"
+    constant = "need of init (length=1): 5.00 MiB at every batch, within 0.0%, from 4 sizes, 1 to 4"
     assert said(peaks, limit=60 * MIB) == [constant]
 
 
@@ -76,7 +77,8 @@ def test_functions_without_a_curve_are_told_for_a_largest_says_nothing_of_them(s
     assert lines[1:] == [
         "no curve over batch: neither a line nor a parabola is within max_error of every figure: "
         "odd (length=1)",
-        "largest batch that fits 60.0 MiB: 60 (length=1), by step",
+        "largest batch that fits 60.0 MiB: 57 to 63 (length=1), by step; "
+        "4 is sure, for it was compiled; beyond 8 it is a guess",
     ]
 
 
@@ -88,13 +90,15 @@ def test_two_labels_have_their_product_where_it_makes_a_curve(said):
         lengths=(1, 2, 5),
     )
     assert lines[-4:] == [
-        "peak of step: 1.00 MiB + 1.00 MiB * batch * length, within 0.0%, from 10 sizes, 1 to 20",
-        "largest batch that fits 60.0 MiB: 59 (length=1), by step",
-        "largest batch that fits 60.0 MiB: 29 (length=2), by step",
-        "largest batch that fits 60.0 MiB: 11 (length=5), by step",
+        "need of step: 1.00 MiB + 1.00 MiB * batch * length, within 0.0%, from 10 sizes, 1 to 20",
+        *(
+            f"largest batch that fits 60.0 MiB: {ends} (length={length}), by step; "
+            "beyond batch * length = 40 it is a guess"
+            for ends, length in (("56 to 61", 1), ("28 to 30", 2), ("11 to 12", 5))
+        ),
     ]
-    assert "largest batch that fits 60.0 MiB: 29 (length=2), by step" in lines[:-4]
-    assert "largest length that fits 60.0 MiB: 14 (batch=4), by step" in lines
+    sure = "4 is sure, for it was compiled; beyond 8 it is a guess"
+    assert f"largest batch that fits 60.0 MiB: 27 to 30 (length=2), by step; {sure}" in lines[:-4]
 
 
 # -- curves made up, without a database ------------------------------------------------------------
@@ -106,7 +110,8 @@ def curve(function="f", others="", **cells):
     row |= {"second_size": None, "model": "linear", "fixed_bytes": MIB, "slope_bytes": MIB}
     row |= {"size_count": 3, "min_size": 1, "max_size": 4, "unknown_count": 0}
     row |= {"max_error_ratio": 0.0, "low_largest_size": None, "high_largest_size": None}
-    row |= {"no_fit_reason": None, "unknown_reason": None, **cells}
+    row |= {"no_fit_reason": None, "unknown_reason": None, "guess_reason": None}
+    row |= {"measured_largest_size": None, **cells}
     return sweep.Curve(("batch",), row)
 
 
@@ -129,6 +134,37 @@ def test_the_least_of_each_end_counts_where_all_have_to_fit():
     ]
 
 
+def test_what_was_compiled_is_sure_and_what_is_far_is_a_guess_with_its_proof():
+    far = {"low_largest_size": 30, "high_largest_size": 36, "guess_reason": "far"}
+    found = {("batch",): [curve("f", "x=1", measured_largest_size=4.0, **far)]}
+    asked = []
+
+    def proof(label, size, others):
+        asked.append((label, size, others))
+        return "bufdb capture"
+
+    assert report.lines(found, {"f"}, 8 * MIB, proof)[1:] == [
+        "largest batch that fits 8.00 MiB: 30 to 36 (x=1), by f; "
+        "4 is sure, for it was compiled; beyond 8 it is a guess",
+        "to prove it: bufdb capture",
+    ]
+    assert asked == [("batch", 30, "x=1")]
+
+
+def test_what_may_have_no_largest_and_what_is_sure_of_two_functions():
+    lines = told(curve("f", low_largest_size=9, measured_largest_size=4.0))
+    assert lines[-1] == (
+        "largest batch that fits 8.00 MiB: 9 or more, by f; 4 is sure, for it was compiled"
+    )
+    both = [
+        curve("f", low_largest_size=9, measured_largest_size=4.0),
+        curve("g", low_largest_size=3, high_largest_size=3, measured_largest_size=2.0),
+    ]
+    assert told(*both)[-1].endswith(": 3, by g; 2 is sure, for it was compiled")
+    both[1] = curve("g", low_largest_size=0, high_largest_size=0)
+    assert told(*both)[-1].endswith(": none, by g")
+
+
 def test_what_has_no_curve_or_no_largest_is_told_with_why():
     reason = "fewer than 3 sizes"
     odd = [curve(f"f{n}", "x=1", model=None, no_fit_reason=reason) for n in range(6)]
@@ -139,15 +175,15 @@ def test_what_has_no_curve_or_no_largest_is_told_with_why():
         "no curve over batch: no live ranges: f, compilation 2"
     ]
     assert told(curve(unknown_count=2)) == [
-        "peak of f: 1.00 MiB + 1.00 MiB * batch, within 0.0%, from 3 sizes, 1 to 4, "
-        "2 more of unknown peak",
+        "need of f: 1.00 MiB + 1.00 MiB * batch, within 0.0%, from 3 sizes, 1 to 4, "
+        "2 more of unknown need",
         "no largest batch: without one of the sizes the curve does not grow: f",
     ]
 
 
 def test_a_curve_may_bend_and_fall_and_many_are_counted():
     bent = curve(model="quadratic", slope_bytes=-2 * MIB, square_factor=3 * MIB)
-    assert told(bent)[0].startswith("peak of f: 1.00 MiB - 2.00 MiB * batch + 3.00 MiB * batch^2")
+    assert told(bent)[0].startswith("need of f: 1.00 MiB - 2.00 MiB * batch + 3.00 MiB * batch^2")
     lines = report.lines(
         {("batch",): [curve(f"f{n}") for n in range(15)]}, {f"f{n}" for n in range(15)}, None
     )
