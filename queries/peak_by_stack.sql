@@ -44,9 +44,10 @@
 -- column held_ratio DOUBLE: The same as share of the peak (0 to 1).
 -- column value_count BIGINT: Number of values that hold them.
 -- column call_stack VARCHAR: FILE:LINE FUNCTION of each frame, innermost first, divided by " < ",
---   without the outer functions of a local one; "for STACK" where XLA made the values; "library
---   FILE:LINE", the innermost line, where all frames are left out; the kind of allocation in
---   parentheses where none is known.
+--   without the outer functions of a local one. Frames that come in rounds, as flax's scan traces
+--   them, are there once, with the most rounds as (×3). "for STACK" where XLA made the values;
+--   "library FILE:LINE", the innermost line, where all frames are left out; the kind of allocation
+--   in parentheses where none is known.
 -- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
 --   has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
@@ -86,13 +87,12 @@ framed AS (
       ELSE held.use_stack_frame_id
     END
 ),
-call_stacks AS (
+stack_rows AS (
   SELECT
-    framed.module_id, framed.stack_frame_id,
-    string_agg(
-      CASE WHEN params.frames = 'all' OR callers.is_own THEN callers.label END,
-      ' < ' ORDER BY callers.depth DESC
-    ) AS call_stack
+    framed.module_id, framed.stack_frame_id, callers.label,
+    row_number() OVER (
+      PARTITION BY framed.module_id, framed.stack_frame_id ORDER BY callers.depth DESC
+    ) AS place
   FROM framed
   CROSS JOIN params
   JOIN named_frames AS callers
@@ -100,7 +100,86 @@ call_stacks AS (
     AND callers.tree_ordinal <= framed.tree_ordinal
     AND callers.last_tree_ordinal >= framed.tree_ordinal
     AND framed.depth - callers.depth < greatest(params.depth, 1)
-  GROUP BY framed.module_id, framed.stack_frame_id
+  WHERE params.frames = 'all' OR callers.is_own
+),
+-- Frames that are there again a period further out, and where such frames follow each other.
+repeats AS (
+  SELECT
+    near.module_id, near.stack_frame_id, near.place, far.place - near.place AS period,
+    near.place - row_number() OVER (
+      PARTITION BY near.module_id, near.stack_frame_id, far.place - near.place ORDER BY near.place
+    ) AS series
+  FROM stack_rows AS near
+  JOIN stack_rows AS far
+    ON far.module_id = near.module_id
+    AND far.stack_frame_id = near.stack_frame_id
+    AND far.label = near.label
+    AND far.place > near.place
+),
+-- Of whole rounds the outermost stays.
+rounds AS (
+  SELECT
+    module_id, stack_frame_id, max(place) - count(*) + count(*) % period AS before_place,
+    max(place) AS last_place
+  FROM repeats
+  GROUP BY module_id, stack_frame_id, period, series
+  HAVING count(*) >= period
+),
+counted_rows AS (
+  SELECT
+    stack_rows.module_id, stack_rows.stack_frame_id, stack_rows.place, stack_rows.label,
+    count(rounds.last_place) > 0 AS is_again,
+    row_number() OVER (
+      PARTITION BY stack_rows.module_id, stack_rows.stack_frame_id, stack_rows.label
+      ORDER BY stack_rows.place
+    ) AS label_place
+  FROM stack_rows
+  LEFT JOIN rounds
+    ON rounds.module_id = stack_rows.module_id
+    AND rounds.stack_frame_id = stack_rows.stack_frame_id
+    AND rounds.before_place < stack_rows.place
+    AND rounds.last_place >= stack_rows.place
+  GROUP BY
+    stack_rows.module_id, stack_rows.stack_frame_id, stack_rows.place, stack_rows.label
+),
+folded_rows AS (
+  SELECT
+    module_id, stack_frame_id, place, label,
+    label_place - coalesce(
+      lag(label_place) OVER (PARTITION BY module_id, stack_frame_id, label ORDER BY place), 0
+    ) AS round_count
+  FROM counted_rows
+  WHERE NOT is_again
+),
+folded_stacks AS (
+  SELECT
+    module_id, stack_frame_id,
+    string_agg(label, ' < ' ORDER BY place) AS call_stack,
+    max(place) AS frame_count,
+    string_agg(
+      label || CASE WHEN round_count > 1 THEN ' (×' || round_count || ')' ELSE '' END,
+      ' < ' ORDER BY place
+    ) AS counted_stack
+  FROM folded_rows
+  GROUP BY module_id, stack_frame_id
+),
+-- Stacks that differ in the number of rounds alone are one, counted as the longest of them.
+ranked_stacks AS (
+  SELECT
+    module_id, call_stack, counted_stack,
+    row_number() OVER (
+      PARTITION BY module_id, call_stack ORDER BY frame_count DESC, counted_stack
+    ) AS rank
+  FROM folded_stacks
+),
+call_stacks AS (
+  SELECT
+    folded_stacks.module_id, folded_stacks.stack_frame_id, longest.counted_stack AS call_stack
+  FROM folded_stacks
+  JOIN ranked_stacks AS longest
+    ON longest.module_id = folded_stacks.module_id
+    AND longest.call_stack = folded_stacks.call_stack
+    AND longest.rank = 1
 ),
 walked AS (
   SELECT

@@ -7,7 +7,7 @@ choice.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -202,6 +202,8 @@ class _Stacks:
         if place not in self.walked:
             frame_id, file, line = place
             frames = tuple(self._above(frame_id))
+            if not self.all_frames:
+                frames = tuple(without_rounds(frames))
             if not frames and file is not None and self._is_wanted(file):
                 frames = (Frame("", file, line or 0),)
             self.walked[place] = frames
@@ -220,3 +222,21 @@ class _Stacks:
             return True
         ((is_library,),) = self.con.execute(IS_LIBRARY, {"path": file}).fetchall()
         return not is_library
+
+
+def without_rounds(frames: Sequence[Frame]) -> list[Frame]:
+    """A stack, innermost frame first, with the outermost of rounds of the same frames alone.
+
+    flax's scan traces a layer several times, each time with the calls that lead to it.
+    """
+    is_again = [False] * len(frames)
+    for period in range(1, len(frames) // 2 + 1):
+        series = 0
+        for place in range(len(frames) - period + 1):
+            if frames[place : place + 1] == frames[place + period : place + period + 1]:
+                series += 1
+                continue
+            whole = series - series % period
+            is_again[place - whole : place] = [True] * whole
+            series = 0
+    return [frame for frame, again in zip(frames, is_again, strict=True) if not again]

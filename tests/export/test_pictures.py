@@ -464,7 +464,7 @@ def odd_db(empty_db, tmp_path):
         module.value(1, 0, 0, 64, (2, 5), op_name=ODD, stack_frame_id=1)
         for frame, parent in ((1, 2), (2, 1)):
             insert(con, "stack_frames", module_id=1, stack_frame_id=frame, parent_frame_id=parent,
-                   source_file=ODD, function_name=ODD, source_line=2**62)  # fmt: skip
+                   source_file=ODD, function_name=ODD, source_line=2**62 + frame)  # fmt: skip
         module.close()
     return path
 

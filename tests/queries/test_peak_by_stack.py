@@ -1,3 +1,5 @@
+import re
+
 from small_db import Module, answer, insert
 
 
@@ -51,6 +53,37 @@ def test_all_frames_and_a_limit_of_depth(con):
     assert "nn.py:5 dense" in whole
     cut = [(row[4], row[7]) for row in answer(con, "peak-by-stack", depth=1, color=0)]
     assert cut[:2] == [(40, "(temp)"), (30, "model.py:12 loss")]
+
+
+def stack_of(con, first, labels, module_id=1):
+    """Frames from `first` on, the outermost first; the innermost one."""
+    for number, label in enumerate(labels, first):
+        frame(con, number, number - 1 if number > first else None, f"{label}.py", 1, label)
+    return first + len(labels) - 1
+
+
+def test_rounds_of_the_same_frames_are_folded_and_add_up(con):
+    stacks = ["mabcabcabcx", "mabcx", "mabcabcab", "mfff", "mghg", "mffgffgx"]
+    ends = [stack_of(con, 100 * n, stack) for n, stack in enumerate(stacks, 1)]
+    module = Module(con, 1)
+    module.allocation(0, "temp", 210)
+    offset = 0
+    for number, end in enumerate(ends):
+        size = 60 - 10 * number
+        module.value(number, 0, offset=offset, size=size, stack_frame_id=end)
+        offset += size
+    module.close()
+    rows = [(row[4], row[6], row[7]) for row in answer(con, "peak-by-stack")]
+    plain = [
+        (held, values, re.sub(r"([a-z])\.py:1 \1", r"\1", stack)) for held, values, stack in rows
+    ]
+    assert plain == [
+        (110, 2, "x < c (×3) < b (×3) < a (×3) < m"),
+        (40, 1, "b < a < c (×2) < b (×2) < a (×2) < m"),
+        (30, 1, "f (×3) < m"),
+        (20, 1, "g < h < g < m"),
+        (10, 1, "x < g (×2) < f (×4) < m"),
+    ]
 
 
 def test_frames_that_call_themselves_come_to_an_end(con):

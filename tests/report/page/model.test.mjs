@@ -16,6 +16,7 @@ import { filtered, peakWords, sorted } from "../../../bufdb/report/html/static/m
 import { pathsIn, shortener } from "../../../bufdb/report/html/static/paths.mjs";
 import { cellText } from "../../../bufdb/report/html/static/saved.mjs";
 import { grouped } from "../../../bufdb/report/html/static/scene.mjs";
+import { repeated, roundCounts } from "../../../bufdb/report/html/static/rounds.mjs";
 import { TreeShape } from "../../../bufdb/report/html/static/tree.mjs";
 import { originWords, savingWords } from "../../../bufdb/report/html/static/words.mjs";
 
@@ -216,6 +217,21 @@ test("frames of libraries are left out, and their bytes are their callers'", () 
   ]);
   assert.equal(own.isHit(1, search(of, "step")), true);
   assert.equal(own.isHit(0, search(of, "step")), false);
+});
+
+test("rounds of the same frames are told once, by the outermost", () => {
+  const told = (/** @type {string} */ stack) =>
+    roundCounts([...stack]).flatMap((count, i) => (count ? stack[i] + count : []));
+  assert.deepEqual(told("xcbacbacbam"), ["x1", "c3", "b3", "a3", "m1"]);
+  assert.deepEqual(told("bacbacbam"), ["b1", "a1", "c2", "b2", "a2", "m1"]);
+  assert.deepEqual(told("fffm"), ["f3", "m1"]);
+  assert.deepEqual(told("ghgm"), ["g1", "h1", "g1", "m1"]);
+  assert.deepEqual(told("xgffgffm"), ["x1", "g2", "f4", "m1"]);
+  const tree = [..."mabca"];
+  const parent = [-1, 0, 1, 2, 3];
+  assert.equal(repeated(tree, parent, 3, "c"), 3);
+  assert.equal(repeated(tree, parent, 3, "a"), -1);
+  assert.equal(repeated([...tree, "b"], [...parent, 4], 5, "c"), 3);
 });
 
 test("a colouring stacks its groups upon what is fixed, up to the total", () => {

@@ -3,6 +3,7 @@
 /** @import {Content} from "./dom.mjs" */
 /** @import {Model} from "./model.mjs" */
 import { fill, make, nameOf } from "./dom.mjs";
+import { roundCounts } from "./rounds.mjs";
 import { savingNodes, stepLink } from "./summary.mjs";
 import { counted, humanBytes } from "./text.mjs";
 import { originWords } from "./words.mjs";
@@ -14,19 +15,23 @@ const ALIASES = 6;
 function stackList(model, value) {
   const frames = model.stack(value);
   if (!frames.length) return "none in this dump";
+  const told = frames.map(frame => model.frame(frame));
+  const counts = roundCounts(told.map(({ text, path }) => `${text} ${path}`));
   return make(
     "ol",
     { class: "stack" },
-    ...frames.map(frame => {
-      const { text, place: line, path, isOwn } = model.frame(frame);
-      return make(
-        "li",
-        isOwn ? {} : { class: "library" },
-        nameOf(text),
-        " ",
-        make("span", { class: "place", title: path }, nameOf(line)),
-      );
-    }),
+    ...told.flatMap(({ text, place: line, path, isOwn }, i) =>
+      counts[i] === 0
+        ? []
+        : make(
+            "li",
+            isOwn ? {} : { class: "library" },
+            nameOf(text),
+            " ",
+            make("span", { class: "place", title: path }, nameOf(line)),
+            counts[i] > 1 ? ` ×${counts[i]}` : "",
+          ),
+    ),
   );
 }
 

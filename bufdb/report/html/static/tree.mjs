@@ -3,6 +3,7 @@
 
 /** @import {Model} from "./model.mjs" */
 /** @import {Hits} from "./find.mjs" */
+import { repeated } from "./rounds.mjs";
 /** @typedef {"stack" | "library" | "op"} TreeKind the user's own frames; all frames; op scopes */
 
 export class TreeShape {
@@ -39,13 +40,16 @@ export class TreeShape {
     );
   }
 
-  /** Frames of the same place under the same node are one; those left out are their callers'.
+  /** Frames of the same place under the same node are one, and so are rounds of the same frames;
+   *  those left out are their callers'.
    *  @param {boolean} hasLibrary */
   #frames(hasLibrary) {
     /** @type {number[]} */
     const nodes = [];
     /** @type {Map<string, number>} */
     const known = new Map();
+    /** @type {string[]} */
+    const frames = [];
     this.model.column("frame_parent").forEach((above, row) => {
       const { text, place, path, isOwn } = this.model.frame(row);
       const node = above < 0 ? -1 : nodes[above];
@@ -53,12 +57,19 @@ export class TreeShape {
         nodes.push(node);
         return;
       }
-      const label = `${text}  ${place}`;
-      const key = `${node} ${text} ${path}`;
-      const there = known.get(key);
-      if (there === undefined) known.set(key, this.#add(node, label, row));
-      else this.rows[there].push(row);
-      nodes.push(known.get(key) ?? -1);
+      const frame = `${text} ${path}`;
+      const key = `${node} ${frame}`;
+      const before = repeated(frames, this.parent, node, frame);
+      const there = before < 0 ? known.get(key) : before;
+      if (there === undefined) {
+        const made = this.#add(node, `${text}  ${place}`, row);
+        frames[made] = frame;
+        known.set(key, made);
+        nodes.push(made);
+      } else {
+        this.rows[there].push(row);
+        nodes.push(there);
+      }
     });
     return nodes;
   }
