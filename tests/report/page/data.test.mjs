@@ -18,6 +18,7 @@ import {
   counted,
   cut,
   humanBytes,
+  lineAtEnd,
   percent,
   signedBytes,
   visible,
@@ -198,6 +199,12 @@ test("a link that says nothing, or nonsense, leads to the peak in the first colo
   for (const hash of ["", "#", "#step=-1&by=__proto__", "#step=1e9", "#step=" + "9".repeat(30)]) {
     assert.deepEqual(fromHash(hash, ["category", "line"]), none);
   }
+});
+
+test("a file and its line stay together", () => {
+  assert.equal(lineAtEnd("saved /m/unet.py:17"), "unet.py:17");
+  assert.equal(lineAtEnd("unet.py:17"), "unet.py:17");
+  assert.equal(lineAtEnd("jit(f)/mul"), "");
 });
 
 test("halves are rounded as Python rounds them, to the even one", () => {

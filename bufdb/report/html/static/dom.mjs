@@ -1,6 +1,6 @@
 // Elements of the page. Text goes in as text, never as markup, and always through `visible`.
 
-import { visible } from "./text.mjs";
+import { lineAtEnd, visible } from "./text.mjs";
 
 /** @typedef {string | number | Node | null} Content */
 
@@ -38,11 +38,14 @@ export function fill(element, ...content) {
 }
 
 /**
- * A name of a dump, kept apart from the direction of what stands beside it.
+ * A name of a dump, kept apart from the direction of what stands beside it. A file and its line at
+ * its end stay together.
  * @param {string} name
  */
 export function nameOf(name) {
-  return make("bdi", {}, name);
+  const line = lineAtEnd(name);
+  if (!line) return make("bdi", {}, name);
+  return make("bdi", {}, name.slice(0, -line.length), make("span", { class: "line" }, line));
 }
 
 /**

@@ -77,6 +77,11 @@ export function baseName(path) {
   return path.slice(path.lastIndexOf("/") + 1);
 }
 
+/** The file and line that a name ends with, "" for none and for a long one. @param {string} name */
+export function lineAtEnd(name) {
+  return /[^/\s]{1,40}:\d+$/.exec(name)?.[0] ?? "";
+}
+
 /** Text of at most `room` characters, cut at its end. @param {string} text @param {number} room */
 export function cut(text, room) {
   return text.length <= room ? text : room < 2 ? "" : text.slice(0, room - 1) + "…";
