@@ -7,8 +7,9 @@
 -- with its layout: what one value takes, what its elements need, and how much of the difference
 -- counts at the peak of the memory space. Most padding at the peak first, then most in all values.
 -- Small dimensions are the usual cause. Dimensions that are multiples of the tile avoid it, or
--- small ones merged into one; the next smaller multiple saves the elements besides, the next larger
--- one is free. To exchange axes brings nothing: the compiler has chosen their order in memory.
+-- small ones merged into one, as remedy says; the next smaller multiple saves the elements besides,
+-- the next larger one is free. To exchange axes brings nothing: the compiler has chosen their order
+-- in memory.
 --
 -- wrong when: A value that shares its bytes with others at the peak counts with the part it holds,
 -- and only what goes beyond its elements' bytes is called padding, so an in-place pair may show
@@ -30,7 +31,8 @@
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
 -- column platform VARCHAR: Backend; NULL if unknown.
 -- column color BIGINT: Memory space.
--- column shape VARCHAR: Shape with layout.
+-- column shape VARCHAR: Shape.
+-- column layout VARCHAR: Its layout, which pads it; NULL if none is printed.
 -- column peak_padding_bytes HUGEINT: Padding held at the peak [bytes]; NULL if that is unknown.
 -- column peak_value_count BIGINT: Values of this shape that hold it; NULL likewise.
 -- column saving_bytes HUGEINT: By how much the highest peak would fall, at the least, without the
@@ -44,6 +46,8 @@
 -- column padding_ratio DOUBLE: Share of the assigned size that is padding (0 to 1).
 -- column value_count BIGINT: Values of this shape in the module, those that merge others (phi) left
 --   out.
+-- column remedy VARCHAR: What would avoid it: to which size a dimension could go (counted from 0,
+--   major first), or with which it could be merged; NULL where no other dimensions take less.
 -- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
 --   has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
@@ -52,7 +56,8 @@ WITH params AS (
 padded_values AS (
   SELECT
     functions.name_place, functions.peak_bytes, value_details.module_id, value_details.color,
-    value_details.shape, value_details.size_bytes, value_details.logical_bytes,
+    value_details.bare_shape AS shape, value_details.layout, value_details.whole_tiles,
+    value_details.size_bytes, value_details.logical_bytes,
     value_details.padding_bytes, value_details.is_least_size, value_details.is_phi,
     greatest(value_details.padding_bytes + held.held_bytes - value_details.size_bytes, 0)
       AS peak_padding_bytes,
@@ -74,7 +79,8 @@ padded_values AS (
 ),
 padded_shapes AS (
   SELECT
-    name_place, module_id, color, shape, size_bytes, logical_bytes, padding_bytes, is_least_size,
+    name_place, module_id, color, shape, layout, size_bytes, logical_bytes, padding_bytes,
+    is_least_size, CASE WHEN NOT is_least_size THEN whole_tiles END AS remedy,
     CASE WHEN peak_bytes IS NOT NULL THEN coalesce(sum(peak_padding_bytes), 0) END
       AS peak_padding_bytes,
     CASE WHEN peak_bytes IS NOT NULL THEN count(CASE WHEN peak_padding_bytes > 0 THEN 1 END) END
@@ -88,28 +94,29 @@ padded_shapes AS (
     count(CASE WHEN NOT is_phi THEN 1 END) AS value_count
   FROM padded_values
   GROUP BY
-    name_place, module_id, color, peak_bytes, shape, size_bytes, logical_bytes, padding_bytes,
-    is_least_size
+    name_place, module_id, color, peak_bytes, shape, layout, size_bytes, logical_bytes,
+    padding_bytes, is_least_size, whole_tiles
 ),
 ranked_shapes AS (
   SELECT
-    module_id, color, shape, peak_padding_bytes, peak_value_count, saving_bytes, size_bytes,
-    logical_bytes, padding_bytes, is_least_size, value_count,
+    module_id, color, shape, layout, peak_padding_bytes, peak_value_count, saving_bytes, size_bytes,
+    logical_bytes, padding_bytes, is_least_size, remedy, value_count,
     row_number() OVER (
       ORDER BY
         peak_padding_bytes DESC NULLS LAST, padding_bytes * value_count DESC, name_place, shape,
-        size_bytes
+        layout, size_bytes
     ) AS place
   FROM padded_shapes
 )
 SELECT
   functions.run_name, functions.function_name, functions.platform, functions.color,
-  ranked_shapes.shape, ranked_shapes.peak_padding_bytes, ranked_shapes.peak_value_count,
+  ranked_shapes.shape, ranked_shapes.layout, ranked_shapes.peak_padding_bytes,
+  ranked_shapes.peak_value_count,
   ranked_shapes.saving_bytes, advice_sureness.sureness, ranked_shapes.size_bytes,
   ranked_shapes.logical_bytes, ranked_shapes.padding_bytes,
   CAST(ranked_shapes.padding_bytes AS DOUBLE) / nullif(ranked_shapes.size_bytes, 0)
     AS padding_ratio,
-  ranked_shapes.value_count, functions.unknown_reason
+  ranked_shapes.value_count, ranked_shapes.remedy, functions.unknown_reason
 FROM answered_instants AS functions
 CROSS JOIN params
 LEFT JOIN ranked_shapes

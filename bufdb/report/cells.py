@@ -27,12 +27,16 @@ _START = re.compile(r"(?:.*_)?(?:key|stack)$")
 """Columns of which the start tells most: module_0002.jit_train_step.cpu_after_optimizations."""
 _PROSE = re.compile(r"(?:.*_)?(?:reason|message|advice|labels|metadata|options)$")
 """Columns whose texts are no path, slashes or not."""
+_WHOLE = ("layout", "remedy")
+"""Columns that a question is asked for."""
 _LAYOUT = re.compile(r"\{[^{}]*\}")
 _PATH = re.compile(r"((?:saved |for )?library |saved |for )(.+)|()(.*/.*)", re.DOTALL)
 
 
 def least(column: str, text: str) -> int:
     """The columns of a terminal that a text of this column of a table needs at the least."""
+    if column in _WHOLE:
+        return display_width(text)
     if _SHAPE.fullmatch(column):
         return min(display_width(_LAYOUT.sub("", text)), SMALLEST_START)
     if column.endswith("stack"):

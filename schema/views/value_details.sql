@@ -29,6 +29,7 @@ SELECT
       )
     ELSE TRUE
   END AS is_least_size,
+  whole_tiles(shapes.dimensions_text, shapes.layout) AS whole_tiles,
   "values".allocation_index,
   allocations.kind AS allocation_kind,
   allocations.size_bytes AS allocation_size_bytes,
@@ -109,6 +110,7 @@ COMMENT ON COLUMN value_details.size_bytes IS 'Assigned size, padding included [
 COMMENT ON COLUMN value_details.logical_bytes IS 'Bare shape size [bytes]: values.logical_bytes; NULL if unknown.';
 COMMENT ON COLUMN value_details.padding_bytes IS 'What size_bytes is more than logical_bytes [bytes]; 0 where it is less, as in TPU pointer tables with fewer than 8 bytes per element; NULL if logical_bytes is unknown.';
 COMMENT ON COLUMN value_details.is_least_size IS 'Whether no other dimensions would pad less: it takes no more than one tile of its layout, or the layout has no tiles, and what goes beyond its elements is alignment.';
+COMMENT ON COLUMN value_details.whole_tiles IS 'What the two minor-most dimensions could be to fill the tiles of the layout, counted from 0, major first: macro whole_tiles; NULL if they do, or there are no tiles.';
 COMMENT ON COLUMN value_details.allocation_index IS 'The allocation: values.allocation_index; NULL in an out-of-memory message.';
 COMMENT ON COLUMN value_details.allocation_kind IS 'Role of the allocation: allocations.kind; NULL in an out-of-memory message.';
 COMMENT ON COLUMN value_details.allocation_size_bytes IS 'Size of the whole allocation [bytes]: allocations.size_bytes; NULL in an out-of-memory message.';

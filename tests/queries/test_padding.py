@@ -29,8 +29,8 @@ def test_padding_at_the_peak_by_shape_and_layout(con):
     # f32[2]: 512 - 8 of value 1 and 512 - 8 of value 7; f32[4]: (512 - 256) - 16.
     # Value 1 saves 300 less the 8 that stay, 7 all of its padding.
     assert answer(con, "padding") == [
-        ("r", "step", 0, tiled, 1008, 2, 796, 512, 8, 504, 504 / 512, 3),
-        ("r", "step", 0, other, 240, 1, 0, 512, 16, 496, 496 / 512, 1),
+        ("r", "step", 0, "f32[2]", "{0:T(128)}", 1008, 2, 796, 512, 8, 504, 504 / 512, 3, None),
+        ("r", "step", 0, "f32[4]", "{0:T(128)}", 240, 1, 0, 512, 16, 496, 496 / 512, 1, None),
     ]
     assert answer(con, "padding", platform="cpu") == []
     assert len(answer(con, "padding", top_n=1)) == 1
@@ -57,6 +57,32 @@ def test_what_takes_one_tile_or_has_none_can_take_no_less(con, layout, size, sur
     (row,) = execute.execute_query(con, query, execute.bind(query, {})).rows
     assert dict(zip([c.name for c in query.columns], row, strict=True))["sureness"] == sureness
     assert (answer(con, "advice") == []) == (sureness == "unlikely")
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        (
+            "f32[8,100,64]{2,1,0:T(8,128)S(1)}",
+            "dimension 2: 64 to 128, or merge it with 1; dimension 1: 100 to 96 or 104",
+        ),
+        ("bf16[8,100,256]{1,2,0:T(8,128)(2,1)}", "dimension 1: 100 to 128, or merge it with 2"),
+        ("f32[64,7,500]{2,0,1:T(8,128)}", "dimension 2: 500 to 384 or 512"),
+        ("f32[64,7,50]{2,0,1:T(8,128)}", "dimension 2: 50 to 128"),
+        ("f32[800]{0:T(1024)}", "dimension 0: 800 to 1024"),
+        ("f32[8,100,1]{1,2,0:T(1,128)}", "dimension 1: 100 to 128"),
+        ("f32[8,128]{1,0:T(8,128)}", None),
+        ("f32[8,100]{1,0}", None),
+        ("f32[<=8,100]{0,1:T(8,128)}", "dimension 1: 100 to 96 or 104"),
+        ("f32[9223372036854775807]{0:T(1024)}", None),
+    ],
+)
+def test_it_says_what_would_fill_the_tiles(con, text, remedy):
+    module = Module(con, 1, platform="tpu")
+    module.allocation(0, "parameter", 2**20)
+    module.value(0, 0, 0, 2**20, shape=shape(con, text, 2**19, 2**17), logical=2**19)
+    module.close()
+    assert answer(con, "padding")[0][-1] == remedy
 
 
 def test_without_live_ranges_the_peak_is_unknown_and_ties_go_by_shape(con):
