@@ -93,6 +93,10 @@ def hardware_of(text: str) -> str | tuple[str, Mapping[str, str]] | None:
     if text.strip().casefold() == "cpu":
         return None
     if kind.casefold() in ("gpu", "cuda") and rest:
+        if hardware.gpu(rest) is None and not Path(rest).exists():
+            raise UsageError(
+                f"--target {quote(text)}: no GPU and no file of that name; {hardware.known_names()}"
+            )
         return rest
     if hardware.gpu(text) is not None:
         return text
