@@ -17,6 +17,10 @@ from bufdb.errors import CommandError
 # them to both.
 _PASSED_ON = ("SIGINT", "SIGQUIT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
 _FROM_TERMINAL = ("SIGINT", "SIGQUIT", "SIGHUP")
+KEPT_BYTES = 4 << 20
+"""A traceback and the message below it are far shorter."""
+_STANDARD_ERROR = 2
+_LAST_SECONDS = 1.0
 _STOPPING = ("SIGINT", "SIGQUIT", "SIGTERM", "SIGHUP")
 
 
@@ -30,18 +34,19 @@ class Ended:
     """Whether we were sent a signal meanwhile that is meant to end it, whatever it did then."""
 
 
-def run(command: Sequence[str], variables: Mapping[str, str]) -> Ended:
+def run(command: Sequence[str], variables: Mapping[str, str], said: Said | None = None) -> Ended:
     """Run the command to its end.
 
-    It keeps our process group, so that it can use the terminal, and dies with the group.
+    It keeps our process group, so that it can use the terminal, and dies with the group. What it
+    writes to standard error is kept in `said`, unless that is a terminal, which is the command's.
 
     Raises:
         CommandError: it cannot be started.
     """
     seen: list[int] = []
-    with _signals_passed_on(seen) as started:
+    with _signals_passed_on(seen) as started, _passed_on(said) as stream:
         try:
-            child = subprocess.Popen(command, env=variables)
+            child = subprocess.Popen(command, env=variables, stderr=stream)
         except FileNotFoundError as error:
             raise CommandError(f"no command {command[0]}", is_found=False) from error
         except OSError as error:
@@ -52,6 +57,53 @@ def run(command: Sequence[str], variables: Mapping[str, str]) -> Ended:
         code = _wait(child)
     is_stopped = any(signal.Signals(number).name in _STOPPING for number in seen)
     return Ended(code if code >= 0 else 128 - code, is_stopped)
+
+
+class Said:
+    """The end of what a command wrote to standard error."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+
+    def add(self, data: bytes) -> None:
+        """Add what comes next."""
+        self._data += data
+        if len(self._data) > 2 * KEPT_BYTES:
+            del self._data[:-KEPT_BYTES]
+
+    @property
+    def text(self) -> str:
+        """All that is kept."""
+        return self._data.decode("utf-8", "replace")
+
+
+@contextmanager
+def _passed_on(said: Said | None) -> Iterator[int | None]:
+    """A pipe whose other end goes to standard error as it comes; None for standard error itself."""
+    if said is None or os.isatty(_STANDARD_ERROR):
+        yield None
+        return
+    source, sink = os.pipe()
+    thread = threading.Thread(target=_pass_on, args=(source, said), daemon=True)
+    thread.start()
+    try:
+        yield sink
+    finally:
+        os.close(sink)
+        # What the command started may live on and hold the pipe: it has a moment to be read.
+        thread.join(_LAST_SECONDS)
+
+
+def _pass_on(source: int, said: Said) -> None:
+    with os.fdopen(source, "rb", buffering=0) as stream:
+        while data := stream.read(1 << 16):
+            said.add(data)
+            rest = memoryview(data)
+            while rest:
+                try:
+                    rest = rest[os.write(_STANDARD_ERROR, rest) :]
+                except OSError:
+                    return  # nobody reads it; the command learns so by the pipe
 
 
 def _wait(child: subprocess.Popen[bytes]) -> int:

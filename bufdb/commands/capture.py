@@ -94,6 +94,9 @@ def command(
     goes to standard error: after the end of COMMAND a summary, or the table of peaks. Also when
     COMMAND fails or is interrupted, what was dumped until then is ingested.
 
+    What XLA says when it refuses a kernel is in no dump: it is taken from standard error, where
+    that is no terminal, and stored with the run.
+
     XLA_FLAGS is added to: XLA dumps to a fresh directory, in place of one that --xla_dump_to names
     there. JAX's persistent compilation cache is off, since a hit compiles and so dumps nothing.
     Processes that COMMAND starts dump to the same directory; two that compile overwrite each
@@ -210,6 +213,7 @@ def capture(
     from bufdb.capture import process
     from bufdb.capture.environment import environment
     from bufdb.capture.labels import program_labels
+    from bufdb.dumps.refusals import other_spaces
 
     said = set() if said is None else said
     changed = environment(os.environ, dumps.folder)
@@ -218,8 +222,12 @@ def capture(
             common.note(text)
         said.add(text)
     dumps.metadata |= program_labels(command_line, changed)
-    ended = process.run(command_line, changed.variables)
+    written = process.Said()
+    ended = process.run(command_line, changed.variables, written)
     dumps.metadata["exit_code"] = str(ended.exit_code)
+    if ended.exit_code and (text := other_spaces(written.text, dumps.folder)):
+        # What XLA says of a kernel's memory is in no dump.
+        (dumps.folder / "compiler.log").write_text(text, encoding="utf-8")
     own_code = _store(dumps, changed, ended.exit_code, show)
     return Captured(ended.exit_code, own_code, ended.is_stopped)
 

@@ -16,6 +16,7 @@ from typing import Any
 from bufdb.compiled.cache import without_persistent_cache
 from bufdb.compiled.riegeli import records
 from bufdb.compiled.target import jax_module
+from bufdb.dumps.refusals import other_spaces
 from bufdb.errors import BufdbError, UsageError
 from bufdb.proto.reader import UnreadableProto, is_readable, names_of
 from bufdb.proto.wire import found_within, hlo_proto
@@ -25,7 +26,6 @@ FLAGS = "XLA_FLAGS='--xla_dump_to=DIR --xla_dump_hlo_as_text'"
 """What makes any program dump, for messages."""
 LOG = ".log"
 REFUSAL_LENGTH = 400
-_OTHER_SPACE = re.compile(r"Ran out of memory in memory space (?!hbm)\w+")
 _CONTENT = (ASSIGNMENT, "after_optimizations.txt")
 """Files that say what a program is."""
 _NUMBER = re.compile(r"module_\d+")
@@ -102,9 +102,9 @@ def compile_into(
         if not _is_planned(folder):
             raise
         refusal = _shortened(error)
-        if _OTHER_SPACE.search(str(error)):
-            # Of a kernel's memory the dump says nothing, and the text all that is known.
-            (folder / f"compiler{LOG}").write_text(f"{error}\n", encoding="utf-8")
+        # Of a kernel's memory the dump says nothing, and the text all that is known.
+        if text := other_spaces(str(error), folder):
+            (folder / f"compiler{LOG}").write_text(text, encoding="utf-8")
     if not _is_planned(folder):
         raise BufdbError(
             "XLA wrote no buffer assignment when it compiled this; run the program with "

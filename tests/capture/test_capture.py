@@ -17,6 +17,7 @@ from datetime import datetime
 from pathlib import Path
 
 import duckdb
+import oom_messages
 import pytest
 from places import DEMO
 from small_db import Module
@@ -253,6 +254,35 @@ def test_labels_tell_commit_and_changes(monkeypatch):
 
 
 # -- a command --------------------------------------------------------------------------------
+
+
+def test_a_kernel_that_is_refused_is_stored_with_the_run():
+    text = oom_messages.KERNELS["2025"]
+    command = fake(f"dump(); sys.stderr.write({text!r}); sys.exit(1)")
+    code, _, err = run_apart("--run", "r", command=command)
+    assert code == 1
+    assert text in err
+    assert "36.25 MiB needed by %heron_kernel.3" in err
+    assert rows("SELECT module_key, peak_unknown_reason FROM modules WHERE format_era = 'M'") == [
+        ("compiler.log/message_1", None)
+    ]
+
+
+def test_what_a_command_says_passes_whole_and_in_order():
+    command = fake("dump()\nfor n in range(40000): print('line', n, file=sys.stderr)")
+    code, _, err = run_apart(command=command)
+    assert code == 0
+    lines = [line for line in err.splitlines() if line.startswith("line ")]
+    assert lines == [f"line {n}" for n in range(40000)]
+
+
+@pytest.mark.slow
+def test_what_a_command_leaves_running_holds_nothing_up():
+    sleeping = [sys.executable, "-c", "import time; time.sleep(30)"]
+    body = f"dump()\nimport subprocess\nsubprocess.Popen({sleeping}, stdout=subprocess.DEVNULL)"
+    begun = time.monotonic()
+    code, _, _ = run_apart(command=fake(body))
+    assert (code, time.monotonic() - begun < 25) == (0, True)
 
 
 def test_a_run_with_summary_and_labels(left_behind, monkeypatch):

@@ -162,7 +162,7 @@ def test_a_refused_kernel_is_in_the_text_beside_the_dump(tmp_path):
         "on stack for %k.1: Scoped allocation with size 72.00M and limit 16.00M exceeded scoped "
         "vmem limit by 56.00M."
     )
-    assert (tmp_path / "compiler.log").read_text() == f"{E1001}\n"
+    assert (tmp_path / "compiler.log").read_text() == E1001.partition("\n")[2] + "\n"
 
 
 def test_a_long_refusal_is_cut(tmp_path):
