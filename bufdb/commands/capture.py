@@ -213,7 +213,7 @@ def capture(
     from bufdb.capture import process
     from bufdb.capture.environment import environment
     from bufdb.capture.labels import program_labels
-    from bufdb.dumps.refusals import other_spaces
+    from bufdb.dumps.pasted.refusals import other_spaces
 
     said = set() if said is None else said
     changed = environment(os.environ, dumps.folder)

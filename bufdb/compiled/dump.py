@@ -16,7 +16,7 @@ from typing import Any
 from bufdb.compiled.cache import without_persistent_cache
 from bufdb.compiled.riegeli import records
 from bufdb.compiled.target import jax_module
-from bufdb.dumps.refusals import other_spaces
+from bufdb.dumps.pasted.refusals import other_spaces
 from bufdb.errors import BufdbError, UsageError
 from bufdb.proto.reader import UnreadableProto, is_readable, names_of
 from bufdb.proto.wire import found_within, hlo_proto

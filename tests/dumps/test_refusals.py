@@ -6,7 +6,7 @@ import pytest
 from oom_messages import KERNELS, LIST, SCRATCH, SHORT
 from places import DEMO
 
-from bufdb.dumps.refusals import other_spaces
+from bufdb.dumps.pasted.refusals import other_spaces
 
 TPU = DEMO / "tpu_b8"
 
@@ -27,9 +27,9 @@ def test_a_stack_frame_has_its_line_from_the_dump():
     path = next(TPU.glob("*train_step*after_optimizations.txt"))
     found = re.search(r"%(\S+) = \S+ [^\n]*stack_frame_id=(\d+)", path.read_text("utf-8"))
     text = (
-        f"Ran out of memory in memory space vmem while allocating on stack for %{found[1]} = f32[8] "
-        f'custom-call(%a), metadata={{op_name="jit(f)/k" stack_frame_id={found[2]}}}. Scoped '
-        "allocation with size 72.00M and limit 16.00M exceeded scoped vmem limit by 56.00M.\n"
+        f"Ran out of memory in memory space vmem while allocating on stack for %{found[1]} = "
+        f'f32[8] custom-call(%a), metadata={{op_name="jit(f)/k" stack_frame_id={found[2]}}}. '
+        "Scoped allocation with size 72.00M and limit 16.00M exceeded scoped vmem limit by 56.00M.\n"
     )
     assert re.search(
         rf'stack_frame_id={found[2]} source_file="/home/user/model/\w+\.py" source_line=\d+}}',

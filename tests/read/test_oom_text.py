@@ -3,6 +3,7 @@
 import html
 import json
 import re
+import time
 from itertools import zip_longest
 
 import pytest
@@ -353,6 +354,12 @@ def test_processes_may_fail_differently():
 def test_a_broken_line_belongs_to_the_process_before():
     broken = in_turn([LIST, LIST], "{}: ").replace("bqhd,bkhd", "bqhd,\nbkhd")
     assert [one.message for one in read(broken)] == [only(LIST)] * 2
+
+
+def test_of_an_endless_line_the_beginning_is_looked_at():
+    begun = time.perf_counter()
+    assert read("Total hbm usage >= 5.00G: " + "Size: " * 2_000_000 + "\n" + LIST)
+    assert time.perf_counter() - begun < 20
 
 
 def test_an_operator_may_be_broken_over_lines():

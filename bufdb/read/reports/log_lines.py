@@ -15,6 +15,8 @@ from itertools import pairwise
 
 Line = tuple[int, str]
 """Its number in the text, from 0, and what it says."""
+LONGEST = 1 << 17
+"""Characters of a line that are looked at; XLA cuts its own long before."""
 _ANSI = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
 _ENTITY = re.compile(r"&(?:[gl]t|quot|amp|apos|nbsp|#\d{1,5}|#x[\da-fA-F]{1,4});")
 _TAG = re.compile(r"</?(?:pre|code|span|div|p|b|i|em|strong|li|td|tr|font)(?:\s[^<>]*)?>")
@@ -48,9 +50,9 @@ def lines_of(lines: Iterable[Line], titles: re.Pattern[str]) -> Iterator[Line]:
     """
     for index, line in ((index, one) for index, raw in lines for one in plain(raw).split("\n")):
         if titles.search(line) is None:
-            yield from ((index, part) for part in _JOINED.split(line))
+            yield from ((index, part) for part in _JOINED.split(line[:LONGEST]))
             continue
-        for part in _unescaped(line):
+        for part in (part[:LONGEST] for part in _unescaped(line)):
             for piece in _JOINED.split(part):
                 for one in _SUMS.split(piece) if titles.search(piece) else [piece]:
                     yield index, one

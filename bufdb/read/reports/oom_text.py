@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from bufdb.read.instruction import metadata_of
 from bufdb.read.reports import oom_forms as forms
 from bufdb.read.reports.log_lines import (
+    LONGEST,
     Front,
     Line,
     by_process,
@@ -91,7 +92,7 @@ def _regions(text: str) -> Iterator[Iterable[Line]]:
             continue
         last, stop = number, number + 1
         while stop < len(lines) and stop - last <= _APART:
-            if _content(plain(lines[stop])) is not None:
+            if _content(plain(lines[stop][:LONGEST])) is not None:
                 last = stop
             stop += 1
         yield enumerate(lines[number : last + 1], number)
