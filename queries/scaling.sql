@@ -479,12 +479,13 @@ fits AS (
     curves.c0 - curves.c1 * curves.mean_size + curves.c2 * pow(curves.mean_size, 2) AS fixed,
     curves.c1 - 2 * curves.c2 * curves.mean_size AS slope,
     curves.c2 AS factor,
-    floor(ranges.low_predicted) AS low_predicted,
+    -- Down and up, as a double in every engine.
+    round(ranges.low_predicted - 0.499999) AS low_predicted,
     round(
       curves.c0 + curves.c1 * (target.size - curves.mean_size)
       + curves.c2 * pow(target.size - curves.mean_size, 2)
     ) AS predicted,
-    ceil(ranges.high_predicted) AS high_predicted,
+    round(ranges.high_predicted + 0.499999) AS high_predicted,
     ranges.low_largest, ranges.high_largest,
     greatest(target.size, coalesce(ranges.high_largest, ranges.low_largest))
       / nullif(greatest(chosen.max_size, 0), 0) AS distance_factor
