@@ -24,7 +24,8 @@
 -- cannot show, which grows with the distance from them: beyond the largest size growth may be less
 -- or more by a twentieth, and the further points lie from their curve the more; up to a quarter of
 -- what does not grow yet may begin to; and points not quite on a line that bend upwards may be the
--- start of a parabola. tests/benchmarks/forecasts.md has how often such ranges held the truth.
+-- start of a parabola. tests/benchmarks/forecasts.md has how often such ranges held the truth: the
+-- least often those of parabolas far out, where XLA takes other kernels for attention.
 --
 -- wrong when: Memory is a step function of size: XLA chooses other layouts, fusions, library calls
 -- or rematerialisation at other sizes. Beyond twice the largest size a range is a guess, which
