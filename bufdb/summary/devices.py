@@ -101,7 +101,7 @@ DEVICES = (
         "TPU v6e", 32, 31.25, "https://github.com/EnzymeAD/Enzyme-JAX/pull/2422",
         "v6 lite", "v6litepod", "Trillium",
     ),
-    _tpu("TPU7x", 96, 95.74, _TPU7X, "TPU v7x", "TPU v7", "TPU7", "Ironwood"),
+    _tpu("TPU7x", 96, 94.74, _TPU7X, "TPU v7x", "TPU v7", "TPU7", "Ironwood"),
     _label("T4", 16, f"{_NVIDIA}/tesla-t4"),
     _label("L4", 24, f"{_NVIDIA}/l4"),
     _label("L40", 48, f"{_NVIDIA}/l40"),

@@ -26,9 +26,8 @@ def test_text_says_what_is_saved_what_caps_it_and_what_it_means(ask):
     code, out, err = ask("--run", "gpu_b8", "--without", "line:train.py:66")
     assert (code, err) == (0, "")
     head, *table, instant, policy, meaning = out.splitlines()
-    assert (
-        head
-        == "train_step (gpu_b8, device): peak 8.29 MiB → 6.76 MiB, saves 1.34 MiB to 1.53 MiB (18.4%)"
+    assert head == (
+        "train_step (gpu_b8, device): peak 8.29 MiB → 6.76 MiB, saves 1.34 MiB to 1.53 MiB (18.4%)"
     )
     assert table[-2].split()[0] == "together"
     assert instant == (

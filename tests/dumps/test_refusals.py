@@ -29,7 +29,8 @@ def test_a_stack_frame_has_its_line_from_the_dump():
     text = (
         f"Ran out of memory in memory space vmem while allocating on stack for %{found[1]} = "
         f'f32[8] custom-call(%a), metadata={{op_name="jit(f)/k" stack_frame_id={found[2]}}}. '
-        "Scoped allocation with size 72.00M and limit 16.00M exceeded scoped vmem limit by 56.00M.\n"
+        "Scoped allocation with size 72.00M and limit 16.00M exceeded scoped vmem limit by "
+        "56.00M.\n"
     )
     assert re.search(
         rf'stack_frame_id={found[2]} source_file="/home/user/model/\w+\.py" source_line=\d+}}',
