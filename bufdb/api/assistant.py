@@ -14,12 +14,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import duckdb
-
 from bufdb import __version__
 from bufdb.api.answer import Answer
 from bufdb.api.database import Database
 from bufdb.api.readable import LOG
+from bufdb.api.rows import Rows
 from bufdb.errors import BufdbError
 from bufdb.query.catalogue import Catalogue
 from bufdb.query.result import Result
@@ -180,7 +179,7 @@ def _noted() -> Iterator[list[str]]:
         LOG.propagate = propagates
 
 
-def _csv(found: duckdb.DuckDBPyRelation, max_rows: int) -> str:
+def _csv(found: Rows, max_rows: int) -> str:
     columns = [(name, str(type_)) for name, type_ in zip(found.columns, found.types, strict=True)]
     return _cut(Result(columns, found.fetchall()), max_rows)
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from bufdb.api.answer import Answer, dicts
 from bufdb.api.output import write_file
 from bufdb.api.questions.opening import Opener
+from bufdb.api.rows import Rows
 from bufdb.database.definitions import CATALOG
 from bufdb.query import execute
 
@@ -39,11 +40,12 @@ class Readable:
         """The file."""
         self._opener, self._folders = opener, folders
 
-    def query(self, name: str, /, **params: object) -> duckdb.DuckDBPyRelation:
+    def query(self, name: str, /, **params: object) -> Rows:
         """The answer of a saved query, as `bufdb query NAME -p PARAM VALUE` gives it.
 
         `bufdb query NAME --help` lists parameters and columns with their units. The answer is a
-        relation over a table in memory: `.df()`, `.pl()`, `.arrow()`, `.fetchall()`.
+        relation over a table in memory: `.df()`, `.pl()`, `.arrow()`, `.fetchall()`; printed and in
+        a notebook it is the command's table.
 
         Args:
             name: of the query, with dashes or underscores.
@@ -64,7 +66,7 @@ class Readable:
             _note_nothing(con, query, bound, row_count)
             return _answered(con)
 
-    def sql(self, text: str) -> duckdb.DuckDBPyRelation:
+    def sql(self, text: str) -> Rows:
         """The answer of one SELECT of your own, as `bufdb sql`: read-only, no other files.
 
         Raises:
@@ -181,7 +183,8 @@ def _note_nothing(
         LOG.warning("%s", text)
 
 
-def _answered(con: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyRelation:
+def _answered(con: duckdb.DuckDBPyConnection) -> Rows:
     """The table of the answer, which keeps its connection; the file is let go."""
     con.execute(f"DETACH {CATALOG}")
-    return con.table(f"temp.main.{execute.ANSWER}")
+    con.execute("USE memory")  # or functions of the relation are looked for in the file
+    return Rows(con.table(f"temp.main.{execute.ANSWER}"))
