@@ -16,6 +16,7 @@ import threading
 import click
 
 from bufdb import __version__
+from bufdb.commands.examples import with_examples
 from bufdb.database import faults
 from bufdb.errors import UsageError, did_you_mean, one_line, quote
 
@@ -67,6 +68,8 @@ class _Commands(click.Group):
             hint = did_you_mean(cmd_name, COMMANDS) or f"; there are {', '.join(COMMANDS)}"
             raise UsageError(f"no command {quote(cmd_name)}{hint}")
         command: click.Command = importlib.import_module(COMMANDS[cmd_name]).command
+        if not command.epilog or "Examples:" not in command.epilog:  # of an earlier call
+            with_examples(command, cmd_name)
         return keep_lines(command)
 
 

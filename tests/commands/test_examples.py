@@ -1,0 +1,59 @@
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+
+from bufdb import cli
+from bufdb.commands.examples import EXAMPLES
+
+ROOT = Path(__file__).resolve().parents[2]
+PARSED = ("capture", "explain", "mcp")
+"""Commands that need a program of JAX, or serve until their input ends."""
+
+
+def commands(group, before=""):
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        yield before + name, command
+        if isinstance(command, click.Group):
+            yield from commands(command, f"{before}{name} ")
+
+
+def test_each_command_has_two_or_three_in_its_help(call):
+    assert set(EXAMPLES) == {name for name, _ in commands(cli.bufdb)}
+    for name, lines in EXAMPLES.items():
+        assert 2 <= len(lines) <= 3
+        assert all(line.startswith(f"bufdb {name}") for line in lines)
+        help_text = call(*name.split(), "--help")[1]
+        assert help_text.endswith("".join(f"    {line}\n" for line in lines)), name
+
+
+@pytest.mark.parametrize("name", PARSED)
+def test_what_needs_a_program_is_understood(name, empty_folder):
+    Path("train.py").touch()
+    command = cli.bufdb.get_command(click.Context(cli.bufdb), name)
+    for line in EXAMPLES[name]:
+        command.make_context(name, shlex.split(line)[2:])
+
+
+def test_they_run(call, empty_folder):
+    """In the order of the commands, over the dumps of data/demo."""
+    Path("data").symlink_to(ROOT / "data")
+    Path("query.sql").write_text((ROOT / "queries" / "peaks.sql").read_text("utf-8"), "utf-8")
+    Path("budget.toml").write_text(
+        '[[budget]]\nfunction = "*"\nmetric = "peak"\nlimit = "1 GiB"\n', "utf-8"
+    )
+    wrong = []
+    for name, lines in EXAMPLES.items():
+        for line in lines:
+            if name in PARSED or name == "runs remove":
+                continue
+            code, _, err = call(*shlex.split(line)[1:])
+            if code or ("no rows" in err):
+                wrong.append(f"{line}: {code} {err}")
+    for line in EXAMPLES["runs remove"]:
+        if call(*shlex.split(line)[1:])[0]:
+            wrong.append(line)
+    assert not wrong, "\n".join(wrong)
