@@ -54,7 +54,9 @@ def together(needs: Sequence[Needs]) -> Together:
     again = {number for one in gone for number in one.again}
     kept: dict[int, Kept] = {}
     for one in gone:
-        kept |= {number: value for number, value in one.kept.items() if number not in again}
+        for number, value in one.kept.items():
+            if number not in again:
+                kept[number] = max(value, kept.get(number, value), key=lambda of: of.size_bytes)
     return Together(
         needs[0].form,
         sum(value.size_bytes for value in kept.values()),

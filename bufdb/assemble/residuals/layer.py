@@ -83,7 +83,6 @@ class Layer:
         self._started: set[int] = set()
         """Results of asynchronous computations."""
         self._labels: dict[int, str | None] = {}
-        self._sizes: dict[int, int] = {}
         self.root = self._inline(body, None, 0)
         self.reached = self._add_users()
         self.given = {
@@ -243,24 +242,17 @@ class Layer:
                     found[number] = new
         return found
 
-    def size_bytes(self, number: int) -> int:
-        """Bytes of the narrowest type in which it is used."""
-        number = self.bare(number)
-        if number not in self._sizes:
-            self._sizes[number] = self._narrowest(number)
-        return self._sizes[number]
-
-    def _narrowest(self, number: int) -> int:
-        seen, todo, sizes = {number}, [number], [_bytes(self.nodes[number])]
-        while todo:
-            for user in self.nodes[todo.pop()].users:
-                node = self.nodes[user]
-                if user not in seen and node.opcode in LAYOUT:
-                    seen.add(user)
-                    todo.append(user)
-                    if node.shape_text[:1] in (b"f", b"b"):
-                        sizes.append(_bytes(node))
-        return min(sizes)
+    def size_bytes(self, number: int, label: str | None) -> int:
+        """Bytes of a value as a line is given it: of the widest type before its own conversions."""
+        bare = self.bare(number)
+        largest = _bytes(self.nodes[bare])
+        for _ in range(MAX_NODES):
+            if number == bare:
+                break
+            if self.label(number) != label:
+                largest = max(largest, _bytes(self.nodes[number]))
+            number = self.nodes[number].operands[0]
+        return largest
 
     def is_read(self, number: int, label: str | None, passed: frozenset[str]) -> bool:
         """Whether another line reads it, through such opcodes and what has no line.

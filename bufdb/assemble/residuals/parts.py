@@ -36,8 +36,9 @@ def columns_of(stacks: Mapping[bytes, Needs]) -> Columns:
     for index, ((line, of), nodes) in enumerate(parts.items()):
         known = [count for node in nodes if (count := counts.get(node)) is not None]
         total = sum(known) if len(known) == len(nodes) and sum(known) < _LIMIT else None
-        size = sum(kept[node].size_bytes for node in nodes if node in kept)
         for kind, name in of:
+            mine = stacks[name].kept if kind == "kept" else {}
+            size = sum(mine[node].size_bytes for node in nodes if node in mine)
             cells = (None, size, line) if kind == "kept" else (total, None, None)
             rows.append((name, kind, index, stacks[name].form, *cells))
     if not rows:

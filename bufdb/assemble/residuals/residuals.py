@@ -121,8 +121,8 @@ class Residuals:
             }
 
         kept = {
-            first + node: Kept(layer.label(node) or "", layer.size_bytes(node) * stack.slice_count)
-            for node in left.kept
+            first + node: Kept(layer.label(node) or "", size * stack.slice_count)
+            for node, size in left.kept.items()
         }
         needs = Needs(left.form, left.is_gone, kept, counted(left.again), counted(left.all_again))
         return Saved(needs, 0 if stack.is_layer_input else stack.slice_count)
