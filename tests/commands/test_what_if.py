@@ -121,7 +121,7 @@ def test_names_that_hold_nothing_at_the_peak_are_summed_up(ask, monkeypatch):
 def test_until_it_fits_or_nothing_helps(ask):
     code, out, _ = ask("--run", "gpu_b8", "--until", "6 MiB")
     assert code == 0
-    assert "; fits into 6.00 MiB\n" in out
+    assert "; fits into 6.00 MiB, not at the low end\n" in out
     code, out, _ = ask("--run", "gpu_b8", "--until", "10")
     assert code == 1
     assert "; still above 10 B\n" in out
