@@ -388,7 +388,7 @@ def test_each_line_of_a_message_is_read_or_empty_or_told(count):
                 assert (
                     number in found.read
                     or number in found.unread
-                    or not lines[number].removeprefix("stray ").strip(" \t\r\xa0-")
+                    or not lines[number].removeprefix("stray ").strip(" \t\r\xa0-|\"',")
                     or lines[number].startswith(("INFO:", "E0302", "I0302", "2026-"))
                 ), (seed, lines[number])
 

@@ -261,6 +261,10 @@ def in_markdown(text):
     return re.sub(r"(Largest program allocations in \w+)", r"**\1**", text)
 
 
+def in_records(text, record):
+    return "".join(json.dumps(record(line)) + "\n" for line in text.splitlines(keepends=True))
+
+
 def of_a_cluster(text):
     return "".join(
         f"(pid=, ip=10.68.6.4) I0320 03:59:34.7776{n:02} 888 backend.cc:{2150 + n}] {line}"
@@ -280,6 +284,19 @@ FORMS = {
     "page in one line": lambda text: as_a_page(text).replace("\n", "<br>") + "\n",
     "markdown": in_markdown,
     "cluster": of_a_cluster,
+    "records": lambda text: in_records(text, lambda line: {"log": line, "stream": "stderr"}),
+    "records of a cloud": lambda text: in_records(
+        text,
+        lambda line: {"jsonPayload": {"message": line.rstrip()}, "resource": {"pod_name": "a-1"}},
+    ),
+    "records in lines": lambda text: json.dumps({"msg": text}) + "\n",
+    "escaped records": lambda text: json.dumps({"msg": text}).replace(">", "\\u003e") + "\n",
+    "table": lambda text: re.sub(r"^(.*)\n", r"| \1 |\n", text, flags=re.MULTILINE),
+    "commas": lambda text: "".join(
+        f'2026-03-02T10:14:07Z,ERROR,"{line}"\n'
+        for line in text.replace('"', '""').removesuffix("\n").split("\n")
+    ),
+    "patch": lambda text: re.sub(r"^", "+", text, flags=re.MULTILINE),
     "each line twice": lambda text: re.sub(r"^(.*\n)", r"\1\1", text, flags=re.MULTILINE),
 }
 

@@ -8,10 +8,12 @@ section 9.2). Invariant: a line of the text is one line here, or several of the 
 from __future__ import annotations
 
 import html
+import json
 import re
 from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 Line = tuple[int, str]
 """Its number in the text, from 0, and what it says."""
@@ -21,6 +23,13 @@ _ANSI = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
 _ENTITY = re.compile(r"&(?:[gl]t|quot|amp|apos|nbsp|#\d{1,5}|#x[\da-fA-F]{1,4});")
 _TAG = re.compile(r"</?(?:pre|code|span|div|p|b|i|em|strong|li|td|tr|font)(?:\s[^<>]*)?>")
 _BREAK = re.compile(r"<br ?/?>")
+_TEXTS = ("log", "message", "msg", "textpayload", "text", "line", "body", "error", "exception")
+"""Names of the text in a record of JSON, as loggers have them, in small letters."""
+_WHOSE = re.compile(r"pod|host|node|rank|worker|container|task|instance")
+"""In the names of what says whose record it is."""
+_MOST_NESTED = 3
+_DOUBLED = re.compile(r'=""[^\s",)}]')
+"""A quote that a table of comma-separated values writes twice."""
 _ESCAPED_MARK = re.compile(r"\\([.*_\[\]()#+!<>|~`{}=-])")
 _REPEATED = re.compile(r" \[repeated \d+x across cluster\].*$")
 _ESCAPED = re.compile(r'\\(["\'\\/])')
@@ -59,8 +68,13 @@ def lines_of(lines: Iterable[Line], titles: re.Pattern[str]) -> Iterator[Line]:
 
 
 def plain(line: str) -> str:
-    """A line without colors, marks of HTML and Markdown, and its end; `<br>` is one within it."""
+    """A line without colors, marks of HTML and Markdown, and its end; `<br>` is one within it.
+
+    Of a record of JSON it is the text in it, in front of which is what says whose it is.
+    """
     line = line.rstrip("\r")
+    if line.lstrip()[:1] == "{":
+        line = _record(line)
     if "\x1b" in line:
         line = _ANSI.sub("", line)
     if "<" in line:
@@ -71,7 +85,38 @@ def plain(line: str) -> str:
         line = _ESCAPED_MARK.sub(r"\1", line)
     if "[repeated " in line:
         line = _REPEATED.sub("", line)
+    if '=""' in line and _DOUBLED.search(line):
+        line = line.replace('""', '"')
     return line.replace("**", "").replace("\xa0", " ")
+
+
+def _record(line: str) -> str:
+    """The text of a record of JSON; the line as it is if it is none."""
+    for _ in range(_MOST_NESTED):
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            return line
+        if not isinstance(record, dict):
+            return line
+        fields = dict(_fields(record))
+        text = next((fields[name] for name in _TEXTS if name in fields), None)
+        if text is None:
+            return line
+        whose = [value for name, value in sorted(fields.items()) if _WHOSE.search(name)]
+        line = (" ".join(whose) + ": " if whose else "") + text.removesuffix("\n")
+        if not text.lstrip().startswith("{"):
+            break
+        line = text
+    return line
+
+
+def _fields(record: dict[str, Any], depth: int = 0) -> Iterator[tuple[str, str]]:
+    for name, value in record.items():
+        if isinstance(value, dict) and depth < _MOST_NESTED:
+            yield from _fields(value, depth + 1)
+        elif isinstance(value, str | int):
+            yield name.lower(), str(value)
 
 
 def _unescaped(line: str) -> list[str]:
@@ -98,8 +143,8 @@ _CHANGING = re.compile(
 )
 """Dates, times and places in source files: other ones in each line of one process."""
 _LOG = re.compile(
-    r"\s*(?:$|\d{4}-\d\d-\d\d[ T]\d\d:|[IWEF]\d{4} \d\d:|\[?(?:INFO|WARNING|ERROR|DEBUG)\b"
-    r"|\S+ \[|-{6,}$)"
+    r"[\s|\"',]*(?:$|\d{4}-\d\d-\d\d[ T]\d\d:|[IWEF]\d{4} \d\d:|\[?(?:INFO|WARNING|ERROR|DEBUG)\b"
+    r"|\S+ \[|-{6,}[\s|\"',]*$)"
 )
 """A line of the log itself, or an empty one."""
 _PARTS = re.compile(r"(\d+|\s+)")

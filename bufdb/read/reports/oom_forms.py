@@ -12,7 +12,9 @@ from bufdb.read.instruction import metadata_of
 from bufdb.read.reports.message import KINDS, SCOPED, Buffer, Message
 from bufdb.read.reports.sizes import PATTERN, amount_of
 
-_FRONT = r"(?:^|(?<=[\s\]|:>\"'`]))"
+_FRONT = r"(?:^|(?<=[\s\]|:>\"'`+]))"
+_END = r"[\s|\"',]*$"
+"""Nothing more of the message in a line: a table or a quotation may end there."""
 
 
 def _pattern(text: str) -> re.Pattern[str]:
@@ -31,7 +33,7 @@ def _ran_out(message: Message, title: re.Match[str]) -> None:
         return
     message.form = "kernel"
     message.buffers = [Buffer(1, kind="temp", is_scoped=True, is_whole=True)]
-    read_label(message.buffers[0], title["instruction"].strip())
+    read_label(message.buffers[0], title["instruction"].strip(" |"))
 
 
 def _used(message: Message, title: re.Match[str]) -> None:
@@ -124,7 +126,7 @@ TITLED: list[tuple[str, re.Pattern[str], _Take]] = [
     ),
     ("title", re.compile(r"BufferAssignment OOM Debugging"), _nothing),
     ("stats", re.compile(r"BufferAssignment stats:"), _stats),
-    ("peak", _pattern(r"Peak buffers:\s*$"), _nothing),
+    ("peak", _pattern(r"Peak buffers:" + _END), _nothing),
     ("loading", re.compile(r"Error loading program '(?P<program>[^']+)'"), _loading),
     (
         "ran_out",
@@ -246,7 +248,7 @@ TPU_FIELDS: list[tuple[re.Pattern[str], _Take]] = [
         ),
         _amount("temp", "fragmentation"),
     ),
-    (_pattern(rf"arguments +(?:(?P<argument>SIZE){_SHARE}|unknown size)\s*$"), _arguments),
+    (_pattern(rf"arguments +(?:(?P<argument>SIZE){_SHARE}|unknown size)" + _END), _arguments),
     (
         _pattern(
             rf"Output size (?:(?P<output>SIZE){_SHARE}(?:; shares (?P<alias>SIZE) with arguments)?"
@@ -290,8 +292,8 @@ TPU_FIELDS: list[tuple[re.Pattern[str], _Take]] = [
         _nothing,
     ),
 ]  # fmt: skip
-GPU_HEAD = _pattern(r"Buffer (?P<number>\d{1,9}):\s*$")
-TPU_HEAD = _pattern(r"(?P<number>\d{1,9})\. Size: (?P<size>SIZE)\s*$")
+GPU_HEAD = _pattern(r"Buffer (?P<number>\d{1,9}):" + _END)
+TPU_HEAD = _pattern(r"(?P<number>\d{1,9})\. Size: (?P<size>SIZE)" + _END)
 OPERATOR = _pattern(r"Operator: (?P<text>.*)$")
 END_OF_OPERATOR = re.compile(
     r"Scoped allocation with|={10}"
@@ -320,20 +322,32 @@ def read_label(buffer: Buffer, text: str) -> None:
             buffer.label = text if text.startswith("%") else f"%{text}"
 
 
+def _bare(found: re.Match[str]) -> str:
+    """What a field says, without the end of a table's cell or of a quotation."""
+    return found["text"].rstrip(" \t|\"',").strip()
+
+
+def unquoted(text: str) -> str:
+    """A text without the quote that ends a quotation of its line."""
+    bare = text.rstrip(" |,")
+    is_odd = len(re.findall(r'(?<!\\)"', bare)) % 2 == 1
+    return bare[:-1] if is_odd and bare.endswith('"') and bare[-2:-1] != "=" else text
+
+
 def _size(buffer: Buffer, found: re.Match[str]) -> None:
     buffer.size = amount_of(found["size"])
 
 
 def _shape(buffer: Buffer, found: re.Match[str]) -> None:
-    buffer.shape = found["text"].strip()
+    buffer.shape = _bare(found)
 
 
 def _parameter(buffer: Buffer, found: re.Match[str]) -> None:
-    buffer.shape, buffer.kind, buffer.opcode = found["text"].strip(), "parameter", "parameter"
+    buffer.shape, buffer.kind, buffer.opcode = _bare(found), "parameter", "parameter"
 
 
 def _label(buffer: Buffer, found: re.Match[str]) -> None:
-    text = found["text"].strip()
+    text = unquoted(found["text"]).rstrip(" |").strip()
     if re.fullmatch(r"[a-z][a-z0-9-]*", text):
         buffer.opcode = text
     else:
@@ -341,7 +355,7 @@ def _label(buffer: Buffer, found: re.Match[str]) -> None:
 
 
 def _kind(buffer: Buffer, found: re.Match[str]) -> None:
-    text = found["text"].strip().lower()
+    text = _bare(found).lower()
     buffer.kind, buffer.is_scoped = KINDS.get(text), text == SCOPED
     buffer.is_whole = buffer.size is None
 
@@ -356,7 +370,7 @@ def _known(buffer: Buffer, found: re.Match[str]) -> None:
 
 LABEL_LINE = _pattern(r"XLA [Ll]abel: (?P<text>.+)$")
 BUFFER_FIELDS: list[tuple[re.Pattern[str], Callable[[Buffer, re.Match[str]], None]]] = [
-    (_pattern(r"Size: (?P<size>SIZE)\s*$"), _size),
+    (_pattern(r"Size: (?P<size>SIZE)" + _END), _size),
     (_pattern(r"Entry Parameter Subshape: (?P<text>.+)$"), _parameter),
     (_pattern(r"Shape: (?P<text>.+)$"), _shape),
     (LABEL_LINE, _label),
@@ -364,7 +378,7 @@ BUFFER_FIELDS: list[tuple[re.Pattern[str], Callable[[Buffer, re.Match[str]], Non
     (_pattern(r"Unpadded size: SIZE"), _known),
     (_pattern(r"Extra memory due to padding: SIZE"), _known),
     (_pattern(r"Tag: \S"), _known),
-    (_pattern(r"={20,}\s*$"), _end),
+    (_pattern(r"={20,}" + _END), _end),
 ]
 FIELDS = [
     *(pattern for pattern, _ in (*GPU_FIELDS, *TPU_FIELDS)),

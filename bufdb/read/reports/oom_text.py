@@ -180,7 +180,7 @@ class _Reader:
                 take(message, title)
                 self._more(line[title.end() :])
                 if part == "ran_out" and message.form == "kernel" and "scoped" not in message.parts:
-                    self.quoted = [title["instruction"]]
+                    self.quoted = [title["instruction"].rstrip(" |")]
                     self._settle(message)
                 return True
         return False
@@ -261,7 +261,7 @@ class _Reader:
 
     def _settle(self, message: Message) -> None:
         """Take what is quoted if it is whole."""
-        text, buffer = "".join(self.quoted), message.buffers[-1]
+        text, buffer = forms.unquoted("".join(self.quoted)), message.buffers[-1]
         if message.form == "kernel":
             forms.read_label(buffer, text.strip())
             if text.rstrip().endswith("...") or _is_closed(text):
