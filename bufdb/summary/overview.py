@@ -85,6 +85,8 @@ class Overview:
     @property
     def limit_ratio(self) -> float | None:
         """The peak as share of the limit."""
+        if self.peak is not None and self.peak["color"] not in (DEFAULT_COLOR, None):
+            return None  # the limit is of the device's own memory
         if self.peak is None or not self.limit_bytes:
             return None
         return float(self.peak["peak_bytes"] / self.limit_bytes)

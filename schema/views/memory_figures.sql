@@ -17,7 +17,9 @@ SELECT
   memory_sums.thread_local_bytes,
   memory_sums.total_bytes,
   memory_sums.fixed_bytes,
-  memory_sums.fixed_bytes + memory_sums.temp_bytes AS need_bytes,
+  memory_sums.fixed_bytes
+    + coalesce(memory_sums.temp_bytes, CASE WHEN modules.format_era = 'M' THEN 0 END)
+    AS need_bytes,
   occupied_peaks.occupied_temp_bytes,
   occupied_peaks.peak_time,
   memory_sums.fixed_bytes + occupied_peaks.occupied_temp_bytes AS peak_bytes,
@@ -58,7 +60,7 @@ COMMENT ON COLUMN memory_figures.constant_bytes IS 'Sum of constant allocations 
 COMMENT ON COLUMN memory_figures.thread_local_bytes IS 'Sum of thread-local allocations [bytes]: on a stack at run time, not in device memory.';
 COMMENT ON COLUMN memory_figures.total_bytes IS 'Sum of all allocations [bytes], in 128 bits; modulo 2^64 the sum over memory spaces is "Total bytes used".';
 COMMENT ON COLUMN memory_figures.fixed_bytes IS 'Sum of allocations that are neither temp nor thread-local [bytes]: held for the whole execution.';
-COMMENT ON COLUMN memory_figures.need_bytes IS 'What a device must hold: what XLA reserves there, fixed_bytes plus temp_bytes, so all allocations but thread-local ones, donated bytes once [bytes]. At least the peak: what lies between are holes in temp allocations (fragmentation_bytes). Known though the peak is not; NULL where the sums are.';
+COMMENT ON COLUMN memory_figures.need_bytes IS 'What a device must hold: what XLA reserves there, fixed_bytes plus temp_bytes, so all allocations but thread-local ones, donated bytes once [bytes]. At least the peak: what lies between are holes in temp allocations (fragmentation_bytes). Known though the peak is not; NULL where the sums are. Of an out-of-memory message that does not say what temporaries take its total.';
 COMMENT ON COLUMN memory_figures.occupied_temp_bytes IS 'Most bytes of temp allocations occupied at one instant [bytes]: occupied_peaks; NULL if the peak is unknown.';
 COMMENT ON COLUMN memory_figures.peak_time IS 'First instant of that maximum [program order]: occupied_peaks; NULL if the peak is unknown.';
 COMMENT ON COLUMN memory_figures.peak_bytes IS 'The peak: fixed_bytes plus occupied_temp_bytes [bytes]; NULL if the peak is unknown.';

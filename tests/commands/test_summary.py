@@ -348,3 +348,10 @@ def test_all_is_not_understood_where_a_line_was_not(of_log):
     text = oom_messages.LIST.replace("  2. Size", "stray words\n  2. Size")
     assert "not understood in full" in "\n".join(of_log(text))
     assert any(line.startswith("all lines understood") for line in of_log(oom_messages.LIST))
+
+
+def test_a_limit_of_the_device_is_none_of_scratch_memory(fresh, tmp_path):
+    (tmp_path / "error.log").write_text(oom_messages.KERNELS["2025"], encoding="utf-8")
+    con = fresh()
+    ingest_into(con, tmp_path, "run")
+    assert overview.overview(con, PARTS, {}, 1 << 34).limit_ratio is None

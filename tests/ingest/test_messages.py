@@ -419,3 +419,9 @@ def test_a_line_that_is_gone_is_no_other_figure():
                 assert message.limit in (None, whole.limit), (name, number)
                 sizes = [(b.number, b.size) for b in whole.buffers]
                 assert all((b.number, b.size) in sizes or b.size is None for b in message.buffers)
+
+
+def test_what_a_device_must_hold_is_what_the_message_says(ingested):
+    need = "SELECT need_bytes FROM memory_figures"
+    assert rows(ingested(SHORT["program"]), need) == [(only(SHORT["program"]).total.size_bytes,)]
+    assert rows(ingested(TPU), need) == [(only(TPU).total.size_bytes,)]

@@ -20,6 +20,7 @@ from oom_messages import (
     WHOLE,
     WITHOUT_SIZES,
 )
+from second_messages import read_message
 
 from bufdb.read.reports.oom_text import MAX_FOREIGN, read
 from bufdb.read.reports.sizes import Amount, amount_of, size_of
@@ -438,3 +439,23 @@ def test_of_a_cut_message_there_is_what_stands_above_the_cut(text):
             if message.buffers and stop <= last:
                 # Whether more buffers followed cannot be told at the end of one.
                 assert message.is_cut == (not message.buffers[-1].is_whole)
+
+
+# -- the second reader -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [n for n in ALL if n not in ("wrapped", "without sizes", "cores")])
+def test_a_second_reader_agrees(name):
+    mine, second = only(ALL[name]), read_message(ALL[name])
+    for figure in ("needed", "limit"):
+        if figure in second:
+            assert getattr(mine, figure).size_bytes == second[figure]
+    if "total" in second and "held" not in second["amounts"]:
+        assert mine.total.size_bytes == second["total"]
+    amounts = {key: amount.size_bytes for key, amount in mine.amounts.items()}
+    assert amounts | second["amounts"] == amounts
+    listed = [buffer for buffer in mine.buffers if mine.form != "kernel"]
+    assert len(listed) == len(second["buffers"])
+    for buffer, other in zip(listed, second["buffers"], strict=True):
+        told = {**vars(buffer), **buffer.metadata, "size": buffer.size.size_bytes}
+        assert {key: told[key] for key in other} == other

@@ -1,0 +1,88 @@
+"""A plain second reader of out-of-memory messages without a log around them (format section 9.2).
+
+Line by line, by the words that a line begins with. It shares no code with bufdb's.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+SIZE = r"([\d.]+)([KMGT]?)(?:iB|B)?\b"
+SUMS = {
+    "arguments": "argument",
+    "HLO temp": "temp",
+    "scoped": "scoped",
+    "parameter allocation:": "argument",
+    "constant allocation:": "constant",
+    "maybe_live_out allocation:": "output",
+    "preallocated temp allocation:": "temp",
+    "preallocated temp fragmentation:": "fragmentation",
+    "Currently allocated:": "held",
+}
+FIGURES = (
+    rf"Used {SIZE} of {SIZE}",
+    rf"temporaries \({SIZE}\) exceeds available HBM \({SIZE}\)",
+    rf"Requires {SIZE}, has {SIZE} available",
+    rf"Scoped allocation with size {SIZE} and limit {SIZE}",
+    rf"Attempting to (?:reserve|allocate) {SIZE}(?:.|\n)*?There are {SIZE} free",
+)
+
+
+def read_message(text: str) -> dict[str, Any]:
+    """What a message says: `needed`, `limit`, `total`, `amounts`, and `buffers` as dicts."""
+    found: dict[str, Any] = {"amounts": {}, "buffers": []}
+    for pattern in FIGURES:
+        if figure := re.search(pattern, text):
+            found["needed"] = size(figure[1], figure[2])
+            found["limit"] = size(figure[3], figure[4])
+    for line in text.split("\n"):
+        read_line(found, line.strip())
+    return found
+
+
+def read_line(found: dict[str, Any], line: str) -> None:
+    """Add what a line says."""
+    for word, name in SUMS.items():
+        if line.startswith(word) and (amount := re.match(rf"\s*{SIZE}", line[len(word) :])):
+            found["amounts"][name] = size(*amount.groups())
+    if line.startswith("HLO temp") and (rest := re.search(rf"fragmentation \({SIZE}\)", line)):
+        found["amounts"]["fragmentation"] = size(*rest.groups())
+    if line.startswith("Output size ") and (amount := re.search(rf"size {SIZE}", line)):
+        found["amounts"]["output"] = size(*amount.groups())
+        if shared := re.search(rf"shares {SIZE} with", line):
+            found["amounts"]["alias"] = size(*shared.groups())
+    if total := re.match(rf"(?:Total hbm usage >=|total allocation:) *{SIZE}", line):
+        found["total"] = size(*total.groups())
+    if head := re.match(rf"(\d+)\. Size: {SIZE}$", line):
+        found["buffers"].append({"number": int(head[1]), "size": size(head[2], head[3])})
+    elif head := re.match(r"Buffer (\d+):$", line):
+        found["buffers"].append({"number": int(head[1])})
+    elif found["buffers"]:
+        read_field(found["buffers"][-1], line)
+
+
+def read_field(buffer: dict[str, Any], line: str) -> None:
+    """Add what a line says of its buffer."""
+    key, colon, value = line.partition(": ")
+    if key == "Size" and (amount := re.match(SIZE, value)):
+        buffer["size"] = size(*amount.groups())
+    elif key in ("Shape", "Entry Parameter Subshape"):
+        buffer["shape"] = value
+    elif key in ("XLA label", "XLA Label") and " = " in value:
+        buffer["name"] = value.removeprefix("%").partition(" = ")[0]
+    elif key == "Operator":
+        for name in ("op_name", "source_file"):
+            if text := re.search(rf'{name}="([^"]*)"', value):
+                buffer[name] = text[1].encode()
+        if number := re.search(r"source_line=(\d+)", value):
+            buffer["source_line"] = int(number[1])
+    assert colon or not line or set(line) == {"="}, line
+
+
+def size(number: str, unit: str) -> int:
+    """Bytes, to the nearest."""
+    whole, _, fraction = number.partition(".")
+    scale = 10 ** len(fraction)
+    return (int(whole + fraction) * UNITS[unit] + scale // 2) // scale
