@@ -27,6 +27,8 @@
 -- column platform VARCHAR: Backend; NULL if unknown.
 -- column color BIGINT: Memory space.
 -- column held_bytes HUGEINT: Bytes held by the value and by none before it [bytes].
+-- column low_saving_bytes HUGEINT: The least of the next (query savings) [bytes], below 0 where it
+--   costs more than it frees; NULL where it is not known.
 -- column saving_bytes HUGEINT: By how much the peak would fall without it (query savings) [bytes];
 --   NULL for what is in no temp allocation.
 -- column cumulative_ratio DOUBLE: Share of the peak held by this and all rows above it (0 to 1).
@@ -49,7 +51,8 @@ WITH params AS (
 ranked_values AS (
   SELECT
     held.function_place, held.name_place, held.run_name, held.function_name, held.platform,
-    held.color, held.peak_bytes, held.held_bytes, savings.saving_bytes, held.allocation_kind,
+    held.color, held.peak_bytes, held.held_bytes,
+    savings.low_saving_bytes, savings.saving_bytes, held.allocation_kind,
     held.shape, held.opcode, held.instruction_name,
     coalesce(origins.op_name, held.op_name) AS op_name,
     coalesce(
@@ -77,7 +80,7 @@ ranked_values AS (
 summed_values AS (
   SELECT
     function_place, name_place, place, run_name, function_name, platform, color, held_bytes,
-    saving_bytes,
+    low_saving_bytes, saving_bytes,
     CAST(
       sum(held_bytes) OVER (
         PARTITION BY function_place
@@ -89,7 +92,8 @@ summed_values AS (
   FROM ranked_values
 )
 SELECT
-  run_name, function_name, platform, color, held_bytes, saving_bytes, cumulative_ratio,
+  run_name, function_name, platform, color, held_bytes, low_saving_bytes, saving_bytes,
+  cumulative_ratio,
   allocation_kind, shape, opcode, instruction_name, op_name, source, unknown_reason
 FROM summed_values
 CROSS JOIN params

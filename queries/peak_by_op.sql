@@ -51,6 +51,8 @@
 -- column color BIGINT: Memory space.
 -- column peak_bytes HUGEINT: Peak of the module [bytes].
 -- column held_bytes HUGEINT: Bytes held at the peak by values of this path [bytes].
+-- column low_saving_bytes HUGEINT: The least of the next (query savings) [bytes], below 0 where it
+--   costs more than it frees; NULL where it is not known.
 -- column saving_bytes HUGEINT: By how much the peak would fall without them (query savings)
 --   [bytes]; NULL where no op is known and with other wrappers, depth, merge_numbers, loops or
 --   unnamed than by default.
@@ -127,7 +129,7 @@ ops AS (
 )
 SELECT
   ops.run_name, ops.function_name, ops.platform, ops.color, ops.peak_bytes, ops.held_bytes,
-  savings.saving_bytes,
+  savings.low_saving_bytes, savings.saving_bytes,
   CAST(ops.held_bytes AS DOUBLE) / nullif(ops.peak_bytes, 0) AS held_ratio,
   ops.value_count, ops.op_path, ops.unknown_reason
 FROM ops

@@ -53,6 +53,8 @@
 -- column color BIGINT: Memory space.
 -- column peak_bytes HUGEINT: Peak of the module [bytes].
 -- column held_bytes HUGEINT: Bytes held at the peak by values of this line [bytes].
+-- column low_saving_bytes HUGEINT: The least of the next (query savings) [bytes], below 0 where it
+--   costs more than it frees; NULL where it is not known.
 -- column saving_bytes HUGEINT: By how much the peak would fall without them (query savings)
 --   [bytes]; NULL where no line is known and with other frame, loops or unnamed than by default.
 -- column held_ratio DOUBLE: The same as share of the peak (0 to 1).
@@ -109,7 +111,7 @@ lines AS (
 )
 SELECT
   lines.run_name, lines.function_name, lines.platform, lines.color, lines.peak_bytes,
-  lines.held_bytes, savings.saving_bytes,
+  lines.held_bytes, savings.low_saving_bytes, savings.saving_bytes,
   CAST(lines.held_bytes AS DOUBLE) / nullif(lines.peak_bytes, 0) AS held_ratio,
   lines.value_count, lines.slice_count,
   CASE WHEN lines.slice_count IS NOT NULL THEN lines.slice_bytes END AS slice_bytes,

@@ -123,5 +123,5 @@ def test_the_option_and_the_variable(call, tmp_path, monkeypatch):
     assert "own=x tiny_net" in call("runs", "--db", db, "--format", "csv")[1]
     assert call("ingest", PACKAGED, "--db", db, "--own", "")[0] == 0
     given = ("what-if", "packaged_step", "--db", db, "--without")
-    assert "saves 830 KiB" in call(*given, "line:saved library tiny_net/*:9")[1]
-    assert "saves 830 KiB" not in call(*given, "line:library tiny_net/*:9")[1]
+    assert "to 830 KiB (" in call(*given, "line:saved library tiny_net/*:9")[1]
+    assert "to 830 KiB (" not in call(*given, "line:library tiny_net/*:9")[1]

@@ -35,7 +35,7 @@ def scanned(con):
 
 @pytest.mark.usefixtures("scanned")
 def test_a_line_has_what_it_makes_and_the_sum_stays(con):
-    rows = [(row[4], *row[8:]) for row in answer(con, "peak-by-source-line")]
+    rows = [(row[4], *row[9:]) for row in answer(con, "peak-by-source-line")]
     assert rows == [
         (120, 6, 20, "saved layer.py:12"),
         (30, None, None, "copy of w['up']"),
@@ -43,10 +43,10 @@ def test_a_line_has_what_it_makes_and_the_sum_stays(con):
         (20, None, None, "layer.py:12"),
     ]
     assert sum(row[0] for row in rows) == 200
-    assert [(row[4], row[10]) for row in answer(con, "peak-by-source-line", loops="carrier")] == [
+    assert [(row[4], row[11]) for row in answer(con, "peak-by-source-line", loops="carrier")] == [
         (200, "train.py:40")
     ]
-    leaves = [row[10] for row in answer(con, "peak-by-source-line", frame="leaf")]
+    leaves = [row[11] for row in answer(con, "peak-by-source-line", frame="leaf")]
     assert f"saved {LIBRARY}:9" in leaves
 
 
@@ -55,7 +55,7 @@ def test_a_line_has_what_it_makes_and_the_sum_stays(con):
 @pytest.mark.parametrize(
     ("name", "column", "texts"),
     [
-        ("peak-by-op", 8, {"saved Layer/tanh", "Layer/tanh", "copy of w/up", "while"}),
+        ("peak-by-op", 9, {"saved Layer/tanh", "Layer/tanh", "copy of w/up", "while"}),
         ("peak-by-stack", 7, {"saved layer.py:12", "layer.py:12", "train.py:40"}),
         ("peak-by-function", 7, {"saved layer.py", "layer.py", "copy of w['up']", None}),
         ("top-temps", 9, {"saved layer.py:12", "layer.py:12", "copy of w['up']", "train.py:40"}),

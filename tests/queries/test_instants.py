@@ -34,7 +34,7 @@ def two_peaks(con):
 
 
 def held(con, **given):
-    return [(row[9], row[3]) for row in answer(con, "peak", **given)]
+    return [(row[10], row[3]) for row in answer(con, "peak", **given)]
 
 
 def test_what_is_held_at_the_peak_asked_for(con):
@@ -46,7 +46,7 @@ def test_what_is_held_at_the_peak_asked_for(con):
     assert held(con, step=4) == [(None, 5)]
     assert held(con, peak=2, step=0) == held(con)
     lines = answer(con, "peak-by-source-line", peak=2)
-    assert [(row[3], row[4], row[10]) for row in lines] == [
+    assert [(row[3], row[4], row[11]) for row in lines] == [
         (35, 20, "m.py:2"),
         (35, 10, "(temp)"),
         (35, 5, "(output)"),

@@ -22,7 +22,7 @@ def broken(con):
 
 
 def lines(con, **given):
-    return {row[10]: row[4] for row in answer(con, "peak-by-source-line", **given)}
+    return {row[11]: row[4] for row in answer(con, "peak-by-source-line", **given)}
 
 
 def one_module(con, **cells):

@@ -24,6 +24,7 @@ def test_values_at_the_peak_with_cumulative_share(con):
             0,
             60,
             None,
+            None,
             0.6,
             "temp",
             "f32[]",
@@ -32,10 +33,24 @@ def test_values_at_the_peak_with_cumulative_share(con):
             "jit(step)/dot",
             "model.py:7",
         ),
-        ("r", "step", 0, 30, None, 0.9, "parameter", "f32[7]{0}", "parameter", "v4", None, None),
-        ("r", "step", 0, 10, None, 1.0, "constant", None, None, None, None, None),
+        (
+            "r",
+            "step",
+            0,
+            30,
+            None,
+            None,
+            0.9,
+            "parameter",
+            "f32[7]{0}",
+            "parameter",
+            "v4",
+            None,
+            None,
+        ),
+        ("r", "step", 0, 10, None, None, 1.0, "constant", None, None, None, None, None),
     ]
-    assert [row[9] for row in answer(con, "peak", top_n=1)] == ["v1"]
+    assert [row[10] for row in answer(con, "peak", top_n=1)] == ["v1"]
 
 
 def test_the_largest_module_of_a_function_and_the_largest_function(con):
@@ -44,9 +59,9 @@ def test_the_largest_module_of_a_function_and_the_largest_function(con):
         module.allocation(0, "output", size)
         module.value(module_id, 0, offset=0, size=size)
         module.close()
-    assert [row[9] for row in answer(con, "peak")] == ["v2"]
-    assert [row[9] for row in answer(con, "peak", top_functions=9)] == ["v2", "v3"]
-    assert [row[9] for row in answer(con, "peak", function="g")] == ["v3"]
+    assert [row[10] for row in answer(con, "peak")] == ["v2"]
+    assert [row[10] for row in answer(con, "peak", top_functions=9)] == ["v2", "v3"]
+    assert [row[10] for row in answer(con, "peak", function="g")] == ["v3"]
 
 
 def test_ties_go_to_allocation_and_value(con):
@@ -57,4 +72,4 @@ def test_ties_go_to_allocation_and_value(con):
     module.value(1, 1, offset=10, size=10)
     module.value(3, 0, offset=0, size=10)
     module.close()
-    assert [row[9] for row in answer(con, "peak")] == ["v3", "v1", "v2"]
+    assert [row[10] for row in answer(con, "peak")] == ["v3", "v1", "v2"]

@@ -25,7 +25,7 @@ def one_module(con):
 
 def test_scopes_without_what_jax_adds(con):
     one_module(con)
-    assert [(row[4], *row[6:]) for row in answer(con, "peak-by-op")] == [
+    assert [(row[4], *row[7:]) for row in answer(con, "peak-by-op")] == [
         (20, 0.2, 1, "(temp)"),
         (20, 0.2, 1, "Net/layer_0/dot_general"),
         (20, 0.2, 1, "Net/layer_1/dot_general"),
@@ -36,15 +36,15 @@ def test_scopes_without_what_jax_adds(con):
 
 def test_depth_and_merged_numbers(con):
     one_module(con)
-    rows = [(row[4], row[8]) for row in answer(con, "peak-by-op", depth=2, merge_numbers="true")]
+    rows = [(row[4], row[9]) for row in answer(con, "peak-by-op", depth=2, merge_numbers="true")]
     assert rows == [(40, "Net/layer_*"), (20, "(temp)"), (20, "opt_state/*"), (20, "tanh")]
-    rows = [(row[4], row[8]) for row in answer(con, "peak-by-op", depth=1)]
+    rows = [(row[4], row[9]) for row in answer(con, "peak-by-op", depth=1)]
     assert rows == [(40, "Net"), (20, "(temp)"), (20, "opt_state"), (20, "tanh")]
 
 
 def test_wrappers_are_kept_on_request(con):
     one_module(con)
-    rows = [row[8] for row in answer(con, "peak-by-op", wrappers="keep", depth=2)]
+    rows = [row[9] for row in answer(con, "peak-by-op", wrappers="keep", depth=2)]
     assert rows == [
         "(temp)",
         "jit(step)/jvp(Net)",
@@ -117,20 +117,20 @@ def made_by_xla(con):
 
 def test_what_xla_made_is_named_for_its_first_named_use(con):
     made_by_xla(con)
-    assert [(row[4], *row[6:]) for row in answer(con, "peak-by-op")] == [
+    assert [(row[4], *row[7:]) for row in answer(con, "peak-by-op")] == [
         (64, 64 / 75, 6, "for Net/layer_0/dot"),
         (10, 10 / 75, 1, "Net/layer_0/dot"),
         (1, 1 / 75, 1, "(temp)"),
     ]
     rows = answer(con, "peak-by-op", depth=2, merge_numbers="true")
-    assert [row[8] for row in rows] == ["for Net/layer_*", "Net/layer_*", "(temp)"]
+    assert [row[9] for row in rows] == ["for Net/layer_*", "Net/layer_*", "(temp)"]
     rows = answer(con, "peak-by-op", wrappers="keep", depth=2)
-    assert [row[8] for row in rows] == ["for jit(f)/jvp(Net)", "jit(f)/jvp(Net)", "(temp)"]
+    assert [row[9] for row in rows] == ["for jit(f)/jvp(Net)", "jit(f)/jvp(Net)", "(temp)"]
 
 
 def test_unnamed_none_counts_it_by_kind_of_allocation(con):
     made_by_xla(con)
-    assert [(row[4], *row[6:]) for row in answer(con, "peak-by-op", unnamed="none")] == [
+    assert [(row[4], *row[7:]) for row in answer(con, "peak-by-op", unnamed="none")] == [
         (65, 65 / 75, 7, "(temp)"),
         (10, 10 / 75, 1, "Net/layer_0/dot"),
     ]
@@ -143,4 +143,4 @@ def test_a_use_inside_a_called_computation_does_not_count(con):
     module.value(2, 0, offset=10, size=1, name="inner", op_name="inner")
     module.use(1, "inner")
     module.close()
-    assert [row[8] for row in answer(con, "peak-by-op")] == ["(temp)", "inner"]
+    assert [row[9] for row in answer(con, "peak-by-op")] == ["(temp)", "inner"]

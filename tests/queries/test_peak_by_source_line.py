@@ -26,15 +26,15 @@ def one_module(con):
 def test_bytes_of_the_peak_by_the_innermost_line_of_the_user(con):
     one_module(con)
     assert answer(con, "peak-by-source-line") == [
-        ("r", "step", 0, 100, 40, None, 0.4, 2, None, None, "(parameter)"),
-        ("r", "step", 0, 100, 40, None, 0.4, 2, None, None, "model.py:7"),
-        ("r", "step", 0, 100, 20, None, 0.2, 1, None, None, "model.py:3"),
+        ("r", "step", 0, 100, 40, None, None, 0.4, 2, None, None, "(parameter)"),
+        ("r", "step", 0, 100, 40, None, None, 0.4, 2, None, None, "model.py:7"),
+        ("r", "step", 0, 100, 20, None, None, 0.2, 1, None, None, "model.py:3"),
     ]
 
 
 def test_frame_leaf_keeps_library_lines_apart(con):
     one_module(con)
-    rows = [(row[4], row[10]) for row in answer(con, "peak-by-source-line", frame="leaf")]
+    rows = [(row[4], row[11]) for row in answer(con, "peak-by-source-line", frame="leaf")]
     assert rows == [
         (40, "(parameter)"),
         (30, "/lib/python3.11/site-packages/nn.py:90"),
@@ -82,7 +82,7 @@ def made_by_xla(con):
 
 def test_what_xla_made_is_named_for_its_first_named_use(con):
     made_by_xla(con)
-    assert [(row[4], *row[6:]) for row in answer(con, "peak-by-source-line")] == [
+    assert [(row[4], *row[7:]) for row in answer(con, "peak-by-source-line")] == [
         (30, 30 / 91, 1, None, None, "train.py:77"),
         (20, 20 / 91, 1, None, None, "for train.py:77"),
         (10, 10 / 91, 1, None, None, "(constant)"),
@@ -94,13 +94,13 @@ def test_what_xla_made_is_named_for_its_first_named_use(con):
     ]
     rows = answer(con, "peak-by-source-line", frame="leaf")
     assert (6, 6 / 91, 1, None, None, "for /lib/python3.11/site-packages/nn.py:90") in [
-        (row[4], *row[6:]) for row in rows
+        (row[4], *row[7:]) for row in rows
     ]
 
 
 def test_unnamed_none_counts_it_by_kind_of_allocation(con):
     made_by_xla(con)
-    assert [(row[4], *row[6:]) for row in answer(con, "peak-by-source-line", unnamed="none")] == [
+    assert [(row[4], *row[7:]) for row in answer(con, "peak-by-source-line", unnamed="none")] == [
         (39, 39 / 91, 5, None, None, "(temp)"),
         (30, 30 / 91, 1, None, None, "train.py:77"),
         (10, 10 / 91, 1, None, None, "(constant)"),

@@ -6,6 +6,7 @@ from bufdb import resources
 from bufdb.query import catalogue, execute
 
 CATALOGUE = catalogue.Catalogue([resources.query_folder()])
+SAVINGS = ("low_saving_bytes", "saving_bytes")
 WAYS = [
     *((name, {}) for name in sorted(CATALOGUE.paths) if name.startswith("peak-by-")),
     ("peak-by-function", {"by": "jit"}),
@@ -52,17 +53,17 @@ def test_what_the_compiler_made_comes_out_of_the_kinds_of_allocation_alone(demo,
     if query.param("unnamed") is None or "unnamed" in given or "role" in names:
         return
     whole = given | {"top_functions": "1000", "top_n": "100000"}
-    saving = names.index("saving_bytes") if "saving_bytes" in names else None
+    savings = [at for at, name in enumerate(names) if name in SAVINGS]
     rows = {}
     for unnamed in ("use", "none"):
         bound = execute.bind(query, whole | {"unnamed": unnamed})
         found = execute.execute_query(demo, query, bound).rows
         # What is saved is known of the default alone.
         rows[unnamed] = {
-            tuple(cell for at, cell in enumerate(row) if at != saving) for row in found
+            tuple(cell for at, cell in enumerate(row) if at not in savings) for row in found
         }
     texts = ("source", "op_path", "call_stack", "source_function")
-    told = [column.name for column in query.columns if column.name != "saving_bytes"]
+    told = [column.name for column in query.columns if column.name not in SAVINGS]
     (key,) = (place for place, name in enumerate(told) if name in texts)
     taken, given_back = rows["none"] - rows["use"], rows["use"] - rows["none"]
     assert {row[key] for row in taken} <= {"(temp)", "(output)"}
