@@ -22,8 +22,10 @@
 -- changed program shows it. These save nothing, whatever it says: inputs of a scanned layer, which
 -- a scan saves whatever the checkpoint policy; bf16 for a buffer that is bf16 already; on the CPU
 -- bf16 for what a scan stacks, which becomes f32 before the backward loop, and checkpoints of
--- unrolled layers, where what is computed again is merged. In these figures they count as 0.
--- Gradients bear the line of what they are gradients of, and no policy frees them.
+-- unrolled layers, where what is computed again is merged. In these figures they count as 0. Of 51
+-- lines left out of scanned layers on the CPU, 49 came in the range within 2 % of the peak; XLA had
+-- merged equal instructions of two lines in the others, of which one line is known. Gradients bear
+-- the line of what they are gradients of, and no policy frees them.
 --
 -- Measured error of changes that were compiled again, in percent of the peak (median, 90th
 -- percentile, largest; tests/benchmarks/recompiled.md has each change): chunk, layers scanned: CPU
