@@ -51,8 +51,10 @@ def _messages(path: Path | Place, name: str, text: bytes) -> Iterator[DumpFile]:
     if not oom_text.TITLES.search(text):
         return
     found = oom_text.read(text.decode("utf-8", "replace"))
-    starts = [0, *(end.end() for end in re.finditer(b"\n", text)), len(text)]
-    for number, one in enumerate(_different(found), 1):
+    chosen = _different(found)
+    wanted = {number for one in chosen for number in (one.first, one.last, *(one.lines or ()))}
+    starts = _starts(text, wanted | {number + 1 for number in wanted})
+    for number, one in enumerate(chosen, 1):
         named = f"{name}/message_{number}"
         if one.lines is None:
             yield DumpFile(path, named, MESSAGE_KIND, starts[one.first], starts[one.last + 1])
@@ -60,6 +62,16 @@ def _messages(path: Path | Place, name: str, text: bytes) -> Iterator[DumpFile]:
             # Another process wrote between its lines.
             mine = b"".join(text[starts[n] : starts[n + 1]] for n in one.lines)
             yield DumpFile(Bytes(path.name, mine), named, MESSAGE_KIND)
+
+
+def _starts(text: bytes, wanted: set[int]) -> dict[int, int]:
+    """Where lines begin, by their number; the end of the text for the one after the last."""
+    found = {0: 0}
+    count = 0
+    for count, end in enumerate(re.finditer(b"\n", text), 1):
+        if count in wanted:
+            found[count] = end.end()
+    return {**found, count + 1: len(text)}
 
 
 def _different(found: list[oom_text.Found]) -> list[oom_text.Found]:

@@ -209,6 +209,12 @@ def test_what_a_gpu_had_no_room_for():
     message = only(SHORT["gpu array"])
     assert (message.is_tpu, message.form, message.needed.size_bytes) == (False, "array", 16 * GIB)
     assert only(WHOLE["gpu"]).form == "list"
+    for text in (
+        "Resource exhausted: Out of memory allocating 17179869184 bytes.",
+        "RESOURCE_EXHAUSTED: Failed to allocate request for 16.00GiB (17179869184B) on device 0",
+        "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 16.00GiB.",
+    ):
+        assert only(text).needed.size_bytes == 16 * GIB
 
 
 def test_what_other_arrays_hold_is_not_the_programs():

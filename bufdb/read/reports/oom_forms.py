@@ -121,7 +121,10 @@ _Take = Callable[[Message, re.Match[str]], None]
 TITLED: list[tuple[str, re.Pattern[str], _Take]] = [
     (
         "allocate",
-        re.compile(rf"Out of memory while trying to allocate (?P<size>\d+ bytes|{PATTERN})"),
+        re.compile(
+            r"(?:Out of memory (?:while trying to allocate|allocating)|Failed to allocate request for)"
+            rf" (?P<size>\d+ bytes|{PATTERN})"
+        ),
         _allocate,
     ),
     ("title", re.compile(r"BufferAssignment OOM Debugging"), _nothing),

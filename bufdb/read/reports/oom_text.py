@@ -32,7 +32,7 @@ _TITLE = (
     r"|Total \w+ usage (?:>|&gt;)= |Program \w+ requirement|Largest program allocations in "
     r"|Scoped allocation with size|memory required for HLO temporaries|SparseCore Hbm usage"
     r"|have enough memory\. Requires|Attempting to (?:reserve|allocate) \d"
-    r"|Out of memory while trying to allocate \d"
+    r"|Out of memory (?:while trying to allocate|allocating) \d|Failed to allocate request for \d"
 )
 TITLES = re.compile(_TITLE.encode())
 """One of these is in every message; what has none needs no further look."""
@@ -82,20 +82,23 @@ def read(text: str) -> list[Found]:
 
 def _regions(text: str) -> Iterator[Iterable[Line]]:
     """Lines from a title to where nothing of a message follows for long."""
-    lines: list[str] = []
     number = place = stop = 0
     for title in _TITLES.finditer(text):
-        lines = lines or text.split("\n")
         number += text.count("\n", place, title.start())
         place = title.start()
         if number < stop:
             continue
-        last, stop = number, number + 1
-        while stop < len(lines) and stop - last <= _APART:
-            if _content(plain(lines[stop][:LONGEST])) is not None:
-                last = stop
-            stop += 1
-        yield enumerate(lines[number : last + 1], number)
+        lines: list[str] = []
+        last, at = 0, text.rfind("\n", 0, place) + 1
+        while at <= len(text) and len(lines) - last <= _APART:
+            end = text.find("\n", at)
+            line = text[at : end if end >= 0 else len(text)]
+            if lines and _content(plain(line[:LONGEST])) is not None:
+                last = len(lines)
+            lines.append(line)
+            at = end + 1 if end >= 0 else len(text) + 1
+        stop = number + len(lines)
+        yield enumerate(lines[: last + 1], number)
 
 
 def _content(line: str) -> tuple[str, int] | None:
