@@ -291,6 +291,8 @@ def _by_whom(message: Message) -> str:
 
 def _hint(message: Message) -> str:
     """What to do next, by what the message is about."""
+    if message.is_tpu and message.parts <= {"usage", "program", "largest"}:
+        return _SUMS_ALONE
     if message.form == "list" and message.buffers:
         return _LISTED if message.space == "hbm" else _LISTED_SCRATCH
     return _HINTS.get(message.form, _NOT_LISTED)
@@ -301,6 +303,10 @@ _LISTED = "queries peak, peak-by-source-line and padding show what the message l
 _LISTED_SCRATCH = (
     f"{_LISTED}; this memory is scratch space of single instructions: smaller blocks in a kernel, "
     "or other shapes, need less of it"
+)
+_SUMS_ALONE = (
+    "the log has a program's sums; whether it ran out of memory is not said, as in logs of "
+    "compilations that succeed"
 )
 _NOT_LISTED = (
     "the message has no list of buffers; XLA dumps a module before it gives up: run with "

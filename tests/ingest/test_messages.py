@@ -425,3 +425,10 @@ def test_what_a_device_must_hold_is_what_the_message_says(ingested):
     need = "SELECT need_bytes FROM memory_figures"
     assert rows(ingested(SHORT["program"]), need) == [(only(SHORT["program"]).total.size_bytes,)]
     assert rows(ingested(TPU), need) == [(only(TPU).total.size_bytes,)]
+
+
+def test_sums_in_a_log_are_no_error(ingested):
+    text = RUNTIME[RUNTIME.index("Total hbm usage") :]
+    con = ingested(text)
+    ((hint,),) = rows(con, "SELECT message FROM diagnostics WHERE code = 'out_of_memory'")
+    assert "whether it ran out of memory is not said" in hint

@@ -122,8 +122,8 @@ TITLED: list[tuple[str, re.Pattern[str], _Take]] = [
     (
         "allocate",
         re.compile(
-            r"(?:Out of memory (?:while trying to allocate|allocating)|Failed to allocate request for)"
-            rf" (?P<size>\d+ bytes|{PATTERN})"
+            r"(?:Out of memory (?:while trying to allocate|allocating)"
+            rf"|Failed to allocate request for) (?P<size>\d+ bytes|{PATTERN})"
         ),
         _allocate,
     ),
