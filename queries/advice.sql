@@ -3,7 +3,7 @@
 -- engines: duckdb, spark, sail
 --
 -- One list of what the other queries of waste find, ranked by how much the peak would fall. For
--- each run and function the module with the largest known peak is shown. Kinds:
+-- each run and function the module with the largest need is shown. Kinds:
 --
 -- donate: arguments that could give their buffer to an output, all of them together.
 -- residual: what a scan stacks for the backward pass and could compute again, slice by slice.
@@ -31,7 +31,8 @@
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color BIGINT = NULL: Only this memory space.
+-- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
+--   (color 0), where a module holds nothing there its largest.
 -- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
 -- param peak BIGINT = 1: Which of the distinct peaks (query peaks), 1 is the highest: what is held
 --   there is looked at, saving_bytes are always of the highest.

@@ -6,12 +6,13 @@
 -- other than temp and thread-local ones as a whole, under the value that stands for them; in temp
 -- allocations the values live at that instant, bytes that several share counted once, for the
 -- first of them by offset. All rows add up to the bytes occupied at that instant. Of all modules
--- that the filters leave, the one with the largest known peak is shown.
+-- that the filters leave, the one with the largest need is shown.
 --
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color BIGINT = NULL: Only this memory space.
+-- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
+--   (color 0), where a module holds nothing there its largest.
 -- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
 -- param step BIGINT = NULL: The instant [program order]; NULL takes that of instruction.
 -- param instruction VARCHAR = NULL: Instruction at whose place to look, in the modules that have it
@@ -109,7 +110,8 @@ chosen AS (
   WHERE asked_peaks.peak_time IS NOT NULL
     AND (params.instruction IS NULL OR scheduled.program_order IS NOT NULL)
   ORDER BY
-    asked_peaks.peak_bytes DESC, asked_peaks.run_name, asked_peaks.module_key, asked_peaks.color
+    asked_peaks.need_bytes DESC NULLS LAST, asked_peaks.peak_bytes DESC, asked_peaks.run_name,
+    asked_peaks.module_key, asked_peaks.color
   LIMIT 1
 ),
 live_temps AS (

@@ -8,7 +8,7 @@
 -- not donated), taken (the body copies the element it was given, and then writes the new one over
 -- it), returned (the body computes the new one elsewhere and copies it into place), result (the
 -- element is copied after the loop, while it is still needed). For each run and function (its
--- compilation with the largest known peak) one row per such copy, those with the second buffer at
+-- compilation with the largest need) one row per such copy, those with the second buffer at
 -- the peak first.
 --
 -- wrong when: Inside a body every copy of a carry element counts, also one for the short time of
@@ -20,7 +20,8 @@
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color BIGINT = NULL: Only this memory space.
+-- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
+--   (color 0), where a module holds nothing there its largest.
 -- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
 -- param peak BIGINT = 1: Which of the distinct peaks (query peaks), 1 is the highest.
 -- param step BIGINT = NULL: Any instant instead of a peak [program order].

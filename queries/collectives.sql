@@ -5,7 +5,7 @@
 -- all-reduce, all-gather, reduce-scatter, all-to-all, collective-permute and their kin, with the
 -- bytes of their operands and results on one device: what is large here is sent between devices.
 -- An asynchronous one is its start, with the buffers of the whole chain. For each run and function
--- (its compilation with the largest known peak) one row per operation, most bytes first. live_bytes
+-- (its compilation with the largest need) one row per operation, most bytes first. live_bytes
 -- are those of its buffers that are live at the peak, or at the instant that step asks for; of what
 -- is written in place both names count.
 --
@@ -17,7 +17,8 @@
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color BIGINT = NULL: Only this memory space.
+-- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
+--   (color 0), where a module holds nothing there its largest.
 -- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
 -- param peak BIGINT = 1: Which of the distinct peaks (query peaks), 1 is the highest.
 -- param step BIGINT = NULL: Any instant instead of a peak [program order].

@@ -5,8 +5,8 @@
 -- Constant allocations are held for the whole execution and are part of the executable, once per
 -- compiled program. Large ones are arrays that a traced function closes over (a table, a mask, a
 -- model's weights): given as an argument instead, several programs can share one copy, and the
--- compiler has less to fold. For each run and function (its compilation with the largest known
--- peak) one row per constant allocation, largest first, with how many there are alike.
+-- compiler has less to fold. For each run and function (its compilation with the largest
+-- need) one row per constant allocation, largest first, with how many there are alike.
 --
 -- wrong when: Constants of computations that run on a stack (reducers) are listed too, a few bytes
 -- each. A constant that a fusion contains has no allocation of its own and does not show. The CPU
@@ -18,7 +18,8 @@
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color BIGINT = NULL: Only this memory space.
+-- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
+--   (color 0), where a module holds nothing there its largest.
 -- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
 -- param top_n BIGINT = 20: Rows to return.
 --

@@ -3,7 +3,7 @@
 -- engines: duckdb, spark, sail
 --
 -- A copy instruction makes a second buffer with the same contents. For each run and function (its
--- compilation with the largest known peak) one row per copied array, those that hold most bytes at
+-- compilation with the largest need) one row per copied array, those that hold most bytes at
 -- the peak first. The reason is the first that applies: memory_space (to another memory space, such
 -- as a prefetch), layout (the same elements in another order), loop_carry (query carry-copies says
 -- more), argument (of an argument, mostly because it is not donated or is returned unchanged),
@@ -18,7 +18,8 @@
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color BIGINT = NULL: Only this memory space.
+-- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
+--   (color 0), where a module holds nothing there its largest.
 -- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
 -- param peak BIGINT = 1: Which of the distinct peaks (query peaks), 1 is the highest.
 -- param step BIGINT = NULL: Any instant instead of a peak [program order].

@@ -17,7 +17,7 @@
 -- other's successors; paired_by says so.
 --
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
--- param color BIGINT = NULL: Only this memory space.
+-- param color VARCHAR = NULL: Memory space: its number; NULL or all is every one.
 -- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
 -- param base VARCHAR = NULL: The run, or LABEL=VALUE, to compare with; nothing without it.
 -- param new VARCHAR = NULL: The run, or LABEL=VALUE, that is compared; nothing without it.
@@ -51,7 +51,7 @@ WITH params AS (
     getvariable('new')::VARCHAR AS new,
     getvariable('pair')::VARCHAR AS pair,
     getvariable('function')::VARCHAR AS function,
-    getvariable('color')::BIGINT AS color,
+    getvariable('color')::VARCHAR AS color,
     getvariable('module')::VARCHAR AS module,
     getvariable('figure')::VARCHAR AS figure,
     coalesce(getvariable('top_n')::BIGINT, 200) AS top_n
@@ -72,7 +72,11 @@ WHERE (
     OR figures.base_function_name GLOB params.function
     OR figures.new_function_name GLOB params.function
   )
-  AND (params.color IS NULL OR figures.color IS NULL OR figures.color = params.color)
+  AND (
+    coalesce(params.color, 'all') = 'all'
+    OR figures.color IS NULL
+    OR params.color = CAST(figures.color AS VARCHAR)
+  )
   AND (
     params.module IS NULL
     OR figures.base_module_key GLOB params.module

@@ -4,8 +4,8 @@
 --
 -- An argument that is not donated and an output of the same dtype and dimensions in an allocation
 -- of its own: with donate_argnums the output could be written over the argument, which saves its
--- bytes for the whole execution. For each run and function (its compilation with the largest known
--- peak) arguments and outputs of equal shape are paired off, so that as many rows show as buffers
+-- bytes for the whole execution. For each run and function (its compilation with the largest
+-- need) arguments and outputs of equal shape are paired off, so that as many rows show as buffers
 -- could be saved; those that lower the peak most first. That is mostly the size of the buffer, and
 -- less where the output's allocation holds something before the argument is read for the last time:
 -- gradients that a loop stacks there need bytes of their own then.
@@ -23,7 +23,8 @@
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color BIGINT = NULL: Only this memory space.
+-- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
+--   (color 0), where a module holds nothing there its largest.
 -- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
 -- param top_n BIGINT = 20: Rows to return.
 --

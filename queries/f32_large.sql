@@ -4,7 +4,7 @@
 --
 -- In a program that is meant to run in bf16, an f32 activation takes twice what it need: a constant
 -- or a mask of f32 promotes what it touches, a norm or a softmax returns f32, a loss keeps its
--- logits. For each run and function (its compilation with the largest known peak) that computes in
+-- logits. For each run and function (its compilation with the largest need) that computes in
 -- bf16, the f32 temps held at the peak, largest first. A program computes in bf16 if at least
 -- min_bf16_ratio of its floating-point temp values (bf16, f16, f32, f64) are bf16.
 --
@@ -16,7 +16,8 @@
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color BIGINT = NULL: Only this memory space.
+-- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
+--   (color 0), where a module holds nothing there its largest.
 -- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
 -- param peak BIGINT = 1: Which of the distinct peaks (query peaks), 1 is the highest.
 -- param step BIGINT = NULL: Any instant instead of a peak [program order].

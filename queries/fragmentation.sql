@@ -4,7 +4,7 @@
 --
 -- A temp allocation is as large as XLA's packing of all its values over time; at the instant when
 -- most of it is occupied the rest is holes. For each run and function (its compilation with the
--- largest known peak) every hole in every temp allocation of the memory space at its peak, largest
+-- largest need) every hole in every temp allocation of the memory space at its peak, largest
 -- first, with the values on both sides of it. All holes of a module and memory space add up to
 -- fragmentation_bytes, which is what the temp allocations could shrink by at the very best.
 --
@@ -18,7 +18,8 @@
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color BIGINT = NULL: Only this memory space.
+-- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
+--   (color 0), where a module holds nothing there its largest.
 -- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
 -- param top_n BIGINT = 30: Rows to return.
 --

@@ -4,7 +4,7 @@
 --
 -- Sharded parameters (FSDP, ZeRO) are gathered before use; a schedule that gathers early or frees
 -- late holds many gathered arrays at once, and the sharding saves nothing. For each run and
--- function (its compilation with the largest known peak) the instant when most bytes of all-gather
+-- function (its compilation with the largest need) the instant when most bytes of all-gather
 -- results are live, and the results live then, largest first; gathered_bytes is their sum.
 --
 -- wrong when: An all-gather inside a fusion, a custom call or a loop of permutes does not show; one
@@ -15,7 +15,8 @@
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color BIGINT = NULL: Only this memory space.
+-- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
+--   (color 0), where a module holds nothing there its largest.
 -- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
 -- param top_n BIGINT = 30: Rows to return.
 --

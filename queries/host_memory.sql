@@ -3,8 +3,8 @@
 -- engines: duckdb, spark, sail
 --
 -- On a GPU or TPU what is offloaded, and arguments and outputs that are placed on the host, lie in
--- a memory space of their own. For each run and function (its compilation with the largest known
--- peak there) one row per source line and shape of what holds bytes at the peak of that space,
+-- a memory space of their own. For each run and function (its compilation with the largest need
+-- there) one row per source line and shape of what holds bytes at the peak of that space,
 -- largest first, with the instructions that move it: to the host, where the device would else hold
 -- it, and back. On a CPU all memory is that of the host; query memory-by-space has it.
 --
@@ -16,7 +16,7 @@
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color BIGINT = NULL: Only this memory space.
+-- param color VARCHAR = NULL: Memory space: its number; NULL or all is every one.
 -- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
 -- param peak BIGINT = 1: Which of the distinct peaks (query peaks), 1 is the highest.
 -- param step BIGINT = NULL: Any instant instead of a peak [program order].
@@ -46,7 +46,9 @@
 -- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
 --   has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
-  SELECT coalesce(getvariable('top_n')::BIGINT, 30) AS top_n
+  SELECT
+    getvariable('color')::VARCHAR AS color,
+    coalesce(getvariable('top_n')::BIGINT, 30) AS top_n
 ),
 host_spaces AS (
   SELECT memory_spaces.platform, memory_spaces.color
@@ -54,24 +56,65 @@ host_spaces AS (
   WHERE memory_spaces.memory_space_name = 'host'
     AND memory_spaces.color <> 0
 ),
+-- Of each function the compilation with the largest need of the host.
+largest AS (
+  SELECT
+    asked_spaces.module_id, asked_spaces.color, asked_spaces.run_name, asked_spaces.platform,
+    coalesce(asked_spaces.function_name, asked_spaces.module_key) AS known_name,
+    asked_spaces.peak_bytes,
+    row_number() OVER (
+      PARTITION BY
+        asked_spaces.run_name, coalesce(asked_spaces.function_name, asked_spaces.module_key),
+        asked_spaces.platform, asked_spaces.color
+      ORDER BY
+        asked_spaces.need_bytes DESC NULLS LAST, asked_spaces.peak_bytes DESC,
+        asked_spaces.module_key
+    ) AS place
+  FROM asked_spaces
+  CROSS JOIN params
+  JOIN host_spaces
+    ON host_spaces.platform = asked_spaces.platform
+    AND host_spaces.color = asked_spaces.color
+  WHERE asked_spaces.peak_bytes > 0
+    AND (
+      coalesce(params.color, 'all') = 'all'
+      OR params.color = CAST(asked_spaces.color AS VARCHAR)
+    )
+),
+functions AS (
+  SELECT
+    largest.module_id, largest.color, largest.run_name, largest.platform, largest.known_name,
+    CASE
+      WHEN asked_instants.module_id IS NULL THEN largest.peak_bytes
+      ELSE asked_instants.occupied_bytes
+    END AS peak_bytes,
+    row_number() OVER (
+      ORDER BY largest.run_name, largest.known_name, largest.platform, largest.color
+    ) AS name_place
+  FROM largest
+  LEFT JOIN asked_instants
+    ON asked_instants.module_id = largest.module_id
+    AND asked_instants.color = largest.color
+  WHERE largest.place = 1
+),
 held AS (
   SELECT
-    values_held.module_id, values_held.color, values_held.name_place, values_held.run_name,
-    values_held.function_name, values_held.platform, values_held.peak_bytes,
-    values_held.allocation_kind, values_held.value_id, values_held.held_bytes, values_held.shape,
+    functions.module_id, functions.color, functions.name_place, functions.run_name,
+    functions.known_name AS function_name, functions.platform, functions.peak_bytes,
+    values_held.allocation_kind, values_held.value_id, values_held.held_bytes, "values".shape,
     value_sources.op_name,
     value_sources.source_line, "values".allocation_index, "values".offset_bytes,
     "values".size_bytes, modules.has_used_values
-  FROM answered_peak_values AS values_held
-  JOIN host_spaces
-    ON host_spaces.platform = values_held.platform
-    AND host_spaces.color = values_held.color
-  JOIN modules ON modules.module_id = values_held.module_id
+  FROM functions
+  JOIN asked_peak_values AS values_held
+    ON values_held.module_id = functions.module_id
+    AND values_held.color = functions.color
+  JOIN modules ON modules.module_id = functions.module_id
   JOIN "values"
-    ON "values".module_id = values_held.module_id
+    ON "values".module_id = functions.module_id
     AND "values".value_id = values_held.value_id
   LEFT JOIN value_sources
-    ON value_sources.module_id = values_held.module_id
+    ON value_sources.module_id = functions.module_id
     AND value_sources.value_id = values_held.value_id
   WHERE values_held.held_bytes > 0
 ),

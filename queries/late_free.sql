@@ -9,7 +9,7 @@
 -- other in program order, and between the last one and the end of its live range, it is idle: it
 -- takes memory and nobody reads it. Each temp value is shown with its longest idle time, by default
 -- among those that the peak lies in, for only these raise it. Values are ranked by size times idle
--- instants. For each run and function the module with the largest known peak is shown.
+-- instants. For each run and function the module with the largest need is shown.
 --
 -- An idle time that a use ends (reason before_use) belongs to a value computed long before it is
 -- needed: recompute it, offload it, or make its consumer run earlier, all the more where that
@@ -26,7 +26,8 @@
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color BIGINT = NULL: Only this memory space.
+-- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
+--   (color 0), where a module holds nothing there its largest.
 -- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
 -- param peak BIGINT = 1: Which of the distinct peaks (query peaks), 1 is the highest.
 -- param step BIGINT = NULL: Any instant instead of a peak [program order].

@@ -10,7 +10,7 @@
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color BIGINT = NULL: Only this memory space.
+-- param color VARCHAR = NULL: Memory space: its number; NULL or all is every one.
 -- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
 -- param top_n BIGINT = 50: Rows to return.
 --
@@ -35,7 +35,9 @@
 --   peak_bytes.
 -- column unknown_reason VARCHAR: Why the peak is unknown; NULL if it is known.
 WITH params AS (
-  SELECT coalesce(getvariable('top_n')::BIGINT, 50) AS top_n
+  SELECT
+    getvariable('color')::VARCHAR AS color,
+    coalesce(getvariable('top_n')::BIGINT, 50) AS top_n
 ),
 module_peaks AS (
   SELECT
@@ -51,8 +53,12 @@ SELECT
   figures.argument_bytes, figures.output_bytes, figures.alias_bytes, figures.temp_bytes,
   figures.constant_bytes, figures.thread_local_bytes, figures.fragmentation_bytes,
   figures.peak_unknown_reason AS unknown_reason
-FROM asked_modules AS figures
+FROM asked_spaces AS figures
+CROSS JOIN params
 JOIN module_peaks ON module_peaks.module_id = figures.module_id
+WHERE coalesce(params.color, 'all') = 'all'
+  OR figures.color IS NULL
+  OR params.color = CAST(figures.color AS VARCHAR)
 ORDER BY
   figures.peak_bytes DESC NULLS FIRST, figures.total_bytes DESC, figures.run_name,
   figures.module_key, figures.color

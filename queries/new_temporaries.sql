@@ -12,7 +12,7 @@
 -- its peak. With by = 'all' or 'shape' every changed shape is a new group.
 --
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
--- param color BIGINT = NULL: Only this memory space.
+-- param color VARCHAR = NULL: Memory space: its number; NULL or all is every one.
 -- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
 -- param base VARCHAR = NULL: The run, or LABEL=VALUE, to compare with; nothing without it.
 -- param new VARCHAR = NULL: The run, or LABEL=VALUE, that is compared; nothing without it.
@@ -42,7 +42,7 @@ WITH params AS (
     coalesce(getvariable('by')::VARCHAR, 'op') AS by,
     coalesce(getvariable('grown')::BOOLEAN, FALSE) AS grown,
     getvariable('function')::VARCHAR AS function,
-    getvariable('color')::BIGINT AS color,
+    getvariable('color')::VARCHAR AS color,
     getvariable('module')::VARCHAR AS module,
     coalesce(getvariable('top_n')::BIGINT, 20) AS top_n
 )
@@ -66,7 +66,11 @@ WHERE (
     OR parts.base_function_name GLOB params.function
     OR parts.new_function_name GLOB params.function
   )
-  AND (params.color IS NULL OR parts.color IS NULL OR parts.color = params.color)
+  AND (
+    coalesce(params.color, 'all') = 'all'
+    OR parts.color IS NULL
+    OR params.color = CAST(parts.color AS VARCHAR)
+  )
   AND (
     params.module IS NULL
     OR parts.base_module_key GLOB params.module

@@ -9,7 +9,7 @@
 -- space 0) that are held at the peak, begin before and end behind it, live long and are not used at
 -- it, and stacks that a loop fills in the forward pass of a gradient (query loop-residuals): of
 -- these one slice at a time stays. A policy can offload inputs of the layer too, which a scan saves
--- whatever is left out. For each run and function (its compilation with the largest known peak) the
+-- whatever is left out. For each run and function (its compilation with the largest need) the
 -- largest saving first.
 --
 -- wrong when: Copies take time, and a slice that comes back late stalls the step: transfer_bytes by
@@ -21,7 +21,8 @@
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color BIGINT = NULL: Only this memory space.
+-- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
+--   (color 0), where a module holds nothing there its largest.
 -- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
 -- param peak BIGINT = 1: Which of the distinct peaks (query peaks), 1 is the highest.
 -- param step BIGINT = NULL: Any instant instead of a peak [program order].

@@ -3,7 +3,7 @@
 -- engines: duckdb, spark, sail
 --
 -- An array can take more bytes than its elements: tiled layouts (TPU) round dimensions up to whole
--- tiles. For each run and function (its compilation with the largest known peak) and each shape
+-- tiles. For each run and function (its compilation with the largest need) and each shape
 -- with its layout: what one value takes, what its elements need, and how much of the difference
 -- counts at the peak of the memory space. Most padding at the peak first, then most in all values.
 -- Small dimensions are the usual cause. Dimensions that are multiples of the tile avoid it, or
@@ -21,7 +21,8 @@
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color BIGINT = NULL: Only this memory space.
+-- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
+--   (color 0), where a module holds nothing there its largest.
 -- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
 -- param peak BIGINT = 1: Which of the distinct peaks (query peaks), 1 is the highest.
 -- param step BIGINT = NULL: Any instant instead of a peak [program order].

@@ -4,7 +4,7 @@
 --
 -- Attributes every byte that is occupied at the peak to the scope path (op_name) of the instruction
 -- that defined the value there, so that the rows of a module add up to its peak (query peak says
--- how that is counted). For each run and function the module with the largest known peak is shown.
+-- how that is counted). For each run and function the module with the largest need is shown.
 -- Bytes without an op_name are summed by kind of allocation.
 --
 -- XLA makes copies, conversions and broadcasts of its own, without an op_name. They are often half
@@ -29,7 +29,8 @@
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color BIGINT = NULL: Only this memory space.
+-- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
+--   (color 0), where a module holds nothing there its largest.
 -- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
 -- param peak BIGINT = 1: Which of the distinct peaks (query peaks), 1 is the highest.
 -- param step BIGINT = NULL: Any instant instead of a peak [program order].

@@ -5,7 +5,7 @@
 -- Attributes every byte that is occupied at the peak to a role: weights, optimizer state, model
 -- state and inputs by the names of arguments; activations, gradients and the optimizer's step by
 -- the phase in which they are computed (query peak-by-category); constants. The rows of a module
--- add up to its peak. For each run and function the module with the largest known peak is shown.
+-- add up to its peak. For each run and function the module with the largest need is shown.
 -- Rules are in the table role_rules. A file of your own, given by --categories or
 -- BUFDB_CATEGORIES, goes before them.
 --
@@ -19,7 +19,8 @@
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color BIGINT = NULL: Only this memory space.
+-- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
+--   (color 0), where a module holds nothing there its largest.
 -- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
 -- param peak BIGINT = 1: Which of the distinct peaks (query peaks), 1 is the highest.
 -- param step BIGINT = NULL: Any instant instead of a peak [program order].

@@ -5,7 +5,7 @@
 -- Attributes every byte that is occupied at the peak to the source line of the instruction that
 -- defined the value there, so that the lines of a module add up to its peak. The peak is the
 -- largest number of bytes occupied at one instant, bytes shared by several values counted once
--- (query peak says more). For each run and function the module with the largest known peak is
+-- (query peak says more). For each run and function the module with the largest need is
 -- shown. Bytes without a known line, such as those of parameters, are summed by kind of allocation.
 --
 -- What a loop carries is attributed to the line that makes the data, not to the loop: the row saved
@@ -33,7 +33,8 @@
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color BIGINT = NULL: Only this memory space.
+-- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
+--   (color 0), where a module holds nothing there its largest.
 -- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
 -- param peak BIGINT = 1: Which of the distinct peaks (query peaks), 1 is the highest.
 -- param step BIGINT = NULL: Any instant instead of a peak [program order].

@@ -14,7 +14,7 @@
 --
 -- wrong when: printed figures and reported_total_bytes are of the whole module and repeat on each
 -- of its memory spaces. memory_analysis() adds up its sums over the device's memory spaces; with
--- several of them add the rows. thread_local_bytes lie on a stack at run time, not in device
+-- color = 'all' add the rows. thread_local_bytes lie on a stack at run time, not in device
 -- memory, though XLA's total counts them. What the run-time needs besides (code, scratch space of
 -- library calls that is not in the dump, other programs, the allocator's own fragmentation) is in
 -- no figure.
@@ -22,7 +22,8 @@
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color BIGINT = NULL: Only this memory space.
+-- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
+--   (color 0), where a module holds nothing there its largest.
 -- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
 -- param top_n BIGINT = 100: Rows to return.
 --

@@ -12,7 +12,8 @@
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color BIGINT = NULL: Only this memory space.
+-- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
+--   (color 0), where a module holds nothing there its largest.
 -- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
 -- param top_n BIGINT = 200: Rows to return.
 --
@@ -24,7 +25,7 @@
 -- column peak_bytes HUGEINT: Peak [bytes]; NULL if unknown.
 -- column peak_ratio DOUBLE: Peak divided by that of the function's first run; NULL if either is
 --   unknown or the latter 0.
--- column temp_bytes HUGEINT: Temp allocations of the compilation with the largest known peak
+-- column temp_bytes HUGEINT: Temp allocations of the compilation with the largest need
 --   [bytes]; NULL if no compilation has allocations.
 -- column unknown_reason VARCHAR: Why the peak is unknown; NULL if it is known.
 WITH params AS (

@@ -5,7 +5,7 @@
 -- The instants that compete for being the peak: hills of the occupied bytes over program order that
 -- stand at least 5 percent of the highest above the valley between them and a higher one. Who
 -- treats the first has the second as the next limit. For each run and function the module with the
--- largest known peak is shown. Query at-step says what is live at one of them (-p step TIME).
+-- largest need is shown. Query at-step says what is live at one of them (-p step TIME).
 --
 -- wrong when: Program order is not time: a peak can last for one short instruction or for most of
 -- the run.
@@ -13,7 +13,8 @@
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color BIGINT = NULL: Only this memory space.
+-- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
+--   (color 0), where a module holds nothing there its largest.
 -- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
 -- param top_functions BIGINT = 3: Functions (of one run and memory space) to show, largest peak
 --   first.

@@ -9,7 +9,7 @@
 -- transpose, slice, pad, concatenate, copy, or a fusion of kind kLoop, which is made of them. What
 -- is saved is the bytes held minus the operands that would have to stay for it: those in temp
 -- allocations that are not held at the peak. For each run and function (its compilation with the
--- largest known peak) the largest low end first.
+-- largest need) the largest low end first.
 --
 -- A stack that a loop fills for the backward pass (query loop-residuals) is judged by the operation
 -- that makes its slices, and costs one slice at a time; a policy of jax.checkpoint can leave it
@@ -25,7 +25,8 @@
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color BIGINT = NULL: Only this memory space.
+-- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
+--   (color 0), where a module holds nothing there its largest.
 -- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
 -- param peak BIGINT = 1: Which of the distinct peaks (query peaks), 1 is the highest.
 -- param step BIGINT = NULL: Any instant instead of a peak [program order].

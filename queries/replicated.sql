@@ -4,7 +4,7 @@
 --
 -- A module compiled for several devices (partitions, format section 7.5) takes each argument by a
 -- sharding: divided among all devices, or the same on some or all of them. For each run and
--- function (its compilation with the largest known peak) one row per argument of which several
+-- function (its compilation with the largest need) one row per argument of which several
 -- devices hold the same part, with what each of them would hold less if they shared it, most first.
 -- Arguments are held for the whole run, so all of it counts at the peak. Figures are those of one
 -- device. On TPU shardings are in before_optimizations.txt alone, and count where they fit what a
@@ -21,7 +21,8 @@
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color BIGINT = NULL: Only this memory space.
+-- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
+--   (color 0), where a module holds nothing there its largest.
 -- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
 -- param all_arguments BOOLEAN = FALSE: Show those too that each device has its own part of, and
 --   those of which that is not known.

@@ -8,7 +8,8 @@
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color BIGINT = NULL: Only this memory space.
+-- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
+--   (color 0), where a module holds nothing there its largest.
 -- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
 -- param top_n BIGINT = 100: Rows to return.
 --
@@ -40,7 +41,7 @@ WITH params AS (
   SELECT
     getvariable('function')::VARCHAR AS function,
     getvariable('platform')::VARCHAR AS platform,
-    getvariable('color')::BIGINT AS color,
+    getvariable('color')::VARCHAR AS color,
     getvariable('module')::VARCHAR AS module,
     coalesce(getvariable('top_n')::BIGINT, 100) AS top_n
 ),
@@ -138,6 +139,6 @@ LEFT JOIN labels ON labels.run_name = runs.run_name
 LEFT JOIN options ON options.run_name = runs.run_name
 LEFT JOIN problems ON problems.run_name = runs.run_name
 WHERE figures.run_name IS NOT NULL
-  OR coalesce(params.function, params.platform, params.color::VARCHAR, params.module) IS NULL
+  OR coalesce(params.function, params.platform, params.color, params.module) IS NULL
 ORDER BY runs.dumped_at NULLS LAST, runs.run_name
 LIMIT (SELECT top_n FROM params);

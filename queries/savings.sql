@@ -12,7 +12,7 @@
 -- that is there), with the values of kept_name kept instead; the high end where operands are
 -- computed again, too. Names are those of peak-by-source-line and peak-by-op; values that are the
 -- same bytes under several names, such as what a loop carries, are one. For each run and function
--- the module with the largest known peak is shown, the largest low end first (where none is known
+-- the module with the largest need is shown, the largest low end first (where none is known
 -- the saving counts). Savings of several do not add up: bufdb what-if computes them together.
 --
 -- wrong when: The figure is exact for today's schedule, and there no treatment of this alone saves
@@ -40,7 +40,8 @@
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color BIGINT = NULL: Only this memory space.
+-- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
+--   (color 0), where a module holds nothing there its largest.
 -- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
 -- param what VARCHAR = 'all' | 'source_line' | 'op' | 'value': What to show.
 -- param top_functions BIGINT = 1: Functions (of one run and memory space) to show, largest peak

@@ -7,13 +7,14 @@
 -- top_n such spans, neighbours are put together, about as many in each row, and a row says the
 -- highest moment of its spans. Occupied are all allocations other than temp and thread-local ones
 -- as a whole, and the bytes of live values in temp allocations, shared bytes counted once. Of all
--- modules that the filters leave, the one with the largest known peak is shown. An instruction that
+-- modules that the filters leave, the one with the largest need is shown. An instruction that
 -- runs a loop stands after the loop's body, which is listed once, not once per iteration.
 --
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color BIGINT = NULL: Only this memory space.
+-- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
+--   (color 0), where a module holds nothing there its largest.
 -- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
 -- param top_n BIGINT = 40: Rows to return at most.
 --
@@ -39,7 +40,7 @@ chosen AS (
   SELECT module_id, color
   FROM asked_peaks
   WHERE peak_time IS NOT NULL
-  ORDER BY peak_bytes DESC, run_name, module_key, color
+  ORDER BY need_bytes DESC NULLS LAST, peak_bytes DESC, run_name, module_key, color
   LIMIT 1
 ),
 numbered_steps AS (

@@ -5,7 +5,7 @@
 -- A tuple that lives in memory is a table of pointers to its elements: 8 bytes each, more on the
 -- TPU, where tables are padded. Results of a program and carries of loops with thousands of
 -- elements make large ones, once per loop, condition and body. For each run and function (its
--- compilation with the largest known peak) the tables by the opcode that makes them; those that
+-- compilation with the largest need) the tables by the opcode that makes them; those that
 -- hold most at the peak first. Fewer, larger arrays in the carry or the result (stacked parameters)
 -- make them small.
 --
@@ -16,7 +16,8 @@
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color BIGINT = NULL: Only this memory space.
+-- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
+--   (color 0), where a module holds nothing there its largest.
 -- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
 -- param peak BIGINT = 1: Which of the distinct peaks (query peaks), 1 is the highest.
 -- param step BIGINT = NULL: Any instant instead of a peak [program order].

@@ -51,8 +51,8 @@ def session(pytester, monkeypatch):
 @pytest.mark.parametrize(
     ("limits", "message"),
     [
-        ({}, "bufdb_limit wants a limit: one or more of peak"),
-        ({"peek": 1}, "bufdb_limit has no limit 'peek'; there are peak"),
+        ({}, "bufdb_limit wants a limit: one or more of need, peak"),
+        ({"peek": 1}, "bufdb_limit has no limit 'peek'; there are need, peak"),
         ({"peak": "+5%"}, "peak='[+]5%': there is no base run here; give a size"),
         ({"peak": "5 apples"}, "5 apples"),
     ],
@@ -113,8 +113,8 @@ def test_step(bufdb_limit):
             'DEMO + "/cpu_b8", color=3, peak=1',
             "*no memory space color 3 in what fits; there is ho*",
         ),
-        ('DEMO + "/cpu_b8"', "*bufdb_limit wants a limit: one or more of peak, temp, *"),
-        ('DEMO + "/cpu_b8", peek=1', "*bufdb_limit has no limit 'peek'; there are peak, *"),
+        ('DEMO + "/cpu_b8"', "*bufdb_limit wants a limit: one or more of need, peak, temp, *"),
+        ('DEMO + "/cpu_b8", peek=1', "*bufdb_limit has no limit 'peek'; there are need, peak, *"),
         ('DEMO + "/cpu_b8", peak="1"', "*expected bytes such as 123456 or '16 GiB'*"),
         ('DEMO + "/cpu_b8", peak="+1%"', "*peak='+1%': there is no base run here; give a size"),
         ('".", peak=1', "*no buffer assignment in .: what was compiled came from a cache, or*"),
@@ -249,10 +249,11 @@ def test_over(assert_peak):
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(
         [
-            "bufdb: the peak of train_step is over its limit",
+            "bufdb: train_step needs more than its limit",
+            "  needs         8.49 MiB (8905868 bytes)",
             "  peak          8.49 MiB (8905504 bytes)",
             "  limit         1.00 MiB (1048576 bytes)",
-            "  too much      7.49 MiB (7856928 bytes)",
+            "  too much      7.49 MiB (7857292 bytes)",
             "limit: 849.3% of 1.00 MiB: it does not fit",
             "lines that hold most of it",
             "* /home/user/model/train.py:*",

@@ -83,6 +83,7 @@ class Readable:
         run: str | None = None,
         function: str | None = None,
         module: str | None = None,
+        color: int | str | None = None,
         limit: int | str | None = None,
     ) -> Answer:
         """One screen: the highest peak, what holds it, and what would lower it most.
@@ -91,13 +92,15 @@ class Readable:
             run: glob of runs, or of LABEL=VALUE.
             function: glob of jitted functions.
             module: glob of modules' keys.
+            color: memory space: its number, its name or all; the device's own by default.
             limit: memory of the device: bytes, a size such as "16GiB", or a name as "TPU v5e".
         """
         from bufdb.api.questions.summary import summary
         from bufdb.report.summary import as_dict, text
 
         with self._opener.several() as opened:
-            found = summary(opened, run=run, function=function, module=module, limit=limit)
+            asked = {"run": run, "function": function, "module": module}
+            found = summary(opened, **asked, color=color, limit=limit)
         if found.note is not None:
             return Answer("", as_dict(found.found), (found.note,))
         return Answer(text(found.found), as_dict(found.found))

@@ -47,7 +47,7 @@ class Budget:
     limit: Limit
     memory_space: str | None = None
     color: int | None = None
-    """Memory space by number; with neither that nor a name it is 0, the default memory."""
+    """Memory space by number; with neither that nor a name it is the memory of the device."""
     platform: str | None = None
     allow_new: bool = False
     """Whether a module without counterpart in the base run passes a relative limit."""
@@ -57,7 +57,9 @@ class Budget:
     @property
     def space(self) -> str:
         """The memory space as people write it."""
-        return self.memory_space or f"color {self.color or 0}"
+        if self.color is not None:
+            return f"color {self.color}"
+        return self.memory_space or "of the device"
 
 
 @dataclass(frozen=True)
@@ -124,7 +126,7 @@ def _budget(entry: dict[str, Any], number: int, lines: _Lines) -> Budget:
     for key in ("function", "memory_space", "platform"):
         if key in entry and (not isinstance(entry[key], str) or not entry[key]):
             raise lines.error(number, key, f"expected text, found {_found(entry[key])}")
-    metric = entry.get("metric", "peak")
+    metric = entry.get("metric", "need")
     if metric not in METRICS:
         raise lines.error(
             number, "metric", f"expected one of {', '.join(METRICS)}, found {_found(metric)}"

@@ -128,4 +128,4 @@ def _fits(budget: Budget, figure: MemoryFigures) -> bool:
 def _in_space(budget: Budget, figure: MemoryFigures) -> bool:
     if budget.memory_space is not None:
         return figure.memory_space == budget.memory_space
-    return figure.color == (budget.color or 0)
+    return figure.is_device_memory if budget.color is None else figure.color == budget.color

@@ -46,8 +46,9 @@ def command(
       base = "main"             # run that relative limits start from
       [[budget]]
       function = "train_*"      # glob of jitted functions
-      metric = "peak"           # temp, arguments, outputs, constants, total, fragmentation
-      memory_space = "hbm"      # or color = 1; without either color 0, the default memory
+      metric = "need"           # what a device must hold, the default; or peak, temp,
+                                # arguments, outputs, constants, total, fragmentation
+      memory_space = "hbm"      # or color = 1; without either the device's own memory
       limit = "16 GiB"          # or bytes; "+2%" or "+10 MiB" over the same function in base
       platform = "tpu"          # only modules for it (may be left out)
       allow_new = true          # a relative limit lets functions pass that base does not have
@@ -108,6 +109,8 @@ def _judge(
         base_figures: dict[Place, MemoryFigures] = {}
         if relative and base is not None:
             runs.require(con, [base])
+            if run == base:
+                common.note(f"run {run} is its own base: no limit relative to it can be exceeded")
             base_figures = figures.of_base(con, base, run)
         verdicts = judge(budgets, figures.of_run(con, run), base_figures, figures.unread(con, run))
     except duckdb.Error as error:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from bufdb.query.result import Result
 
 TABLE_ROWS = 20
-"""Modules shown at the end, those with the highest peak."""
+"""Modules shown at the end, those with the largest need."""
 
 
 @click.command(
@@ -377,19 +377,23 @@ def show_result(result: Result, more: str | None, format_name: str, output: Path
 
 
 def _peaks(db: str, name: str) -> tuple[Result, str | None]:
-    """The modules with the highest peaks, and where the rest is, if there is more."""
+    """The modules with the largest needs, and where the rest is, if there is more."""
     from bufdb.database import store
     from bufdb.query import figures
     from bufdb.query.memory_figures import METRICS
     from bufdb.query.result import Result
 
     with store.open_readable(db) as con:
-        found = figures.of_run(con, name)
-    metrics = ("peak", "arguments", "outputs", "temp", "constants", "fragmentation")
+        found = [f for f in figures.of_run(con, name) if f.is_device_memory or f.color is None]
+    metrics = ("peak", "need", "arguments", "outputs", "temp", "constants", "fragmentation")
     # What is unknown may be the highest, so it comes first.
     found.sort(
         key=lambda f: [
-            (f.values[metric] is not None, -(f.values[metric] or 0)) for metric in ("peak", "total")
+            f.values["peak"] is not None,
+            *(
+                (f.values[metric] is not None, -(f.values[metric] or 0))
+                for metric in ("need", "peak")
+            ),
         ]
     )
     columns = [

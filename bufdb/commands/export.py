@@ -26,7 +26,7 @@ PICTURES = ("speedscope", "collapsed", "pprof", "perfetto", "torch-snapshot")
     "--color",
     metavar="N",
     shell_complete=completion.known("color"),
-    help="Of a picture: only this memory space, its number or a name as hbm.",
+    help="Of a picture: memory space, its number, its name or all.  [default: the device's own]",
 )
 @click.option(
     "--frames",
@@ -73,7 +73,7 @@ def command(
       torch-snapshot  each value from allocation to free, for pytorch.org/memory_viz
 
     A picture shows of each function the largest compilation, and each memory space for itself;
-    collapsed and pprof, which hold one sum, the function and memory space with the largest peak.
+    collapsed and pprof, which hold one sum, the function with the largest need.
 
     --anonymize leaves the words of XLA, JAX and bufdb, all numbers, and single letters; every other
     word of names, paths, labels and options becomes another one, the same everywhere in the file.

@@ -104,7 +104,7 @@ def _short(name: str, text: str) -> common.Decorator:
 @_short("function", "a glob of jitted functions.")
 @_short("module", "a glob of modules' keys.")
 @_short("platform", "cpu, gpu or tpu.")
-@_short("color", "a memory space, by number or by name, such as hbm.")
+@_short("color", "a memory space, by number, by name, such as hbm, or all.")
 @_short("top", "rows to show.")
 @common.data_options
 @click.option("--sql", "show_sql", is_flag=True, help="Print the query's text; needs no database.")
@@ -215,7 +215,7 @@ def _param_text(param: header.Parameter) -> str:
     if texts.is_size(param):
         text += " A unit may follow, as in 32MiB."
     if texts.is_space(param):
-        text += " Its number, or its name where that is one platform's, such as hbm."
+        text += " A name, such as hbm, will do where it is one platform's."
     return text if param.default is None else f"{text} [default: {param.default}]"
 
 

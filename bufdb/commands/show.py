@@ -17,10 +17,10 @@ from bufdb.errors import UsageError, one_line
 if TYPE_CHECKING:
     import duckdb
 
+    from bufdb.query.asked.subject import Subject
     from bufdb.query.header import SavedQuery, Value
     from bufdb.report.terminal.screen import Screen
     from bufdb.summary.picture import Picture
-    from bufdb.summary.subject import Subject
 
 BY = ("line", "op", "category", "dtype", "value")
 TREES = ("op", "line", "stack")
@@ -36,7 +36,7 @@ MOST = 2**63 - 1
     "--color",
     metavar="N",
     shell_complete=completion.known("color"),
-    help="Memory space: its number, or a name as vmem.  [default: the device's own]",
+    help="Memory space: its number, its name or all.  [default: the device's own]",
 )
 @click.option("--step", metavar="N", type=click.IntRange(0, MOST), help="Look at this instant.")
 @click.option(
@@ -75,7 +75,7 @@ def command(
     """Show one module: occupied bytes over the program, what lies where, and what holds the peak.
 
     MODULE is the key or name of a module, the name of a function, or a glob of one; of all that it
-    and the options leave, the one with the largest known peak in the device's own memory is shown.
+    and the options leave, the one with the largest need is shown, in the device's own memory.
 
     The curve has the occupied bytes over the steps of the program, the map below it the arena of
     temp allocations: which of its bytes are occupied, and by whom. Both have a column for several
@@ -87,22 +87,21 @@ def command(
     The width is that of the terminal (COLUMNS), from 60 to 160. Without colours (a pipe, NO_COLOR)
     letters tell buffers apart; --ascii is for terminals that show no block characters.
     """
+    from bufdb.query.asked import subject
     from bufdb.query.catalogue import Catalogue
     from bufdb.report.terminal import paint
     from bufdb.report.terminal.screen import Screen
     from bufdb.resources import query_folder
-    from bufdb.summary import picture, subject
+    from bufdb.summary import picture
 
     if step is not None and peak is not None:
         raise UsageError("--step and --peak both say which instant to show; give one of them")
     given = {"run": run, "function": function, "module": module, "color": color}
     asked: dict[str, Value] = {key: text for key, text in given.items() if text is not None}
-    if color is not None and color.isdecimal():
-        asked["color"] = int(color)
     queries = picture.queries(Catalogue([query_folder()]), tree)
     sql = "\n".join([subject.SQL, subject.NAMES, picture.sql_of(queries)])
     con = common.open_database(db, sql, runs=None if run is None else [run])
-    chosen = subject.choose(con, name, asked)
+    chosen = subject.choose(con, "show", name, asked)
     if chosen.others:
         common.note(chosen.others)
     stream = sys.stdout if output is None else None

@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 
 @click.command(name="summary", short_help="One screen: the highest peak and what holds it.")
 @completion.filter_options
+@click.option(
+    "--color",
+    metavar="N",
+    shell_complete=completion.known("color"),
+    help="Memory space: its number, its name or all.  [default: the device's own]",
+)
 @common.limit_option
 @click.option(
     "--format",
@@ -39,6 +45,7 @@ def command(
     run: str | None,
     function: str | None,
     module: str | None,
+    color: str | None,
     limit: str | None,
     format_name: str,
     output: Path | None,
@@ -46,16 +53,17 @@ def command(
 ) -> None:
     """Show what was compiled, the highest peak, what holds it, and what would lower it most.
 
-    The peak is that of the device's own memory, the highest of all functions asked about. How much
-    of the device it takes is said where the device is known: by --limit, or by a label of the run
-    (bufdb ingest --metadata device='TPU v5e'); no dump names it. All figures are those of 'bufdb
-    query peak-by-category', 'peak-by-source-line', 'advice' and 'diagnostics'.
+    It is about the function with the largest need of the device's own memory, or of that of
+    --color. How much of the device that takes, with the holes in what XLA reserves, is said where
+    the device is known: by --limit, or by a label of the run (bufdb ingest --metadata
+    device='TPU v5e'); no dump names it. All figures are those of 'bufdb query peak-by-category',
+    'peak-by-source-line', 'advice' and 'diagnostics'.
     """
     from bufdb.api.questions.summary import summary as ask
     from bufdb.report import summary
 
     opened = partial(common.open_database, db)
-    answer = ask(opened, run=run, function=function, module=module, limit=limit)
+    answer = ask(opened, run=run, function=function, module=module, color=color, limit=limit)
     found = answer.found
     if answer.note is not None:
         common.note(answer.note)

@@ -40,7 +40,8 @@ BY = ("line", "op", "value")
 @click.option(
     "--until",
     metavar="SIZE",
-    help="Take what lowers the peak most, and again, until it is down to SIZE, such as 16GiB.",
+    help="Take what lowers the peak most, and again, until what a device must hold is down to "
+    "SIZE, such as 16GiB.",
 )
 @click.option(
     "--by",
@@ -54,7 +55,11 @@ BY = ("line", "op", "value")
     "compute again for each byte saved.  [default: saving]",
 )
 @click.option("--run", metavar="RUN", help="Only modules of this run: a name or a glob.")
-@click.option("--color", metavar="N", help="Only this memory space: its number, or a name as hbm.")
+@click.option(
+    "--color",
+    metavar="N",
+    help="Memory space: its number, its name or all.  [default: the device's own]",
+)
 @common.output_options
 @common.read_db_option
 def command(
@@ -73,7 +78,7 @@ def command(
     r"""Compute what the peak of MODULE would be if some of its values held no memory.
 
     MODULE is the key or name of a module, the name of a function, or a glob of one; of several the
-    one with the largest known peak is taken, in its memory space with the largest.
+    one with the largest need is taken, in the memory of the device.
 
     Names are those of 'bufdb query savings', here of all values and not only of those at the peak.
     A name in full takes just that; a glob, or the end of a path such as model.py:53, takes it with
@@ -89,10 +94,14 @@ def command(
     layers on CPU, where the compiler merges what is computed again. operation_count is what it
     costs to compute the large values again, by the shapes in the HLO text (recompute_costs).
 
+    What a device must hold is the peak and the holes in what XLA reserves for temporaries. It is
+    computed by placing the values that are left again, where that gives today's size for today's
+    values; else it is a range, and --until goes by its high end.
+
     \b
     Exit codes:
       0  computed
-      1  the peak is unknown, or stays above --until
+      1  the peak is unknown, or what is needed stays above --until
       2  wrong usage, or a name that takes nothing
       3  database missing, in use or of another version
     """

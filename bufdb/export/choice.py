@@ -1,4 +1,4 @@
-"""Which functions a picture shows: of each the largest compilation, in one memory space.
+"""Which functions a picture shows: of each the largest compilation, in the device's memory.
 
 As saved queries understand `run`, `function`, `module` and `color`, and by the same view. Bytes of
 several memory spaces, or of functions that never run together, are in no sum.
@@ -31,8 +31,8 @@ SELECT
 FROM asked_functions AS asked
 LEFT JOIN modules ON modules.module_id = asked.module_id
 ORDER BY
-  asked.peak_bytes DESC NULLS LAST, asked.run_name, asked.function_name, asked.color,
-  asked.platform
+  asked.peak_bytes IS NULL, asked.need_bytes DESC NULLS LAST, asked.peak_bytes DESC,
+  asked.run_name, asked.function_name, asked.color, asked.platform
 """
 _MOST_NAMED = 3
 
@@ -65,7 +65,7 @@ class Chosen:
     """What is shown, and what is not."""
 
     functions: list[Function]
-    """Largest peak first; at least one."""
+    """Largest need first; at least one."""
     notes: list[str]
     """Whose peak is unknown, and why."""
 
@@ -78,8 +78,9 @@ def numbered(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value]) -> dict
     """
     values = dict(asked)
     color = values.get("color")
-    if isinstance(color, str):
-        values["platform"], values["color"] = spaces.find(con, "export", color, values)
+    if color is not None and not spaces.is_plain(color):
+        values["platform"], number = spaces.find(con, "export", str(color), values)
+        values["color"] = str(number)
     return values
 
 
@@ -129,11 +130,11 @@ def with_instants(chosen: Chosen) -> Chosen:
 
 
 def largest(chosen: Chosen) -> Chosen:
-    """The function with the largest peak alone, and a note about the others."""
+    """The function with the largest need alone, and a note about the others."""
     first, *others = chosen.functions
     if not others:
         return chosen
     names = ", ".join(function.title for function in others[:_MOST_NAMED])
     more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
-    note = f"{first.title} is written, which has the largest peak; not {names}{more}"
+    note = f"{first.title} is written, which has the largest need; not {names}{more}"
     return Chosen([first], [*chosen.notes, note])

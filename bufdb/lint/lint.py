@@ -25,10 +25,17 @@ FILTERS = (
     ("run", "VARCHAR", "Only runs whose name or a label as LABEL=VALUE matches this glob."),
     ("function", "VARCHAR", "Only jitted functions whose name matches this glob."),
     ("platform", "VARCHAR", "Only this platform: cpu, gpu or tpu."),
-    ("color", "BIGINT", "Only this memory space."),
+    (
+        "color",
+        "VARCHAR",
+        "Memory space: its number, or all; NULL is the device's own memory (color 0), where a "
+        "module holds nothing there its largest.",
+    ),
     ("module", "VARCHAR", "Only modules whose key (query modules shows it) matches this glob."),
 )
 """Name, type and text of the parameters that filter, as bufdb's own queries have them."""
+EVERY_SPACE = "Memory space: its number; NULL or all is every one."
+"""Text of color in a query that lays memory spaces side by side."""
 
 UNITS = {
     "_bytes": ("[bytes]",),
@@ -175,7 +182,11 @@ def filter_findings(params: Sequence[Parameter]) -> Iterator[str]:
     """The parameters that filter come first, in one order and with one wording."""
     names = {param.name for param in params}
     expected = [(name, kind, None, text) for name, kind, text in FILTERS if name in names]
-    found = [(param.name, param.type, param.default, param.text) for param in params]
+    texts = {EVERY_SPACE: next(text for name, _, text in FILTERS if name == "color")}
+    found = [
+        (param.name, param.type, param.default, texts.get(param.text, param.text))
+        for param in params
+    ]
     if found[: len(expected)] != expected:
         lines = "; ".join(f"{name} {kind} = NULL: {text}" for name, kind, _, text in expected)
         yield f"the first param lines must be: {lines}"

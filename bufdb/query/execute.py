@@ -63,8 +63,7 @@ def runs_asked(values: Mapping[str, Value]) -> list[str] | None:
     sides = [values.get("base"), values.get("new")]
     if None in sides:
         return None
-    # Names, not globs: in brackets each character stands for itself.
-    return [re.sub(r"[*?[]", lambda found: f"[{found[0]}]", str(side)) for side in sides]
+    return [texts.glob(str(side)) for side in sides]
 
 
 def execute_query(

@@ -51,6 +51,7 @@ def of_run(con: duckdb.DuckDBPyConnection, run: str) -> list[MemoryFigures]:
             WHERE diagnostics.module_id = modules.module_id
               AND diagnostics.severity IN ('data_loss', 'error')
           ),
+          coalesce(memory_figures.is_device_memory, FALSE),
           memory_figures.peak_unknown_reason,
           {columns}
         FROM modules
@@ -69,6 +70,7 @@ def of_run(con: duckdb.DuckDBPyConnection, run: str) -> list[MemoryFigures]:
             color,
             space,
             dict(zip(METRICS, values, strict=True)),
+            is_device,
             reason,
             problems,
         )
@@ -80,6 +82,7 @@ def of_run(con: duckdb.DuckDBPyConnection, run: str) -> list[MemoryFigures]:
             color,
             space,
             problems,
+            is_device,
             reason,
             *values,
         ) in rows

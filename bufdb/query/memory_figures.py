@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 METRICS = {
+    "need": "need_bytes",
     "peak": "peak_bytes",
     "temp": "temp_bytes",
     "arguments": "argument_bytes",
@@ -33,6 +34,8 @@ class MemoryFigures:
     memory_space: str | None
     values: Mapping[str, int | None]
     """By metric; None for what cannot be known."""
+    is_device_memory: bool = True
+    """Whether it is the memory of the device, which is judged unless another is named."""
     unknown_reason: str | None = None
     """Why the peak, and what hangs on it, is not known."""
     problem_count: int = 0

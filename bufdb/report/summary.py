@@ -11,7 +11,7 @@ from bufdb.report import bars, cells, colour
 from bufdb.report.bars import bar
 from bufdb.report.text import display_width, escape_control, human_bytes, human_ratio
 from bufdb.summary.devices import GIB, device
-from bufdb.summary.overview import Overview, Row
+from bufdb.summary.overview import Overview, Row, need
 
 WIDTH = 80
 """Columns that a summary is made for; in a wider terminal it is no wider."""
@@ -70,12 +70,14 @@ def _peak(found: Overview, paint: Paint, *, is_short: bool) -> list[str]:
         where = _space(found.peak)
         whose = _whose(found.peak, WIDTH - len(f"highest peak: {size} of {where} memory, "))
         lines.append(f"highest peak: {paint(size, colour.BOLD)} of {where} memory, {whose}")
-        is_told = bool(found.out_of_memory)
-        if found.limit_ratio is not None or not (is_short or is_told):
-            lines += [_limit(found, paint), *_of_device(found)]
-        known = [row for row in found.others if row["peak_bytes"] is not None]
+        lines += _needs(found.peak)
+    is_told = bool(found.out_of_memory)
+    if found.limit_ratio is not None or (found.peak is not None and not (is_short or is_told)):
+        lines += [_limit(found, paint), *_of_device(found)]
+    if found.peak is not None:
+        known = [row for row in found.others if need(row) is not None]
         if known:
-            spaces = ", ".join(f"{human_bytes(row['peak_bytes'])} {_space(row)}" for row in known)
+            spaces = ", ".join(f"{human_bytes(need(row) or 0)} {_space(row)}" for row in known)
             lines.append(f"besides: {spaces}")
     for row in found.unknown[:MOST_REASONS]:
         whose = _whose(row, WIDTH // 2)
@@ -103,6 +105,16 @@ def _out_of_memory(found: Overview, paint: Paint) -> list[str]:
     return lines
 
 
+def _needs(row: Row) -> list[str]:
+    """As `needs 234.5 MiB: 214.9 MiB at the peak, 19.6 MiB of holes in the arena`."""
+    peak, need_bytes = row["peak_bytes"], row["need_bytes"]
+    if need_bytes is None or human_bytes(need_bytes) == human_bytes(peak):
+        return []
+    holes = human_bytes(need_bytes - peak)
+    parts = f"{human_bytes(peak)} at the peak, {holes} of holes in the arena"
+    return [f"needs {human_bytes(need_bytes)}: {parts}"]
+
+
 def _space(row: Row) -> str:
     if row["memory_space_name"] is not None:
         return escape_control(row["memory_space_name"])
@@ -124,6 +136,8 @@ def _limit(found: Overview, paint: Paint) -> str:
     if found.limit_name is not None:
         # A program that needs 15.8 GiB does not fit 15.75.
         of = f"{found.limit_bytes / GIB:.2f} GiB ({_title(found)})"
+    if found.largest is not None and found.largest is not found.peak:
+        of += f" ({_whose(found.largest, WIDTH // 2)})"
     if ratio > 1:
         return paint(f"limit: {human_ratio(ratio)} of {of}: it does not fit", colour.RED)
     share = human_ratio(ratio) if ratio >= 0.001 else "under 0.1%"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from bufdb.errors import BufdbError, UsageError
 from bufdb.lint import translate
+from bufdb.query.asked import spaces
 from bufdb.query.header import SavedQuery, Value
 from bufdb.query.result import Result
 
@@ -45,7 +46,7 @@ def answer(session: SparkSession, query: SavedQuery, values: Mapping[str, Value]
         BufdbError: the query cannot be written for Spark, or failed there.
     """
     color = values.get("color")
-    if isinstance(color, str):
+    if color is not None and not spaces.is_plain(color):
         raise UsageError(f"{query.name}: outside DuckDB a memory space is its number, got {color}")
     *first, (_, text) = translate.parts(query, "spark")
     made: list[str] = []

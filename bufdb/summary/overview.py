@@ -6,7 +6,6 @@ counts of rows.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +14,8 @@ import duckdb
 
 from bufdb.query import execute
 from bufdb.query.asked import about
+from bufdb.query.asked.spaces import ALL
+from bufdb.query.asked.texts import glob as glob
 from bufdb.query.catalogue import Catalogue
 from bufdb.query.header import SavedQuery, Value
 from bufdb.query.result import Result
@@ -28,21 +29,21 @@ QUERIES = {
     "advice": ("advice", 2),
 }
 """Parts of the summary: the query that has them, and its top_n."""
-DEFAULT_COLOR = 0
-"""The device's own memory on every platform; the others are on the chip or on the host."""
+LIMITED = (0, None)
+"""Memory spaces that a limit is of: the device's large memory, whatever a module holds there."""
 DEVICE_LABEL = "device"
 """Label or metadata of a run that says on which device its programs run."""
 
 _FUNCTIONS = """
 SELECT
   functions.run_name, functions.function_name, functions.platform, functions.color,
-  memory_spaces.memory_space_name, functions.module_id, modules.module_key, functions.peak_bytes,
+  functions.memory_space_name, functions.module_id, modules.module_key, functions.peak_bytes,
+  functions.is_device_memory, functions.need_bytes, functions.max_need_bytes,
   functions.module_count, functions.unknown_count, functions.unknown_reason
 FROM asked_functions AS functions
 JOIN modules ON modules.module_id = functions.module_id
-LEFT JOIN memory_spaces
-  ON memory_spaces.platform = functions.platform AND memory_spaces.color = functions.color
 ORDER BY
+  functions.peak_bytes IS NULL, functions.need_bytes DESC NULLS LAST,
   functions.peak_bytes DESC NULLS LAST, functions.run_name, functions.function_name,
   functions.platform NULLS LAST, functions.color NULLS LAST
 """
@@ -65,9 +66,12 @@ class Overview:
     counts: Row
     """run_count, module_count, function_count, platforms of the modules asked about."""
     peak: Row | None = None
-    """The function with the highest known peak; None if none is known."""
+    """The function with the largest need of those whose peak is known; None if none is known."""
+    largest: Row | None = None
+    """The one with the largest need of all in the memory that a limit is of, whose peak may be
+    unknown; None if no need is known."""
     others: list[Row] = field(default_factory=list)
-    """The same function's peaks in other memory spaces."""
+    """The same function in other memory spaces."""
     unknown: list[Row] = field(default_factory=list)
     """Functions of which a peak is unknown, so that a higher one may be among them."""
     limit_bytes: int | None = None
@@ -84,12 +88,19 @@ class Overview:
 
     @property
     def limit_ratio(self) -> float | None:
-        """The peak as share of the limit."""
-        if self.peak is not None and self.peak["color"] not in (DEFAULT_COLOR, None):
-            return None  # the limit is of the device's own memory
-        if self.peak is None or not self.limit_bytes:
+        """What a device must hold, as share of the limit."""
+        if self.largest is None or not self.limit_bytes:
             return None
-        return float(self.peak["peak_bytes"] / self.limit_bytes)
+        return float((need(self.largest) or 0) / self.limit_bytes)
+
+
+def need(row: Row) -> int | None:
+    """What a device must hold for a function: for all its compilations, or at least for one.
+
+    An out-of-memory message may say the peak alone, which is needed at least.
+    """
+    known: list[int | None] = [row["max_need_bytes"], row["need_bytes"], row["peak_bytes"]]
+    return next((size for size in known if size is not None), None)
 
 
 def queries(catalogue: Catalogue, parts: tuple[str, ...]) -> dict[str, SavedQuery]:
@@ -127,34 +138,31 @@ def overview(
         return _rows(con, sql, asked)
 
     found = Overview(rows(about.COUNTS)[0], limit_bytes=limit_bytes, limit_name=limit_name)
-    functions = rows(_FUNCTIONS)
-    here = [row for row in functions if row["color"] in (DEFAULT_COLOR, None)] or functions
+    here = rows(_FUNCTIONS)
     found.unknown = [row for row in here if row["unknown_reason"] is not None]
     found.findings = rows(about.FINDINGS)
     found.peak = next((row for row in here if row["peak_bytes"] is not None), None)
     found.out_of_memory = _of_a_message(rows(_MESSAGES), found.peak)
-    if found.peak is None:
-        return found
-    same = ("run_name", "function_name", "platform")
-    found.others = [
-        row
-        for row in functions
-        if row is not found.peak and all(row[name] == found.peak[name] for name in same)
-    ]
-    if limit_bytes is None:
-        names = con.execute(_DEVICES, [DEVICE_LABEL, found.peak["run_name"]]).fetchall()
+    limited = [row for row in here if row["color"] in LIMITED and need(row) is not None]
+    found.largest = max(limited, key=lambda row: need(row) or 0, default=None)
+    if found.largest is not None and limit_bytes is None:
+        names = con.execute(_DEVICES, [DEVICE_LABEL, found.largest["run_name"]]).fetchall()
         known = device(names[0][0]) if names else None
         if known is not None:
             found.limit_bytes, found.limit_name = known.memory_bytes, known.name
+    if found.peak is None:
+        return found
     one = {name: glob(found.peak[name]) for name in ("run_name", "function_name")}
-    values: dict[str, Value] = {
-        **asked,
-        "run": one["run_name"],
-        "function": one["function_name"],
-        "color": found.peak["color"] or DEFAULT_COLOR,
-    }
+    values: dict[str, Value] = {**asked, "run": one["run_name"], "function": one["function_name"]}
     if found.peak["platform"] is not None:
         values["platform"] = found.peak["platform"]
+    spaces = _rows(con, _FUNCTIONS, {**values, "color": ALL})
+    found.others = [
+        row
+        for row in spaces
+        if row["color"] != found.peak["color"] and row["platform"] == found.peak["platform"]
+    ]
+    values["color"] = str(found.peak["color"])
     for part, query in parts.items():
         values["top_n"] = QUERIES[part][1]
         found.parts[part] = [
@@ -187,8 +195,3 @@ def _rows(con: duckdb.DuckDBPyConnection, sql: str, values: Mapping[str, Value])
 def _as_rows(result: Result) -> list[Row]:
     names = [name for name, _ in result.columns]
     return [dict(zip(names, row, strict=True)) for row in result.rows]
-
-
-def glob(name: str) -> str:
-    """A glob that a name alone matches: in brackets each character stands for itself."""
-    return re.sub(r"[*?[]", lambda found: f"[{found[0]}]", name)

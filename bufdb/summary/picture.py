@@ -17,10 +17,10 @@ import duckdb
 
 from bufdb.errors import UsageError
 from bufdb.query import execute
+from bufdb.query.asked.subject import Subject
 from bufdb.query.catalogue import Catalogue
 from bufdb.query.header import SavedQuery, Value
 from bufdb.query.result import Result
-from bufdb.summary.subject import Subject
 
 STEPS = """
 SELECT start_time, occupied_bytes

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from bufdb.query import execute
 from bufdb.summary import overview
-from bufdb.summary.overview import DEFAULT_COLOR, Overview, Row
+from bufdb.summary.overview import Overview, Row
 
 if TYPE_CHECKING:
     import duckdb
@@ -108,7 +108,7 @@ def curves(
     """
     found = {}
     for asked in [*((label,) for label in labels), *itertools.combinations(labels, 2)]:
-        values: dict[str, Value] = {"color": DEFAULT_COLOR, "top_n": ALL_ROWS}
+        values: dict[str, Value] = {"top_n": ALL_ROWS}
         values |= {"label": ",".join(asked), "budget": limit_bytes}
         result = execute.execute_query(con, query, values)
         names = [name for name, _ in result.columns]

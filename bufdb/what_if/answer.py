@@ -20,6 +20,7 @@ from bufdb.what_if.choice import Choice
 from bufdb.what_if.donation import Donation
 from bufdb.what_if.model import Height, Model
 from bufdb.what_if.names import Taken
+from bufdb.what_if.need import Arena, Need
 from bufdb.what_if.temps import Temps
 
 INSTANTS = """
@@ -110,6 +111,8 @@ class Row:
     """Whether it has what a loop stacks for the backward pass."""
     low: Low | None = None
     """The least that comes of it; None where that is not known."""
+    need: Need | None = None
+    """What a device must hold then; None of one thing among several, for which it is not asked."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +137,7 @@ class Answer:
     refused: list[str]
     """Parameters that cannot be donated, with the reason."""
     fits: bool | None
-    """Whether the peak came down to what was asked for; None if nothing was."""
+    """Whether the need came down to what was asked for, its high end; None if nothing was."""
     nameless: int = 0
     """Values live at the peak that is left above it, of which no name is known to take."""
 
@@ -157,9 +160,15 @@ class Answer:
         last = self.rows[-1]
         return Height(last.peak_bytes_without, last.next_peak_time)
 
+    @property
+    def need(self) -> Need:
+        """What a device must hold at the end."""
+        found = self.rows[-1].need if self.rows else None
+        return found or Need(self.choice.need_bytes, self.choice.need_bytes)
+
 
 def answer(con: duckdb.DuckDBPyConnection, choice: Choice, asked: Asked) -> Answer:
-    """What a module's peak would be.
+    """What a module's peak would be, and what a device must hold.
 
     Raises:
         UsageError: something asked for is not there.
@@ -191,6 +200,7 @@ class _Question:
 
     def __init__(self, choice: Choice, asked: Asked, held: Temps) -> None:
         self.choice, self.asked, self.temps = choice, asked, held
+        self.arena = Arena(choice, held, asked.keep)
 
     def model(self, donations: Sequence[Donation] = ()) -> Model:
         choice = self.choice
@@ -238,28 +248,33 @@ class _Question:
         rows = _union(taken)
         model = self.model(pairs)
         (height,), (low,) = model.without([rows]), self._lows(model, [rows])
+        need = self.arena.without(rows, model, height)
         count = len(taken) + len(pairs)
         row = self._row(TOGETHER, f"all {count}", rows, (height, low), self.choice.peak_bytes)
         donated = sum(pair.size_bytes for pair in pairs)
-        return [replace(row, held_bytes=row.held_bytes + donated)]
+        return [replace(row, held_bytes=row.held_bytes + donated, need=need)]
 
     def until(
         self, limit: int, taken: Sequence[Taken], pairs: Sequence[Donation]
     ) -> tuple[list[Row], bool]:
         """Take what lowers the peak most, then of what is left what lowers it most, and so on.
 
+        Until what a device must hold is within the limit for certain: the high end of the need.
+
         Where nothing by itself lowers it, since another instant is as high, what holds most at the
         first of them.
 
         Returns:
-            What is taken in that order, and whether the peak is down to the limit.
+            What is taken in that order, and whether the need is down to the limit.
         """
         rows: list[Row] = []
         model, labels, away = self.model(pairs), self.temps.labels[self.asked.by], _union(taken)
         plain = _union([one for one in taken if not self._has_stack(one.rows)])
         (height,), (low,) = model.without([away]), self._lows(model, [away], plain)
         ranges = self.temps.ranges
-        while height.peak_bytes > limit:
+        nothing = not taken and not pairs
+        need = self.arena.today if nothing else self.arena.without(away, model, height)
+        while need.high_bytes > limit:
             at = height.peak_time
             is_there = (ranges.start <= at) & (at <= ranges.end) & (labels.of_row >= 0)
             is_there[away] = False
@@ -284,8 +299,9 @@ class _Question:
             away = np.union1d(away, mine)
             plain = plain if self._has_stack(mine) else np.union1d(plain, mine)
             (low,) = self._lows(model, [away], plain)
-            rows.append(self._row(self.asked.by, name, mine, (found, low), before))
-            height = found
+            row = self._row(self.asked.by, name, mine, (found, low), before)
+            height, need = found, self.arena.without(away, model, found)
+            rows.append(replace(row, need=need))
         return rows, True
 
     def nameless(self, found: Answer, taken: Sequence[Taken]) -> int:

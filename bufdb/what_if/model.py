@@ -58,6 +58,7 @@ class Model:
             keep: the share of their bytes that values which are taken away keep.
         """
         self.keep = keep
+        self.donated = bool(donations)
         self.fixed_bytes = fixed_bytes - sum(donation.size_bytes for donation in donations)
         ranges, occupied = temps.ranges, temps.occupied
         if donations:

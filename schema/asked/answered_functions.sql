@@ -19,8 +19,8 @@ SELECT
     WHEN asked_functions.peak_bytes <> 0 THEN row_number() OVER (
       PARTITION BY coalesce(asked_functions.peak_bytes, 0) <> 0
       ORDER BY
-        asked_functions.peak_bytes DESC, asked_functions.run_name, asked_functions.function_name,
-        asked_functions.color, asked_functions.platform NULLS LAST
+        asked_functions.need_bytes DESC NULLS LAST, asked_functions.peak_bytes DESC,
+        asked_functions.run_name, asked_functions.function_name, asked_functions.color, asked_functions.platform NULLS LAST
     )
   END AS place,
   row_number() OVER (
@@ -69,5 +69,5 @@ COMMENT ON COLUMN answered_functions.thread_local_bytes IS 'asked_functions.thre
 COMMENT ON COLUMN answered_functions.total_bytes IS 'asked_functions.total_bytes; NULL in a row with unknown_reason.';
 COMMENT ON COLUMN answered_functions.fragmentation_bytes IS 'asked_functions.fragmentation_bytes; NULL in a row with unknown_reason.';
 COMMENT ON COLUMN answered_functions.unknown_reason IS 'asked_functions.unknown_reason in a row that says so; NULL in the others.';
-COMMENT ON COLUMN answered_functions.place IS 'Place by peak_bytes, largest first, of equal ones by run, function, memory space and platform; 0 in a row with unknown_reason, NULL where the peak is 0 or unknown.';
+COMMENT ON COLUMN answered_functions.place IS 'Place by need_bytes, largest first, of equal ones by peak_bytes, run, function, memory space and platform; 0 in a row with unknown_reason, NULL where the peak is 0 or unknown.';
 COMMENT ON COLUMN answered_functions.name_place IS 'Place by run, function, platform and memory space; among rows with unknown_reason by run, function, memory space and that.';

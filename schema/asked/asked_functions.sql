@@ -8,6 +8,7 @@ WITH ranked_modules AS (
     asked_modules.platform,
     asked_modules.color,
     asked_modules.memory_space_name,
+    asked_modules.is_device_memory,
     asked_modules.argument_bytes,
     asked_modules.output_bytes,
     asked_modules.alias_bytes,
@@ -20,6 +21,10 @@ WITH ranked_modules AS (
     asked_modules.peak_bytes,
     asked_modules.fragmentation_bytes,
     coalesce(asked_modules.function_name, asked_modules.module_key) AS known_name,
+    CASE
+      WHEN count(*) OVER same_space = count(asked_modules.need_bytes) OVER same_space
+        THEN max(asked_modules.need_bytes) OVER same_space
+    END AS max_need_bytes,
     count(*) OVER same_space AS space_count,
     count(asked_modules.peak_unknown_reason) OVER same_space AS space_unknown_count,
     min(asked_modules.peak_unknown_reason) OVER same_space AS space_reason,
@@ -33,6 +38,8 @@ WITH ranked_modules AS (
     row_number() OVER (
       same_space
       ORDER BY
+        CASE WHEN asked_modules.peak_bytes IS NULL THEN 1 ELSE 0 END,
+        asked_modules.need_bytes DESC NULLS LAST,
         asked_modules.peak_bytes DESC NULLS LAST,
         asked_modules.total_bytes DESC,
         asked_modules.module_key
@@ -59,6 +66,7 @@ SELECT
   platform,
   color,
   memory_space_name,
+  is_device_memory,
   module_id,
   module_key,
   space_count + bare_count AS module_count,
@@ -78,18 +86,20 @@ SELECT
   thread_local_bytes,
   total_bytes,
   need_bytes,
+  max_need_bytes,
   peak_bytes,
   peak_time,
   fragmentation_bytes
 FROM ranked_modules
 WHERE place = 1;
 COMMENT ON VIEW asked_functions IS
-  'One row per run, jitted function, platform and memory space of the modules that are asked for (asked_modules; where no variable is set, of all): the compilation with the largest known peak there (if none is known, the largest total; of equal ones the first module_key), with its figures. What a query shows of a function that was compiled several times. Where unknown_count is more than 0, another compilation may have a larger peak. Key: run_name, function_name, platform, color.';
+  'One row per run, jitted function, platform and memory space of the modules that are asked for (asked_modules; where no variable is set, of all): of its compilations whose peak there is known the one with the largest need_bytes (of equal ones the largest peak, then the first module_key; if none is known, the one with the largest need_bytes), with its figures. What a query shows of a function that was compiled several times. Where unknown_count is more than 0, another compilation may be larger. Key: run_name, function_name, platform, color.';
 COMMENT ON COLUMN asked_functions.run_name IS 'The run: modules.run_name.';
 COMMENT ON COLUMN asked_functions.function_name IS 'Jitted function: modules.function_name; the module''s key if that is unknown.';
 COMMENT ON COLUMN asked_functions.platform IS 'Backend: modules.platform; NULL if unknown.';
 COMMENT ON COLUMN asked_functions.color IS 'Memory space: allocations.color; NULL for modules without allocations.';
 COMMENT ON COLUMN asked_functions.memory_space_name IS 'Name of the memory space: memory_spaces; NULL if unknown.';
+COMMENT ON COLUMN asked_functions.is_device_memory IS 'memory_figures.is_device_memory of that compilation.';
 COMMENT ON COLUMN asked_functions.module_id IS 'The module: modules.module_id.';
 COMMENT ON COLUMN asked_functions.module_key IS 'The dump''s path in its run: modules.module_key.';
 COMMENT ON COLUMN asked_functions.module_count IS 'Compilations that have an allocation in the memory space or none at all.';
@@ -103,6 +113,7 @@ COMMENT ON COLUMN asked_functions.constant_bytes IS 'memory_figures.constant_byt
 COMMENT ON COLUMN asked_functions.thread_local_bytes IS 'memory_figures.thread_local_bytes.';
 COMMENT ON COLUMN asked_functions.total_bytes IS 'memory_figures.total_bytes.';
 COMMENT ON COLUMN asked_functions.need_bytes IS 'memory_figures.need_bytes.';
+COMMENT ON COLUMN asked_functions.max_need_bytes IS 'Largest need_bytes of all compilations there, those with an unknown peak, too; NULL if one is unknown.';
 COMMENT ON COLUMN asked_functions.peak_bytes IS 'memory_figures.peak_bytes; NULL if no peak is known.';
 COMMENT ON COLUMN asked_functions.peak_time IS 'memory_figures.peak_time [program order]; NULL if no peak is known.';
 COMMENT ON COLUMN asked_functions.fragmentation_bytes IS 'memory_figures.fragmentation_bytes; NULL if no peak is known.';

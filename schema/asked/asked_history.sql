@@ -6,8 +6,8 @@ WITH spaces AS (
   JOIN memory_figures ON memory_figures.module_id = asked_series.module_id
   WHERE memory_figures.color IS NOT NULL
     AND (
-      getvariable('color')::BIGINT IS NULL
-      OR memory_figures.color = getvariable('color')::BIGINT
+      (getvariable('color')::VARCHAR IS NULL AND memory_figures.is_device_memory)
+      OR getvariable('color')::VARCHAR IN ('all', CAST(memory_figures.color AS VARCHAR))
     )
 ),
 known AS (

@@ -1,5 +1,45 @@
 -- One row per module and memory space: every figure of its memory, side by side.
 CREATE OR REPLACE VIEW memory_figures AS
+WITH needs AS (
+  SELECT
+    memory_sums.module_id,
+    memory_sums.color,
+    memory_sums.argument_bytes,
+    memory_sums.output_bytes,
+    memory_sums.alias_bytes,
+    memory_sums.temp_bytes,
+    memory_sums.constant_bytes,
+    memory_sums.thread_local_bytes,
+    memory_sums.total_bytes,
+    memory_sums.fixed_bytes,
+    memory_sums.fixed_bytes
+      + coalesce(memory_sums.temp_bytes, CASE WHEN modules.format_era = 'M' THEN 0 END)
+      AS need_bytes
+  FROM memory_sums
+  JOIN modules ON modules.module_id = memory_sums.module_id
+),
+sums AS (
+  SELECT
+    needs.module_id,
+    needs.color,
+    needs.argument_bytes,
+    needs.output_bytes,
+    needs.alias_bytes,
+    needs.temp_bytes,
+    needs.constant_bytes,
+    needs.thread_local_bytes,
+    needs.total_bytes,
+    needs.fixed_bytes,
+    needs.need_bytes,
+    row_number() OVER (
+      PARTITION BY needs.module_id
+      ORDER BY
+        CASE WHEN needs.color = 0 AND coalesce(needs.need_bytes, 1) > 0 THEN 0 ELSE 1 END,
+        needs.need_bytes DESC NULLS LAST,
+        needs.color
+    ) AS place
+  FROM needs
+)
 SELECT
   modules.run_name,
   modules.module_id,
@@ -7,41 +47,40 @@ SELECT
   modules.module_name,
   modules.function_name,
   modules.platform,
-  memory_sums.color,
+  sums.color,
   memory_spaces.memory_space_name,
-  memory_sums.argument_bytes,
-  memory_sums.output_bytes,
-  memory_sums.alias_bytes,
-  memory_sums.temp_bytes,
-  memory_sums.constant_bytes,
-  memory_sums.thread_local_bytes,
-  memory_sums.total_bytes,
-  memory_sums.fixed_bytes,
-  memory_sums.fixed_bytes
-    + coalesce(memory_sums.temp_bytes, CASE WHEN modules.format_era = 'M' THEN 0 END)
-    AS need_bytes,
+  sums.place = 1 AS is_device_memory,
+  sums.argument_bytes,
+  sums.output_bytes,
+  sums.alias_bytes,
+  sums.temp_bytes,
+  sums.constant_bytes,
+  sums.thread_local_bytes,
+  sums.total_bytes,
+  sums.fixed_bytes,
+  sums.need_bytes,
   occupied_peaks.occupied_temp_bytes,
   occupied_peaks.peak_time,
-  memory_sums.fixed_bytes + occupied_peaks.occupied_temp_bytes AS peak_bytes,
-  memory_sums.temp_bytes - occupied_peaks.occupied_temp_bytes AS fragmentation_bytes,
+  sums.fixed_bytes + occupied_peaks.occupied_temp_bytes AS peak_bytes,
+  sums.temp_bytes - occupied_peaks.occupied_temp_bytes AS fragmentation_bytes,
   occupied_peaks.naive_live_bytes,
   CASE
     WHEN occupied_peaks.module_id IS NULL THEN coalesce(
       modules.peak_unknown_reason,
       CASE
-        WHEN memory_sums.module_id IS NULL THEN 'the dump has no allocations'
+        WHEN sums.module_id IS NULL THEN 'the dump has no allocations'
         ELSE 'no peak is stored for this memory space'
       END
     )
   END AS peak_unknown_reason
 FROM modules
-LEFT JOIN memory_sums ON memory_sums.module_id = modules.module_id
+LEFT JOIN sums ON sums.module_id = modules.module_id
 LEFT JOIN memory_spaces
   ON memory_spaces.platform = modules.platform
-  AND memory_spaces.color = memory_sums.color
+  AND memory_spaces.color = sums.color
 LEFT JOIN occupied_peaks
-  ON occupied_peaks.module_id = memory_sums.module_id
-  AND occupied_peaks.color = memory_sums.color;
+  ON occupied_peaks.module_id = sums.module_id
+  AND occupied_peaks.color = sums.color;
 COMMENT ON VIEW memory_figures IS
   'One row per module and memory space that it has an allocation in: every figure of its memory, side by side; for a module without any allocation one row in which color and figures are NULL. Key: module_id, color.';
 COMMENT ON COLUMN memory_figures.run_name IS 'The run: modules.run_name.';
@@ -52,6 +91,7 @@ COMMENT ON COLUMN memory_figures.function_name IS 'Jitted function: modules.func
 COMMENT ON COLUMN memory_figures.platform IS 'Backend: modules.platform; NULL if unknown.';
 COMMENT ON COLUMN memory_figures.color IS 'Memory space: allocations.color; NULL for a module without allocations.';
 COMMENT ON COLUMN memory_figures.memory_space_name IS 'Name of the memory space: memory_spaces; NULL if unknown.';
+COMMENT ON COLUMN memory_figures.is_device_memory IS 'Whether it is the memory of the device, of which answers speak unless the variable color asks for another: color 0, or where the module needs nothing there the memory space with the largest need_bytes, of equal ones the lowest color. One per module; NULL for a module without allocations.';
 COMMENT ON COLUMN memory_figures.argument_bytes IS 'Sum of parameter allocations, donated ones included [bytes]; argument_size_in_bytes of JAX''s memory_analysis().';
 COMMENT ON COLUMN memory_figures.output_bytes IS 'Sum of maybe-live-out allocations, donated parameters included [bytes]; output_size_in_bytes of memory_analysis().';
 COMMENT ON COLUMN memory_figures.alias_bytes IS 'Sum of allocations that are parameter and maybe-live-out: donated [bytes]; alias_size_in_bytes of memory_analysis().';

@@ -30,6 +30,7 @@ def figure(function="f", value=100, color=0, **cells):
         "color": color,
         "memory_space": {0: "hbm", 1: "vmem", None: None}.get(color),
         "values": dict.fromkeys(memory_figures.METRICS, value),
+        "is_device_memory": color == 0,
     }
     return MemoryFigures(**(fields | cells))
 
@@ -126,7 +127,7 @@ memory_space = "hbm"
             allow_new=True,
             where="b.toml:3",
         ),
-        Budget("eval", "peak", Limit("7", Fraction(7)), memory_space="hbm", where="b.toml:11"),
+        Budget("eval", "need", Limit("7", Fraction(7)), memory_space="hbm", where="b.toml:11"),
     )
 
 
@@ -146,7 +147,7 @@ GOOD = '[[budget]]\nfunction = "f"\nlimit = 1\n'
         (GOOD + GOOD.replace("limit = 1", ""), "b.toml:4: expected a key 'limit' in this entry"),
         ('[[budget]]\nlimit = "1 MiB"', "b.toml:1: expected a key 'function'"),
         ('[[budget]]\nlimit = 1\nfunction = ""', "b.toml:3: function: expected text, found ''"),
-        (GOOD + 'metric = "peek"', "b.toml:4: metric: expected one of peak, temp, arguments, "),
+        (GOOD + 'metric = "peek"', "b.toml:4: metric: expected one of need, peak, temp, "),
         (GOOD + "color = -1", "b.toml:4: color: expected a number from 0, found '-1'"),
         (GOOD + 'color = 0\nmemory_space = "hbm"', "b.toml:4: color: expected memory_space or"),
         (GOOD + "allow_new = 1", "b.toml:4: allow_new: expected true or false"),
@@ -331,6 +332,7 @@ def budget_text(limit, more=""):
 
 def test_every_metric(budget):
     expected = {
+        "need": 3584,
         "peak": 2560,
         "temp": 3072,
         "arguments": 512,
@@ -352,13 +354,13 @@ def test_over_is_exit_code_1(budget):
         {
             "status": "over",
             "function_name": "step",
-            "metric": "peak",
+            "metric": "need",
             "memory_space": "hbm",
-            "value_bytes": 2560,
-            "base_bytes": 1536,
-            "limit_bytes": 1843,
-            "headroom_bytes": -717,
-            "headroom_ratio": -717 / 1843,
+            "value_bytes": 3584,
+            "base_bytes": 2560,
+            "limit_bytes": 3072,
+            "headroom_bytes": -512,
+            "headroom_ratio": -512 / 3072,
             "module_key": "m2",
             "budget": "+20% (b.toml:1)",
             "reason": None,
@@ -366,8 +368,28 @@ def test_over_is_exit_code_1(budget):
     ]
 
 
+def test_holes_in_the_arena_are_needed_though_the_peak_is_within(budget):
+    limit = 3000  # peak 2560, need 3584
+    assert budget(budget_text(limit, 'metric = "peak"'), "--run", "new")[0] == 0
+    assert budget(budget_text(limit), "--run", "new")[0] == 1
+
+
+def test_a_run_that_is_its_own_base_is_said_to_be(budget):
+    code, _, err = budget(budget_text('"+1%"'), "--run", "new", "--base", "new")
+    assert code == 0
+    assert "run new is its own base: no limit relative to it can be exceeded" in err
+
+
+def test_the_memory_of_the_device_is_judged_where_color_0_is_empty(con):
+    made = Module(con, 1, "r", "f", platform="tpu")
+    made.allocation(0, "output", 0)
+    made.allocation(1, "output", 50, color=1)
+    made.close()
+    assert [v.value for v in judge([entry(99)], figures.of_run(con, "r"))] == [50]
+
+
 def test_markdown_for_a_pull_request(budget):
-    text = 'base = "base"\n' + budget_text('"+1 KiB"')
+    text = 'base = "base"\n' + budget_text('"+1 KiB"', 'metric = "peak"')
     code, out, err = budget(text, "--format", "markdown", "-o", "report.md")
     assert (code, out, err) == (0, "", "bufdb: run new: 1 within\n")
     lines = Path("report.md").read_text().splitlines()
@@ -381,7 +403,7 @@ def test_markdown_for_a_pull_request(budget):
 
 
 def test_the_table_has_units(budget):
-    code, out, _ = budget(budget_text('"5 KiB"'), "--run", "new")
+    code, out, _ = budget(budget_text('"5 KiB"', 'metric = "peak"'), "--run", "new")
     assert code == 0
     assert out.splitlines()[2].split()[:5] == ["within", "step", "peak", "hbm", "2.50"]
     assert "50.0%" in out

@@ -149,7 +149,8 @@ def test_labels_that_no_run_has_are_told_beside_the_answer(ask):
 def test_help_says_what_forms_there_are(call):
     text = " ".join(call("query", "scaling", "--help")[1].split())
     assert "What the figure may not exceed [bytes]. A unit may follow, as in 32MiB." in text
-    assert "Only this memory space. Its number, or its name" in text
+    assert "Memory space: its number, or all;" in text
+    assert "A name, such as hbm, will do where it is one platform's." in text
 
 
 def test_runs_of_an_empty_database(call, empty_db):

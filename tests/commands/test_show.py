@@ -101,8 +101,8 @@ def test_two_ways_to_name_an_instant_are_one_too_many(show):
 def test_what_else_fits_is_told(show):
     err = show("train_step", "--run", "cpu*")[2]
     assert err == (
-        "bufdb: 4 modules in 4 runs fit; shown is train_step of run cpu_b16, which has the "
-        "largest known peak\n"
+        "bufdb: 4 modules in 4 runs fit; module_0002.jit_train_step.cpu_after_optimizations of "
+        "run cpu_b16 has the largest need\n"
     )
     assert show("module_0002*", "--run", "cpu_b8")[2] == ""
 

@@ -186,6 +186,46 @@ def test_peaks_beside_the_highest_and_how_many_are_unknown(con):
     ]
 
 
+def _with_holes(con, size=1000, peak=600):
+    made = Module(con, 1, "a", "f", platform="tpu")
+    made.allocation(0, "temp", size)
+    made.value(1, 0, 0, peak)
+    made.allocation(1, "temp", 9000, color=1)
+    made.value(2, 1, 0, 9000)
+    made.close()
+
+
+def test_a_limit_is_of_what_a_device_must_hold_with_the_holes(con):
+    _with_holes(con)
+    found = overview.overview(con, {}, {}, 800)
+    assert found.limit_ratio == 1000 / 800
+    lines = screen.text(found).splitlines()
+    assert lines[1:5] == [
+        "highest peak: 600 B of hbm memory, f of run a",
+        "needs 1000 B: 600 B at the peak, 400 B of holes in the arena",
+        "limit: 125.0% of 800 B: it does not fit",
+        "besides: 8.79 KiB vmem",
+    ]
+    assert screen.as_dict(found)["peak"]["need_bytes"] == 1000
+
+
+def test_a_compilation_with_an_unknown_peak_may_be_what_does_not_fit(con):
+    _with_holes(con)
+    Module(con, 2, "a", "f", platform="tpu", has_live_ranges=False).allocation(0, "temp", 5000)
+    Module(con, 3, "a", "g", platform="tpu", has_live_ranges=False).allocation(0, "temp", 6000)
+    derive(con)
+    found = overview.overview(con, {}, {}, 4000)
+    assert (found.peak["need_bytes"], found.limit_ratio) == (1000, 1.5)
+    assert "limit: 150.0% of 3.91 KiB (g of run a): it does not fit" in screen.text(found)
+
+
+def test_another_memory_space_or_all_of_them_can_be_asked_for(con):
+    _with_holes(con)
+    for color, need in ((None, 1000), ("0", 1000), ("1", 9000), ("all", 9000)):
+        asked = {} if color is None else {"color": color}
+        assert overview.overview(con, {}, asked).peak["need_bytes"] == need
+
+
 def test_names_are_no_globs(con):
     module(con, 1, 100, run_name="r[1]*", function_name="f[?]")
     module(con, 2, 90, run_name="r1x", function_name="fa")

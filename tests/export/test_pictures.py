@@ -98,7 +98,7 @@ def test_an_argument_stands_below_its_kind(export):
 
 def test_one_function_is_in_a_sum_and_a_note_names_the_others(export):
     assert (
-        "train_step (cpu_b16, host) is written, which has the largest peak; not "
+        "train_step (cpu_b16, host) is written, which has the largest need; not "
         in (export("collapsed")[1])
     )
     assert export("collapsed", "--run", "cpu_b8", "--function", "init")[1] == ""
@@ -288,7 +288,8 @@ def test_the_counter_of_a_trace_is_the_timeline(export, demo):
     """Read by the classes that Perfetto's own package has of its messages."""
     messages = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
     trace = messages.Trace()
-    trace.ParseFromString(export("perfetto", "--run", "tpu_b8", "--function", "train_step")[0])
+    given = ("--run", "tpu_b8", "--function", "train_step", "--color", "all")
+    trace.ParseFromString(export("perfetto", *given)[0])
     names = {
         packet.track_descriptor.uuid: packet.track_descriptor.name
         for packet in trace.packet
@@ -308,7 +309,7 @@ def test_the_counter_of_a_trace_is_the_timeline(export, demo):
     assert not any(open_slices.values())
     expected = demo.execute(
         "SELECT memory_space_name, peak_bytes, list([start_time * 1000, occupied_bytes] "
-        "ORDER BY start_time) FROM asked_functions JOIN memory_steps USING (module_id, color) "
+        "ORDER BY start_time) FROM memory_figures JOIN memory_steps USING (module_id, color) "
         "WHERE run_name = 'tpu_b8' AND function_name = 'train_step' GROUP BY ALL"
     ).fetchall()
     assert len(expected) > 2

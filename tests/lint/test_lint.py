@@ -166,7 +166,8 @@ ASKED = """\
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color BIGINT = NULL: Only this memory space.
+-- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
+--   (color 0), where a module holds nothing there its largest.
 -- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
 -- column run_name VARCHAR: The run.
 SELECT asked_functions.run_name
@@ -177,17 +178,22 @@ ORDER BY asked_functions.run_name, asked_functions.module_id;
 
 def test_a_parameter_can_be_read_by_a_view(con, tmp_path):
     assert findings(con, tmp_path, ASKED) == []
-    line = "-- param color BIGINT = NULL: Only this memory space.\n"
-    assert "a view reads the variable color" in findings(con, tmp_path, ASKED.replace(line, ""))[0]
-    other = ASKED.replace("BIGINT = NULL", "BIGINT = 0")
-    assert "a view reads it as BIGINT = NULL" in findings(con, tmp_path, other)[0]
+    start, end = ASKED.index("-- param color"), ASKED.index("-- param module")
+    without = ASKED[:start] + ASKED[end:]
+    assert "a view reads the variable color" in findings(con, tmp_path, without)[0]
+    other = ASKED.replace("color VARCHAR = NULL", "color BIGINT = 0")
+    assert "a view reads it as VARCHAR = NULL" in findings(con, tmp_path, other)[0]
 
 
 def test_the_parameters_that_filter_come_first_and_in_one_wording(tmp_path):
     params = list(header.parse(ASKED, tmp_path / "functions.sql").params)
     assert list(lint.filter_findings(params)) == []
     assert list(lint.filter_findings(params[::2])) == []
-    other = header.parse(ASKED.replace("this memory", "that memory"), tmp_path / "functions.sql")
+    start, end = ASKED.index("Memory space"), ASKED.index("-- param module")
+    every = f"{ASKED[:start]}{lint.EVERY_SPACE}\n{ASKED[end:]}"
+    of_all = header.parse(every, tmp_path / "functions.sql")
+    assert list(lint.filter_findings(of_all.params)) == []
+    other = header.parse(ASKED.replace("own memory", "memory"), tmp_path / "functions.sql")
     for wrong in (params[::-1], [header.Parameter("n", "BIGINT", 1, (), "N."), *params],
                   other.params):  # fmt: skip
         assert "the first param lines must be: run V" in next(lint.filter_findings(wrong))

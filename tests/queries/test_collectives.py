@@ -40,7 +40,7 @@ def test_bytes_read_and_written_most_first(con, step):
               "jit(step)/dot", "model.py:7")  # fmt: skip
     reduce = ("all-reduce", True, False, 60, 290, 350, 290, 4, 5, None, "{}", "r", None, None)
     other = ("all-reduce", True, False, 0, 64, 64, None, 4, 5, None, "{}", "r", None, None)
-    assert answer(con, "collectives") == [
+    assert answer(con, "collectives", color="all") == [
         ("r", "step", 0, *reduce), ("r", "step", 0, *gather), ("r", "step", 1, *other),
     ]  # fmt: skip
     assert answer(con, "collectives", color=1) == [("r", "step", 1, *other)]

@@ -35,7 +35,7 @@ def test_one_row_per_memory_space_and_ties_by_run_key_and_color(con):
         module.allocation(0, "parameter", 8, color=1)
         module.allocation(1, "parameter", 8, color=0)
         module.close()
-    rows = [(row[0], row[4]) for row in answer(con, "modules")]
+    rows = [(row[0], row[4]) for row in answer(con, "modules", color="all")]
     assert rows == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
     assert [row[4] for row in answer(con, "modules", color=1)] == [1, 1]
     assert [row[0] for row in answer(con, "modules", run="b*", top_n=1)] == ["b"]
@@ -46,3 +46,15 @@ def test_filters_on_function_and_platform(con):
     Module(con, 2, function_name="trainXstep", platform="cpu")
     assert [row[1] for row in answer(con, "modules", function="train_*")] == ["train_step"]
     assert [row[1] for row in answer(con, "modules", platform="cpu")] == ["trainXstep"]
+
+
+def test_the_memory_of_the_device_is_color_0_or_where_that_is_empty_the_largest(con):
+    for module_id, sizes in ((1, (8, 90, 7)), (2, (0, 5, 6)), (3, (0, 4, 4))):
+        module = Module(con, module_id)
+        for color, size in enumerate(sizes):
+            module.allocation(color, "output", size, color=color)
+        module.close()
+    rows = {row[2]: row[4] for row in answer(con, "modules")}
+    assert rows == {"m1": 0, "m2": 2, "m3": 1}
+    assert len(answer(con, "modules", color="all")) == 9
+    assert [row[2] for row in answer(con, "modules", color="2")] == ["m1", "m2", "m3"]

@@ -34,7 +34,7 @@ def one_module(con):
 
 def test_the_frames_of_the_user_innermost_first(con):
     one_module(con)
-    assert [(row[2], *row[4:]) for row in answer(con, "peak-by-stack")] == [
+    assert [(row[2], *row[4:]) for row in answer(con, "peak-by-stack", color="all")] == [
         (0, 30, 30 / 90, 2, "(temp)"),
         (0, 20, 20 / 90, 2, "model.py:12 loss < train.py:40 step < train.py:90 <module>"),
         (0, 10, 10 / 90, 1, "(constant)"),

@@ -23,7 +23,7 @@ def test_every_figure(con):
     insert(con, "peak_contributors", module_id=1, contributor_ordinal=0, logical_bytes=40)
     insert(con, "peak_contributors", module_id=1, contributor_ordinal=1, logical_bytes=35)
     # fixed: 10 + 5 + 3 + 2; temps at 3: 0..80 of 100; total: 10+5+3+2+100+7.
-    assert answer(con, "peak-figures") == [
+    assert answer(con, "peak-figures", color="all") == [
         ("r", "step", "m1", 0, 100, 3, 75, 3, 90, 20, 80, 120, 20, 15, 8, 5, 100, 2, 7, 127, 227),
         ("r", "step", "m1", 1, 60, 1, 75, 3, 0, 0, 60, 100, 40, 0, 0, 0, 100, 0, 0, 100, 227),
     ]

@@ -28,15 +28,15 @@ def test_runs_in_order_of_their_dumps_with_labels_and_figures(con):
     late = ("late", "batch=16 remat=full", datetime(2026, 2, 1), DAY)
     assert answer(con, "runs") == [
         ("early", None, DAY, DAY, 0, 0, *NOTHING, None, None, None, 0, "", None),
-        (*late, 3, 2, *FACTS, 30, 30, 1, 0, "p", "command=c"),
+        (*late, 3, 2, *FACTS, 30, 30, 0, 0, "p", "command=c"),
         ("never", None, None, DAY, 0, 0, *NOTHING, None, None, None, 0, "", None),
     ]
     Module(con, 4, "late", "h", platform="cpu")
     assert answer(con, "runs", run="late") == [
-        (*late, 4, 3, *FACTS, None, None, 1, 0, "p", "command=c", 1, "the dump has no allocations")
+        (*late, 4, 3, *FACTS, None, None, 0, 0, "p", "command=c", 1, "the dump has no allocations")
     ]
     con.execute("DELETE FROM modules WHERE module_id = 4")
-    only = (*late, 1, 1, *FACTS, 20, 20, 1, 0, "p", "command=c")
+    only = (*late, 1, 1, *FACTS, 20, 20, 0, 0, "p", "command=c")
     assert answer(con, "runs", function="g") == [only]
     late = (*late, 3, 2, *FACTS, 0, 1, 1, 0, "p", "command=c")
     assert answer(con, "runs", color=1, platform="cpu") == [late]

@@ -20,14 +20,14 @@ QUERY = parse(
     """\
 -- title: T
 -- group: live
--- param color BIGINT = NULL: Only this memory space.
+-- param color VARCHAR = NULL: A memory space.
 -- param platform VARCHAR = NULL: P.
 -- param least BIGINT = 1: Smallest [bytes].
 -- param labels VARCHAR = NULL: Labels, separated by commas.
 -- param share DOUBLE = 0.1: Bytes are no [bytes] here.
--- column color BIGINT: N.
+-- column color VARCHAR: N.
 -- column platform VARCHAR: N.
-SELECT getvariable('color')::BIGINT AS color, getvariable('platform')::VARCHAR AS platform;
+SELECT getvariable('color')::VARCHAR AS color, getvariable('platform')::VARCHAR AS platform;
 """,
     Path("asked.sql"),
 )
@@ -44,7 +44,9 @@ SELECT getvariable('color')::BIGINT AS color, getvariable('platform')::VARCHAR A
         ("least", "-1", -1),
         ("labels", "a, b", "a,b"),
         ("labels", " a ,, b c ,", "a,b c"),
-        ("color", "0", 0),
+        ("color", "0", "0"),
+        ("color", " 01 ", "1"),
+        ("color", "all", "all"),
         ("color", " hbm", "hbm"),
     ],
 )
@@ -58,7 +60,7 @@ def test_values_are_what_a_person_means(name, text, value):
         ("least", "32M", "parameter least wants bytes, such as 33554432 or 32MiB, got '32M'"),
         ("least", "+2%", "parameter least wants bytes, such as 33554432 or 32MiB, got '+2%'"),
         ("least", "8EiB", "parameter least wants bytes, such as 33554432 or 32MiB, got '8EiB'"),
-        ("color", "1.5", "parameter color wants a memory space, such as 0 or hbm, got '1.5'"),
+        ("color", "1.5", "parameter color wants a memory space, such as 0, hbm or all, got '1.5'"),
         ("share", "1MiB", "parameter share wants DOUBLE, got '1MiB'"),
     ],
 )
@@ -91,10 +93,11 @@ def numbered(con, **values):
 def test_a_name_means_a_memory_space_of_one_platform(con):
     compiled(con, 1, "t", "tpu")
     compiled(con, 2, "c", "cpu")
-    assert numbered(con, color="hbm") == {"color": 0, "platform": "tpu"}
-    assert numbered(con, color=0) == {"color": 0}
+    assert numbered(con, color="hbm") == {"color": "0", "platform": "tpu"}
+    assert numbered(con, color="0") == {"color": "0"}
+    assert numbered(con, color="all") == {"color": "all"}
     assert numbered(con) == {}
-    assert execute_query(con, QUERY, {"color": "vmem"}).rows == [(1, "tpu")]
+    assert execute_query(con, QUERY, {"color": "vmem"}).rows == [("1", "tpu")]
 
 
 def test_a_name_of_several_platforms_needs_one_of_them(con):
@@ -104,9 +107,9 @@ def test_a_name_of_several_platforms_needs_one_of_them(con):
     message = "'host' is 0 on cpu, 5 on tpu; say which with --platform or --run"
     with pytest.raises(UsageError, match=message):
         numbered(con, color="host")
-    assert numbered(con, color="host", platform="tpu") == {"color": 5, "platform": "tpu"}
+    assert numbered(con, color="host", platform="tpu") == {"color": "5", "platform": "tpu"}
     for run in ("c", "who=*"):
-        assert numbered(con, color="host", run=run)["color"] == 0
+        assert numbered(con, color="host", run=run)["color"] == "0"
 
 
 @pytest.mark.parametrize(

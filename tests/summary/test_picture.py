@@ -10,9 +10,10 @@ from small_db import Module, derive, insert
 from bufdb import resources
 from bufdb.errors import UsageError
 from bufdb.query import catalogue, execute
+from bufdb.query.asked import subject
 from bufdb.report.terminal.paint import Look
 from bufdb.report.terminal.screen import Screen
-from bufdb.summary import picture, subject
+from bufdb.summary import picture
 
 CATALOGUE = catalogue.Catalogue([resources.query_folder()])
 RUNS = ("cpu_b8", "cpu_b8_old", "gpu_b8", "tpu_b8")
@@ -20,7 +21,7 @@ COLUMNS = 68
 
 
 def chosen(con, name=None, **asked):
-    return subject.choose(con, name, asked)
+    return subject.choose(con, "show", name, asked)
 
 
 def drawn(con, *, by=None, count=COLUMNS, instant=None, **asked):
@@ -166,20 +167,18 @@ def module(con, module_id, peak, **cells):
     made.close()
 
 
-def test_the_largest_known_peak_is_chosen_and_the_others_are_told(con):
+def test_the_largest_need_is_chosen_and_the_others_are_told(con):
     module(con, 1, 10)
     module(con, 2, 30, function_name="g", run_name="s")
     assert chosen(con).module_id == 2
-    assert chosen(con).others == (
-        "2 modules in 2 runs fit; shown is g of run s, which has the largest known peak"
-    )
+    assert chosen(con).others == ("2 modules in 2 runs fit; m2 of run s has the largest need")
     assert (chosen(con, "f").module_id, chosen(con, "f").others) == (1, "")
     assert chosen(con, "m*", run="r").module_id == 1
     unknown = Module(con, 3, has_live_ranges=False)
     unknown.allocation(0, "temp", 99)
     derive(con)
     assert chosen(con, run="r").others.endswith(
-        "which has the largest known peak; that of 1 is unknown"
+        "has the largest need of those whose peak is known; that of 1 is not"
     )
 
 
@@ -221,7 +220,7 @@ def test_several_of_unknown_peaks_are_told(con):
         Module(con, number, has_live_ranges=False).allocation(0, "temp", number)
     derive(con)
     assert chosen(con).others == (
-        "2 modules fit; shown is f of run r, the peaks of all are unknown"
+        "2 modules fit; m2 of run r is taken, the peaks of all are unknown"
     )
 
 

@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 import duckdb
-from small_db import Module, insert
+from small_db import Module, derive, insert
 
 from bufdb.what_if import answer as what_if
 from bufdb.what_if.choice import choose
@@ -29,6 +29,17 @@ class Case(Module):
             cells |= {"source_file": file, "source_line": int(at)}
         self.value(number, 0, self.next_byte, size, live, **cells)
         self.next_byte += size
+
+    def close(self) -> None:
+        """As `Module.close`, with an allocation that has no holes at the peak."""
+        super().close()
+        self.con.execute(
+            "UPDATE allocations SET size_bytes = occupied_temp_bytes FROM occupied_peaks AS peaks "
+            "WHERE allocations.module_id = peaks.module_id AND allocations.color = peaks.color "
+            "AND allocations.kind = 'temp' AND allocations.module_id = ?",
+            [self.id],
+        )
+        derive(self.con)
 
     def origin(self, value_id: int, line: str, kind: str = "stacked", **cells: Any) -> None:
         """What made the data of a value that a loop carries."""

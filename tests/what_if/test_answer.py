@@ -290,6 +290,42 @@ def test_an_output_of_the_shape_comes_before_others_of_the_size(con):
     assert figures(ask(con, donate=["0"]))[-1] == ("all 1", 40, 40, 130, 5)
 
 
+# -- what a device must hold -----------------------------------------------------------------------
+
+
+def with_holes(con, reserved):
+    """Values of 64 bytes at 2 and 7, and of 64 that live from the one to the other."""
+    case = Case(con)
+    case.temp(1, 128, (1, 3), "/m/model.py:53")
+    case.temp(2, 64, (3, 6), "/m/model.py:54")
+    case.temp(3, 128, (6, 8), "/m/model.py:55")
+    case.close()
+    con.execute(f"UPDATE memory_sums SET temp_bytes = {reserved}")
+
+
+def test_the_need_is_that_of_the_values_placed_again(con):
+    with_holes(con, 192)
+    found = ask(con, "line:model.py:53")
+    assert (found.choice.peak_bytes, found.choice.need_bytes) == (192, 192)
+    assert (found.need.low_bytes, found.need.high_bytes) == (192, 192)
+    found = ask(con, "line:model.py:5[35]")
+    assert (found.need.low_bytes, found.need.high_bytes) == (64, 64)
+
+
+def test_where_that_does_not_give_todays_size_it_is_a_range(con):
+    with_holes(con, 1000)
+    found = ask(con, "line:model.py:5[35]")
+    assert (found.need.low_bytes, found.need.high_bytes) == (64, 64 + 808)
+
+
+def test_until_goes_by_the_high_end_of_the_need(con):
+    with_holes(con, 1000)
+    found = ask(con, until=900)
+    assert (found.fits, bool(found.rows), found.need.high_bytes <= 900) == (True, True, True)
+    assert ask(con, until=1000).rows == []
+    assert ask(con, until=400).fits is False
+
+
 @pytest.mark.slow
 def test_donations_alone_and_together_are_one_rule(demo):
     """One parameter is computed by memory.donation, all of them as ranges beside the others."""

@@ -27,35 +27,41 @@ def test_a_name_with_signs_of_a_glob_is_found_as_it_stands(con):
     assert choose(con, "f[0]", None, None).function_name == "f[0]"
 
 
-def test_the_largest_known_peak_of_several(con):
-    case(con, 1, 5)
-    case(con, 2, 9)
+def test_the_largest_need_of_several_with_a_known_peak(con):
+    case(con, 1, 9)
+    case(con, 2, 12)
     Module(con, 3, has_live_ranges=False).allocation(0, "temp", 100)
+    con.execute("UPDATE memory_sums SET temp_bytes = 20 WHERE module_id = 1")
     found = choose(con, "f", None, None)
-    assert (found.module_id, found.peak_bytes) == (2, 9)
-    assert found.others == "'f' fits 3 modules; m2 has the largest known peak, that of 1 is unknown"
+    assert (found.module_id, found.peak_bytes, found.need_bytes) == (1, 9, 20)
+    assert found.others == (
+        "3 modules fit; m1 of run r has the largest need of those whose peak is known; "
+        "that of 1 is not"
+    )
     assert choose(con, "m1", None, None).others == ""
 
 
-def test_modules_of_several_runs_are_for_the_user_to_tell_apart(con):
+def test_of_several_runs_the_one_with_the_largest_need(con):
     for number in range(7):
-        case(con, number, 5, run_name=f"r{number}")
-    with pytest.raises(UsageError, match="'f' is in 7 runs: r0, r1, r2, r3, r4 and 2 more; choose"):
-        choose(con, "f", None, None)
+        case(con, number, 5 + (number == 4), run_name=f"r{number}")
+    found = choose(con, "f", None, None)
+    assert found.run_name == "r4"
+    assert found.others == "7 modules in 7 runs fit; m4 of run r4 has the largest need"
     assert choose(con, "f", "r3", None).run_name == "r3"
-    with pytest.raises(UsageError, match="no module 'f' in runs 'x'"):
+    with pytest.raises(UsageError, match="no module 'f' with run 'x'"):
         choose(con, "f", "x", None)
 
 
-def test_the_memory_space_with_the_largest_peak_or_the_one_asked_for(con):
+def test_the_memory_of_the_device_or_the_space_that_is_asked_for(con):
     made = Case(con, 1, platform="tpu")
     made.allocation(1, "temp", 50, color=1)
     made.temp(1, 5, (1, 3))
     made.value(2, 1, 0, 50)
     made.close()
-    assert choose(con, "f", None, None).memory_space == "vmem"
-    assert choose(con, "f", None, 0).memory_space == "hbm"
-    with pytest.raises(UsageError, match=r"has no memory space 7; it has 0 \(hbm\), 1 \(vmem\)"):
+    assert choose(con, "f", None, None).memory_space == "hbm"
+    for vmem in (1, "1", "vmem", "all"):
+        assert choose(con, "f", None, vmem).memory_space == "vmem"
+    with pytest.raises(UsageError, match=r"no memory space 7; there are 0 \(hbm\), 1 \(vmem\)"):
         choose(con, "f", None, 7)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from bufdb.api.questions.opening import Open
 from bufdb.database.definitions import CATALOG
 from bufdb.errors import UsageError
-from bufdb.query.asked import nothing
+from bufdb.query.asked import nothing, spaces
 from bufdb.query.asked.known import Known
 from bufdb.query.catalogue import Catalogue
 from bufdb.resources import query_folder
@@ -35,6 +35,7 @@ def summary(
     run: str | None = None,
     function: str | None = None,
     module: str | None = None,
+    color: int | str | None = None,
     limit: int | str | None = None,
 ) -> Summary:
     """The summary of the modules that the globs leave, against `limit` (see `limit_of`).
@@ -43,7 +44,8 @@ def summary(
         UsageError: the limit is none.
     """
     limits = limit_of(limit)
-    given = {"run": run, "function": function, "module": module}
+    space = None if color is None else str(color)
+    given = {"run": run, "function": function, "module": module, "color": space}
     asked: dict[str, Value] = {name: text for name, text in given.items() if text is not None}
     catalogue = Catalogue([query_folder()])
     parts = overview.queries(catalogue, tuple(overview.QUERIES))
@@ -52,6 +54,7 @@ def summary(
             if query.param(name) is None:
                 raise UsageError(f"summary: --{name} is no parameter of the query {query.name}")
     con = opened(overview.sql_of(parts), runs=None if run is None else [run])
+    asked = spaces.numbered(con, parts["advice"], asked)
     found = overview.overview(con, parts, asked, *limits)
     if found.counts["module_count"]:
         return Summary(found, None)

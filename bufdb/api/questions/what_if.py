@@ -31,6 +31,10 @@ MEANING = (
 FINEST = 1 << 20
 """Largest denominator of a share that stays: a byte in a mebibyte."""
 _LARGE_EXPONENT = re.compile(r"[eE][+-]?[\d_]{4}")
+RANGE = (
+    "What it needs then lies between: the peak, and the peak with the holes that are in the arena "
+    "today."
+)
 NARROW = ("bf16", "f16")
 NARROW_ALREADY = "Of two bytes an element already, so that bf16 saves nothing: "
 FORMS = {
@@ -93,7 +97,7 @@ def what_if(
     run: str | None = None,
     color: int | str | None = None,
 ) -> WhatIf:
-    """What the peak of a module would be; arguments as the options of `bufdb what-if`.
+    """What a module's peak and need would be; arguments as the options of `bufdb what-if`.
 
     Raises:
         UsageError: nothing is asked for, or something that there is not.
@@ -168,11 +172,24 @@ def _headline(found: Answer, limit: int | None, share: Fraction) -> str:
     )
     if share:
         text += f", {share} of the bytes stays"
+    text += _needs(found)
     if limit is not None:
-        text += f"; {'fits into' if found.fits else 'still above'} {sizes[2]}"
+        is_above = found.need.low_bytes > limit
+        verdict = "fits into" if found.fits else "still above" if is_above else "may be above"
+        text += f"; {verdict} {sizes[2]}"
         if found.fits and least is not None and choice.peak_bytes - least > limit:
             text += ", not at the low end"
     return text
+
+
+def _needs(found: Answer) -> str:
+    """As `; needs 8.4 MiB → 6.2 to 6.3 MiB`; '' where that is the peak."""
+    choice, left, need = found.choice, found.left.peak_bytes, found.need
+    today, peak = human_bytes(choice.need_bytes), human_bytes(left)
+    low, high = human_bytes(need.low_bytes), human_bytes(need.high_bytes)
+    if today == human_bytes(choice.peak_bytes) and low == high == peak:
+        return ""
+    return f"; needs {today} → {low if low == high else f'{low} to {high}'}"
 
 
 def _below(found: Answer, share: Fraction, by: str) -> list[str]:
@@ -182,7 +199,7 @@ def _below(found: Answer, share: Fraction, by: str) -> list[str]:
         # What is as high elsewhere stays, whatever single name is taken.
         lines.append(f"No {by} by itself lowers the peak further{_nameless(found, by)}.")
     if found.fits and not found.rows:
-        lines.append("Today's peak fits already.")
+        lines.append("What it needs today fits already.")
     left = found.left
     instant = found.instants.get(left.peak_time)
     if found.rows:
@@ -191,6 +208,8 @@ def _below(found: Answer, share: Fraction, by: str) -> list[str]:
             parts = [instant.instruction_name, instant.op_path, instant.source]
             at += ": " + ", ".join(part for part in parts if part)
         lines.append(f"{at}; today it is at {found.choice.peak_time}.")
+    if found.rows and found.need.low_bytes < found.need.high_bytes:
+        lines.append(RANGE)
     inputs = [row.name for row in found.rows if row.is_layer_input and row.what != "together"]
     if inputs:
         lines.append(f"{LAYER_INPUT}{_list(inputs)}.")
@@ -282,12 +301,15 @@ def _rows(found: Answer) -> Result:
         ("function_name", "VARCHAR"),
         ("module_key", "VARCHAR"),
         ("color", "BIGINT"),
+        ("need_bytes", "HUGEINT"),
         ("peak_bytes", "HUGEINT"),
         ("what", "VARCHAR"),
         ("name", "VARCHAR"),
         ("held_bytes", "HUGEINT"),
         ("saving_bytes", "HUGEINT"),
         ("peak_bytes_without", "HUGEINT"),
+        ("low_need_bytes_without", "HUGEINT"),
+        ("high_need_bytes_without", "HUGEINT"),
         ("next_peak_time", "BIGINT"),
         ("next_peak_instruction", "VARCHAR"),
         ("next_peak_op", "VARCHAR"),
@@ -309,12 +331,15 @@ def _rows(found: Answer) -> Result:
                 choice.function_name,
                 choice.module_key,
                 choice.color,
+                choice.need_bytes,
                 choice.peak_bytes,
                 row.what,
                 row.name,
                 row.held_bytes,
                 row.saving_bytes,
                 row.peak_bytes_without,
+                None if row.need is None else row.need.low_bytes,
+                None if row.need is None else row.need.high_bytes,
                 row.next_peak_time,
                 None if instant is None else instant.instruction_name,
                 None if instant is None else instant.op_path,

@@ -14,8 +14,8 @@ import duckdb
 
 from bufdb.errors import UsageError, quote
 from bufdb.export.page.modules import Asked
-from bufdb.export.page.tables import glob
 from bufdb.query import diff, execute
+from bufdb.query.asked.texts import glob
 from bufdb.query.header import Value
 
 KEYS = ("op", "source", "category", "shape")

@@ -28,7 +28,7 @@ class Contents:
     findings: list[tuple[str, str, int]]
     """Severity, code and number of what was found about their dumps."""
     modules: list[Module]
-    """Largest peak first, those with an unknown one last."""
+    """In the order of `modules.modules`."""
     asked: dict[tuple[int, int | None], Asked]
     """What each was asked for with."""
     tables: dict[tuple[int, int | None], list[Table]]
@@ -58,7 +58,12 @@ def contents(
         asked |= {module.place: side for module in of_side}
         answers |= tables.tables(con, queries, side, of_side)
     order = sorted(
-        found.values(), key=lambda module: (module.peak_bytes is None, -(module.peak_bytes or 0))
+        found.values(),
+        key=lambda module: (
+            module.peak_bytes is None,
+            not module.is_device_memory,
+            -(module.need_bytes or 0),
+        ),
     )
     return Contents(
         modules.counts(con, sides[-1]),

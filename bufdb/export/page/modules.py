@@ -1,6 +1,7 @@
 """The modules that a page lists, one row for each memory space, with the figures of each.
 
-Invariant: a figure is a cell of `asked_modules`, which is what `bufdb query modules` shows.
+Invariant: a figure is a cell of `asked_modules`, which is what `bufdb query modules --color all`
+shows.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import duckdb
 
 from bufdb.query import execute
 from bufdb.query.asked import about
+from bufdb.query.asked.spaces import ALL
 from bufdb.query.header import Value
 
 DEVICE_LABEL = "device"
@@ -38,8 +40,10 @@ SELECT
   asked.temp_bytes,
   asked.total_bytes,
   asked.fragmentation_bytes,
+  asked.need_bytes,
   asked.peak_unknown_reason,
   largest.module_id IS NOT NULL AS is_largest,
+  coalesce(asked.is_device_memory, FALSE) AS is_device_memory,
   (
     SELECT min(run_labels.label_value)
     FROM run_labels
@@ -57,7 +61,8 @@ LEFT JOIN asked_functions AS largest
   ON largest.module_id = asked.module_id
   AND largest.color IS NOT DISTINCT FROM asked.color
 ORDER BY
-  asked.peak_bytes DESC NULLS LAST, asked.total_bytes DESC NULLS LAST, asked.run_name,
+  asked.peak_bytes IS NULL, NOT coalesce(asked.is_device_memory, FALSE),
+  asked.need_bytes DESC NULLS LAST, asked.peak_bytes DESC NULLS LAST, asked.run_name,
   function_name, asked.module_key, asked.color
 """
 
@@ -91,10 +96,13 @@ class Module(NamedTuple):
     temp_bytes: int | None
     total_bytes: int | None
     fragmentation_bytes: int | None
+    need_bytes: int | None
     unknown_reason: str | None
     """Why the peak is unknown."""
     is_largest: bool
     """Whether saved queries answer for this compilation of the function (asked_functions)."""
+    is_device_memory: bool
+    """Whether it is the memory of the device, which a limit is of."""
     device_name: str | None
     """What the run is labelled with."""
     value_count: int
@@ -112,8 +120,12 @@ class Module(NamedTuple):
 
 
 def modules(con: duckdb.DuckDBPyConnection, asked: Asked) -> list[Module]:
-    """The modules that are asked for, largest peak first, those with an unknown one last."""
-    return [Module(*row) for row in execute.execute_with(con, SQL, asked, "report").rows]
+    """The modules that are asked for, in every memory space.
+
+    Those in the memory of the device come first, of these the largest need; unknown peaks last.
+    """
+    values: dict[str, Value] = {"color": ALL, **asked}
+    return [Module(*row) for row in execute.execute_with(con, SQL, values, "report").rows]
 
 
 def counts(con: duckdb.DuckDBPyConnection, asked: Asked) -> dict[str, int | str | None]:

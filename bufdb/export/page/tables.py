@@ -15,6 +15,8 @@ import duckdb
 
 from bufdb.export.page.modules import Asked, Module
 from bufdb.query import execute
+from bufdb.query.asked.spaces import ALL
+from bufdb.query.asked.texts import glob
 from bufdb.query.catalogue import Catalogue
 from bufdb.query.header import SavedQuery, Value
 
@@ -109,7 +111,7 @@ def _answers(
     con: duckdb.DuckDBPyConnection, query: SavedQuery, asked: Asked
 ) -> tuple[dict[Function, list[tuple[Any, ...]]], list[tuple[str, str]]]:
     """Rows by function, in the query's order."""
-    values: dict[str, Value] = {**asked, "top_n": _ALL}
+    values: dict[str, Value] = {"color": ALL, **asked, "top_n": _ALL}
     if query.param("top_functions") is not None:
         # Then top_n counts rows of each of them, else rows of all.
         values |= {"top_functions": _ALL, "top_n": TOP + 1}
@@ -140,8 +142,3 @@ def function_options(module: Module, asked: Mapping[str, Value]) -> list[str]:
     if module.color is not None:
         options += ["--color", str(module.color)]
     return options
-
-
-def glob(name: str) -> str:
-    """A glob that a name alone matches: in brackets each character stands for itself."""
-    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)

@@ -40,7 +40,7 @@ _FILTERS = {
     "function": "function GLOB $function",
     "module": "module GLOB $module",
     "platform": "platform = $platform",
-    "color": "(color IS NULL OR color = $color::VARCHAR)",
+    "color": "(color IS NULL OR $color::VARCHAR IN ('all', color))",
 }
 """How saved queries understand their parameters."""
 FILTERS = tuple(_FILTERS)

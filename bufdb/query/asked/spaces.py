@@ -19,6 +19,15 @@ if TYPE_CHECKING:
     from bufdb.query.header import SavedQuery, Value
 
 
+ALL = "all"
+"""Every memory space, in place of a number."""
+
+
+def is_plain(color: Value) -> bool:
+    """Whether it is what SQL knows, a number or ALL, and not a name that only a database knows."""
+    return not isinstance(color, str) or color == ALL or color.isdecimal()
+
+
 def numbered(
     con: duckdb.DuckDBPyConnection, query: SavedQuery, values: Mapping[str, Value]
 ) -> dict[str, Value]:
@@ -28,10 +37,10 @@ def numbered(
         UsageError: no platform asked about, or more than one, has a memory space of that name.
     """
     name = values.get("color")
-    if not isinstance(name, str):
+    if name is None or is_plain(name):
         return dict(values)
-    platform, color = find(con, query.name, name, values)
-    numbers: dict[str, Value] = {**values, "color": color}
+    platform, color = find(con, query.name, str(name), values)
+    numbers: dict[str, Value] = {**values, "color": str(color)}
     if query.param("platform") is not None:
         numbers["platform"] = platform
     return numbers

@@ -15,6 +15,11 @@ from bufdb.query.sizes import parse_size
 _SPACE_NAME = re.compile(r"[A-Za-z_]\w*")
 
 
+def glob(name: str) -> str:
+    """A glob that a name alone matches: in brackets each character stands for itself."""
+    return re.sub(r"[*?[]", lambda found: f"[{found[0]}]", name)
+
+
 def is_size(param: Parameter) -> bool:
     """Whether the parameter is a number of bytes, which may be written with a unit."""
     return param.type == "BIGINT" and "[bytes]" in param.text
@@ -27,7 +32,7 @@ def is_list(param: Parameter) -> bool:
 
 def is_space(param: Parameter) -> bool:
     """Whether the parameter is a memory space: its number, or a name for `spaces.numbered`."""
-    return param.name == "color" and param.type == "BIGINT"
+    return param.name == "color" and param.type == "VARCHAR"
 
 
 def value(query: SavedQuery, param: Parameter, text: str) -> Value:
@@ -51,8 +56,9 @@ def value(query: SavedQuery, param: Parameter, text: str) -> Value:
 
 
 def _parsed(param: Parameter, text: str) -> Value:
-    if is_space(param) and _SPACE_NAME.fullmatch(text.strip()):
-        return text.strip()
+    if is_space(param):
+        name = text.strip()
+        return name if _SPACE_NAME.fullmatch(name) else str(parse_value("BIGINT", name))
     if is_size(param):
         return parse_value(param.type, str(parse_size(text)))
     if is_list(param):
@@ -63,7 +69,7 @@ def _parsed(param: Parameter, text: str) -> Value:
 
 def _wanted(param: Parameter) -> str:
     if is_space(param):
-        return "a memory space, such as 0 or hbm"
+        return "a memory space, such as 0, hbm or all"
     if is_size(param):
         return "bytes, such as 33554432 or 32MiB"
     return param.type

@@ -15,6 +15,7 @@ from bufdb.export.page.comparison import Compared
 from bufdb.export.page.contents import Contents
 from bufdb.export.page.modules import Module
 from bufdb.export.page.picture import Picture
+from bufdb.query.asked.texts import glob
 from bufdb.report.html import policy
 from bufdb.report.html.columns import TooLargeError, pack
 from bufdb.report.html.slots import slot
@@ -28,7 +29,7 @@ _COLUMNS = (
     "run", "function", "module_key", "platform", "color", "space", "peak_bytes", "peak_time",
     "length", "occupied_temp_bytes", "fixed_bytes", "argument_bytes", "output_bytes",
     "alias_bytes", "constant_bytes", "temp_bytes", "total_bytes", "fragmentation_bytes",
-    "limit_bytes", "limit_name", "unknown_reason", "slot", "left_out", "command",
+    "need_bytes", "limit_bytes", "limit_name", "unknown_reason", "slot", "left_out", "command",
 )  # fmt: skip
 
 Limit = tuple[int | None, str | None]
@@ -87,7 +88,7 @@ class _Slots:
         self.rows = {module.place: row for row, module in enumerate(contents.modules)}
 
     def add_all(self, pictures: Pictures) -> None:
-        """By peak, of each function the largest compilation first; then what has no known peak.
+        """By need, of each function the largest compilation first; then what has no known peak.
 
         Nothing can be drawn either of a peak whose instant is not known, as of a message's.
         """
@@ -134,7 +135,7 @@ class _Slots:
 
 def _row(module: Module, limit: Limit, slots: _Slots) -> list[Any]:
     bytes_, name = limit
-    if bytes_ is None and module.device_name is not None and module.color == 0:
+    if bytes_ is None and module.device_name is not None:
         known = device(module.device_name)
         if known is not None:
             bytes_, name = known.memory_bytes, known.name
@@ -143,9 +144,9 @@ def _row(module: Module, limit: Limit, slots: _Slots) -> list[Any]:
         name = name if known is None else known.title
     if module.color != 0:  # a limit is of the device's own memory
         bytes_, name = None, None
-    one = ["--run", tables.glob(module.run_name), "--module", tables.glob(module.module_key)]
+    one = ["--run", glob(module.run_name), "--module", glob(module.module_key)]
     return [
-        *module[1:19],
+        *module[1:20],
         bytes_,
         name,
         module.unknown_reason,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from bufdb.query.asked.subject import Subject
 from bufdb.query.result import Result
 from bufdb.report import bars, cells, colour, formats, table
 from bufdb.report.terminal import axes, blocks, curve, paint, tree
@@ -12,7 +13,6 @@ from bufdb.report.terminal.groups import Groups
 from bufdb.report.terminal.paint import FIXED, LETTERS, OTHER, Look
 from bufdb.report.text import display_width, escape_control, human_bytes
 from bufdb.summary.picture import Picture, place_of
-from bufdb.summary.subject import Subject
 
 NARROWEST = 60
 WIDEST = 160

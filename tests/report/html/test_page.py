@@ -251,9 +251,10 @@ def test_savings_name_rows(demo, demo_report):
 
 
 def test_modules_are_those_of_the_query(demo, demo_report, call, demo_db):
-    out = call("query", "modules", "--db", demo_db, "--format", "json", "--top", 1000)[1]
+    given = ("--format", "json", "--top", 1000, "--color", "all")
+    out = call("query", "modules", "--db", demo_db, *given)[1]
     names = ("peak_bytes", "argument_bytes", "output_bytes", "alias_bytes", "constant_bytes")
-    keys = (*names, "temp_bytes", "total_bytes", "platform", "color", "module_key")
+    keys = (*names, "need_bytes", "temp_bytes", "total_bytes", "platform", "color", "module_key")
     expected = [
         (row["run_name"], row["function_name"], *(row[key] for key in keys))
         for row in json.loads(out)
@@ -262,8 +263,12 @@ def test_modules_are_those_of_the_query(demo, demo_report, call, demo_db):
         (row["run"], row["function"], *(row[key] for key in keys)) for row in demo_report.modules
     ]
     assert sorted(found, key=repr) == sorted(expected, key=repr)
-    peaks = [row["peak_bytes"] for row in demo_report.modules]
-    assert peaks == sorted(peaks, reverse=True)
+    # Those in the memory of the device are before all others.
+    of_device = len({row["module_key"] + row["run"] for row in demo_report.modules})
+    for some in (demo_report.modules[:of_device], demo_report.modules[of_device:]):
+        needs = [row["need_bytes"] for row in some]
+        assert needs == sorted(needs, reverse=True)
+    assert {row["color"] for row in demo_report.modules[:of_device]} == {0}
 
 
 @pytest.mark.slow

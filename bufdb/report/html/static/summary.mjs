@@ -33,20 +33,21 @@ export function savingNodes(saving, model, choose) {
   return make("span", {}, text, ...(step === null ? [] : [stepLink(step, choose)]), rest);
 }
 
-/** The limit, as a bar and in words. @param {ModuleRow} row */
-function limit({ limit_bytes: bytes, limit_name: name, peak_bytes: peak }) {
+/** The limit of what a device must hold, as a bar and in words. @param {ModuleRow} row */
+function limit({ limit_bytes: bytes, limit_name: name, need_bytes, peak_bytes }) {
+  const need = need_bytes ?? peak_bytes;
   const box = byId("limit");
   if (bytes === null) {
     fill(box, "limit unknown (--limit sets one)");
     return;
   }
-  const share = peak / bytes;
+  const share = need / bytes;
   const words = `limit ${humanBytes(bytes)}${name ? ` (${name})` : ""}`;
   fill(
     box,
     words + " ",
-    bar([[share > 1 ? "over" : "solid", share]], `${percent(peak, bytes)} of the limit`),
-    ` ${percent(peak, bytes)}`,
+    bar([[share > 1 ? "over" : "solid", share]], `${percent(need, bytes)} of the limit`),
+    ` ${percent(need, bytes)}`,
   );
 }
 
@@ -235,7 +236,7 @@ export function summarize(model, acts) {
     limit(model.row);
   } else {
     unknown(model);
-    if (model.row.peak_bytes === null) fill(byId("limit"));
+    if ((model.row.need_bytes ?? model.row.peak_bytes) === null) fill(byId("limit"));
     else limit(model.row);
   }
   lines(model, acts);
@@ -260,9 +261,10 @@ function states(model) {
   if (model.hasPeak && model.temps && !model.column("frame_line").length) {
     told.push("No source lines in this dump: the XLA text of the module is missing, or has none.");
   }
-  if (row.fragmentation_bytes > row.peak_bytes / 100) {
+  if (model.hasPeak && humanBytes(row.need_bytes) !== humanBytes(row.peak_bytes)) {
     told.push(
-      `${humanBytes(row.fragmentation_bytes)} of the temporary allocations are free at the peak.`,
+      `Needs ${humanBytes(row.need_bytes)}: ${humanBytes(row.peak_bytes)} at the peak, ` +
+        `${humanBytes(row.fragmentation_bytes)} of holes in the arena.`,
     );
   }
   return told;

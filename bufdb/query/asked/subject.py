@@ -1,18 +1,23 @@
-"""Which module, in which of its memory spaces, a picture is of."""
+"""Which module, in which of its memory spaces, an answer about one module is of.
+
+Of all that fit, of one run or of several, the one with the largest need among those whose peak is
+known, in the memory space that `asked_spaces` takes: the device's own unless another is asked for.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
-
-import duckdb
+from typing import TYPE_CHECKING, Any
 
 from bufdb.errors import UsageError, did_you_mean, quote
 from bufdb.query import execute
 from bufdb.query.asked import spaces
+from bufdb.query.asked.texts import glob
 from bufdb.query.header import Value
-from bufdb.summary.overview import DEFAULT_COLOR, glob
+
+if TYPE_CHECKING:
+    import duckdb
 
 SQL = """
 SELECT
@@ -23,7 +28,9 @@ SELECT
   asked.platform,
   asked.color,
   coalesce(asked.memory_space_name, 'color ' || asked.color, '') AS memory_space,
+  asked.is_asked,
   coalesce(modules.schedule_length, 0) AS schedule_length,
+  asked.need_bytes,
   asked.peak_bytes,
   asked.peak_time,
   asked.fixed_bytes,
@@ -33,7 +40,7 @@ SELECT
   asked.alias_bytes,
   asked.constant_bytes,
   asked.peak_unknown_reason AS unknown_reason
-FROM asked_modules AS asked
+FROM asked_spaces AS asked
 JOIN modules ON modules.module_id = asked.module_id
 WHERE getvariable('subject')::VARCHAR IS NULL
   OR asked.module_key GLOB getvariable('subject')::VARCHAR
@@ -43,12 +50,12 @@ WHERE getvariable('subject')::VARCHAR IS NULL
   OR asked.function_name GLOB getvariable('subject')::VARCHAR
   OR asked.function_name = getvariable('subject')::VARCHAR
 ORDER BY
-  asked.peak_bytes DESC NULLS LAST, asked.temp_bytes DESC NULLS LAST, asked.run_name,
-  asked.module_key, asked.color NULLS LAST
+  asked.peak_bytes IS NULL, asked.need_bytes DESC NULLS LAST, asked.peak_bytes DESC NULLS LAST,
+  asked.run_name, asked.module_key, asked.color NULLS LAST
 """
 NAMES = """
 SELECT DISTINCT unnest([module_key, module_name, function_name]) AS name
-FROM asked_modules
+FROM asked_spaces
 """
 
 
@@ -65,8 +72,11 @@ class Subject:
     color: int | None
     """NULL for a module without allocations, like all that are bytes."""
     memory_space: str
+    is_asked: bool
     schedule_length: int
     """The last instant [program order]."""
+    need_bytes: int | None
+    """What a device must hold."""
     peak_bytes: int | None
     """NULL if it is unknown."""
     peak_time: int | None
@@ -95,51 +105,54 @@ class Subject:
         return values
 
 
-def choose(con: duckdb.DuckDBPyConnection, name: str | None, asked: Mapping[str, Value]) -> Subject:
-    """The module with the largest known peak of those that fit, in the device's own memory.
-
-    Where none that fits has anything in the device's own memory, or another memory space is asked
-    for, it is the largest there.
+def choose(
+    con: duckdb.DuckDBPyConnection, asker: str, name: str | None, asked: Mapping[str, Value]
+) -> Subject:
+    """The module with the largest need of those that fit, known peaks before unknown ones.
 
     Args:
         con: the database.
+        asker: the command, with which a message begins.
         name: key or name of a module, name of a function, or a glob of one; None for all.
-        asked: run, function, module (globs) and color (number or name), as saved queries have them.
+        asked: run, function, module (globs) and color (number, name or all), as saved queries have
+            them.
 
     Raises:
         UsageError: nothing fits, or there is no such memory space.
     """
-    values = dict(asked)
+    values = {key: value for key, value in asked.items() if value is not None}
     color = values.pop("color", None)
-    if isinstance(color, str):
-        values["platform"], color = spaces.find(con, "show", color, values)
-    result = execute.execute_with(con, SQL, {**values, "subject": name}, "show")
+    if color is not None and not spaces.is_plain(color):
+        values["platform"], color = spaces.find(con, asker, str(color), values)
+    chosen_space = {} if color is None else {"color": str(color)}
+    result = execute.execute_with(con, SQL, {**values, **chosen_space, "subject": name}, asker)
     names = [column for column, _ in result.columns]
     fits = [Subject(**dict(zip(names, row, strict=True))) for row in result.rows]
     if not fits:
-        raise UsageError(_nothing(con, name, values))
-    wanted = DEFAULT_COLOR if color is None else color
-    here = [item for item in fits if item.color in (wanted, None)]
-    if color is not None and not here:
+        raise UsageError(_nothing(con, asker, name, values))
+    here = [item for item in fits if item.is_asked]
+    if not here:
         known = sorted({f"{item.color} ({item.memory_space})" for item in fits})
-        raise UsageError(f"show: there is no memory space {color}; there are {', '.join(known)}")
-    chosen = (here or fits)[0]
+        raise UsageError(f"{asker}: there is no memory space {color}; there are {', '.join(known)}")
+    chosen = here[0]
     rest = tuple(
         item
         for item in fits
-        if item.module_id == chosen.module_id and item.color != chosen.color and item.peak_bytes
+        if item.module_id == chosen.module_id and item.color != chosen.color and item.need_bytes
     )
-    facts: dict[str, Any] = {**vars(chosen), "besides": rest, "others": _others(here or fits)}
+    facts: dict[str, Any] = {**vars(chosen), "besides": rest, "others": _others(here)}
     return Subject(**facts)
 
 
-def _nothing(con: duckdb.DuckDBPyConnection, name: str | None, values: Mapping[str, Value]) -> str:
+def _nothing(
+    con: duckdb.DuckDBPyConnection, asker: str, name: str | None, values: Mapping[str, Value]
+) -> str:
     """Why nothing fits."""
     given = ", ".join(f"{key} {quote(str(value))}" for key, value in values.items())
     where = f" with {given}" if given else ""
     if name is None:
         return f"no module{where}; 'bufdb query modules' lists them"
-    rows = execute.execute_with(con, NAMES, values, "show").rows
+    rows = execute.execute_with(con, NAMES, values, asker).rows
     hint = did_you_mean(name, sorted({known for (known,) in rows if known is not None}))
     return f"no module {quote(name)}{where}{hint or ';'} 'bufdb query modules' lists them"
 
@@ -152,9 +165,10 @@ def _others(fits: list[Subject]) -> str:
     runs = len({item.run_name for item in fits})
     where = f" in {runs} runs" if runs > 1 else ""
     unknown = len({item.module_id for item in fits if item.unknown_reason is not None})
-    text = f"{count} modules{where} fit; shown is {fits[0].function_name} of run {fits[0].run_name}"
-    if fits[0].unknown_reason is not None:
-        return f"{text}, the peaks of all are unknown"
-    return f"{text}, which has the largest known peak" + (
-        f"; that of {unknown} is unknown" if unknown else ""
-    )
+    first = fits[0]
+    text = f"{count} modules{where} fit; {first.module_key} of run {first.run_name}"
+    if first.unknown_reason is not None:
+        return f"{text} is taken, the peaks of all are unknown"
+    if unknown:
+        return f"{text} has the largest need of those whose peak is known; that of {unknown} is not"
+    return f"{text} has the largest need"

@@ -1,0 +1,77 @@
+-- One row per module that the variables ask for and memory space, whichever they ask for.
+CREATE OR REPLACE VIEW asked_spaces AS
+SELECT
+  memory_figures.run_name,
+  memory_figures.module_id,
+  memory_figures.module_key,
+  memory_figures.module_name,
+  memory_figures.function_name,
+  memory_figures.platform,
+  memory_figures.color,
+  memory_figures.memory_space_name,
+  memory_figures.is_device_memory,
+  memory_figures.color IS NULL
+    OR (getvariable('color')::VARCHAR IS NULL AND memory_figures.is_device_memory)
+    OR coalesce(
+      getvariable('color')::VARCHAR IN ('all', CAST(memory_figures.color AS VARCHAR)), FALSE
+    ) AS is_asked,
+  memory_figures.argument_bytes,
+  memory_figures.output_bytes,
+  memory_figures.alias_bytes,
+  memory_figures.temp_bytes,
+  memory_figures.constant_bytes,
+  memory_figures.thread_local_bytes,
+  memory_figures.total_bytes,
+  memory_figures.fixed_bytes,
+  memory_figures.need_bytes,
+  memory_figures.occupied_temp_bytes,
+  memory_figures.peak_time,
+  memory_figures.peak_bytes,
+  memory_figures.fragmentation_bytes,
+  memory_figures.naive_live_bytes,
+  memory_figures.peak_unknown_reason
+FROM memory_figures
+WHERE (
+    getvariable('run')::VARCHAR IS NULL
+    OR memory_figures.run_name IN (SELECT asked_runs.run_name FROM asked_runs)
+  )
+  AND (
+    getvariable('function')::VARCHAR IS NULL
+    OR coalesce(memory_figures.function_name, memory_figures.module_key)
+      GLOB getvariable('function')::VARCHAR
+  )
+  AND (
+    getvariable('platform')::VARCHAR IS NULL
+    OR memory_figures.platform = getvariable('platform')::VARCHAR
+  )
+  AND (
+    getvariable('module')::VARCHAR IS NULL
+    OR memory_figures.module_key GLOB getvariable('module')::VARCHAR
+  );
+COMMENT ON VIEW asked_spaces IS
+  'Rows of memory_figures of the modules that the variables run (see asked_runs), function (a glob; of a module without a function, of its key), platform and module (a glob of module_key) ask for, in every memory space; a variable that is not set leaves all. Key: module_id, color.';
+COMMENT ON COLUMN asked_spaces.run_name IS 'memory_figures.run_name.';
+COMMENT ON COLUMN asked_spaces.module_id IS 'memory_figures.module_id.';
+COMMENT ON COLUMN asked_spaces.module_key IS 'memory_figures.module_key.';
+COMMENT ON COLUMN asked_spaces.module_name IS 'memory_figures.module_name.';
+COMMENT ON COLUMN asked_spaces.function_name IS 'memory_figures.function_name.';
+COMMENT ON COLUMN asked_spaces.platform IS 'memory_figures.platform.';
+COMMENT ON COLUMN asked_spaces.color IS 'memory_figures.color.';
+COMMENT ON COLUMN asked_spaces.memory_space_name IS 'memory_figures.memory_space_name.';
+COMMENT ON COLUMN asked_spaces.is_device_memory IS 'memory_figures.is_device_memory.';
+COMMENT ON COLUMN asked_spaces.is_asked IS 'Whether the variable color asks for the memory space: its number, or all; where it is not set, the memory of the device (is_device_memory). A module without allocations is in every memory space.';
+COMMENT ON COLUMN asked_spaces.argument_bytes IS 'memory_figures.argument_bytes.';
+COMMENT ON COLUMN asked_spaces.output_bytes IS 'memory_figures.output_bytes.';
+COMMENT ON COLUMN asked_spaces.alias_bytes IS 'memory_figures.alias_bytes.';
+COMMENT ON COLUMN asked_spaces.temp_bytes IS 'memory_figures.temp_bytes.';
+COMMENT ON COLUMN asked_spaces.constant_bytes IS 'memory_figures.constant_bytes.';
+COMMENT ON COLUMN asked_spaces.thread_local_bytes IS 'memory_figures.thread_local_bytes.';
+COMMENT ON COLUMN asked_spaces.total_bytes IS 'memory_figures.total_bytes.';
+COMMENT ON COLUMN asked_spaces.fixed_bytes IS 'memory_figures.fixed_bytes.';
+COMMENT ON COLUMN asked_spaces.need_bytes IS 'memory_figures.need_bytes.';
+COMMENT ON COLUMN asked_spaces.occupied_temp_bytes IS 'memory_figures.occupied_temp_bytes.';
+COMMENT ON COLUMN asked_spaces.peak_time IS 'memory_figures.peak_time.';
+COMMENT ON COLUMN asked_spaces.peak_bytes IS 'memory_figures.peak_bytes.';
+COMMENT ON COLUMN asked_spaces.fragmentation_bytes IS 'memory_figures.fragmentation_bytes.';
+COMMENT ON COLUMN asked_spaces.naive_live_bytes IS 'memory_figures.naive_live_bytes.';
+COMMENT ON COLUMN asked_spaces.peak_unknown_reason IS 'memory_figures.peak_unknown_reason.';
