@@ -96,18 +96,6 @@ functions AS (
     AND asked_instants.color = answered.color
   WHERE answered.place <= params.top_functions
 ),
-bf16_ratios AS (
-  SELECT
-    functions.module_id, functions.color,
-    CAST(count(CASE WHEN value_details.dtype = 'bf16' THEN 1 END) AS DOUBLE)
-      / nullif(count(*), 0) AS bf16_ratio
-  FROM functions
-  JOIN value_details ON value_details.module_id = functions.module_id
-  WHERE value_details.dtype IN ('bf16', 'f16', 'f32', 'f64')
-    AND value_details.allocation_kind = 'temp'
-    AND NOT value_details.is_phi
-  GROUP BY functions.module_id, functions.color
-),
 -- What holds temp bytes, with what may be said of it.
 held AS (
   SELECT
@@ -119,7 +107,8 @@ held AS (
     functions.platform,
     coalesce(origins.origin_kind = 'stacked', FALSE) AS is_stack,
     coalesce(value_details.opcode IN ('copy', 'copy-start', 'copy-done'), FALSE) AS is_copy,
-    bf16_ratios.bf16_ratio
+    gathered_values.value_id IS NOT NULL AS is_gathered,
+    CASE WHEN precisions.is_own THEN precisions.bf16_ratio END AS bf16_ratio
   FROM functions
   JOIN asked_peak_values AS values_held
     ON values_held.module_id = functions.module_id
@@ -131,25 +120,28 @@ held AS (
   JOIN value_details
     ON value_details.module_id = values_held.module_id
     AND value_details.value_id = values_held.value_id
+  LEFT JOIN gathered_values
+    ON gathered_values.module_id = values_held.module_id
+    AND gathered_values.value_id = values_held.value_id
   JOIN value_sources
     ON value_sources.module_id = values_held.module_id
-    AND value_sources.value_id = values_held.value_id
+    AND value_sources.value_id
+      = coalesce(gathered_values.result_value_id, values_held.value_id)
   LEFT JOIN value_origins AS origins
     ON origins.module_id = values_held.module_id
     AND origins.value_id = values_held.value_id
   LEFT JOIN recompute_costs AS costs
     ON costs.module_id = values_held.module_id
     AND costs.value_id = values_held.value_id
-  LEFT JOIN bf16_ratios
-    ON bf16_ratios.module_id = values_held.module_id
-    AND bf16_ratios.color = values_held.color
+  LEFT JOIN module_precisions AS precisions ON precisions.module_id = values_held.module_id
 ),
 idle AS (
   SELECT
     idle_values.module_id, idle_values.value_id, idle_values.is_stack, idle_values.is_layer_input,
     coalesce(idle_values.is_cheap, FALSE) AS is_cheap, idle_values.kept_bytes,
     idle_values.next_use_time,
-    idle_values.is_stack OR idle_values.lifetime_ratio >= params.min_lifetime_ratio AS is_long
+    idle_values.is_stack OR idle_values.lifetime_ratio >= params.min_lifetime_ratio AS is_long,
+    coalesce(idle_values.is_forward, TRUE) AS is_forward
   FROM answered_idle_values AS idle_values
   CROSS JOIN params
 ),
@@ -160,6 +152,8 @@ twins AS (
     ON functions.module_id = copy_details.module_id
     AND functions.color = copy_details.color
   WHERE copy_details.is_kept_twice
+    -- A move to another memory space is the compiler's own.
+    AND coalesce(copy_details.source_color, copy_details.color) = copy_details.color
 ),
 items AS (
   SELECT
@@ -169,7 +163,8 @@ items AS (
     CASE
       WHEN idle.is_stack AND NOT idle.is_layer_input THEN 'residual'
       WHEN idle.next_use_time IS NULL AND NOT idle.is_stack THEN 'late_free'
-      WHEN NOT idle.is_long OR held.platform = 'cpu' OR held.is_copy THEN NULL
+      WHEN NOT idle.is_long OR NOT idle.is_forward OR held.platform = 'cpu' OR held.is_copy
+        THEN NULL
       WHEN idle.is_cheap AND NOT idle.is_layer_input THEN 'recompute'
       WHEN held.color = 0 THEN 'offload'
     END AS kind
@@ -182,9 +177,9 @@ items AS (
     NULL AS operation_count,
     0 AS kept_bytes,
     CASE
-      WHEN held.opcode IN ('all-gather', 'all-gather-start', 'all-gather-done') THEN 'gather'
+      WHEN held.is_gathered THEN 'gather'
       WHEN twins.value_id IS NOT NULL THEN 'copy'
-      WHEN held.dtype = 'f32' AND held.bf16_ratio > 0 AND held.bf16_ratio >= params.min_bf16_ratio
+      WHEN held.dtype = 'f32' AND held.bf16_ratio >= params.min_bf16_ratio
         AND NOT (held.platform = 'cpu' AND held.is_stack) THEN 'dtype'
     END AS kind
   FROM held

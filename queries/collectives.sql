@@ -34,13 +34,13 @@
 -- column is_fused BOOLEAN: Whether it is a fusion that holds the operation.
 -- column read_bytes HUGEINT: Its operands [bytes].
 -- column written_bytes HUGEINT: Its results [bytes].
--- column live_bytes HUGEINT: What of both is live at the instant [bytes]; NULL if the peak is
---   unknown.
+-- column live_bytes HUGEINT: What of both is live at the instant, results that were moved to
+--   another memory space since included [bytes]; NULL if the peak is unknown.
 -- column saving_bytes HUGEINT: By how much the peak would fall without the result that saves most
 --   (query savings) [bytes]; NULL if none of them holds anything at the peak.
 -- column start_time BIGINT: Its place [program order]; NULL if it has none.
--- column end_time BIGINT: Last instant at which a result is live [program order]; NULL without live
---   ranges.
+-- column end_time BIGINT: Last instant at which a result is live, also moved [program order]; NULL
+--   without live ranges.
 -- column device_group_size HUGEINT: Devices that take part together; NULL if that is not told.
 -- column device_groups VARCHAR: Which ones, as printed; of a permute from where to where; NULL if
 --   the text does not tell.
@@ -60,7 +60,8 @@ buffers AS (
     functions.module_id, functions.color, functions.name_place, functions.peak_time,
     collective_values.instruction_name, collective_values.value_id,
     bool_or(collective_values.is_written) AS is_written,
-    bool_or(NOT collective_values.is_written) AS is_read
+    bool_or(NOT collective_values.is_written) AS is_read,
+    NOT bool_or(NOT collective_values.is_moved) AS is_moved
   FROM answered_functions_with_uses AS functions
   JOIN collective_values ON collective_values.module_id = functions.module_id
   JOIN "values"
@@ -78,7 +79,9 @@ operations AS (
   SELECT
     buffers.module_id, buffers.color, buffers.name_place, buffers.instruction_name,
     coalesce(sum(CASE WHEN buffers.is_read THEN "values".size_bytes END), 0) AS read_bytes,
-    coalesce(sum(CASE WHEN buffers.is_written THEN "values".size_bytes END), 0) AS written_bytes,
+    coalesce(
+      sum(CASE WHEN buffers.is_written AND NOT buffers.is_moved THEN "values".size_bytes END), 0
+    ) AS written_bytes,
     CASE
       WHEN max(buffers.peak_time) IS NOT NULL
         THEN coalesce(

@@ -13,7 +13,8 @@
 -- neighbours may be called copies by name without being one. XLA inserts copies that correctness
 -- needs; is_kept_twice says those that cost memory (both buffers are live together) from those
 -- that take over as the original dies, or become another array than it in a loop that carries
--- both. Prefetches into a fast memory space are meant.
+-- both. Moves between memory spaces are the compiler's own: no donation and no layout takes them
+-- away, and without them the bytes would be in the slower memory.
 --
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
@@ -34,7 +35,8 @@
 -- column saving_bytes HUGEINT: By how much the highest peak would fall without it (query savings)
 --   [bytes]; NULL for what holds nothing there in a temp allocation.
 -- column sureness VARCHAR: How sure that is (advice_sureness): possible; unlikely, where it is not
---   kept twice; NULL without live ranges, and of what is kept twice without a figure.
+--   kept twice or goes to another memory space; NULL without live ranges, and of what is kept twice
+--   without a figure.
 -- column size_bytes BIGINT: Assigned size of the copy [bytes].
 -- column is_kept_twice BOOLEAN: Whether copy and original are live together for more than the
 --   instant of copying, and not as two elements of a loop's carry; NULL without live ranges.
@@ -117,6 +119,7 @@ LEFT JOIN peak_savings AS savings
   AND savings.value_id = copies.value_id
 LEFT JOIN advice_sureness
   ON advice_sureness.kind = CASE
+    WHEN copies.reason = 'memory_space' AND copies.is_kept_twice IS NOT NULL THEN 'memory_move'
     WHEN copies.is_kept_twice AND savings.saving_bytes IS NOT NULL THEN 'copy'
     WHEN NOT copies.is_kept_twice THEN 'copy_in_turn'
   END

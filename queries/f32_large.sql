@@ -6,7 +6,9 @@
 -- or a mask of f32 promotes what it touches, a norm or a softmax returns f32, a loss keeps its
 -- logits. For each run and function (its compilation with the largest need) that computes in
 -- bf16, the f32 temps held at the peak, largest first. A program computes in bf16 if at least
--- min_bf16_ratio of its floating-point temp values (bf16, f16, f32, f64) are bf16.
+-- min_bf16_ratio of its floating-point temp values (bf16, f16, f32, f64) are bf16; on TPU, whose
+-- compiler multiplies f32 as bf16, if besides an argument, an output or a conversion of the user's
+-- is bf16 (view module_precisions). A program of f32 has no rows; query advice says what it is.
 --
 -- wrong when: f32 is often wanted: master weights, moments of an optimizer, sums, softmax, the
 -- loss. The CPU backend computes many bf16 operations in f32 and converts, so a CPU dump shows f32
@@ -54,29 +56,16 @@ WITH params AS (
     coalesce(getvariable('min_bytes')::BIGINT, 1) AS min_bytes,
     coalesce(getvariable('top_n')::BIGINT, 20) AS top_n
 ),
-dtypes AS (
-  SELECT
-    "values".module_id,
-    CAST(count(CASE WHEN shapes.dtype = 'bf16' THEN 1 END) AS DOUBLE) / nullif(count(*), 0)
-      AS bf16_ratio
-  FROM "values"
-  JOIN shapes ON shapes.shape = "values".shape
-  JOIN allocations
-    ON allocations.module_id = "values".module_id
-    AND allocations.allocation_index = "values".allocation_index
-  WHERE shapes.dtype IN ('bf16', 'f16', 'f32', 'f64')
-    AND allocations.kind = 'temp'
-    AND NOT "values".is_phi
-  GROUP BY "values".module_id
-),
 f32_values AS (
   SELECT
-    functions.module_id, functions.color, functions.name_place, dtypes.bf16_ratio,
+    functions.module_id, functions.color, functions.name_place, precisions.bf16_ratio,
     held.value_id, held.held_bytes,
     sum(held.held_bytes) OVER (PARTITION BY functions.module_id, functions.color)
       AS f32_bytes
   FROM answered_instants AS functions
-  JOIN dtypes ON dtypes.module_id = functions.module_id
+  JOIN module_precisions AS precisions
+    ON precisions.module_id = functions.module_id
+    AND precisions.is_own
   JOIN asked_peak_values AS held
     ON held.module_id = functions.module_id
     AND held.color = functions.color
@@ -93,8 +82,7 @@ ranked_values AS (
     row_number() OVER (ORDER BY held_bytes DESC, name_place, value_id) AS place
   FROM f32_values
   CROSS JOIN params
-  WHERE bf16_ratio > 0
-    AND bf16_ratio >= params.min_bf16_ratio
+  WHERE bf16_ratio >= params.min_bf16_ratio
     AND held_bytes >= params.min_bytes
 )
 SELECT

@@ -5,7 +5,8 @@
 -- Sharded parameters (FSDP, ZeRO) are gathered before use; a schedule that gathers early or frees
 -- late holds many gathered arrays at once, and the sharding saves nothing. For each run and
 -- function (its compilation with the largest need) the instant when most bytes of all-gather
--- results are live, and the results live then, largest first; gathered_bytes is their sum.
+-- results are live, and the results live then, largest first; gathered_bytes is their sum. A result
+-- that is moved to another memory space (VMEM of a TPU, and back) is a gathered array there.
 --
 -- wrong when: An all-gather inside a fusion, a custom call or a loop of permutes does not show; one
 -- inside a generic async wrapper (async-start) neither. A result that is converted or reshaped
@@ -45,18 +46,23 @@
 WITH params AS (
   SELECT coalesce(getvariable('top_n')::BIGINT, 30) AS top_n
 ),
-gathered_values AS (
+arrays AS (
   SELECT
     functions.name_place, value_details.module_id, value_details.color, value_details.value_id,
     value_details.size_bytes, value_details.start_time, value_details.end_time, value_details.shape,
-    value_details.instruction_name, value_details.op_name,
-    coalesce(value_details.own_source, value_details.library_source) AS source
+    value_details.instruction_name, results.op_name,
+    coalesce(results.own_source, results.library_source) AS source
   FROM answered_functions AS functions
   JOIN value_details
     ON value_details.module_id = functions.module_id
     AND value_details.color = functions.color
-  WHERE value_details.opcode IN ('all-gather', 'all-gather-start', 'all-gather-done')
-    AND NOT value_details.is_tuple
+  JOIN gathered_values AS gathered
+    ON gathered.module_id = value_details.module_id
+    AND gathered.value_id = value_details.value_id
+  JOIN value_details AS results
+    ON results.module_id = gathered.module_id
+    AND results.value_id = gathered.result_value_id
+  WHERE NOT value_details.is_tuple
     AND value_details.dtype IS NOT NULL
     AND value_details.size_bytes > 0
     AND value_details.start_time IS NOT NULL
@@ -65,14 +71,14 @@ gathered_values AS (
 ),
 changes AS (
   SELECT module_id, color, start_time AS change_time, size_bytes
-  FROM gathered_values
+  FROM arrays
   UNION ALL
   SELECT
     module_id, color,
     -- Damaged dumps have times near 2^63.
     least(end_time, 9223372036854775806) + 1 AS change_time,
     -size_bytes AS size_bytes
-  FROM gathered_values
+  FROM arrays
 ),
 steps AS (
   SELECT
@@ -96,24 +102,24 @@ ranked_steps AS (
 ),
 gathers AS (
   SELECT
-    gathered_values.module_id, gathered_values.color, gathered_values.value_id,
+    arrays.module_id, arrays.color, arrays.value_id,
     ranked_steps.gathered_bytes,
-    count(*) OVER (PARTITION BY gathered_values.module_id, gathered_values.color) AS gathered_count,
-    ranked_steps.gathered_time, gathered_values.size_bytes, gathered_values.start_time,
-    gathered_values.end_time, gathered_values.shape, gathered_values.instruction_name,
-    gathered_values.op_name, gathered_values.source,
+    count(*) OVER (PARTITION BY arrays.module_id, arrays.color) AS gathered_count,
+    ranked_steps.gathered_time, arrays.size_bytes, arrays.start_time,
+    arrays.end_time, arrays.shape, arrays.instruction_name,
+    arrays.op_name, arrays.source,
     row_number() OVER (
       ORDER BY
-        ranked_steps.gathered_bytes DESC, gathered_values.name_place,
-        gathered_values.size_bytes DESC, gathered_values.start_time, gathered_values.value_id
+        ranked_steps.gathered_bytes DESC, arrays.name_place,
+        arrays.size_bytes DESC, arrays.start_time, arrays.value_id
     ) AS place
-  FROM gathered_values
+  FROM arrays
   JOIN ranked_steps
-    ON ranked_steps.module_id = gathered_values.module_id
-    AND ranked_steps.color = gathered_values.color
+    ON ranked_steps.module_id = arrays.module_id
+    AND ranked_steps.color = arrays.color
     AND ranked_steps.place = 1
-  WHERE gathered_values.start_time <= ranked_steps.gathered_time
-    AND gathered_values.end_time >= ranked_steps.gathered_time
+  WHERE arrays.start_time <= ranked_steps.gathered_time
+    AND arrays.end_time >= ranked_steps.gathered_time
 )
 SELECT
   functions.run_name, functions.function_name, functions.platform, functions.color,

@@ -13,8 +13,9 @@
 --
 -- A stack that a loop fills for the backward pass (query loop-residuals) is judged by the operation
 -- that makes its slices, and costs one slice at a time; a policy of jax.checkpoint can leave it
--- out. Inputs of the layer, which a scan saves whatever the policy, are none; nor is what the
--- backward pass makes, which jax.checkpoint does not compute again.
+-- out. Inputs of the layer, which a scan saves whatever the policy, are none. jax.checkpoint
+-- computes values of the forward pass of a gradient again: none are what the backward pass makes,
+-- also early, what is made outside of a gradient, and what is computed again already.
 --
 -- wrong when: A kLoop fusion can hold a reduction or a gather, and what one calls cheap may read
 -- much. Operands are counted one step back; they may need others. Several rows may count on the
@@ -116,7 +117,7 @@ candidates AS (
     AND savings.value_id = idle.value_id
   WHERE idle.is_cheap
     AND NOT idle.is_layer_input
-    AND NOT value_sources.is_backward
+    AND coalesce(idle.is_forward, TRUE)
     AND idle.held_bytes - idle.kept_bytes >= params.min_bytes
     AND (idle.is_stack OR idle.lifetime_ratio >= params.min_lifetime_ratio)
 )

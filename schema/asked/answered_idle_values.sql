@@ -16,6 +16,7 @@ steps AS (
     instructions.instruction_name,
     instructions.program_order,
     instructions.opcode,
+    instructions.op_name,
     instructions.opcode = 'fusion' AND regexp_matches(instructions.text, 'kind=kLoop')
       AS is_loop_fusion
   FROM instructions
@@ -50,7 +51,8 @@ held_values AS (
       'shift-right-arithmetic', 'shift-right-logical', 'sign', 'sine', 'slice', 'sqrt',
       'subtract', 'tan', 'tanh', 'transpose', 'xor'
     )
-    OR (origins.origin_kind IS NULL AND steps.is_loop_fusion) AS is_cheap
+    OR (origins.origin_kind IS NULL AND steps.is_loop_fusion) AS is_cheap,
+    coalesce(origins.op_name, steps.op_name, named_uses.op_name) AS op_name
   FROM functions
   JOIN asked_peak_values AS held
     ON held.module_id = functions.module_id
@@ -68,6 +70,9 @@ held_values AS (
     ON origins.module_id = held.module_id
     AND origins.value_id = held.value_id
     AND origins.origin_kind = 'stacked'
+  LEFT JOIN named_uses
+    ON named_uses.module_id = held.module_id
+    AND named_uses.value_id = held.value_id
   WHERE held.allocation_kind = 'temp'
     AND (
       -- What a loop stacks in the forward pass of a gradient.
@@ -140,6 +145,9 @@ SELECT
     ELSE coalesce(kept_operands.kept_bytes, 0)
   END AS kept_bytes,
   held_values.is_cheap,
+  held_values.op_name GLOB '*jvp(*'
+    AND NOT regexp_matches(held_values.op_name, 'transpose[(]|rematted_computation')
+    AS is_forward,
   use_times.next_use_time,
   CASE WHEN NOT held_values.is_stack THEN held_values.lifetime_ratio END AS lifetime_ratio,
   CASE
@@ -172,6 +180,7 @@ COMMENT ON COLUMN answered_idle_values.is_stack IS 'Whether a loop has stacked i
 COMMENT ON COLUMN answered_idle_values.is_layer_input IS 'Whether it is a stack of an input of the layer: value_origins.is_layer_input.';
 COMMENT ON COLUMN answered_idle_values.kept_bytes IS 'What has to stay to compute it again [bytes]: of a stack one slice, padded as that is, else operands in temp allocations that are not held at the peak.';
 COMMENT ON COLUMN answered_idle_values.is_cheap IS 'Whether what makes the data, of a stack its slices, costs little: an elementwise or a moving operation, or a fusion of kind kLoop, which is made of them; NULL if the opcode is unknown.';
+COMMENT ON COLUMN answered_idle_values.is_forward IS 'Whether the forward pass of a gradient makes it, which jax.checkpoint computes again: jvp( is in the op_name, and neither transpose( (the backward pass, what it fills or scatters early included) nor rematted_computation (computed again already); of what XLA made without one in that of named_uses. NULL if neither is known.';
 COMMENT ON COLUMN answered_idle_values.next_use_time IS 'First use at or behind the peak [program order]; NULL if none is known.';
 COMMENT ON COLUMN answered_idle_values.lifetime_ratio IS 'Its life as share of the schedule (0 to 1); NULL for a stack.';
 COMMENT ON COLUMN answered_idle_values.idle_time IS 'Time around the peak in which nothing uses it [program order]; NULL for a stack.';

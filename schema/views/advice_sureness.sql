@@ -27,6 +27,7 @@ FROM (
     ('constant', 'possible'),
     -- Of seven programs for TPU that were compiled again, it came with one.
     ('donation_in_product', 'possible'),
+    ('memory_move', 'unlikely'),
     ('copied_donation', 'unlikely'),
     ('least_size', 'unlikely'),
     ('copy_in_turn', 'unlikely'),
@@ -37,7 +38,7 @@ CROSS JOIN (VALUES ('cpu'), ('gpu'), ('tpu'), ('')) AS platforms (platform);
 COMMENT ON VIEW advice_sureness IS
   'One row per kind of advice and platform; what every query that gives advice calls sureness. Key: kind, platform.';
 COMMENT ON COLUMN advice_sureness.kind IS
-  'As in query advice; dtype_of_stack is dtype of what a loop stacks, donation_in_product donate of arguments some of which are answered_donations.is_in_product. Those that the query advice leaves out: copied_donation (answered_donations.is_copied), copy_in_turn (a copy that takes over as what is copied dies, or that a loop makes another array of: NOT copy_details.is_kept_twice), single_gather (no other gathered array is alive with it), least_size (padding of what takes one tile, or has none: value_details.is_least_size), layer_input (a stack of an input of the layer, which a scan saves whatever the policy).';
+  'As in query advice; dtype_of_stack is dtype of what a loop stacks, donation_in_product donate of arguments some of which are answered_donations.is_in_product. Those that the query advice leaves out: memory_move (a copy to another memory space), copied_donation (answered_donations.is_copied), copy_in_turn (a copy that takes over as what is copied dies, or that a loop makes another array of: NOT copy_details.is_kept_twice), single_gather (no other gathered array is alive with it), least_size (padding of what takes one tile, or has none: value_details.is_least_size), layer_input (a stack of an input of the layer, which a scan saves whatever the policy).';
 COMMENT ON COLUMN advice_sureness.platform IS 'Backend: modules.platform; empty if that is unknown.';
 COMMENT ON COLUMN advice_sureness.sureness IS
   'likely: within a few percent of the peak in nearly all changes that were compiled again (tests/benchmarks/recompiled.md), or bytes that a layout alone takes; possible: the compiler or the meaning of the program may stand against it (tests/whole/test_jax_advice.py has a program for each); unlikely: it is known to bring nothing in nearly all cases.';

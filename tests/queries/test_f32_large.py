@@ -45,6 +45,24 @@ def test_the_cpu_makes_f32_of_what_a_loop_stacks(con, platform, saving):
     assert [row[7] for row in answer(con, "f32-large")] == [saving, None]
 
 
+@pytest.mark.parametrize(
+    ("argument", "op_name", "count"),
+    [
+        ("f32[8]{0}", "jit(step)/dot_general", 0),
+        ("bf16[8]{0}", "jit(step)/dot_general", 2),
+        ("f32[8]{0}", "jit(step)/convert_element_type", 2),
+    ],
+)
+def test_bf16_that_the_compiler_of_tpus_multiplies_is_not_the_program_s(
+    con, argument, op_name, count
+):
+    mixed(con)
+    con.execute("UPDATE modules SET platform = 'tpu'")
+    con.execute('UPDATE "values" SET shape = ? WHERE value_id = 1', [argument])
+    con.execute("UPDATE instructions SET op_name = ? WHERE instruction_name = 'v2'", [op_name])
+    assert len(answer(con, "f32-large")) == count
+
+
 def test_a_module_without_bf16_is_left_out_whatever_the_ratio(con):
     module = Module(con, 1)
     module.allocation(0, "temp", 500)

@@ -1,4 +1,4 @@
-from small_db import Module, answer, shape
+from small_db import Module, answer, insert, rows, shape
 
 
 def test_nothing_in_an_empty_database(con):
@@ -39,3 +39,49 @@ def test_the_first_of_equal_instants_and_ties_by_run_and_value(con):
     rows = [(row[0], row[6], row[12]) for row in answer(con, "gathers-live")]
     assert rows == [("a", 1, "v2"), ("a", 1, "v3"), ("b", 1, "v2"), ("b", 1, "v3")]
     assert len(answer(con, "gathers-live", top_n=1)) == 1
+
+
+def moved(con):
+    """A gathered array that goes to VMEM and comes back."""
+    array = shape(con, "f32[8]{0}")
+    module = Module(con, 1, function_name="step", platform="tpu")
+    module.allocation(0, "temp", 500)
+    module.allocation(1, "temp", 100, color=1)
+    module.value(1, 0, 0, 100, (0, 3), "g", array, opcode="all-gather", op_name="jit(step)/dot",
+                 source_file="m.py", source_line=7, text="%g = all-gather(%w)")  # fmt: skip
+    module.value(2, 1, 0, 100, (3, 5), "out", array, opcode="copy-start", shape_index="{0}")
+    module.value(3, 0, 100, 100, (5, 9), "back", array, opcode="copy-start", shape_index="{0}")
+    module.value(4, 0, 200, 90, (5, 9), "h", array, opcode="all-gather",
+                 source_file="m.py", source_line=7)  # fmt: skip
+    module.value(5, 0, 300, 100, (5, 9), "other", array, opcode="copy-start", shape_index="{0}")
+    module.use(1, "out")
+    module.use(2, "back")
+    insert(con, "positions", module_id=1, value_id=1, instruction_name="g", shape_index="{}")
+    for value_id in (3, 4):
+        module.saves(value_id, 90)
+    module.close()
+
+
+def test_what_was_gathered_and_then_moved_is_a_gathered_array(con):
+    moved(con)
+    found = {
+        row["instruction_name"]: (row["gathered_bytes"], row["gathered_count"], row["source"])
+        for row in rows(con, "gathers-live", color=0)
+    }
+    assert found == {"back": (190, 2, "m.py:7"), "h": (190, 2, "m.py:7")}
+    assert [row["instruction_name"] for row in rows(con, "gathers-live", color=1)] == ["out"]
+    (row,) = [row for row in rows(con, "collectives", color=0) if row["instruction_name"] == "g"]
+    assert (row["written_bytes"], row["live_bytes"], row["end_time"]) == (100, 100, 9)
+
+
+def test_a_move_is_no_copy_to_avoid(con):
+    moved(con)
+    assert [(row["kind"], row["value_count"]) for row in rows(con, "advice", color=0)] == [
+        ("gather", 2)
+    ]
+    con.execute("UPDATE live_ranges SET end_time = 7 WHERE value_id = 2")
+    con.execute("DELETE FROM instructions WHERE instruction_name IN ('g', 'h')")
+    assert {row["sureness"] for row in rows(con, "copies", color=0) if row["is_kept_twice"]} == {
+        "unlikely"
+    }
+    assert [row for row in rows(con, "advice", color=0) if row["kind"] == "copy"] == []

@@ -1,5 +1,5 @@
 import pytest
-from small_db import Module, answer, insert
+from small_db import Module, answer, insert, rows
 
 
 def test_nothing_in_an_empty_database(con):
@@ -24,7 +24,7 @@ def test_a_cheap_value_live_across_the_peak(con):
     module.value(2, 0, 100, 30, (0, 2), "gone", opcode="dot")
     module.value(3, 0, 0, 100, (2, 8), "tanh", "f32[25]{0}", opcode="fusion", program_order=2,
                  text="%tanh = f32[25]{0} fusion(%x, %gone), kind=kLoop, calls=%c",
-                 op_name="jit(step)/tanh", source_file="model.py", source_line=7)  # fmt: skip
+                 op_name="jit(step)/jvp()/tanh", source_file="model.py", source_line=7)  # fmt: skip
     module.use(1, "tanh")
     module.use(2, "tanh", operand=1)
     module.use(3, "use8")
@@ -33,7 +33,7 @@ def test_a_cheap_value_live_across_the_peak(con):
     # The argument x stays anyway; gone (30 bytes) would have to stay to compute tanh again.
     assert answer(con, "remat-candidates") == [
         ("r", "step", 0, 700, 70, 100, 30, 0, *[None] * 4, 25, 0.6, 6, "f32[25]{0}",
-         "fusion", "tanh", "jit(step)/tanh", "model.py:7"),
+         "fusion", "tanh", "jit(step)/jvp()/tanh", "model.py:7"),
     ]  # fmt: skip
     # The compiler of the CPU merges what is computed twice; elsewhere 30 bytes have to stay.
     module.saves(3, 90)
@@ -41,6 +41,39 @@ def test_a_cheap_value_live_across_the_peak(con):
     assert [row[7] for row in answer(con, "remat-candidates")] == [60]
     assert answer(con, "remat-candidates", min_bytes=71) == []
     assert answer(con, "remat-candidates", min_lifetime_ratio=0.61) == []
+
+
+@pytest.mark.parametrize(
+    ("op_name", "count"),
+    [
+        ("jit(step)/jvp()/tanh", 1),
+        ("jit(step)/transpose(jvp(jit(_resize)))/scatter-add", 0),
+        ("jit(step)/transpose(jvp())/rematted_computation/tanh", 0),
+        ("jit(step)/tanh", 0),
+        (None, 1),
+    ],
+)
+def test_checkpoint_computes_values_of_the_forward_pass_alone(con, op_name, count):
+    module = step(con)
+    module.value(3, 0, 0, 100, (2, 8), "v", opcode="add", program_order=2, op_name=op_name)
+    module.use(3, "use8")
+    module.saves(3, 60)
+    module.close()
+    con.execute("UPDATE modules SET platform = 'gpu'")
+    for name in ("remat-candidates", "advice"):
+        assert [row["saving_bytes"] for row in rows(con, name)] == [60] * count
+
+
+def test_what_xla_fills_for_the_backward_pass_is_not_of_the_forward_pass(con):
+    module = step(con)
+    module.value(3, 0, 0, 100, (2, 8), "zeros", opcode="broadcast", program_order=2)
+    module.value(4, 0, 100, 1, (8, 9), "sum", opcode="add", program_order=8,
+                 op_name="jit(step)/transpose(jvp())/add_any")  # fmt: skip
+    module.use(3, "sum")
+    module.saves(3, 60)
+    module.close()
+    con.execute("UPDATE modules SET platform = 'gpu'")
+    assert rows(con, "remat-candidates") == []
 
 
 NOT = {

@@ -291,6 +291,15 @@ def _place_frames(con: duckdb.DuckDBPyConnection) -> None:
             )
 
 
+def rows(con: duckdb.DuckDBPyConnection, name: str, **given: Any) -> list[dict[str, Any]]:
+    """Rows of a saved query by column, as it gives them."""
+    query = catalogue.Catalogue([resources.query_folder()]).find(name)
+    bound = execute.bind(query, {key: str(value) for key, value in given.items()})
+    names = [column.name for column in query.columns]
+    found = execute.execute_query(con, query, bound).rows
+    return [dict(zip(names, row, strict=True)) for row in found]
+
+
 def answer(con: duckdb.DuckDBPyConnection, name: str, **given: Any) -> list[tuple[Any, ...]]:
     """Rows of a saved query that comes with bufdb.
 
