@@ -1,0 +1,177 @@
+-- One row per group of values that one change takes away, with how far the peak falls without them.
+CREATE OR REPLACE VIEW advised_groups AS
+WITH sites AS (
+  SELECT
+    block_values.module_id,
+    block_values.color,
+    block_values.name,
+    block_values.parent_frame_id,
+    sum(block_values.held_bytes) AS held_bytes,
+    max(block_values.repeat_count) AS repeat_count
+  FROM advised_block_values AS block_values
+  GROUP BY
+    block_values.module_id, block_values.color, block_values.name, block_values.parent_frame_id
+),
+blocks AS (
+  SELECT
+    sites.module_id,
+    sites.color,
+    sites.name,
+    -- One call of it is computed again at a time.
+    max((sites.held_bytes + sites.repeat_count - 1) // sites.repeat_count) AS kept_bytes
+  FROM sites
+  GROUP BY sites.module_id, sites.color, sites.name
+  HAVING count(*) > 1 OR max(sites.repeat_count) > 1
+),
+chunks AS (
+  SELECT
+    chunk_values.module_id,
+    chunk_values.color,
+    max(chunk_values.source_line) AS name
+  FROM advised_chunk_values AS chunk_values
+  JOIN asked_peak_values AS held
+    ON held.module_id = chunk_values.module_id
+    AND held.color = chunk_values.color
+    AND held.value_id = chunk_values.value_id
+  GROUP BY chunk_values.module_id, chunk_values.color
+),
+members AS (
+  SELECT
+    blocks.module_id, blocks.color, 'block' AS kind, blocks.name, block_values.value_id
+  FROM blocks
+  JOIN advised_block_values AS block_values
+    ON block_values.module_id = blocks.module_id
+    AND block_values.color = blocks.color
+    AND block_values.name = blocks.name
+  UNION ALL
+  SELECT chunks.module_id, chunks.color, 'chunk' AS kind, chunks.name, chunk_values.value_id
+  FROM chunks
+  JOIN advised_chunk_values AS chunk_values
+    ON chunk_values.module_id = chunks.module_id
+    AND chunk_values.color = chunks.color
+),
+-- Of those that begin at the same byte each ends where the next begins: bytes count once.
+spans AS (
+  SELECT
+    members.module_id,
+    members.color,
+    members.kind,
+    members.name,
+    temp_values.value_id,
+    temp_values.size_bytes,
+    temp_values.start_time,
+    least(
+      temp_values.end_time + 1,
+      lead(temp_values.start_time) OVER (
+        PARTITION BY
+          members.module_id, members.color, members.kind, members.name,
+          temp_values.allocation_index, temp_values.begin_bytes
+        ORDER BY temp_values.start_time, temp_values.value_id
+      )
+    ) AS free_time
+  FROM members
+  JOIN temp_values
+    ON temp_values.module_id = members.module_id
+    AND temp_values.value_id = members.value_id
+),
+found AS (
+  SELECT spans.module_id, spans.color, spans.kind, spans.name, count(held.value_id) AS value_count
+  FROM spans
+  LEFT JOIN asked_peak_values AS held
+    ON held.module_id = spans.module_id
+    AND held.color = spans.color
+    AND held.value_id = spans.value_id
+  GROUP BY spans.module_id, spans.color, spans.kind, spans.name
+),
+changes AS (
+  SELECT
+    module_id, color, kind, name, start_time AS change_time, -size_bytes::HUGEINT AS change_bytes
+  FROM spans
+  UNION ALL
+  SELECT module_id, color, kind, name, free_time, size_bytes
+  FROM spans
+  UNION ALL
+  SELECT
+    found.module_id,
+    found.color,
+    found.kind,
+    found.name,
+    steps.start_time,
+    steps.occupied_temp_bytes - coalesce(
+      lag(steps.occupied_temp_bytes) OVER (
+        PARTITION BY found.module_id, found.color, found.kind, found.name
+        ORDER BY steps.start_time
+      ),
+      0
+    )
+  FROM found
+  JOIN occupancy_steps AS steps
+    ON steps.module_id = found.module_id
+    AND steps.color = found.color
+),
+changed AS (
+  SELECT module_id, color, kind, name, change_time, sum(change_bytes) AS change_bytes
+  FROM changes
+  GROUP BY module_id, color, kind, name, change_time
+),
+instants AS (
+  SELECT
+    module_id, color, kind, name,
+    sum(change_bytes) OVER (
+      PARTITION BY module_id, color, kind, name ORDER BY change_time
+      ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+    ) AS occupied_bytes
+  FROM changed
+),
+highest AS (
+  SELECT module_id, color, kind, name, max(occupied_bytes) AS occupied_bytes
+  FROM instants
+  GROUP BY module_id, color, kind, name
+),
+away AS (
+  SELECT
+    found.module_id,
+    found.color,
+    found.kind,
+    found.name,
+    found.value_count,
+    occupied_peaks.occupied_temp_bytes - highest.occupied_bytes AS away_bytes
+  FROM found
+  JOIN highest
+    ON highest.module_id = found.module_id
+    AND highest.color = found.color
+    AND highest.kind = found.kind
+    AND highest.name = found.name
+  JOIN occupied_peaks
+    ON occupied_peaks.module_id = found.module_id
+    AND occupied_peaks.color = found.color
+)
+SELECT
+  away.module_id,
+  away.color,
+  away.kind,
+  away.name,
+  away.value_count,
+  CASE away.kind
+    WHEN 'chunk' THEN away.away_bytes // 2
+    ELSE greatest(away.away_bytes - blocks.kept_bytes, 0) // 2
+  END AS low_saving_bytes,
+  CASE away.kind
+    WHEN 'chunk' THEN away.away_bytes - away.away_bytes // 8
+    ELSE away.away_bytes
+  END AS saving_bytes
+FROM away
+LEFT JOIN blocks
+  ON away.kind = 'block'
+  AND blocks.module_id = away.module_id
+  AND blocks.color = away.color
+  AND blocks.name = away.name;
+COMMENT ON VIEW advised_groups IS
+  'One row per group of values that one change takes away together (advised_chunk_values, advised_block_values by functions that are called several times), with by how much the peak of today''s schedule falls without them. Key: module_id, color, kind, name.';
+COMMENT ON COLUMN advised_groups.module_id IS 'answered_functions.module_id.';
+COMMENT ON COLUMN advised_groups.color IS 'answered_functions.color.';
+COMMENT ON COLUMN advised_groups.kind IS 'chunk or block.';
+COMMENT ON COLUMN advised_groups.name IS 'Of a chunk a line of the loss that holds bytes at the peak; of a block the function and its file.';
+COMMENT ON COLUMN advised_groups.value_count IS 'Values of it that hold bytes at the peak.';
+COMMENT ON COLUMN advised_groups.low_saving_bytes IS 'What the peak falls by at the least [bytes]: of a loss in two chunks; of a block half of what is left where one call of it is computed again, for what its calls hand on stays.';
+COMMENT ON COLUMN advised_groups.saving_bytes IS 'What it falls by at the most [bytes]: of a loss in eight chunks; of a block without any of these values.';
