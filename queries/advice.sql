@@ -7,19 +7,25 @@
 --
 -- donate: arguments that could give their buffer to an output, all of them together.
 -- residual: what a scan stacks for the backward pass and could compute again, slice by slice.
--- recompute: what waits across the peak for a later use and is cheap to compute again.
+-- recompute: what the forward pass makes, waits across the peak and is cheap to compute again.
+-- block: all that calls of a function leave for the backward pass, outside of loops.
 -- offload: what waits likewise and is dear to compute, or an input of a scanned layer.
--- dtype: f32 values of a program that computes in bf16.
+-- dtype: f32 values of a program that computes in bf16, and a program all of f32.
 -- copy: copies that XLA made and that live beside what they copy.
+-- carry: stacks of a loop that reads arguments of the same shape, which carry them through instead.
+-- chunk: logits and their gradients, of all tokens at once.
 -- late_free: values that nothing uses any more and that something keeps.
 -- gather: results of all-gathers that are live together.
+-- shard: arguments that several devices hold in full (query replicated).
 -- padding: bytes that layouts pad.
 -- constant: arrays that are part of the program.
 --
--- Values of one source line are one row. What is known to save nothing is left out: inputs of a
--- scanned layer as residuals, what is bf16 already, and on the CPU offloading, f32 stacks of a scan
--- and whatever no loop stacks to be computed again, since that compiler merges what is computed
--- twice.
+-- Values of one source line are one row. What comes lies between low_saving_bytes and saving_bytes,
+-- and the low end ranks. What is known to save nothing is left out: inputs of a scanned layer as
+-- residuals, what the backward pass makes, copies to another memory space, what is bf16 already,
+-- carries on TPU, and on the CPU offloading, f32 stacks of a scan and whatever no loop stacks to be
+-- computed again (recompute, block), since that compiler merges what is computed twice. The page
+-- has the code to type; bufdb advice --code prints it.
 --
 -- wrong when: saving_bytes is what today's schedule would need less; XLA makes a new one of a
 -- changed program, and rows do not add up (bufdb what-if takes several together). sureness says how
@@ -51,19 +57,34 @@
 -- column platform VARCHAR: Backend; NULL if unknown.
 -- column color BIGINT: Memory space.
 -- column peak_bytes HUGEINT: Peak of the module [bytes].
--- column saving_bytes HUGEINT: By how much the highest peak would fall in today's schedule, at the
---   least; of a constant at the most, computed where it is used it takes its bytes there [bytes].
--- column saving_ratio DOUBLE: The same as share of the peak (0 to 1).
--- column kind VARCHAR: donate, residual, recompute, offload, dtype, copy, late_free, gather,
---   padding or constant.
+-- column low_saving_bytes HUGEINT: By how much the highest peak falls at the least [bytes]: of
+--   residual in the form of saving_form (query savings), below 0 where that costs more than it
+--   frees, NULL if not known; 0 of recompute and constant, of which nothing may come; of chunk with
+--   two chunks; of block half of what is left where one call is computed again; of shard with the
+--   largest argument gathered; of a program all of f32 half of saving_bytes.
+-- column saving_bytes HUGEINT: By how much it falls at the most [bytes]: in today's schedule
+--   without what can go; of chunk with eight chunks; of a program all of f32 with half of it.
+-- column saving_ratio DOUBLE: saving_bytes as share of the peak (0 to 1).
+-- column kind VARCHAR: donate, residual, recompute, block, offload, dtype, copy, carry, chunk,
+--   late_free, gather, shard, padding or constant.
 -- column sureness VARCHAR: likely or possible, see above (advice_sureness).
+-- column saving_form VARCHAR: What low_saving_bytes of residual is about: wrap (jax.checkpoint
+--   around the expression alone) or policy (one name less in the policy that is there); NULL of
+--   other kinds, and if not known.
+-- column kept_name VARCHAR: Of residual the lines whose values are kept instead at the low end;
+--   NULL if there are none, and of other kinds.
+-- column low_operation_count BIGINT: What residual costs to compute again at the low end, in
+--   operations; NULL if not known, and of other kinds.
 -- column operation_count HUGEINT: What residual, recompute and offload would cost to compute again,
---   in operations (recompute_costs); NULL if it is not known of all values, and of other kinds.
+--   in operations, at the high end (recompute_costs); NULL if it is not known of all values, and of
+--   other kinds.
 -- column value_count BIGINT: Values that it is about.
 -- column name VARCHAR: Their line, "saved file:line" for what a loop stacks; their op_name or
---   instruction if none is known; of donations the parameters, of padding the shape.
+--   instruction if none is known; of donations and shard the parameters, of padding the shape, of
+--   block the function and its file, f32 of a program that is all of f32.
 -- column advice VARCHAR: What to do.
 -- column query_name VARCHAR: The query that shows more.
+-- column page VARCHAR: The page with the code to type, in bufdb's folder.
 -- column unknown_reason VARCHAR: Why the peak of the function is unknown, there is no such instant,
 --   or what would lower it is unknown (an out-of-memory message), in a row of its own that has no
 --   advice, comes first and does not count in top_n; NULL in all other rows.
@@ -103,8 +124,8 @@ held AS (
     value_details.dtype, value_details.opcode,
     coalesce(value_sources.source_line, value_sources.op_name, value_details.instruction_name)
       AS name,
-    savings.saving_bytes, savings.half_saving_bytes, costs.operation_count,
-    functions.platform,
+    savings.low_saving_bytes, savings.saving_bytes, savings.half_saving_bytes,
+    costs.operation_count, functions.platform,
     coalesce(origins.origin_kind = 'stacked', FALSE) AS is_stack,
     coalesce(value_details.opcode IN ('copy', 'copy-start', 'copy-done'), FALSE) AS is_copy,
     gathered_values.value_id IS NOT NULL AS is_gathered,
@@ -157,8 +178,8 @@ twins AS (
 ),
 items AS (
   SELECT
-    held.module_id, held.color, held.value_id, held.name, held.held_bytes, held.saving_bytes,
-    held.half_saving_bytes, held.operation_count,
+    held.module_id, held.color, held.value_id, held.name, held.held_bytes, held.low_saving_bytes,
+    held.saving_bytes, held.half_saving_bytes, held.operation_count,
     coalesce(idle.kept_bytes, 0) AS kept_bytes,
     CASE
       WHEN idle.is_stack AND NOT idle.is_layer_input THEN 'residual'
@@ -172,8 +193,8 @@ items AS (
   JOIN idle ON idle.module_id = held.module_id AND idle.value_id = held.value_id
   UNION ALL
   SELECT
-    held.module_id, held.color, held.value_id, held.name, held.held_bytes, held.saving_bytes,
-    held.half_saving_bytes,
+    held.module_id, held.color, held.value_id, held.name, held.held_bytes, held.low_saving_bytes,
+    held.saving_bytes, held.half_saving_bytes,
     NULL AS operation_count,
     0 AS kept_bytes,
     CASE
@@ -188,8 +209,9 @@ items AS (
 ),
 ranked_items AS (
   SELECT
-    items.module_id, items.color, items.value_id, items.name, items.held_bytes, items.saving_bytes,
-    items.half_saving_bytes, items.operation_count, items.kept_bytes, items.kind,
+    items.module_id, items.color, items.value_id, items.name, items.held_bytes,
+    items.low_saving_bytes, items.saving_bytes, items.half_saving_bytes, items.operation_count,
+    items.kept_bytes, items.kind,
     row_number() OVER (
       PARTITION BY items.module_id, items.color, items.kind, items.name
       ORDER BY items.saving_bytes DESC, items.value_id
@@ -211,6 +233,8 @@ lines AS (
       WHEN ranked_items.kind = 'gather' THEN max("values".size_bytes)
       ELSE sum(ranked_items.kept_bytes)
     END AS kept_bytes,
+    max(ranked_items.low_saving_bytes) AS low_bytes,
+    max(ranked_items.saving_bytes) AS most_bytes,
     max(
       CASE
         WHEN ranked_items.kind = 'dtype' THEN ranked_items.half_saving_bytes
@@ -226,8 +250,8 @@ lines AS (
     ranked_items.module_id, ranked_items.color, ranked_items.kind, ranked_items.name
   HAVING ranked_items.kind <> 'gather' OR count(*) > 1
 ),
--- Lines that may save more than the best of these values. What a policy leaves out, and what
--- becomes bf16, is all of the line, if that holds nothing else at the peak.
+-- Lines that may save more than the best of these values. What becomes bf16 is all of the line, if
+-- that holds nothing else at the peak.
 whole_lines AS (
   SELECT
     lines.module_id, lines.color, lines.kind, lines.name, lines.kept_bytes,
@@ -245,7 +269,7 @@ whole_lines AS (
     AND savings.what = 'source_line'
     AND savings.name = lines.name
   WHERE (lines.value_count > 1 AND lines.kind NOT IN ('residual', 'dtype'))
-    OR (savings.held_bytes = lines.held_bytes AND lines.kind IN ('residual', 'dtype'))
+    OR (savings.held_bytes = lines.held_bytes AND lines.kind = 'dtype')
 ),
 steps AS (
   SELECT
@@ -273,7 +297,6 @@ high_steps AS (
     ON steps.module_id = whole_lines.module_id
     AND steps.color = whole_lines.color
     AND steps.lower_bytes < whole_lines.saving_bytes
-  WHERE whole_lines.kind <> 'residual'
 ),
 -- What else the line has, which stays: at no instant does it take more away than it holds there.
 others AS (
@@ -298,7 +321,6 @@ others AS (
     AND ranked_items.kind = whole_lines.kind
     AND ranked_items.value_id = temp_values.value_id
   WHERE ranked_items.value_id IS NULL
-    AND whole_lines.kind <> 'residual'
     AND (whole_lines.kind <> 'dtype' OR coalesce(shapes.dtype, '') <> 'f32')
 ),
 changes AS (
@@ -356,12 +378,33 @@ whole AS (
     AND most_others.kind = whole_lines.kind
     AND most_others.name = whole_lines.name
 ),
+-- Of what a scan saves the range is that of its line (query savings).
 of_values AS (
   SELECT
     lines.module_id, lines.color, lines.kind, lines.name, lines.value_count,
-    lines.operation_count,
-    greatest(coalesce(whole.saving_bytes, lines.best_bytes), lines.best_bytes) AS saving_bytes
+    CASE
+      WHEN lines.kind <> 'residual' OR line_savings.saving_form IS NULL
+        THEN lines.operation_count
+      ELSE line_savings.operation_count
+    END AS operation_count,
+    line_savings.low_operation_count, line_savings.saving_form, line_savings.kept_name,
+    CASE lines.kind
+      WHEN 'residual' THEN coalesce(line_savings.low_saving_bytes, lines.low_bytes)
+      -- What jax.checkpoint around the line alone keeps instead is not known.
+      WHEN 'recompute' THEN 0
+      ELSE greatest(coalesce(whole.saving_bytes, lines.best_bytes), lines.best_bytes)
+    END AS low_saving_bytes,
+    CASE lines.kind
+      WHEN 'residual' THEN coalesce(line_savings.saving_bytes, lines.most_bytes)
+      ELSE greatest(coalesce(whole.saving_bytes, lines.best_bytes), lines.best_bytes)
+    END AS saving_bytes
   FROM lines
+  LEFT JOIN peak_savings AS line_savings
+    ON lines.kind = 'residual'
+    AND line_savings.module_id = lines.module_id
+    AND line_savings.color = lines.color
+    AND line_savings.what = 'source_line'
+    AND line_savings.name = lines.name
   LEFT JOIN whole
     ON whole.module_id = lines.module_id
     AND whole.color = lines.color
@@ -417,9 +460,68 @@ padded AS (
     AND NOT value_details.is_tuple
   GROUP BY functions.module_id, functions.color, value_details.shape
 ),
+-- A program of f32: all of it would be half, but for weights that a gradient updates.
+wide_programs AS (
+  SELECT
+    functions.module_id, functions.color,
+    count(*) AS value_count,
+    sum(
+      CASE
+        WHEN values_held.allocation_kind = 'temp' OR NOT trained.is_trained
+          THEN values_held.held_bytes
+        ELSE 0
+      END
+    ) // 2 AS saving_bytes
+  FROM functions
+  JOIN module_precisions AS precisions
+    ON precisions.module_id = functions.module_id
+    AND NOT precisions.is_own
+    AND precisions.is_wide
+  JOIN (
+    SELECT
+      instructions.module_id,
+      max(CASE WHEN instructions.op_name GLOB '*transpose(*' THEN 1 ELSE 0 END) = 1 AS is_trained
+    FROM instructions
+    GROUP BY instructions.module_id
+  ) AS trained
+    ON trained.module_id = functions.module_id
+  JOIN asked_peak_values AS values_held
+    ON values_held.module_id = functions.module_id
+    AND values_held.color = functions.color
+    AND values_held.allocation_kind IN ('temp', 'parameter', 'donated_parameter', 'output')
+  JOIN value_details
+    ON value_details.module_id = values_held.module_id
+    AND value_details.value_id = values_held.value_id
+    AND value_details.dtype = 'f32'
+  -- The CPU computes bf16 in f32.
+  WHERE functions.platform <> 'cpu'
+  GROUP BY functions.module_id, functions.color
+),
+shards AS (
+  SELECT
+    shardings.module_id, shardings.color, shardings.replicated_bytes, shardings.size_bytes,
+    shardings.holder_count, shardings.parameter_name,
+    sum(shardings.replicated_bytes) OVER (PARTITION BY shardings.module_id, shardings.color)
+      AS saving_bytes,
+    max(shardings.size_bytes) OVER (PARTITION BY shardings.module_id, shardings.color)
+      AS gathered_bytes,
+    count(*) OVER (PARTITION BY shardings.module_id, shardings.color) AS value_count,
+    row_number() OVER (
+      PARTITION BY shardings.module_id, shardings.color
+      ORDER BY shardings.replicated_bytes DESC, shardings.parameter_number,
+        shardings.allocation_index
+    ) AS place
+  FROM functions
+  JOIN parameter_shardings AS shardings
+    ON shardings.module_id = functions.module_id
+    AND shardings.color = functions.color
+    AND shardings.replicated_bytes > 0
+    AND shardings.is_divisible
+),
 findings AS (
   SELECT
-    module_id, color, kind, kind AS sureness_kind, name, value_count, operation_count, saving_bytes
+    module_id, color, kind, kind AS sureness_kind, name, value_count, saving_form, kept_name,
+    low_operation_count, operation_count, low_saving_bytes, saving_bytes
   FROM of_values
   UNION ALL
   SELECT
@@ -430,21 +532,45 @@ findings AS (
       WHEN value_count > 1 THEN parameter_name || ' and ' || (value_count - 1) || ' more'
       ELSE parameter_name
     END AS name,
-    value_count,
-    NULL AS operation_count,
-    together_saving_bytes AS saving_bytes
+    value_count, NULL, NULL, NULL, NULL, together_saving_bytes, together_saving_bytes
   FROM donations
   WHERE place = 1
   UNION ALL
   SELECT
-    module_id, color,
-    'padding' AS kind,
-    'padding' AS sureness_kind,
-    shape AS name,
-    value_count,
-    NULL AS operation_count,
-    saving_bytes
+    module_id, color, 'padding', 'padding', shape, value_count, NULL, NULL, NULL, NULL,
+    saving_bytes, saving_bytes
   FROM padded
+  UNION ALL
+  SELECT
+    module_id, color, 'dtype', 'dtype', 'f32', value_count, NULL, NULL, NULL, NULL,
+    saving_bytes // 2, saving_bytes
+  FROM wide_programs
+  UNION ALL
+  SELECT
+    module_id, color, 'carry', 'carry', name, value_count, NULL, NULL, NULL, NULL,
+    saving_bytes, saving_bytes
+  FROM advised_carries
+  UNION ALL
+  SELECT
+    functions.module_id, functions.color, advised_groups.kind, advised_groups.kind,
+    advised_groups.name, advised_groups.value_count, NULL, NULL, NULL, NULL,
+    advised_groups.low_saving_bytes, advised_groups.saving_bytes
+  FROM functions
+  JOIN advised_groups
+    ON advised_groups.module_id = functions.module_id
+    AND advised_groups.color = functions.color
+  -- What is computed twice outside of loops the CPU merges.
+  WHERE advised_groups.kind <> 'block' OR functions.platform <> 'cpu'
+  UNION ALL
+  SELECT
+    module_id, color, 'shard', 'shard',
+    CASE
+      WHEN value_count > 1 THEN parameter_name || ' and ' || (value_count - 1) || ' more'
+      ELSE parameter_name
+    END,
+    value_count, NULL, NULL, NULL, NULL, greatest(saving_bytes - gathered_bytes, 0), saving_bytes
+  FROM shards
+  WHERE place = 1
   UNION ALL
   SELECT
     allocations.module_id, allocations.color,
@@ -455,9 +581,9 @@ findings AS (
       value_details.instruction_name,
       'allocation ' || allocations.allocation_index
     ) AS name,
-    1 AS value_count,
-    NULL AS operation_count,
-    allocations.size_bytes AS saving_bytes
+    1 AS value_count, NULL, NULL, NULL, NULL,
+    -- Where it is computed it may be needed whole.
+    0 AS low_saving_bytes, allocations.size_bytes AS saving_bytes
   FROM functions
   JOIN peak_values
     ON peak_values.module_id = functions.module_id
@@ -474,13 +600,17 @@ ranked AS (
   SELECT
     functions.place AS function_place,
     functions.name_place, functions.run_name, functions.function_name, functions.platform,
-    functions.color, functions.peak_bytes, functions.unknown_reason, findings.saving_bytes,
+    functions.color, functions.peak_bytes, functions.unknown_reason, findings.low_saving_bytes,
+    findings.saving_bytes,
     CAST(findings.saving_bytes AS DOUBLE) / nullif(functions.peak_bytes, 0) AS saving_ratio,
     findings.kind, findings.sureness_kind, findings.name, findings.value_count,
+    findings.saving_form, findings.kept_name, findings.low_operation_count,
     findings.operation_count,
     row_number() OVER (
       PARTITION BY functions.place
-      ORDER BY findings.saving_bytes DESC, findings.kind, findings.name
+      ORDER BY
+        coalesce(findings.low_saving_bytes, 0) DESC, findings.saving_bytes DESC, findings.kind,
+        findings.name
     ) AS place
   FROM functions
   CROSS JOIN params
@@ -494,18 +624,31 @@ ranked AS (
 )
 SELECT
   ranked.run_name, ranked.function_name, ranked.platform, ranked.color, ranked.peak_bytes,
-  ranked.saving_bytes, ranked.saving_ratio, ranked.kind,
+  ranked.low_saving_bytes, ranked.saving_bytes, ranked.saving_ratio, ranked.kind,
   advice_sureness.sureness,
-  ranked.operation_count, ranked.value_count, ranked.name,
+  ranked.saving_form, ranked.kept_name, ranked.low_operation_count, ranked.operation_count,
+  ranked.value_count, ranked.name,
   CASE ranked.kind
     WHEN 'donate' THEN 'donate them (donate_argnums), if the caller may'
-    WHEN 'residual' THEN 'leave it out of what the checkpoint policy saves'
+    WHEN 'residual' THEN
+      CASE ranked.saving_form
+        WHEN 'wrap' THEN 'compute it again: jax.checkpoint around it or a policy'
+        ELSE 'leave its name out of what the checkpoint policy saves'
+      END
     WHEN 'recompute' THEN 'compute it again: jax.checkpoint around the line'
+    WHEN 'block' THEN 'compute each call of it again: jax.checkpoint, nn.remat, nnx.remat'
     WHEN 'offload' THEN 'offload it by a checkpoint policy, or use it earlier'
-    WHEN 'dtype' THEN 'keep it in bf16: find what promotes it to f32'
+    WHEN 'dtype' THEN
+      CASE ranked.name
+        WHEN 'f32' THEN 'all of it is f32: bf16 would halve it'
+        ELSE 'keep it in bf16: find what promotes it to f32'
+      END
     WHEN 'copy' THEN 'avoid the copy: donate, or keep one layout'
+    WHEN 'carry' THEN 'carry it through the loop instead of xs and ys, and donate it'
+    WHEN 'chunk' THEN 'compute the loss in chunks, each under jax.checkpoint'
     WHEN 'late_free' THEN 'find what keeps it: nothing uses it any more'
     WHEN 'gather' THEN 'gather one layer at a time'
+    WHEN 'shard' THEN 'divide them among the devices that hold all of them'
     WHEN 'padding' THEN 'choose dimensions that fill the tiles, or merge small ones'
     WHEN 'constant' THEN 'compute it where it is used'
   END AS advice,
@@ -513,14 +656,19 @@ SELECT
     WHEN 'donate' THEN 'donation-missed'
     WHEN 'residual' THEN 'loop-residuals'
     WHEN 'recompute' THEN 'remat-candidates'
+    WHEN 'block' THEN 'peak-by-function'
     WHEN 'offload' THEN 'offload-candidates'
-    WHEN 'dtype' THEN 'f32-large'
+    WHEN 'dtype' THEN CASE ranked.name WHEN 'f32' THEN 'peak-by-dtype' ELSE 'f32-large' END
     WHEN 'copy' THEN 'copies'
+    WHEN 'carry' THEN 'loop-residuals'
+    WHEN 'chunk' THEN 'savings'
     WHEN 'late_free' THEN 'late-free'
     WHEN 'gather' THEN 'gathers-live'
+    WHEN 'shard' THEN 'replicated'
     WHEN 'padding' THEN 'padding'
     WHEN 'constant' THEN 'constants'
   END AS query_name,
+  CASE WHEN ranked.kind IS NOT NULL THEN 'queries/advice/' || ranked.kind || '.md' END AS page,
   ranked.unknown_reason
 FROM ranked
 CROSS JOIN params

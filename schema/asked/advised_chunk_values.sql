@@ -3,13 +3,10 @@ CREATE OR REPLACE VIEW advised_chunk_values AS
 WITH weights AS (
   SELECT DISTINCT
     functions.module_id,
-    functions.color,
-    CAST(
-      nullif(regexp_extract(shapes.dimensions_text, '^([0-9]{1,9}),([0-9]{1,9})$', 1), '') AS BIGINT
-    ) AS first_size,
-    CAST(
-      nullif(regexp_extract(shapes.dimensions_text, '^([0-9]{1,9}),([0-9]{1,9})$', 2), '') AS BIGINT
-    ) AS second_size
+    nullif(regexp_extract(shapes.dimensions_text, '^([0-9]{1,9}),([0-9]{1,9})$', 1), '')
+      AS first_size,
+    nullif(regexp_extract(shapes.dimensions_text, '^([0-9]{1,9}),([0-9]{1,9})$', 2), '')
+      AS second_size
   FROM answered_functions AS functions
   JOIN allocations
     ON allocations.module_id = functions.module_id
@@ -19,12 +16,25 @@ WITH weights AS (
     AND "values".allocation_index = allocations.allocation_index
   JOIN shapes ON shapes.shape = "values".shape
 ),
+-- The largest dimension of them: widths of layers are less.
 vocabularies AS (
   SELECT
     weights.module_id,
-    weights.color,
-    greatest(weights.first_size, weights.second_size) AS vocabulary_size,
-    least(weights.first_size, weights.second_size) AS width
+    CASE
+      WHEN CAST(weights.first_size AS DOUBLE) > CAST(weights.second_size AS DOUBLE)
+        THEN weights.first_size
+      ELSE weights.second_size
+    END AS vocabulary,
+    greatest(CAST(weights.first_size AS DOUBLE), CAST(weights.second_size AS DOUBLE))
+      AS vocabulary_size,
+    least(CAST(weights.first_size AS DOUBLE), CAST(weights.second_size AS DOUBLE)) AS width,
+    row_number() OVER (
+      PARTITION BY weights.module_id
+      ORDER BY
+        greatest(CAST(weights.first_size AS DOUBLE), CAST(weights.second_size AS DOUBLE)) DESC,
+        least(CAST(weights.first_size AS DOUBLE), CAST(weights.second_size AS DOUBLE)) DESC,
+        weights.first_size
+    ) AS place
   FROM weights
   WHERE weights.first_size <> weights.second_size
 ),
@@ -32,16 +42,14 @@ vocabularies AS (
 logits AS (
   SELECT
     vocabularies.module_id,
-    vocabularies.color,
-    vocabularies.vocabulary_size,
-    vocabularies.width,
+    temp_values.color,
+    vocabularies.vocabulary_size > 4 * vocabularies.width AS is_long,
     temp_values.value_id,
     sources.op_name,
     sources.source_line
   FROM vocabularies
   JOIN temp_values
     ON temp_values.module_id = vocabularies.module_id
-    AND temp_values.color = vocabularies.color
   JOIN "values"
     ON "values".module_id = temp_values.module_id
     AND "values".value_id = temp_values.value_id
@@ -50,32 +58,32 @@ logits AS (
     AND shapes.element_count <> vocabularies.vocabulary_size * vocabularies.width
     AND shapes.element_count > vocabularies.vocabulary_size
     AND regexp_matches(
-      ',' || shapes.dimensions_text || ',', ',' || vocabularies.vocabulary_size || ','
+      ',' || shapes.dimensions_text || ',', ',' || vocabularies.vocabulary || ','
     )
     AND NOT regexp_matches(
       ',' || shapes.dimensions_text || ',',
-      ',' || vocabularies.vocabulary_size || ',(.*,)?' || vocabularies.vocabulary_size || ','
+      ',' || vocabularies.vocabulary || ',(.*,)?' || vocabularies.vocabulary || ','
     )
   JOIN value_sources AS sources
     ON sources.module_id = temp_values.module_id
     AND sources.value_id = temp_values.value_id
-  WHERE NOT "values".is_phi
+  WHERE vocabularies.place = 1
+    AND NOT "values".is_phi
     -- A loss in chunks is in a loop already.
     AND NOT regexp_matches(coalesce(sources.op_name, ''), '/body/')
 ),
 losses AS (
-  SELECT logits.module_id, logits.color, logits.vocabulary_size
+  SELECT logits.module_id
   FROM logits
-  GROUP BY logits.module_id, logits.color, logits.vocabulary_size
+  GROUP BY logits.module_id
   HAVING
-    max(CASE WHEN regexp_matches(logits.op_name, 'jvp[(]|transpose[(]') THEN 1 ELSE 0 END) = 1
+    max(CASE WHEN logits.op_name GLOB '*transpose(*' THEN 1 ELSE 0 END) = 1
     AND max(
       CASE
         WHEN regexp_matches(
-            logits.op_name,
-            'take_along_axis|one_hot|logsumexp|log_softmax|cross_entropy'
+            logits.op_name, 'take_along_axis|one_hot|logsumexp|log_softmax|cross_entropy'
           ) THEN 1
-        WHEN logits.vocabulary_size > 4 * logits.width
+        WHEN logits.is_long
           AND regexp_matches(logits.op_name, '/(exp|log|reduce_max|argmax)$') THEN 1
         ELSE 0
       END
@@ -83,13 +91,10 @@ losses AS (
 )
 SELECT DISTINCT logits.module_id, logits.color, logits.value_id, logits.source_line
 FROM losses
-JOIN logits
-  ON logits.module_id = losses.module_id
-  AND logits.color = losses.color
-  AND logits.vocabulary_size = losses.vocabulary_size;
+JOIN logits ON logits.module_id = losses.module_id;
 COMMENT ON VIEW advised_chunk_values IS
-  'One row per value of a temp allocation that a loss over a vocabulary makes in one piece, logits and their gradients: it has a dimension of an argument of two dimensions, the larger of them, and others, is in the body of no loop, and the op_name of one like it speaks of a loss (log_softmax, take_along_axis, …; of a vocabulary of more than four widths exp or log, too). Key: module_id, color, value_id.';
+  'One row per value of a temp allocation that a loss over a vocabulary makes in one piece, logits and their gradients: it has the largest dimension of all arguments of two (the vocabulary of an embedding), and others, is in the body of no loop, and the op_name of one like it speaks of a loss (log_softmax, take_along_axis, …; of a vocabulary of more than four widths exp or log, too). None where no gradient is computed. Key: module_id, color, value_id.';
 COMMENT ON COLUMN advised_chunk_values.module_id IS 'answered_functions.module_id.';
-COMMENT ON COLUMN advised_chunk_values.color IS 'answered_functions.color.';
+COMMENT ON COLUMN advised_chunk_values.color IS 'allocations.color.';
 COMMENT ON COLUMN advised_chunk_values.value_id IS 'values.value_id.';
 COMMENT ON COLUMN advised_chunk_values.source_line IS 'value_sources.source_line; NULL if unknown.';

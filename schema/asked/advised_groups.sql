@@ -83,13 +83,17 @@ found AS (
     AND held.value_id = spans.value_id
   GROUP BY spans.module_id, spans.color, spans.kind, spans.name
 ),
-changes AS (
+span_changes AS (
   SELECT
     module_id, color, kind, name, start_time AS change_time, -size_bytes::HUGEINT AS change_bytes
   FROM spans
   UNION ALL
   SELECT module_id, color, kind, name, free_time, size_bytes
   FROM spans
+),
+changes AS (
+  SELECT module_id, color, kind, name, change_time, change_bytes
+  FROM span_changes
   UNION ALL
   SELECT
     found.module_id,

@@ -6,8 +6,10 @@ SELECT
   CASE
     -- Compiled again, these brought less than a tenth of the bytes in nearly all cases: the compiler
     -- merges what is computed twice, and makes f32 of a whole stack before it is read.
-    WHEN platforms.platform = 'cpu' AND kinds.kind IN ('recompute', 'offload', 'dtype_of_stack')
+    WHEN platforms.platform = 'cpu' AND kinds.kind IN ('recompute', 'block', 'offload', 'dtype_of_stack')
       THEN 'unlikely'
+    -- Nothing came of it in 3 of 3 programs.
+    WHEN platforms.platform = 'tpu' AND kinds.kind = 'carry' THEN 'unlikely'
     WHEN platforms.platform = 'cpu' AND kinds.kind = 'donate' THEN 'possible'
     ELSE kinds.sureness
   END AS sureness
@@ -17,12 +19,16 @@ FROM (
     ('padding', 'likely'),
     ('donate', 'likely'),
     ('recompute', 'possible'),
+    ('block', 'possible'),
     ('offload', 'possible'),
     ('dtype', 'possible'),
     ('dtype_of_stack', 'possible'),
     ('copy', 'possible'),
     ('late_free', 'possible'),
     ('gather', 'possible'),
+    ('carry', 'possible'),
+    ('chunk', 'possible'),
+    ('shard', 'possible'),
     -- Computed where it is used, an array that is needed whole takes its bytes again.
     ('constant', 'possible'),
     -- Of seven programs for TPU that were compiled again, it came with one.

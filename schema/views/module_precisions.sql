@@ -4,6 +4,7 @@ WITH floats AS (
   SELECT
     "values".module_id,
     shapes.dtype = 'bf16' AS is_bf16,
+    shapes.dtype = 'f32' AS is_f32,
     allocations.kind = 'temp' AND NOT "values".is_phi AS is_temp,
     allocations.kind IN ('parameter', 'donated_parameter', 'output')
     OR coalesce(instructions.op_name, '') GLOB '*/convert_element_type*' AS is_asked
@@ -22,7 +23,8 @@ counted AS (
     floats.module_id,
     CAST(sum(CASE WHEN floats.is_temp AND floats.is_bf16 THEN 1 ELSE 0 END) AS DOUBLE)
       / sum(CASE WHEN floats.is_temp THEN 1 ELSE 0 END) AS bf16_ratio,
-    max(CASE WHEN floats.is_bf16 AND floats.is_asked THEN 1 ELSE 0 END) AS asked_count
+    max(CASE WHEN floats.is_bf16 AND floats.is_asked THEN 1 ELSE 0 END) AS asked_count,
+    max(CASE WHEN floats.is_asked AND NOT floats.is_f32 THEN 1 ELSE 0 END) AS other_count
   FROM floats
   GROUP BY floats.module_id
   HAVING sum(CASE WHEN floats.is_temp THEN 1 ELSE 0 END) > 0
@@ -31,7 +33,8 @@ SELECT
   counted.module_id,
   counted.bf16_ratio,
   counted.bf16_ratio > 0
-    AND (coalesce(modules.platform, '') <> 'tpu' OR counted.asked_count > 0) AS is_own
+    AND (coalesce(modules.platform, '') <> 'tpu' OR counted.asked_count > 0) AS is_own,
+  counted.other_count = 0 AS is_wide
 FROM counted
 JOIN modules ON modules.module_id = counted.module_id;
 COMMENT ON VIEW module_precisions IS
@@ -39,3 +42,4 @@ COMMENT ON VIEW module_precisions IS
 COMMENT ON COLUMN module_precisions.module_id IS 'The module: modules.module_id.';
 COMMENT ON COLUMN module_precisions.bf16_ratio IS 'Share of bf16 among these values, merged ones (phi) left out (0 to 1).';
 COMMENT ON COLUMN module_precisions.is_own IS 'Whether bf16 is the choice of the program: there is some, and on TPU an argument or output is bf16 or a conversion of the user''s makes it (convert_element_type); the compiler of TPUs makes bf16 of what it multiplies in a program of f32.';
+COMMENT ON COLUMN module_precisions.is_wide IS 'Whether floating-point arguments, outputs and results of conversions of the user''s are all f32.';

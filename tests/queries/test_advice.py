@@ -1,9 +1,10 @@
+import re
 from fractions import Fraction
 
 import pytest
 from ingesting import ingest_into
 from shared_dumps import ROOT
-from small_db import Module, answer, insert, shape
+from small_db import Module, answer, insert, rows, shape
 
 from bufdb import resources
 from bufdb.database import store
@@ -42,8 +43,11 @@ def stack(con, module, value_id, offset, **cells):
     module.saves(value_id, 100)
 
 
+CELLS = ("kind", "saving_bytes", "saving_ratio", "sureness", "value_count", "name")
+
+
 def found(con, **given):
-    return [(row[6], *row[4:6], row[7], *row[9:11]) for row in answer(con, "advice", **given)]
+    return [tuple(row[name] for name in CELLS) for row in rows(con, "advice", **given)]
 
 
 @pytest.mark.sample(2)
@@ -59,19 +63,23 @@ def test_what_waits_is_computed_again_or_offloaded(con, platform):
     module.saves(1, 80)
     module.saves(2, 200)
     module.close()
-    residual = ("residual", 90, 0.09, "likely", 1, "saved layer.py:3")
+    residual = ("residual", 100, 0.1, "likely", 1, "saved layer.py:3")
     if platform == "cpu":  # it merges what is computed twice, and its memory is the host's
         assert found(con) == [residual]
     else:
         assert found(con) == [
-            ("recompute", 200, 0.2, "possible", 1, "model.py:2"),
             ("offload", 90, 0.09, "possible", 1, "saved layer.py:4"),
-            residual,
             ("offload", 80, 0.08, "possible", 1, "model.py:1"),
+            # Of what is computed again little may come: the low end ranks.
+            ("recompute", 200, 0.2, "possible", 1, "model.py:2"),
+            residual,
         ]
-        assert answer(con, "advice")[0][11:] == (
+        row = rows(con, "advice")[2]
+        assert (row["low_saving_bytes"], row["advice"], row["query_name"], row["page"]) == (
+            0,
             "compute it again: jax.checkpoint around the line",
             "remat-candidates",
+            "queries/advice/recompute.md",
         )
 
 
@@ -93,7 +101,7 @@ def test_values_of_a_line_save_what_the_line_does_without_what_stays(con):
     # What they cost is known if it is of all of them.
     for value_id in (1, 2, 3):
         insert(con, "recompute_costs", module_id=1, value_id=value_id, operation_count=500)
-    assert [row[8] for row in answer(con, "advice")] == [None, 1000]
+    assert [row["operation_count"] for row in rows(con, "advice")] == [None, 1000]
 
 
 @pytest.mark.sample(3)
@@ -159,11 +167,12 @@ def test_copies_gathers_wide_types_padding_constants_and_donations(con):
     assert [(row[0], row[1], row[3], *row[4:]) for row in rows] == [
         ("padding", 82, "likely", 1, tiled),
         ("copy", 70, "possible", 1, "m.py:4"),
-        ("constant", 50, "possible", 1, "jit(step)/table"),
         ("donate", 40, "likely", 1, "params['w']"),
         # Gathered one at a time, the larger may be the one that is needed at the peak.
         ("gather", 30, "possible", 2, "m.py:5"),
         ("dtype", 15, "possible", 1, "m.py:7"),
+        # Nothing may come of it.
+        ("constant", 50, "possible", 1, "jit(step)/table"),
     ]
     assert [row[0] for row in found(con, top_n=2)] == ["padding", "copy"]
     assert [row[0] for row in found(con, min_ratio=0.07)] == ["padding", "copy"]
@@ -187,7 +196,7 @@ def test_the_query_that_advice_names_shows_what_it_names(demo_db):
     con = store.open_readable(str(demo_db))
     queries = catalogue.Catalogue([resources.query_folder()])
 
-    def rows(name, **given):
+    def cells_of(name, **given):
         query = queries.find(name)
         given = {param.name: given[param.name] for param in query.params if param.name in given}
         result = execute.execute_query(con, query, execute.bind(query, given))
@@ -196,15 +205,15 @@ def test_the_query_that_advice_names_shows_what_it_names(demo_db):
 
     everything = {"top_functions": "1000", "top_n": "10000"}
     shown = {}
-    for row in rows("advice", min_ratio="0", **everything):
-        name, found = row["query_name"], row["name"].partition(" and ")[0]
+    for row in cells_of("advice", min_ratio="0", **everything):
+        name, found = row["query_name"], re.sub(r" and \d+ more$| \(.*", "", row["name"])
         module = row["run_name"], row["function_name"], row["color"]
         shown.setdefault(name, []).append((module, found))
     assert len(shown) > 4
     for name, advised in shown.items():
         cells = {
             ((row["run_name"], row["function_name"], row["color"]), cell)
-            for row in rows(name, **everything)
+            for row in cells_of(name, **everything)
             for cell in row.values()
             if isinstance(cell, str)
         }
@@ -220,12 +229,198 @@ def test_no_advice_promises_more_than_what_if(con):
     values = execute.bind(query, {"top_functions": "100", "min_ratio": "0"})
     result = execute.execute_query(con, query, values)
     names = [name for name, _ in result.columns]
-    rows = [dict(zip(names, row, strict=True)) for row in result.rows]
-    rows = [row for row in rows if ".py:" in (row["name"] or "") and row["kind"] != "constant"]
-    assert len({row["kind"] for row in rows}) > 2
-    for row in rows:
+    told = [dict(zip(names, row, strict=True)) for row in result.rows]
+    told = [
+        row
+        for row in told
+        if ".py:" in (row["name"] or "") and row["kind"] not in ("carry", "chunk", "constant")
+    ]
+    assert len({row["kind"] for row in told}) > 2
+    for row in told:
         chosen = choice.choose(con, row["function_name"], row["run_name"], row["color"])
         keep = Fraction(1, 2) if row["kind"] == "dtype" else Fraction(0)
         asked = what_if.Asked(without=[f"line:{row['name']}"], keep=keep)
         saved = what_if.answer(con, chosen, asked).rows[0].saving_bytes
         assert row["saving_bytes"] <= saved, row
+
+
+def test_a_line_that_a_scan_saves_has_the_range_of_query_savings(con):
+    module = step(con)
+    stack(con, module, 3, 300)
+    con.execute("UPDATE peak_savings SET low_saving_bytes = 20 WHERE value_id = 3")
+    module.saves(None, 95, what="source_line", name="saved layer.py:3", held_bytes=100,
+                 low_saving_bytes=-5, saving_form="wrap", kept_name="layer.py:2",
+                 low_operation_count=7, operation_count=90)  # fmt: skip
+    module.close()
+    (row,) = rows(con, "advice")
+    assert {name: row[name] for name in [*list(row)[5:14], "advice"]} == {
+        "low_saving_bytes": -5,
+        "saving_bytes": 95,
+        "saving_ratio": 95 / 600,
+        "kind": "residual",
+        "sureness": "likely",
+        "saving_form": "wrap",
+        "kept_name": "layer.py:2",
+        "low_operation_count": 7,
+        "operation_count": 90,
+        "advice": "compute it again: jax.checkpoint around it or a policy",
+    }
+
+
+def decode(con, platform="gpu", op_name="jit(step)/while/body/dynamic_update_slice"):
+    """A loop that reads a cache of 100 bytes by slices and stacks a new one."""
+    cache = shape(con, "f32[5,5]{1,0}")
+    module = Module(con, 1, function_name="step", platform=platform)
+    module.allocation(0, "temp", 500)
+    module.allocation(1, "parameter", 100, parameter_number=0)
+    module.value(1, 1, 0, 100, (0, 9), "cache", cache, opcode="parameter")
+    module.value(2, 0, 0, 100, (2, 8), "while", cache, is_phi=True, opcode="while",
+                 shape_index="{1}")  # fmt: skip
+    module.value(3, 0, 100, 100, (2, 8), "other", cache)
+    insert(con, "value_origins", module_id=1, value_id=2, origin_kind="stacked", op_name=op_name,
+           opcode="add", slice_bytes=20, slice_count=5, loop_instruction_name="while",
+           source_file="decode.py", source_line=14)  # fmt: skip
+    module.use(1, "while", index="{3}")
+    module.close()
+
+
+def test_a_cache_that_goes_through_a_scan_as_xs_and_ys_is_carried(con):
+    decode(con)
+    (row,) = [row for row in rows(con, "advice") if row["kind"] == "carry"]
+    assert (row["low_saving_bytes"], row["saving_bytes"], row["name"], row["value_count"]) == (
+        100,
+        100,
+        "saved decode.py:14",
+        1,
+    )
+
+
+@pytest.mark.parametrize(
+    ("platform", "op_name"),
+    [
+        ("tpu", "jit(step)/while/body/add"),
+        # Weights and their gradients.
+        ("gpu", "jit(step)/transpose(jvp())/while/body/add"),
+        ("gpu", "jit(step)/jvp()/while/body/add"),
+    ],
+)
+def test_what_is_no_carry(con, platform, op_name):
+    decode(con, platform, op_name)
+    assert [row for row in rows(con, "advice") if row["kind"] == "carry"] == []
+
+
+def loss(con, op_name="jit(step)/transpose(jvp(jit(take_along_axis)))/scatter-add"):
+    """Logits and their gradients of 4 tokens, 400 bytes each, one after the other."""
+    module = Module(con, 1, function_name="step", platform="cpu")
+    module.allocation(0, "temp", 1000)
+    module.allocation(1, "parameter", 50, parameter_number=0)
+    module.value(1, 1, 0, 50, (0, 9), "e", shape(con, "bf16[100,2]{1,0}"), opcode="parameter")
+    text = shape(con, "bf16[4,100]{1,0}", count=400)
+    for value_id, live in ((2, (2, 4)), (3, (4, 6))):
+        module.value(value_id, 0, 400 * (value_id - 2), 400, live, shape=text, op_name=op_name,
+                     source_file="loss.py", source_line=88)  # fmt: skip
+    module.value(4, 0, 800, 100, (6, 7), "other")
+    for time, height in ((0, 0), (2, 400), (4, 800), (5, 400), (6, 500), (7, 100), (8, 0)):
+        insert(con, "occupancy_steps", module_id=1, color=0, start_time=time,
+               occupied_temp_bytes=height)  # fmt: skip
+    module.close()
+
+
+def test_a_loss_of_all_tokens_is_computed_in_chunks(con):
+    loss(con)
+    (row,) = rows(con, "advice")
+    # Without them 100 bytes are left: 350 with two chunks, 613 with eight.
+    assert (row["kind"], row["name"], row["low_saving_bytes"], row["saving_bytes"]) == (
+        "chunk",
+        "loss.py:88",
+        350,
+        613,
+    )
+
+
+@pytest.mark.parametrize(
+    "op_name",
+    [
+        "jit(step)/jvp(jit(take_along_axis))/gather",  # no gradient
+        "jit(step)/transpose(jvp())/while/body/jit(take_along_axis)/scatter-add",
+        "jit(step)/transpose(jvp())/dot_general",
+    ],
+)
+def test_what_is_no_loss_of_all_tokens(con, op_name):
+    loss(con, op_name)
+    assert rows(con, "advice") == []
+
+
+@pytest.mark.parametrize(("platform", "count"), [("gpu", 1), ("cpu", 0)])
+def test_calls_of_a_function_that_leave_values_for_the_backward_pass(con, platform, count):
+    """Two calls of 100 bytes each, from two lines; one is computed again at a time."""
+    module = step(con, platform)
+    for frame, parent, name, line in (
+        (1, None, "step", 9), (2, 1, "block", 3), (3, 1, "block", 3), (4, None, "step", 8),
+        (5, 4, "block", 3),
+    ):  # fmt: skip
+        cells = {"own_frame_id": frame, "function_name": name, "source_file": "m.py"}
+        insert(con, "stack_frames", module_id=1, stack_frame_id=frame, parent_frame_id=parent,
+               source_line=line, **cells)  # fmt: skip
+    for value_id, frame in ((1, 2), (2, 5)):
+        wait(module, value_id, 100 * value_id, 100, stack_frame_id=frame,
+             op_name="jit(step)/jvp()/dot_general")  # fmt: skip
+        module.use(value_id, "use8")
+    for time, height in ((0, 0), (2, 200), (5, 700), (6, 200), (9, 0)):
+        insert(con, "occupancy_steps", module_id=1, color=0, start_time=time,
+               occupied_temp_bytes=height)  # fmt: skip
+    module.close()
+    found = [row for row in rows(con, "advice") if row["kind"] == "block"]
+    assert [
+        (row["name"], row["low_saving_bytes"], row["saving_bytes"], row["value_count"])
+        for row in found
+    ] == [("block (m.py)", 50, 200, 2)] * count
+
+
+def test_arguments_that_all_devices_hold_are_divided(con):
+    text = "bf16[8,8]{1,0}"
+    insert(con, "shapes", shape=text, dtype="bf16", dimensions_text="8,8", dimensions="[8, 8]")
+    module = Module(con, 1, function_name="step", platform="gpu", partition_count=4,
+                    replica_count=1)  # fmt: skip
+    module.allocation(0, "temp", 10)
+    module.value(9, 0, 0, 10)
+    for number in (0, 1):
+        module.allocation(1 + number, "parameter", 128, parameter_number=number,
+                          parameter_shape_index="{}")  # fmt: skip
+        hlo = f"%p{number} = {text} parameter({number}), sharding={{replicated}}"
+        module.value(1 + number, 1 + number, 0, 128, (0, 9), f"p{number}", text,
+                     opcode="parameter", op_name=f"w[{number}]", text=hlo)  # fmt: skip
+    module.close()
+    (row,) = [row for row in rows(con, "advice") if row["kind"] == "shard"]
+    # Of each 96 bytes are held too often; gathered for its use one takes 128 again.
+    assert (row["name"], row["low_saving_bytes"], row["saving_bytes"], row["query_name"]) == (
+        "w[0] and 1 more",
+        64,
+        192,
+        "replicated",
+    )
+
+
+@pytest.mark.parametrize(
+    ("op_name", "saving", "argument"),
+    [
+        ("jit(step)/dot_general", 70, "f32[10]{0}"),
+        ("jit(step)/transpose(jvp())/dot_general", 50, "f32[10]{0}"),
+        ("jit(step)/dot_general", None, "bf16[10]{0}"),
+    ],
+)
+def test_a_program_of_f32_is_told_so(con, op_name, saving, argument):
+    """bf16 would halve all of it, of a training step but for the arguments, which stay f32."""
+    module = Module(con, 1, function_name="step", platform="tpu")
+    module.allocation(0, "temp", 200)
+    module.allocation(1, "parameter", 40, parameter_number=0)
+    module.value(1, 1, 0, 40, (0, 9), "p", shape(con, argument), opcode="parameter")
+    for name in ("f32[25]{0}", "bf16[25]{0}"):
+        shape(con, name)
+    module.value(2, 0, 0, 100, (2, 5), "wide", "f32[25]{0}", op_name=op_name)
+    module.value(3, 0, 100, 50, (2, 5), "half", "bf16[25]{0}", op_name="jit(step)/dot_general")
+    module.close()
+    found = [row for row in rows(con, "advice") if row["name"] == "f32"]
+    assert [(row["kind"], row["low_saving_bytes"], row["saving_bytes"]) for row in found] == (
+        [] if saving is None else [("dtype", saving // 2, saving)]
+    )

@@ -104,7 +104,7 @@ def test_one_of_the_results_of_a_fusion(con):
     module.value(4, 0, 100, 100, (2, 3), "both", shape_index="{1}", **loop)
     module.use(3, "use8", index="{}")
     module.close()
-    assert [row[17] for row in answer(con, "remat-candidates")] == ["both"]
+    assert [row["instruction_name"] for row in rows(con, "remat-candidates")] == ["both"]
 
 
 def test_what_is_used_at_the_peak_is_none(con):
@@ -123,7 +123,7 @@ def test_idle_time_is_between_the_uses_around_the_peak(con):
     for name in ("use4", "use6", "use8"):
         module.use(3, name)
     module.close()
-    assert [row[14] for row in answer(con, "remat-candidates")] == [2]
+    assert [row["idle_time"] for row in rows(con, "remat-candidates")] == [2]
 
 
 def test_ties_by_run_and_value(con):
@@ -132,14 +132,14 @@ def test_ties_by_run_and_value(con):
         for value_id in (4, 3):
             module.value(value_id, 0, 100 * value_id, 100, (2, 8), opcode="add")
         module.close()
-    rows = [(row[0], row[17]) for row in answer(con, "remat-candidates")]
-    assert rows == [("a", "v3"), ("a", "v4"), ("b", "v3"), ("b", "v4")]
+    found = [(row["run_name"], row["instruction_name"]) for row in rows(con, "remat-candidates")]
+    assert found == [("a", "v3"), ("a", "v4"), ("b", "v3"), ("b", "v4")]
     assert len(answer(con, "remat-candidates", top_n=3)) == 3
 
 
 @pytest.mark.sample(3)
 @pytest.mark.parametrize(
-    ("op_name", "is_layer_input", "opcode", "rows"),
+    ("op_name", "is_layer_input", "opcode", "figures"),
     [
         ("jit(step)/jvp()/while/body/tanh", False, "tanh", [(54, 60, 6, None, None)]),
         ("jit(step)/jvp()/while/body/dot_general", False, "dot", []),
@@ -149,7 +149,7 @@ def test_ties_by_run_and_value(con):
     ],
 )
 def test_what_a_scan_saves_is_judged_by_what_makes_a_slice(
-    con, op_name, is_layer_input, opcode, rows
+    con, op_name, is_layer_input, opcode, figures
 ):
     module = step(con)
     module.value(1, 0, 0, 60, (0, 9), "while", is_phi=True, shape_index="{1}", opcode="while")
@@ -157,6 +157,7 @@ def test_what_a_scan_saves_is_judged_by_what_makes_a_slice(
            op_name=op_name, slice_bytes=5, slice_count=10, is_layer_input=is_layer_input,
            source_file="layer.py", source_line=3)  # fmt: skip
     module.close()
-    found = answer(con, "remat-candidates")
-    assert [(*row[4:7], *row[13:15]) for row in found] == rows
-    assert [row[19] for row in found] == ["saved layer.py:3"] * len(rows)
+    found = rows(con, "remat-candidates")
+    names = ("saved_bytes", "held_bytes", "kept_bytes", "lifetime_ratio", "idle_time")
+    assert [tuple(row[name] for name in names) for row in found] == figures
+    assert [row["source"] for row in found] == ["saved layer.py:3"] * len(figures)
