@@ -25,6 +25,7 @@ COMMANDS = {
     "capture": "bufdb.commands.capture",
     "explain": "bufdb.commands.explain",
     "summary": "bufdb.commands.summary",
+    "advice": "bufdb.commands.advice",
     "show": "bufdb.commands.show",
     "report": "bufdb.commands.report",
     "query": "bufdb.commands.query",

@@ -27,3 +27,8 @@ def query_folder() -> Path:
 def check_folder() -> Path:
     """The folder of the invariants that `bufdb check` holds a database to."""
     return query_folder() / "checks"
+
+
+def advice_page(kind: str) -> str:
+    """The page about a kind of advice, with the code to type."""
+    return (query_folder() / "advice" / f"{kind}.md").read_text("utf-8")

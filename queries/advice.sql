@@ -632,23 +632,23 @@ SELECT
     WHEN 'donate' THEN 'donate them (donate_argnums), if the caller may'
     WHEN 'residual' THEN
       CASE ranked.saving_form
-        WHEN 'wrap' THEN 'compute it again: jax.checkpoint around it or a policy'
-        ELSE 'leave its name out of what the checkpoint policy saves'
+        WHEN 'wrap' THEN 'compute it again: jax.checkpoint or a policy'
+        ELSE 'leave its name out of the checkpoint policy'
       END
     WHEN 'recompute' THEN 'compute it again: jax.checkpoint around the line'
-    WHEN 'block' THEN 'compute each call of it again: jax.checkpoint, nn.remat, nnx.remat'
-    WHEN 'offload' THEN 'offload it by a checkpoint policy, or use it earlier'
+    WHEN 'block' THEN 'compute each call of it again: jax.checkpoint'
+    WHEN 'offload' THEN 'offload it by a policy, or use it earlier'
     WHEN 'dtype' THEN
       CASE ranked.name
         WHEN 'f32' THEN 'all of it is f32: bf16 would halve it'
         ELSE 'keep it in bf16: find what promotes it to f32'
       END
     WHEN 'copy' THEN 'avoid the copy: donate, or keep one layout'
-    WHEN 'carry' THEN 'carry it through the loop instead of xs and ys, and donate it'
-    WHEN 'chunk' THEN 'compute the loss in chunks, each under jax.checkpoint'
+    WHEN 'carry' THEN 'make it the carry of the loop and donate it'
+    WHEN 'chunk' THEN 'compute the loss in chunks under jax.checkpoint'
     WHEN 'late_free' THEN 'find what keeps it: nothing uses it any more'
     WHEN 'gather' THEN 'gather one layer at a time'
-    WHEN 'shard' THEN 'divide them among the devices that hold all of them'
+    WHEN 'shard' THEN 'divide them among the devices that hold them'
     WHEN 'padding' THEN 'choose dimensions that fill the tiles, or merge small ones'
     WHEN 'constant' THEN 'compute it where it is used'
   END AS advice,

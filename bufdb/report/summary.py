@@ -7,13 +7,13 @@ import textwrap
 from collections.abc import Callable
 from typing import Any
 
-from bufdb.report import bars, cells, colour
+from bufdb.report import advice, bars, cells, colour
 from bufdb.report.bars import bar
 from bufdb.report.text import display_width, escape_control, human_bytes, human_ratio
 from bufdb.summary.devices import GIB, device
 from bufdb.summary.overview import Overview, Row, need
 
-WIDTH = 80
+WIDTH = advice.WIDTH
 """Columns that a summary is made for; in a wider terminal it is no wider."""
 MOST_CATEGORIES = 4
 MOST_REASONS = 2
@@ -39,7 +39,7 @@ def text(found: Overview, *, is_coloured: bool = False, more: str | None = None)
         lines += ["", paint(_HEADINGS["lines"], colour.BOLD)]
         lines += [_barred(row["source"], "source", row) for row in found.parts["lines"]]
     if "advice" in found.parts:
-        lines += ["", paint(_HEADINGS["advice"], colour.BOLD), *_advice(found)]
+        lines += ["", paint(_HEADINGS["advice"], colour.BOLD), *advice.lines(found)]
     lines += [*_not_understood(found, paint), *([more] if more else [])]
     return "".join(f"{line.rstrip()}\n" for line in lines)
 
@@ -178,27 +178,6 @@ def _categories(found: Overview) -> list[str]:
         lines.append(
             f"{'':>10}  {rest:>6.1%}  {bar(rest):<{bars.WIDTH}}  {len(rows) - len(shown)} more"
         )
-    return lines
-
-
-def _advice(found: Overview) -> list[str]:
-    if not found.parts["advice"]:
-        return ["  nothing that saves 1 % of it by itself"]
-    lines = []
-    for row in found.parts["advice"]:
-        if row["saving_bytes"] is None:
-            lines += textwrap.wrap(
-                escape_control(row["unknown_reason"]),
-                WIDTH,
-                initial_indent="  ",
-                subsequent_indent="  ",
-            )
-            continue
-        head = f"{human_bytes(row['saving_bytes']):>10}  {row['saving_ratio']:>6.1%}  "
-        left = WIDTH - display_width(head)
-        lines.append(head + cells.give_way("name", escape_control(row["name"]), left))
-        does = f"{' ' * 20}{escape_control(row['advice'])} ({row['sureness']})"
-        lines.append(cells.give_way("advice", does, WIDTH))
     return lines
 
 

@@ -27,8 +27,9 @@ QUERIES = {
     "categories": ("peak-by-category", 50),
     "lines": ("peak-by-source-line", 5),
     "advice": ("advice", 2),
+    "savings": ("savings", 1),
 }
-"""Parts of the summary: the query that has them, and its top_n."""
+"""Parts of the summary: the query that has them, its top_n; savings where there is no advice."""
 LIMITED = (0, None)
 """Memory spaces that a limit is of: the device's large memory, whatever a module holds there."""
 DEVICE_LABEL = "device"
@@ -128,9 +129,12 @@ def overview(
     asked: Mapping[str, Value],
     limit_bytes: int | None = None,
     limit_name: str | None = None,
+    *,
+    top_n: int | None = None,
 ) -> Overview:
     """The summary of the modules that `asked` (run, function, module: globs) leaves.
 
+    `top_n` is the number of rows of each part, else that of QUERIES.
     Without a limit the device's that the run is labelled with counts, if it is a known one.
     """
 
@@ -164,7 +168,9 @@ def overview(
     ]
     values["color"] = str(found.peak["color"])
     for part, query in parts.items():
-        values["top_n"] = QUERIES[part][1]
+        if part == "savings" and found.parts.get("advice"):
+            continue
+        values["top_n"] = QUERIES[part][1] if top_n is None else top_n
         found.parts[part] = [
             row
             for row in _as_rows(execute.execute_query(con, query, values))

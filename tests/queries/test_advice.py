@@ -263,7 +263,7 @@ def test_a_line_that_a_scan_saves_has_the_range_of_query_savings(con):
         "kept_name": "layer.py:2",
         "low_operation_count": 7,
         "operation_count": 90,
-        "advice": "compute it again: jax.checkpoint around it or a policy",
+        "advice": "compute it again: jax.checkpoint or a policy",
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -37,8 +38,12 @@ def summary(
     module: str | None = None,
     color: int | str | None = None,
     limit: int | str | None = None,
+    names: Sequence[str] = tuple(overview.QUERIES),
+    top_n: int | None = None,
 ) -> Summary:
     """The summary of the modules that the globs leave, against `limit` (see `limit_of`).
+
+    Of all parts of a summary, or of those of `names`, with `top_n` rows of each.
 
     Raises:
         UsageError: the limit is none.
@@ -48,14 +53,14 @@ def summary(
     given = {"run": run, "function": function, "module": module, "color": space}
     asked: dict[str, Value] = {name: text for name, text in given.items() if text is not None}
     catalogue = Catalogue([query_folder()])
-    parts = overview.queries(catalogue, tuple(overview.QUERIES))
+    parts = overview.queries(catalogue, tuple(names))
     for query in parts.values():
         for name in asked:
             if query.param(name) is None:
                 raise UsageError(f"summary: --{name} is no parameter of the query {query.name}")
     con = opened(overview.sql_of(parts), runs=None if run is None else [run])
-    asked = spaces.numbered(con, parts["advice"], asked)
-    found = overview.overview(con, parts, asked, *limits)
+    asked = spaces.numbered(con, next(iter(parts.values())), asked)
+    found = overview.overview(con, parts, asked, *limits, top_n=top_n)
     if found.counts["module_count"]:
         return Summary(found, None)
     return Summary(found, nothing.why(Known(con, CATALOG), catalogue.find("modules"), asked))

@@ -1,0 +1,59 @@
+"""`bufdb advice`: what to change to lower the highest peak, and the code to type."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import click
+
+from bufdb.commands import common, completion
+
+
+@click.command(name="advice", short_help="What would lower the peak, and the code to type.")
+@click.argument("name", metavar="[FUNCTION]", required=False,
+                shell_complete=completion.known("function"))  # fmt: skip
+@completion.filter_options
+@click.option("--code", "has_code", is_flag=True, help="Show what to type, for each.")
+@click.option(
+    "--top", metavar="N", type=click.IntRange(1, 2**63 - 1), default=10, show_default=True,
+    help="Pieces of advice to show.",
+)  # fmt: skip
+@common.output_option
+@common.read_db_option
+def command(
+    name: str | None,
+    run: str | None,
+    function: str | None,
+    module: str | None,
+    has_code: bool,
+    top: int,
+    output: Path | None,
+    db: str,
+) -> None:
+    r"""Show what to change to lower the highest peak, what surely saves most first.
+
+    \b
+        bufdb advice train_step --run base
+        bufdb advice train_step --code
+
+    The rows are those of 'bufdb query advice' about the function with the highest peak; what comes
+    of one lies in its range, and savings do not add up. With --code each has the lines to type,
+    filled in with the names and lines of the program: an example to adapt, no patch.
+    """
+    from bufdb.api.questions.summary import summary
+    from bufdb.errors import UsageError
+    from bufdb.report import advice
+    from bufdb.resources import advice_page
+
+    if name is not None and function is not None:
+        raise UsageError("FUNCTION and --function are the same: give one of them")
+    opened = partial(common.open_database, db)
+    answer = summary(
+        opened, run=run, function=name or function, module=module,
+        names=("advice", "savings"), top_n=top,
+    )  # fmt: skip
+    if answer.note is not None:
+        common.note(answer.note)
+        return
+    common.write(advice.text(answer.found, advice_page if has_code else None), output)

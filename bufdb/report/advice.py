@@ -1,0 +1,114 @@
+"""Advice as text: what would lower the peak, by how much, and the code to type."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Callable
+
+from bufdb.report import cells
+from bufdb.report.text import display_width, escape_control, human_bytes
+from bufdb.summary.overview import Overview, Row
+
+WIDTH = 80
+_DOES = 20
+"""Column in which what to do begins."""
+
+
+def lines(found: Overview) -> list[str]:
+    """Each piece of advice in two lines; one sentence if there is none."""
+    if not found.parts["advice"]:
+        return _none(found)
+    return [line for row in found.parts["advice"] for line in _lines(row)]
+
+
+def _lines(row: Row) -> list[str]:
+    if row["saving_bytes"] is None:
+        return _wrapped(row["unknown_reason"])
+    head = f"{saving(row):>10}  {row['saving_ratio']:>6.1%}  "
+    left = WIDTH - display_width(head)
+    does = f"{' ' * _DOES}{escape_control(row['advice'])} ({row['sureness']})"
+    return [
+        head + cells.give_way("name", escape_control(row["name"]), left),
+        cells.give_way("advice", does, WIDTH),
+    ]
+
+
+def saving(row: Row) -> str:
+    """By how much the peak falls: a range where the ends differ."""
+    low, high = row["low_saving_bytes"], row["saving_bytes"]
+    if low is None or low == high:
+        return human_bytes(high)
+    return f"{human_bytes(low)} to {human_bytes(high)}" if low else f"up to {human_bytes(high)}"
+
+
+def _none(found: Overview) -> list[str]:
+    """That nothing saves 1 %, or what does, though no advice is about it."""
+    peak = found.peak["peak_bytes"] if found.peak is not None else 0
+    for row in found.parts.get("savings", []):
+        if row["what"] == "source_line" and row["saving_bytes"] * 100 >= peak > 0:
+            less = human_bytes(row["saving_bytes"])
+            text = f"no advice, but without {row['name']} it is {less} less ('bufdb query savings')"
+            if row["platform"] == "cpu":
+                text += (
+                    "; on the CPU XLA merges what jax.checkpoint computes again outside of loops"
+                )
+            return _wrapped(text)
+    return ["  nothing that saves 1 % of it by itself"]
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(escape_control(text), WIDTH, initial_indent="  ", subsequent_indent="  ")
+
+
+def text(found: Overview, code: Callable[[str], str] | None = None) -> str:
+    """All advice about the highest peak; with `code`, which gives a kind's page, what to type."""
+    shown = []
+    if found.peak is not None:
+        of = f"{found.peak['function_name']} of run {found.peak['run_name']}"
+        shown.append(f"{human_bytes(found.peak['peak_bytes'])}, the peak of {escape_control(of)}")
+        if not found.parts.get("advice"):
+            shown += _none(found)
+    for row in found.parts.get("advice", []):
+        shown += ["", *_lines(row)]
+        if row["kind"] is not None:
+            shown += [f"{' ' * _DOES}{line}" for line in _details(row)]
+            if code is not None:
+                shown += ["", *_filled(code(row["kind"]), row)]
+    return "".join(f"{line.rstrip()}\n" for line in shown)
+
+
+def _details(row: Row) -> list[str]:
+    """What the range is about, and where there is more."""
+    forms = {
+        "wrap": "the low end: jax.checkpoint around the expression alone",
+        "policy": "the low end: one name less in the policy that is there",
+    }
+    found = [forms[row["saving_form"]]] if row["saving_form"] else []
+    if row["kept_name"]:
+        found.append(f"kept instead: {escape_control(row['kept_name'])}")
+    return [*found, f"more: bufdb query {row['query_name']}, {row['page']}"]
+
+
+def _filled(page: str, row: Row) -> list[str]:
+    """The code of a page for a piece of advice: its names for those of the example."""
+    line = re.sub(r"^(saved|for|library|slice of|copy of) ", "", row["name"])
+    place = re.search(r"([^/\\]+)[.]py:([0-9]+)", line)
+    names = {"train.py:65": line}
+    if place is not None:
+        names["train_65"] = re.sub(r"\W", "_", f"{place[1]}_{place[2]}")
+    if re.fullmatch(r"[A-Za-z_]\w*", row["function_name"]):
+        names["step"] = row["function_name"]
+    if row["kind"] in ("donate", "shard"):
+        names["params"] = re.split(r"[^A-Za-z_0-9]", line)[0] or "params"
+    if row["kind"] == "block":
+        parts = [
+            word for word in line.partition(" (")[0].split(".") if not word.startswith(("_", "<"))
+        ]
+        names["Block"] = parts[-1] if parts else "Block"
+    pattern = "|".join(rf"(?<![\w.]){re.escape(name)}(?!\w)" for name in names)
+    text = "\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
+    return [
+        escape_control(filled)
+        for filled in re.sub(pattern, lambda found: names[found[0]], text).splitlines()
+    ]

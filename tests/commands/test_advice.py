@@ -1,0 +1,66 @@
+"""`bufdb advice`, and what a summary says where there is none."""
+
+import pytest
+
+from bufdb.report import advice
+from bufdb.summary.overview import Overview
+
+PEAK = {"peak_bytes": 1000, "function_name": "step", "run_name": "r", "color": 0}
+
+
+def no_advice(saving, platform="gpu"):
+    line = {"what": "source_line", "name": "m.py:17", "saving_bytes": saving, "platform": platform}
+    parts = {"advice": [], "savings": [line]}
+    return " ".join(advice.lines(Overview({}, peak=PEAK, parts=parts)))
+
+
+def test_nothing_saves_where_no_line_does():
+    assert no_advice(9) == "  nothing that saves 1 % of it by itself"
+
+
+def test_a_line_that_holds_much_is_named_where_there_is_no_advice():
+    assert no_advice(133).startswith("  no advice, but without m.py:17 it is 133 B less")
+    assert "merges" not in no_advice(133)
+    assert "CPU XLA merges" in " ".join(no_advice(133, "cpu").split())
+
+
+ROW = {
+    "kind": "donate", "name": "state.mu['w'] and 2 more", "low_saving_bytes": 0,
+    "saving_bytes": 2048, "saving_ratio": 0.5, "advice": "donate them", "sureness": "likely",
+    "saving_form": None, "kept_name": None, "query_name": "donation-missed", "page": "p.md",
+    "function_name": "train_step",
+}  # fmt: skip
+
+
+def shown(page="", **cells):
+    found = Overview({}, peak=PEAK, parts={"advice": [ROW | cells]})
+    return advice.text(found, lambda kind: f"{kind}\n```python\n{page}\n```\n")
+
+
+@pytest.mark.parametrize(
+    ("low", "text"), [(0, "up to 2.00 KiB"), (None, "2.00 KiB"), (1024, "1.00 KiB to 2.00 KiB")]
+)
+def test_a_range_where_its_ends_differ(low, text):
+    assert shown(low_saving_bytes=low).splitlines()[2].strip().startswith(f"{text}  ")
+
+
+@pytest.mark.parametrize(
+    ("page", "cells", "expected"),
+    [
+        ("jit(step, x=('params',))", {}, "jit(train_step, x=('state',))"),
+        ("# train.py:65", {"name": "saved a/lm.py:7", "kind": "residual"}, "# a/lm.py:7"),
+        ("name(y, 'train_65')", {"name": "lm.py:7", "kind": "offload"}, "name(y, 'lm_7')"),
+        ("Block(x)", {"name": "Res.__call__ (u.py)", "kind": "block"}, "Res(x)"),
+        ("steps = step", {"function_name": "<lambda>"}, "steps = step"),
+    ],
+)
+def test_code_has_the_names_of_the_program(page, cells, expected):
+    assert expected in shown(page, **cells).splitlines()
+
+
+def test_advice_of_a_database(call, demo_db):
+    code, out, err = call("advice", "--db", demo_db, "--run", "cpu_b16", "--code")
+    assert (code, err) == (0, "")
+    assert "train.py:65" in out
+    assert "checkpoint_name(activation(h)," in out
+    assert call("advice", "step", "--function", "step", "--db", demo_db)[0] == 2
