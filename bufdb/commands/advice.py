@@ -43,7 +43,7 @@ def command(
     """
     from bufdb.api.questions.summary import summary
     from bufdb.errors import UsageError
-    from bufdb.report import advice
+    from bufdb.report.terminal import advice
     from bufdb.resources import advice_page
 
     if name is not None and function is not None:

@@ -7,8 +7,9 @@ import textwrap
 from collections.abc import Callable
 from typing import Any
 
-from bufdb.report import advice, bars, cells, colour
+from bufdb.report import bars, cells, colour
 from bufdb.report.bars import bar
+from bufdb.report.terminal import advice
 from bufdb.report.text import display_width, escape_control, human_bytes, human_ratio
 from bufdb.summary.devices import GIB, device
 from bufdb.summary.overview import Overview, Row, need

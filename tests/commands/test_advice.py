@@ -2,7 +2,7 @@
 
 import pytest
 
-from bufdb.report import advice
+from bufdb.report.terminal import advice
 from bufdb.summary.overview import Overview
 
 PEAK = {"peak_bytes": 1000, "function_name": "step", "run_name": "r", "color": 0}

@@ -1,1 +1,1 @@
-"""Pictures of a module in the characters of a terminal."""
+"""What a terminal shows of a module: pictures in characters, and advice."""
