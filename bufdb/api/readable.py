@@ -99,8 +99,9 @@ class Readable:
         from bufdb.report.summary import as_dict, text
 
         with self._opener.several() as opened:
-            asked = {"run": run, "function": function, "module": module}
-            found = summary(opened, **asked, color=color, limit=limit)
+            found = summary(
+                opened, run=run, function=function, module=module, color=color, limit=limit
+            )
         if found.note is not None:
             return Answer("", as_dict(found.found), (found.note,))
         return Answer(text(found.found), as_dict(found.found))
