@@ -44,7 +44,7 @@ def test_options_choose_modules_and_stand_in_the_page(made):
     )  # fmt: skip
     assert {row["function"] for row in found.modules} == {"train_step"}
     assert {row["platform"] for row in found.modules} == {"cpu"}
-    assert {row["limit_name"] for row in found.modules} == {"TPU v5e"}
+    assert {row["limit_name"] for row in found.modules} == {"TPU v5e, of 16 GiB"}
     assert found.head["command"] == (
         "bufdb report --run 'cpu_b*' --function 'train_*' --module '*jit_train_step*' "
         "--platform cpu --limit 'TPU v5e'"

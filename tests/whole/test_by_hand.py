@@ -25,11 +25,13 @@ def seed(tmp_path_factory):
 
 
 def rows(con, query, columns, **given):
-    """The named columns of an answer, which `answer` gives without two of them."""
+    """The named columns of an answer about all memory spaces, which lacks two of the query's."""
     found = catalogue.Catalogue([query_folder()]).find(query).columns
     names = [column.name for column in found if column.name not in ("platform", "sureness")]
     places = [names.index(column) for column in columns.split()]
-    return [tuple(row[place] for place in places) for row in answer(con, query, **given)]
+    return [
+        tuple(row[place] for place in places) for row in answer(con, query, color="all", **given)
+    ]
 
 
 FIGURES = (
@@ -42,8 +44,8 @@ GPU = {"run": "gpu_b8", "function": "init"}
 TPU = {"run": "tpu_b8", "function": "init"}
 
 PADDING = (
-    "color shape peak_padding_bytes peak_value_count size_bytes logical_bytes padding_bytes "
-    "value_count"
+    "color shape layout peak_padding_bytes peak_value_count size_bytes logical_bytes "
+    "padding_bytes value_count"
 )
 TEMPS = "color temp_bytes size_bytes instruction_name"
 PEAK = "color held_bytes cumulative_ratio allocation_kind instruction_name"
@@ -87,15 +89,15 @@ class TestSeed:
         # f32[64,32]{0,1:T(8,128)}: the minor 64 becomes 128, 32 * 128 * 4 = 16384; 64 * 32 * 4.
         # Vectors and scalars of 4-byte elements take one row of 128: 512.
         assert rows(seed, "padding", PADDING) == [
-            (0, "f32[64,32]{0,1:T(8,128)}", 8192, 1, 16384, 8192, 8192, 1),
-            (0, "u32[1]{0:T(128)}", 1016, 2, 512, 4, 508, 2),
-            (1, "u32[64]{0:T(128)S(1)}", 768, 3, 512, 256, 256, 3),
+            (0, "f32[64,32]", "{0,1:T(8,128)}", 8192, 1, 16384, 8192, 8192, 1),
+            (0, "u32[1]", "{0:T(128)}", 1016, 2, 512, 4, 508, 2),
+            (1, "u32[64]", "{0:T(128)S(1)}", 768, 3, 512, 256, 256, 3),
             # Of xor.49 and xor.50 one at a time.
-            (6, "u32[]{:T(128)S(6)}", 508, 1, 512, 4, 508, 2),
-            (0, "u32[]{:T(128)}", 508, 1, 512, 4, 508, 1),
-            (0, "u32[2]{0:T(128)}", 504, 1, 512, 8, 504, 1),
+            (6, "u32[]", "{:T(128)S(6)}", 508, 1, 512, 4, 508, 2),
+            (0, "u32[]", "{:T(128)}", 508, 1, 512, 4, 508, 1),
+            (0, "u32[2]", "{0:T(128)}", 504, 1, 512, 8, 504, 1),
             # copy-start{0}, live 2-5: not at 12.
-            (1, "u32[2]{0:T(128)S(1)}", 0, 0, 512, 8, 504, 1),
+            (1, "u32[2]", "{0:T(128)S(1)}", 0, 0, 512, 8, 504, 1),
         ]
 
     def test_top_temps(self, seed):
@@ -238,11 +240,11 @@ class TestTpu:
         # f32[256,64] and f32[64,256] fit. Scalars take 512: counter and a constant, parameter and
         # a constant.
         assert rows(demo, "padding", PADDING, **TPU) == [
-            (0, "f32[64,192]{1,0:T(8,128)}", 49152, 3, 65536, 49152, 16384, 3),
-            (0, "f32[500,64]{0,1:T(8,128)}", 9216, 3, 131072, 128000, 3072, 3),
-            (0, "f32[]{:T(128)}", 1016, 2, 512, 4, 508, 2),
-            (0, "s32[]{:T(128)}", 1016, 2, 512, 4, 508, 2),
-            (6, "f32[]{:T(128)S(6)}", 508, 1, 512, 4, 508, 1),
+            (0, "f32[64,192]", "{1,0:T(8,128)}", 49152, 3, 65536, 49152, 16384, 3),
+            (0, "f32[500,64]", "{0,1:T(8,128)}", 9216, 3, 131072, 128000, 3072, 3),
+            (0, "f32[]", "{:T(128)}", 1016, 2, 512, 4, 508, 2),
+            (0, "s32[]", "{:T(128)}", 1016, 2, 512, 4, 508, 2),
+            (6, "f32[]", "{:T(128)S(6)}", 508, 1, 512, 4, 508, 1),
         ]
 
     def test_top_temps(self, demo):
