@@ -254,10 +254,10 @@ test("savings and origins in words", () => {
   assert.equal(words(2048, 9), "saves 2.00 KiB");
   assert.equal(words(1024, 9), "saves 1.00 KiB: then the peak at step 9 is the highest");
   assert.equal(words(0, 9), "saves nothing: step 9 is as high");
-  assert.equal(words(2048, 9, { low: 1024 }), "saves 1.0 KiB to 2.0 KiB");
-  assert.equal(words(2048, 9, { low: 2048 }), "saves 2.0 KiB");
+  assert.equal(words(2048, 9, { low: 1024 }), "saves 1.00 KiB to 2.00 KiB");
+  assert.equal(words(2048, 9, { low: 2048 }), "saves 2.00 KiB");
   const kept = { low: -8, kept: "a.py:1" };
-  assert.equal(words(2048, 4, kept), "saves nothing to 2.0 KiB (keeps a.py:1)");
+  assert.equal(words(2048, 4, kept), "saves nothing to 2.00 KiB (keeps a.py:1)");
   assert.equal(
     originWords(model(), 2),
     "residual of saved train.py:7, 4 × 10 B f32[4], by the loop of train.py:9, 4 trips",

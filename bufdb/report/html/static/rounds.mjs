@@ -1,5 +1,5 @@
-// Frames that come in rounds: flax's scan traces a layer several times, each time with the calls that
-// lead to it.
+// Frames that come in rounds: the scan of flax traces a layer several times, each time with the
+// calls that lead to it.
 
 /**
  * How many rounds each frame of a stack is there for: 0 for one that is told by the outermost of
