@@ -1,9 +1,4 @@
-"""Train steps with one change each, for `recompile.py`.
-
-    XLA_FLAGS=--xla_dump_to=DIR python changes.py cpu|gpu|tpu
-
-compiles every program as it is ("base") and with every change, a function each; nothing is
-executed, and no GPU or TPU needs to be there. A named array stands on the line of its name:
+"""Train steps with named arrays, and one change of them each.
 
 - `drop a` leaves the name out of the checkpoint policy, so that it is computed again;
 - `half a` keeps it in bfloat16;
@@ -11,7 +6,6 @@ executed, and no GPU or TPU needs to be there. A named array stands on the line 
 - `chunk` computes logits and their loss in CHUNKS parts, one after another.
 """
 
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.ad_checkpoint import checkpoint_name as name
+from programs.program import Change, Program, on
 
 CHUNKS = 4
 F32 = jnp.float32
@@ -79,8 +74,8 @@ GIVEN_UP = {mlp: ["a+c", "b+d"], attention: ["p+h", "q+k+v"]}
 VOCABULARIES = (200, 400, 800, 1600, 3200)
 
 
-def programs():
-    """By name: how layers are put together, the layer, and the number of logits or 0."""
+def families():
+    """By program: how layers are put together, the layer, and the number of logits or 0."""
     found = {}
     for layer in LAYERS:
         found[f"{layer.__name__}_scan"] = (scanned, layer, 0)
@@ -100,12 +95,14 @@ def changes(layer, vocabulary):
     ]
 
 
-def function_name(program, change):
-    return f"{program}__{change}".replace(" ", "_").replace("+", "_")
+def line_of(layer, letter):
+    """The line on which a layer gives an array its name, as FILE:LINE."""
+    text = Path(__file__).read_text(encoding="utf-8")
+    end = text.index(f'"{letter}")', text.index(f"def {layer.__name__}("))
+    return f"{Path(__file__).name}:{text[:end].count(chr(10)) + 1}"
 
 
-def step_of(layers, layer, vocabulary, change):
-    """The step with a change, and its weights."""
+def make(devices, layers, layer, vocabulary, change=""):
     names, weights, _ = LAYERS[layer]
     kind, _, given_up = change.partition(" ")
     if vocabulary:
@@ -130,27 +127,30 @@ def step_of(layers, layer, vocabulary, change):
     def step(w, x):
         return jax.tree.map(lambda old, slope: old - 0.1 * slope, w, jax.grad(loss)(w, x))
 
-    return step, weights
+    arguments = on(devices[0], (weights, shapes(x=LAYERS[layer][2])["x"]))
+    return step, arguments, (0,) if kind == "donate" else ()
 
 
-def compile_all(backend):
-    placement = None
-    if backend != "cpu":
-        sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "data" / "model"))
-        from target import one_device
-
-        placement = one_device(backend)
-    for program, (layers, layer, vocabulary) in programs().items():
-        for change in ["base", *changes(layer, vocabulary)]:
-            step, weights = step_of(layers, layer, vocabulary, change)
-            step.__name__ = function_name(program, change)
-            placed = jax.tree.map(
-                lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=placement),
-                (weights, shapes(x=LAYERS[layer][2])["x"]),
-            )
-            donated = (0,) if change == "donate" else ()
-            jax.jit(step, donate_argnums=donated).lower(*placed).compile()
+def change_of(layers, layer, what):
+    kind, _, names = what.partition(" ")
+    options = {"change": what}
+    if kind == "donate":
+        return Change("donate", "", options)
+    if kind == "chunk":
+        return Change("chunk", line_of(score, "logits"), options)
+    at = "+".join(line_of(layer, letter) for letter in names.split("+"))
+    if kind == "half":
+        return Change("dtype", at, options)
+    if layers is unrolled:
+        return Change("recompute", at, options)
+    return Change("layer_input" if names == "x" else "residual", at, options)
 
 
-if __name__ == "__main__":
-    compile_all(*sys.argv[1:])
+PROGRAMS = {
+    program: Program(
+        make,
+        {what: change_of(layers, layer, what) for what in changes(layer, vocabulary)},
+        {"layers": layers, "layer": layer, "vocabulary": vocabulary},
+    )
+    for program, (layers, layer, vocabulary) in families().items()
+}

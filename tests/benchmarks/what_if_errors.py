@@ -1,0 +1,271 @@
+"""What `bufdb what-if` predicts of train steps, and what came of it; for `recompile.py`."""
+
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+
+from duckdb import DuckDBPyConnection
+from programs import steps
+from programs.registry import Case
+
+from bufdb.database import store
+from bufdb.errors import UsageError
+from bufdb.what_if import answer, choice, donation
+from bufdb.what_if.answer import Answer, Asked
+from bufdb.what_if.choice import Choice
+
+TARGETS = ("cpu", "gpu", "tpu")
+FORWARD = """
+SELECT
+  held.instruction_name || CASE held.shape_index WHEN '{}' THEN '' ELSE held.shape_index END
+FROM value_details AS held
+LEFT JOIN value_origin_details AS origins
+  ON origins.module_id = held.module_id
+  AND origins.value_id = held.value_id
+WHERE held.module_id = $1
+  AND held.color = 0
+  AND held.allocation_kind = 'temp'
+  AND held.size_bytes > 0
+  AND list_contains($2, coalesce(origins.own_source_line, held.own_source_line))
+  AND (NOT $3 OR origins.relation = 'saved ')
+  AND coalesce(origins.op_name, held.op_name) NOT LIKE '%transpose(%'
+"""
+"""Names of the values that bear some lines, without gradients; of all, or of what loops stack."""
+SQL = "\n".join([choice.SQL, donation.CANDIDATES, donation.SPANS, answer.SQL, FORWARD])
+
+
+@dataclass(frozen=True)
+class Row:
+    """A change, as it was predicted and as it came."""
+
+    backend: str
+    program: str
+    change: str
+    peak: int
+    """Of the program as it is [bytes], as all that follows."""
+    what_if: int
+    """By how much the peak falls, as bufdb says."""
+    forward: int
+    """The same without gradients, which bear the line of what they are gradients of, if the change
+    leaves them as they are."""
+    real: int
+    is_layer_input: bool
+    """Whether an input of a scanned layer is given up."""
+    is_bf16: bool
+    """Whether something is in bfloat16 already."""
+
+    @property
+    def kind(self) -> str:
+        return self.change.partition(" ")[0]
+
+    @property
+    def layers(self) -> str:
+        return "scanned" if "_scan" in self.program else "unrolled"
+
+    @property
+    def title(self) -> str:
+        if self.kind == "drop" and self.is_layer_input:
+            return "drop, an input of a scanned layer"
+        return f"{self.kind}, layers {self.layers}"
+
+    @property
+    def rule(self) -> str:
+        """The first rule by which this saves nothing; "" if none holds."""
+        return next((name for name, applies in RULES.items() if applies(self)), "")
+
+    @property
+    def predicted(self) -> int:
+        return 0 if self.rule else self.what_if
+
+    @property
+    def error(self) -> float:
+        return (self.predicted - self.real) / self.peak
+
+
+Rule = Callable[[Row], bool]
+
+
+def unrolled(row: Row, kind: str) -> bool:
+    return (row.kind, row.layers) == (kind, "unrolled")
+
+
+def scanned(row: Row, kind: str) -> bool:
+    return (row.kind, row.layers) == (kind, "scanned") and not row.is_bf16
+
+
+RULES: dict[str, Rule] = {
+    "drop, an input of a scanned layer": lambda row: row.kind == "drop" and row.is_layer_input,
+    "half, bf16 already": lambda row: row.kind == "half" and row.is_bf16,
+    "drop, layers unrolled, CPU": lambda row: row.backend == "cpu" and unrolled(row, "drop"),
+    "half, layers scanned, CPU": lambda row: row.backend == "cpu" and scanned(row, "half"),
+}
+"""What is known to save nothing, by what tells it from a dump and the change."""
+TRIED: dict[str, Rule] = {
+    "drop, layers unrolled": lambda row: row.backend != "cpu" and unrolled(row, "drop"),
+    "drop, an input of an unrolled layer": lambda row: (
+        unrolled(row, "drop") and row.change == "drop x"
+    ),
+    "half, layers scanned": lambda row: row.backend != "cpu" and scanned(row, "half"),
+    "half, layers unrolled": lambda row: unrolled(row, "half") and not row.is_bf16,
+}
+"""What might, counted beside them; no prediction goes by it."""
+PAGE = """# What was predicted, and what came of it
+
+Written by `recompile.py` with jax {jax} for {backends}: the train steps of `programs/steps.py` with
+one change each, compiled again. GPU is an H100 and TPU a v5e, both ahead of time; of the TPU it is
+HBM, with VMEM left to fusions.
+
+| change | what is asked of bufdb |
+|---|---|
+| drop a | the array is computed again: its line without memory; of a scan, what it stacks for it |
+| half a | it is kept in bfloat16: the same with half of the bytes |
+| chunk | logits and loss in {chunks} parts: their line with 1/{chunks} of the bytes |
+| donate | weights to new weights |
+
+Bytes. What is known to save nothing is predicted as 0, all else as what-if says. The error is what
+was predicted less what came, as share of the peak; "real of predicted" is of the sums. Gradients
+bear the line of what they are gradients of, and drop and half leave them: the last column has the
+errors if what-if left them as well.
+
+{by_kind}
+
+## What saves nothing
+
+Counted are changes of which what-if promises something; a rule is true of one that brought no more
+than a tenth of it.
+
+{by_rule}
+
+## Each change
+
+{each}
+"""
+
+
+def answer_to(con: DuckDBPyConnection, base: Choice, asked: Asked) -> Answer:
+    """The answer; what has no temporary memory saves none."""
+    with suppress(UsageError):
+        return answer.answer(con, base, asked)
+    there = []
+    for pattern in asked.without:
+        with suppress(UsageError):
+            answer.answer(con, base, Asked([pattern]))
+            there.append(pattern)
+    return answer.answer(con, base, replace(asked, without=there))
+
+
+def saving(found: Answer) -> int:
+    return found.choice.peak_bytes - found.left.peak_bytes
+
+
+def row_of(con: DuckDBPyConnection, case: Case, base: Choice, left: int) -> Row:
+    kind = case.change.partition(" ")[0]
+    if kind == "donate":
+        found = forward = answer_to(con, base, Asked(donate=["w*"]))
+    else:
+        keep = {"drop": Fraction(0), "half": Fraction(1, 2), "chunk": Fraction(1, steps.CHUNKS)}
+        # What a scanned layer computes is there one layer at a time.
+        stacked = "_scan" in case.program and kind != "chunk"
+        lines = [int(line.rpartition(":")[2]) for line in case.lines]
+        patterns = [f"line:{'saved ' if stacked else ''}*/steps.py:{line}" for line in lines]
+        found = answer_to(con, base, Asked(patterns, keep=keep[kind]))
+        values = con.execute(FORWARD, [base.module_id, lines, stacked]).fetchall()
+        patterns = patterns if kind == "chunk" else [f"value:{name}" for (name,) in values]
+        forward = answer_to(con, base, Asked(patterns, keep=keep[kind]))
+    return Row(
+        base.run_name,
+        case.program,
+        case.change,
+        base.peak_bytes,
+        saving(found),
+        saving(forward),
+        base.peak_bytes - left,
+        any(row.is_layer_input for row in found.rows),
+        any(row.dtype == "bf16" for row in found.rows),
+    )
+
+
+def rows_of(
+    database: Path, target: str, cases: Sequence[Case], peaks: Mapping[str, int]
+) -> list[Row]:
+    """Every change of a train step, in the memory space with number 0.
+
+    Args:
+        database: holds the programs as they are written.
+        target: cpu, gpu or tpu, the name of the run.
+        cases: programs and their changes.
+        peaks: of all of them, by function.
+    """
+    con = store.open_readable(str(database), SQL)
+    rows, base = [], None
+    for case in cases:
+        if case.file.name == "steps.py":
+            if case.made is None:
+                base = choice.choose(con, case.function, target, 0)
+            else:
+                rows.append(row_of(con, case, base, peaks[case.function]))
+    return rows
+
+
+def ninth(errors: Sequence[float]) -> float:
+    return sorted(errors)[min(len(errors) - 1, round(0.9 * len(errors)))]
+
+
+def by_kind(rows: Sequence[Row]) -> Iterable[str]:
+    yield (
+        "| kind | backend | changes | median | 90th percentile | largest | real of predicted "
+        "| median, largest without gradients |"
+    )
+    yield "|---|---|--:|--:|--:|--:|--:|--:|"
+    kinds: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        kinds.setdefault((row.title, row.backend), []).append(row)
+    for (title, backend), some in sorted(kinds.items()):
+        errors = [abs(row.error) for row in some]
+        without = [abs((0 if row.rule else row.forward) - row.real) / row.peak for row in some]
+        predicted = sum(row.predicted for row in some)
+        share = f"{sum(row.real for row in some) / predicted:.0%}" if predicted else ""
+        yield (
+            f"| {title} | {backend} | {len(some)} | {statistics.median(errors):.1%} "
+            f"| {ninth(errors):.1%} | {max(errors):.1%} | {share} "
+            f"| {statistics.median(without):.1%}, {max(without):.1%} |"
+        )
+
+
+def by_rule(rows: Sequence[Row]) -> Iterable[str]:
+    yield "| what saves nothing | backend | changes | true of | taken for a rule |"
+    yield "|---|---|--:|--:|---|"
+    for name, applies in (RULES | TRIED).items():
+        for backend in TARGETS:
+            some = [
+                row for row in rows if row.backend == backend and row.what_if > 0 and applies(row)
+            ]
+            if some:
+                true = sum(row.real <= row.what_if / 10 for row in some)
+                taken = "yes" if any(row.rule == name for row in some) else "no"
+                yield f"| {name} | {backend} | {len(some)} | {true} | {taken} |"
+
+
+def each(rows: Sequence[Row]) -> Iterable[str]:
+    yield "| backend | program | change | peak | what-if | predicted | real | error |"
+    yield "|---|---|---|--:|--:|--:|--:|--:|"
+    for row in rows:
+        yield (
+            f"| {row.backend} | {row.program} | {row.change} | {row.peak} | {row.what_if} "
+            f"| {row.predicted} | {row.real} | {row.error:.1%} |"
+        )
+
+
+def page(rows: Sequence[Row], jax: str) -> str:
+    """The tables in Markdown."""
+    return PAGE.format(
+        jax=jax,
+        backends=", ".join(dict.fromkeys(row.backend.upper() for row in rows)),
+        chunks=steps.CHUNKS,
+        by_kind="\n".join(by_kind(rows)),
+        by_rule="\n".join(by_rule(rows)),
+        each="\n".join(each(rows)),
+    )
