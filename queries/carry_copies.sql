@@ -35,7 +35,7 @@
 -- column peak_held_bytes HUGEINT: Bytes that the second buffer holds at the peak [bytes].
 -- column saving_bytes HUGEINT: By how much the highest peak would fall without that buffer (query
 --   savings) [bytes]; NULL for what holds nothing there in a temp allocation.
--- column sureness VARCHAR: How sure that is (advice_sureness): possible; NULL without a figure.
+-- column sureness VARCHAR: How sure that is (advice_sureness); NULL without a figure.
 -- column size_bytes BIGINT: Assigned size of the copy [bytes].
 -- column carry_role VARCHAR: initial, taken, returned or result.
 -- column shape VARCHAR: Shape of the copy with layout.

@@ -39,8 +39,7 @@
 -- column saving_bytes HUGEINT: By how much the highest peak would fall [bytes] (query savings); 0
 --   for what a loop stacks on the CPU, where the compiler makes f32 of the whole stack before it is
 --   read; NULL for what holds nothing at the highest peak.
--- column sureness VARCHAR: How sure that is (advice_sureness): possible; unlikely, of what a loop
---   stacks on the CPU.
+-- column sureness VARCHAR: How sure that is (advice_sureness), of what a loop stacks in its own way.
 -- column shape VARCHAR: Shape with layout.
 -- column opcode VARCHAR: Opcode of the defining instruction; NULL if unknown.
 -- column instruction_name VARCHAR: Defining instruction.

@@ -32,8 +32,8 @@
 -- column size_bytes BIGINT: Assigned size of this result [bytes].
 -- column saving_bytes HUGEINT: By how much the peak would fall without this result (query savings)
 --   [bytes]; NULL for what holds nothing at the peak.
--- column sureness VARCHAR: How sure that is (advice_sureness): possible; unlikely, of one that is
---   alive alone, for it is needed at some instant.
+-- column sureness VARCHAR: How sure that is (advice_sureness); unlikely of one that is alive alone,
+--   for it is needed at some instant.
 -- column start_time BIGINT: First instant at which it is live [program order].
 -- column end_time BIGINT: Last instant at which it is live [program order].
 -- column shape VARCHAR: Shape with layout.

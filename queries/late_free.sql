@@ -45,7 +45,7 @@
 -- column size_bytes BIGINT: Assigned size of the value [bytes].
 -- column saving_bytes HUGEINT: By how much the highest peak would fall without it (query savings)
 --   [bytes]; NULL for what holds nothing there.
--- column sureness VARCHAR: How sure that is (advice_sureness): possible.
+-- column sureness VARCHAR: How sure that is (advice_sureness).
 -- column idle_start_time BIGINT: Instant of the touch before the idle time [program order].
 -- column idle_end_time BIGINT: Instant of the next touch, or the last instant of the live range
 --   [program order].

@@ -45,8 +45,8 @@
 -- column low_saving_bytes HUGEINT: The least by which it falls if the scan leaves it out, in the
 --   form of saving_form [bytes]; 0 for an input of the layer, which is saved all the same, below 0
 --   where that costs more than it frees; NULL for what is no stack, and for stacks of gradients.
--- column sureness VARCHAR: How sure the range is (advice_sureness): likely; unlikely, for an input
---   of the layer; NULL for what is no stack, and for stacks of gradients.
+-- column sureness VARCHAR: How sure the range is (advice_sureness); unlikely for an input of the
+--   layer; NULL for what is no stack, and for stacks of gradients.
 -- column saving_form VARCHAR: wrap (jax.checkpoint around the expression alone) or policy (one name
 --   less in the policy that is there); NULL as low_saving_bytes.
 -- column kept_name VARCHAR: Lines whose values are kept instead at the low end; NULL if there are

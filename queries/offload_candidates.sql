@@ -40,7 +40,7 @@
 -- column saving_bytes HUGEINT: By how much the highest peak falls, at the least, if kept_bytes stay
 --   (query savings) [bytes]; 0 on the CPU, whose memory is the host's; NULL for what holds nothing
 --   at the highest peak.
--- column sureness VARCHAR: How sure that is (advice_sureness): possible; unlikely, on the CPU.
+-- column sureness VARCHAR: How sure that is (advice_sureness).
 -- column transfer_bytes HUGEINT: What goes to the host and back [bytes].
 -- column operation_count BIGINT: Operations that it takes to compute it again, of a stack for all
 --   slices (recompute_costs); NULL if not known, and for less than a hundredth of the peak.
