@@ -12,10 +12,10 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
-import changes
 import jax
 import jax.numpy as jnp
 from jax import lax
+from programs import steps
 
 F32 = jnp.float32
 DOUBLINGS = 9
@@ -75,7 +75,7 @@ def decoder_layer(x, w):
 
 def decoder_loss(w, tokens, *, is_scanned=True, is_recomputed=False, chunks=1):
     layer = jax.checkpoint(decoder_layer) if is_recomputed else decoder_layer
-    layers = changes.scanned if is_scanned else changes.unrolled
+    layers = steps.scanned if is_scanned else steps.unrolled
     y = norm(layers(layer, w["layers"], w["embed"][tokens[:, :-1]]))
 
     def part(hidden, wanted):
@@ -300,11 +300,11 @@ def recurrent(length):
     return train(loss), (w, shape(length, 16, 64))
 
 
-def of_changes(name, batch):
-    """A program of `changes.py` as it is, with another batch."""
-    layers, layer, vocabulary = changes.programs()[name]
-    step, weights = changes.step_of(layers, layer, vocabulary, "base")
-    return step, (weights, shape(batch, *changes.LAYERS[layer][2][1:]))
+def of_steps(name, batch):
+    """A program of `programs/steps.py` as it is, with another batch."""
+    layers, layer, vocabulary = steps.families()[name]
+    step, weights = steps.step_of(layers, layer, vocabulary)
+    return step, (weights, shape(batch, *steps.LAYERS[layer][2][1:]))
 
 
 def linen(batch, *, is_recomputed=False):
@@ -399,7 +399,7 @@ PROGRAMS = {
     "spectrum, length": (spectrum, 64),
     "recurrent, length": (recurrent, 4),
     **{
-        f"{name} of changes.py, batch": (partial(of_changes, name), smallest)
+        f"{name} of steps.py, batch": (partial(of_steps, name), smallest)
         for name, smallest in {
             "mlp_scan": 8, "mlp_unrolled": 8, "mlp_scan_1600": 8,
             "attention_scan": 1, "attention_unrolled": 1, "attention_scan_1600": 1,

@@ -102,7 +102,8 @@ def line_of(layer, letter):
     return f"{Path(__file__).name}:{text[:end].count(chr(10)) + 1}"
 
 
-def make(devices, layers, layer, vocabulary, change=""):
+def step_of(layers, layer, vocabulary, change=""):
+    """The step with a change, and its weights."""
     names, weights, _ = LAYERS[layer]
     kind, _, given_up = change.partition(" ")
     if vocabulary:
@@ -127,8 +128,13 @@ def make(devices, layers, layer, vocabulary, change=""):
     def step(w, x):
         return jax.tree.map(lambda old, slope: old - 0.1 * slope, w, jax.grad(loss)(w, x))
 
+    return step, weights
+
+
+def make(devices, layers, layer, vocabulary, change=""):
+    step, weights = step_of(layers, layer, vocabulary, change)
     arguments = on(devices[0], (weights, shapes(x=LAYERS[layer][2])["x"]))
-    return step, arguments, (0,) if kind == "donate" else ()
+    return step, arguments, (0,) if change == "donate" else ()
 
 
 def change_of(layers, layer, what):
