@@ -34,8 +34,8 @@
 --   ranges.
 -- column saving_bytes HUGEINT: By how much the highest peak would fall without it (query savings)
 --   [bytes]; NULL for what holds nothing there in a temp allocation.
--- column sureness VARCHAR: How sure that is (advice_sureness); unlikely where it is not kept twice or
---   goes to another memory space; NULL without live ranges, and of what is kept twice without a
+-- column sureness VARCHAR: How sure that is (advice_sureness); unlikely where it is not kept twice
+--   or goes to another memory space; NULL without live ranges, and of what is kept twice without a
 --   figure.
 -- column size_bytes BIGINT: Assigned size of the copy [bytes].
 -- column is_kept_twice BOOLEAN: Whether copy and original are live together for more than the

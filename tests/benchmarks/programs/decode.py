@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 from jax import lax
-from programs.program import Change, Program, on
+from programs.program import HALF, Change, Program, on
 
 LAYERS, SIZE, WIDTH, VOCABULARY, LENGTH, BATCH = 4, 32, 128, 2000, 512, 4
 F32, BF16 = jnp.float32, jnp.bfloat16
@@ -182,27 +182,31 @@ DONATED = {"donate": Change("donate", "", {"donated": (1,)})}
 PROGRAMS = {
     "decode": Program(
         decode_of,
-        CARRIED
+        {"all of it in bf16": HALF}
+        | CARRIED
         | {
             "donate": Change("donate", "", {"donated": (1,)}),
-            "cache in bf16": Change("dtype", "", {"cache_dtype": BF16}),
         },
     ),
     "decode_donated": Program(decode_of, CARRIED, {"donated": (1,)}),
-    "decode_grouped": Program(decode_of, CARRIED, {"groups": 4, "batch": 16}),
-    "decode_heads_128": Program(decode_of, CARRIED | DONATED, {"size": 128, "batch": 8}),
+    "decode_grouped": Program(
+        decode_of, {"all of it in bf16": HALF} | CARRIED, {"groups": 4, "batch": 16}
+    ),
+    "decode_heads_128": Program(
+        decode_of, {"all of it in bf16": HALF} | CARRIED | DONATED, {"size": 128, "batch": 8}
+    ),
     "decode_bf16": Program(decode_of, CARRIED | DONATED, {"dtype": BF16, "length": 1024}),
     "decode_carry": Program(
         decode_of,
         {
             "donate": Change("donate", "", {"donated": (1,)}),
-            "cache in bf16": Change("dtype", "", {"cache_dtype": BF16}),
         },
         {"is_carry": True},
     ),
     "states": Program(
         states_of,
         {
+            "all of it in bf16": HALF,
             "states as the carry, donated": carried((1,)),
             "donate": Change("donate", "", {"donated": (1, 2)}),
         },
@@ -210,9 +214,12 @@ PROGRAMS = {
     "moments": Program(
         moments_of,
         {
+            "all of it in bf16": HALF,
             "weights and moments as the carry, donated": carried((0, 2, 3)),
             "donate": Change("donate", "", {"donated": (0, 2, 3)}),
         },
     ),
-    "window": Program(window_of, {"windows as the carry, donated": carried((0,))}),
+    "window": Program(
+        window_of, {"all of it in bf16": HALF, "windows as the carry, donated": carried((0,))}
+    ),
 }

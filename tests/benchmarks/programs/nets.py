@@ -7,7 +7,7 @@ import numpy as np
 import optax
 from flax import nnx
 from jax import lax
-from programs.program import Change, Program, on
+from programs.program import HALF, Change, Program, on
 
 F32, BF16 = jnp.float32, jnp.bfloat16
 
@@ -279,18 +279,28 @@ PROGRAMS = {
     "perceptron": Program(
         perceptron_of,
         {
+            "all of it in bf16": HALF,
             "jax.checkpoint around each layer": Change("block", "layer()", BLOCKS),
             "loss in 8 chunks": Change("chunk", "", {"chunks": 8}),
         },
     ),
     "perceptron_narrow": Program(
         perceptron_of,
-        {"jax.checkpoint around each layer": Change("block", "layer()", BLOCKS)},
+        {
+            "all of it in bf16": HALF,
+            "jax.checkpoint around each layer": Change("block", "layer()", BLOCKS),
+        },
         {"classes": 128},
     ),
-    "contrast": Program(contrast_of, {"scores in 8 chunks": Change("chunk", "", {"chunks": 8})}),
+    "contrast": Program(
+        contrast_of,
+        {"all of it in bf16": HALF, "scores in 8 chunks": Change("chunk", "", {"chunks": 8})},
+    ),
     "positions": Program(
         positions_of,
-        {"computed where they are used": Change("constant", "", {"is_table": False})},
+        {
+            "all of it in bf16": HALF,
+            "computed where they are used": Change("constant", "", {"is_table": False}),
+        },
     ),
 }

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax.sharding import SingleDeviceSharding
 
 TARGETS = ("cpu", "gpu", "tpu")
@@ -22,6 +23,11 @@ class Change:
     options: Mapping[str, Any] = field(default_factory=dict)
     """What the program is made with instead."""
     targets: tuple[str, ...] = TARGETS
+    is_half: bool = False
+    """Whether all arguments that are f32 are bf16 instead."""
+
+
+HALF = Change("dtype", "", {}, ("gpu", "tpu"), is_half=True)
 
 
 @dataclass(frozen=True)
@@ -39,3 +45,13 @@ def on(device, tree):
     """The shapes of a tree, all of it on one device."""
     place = SingleDeviceSharding(device)
     return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place), tree)
+
+
+def halved(tree):
+    """The shapes of a tree, in bf16 what is f32."""
+
+    def half(x):
+        kind = jnp.bfloat16 if x.dtype == jnp.float32 else x.dtype
+        return jax.ShapeDtypeStruct(x.shape, kind, sharding=x.sharding)
+
+    return jax.tree.map(half, tree)

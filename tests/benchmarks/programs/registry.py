@@ -14,7 +14,7 @@ from pathlib import Path
 
 import jax
 from programs import decode, lm, nets, sharded, simulation, small, steps, unet
-from programs.program import Change, Program
+from programs.program import Change, Program, halved
 
 MODULES = (steps, small, lm, unet, nets, decode, simulation, sharded)
 
@@ -75,6 +75,8 @@ def devices_of(target):
 def compile_case(case, devices):
     options = {**case.of.options, **(case.made.options if case.made else {})}
     function, arguments, donated = case.of.make(devices, **options)
+    if case.made and case.made.is_half:
+        arguments = halved(arguments)
 
     @wraps(function)  # parameters keep their names
     def program(*given):

@@ -8,7 +8,7 @@ import optax
 from jax import lax
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
-from programs.program import Change, Program
+from programs.program import HALF, Change, Program
 
 F32 = jnp.float32
 DEVICES = 4
@@ -170,10 +170,15 @@ PROGRAMS = {
         infer_of, {"weights spread": Change("shard", "", {"weights_at": spread})}
     ),
     "replicated_lookup": Program(
-        lookup_of, {"table spread": Change("shard", "", {"table_at": spread})}
+        lookup_of,
+        {"all of it in bf16": HALF, "table spread": Change("shard", "", {"table_at": spread})},
     ),
     "replicated_cache": Program(
-        attend_of, {"cache spread by heads": Change("shard", "", {"cache_at": "heads"})}
+        attend_of,
+        {
+            "all of it in bf16": HALF,
+            "cache spread by heads": Change("shard", "", {"cache_at": "heads"}),
+        },
     ),
     "replicated_momentum": Program(
         momentum_of, {"all spread": Change("shard", "", {"at": spread})}
@@ -181,5 +186,7 @@ PROGRAMS = {
     "gathered": Program(gather_of, GATHERED),
     "gathered_deep": Program(gather_of, GATHERED, {"layers": 12, "size": 128}),
     "gathered_wide": Program(gather_of, GATHERED, {"layers": 4, "size": 512}),
-    "gathered_train": Program(gather_of, GATHERED, {"is_trained": True}),
+    "gathered_train": Program(
+        gather_of, {"all of it in bf16": HALF} | GATHERED, {"is_trained": True}
+    ),
 }

@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 from jax import lax
-from programs.program import Change, Program, on
+from programs.program import HALF, Change, Program, on
 
 F32 = jnp.float32
 
@@ -131,11 +131,15 @@ def wave_of(devices, donated=()):
 PROGRAMS = {
     "lorenz": Program(
         lorenz_of,
-        {"jax.checkpoint around a step": Change("residual", "slope", {"is_checkpointed": True})},
+        {
+            "all of it in bf16": HALF,
+            "jax.checkpoint around a step": Change("residual", "slope", {"is_checkpointed": True}),
+        },
     ),
     "heat": Program(
         heat_of,
         {
+            "all of it in bf16": HALF,
             "jax.checkpoint around the body": Change("block", "", {"wrap": "body"}),
             "jax.checkpoint around react": Change("residual", "react", {"wrap": "react"}),
             "donate": Change("donate", "", {"donated": (0,)}),
@@ -144,10 +148,16 @@ PROGRAMS = {
     "particles": Program(
         particles_of,
         {
+            "all of it in bf16": HALF,
             "forces in 8 chunks": Change("chunk", "", {"chunks": 8}),
             "donate": Change("donate", "", {"donated": (0, 1)}),
         },
     ),
-    "kernel": Program(kernel_of, {"points in 8 chunks": Change("chunk", "", {"chunks": 8})}),
-    "wave": Program(wave_of, {"donate": Change("donate", "", {"donated": (0, 1)})}),
+    "kernel": Program(
+        kernel_of,
+        {"all of it in bf16": HALF, "points in 8 chunks": Change("chunk", "", {"chunks": 8})},
+    ),
+    "wave": Program(
+        wave_of, {"all of it in bf16": HALF, "donate": Change("donate", "", {"donated": (0, 1)})}
+    ),
 }
