@@ -29,13 +29,13 @@
 --
 -- Measured error of changes that were compiled again, in percent of the peak (median, 90th
 -- percentile, largest; tests/benchmarks/recompiled.md has each change): chunk, layers scanned: CPU
--- 0.0, 0.9, 0.9; GPU 0.5, 5.0, 5.0; TPU 1.6, 4.8, 4.8. donate, layers scanned: CPU 0.2, 0.6, 0.6;
--- GPU 0.0, 1.6, 1.6; TPU 0.0, 4.0, 4.0. donate, layers unrolled: CPU 2.5, 3.3, 3.3; GPU 2.5, 3.2,
--- 3.2; TPU 0.0, 0.0, 0.0. drop, an input of a scanned layer: CPU 0.0, 0.0, 0.0; GPU 0.0, 0.0, 0.0;
--- TPU 0.0, 0.0, 0.0. drop, layers scanned: CPU 1.3, 3.9, 3.9; GPU 0.8, 2.9, 3.1; TPU 1.5, 8.4,
--- 10.6. drop, layers unrolled: CPU 0.0, 19.3, 19.3; GPU 3.2, 16.0, 17.6; TPU 5.2, 13.6, 16.7. half,
--- layers scanned: CPU 0.0, 2.0, 2.0; GPU 0.0, 1.2, 1.2; TPU 0.0, 2.4, 2.4. half, layers unrolled:
--- CPU 1.2, 12.1, 12.1; GPU 1.4, 6.4, 6.4; TPU 1.4, 9.6, 9.6.
+-- 0.0, 0.9, 0.9; GPU 0.4, 5.0, 5.0; TPU 1.6, 4.8, 4.8. donate, layers scanned: CPU 0.2, 0.6, 0.6;
+-- GPU 0.0, 1.6, 1.6; TPU 0.0, 4.0, 4.0. donate, layers unrolled: CPU 2.5, 3.3, 3.3; GPU 2.6, 3.0,
+-- 3.0; TPU 0.0, 0.0, 0.0. drop, an input of a scanned layer: CPU 0.0, 0.0, 0.0; GPU 0.0, 0.0, 0.0;
+-- TPU 0.0, 0.0, 0.0. drop, layers scanned: CPU 1.3, 3.9, 3.9; GPU 1.1, 3.1, 6.8; TPU 1.5, 8.4,
+-- 10.6. drop, layers unrolled: CPU 0.0, 19.3, 19.3; GPU 2.7, 15.3, 18.2; TPU 5.2, 13.6, 16.7. half,
+-- layers scanned: CPU 0.0, 2.0, 2.0; GPU 0.0, 3.4, 3.4; TPU 0.0, 2.4, 2.4. half, layers unrolled:
+-- CPU 1.2, 12.1, 12.1; GPU 1.3, 7.5, 7.5; TPU 1.4, 9.6, 9.6.
 --
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.

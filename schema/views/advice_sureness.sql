@@ -32,6 +32,7 @@ FROM (
     ('copied_donation', 'unlikely', 'unlikely', 'unlikely', 'unlikely'),
     ('least_size', 'unlikely', 'unlikely', 'unlikely', 'unlikely'),
     ('copy_in_turn', 'unlikely', 'unlikely', 'unlikely', 'unlikely'),
+    ('memory_move', 'unlikely', 'unlikely', 'unlikely', 'unlikely'),
     ('single_gather', 'unlikely', 'unlikely', 'unlikely', 'unlikely'),
     ('layer_input', 'unlikely', 'unlikely', 'unlikely', 'unlikely')
 ) AS kinds (kind, cpu_sureness, gpu_sureness, tpu_sureness, any_sureness)
