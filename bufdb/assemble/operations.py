@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from math import gcd, prod
 
 from bufdb.read.hlo_graph import HloGraph, Instruction
-from bufdb.read.shape import shape_of
+from bufdb.read.shape import Shape, shape_of
 
 _NOTHING = frozenset(
     (
@@ -162,9 +162,8 @@ class Operations:
 
     def _operand(self, ins: Instruction, number: int) -> tuple[int, ...] | None:
         """The dimensions of an operand."""
-        operand = ins.operand(number)
-        found = operand and self.graph.find(ins.computation, operand[0])
-        return _dimensions(found.shape) if found else None
+        shape = self.graph.operand_shape(ins, number)
+        return None if shape is None else _dimensions(shape)
 
     def _reduced(self, ins: Instruction) -> int | None:
         """Each element of the operands goes through a computation once, less the first ones."""
@@ -197,7 +196,8 @@ class Operations:
     def _convolution(self, ins: Instruction) -> int | None:
         """Two for each pair of a weight and a place of the input that meet."""
         labels = _LABELS.search(ins.attributes)
-        lhs, kernel, out = self._operand(ins, 0), self._operand(ins, 1), _dimensions(ins.shape)
+        lhs, kernel = self._operand(ins, 0), self._operand(ins, 1)
+        out = _dimensions(shape_of(ins.shape))
         if labels is None or lhs is None or kernel is None or out is None:
             return None
         given = list(zip(labels.groups(), (lhs, kernel, out), strict=True))
@@ -221,9 +221,8 @@ class Operations:
         return total
 
 
-def _dimensions(text: str) -> tuple[int, ...] | None:
+def _dimensions(shape: Shape) -> tuple[int, ...] | None:
     """The dimensions of an array; None of anything else."""
-    shape = shape_of(text)
     if shape.is_tuple or shape.dimensions is None or None in shape.dimensions:
         return None
     return tuple(size for size in shape.dimensions if size is not None)
@@ -235,7 +234,7 @@ def _elements(ins: Instruction) -> int | None:
     if text.startswith("("):
         first = re.match(r"\(([a-z0-9]+\[[^\]]*\])", text)
         text = first[1] if first else text
-    dimensions = _dimensions(text)
+    dimensions = _dimensions(shape_of(text))
     return None if dimensions is None else prod(dimensions)
 
 

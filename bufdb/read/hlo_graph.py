@@ -15,6 +15,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from bufdb.read.instruction import metadata_of, plain_metadata
+from bufdb.read.shape import Shape, shape_at
 
 Index = tuple[int, ...]
 """Place in a tuple shape: () for the whole."""
@@ -122,13 +123,6 @@ class Instruction:
             self._operands = self._read_operands()
         return self._operands
 
-    def operand(self, number: int) -> tuple[bytes, Index] | None:
-        """One of the operands; the first is mostly known without the others."""
-        if number == 0 and self.first is not None:
-            return self.first, ()
-        operands = self.operands
-        return operands[number] if number < len(operands) else None
-
     def _read_operands(self) -> list[tuple[bytes, Index]]:
         if self.opcode in ("constant", "iota"):
             return []
@@ -208,6 +202,13 @@ def _text(opcode: bytes) -> str:
 
 At = tuple[Instruction, Index]
 """An instruction and an index in its shape."""
+
+
+def at_shape(at: At) -> Shape:
+    """The shape of an instruction's result at an index."""
+    return shape_at(at[0].shape, at[1])
+
+
 Caller = tuple[Instruction, str, int]
 """The instruction that calls a computation, in which role, as which of them."""
 
@@ -250,13 +251,30 @@ class HloGraph:
             if operands is None:
                 operands = ins.operands
             if number >= len(operands):
-                return None
+                return self._of_update(ins, number, index)
             name, within = operands[number]
             if within:
                 index = within + index
         named = self._named[ins.computation]
         found = named[name] if name in named else self._look_up(ins.computation, name)
         return None if found is None else (found, index)
+
+    def _of_update(self, start: Instruction, number: int, index: Index) -> At | None:
+        """An operand of an asynchronous call that its update takes: the first is the call's."""
+        if not start.opcode.endswith("-start"):
+            return None
+        text, stop = self.text, self._stops[start.computation]
+        at = text.find(b"-update(%" + start.name + b",", start.position, stop)
+        line = _LINE.match(text, text.rfind(b"\n  ", start.position, at)) if at >= 0 else None
+        update = self._at(line.start(1), start.computation) if line else None
+        if update is None or not update.opcode.endswith("-update"):
+            return None
+        return self.operand(update, 1 + number - len(start.operands), index)
+
+    def operand_shape(self, ins: Instruction, number: int) -> Shape | None:
+        """The shape of an operand, of the element that it names if it names one."""
+        at = self.operand(ins, number, ())
+        return None if at is None else at_shape(at)
 
     def root(self, name: bytes) -> Instruction | None:
         """The root of the computation of this name."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -112,11 +113,20 @@ def _without_nested(attributes: str) -> str:
     return attributes[:start]
 
 
-def elements_of(text: str) -> list[str] | None:
+def shape_at(text: str, index: Sequence[int]) -> Shape:
+    """The shape at a place in a shape; one without text where there is no such place."""
+    for number in index:
+        elements = (elements_of(text) if text.startswith("(") else None) or ()
+        text = elements[number] if number < len(elements) else ""
+    return shape_of(text)
+
+
+@lru_cache(maxsize=256)
+def elements_of(text: str) -> tuple[str, ...] | None:
     """The shapes of the elements of a tuple shape; None if its brackets are not closed."""
     body = _COMMENT.sub("", text)
     if body == "()":
-        return []
+        return ()
     depth, bounds = 0, [0]
     for mark in _MARK.finditer(body):
         if mark[0] == ",":
@@ -126,4 +136,5 @@ def elements_of(text: str) -> list[str] | None:
     if depth or not body.endswith(")"):
         return None
     ends = [*bounds[1:], len(body) - 1]
-    return [body[start + 1 : end].strip() for start, end in zip(bounds, ends, strict=True)]
+    parts = zip(bounds, ends, strict=True)
+    return tuple(body[start + 1 : end].strip() for start, end in parts)

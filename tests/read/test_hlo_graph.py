@@ -97,13 +97,11 @@ def test_what_is_found_in_two_ways_is_one_instruction():
 def test_operands_in_every_form(inside):
     ins = one(b"x = f32[] add(" + inside + b"), metadata={}")
     assert ins.operands == [(b"a", ()), (b"b.1", ())]
-    assert [ins.operand(number) for number in range(3)] == [(b"a", ()), (b"b.1", ()), None]
 
 
 def test_operands_with_an_index():
     ins = one(b"ROOT %x = f32[] add(%w#1, %v#0,2)")
     assert ins.operands == [(b"w", (1,)), (b"v", (0, 2))]
-    assert ins.operand(0) == (b"w", (1,))
 
 
 def test_branches_are_in_their_order():

@@ -11,8 +11,7 @@ import re
 
 from bufdb.assemble.loops.operands import Operands
 from bufdb.assemble.loops.places import Places
-from bufdb.read.hlo_graph import At, HloGraph, Index, Instruction
-from bufdb.read.shape import shape_of
+from bufdb.read.hlo_graph import At, HloGraph, Index, Instruction, at_shape
 
 _COLLECTIVES = frozenset(
     ("all-gather", "all-reduce", "all-to-all", "collective-broadcast", "collective-permute")
@@ -78,10 +77,10 @@ def part_behind(graph: HloGraph, ins: Instruction, part: Part | None) -> Part | 
     """Which part of its operand a part of what an instruction makes is, where that is flat."""
     if ins.opcode != "slice":
         return part if ins.opcode in _STAYS else None
-    found, whole = _FLAT.search(ins.attributes), graph.operand(ins, 0, ())
+    found, whole = _FLAT.search(ins.attributes), graph.operand_shape(ins, 0)
     if found is None or whole is None or part is not None:
         return None
-    return int(found[1]), int(found[2]), shape_of(whole[0].shape).element_count or 0
+    return int(found[1]), int(found[2]), whole.element_count or 0
 
 
 def part_operand(operands: Operands, ins: Instruction, part: Part | None) -> At | None:
@@ -89,7 +88,7 @@ def part_operand(operands: Operands, ins: Instruction, part: Part | None) -> At 
     if part is None or ins.opcode != "concatenate":
         return None
     found = operands.all(ins)
-    sizes = [shape_of(made.shape).element_count or 0 for made, _ in found]
+    sizes = [at_shape(at).element_count or 0 for at in found]
     begin, end, whole = part
     if sum(sizes) != whole:
         return None

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from bufdb.read.hlo_graph import At, Caller, HloGraph, Index, Instruction
-from bufdb.read.shape import shape_of
+from bufdb.read.hlo_graph import At, Caller, HloGraph, Index, Instruction, at_shape
 
 MOVES = (
     *("add-dependency", "bitcast", "bitcast-convert", "broadcast", "convert", "copy", "copy-done"),
@@ -104,5 +103,5 @@ class Operands:
 
 
 def _size(at: At) -> int:
-    shape = shape_of(at[0].shape)
+    shape = at_shape(at)
     return 0 if shape.is_tuple else shape.logical_bytes or 0

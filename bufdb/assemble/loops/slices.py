@@ -19,7 +19,7 @@ class Slices:
     """The slices in the values of one module."""
 
     def __init__(self) -> None:
-        self._elements: dict[tuple[int, Index], list[str]] = {}
+        self._elements: dict[tuple[int, Index], tuple[str, ...]] = {}
         """By tuple, which is split once: the shapes of its elements."""
         self._counted: dict[tuple[int, str | None], Origin] = {}
 
@@ -41,7 +41,7 @@ class Slices:
         key = ins.position, index[:-1]
         if key not in self._elements:
             whole = self._shape(ins, index[:-1]) or ""
-            self._elements[key] = (elements_of(whole) if whole.startswith("(") else None) or []
+            self._elements[key] = (elements_of(whole) if whole.startswith("(") else None) or ()
         elements = self._elements[key]
         return elements[index[-1]] if index[-1] < len(elements) else None
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from bufdb.assemble.loops import combined
 from bufdb.assemble.loops.operands import MOVES, Callers, Operands
 from bufdb.assemble.loops.places import Places
-from bufdb.read.hlo_graph import At, Caller, HloGraph, Index, Instruction
+from bufdb.read.hlo_graph import At, Caller, HloGraph, Index, Instruction, at_shape
 from bufdb.read.shape import Shape, shape_of
 
 MAX_STEPS = 400
@@ -248,7 +248,7 @@ class Walker:
             update = self.graph.operand(ins, 1, ())
             origin = Origin("stacked", loop=loop, written_by=ins)
             if update is not None:
-                origin.slice_shape = shape_of(update[0].shape)
+                origin.slice_shape = at_shape(update)
                 origin.slice_count = _times(shape_of(ins.shape), origin.slice_shape)
             behind = _Path(origin, callers=dict(path.callers))
             self._behind_slice[ins.position] = behind

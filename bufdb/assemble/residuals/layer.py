@@ -125,8 +125,8 @@ class Layer:
         for name, index in ins.operands:
             number = known.get(name)
             if number is not None:
-                for element in index:
-                    number = self._element(number, element, ins)
+                for element in index:  # as jaxlib 0.11 and later print it; its line is the tuple's
+                    number = self._element(number, element, self.nodes[number].makers[0])
                 operands.append(number)
         called = self._called(ins)
         if called is not None:
@@ -153,7 +153,7 @@ class Layer:
         node = self.nodes[of]
         if node.opcode == "tuple" and element < len(node.operands):
             return node.operands[element]
-        shape = elements_of(node.shape_text.decode(errors="replace")) or []
+        shape = elements_of(node.shape_text.decode(errors="replace")) or ()
         text = shape[element].partition("{")[0].encode() if element < len(shape) else b""
         return self._keep(("element", of, element), "get-tuple-element", text, [of], ins)
 

@@ -33,7 +33,9 @@ def columns_of(stacks: Mapping[bytes, Needs]) -> Columns:
         line = kept[node].name if node in kept else None
         parts.setdefault((line, tuple(users[node])), []).append(node)
     rows = []
-    for index, ((line, of), nodes) in enumerate(parts.items()):
+    # By what they are: the numbers of nodes depend on the form of the text.
+    in_order = sorted(parts.items(), key=lambda part: (part[0][0] or "", part[0][1]))
+    for index, ((line, of), nodes) in enumerate(in_order):
         known = [count for node in nodes if (count := counts.get(node)) is not None]
         total = sum(known) if len(known) == len(nodes) and sum(known) < _LIMIT else None
         for kind, name in of:

@@ -111,7 +111,9 @@ class Residuals:
     ) -> Saved:
         stack, first = left.stack, self._count
         for node in left.all_again - costs.keys():
-            costs[node] = operations.alone(layer.nodes[node].makers[0])
+            made = layer.nodes[node]
+            is_element = made.opcode == "get-tuple-element"
+            costs[node] = 0 if is_element else operations.alone(made.makers[0])
 
         def counted(nodes: Iterable[int]) -> dict[int, int | None]:
             found = {node: costs[node] for node in nodes}
