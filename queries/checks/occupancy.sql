@@ -5,11 +5,22 @@
 -- a row in the former for each of its memory spaces, and no step repeats the one before. Values
 -- share bytes only at an instant of handing over (overlap), so the occupied bytes at an instant are
 -- at most the sizes of all temp values that are live, and at least those of the ones that do not
--- begin then, and of the ones that do not end then. Out-of-memory messages know the peak alone.
+-- begin then, and of the ones that do not end then; contexts of asynchronous calls, which may share
+-- bytes (overlap), count in the former alone. Out-of-memory messages know the peak alone.
 --
 -- column module_id BIGINT: The module.
 -- column finding VARCHAR: What was expected, what was found.
-WITH maxima AS (
+WITH scratch AS (
+  SELECT "values".module_id, "values".value_id
+  FROM "values"
+  SEMI JOIN instructions
+    ON instructions.module_id = "values".module_id
+    AND instructions.instruction_name = "values".instruction_name
+    AND (instructions.opcode GLOB '*-start' OR instructions.opcode GLOB '*-update')
+    AND instructions.opcode <> 'copy-start'
+  WHERE "values".shape_index GLOB '{[2-9]*' OR "values".shape_index GLOB '{1[0-9]*'
+),
+maxima AS (
   SELECT
     occupancy_steps.module_id,
     occupancy_steps.color,
@@ -39,6 +50,7 @@ live_values AS (
     allocations.color,
     allocations.kind = 'temp' AS is_temp,
     "values".size_bytes::HUGEINT AS size_bytes,
+    CASE WHEN scratch.value_id IS NULL THEN "values".size_bytes ELSE 0 END::HUGEINT AS own_bytes,
     live_ranges.start_time,
     live_ranges.end_time
   FROM live_ranges
@@ -49,6 +61,9 @@ live_values AS (
   JOIN allocations
     ON allocations.module_id = "values".module_id
     AND allocations.allocation_index = "values".allocation_index
+  LEFT JOIN scratch
+    ON scratch.module_id = "values".module_id
+    AND scratch.value_id = "values".value_id
   WHERE modules.peak_unknown_reason IS NULL
     AND live_ranges.start_time <= live_ranges.end_time
 ),
@@ -82,15 +97,15 @@ temp_changes AS (
     start_time AS change_time,
     size_bytes AS live_change,
     0::HUGEINT AS before_change,
-    CASE WHEN end_time > start_time THEN size_bytes ELSE 0 END AS beyond_change
+    CASE WHEN end_time > start_time THEN own_bytes ELSE 0 END AS beyond_change
   FROM live_values
   WHERE is_temp AND size_bytes > 0
   UNION ALL
-  SELECT module_id, color, start_time + 1, 0, CASE WHEN end_time > start_time THEN size_bytes END, 0
+  SELECT module_id, color, start_time + 1, 0, CASE WHEN end_time > start_time THEN own_bytes END, 0
   FROM live_values
   WHERE is_temp AND size_bytes > 0
   UNION ALL
-  SELECT module_id, color, end_time, 0, 0, CASE WHEN end_time > start_time THEN -size_bytes END
+  SELECT module_id, color, end_time, 0, 0, CASE WHEN end_time > start_time THEN -own_bytes END
   FROM live_values
   WHERE is_temp AND size_bytes > 0
   UNION ALL
@@ -99,7 +114,7 @@ temp_changes AS (
     color,
     end_time + 1,
     -size_bytes,
-    CASE WHEN end_time > start_time THEN -size_bytes END,
+    CASE WHEN end_time > start_time THEN -own_bytes END,
     0
   FROM live_values
   WHERE is_temp AND size_bytes > 0

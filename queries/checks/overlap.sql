@@ -6,10 +6,22 @@
 -- with the same span must not share bytes, nor may a value share bytes with one whose span is
 -- within its own. Both show in one pass over the values of a span in order of their offset. Times
 -- are doubled, so that a life from 3 to 5 is the open interval (6, 10) and touching ones are apart.
+-- The contexts of asynchronous calls (their places {2} and on) may share bytes with each other: XLA
+-- gives the scratch of calls on SparseCore one place, though they overlap (format section 7.3).
 --
 -- column module_id BIGINT: The module.
 -- column finding VARCHAR: What was expected, what was found.
-WITH boxes AS (
+WITH scratch AS (
+  SELECT "values".module_id, "values".value_id
+  FROM "values"
+  SEMI JOIN instructions
+    ON instructions.module_id = "values".module_id
+    AND instructions.instruction_name = "values".instruction_name
+    AND (instructions.opcode GLOB '*-start' OR instructions.opcode GLOB '*-update')
+    AND instructions.opcode <> 'copy-start'
+  WHERE "values".shape_index GLOB '{[2-9]*' OR "values".shape_index GLOB '{1[0-9]*'
+),
+boxes AS (
   SELECT
     "values".module_id,
     "values".allocation_index,
@@ -18,6 +30,7 @@ WITH boxes AS (
     "values".offset_bytes::HUGEINT + "values".size_bytes AS end_bytes,
     live_ranges.start_time,
     live_ranges.end_time,
+    scratch.value_id IS NOT NULL AS is_scratch,
     CASE
       WHEN live_ranges.start_time < live_ranges.end_time THEN 2 * live_ranges.start_time + 1
       ELSE 2 * live_ranges.start_time
@@ -30,6 +43,9 @@ WITH boxes AS (
   JOIN live_ranges
     ON live_ranges.module_id = "values".module_id
     AND live_ranges.value_id = "values".value_id
+  LEFT JOIN scratch
+    ON scratch.module_id = "values".module_id
+    AND scratch.value_id = "values".value_id
   WHERE "values".size_bytes > 0
     AND live_ranges.start_time >= 0
     AND live_ranges.start_time <= live_ranges.end_time
@@ -137,6 +153,7 @@ JOIN boxes AS others
   ON others.module_id = boxes.module_id
   AND others.allocation_index = boxes.allocation_index
 WHERE others.value_id <> boxes.value_id
+  AND NOT (others.is_scratch AND boxes.is_scratch)
   AND others.begin_bytes <= boxes.begin_bytes
   AND others.end_bytes > boxes.begin_bytes
   AND others.start_time < boxes.end_time

@@ -1,6 +1,7 @@
 """The invariants: none is violated by the demo dumps, and each notices what it is there for."""
 
 import random
+import re
 import shutil
 
 import corrupt
@@ -370,6 +371,28 @@ def test_values_that_hand_over_at_an_instant_do_not_overlap(con):
     assert con.execute(asked("overlap")).fetchall() == [
         (1, "allocation 0: values 2 (live 3-7) and 9 (live 5-5) share bytes")
     ]
+
+
+def test_scratch_of_asynchronous_calls_may_share_bytes(con):
+    """On SparseCore XLA gives it one place, while several of the calls are under way."""
+    module = Module(con, 1, schedule_length=9)
+    module.allocation(0, "temp", 100)
+    module.value(0, 0, 0, 80, (0, 5), "a", shape_index="{2,0}", opcode="custom-call-start")
+    module.value(1, 0, 0, 90, (1, 6), "b", shape_index="{2,0}", opcode="custom-call-update")
+    module.value(2, 0, 0, 90, (2, 7), "c", shape_index="{12}", opcode="async-start")
+    assert con.execute(asked("overlap")).fetchall() == []
+    insert(con, "occupied_peaks", module_id=1, color=0, peak_time=1, occupied_temp_bytes=90,
+           naive_live_bytes=260)  # fmt: skip
+    for start, size in ((0, 80), (1, 90), (8, 0)):
+        insert(con, "occupancy_steps", module_id=1, color=0, start_time=start,
+               occupied_temp_bytes=size)  # fmt: skip
+    assert con.execute(asked("occupancy")).fetchall() == []
+    # Nothing else may: neither results nor the flags of copies.
+    module.value(3, 0, 80, 20, (3, 4), "a2", shape_index="{1}", opcode="custom-call-start")
+    module.value(4, 0, 99, 1, (3, 4), "d", shape_index="{2}", opcode="copy-start")
+    found = [finding for _, finding in con.execute(asked("overlap")).fetchall()]
+    pairs = {tuple(sorted(re.findall(r"(\d+) \(live", finding))) for finding in found}
+    assert pairs == {("1", "3"), ("2", "3"), ("3", "4")}
 
 
 def test_sums_wrap_as_in_the_dump(con):
