@@ -139,12 +139,14 @@ def _add_protos(
 
 
 def _may_be_proto(name: str) -> bool:
-    """Whether a name is that of a serialised module: not of another stage, or another message."""
+    """Whether a name is that of a serialised module: not of another stage, or another message.
+
+    Nor a snapshot that XLA writes each time that a program runs: it has the arguments.
+    """
     file_name = name.rpartition("/")[2]
     if not file_name.endswith(PROTO_SUFFIXES) or _BESIDE.fullmatch(file_name):
         return False
-    is_module = _OPTIMISED.fullmatch(file_name) is not None or "snapshot" in file_name
-    return is_module or XLA_NAME.match(file_name) is None
+    return _OPTIMISED.fullmatch(file_name) is not None or XLA_NAME.match(file_name) is None
 
 
 def _what_proto(path: Path | Place) -> str | None:

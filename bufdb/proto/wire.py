@@ -72,11 +72,9 @@ def why_no_assignment(data: bytes) -> str | None:
             "it is a buffer assignment without its module (bufdb.proto.wire.hlo_proto joins them), "
             "or no serialised HLO module"
         )
-    if found.assignment:
-        return None
-    if _is_snapshot(data, found.module):
+    if _is_snapshot(data, found.module):  # its third field is what the program gave
         return why_no_assignment(data[found.module[0] : found.module[1]])
-    return NO_ASSIGNMENT
+    return None if found.assignment else NO_ASSIGNMENT
 
 
 def snapshot_part(data: bytes) -> bytes | None:

@@ -34,7 +34,7 @@ def found(path: Path) -> tuple[dict[str, list[str]], list[Oddity]]:
         (f"{STEM}.hlo.pb", STEM),
         (f"{STEM}.hlo.pb.gz", STEM),
         ("from_a_colleague.pb", "from_a_colleague"),
-        ("module_0003.jit_f.snapshot.7.pb", "module_0003.jit_f.snapshot.7"),
+        ("snapshot.pb", "snapshot"),
     ],
 )
 def test_a_proto_is_a_module(tmp_path: Path, name: str, key: str) -> None:
@@ -52,6 +52,11 @@ def test_other_stages_and_reports_are_no_modules(tmp_path: Path) -> None:
         "module_0060.jit_decode.before_optimizations.hlo.pb",
         "module_0060.jit_decode.cl_1003875606.after_codegen.hlo.pb",
         f"{STEM}-memory-usage-report.pb",
+        # One for each time that a program runs.
+        "module_0060.jit_decode.snapshot.145755802.pb",
+        "module_0060.jit_decode.snapshot.-7.pb",
+        "module_0060.jit_decode.execution_0003.hlo_snapshot.pb",
+        "module_0060.jit_decode.execution_0003.hlo_unoptimized_snapshot.pb",
         # In a directory for each module, whatever was asked for: jaxlib 0.8.1 to 0.10.0, and later.
         "jit_decode_1795364023392/compile_options.pb",
         "module_0060.jit_decode/topology.pb",

@@ -1,6 +1,7 @@
 """Ingest: what is stored does not depend on how, and what fails leaves whole modules."""
 
 import gc
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -414,6 +415,18 @@ def test_a_missing_hlo_text_is_told_where_frames_need_it(con, dumps):
     ((severity, code, message),) = rows(con, FINDINGS)
     assert (severity, code) == ("notice", "missing_hlo_text")
     assert f"the HLO text {INIT}.txt, which is not there" in message
+
+
+def test_an_hlo_text_without_metadata_is_there(con, dumps):
+    text = dumps / f"{INIT}.txt"
+    bare = re.sub(r"\nFileNames\n.*?\n\n(?=\n(?:%|ENTRY))", "", text.read_text(), flags=re.DOTALL)
+    text.write_text(re.sub(r", metadata=\{[^}]*\}", "", bare))
+    assert "stack_frame_id" not in text.read_text()
+    ingest_into(con, dumps)
+    ((severity, code, message),) = rows(con, FINDINGS)
+    assert (severity, code) == ("notice", "missing_stack_frames")
+    assert "not in its HLO text, as --xla_dump_disable_metadata leaves it" in message
+    assert rows(con, "SELECT DISTINCT has_hlo_text FROM modules") == [(True,)]
 
 
 # -- replacing --------------------------------------------------------------------------------

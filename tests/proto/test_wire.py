@@ -37,6 +37,8 @@ def test_a_snapshot_holds_a_proto() -> None:
         (b"", "empty"),
         (hlo_proto(MODULE, b""), "without buffer assignment"),
         (snapshot(hlo_proto(MODULE, b"")[:-2]), "without buffer assignment"),
+        # Of a program that ran, with its result.
+        (snapshot(hlo_proto(MODULE, b"")[:-2]) + b"\x1a\x02\x10\x05", "without buffer assignment"),
         (ASSIGNMENT, "without its module"),
         (WHOLE[:100], "cut off"),
         (WHOLE[:-1], "cut off"),

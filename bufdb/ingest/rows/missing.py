@@ -20,11 +20,15 @@ def missing(
     """
     header, derived = source.headers.get(number), source.modules[number].derived
     if facts.needs_frames and (header is None or not header.frames):
-        message = (
-            "source lines are unknown: instructions name stack frames, and the tables are in "
-            f"the HLO text {files.key}.txt, which is not there"
-        )
-        yield Finding(number, "notice", "missing_hlo_text", message)
+        why = "source lines are unknown: instructions name stack frames, and the tables are"
+        if header is None or not header.module_name:
+            message = f"{why} in the HLO text {files.key}.txt, which is not there"
+            yield Finding(number, "notice", "missing_hlo_text", message)
+        else:
+            has = "proto" if "hlo" in derived else "HLO text"
+            flag = "" if "hlo" in derived else ", as --xla_dump_disable_metadata leaves it"
+            message = f"{why} not in its {has}{flag}"
+            yield Finding(number, "notice", "missing_stack_frames", message)
     if era == "C":
         yield from _missing_files(files, derived, number)
     if number not in source.has_block_layout:
