@@ -89,18 +89,39 @@ def _size(size: int, is_dynamic: bool) -> str:
 
 
 def _attributes(layout: Any) -> str:
-    """What stands behind the colon of a layout."""
+    """What follows the colon of a layout, in the order of XLA's `Layout::Print`."""
     more = ""
     if layout.tiles:
         tiles = (",".join(map(_tile, tile.dimensions)) for tile in layout.tiles)
         more = "T" + "".join(f"({tile})" for tile in tiles)
     if layout.tail_padding_alignment_in_elements > 1:
         more += f"L({layout.tail_padding_alignment_in_elements})"
+    if layout.index_primitive_type:
+        more += f"#({_integer(layout.index_primitive_type)})"
+    if layout.pointer_primitive_type:
+        more += f"*({_integer(layout.pointer_primitive_type)})"
     if layout.element_size_in_bits:
         more += f"E({layout.element_size_in_bits})"
     if layout.memory_space:
         more += f"S({layout.memory_space})"
+    if layout.split_configs:
+        more += "SC" + "".join(map(_split, layout.split_configs))
+    if layout.HasField("physical_shape"):
+        more += f"P({text_of(layout.physical_shape)})"
+    if layout.dynamic_shape_metadata_prefix_bytes > 0:
+        more += f"M({layout.dynamic_shape_metadata_prefix_bytes})"
     return more
+
+
+def _integer(kind: int) -> str:
+    """The name of an integer type, as those of indices and pointers are."""
+    name, _ = _TYPES.get(kind, ("", 0))
+    return name if name[:1] in ("s", "u") else "invalid"
+
+
+def _split(config: Any) -> str:
+    """Where a dimension is cut between the cores of a chip."""
+    return f"({config.dimension}:{','.join(map(str, config.split_indices))})"
 
 
 def _tile(size: int) -> str:
