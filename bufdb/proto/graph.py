@@ -15,7 +15,8 @@ from bufdb.proto import reader
 from bufdb.proto.given import instructions
 from bufdb.proto.given.columns import parted
 from bufdb.proto.given.instructions import checked_names
-from bufdb.proto.shapes import TUPLE, Index, bytes_of, subindices
+from bufdb.proto.reader import NotUnderstood
+from bufdb.proto.shapes import TUPLE, Index, bytes_of, part_of, subindices
 
 WAITING = frozenset(("while", "conditional", "call"))
 """They take their result from a called computation."""
@@ -25,12 +26,13 @@ _CALLING = WAITING | ASYNC
 
 
 class Module:
-    """One module; whatever an id leads to that is not there raises LookupError."""
+    """One module."""
 
     def __init__(self, proto: Any) -> None:
         """Take the module of an HloProto.
 
         Raises:
+            KeyError: an id leads to nothing.
             UnreadableProto: names or computations in it make no sense.
         """
         self.proto = proto.hlo_module
@@ -138,13 +140,43 @@ class Module:
         """The shape of an instruction."""
         return self.shape_of(self.shapes[i])
 
-    def chain(self, i: int) -> int | None:
-        """The computation that an asynchronous start, update or done wraps."""
+    def not_understood(self, i: int, error: Exception) -> NotUnderstood:
+        """What to raise where reading an instruction failed."""
+        return NotUnderstood(self.names[i], self.opcode[i], error)
+
+    def begin(self, i: int) -> int:
+        """The start of the asynchronous chain that an update or done belongs to."""
         for _ in range(len(self.operands)):
             if i in self.calls or self.opcode[i] not in _BEHIND_START or not self.operands[i]:
                 break
             i = self.operands[i][0]
+        return i
+
+    def chain(self, i: int) -> int | None:
+        """The computation that an asynchronous start, update or done wraps."""
+        i = self.begin(i)
         return self.calls[i][0] if i in self.calls and self.opcode[i] in ASYNC else None
+
+    @cached_property
+    def arguments(self) -> dict[int, list[int]]:
+        """The operands of asynchronous chains, by their starts: an update can take some or all."""
+        found: dict[int, list[int]] = defaultdict(list)
+        for i, opcode in enumerate(self.opcode):
+            if opcode in ASYNC:
+                found[self.begin(i)] += self.operands[i][opcode in _BEHIND_START :]
+        return found
+
+    @cached_property
+    def entered(self) -> set[int]:
+        """Parts of asynchronous chains that enter what they wrap: the last that takes operands.
+
+        A chain without operands enters at its start.
+        """
+        last = {self.begin(i): i for i, opcode in enumerate(self.opcode) if opcode == "async-start"}
+        for i, opcode in enumerate(self.opcode):
+            if opcode in _BEHIND_START and len(self.operands[i]) > 1:
+                last[self.begin(i)] = i
+        return set(last.values())
 
     def writes_in_place(self, computation: int | None) -> int | None:
         """Number of the operand that a wrapped dynamic-update-slice writes into: TPU only."""
@@ -154,6 +186,17 @@ class Module:
         into = self.operands[root][0]
         is_parameter = self.opcode[into] == "parameter"
         return self.given.parameter_numbers[into] if is_parameter else None
+
+    def part(self, i: int, index: Index) -> Any:
+        """The shape at a place.
+
+        Raises:
+            NotUnderstood: the shape has no such place.
+        """
+        try:
+            return part_of(self.shape(i), index)
+        except IndexError as error:
+            raise self.not_understood(i, error) from error
 
     @cached_property
     def sizes(self) -> list[int]:

@@ -23,7 +23,7 @@ Place = tuple[int, Index]
 _WHOLE = frozenset(
     (
         *("bitcast", "add-dependency", "opt-barrier", "optimization-barrier", "domain"),
-        *("all-reduce-done", "async-update"),
+        "all-reduce-done",
     )
 )
 """The whole result is the first operand's."""
@@ -76,7 +76,7 @@ def definitions(module: Module, assignment: Assignment) -> Values:
     """The values that a buffer assignment lists.
 
     Raises:
-        LookupError: one is defined by an instruction that is not there.
+        KeyError: one is defined by an instruction that is not there.
     """
     numbers, colors, found = assignment.numbers, assignment.colors, assignment.defined_at
     if not (np.diff(np.array(numbers, np.int64)) > 0).all():
@@ -164,7 +164,18 @@ def _values_at(
 
 
 def _sources(m: Module, place: Place) -> list[Place]:
-    """The places whose value shows at a place that defines none itself."""
+    """The places whose value shows at a place that defines none itself.
+
+    Raises:
+        NotUnderstood: the instruction does not have what its opcode is known to have.
+    """
+    try:
+        return _shown_at(m, place)
+    except (LookupError, TypeError) as error:
+        raise m.not_understood(place[0], error) from error
+
+
+def _shown_at(m: Module, place: Place) -> list[Place]:
     i, index = place
     opcode, operands = m.opcode[i], m.operands[i]
     if opcode == "get-tuple-element":
@@ -187,6 +198,8 @@ def _arguments(m: Module, i: int, index: Index) -> list[Place]:
     number, found = m.given.parameter_numbers[i], []
     for caller, called in m.callers.get(m.home[i], ()):
         how, operands = m.opcode[caller], m.operands[caller]
+        if how == "async-start":
+            operands = m.arguments[caller]
         place = {"call": number, "async-start": number, "while": 0, "conditional": called + 1}
         at = place.get(how, -1)
         if 0 <= at < len(operands):
@@ -216,12 +229,17 @@ def _asynchronous(m: Module, i: int, index: Index) -> list[Place]:
         if len(operands) > 1 and len(operands) != 4 and rest:
             return [(operands[rest[0]], rest[1:])]
         return [(operands[0], rest)]
-    if opcode == "async-start":
+    if opcode == "async-start" or (opcode == "async-update" and i in m.entered):
+        given = m.arguments[m.begin(i)]
         if first == (0,) and rest:
-            return [(operands[rest[0]], rest[1:])]
-        if first == (1,) and i in m.calls:
-            into = m.writes_in_place(m.calls[i][0])
-            return [(m.root[m.calls[i][0]] if into is None else operands[into], rest)]
+            return [(given[rest[0]], rest[1:])]
+        wrapped = m.chain(i)
+        if first == (1,) and i in m.entered and wrapped is not None:
+            into = m.writes_in_place(wrapped)
+            return [(m.root[wrapped] if into is None else given[into], rest)]
+        return []
+    if opcode == "async-update":
+        return [(operands[0], index)]
     if opcode == "async-done":
         wrapped = m.chain(i)
         if wrapped is not None and m.writes_in_place(wrapped) is not None:

@@ -6,6 +6,7 @@ read.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import operator
@@ -30,6 +31,28 @@ INT32, BOOL = 1, 7
 
 class UnreadableProto(Exception):
     """Why some bytes cannot be read as an HloProto, in one sentence without a name."""
+
+
+class NotUnderstood(UnreadableProto):
+    """An instruction is in a form that bufdb does not know: the file may well be sound."""
+
+    def __init__(self, name: str, opcode: str, error: Exception) -> None:
+        """Name the instruction, and what went wrong with it."""
+        why = f"{type(error).__name__}: {error}"
+        super().__init__(f"bufdb does not understand %{name[:80]}, {opcode[:80]}, in it ({why})")
+
+
+@contextlib.contextmanager
+def resolving() -> Iterator[None]:
+    """An id in a proto that leads to nothing is damage.
+
+    Raises:
+        UnreadableProto: there is one.
+    """
+    try:
+        yield
+    except KeyError as error:
+        raise UnreadableProto(f"it is damaged: {error} is in it nowhere") from error
 
 
 @cache

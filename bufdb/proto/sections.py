@@ -77,7 +77,9 @@ def read(data: bytes, wanted: frozenset[str] = frozenset(KINDS)) -> Sections:
         proto = reader.read(data, "HloProtoParts")
         has_assignment = proto.HasField("buffer_assignment")
         given = assignment.read(proto.buffer_assignment) if has_assignment else None
-        return _Teller(Module(proto), given).sections(wanted)
+        with reader.resolving():
+            module = Module(proto)
+        return _Teller(module, given).sections(wanted)
 
 
 def instructions(data: bytes) -> bytes:
@@ -87,23 +89,28 @@ def instructions(data: bytes) -> bytes:
         UnreadableProto: the bytes are no module, or the package to read them is missing.
     """
     with _refusing_damage():
-        printer = Printer(Module(reader.read(data, "HloProtoParts")))
-        return _text(f"  {line}" for line in printer.lines)
+        with reader.resolving():
+            module = Module(reader.read(data, "HloProtoParts"))
+        return _text(f"  {line}" for line in Printer(module).lines)
 
 
 @contextlib.contextmanager
 def _refusing_damage() -> Iterator[None]:
-    """What makes no sense in a proto is an UnreadableProto."""
+    """What makes no sense in a proto, or not to bufdb, is an UnreadableProto.
+
+    Damage is what is found to be so; an error of the reader's own says no more than itself.
+    """
     was_collecting = gc.isenabled()
     gc.disable()  # hundreds of thousands of small objects, none of them in a cycle
     try:
         yield
-    except LookupError as error:
-        raise UnreadableProto(f"it is damaged: {error} is in it nowhere") from error
     except RecursionError as error:
-        raise UnreadableProto("it is damaged: computations call each other without end") from error
+        raise UnreadableProto("computations in it are nested too deep, or without end") from error
     except OverflowError as error:
-        raise UnreadableProto("it is damaged: it has sizes of more than 64 bits") from error
+        raise UnreadableProto("it has sizes of more than 64 bits") from error
+    except (LookupError, TypeError, ValueError) as error:
+        why = f"{type(error).__name__}: {error}"
+        raise UnreadableProto(f"bufdb does not understand it ({why})") from error
     finally:
         if was_collecting:
             gc.enable()
@@ -157,7 +164,8 @@ class _Teller:
             if "hlo" in wanted:
                 found.hlo = self._hlo(Values(), None, Assignment())
             return found
-        values = definitions(m, given)
+        with reader.resolving():
+            values = definitions(m, given)
         shown = find_shown(m, values)
         self.columns = self._columns(values)
         if BUFFERS in wanted:
@@ -231,7 +239,7 @@ class _Teller:
         placed["size_bytes"] = slices.size[order]
         placed["offset_bytes"] = slices.offset[order]
         shapes = [
-            self.strings.code(text_of(part_of(m.shape(i), index))) if index else whole[i]
+            self.strings.code(text_of(m.part(i, index))) if index else whole[i]
             for i, index in places
         ]
         placed["shape"] = _ints(shapes)[inside]

@@ -11,9 +11,9 @@ import numpy as np
 from bufdb.columnar.scan import Ints
 from bufdb.proto import reader
 from bufdb.proto.given.assignment import Assignment
-from bufdb.proto.graph import ASYNC, Module
+from bufdb.proto.graph import ASYNC, WAITING, Module
 from bufdb.proto.places import Place, Values, sharing
-from bufdb.proto.shapes import bytes_of, part_of
+from bufdb.proto.shapes import bytes_of
 from bufdb.proto.uses import Uses
 
 Span = tuple[int, int]
@@ -36,7 +36,7 @@ def flatten(m: Module) -> Program:
     """Put the computations in the order in which they run, each once.
 
     Raises:
-        LookupError: the schedule names what is not there.
+        NotUnderstood: a loop calls other than a body and a condition.
     """
     program = Program()
     _walk(m, program, m.entry, None)
@@ -57,14 +57,15 @@ def _walk(m: Module, program: Program, c: int, inside: int | None) -> None:
     program.spans[c] = start, start
     for i in m.schedule[c]:
         opcode = m.opcode[i]
-        if opcode in ("call", "conditional"):
-            for called in m.calls.get(i, ()):
-                _walk(m, program, called, inside)
-        elif opcode == "while":
-            body, condition = m.calls[i]
-            _walk(m, program, condition, inside)
-            _walk(m, program, body, inside)
-        elif opcode in ASYNC:
+        called = m.calls.get(i, ())
+        if opcode == "while":
+            if len(called) != 2:
+                raise m.not_understood(i, ValueError(f"{len(called)} computations"))
+            called = called[::-1]  # the condition first
+        if opcode in WAITING:
+            for one in called:
+                _walk(m, program, one, inside)
+        elif opcode in ASYNC and (i in m.entered or opcode == "async-done"):
             chain = m.chain(i)
             if chain is not None:
                 _walk(m, program, chain, chain)
@@ -112,8 +113,12 @@ class Ranges:
         """The instant until which an instruction uses its operands."""
         for i, called in module.calls.items():
             opcode = module.opcode[i]
-            if opcode in ("call", "while") and called[0] in program.spans:
-                self.uses_until[i] = -1 if opcode == "call" else when[module.parameters[called[0]]]
+            if opcode == "call" and called[0] in program.spans:
+                self.uses_until[i] = -1
+            elif opcode == "while" and called[0] in program.spans:
+                if called[0] not in module.parameters:
+                    raise module.not_understood(i, ValueError("its body has no parameter"))
+                self.uses_until[i] = when[module.parameters[called[0]]]
 
     def of(self, shown: dict[int, list[Place]], uses: Uses, assignment: Assignment) -> Live:
         """Live ranges by value."""
@@ -143,7 +148,7 @@ class Ranges:
             spans = [self.chains.get(program.wrapped.get(c, -1), none) for c in homes.tolist()]
             begun, done = np.array(spans, np.int64).reshape(-1, 2)[home].T
             end = np.maximum(end, done)
-            start = np.where(self.starts_late & (begun >= 0), begun, start)
+            start = np.where(self.starts_late, np.maximum(start, begun), start)
         for v, places in shown.items():
             end[v] = max(end[v], *[self.shows_until[i] for i, _ in places])
         used, rows = np.unique(uses.value, return_index=True)
@@ -203,7 +208,7 @@ def printed_peak(m: Module, values: Values, ranges: Live) -> tuple[int, list[tup
     listed = []
     for v in live[(start <= instant) & (instant <= end)].tolist():
         i, index = places[v]
-        size = bytes_of(part_of(m.shape(i), index)) if index else whole[i]
+        size = bytes_of(m.part(i, index)) if index else whole[i]
         listed.append((size, v))
 
     def order(row: tuple[int, int]) -> tuple[int, str, tuple[int, ...]]:

@@ -98,6 +98,48 @@ def test_a_size_of_more_than_64_bits_is_refused() -> None:
         read(proto.SerializeToString())
 
 
+def changed(opcode: bytes, **fields: list[int]) -> tuple[bytes, str]:
+    """A proto whose first instruction of an opcode has other fields, and its name."""
+    from bufdb.proto.hlo_fields_pb2 import HloComputationProto
+
+    proto = reader.read(SAMPLES["tpu"].read_bytes())
+    computations = proto.hlo_module.computations
+    heads = list(reader.computations_of(list(computations)))
+    for number, head in enumerate(heads):
+        # What it does not know of a computation the message keeps.
+        computation = HloComputationProto.FromString(computations[number])
+        for x in () if head.is_fusion_computation else computation.instructions:
+            if x.opcode == opcode:
+                for name, value in fields.items():
+                    getattr(x, name)[:] = value
+                computations[number] = computation.SerializeToString()
+                return proto.SerializeToString(), x.name.decode()
+    raise LookupError(opcode)
+
+
+@pytest.mark.parametrize(
+    ("opcode", "fields"),
+    [
+        (b"get-tuple-element", {"operand_ids": []}),
+        (b"tuple", {"operand_ids": []}),
+        (b"copy-start", {"operand_ids": []}),
+        (b"while", {"called_computation_ids": []}),
+    ],
+)
+def test_what_is_not_understood_is_no_damage(opcode: bytes, fields: dict[str, list[int]]) -> None:
+    data, name = changed(opcode, **fields)
+    with pytest.raises(UnreadableProto) as found:
+        read(data)
+    assert f"bufdb does not understand %{name}, {opcode.decode()}, in it" in str(found.value)
+    assert "damaged" not in str(found.value)
+
+
+def test_an_id_that_leads_to_nothing_is_damage() -> None:
+    data, _ = changed(b"copy-start", operand_ids=[987654321])
+    with pytest.raises(UnreadableProto, match="it is damaged: 987654321 is in it nowhere"):
+        read(data)
+
+
 def test_damage_inside_an_assignment_leaves_other_modules_alone(
     con: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:

@@ -11,6 +11,8 @@ from places import ROOT
 from proto_rows import OF_TEXT_ALONE, PROTOS, TEXTS, differences, needs_protobuf, put
 from shared_dumps import DUMPS, needs_dumps
 
+from bufdb import resources
+from bufdb.api.questions import second_opinion
 from bufdb.proto.wire import hlo_proto
 
 pytestmark = needs_protobuf
@@ -37,6 +39,49 @@ def test_a_proto_gives_the_rows_of_its_texts(con: duckdb.DuckDBPyConnection, pla
     derived = "SELECT DISTINCT derived_from_proto, format_era, has_hlo_text FROM modules "
     assert rows(con, f"{derived} WHERE run_name = 'protos'") == [(" ".join(PARTS), "P", True)]
     assert rows(con, f"{derived} WHERE run_name = 'texts'") == [(None, "C", True)]
+
+
+SHARED = ROOT.parent / "shared"
+SAMPLES = [
+    *(
+        pytest.param(ROOT / "data" / texts, PROTOS / name, id=name)
+        for name, texts in sorted(TEXTS.items())
+    ),
+    *(
+        pytest.param(folder, folder, id=folder.name)
+        for folder in [
+            ROOT / "data" / "elements" / "cpu",
+            *sorted({file.parent for file in (SHARED / "cases").glob("*/*optimizations.hlo.pb")}),
+        ]
+    ),
+    *(
+        pytest.param(folder, folder, id=folder.name, marks=pytest.mark.slow)
+        for folder in sorted({file.parent for file in (SHARED / "dumps").glob("*/*/*.hlo.pb")})
+    ),
+]
+
+
+@pytest.mark.parametrize(("texts", "protos"), SAMPLES)
+def test_text_proto_and_both_give_the_same_rows(
+    con: duckdb.DuckDBPyConnection, tmp_path: Path, texts: Path, protos: Path
+) -> None:
+    after = [file for file in protos.glob("*after_optimizations.hlo.pb")]
+    stems = tuple(file.name.removesuffix(".hlo.pb") for file in after)
+    lines = [f for f in texts.iterdir() if f.name.startswith(stems) and f.suffix != ".pb"]
+    for run, files in {"text": lines, "proto": after, "both": [*lines, *after]}.items():
+        ingest_into(con, put(tmp_path / run, files), run)
+    named = rows(con, "SELECT 1 FROM modules WHERE derived_from_proto = 'instructions'")
+    for other in ("proto", "both"):
+        found = differences(con, "text", other)
+        # Where operands name elements of tuples the text describes no get-tuple-element.
+        assert [d for d in found if not (named and d.startswith("instructions"))] == []
+    assert differences(con, "both", "proto") == []
+    assert diagnosed(con) == []
+    for check in ("overlap", "occupancy", "recompute_costs", "value_origins"):
+        sql = (resources.check_folder() / f"{check}.sql").read_text("utf-8")
+        assert rows(con, sql) == []
+    opinion = second_opinion.ask(con, protos)
+    assert (opinion.disagreements, opinion.asked_count) == ([], len(after))
 
 
 @pytest.mark.slow
