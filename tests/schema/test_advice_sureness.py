@@ -32,9 +32,9 @@ def sureness_by_kind(con):
 
 
 def has_tiles_to_save(row):
-    """Whether a shape such as bf16[99]{0:T(8,128)(2,1)} takes more than one tile."""
+    """Whether a shape such as bf16[99] with layout {0:T(8,128)(2,1)} takes more than one tile."""
     dimensions = re.findall(r"[0-9]+", re.search(r"\[(.*?)\]", row["shape"])[1])
-    found = re.search(r":T\((.*?)\)", row["shape"])
+    found = re.search(r":T\((.*?)\)", row["layout"] or "")
     tile = math.prod(map(int, re.findall(r"[0-9]+", found[1]))) if found else math.inf
     return row["size_bytes"] * math.prod(map(int, dimensions)) > row["logical_bytes"] * tile
 

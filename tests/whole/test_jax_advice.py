@@ -64,7 +64,7 @@ CASES = {
         5 * MIB // 4,
         "likely",
     ),
-    "recompute": ("remat-candidates", {"held_bytes": MIB // 4}, "saving_bytes", 0, "unlikely"),
+    "recompute": ("remat-candidates", {"held_bytes": MIB // 4}, "saving_bytes", 0, "possible"),
     "offload": ("offload-candidates", {"is_layer_input": False}, "saving_bytes", 0, "unlikely"),
     "dtype": ("f32-large", {}, "saving_bytes", 2 * MIB, "possible"),
     "copy": ("carry-copies", {"size_bytes": MIB}, "saving_bytes", MIB, "possible"),
@@ -92,7 +92,7 @@ def test_the_peak_falls_by_what_advice_promises(compiled, program):
     assert abs(came - promised) <= 0.05 * before, "what came is what was promised"
 
 
-@pytest.mark.parametrize("program", ["recompute", "offload", "donate_copied"])
+@pytest.mark.parametrize("program", ["offload", "donate_copied"])
 def test_what_is_unlikely_brings_nothing(compiled, program):
     name = CASES[program][0]
     assert {row["sureness"] for row in rows(compiled, name, program)} == {"unlikely"}
