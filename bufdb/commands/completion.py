@@ -7,6 +7,7 @@ at once there is nothing to offer.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,9 @@ from bufdb.query.header import SavedQuery
 
 OPEN_PARAMETER = "bufdb.open_parameter"
 """In the context's meta: the NAME of a -p at the end of the line that has no VALUE yet."""
+_PLAIN = re.compile(r"[\w./+@%:,][\w./+@%:,=-]*")
+"""What no shell reads as more than a word: bash types what is offered as it is, and would run
+`$(...)`, or cut the command at `;`. A name of other characters is not offered."""
 _HELD = ("run", "function", "module", "platform", "color")
 
 Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
@@ -37,9 +41,9 @@ def query_name(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[
     except BufdbError:
         return []
     for name, path in paths.items():
-        if name.startswith(incomplete.replace("_", "-")):
+        if name.startswith(incomplete.replace("_", "-")) and _PLAIN.fullmatch(name):
             try:
-                items.append(CompletionItem(name, help=catalogue.load(path).title))
+                items.append(CompletionItem(name, help=_printable(catalogue.load(path).title)))
             except QueryFileError:
                 continue
     return items
@@ -86,9 +90,9 @@ def parameter(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[C
     if equals:
         return _items([f"{name}={value}" for value in _values(ctx, query, name)], incomplete)
     return [
-        CompletionItem(param.name, help=param.text)
+        CompletionItem(param.name, help=_printable(param.text))
         for param in query.params
-        if param.name.startswith(incomplete.replace("-", "_"))
+        if param.name.startswith(incomplete.replace("-", "_")) and _PLAIN.fullmatch(param.name)
     ]
 
 
@@ -138,9 +142,13 @@ def _names(ctx: click.Context, kind: str) -> list[str]:
 
 
 def _items(names: Iterable[str], incomplete: str) -> list[CompletionItem]:
-    # A line break would make two of a name; nothing that a shell completes can hold one.
     return [
         CompletionItem(name)
         for name in dict.fromkeys(names)
-        if name.startswith(incomplete) and "\n" not in name
+        if name.startswith(incomplete) and _PLAIN.fullmatch(name)
     ]
+
+
+def _printable(text: str) -> str:
+    """A text of a query's header, which may be of any file, as a shell may show it."""
+    return "".join(char if char.isprintable() else " " for char in text)

@@ -102,3 +102,31 @@ def test_an_unknown_command_offers_the_commands(complete):
 
 def test_a_name_with_a_line_break_is_not_offered():
     assert [item.value for item in completion._items(["a\nb", "a", "a", "b"], "a")] == ["a"]
+
+
+HOSTILE = "jit_evilf;touch made;#", "jit_$(touch made)", "jit_`touch made`", "jit_&touch made"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_name_that_a_shell_would_run_is_not_offered(monkeypatch, capfd, tmp_path, shell):
+    names = [
+        *HOSTILE,
+        "jit_*",
+        "jit_{a,b}",
+        "jit_~",
+        "-jit",
+        "jit a",
+        "jit|b",
+        "jit_\x1b[2J",
+        "jit_ok",
+    ]
+    monkeypatch.setattr(completion, "_names", lambda ctx, kind: names)
+    monkeypatch.setenv("_BUFDB_COMPLETE", f"{shell}_complete")
+    words = "bufdb summary --module jit" if shell != "fish" else "bufdb summary --module "
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", "jit" if shell == "fish" else "3")
+    with pytest.raises(SystemExit):
+        cli.run([])
+    out, _ = capfd.readouterr()
+    assert "jit_ok" in out
+    assert "touch" not in out and not any(char in out for char in "*{~|;$`&\x1b")
