@@ -104,7 +104,7 @@ class Folder:
     def names(self, table: str) -> dict[str, Listed]:
         """The objects of a table; links are none."""
         found: dict[str, Listed] = {}
-        for day in _entries(Path(self.root) / table):
+        for day in _entries(self._inside(table)):
             if day.is_dir(follow_symlinks=False):
                 for file in _entries(Path(day.path)):
                     with contextlib.suppress(FileNotFoundError):  # removed meanwhile
@@ -117,7 +117,7 @@ class Folder:
     @contextlib.contextmanager
     def staging(self) -> Iterator[Path]:
         """A folder on the same disk, so that an object can be renamed into its place."""
-        above = Path(self.root) / STAGING
+        above = self._inside(STAGING)
         above.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(dir=above))
         try:
@@ -128,7 +128,7 @@ class Folder:
     def clear_staging(self, before_s: float) -> int:
         """Remove folders of writers that were stopped; links are none."""
         count = 0
-        for entry in _entries(Path(self.root) / STAGING):
+        for entry in _entries(self._inside(STAGING)):
             if entry.is_dir(follow_symlinks=False) and _changed_s(Path(entry.path)) < before_s:
                 shutil.rmtree(entry.path, ignore_errors=True)
                 count += 1
@@ -136,7 +136,7 @@ class Folder:
 
     def put(self, made: Path, name: str) -> None:
         """Link it into its place, or rename it where nothing can be linked."""
-        target = Path(self.root) / name
+        target = self._inside(name)
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
             os.link(made, target)
@@ -151,7 +151,20 @@ class Folder:
     def remove(self, names: Iterable[str]) -> None:
         """Remove files."""
         for name in names:
-            (Path(self.root) / name).unlink(missing_ok=True)
+            self._inside(name).unlink(missing_ok=True)
+
+    def _inside(self, name: str) -> Path:
+        """The path of an object or a folder, to which no link leads out of the dataset.
+
+        Raises:
+            DatabaseError: a folder of the dataset is a link; the root itself may be one.
+        """
+        path = Path(os.path.realpath(self.root)) / name
+        folder = path.parent if name.count("/") else path
+        if os.path.realpath(folder) != str(folder):
+            text = "is a symbolic link; the folders of a dataset lie in it"
+            raise DatabaseError(f"{folder}: {text}")
+        return path
 
     def attach(self, con: duckdb.DuckDBPyConnection) -> None:
         """DuckDB reads files by itself."""

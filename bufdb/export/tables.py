@@ -7,6 +7,7 @@ files says all types again, with what each column means, and reads them into a D
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
@@ -217,11 +218,10 @@ def write(selection: Selection, folder: Path, form: str) -> None:
         UsageError: the folder holds something, or cannot be made.
         BufdbError: a file cannot be written.
     """
-    made = folder.with_name(f".{folder.name}.tmp")
+    made = folder.with_name(f".{folder.name}-{os.urandom(8).hex()}.tmp")
     try:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise UsageError(f"{folder} is there already; -o wants a new folder for {form}")
-        shutil.rmtree(made, ignore_errors=True)
         made.mkdir(parents=True)
     except OSError as error:
         raise UsageError(f"cannot write {folder}: {error.strerror}") from error

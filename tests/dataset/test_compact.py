@@ -179,6 +179,35 @@ def test_what_a_killed_writer_was_making_goes_and_what_another_makes_stays(tmp_p
 
 
 @pytest.mark.slow
+def test_no_link_leads_out_of_a_dataset(tmp_path):
+    """Neither for what is removed nor for what is written; the root itself may be one."""
+    outside = tmp_path / "outside"
+    (outside / "precious").mkdir(parents=True)
+    (outside / "precious" / "file.txt").write_text("mine")
+    os.utime(outside / "precious" / "file.txt", (0, 0))
+    os.utime(outside / "precious", (0, 0))
+    root = tmp_path / "data"
+    stored(root)
+    (tmp_path / "link").symlink_to(root)
+    staging = root / places.STAGING
+    staging.rmdir()
+    staging.symlink_to(outside)
+    table = root / "modules"
+    for link in (staging, table):
+        if link is table:
+            staging.unlink()
+            table.rename(outside / "modules")
+            table.symlink_to(outside / "modules")
+        before = sorted(outside.rglob("*"))
+        for folder in (root, tmp_path / "link"):
+            with pytest.raises(DatabaseError, match="is a symbolic link"):
+                compact(str(folder), grace_s=0)
+        assert sorted(outside.rglob("*")) == before
+    table.unlink()
+    (outside / "modules").rename(table)
+    assert compact(str(tmp_path / "link"), grace_s=0).owner_count == 4
+
+
 def test_who_reads_what_was_removed_is_told(tmp_path, monkeypatch):
     from bufdb.dataset import reading
 
