@@ -2,12 +2,15 @@
 
 To make the tables, views, macros and their comments takes DuckDB 0.35 s of CPU, most of it to bind
 views that stand on views; to copy them from another database takes 3 ms, for what is bound stays
-so. The file is made when it is first needed, in the user's cache folder, and named after all that
-it is made of. Where nothing can be written it is made in memory, each time.
+so. The file is made when it is first needed and named after all that it is made of. It decides
+every answer, so it lies where Python keeps compiled code: only those who may change bufdb may
+change it. Where nothing can be written it is made in memory, each time.
 """
 
 import contextlib
+import importlib.util
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +25,7 @@ _FILE_FORMAT: dict[str, str | bool | int | float | list[str]] = {
     "storage_compatibility_version": "latest",
 }
 """Small, and with all parts of macros, of which older forms leave some out."""
+_FOLDER = Path(importlib.util.cache_from_source(__file__)).parent
 _KEPT = 8
 """Files of other versions that stay: a machine may have several installs."""
 
@@ -64,25 +68,35 @@ def _file(version: int) -> Path:
     Raises:
         OSError, RuntimeError, duckdb.Error: it cannot be made.
     """
-    cache = os.environ.get("XDG_CACHE_HOME")
-    folder = (Path(cache) if cache else Path.home() / ".cache") / "bufdb"
-    path = folder / f"schema-{version}-{definitions.schema_hash()}.duckdb"
-    if path.exists():
+    path = _FOLDER / f"schema-{version}-{definitions.schema_hash()}.duckdb"
+    if _is_ours(path):
         return path
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    made = folder / f"{path.stem}-{os.urandom(8).hex()}.tmp"
+    _FOLDER.mkdir(parents=True, exist_ok=True)
+    made = _FOLDER / f"{path.stem}-{os.urandom(8).hex()}.tmp"
     try:
         with duckdb.connect(config=_FILE_FORMAT) as con:
             con.execute(f"ATTACH {_quoted(made)} AS {CATALOG}")
             _furnish(con, version)
             con.execute(f"DETACH {CATALOG}")
+        made.chmod(0o644)
         made.replace(path)
     finally:
         made.unlink(missing_ok=True)
-    others = sorted(folder.glob("schema-*.duckdb"), key=lambda file: file.stat().st_mtime)
+    others = sorted(_FOLDER.glob("schema-*.duckdb"), key=lambda file: file.stat().st_mtime)
     for other in others[:-_KEPT]:
         other.unlink(missing_ok=True)
     return path
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether the file is there, made by the user or by who installed bufdb, and theirs alone."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return False
+    owners = {os.geteuid(), Path(__file__).stat().st_uid}
+    is_open = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return stat.S_ISREG(found.st_mode) and found.st_uid in owners and not is_open
 
 
 def _furnish(con: duckdb.DuckDBPyConnection, version: int) -> None:

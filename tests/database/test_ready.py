@@ -1,4 +1,4 @@
-"""The ready-made database: kept in the cache folder, or made anew where there is none."""
+"""The ready-made database: kept next to compiled code, or made in memory where it cannot be."""
 
 import duckdb
 import pytest
@@ -10,8 +10,8 @@ VERSION = store.SCHEMA_VERSION
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
-    """A cache folder of the test's own."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    """A folder of the test's own."""
+    monkeypatch.setattr(ready, "_FOLDER", tmp_path / "cache" / "bufdb")
     return tmp_path / "cache" / "bufdb"
 
 
@@ -32,6 +32,34 @@ def test_it_is_made_once_and_again_if_it_is_damaged(cache):
         file.write_bytes(file.read_bytes()[:5000])
         assert tables(con) == sorted(definitions.tables())
     assert [found.stat().st_size for found in cache.iterdir()] == [made.st_size]
+
+
+def test_a_file_in_the_users_cache_folder_is_not_believed(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    planted = tmp_path / "bufdb" / f"schema-{VERSION}-{definitions.schema_hash()}.duckdb"
+    planted.parent.mkdir()
+    planted_at(planted)
+    with duckdb.connect() as con:
+        assert tables(con) == sorted(definitions.tables())
+
+
+@pytest.mark.parametrize("how", ["mode", "link"])
+def test_a_file_that_others_may_write_is_not_believed(cache, how):
+    name = f"schema-{VERSION}-{definitions.schema_hash()}.duckdb"
+    cache.mkdir(parents=True)
+    planted = cache / name if how == "mode" else cache.parent / "other.duckdb"
+    planted_at(planted)
+    planted.chmod(0o666 if how == "mode" else 0o600)
+    if how == "link":
+        (cache / name).symlink_to(planted)
+    with duckdb.connect() as con:
+        assert tables(con) == sorted(definitions.tables())
+    assert (cache / name).stat().st_mode & 0o777 == 0o644 and not (cache / name).is_symlink()
+
+
+def planted_at(path):
+    with duckdb.connect(str(path)) as con:
+        con.execute("CREATE TABLE planted (a INTEGER)")
 
 
 def test_where_nothing_can_be_written_it_is_made_in_memory(cache):
