@@ -19,7 +19,7 @@ from bufdb.compiled.target import jax_module
 from bufdb.dumps.pasted.refusals import other_spaces
 from bufdb.errors import BufdbError, UsageError
 from bufdb.proto.reader import UnreadableProto, is_readable, names_of
-from bufdb.proto.wire import found_within, hlo_proto
+from bufdb.proto.wire import found_within, hlo_proto, named_within
 
 ASSIGNMENT = "-buffer-assignment.txt"
 FLAGS = "XLA_FLAGS='--xla_dump_to=DIR --xla_dump_hlo_as_text'"
@@ -141,12 +141,18 @@ def _write_compiled(compiled: Any, folder: Path) -> None:
             "pip install 'bufdb[proto]'; or give what .lower(...) gave, which takes no package"
         )
     executable = compiled.runtime_executable()
-    modules = [] if executable is None else executable.hlo_modules()
-    module = modules[0] if modules else None
-    data = None
-    if module is not None:
-        data = _proto(compiled, executable, module.as_serialized_hlo_module_proto())
-    if module is None or data is None:
+    name, data, text = "", None, b""
+    try:
+        modules = [] if executable is None else executable.hlo_modules()
+    except RuntimeError:  # it has instructions that a libtpu newer than this jaxlib has made
+        name, data = _of_serialised(executable)
+    else:
+        if modules:
+            name = modules[0].name
+            data = _proto(compiled, executable, modules[0].as_serialized_hlo_module_proto())
+        if data is not None:
+            text = (compiled.as_text() or "").encode()
+    if data is None:
         raise BufdbError(
             "this compiled function holds no buffer assignment, as on some backends all do. "
             "Give what .lower(...) gave, "
@@ -154,10 +160,9 @@ def _write_compiled(compiled: Any, folder: Path) -> None:
         )
     backend = _BACKENDS.get(_platform(compiled, executable), "")
     # Not after the proto, which numbers what a process has compiled.
-    text = (compiled.as_text() or "").encode() or data
-    place = folder / hashlib.sha256(text).hexdigest()[:12]
+    place = folder / hashlib.sha256(text or data).hexdigest()[:12]
     place.mkdir(exist_ok=True)
-    stem = f"module_0000.{module.name}.{backend}after_optimizations"
+    stem = f"module_0000.{name}.{backend}after_optimizations"
     (place / f"{stem}.hlo.pb").write_bytes(data)
 
 
@@ -182,6 +187,16 @@ def _proto(compiled: Any, executable: Any, module: bytes) -> bytes | None:
         if found is not None and _is_of(module, found):
             return found
     return None
+
+
+def _of_serialised(executable: Any) -> tuple[str, bytes | None]:
+    """Name and HloProto of a program that JAX cannot hand out as a module."""
+    serialize = getattr(executable, "serialize", None)
+    for record in records(serialize()) if serialize is not None else ():
+        found = named_within(record)
+        if found is not None:
+            return found
+    return "", None
 
 
 def _is_of(module: bytes, found: bytes) -> bool:

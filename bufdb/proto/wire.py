@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -15,6 +16,8 @@ NO_ASSIGNMENT = "it is a serialised HLO module without buffer assignment"
 _GPU_MODULE, _GPU_ASSIGNMENT = 1, 2
 """Fields of XLA's GpuExecutableProto: the module with its configuration, of which it is the first
 field, and the buffer assignment."""
+_NAME = re.compile(rb"\x0a([\x01-\x7f])([A-Za-z_][A-Za-z0-9_.\-]*)\x12")
+"""How a module begins: its name, then the entry's."""
 _HIGHEST = 30
 """No message of these has fields beyond, and none is a number."""
 
@@ -99,6 +102,17 @@ def found_within(data: bytes, module: bytes) -> bytes | None:
     if head is None or head[:2] != (_MODULE, _BYTES):
         return None
     return _in_gpu_executable(data, module[: head[3]]) or _anywhere(data, module[: head[3]])
+
+
+def named_within(data: bytes) -> tuple[str, bytes] | None:
+    """The name of a module and its HloProto, as `found_within` finds it; None without one."""
+    for found in _NAME.finditer(data):
+        if len(found[2]) == found[1][0]:
+            head = data[found.start() : found.end() - 1]
+            proto = _anywhere(data, head)
+            if proto is not None:
+                return found[2].decode(), proto
+    return None
 
 
 def _in_gpu_executable(data: bytes, head: bytes) -> bytes | None:

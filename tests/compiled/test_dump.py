@@ -223,6 +223,28 @@ def test_the_assignment_of_a_tpu_is_taken_from_its_serialised_executable(
 
 
 @needs_protobuf
+def test_a_module_that_jax_cannot_hand_out_is_found_in_its_executable(tmp_path, monkeypatch):
+    """A libtpu newer than jaxlib makes instructions that jaxlib refuses."""
+    whole = hlo_proto(MODULE, ASSIGNMENT)
+
+    def refused():
+        raise RuntimeError("async-update instruction should have 1 operands but sees 2")
+
+    found = AheadOfTime(MODULE, in_blocks(b"\x32" + MODULE[:40] + bytes(60_000) + whole))
+    found.hlo_modules = refused
+    monkeypatch.setattr(Empty, "runtime_executable", lambda self: found)
+    leaves = types.SimpleNamespace(leaves=lambda trees: [one for tree in trees for one in tree])
+    monkeypatch.setattr(dump, "jax_module", lambda: types.SimpleNamespace(tree=leaves))
+    dump.dumped(Empty(), tmp_path)
+    (path,) = tmp_path.rglob("*.hlo.pb")
+    assert path.name == "module_0000.jit_layers.after_optimizations.hlo.pb"
+    assert path.read_bytes() == whole
+    found.serialised = b"nothing"
+    with pytest.raises(BufdbError, match=r"Give what \.lower\(\.\.\.\) gave"):
+        dump.dumped(Empty(), tmp_path)
+
+
+@needs_protobuf
 def test_the_assignment_of_a_gpu_is_taken_from_its_serialised_executable(
     con, tmp_path, monkeypatch
 ):
