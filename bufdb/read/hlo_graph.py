@@ -155,8 +155,8 @@ class Instruction:
         if self._called is None:
             self._called = {}
             plain, quote, _ = self.attributes.partition(b'"')
-            if quote and self.opcode.startswith("custom-call"):
-                # Its target stands before what it calls; elsewhere quotes come behind that.
+            if quote and (self.opcode == "custom-call" or self.opcode.endswith("-start")):
+                # Its target, or thread, is before what it calls; elsewhere quotes come after that.
                 plain = _QUOTED.sub(b"", self.attributes)
             for role, names in _ROLE.findall(plain):
                 key = "branch" if role.decode() in _BRANCHES else role.decode()
