@@ -387,6 +387,33 @@ def test_a_gather_that_the_user_wrote_makes_data_and_one_of_xlas_moves_them(op_n
     assert found(module(body.replace("  %row", start))) == right
 
 
+ON_SPARSECORE = """%run (k: f32[8], l: f32[24]) -> f32[8] {
+  %k = f32[8] parameter(0)
+  %l = f32[24] parameter(1)
+  ROOT %kc = f32[8] custom-call(%k, %l), custom_call_target="x"
+}
+
+"""
+
+
+@pytest.mark.parametrize(("op_name", "right"), [
+    ("all_gather", ("stacked", "all-gather.3.call-start", 71)),
+    ("dot_general", ("stacked", "sin", 21)),
+])  # fmt: skip
+def test_a_gather_on_sparsecore_is_a_gather(op_name, right):
+    """Its start has the line, its update the operands, and what it wraps has no line."""
+    called = ON_SPARSECORE.replace("%k, %l", "%k")
+    written = meta(71, f"jit(f)/while/body/closed_call/{op_name}")
+    lines = f"""  %all-gather.3.call-start = ((), (), s32[4]) async-start(), \
+async_execution_thread="sparsecore", calls=%run, {written}
+  %u = ((f32[8]), f32[8], s32[4]) async-update(%all-gather.3.call-start, %sin)
+  %row"""
+    body = STACKED.replace("bitcast(%sin)", "async-done(%u)").replace("  %row", lines)
+    text = module(body, others=called)
+    assert found(text) == right
+    assert walk(text, index=(2,))[0].is_exact
+
+
 def test_an_index_behind_an_operand():
     text = module(STACKED, "  %half = f32[4,8] copy(%while#2)")
     assert found(text, "half", ()) == ("stacked", "sin", 21)
@@ -455,6 +482,21 @@ def test_each_element_of_a_collective_of_several_has_its_operand(
     last = "%done" if asynchronous else "%all"
     lines.append(f"%taken = f32[8] get-tuple-element({last}), index={number}")
     text = combined("\n".join(f"  {line}" for line in lines), "%taken")
+    assert found(text) == ("stacked", *right)
+    assert walk(text, index=(2,))[0].is_exact
+
+
+@pytest.mark.parametrize(("number", "right"), [(0, ("sin", 21)), (1, ("cos", 25))])
+def test_so_has_each_element_of_one_on_sparsecore(number, right):
+    lines = [
+        "%all-reduce.3.call-start = ((), (), s32[4]) async-start(), "
+        f'async_execution_thread="sparsecore", calls=%run, {meta(21)}',
+        "%u = ((f32[8], f32[24]), (f32[8], f32[24]), s32[4]) "
+        "async-update(%all-reduce.3.call-start, %sin, %cos)",
+        "%done = (f32[8], f32[24]) async-done(%u)",
+        f"%taken = f32[8] get-tuple-element(%done), index={number}",
+    ]
+    text = ON_SPARSECORE + combined("\n".join(f"  {line}" for line in lines), "%taken")
     assert found(text) == ("stacked", *right)
     assert walk(text, index=(2,))[0].is_exact
 

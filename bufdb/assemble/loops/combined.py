@@ -34,6 +34,22 @@ def is_collective(ins: Instruction) -> bool:
     return ins.opcode.removesuffix("-start") in _COLLECTIVES
 
 
+def offloaded(graph: HloGraph, ins: Instruction) -> Instruction | None:
+    """The call that a collective has become that runs elsewhere, as on SparseCore.
+
+    It has no line; its start has the name and the line of the collective.
+    """
+    if (
+        not ins.opcode.endswith("-start")
+        or ins.name.partition(b".")[0].decode() not in _COLLECTIVES
+    ):
+        return None
+    called = ins.called.get("calls")
+    root = graph.root(called[0]) if called else None
+    is_call = root is not None and root.opcode == "custom-call" and root.op_name is None
+    return root if is_call else None
+
+
 def is_asked_for(ins: Instruction) -> bool:
     """Whether it bears the op_name of a collective that the user wrote."""
     return (ins.op_name or b"").endswith(_ASKED_FOR)
@@ -50,9 +66,11 @@ def operand(
     graph: HloGraph, ins: Instruction, index: Index, places: Places, part: Part | None
 ) -> At | None:
     """The operand that an element of a collective comes from, unless its line says more."""
-    if not is_collective(ins) or (part is None and is_asked_for(ins) and places.is_users(ins)):
+    call = offloaded(graph, ins) or ins
+    is_one = call is not ins or is_collective(ins)
+    if not is_one or (part is None and is_asked_for(ins) and places.is_users(ins)):
         return None
-    if len(ins.operands) > 1:
+    if len(call.operands) > 1:
         return graph.operand(ins, index[-1], ()) if index else None
     return graph.operand(ins, 0, ()) if part is not None or not places.is_users(ins) else None
 

@@ -293,7 +293,7 @@ class Walker:
         return self._enter(path, (ins, "calls", 0), name, index)
 
     def _other(self, path: _Path, ins: Instruction, index: Index) -> At | None:
-        called = _body_of(ins)
+        called = _body_of(ins) if combined.offloaded(self.graph, ins) is None else None
         if called is not None:
             if ins.opcode.endswith("-start") and index[:1] == (1,):
                 index = index[1:]  # operands, results, context
