@@ -36,9 +36,9 @@
 --   NULL if the dump does not tell when the parameter is read.
 -- column together_saving_bytes HUGEINT: By how much with all of the module and memory space but
 --   those whose sureness is unlikely [bytes]; NULL likewise.
--- column sureness VARCHAR: How sure saving_bytes is (advice_sureness), less so where a fusion with a
---   product makes the output of the argument; unlikely where the instruction that makes the output
---   reads the argument itself and cannot write over it.
+-- column sureness VARCHAR: How sure saving_bytes is (advice_sureness), less so where a fusion with
+--   a product makes the output of the argument; unlikely where the instruction that makes the
+--   output reads the argument itself and cannot write over it.
 -- column size_bytes BIGINT: Size of the output's allocation [bytes].
 -- column parameter_number BIGINT: Entry parameter that could be donated.
 -- column parameter_shape_index VARCHAR: Index in that parameter's shape, in braces.

@@ -39,7 +39,7 @@
 -- column saving_bytes HUGEINT: By how much the highest peak would fall [bytes] (query savings); 0
 --   for what a loop stacks on the CPU, where the compiler makes f32 of the whole stack before it is
 --   read; NULL for what holds nothing at the highest peak.
--- column sureness VARCHAR: How sure that is (advice_sureness), of what a loop stacks in its own way.
+-- column sureness VARCHAR: How sure that is (advice_sureness); what a loop stacks has its own.
 -- column shape VARCHAR: Shape with layout.
 -- column opcode VARCHAR: Opcode of the defining instruction; NULL if unknown.
 -- column instruction_name VARCHAR: Defining instruction.

@@ -39,8 +39,8 @@
 -- column saving_bytes HUGEINT: By how much the highest peak would fall, at the least, without the
 --   padding [bytes]: of arguments and outputs all of it, of temps that of the one that saves most;
 --   peak_padding_bytes at the most, where all of them change; NULL likewise.
--- column sureness VARCHAR: How sure that is (advice_sureness); unlikely of what takes one tile, such
---   as a number, or has no tiles: other dimensions take no less.
+-- column sureness VARCHAR: How sure that is (advice_sureness); unlikely of what takes one tile,
+--   such as a number, or has no tiles: other dimensions take no less.
 -- column size_bytes BIGINT: Assigned size of one value [bytes].
 -- column logical_bytes BIGINT: Size of its elements [bytes].
 -- column padding_bytes HUGEINT: The difference [bytes].

@@ -53,7 +53,7 @@
 --   less in the policy that is there); NULL for what no loop stacks.
 -- column kept_name VARCHAR: Lines whose values are kept instead at the low end; NULL if there are
 --   none.
--- column sureness VARCHAR: How sure that is (advice_sureness), of what a loop stacks in its own way.
+-- column sureness VARCHAR: How sure that is (advice_sureness); what a loop stacks has its own.
 -- column low_operation_count BIGINT: Operations that it takes to compute all slices of a stack
 --   again at the low end; NULL if not known, and for what no loop stacks.
 -- column operation_count BIGINT: The same at the high end, of what no loop stacks as

@@ -71,6 +71,10 @@ EXAMPLES = {
         "bufdb what-if train_step --run gpu_b8 --keep 1/8 --without 'line:saved *train.py:65'",
         "bufdb what-if train_step --run cpu_b8 --until 5MiB",
     ),
+    "advice": (
+        "bufdb advice",
+        "bufdb advice train_step --run gpu_b8 --code",
+    ),
     "export": (
         "bufdb export --format parquet -o tables",
         "bufdb export --format speedscope --run gpu_b8 --function train_step -o peak.json",

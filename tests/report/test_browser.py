@@ -66,11 +66,12 @@ def demo(demo_db):
 
 
 def figures_of(con, run, function):
-    """Of the module with the largest peak of a function: its figures by name."""
+    """Of the device's memory of a function's largest module: its figures by name."""
     cursor = con.execute(
         "SELECT memory_figures.*, modules.schedule_length FROM memory_figures "
         "JOIN modules USING (module_id) WHERE memory_figures.run_name = $1 "
-        "AND memory_figures.function_name = $2 ORDER BY peak_bytes DESC LIMIT 1",
+        "AND memory_figures.function_name = $2 AND memory_figures.is_device_memory "
+        "ORDER BY need_bytes DESC LIMIT 1",
         [run, function],
     )
     names = [column[0] for column in cursor.description]
@@ -106,7 +107,7 @@ def test_the_first_screen_says_what_the_database_says(page, report, demo_db, dem
     assert answer.startswith(f"{peak} at step {figures['peak_time']} of ")
     assert f"of {figures['schedule_length']}." in answer
     if figures["color"] == 0:
-        share = 100 * figures["peak_bytes"] / (16 << 20)
+        share = 100 * figures["need_bytes"] / (16 << 20)
         assert page.text("#limit").split() == ["limit", "16.0", "MiB", f"{share:.1f}", "%"]
     else:
         assert "limit unknown" in page.text("#limit")
