@@ -8,7 +8,7 @@
 -- donate: arguments that could give their buffer to an output, all of them together.
 -- residual: what a scan stacks for the backward pass and could compute again, slice by slice.
 -- recompute: what the forward pass makes, waits across the peak and is cheap to compute again.
--- block: all that calls of a function leave for the backward pass, outside of loops.
+-- block: all that calls of a function, or rounds of a scan, leave for the backward pass.
 -- offload: what waits likewise and is dear to compute, or an input of a scanned layer.
 -- dtype: f32 values of a program that computes in bf16, and a program all of f32.
 -- copy: copies that XLA made and that live beside what they copy.
@@ -24,8 +24,8 @@
 -- and the low end ranks. What is known to save nothing is left out: inputs of a scanned layer as
 -- residuals, what the backward pass makes, copies to another memory space, what is bf16 already,
 -- carries on TPU, and on the CPU offloading, f32 stacks of a scan and whatever no loop stacks to be
--- computed again (recompute, block), since that compiler merges what is computed twice. The page
--- has the code to type; bufdb advice --code prints it.
+-- computed again (recompute, block of calls), since that compiler merges what is computed twice.
+-- The page has the code to type; bufdb advice --code prints it.
 --
 -- wrong when: saving_bytes is what today's schedule would need less; XLA makes a new one of a
 -- changed program, and rows do not add up (bufdb what-if takes several together). sureness says how
@@ -59,11 +59,16 @@
 -- column peak_bytes HUGEINT: Peak of the module [bytes].
 -- column low_saving_bytes HUGEINT: By how much the highest peak falls at the least [bytes]: of
 --   residual in the form of saving_form (query savings), below 0 where that costs more than it
---   frees, NULL if not known; 0 of recompute and constant, of which nothing may come; of chunk with
---   two chunks; of block half of what is left where one call is computed again; of shard with the
---   largest argument gathered; of a program all of f32 half of saving_bytes.
+--   frees, NULL if not known; 0 of recompute and constant, of which nothing may come; of donate
+--   without what a product may read; of carry without a slice of each, on CPU without the largest
+--   and a slice of it, which may be copied (below 0 then); of chunk with two chunks; of block half
+--   of what is left where one call is computed again, of a scan without one round and what is
+--   handed on; of shard with the largest argument gathered; of a program all of f32 a quarter of
+--   it, in training without arguments.
 -- column saving_bytes HUGEINT: By how much it falls at the most [bytes]: in today's schedule
---   without what can go; of chunk with eight chunks; of a program all of f32 with half of it.
+--   without what can go; of donate, gather, chunk and padding all that these hold at the peak, for
+--   what limits it today may be scheduled otherwise; of carry with the slices that a round copies;
+--   of shard with what is made of the arguments in the same shape; of a program all of f32 half.
 -- column saving_ratio DOUBLE: saving_bytes as share of the peak (0 to 1).
 -- column kind VARCHAR: donate, residual, recompute, block, offload, dtype, copy, carry, chunk,
 --   late_free, gather, shard, padding or constant.
@@ -95,6 +100,10 @@ WITH params AS (
     coalesce(getvariable('min_bf16_ratio')::DOUBLE, 0.1) AS min_bf16_ratio,
     coalesce(getvariable('top_functions')::BIGINT, 1) AS top_functions,
     coalesce(getvariable('top_n')::BIGINT, 10) AS top_n
+),
+peak_values_held AS (
+  SELECT module_id, color, value_id, allocation_kind, held_bytes
+  FROM asked_peak_values
 ),
 functions AS (
   SELECT
@@ -131,7 +140,7 @@ held AS (
     gathered_values.value_id IS NOT NULL AS is_gathered,
     CASE WHEN precisions.is_own THEN precisions.bf16_ratio END AS bf16_ratio
   FROM functions
-  JOIN asked_peak_values AS values_held
+  JOIN peak_values_held AS values_held
     ON values_held.module_id = functions.module_id
     AND values_held.color = functions.color
   JOIN peak_savings AS savings
@@ -396,6 +405,11 @@ of_values AS (
     END AS low_saving_bytes,
     CASE lines.kind
       WHEN 'residual' THEN coalesce(line_savings.saving_bytes, lines.most_bytes)
+      -- The layer that is needed may be where others leave bytes free.
+      WHEN 'gather' THEN lines.held_bytes
+      -- It keeps nothing: the host has all slices.
+      WHEN 'offload'
+        THEN greatest(coalesce(whole.saving_bytes + lines.kept_bytes, 0), lines.most_bytes)
       ELSE greatest(coalesce(whole.saving_bytes, lines.best_bytes), lines.best_bytes)
     END AS saving_bytes
   FROM lines
@@ -415,9 +429,12 @@ donations AS (
   SELECT
     answered_donations.module_id, answered_donations.color,
     answered_donations.together_saving_bytes, answered_donations.parameter_name,
-    max(CASE WHEN answered_donations.is_in_product THEN 1 ELSE 0 END)
-      OVER (PARTITION BY answered_donations.module_id, answered_donations.color) = 1
-      AS is_in_product,
+    sum(answered_donations.size_bytes)
+      OVER (PARTITION BY answered_donations.module_id, answered_donations.color) AS size_bytes,
+    -- What is read by the product itself is copied.
+    sum(CASE WHEN answered_donations.is_in_product THEN answered_donations.size_bytes ELSE 0 END)
+      OVER (PARTITION BY answered_donations.module_id, answered_donations.color)
+      AS product_bytes,
     count(*) OVER (PARTITION BY answered_donations.module_id, answered_donations.color)
       AS value_count,
     row_number() OVER (
@@ -443,9 +460,10 @@ padded AS (
           END
         ),
         0
-      ) AS saving_bytes
+      ) AS low_saving_bytes,
+    sum(value_details.padding_bytes) AS saving_bytes
   FROM functions
-  JOIN asked_peak_values AS values_held
+  JOIN peak_values_held AS values_held
     ON values_held.module_id = functions.module_id
     AND values_held.color = functions.color
   JOIN value_details
@@ -460,7 +478,7 @@ padded AS (
     AND NOT value_details.is_tuple
   GROUP BY functions.module_id, functions.color, value_details.shape
 ),
--- A program of f32: all of it would be half, but for weights that a gradient updates.
+-- A program of f32: all of it would be half, at the least but for weights that a gradient updates.
 wide_programs AS (
   SELECT
     functions.module_id, functions.color,
@@ -471,7 +489,8 @@ wide_programs AS (
           THEN values_held.held_bytes
         ELSE 0
       END
-    ) // 2 AS saving_bytes
+    ) // 4 AS low_saving_bytes,
+    sum(values_held.held_bytes) // 2 AS saving_bytes
   FROM functions
   JOIN module_precisions AS precisions
     ON precisions.module_id = functions.module_id
@@ -485,7 +504,7 @@ wide_programs AS (
     GROUP BY instructions.module_id
   ) AS trained
     ON trained.module_id = functions.module_id
-  JOIN asked_peak_values AS values_held
+  JOIN peak_values_held AS values_held
     ON values_held.module_id = functions.module_id
     AND values_held.color = functions.color
     AND values_held.allocation_kind IN ('temp', 'parameter', 'donated_parameter', 'output')
@@ -500,7 +519,7 @@ wide_programs AS (
 shards AS (
   SELECT
     shardings.module_id, shardings.color, shardings.replicated_bytes, shardings.size_bytes,
-    shardings.holder_count, shardings.parameter_name,
+    shardings.holder_count, shardings.shape, shardings.parameter_name,
     sum(shardings.replicated_bytes) OVER (PARTITION BY shardings.module_id, shardings.color)
       AS saving_bytes,
     max(shardings.size_bytes) OVER (PARTITION BY shardings.module_id, shardings.color)
@@ -518,6 +537,35 @@ shards AS (
     AND shardings.replicated_bytes > 0
     AND shardings.is_divisible
 ),
+-- What is made of them element by element is divided like them: gradients, updates, outputs.
+divided_alike AS (
+  SELECT
+    shard_shapes.module_id, shard_shapes.color,
+    sum(
+      values_held.held_bytes
+        - (values_held.held_bytes + shard_shapes.holder_count - 1) // shard_shapes.holder_count
+    ) AS saving_bytes
+  FROM (
+    SELECT
+      shards.module_id, shards.color, shapes.dtype, shapes.dimensions_text,
+      min(shards.holder_count) AS holder_count
+    FROM shards
+    JOIN shapes ON shapes.shape = shards.shape
+    GROUP BY shards.module_id, shards.color, shapes.dtype, shapes.dimensions_text
+  ) AS shard_shapes
+  JOIN peak_values_held AS values_held
+    ON values_held.module_id = shard_shapes.module_id
+    AND values_held.color = shard_shapes.color
+    AND values_held.allocation_kind IN ('temp', 'output')
+  JOIN "values"
+    ON "values".module_id = values_held.module_id
+    AND "values".value_id = values_held.value_id
+  JOIN shapes
+    ON shapes.shape = "values".shape
+    AND shapes.dtype = shard_shapes.dtype
+    AND shapes.dimensions_text = shard_shapes.dimensions_text
+  GROUP BY shard_shapes.module_id, shard_shapes.color
+),
 findings AS (
   SELECT
     module_id, color, kind, kind AS sureness_kind, name, value_count, saving_form, kept_name,
@@ -527,32 +575,38 @@ findings AS (
   SELECT
     module_id, color,
     'donate' AS kind,
-    CASE WHEN is_in_product THEN 'donation_in_product' ELSE 'donate' END AS sureness_kind,
+    CASE WHEN product_bytes > 0 THEN 'donation_in_product' ELSE 'donate' END AS sureness_kind,
     CASE
       WHEN value_count > 1 THEN parameter_name || ' and ' || (value_count - 1) || ' more'
       ELSE parameter_name
     END AS name,
-    value_count, NULL, NULL, NULL, NULL, together_saving_bytes, together_saving_bytes
+    value_count, NULL, NULL, NULL, NULL,
+    greatest(together_saving_bytes - product_bytes, 0) AS low_saving_bytes,
+    -- Instants that limit it today XLA schedules otherwise where arguments are free early.
+    CASE WHEN together_saving_bytes IS NOT NULL THEN size_bytes END AS saving_bytes
   FROM donations
   WHERE place = 1
   UNION ALL
   SELECT
     module_id, color, 'padding', 'padding', shape, value_count, NULL, NULL, NULL, NULL,
-    saving_bytes, saving_bytes
+    low_saving_bytes, greatest(low_saving_bytes, saving_bytes)
   FROM padded
+  WHERE low_saving_bytes > 0
   UNION ALL
   SELECT
     module_id, color, 'dtype', 'dtype', 'f32', value_count, NULL, NULL, NULL, NULL,
-    saving_bytes // 2, saving_bytes
+    low_saving_bytes, saving_bytes
   FROM wide_programs
   UNION ALL
   SELECT
     module_id, color, 'carry', 'carry', name, value_count, NULL, NULL, NULL, NULL,
-    saving_bytes, saving_bytes
+    low_saving_bytes, saving_bytes
   FROM advised_carries
   UNION ALL
   SELECT
-    functions.module_id, functions.color, advised_groups.kind, advised_groups.kind,
+    functions.module_id, functions.color,
+    CASE advised_groups.kind WHEN 'scan' THEN 'block' ELSE advised_groups.kind END,
+    CASE advised_groups.kind WHEN 'scan' THEN 'block_of_scan' ELSE advised_groups.kind END,
     advised_groups.name, advised_groups.value_count, NULL, NULL, NULL, NULL,
     advised_groups.low_saving_bytes, advised_groups.saving_bytes
   FROM functions
@@ -563,14 +617,20 @@ findings AS (
   WHERE advised_groups.kind <> 'block' OR functions.platform <> 'cpu'
   UNION ALL
   SELECT
-    module_id, color, 'shard', 'shard',
+    shards.module_id, shards.color, 'shard', 'shard',
     CASE
-      WHEN value_count > 1 THEN parameter_name || ' and ' || (value_count - 1) || ' more'
-      ELSE parameter_name
+      WHEN shards.value_count > 1
+        THEN shards.parameter_name || ' and ' || (shards.value_count - 1) || ' more'
+      ELSE shards.parameter_name
     END,
-    value_count, NULL, NULL, NULL, NULL, greatest(saving_bytes - gathered_bytes, 0), saving_bytes
+    shards.value_count, NULL, NULL, NULL, NULL,
+    greatest(shards.saving_bytes - shards.gathered_bytes, 0),
+    shards.saving_bytes + coalesce(divided_alike.saving_bytes, 0)
   FROM shards
-  WHERE place = 1
+  LEFT JOIN divided_alike
+    ON divided_alike.module_id = shards.module_id
+    AND divided_alike.color = shards.color
+  WHERE shards.place = 1
   UNION ALL
   SELECT
     allocations.module_id, allocations.color,
@@ -636,7 +696,11 @@ SELECT
         ELSE 'leave its name out of the checkpoint policy'
       END
     WHEN 'recompute' THEN 'compute it again: jax.checkpoint around the line'
-    WHEN 'block' THEN 'compute each call of it again: jax.checkpoint'
+    WHEN 'block' THEN
+      CASE ranked.sureness_kind
+        WHEN 'block_of_scan' THEN 'compute each round again: jax.checkpoint of its body'
+        ELSE 'compute each call of it again: jax.checkpoint'
+      END
     WHEN 'offload' THEN 'offload it by a policy, or use it earlier'
     WHEN 'dtype' THEN
       CASE ranked.name
@@ -656,7 +720,11 @@ SELECT
     WHEN 'donate' THEN 'donation-missed'
     WHEN 'residual' THEN 'loop-residuals'
     WHEN 'recompute' THEN 'remat-candidates'
-    WHEN 'block' THEN 'peak-by-function'
+    WHEN 'block' THEN
+      CASE ranked.sureness_kind
+        WHEN 'block_of_scan' THEN 'loop-residuals'
+        ELSE 'peak-by-function'
+      END
     WHEN 'offload' THEN 'offload-candidates'
     WHEN 'dtype' THEN CASE ranked.name WHEN 'f32' THEN 'peak-by-dtype' ELSE 'f32-large' END
     WHEN 'copy' THEN 'copies'

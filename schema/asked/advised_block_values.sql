@@ -1,6 +1,21 @@
--- Values that wait for the backward pass, by the functions that are called several times.
+-- Values that wait for the backward pass, by functions that are called several times or by loop.
 CREATE OR REPLACE VIEW advised_block_values AS
-WITH idle AS (
+WITH all_idle AS (
+  SELECT
+    idle_values.module_id,
+    idle_values.color,
+    idle_values.value_id,
+    idle_values.held_bytes,
+    idle_values.kept_bytes,
+    idle_values.shape,
+    idle_values.instruction_name,
+    idle_values.is_stack,
+    idle_values.is_layer_input,
+    idle_values.is_forward,
+    idle_values.next_use_time
+  FROM answered_idle_values AS idle_values
+),
+idle AS (
   SELECT
     idle_values.module_id,
     idle_values.color,
@@ -11,7 +26,7 @@ WITH idle AS (
     instructions.stack_frame_id,
     frames.own_frame_id,
     frames.tree_ordinal
-  FROM answered_idle_values AS idle_values
+  FROM all_idle AS idle_values
   JOIN instructions
     ON instructions.module_id = idle_values.module_id
     AND instructions.instruction_name = idle_values.instruction_name
@@ -53,11 +68,75 @@ calls AS (
   WHERE outer_frames.function_name IS NOT NULL
     AND NOT outer_frames.function_name GLOB '*<lambda>*'
     AND NOT outer_frames.function_name GLOB '<*'
+),
+idle_stacks AS (
+  SELECT
+    idle_values.module_id,
+    idle_values.color,
+    idle_values.value_id,
+    idle_values.kept_bytes,
+    origins.loop_instruction_name
+  FROM all_idle AS idle_values
+  JOIN value_origins AS origins
+    ON origins.module_id = idle_values.module_id
+    AND origins.value_id = idle_values.value_id
+  WHERE idle_values.is_stack
+    AND NOT idle_values.is_layer_input
+),
+loops AS (
+  SELECT DISTINCT idle_stacks.module_id, idle_stacks.color, idle_stacks.loop_instruction_name
+  FROM idle_stacks
+),
+-- What the loop returns is written in its body, and is elsewhere a value of its own.
+stacks AS (
+  SELECT
+    loops.module_id,
+    loops.color,
+    origins.value_id,
+    coalesce(idle_stacks.kept_bytes, 0) AS kept_bytes,
+    loops.loop_instruction_name,
+    origins.slice_count
+  FROM loops
+  JOIN value_origin_details AS origins
+    ON origins.module_id = loops.module_id
+    AND origins.loop_instruction_name = loops.loop_instruction_name
+    AND origins.origin_kind = 'stacked'
+    AND origins.is_residual
+    AND NOT origins.is_layer_input
+  LEFT JOIN idle_stacks
+    ON idle_stacks.module_id = loops.module_id
+    AND idle_stacks.color = loops.color
+    AND idle_stacks.value_id = origins.value_id
+),
+carries AS (
+  SELECT loops.module_id, loops.loop_instruction_name, sum("values".size_bytes) AS size_bytes
+  FROM loops
+  JOIN "values"
+    ON "values".module_id = loops.module_id
+    AND "values".instruction_name = loops.loop_instruction_name
+  JOIN value_origins AS origins
+    ON origins.module_id = "values".module_id
+    AND origins.value_id = "values".value_id
+    AND origins.origin_kind = 'carry'
+    AND origins.loop_instruction_name = loops.loop_instruction_name
+  GROUP BY loops.module_id, loops.loop_instruction_name
+),
+named AS (
+  SELECT
+    loops.module_id,
+    loops.loop_instruction_name,
+    min(coalesce(details.own_source, details.library_source, details.op_name)) AS source
+  FROM loops
+  JOIN value_details AS details
+    ON details.module_id = loops.module_id
+    AND details.instruction_name = loops.loop_instruction_name
+  GROUP BY loops.module_id, loops.loop_instruction_name
 )
 SELECT
   calls.module_id,
   calls.color,
   calls.value_id,
+  'block' AS kind,
   calls.held_bytes,
   calls.name,
   calls.parent_frame_id,
@@ -70,15 +149,36 @@ SELECT
           calls.shape
       )
     ELSE 1
-  END AS repeat_count
+  END AS repeat_count,
+  CAST(0 AS HUGEINT) AS carried_bytes
 FROM calls
-WHERE calls.place = 1;
+WHERE calls.place = 1
+UNION ALL
+SELECT
+  stacks.module_id,
+  stacks.color,
+  stacks.value_id,
+  'scan',
+  stacks.kept_bytes,
+  'scan of ' || coalesce(named.source, stacks.loop_instruction_name),
+  NULL,
+  1,
+  coalesce(carries.size_bytes, 0) * stacks.slice_count
+FROM stacks
+LEFT JOIN carries
+  ON carries.module_id = stacks.module_id
+  AND carries.loop_instruction_name = stacks.loop_instruction_name
+LEFT JOIN named
+  ON named.module_id = stacks.module_id
+  AND named.loop_instruction_name = stacks.loop_instruction_name;
 COMMENT ON VIEW advised_block_values IS
-  'One row per value of answered_idle_values that the forward pass makes outside of loops and that the backward pass reads, and function of the user''s own in the call stack of its instruction: what jax.checkpoint of that function would not keep. Key: module_id, color, value_id, name.';
+  'What one jax.checkpoint would not keep of what waits for the backward pass (answered_idle_values). Of kind block one row per value that the forward pass makes outside of loops, and function of the user''s own in the call stack of its instruction. Of kind scan one row per value of the stacks that a loop makes and that are no inputs of its rounds: what jax.checkpoint of the body of the loop (nn.remat of the layer that nn.scan repeats) would compute again. Key: module_id, color, value_id, name.';
 COMMENT ON COLUMN advised_block_values.module_id IS 'answered_idle_values.module_id.';
 COMMENT ON COLUMN advised_block_values.color IS 'answered_idle_values.color.';
-COMMENT ON COLUMN advised_block_values.value_id IS 'answered_idle_values.value_id.';
-COMMENT ON COLUMN advised_block_values.held_bytes IS 'answered_idle_values.held_bytes [bytes].';
-COMMENT ON COLUMN advised_block_values.name IS 'The function and its file without directories, which are taken for one where both are alike: stack_frames.function_name, source_file.';
-COMMENT ON COLUMN advised_block_values.parent_frame_id IS 'The frame that calls it, of a recursion the first: stack_frames.parent_frame_id; NULL if nothing does.';
+COMMENT ON COLUMN advised_block_values.value_id IS 'values.value_id.';
+COMMENT ON COLUMN advised_block_values.kind IS 'block or scan.';
+COMMENT ON COLUMN advised_block_values.held_bytes IS 'Of a block answered_idle_values.held_bytes; of a scan the slice of it that a round computes again (answered_idle_values.kept_bytes), 0 of values that are not in answered_idle_values [bytes].';
+COMMENT ON COLUMN advised_block_values.name IS 'Of a block the function and its file without directories, which are taken for one where both are alike (stack_frames.function_name, source_file); of a scan "scan of" and the line that calls the loop, its instruction if that is unknown.';
+COMMENT ON COLUMN advised_block_values.parent_frame_id IS 'The frame that calls the function, of a recursion the first: stack_frames.parent_frame_id; NULL if nothing does, and of a scan.';
 COMMENT ON COLUMN advised_block_values.repeat_count IS 'How many values of the same line of the function itself, operation and shape there are: rounds of a loop in Python that is unrolled; 1 of other lines.';
+COMMENT ON COLUMN advised_block_values.carried_bytes IS 'What the loop hands from round to round, of all rounds [bytes]: as much is stacked at the most where none of it is today; 0 of a block.';

@@ -6,6 +6,8 @@ WITH stacks AS (
     functions.color,
     held.value_id,
     held.held_bytes,
+    (held.held_bytes + origins.slice_count - 1) // origins.slice_count AS slice_bytes,
+    functions.platform,
     origins.loop_instruction_name,
     shapes.dtype,
     shapes.dimensions_text,
@@ -83,7 +85,13 @@ SELECT
   stacks.color,
   min(stacks.name) AS name,
   count(*) AS value_count,
-  sum(stacks.held_bytes) AS saving_bytes
+  -- The slice of a round is a copy of its own in one of the two forms; the CPU copies one of the
+  -- arrays whole where its new slice is made of its old one.
+  sum(stacks.held_bytes) - CASE min(stacks.platform)
+    WHEN 'cpu' THEN max(stacks.held_bytes) + max(stacks.slice_bytes)
+    ELSE sum(stacks.slice_bytes)
+  END AS low_saving_bytes,
+  sum(stacks.held_bytes) + sum(stacks.slice_bytes) AS saving_bytes
 FROM stacks
 JOIN input_counts AS inputs
   ON inputs.module_id = stacks.module_id
@@ -99,4 +107,5 @@ COMMENT ON COLUMN advised_carries.module_id IS 'answered_functions.module_id.';
 COMMENT ON COLUMN advised_carries.color IS 'answered_functions.color.';
 COMMENT ON COLUMN advised_carries.name IS 'Line of the first of the stacks by name: value_sources.source_line.';
 COMMENT ON COLUMN advised_carries.value_count IS 'Stacks that there is an argument for.';
-COMMENT ON COLUMN advised_carries.saving_bytes IS 'What they hold at the peak [bytes].';
+COMMENT ON COLUMN advised_carries.low_saving_bytes IS 'The least of it [bytes]: without slices, which the carry needs then; on CPU without the largest of them and a slice, for a carry of which a slice is read and written may be copied (below 0 then).';
+COMMENT ON COLUMN advised_carries.saving_bytes IS 'What they hold at the peak and the slices that a round copies of them [bytes].';

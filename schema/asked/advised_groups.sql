@@ -1,6 +1,19 @@
 -- One row per group of values that one change takes away, with how far the peak falls without them.
 CREATE OR REPLACE VIEW advised_groups AS
-WITH sites AS (
+WITH block_values AS (
+  SELECT module_id, color, value_id, kind, held_bytes, name, parent_frame_id, repeat_count,
+    carried_bytes
+  FROM advised_block_values
+),
+chunk_values AS (
+  SELECT module_id, color, value_id, source_line
+  FROM advised_chunk_values
+),
+held_values AS (
+  SELECT module_id, color, value_id, held_bytes
+  FROM asked_peak_values
+),
+sites AS (
   SELECT
     block_values.module_id,
     block_values.color,
@@ -8,7 +21,8 @@ WITH sites AS (
     block_values.parent_frame_id,
     sum(block_values.held_bytes) AS held_bytes,
     max(block_values.repeat_count) AS repeat_count
-  FROM advised_block_values AS block_values
+  FROM block_values
+  WHERE block_values.kind = 'block'
   GROUP BY
     block_values.module_id, block_values.color, block_values.name, block_values.parent_frame_id
 ),
@@ -28,25 +42,46 @@ chunks AS (
     chunk_values.module_id,
     chunk_values.color,
     max(chunk_values.source_line) AS name
-  FROM advised_chunk_values AS chunk_values
-  JOIN asked_peak_values AS held
+  FROM chunk_values
+  JOIN held_values AS held
     ON held.module_id = chunk_values.module_id
     AND held.color = chunk_values.color
     AND held.value_id = chunk_values.value_id
   GROUP BY chunk_values.module_id, chunk_values.color
 ),
-members AS (
+scans AS (
+  SELECT
+    block_values.module_id,
+    block_values.color,
+    block_values.name,
+    sum(block_values.held_bytes) + max(block_values.carried_bytes) AS kept_bytes
+  FROM block_values
+  WHERE block_values.kind = 'scan'
+  GROUP BY block_values.module_id, block_values.color, block_values.name
+),
+block_members AS (
   SELECT
     blocks.module_id, blocks.color, 'block' AS kind, blocks.name, block_values.value_id
   FROM blocks
-  JOIN advised_block_values AS block_values
-    ON block_values.module_id = blocks.module_id
+  JOIN block_values
+    ON block_values.kind = 'block'
+    AND block_values.module_id = blocks.module_id
     AND block_values.color = blocks.color
     AND block_values.name = blocks.name
   UNION ALL
+  SELECT
+    block_values.module_id, block_values.color, block_values.kind, block_values.name,
+    block_values.value_id
+  FROM block_values
+  WHERE block_values.kind = 'scan'
+),
+members AS (
+  SELECT module_id, color, kind, name, value_id
+  FROM block_members
+  UNION ALL
   SELECT chunks.module_id, chunks.color, 'chunk' AS kind, chunks.name, chunk_values.value_id
   FROM chunks
-  JOIN advised_chunk_values AS chunk_values
+  JOIN chunk_values
     ON chunk_values.module_id = chunks.module_id
     AND chunk_values.color = chunks.color
 ),
@@ -75,9 +110,15 @@ spans AS (
     AND temp_values.value_id = members.value_id
 ),
 found AS (
-  SELECT spans.module_id, spans.color, spans.kind, spans.name, count(held.value_id) AS value_count
+  SELECT
+    spans.module_id,
+    spans.color,
+    spans.kind,
+    spans.name,
+    count(held.value_id) AS value_count,
+    coalesce(sum(held.held_bytes), 0) AS held_bytes
   FROM spans
-  LEFT JOIN asked_peak_values AS held
+  LEFT JOIN held_values AS held
     ON held.module_id = spans.module_id
     AND held.color = spans.color
     AND held.value_id = spans.value_id
@@ -139,6 +180,7 @@ away AS (
     found.kind,
     found.name,
     found.value_count,
+    found.held_bytes,
     occupied_peaks.occupied_temp_bytes - highest.occupied_bytes AS away_bytes
   FROM found
   JOIN highest
@@ -158,10 +200,11 @@ SELECT
   away.value_count,
   CASE away.kind
     WHEN 'chunk' THEN away.away_bytes // 2
+    WHEN 'scan' THEN greatest(away.away_bytes - scans.kept_bytes, 0)
     ELSE greatest(away.away_bytes - blocks.kept_bytes, 0) // 2
   END AS low_saving_bytes,
   CASE away.kind
-    WHEN 'chunk' THEN away.away_bytes - away.away_bytes // 8
+    WHEN 'chunk' THEN greatest(away.away_bytes, away.held_bytes)
     ELSE away.away_bytes
   END AS saving_bytes
 FROM away
@@ -169,13 +212,18 @@ LEFT JOIN blocks
   ON away.kind = 'block'
   AND blocks.module_id = away.module_id
   AND blocks.color = away.color
-  AND blocks.name = away.name;
+  AND blocks.name = away.name
+LEFT JOIN scans
+  ON away.kind = 'scan'
+  AND scans.module_id = away.module_id
+  AND scans.color = away.color
+  AND scans.name = away.name;
 COMMENT ON VIEW advised_groups IS
-  'One row per group of values that one change takes away together (advised_chunk_values, advised_block_values by functions that are called several times), with by how much the peak of today''s schedule falls without them. Key: module_id, color, kind, name.';
+  'One row per group of values that one change takes away together (advised_chunk_values, advised_block_values by functions that are called several times or by loop), with by how much the peak of today''s schedule falls without them. Key: module_id, color, kind, name.';
 COMMENT ON COLUMN advised_groups.module_id IS 'answered_functions.module_id.';
 COMMENT ON COLUMN advised_groups.color IS 'answered_functions.color.';
-COMMENT ON COLUMN advised_groups.kind IS 'chunk or block.';
-COMMENT ON COLUMN advised_groups.name IS 'Of a chunk a line of the loss that holds bytes at the peak; of a block the function and its file.';
+COMMENT ON COLUMN advised_groups.kind IS 'chunk, block or scan.';
+COMMENT ON COLUMN advised_groups.name IS 'Of a chunk a line of the loss that holds bytes at the peak; of a block the function and its file, of a scan advised_block_values.name.';
 COMMENT ON COLUMN advised_groups.value_count IS 'Values of it that hold bytes at the peak.';
-COMMENT ON COLUMN advised_groups.low_saving_bytes IS 'What the peak falls by at the least [bytes]: of a loss in two chunks; of a block half of what is left where one call of it is computed again, for what its calls hand on stays.';
-COMMENT ON COLUMN advised_groups.saving_bytes IS 'What it falls by at the most [bytes]: of a loss in eight chunks; of a block without any of these values.';
+COMMENT ON COLUMN advised_groups.low_saving_bytes IS 'What the peak falls by at the least [bytes]: of a loss in two chunks; of a block half of what is left where one call of it is computed again, for what its calls hand on stays; of a scan without what one round computes again and what the rounds hand on.';
+COMMENT ON COLUMN advised_groups.saving_bytes IS 'What it falls by at the most [bytes]: of a loss without any of these values, or what they hold at the peak, if that is more; of a block or a scan without any of these values.';

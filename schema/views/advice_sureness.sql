@@ -16,6 +16,7 @@ FROM (
     ('residual', 'likely', 'likely', 'possible', 'possible'),
     ('recompute', 'possible', 'possible', 'possible', 'possible'),
     ('block', 'possible', 'possible', 'possible', 'possible'),
+    ('block_of_scan', 'possible', 'possible', 'possible', 'possible'),
     ('offload', 'unlikely', 'possible', 'possible', 'possible'),
     ('dtype', 'possible', 'possible', 'possible', 'possible'),
     ('dtype_of_stack', 'unlikely', 'likely', 'possible', 'possible'),
@@ -40,7 +41,7 @@ CROSS JOIN (VALUES ('cpu'), ('gpu'), ('tpu'), ('')) AS platforms (platform);
 COMMENT ON VIEW advice_sureness IS
   'One row per kind of advice and platform; what every query that gives advice calls sureness. Key: kind, platform.';
 COMMENT ON COLUMN advice_sureness.kind IS
-  'As in query advice; dtype_of_stack is dtype of what a loop stacks, donation_in_product donate of arguments some of which are answered_donations.is_in_product. Those that the query advice leaves out: memory_move (a copy to another memory space), copied_donation (answered_donations.is_copied), copy_in_turn (a copy that takes over as what is copied dies, or that a loop makes another array of: NOT copy_details.is_kept_twice), single_gather (no other gathered array is alive with it), least_size (padding of what takes one tile, or has none: value_details.is_least_size), layer_input (a stack of an input of the layer, which a scan saves whatever the policy).';
+  'As in query advice; block_of_scan is block of what a loop stacks, dtype_of_stack dtype of it, donation_in_product donate of arguments some of which are answered_donations.is_in_product. Those that the query advice leaves out: memory_move (a copy to another memory space), copied_donation (answered_donations.is_copied), copy_in_turn (a copy that takes over as what is copied dies, or that a loop makes another array of: NOT copy_details.is_kept_twice), single_gather (no other gathered array is alive with it), least_size (padding of what takes one tile, or has none: value_details.is_least_size), layer_input (a stack of an input of the layer, which a scan saves whatever the policy).';
 COMMENT ON COLUMN advice_sureness.platform IS 'Backend: modules.platform; empty if that is unknown.';
 COMMENT ON COLUMN advice_sureness.sureness IS
   'likely: the real saving was in the promised range, within 2 % of the peak, in at least nine of ten changes that were compiled again (tests/benchmarks/promised.md), of five or more; unlikely: as many brought less than a tenth; possible: everything else, as the compiler or the meaning of the program may prevent it.';

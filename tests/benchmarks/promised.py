@@ -28,7 +28,7 @@ FEWEST = 5
 AGAIN = ("residual", "recompute")
 """Kinds of what is computed again; who wraps a line has done what either says."""
 KINDS = (
-    "residual", "recompute", "block", "offload", "dtype", "dtype_of_stack", "donate",
+    "residual", "recompute", "block", "block_of_scan", "offload", "dtype", "dtype_of_stack", "donate",
     "donation_in_product", "carry", "chunk", "shard", "gather", "copy", "late_free", "padding",
     "constant",
 )  # fmt: skip
@@ -131,6 +131,8 @@ def advised(case: Case, advice: Sequence[Answer]) -> int | None:
 def kind_of(kind: str, answer: Answer, is_in_product: bool) -> str:
     if kind == "dtype" and (answer["name"] or "").startswith("saved "):
         return "dtype_of_stack"
+    if kind == "block" and (answer["name"] or "").startswith("scan of "):
+        return "block_of_scan"
     return "donation_in_product" if kind == "donate" and is_in_product else kind
 
 

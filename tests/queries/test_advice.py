@@ -68,7 +68,8 @@ def test_what_waits_is_computed_again_or_offloaded(con, platform):
         assert found(con) == [residual]
     else:
         assert found(con) == [
-            ("offload", 90, 0.09, "possible", 1, "saved layer.py:4"),
+            # Of what goes to the host no slice stays at the most.
+            ("offload", 100, 0.1, "possible", 1, "saved layer.py:4"),
             ("offload", 80, 0.08, "possible", 1, "model.py:1"),
             # Of what is computed again little may come: the low end ranks.
             ("recompute", 200, 0.2, "possible", 1, "model.py:2"),
@@ -106,15 +107,16 @@ def test_values_of_a_line_save_what_the_line_does_without_what_stays(con):
 
 @pytest.mark.sample(3)
 @pytest.mark.parametrize(
-    ("opcode", "kind", "occupied", "saving"),
+    ("opcode", "kind", "occupied", "ends"),
     [
-        ("add", "recompute", 501, 170),
-        ("add", "recompute", 500, 175),
-        ("all-gather", "gather", 501, 70),
-        ("all-gather", "gather", 500, 75),
+        ("add", "recompute", 501, (0, 170)),
+        ("add", "recompute", 500, (0, 175)),
+        # At the most nothing that is gathered is left.
+        ("all-gather", "gather", 501, (70, 200)),
+        ("all-gather", "gather", 500, (75, 200)),
     ],
 )
-def test_a_line_saves_less_without_its_other_values(con, opcode, kind, occupied, saving):
+def test_a_line_saves_less_without_its_other_values(con, opcode, kind, occupied, ends):
     """Without the line the peak falls by 200, and at 6 and 9 others of its values are live."""
     module = step(con)
     for value_id in (1, 2):
@@ -130,7 +132,11 @@ def test_a_line_saves_less_without_its_other_values(con, opcode, kind, occupied,
     for time, height in ((0, 200), (5, 700), (6, 600), (7, 200), (9, occupied), (10, 0)):
         insert(con, "occupancy_steps", module_id=1, color=0, start_time=time,
                occupied_temp_bytes=height)  # fmt: skip
-    assert [row[1] for row in found(con) if row[0] == kind] == [saving]
+    assert [
+        (row["low_saving_bytes"], row["saving_bytes"])
+        for row in rows(con, "advice")
+        if row["kind"] == kind
+    ] == [ends]
 
 
 def test_nothing_uses_it_any_more(con):
@@ -168,14 +174,14 @@ def test_copies_gathers_wide_types_padding_constants_and_donations(con):
         ("padding", 82, "likely", 1, tiled),
         ("copy", 70, "possible", 1, "m.py:4"),
         ("donate", 40, "likely", 1, "params['w']"),
-        # Gathered one at a time, the larger may be the one that is needed at the peak.
-        ("gather", 30, "possible", 2, "m.py:5"),
+        # Gathered one at a time, the larger may be the one that is needed at the peak: 30 at least.
+        ("gather", 70, "possible", 2, "m.py:5"),
         ("dtype", 15, "possible", 1, "m.py:7"),
         # Nothing may come of it.
         ("constant", 50, "possible", 1, "jit(step)/table"),
     ]
     assert [row[0] for row in found(con, top_n=2)] == ["padding", "copy"]
-    assert [row[0] for row in found(con, min_ratio=0.07)] == ["padding", "copy"]
+    assert [row[0] for row in found(con, min_ratio=0.08)] == ["padding"]
 
 
 def test_a_donation_that_xla_copies_is_not_in_the_figure(con):
@@ -206,6 +212,8 @@ def test_the_query_that_advice_names_shows_what_it_names(demo_db):
     everything = {"top_functions": "1000", "top_n": "10000"}
     shown = {}
     for row in cells_of("advice", min_ratio="0", **everything):
+        if row["name"].startswith("scan of"):  # several rows of loop-residuals
+            continue
         name, found = row["query_name"], re.sub(r" and \d+ more$| \(.*", "", row["name"])
         module = row["run_name"], row["function_name"], row["color"]
         shown.setdefault(name, []).append((module, found))
@@ -214,7 +222,7 @@ def test_the_query_that_advice_names_shows_what_it_names(demo_db):
         cells = {
             ((row["run_name"], row["function_name"], row["color"]), cell)
             for row in cells_of(name, **everything)
-            for cell in row.values()
+            for cell in [*row.values(), f"{row.get('shape')}{row.get('layout')}"]
             if isinstance(cell, str)
         }
         assert set(advised) <= cells, name
@@ -233,7 +241,8 @@ def test_no_advice_promises_more_than_what_if(con):
     told = [
         row
         for row in told
-        if ".py:" in (row["name"] or "") and row["kind"] not in ("carry", "chunk", "constant")
+        if ".py:" in (row["name"] or "")
+        and row["kind"] not in ("block", "carry", "chunk", "constant")
     ]
     assert len({row["kind"] for row in told}) > 2
     for row in told:
@@ -284,12 +293,14 @@ def decode(con, platform="gpu", op_name="jit(step)/while/body/dynamic_update_sli
     module.close()
 
 
-def test_a_cache_that_goes_through_a_scan_as_xs_and_ys_is_carried(con):
-    decode(con)
+@pytest.mark.parametrize(("platform", "low"), [("gpu", 80), ("cpu", -20)])
+def test_a_cache_that_goes_through_a_scan_as_xs_and_ys_is_carried(con, platform, low):
+    """A slice more or less is copied; the CPU may copy the array of which one is read and written."""
+    decode(con, platform)
     (row,) = [row for row in rows(con, "advice") if row["kind"] == "carry"]
     assert (row["low_saving_bytes"], row["saving_bytes"], row["name"], row["value_count"]) == (
-        100,
-        100,
+        low,
+        120,
         "saved decode.py:14",
         1,
     )
@@ -329,12 +340,12 @@ def loss(con, op_name="jit(step)/transpose(jvp(jit(take_along_axis)))/scatter-ad
 def test_a_loss_of_all_tokens_is_computed_in_chunks(con):
     loss(con)
     (row,) = rows(con, "advice")
-    # Without them 100 bytes are left: 350 with two chunks, 613 with eight.
+    # Without them 100 bytes are left: 350 with two chunks, at the most all that they hold.
     assert (row["kind"], row["name"], row["low_saving_bytes"], row["saving_bytes"]) == (
         "chunk",
         "loss.py:88",
         350,
-        613,
+        800,
     )
 
 
@@ -377,13 +388,18 @@ def test_calls_of_a_function_that_leave_values_for_the_backward_pass(con, platfo
     ] == [("block (m.py)", 50, 200, 2)] * count
 
 
-def test_arguments_that_all_devices_hold_are_divided(con):
+@pytest.mark.parametrize("is_updated", [False, True])
+def test_arguments_that_all_devices_hold_are_divided(con, is_updated):
+    """With what is made of them element by element, at the most."""
     text = "bf16[8,8]{1,0}"
     insert(con, "shapes", shape=text, dtype="bf16", dimensions_text="8,8", dimensions="[8, 8]")
     module = Module(con, 1, function_name="step", platform="gpu", partition_count=4,
                     replica_count=1)  # fmt: skip
     module.allocation(0, "temp", 10)
     module.value(9, 0, 0, 10)
+    if is_updated:
+        module.allocation(5, "output", 128)
+        module.value(5, 5, 0, 128, (0, 9), "updated", text)
     for number in (0, 1):
         module.allocation(1 + number, "parameter", 128, parameter_number=number,
                           parameter_shape_index="{}")  # fmt: skip
@@ -396,21 +412,21 @@ def test_arguments_that_all_devices_hold_are_divided(con):
     assert (row["name"], row["low_saving_bytes"], row["saving_bytes"], row["query_name"]) == (
         "w[0] and 1 more",
         64,
-        192,
+        288 if is_updated else 192,
         "replicated",
     )
 
 
 @pytest.mark.parametrize(
-    ("op_name", "saving", "argument"),
+    ("op_name", "ends", "argument"),
     [
-        ("jit(step)/dot_general", 70, "f32[10]{0}"),
-        ("jit(step)/transpose(jvp())/dot_general", 50, "f32[10]{0}"),
+        ("jit(step)/dot_general", (35, 70), "f32[10]{0}"),
+        ("jit(step)/transpose(jvp())/dot_general", (25, 70), "f32[10]{0}"),
         ("jit(step)/dot_general", None, "bf16[10]{0}"),
     ],
 )
-def test_a_program_of_f32_is_told_so(con, op_name, saving, argument):
-    """bf16 would halve all of it, of a training step but for the arguments, which stay f32."""
+def test_a_program_of_f32_is_told_so(con, op_name, ends, argument):
+    """bf16 would halve all of it, at the least a half of that, in training without arguments."""
     module = Module(con, 1, function_name="step", platform="tpu")
     module.allocation(0, "temp", 200)
     module.allocation(1, "parameter", 40, parameter_number=0)
@@ -422,5 +438,41 @@ def test_a_program_of_f32_is_told_so(con, op_name, saving, argument):
     module.close()
     found = [row for row in rows(con, "advice") if row["name"] == "f32"]
     assert [(row["kind"], row["low_saving_bytes"], row["saving_bytes"]) for row in found] == (
-        [] if saving is None else [("dtype", saving // 2, saving)]
+        [] if ends is None else [("dtype", *ends)]
     )
+
+
+@pytest.mark.parametrize("platform", ["gpu", "cpu"])
+def test_the_body_of_a_scan_is_computed_again_as_a_whole(con, platform):
+    module = step(con, platform)
+    for value_id in (3, 4, 5):
+        stack(con, module, value_id, 100 * value_id, is_layer_input=value_id == 4,
+              loop_instruction_name="while")  # fmt: skip
+    module.close()
+    for time, height in ((0, 800), (10, 0)):
+        insert(con, "occupancy_steps", module_id=1, color=0, start_time=time,
+               occupied_temp_bytes=height)  # fmt: skip
+    (row,) = [row for row in rows(con, "advice") if row["kind"] == "block"]
+    # One round of both is computed again; the input of the rounds stays.
+    assert (row["low_saving_bytes"], row["saving_bytes"], row["query_name"]) == (
+        180,
+        200,
+        "loop-residuals",
+    )
+    assert row["advice"] == "compute each round again: jax.checkpoint of its body"
+
+
+def test_a_donation_that_may_be_read_by_the_product_promises_nothing(con):
+    module = Module(con, 1, function_name="step", platform="tpu")
+    module.allocation(0, "temp", 10)
+    module.allocation(1, "parameter", 100, parameter_number=0)
+    module.allocation(2, "output", 100)
+    text = shape(con, "f32[25]{0}")
+    module.value(1, 1, 0, 100, (0, 9), "w", text, opcode="parameter")
+    module.value(2, 2, 0, 100, (5, 9), "fusion", text, opcode="fusion",
+                 text="fusion(w), kind=kOutput", program_order=5)  # fmt: skip
+    module.value(3, 0, 0, 10, (1, 9), "temp")
+    module.use(1, "fusion")
+    module.close()
+    (row,) = [row for row in rows(con, "advice") if row["kind"] == "donate"]
+    assert (row["low_saving_bytes"], row["saving_bytes"]) == (0, 100)
