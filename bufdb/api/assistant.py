@@ -1,23 +1,22 @@
 """The answers of one database for coding assistants, over the Model Context Protocol.
 
 Invariant: tools read and write nothing; a figure is exact, and what is cut says so. SQL is held to
-what `bufdb sql` is: one SELECT, on a read-only and locked connection.
+what `bufdb sql` is: one SELECT, on a read-only and locked connection. Each question is a process
+of its own (`apart`): it is bounded in time, memory and text, and holds up no other.
 """
 
 from __future__ import annotations
 
 import functools
 import json
-import logging
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from bufdb import __version__
+from bufdb.api import apart
 from bufdb.api.answer import Answer
 from bufdb.api.database import Database
-from bufdb.api.readable import LOG
+from bufdb.api.readable import Readable
 from bufdb.api.rows import Rows
 from bufdb.errors import BufdbError
 from bufdb.query.catalogue import Catalogue
@@ -27,6 +26,12 @@ from bufdb.resources import query_folder
 
 ROWS = 50
 """Rows of an answer unless more are asked for."""
+MOST_ROWS = 1000
+"""Rows of an answer at most."""
+_TEXT = 400_000
+"""Characters of all cells of an answer, about."""
+_CELL = (40, 4000)
+"""Characters that a cell has at least, and at most."""
 INSTRUCTIONS = (
     "Memory of programs that XLA compiled (JAX): peaks, what holds them, what would lower them. "
     "Begin with summary; queries lists the saved queries; advice says what to change. Sizes are in "
@@ -37,7 +42,7 @@ INSTRUCTIONS = (
 class Tools:
     """What an assistant can ask of one database; each answer is text, rows are CSV."""
 
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: Readable) -> None:
         self._db = db
 
     def summary(
@@ -76,7 +81,7 @@ class Tools:
         SHOW TABLES and DESCRIBE name tables and columns; memory_figures has the figures of each
         module, value_details the values, peak_values what holds each peak.
         """
-        return _csv(self._db.sql(select), max_rows)
+        return _csv(self._db.sql(select, most_rows=_at_most(max_rows) + 1), max_rows, is_first=True)
 
     def diff(self, base: str, new: str, by: str = "op", max_rows: int = ROWS) -> str:
         """What changed between two runs (names, or LABEL=VALUE), and why: a line, then CSV.
@@ -135,10 +140,10 @@ def server(db: Database) -> Any:
             "pip install 'bufdb[mcp]'"
         ) from error
     served = MCPServer("bufdb", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING")
-    tools, lock = Tools(db), threading.Lock()
+    tools = Tools(Readable(db._opener, db._folders))
     for name in NAMES:
         served.add_tool(
-            _guarded(getattr(tools, name), lock, ToolError),
+            _guarded(tools, name, ToolError),
             name=name.replace("_", "-"),
             annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False),
             structured_output=False,
@@ -146,42 +151,47 @@ def server(db: Database) -> Any:
     return served
 
 
-def _guarded(
-    tool: Callable[..., str], lock: threading.Lock, failure: type[Exception]
-) -> Callable[..., str]:
-    """The tool with notes below its answer, and bufdb's errors as those of a tool."""
+def _guarded(tools: Tools, name: str, failure: type[Exception]) -> Callable[..., Awaitable[str]]:
+    """A tool, asked in a process of its own, with bufdb's errors as those of a tool."""
 
-    @functools.wraps(tool)
-    def call(*arguments: Any, **options: Any) -> str:
-        with lock, _noted() as notes:
-            try:
-                answer = tool(*arguments, **options)
-            except BufdbError as error:
-                raise failure(str(error)) from error
-        return "\n".join([answer, *(f"note: {text}" for text in notes)])
+    @functools.wraps(getattr(tools, name))
+    async def call(**options: Any) -> str:
+        try:
+            return await apart.answered(tools, name, options, apart.MOST_S)
+        except BufdbError as error:
+            raise failure(str(error)) from error
 
     return call
 
 
-@contextmanager
-def _noted() -> Iterator[list[str]]:
-    """What is said of an answer within the block, in place of standard error."""
-    notes: list[str] = []
-    handler = logging.Handler()
-    # In place of a class with this one method, which mypy does not let a function take.
-    handler.emit = lambda record: notes.append(record.getMessage())  # type: ignore[method-assign]
-    propagates, LOG.propagate = LOG.propagate, False
-    LOG.addHandler(handler)
-    try:
-        yield notes
-    finally:
-        LOG.removeHandler(handler)
-        LOG.propagate = propagates
+def _at_most(max_rows: int) -> int:
+    return min(max(max_rows, 0), MOST_ROWS)
 
 
-def _csv(found: Rows, max_rows: int) -> str:
+def _csv(found: Rows, max_rows: int, *, is_first: bool = False) -> str:
+    """The first rows as CSV. Rows and cells are cut by DuckDB, before they are fetched.
+
+    `is_first` says that there are no more rows than one too many, whatever there would be.
+    """
     columns = [(name, str(type_)) for name, type_ in zip(found.columns, found.types, strict=True)]
-    return _cut(Result(columns, found.fetchall()), max_rows)
+    first = found.relation.limit(_at_most(max_rows))
+    most = max(_CELL[0], min(_TEXT // (_at_most(max_rows) * len(columns) or 1), _CELL[1]))
+    names = ['"' + name.replace('"', '""') + '"' for name, _ in columns]
+    longest = ", ".join(f"coalesce(max(length({name}::VARCHAR)), 0)" for name in names)
+    (lengths,) = first.aggregate(longest).fetchall()
+    shown = [
+        name if length <= most else _cut_cell(name, most)
+        for name, length in zip(names, lengths, strict=True)
+    ]
+    result = Result(columns, first.project(", ".join(shown)).fetchall())
+    more = len(found) - len(result.rows)
+    return _with_rest(render(result, "csv")[0], more, is_counted=not is_first)
+
+
+def _cut_cell(name: str, most: int) -> str:
+    text = f"{name}::VARCHAR"
+    cut = f"left({text}, {most}) || '… (' || length({text}) || ' characters)'"
+    return f"if(length({text}) > {most}, {cut}, {text}) AS {name}"
 
 
 def _with_rows(found: Answer, max_rows: int) -> str:
@@ -196,7 +206,11 @@ def _with_rows(found: Answer, max_rows: int) -> str:
 
 def _cut(result: Result, max_rows: int) -> str:
     """Rows as CSV, and how many were left out."""
-    shown = Result(result.columns, result.rows[: max(max_rows, 0)])
-    text = render(shown, "csv")[0].rstrip("\n")
-    more = len(result.rows) - len(shown.rows)
-    return f"{text}\n({more} more rows; max_rows gives more)" if more else text
+    shown = Result(result.columns, result.rows[: _at_most(max_rows)])
+    return _with_rest(render(shown, "csv")[0], len(result.rows) - len(shown.rows))
+
+
+def _with_rest(text: str, more: int, *, is_counted: bool = True) -> str:
+    count = f"{more} " if is_counted else ""
+    rest = f"\n({count}more rows; max_rows gives more)" if more else ""
+    return text.rstrip("\n") + rest

@@ -66,15 +66,19 @@ class Readable:
             _note_nothing(con, query, bound, row_count)
             return _answered(con)
 
-    def sql(self, text: str) -> Rows:
+    def sql(self, text: str, *, most_rows: int | None = None) -> Rows:
         """The answer of one SELECT of your own, as `bufdb sql`: read-only, no other files.
+
+        Args:
+            text: the SELECT.
+            most_rows: rows that are enough; the rest is not computed where DuckDB can do without.
 
         Raises:
             UsageError: not one statement, or one that does more than read.
             BufdbError: DuckDB refused it or failed.
         """
         with self._opener.one() as con:
-            execute.sql_as_table(con, text)
+            execute.sql_as_table(con, text, most_rows)
             return _answered(con)
 
     def summary(

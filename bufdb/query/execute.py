@@ -203,15 +203,19 @@ def query_as_table(
         return _as_table(con, query.sql, query.name)
 
 
-def sql_as_table(con: duckdb.DuckDBPyConnection, sql: str) -> int:
-    """The same of one SELECT; errors as those of `execute_sql`."""
+def sql_as_table(con: duckdb.DuckDBPyConnection, sql: str, most_rows: int | None = None) -> int:
+    """The same of one SELECT, of its first rows if so many are enough; errors as `execute_sql`."""
     require_select(con, sql, "sql")
-    return _as_table(con, sql, "sql")
+    return _as_table(con, sql, "sql", most_rows)
 
 
-def _as_table(con: duckdb.DuckDBPyConnection, sql: str, name: str) -> int:
+def _as_table(
+    con: duckdb.DuckDBPyConnection, sql: str, name: str, most_rows: int | None = None
+) -> int:
     def work() -> None:
         text = _without_semicolon(sql)
+        if most_rows is not None:
+            text = f"FROM ({text}\n) LIMIT {most_rows}"
         try:
             con.execute(f"CREATE TEMP TABLE {ANSWER} AS {text}")
         except duckdb.ParserException:  # DESCRIBE and its like stand in parentheses alone

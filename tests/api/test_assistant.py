@@ -3,11 +3,14 @@
 import asyncio
 import json
 import sys
+import time
 
 import pytest
 
 import bufdb
+from bufdb.api import apart, assistant
 from bufdb.api.assistant import NAMES, Tools
+from bufdb.database import store
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +76,64 @@ def test_the_sdks_client_gets_answers_and_errors(demo_db):
     assert reading[0]
     assert "root:" not in reading[1]
     assert count == (False, "n\n6")
+
+
+def test_rows_and_cells_are_cut_before_they_are_fetched(tools):
+    few = tools.sql("SELECT repeat('ab', 3000000) AS a, [1, 2] AS b FROM range(1000000000000)", 2)
+    assert len(few) < 20_000
+    lines = few.splitlines()
+    assert lines[1].endswith('… (6000000 characters),"[1, 2]"')
+    assert lines[3] == "(more rows; max_rows gives more)"
+    assert len(tools.sql("SELECT range AS n FROM range(100000)", 10**9)) < 10_000
+
+
+ENDLESS = {"select": "SELECT sum(a.range * b.range) FROM range(10000000) a, range(10000000) b"}
+
+
+def test_a_question_that_does_not_end_is_cancelled_and_holds_up_no_other(demo_db, monkeypatch):
+    pytest.importorskip("mcp.client.client", reason="this Python has no mcp of version 2")
+    from mcp.server.mcpserver.exceptions import ToolError
+
+    tools = Tools(bufdb.connect(demo_db))
+    monkeypatch.setattr(apart, "MOST_S", 4.0)
+    call = assistant._guarded(tools, "sql", ToolError)
+
+    async def ask():
+        endless = asyncio.create_task(call(**ENDLESS))
+        assert await call(select="SELECT 1 AS n") == "n\n1"
+        assert not endless.done()
+        with pytest.raises(ToolError, match=r"took more than 4 s"):
+            await endless
+        cancelled = asyncio.create_task(call(**ENDLESS))
+        await asyncio.sleep(1.5)
+        cancelled.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+        with pytest.raises(ToolError, match=r"memory"):
+            await call(select="SELECT list(repeat('x', 100000) || range) AS n FROM range(100000)")
+
+    asyncio.run(ask())
+    store.open_writable(str(demo_db)).close()  # nobody has the file
+
+
+def test_the_server_ends_when_its_client_does(demo_db):
+    pytest.importorskip("mcp.client.client", reason="this Python has no mcp of version 2")
+    from mcp import Client, StdioServerParameters, stdio_client
+
+    command = StdioServerParameters(
+        command=sys.executable, args=["-m", "bufdb", "mcp", "--db", str(demo_db)]
+    )
+
+    async def ask():
+        async with Client(stdio_client(command)) as client:
+            endless = asyncio.create_task(client.call_tool("sql", ENDLESS))
+            await asyncio.sleep(3)
+            endless.cancel()
+
+    began = time.monotonic()
+    asyncio.run(ask())
+    assert time.monotonic() - began < 20
+    store.open_writable(str(demo_db)).close()
 
 
 def test_a_missing_database_is_said_at_once(call, tmp_path):
