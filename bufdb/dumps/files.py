@@ -125,7 +125,8 @@ def parse_stem(stem: str) -> ModuleName:
 def base_name(name: str) -> str:
     """The last part of a name or key: behind directories, and behind the archive it is in."""
     # Few names have a colon, and to look for an archive's takes 10 us.
-    return (_INSIDE.sub("", name) if ":" in name else name).rpartition("/")[2]
+    inside = _INSIDE.match(name) if ":" in name else None
+    return name[inside.end() if inside else 0 :].rpartition("/")[2]
 
 
 def stem_of(name: str) -> str:

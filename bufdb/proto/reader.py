@@ -19,7 +19,12 @@ from bufdb.proto import wire
 
 GZIP = b"\x1f\x8b"
 MAX_BYTES = 1 << 31
-"""A message has at most 2 GiB; what a compressed file unpacks to ends there."""
+"""A message has at most 2 GiB."""
+MOST_BYTES = 384 << 20
+FREE_BYTES = 64 << 20
+MOST_RATIO = 100
+"""A compressed file is unpacked to so many bytes at most, and beyond `FREE_BYTES` to so many times
+its size: XLA's are compressed 5 to 15 times, and what comes out is held in memory."""
 PACKAGE_MISSING = (
     "reading it takes the package protobuf, which is not installed: pip install 'bufdb[proto]'"
 )
@@ -68,25 +73,28 @@ def unpacked(data: bytes) -> bytes:
     """The bytes of a file, decompressed if they are compressed.
 
     Raises:
-        UnreadableProto: the compressed bytes are damaged, or hold more than a message can.
+        UnreadableProto: the compressed bytes are damaged, or hold more than is unpacked.
     """
     if not data.startswith(GZIP):
         return data
+    most = min(MOST_BYTES, max(FREE_BYTES, MOST_RATIO * len(data)))
     parts: list[bytes] = []
-    size = 0
     while data.startswith(GZIP):
         stream = zlib.decompressobj(wbits=31)
         try:
-            parts.append(stream.decompress(data, MAX_BYTES - size + 1))
+            parts.append(stream.decompress(data, most + 1))
         except zlib.error as error:
             raise UnreadableProto(f"it does not decompress: {error}") from error
-        size += len(parts[-1])
-        if size > MAX_BYTES:
-            raise UnreadableProto("it decompresses to more than the 2 GiB of a message")
+        most -= len(parts[-1])
+        if most < 0:
+            raise UnreadableProto(
+                f"it decompresses to more than {MOST_RATIO} times its size, or more than "
+                f"{MOST_BYTES >> 20} MiB; unpack it first if it can be trusted"
+            )
         if not stream.eof:
             raise UnreadableProto("it was cut off: the compressed data have no end")
         data = stream.unused_data
-    return b"".join(parts)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def read(data: bytes, kind: str = "HloProto") -> Any:

@@ -4,8 +4,10 @@ import gzip
 import importlib.util
 import io
 import os
+import re
 import shutil
 import tarfile
+import time
 import zipfile
 import zlib
 from pathlib import Path
@@ -16,9 +18,10 @@ from places import DEMO
 
 from bufdb.dumps.discover import base_of, discover
 from bufdb.dumps.files import base_name
-from bufdb.dumps.places import compressed
+from bufdb.dumps.places import archives, compressed
 from bufdb.dumps.places.place import Bytes, Reader, suffix_of
 from bufdb.errors import UsageError
+from bufdb.proto import reader
 
 RUN = DEMO / "cpu_b8"
 INIT = "module_0000.jit_init.cpu_after_optimizations"
@@ -320,3 +323,87 @@ def test_a_gzip_stream_is_read_from_any_position(monkeypatch):
 def test_what_is_no_gzip_stream_is_damaged(content):
     with pytest.raises(OSError, match="damaged"):
         compressed.gzip(lambda: io.BytesIO(content)).size()
+
+
+# -- small files without end -----------------------------------------------------------------------
+
+
+def tarred(path: Path, *headers: tuple[bytes, bytes], member: str = DUMP) -> Path:
+    """A compressed tar of some headers, each with its type and content, and one member."""
+    parts = []
+    for kind, content in headers:
+        info = tarfile.TarInfo("h")
+        info.type, info.size = kind, len(content)
+        parts += [info.tobuf(), content, b"\0" * (-len(content) % 512)]
+    info = tarfile.TarInfo(member)
+    info.size = 1
+    parts += [info.tobuf(), b"x", b"\0" * 511, b"\0" * 1024]
+    path.write_bytes(gzip.compress(b"".join(parts), 1))
+    return path
+
+
+HOSTILE = {
+    "name": [(tarfile.GNUTYPE_LONGNAME, b"a.zip:" * 8_000_000 + b"\0")],
+    "short name": [(tarfile.GNUTYPE_LONGNAME, b"a.zip:" * 9_000 + b"\0")],
+    "digits": [(tarfile.XHDTYPE, b"1" * 20_000_000)],
+    "few digits": [(tarfile.XHDTYPE, b"60000 a=" + b"1" * 59_991 + b"\n")],
+    "records": [(tarfile.XHDTYPE, b"5 aaa" * 13_000 + b"=\n")],
+    "nested": [(tarfile.GNUTYPE_LONGNAME, b"a\0")] * 5000,
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+@pytest.mark.parametrize("is_given", [True, False])
+def test_a_header_without_end_is_refused(tmp_path, kind, is_given):
+    path = tarred(tmp_path / "a.tar.gz", *HOSTILE[kind])
+    began = time.monotonic()
+    ((name, (_, message)),) = odd(path if is_given else tmp_path).items()
+    assert time.monotonic() - began < 5
+    assert re.search("a header|its name|recursion", message), message
+    assert len(name) < 200
+
+
+def test_a_negative_size_does_not_read_the_same_header_again(tmp_path):
+    info = tarfile.TarInfo("h")
+    head = bytearray(info.tobuf())
+    head[124:136] = b"\xff" * 10 + b"\xfa\x00"  # -1536
+    head[148:156] = b" " * 8
+    head[148:156] = b"%06o\0 " % sum(head)
+    (tmp_path / "a.tar").write_bytes(bytes(head) * 3 + b"\0" * 1024)
+    ((_, message),) = odd(tmp_path / "a.tar").values()
+    assert "a size is negative" in message
+
+
+def test_an_archive_of_too_many_members_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(archives, "MOST_MEMBERS", 3)
+    for form in ("zip", "gztar"):
+        ((_, message),) = odd(archive(tmp_path, form)).values()
+        assert "more than 3 members" in message
+    monkeypatch.setattr(archives, "_MOST_DIRECTORY", 100)
+    ((_, message),) = odd(archive(tmp_path, "zip")).values()
+    assert "its directory has more than" in message
+
+
+def test_a_small_proto_that_unpacks_to_much_is_refused():
+    data = gzip.compress(bytes(reader.FREE_BYTES + (1 << 20)), 1)
+    with pytest.raises(reader.UnreadableProto, match="more than 100 times its size"):
+        reader.unpacked(data)
+    assert reader.unpacked(gzip.compress(b"ab") + gzip.compress(b"c")) == b"abc"
+
+
+def test_a_sparse_file_is_left_out_however_many_parts_it_has(tmp_path):
+    info = tarfile.TarInfo("hole")
+    info.type, info.size = tarfile.GNUTYPE_SPARSE, 512
+    head = bytearray(info.tobuf(tarfile.GNU_FORMAT))
+    head[482], head[483:495] = 1, b"%011o\0" % 10**6
+    head[148:156] = b" " * 8
+    head[148:156] = b"%06o\0 " % sum(head)
+    more = (b"%011o\0" % 7 * 42 + b"\1" + bytes(7)) * 2000
+    last = bytes(512)
+    info = tarfile.TarInfo(DUMP)
+    info.size = 1
+    text = bytes(head) + more + last + b"y" * 512 + info.tobuf() + b"x" + bytes(511 + 1024)
+    (tmp_path / "a.tar").write_bytes(text)
+    oddities = []
+    assert len(found(tmp_path / "a.tar", oddities)) == 1
+    assert [oddity.code for oddity in oddities] == ["no_file"]

@@ -53,7 +53,7 @@ def test_what_is_none_is_told_apart(data: bytes, what: str) -> None:
     assert what in found
 
 
-def test_compressed_bytes_are_unpacked_as_far_as_a_message_goes(
+def test_compressed_bytes_are_unpacked_as_far_as_is_allowed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     packed = gzip.compress(WHOLE)
@@ -63,6 +63,6 @@ def test_compressed_bytes_are_unpacked_as_far_as_a_message_goes(
         reader.unpacked(packed[:-9])
     with pytest.raises(reader.UnreadableProto, match="does not decompress"):
         reader.unpacked(packed[:100] + b"\0" * 100 + packed[200:])
-    monkeypatch.setattr(reader, "MAX_BYTES", 1000)
-    with pytest.raises(reader.UnreadableProto, match="2 GiB"):
+    monkeypatch.setattr(reader, "MOST_BYTES", 1000)
+    with pytest.raises(reader.UnreadableProto, match="unpack it first"):
         reader.unpacked(packed)

@@ -6,6 +6,7 @@ its directory, or an archive within an archive, is refused all the same and said
 
 from __future__ import annotations
 
+import errno
 import io
 import lzma
 import struct
@@ -22,6 +23,7 @@ import xxhash
 
 from bufdb.dumps.files import Oddity, as_text, base_name, bears_dump_name, open_file
 from bufdb.dumps.places.compressed import Compressed, check_bounds, gzip, zstandard
+from bufdb.dumps.places.headers import Header
 from bufdb.dumps.places.place import Place, Reader, Stat, damaged, suffix_of
 
 TAR = (".tar", ".tar.gz", ".tgz", ".tar.zst")
@@ -32,7 +34,15 @@ _TEXTS = (".txt", ".log", ".out", ".debug_options")
 _READ = 1 << 20
 LARGE_BYTES = 512 << 20
 """Size of an archive among other files beyond which it is looked into only if it is named."""
+MOST_MEMBERS = 250_000
+MOST_NAMES = 64 << 20
+"""Members of an archive, and characters of their names."""
+MOST_NAME = 4096
+"""Characters of a name; those of a file system have no more."""
+_MOST_DIRECTORY = 32 << 20
+"""Bytes of the directory of a zip, which takes up to fifteen times as many in memory."""
 _DAMAGE = (
+    RecursionError,
     zipfile.BadZipFile,
     tarfile.TarError,
     zlib.error,
@@ -156,16 +166,33 @@ def _members(name: str, path: Path | Place, oddities: list[Oddity]) -> Iterator[
     stamp = stamp_of(path)
     members = _tar if name.lower().endswith(TAR) else _zip
     names: set[str] = set()
+    total = 0
     for member in members(name, path, stamp, oddities):
+        total += len(member.name)
+        if total > MOST_NAMES:
+            raise OSError(errno.EFBIG, f"its names have more than {MOST_NAMES >> 20} MiB")
         why = _why_refused(member.name, names)
         if why is None:
             names.add(member.name)
             yield member
         else:
-            oddities.append(Oddity(f"{name}:{member.name}", "error", "refused_member", why))
+            oddities.append(_odd(name, member.name, "error", "refused_member", why))
+
+
+def _odd(archive: str, name: str, severity: str, code: str, text: str) -> Oddity:
+    """What is said of a member; of a name without end its beginning."""
+    shown = name if len(name) <= MOST_NAME else f"{name[:100]}…"
+    return Oddity(f"{archive}:{shown}", severity, code, text)
+
+
+def _require_few(count: int) -> None:
+    if count > MOST_MEMBERS:
+        raise OSError(errno.EFBIG, f"it has more than {MOST_MEMBERS:,} members; unpack it first")
 
 
 def _why_refused(name: str, taken: set[str]) -> str | None:
+    if len(name) > MOST_NAME:
+        return f"its name has more than {MOST_NAME} characters; it was not read"
     if name.startswith(("/", "\\")) or ".." in name.replace("\\", "/").split("/"):
         return "its name leads out of the archive; it was not read"
     if is_archive(name) or inner_name(name) is not None:
@@ -176,8 +203,11 @@ def _why_refused(name: str, taken: set[str]) -> str | None:
 def _zip(
     name: str, path: Path | Place, stamp: str | None, oddities: list[Oddity]
 ) -> Iterator[Member]:
-    with _open(path) as file, zipfile.ZipFile(file) as archive:
-        infos = [info for info in archive.infolist() if not info.is_dir()]
+    with _open(path) as file:
+        _require_small_directory(file)
+        with zipfile.ZipFile(file) as archive:
+            infos = [info for info in archive.infolist() if not info.is_dir()]
+    _require_few(len(infos))
     packed = sum(info.compress_size for info in infos)
     if packed > path.stat().st_size:
         raise damaged("its members lie over each other")
@@ -185,12 +215,18 @@ def _zip(
     for info in infos:
         if info.flag_bits & 1:
             text = "is encrypted; unpack the archive first"
-            oddities.append(
-                Oddity(f"{name}:{as_text(info.filename)}", "error", "refused_member", text)
-            )
+            oddities.append(_odd(name, as_text(info.filename), "error", "refused_member", text))
             continue
         inner = as_text(info.filename)
         yield Member(inner, path, info.file_size, _written(info), _zip_reader(path, info), stamp)
+
+
+def _require_small_directory(file: IO[bytes]) -> None:
+    """Nothing if the directory, all of which `zipfile` reads at once, is no larger than allowed."""
+    end = zipfile._EndRecData(file)  # type: ignore[attr-defined]
+    if end is not None and end[zipfile._ECD_SIZE] > _MOST_DIRECTORY:  # type: ignore[attr-defined]
+        most = f"{_MOST_DIRECTORY >> 20} MiB"
+        raise OSError(errno.EFBIG, f"its directory has more than {most}; unpack it first")
 
 
 def _written(info: zipfile.ZipInfo) -> int:
@@ -223,8 +259,11 @@ def _tar(
         stream = gzip(lambda: _open(path))
     elif lower.endswith(".zst"):
         stream = zstandard(lambda: _open(path))
-    with _opened_tar(path, stream) as file, tarfile.open(fileobj=file, mode="r:") as archive:
-        for info in archive:
+    with (
+        _opened_tar(path, stream) as file,
+        tarfile.open(fileobj=file, mode="r:", tarinfo=Header) as archive,
+    ):
+        for info in _each(archive):
             inner = as_text(info.name.removeprefix("./"))
             written = int(info.mtime) if 0 < info.mtime < _LATEST_S else 0
             if info.isreg() and not info.issparse():
@@ -232,7 +271,17 @@ def _tar(
                 yield Member(inner, path, info.size, written * 10**9, reader, stamp)
             elif not info.isdir():
                 text = "is a link or no plain file; it was not read"
-                oddities.append(Oddity(f"{name}:{inner}", "info", "no_file", text))
+                oddities.append(_odd(name, inner, "info", "no_file", text))
+
+
+def _each(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    """The members one by one, of which `tarfile` would keep all."""
+    count = 0
+    while (info := archive.next()) is not None:
+        archive.members.clear()  # type: ignore[attr-defined]
+        count += 1
+        _require_few(count)
+        yield info
 
 
 def _opened_tar(path: Path | Place, stream: Compressed | None) -> IO[bytes]:
