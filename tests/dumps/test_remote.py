@@ -14,6 +14,7 @@ from ingesting import ingest_into, rows
 from places import DEMO
 
 from bufdb.dumps.discover import base_of
+from bufdb.dumps.places import remote
 from bufdb.dumps.places.remote import Url, is_url, listed
 from bufdb.errors import UsageError
 
@@ -210,6 +211,66 @@ def test_a_file_behind_http(fresh):
         name = "module_0000.jit_init.cpu_after_optimizations-buffer-assignment.txt"
         ingest_into(con, Url(f"{address}/{name}"), "run")
         assert rows(con, "SELECT module_name, has_live_ranges FROM modules") == [("jit_init", True)]
+
+
+class Hostile(BaseHTTPRequestHandler):
+    """Bodies without end, longer than said, and a page with links of which one is bad."""
+
+    def do_HEAD(self):
+        self.answer(is_body=False)
+
+    def do_GET(self):
+        self.answer(is_body=True)
+
+    def answer(self, *, is_body):
+        name = self.path.rpartition("/")[2]
+        if name == "gone.txt":
+            self.send_error(500)
+            return
+        data = DUMP.read_bytes()
+        if not name:
+            data = b"".join(b'<a href="%s">x</a>' % link for link in (DUMP_NAME, b"gone.txt"))
+        self.send_response(200)
+        if name == "long.txt" and not is_body:
+            self.send_header("Content-Length", "1000")
+        elif name not in ("long.txt", "endless.txt"):
+            self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        while is_body:
+            try:
+                self.wfile.write(data)
+            except OSError:
+                return
+            is_body = name == "endless.txt"
+
+    def log_message(self, *_):
+        pass
+
+
+DUMP = DEMO / "cpu_b8_old" / "module_0000.jit_init.cpu_after_optimizations-buffer-assignment.txt"
+DUMP_NAME = DUMP.name.encode()
+
+
+@needs("fsspec", "aiohttp")
+@lenient
+def test_bodies_without_end_are_cut_off_and_a_bad_link_is_one_file(fresh, monkeypatch):
+    monkeypatch.setattr(remote, "_MOST_UNTOLD", 1 << 20)
+    with serving(Hostile) as address:
+        with pytest.raises(UsageError, match="sends more than 1 MiB and no length"):
+            listed(Url(f"{address}/endless.txt"))
+        (longer,) = listed(Url(f"{address}/long.txt")).values()
+        with pytest.raises(OSError, match="sends more than it said"):
+            longer.open().read()
+        con = fresh()
+        assert ingest_into(con, Url(f"{address}/dumps/"), "run").module_count == 1
+        found = listed(Url(f"{address}/dumps/"))
+        assert sorted(found) == ["gone.txt", DUMP.name]
+        assert found[DUMP.name].open().read() == DUMP.read_bytes()
+        with pytest.raises(OSError, match="its server does not give it"):
+            found["gone.txt"].open().read()
+        monkeypatch.setattr(remote, "_MOST_PAGE", 100)
+        with pytest.raises(UsageError, match="its page has more than"):
+            listed(Url(f"{address}/dumps/"))
 
 
 def test_without_fsspec_it_says_what_to_install(monkeypatch):
