@@ -41,6 +41,12 @@ PICTURES = ("speedscope", "collapsed", "pprof", "perfetto", "torch-snapshot")
     help="Replace names and paths, the same by the same; sizes, shapes and lines stay.",
 )
 @click.option(
+    "--keep",
+    metavar="LABEL",
+    multiple=True,
+    help="Of --anonymize: a label of runs that stays as it is; may be given several times.",
+)
+@click.option(
     "-o",
     "--output",
     metavar="FILE",
@@ -57,6 +63,7 @@ def command(
     color: str | None,
     frames: str,
     anonymize: bool,
+    keep: tuple[str, ...],
     output: Path,
     db: str,
 ) -> None:
@@ -77,7 +84,9 @@ def command(
 
     --anonymize leaves the words of XLA, JAX and bufdb, all numbers, and single letters; every other
     word of names, paths, labels and options becomes another one, the same everywhere in the file.
-    Hashes of dump files stay.
+    Your functions and files are replaced whole, whatever words and numbers they are made of. What
+    says how a run was made (its command, versions, host) is left out but for --keep. Hashes of dump
+    files stay.
 
     \b
     Exit codes:
@@ -91,5 +100,8 @@ def command(
     opened = partial(common.open_database, db)
     output = Path("/dev/stdout") if output == Path("-") else output
     filters = {"run": run, "function": function, "module": module, "color": color}
-    for text in export(opened, db, form, output, **filters, frames=frames, anonymize=anonymize):
+    notes = export(
+        opened, db, form, output, **filters, frames=frames, anonymize=anonymize, keep=keep
+    )
+    for text in notes:
         common.note(text)

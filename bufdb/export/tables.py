@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import duckdb
@@ -36,9 +36,10 @@ KEPT = {
     "modules": "platform backend format_era reported_peak_status entry_computation_layout "
     "derived_from_proto",
     "peak_contributors": "shape_index",
-    "peak_savings": "what",
+    "peak_savings": "what saving_form",
     "peak_values": "allocation_kind",
     "positions": "shape_index",
+    "recompute_parts": "part_kind saving_form",
     "role_rules": "subject",
     "row_checksums": "table_name",
     "run_checksums": "table_name",
@@ -50,6 +51,14 @@ KEPT = {
     "values": "shape_index shape",
 }
 """Columns of text that are XLA's or bufdb's alone; words in all others may be a user's."""
+RULES = ("memory_spaces", "op_categories", "role_rules")
+"""What bufdb ships, and users may edit."""
+_FUNCTIONS = f"""
+SELECT function_name FROM {CATALOG}.main.modules
+UNION
+SELECT function_name FROM {CATALOG}.main.stack_frames
+WHERE own_frame_id = stack_frame_id
+"""
 _TEXTS_AT_ONCE = 20_000
 _LONGEST_LINE = 2**28
 
@@ -58,9 +67,14 @@ class Selection:
     """Which rows are exported, and what takes the place of texts; tables of its connection."""
 
     def __init__(
-        self, con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value], *, anonymous: bool
+        self,
+        con: duckdb.DuckDBPyConnection,
+        asked: Mapping[str, Value],
+        *,
+        anonymous: bool,
+        keep: Sequence[str] = (),
     ) -> None:
-        """Choose modules by globs of run, function and module.
+        """Choose modules by globs of run, function and module; `keep` names labels to keep.
 
         Raises:
             BufdbError: there are none.
@@ -68,6 +82,9 @@ class Selection:
         self.con = con
         self.types = _types(con)
         self.anonymous = anonymous
+        self._kept_labels = (
+            ", ".join("'" + label.replace("'", "''") + "'" for label in keep) or "NULL"
+        )
         given = {name: str(asked[name]) for name in ("function", "module") if name in asked}
         _ask(con, asked, given)
         ((module_count,), (run_count,)) = con.execute(
@@ -96,11 +113,17 @@ class Selection:
                 source = f"{kind}.exported_{column}"
             elif self.anonymous and self._is_free(table, column):
                 joins.append(
-                    f"LEFT JOIN temp.main.exported_texts AS t{number} ON t{number}.text = {source}"
+                    f"LEFT JOIN temp.main.exported_texts AS t{number} ON t{number}.text = {source} "
+                    f"AND t{number}.is_rule = {table in RULES}"
                 )
+                kept = source
                 source = f"t{number}.replaced"
+                if table == "run_labels":
+                    source = f"if(stored.label IN ({self._kept_labels}), {kept}, {source})"
             columns.append(f'{source} AS "{column}"')
         where = "FALSE" if self.anonymous and table in DERIVED else self._condition(table)
+        if self.anonymous and table == "run_labels":  # how a run was made says where and by whom
+            where += f" AND (NOT stored.is_metadata OR stored.label IN ({self._kept_labels}))"
         return (
             f'SELECT {", ".join(columns)} FROM {CATALOG}.main."{table}" AS stored '
             f"{' '.join(joins)} WHERE {where}"
@@ -130,7 +153,8 @@ class Selection:
     def _replace_texts(self) -> None:
         """Fill exported_texts with every text that is not kept."""
         parts = [
-            f'SELECT stored."{column}" AS text FROM {CATALOG}.main."{table}" AS stored '
+            f'SELECT stored."{column}" AS text, {table in RULES} AS is_rule '
+            f'FROM {CATALOG}.main."{table}" AS stored '
             f'WHERE stored."{column}" IS NOT NULL AND {self._condition(table)}'
             for table, columns in self.types.items()
             for column in columns
@@ -139,20 +163,34 @@ class Selection:
         # In an order of its own, so that words get the same codes each time.
         self.con.execute(
             "CREATE OR REPLACE TEMP TABLE exported_originals AS "
-            f"SELECT DISTINCT text FROM ({' UNION ALL '.join(parts)}) ORDER BY text"
+            f"SELECT DISTINCT text, is_rule FROM ({' UNION ALL '.join(parts)}) ORDER BY ALL"
         )
         self.con.execute(
-            "CREATE OR REPLACE TEMP TABLE exported_texts (text VARCHAR, replaced VARCHAR)"
+            "CREATE OR REPLACE TEMP TABLE exported_texts "
+            "(text VARCHAR, is_rule BOOLEAN, replaced VARCHAR)"
         )
-        words = Words()
-        part = "SELECT text FROM temp.main.exported_originals WHERE rowid >= ? LIMIT ?"
+        frames = self.con.execute(_FUNCTIONS).fetchall()
+        words = Words(name for (name,) in frames if name)
+        places = f"SELECT DISTINCT source_path FROM {CATALOG}.main.runs ORDER BY ALL"
+        whole = {text for (text,) in self.con.execute(places).fetchall()}
+        part = "SELECT text, is_rule FROM temp.main.exported_originals WHERE rowid >= ? LIMIT ?"
         first = 0
         while rows := self.con.execute(part, [first, _TEXTS_AT_ONCE]).fetchall():
             first += len(rows)
-            texts = [text for (text,) in rows]
+            replaced = [
+                words.rule(text)
+                if is_rule
+                else (words.whole if text in whole else words.text)(text)
+                for text, is_rule in rows
+            ]
             self.con.execute(
-                "INSERT INTO temp.main.exported_texts SELECT unnest($texts), unnest($replaced)",
-                {"texts": texts, "replaced": [words.text(text) for text in texts]},
+                "INSERT INTO temp.main.exported_texts "
+                "SELECT unnest($texts), unnest($rules), unnest($replaced)",
+                {
+                    "texts": [text for text, _ in rows],
+                    "rules": [is_rule for _, is_rule in rows],
+                    "replaced": replaced,
+                },
             )
 
 

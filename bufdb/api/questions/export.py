@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -41,6 +42,7 @@ def export(
     color: int | str | None = None,
     frames: str = "own",
     anonymize: bool = False,
+    keep: Sequence[str] = (),
 ) -> list[str]:
     """Write a database, or a part of it; arguments as the options of `bufdb export`.
 
@@ -55,6 +57,7 @@ def export(
         color: of a picture, only this memory space, its number or its name.
         frames: of a picture, call stacks of the user's own code (own) or with libraries (all).
         anonymize: replace names and paths, the same by the same.
+        keep: labels of runs that stay as they are when the rest is replaced.
 
     Returns:
         What its reader should know.
@@ -66,8 +69,10 @@ def export(
     _require(form, color, frames)
     given = {"run": run, "function": function, "module": module}
     asked: dict[str, Value] = {name: text for name, text in given.items() if text is not None}
+    if keep and not anonymize:
+        raise UsageError("--keep is for --anonymize; without it all labels stay")
     if form in TABLES:
-        _write_tables(opened, db, asked, form, output, anonymous=anonymize)
+        _write_tables(opened, db, asked, form, output, anonymous=anonymize, keep=keep)
         return []
     if color is not None:
         asked["color"] = int(color) if str(color).isdecimal() else color
@@ -75,7 +80,7 @@ def export(
         if anonymize:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="bufdb-"))
             hidden = str(Path(folder) / "anonymous.duckdb")
-            _write_tables(opened, db, asked, "bundle", Path(hidden), anonymous=True)
+            _write_tables(opened, db, asked, "bundle", Path(hidden), anonymous=True, keep=keep)
             opened = partial(store.open_readable, hidden)
             asked = {name: asked[name] for name in asked if name == "color"}
         data, notes = _picture(opened, asked, form, all_frames=frames == "all")
@@ -94,9 +99,16 @@ def _require(form: str, color: int | str | None, frames: str) -> None:
 
 
 def _write_tables(
-    opened: Open, db: str, asked: dict[str, Value], form: str, output: Path, *, anonymous: bool
+    opened: Open,
+    db: str,
+    asked: dict[str, Value],
+    form: str,
+    output: Path,
+    *,
+    anonymous: bool,
+    keep: Sequence[str],
 ) -> None:
-    selection = tables.Selection(opened(allow_files=True), asked, anonymous=anonymous)
+    selection = tables.Selection(opened(allow_files=True), asked, anonymous=anonymous, keep=keep)
     if form == "bundle":
         bundle.write(selection, output, db)
     else:
