@@ -60,6 +60,10 @@ class Function:
         return f"{self.function_name} ({self.run_name}, {self.memory_space})"
 
 
+MOST_PROFILES = 500
+"""Functions in one file of profiles: nobody looks through more, and each is asked for by itself."""
+
+
 @dataclass(frozen=True)
 class Chosen:
     """What is shown, and what is not."""
@@ -127,6 +131,15 @@ def with_instants(chosen: Chosen) -> Chosen:
     if not functions:
         raise BufdbError(f"nothing to export: {notes[0]}")
     return Chosen(functions, [*notes, *chosen.notes])
+
+
+def first(chosen: Chosen, most: int = MOST_PROFILES) -> Chosen:
+    """The functions with the largest needs, and a note about how many there are besides."""
+    left = len(chosen.functions) - most
+    if left <= 0:
+        return chosen
+    note = f"the {most} functions with the largest needs are written, {left} more are not"
+    return Chosen(chosen.functions[:most], [*chosen.notes, f"{note}; --function chooses"])
 
 
 def largest(chosen: Chosen) -> Chosen:

@@ -529,3 +529,15 @@ def test_frames_of_libraries_are_there_where_they_are_asked_for(con):
         value.frames for wanted in (False, True) for value in values(con, one, all_frames=wanted)
     ]
     assert frames == [(Frame("(output)"),), (Frame("", file, 3),)]
+
+
+def test_of_many_functions_those_with_the_largest_needs_are_written(
+    call, demo_db, tmp_path, monkeypatch
+):
+    whole = choice.first
+    monkeypatch.setattr(choice, "first", lambda chosen: whole(chosen, 2))
+    path = tmp_path / "stacks.json"
+    code, _, err = call("export", "--format", "speedscope", "--db", demo_db, "-o", path)
+    assert code == 0
+    assert "the 2 functions with the largest needs are written, " in err
+    assert len(json.loads(path.read_text())["profiles"]) == 2

@@ -124,8 +124,7 @@ def _picture(
     chosen = choice.choose(con, asked)
     if form in ("perfetto", "torch-snapshot"):
         chosen = choice.with_instants(chosen)
-    if form in ONE:
-        chosen = choice.largest(chosen)
+    chosen = choice.largest(chosen) if form in ONE else choice.first(chosen)
     notes = list(chosen.notes)
     if form == "torch-snapshot":
         functions = enumerate(chosen.functions)
