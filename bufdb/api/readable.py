@@ -163,7 +163,7 @@ class Readable:
         Args:
             output: a file; a new folder for parquet and csv.
             format: parquet, csv, bundle, speedscope, collapsed, pprof, perfetto or torch-snapshot.
-            options: run, function, module, color, frames and anonymize, as the options of
+            options: run, function, module, color, frames, anonymize and keep, as the options of
                 `bufdb export`; see `bufdb.api.questions.export.export`.
         """
         from bufdb.api.questions.export import export
