@@ -692,13 +692,13 @@ SELECT
     WHEN 'donate' THEN 'donate them (donate_argnums), if the caller may'
     WHEN 'residual' THEN
       CASE ranked.saving_form
-        WHEN 'wrap' THEN 'compute it again: jax.checkpoint or a policy'
+        WHEN 'wrap' THEN 'recompute: jax.checkpoint around it, or a policy'
         ELSE 'leave its name out of the checkpoint policy'
       END
     WHEN 'recompute' THEN 'compute it again: jax.checkpoint around the line'
     WHEN 'block' THEN
       CASE ranked.sureness_kind
-        WHEN 'block_of_scan' THEN 'compute each round again: jax.checkpoint of its body'
+        WHEN 'block_of_scan' THEN 'recompute rounds: jax.checkpoint of the body'
         ELSE 'compute each call of it again: jax.checkpoint'
       END
     WHEN 'offload' THEN 'offload it by a policy, or use it earlier'

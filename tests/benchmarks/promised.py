@@ -28,9 +28,9 @@ FEWEST = 5
 AGAIN = ("residual", "recompute")
 """Kinds of what is computed again; who wraps a line has done what either says."""
 KINDS = (
-    "residual", "recompute", "block", "block_of_scan", "offload", "dtype", "dtype_of_stack", "donate",
-    "donation_in_product", "carry", "chunk", "shard", "gather", "copy", "late_free", "padding",
-    "constant",
+    "residual", "recompute", "block", "block_of_scan", "offload", "dtype", "dtype_of_stack",
+    "donate", "donation_in_product", "carry", "chunk", "shard", "gather", "copy", "late_free",
+    "padding", "constant",
 )  # fmt: skip
 LEFT_OUT = (
     "copied_donation", "least_size", "copy_in_turn", "memory_move", "single_gather", "layer_input",

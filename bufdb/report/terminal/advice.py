@@ -16,7 +16,7 @@ _DOES = 20
 
 
 def lines(found: Overview) -> list[str]:
-    """Each piece of advice in two lines; one sentence if there is none."""
+    """Each piece of advice in two lines, a third for what is kept instead; a sentence if none."""
     if not found.parts["advice"]:
         return _none(found)
     return [line for row in found.parts["advice"] for line in _lines(row)]
@@ -25,21 +25,27 @@ def lines(found: Overview) -> list[str]:
 def _lines(row: Row) -> list[str]:
     if row["saving_bytes"] is None:
         return _wrapped(row["unknown_reason"])
-    head = f"{saving(row):>10}  {row['saving_ratio']:>6.1%}  "
+    head = f"{human_bytes(row['saving_bytes']):>10}  {row['saving_ratio']:>6.1%}  "
     left = WIDTH - display_width(head)
-    does = f"{' ' * _DOES}{escape_control(row['advice'])} ({row['sureness']})"
-    return [
+    does = f"{least(row):>18}  {escape_control(row['advice'])} ({row['sureness']})"
+    found = [
         head + cells.give_way("name", escape_control(row["name"]), left),
         cells.give_way("advice", does, WIDTH),
     ]
+    if row["kept_name"]:
+        kept = f"{' ' * _DOES}kept instead: {escape_control(row['kept_name'])}"
+        found.append(cells.give_way("kept_name", kept, WIDTH))
+    return found
 
 
-def saving(row: Row) -> str:
-    """By how much the peak falls: a range where the ends differ."""
+def least(row: Row) -> str:
+    """The low end of what comes, under the high one; nothing where they do not differ."""
     low, high = row["low_saving_bytes"], row["saving_bytes"]
     if low is None or low == high:
-        return human_bytes(high)
-    return f"{human_bytes(low)} to {human_bytes(high)}" if low else f"up to {human_bytes(high)}"
+        return ""
+    if low < 0:
+        return f"or {human_bytes(-low)} more"
+    return f"at least {human_bytes(low)}" if low else "or nothing"
 
 
 def _none(found: Overview) -> list[str]:
@@ -85,8 +91,6 @@ def _details(row: Row) -> list[str]:
         "policy": "the low end: one name less in the policy that is there",
     }
     found = [forms[row["saving_form"]]] if row["saving_form"] else []
-    if row["kept_name"]:
-        found.append(f"kept instead: {escape_control(row['kept_name'])}")
     return [*found, f"more: bufdb query {row['query_name']}, {row['page']}"]
 
 
@@ -101,7 +105,7 @@ def _filled(page: str, row: Row) -> list[str]:
         names["step"] = row["function_name"]
     if row["kind"] in ("donate", "shard"):
         names["params"] = re.split(r"[^A-Za-z_0-9]", line)[0] or "params"
-    if row["kind"] == "block":
+    if row["kind"] == "block" and not row["name"].startswith("scan of"):
         parts = [
             word for word in line.partition(" (")[0].split(".") if not word.startswith(("_", "<"))
         ]
