@@ -38,17 +38,20 @@ def test_padding_at_the_peak_by_shape_and_layout(con):
 
 @pytest.mark.sample(3)
 @pytest.mark.parametrize(
-    ("layout", "size", "sureness"),
+    ("layout", "size", "kind"),
     [
-        ("{:T(128)}", 512, "unlikely"),
-        ("{1,0:T(8,128)(2,1)}", 4096, "unlikely"),
-        ("{1,0:T(8,128)(2,1)}", 8192, "likely"),
-        ("{0:S(4)}", 4096, "unlikely"),
-        ("", 512, "unlikely"),
-        ("{0:T(99999999999999999999)}", 512, "likely"),
+        ("{:T(128)}", 512, "least_size"),
+        ("{1,0:T(8,128)(2,1)}", 4096, "least_size"),
+        ("{1,0:T(8,128)(2,1)}", 8192, "padding"),
+        ("{0:S(4)}", 4096, "least_size"),
+        ("", 512, "least_size"),
+        ("{0:T(99999999999999999999)}", 512, "padding"),
     ],
 )
-def test_what_takes_one_tile_or_has_none_can_take_no_less(con, layout, size, sureness):
+def test_what_takes_one_tile_or_has_none_can_take_no_less(con, layout, size, kind):
+    ((sureness,),) = con.execute(
+        "SELECT sureness FROM advice_sureness WHERE kind = ? AND platform = 'tpu'", [kind]
+    ).fetchall()
     module = Module(con, 1, platform="tpu")
     module.allocation(0, "parameter", size)
     module.value(0, 0, 0, size, shape=shape(con, f"f32[3]{layout}", 12, 3), logical=12)
@@ -56,7 +59,7 @@ def test_what_takes_one_tile_or_has_none_can_take_no_less(con, layout, size, sur
     query = catalogue.Catalogue([resources.query_folder()]).find("padding")
     (row,) = execute.execute_query(con, query, execute.bind(query, {})).rows
     assert dict(zip([c.name for c in query.columns], row, strict=True))["sureness"] == sureness
-    assert (answer(con, "advice") == []) == (sureness == "unlikely")
+    assert (answer(con, "advice") == []) == (kind == "least_size")
 
 
 @pytest.mark.parametrize(
