@@ -61,7 +61,7 @@ PICTURES = {
 def test_pictures(show, golden, name):
     columns = int(name.rpartition("_")[2])
     code, out, err = show(*PICTURES[name], columns=columns)
-    assert (code, err) == (0, "") or "fit; shown is" in err
+    assert (code, err) == (0, "") or "has the largest need" in err
     *lines, command = out.splitlines()
     assert "\x1b" not in out and max(map(display_width, lines)) <= columns
     assert command.startswith("bufdb query") or display_width(command) <= columns

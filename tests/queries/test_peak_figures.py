@@ -46,6 +46,6 @@ def test_ties_by_run_key_and_color(con):
         module.allocation(0, "output", 8, color=1)
         module.allocation(1, "output", 8)
         module.close()
-    rows = [(row[0], row[3]) for row in answer(con, "peak-figures")]
+    rows = [(row[0], row[3]) for row in answer(con, "peak-figures", color="all")]
     assert rows == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
-    assert len(answer(con, "peak-figures", top_n=3)) == 3
+    assert len(answer(con, "peak-figures", color="all", top_n=3)) == 3
