@@ -18,6 +18,28 @@ WITH needs AS (
   FROM memory_sums
   JOIN modules ON modules.module_id = memory_sums.module_id
 ),
+-- No window: Sail finds no way to sort for one below so many joins.
+mosts AS (
+  SELECT
+    needs.module_id,
+    max(CASE WHEN needs.color = 0 AND coalesce(needs.need_bytes, 1) > 0 THEN 0 END)
+      AS device_color,
+    max(needs.need_bytes) AS most_bytes
+  FROM needs
+  GROUP BY needs.module_id
+),
+device_memories AS (
+  SELECT
+    needs.module_id,
+    coalesce(
+      max(mosts.device_color),
+      min(CASE WHEN needs.need_bytes = mosts.most_bytes THEN needs.color END),
+      min(needs.color)
+    ) AS color
+  FROM needs
+  JOIN mosts ON mosts.module_id = needs.module_id
+  GROUP BY needs.module_id
+),
 sums AS (
   SELECT
     needs.module_id,
@@ -31,14 +53,9 @@ sums AS (
     needs.total_bytes,
     needs.fixed_bytes,
     needs.need_bytes,
-    row_number() OVER (
-      PARTITION BY needs.module_id
-      ORDER BY
-        CASE WHEN needs.color = 0 AND coalesce(needs.need_bytes, 1) > 0 THEN 0 ELSE 1 END,
-        needs.need_bytes DESC NULLS LAST,
-        needs.color
-    ) AS place
+    needs.color = device_memories.color AS is_device_memory
   FROM needs
+  JOIN device_memories ON device_memories.module_id = needs.module_id
 )
 SELECT
   modules.run_name,
@@ -49,7 +66,7 @@ SELECT
   modules.platform,
   sums.color,
   memory_spaces.memory_space_name,
-  sums.place = 1 AS is_device_memory,
+  sums.is_device_memory,
   sums.argument_bytes,
   sums.output_bytes,
   sums.alias_bytes,

@@ -22,7 +22,7 @@ counted AS (
   SELECT
     floats.module_id,
     CAST(sum(CASE WHEN floats.is_temp AND floats.is_bf16 THEN 1 ELSE 0 END) AS DOUBLE)
-      / sum(CASE WHEN floats.is_temp THEN 1 ELSE 0 END) AS bf16_ratio,
+      / nullif(sum(CASE WHEN floats.is_temp THEN 1 ELSE 0 END), 0) AS bf16_ratio,
     max(CASE WHEN floats.is_bf16 AND floats.is_asked THEN 1 ELSE 0 END) AS asked_count,
     max(CASE WHEN floats.is_asked AND NOT floats.is_f32 THEN 1 ELSE 0 END) AS other_count
   FROM floats

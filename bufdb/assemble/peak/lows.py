@@ -10,6 +10,7 @@ import numpy as np
 from bufdb.assemble.residuals.residuals import Residuals
 from bufdb.columnar.rows import Labels, objects, strings
 from bufdb.columnar.scan import Bools, Columns, Ints
+from bufdb.columnar.sets import distinct
 from bufdb.memory.buffers import labels_of_buffers
 from bufdb.memory.needs import Needs, together
 from bufdb.memory.ranges import wide
@@ -69,7 +70,10 @@ class Lows:
         margin = self._slices(savings, rows, sets, stack, count)
         found: dict[str, list[Any]] = {name: [None] * count for name in _COLUMNS}
         there = stack >= 0
-        pairs = np.unique(np.stack([sets[there], stack[there]], axis=1), axis=0)
+        # np.unique would import numpy.ma, which an ingest does without.
+        most = int(stack.max(initial=0)) + 1
+        number = distinct(sets[there].astype(np.int64) * most + stack[there])
+        pairs = np.stack(np.divmod(number, most), axis=1)
         begins = np.flatnonzero(np.append(True, pairs[1:, 0] != pairs[:-1, 0])[: len(pairs)])
         for some in np.split(pairs, begins[1:]) if len(pairs) else []:
             at = int(some[0, 0])
