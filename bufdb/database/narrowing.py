@@ -93,6 +93,36 @@ def to_modules(
     _put_back(con, tables, before)
 
 
+@contextmanager
+def computed(con: duckdb.DuckDBPyConnection, view: str, sql: str) -> Iterator[None]:
+    """Within the block a table with the rows of some SQL takes the place of one of bufdb's views.
+
+    Args:
+        con: as `open_readable` opens it.
+        view: name of the view.
+        sql: what it is to hold, of the view's columns.
+    """
+    ((definition,),) = con.execute(
+        "SELECT sql FROM system.main.duckdb_views() "
+        "WHERE database_name = 'memory' AND view_name = ?",
+        [view],
+    ).fetchall()
+    con.execute(f"CREATE OR REPLACE TABLE memory.main.computed_{view} AS {sql}")
+    con.execute(f"DROP VIEW memory.main.{view}")
+    con.execute(f"ALTER TABLE memory.main.computed_{view} RENAME TO {view}")
+    try:
+        yield
+    except Exception:  # as in to_modules
+        _restore(con, view, definition)
+        raise
+    _restore(con, view, definition)
+
+
+def _restore(con: duckdb.DuckDBPyConnection, view: str, definition: str) -> None:
+    con.execute(f"DROP TABLE memory.main.{view}")
+    con.execute(definition)
+
+
 def _put_back(
     con: duckdb.DuckDBPyConnection, tables: Sequence[str], before: Mapping[str, str]
 ) -> None:
