@@ -181,7 +181,7 @@ counted AS (
 -- of the figure: without that the largest alone would draw the curve.
 samples AS (
   SELECT
-    points.fit_place, NULL AS left_out, points.size, points.bytes,
+    points.fit_place, CAST(NULL AS DOUBLE) AS left_out, points.size, points.bytes,
     1 / nullif(pow(greatest(points.bytes, 1)::DOUBLE, 2), 0) AS weight
   FROM points
   WHERE points.bytes IS NOT NULL

@@ -57,13 +57,15 @@ logits AS (
     ON shapes.shape = "values".shape
     AND shapes.element_count <> vocabularies.vocabulary_size * vocabularies.width
     AND shapes.element_count > vocabularies.vocabulary_size
-    AND regexp_matches(
-      ',' || shapes.dimensions_text || ',', ',' || vocabularies.vocabulary || ','
-    )
-    AND NOT regexp_matches(
-      ',' || shapes.dimensions_text || ',',
-      ',' || vocabularies.vocabulary || ',(.*,)?' || vocabularies.vocabulary || ','
-    )
+    -- One of its dimensions is the vocabulary.
+    AND length(',' || replace(shapes.dimensions_text, ',', ',,') || ',')
+      - length(
+        replace(
+          ',' || replace(shapes.dimensions_text, ',', ',,') || ',',
+          ',' || vocabularies.vocabulary || ',', ''
+        )
+      )
+      = length(vocabularies.vocabulary) + 2
   JOIN value_sources AS sources
     ON sources.module_id = temp_values.module_id
     AND sources.value_id = temp_values.value_id
