@@ -161,9 +161,9 @@ SELECT
   'scan',
   stacks.kept_bytes,
   'scan of ' || coalesce(named.source, stacks.loop_instruction_name),
-  NULL,
+  CAST(NULL AS BIGINT),
   1,
-  coalesce(carries.size_bytes, 0) * stacks.slice_count
+  CAST(coalesce(carries.size_bytes, 0) * stacks.slice_count AS HUGEINT)
 FROM stacks
 LEFT JOIN carries
   ON carries.module_id = stacks.module_id

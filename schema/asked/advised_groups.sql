@@ -126,10 +126,11 @@ found AS (
 ),
 span_changes AS (
   SELECT
-    module_id, color, kind, name, start_time AS change_time, -size_bytes::HUGEINT AS change_bytes
+    module_id, color, kind, name, start_time AS change_time,
+    CAST(-size_bytes AS HUGEINT) AS change_bytes
   FROM spans
   UNION ALL
-  SELECT module_id, color, kind, name, free_time, size_bytes
+  SELECT module_id, color, kind, name, free_time, CAST(size_bytes AS HUGEINT)
   FROM spans
 ),
 changes AS (
