@@ -161,7 +161,7 @@ SELECT
   'scan',
   stacks.kept_bytes,
   'scan of ' || coalesce(named.source, stacks.loop_instruction_name),
-  CAST(NULL AS BIGINT),
+  NULL,
   1,
   CAST(coalesce(carries.size_bytes, 0) * stacks.slice_count AS HUGEINT)
 FROM stacks

@@ -55,7 +55,7 @@ def peak(db, function):
 
 
 CASES = {
-    "donate": ("donation-missed", {}, "saving_bytes", MIB, "possible"),
+    "donate": ("donation-missed", {}, "saving_bytes", MIB, "likely"),
     "donate_copied": ("donation-missed", {}, "saving_bytes", 0, "unlikely"),
     "residual": (
         "loop-residuals",
