@@ -109,7 +109,7 @@ spans AS (
     ON temp_values.module_id = members.module_id
     AND temp_values.value_id = members.value_id
 ),
-found AS (
+counted AS (
   SELECT
     spans.module_id,
     spans.color,
@@ -124,36 +124,100 @@ found AS (
     AND held.value_id = spans.value_id
   GROUP BY spans.module_id, spans.color, spans.kind, spans.name
 ),
-span_changes AS (
+-- No more is saved than is held. Those that hold most, or a module of 100,000 values has so many
+-- groups at so many instants that they take a gigabyte.
+ranked AS (
   SELECT
-    module_id, color, kind, name, start_time AS change_time,
-    CAST(-size_bytes AS HUGEINT) AS change_bytes
-  FROM spans
-  UNION ALL
-  SELECT module_id, color, kind, name, free_time, CAST(size_bytes AS HUGEINT)
-  FROM spans
+    counted.module_id,
+    counted.color,
+    counted.kind,
+    counted.name,
+    counted.value_count,
+    counted.held_bytes,
+    row_number() OVER (
+      PARTITION BY counted.module_id, counted.color
+      ORDER BY counted.held_bytes DESC, counted.kind, counted.name
+    ) AS place
+  FROM counted
+  WHERE counted.held_bytes > 0
 ),
-changes AS (
-  SELECT module_id, color, kind, name, change_time, change_bytes
-  FROM span_changes
-  UNION ALL
+found AS (
+  SELECT
+    ranked.module_id,
+    ranked.color,
+    ranked.kind,
+    ranked.name,
+    ranked.value_count,
+    ranked.held_bytes,
+    occupied_peaks.occupied_temp_bytes AS peak_bytes
+  FROM ranked
+  JOIN occupied_peaks
+    ON occupied_peaks.module_id = ranked.module_id
+    AND occupied_peaks.color = ranked.color
+  WHERE ranked.place <= 20
+),
+steps AS (
+  SELECT
+    occupancy_steps.module_id,
+    occupancy_steps.color,
+    occupancy_steps.start_time,
+    lead(occupancy_steps.start_time) OVER (
+      PARTITION BY occupancy_steps.module_id, occupancy_steps.color
+      ORDER BY occupancy_steps.start_time
+    ) AS next_time,
+    occupancy_steps.occupied_temp_bytes
+  FROM (SELECT DISTINCT module_id, color FROM found) AS asked
+  JOIN occupancy_steps
+    ON occupancy_steps.module_id = asked.module_id
+    AND occupancy_steps.color = asked.color
+),
+-- Instants that are higher than the peak will be without the group: the others limit nothing.
+high_steps AS (
   SELECT
     found.module_id,
     found.color,
     found.kind,
     found.name,
     steps.start_time,
-    steps.occupied_temp_bytes - coalesce(
-      lag(steps.occupied_temp_bytes) OVER (
-        PARTITION BY found.module_id, found.color, found.kind, found.name
-        ORDER BY steps.start_time
-      ),
-      0
-    )
+    steps.next_time,
+    steps.occupied_temp_bytes
   FROM found
-  JOIN occupancy_steps AS steps
+  JOIN steps
     ON steps.module_id = found.module_id
     AND steps.color = found.color
+    AND steps.occupied_temp_bytes > found.peak_bytes - found.held_bytes
+),
+span_changes AS (
+  SELECT
+    spans.module_id,
+    spans.color,
+    spans.kind,
+    spans.name,
+    spans.start_time,
+    spans.free_time,
+    spans.size_bytes
+  FROM found
+  JOIN spans
+    ON spans.module_id = found.module_id
+    AND spans.color = found.color
+    AND spans.kind = found.kind
+    AND spans.name = found.name
+),
+changes AS (
+  SELECT
+    module_id, color, kind, name, start_time AS change_time,
+    CAST(-size_bytes AS HUGEINT) AS change_bytes
+  FROM span_changes
+  UNION ALL
+  SELECT module_id, color, kind, name, free_time, CAST(size_bytes AS HUGEINT)
+  FROM span_changes
+  UNION ALL
+  SELECT module_id, color, kind, name, start_time, CAST(occupied_temp_bytes AS HUGEINT)
+  FROM high_steps
+  UNION ALL
+  SELECT module_id, color, kind, name, next_time, CAST(-occupied_temp_bytes AS HUGEINT)
+  FROM high_steps
+  WHERE next_time IS NOT NULL
 ),
 changed AS (
   SELECT module_id, color, kind, name, change_time, sum(change_bytes) AS change_bytes
@@ -182,16 +246,13 @@ away AS (
     found.name,
     found.value_count,
     found.held_bytes,
-    occupied_peaks.occupied_temp_bytes - highest.occupied_bytes AS away_bytes
+    found.peak_bytes - highest.occupied_bytes AS away_bytes
   FROM found
   JOIN highest
     ON highest.module_id = found.module_id
     AND highest.color = found.color
     AND highest.kind = found.kind
     AND highest.name = found.name
-  JOIN occupied_peaks
-    ON occupied_peaks.module_id = found.module_id
-    AND occupied_peaks.color = found.color
 )
 SELECT
   away.module_id,
