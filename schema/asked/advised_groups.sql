@@ -215,7 +215,7 @@ changes AS (
   SELECT module_id, color, kind, name, start_time, CAST(occupied_temp_bytes AS HUGEINT)
   FROM high_steps
   UNION ALL
-  SELECT module_id, color, kind, name, next_time, CAST(-occupied_temp_bytes AS HUGEINT)
+  SELECT module_id, color, kind, name, next_time, CAST(0 - occupied_temp_bytes AS HUGEINT)
   FROM high_steps
   WHERE next_time IS NOT NULL
 ),
