@@ -203,7 +203,8 @@ span_changes AS (
     AND spans.kind = found.kind
     AND spans.name = found.name
 ),
-changes AS (
+-- Unions of two each: DuckDB prints longer ones in other parentheses once they were copied.
+value_changes AS (
   SELECT
     module_id, color, kind, name, start_time AS change_time,
     CAST(-size_bytes AS HUGEINT) AS change_bytes
@@ -211,13 +212,23 @@ changes AS (
   UNION ALL
   SELECT module_id, color, kind, name, free_time, CAST(size_bytes AS HUGEINT)
   FROM span_changes
-  UNION ALL
-  SELECT module_id, color, kind, name, start_time, CAST(occupied_temp_bytes AS HUGEINT)
+),
+step_changes AS (
+  SELECT
+    module_id, color, kind, name, start_time AS change_time,
+    CAST(occupied_temp_bytes AS HUGEINT) AS change_bytes
   FROM high_steps
   UNION ALL
   SELECT module_id, color, kind, name, next_time, CAST(0 - occupied_temp_bytes AS HUGEINT)
   FROM high_steps
   WHERE next_time IS NOT NULL
+),
+changes AS (
+  SELECT module_id, color, kind, name, change_time, change_bytes
+  FROM value_changes
+  UNION ALL
+  SELECT module_id, color, kind, name, change_time, change_bytes
+  FROM step_changes
 ),
 changed AS (
   SELECT module_id, color, kind, name, change_time, sum(change_bytes) AS change_bytes
