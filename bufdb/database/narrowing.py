@@ -98,24 +98,27 @@ def computed(con: duckdb.DuckDBPyConnection, view: str, sql: str) -> Iterator[No
     """Within the block a table with the rows of some SQL takes the place of one of bufdb's views.
 
     Args:
-        con: as `open_readable` opens it.
+        con: opened for questions, of a file or a dataset; on others nothing happens.
         view: name of the view.
         sql: what it is to hold, of the view's columns.
     """
-    ((definition,),) = con.execute(
+    found = con.execute(
         "SELECT sql FROM system.main.duckdb_views() "
         "WHERE database_name = 'memory' AND view_name = ?",
         [view],
-    ).fetchall()
+    ).fetchone()
+    if found is None:
+        yield
+        return
     con.execute(f"CREATE OR REPLACE TABLE memory.main.computed_{view} AS {sql}")
     con.execute(f"DROP VIEW memory.main.{view}")
     con.execute(f"ALTER TABLE memory.main.computed_{view} RENAME TO {view}")
     try:
         yield
     except Exception:  # as in to_modules
-        _restore(con, view, definition)
+        _restore(con, view, found[0])
         raise
-    _restore(con, view, definition)
+    _restore(con, view, found[0])
 
 
 def _restore(con: duckdb.DuckDBPyConnection, view: str, definition: str) -> None:

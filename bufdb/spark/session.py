@@ -45,6 +45,8 @@ _LOCAL = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "2",
+    # A heap of 1 GB, which Spark takes by default, is full of the plans of query advice.
+    "spark.driver.memory": "2g",
     # Deep expressions are walked recursively. One level of compilation has a cache of 48 MB for
     # its code unless told otherwise, and Java interprets all when that is full, after some queries.
     "spark.driver.extraJavaOptions": (

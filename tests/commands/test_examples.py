@@ -38,6 +38,7 @@ def test_what_needs_a_program_is_understood(name, empty_folder):
         command.make_context(name, shlex.split(line)[2:])
 
 
+@pytest.mark.slow
 def test_they_run(call, empty_folder):
     """In the order of the commands, over the dumps of data/demo."""
     Path("data").symlink_to(ROOT / "data")

@@ -24,7 +24,7 @@ def con(tmp_path_factory):
 
 
 def test_bytes_of_every_function_add_up_to_its_peak(con):
-    functions = choice.choose(con, {}).functions
+    functions = choice.choose(con, {"color": "all"}).functions
     assert len(functions) > 50
     for function in functions:
         held = values.held(con, function)
@@ -32,7 +32,7 @@ def test_bytes_of_every_function_add_up_to_its_peak(con):
 
 
 def test_every_snapshot_follows_its_timeline(con):
-    functions = choice.choose(con, {}).functions
+    functions = choice.choose(con, {"color": "all"}).functions
     snapshot = pickle.loads(torch_snapshot.snapshot(con, functions))
     for device, function in enumerate(functions):
         sums, _ = played(snapshot, device)

@@ -40,21 +40,20 @@ def alone(con: duckdb.DuckDBPyConnection, query: SavedQuery) -> Iterator[None]:
         query: what will be asked; one without the parameter, or that is not bufdb's, sees all.
     """
     shown = query.param(_PARAMETER) if query.is_own else None
-    count = 0 if shown is None else narrowing.module_count(con)
-    if shown is None or not count:
+    if shown is None:
         yield
         return
     top = f"coalesce(getvariable('{_PARAMETER}')::BIGINT, {shown.default})"
     with (
-        _of_these(con, query, top) if _is_many(query, count) else nullcontext(),
+        _of_these(con, query, top) if _is_many(con, query) else nullcontext(),
         _once(con, top) if _ADVISED in query.sql else nullcontext(),
     ):
         yield
 
 
-def _is_many(query: SavedQuery, count: int) -> bool:
+def _is_many(con: duckdb.DuckDBPyConnection, query: SavedQuery) -> bool:
     # Who ranks modules by something else shows other functions.
-    return count >= LEAST_MODULES and "asked_modules" not in query.sql
+    return "asked_modules" not in query.sql and narrowing.module_count(con) >= LEAST_MODULES
 
 
 def _of_these(
