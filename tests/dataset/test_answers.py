@@ -8,7 +8,7 @@ from datasets import all_rows, objects, stored
 
 import bufdb
 from bufdb import resources
-from bufdb.database import store
+from bufdb.database import memory, store
 from bufdb.dataset import layout, reading, shell
 from bufdb.dataset.reading import open_readable
 from bufdb.errors import UsageError
@@ -118,7 +118,16 @@ def test_the_report_is_the_same(call, demo_dataset, demo_db, tmp_path):
     assert len(pages[0]) == len(pages[1]) > 10_000
 
 
+@pytest.fixture
+def unlimited():
+    """A plain shell has four fifths of the machine; query advice reserves 0.8 GB of it."""
+    token = memory.MEMORY_LIMIT.set(4 << 30)
+    yield
+    memory.MEMORY_LIMIT.reset(token)
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("unlimited")
 def test_a_plain_duckdb_shell_answers_the_same(call, demo_dataset, demo_db):
     code, text, err = call("schema", "--on", demo_dataset)
     assert (code, err) == (0, "")
