@@ -288,7 +288,7 @@ def test_a_table_smaller_than_its_pointers_has_no_padding_and_takes_none_away(co
 @pytest.mark.slow
 def test_diff_and_budget_over_such_sizes(huge_db, tmp_path, capfdbinary):
     budget = tmp_path / "budget.toml"
-    budget.write_text('[[budget]]\nfunction = "*"\nlimit = "+2%"\n')
+    budget.write_text('[[budget]]\nfunction = "*"\nmetric = "peak"\nlimit = "+2%"\n')
     for format_name in ("table", "markdown", "json"):
         options = ["--db", str(huge_db), "--format", format_name]
         assert cli.run(["diff", "a", "b", *options]) == 0
