@@ -48,9 +48,9 @@ def command(
 ) -> None:
     """Check that the database holds what was ingested, and that the dumps agree with themselves.
 
-    Every row is held to the checksum of its ingest. Allocations add up to the total, values lie in
-    their allocation and share no bytes while live, XLA's peak listing is what is live at its
-    instant, the peak adds up, instructions are what their text says, every reference resolves.
+    Allocations add up to the total, values lie in their allocation and share no bytes while live,
+    XLA's peak listing is what is live at its instant, the peak adds up, instructions are
+    what their text says, every reference resolves.
 
     Prints one line per invariant that does not hold: findings, modules with any, findings that are
     explained (ingest has reported an error or data loss in their modules: 'bufdb query
@@ -67,15 +67,9 @@ def command(
         with progress("modules", is_quiet=is_quiet) as observer:
             broken = check.violations(con, queries, examples, progress=observer)
         result = check.summary(con, broken)
-        uncompared = check.uncompared_count(con)
         row = con.execute("SELECT count(*) FROM modules").fetchone()
     if result.rows or not is_quiet:
         common.emit(result, **output)
-    if uncompared:
-        common.note(
-            f"checksums of {uncompared} modules and runs are of a DuckDB with another hash(); "
-            "they were not compared: ingest again to renew them"
-        )
     modules = row[0] if row else 0
     if any(not violation.is_explained for violation in broken):
         click.get_current_context().exit(1)

@@ -1,1 +1,1 @@
-"""The database file: open, version, tables and views, runs, checksums, faults in plain words."""
+"""The database file: open, version, tables and views, runs, faults in plain words."""

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import duckdb
 
-from bufdb.database import checksums
 from bufdb.errors import UsageError, did_you_mean, quote
 
 
@@ -58,7 +57,6 @@ def set_labels(
         for label, value in labels.items():
             row = [run, label, value, metadata]
             con.execute("INSERT INTO run_labels VALUES (?, ?, ?, ?)", row)
-        checksums.store_run(con, run)
     except BaseException:
         con.execute("ROLLBACK")
         raise
@@ -82,7 +80,6 @@ def remove_labels(con: duckdb.DuckDBPyConnection, run: str, labels: Iterable[str
     con.execute("BEGIN")
     try:
         _delete_labels(con, run, labels)
-        checksums.store_run(con, run)
     except BaseException:
         con.execute("ROLLBACK")
         raise

@@ -16,7 +16,7 @@ from bufdb.database import memory, store
 from bufdb.dataset import layout, views
 from bufdb.dataset.places import Place, place_of
 from bufdb.dataset.snapshot import Owners, Snapshot
-from bufdb.dataset.writer import Owner, Writer
+from bufdb.dataset.writer import OF_RUNS, Owner, Writer
 from bufdb.dumps.blocks import BLOCK_BYTES
 from bufdb.dumps.discover import Source
 from bufdb.dumps.files import as_text
@@ -30,7 +30,7 @@ from bufdb.ingest.storing import Ingest
 from bufdb.ingest.summary import Summary
 from bufdb.ingest.tables import MODULE_TABLES
 from bufdb.ingest.workers.choice import Reader, readers
-from bufdb.ingest.workers.work import Group
+from bufdb.ingest.workers.work import Done, Group
 from bufdb.read.hlo import Own
 
 FORMATS = ("parquet", "delta")
@@ -39,6 +39,7 @@ DAY_LABEL = "dt"
 """Label or metadata of a run that says its day."""
 TRANSACTION_BYTES = 256 << 20
 """Text per transaction, whose rows wait in memory for the files that are made of them."""
+_CHECKSUM = "(sum(hash(stored)) % 9223372036854775808)::BIGINT"
 _PRELOADED = ("run_labels", "modules", "files")
 """Tables from which an ingest sees what of a run it has stored."""
 
@@ -295,6 +296,13 @@ class _Ingest(Ingest):
         self.transaction_bytes = TRANSACTION_BYTES
         self.elsewhere: set[int] = set()
         """Modules, by module_id, that others have stored."""
+        self.ended_ids: list[int] = []
+        """Modules of which rows were stored since the last commit."""
+
+    def end(self, done: Done) -> None:
+        """All of these modules is given to the writer."""
+        self.ended_ids += done.ids
+        super().end(done)
 
     def _commit(self) -> None:
         super()._commit()
@@ -355,21 +363,25 @@ class _Ingest(Ingest):
         self.objects.remove_modules(
             [self._owner(key, ["removed"], is_removed=True) for key in gone], run
         )
-        for table in (*_PRELOADED, "runs", "run_checksums", "diagnostics"):
+        for table in (*_PRELOADED, "runs", "diagnostics"):
             self.con.execute(f"DELETE FROM {table}")
 
     def _modules(self) -> list[Owner]:
         """The modules with rows that the dataset does not have, as of the last commit."""
-        owners = [self._owner(key, content) for key, content in contents(self.con)]
+        ids, self.ended_ids = self.ended_ids, []
+        owners = [self._owner(key, content) for key, content in contents(self.con, ids)]
         return [owner for owner in owners if self._is_new(owner)]
 
     def _store_run(self, run: str) -> None:
-        rows = self.con.execute(
-            "SELECT table_name, row_count, checksum FROM run_checksums "
-            "WHERE run_name = ? ORDER BY table_name",
-            [run],
-        ).fetchall()
-        owner = self._owner(self.found.key, rows)
+        rows = [
+            self.con.execute(
+                f"SELECT '{table}', count(*), {_CHECKSUM} FROM {table} AS stored "
+                f"WHERE run_name = ?{condition}",
+                [run],
+            ).fetchone()
+            for table, condition in sorted(OF_RUNS.items())
+        ]
+        owner = self._owner(self.found.key, [row for row in rows if row and row[1]])
         if self._is_new(owner):
             self.objects.store_run(run, owner)
             self.found.versions[owner.owner_id] = owner.version
@@ -382,11 +394,23 @@ class _Ingest(Ingest):
         return self.found.versions.get(owner.owner_id) != owner.version
 
 
-def contents(con: duckdb.DuckDBPyConnection) -> list[tuple[int, list[str]]]:
-    """Modules of which rows were stored, by module_id, each with what its version is made from."""
+def contents(con: duckdb.DuckDBPyConnection, ids: Sequence[int]) -> list[tuple[int, list[str]]]:
+    """Return modules by module_id, each with what its version is made from.
+
+    That is for each table the number of its rows and a sum of their hashes, so that a module with
+    the same rows has the same version wherever it is ingested.
+    """
+    counts = " UNION ALL ".join(
+        f"SELECT module_id, '{table}' AS table_name, count(*) AS row_count, "
+        f'{_CHECKSUM} AS checksum FROM "{table}" AS stored GROUP BY module_id'
+        for table in MODULE_TABLES
+    )
     return con.execute(
         "SELECT module_id, list(table_name || ' ' || row_count || ' ' || checksum "
-        "ORDER BY table_name) FROM row_checksums GROUP BY module_id ORDER BY module_id"
+        f"ORDER BY table_name) FROM ({counts}) "
+        "SEMI JOIN (SELECT unnest(?::BIGINT[]) AS module_id) USING (module_id) "
+        "GROUP BY module_id ORDER BY module_id",
+        [ids],
     ).fetchall()
 
 

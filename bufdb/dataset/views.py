@@ -76,9 +76,6 @@ def table(name: str, types: Mapping[str, str], relation: str | None, owners: str
         )
     if name in ("runs", "run_labels"):
         return _merged(name, cells, f"{rows}\nJOIN {owners} AS owners ON {is_of} AND {whole}")
-    if name == "run_checksums":  # of rows that come from several places together there are none
-        whole += f" AND owners.run_name IN ({_OF_ONE_PLACE.format(owners=owners)})"
-        return f"SELECT\n  {cells}\nFROM {rows}\nJOIN {owners} AS owners ON {is_of} AND {whole}"
     return f"SELECT\n  {cells}\nFROM {rows}\nSEMI JOIN {owners} AS owners ON {is_of} AND {whole}"
 
 
@@ -94,12 +91,6 @@ def asked_runs(schema: str) -> str:
         f"SELECT run_name, label || '=' || label_value FROM {schema}.run_labels) "
         "JOIN (SELECT unnest(?::VARCHAR[]) AS asked) ON selector GLOB asked"
     )
-
-
-_OF_ONE_PLACE = (
-    "SELECT run_name FROM {owners} WHERE marker = 'runs' AND NOT is_removed "
-    "GROUP BY run_name HAVING count(*) = 1"
-)
 
 
 def _merged(name: str, cells: str, source: str) -> str:

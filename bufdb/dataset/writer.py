@@ -57,7 +57,7 @@ class Writer:
         sources = {
             table: f"(SELECT *, {owner.owner_id}::BIGINT AS run_key FROM {table} "
             f"WHERE run_name = {name}{condition})"
-            for table, condition in _OF_RUNS.items()
+            for table, condition in OF_RUNS.items()
         }
         self._store([owner], sources, "run_key", "runs")
 
@@ -118,9 +118,8 @@ class Writer:
         self.object_count += 1
 
 
-_OF_RUNS = {
+OF_RUNS = {
     "run_labels": "",
-    "run_checksums": "",
     "diagnostics": " AND module_id IS NULL",
     "runs": "",
 }

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import duckdb
 
-from bufdb.database import checksums, store
+from bufdb.database import store
 from bufdb.errors import BufdbError, UsageError
-from bufdb.export.tables import DERIVED, Selection
+from bufdb.export.tables import Selection
 
 _NAME = "bufdb_bundle"
 _CONFIG = {"default_block_size": "16384"}
@@ -44,8 +44,6 @@ def write(selection: Selection, path: Path, source: str) -> None:
     try:
         store.open_writable(str(made), _CONFIG).close()
         _fill(selection, made)
-        if selection.anonymous:
-            _sum_again(made)
         made.replace(target)
     except (OSError, duckdb.Error) as error:
         raise BufdbError(f"cannot write {path}: {str(error).splitlines()[0]}") from error
@@ -70,20 +68,3 @@ def _fill(selection: Selection, made: Path) -> None:
         raise
     finally:
         con.execute(f"DETACH {_NAME}")
-
-
-def _sum_again(made: Path) -> None:
-    """Store checksums of the rows as they are now."""
-    with store.open_writable(str(made)) as con:
-        found = con.execute(
-            "SELECT table_name FROM duckdb_columns() "
-            "JOIN duckdb_tables() USING (database_name, schema_name, table_name) "
-            "WHERE column_name = 'module_id' AND NOT duckdb_tables.internal ORDER BY table_name"
-        ).fetchall()
-        con.execute("BEGIN")
-        for (table,) in found:
-            if table not in DERIVED:
-                checksums.store_modules(con, table, f'"{table}"')
-        for (run,) in con.execute("SELECT run_name FROM runs").fetchall():
-            checksums.store_run(con, run)
-        con.execute("COMMIT")

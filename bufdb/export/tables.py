@@ -22,8 +22,6 @@ from bufdb.export.anonymous.words import Words
 from bufdb.query import execute
 from bufdb.query.header import Value
 
-DERIVED = ("row_checksums", "run_checksums")
-"""What holds other rows to what they were."""
 KEPT = {
     "allocations": "kind parameter_shape parameter_shape_index output_shape",
     "diagnostics": "severity code",
@@ -41,8 +39,6 @@ KEPT = {
     "positions": "shape_index",
     "recompute_parts": "part_kind saving_form",
     "role_rules": "subject",
-    "row_checksums": "table_name",
-    "run_checksums": "table_name",
     "runs": "bufdb_version",
     "schema_info": "views_hash",
     "shapes": "shape dtype dimensions_text layout",
@@ -121,7 +117,7 @@ class Selection:
                 if table == "run_labels":
                     source = f"if(stored.label IN ({self._kept_labels}), {kept}, {source})"
             columns.append(f'{source} AS "{column}"')
-        where = "FALSE" if self.anonymous and table in DERIVED else self._condition(table)
+        where = self._condition(table)
         if self.anonymous and table == "run_labels":  # how a run was made says where and by whom
             where += f" AND (NOT stored.is_metadata OR stored.label IN ({self._kept_labels}))"
         return (

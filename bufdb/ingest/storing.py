@@ -18,7 +18,7 @@ import duckdb
 
 from bufdb.columnar.account import Finding
 from bufdb.columnar.rows import Rows
-from bufdb.database import checksums, faults, runs, store
+from bufdb.database import faults, runs, store
 from bufdb.dumps.discover import Source
 from bufdb.dumps.files import Oddity
 from bufdb.dumps.modules import NO_BUFFERS
@@ -84,7 +84,7 @@ class Ingest:
         self.con, self.plan, self.block_bytes = con, plan, block_bytes
         self.told = Told((job for planned in plan.values() for job in planned.jobs), progress)
         self.reader = reader or Here()
-        self.writer = TableWriter(con, has_thread=not isinstance(self.reader, Here))
+        self.writer = TableWriter(con)
         self.replace, self.own_globs, self.prune = replace, own_globs, prune
         self.summary = Summary()
         self.problems: Counter[str] = Counter()
@@ -160,8 +160,6 @@ class Ingest:
             self.writer.begin()
 
     def _commit(self) -> None:
-        self.writer.settle()
-        checksums.store_run(self.con, self.run_name)
         self.writer.commit(is_packed=self.is_last and self.in_transaction >= LOGGED_BYTES)
         self.in_transaction = 0
 

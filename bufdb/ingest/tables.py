@@ -52,7 +52,6 @@ MODULE_TABLES = (
     "entry_parameters",
     "reported_sums",
     "diagnostics",
-    "row_checksums",
 )
 """Every table that holds rows of a module, by module_id."""
 Types = dict[str, dict[str, str]]

@@ -6,8 +6,7 @@ memory does not grow with the number of modules: whole modules at a time, in a d
 with bufdb's own views. Rows of no module (runs, shapes) are a part of their own.
 
 A module about which ingest reported that something was lost or contradicts itself breaks
-invariants as its dump does. Such findings are kept apart from those that nothing explains; what
-was changed since the ingest is known by its checksum in any module.
+invariants as its dump does. Such findings are kept apart from those that nothing explains.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -23,8 +22,7 @@ from bufdb.query.header import SavedQuery
 
 PART_ROWS = 500_000
 """Rows that are looked at together; a module with more of them is looked at alone."""
-CHECKSUMS = ("row-checksums", "run-checksums")
-NEVER_EXPLAINED = ("file-lines", *CHECKSUMS)
+NEVER_EXPLAINED = ("file-lines",)
 """The invariants that hold of every module, however damaged its dump was."""
 _COPY = "bufdb_check"
 _PLAN_DATABASE = "bufdb_check_plan"
@@ -147,17 +145,6 @@ def summary(con: duckdb.DuckDBPyConnection, broken: Sequence[Violation]) -> resu
         for violation in broken
     ]
     return result.Result(columns, rows)
-
-
-def uncompared_count(con: duckdb.DuckDBPyConnection) -> int:
-    """Number of modules and runs whose checksums cannot be compared by this DuckDB."""
-    rows = con.execute(
-        "SELECT count(DISTINCT owner) FROM ("
-        "SELECT module_id::VARCHAR AS owner, hash_probe FROM row_checksums "
-        "UNION ALL SELECT run_name, hash_probe FROM run_checksums) "
-        "WHERE hash_probe <> hash('bufdb')"
-    ).fetchall()
-    return int(rows[0][0])
 
 
 def _module_count(con: duckdb.DuckDBPyConnection) -> int:

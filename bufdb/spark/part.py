@@ -171,7 +171,7 @@ class _Storing:
         self._tell(_STORED, done.ids, self.rows.row_count - self.before)
         self.rows.add_rows("shapes", [shape_row(shape) for shape in done.shapes])
         self.rows.commit()
-        self.objects.store_modules(self._owners())
+        self.objects.store_modules(self._owners(done.ids))
         for table in (*MODULE_TABLES, "shapes"):
             self.con.execute(f'DELETE FROM "{table}"')
         self._tell("end", done)
@@ -181,11 +181,11 @@ class _Storing:
         self.con.execute("ROLLBACK")
         self._tell("lost", module_id, error)
 
-    def _owners(self) -> list[Owner]:
+    def _owners(self, ids: list[int]) -> list[Owner]:
         day, versions = self.work.day, self.work.versions
         return [
             Owner(key, layout.version_of([day, *content], versions.get(key)), day)
-            for key, content in contents(self.con)
+            for key, content in contents(self.con, ids)
         ]
 
     def _tell(self, word: str, *given: Any, **named: Any) -> None:

@@ -191,11 +191,6 @@ def _register_table(session: SparkSession, table: str, types: Mapping[str, str])
         sql = f"SELECT DISTINCT {cells} {rows}"
     elif table in ("runs", "run_labels"):
         sql = _merged(table, cells, rows)
-    elif table == "run_checksums":  # of rows that come from several places together there are none
-        sql = (
-            f"SELECT {cells} {rows} WHERE owners.run_name IN (SELECT run_name FROM {OWNERS} "
-            "WHERE marker = 'runs' GROUP BY run_name HAVING count(*) = 1)"
-        )
     else:
         sql = f"SELECT {cells} {rows}"
     session.sql(sql).createOrReplaceTempView(table)

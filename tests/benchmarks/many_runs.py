@@ -2,7 +2,7 @@
 
 Ingest takes as long for the last module as for the first; what 100,000 of them cost a question is
 seen from their rows alone. Each copy of a run has a name, a label `copy` with its number, and
-module_ids and checksums as ingest would have written them: `bufdb check` holds of it.
+module_ids as ingest would have written them: `bufdb check` holds of it.
 
     python many_runs.py FEW.duckdb MANY.duckdb --modules 100000
 """
@@ -14,12 +14,11 @@ from pathlib import Path
 
 import duckdb
 
-from bufdb.database import checksums, store
+from bufdb.database import store
 from bufdb.ingest.plan import module_id_of
 
 Tables = dict[str, dict[str, str]]
 """Types of the columns of the tables that hold rows of runs or modules, by table and column."""
-COMPUTED = ("row_checksums", "run_checksums")
 
 
 def tables_of_runs(con: duckdb.DuckDBPyConnection) -> Tables:
@@ -34,7 +33,7 @@ def tables_of_runs(con: duckdb.DuckDBPyConnection) -> Tables:
     return {
         table: columns
         for table, columns in found.items()
-        if {"module_id", "run_name"} & columns.keys() and table not in COMPUTED
+        if {"module_id", "run_name"} & columns.keys()
     }
 
 
@@ -65,10 +64,7 @@ def copy_run(con: duckdb.DuckDBPyConnection, tables: Tables, run: str, number: i
         values = {"name": name, "run": run} if "run_name" in types else {}
         con.execute(f"CREATE OR REPLACE TEMP TABLE copied AS SELECT {listed} FROM {source}", values)
         con.execute(f'INSERT INTO "{table}" FROM copied')
-        if "module_id" in types:
-            checksums.store_modules(con, table, "copied")
     con.execute("INSERT INTO run_labels VALUES (?, 'copy', ?, FALSE)", [name, str(number)])
-    checksums.store_run(con, name)
     con.execute("COMMIT")
     return len(modules)
 

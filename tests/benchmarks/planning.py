@@ -37,6 +37,7 @@ from bufdb.dataset import layout
 from bufdb.dataset.layout import quoted
 from bufdb.dataset.writer import OPTIONS
 from bufdb.ingest import ingest as database
+from bufdb.ingest.tables import MODULE_TABLES
 from bufdb.query import catalogue, execute
 
 DEMO = Path(__file__).parents[2] / "data" / "demo"
@@ -111,8 +112,9 @@ def by_table(file: Path, out: Path, count: int) -> None:
             ((rows,),) = con.execute(f'SELECT count(*) FROM "{table}"').fetchall()
             size = bytes_of(out / table) if rows else 0
             print(f"{table:24} {rows / count:9.1f} {size / count:9.0f} {size / (rows or 1):7.1f}")
+        parts = " UNION ALL ".join(f'SELECT module_id FROM "{name}"' for name in MODULE_TABLES)
         found = con.execute(
-            "SELECT sum(row_count) FROM row_checksums GROUP BY module_id ORDER BY 1"
+            f"SELECT count(*) FROM ({parts}) GROUP BY module_id ORDER BY 1"
         ).fetchall()
     rows_of = [int(rows) for (rows,) in found]
     mean = statistics.fmean(rows_of)

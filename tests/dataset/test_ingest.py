@@ -72,7 +72,7 @@ def test_the_same_dumps_are_the_same_bytes_whichever_process_reads_them(tmp_path
             name: (tmp_path / seed / name).read_bytes()
             for name in objects(tmp_path / seed)
             # They say when they were ingested.
-            if layout.parse(name).table not in ("runs", "run_checksums")
+            if layout.parse(name).table not in ("runs",)
         }
         for seed in ("1", "2")
     )
@@ -111,7 +111,7 @@ def test_of_a_changed_module_the_latest_rows_count_though_they_are_fewer(tmp_pat
     ingest_into(con, run, labels={})
     mine, expected = rows_on(tmp_path / "set"), all_rows(con, "memory")
     assert len(mine["live_ranges"]) < len(whole["live_ranges"])
-    for table in set(expected) - {"runs", "run_labels", "run_checksums", "schema_info"}:
+    for table in set(expected) - {"runs", "run_labels", "schema_info"}:
         assert mine[table] == expected[table], table
 
 
@@ -270,7 +270,7 @@ def test_processes_that_read_change_no_object(call, tmp_path, monkeypatch):
     folders = (tmp_path / "1", tmp_path / "2")
     one, two = ({path.relative_to(it) for path in it.rglob("*.parquet")} for it in folders)
     # A name holds the hash of what is in it; what is told of the run has the time of the ingest.
-    assert {path.parts[0] for path in one ^ two} <= {"runs", "run_checksums"}
+    assert {path.parts[0] for path in one ^ two} <= {"runs"}
     assert len(one & two) > 20
 
 

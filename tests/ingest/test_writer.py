@@ -1,13 +1,10 @@
 """Rows on their way into an open database: when they are inserted, and how they are hashed."""
 
 import shutil
-import threading
 import weakref
 from pathlib import Path
 
-import duckdb
 import numpy as np
-import pytest
 from ingesting import rows
 
 from bufdb.columnar.arrow import TableSchema
@@ -76,59 +73,15 @@ def numbered(count, types):
     return rows_of(dict.fromkeys(types, numbers), types)[0]
 
 
-def test_a_thread_beside_the_insert_makes_the_same_checksums(con):
-    found, threads = [], threading.active_count()
-    for has_thread in (False, True):
-        writer = TableWriter(con, has_thread=has_thread)
-        writer.schemas["reported_sums"] = TableSchema.of(SUMS)
-        writer.begin()
-        for _ in range(3):
-            writer.add("reported_sums", numbered(1000, SUMS))
-            writer.settle()
-        writer.add_rows("run_labels", [LABEL])
-        writer.sums.store(con)
-        found.append(rows(con, "FROM row_checksums ORDER BY ALL"))
-        assert len(rows(con, "FROM reported_sums")) == 3000
-        writer.close()
-    assert found[0] == found[1]
-    assert len(found[0]) == 1000
-    assert threading.active_count() == threads
-
-
-def test_rows_are_given_up_with_their_insert(con, monkeypatch):
-    """Or a worker whose memory they are in would wait for it, and this process for the worker.
-
-    An executor keeps for a moment after a result what it was given: here it is kept for good.
-    """
-    writer = TableWriter(con, has_thread=True)
+def test_rows_are_given_up_with_their_insert(con):
+    """Or a worker whose memory they are in would wait for it, and this process for the worker."""
+    writer = TableWriter(con)
     writer.schemas["reported_sums"] = TableSchema.of(SUMS)
-    real, kept = writer._thread.submit, []
-
-    def submit(*given):
-        kept.append(given)
-        return real(*given)
-
-    monkeypatch.setattr(writer._thread, "submit", submit)
     writer.begin()
     some = numbered(100, SUMS)
     held = weakref.ref(some)
     writer.add("reported_sums", some)
     del some
     writer.settle()
-    assert kept
     assert held() is None
     writer.close()
-
-
-def test_what_fails_beside_the_insert_fails_it(con, monkeypatch):
-    monkeypatch.setattr("bufdb.ingest.rows.writer._HASHES", "SELECT error('no hash')")
-    threads = threading.active_count()
-    writer = TableWriter(con, has_thread=True)
-    writer.schemas["reported_sums"] = TableSchema.of(SUMS)
-    writer.begin()
-    writer.add("reported_sums", numbered(10, SUMS))
-    with pytest.raises(duckdb.Error, match="no hash"):
-        writer.settle()
-    writer.close()
-    assert rows(con, "FROM reported_sums") == []
-    assert threading.active_count() == threads

@@ -39,12 +39,11 @@ def change(run: Path, more: str = " ") -> None:
 
 
 def all_rows(con: duckdb.DuckDBPyConnection, catalog: str = "bufdb") -> Rows:
-    """Rows of all tables; when they were written is left out, with the checksum of it."""
+    """Rows of all tables; when they were written is left out."""
     found: Rows = {}
     for table in definitions.tables():
         columns = "* REPLACE (NULL AS ingested_at)" if table == "runs" else "*"
-        rest = "WHERE table_name <> 'runs'" if table == "run_checksums" else ""
-        sql = f'SELECT {columns} FROM {catalog}.main."{table}" {rest} ORDER BY ALL'
+        sql = f'SELECT {columns} FROM {catalog}.main."{table}" ORDER BY ALL'
         found[table] = con.execute(sql).fetchall()
     return found
 

@@ -158,8 +158,6 @@ def number_in(key: str) -> int:
 def _contents_query() -> str:
     parts = []
     for table in MODULE_TABLES:
-        if table == "row_checksums":  # sums over rows with their module_id
-            continue
         names = [_normal(n) for n in base().columns[table] if n not in ("module_id", "run_name")]
         where = "WHERE module_id IS NOT NULL" if table == "diagnostics" else ""
         parts.append(

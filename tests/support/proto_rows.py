@@ -23,7 +23,6 @@ needs_protobuf = pytest.mark.skipif(
 
 NOT_COMPARED = {
     "files": "the files themselves",
-    "row_checksums": "sums over rows with other ids",
     "compiler_options": "they are in a file of their own",
     "entry_parameters": "they are in a file of their own",
     "reported_sums": "they are in a file of their own",

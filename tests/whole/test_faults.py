@@ -75,8 +75,6 @@ def content(db):
     tables, modules = {}, {}
     with opened(db) as con:
         for (table,) in con.execute("SELECT table_name FROM duckdb_tables()").fetchall():
-            if table == "run_checksums":
-                continue
             cursor = con.execute(f'SELECT * FROM "{table}"')
             names = [column[0] for column in cursor.description]
             keep = [n for n, name in enumerate(names) if name != "ingested_at"]

@@ -1,26 +1,19 @@
 """Rows into the tables of an open database, in a transaction, a few rounds at a time.
 
-The only code that inserts rows of modules. Where other processes read, rows are hashed by a thread
-beside their insert, a fifth of what this process has to do: the two read the same memory, and
-DuckDB holds no lock of Python's meanwhile.
+The only code that inserts rows of modules.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import duckdb
 
 from bufdb.columnar.arrow import Batches, TableSchema
 from bufdb.columnar.rows import Rows, column_of, rows_of
-from bufdb.database import checksums
 from bufdb.ingest import tables
-from bufdb.ingest.rows.sums import NO_MODULE, Sums
-
-if TYPE_CHECKING:
-    from concurrent.futures import ThreadPoolExecutor
 
 INSERT_ROWS = 450_000
 """Rows that wait for an insert, which costs some milliseconds per table however few they are."""
@@ -32,25 +25,13 @@ text, and so all but the last insert comes while they do."""
 MANY_ROWS = 16_384
 """Rows of one table that are worth an insert before the transaction ends."""
 _CASTS = {"shapes": "* REPLACE (dimensions::BIGINT[] AS dimensions)"}
-_HASHES = checksums.of_rows("arrow_batches")
 
 
 class TableWriter:
     """Collects columns per table and inserts them; one transaction is open at a time."""
 
-    def __init__(self, con: duckdb.DuckDBPyConnection, *, has_thread: bool = False) -> None:
-        """Write by a connection.
-
-        Args:
-            con: the database.
-            has_thread: whether a thread beside this one hashes rows, until the writer is closed.
-        """
-        self.con = self._hash_con = con
-        self._thread: ThreadPoolExecutor | None = None
-        if has_thread:
-            from concurrent.futures import ThreadPoolExecutor  # 5 ms, with logging
-
-            self._thread, self._hash_con = ThreadPoolExecutor(1), con.cursor()
+    def __init__(self, con: duckdb.DuckDBPyConnection) -> None:
+        self.con = con
         self.batches: dict[str, list[Rows]] = {}
         self.waiting_rows = Counter[str]()
         """Rows in them, by table."""
@@ -63,7 +44,6 @@ class TableWriter:
         self.is_open = False
         self.schemas = {table: TableSchema.of(types) for table, types in tables.types().items()}
         """The one schema of each table, to which all its batches are held."""
-        self.sums = Sums()
 
     def add(self, table: str, rows: Rows) -> None:
         """Take rows of a table."""
@@ -85,7 +65,6 @@ class TableWriter:
     def begin(self) -> None:
         """Begin a transaction."""
         self.con.execute("BEGIN")
-        self.sums = Sums()
         self.is_open = True
 
     def idle(self) -> None:
@@ -100,7 +79,6 @@ class TableWriter:
     def commit(self, *, is_packed: bool = False) -> None:
         """Insert all that waits and commit: all into the file, or a little to the log beside it."""
         self.settle()
-        self.sums.store(self.con)
         if is_packed:
             self.con.execute("SET checkpoint_threshold = '1B'")
         self.con.execute("COMMIT")
@@ -110,10 +88,6 @@ class TableWriter:
 
     def close(self) -> None:
         """Roll back what was not committed."""
-        if self._thread is not None:
-            self._thread.shutdown()
-            self._thread = None
-            self._hash_con.close()
         if self.is_open:
             self.con.execute("ROLLBACK")
             self.is_open = False
@@ -137,31 +111,8 @@ class TableWriter:
             schema = self.schemas[table]
             # DuckDB finds the variable by its name. To register it would make a view, which the
             # transaction keeps, with all the text behind it, until it ends.
-            arrow_batches = Batches([schema.batch(rows) for rows in batches])
-            to_sum = [(table, batches, arrow_batches)]
-            beside = None if self._thread is None else self._thread.submit(self._sum, to_sum)
+            arrow_batches = Batches([schema.batch(rows) for rows in batches])  # noqa: F841
             cast = _CASTS.get(table, "*")
             # Until its answer is fetched, a statement keeps the batches.
             insert = f'INSERT INTO "{table}" BY NAME SELECT {cast} FROM arrow_batches'
             self.con.execute(insert).fetchall()
-            if beside is None:
-                self._sum(to_sum)
-            else:
-                beside.result()
-
-    def _sum(self, to_sum: list[tuple[str, list[Rows], Batches]]) -> None:
-        """Count the rows of modules, and sum up their hashes.
-
-        What they are is taken out of the list: an executor keeps what it is given for a moment
-        after the result, when the memory must be free.
-        """
-        table, batches, arrow_batches = to_sum.pop()  # noqa: RUF059 - DuckDB finds it
-        types = list(self.schemas[table].types)
-        if "module_id" not in types:
-            return
-        place, done = types.index("module_id"), 0
-        hashes = self._hash_con.execute(_HASHES).fetchnumpy()["row_hash"]
-        for rows in batches:
-            module_ids = rows.numbers(place).filled(NO_MODULE)
-            self.sums.add(table, module_ids, hashes[done : done + rows.length])
-            done += rows.length
