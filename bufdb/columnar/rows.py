@@ -65,17 +65,6 @@ class Rows:
     length: int
     columns: list[Buffers]
 
-    def copied(self) -> Rows:
-        """The same in memory of their own."""
-        copies: dict[int, Any] = {id(None): None}
-
-        def copy(buffer: Any) -> Any:
-            if id(buffer) not in copies:
-                copies[id(buffer)] = buffer.copy()
-            return copies[id(buffer)]
-
-        return Rows(self.length, [(copy(a), copy(b), copy(c)) for a, b, c in self.columns])
-
     def numbers(self, place: int) -> Numbers:
         """The column of BIGINT at this place."""
         validity, values, _ = self.columns[place]

@@ -187,8 +187,6 @@ def _ingest_into(
 ) -> Callable[..., Summary]:
     """What reads dumps into a database file, or into a dataset if one is named.
 
-    It may copy the process, which is this command's alone.
-
     Raises:
         UsageError: a format or an engine without a dataset, a cluster without its engine.
     """
@@ -201,14 +199,14 @@ def _ingest_into(
             raise UsageError(f"--engine {engine} writes a dataset: name one with --out")
         from bufdb.ingest import ingest as database
 
-        return partial(_without_threads()(database.ingest), db, may_copy=True)
+        return partial(_without_threads()(database.ingest), db)
     with _without_threads():
         import numpy  # noqa: F401 - its threads are counted when it is first imported
     common.require_no_file("--out")
     if engine == "local":
         from bufdb.dataset import ingest as dataset
 
-        return partial(dataset.ingest, url, may_copy=True, file_format=file_format)
+        return partial(dataset.ingest, url, file_format=file_format)
     if file_format == "delta":
         raise UsageError("--format delta is written by one machine: leave --engine away")
     from bufdb.spark import ingest as cluster

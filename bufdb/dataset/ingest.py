@@ -67,7 +67,6 @@ def ingest(
     prune: bool = False,
     block_bytes: int = BLOCK_BYTES,
     jobs: int | None = 1,
-    may_copy: bool = False,
     file_format: str | None = None,
 ) -> Summary:
     """Read dumps and store them in the dataset at a folder or URL.
@@ -84,7 +83,7 @@ def ingest(
     """
     began = time.perf_counter()
     more = (memory_limit, progress, own_globs, prune, block_bytes)
-    with readers(paths, jobs, may_copy=may_copy) as reader:
+    with readers(jobs) as reader:
         planned = plan(paths, run)
         # Before a database is opened, for that begins threads.
         reading = reader([job for one in planned.values() for job in one.jobs])

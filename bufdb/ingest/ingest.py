@@ -46,7 +46,6 @@ def ingest(
     own_globs: Sequence[str] | None = None,
     source_path: str | None = None,
     prune: bool = False,
-    may_copy: bool = False,
 ) -> Summary:
     """Read dumps and store them.
 
@@ -58,8 +57,6 @@ def ingest(
         jobs: processes that read while this one stores, at the most; None for as many as this
             machine has use for. With 1, or little to read, this one does all. It changes nothing
             in the result.
-        may_copy: whether they may be copies of this process, which is the caller's alone;
-            otherwise they are new interpreters (`bufdb.ingest.workers.start`).
         memory_limit: DuckDB's memory limit, such as "512MB"; by default what is asked for
             (`bufdb.database.memory`), else 256 MB.
         progress: is given the bytes done and the bytes in all.
@@ -82,7 +79,7 @@ def ingest(
     collects = gc.isenabled()
     gc.disable()
     try:
-        with readers(paths, jobs, may_copy=may_copy) as reader:
+        with readers(jobs) as reader:
             from bufdb.ingest.plan import plan
 
             planned = plan(paths, run)

@@ -212,10 +212,6 @@ class Ingest:
         """Store rows of modules."""
         self.writer.add(table, rows)
 
-    def settle(self) -> None:
-        """Insert all that waits."""
-        self.writer.settle()
-
     def idle(self) -> None:
         """Insert what waits, if it is worth it."""
         self.writer.idle()

@@ -31,8 +31,7 @@ from bufdb.ingest.group import read
 from bufdb.ingest.rows.modules import shape_row
 from bufdb.ingest.rows.writer import TableWriter
 from bufdb.ingest.tables import MODULE_TABLES
-from bufdb.ingest.workers.messages import Event
-from bufdb.ingest.workers.work import Done, Group
+from bufdb.ingest.workers.work import Done, Event, Group
 
 _STORED = "stored_elsewhere"
 """A word besides those of a sink: modules, by module_id, whose rows are stored, and how many."""

@@ -5,7 +5,7 @@
 -- which DuckDB does not enforce. An out-of-memory message lists several buffers of one instruction
 -- and does not say which part of its result they are.
 --
--- column module_id BIGINT: The module; NULL for a label of a run.
+-- column module_id BIGINT: The module; NULL for a label or a diagnostic of a run.
 -- column finding VARCHAR: What was expected, what was found.
 WITH doubles AS (
   SELECT module_id, 'module' AS what FROM modules GROUP BY module_id HAVING count(*) > 1
@@ -96,6 +96,17 @@ WITH doubles AS (
   SELECT max(module_id) AS module_id, 'module key ' || module_key AS what
   FROM modules
   GROUP BY run_name, module_key
+  HAVING count(*) > 1
+  UNION ALL
+  -- Of a node those below it: XLA gathers them by their label.
+  SELECT module_id, 'node ' || label || ' below node ' || parent_ordinal AS what
+  FROM peak_stack_nodes
+  GROUP BY module_id, parent_ordinal, label
+  HAVING count(*) > 1
+  UNION ALL
+  SELECT any_value(module_id) AS module_id, 'diagnostic ' || any_value(code) AS what
+  FROM diagnostics
+  GROUP BY diagnostics
   HAVING count(*) > 1
   UNION ALL
   SELECT module_id, 'cost of value ' || value_id AS what

@@ -33,7 +33,7 @@ def ingest_into(
 ) -> Summary:
     """Read the dumps of one path or of several into an open database; see `ingest`."""
     planned = plan(list(paths) if isinstance(paths, Sequence) else [paths], run)
-    with readers([], jobs, may_copy=False) as reader:
+    with readers(jobs) as reader:
         reading = reader([job for one in planned.values() for job in one.jobs])
         work = Ingest(con, planned, block_bytes, progress, reading, replace, own_globs, prune)
         return work.run(labels or {}, {})

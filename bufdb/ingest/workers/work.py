@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from bufdb.dumps.blocks import BLOCK_BYTES
 from bufdb.ingest.plan import Job
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 Content = frozenset[tuple[str, str]]
 """What the rows of a module are made of: name and hash of each of its files, and `--own`."""
+
+Event = tuple[str, tuple[Any, ...], dict[str, Any]]
+"""A method of `Sink`, and its arguments."""
 
 
 @dataclass(frozen=True)
@@ -80,10 +83,7 @@ class Store(Sink, Protocol):
     """A sink that stores what it is told."""
 
     def idle(self) -> None:
-        """Nobody has told anything: there is time to store some of what waits for it."""
-
-    def settle(self) -> None:
-        """Store all that waits for it, so that nothing refers to it any longer."""
+        """Store some of what waits for it: nothing is read yet that could be."""
 
 
 def made_with(own_pattern: str | None) -> tuple[str, str]:
