@@ -39,6 +39,7 @@ KEPT = {
     "positions": "shape_index",
     "recompute_parts": "part_kind saving_form",
     "role_rules": "subject",
+    "row_counts": "table_name",
     "runs": "bufdb_version",
     "schema_info": "views_hash",
     "shapes": "shape dtype dimensions_text layout",

@@ -145,8 +145,32 @@ def _read_large(group: Group, job: Job, loaded: Loaded, dumped: float, sink: Sin
         sink.end(done)
 
 
-def _tell(source: Batch, jobs: Sequence[Job], dumped: float, sink: Sink) -> Done:
-    """Tell the rows of a batch."""
+class _Counting:
+    """Passes rows on to a sink, and counts them."""
+
+    def __init__(self, sink: Sink) -> None:
+        self.sink, self.counts = sink, Counter[tuple[int, str]]()
+        """Rows by module_id and table."""
+
+    def add(self, table: str, rows: Rows) -> None:
+        """Pass on rows of a table, those of one module together."""
+        self.sink.add(table, rows)
+        ids = rows.numbers(list(tables.types()[table]).index("module_id")).filled(0)
+        starts = np.concatenate([[0], np.flatnonzero(np.diff(ids)) + 1])
+        for module_id, count in zip(ids[starts], np.diff(starts, append=len(ids)), strict=True):
+            self.counts[int(module_id), table] += int(count)
+
+    def rows(self) -> list[Row]:
+        """Return the rows of row_counts."""
+        return [
+            {"module_id": module_id, "table_name": table, "row_count": count}
+            for (module_id, table), count in self.counts.items()
+        ]
+
+
+def _tell(source: Batch, jobs: Sequence[Job], dumped: float, to: Sink) -> Done:
+    """Give a sink the rows of a batch."""
+    sink = _Counting(to)
     ids = np.array([job.module_id for job in jobs], np.int64)
     account = source.account
 
@@ -176,12 +200,13 @@ def _tell(source: Batch, jobs: Sequence[Job], dumped: float, sink: Sink) -> Done
     findings = account.findings()
     rows = [diagnostic_row(run, int(ids[found.module]), found) for found in findings]
     _add_rows(sink, "diagnostics", rows)
+    _add_rows(to, "row_counts", sink.rows())
     size = sum(loaded.size for loaded in source.modules)
     problems = Counter(found.severity for found in findings)
     return Done(ids.tolist(), size, dumped, assembled.shapes, problems)
 
 
-def _add(sink: Sink, table: str, columns: Columns) -> Misfits:
+def _add(sink: Sink | _Counting, table: str, columns: Columns) -> Misfits:
     """Tell rows; the values that do not fit into their column, which are NULL then."""
     if not len(next(iter(columns.values()))):
         return []
@@ -190,7 +215,7 @@ def _add(sink: Sink, table: str, columns: Columns) -> Misfits:
     return misfits
 
 
-def _add_rows(sink: Sink, table: str, rows: Sequence[Row]) -> Misfits:
+def _add_rows(sink: Sink | _Counting, table: str, rows: Sequence[Row]) -> Misfits:
     """The same of a table with few rows."""
     types = tables.types()[table].items()
     columns = {name: column_of([row.get(name) for row in rows], kind) for name, kind in types}

@@ -52,6 +52,7 @@ MODULE_TABLES = (
     "entry_parameters",
     "reported_sums",
     "diagnostics",
+    "row_counts",
 )
 """Every table that holds rows of a module, by module_id."""
 Types = dict[str, dict[str, str]]

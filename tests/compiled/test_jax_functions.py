@@ -15,7 +15,7 @@ from bufdb.ingest.tables import MODULE_TABLES
 pytest.importorskip("jax", reason="this Python has no jax")
 SUPPORT = ROOT / "tests" / "support"
 EXAMPLES = ROOT / "data" / "examples"
-OF_FILES = {"files", "diagnostics", "compiler_options"}
+OF_FILES = {"files", "diagnostics", "row_counts", "compiler_options"}
 """Tables about files and options, which differ from way to way."""
 RUNS = ("text", "lowered", "captured", "compiled")
 

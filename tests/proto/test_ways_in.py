@@ -70,7 +70,7 @@ WAYS: dict[str, Callable[[Path], list[Path]]] = {
     "message of a TPU": of_message("tpu.log"),
 }
 """By way what is ingested, given an empty folder; the first three are the same modules."""
-OF_THE_INGEST = ("files", "diagnostics")
+OF_THE_INGEST = ("files", "diagnostics", "row_counts")
 """Tables about the files and not about what they say."""
 
 

@@ -155,6 +155,10 @@ BREAKING = [
     ("references", f"DELETE FROM modules WHERE module_id = {NEW}"),
     ("references", "DELETE FROM runs WHERE run_name = 'cpu_b8'"),
     ("references", "DELETE FROM shapes WHERE shape = 'f32[]'"),
+    ("row-counts", f"DELETE FROM compiler_options WHERE module_id = {NEW}"),
+    ("row-counts", f"INSERT INTO uses FROM uses WHERE module_id = {NEW} LIMIT 1"),
+    ("row-counts", f"DELETE FROM row_counts WHERE module_id = {NEW}"),
+    ("row-counts", "INSERT INTO row_counts FROM row_counts"),
     ("schedule", f"UPDATE modules SET schedule_length = 3 WHERE module_id = {NEW}"),
     ("schedule", f"UPDATE instructions SET program_order = 3 WHERE module_id = {NEW}"
      " AND program_order = 4"),

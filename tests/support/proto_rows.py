@@ -23,6 +23,7 @@ needs_protobuf = pytest.mark.skipif(
 
 NOT_COMPARED = {
     "files": "the files themselves",
+    "row_counts": "counts of the rows of these tables, too",
     "compiler_options": "they are in a file of their own",
     "entry_parameters": "they are in a file of their own",
     "reported_sums": "they are in a file of their own",
