@@ -12,13 +12,18 @@ import {
   partsOf,
   shownName,
 } from "../../../bufdb/report/html/static/model.mjs";
-import { filtered, peakWords, sorted } from "../../../bufdb/report/html/static/modules.mjs";
+import { filtered, sorted } from "../../../bufdb/report/html/static/modules.mjs";
 import { pathsIn, shortener } from "../../../bufdb/report/html/static/paths.mjs";
 import { cellText } from "../../../bufdb/report/html/static/saved.mjs";
 import { grouped } from "../../../bufdb/report/html/static/scene.mjs";
 import { repeated, roundCounts } from "../../../bufdb/report/html/static/rounds.mjs";
 import { TreeShape } from "../../../bufdb/report/html/static/tree.mjs";
-import { originWords, savingWords } from "../../../bufdb/report/html/static/words.mjs";
+import {
+  needWords,
+  originWords,
+  peakWords,
+  savingWords,
+} from "../../../bufdb/report/html/static/words.mjs";
 
 const TEXT = [
   "dot",
@@ -279,22 +284,25 @@ test("paths are as short as they stay apart", () => {
   assert.deepEqual(pathsIn("for /a/b.py:1"), ["/a/b.py"]);
 });
 
-test("rows of modules are sorted with the unknown last, and filtered by any name", () => {
+test("rows of modules are sorted by need with the unknown last, and filtered by any name", () => {
   const table = {
-    columns: ["run", "function", "module_key", "platform", "space", "peak_bytes"],
+    columns: ["run", "function", "module_key", "platform", "space", "peak_bytes", "need_bytes"],
     rows: [
-      ["a", "f", "k1", "cpu", "host", 5],
-      ["b", "g", "k2", null, "hbm", null],
-      ["c", "h", "k3", "tpu", "hbm", 9],
+      ["a", "f", "k1", "cpu", "host", 5, 8],
+      ["b", "g", "k2", null, "hbm", null, null],
+      ["c", "h", "k3", "tpu", "hbm", 9, null],
+      ["d", "i", "k4", "gpu", "device", 6, 7],
+      ["e", "j", "k5", "gpu", "device", null, 10],
     ],
   };
   const rows = moduleRows(table);
   const runs = (/** @type {any[]} */ of) => of.map(row => row.run).join("");
-  assert.equal(runs(sorted(rows, 4, false)), "cab");
-  assert.equal(runs(sorted(rows, 4, true)), "acb");
+  assert.equal(runs(sorted(rows, 4, false)), "ecadb");
+  assert.equal(runs(sorted(rows, 4, true)), "daceb");
   assert.equal(runs(filtered(rows, " HBM")), "bc");
   assert.deepEqual([linkName(rows[0]), shownName(rows[0])], ["a/k1/host", "a › f · host"]);
-  assert.deepEqual(rows.map(peakWords), ["5 B", "peak unknown", "9 B"]);
+  assert.deepEqual(rows.map(needWords), ["8 B", "need unknown", "at least 9 B", "7 B", "10 B"]);
+  assert.deepEqual(rows.map(peakWords), ["5 B", "peak unknown", "9 B", "6 B", "peak unknown"]);
 });
 
 test("bytes that an output has of an argument are counted once", () => {

@@ -12,6 +12,7 @@ import { instants } from "./sample.mjs";
 import { toCsv } from "./csv.mjs";
 import { fillTable } from "./table.mjs";
 import { humanBytes, percent } from "./text.mjs";
+import { needOf } from "./words.mjs";
 
 /**
  * @typedef {{base: string, new: string, command: string, figures: Table, parts: {[key: string]:
@@ -45,7 +46,7 @@ export class Comparison {
     this.place = null;
     /** @type {import("uplot") | null} */
     this.plot = null;
-    /** The row of the module with the highest peak of the new side, which is shown first. */
+    /** The row of the module of the new side with the largest need, which is shown first. */
     this.first = this.#first();
     byId("diff-section").hidden = false;
     fill(byId("diff-title"), "Compared: ", nameOf(diff.base), " → ", nameOf(diff.new));
@@ -59,8 +60,8 @@ export class Comparison {
 
   #first() {
     const rows = this.diff.pairs.flatMap(([, , row]) => (row === null ? [] : [row]));
-    const peak = (/** @type {number} */ row) => this.modules[row].peak_bytes ?? -1;
-    return rows.sort((a, b) => peak(b) - peak(a) || a - b)[0];
+    const need = (/** @type {number} */ row) => needOf(this.modules[row]) ?? -1;
+    return rows.sort((a, b) => need(b) - need(a) || a - b)[0];
   }
 
   /** One row for each function and memory space, the largest change first. */

@@ -5,6 +5,7 @@ import { bar, button, byId, fill, make, nameOf } from "./dom.mjs";
 import { partsOf } from "./model.mjs";
 import { fillTable } from "./table.mjs";
 import { counted, humanBytes } from "./text.mjs";
+import { needOf, needWords, peakWords } from "./words.mjs";
 
 /** @type {{title: string, of: (row: ModuleRow) => string | number | null,
  *   kind?: "figure" | "picture", isWide?: boolean}[]} */
@@ -13,7 +14,8 @@ const MODULE_COLUMNS = [
   { title: "function", of: row => row.function },
   { title: "platform", of: row => row.platform, isWide: true },
   { title: "space", of: row => row.space, isWide: true },
-  { title: "peak", of: row => row.peak_bytes, kind: "figure" },
+  { title: "needs", of: needOf, kind: "figure" },
+  { title: "at the peak", of: row => row.peak_bytes, kind: "figure", isWide: true },
   {
     title: "arguments, outputs, constants, temps",
     of: row => row.total_bytes,
@@ -23,7 +25,7 @@ const MODULE_COLUMNS = [
   { title: "temps", of: row => row.temp_bytes, kind: "figure", isWide: true },
 ];
 const FIRST_ROWS = 8;
-const PEAK = 4;
+const NEED = 4;
 
 /**
  * Rows in an order, what is unknown last either way.
@@ -52,22 +54,17 @@ export function filtered(rows, text) {
   );
 }
 
-/** @param {ModuleRow} row */
-export function peakWords(row) {
-  return row.peak_bytes === null ? "peak unknown" : humanBytes(row.peak_bytes);
-}
-
 export class Modules {
   /** @param {ModuleRow[]} rows @param {(row: ModuleRow) => void} open */
   constructor(rows, open) {
     this.rows = rows;
     this.open = open;
-    this.column = PEAK;
+    this.column = NEED;
     this.isRising = false;
     this.isAll = false;
     /** @type {ModuleRow | null} */
     this.chosen = null;
-    this.largest = Math.max(1, ...rows.map(row => Math.max(row.total_bytes, row.peak_bytes ?? 0)));
+    this.largest = Math.max(1, ...rows.map(row => Math.max(row.total_bytes, needOf(row) ?? 0)));
     this.filter = /** @type {HTMLInputElement} */ (byId("filter"));
     this.filter.addEventListener("input", () => this.show());
     byId("modules-section").hidden = rows.length < 2;
@@ -98,7 +95,8 @@ export class Modules {
           make("span", { title: row.module_key }, nameOf(row.function)),
           row.platform ?? "unknown",
           row.space,
-          this.#peak(row),
+          this.#need(row),
+          peakWords(row),
           this.#bar(row),
           humanBytes(row.temp_bytes),
         ],
@@ -121,8 +119,8 @@ export class Modules {
   }
 
   /** @param {ModuleRow} row */
-  #peak(row) {
-    return peakWords(row) + (row.slot === null ? " (left out)" : "");
+  #need(row) {
+    return needWords(row) + (row.slot === null ? " (left out)" : "");
   }
 
   /** @param {ModuleRow} row */

@@ -7,11 +7,12 @@ import { Comparison } from "./diff.mjs";
 import { byId, fill, make, nameOf } from "./dom.mjs";
 import { fromHash, toHash } from "./link.mjs";
 import { COLOURINGS, linkName, Model, moduleRows, shownName } from "./model.mjs";
-import { Modules, peakWords } from "./modules.mjs";
+import { Modules } from "./modules.mjs";
 import { Pictures } from "./pictures.mjs";
 import { showTables } from "./saved.mjs";
 import { summarize } from "./summary.mjs";
 import { visible } from "./text.mjs";
+import { needWords, peakWords } from "./words.mjs";
 
 const KEPT_MODELS = 6;
 
@@ -38,7 +39,7 @@ export class Page {
     this.select = /** @type {HTMLSelectElement} */ (byId("module"));
     this.rows.forEach((row, i) =>
       this.select.append(
-        make("option", { value: String(i) }, `${shownName(row)} · ${peakWords(row)}`),
+        make("option", { value: String(i) }, `${shownName(row)} · ${needWords(row)}`),
       ),
     );
     this.comparison =

@@ -8,7 +8,7 @@ import { bar, byId, fill, make, nameOf, swatch } from "./dom.mjs";
 import { partsOf, shownName } from "./model.mjs";
 import { fillTable } from "./table.mjs";
 import { humanBytes, percent } from "./text.mjs";
-import { savingWords } from "./words.mjs";
+import { needOf, savingWords } from "./words.mjs";
 
 /** @typedef {{choose: (step: number) => void, find: (text: string) => void}} SummaryActs */
 
@@ -34,8 +34,9 @@ export function savingNodes(saving, model, choose) {
 }
 
 /** The limit of what a device must hold, as a bar and in words. @param {ModuleRow} row */
-function limit({ limit_bytes: bytes, limit_name: name, need_bytes, peak_bytes }) {
-  const need = need_bytes ?? peak_bytes;
+function limit(row) {
+  const { limit_bytes: bytes, limit_name: name } = row;
+  const need = needOf(row);
   const box = byId("limit");
   if (bytes === null) {
     fill(box, "limit unknown (--limit sets one)");
@@ -236,7 +237,7 @@ export function summarize(model, acts) {
     limit(model.row);
   } else {
     unknown(model);
-    if ((model.row.need_bytes ?? model.row.peak_bytes) === null) fill(byId("limit"));
+    if (needOf(model.row) === null) fill(byId("limit"));
     else limit(model.row);
   }
   lines(model, acts);

@@ -1,6 +1,6 @@
 // Figures in sentences.
 
-/** @import {Model, Saving} from "./model.mjs" */
+/** @import {Model, ModuleRow, Saving} from "./model.mjs" */
 import { humanBytes } from "./text.mjs";
 
 /**
@@ -50,4 +50,24 @@ export function originWords(model, value) {
     `${what}${text("line") ? ` of ${text("line")}` : ""}${slices}${loop}${trips}` +
     (flags & 4 ? " (the walk to it had to choose)" : "")
   );
+}
+
+/**
+ * What a device must hold; of a module of which the peak alone is known, at least that.
+ * @param {ModuleRow} row
+ */
+export function needOf(row) {
+  return row.need_bytes ?? row.peak_bytes;
+}
+
+/** @param {ModuleRow} row */
+export function needWords(row) {
+  const need = needOf(row);
+  if (need === null) return "need unknown";
+  return row.need_bytes === null ? `at least ${humanBytes(need)}` : humanBytes(need);
+}
+
+/** @param {ModuleRow} row */
+export function peakWords(row) {
+  return row.peak_bytes === null ? "peak unknown" : humanBytes(row.peak_bytes);
 }
