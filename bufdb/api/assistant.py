@@ -50,14 +50,18 @@ class Tools:
         run: str | None = None,
         function: str | None = None,
         module: str | None = None,
+        color: str | int | None = None,
         limit: str | None = None,
     ) -> str:
         """The highest peak, what holds it, and what would lower it most, as JSON.
 
-        run, function and module are globs (run also of LABEL=VALUE); limit is the memory of the
-        device: a size such as 16GiB, or a name such as TPU v5e.
+        run, function and module are globs (run also of LABEL=VALUE); color is a memory space, its
+        number, its name or all, by default the device's own; limit is the memory of the device: a
+        size such as 16GiB, or a name such as TPU v5e.
         """
-        found = self._db.summary(run=run, function=function, module=module, limit=limit)
+        found = self._db.summary(
+            run=run, function=function, module=module, color=color, limit=limit
+        )
         return json.dumps(found.data, ensure_ascii=False)
 
     def queries(self) -> str:
@@ -72,7 +76,10 @@ class Tools:
     def query(
         self, name: str, params: dict[str, str | int] | None = None, max_rows: int = ROWS
     ) -> str:
-        """The answer of a saved query as CSV; params by name, as in {"run": "b16", "top_n": 5}."""
+        """The answer of a saved query as CSV; params by name, as in {"run": "b16", "top_n": 5}.
+
+        color is a memory space, its number, its name or all, by default the device's own.
+        """
         return _csv(self._db.query(name, **(params or {})), max_rows)
 
     def sql(self, select: str, max_rows: int = ROWS) -> str:
@@ -83,12 +90,20 @@ class Tools:
         """
         return _csv(self._db.sql(select, most_rows=_at_most(max_rows) + 1), max_rows, is_first=True)
 
-    def diff(self, base: str, new: str, by: str = "op", max_rows: int = ROWS) -> str:
+    def diff(
+        self,
+        base: str,
+        new: str,
+        by: str = "op",
+        color: str | int | None = None,
+        max_rows: int = ROWS,
+    ) -> str:
         """What changed between two runs (names, or LABEL=VALUE), and why: a line, then CSV.
 
-        by groups the parts: op, source, shape, dtype, opcode, category, stack or all.
+        by groups the parts: op, source, shape, dtype, opcode, category, stack or all; color is a
+        memory space, its number or its name, by default all.
         """
-        found = self._db.diff(base, new, by=by)
+        found = self._db.diff(base, new, by=by, color=color)
         return _with_rows(found, max_rows)
 
     def what_if(
@@ -99,25 +114,33 @@ class Tools:
         keep: str | None = None,
         until: str | None = None,
         run: str | None = None,
+        color: str | int | None = None,
         max_rows: int = ROWS,
     ) -> str:
         """What the peak of a module would be without some lines, ops or values: a line, then CSV.
 
         without takes line:FILE:LINE, op:PATH or value:INSTRUCTION, globs too; donate takes names of
         parameters; keep is the share of bytes that stays (0.5 for f32 made bf16); until takes what
-        saves most until the peak is down to a size. Exact for today's schedule, a prediction of a
+        saves most until the need is down to a size; color is a memory space, its number, its name
+        or all, by default the device's own. Exact for today's schedule, a prediction of a
         recompilation.
         """
-        found = self._db.what_if(
-            module, without=without or [], donate=donate or [], keep=keep, until=until, run=run
-        )
+        taken = {"without": without or [], "donate": donate or [], "keep": keep, "until": until}
+        found = self._db.what_if(module, **taken, run=run, color=color)
         return _with_rows(found, max_rows)
 
     def advice(
-        self, run: str | None = None, function: str | None = None, max_rows: int = ROWS
+        self,
+        run: str | None = None,
+        function: str | None = None,
+        color: str | int | None = None,
+        max_rows: int = ROWS,
     ) -> str:
-        """What would lower peaks, with the saving in bytes and how sure it is, as CSV."""
-        return _csv(self._db.query("advice", run=run, function=function), max_rows)
+        """What would lower peaks, with the saving in bytes and how sure it is, as CSV.
+
+        color is a memory space, its number, its name or all, by default the device's own.
+        """
+        return _csv(self._db.query("advice", run=run, function=function, color=color), max_rows)
 
 
 NAMES = ("summary", "queries", "query", "sql", "diff", "what_if", "advice")

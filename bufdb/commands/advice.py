@@ -14,6 +14,7 @@ from bufdb.commands import common, completion
 @click.argument("name", metavar="[FUNCTION]", required=False,
                 shell_complete=completion.known("function"))  # fmt: skip
 @completion.filter_options
+@completion.color_option
 @click.option("--code", "has_code", is_flag=True, help="Show what to type, for each.")
 @click.option(
     "--top", metavar="N", type=click.IntRange(1, 2**63 - 1), default=10, show_default=True,
@@ -26,6 +27,7 @@ def command(
     run: str | None,
     function: str | None,
     module: str | None,
+    color: str | None,
     has_code: bool,
     top: int,
     output: Path | None,
@@ -50,7 +52,7 @@ def command(
         raise UsageError("FUNCTION and --function are the same: give one of them")
     opened = partial(common.open_database, db)
     answer = summary(
-        opened, run=run, function=name or function, module=module,
+        opened, run=run, function=name or function, module=module, color=color,
         names=("advice", "savings"), top_n=top,
     )  # fmt: skip
     if answer.note is not None:

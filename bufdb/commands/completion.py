@@ -78,6 +78,15 @@ def filter_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
+color_option = click.option(
+    "--color",
+    metavar="N",
+    shell_complete=known("color"),
+    help="Memory space: its number, its name or all.  [default: the device's own]",
+)
+"""Of commands that are about the memory of the device unless another is asked for."""
+
+
 def parameter(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """After -p: the query's parameters; after the name of one what it can be, if that is known."""
     query = _query(ctx)

@@ -47,7 +47,12 @@ _TEXT_FORMATS = ("table", "markdown")
     shell_complete=completion.known("module"),
     help="Only pairs in which the key of a module matches.",
 )
-@click.option("--color", metavar="N", help="Only this memory space: its number, or a name as hbm.")
+@click.option(
+    "--color",
+    metavar="N",
+    shell_complete=completion.known("color"),
+    help="Only this memory space: its number or its name.  [default: all]",
+)
 @click.option(
     "--pair",
     "pairs",

@@ -32,12 +32,7 @@ MOST = 2**63 - 1
 @click.argument("name", metavar="[MODULE]", required=False,
                 shell_complete=completion.known("function", "module"))  # fmt: skip
 @completion.filter_options
-@click.option(
-    "--color",
-    metavar="N",
-    shell_complete=completion.known("color"),
-    help="Memory space: its number, its name or all.  [default: the device's own]",
-)
+@completion.color_option
 @click.option("--step", metavar="N", type=click.IntRange(0, MOST), help="Look at this instant.")
 @click.option(
     "--peak",

@@ -24,12 +24,7 @@ if TYPE_CHECKING:
 
 @click.command(name="summary", short_help="One screen: the highest peak and what holds it.")
 @completion.filter_options
-@click.option(
-    "--color",
-    metavar="N",
-    shell_complete=completion.known("color"),
-    help="Memory space: its number, its name or all.  [default: the device's own]",
-)
+@completion.color_option
 @common.limit_option
 @click.option(
     "--format",

@@ -55,11 +55,7 @@ BY = ("line", "op", "value")
     "compute again for each byte saved.  [default: saving]",
 )
 @click.option("--run", metavar="RUN", help="Only modules of this run: a name or a glob.")
-@click.option(
-    "--color",
-    metavar="N",
-    help="Memory space: its number, its name or all.  [default: the device's own]",
-)
+@completion.color_option
 @common.output_options
 @common.read_db_option
 def command(

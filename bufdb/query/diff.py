@@ -36,7 +36,7 @@ WHERE (getvariable('function')::VARCHAR IS NULL
     OR base_module_key GLOB getvariable('module')::VARCHAR
     OR new_module_key GLOB getvariable('module')::VARCHAR)
   AND (getvariable('color')::VARCHAR IS NULL OR color IS NULL
-    OR getvariable('color')::VARCHAR IN (color::VARCHAR, memory_space_name))
+    OR getvariable('color')::VARCHAR IN ('all', color::VARCHAR, memory_space_name))
 ORDER BY place"""
 _SIDES = "getvariable('base')::VARCHAR, getvariable('new')::VARCHAR"
 _ASKED = "getvariable('pair')::VARCHAR"
@@ -228,7 +228,7 @@ def compare(
     """Compare two sides.
 
     `values`: base and new (see `selected_runs`), key_name (see diff_peak), and if wanted function
-    (a glob), color (a memory space's number or name) and pair (see `asked_pairs`). `temps` asks for
+    (a glob), color (a memory space's number or name, or all) and pair (see `asked_pairs`). `temps` asks for
     the parts of the temp allocations too.
     """
     modules = execute_with(con, _MODULES, values, "diff")

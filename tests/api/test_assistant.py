@@ -38,6 +38,22 @@ def test_a_diff_and_a_what_if_begin_with_their_sentence(tools):
     assert lines[-1].startswith("note: ")
 
 
+def test_each_tool_is_about_the_memory_space_of_its_color(tools):
+    def spaces(**color):
+        peak = json.loads(tools.summary(run="tpu_b8", **color))["peak"]
+        return peak["memory_space_name"]
+
+    assert [spaces(), spaces(color="vmem"), spaces(color=1)] == ["hbm", "vmem", "vmem"]
+    assert spaces(color="all") == "vmem", "the largest"
+    assert ",1," in tools.advice(run="tpu_b8", color="vmem").splitlines()[1]
+    assert "tpu_b8, vmem" in tools.what_if("train_step", ["op:*"], run="tpu_b8", color="vmem")
+    assert "tpu_b8, hbm" in tools.what_if("train_step", ["op:*"], run="tpu_b8")
+    both = [tools.diff("cpu_b8", "tpu_b8", color=color) for color in ("1", "vmem")]
+    assert both[0] == both[1] and "hbm" not in both[0]
+    assert tools.diff("cpu_b8", "tpu_b8", color="all") == tools.diff("cpu_b8", "tpu_b8")
+    assert ",vmem," in tools.query("memory-by-space", {"run": "tpu_b8", "color": "all"})
+
+
 def test_the_sdks_client_gets_answers_and_errors(demo_db):
     pytest.importorskip("mcp.client.client", reason="this Python has no mcp of version 2")
     from mcp import Client, StdioServerParameters, stdio_client

@@ -50,7 +50,7 @@ def diff(
         by: one of KEYS, what the parts of a changed peak are grouped by.
         function: glob of functions.
         module: glob of modules' keys.
-        color: only this memory space, its number or its name.
+        color: only this memory space, its number or its name; all by default.
         pairs: texts OLD=NEW that say which functions or modules are to be compared.
         temps: whether the parts of what changed in the temp allocations are asked for too.
 
