@@ -90,7 +90,7 @@ class BufdbLimit:
         *,
         function: str = "*",
         memory_space: str | None = None,
-        color: int | None = None,
+        color: int | str | None = None,
         platform: str | None = None,
         compiler_options: Mapping[str, Any] | None = None,
         **limits: int | str,
@@ -100,8 +100,9 @@ class BufdbLimit:
         Args:
             lowered: what `jax.jit(f).lower(...)` or `.trace(...).lower()` gave.
             function: glob; of the modules compiled only those of functions it fits count.
-            memory_space: name of the memory space, such as "hbm".
-            color: the same by number; the device's own memory if neither is given.
+            memory_space: the same as color.
+            color: memory space, its number, its name such as "vmem" or "all"; the device's own
+                memory if none is given.
             platform: only modules for this platform: cpu, gpu or tpu.
             compiler_options: passed on to `lowered.compile`.
             limits: by metric (need, peak, temp, arguments, outputs, constants, total,
@@ -123,7 +124,8 @@ class BufdbLimit:
         options = {**(compiler_options or {}), **dump_options(folder)}
         with without_persistent_cache():
             lowered.compile(compiler_options=options)
-        return self._check(folder, function, memory_space, color, platform, limits)
+        space = memory_space if color is None else color
+        return self._check(folder, function, space, platform, limits)
 
     def dumps(
         self,
@@ -131,25 +133,25 @@ class BufdbLimit:
         *,
         function: str = "*",
         memory_space: str | None = None,
-        color: int | None = None,
+        color: int | str | None = None,
         platform: str | None = None,
         **limits: int | str,
     ) -> dict[str, int | None]:
         """Check the dumps in a directory; arguments and result as for a call of the fixture."""
         __tracebackhide__ = True
-        return self._check(Path(folder), function, memory_space, color, platform, limits)
+        space = memory_space if color is None else color
+        return self._check(Path(folder), function, space, platform, limits)
 
     def _check(
         self,
         folder: Path,
         function: str,
-        memory_space: str | None,
-        color: int | None,
+        color: int | str | None,
         platform: str | None,
         limits: Mapping[str, int | str],
     ) -> dict[str, int | None]:
         __tracebackhide__ = True
-        from bufdb.budget.file import Budget
+        from bufdb.budget.file import Budget, parse_color
         from bufdb.budget.judge import WITHIN, judge
         from bufdb.database import store
         from bufdb.dumps.discover import discover
@@ -159,7 +161,7 @@ class BufdbLimit:
 
         # As keywords of the fixture these would be taken for metrics, so they are looked at here.
         budgets = [
-            Budget(function, metric, limit, memory_space, color, platform)
+            Budget(function, metric, limit, parse_color(color), platform)
             for metric, limit in _limits(limits).items()
         ]
         if not discover(folder):

@@ -45,9 +45,8 @@ class Budget:
     """Glob for names of functions; of modules whose function is not known, for the module."""
     metric: str
     limit: Limit
-    memory_space: str | None = None
-    color: int | None = None
-    """Memory space by number; with neither that nor a name it is the memory of the device."""
+    color: int | str | None = None
+    """Memory space, its number, its name or all, each for itself; None is the device's own."""
     platform: str | None = None
     allow_new: bool = False
     """Whether a module without counterpart in the base run passes a relative limit."""
@@ -57,9 +56,9 @@ class Budget:
     @property
     def space(self) -> str:
         """The memory space as people write it."""
-        if self.color is not None:
-            return f"color {self.color}"
-        return self.memory_space or "of the device"
+        if self.color is None:
+            return "of the device"
+        return f"color {self.color}" if isinstance(self.color, int) else self.color
 
 
 @dataclass(frozen=True)
@@ -87,6 +86,19 @@ def parse_limit(value: Any) -> Limit:
         raise ValueError(f"expected a sign before a percentage, such as '+2%', found {value!r}")
     amount = Fraction(number) if unit == "%" else in_bytes(number, unit)
     return Limit(value, -amount if sign == "-" else amount, bool(sign), unit == "%")
+
+
+def parse_color(value: Any) -> int | str | None:
+    """A memory space from its number, its name or all; None for None.
+
+    Raises:
+        ValueError: it is none of these; the message says what was expected.
+    """
+    if isinstance(value, str) and value:
+        return int(value) if value.isdecimal() else value
+    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 0):
+        return value
+    raise ValueError(f"expected a number from 0, a name or all, found {_found(value)}")
 
 
 def parse(text: str, path: str) -> BudgetFile:
@@ -123,7 +135,7 @@ def _budget(entry: dict[str, Any], number: int, lines: _Lines) -> Budget:
     for key in ("function", "limit"):
         if key not in entry:
             raise lines.error(number, None, f"expected a key {key!r} in this entry, found none")
-    for key in ("function", "memory_space", "platform"):
+    for key in ("function", "platform"):
         if key in entry and (not isinstance(entry[key], str) or not entry[key]):
             raise lines.error(number, key, f"expected text, found {_found(entry[key])}")
     metric = entry.get("metric", "need")
@@ -131,11 +143,13 @@ def _budget(entry: dict[str, Any], number: int, lines: _Lines) -> Budget:
         raise lines.error(
             number, "metric", f"expected one of {', '.join(METRICS)}, found {_found(metric)}"
         )
-    color = entry.get("color")
-    if color is not None and (not isinstance(color, int) or isinstance(color, bool) or color < 0):
-        raise lines.error(number, "color", f"expected a number from 0, found {_found(color)}")
-    if color is not None and "memory_space" in entry:
+    if "color" in entry and "memory_space" in entry:
         raise lines.error(number, "color", "expected memory_space or color, found both")
+    key = "color" if "color" in entry else "memory_space"
+    try:
+        color = parse_color(entry.get(key))
+    except ValueError as error:
+        raise lines.error(number, key, str(error)) from error
     allow_new = entry.get("allow_new", False)
     if not isinstance(allow_new, bool):
         raise lines.error(number, "allow_new", f"expected true or false, found {_found(allow_new)}")
@@ -147,7 +161,6 @@ def _budget(entry: dict[str, Any], number: int, lines: _Lines) -> Budget:
         entry["function"],
         metric,
         limit,
-        entry.get("memory_space"),
         color,
         entry.get("platform"),
         allow_new,

@@ -13,6 +13,7 @@ from types import MappingProxyType
 
 from bufdb.budget.file import Budget
 from bufdb.errors import did_you_mean
+from bufdb.query.asked.spaces import ALL
 from bufdb.query.memory_figures import MemoryFigures, Place
 
 NONE: Mapping[Place, MemoryFigures] = MappingProxyType({})
@@ -126,6 +127,6 @@ def _fits(budget: Budget, figure: MemoryFigures) -> bool:
 
 
 def _in_space(budget: Budget, figure: MemoryFigures) -> bool:
-    if budget.memory_space is not None:
-        return figure.memory_space == budget.memory_space
-    return figure.is_device_memory if budget.color is None else figure.color == budget.color
+    if budget.color is None:
+        return figure.is_device_memory
+    return budget.color in (ALL, figure.color, figure.memory_space)

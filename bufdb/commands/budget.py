@@ -48,7 +48,8 @@ def command(
       function = "train_*"      # glob of jitted functions
       metric = "need"           # what a device must hold, the default; or peak, temp,
                                 # arguments, outputs, constants, total, fragmentation
-      memory_space = "hbm"      # or color = 1; without either the device's own memory
+      color = "vmem"            # memory space, its number, its name or "all", each for itself;
+                                # without it the device's own memory
       limit = "16 GiB"          # or bytes; "+2%" or "+10 MiB" over the same function in base
       platform = "tpu"          # only modules for it (may be left out)
       allow_new = true          # a relative limit lets functions pass that base does not have

@@ -127,7 +127,7 @@ memory_space = "hbm"
             allow_new=True,
             where="b.toml:3",
         ),
-        Budget("eval", "need", Limit("7", Fraction(7)), memory_space="hbm", where="b.toml:11"),
+        Budget("eval", "need", Limit("7", Fraction(7)), color="hbm", where="b.toml:11"),
     )
 
 
@@ -148,7 +148,7 @@ GOOD = '[[budget]]\nfunction = "f"\nlimit = 1\n'
         ('[[budget]]\nlimit = "1 MiB"', "b.toml:1: expected a key 'function'"),
         ('[[budget]]\nlimit = 1\nfunction = ""', "b.toml:3: function: expected text, found ''"),
         (GOOD + 'metric = "peek"', "b.toml:4: metric: expected one of need, peak, temp, "),
-        (GOOD + "color = -1", "b.toml:4: color: expected a number from 0, found '-1'"),
+        (GOOD + "color = -1", "b.toml:4: color: expected a number from 0, a name or all, found"),
         (GOOD + 'color = 0\nmemory_space = "hbm"', "b.toml:4: color: expected memory_space or"),
         (GOOD + "allow_new = 1", "b.toml:4: allow_new: expected true or false"),
         (GOOD.replace("1", '"2%"'), "b.toml:3: limit: expected a sign before a percentage"),
@@ -186,7 +186,7 @@ def test_what_fits_no_module_does_not_pass():
         ("not judged", None, None, None, "fits no module; did you mean 'train_step'?")
     ]
     assert judged([entry(999, platform="gpu")], run)[0][4] == "fits no module"
-    assert judged([entry(999, memory_space="hmb")], run)[0][4] == (
+    assert judged([entry(999, color="hmb")], run)[0][4] == (
         "no memory space hmb in what fits; there is hbm"
     )
     assert judged([entry(999, color=3)], run)[0][0] == "not judged"
@@ -197,7 +197,17 @@ def test_memory_space_by_name_by_number_and_by_default():
     run = [figure(value=10), figure(value=20, color=1)]
     assert [v.value for v in judge([entry(99)], run)] == [10]
     assert [v.value for v in judge([entry(99, color=1)], run)] == [20]
-    assert [v.value for v in judge([entry(99, memory_space="vmem")], run)] == [20]
+    assert [v.value for v in judge([entry(99, color="vmem")], run)] == [20]
+    assert [v.value for v in judge([entry(99, color="all")], run)] == [10, 20]
+
+
+@pytest.mark.parametrize(("text", "values"), [("1", [20]), ('"1"', [20]), ('"vmem"', [20]),
+                                              ('"all"', [10, 20])])  # fmt: skip
+@pytest.mark.parametrize("key", ["color", "memory_space"])
+def test_a_file_names_memory_spaces_as_the_commands_do(key, text, values):
+    found = parse(f"{GOOD}{key} = {text}", "b.toml")
+    run = [figure(value=10), figure(value=20, color=1)]
+    assert [v.value for v in judge(found.budgets, run)] == values
 
 
 def test_unknown_figures_do_not_pass():
