@@ -15,7 +15,7 @@ from bufdb.commands import common, completion
                 shell_complete=completion.known("function"))  # fmt: skip
 @completion.filter_options
 @completion.color_option
-@click.option("--code", "has_code", is_flag=True, help="Show what to type, for each.")
+@click.option("--code", "has_code", is_flag=True, help="Show what to type, for each kind.")
 @click.option(
     "--top", metavar="N", type=click.IntRange(1, 2**63 - 1), default=10, show_default=True,
     help="Pieces of advice to show.",
@@ -40,8 +40,9 @@ def command(
         bufdb advice train_step --code
 
     The rows are those of 'bufdb query advice' about the function with the highest peak; what comes
-    of one lies in its range, and savings do not add up. With --code each has the lines to type,
-    filled in with the names and lines of the program: an example to adapt, no patch.
+    of one lies in its range, and savings do not add up. With --code the lines to type follow, for
+    each kind of advice once, filled in with the names and lines of the program: an example to
+    adapt, no patch.
     """
     from bufdb.api.questions.summary import summary
     from bufdb.errors import UsageError

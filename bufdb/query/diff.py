@@ -228,8 +228,8 @@ def compare(
     """Compare two sides.
 
     `values`: base and new (see `selected_runs`), key_name (see diff_peak), and if wanted function
-    (a glob), color (a memory space's number or name, or all) and pair (see `asked_pairs`). `temps` asks for
-    the parts of the temp allocations too.
+    (a glob), color (a memory space's number or name, or all) and pair (see `asked_pairs`). `temps`
+    asks for the parts of the temp allocations too.
     """
     modules = execute_with(con, _MODULES, values, "diff")
     return Comparison(

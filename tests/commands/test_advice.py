@@ -59,9 +59,46 @@ def test_code_has_the_names_of_the_program(page, cells, expected):
     assert expected in shown(page, **cells).splitlines()
 
 
+PAGE = """# Title
+
+Prose.
+
+```python
+h = name(h, "train_65")  # train.py:65
+keep = ["train_65"]
+```
+
+With flax (nnx; was `Block(x)`):
+
+```python
+from flax import nnx
+```
+"""
+
+
+def test_an_example_is_once_for_all_rows_of_its_kind_and_says_which_library_it_is():
+    rows = [ROW | {"kind": "offload", "name": f"a/lm.py:{n}", "page": "p.md"} for n in (7, 9, 7)]
+    found = Overview({}, peak=PEAK, parts={"advice": [*rows, ROW | {"name": "x"}]})
+    lines = advice.text(found, {"offload": PAGE, "donate": "# Other\n"}.__getitem__).splitlines()
+    assert lines[lines.index("# Title (p.md)") :] == [
+        "# Title (p.md)",
+        "# for a/lm.py:7, a/lm.py:9",
+        "",
+        'h = name(h, "lm_7")  # a/lm.py:7',
+        'keep = ["lm_7", "lm_9"]',
+        "",
+        "# With flax (nnx; was `Block(x)`):",
+        "from flax import nnx",
+        "",
+        "# Other (p.md)",
+        "# for x",
+    ]
+
+
 def test_advice_of_a_database(call, demo_db):
     code, out, err = call("advice", "--db", demo_db, "--run", "cpu_b16", "--code")
     assert (code, err) == (0, "")
     assert "train.py:65" in out
-    assert "checkpoint_name(activation(h)," in out
+    assert out.count("checkpoint_name(activation(h),") == 1
+    assert "# With flax (linen):" in out.splitlines()
     assert call("advice", "step", "--function", "step", "--db", demo_db)[0] == 2

@@ -13,6 +13,11 @@ from bufdb.summary.overview import Overview, Row
 WIDTH = 80
 _DOES = 20
 """Column in which what to do begins."""
+_PREFIX = re.compile(r"^(saved|for|library|slice of|copy of) ")
+_CODE = re.compile(
+    r"(?:^(With [^`](?:[^\n]|\n(?!\n))*:)\n\n)?^```python\n(.*?)```", re.DOTALL | re.M
+)
+"""Code of a page, with the paragraph before it if that says which library it is with."""
 
 
 def lines(found: Overview) -> list[str]:
@@ -79,8 +84,13 @@ def text(found: Overview, code: Callable[[str], str] | None = None) -> str:
         shown += ["", *_lines(row)]
         if row["kind"] is not None:
             shown += [f"{' ' * _DOES}{line}" for line in _details(row)]
-            if code is not None:
-                shown += ["", *_filled(code(row["kind"]), row)]
+    if code is not None:
+        of_kinds: dict[str, list[Row]] = {}
+        for row in found.parts.get("advice", []):
+            if row["kind"] is not None:
+                of_kinds.setdefault(row["kind"], []).append(row)
+        for kind, rows in of_kinds.items():
+            shown += ["", *_typed(code(kind), rows)]
     return "".join(f"{line.rstrip()}\n" for line in shown)
 
 
@@ -94,13 +104,42 @@ def _details(row: Row) -> list[str]:
     return [*found, f"more: bufdb query {row['query_name']}, {row['page']}"]
 
 
-def _filled(page: str, row: Row) -> list[str]:
-    """The code of a page for a piece of advice: its names for those of the example."""
-    line = re.sub(r"^(saved|for|library|slice of|copy of) ", "", row["name"])
+def _typed(page: str, rows: list[Row]) -> list[str]:
+    """The code of a page, once for all advice that it is about, each part below what it is for."""
+    title = re.match(r"# (.*)", page)
+    found = _comment(f"{title[1] if title else 'Example'} ({rows[0]['page']})")
+    found += _comment(f"for {', '.join(dict.fromkeys(row['name'] for row in rows))}")
+    names = _names(rows)
+    pattern = "|".join(rf"(?<![\w.]){re.escape(name)}(?!\w)" for name in names)
+    for heading, code in _CODE.findall(page):
+        filled = re.sub(pattern, lambda match: names[match[0]], f"{heading}```{code}")
+        heading, _, code = filled.rpartition("```")
+        found += ["", *(_comment(" ".join(heading.split())) if heading else [])]
+        found += [escape_control(line) for line in code.splitlines()]
+    return found
+
+
+def _comment(text: str) -> list[str]:
+    return textwrap.wrap(
+        escape_control(text), WIDTH, initial_indent="# ", subsequent_indent="#   ",
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
+
+
+def _label(line: str) -> str | None:
+    """train_65 for a/train.py:65; None for what is no line."""
     place = re.search(r"([^/\\]+)[.]py:([0-9]+)", line)
+    return None if place is None else re.sub(r"\W", "_", f"{place[1]}_{place[2]}")
+
+
+def _names(rows: list[Row]) -> dict[str, str]:
+    """Names of the program by those of the example: of the first row, and all lines of a list."""
+    row, lines = rows[0], [_PREFIX.sub("", row["name"]) for row in rows]
+    line, labels = lines[0], [label for label in map(_label, lines) if label is not None]
     names = {"train.py:65": line}
-    if place is not None:
-        names["train_65"] = re.sub(r"\W", "_", f"{place[1]}_{place[2]}")
+    if labels:
+        names["train_65"] = labels[0]
+        names['["train_65"]'] = "[" + ", ".join(f'"{each}"' for each in dict.fromkeys(labels)) + "]"
     if re.fullmatch(r"[A-Za-z_]\w*", row["function_name"]):
         names["step"] = row["function_name"]
     if row["kind"] in ("donate", "shard"):
@@ -110,9 +149,4 @@ def _filled(page: str, row: Row) -> list[str]:
             word for word in line.partition(" (")[0].split(".") if not word.startswith(("_", "<"))
         ]
         names["Block"] = parts[-1] if parts else "Block"
-    pattern = "|".join(rf"(?<![\w.]){re.escape(name)}(?!\w)" for name in names)
-    text = "\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
-    return [
-        escape_control(filled)
-        for filled in re.sub(pattern, lambda found: names[found[0]], text).splitlines()
-    ]
+    return names
