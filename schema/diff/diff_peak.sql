@@ -183,20 +183,64 @@ framed AS (
     AND stack_frames.stack_frame_id = named.stack_frame_id
   WHERE key_name = 'stack'
 ),
-stacks AS (
+callers AS (
   SELECT
-    framed.module_id,
-    framed.stack_frame_id,
-    string_agg(
-      CASE WHEN callers.is_own THEN callers.label END, ' < ' ORDER BY callers.depth DESC
-    ) AS call_stack
+    framed.module_id, framed.stack_frame_id, callers.label, callers.is_own,
+    row_number() OVER (
+      PARTITION BY framed.module_id, framed.stack_frame_id, callers.is_own
+      ORDER BY callers.depth DESC
+    ) AS place,
+    count(CASE WHEN callers.parent_frame_id IS NULL THEN 1 END) OVER (
+      PARTITION BY framed.module_id, framed.stack_frame_id
+    ) > 0 AS is_whole
   FROM framed
   JOIN named_frames AS callers
     ON callers.module_id = framed.module_id
     AND callers.tree_ordinal <= framed.tree_ordinal
     AND callers.last_tree_ordinal >= framed.tree_ordinal
-  GROUP BY framed.module_id, framed.stack_frame_id
-  HAVING count(CASE WHEN callers.parent_frame_id IS NULL THEN 1 END) > 0
+),
+stack_rows AS (
+  SELECT module_id, stack_frame_id, place, label
+  FROM callers
+  WHERE is_own
+    AND is_whole
+),
+-- Rounds of the same frames, as flax's scan traces them, are one: the outermost (peak_by_stack).
+repeats AS (
+  SELECT
+    near.module_id, near.stack_frame_id, near.place, far.place - near.place AS period,
+    near.place - row_number() OVER (
+      PARTITION BY near.module_id, near.stack_frame_id, far.place - near.place ORDER BY near.place
+    ) AS series
+  FROM stack_rows AS near
+  JOIN stack_rows AS far
+    ON far.module_id = near.module_id
+    AND far.stack_frame_id = near.stack_frame_id
+    AND far.label = near.label
+    AND far.place > near.place
+),
+rounds AS (
+  SELECT
+    module_id, stack_frame_id, max(place) - count(*) + count(*) % period AS before_place,
+    max(place) AS last_place
+  FROM repeats
+  GROUP BY module_id, stack_frame_id, period, series
+  HAVING count(*) >= period
+),
+stacks AS (
+  SELECT
+    stack_rows.module_id, stack_rows.stack_frame_id,
+    string_agg(stack_rows.label, ' < ' ORDER BY stack_rows.place) AS call_stack
+  FROM stack_rows
+  WHERE NOT EXISTS (
+    SELECT 1
+    FROM rounds
+    WHERE rounds.module_id = stack_rows.module_id
+      AND rounds.stack_frame_id = stack_rows.stack_frame_id
+      AND rounds.before_place < stack_rows.place
+      AND rounds.last_place >= stack_rows.place
+  )
+  GROUP BY stack_rows.module_id, stack_rows.stack_frame_id
 ),
 categories AS (
   SELECT op_name_categories.module_id, op_name_categories.op_name, op_name_categories.category
@@ -557,4 +601,4 @@ FROM peaks
 WHERE peaks.delta_bytes IS NULL
 ORDER BY place, part_place;
 COMMENT ON MACRO TABLE diff_peak IS
-  'What the change of the peak is made of: the bytes held at the peak of each side (peak_values), grouped by kind of allocation and by a key that a recompilation does not change; delta_bytes of a place (pair and memory space, see diff_modules) add up to the delta of its peak exactly. key_name chooses the key: op (scope path without what JAX adds, numbered layers as one; the default), source (line of the user''s code, library FILE:LINE where a stack has none), shape, dtype, opcode, category (phase by op_categories), stack (call stack) or all (shape, opcode, whole path and line). What a loop carries bears the name of what makes the data, saved for what the loop stacks (value_origins), if both sides have HLO text. A value without an op_name is counted under its first use that has one; with all, "for PATH" tells it apart. base_added_bytes and new_added_bytes are of base_bytes and new_bytes those that XLA adds for the operation that they are counted under: such values, copies, and what it computes a second time (.remat). A parameter that one side alone donates is one part with the output that has its bytes there (by the index in the result), of kind donated_parameter, and its change is donated or, where base donated it, not donated. A parameter bears its own name even where its bytes hold something else. Shapes and lines are those of the largest value of the group on each side. A pair of which a peak is unknown has one row, with change unknown, the peak of the side that is known, no delta_bytes and unknown_reason; that is NULL in all other rows.';
+  'What the change of the peak is made of: the bytes held at the peak of each side (peak_values), grouped by kind of allocation and by a key that a recompilation does not change; delta_bytes of a place (pair and memory space, see diff_modules) add up to the delta of its peak exactly. key_name chooses the key: op (scope path without what JAX adds, numbered layers as one; the default), source (line of the user''s code, library FILE:LINE where a stack has none), shape, dtype, opcode, category (phase by op_categories), stack (call stack, rounds of the same frames once) or all (shape, opcode, whole path and line). What a loop carries bears the name of what makes the data, saved for what the loop stacks (value_origins), if both sides have HLO text. A value without an op_name is counted under its first use that has one; with all, "for PATH" tells it apart. base_added_bytes and new_added_bytes are of base_bytes and new_bytes those that XLA adds for the operation that they are counted under: such values, copies, and what it computes a second time (.remat). A parameter that one side alone donates is one part with the output that has its bytes there (by the index in the result), of kind donated_parameter, and its change is donated or, where base donated it, not donated. A parameter bears its own name even where its bytes hold something else. Shapes and lines are those of the largest value of the group on each side. A pair of which a peak is unknown has one row, with change unknown, the peak of the side that is known, no delta_bytes and unknown_reason; that is NULL in all other rows.';

@@ -130,6 +130,17 @@ def test_stacks_are_of_the_users_frames(con):
     assert parts(con, by="source")[0][-1] == "t.py:9"
 
 
+def test_rounds_of_the_same_frames_are_one_however_many_a_side_has(con):
+    for module_id, run, stack in ((1, "a", "mababx"), (2, "b", "mabababx")):
+        for frame, label in enumerate(stack, 1):
+            insert(con, "stack_frames", module_id=module_id, stack_frame_id=frame, source_line=1,
+                   source_file=f"/x/{label}.py", function_name=label, own_frame_id=frame,
+                   parent_frame_id=frame - 1 if frame > 1 else None)  # fmt: skip
+        module(con, module_id, run, [(module_id, {"stack_frame_id": len(stack)})])
+    stack = " < ".join(f"{label}.py:1 {label}" for label in "xbam")
+    assert parts(con, by="stack") == [("grew", 1, 2, 1, "temp", stack)]
+
+
 def test_a_value_without_a_name_is_named_for_its_first_use_that_has_one(con):
     for module_id, run in ((1, "a"), (2, "b")):
         values = [
