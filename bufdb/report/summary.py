@@ -10,14 +10,16 @@ from typing import Any
 from bufdb.report import bars, cells, colour
 from bufdb.report.bars import bar
 from bufdb.report.terminal import advice
-from bufdb.report.text import display_width, escape_control, human_bytes, human_ratio
+from bufdb.report.text import display_width, escape_control, human_apart, human_bytes, human_ratio
 from bufdb.summary.devices import GIB, device
-from bufdb.summary.overview import Overview, Row, need
+from bufdb.summary.overview import LIMITED, Overview, Row, need
 
 WIDTH = advice.WIDTH
 """Columns that a summary is made for; in a wider terminal it is no wider."""
 MOST_CATEGORIES = 4
 MOST_REASONS = 2
+NEARLY = 0.9
+"""Share of a memory space from which on it is nearly full."""
 _HEADINGS = {
     "categories": "what holds it",
     "lines": "lines that hold most of it",
@@ -73,13 +75,18 @@ def _peak(found: Overview, paint: Paint, *, is_short: bool) -> list[str]:
         lines.append(f"highest peak: {paint(size, colour.BOLD)} of {where} memory, {whose}")
         lines += _needs(found.peak)
     is_told = bool(found.out_of_memory)
-    if found.limit_ratio is not None or (found.peak is not None and not (is_short or is_told)):
+    if found.peak is not None and found.largest is None:
+        lines += _filled(found.peak)
+    elif found.limit_ratio is not None or (found.peak is not None and not (is_short or is_told)):
         lines += [_limit(found, paint), *_of_device(found)]
     if found.peak is not None:
         known = [row for row in found.others if need(row) is not None]
+        full = [text for row in known if (text := _fullness(row))]
+        rest = [
+            f"{human_bytes(need(row) or 0)} {_space(row)}" for row in known if not _fullness(row)
+        ]
         if known:
-            spaces = ", ".join(f"{human_bytes(need(row) or 0)} {_space(row)}" for row in known)
-            lines.append(f"besides: {spaces}")
+            lines.append(f"besides: {'; '.join([*full, ', '.join(rest)]).removesuffix('; ')}")
     for row in found.unknown[:MOST_REASONS]:
         whose = _whose(row, WIDTH // 2)
         _, _, why = row["unknown_reason"].rpartition(" compilations is unknown: ")
@@ -114,6 +121,27 @@ def _needs(row: Row) -> list[str]:
     holes = human_bytes(need_bytes - peak)
     parts = f"{human_bytes(peak)} at the peak, {holes} of holes in the arena"
     return [f"needs {human_bytes(need_bytes)}: {parts}"]
+
+
+def _filled(row: Row) -> list[str]:
+    """How much is taken of a memory space that a limit is not of, where its size is known."""
+    size, capacity = need(row) or 0, row.get("capacity_bytes")
+    if not capacity:
+        return []
+    of = f"of the {human_bytes(capacity)} that XLA fills"
+    return [f"taken: {human_ratio(size / capacity)} {of} {bar(size / capacity)}"]
+
+
+def _fullness(row: Row) -> str:
+    """As `vmem is nearly full: 108 of 112 MiB`; '' if it is not, or its size is not known."""
+    size, capacity = need(row) or 0, row.get("capacity_bytes")
+    if not capacity or size < NEARLY * capacity:
+        return ""
+    is_limit = size > capacity and row["color"] in LIMITED
+    word = "does not fit" if is_limit else "is full" if size >= capacity else "is nearly full"
+    have, of = human_apart([size, capacity])
+    number, _, unit = have.rpartition(" ")
+    return f"{_space(row)} {word}: {number if of.endswith(f' {unit}') else have} of {of}"
 
 
 def _space(row: Row) -> str:

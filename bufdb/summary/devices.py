@@ -16,7 +16,7 @@ from bufdb.query.sizes import parse_size
 
 Limits = tuple[int | None, str | None]
 """Bytes that a program may use, and the device's name; None where that is not known."""
-GIB = 2**30
+MIB, GIB = 2**20, 2**30
 GB = 10**9
 JAX_SHARE = 0.75
 """Of a GPU's memory, by default: XLA_PYTHON_CLIENT_MEM_FRACTION sets another share."""
@@ -53,6 +53,9 @@ class Device:
     """As `jax.Device.device_kind` and the makers call it too, but for what `_folded` drops."""
     larger: str | None = None
     """The same name's device with more memory; then this one is the smaller."""
+    filled: tuple[int, str, int] | None = None
+    """Of a TPU the memory space, its number and its name, that XLA fills by itself, and how much of
+    it [bytes]. Measured: of a program that leaves 100 MiB and more in HBM it takes no more."""
 
     @property
     def memory_bytes(self) -> int:
@@ -76,9 +79,20 @@ class Device:
         return "JAX takes it by default (XLA_PYTHON_CLIENT_MEM_FRACTION sets another share)"
 
 
-def _tpu(name: str, whole: int, usable: float, source: str, *others: str) -> Device:
+def _tpu(
+    name: str,
+    whole: int,
+    usable: float,
+    source: str,
+    *others: str,
+    vmem: int = 0,
+    cmem: int = 0,
+) -> Device:
     basis = MEASURED if name == "TPU v5e" else COMPILER
-    return Device(name, whole * GIB, int(usable * GIB), basis, source, others)
+    filled = (1, "vmem", vmem * MIB) if vmem else (3, "cmem", cmem * MIB) if cmem else None
+    return Device(
+        name, whole * GIB, int(usable * GIB), basis, source, others, filled=filled
+    )  # fmt: skip
 
 
 def _gpu(name: str, whole: int, spec: str, *others: str, larger: str | None = None) -> Device:
@@ -94,14 +108,17 @@ def _label(name: str, size: int, source: str, *others: str, larger: str | None =
 DEVICES = (
     _tpu("TPU v2", 8, 7.48, "https://github.com/sokrypton/ColabFold/issues/62"),
     _tpu("TPU v3", 16, 15.48, "https://github.com/erfanzar/EasyDeL/issues/142"),
-    _tpu("TPU v4", 32, 30.75, "https://github.com/erfanzar/EasyDeL/issues/166"),
-    _tpu("TPU v5e", 16, 15.75, "https://cloud.google.com/tpu/docs/v5e", "v5 lite", "v5litepod"),
-    _tpu("TPU v5p", 95, 95.74, _TPU7X, "TPU v5"),
+    _tpu("TPU v4", 32, 30.75, "https://github.com/erfanzar/EasyDeL/issues/166", cmem=128),
+    _tpu(
+        "TPU v5e", 16, 15.75, "https://cloud.google.com/tpu/docs/v5e",
+        "v5 lite", "v5litepod", vmem=112,
+    ),
+    _tpu("TPU v5p", 95, 95.74, _TPU7X, "TPU v5", vmem=48),
     _tpu(
         "TPU v6e", 32, 31.25, "https://github.com/EnzymeAD/Enzyme-JAX/pull/2422",
-        "v6 lite", "v6litepod", "Trillium",
+        "v6 lite", "v6litepod", "Trillium", vmem=96,
     ),
-    _tpu("TPU7x", 96, 94.74, _TPU7X, "TPU v7x", "TPU v7", "TPU7", "Ironwood"),
+    _tpu("TPU7x", 96, 94.74, _TPU7X, "TPU v7x", "TPU v7", "TPU7", "Ironwood", vmem=32),
     _label("T4", 16, f"{_NVIDIA}/tesla-t4"),
     _label("L4", 24, f"{_NVIDIA}/l4"),
     _label("L40", 48, f"{_NVIDIA}/l40"),
@@ -212,11 +229,15 @@ def _nearest(text: str) -> str:
 
 def table() -> str:
     """All devices in Markdown, for the documentation."""
-    lines = ["| device | limit | whole | how the limit is known |", "|---|--:|--:|---|"]
+    lines = [
+        "| device | limit | whole | how the limit is known | XLA fills |",
+        "|---|--:|--:|---|--:|",
+    ]
     for known in DEVICES:
         names = ", ".join([known.name, *known.other_names])
+        filled = f"{known.filled[2] // MIB} MiB {known.filled[1]}" if known.filled else ""
         lines.append(
             f"| {names} | {known.memory_bytes / GIB:.2f} GiB | {known.whole_bytes / GIB:.4g} GiB "
-            f"| {known.basis} ([page]({known.source})) |"
+            f"| {known.basis} ([page]({known.source})) | {filled} |"
         )
     return "\n".join(lines)

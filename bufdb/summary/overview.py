@@ -19,7 +19,7 @@ from bufdb.query.asked.texts import glob as glob
 from bufdb.query.catalogue import Catalogue
 from bufdb.query.header import SavedQuery, Value
 from bufdb.query.result import Result
-from bufdb.summary.devices import device
+from bufdb.summary.devices import Device, device
 
 Row = dict[str, Any]
 
@@ -72,7 +72,8 @@ class Overview:
     """The one with the largest need of all in the memory that a limit is of, whose peak may be
     unknown; None if no need is known."""
     others: list[Row] = field(default_factory=list)
-    """The same function in other memory spaces."""
+    """The same function in other memory spaces; capacity_bytes, also of `peak`, is what each has
+    room for, NULL where that is not known."""
     unknown: list[Row] = field(default_factory=list)
     """Functions of which a peak is unknown, so that a higher one may be among them."""
     limit_bytes: int | None = None
@@ -149,10 +150,12 @@ def overview(
     found.out_of_memory = _of_a_message(rows(_MESSAGES), found.peak)
     limited = [row for row in here if row["color"] in LIMITED and need(row) is not None]
     found.largest = max(limited, key=lambda row: need(row) or 0, default=None)
-    if found.largest is not None and limit_bytes is None:
-        names = con.execute(_DEVICES, [DEVICE_LABEL, found.largest["run_name"]]).fetchall()
+    known = None if limit_name is None else device(limit_name)
+    of = found.largest or found.peak
+    if known is None and of is not None:
+        names = con.execute(_DEVICES, [DEVICE_LABEL, of["run_name"]]).fetchall()
         known = device(names[0][0]) if names else None
-        if known is not None:
+        if known is not None and limit_bytes is None:
             found.limit_bytes, found.limit_name = known.memory_bytes, known.name
     if found.peak is None:
         return found
@@ -166,6 +169,8 @@ def overview(
         for row in spaces
         if row["color"] != found.peak["color"] and row["platform"] == found.peak["platform"]
     ]
+    for row in (found.peak, *found.others):
+        row["capacity_bytes"] = _capacity(row, found.limit_bytes, known)
     values["color"] = str(found.peak["color"])
     for part, query in parts.items():
         if part == "savings" and found.parts.get("advice"):
@@ -178,6 +183,16 @@ def overview(
             if row["unknown_reason"] is None or row.get("peak_bytes") is not None
         ]
     return found
+
+
+def _capacity(row: Row, limit_bytes: int | None, known: Device | None) -> int | None:
+    """What a memory space has room for [bytes]; None if that is not known."""
+    if row["color"] in LIMITED:
+        return limit_bytes
+    if known is None or known.filled is None or row["platform"] != "tpu":
+        return None
+    color, _, size = known.filled
+    return size if row["color"] == color else None
 
 
 def _of_a_message(said: list[Row], peak: Row | None) -> dict[str, str]:

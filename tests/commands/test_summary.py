@@ -6,6 +6,7 @@ import pty
 import subprocess
 import sys
 from contextlib import closing
+from dataclasses import replace
 
 import oom_messages
 import pytest
@@ -18,7 +19,7 @@ from bufdb.query import catalogue, execute
 from bufdb.report import bars
 from bufdb.report import summary as screen
 from bufdb.report.text import display_width
-from bufdb.summary import overview
+from bufdb.summary import devices, overview
 
 CATALOGUE = catalogue.Catalogue([resources.query_folder()])
 PARTS = overview.queries(CATALOGUE, tuple(overview.QUERIES))
@@ -184,6 +185,56 @@ def test_peaks_beside_the_highest_and_how_many_are_unknown(con):
         "besides: 2.00 KiB vmem",
         "unknown peak, g of run r (2 of 4 compilations): the dump has no live ranges",
     ]
+
+
+@pytest.fixture
+def small_device(monkeypatch):
+    """A device of which XLA fills 1000 B of vmem, in place of a v5e; the others are as they are."""
+    small = replace(devices.device("TPU v5e"), filled=(1, "vmem", 1000))
+    monkeypatch.setattr(overview, "device", lambda name: small if "5" in name else None)
+
+
+@pytest.mark.parametrize(
+    ("size", "device", "besides"),
+    [
+        (1000, "TPU v5e", "besides: vmem is full: 1000 of 1000 B; 9 B sync_flag"),
+        (900, "TPU v5 lite", "besides: vmem is nearly full: 900 of 1000 B; 9 B sync_flag"),
+        (899, "TPU v5e", "besides: 899 B vmem, 9 B sync_flag"),
+        (900, "TPU v4", "besides: 900 B vmem, 9 B sync_flag"),
+        (900, None, "besides: 900 B vmem, 9 B sync_flag"),
+    ],
+)
+def test_a_memory_space_that_is_nearly_full_is_named_where_its_size_is_known(
+    con, small_device, size, device, besides
+):
+    made = Module(con, 1, "a", "f", platform="tpu")
+    for color, bytes_ in ((0, 500), (1, size), (2, 9)):
+        made.allocation(color, "temp", bytes_, color=color)
+        made.value(color + 1, color, 0, bytes_)
+    made.close()
+    if device:
+        insert(con, "run_labels", run_name="a", label="device", label_value=device)
+    for limit in (None, 2**34):
+        found = overview.overview(con, {}, {}, limit)
+        assert besides in screen.text(found).splitlines()
+    full = [row["capacity_bytes"] for row in screen.as_dict(found)["other_memory_spaces"]]
+    assert full == [1000 if device and "5" in device else None, None]
+
+
+def test_of_another_space_it_is_said_how_much_is_taken(con, small_device):
+    made = Module(con, 1, "a", "f", platform="tpu")
+    for color, bytes_ in ((0, 500), (1, 750)):
+        made.allocation(color, "temp", bytes_, color=color)
+        made.value(color + 1, color, 0, bytes_)
+    made.close()
+    told = screen.text(overview.overview(con, {}, {"color": "1"}, 2**34, "TPU v5e"))
+    assert told.splitlines()[2:4] == [
+        "taken: 75.0% of the 1000 B that XLA fills ████████████████▌",
+        "besides: 500 B hbm",
+    ]
+    assert "limit" not in screen.text(overview.overview(con, {}, {"color": "1"}))
+    small = screen.text(overview.overview(con, {}, {"color": "1"}, 501))
+    assert "besides: hbm is nearly full: 500 of 501 B" in small
 
 
 def _with_holes(con, size=1000, peak=600):
