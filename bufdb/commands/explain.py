@@ -84,8 +84,8 @@ def command(
 
     \b
       bufdb explain train.py:step --args '{"w": f32[1024,1024]}, f32[32,1024]'
-      bufdb explain train.py:step --args '*state(), batch=batch(8)' --target tpu:v5e:2x2
-      bufdb explain train.py:step --args 'args(8)' --target gpu:h100 --target v5e-8 --target v6e-8
+      bufdb explain train.py:step --args '*state(), batch=batch(8)' --target v5e-8
+      bufdb explain train.py:step --args 'args(8)' --target gpu:h100 --target v6e-8
 
     FILE is imported in a process of its own, by the Python that bufdb runs in; FUNCTION may be
     plain or jitted. What it compiles to is stored in the database as a run, which replaces one of

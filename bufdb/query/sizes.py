@@ -12,6 +12,28 @@ UNIT = r"[KMGTPE]iB|[kKMGTPE]B|B"
 _SIZE = re.compile(rf"(\d+(?:\.\d+)?)\s*({UNIT})", re.ASCII)
 
 
+_UNCLEAR = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([kmgt])i?b?)?", re.ASCII | re.IGNORECASE)
+"""A number without a unit, or with one that is written otherwise."""
+SMALLEST_BARE = 10**6
+"""A number without a unit is bytes from here on; below it may be meant as GiB."""
+
+
+def require_unit(text: str, what: str) -> None:
+    """Ask for the unit of a memory limit that may be meant in several; `what` begins the message.
+
+    Raises:
+        UsageError: it is a small number without a unit, or one with a unit that is none.
+    """
+    number = _UNCLEAR.fullmatch(text)
+    if number is None or _SIZE.fullmatch(text) or not float(number[1]):
+        return
+    if text.isdecimal() and float(text) >= SMALLEST_BARE:
+        return
+    unit = (number[2] or "G").upper()
+    other = f"{number[1]}{unit}B" if number[2] or "." in number[1] else f"{number[1]}B"
+    raise UsageError(f"{what}: {number[1]}{unit}iB or {other}? It wants the unit")
+
+
 def in_bytes(number: str, unit: str) -> Fraction:
     """A number of some unit in bytes."""
     if unit == "B":

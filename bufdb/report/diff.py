@@ -45,6 +45,10 @@ class Shown:
     """What was left out, and how to see it."""
 
 
+_WIDE = 110
+"""Columns from which on the names of all unchanged figures have room."""
+
+
 def text(
     comparison: Comparison, top: int, format_name: str = "table", width: int | None = None
 ) -> Shown:
@@ -71,7 +75,8 @@ def text(
     def bold(text: str) -> str:
         return f"**{line(text).rstrip()}**\n" if is_markdown else line(text)
 
-    figures, left_out = figures_table(comparison, top)
+    is_narrow = width is not None and width < _WIDE
+    figures, left_out = figures_table(comparison, top, is_narrow=is_narrow)
     blocks = [bold(summary(comparison)), table(figures)]
     unknown = unknown_lines(comparison, top)
     if unknown:
@@ -231,8 +236,13 @@ def _space(row: Row) -> str:
     return row.memory_space_name or f"color {row.color}"
 
 
-def figures_table(comparison: Comparison, top: int) -> tuple[Result, int]:
-    """The figures of the first `top` places, unchanged ones in one row, and the places left out."""
+def figures_table(
+    comparison: Comparison, top: int, *, is_narrow: bool = False
+) -> tuple[Result, int]:
+    """The figures of the first `top` places, unchanged ones in one row, and the places left out.
+
+    `is_narrow`: unchanged ones are counted where their names are many.
+    """
     places = [list(rows) for _, rows in groupby(comparison.figures, key=lambda row: row.place)]
     label = _labels([rows[0] for rows in places])
     names = ("function", "space", "figure", "base", "new", "delta", "change", "paired by")
@@ -248,12 +258,17 @@ def figures_table(comparison: Comparison, top: int) -> tuple[Result, int]:
             )
             same = [row.figure for row in rows if row.delta_bytes == 0]
             if same:
-                text = "all figures" if len(same) == len(rows) else ", ".join(same)
-                body.append((text, "~", "~", "~", "~"))
+                body.append((_unchanged(same, rows, is_narrow), "~", "~", "~", "~"))
         for number, cells in enumerate(body):
             head = (label[first.place], _space(first)) if number == 0 else ("", "")
             table.append((*head, *cells, first.paired_by if number == 0 else ""))
     return _result(names, 3, 4, table), max(0, len(places) - top)
+
+
+def _unchanged(same: list[str], rows: list[Row], is_narrow: bool) -> str:
+    if len(same) == len(rows):
+        return "all figures"
+    return f"{len(same)} others" if is_narrow and len(same) > 1 else ", ".join(same)
 
 
 def _labels(firsts: list[Row]) -> dict[int, str]:

@@ -65,8 +65,8 @@ def human_ratio(ratio: float, sign: str = "") -> str:
     """A share: '12.5%', of several times the whole '×85,600'; with `sign` "+" '+12.5%'."""
     if not _LARGEST_PERCENT <= abs(ratio) < math.inf:
         return f"{ratio:{sign}.1%}"
-    rounded = float(f"{ratio:.{DIGITS}g}")
-    return f"×{rounded:,.{0 if abs(rounded) >= 100 else 1}f}"
+    rounded = float(f"{abs(ratio):.{DIGITS}g}")
+    return f"{'-' if ratio < 0 else ''}×{rounded:,.{0 if rounded >= 100 else 1}f}"
 
 
 def human_change(ratio: float, sign: str = "") -> str:

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 
 from bufdb.errors import UsageError, quote
-from bufdb.query.sizes import parse_size
+from bufdb.query.sizes import parse_size, require_unit
 
 Limits = tuple[int | None, str | None]
 """Bytes that a program may use, and the device's name; None where that is not known."""
@@ -20,8 +20,6 @@ MIB, GIB = 2**20, 2**30
 GB = 10**9
 JAX_SHARE = 0.75
 """Of a GPU's memory, by default: XLA_PYTHON_CLIENT_MEM_FRACTION sets another share."""
-SMALLEST_BARE = 10**6
-"""A number without a unit is bytes from here on; below it may be meant as GiB."""
 
 _TPU_OLD = "https://cloud.google.com/tpu/docs/system-architecture-tpu-vm"
 _TPU7X = "https://docs.cloud.google.com/tpu/docs/tpu7x"  # its table has v5p and v6e too
@@ -173,8 +171,6 @@ def _folded(name: str) -> str:
     return re.sub(r"^tpu(?=v)", "", "".join(kept))
 
 
-_UNCLEAR = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([kmgt])i?b?)?", re.ASCII | re.IGNORECASE)
-"""A number without a unit, or with one that is written otherwise."""
 _BY_NAME = {_folded(name): known for known in DEVICES for name in (known.name, *known.other_names)}
 
 
@@ -205,12 +201,7 @@ def limit_of(given: int | str | None) -> Limits:
         size = parse_size(text)
     except ValueError:
         size = 0
-    number = _UNCLEAR.fullmatch(text)
-    is_unclear = size <= 0 or (text.isdecimal() and size < SMALLEST_BARE)
-    if number is not None and is_unclear and float(number[1]) > 0:
-        unit = (number[2] or "G").upper()
-        other = f"{number[1]}{unit}B" if number[2] or "." in number[1] else f"{number[1]}B"
-        raise UsageError(f"--limit {text}: {number[1]}{unit}iB or {other}? It wants the unit")
+    require_unit(text, f"--limit {text}")
     if size <= 0:
         raise UsageError(
             f"--limit wants a size such as 16GiB or a device such as {_nearest(text)}; "

@@ -37,6 +37,15 @@ def shown(page="", **cells):
     return advice.text(found, lambda kind: f"{kind}\n```python\n{page}\n```\n")
 
 
+def test_what_to_do_is_whole_in_a_terminal_of_80_columns():
+    does = "choose dimensions that fill the tiles, or merge small ones"
+    lines = shown(advice=does, low_saving_bytes=1024).splitlines()
+    assert lines[3:5] == [
+        "at least 1.00 KiB  choose dimensions that fill the tiles, or merge small ones".rjust(78),
+        f"{'':20}(likely)",
+    ]
+
+
 @pytest.mark.parametrize(
     ("low", "text"),
     [(0, "or nothing"), (None, ""), (2048, ""), (1024, "at least 1.00 KiB"), (-5, "or 5 B more")],

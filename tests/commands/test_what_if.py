@@ -124,7 +124,7 @@ def test_until_it_fits_or_nothing_helps(ask):
     code, out, _ = ask("--run", "gpu_b8", "--until", "6 MiB")
     assert code == 0
     assert "; fits into 6.00 MiB, not at the low end\n" in out
-    code, out, _ = ask("--run", "gpu_b8", "--until", "10")
+    code, out, _ = ask("--run", "gpu_b8", "--until", "10B")
     assert code == 1
     assert "; still above 10 B\n" in out
     assert "\nNo line by itself lowers the peak further" in out
@@ -140,7 +140,7 @@ def test_until_by_lines_says_of_what_no_line_is_known(call, empty_db, tmp_path):
         case.temp(1, 5, (1, 3))
         case.temp(2, 4, (1, 2))
         case.close()
-    given = ("what-if", "train_step", "--db", database, "--until", "1")
+    given = ("what-if", "train_step", "--db", database, "--until", "1B")
     said = (
         "No line by itself lowers the peak further; 2 values live then have no line, and what "
         "they hold --by value takes."
@@ -185,7 +185,8 @@ def test_other_modules_that_fit_are_noted(call, demo_db):
         (("--without", "op:*", "--keep", ""), "such as 0.5 or 1/8, got ''"),
         (("--until", ""), "--until wants bytes such as 123456 or '16 GiB', got ''"),
         (("--until", "+2%"), "--until wants bytes such as 123456 or '16 GiB', got '+2%'"),
-        (("--until", "16Gib"), "got '16Gib'"),
+        (("--until", "16Gib"), "--until 16Gib: 16GiB or 16GB? It wants the unit"),
+        (("--until", "16"), "--until 16: 16GiB or 16B? It wants the unit"),
         (("--without", "op:zzzz", "--run", "gpu_b8"), "no op 'zzzz' has temporary memory"),
     ],
 )

@@ -41,7 +41,7 @@ def test_points_on_a_line(con):
     ends = [math.floor(low / 1.002), 1700, math.ceil(high * 1.002)]
     (found,) = answer(con, "scaling", size=16)
     assert found == (*row, *ends, *[None] * 7, 2.0, None)
-    assert answer(con, "scaling", budget=1100)[0][18:20] == (9, 10)
+    assert answer(con, "scaling", budget="1100B")[0][18:20] == (9, 10)
     assert answer(con, "scaling", label="rank") == []
 
 
@@ -59,9 +59,9 @@ def test_what_was_compiled_goes_before_what_a_curve_says(con):
     # The curve is up to a hundredth off.
     sizes(con, {1: 1_000, 2: 2_030, 3: 3_000, 4: 4_030})
     for budget, sure, low, high in ((3_000, 3, 3, 3), (2_029, 1, 1, 1), (4_030, 4, 4, 4)):
-        row = answer(con, "scaling", budget=budget)[0]
+        row = answer(con, "scaling", budget=f"{budget}B")[0]
         assert (row[24], *row[18:20]) == (sure, low, high)
-    row = answer(con, "scaling", budget=999)[0]
+    row = answer(con, "scaling", budget="999B")[0]
     assert row[24] is None and row[18] <= row[19] <= 0
 
 
@@ -71,7 +71,7 @@ def test_what_is_far_from_the_points_is_a_guess(con):
     assert near == (2.0, None)
     assert far[0] == 2.125 and "compile that size" in far[1]
     # 100 + 100 * batch would be 40; the largest that was compiled is 8.
-    row = answer(con, "scaling", budget=4_100)[0]
+    row = answer(con, "scaling", budget="4100B")[0]
     assert row[18] < 38 < 40 < row[19] and row[24] == 8
     assert row[25] > row[19] / 8 - 0.2 and row[26] is not None
 
@@ -82,15 +82,15 @@ def test_the_case_that_did_not_fit(con):
     sizes(con, {n: round((118.3 + 19.3125 * n) * mib) for n in (2, 4, 8)})
     low, _, high = answer(con, "scaling", size=32)[0][15:18]
     assert low < 744.4 * mib < high
-    low, high = answer(con, "scaling", budget=4096 * mib)[0][18:20]
+    low, high = answer(con, "scaling", budget=f"{4096 * mib}B")[0][18:20]
     assert low <= 206 <= high
-    low, high = answer(con, "scaling", budget=740 * mib)[0][18:20]
+    low, high = answer(con, "scaling", budget=f"{740 * mib}B")[0][18:20]
     assert low < 32 <= high
 
 
 def test_a_forecast_is_as_wide_as_its_points_are_apart(con):
     sizes(con, {1: 1000, 2: 2010, 3: 3000})
-    (row,) = answer(con, "scaling", size=10, budget=10_000)
+    (row,) = answer(con, "scaling", size=10, budget="10000B")
     assert row[10] == "linear"
     # 1,010 a step without the last, 990 without the first, 1,000 without the middle; beyond a
     # share of the growth more.
@@ -115,7 +115,7 @@ def test_a_line_that_is_flat_may_begin_to_grow(con):
 
 def test_two_points_are_on_every_line(con):
     sizes(con, {8: 800, 16: 1600})
-    (row,) = answer(con, "scaling", size=64, budget=16000)
+    (row,) = answer(con, "scaling", size=64, budget="16000B")
     assert row[:10] == ("f", "cpu", 1, 0, "", 2, 8.0, 16.0, 1600, 2)
     assert set(row[10:23]) == {None}
     assert row[23] == "a line through fewer than three sizes says nothing"
@@ -128,7 +128,7 @@ def test_a_quadratic_program_is_fitted_by_a_parabola(con):
     assert row[15] < 2_128_372 == row[16] < row[17] and row[18] < 1000 < row[19]
     assert row[17] / row[15] < 1.15
     # A line through the same would be off by more than half there.
-    assert answer(con, "scaling", size=1024, budget=400)[0][19] <= 0
+    assert answer(con, "scaling", size=1024, budget="400B")[0][19] <= 0
 
 
 def test_a_parabola_that_is_nearer_goes_before_a_line_that_would_do(con):
@@ -154,7 +154,7 @@ def test_a_parabola_that_is_nearer_goes_before_a_line_that_would_do(con):
 )
 def test_where_no_curve_fits_there_is_no_forecast(con, peaks, reason):
     sizes(con, peaks)
-    (row,) = answer(con, "scaling", size=9, budget=1000)
+    (row,) = answer(con, "scaling", size=9, budget="1000B")
     assert set(row[10:23]) == {None}
     assert row[23] == reason
     assert answer(con, "scaling", max_error=9)[0][10] == "linear"
@@ -197,7 +197,7 @@ def test_metrics(con):
 def test_what_does_not_grow_has_no_largest_size_and_text_is_no_size(con):
     for module_id, batch in enumerate(("1", "2", "full", "nan")):
         compiled(con, module_id, f"b{batch}", 7, {"batch": batch})
-    assert answer(con, "scaling", size=5, budget=100) == [
+    assert answer(con, "scaling", size=5, budget="100B") == [
         ("f", "cpu", 1, 0, "", 2, 1.0, 2.0, 8, 2, "constant", 8, 0.0, 0.0, 0.0, 7, 8, 9,
          *[None] * 6, 2.0, 2.5, GUESS),
     ]  # fmt: skip
@@ -273,12 +273,12 @@ def test_a_product_is_fitted_as_one_label_of_that_size_is(con):
 @pytest.mark.slow
 def test_the_largest_first_label_at_each_value_of_the_second(con):
     grid(con, lambda batch, length: 500 + 7 * batch * length)
-    found = answer(con, "scaling", **PRODUCT, budget=500 + 7 * 105)
+    found = answer(con, "scaling", **PRODUCT, budget=f"{500 + 7 * 105}B")
     assert [row[18:23] for row in found] == [
         (99, 106, 10.0, 9, 10),
         (99, 106, 20.0, 4, 5),
     ]
-    turned = answer(con, "scaling", label="length,batch", budget=500 + 7 * 105)
+    turned = answer(con, "scaling", label="length,batch", budget=f"{500 + 7 * 105}B")
     assert [row[18:23] for row in turned] == [
         (99, 106, 1.0, 99, 106),
         (99, 106, 2.0, 49, 53),
@@ -288,7 +288,7 @@ def test_the_largest_first_label_at_each_value_of_the_second(con):
 
 def test_the_largest_of_two_labels_is_a_range_too(con):
     grid(con, lambda batch, length: 1000 * batch * length + 10 * (batch == 2))
-    rows = answer(con, "scaling", **PRODUCT, budget=1_000_000)
+    rows = answer(con, "scaling", **PRODUCT, budget="1000000B")
     assert all(row[18] < row[19] and row[21] <= row[22] for row in rows)
     assert all(row[21] == row[18] // row[20] for row in rows)
 
@@ -309,21 +309,21 @@ def test_two_labels_that_tell_too_little_give_no_forecast(con, points, reason):
     for number, (batch, length) in enumerate(points):
         given = {"batch": str(batch), "length": str(length)}
         compiled(con, number, f"r{number}", 7 * batch * length, given)
-    (row,) = answer(con, "scaling", **PRODUCT, size="8,80", budget=10_000)
+    (row,) = answer(con, "scaling", **PRODUCT, size="8,80", budget="10000B")
     assert set(row[10:23]) == {None}
     assert row[23].startswith(reason)
 
 
 def test_what_grows_with_the_square_of_one_label_is_no_line_over_the_product(con):
     grid(con, lambda batch, length: 500 + batch * length * length)
-    (row,) = answer(con, "scaling", **PRODUCT, size="8,80", budget=10_000)
+    (row,) = answer(con, "scaling", **PRODUCT, size="8,80", budget="10000B")
     assert set(row[10:23]) == {None}
     assert row[23] == "no line over the product is within max_error of every figure"
 
 
 def test_what_grows_with_neither_label_is_constant(con):
     grid(con, lambda batch, length: 500)
-    rows = answer(con, "scaling", **PRODUCT, size="8,80", budget=10_000)
+    rows = answer(con, "scaling", **PRODUCT, size="8,80", budget="10000B")
     assert [(row[10], row[16], *row[18:23]) for row in rows] == [
         ("constant", 500, None, None, 10.0, None, None),
         ("constant", 500, None, None, 20.0, None, None),
@@ -342,7 +342,7 @@ def test_other_labels_keep_products_apart_and_runs_lacking_one_label_are_left_ou
 
 def test_three_labels_make_no_curve(con):
     grid(con, lambda batch, length: 500 + batch * length, depth="3")
-    (row,) = answer(con, "scaling", label="batch,length,depth", size="8", budget=100)
+    (row,) = answer(con, "scaling", label="batch,length,depth", size="8", budget="100B")
     assert set(row[10:23]) == {None}
     assert row[23] == "a curve takes one label or two"
 

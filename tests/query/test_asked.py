@@ -70,6 +70,13 @@ def test_or_are_refused_with_the_right_form(name, text, message):
     assert str(error.value) == f"asked: {message}"
 
 
+def test_a_budget_without_a_unit_is_asked_about():
+    query = catalogue.Catalogue([resources.query_folder()]).find("scaling")
+    assert bind(query, {"budget": "16GiB"}) == {"budget": 16 << 30}
+    with pytest.raises(UsageError, match=r"^budget 16: 16GiB or 16B\? It wants the unit$"):
+        bind(query, {"budget": "16"})
+
+
 @given(st.integers(0, 2**70), st.sampled_from(["", " "]))
 def test_a_whole_number_with_any_unit_is_exact(number, blank):
     for place, unit in enumerate(("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")):

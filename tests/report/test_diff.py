@@ -53,6 +53,15 @@ def test_both_sides_of_a_small_change_differ():
     assert change.startswith("f: peak 1.130 GiB → 1.131 GiB (+0.1%)")
 
 
+@pytest.mark.parametrize(
+    ("width", "text"), [(80, "2 others"), (120, "padding, fragmentation"), (None, "padding, frag")]
+)
+def test_unchanged_figures_are_counted_where_their_names_have_no_room(width, text):
+    figures = [row(base=1, new=2), row(base=1, new=1, figure="padding"),
+               row(base=1, new=1, figure="fragmentation")]  # fmt: skip
+    assert text in diff.text(compared(figures), 5, width=width).text
+
+
 def test_a_change_of_many_times_is_a_factor():
     change = headline([row(base=96, new=8217280, delta_ratio=85595.67)])
     assert change == "f: peak 96 B → 7.84 MiB (×85,600)"

@@ -151,6 +151,7 @@ def test_a_row_shows_that_its_sides_differ():
         ("delta_ratio", 85596.714, "×85,600"),
         ("delta_ratio", 10.0, "×11.0"),
         ("limit_ratio", 75607955.0, "×75,600,000"),
+        ("headroom_ratio", -556597.3, "-×557,000"),
         ("limit_ratio", 1.2, "120.0%"),
         ("limit_ratio", float("inf"), "inf%"),
     ],

@@ -15,6 +15,7 @@ from bufdb.api.questions.opening import Open
 from bufdb.budget.file import parse_limit
 from bufdb.errors import UsageError, quote
 from bufdb.query.result import Result
+from bufdb.query.sizes import require_unit
 from bufdb.report import formats
 from bufdb.report.text import escape_control, human_apart, human_bytes, markdown_escape
 from bufdb.what_if import answer, choice, donation
@@ -147,6 +148,7 @@ def _share(text: str | None) -> Fraction:
 
 
 def _size(text: str) -> int:
+    require_unit(text.strip(), f"--until {text}")
     wrong = f"--until wants bytes such as 123456 or '16 GiB', got {quote(text)}"
     try:
         limit = parse_limit(int(text) if re.fullmatch("[0-9]{1,30}", text) else text)

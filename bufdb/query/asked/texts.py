@@ -10,7 +10,7 @@ import re
 
 from bufdb.errors import UsageError, quote
 from bufdb.query.header import Parameter, SavedQuery, Value, parse_value
-from bufdb.query.sizes import parse_size
+from bufdb.query.sizes import parse_size, require_unit
 
 _SPACE_NAME = re.compile(r"[A-Za-z_]\w*")
 
@@ -60,6 +60,8 @@ def _parsed(param: Parameter, text: str) -> Value:
         name = text.strip()
         return name if _SPACE_NAME.fullmatch(name) else str(parse_value("BIGINT", name))
     if is_size(param):
+        if param.name == "budget":
+            require_unit(text.strip(), f"{param.name} {text}")
         return parse_value(param.type, str(parse_size(text)))
     if is_list(param):
         items = [item.strip() for item in text.split(",")]

@@ -32,10 +32,12 @@ def _lines(row: Row) -> list[str]:
         return _wrapped(row["unknown_reason"])
     head = f"{human_bytes(row['saving_bytes']):>10}  {row['saving_ratio']:>6.1%}  "
     left = WIDTH - display_width(head)
-    does = f"{least(row):>18}  {escape_control(row['advice'])} ({row['sureness']})"
+    does = f"{escape_control(row['advice'])} ({row['sureness']})"
     found = [
         head + cells.give_way("name", escape_control(row["name"]), left),
-        cells.give_way("advice", does, WIDTH),
+        *textwrap.wrap(
+            does, WIDTH, initial_indent=f"{least(row):>18}  ", subsequent_indent=" " * _DOES
+        ),
     ]
     if row["kept_name"]:
         kept = f"{' ' * _DOES}kept instead: {escape_control(row['kept_name'])}"
