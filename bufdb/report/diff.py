@@ -75,7 +75,7 @@ def text(
     def bold(text: str) -> str:
         return f"**{line(text).rstrip()}**\n" if is_markdown else line(text)
 
-    is_narrow = width is not None and width < _WIDE
+    is_narrow = not is_markdown and width is not None and width < _WIDE
     figures, left_out = figures_table(comparison, top, is_narrow=is_narrow)
     blocks = [bold(summary(comparison)), table(figures)]
     unknown = unknown_lines(comparison, top)
