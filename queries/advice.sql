@@ -20,12 +20,14 @@
 -- padding: bytes that layouts pad.
 -- constant: arrays that are part of the program.
 --
--- Values of one source line are one row. What comes lies between low_saving_bytes and saving_bytes,
--- and the low end ranks. What is known to save nothing is left out: inputs of a scanned layer as
--- residuals, what the backward pass makes, copies to another memory space, what is bf16 already,
--- carries on TPU, and on the CPU offloading, f32 stacks of a scan and whatever no loop stacks to be
--- computed again (recompute, block of calls), since that compiler merges what is computed twice.
--- The page has the code to type; bufdb advice --code prints it.
+-- Values of one source line are one row: of several the range is that of all of them, where the
+-- query that shows more gives that of each; of one it is the same. What comes lies between
+-- low_saving_bytes and saving_bytes, and the low end ranks. What is known to save nothing is left
+-- out: inputs of a scanned layer as residuals, what the backward pass makes, copies to another
+-- memory space, what is bf16 already, carries on TPU, and on the CPU offloading, f32 stacks of a
+-- scan and whatever no loop stacks to be computed again (recompute, block of calls), since that
+-- compiler merges what is computed twice. The page has the code to type; bufdb advice --code prints
+-- it.
 --
 -- wrong when: saving_bytes is what today's schedule would need less; XLA makes a new one of a
 -- changed program, and rows do not add up (bufdb what-if takes several together). sureness says how
@@ -130,15 +132,13 @@ functions AS (
 held AS (
   SELECT
     values_held.module_id, values_held.color, values_held.value_id, values_held.held_bytes,
-    value_details.dtype, value_details.opcode,
     coalesce(value_sources.source_line, value_sources.op_name, value_details.instruction_name)
       AS name,
-    savings.low_saving_bytes, savings.saving_bytes, savings.half_saving_bytes,
-    costs.operation_count, functions.platform,
-    coalesce(origins.origin_kind = 'stacked', FALSE) AS is_stack,
+    savings.saving_bytes, costs.operation_count, functions.platform,
+    gathered_values.low_saving_bytes AS gather_low_saving_bytes,
+    gathered_values.saving_bytes AS gather_saving_bytes,
     coalesce(value_details.opcode IN ('copy', 'copy-start', 'copy-done'), FALSE) AS is_copy,
-    gathered_values.value_id IS NOT NULL AS is_gathered,
-    CASE WHEN precisions.is_own THEN precisions.bf16_ratio END AS bf16_ratio
+    gathered_values.value_id IS NOT NULL AS is_gathered
   FROM functions
   JOIN peak_values_held AS values_held
     ON values_held.module_id = functions.module_id
@@ -157,19 +157,17 @@ held AS (
     ON value_sources.module_id = values_held.module_id
     AND value_sources.value_id
       = coalesce(gathered_values.result_value_id, values_held.value_id)
-  LEFT JOIN value_origins AS origins
-    ON origins.module_id = values_held.module_id
-    AND origins.value_id = values_held.value_id
   LEFT JOIN recompute_costs AS costs
     ON costs.module_id = values_held.module_id
     AND costs.value_id = values_held.value_id
-  LEFT JOIN module_precisions AS precisions ON precisions.module_id = values_held.module_id
 ),
 idle AS (
   SELECT
     idle_values.module_id, idle_values.value_id, idle_values.is_stack, idle_values.is_layer_input,
-    coalesce(idle_values.is_cheap, FALSE) AS is_cheap, idle_values.kept_bytes,
-    idle_values.next_use_time,
+    coalesce(idle_values.is_cheap, FALSE) AS is_cheap, idle_values.is_late,
+    idle_values.kept_bytes, idle_values.low_saving_bytes, idle_values.saving_bytes,
+    idle_values.offload_kept_bytes, idle_values.offload_low_saving_bytes,
+    idle_values.offload_saving_bytes,
     idle_values.is_stack OR idle_values.lifetime_ratio >= params.min_lifetime_ratio AS is_long,
     coalesce(idle_values.is_forward, TRUE) AS is_forward
   FROM answered_idle_values AS idle_values
@@ -181,18 +179,17 @@ twins AS (
   JOIN functions
     ON functions.module_id = copy_details.module_id
     AND functions.color = copy_details.color
-  WHERE copy_details.is_kept_twice
-    -- A move to another memory space is the compiler's own.
-    AND coalesce(copy_details.source_color, copy_details.color) = copy_details.color
+  WHERE copy_details.is_avoidable
 ),
-items AS (
+idle_items AS (
   SELECT
-    held.module_id, held.color, held.value_id, held.name, held.held_bytes, held.low_saving_bytes,
-    held.saving_bytes, held.half_saving_bytes, held.operation_count,
-    coalesce(idle.kept_bytes, 0) AS kept_bytes,
+    held.module_id, held.color, held.value_id, held.name, held.held_bytes, held.saving_bytes,
+    held.operation_count, idle.kept_bytes, idle.low_saving_bytes AS recompute_low_saving_bytes,
+    idle.saving_bytes AS recompute_saving_bytes, idle.offload_kept_bytes,
+    idle.offload_low_saving_bytes, idle.offload_saving_bytes,
     CASE
       WHEN idle.is_stack AND NOT idle.is_layer_input THEN 'residual'
-      WHEN idle.next_use_time IS NULL AND NOT idle.is_stack THEN 'late_free'
+      WHEN idle.is_late THEN 'late_free'
       WHEN NOT idle.is_long OR NOT idle.is_forward OR held.platform = 'cpu' OR held.is_copy
         THEN NULL
       WHEN idle.is_cheap AND NOT idle.is_layer_input THEN 'recompute'
@@ -200,30 +197,65 @@ items AS (
     END AS kind
   FROM held
   JOIN idle ON idle.module_id = held.module_id AND idle.value_id = held.value_id
-  UNION ALL
+),
+other_items AS (
   SELECT
-    held.module_id, held.color, held.value_id, held.name, held.held_bytes, held.low_saving_bytes,
-    held.saving_bytes, held.half_saving_bytes,
-    NULL AS operation_count,
-    0 AS kept_bytes,
+    held.module_id, held.color, held.value_id, held.name, held.held_bytes, held.saving_bytes,
+    held.gather_low_saving_bytes, held.gather_saving_bytes,
+    f32_values.saving_bytes AS f32_saving_bytes,
     CASE
       WHEN held.is_gathered THEN 'gather'
       WHEN twins.value_id IS NOT NULL THEN 'copy'
-      WHEN held.dtype = 'f32' AND held.bf16_ratio >= params.min_bf16_ratio
-        AND NOT (held.platform = 'cpu' AND held.is_stack) THEN 'dtype'
+      WHEN f32_values.bf16_ratio >= params.min_bf16_ratio AND NOT f32_values.is_kept_wide
+        THEN 'dtype'
     END AS kind
   FROM held
   CROSS JOIN params
   LEFT JOIN twins ON twins.module_id = held.module_id AND twins.value_id = held.value_id
+  LEFT JOIN answered_f32_values AS f32_values
+    ON f32_values.module_id = held.module_id
+    AND f32_values.color = held.color
+    AND f32_values.value_id = held.value_id
+),
+items AS (
+  SELECT
+    module_id, color, value_id, name, held_bytes, kind, operation_count,
+    CASE kind WHEN 'recompute' THEN kept_bytes WHEN 'offload' THEN offload_kept_bytes ELSE 0 END
+      AS kept_bytes,
+    CASE kind
+      WHEN 'late_free' THEN saving_bytes
+      WHEN 'offload' THEN offload_low_saving_bytes
+      ELSE recompute_low_saving_bytes
+    END AS low_saving_bytes,
+    CASE kind
+      WHEN 'late_free' THEN saving_bytes
+      WHEN 'offload' THEN offload_saving_bytes
+      ELSE recompute_saving_bytes
+    END AS saving_bytes
+  FROM idle_items
+  UNION ALL
+  SELECT
+    module_id, color, value_id, name, held_bytes, kind, NULL AS operation_count, 0 AS kept_bytes,
+    CASE kind
+      WHEN 'gather' THEN gather_low_saving_bytes
+      WHEN 'dtype' THEN f32_saving_bytes
+      ELSE saving_bytes
+    END AS low_saving_bytes,
+    CASE kind
+      WHEN 'gather' THEN gather_saving_bytes
+      WHEN 'dtype' THEN f32_saving_bytes
+      ELSE saving_bytes
+    END AS saving_bytes
+  FROM other_items
 ),
 ranked_items AS (
   SELECT
     items.module_id, items.color, items.value_id, items.name, items.held_bytes,
-    items.low_saving_bytes, items.saving_bytes, items.half_saving_bytes, items.operation_count,
-    items.kept_bytes, items.kind,
+    items.low_saving_bytes, items.saving_bytes, items.operation_count, items.kept_bytes,
+    items.kind,
     row_number() OVER (
       PARTITION BY items.module_id, items.color, items.kind, items.name
-      ORDER BY items.saving_bytes DESC, items.value_id
+      ORDER BY items.low_saving_bytes DESC, items.saving_bytes DESC, items.value_id
     ) AS place
   FROM items
   WHERE items.kind IS NOT NULL
@@ -237,7 +269,7 @@ lines AS (
     CASE
       WHEN count(ranked_items.operation_count) = count(*) THEN sum(ranked_items.operation_count)
     END AS operation_count,
-    sum(ranked_items.held_bytes) AS held_bytes,
+    sum(ranked_items.held_bytes) AS held_bytes, sum(ranked_items.saving_bytes) AS sum_bytes,
     CASE
       WHEN ranked_items.kind = 'gather' THEN max("values".size_bytes)
       ELSE sum(ranked_items.kept_bytes)
@@ -246,9 +278,9 @@ lines AS (
     max(ranked_items.saving_bytes) AS most_bytes,
     max(
       CASE
-        WHEN ranked_items.kind = 'dtype' THEN ranked_items.half_saving_bytes
+        WHEN ranked_items.kind = 'recompute' THEN ranked_items.saving_bytes
         WHEN ranked_items.kind <> 'gather' OR ranked_items.place > 1
-          THEN ranked_items.saving_bytes - ranked_items.kept_bytes
+          THEN ranked_items.low_saving_bytes
       END
     ) AS best_bytes
   FROM ranked_items
@@ -399,14 +431,12 @@ of_values AS (
     line_savings.low_operation_count, line_savings.saving_form, line_savings.kept_name,
     CASE lines.kind
       WHEN 'residual' THEN coalesce(line_savings.low_saving_bytes, lines.low_bytes)
-      -- What jax.checkpoint around the line alone keeps instead is not known.
-      WHEN 'recompute' THEN 0
+      WHEN 'recompute' THEN lines.low_bytes
       ELSE greatest(coalesce(whole.saving_bytes, lines.best_bytes), lines.best_bytes)
     END AS low_saving_bytes,
     CASE lines.kind
       WHEN 'residual' THEN coalesce(line_savings.saving_bytes, lines.most_bytes)
-      -- The layer that is needed may be where others leave bytes free.
-      WHEN 'gather' THEN lines.held_bytes
+      WHEN 'gather' THEN lines.sum_bytes
       -- It keeps nothing: the host has all slices.
       WHEN 'offload'
         THEN greatest(coalesce(whole.saving_bytes + lines.kept_bytes, 0), lines.most_bytes)
@@ -428,13 +458,11 @@ of_values AS (
 donations AS (
   SELECT
     answered_donations.module_id, answered_donations.color,
-    answered_donations.together_saving_bytes, answered_donations.parameter_name,
-    sum(answered_donations.size_bytes)
-      OVER (PARTITION BY answered_donations.module_id, answered_donations.color) AS size_bytes,
-    -- What is read by the product itself is copied.
-    sum(CASE WHEN answered_donations.is_in_product THEN answered_donations.size_bytes ELSE 0 END)
-      OVER (PARTITION BY answered_donations.module_id, answered_donations.color)
-      AS product_bytes,
+    answered_donations.together_low_saving_bytes, answered_donations.together_saving_bytes,
+    answered_donations.parameter_name,
+    max(CASE WHEN answered_donations.is_in_product THEN 1 ELSE 0 END)
+      OVER (PARTITION BY answered_donations.module_id, answered_donations.color) = 1
+      AS is_in_product,
     count(*) OVER (PARTITION BY answered_donations.module_id, answered_donations.color)
       AS value_count,
     row_number() OVER (
@@ -444,39 +472,6 @@ donations AS (
     ) AS place
   FROM answered_donations
   WHERE NOT answered_donations.is_copied
-),
-padded AS (
-  SELECT
-    functions.module_id, functions.color, value_details.shape,
-    count(*) AS value_count,
-    coalesce(max(greatest(savings.saving_bytes - value_details.logical_bytes, 0)), 0)
-      + coalesce(
-        sum(
-          CASE
-            WHEN value_details.allocation_kind <> 'temp'
-              THEN greatest(
-                value_details.padding_bytes + values_held.held_bytes - value_details.size_bytes, 0
-              )
-          END
-        ),
-        0
-      ) AS low_saving_bytes,
-    sum(value_details.padding_bytes) AS saving_bytes
-  FROM functions
-  JOIN peak_values_held AS values_held
-    ON values_held.module_id = functions.module_id
-    AND values_held.color = functions.color
-  JOIN value_details
-    ON value_details.module_id = values_held.module_id
-    AND value_details.value_id = values_held.value_id
-  LEFT JOIN peak_savings AS savings
-    ON savings.module_id = values_held.module_id
-    AND savings.color = values_held.color
-    AND savings.value_id = values_held.value_id
-  WHERE value_details.padding_bytes > 0
-    AND NOT value_details.is_least_size
-    AND NOT value_details.is_tuple
-  GROUP BY functions.module_id, functions.color, value_details.shape
 ),
 -- A program of f32: all of it would be half, at the least but for weights that a gradient updates.
 wide_programs AS (
@@ -575,22 +570,20 @@ findings AS (
   SELECT
     module_id, color,
     'donate' AS kind,
-    CASE WHEN product_bytes > 0 THEN 'donation_in_product' ELSE 'donate' END AS sureness_kind,
+    CASE WHEN is_in_product THEN 'donation_in_product' ELSE 'donate' END AS sureness_kind,
     CASE
       WHEN value_count > 1 THEN parameter_name || ' and ' || (value_count - 1) || ' more'
       ELSE parameter_name
     END AS name,
     value_count, NULL, NULL, NULL, NULL,
-    greatest(together_saving_bytes - product_bytes, 0) AS low_saving_bytes,
-    -- Instants that limit it today XLA schedules otherwise where arguments are free early.
-    CASE WHEN together_saving_bytes IS NOT NULL THEN size_bytes END AS saving_bytes
+    together_low_saving_bytes AS low_saving_bytes, together_saving_bytes AS saving_bytes
   FROM donations
   WHERE place = 1
   UNION ALL
   SELECT
     module_id, color, 'padding', 'padding', shape, value_count, NULL, NULL, NULL, NULL,
-    low_saving_bytes, greatest(low_saving_bytes, saving_bytes)
-  FROM padded
+    low_saving_bytes, saving_bytes
+  FROM answered_padding
   WHERE low_saving_bytes > 0
   UNION ALL
   SELECT

@@ -33,8 +33,11 @@
 -- column platform VARCHAR: Backend; NULL if unknown.
 -- column color BIGINT: Memory space of the copy.
 -- column peak_held_bytes HUGEINT: Bytes that the second buffer holds at the peak [bytes].
--- column saving_bytes HUGEINT: By how much the highest peak would fall without that buffer (query
---   savings) [bytes]; NULL for what holds nothing there in a temp allocation.
+-- column low_saving_bytes HUGEINT: By how much the highest peak falls at the least without that
+--   buffer [bytes]: as saving_bytes, but 0 where both are not live together for more than the
+--   instant of copying, or in two memory spaces; NULL as saving_bytes.
+-- column saving_bytes HUGEINT: By how much it would fall without that buffer (query savings)
+--   [bytes]; NULL for what holds nothing there in a temp allocation.
 -- column sureness VARCHAR: How sure that is (advice_sureness); NULL without a figure.
 -- column size_bytes BIGINT: Assigned size of the copy [bytes].
 -- column carry_role VARCHAR: initial, taken, returned or result.
@@ -61,7 +64,10 @@ carry_copies AS (
       copy_details.into_carry_of,
       CASE WHEN copy_details.carry_role = 'result' THEN copy_details.source_name END
     ) AS while_name,
-    coalesce(held.held_bytes, 0) AS peak_held_bytes, savings.saving_bytes,
+    coalesce(held.held_bytes, 0) AS peak_held_bytes,
+    CASE WHEN copy_details.is_avoidable THEN 1 ELSE 0 END * savings.saving_bytes
+      AS low_saving_bytes,
+    savings.saving_bytes,
     row_number() OVER (
       ORDER BY
         coalesce(held.held_bytes, 0) DESC, copy_details.size_bytes DESC,
@@ -95,7 +101,8 @@ carry_copies AS (
 )
 SELECT
   functions.run_name, functions.function_name, functions.platform, functions.color,
-  carry_copies.peak_held_bytes, carry_copies.saving_bytes, advice_sureness.sureness,
+  carry_copies.peak_held_bytes, carry_copies.low_saving_bytes, carry_copies.saving_bytes,
+  advice_sureness.sureness,
   carry_copies.size_bytes, carry_copies.carry_role, carry_copies.shape,
   carry_copies.instruction_name, carry_copies.source_name, carry_copies.while_name,
   coalesce(value_details.op_name, source_details.op_name) AS op_name,

@@ -36,8 +36,11 @@
 -- column written_bytes HUGEINT: Its results [bytes].
 -- column live_bytes HUGEINT: What of both is live at the instant, results that were moved to
 --   another memory space since included [bytes]; NULL if the peak is unknown.
--- column saving_bytes HUGEINT: By how much the peak would fall without the result that saves most
---   (query savings) [bytes]; NULL if none of them holds anything at the peak.
+-- column low_saving_bytes HUGEINT: By how much the peak falls at the least without the result that
+--   saves most [bytes]: of an all-gather as in query gathers-live; 0 of others, whose results are
+--   needed; NULL if none of them holds anything at the peak.
+-- column saving_bytes HUGEINT: By how much at the most (query savings, of an all-gather
+--   gathers-live) [bytes]; NULL likewise.
 -- column start_time BIGINT: Its place [program order]; NULL if it has none.
 -- column end_time BIGINT: Last instant at which a result is live, also moved [program order]; NULL
 --   without live ranges.
@@ -94,7 +97,14 @@ operations AS (
           0
         )
     END AS live_bytes,
-    max(CASE WHEN buffers.is_written THEN savings.saving_bytes END) AS saving_bytes,
+    max(
+      CASE
+        WHEN buffers.is_written THEN coalesce(gathered.low_saving_bytes, 0 * savings.saving_bytes)
+      END
+    ) AS low_saving_bytes,
+    max(
+      CASE WHEN buffers.is_written THEN coalesce(gathered.saving_bytes, savings.saving_bytes) END
+    ) AS saving_bytes,
     max(CASE WHEN buffers.is_written THEN live_ranges.end_time END) AS end_time,
     max(CASE WHEN buffers.is_written THEN value_sources.source_line END) AS source
   FROM buffers
@@ -111,12 +121,16 @@ operations AS (
     ON savings.module_id = buffers.module_id
     AND savings.color = buffers.color
     AND savings.value_id = buffers.value_id
+  LEFT JOIN gathered_values AS gathered
+    ON gathered.module_id = buffers.module_id
+    AND gathered.value_id = buffers.value_id
   GROUP BY buffers.module_id, buffers.color, buffers.name_place, buffers.instruction_name
 ),
 ranked AS (
   SELECT
     operations.module_id, operations.color, operations.instruction_name, operations.read_bytes,
-    operations.written_bytes, operations.live_bytes, operations.saving_bytes,
+    operations.written_bytes, operations.live_bytes, operations.low_saving_bytes,
+    operations.saving_bytes,
     collectives.program_order AS start_time,
     operations.end_time, collectives.opcode, collectives.is_async, collectives.is_fused,
     collectives.device_group_size, collectives.device_groups, instructions.op_name,
@@ -137,9 +151,9 @@ ranked AS (
 SELECT
   functions.run_name, functions.function_name, functions.platform, functions.color, ranked.opcode,
   ranked.is_async, ranked.is_fused, ranked.read_bytes, ranked.written_bytes, ranked.live_bytes,
-  ranked.saving_bytes, ranked.start_time, ranked.end_time, ranked.device_group_size,
-  ranked.device_groups, ranked.instruction_name, ranked.op_name, ranked.source,
-  functions.unknown_reason
+  ranked.low_saving_bytes, ranked.saving_bytes, ranked.start_time, ranked.end_time,
+  ranked.device_group_size, ranked.device_groups, ranked.instruction_name, ranked.op_name,
+  ranked.source, functions.unknown_reason
 FROM answered_functions_with_uses AS functions
 CROSS JOIN params
 LEFT JOIN ranked

@@ -29,7 +29,9 @@
 -- column color BIGINT: Memory space.
 -- column constant_bytes HUGEINT: All constants of the module and memory space [bytes].
 -- column size_bytes BIGINT: This one [bytes].
--- column saving_bytes BIGINT: By how much the peak would fall if it were computed where it is used
+-- column low_saving_bytes BIGINT: By how much the peak would fall at the least if it were computed
+--   where it is used [bytes]: 0, for there it may be needed whole.
+-- column saving_bytes BIGINT: By how much at the most
 --   [bytes]: all of it. An argument in its place would be held as well.
 -- column size_ratio DOUBLE: Its share of all allocations of the memory space but thread-local ones
 --   (0 to 1).
@@ -172,7 +174,7 @@ SELECT
   functions.run_name, functions.function_name, functions.platform, functions.color,
   CASE WHEN constants.place IS NOT NULL THEN functions.constant_bytes END AS constant_bytes,
   constants.size_bytes,
-  constants.size_bytes AS saving_bytes,
+  0 * constants.size_bytes AS low_saving_bytes, constants.size_bytes AS saving_bytes,
   CAST(constants.size_bytes AS DOUBLE)
     / nullif(functions.total_bytes - functions.thread_local_bytes, 0) AS size_ratio,
   value_details.shape, value_details.instruction_name,

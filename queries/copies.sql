@@ -32,8 +32,10 @@
 -- column color BIGINT: Memory space of the copy.
 -- column peak_held_bytes HUGEINT: Bytes that the copy holds at the peak [bytes]; NULL without live
 --   ranges.
--- column saving_bytes HUGEINT: By how much the highest peak would fall without it (query savings)
---   [bytes]; NULL for what holds nothing there in a temp allocation.
+-- column low_saving_bytes HUGEINT: By how much the highest peak falls at the least without it
+--   [bytes]: as saving_bytes, but 0 where sureness is unlikely; NULL as saving_bytes.
+-- column saving_bytes HUGEINT: By how much it would fall without it (query savings) [bytes]; NULL
+--   for what holds nothing there in a temp allocation.
 -- column sureness VARCHAR: How sure that is (advice_sureness); unlikely where it is not kept twice
 --   or goes to another memory space; NULL without live ranges, and of what is kept twice without a
 --   figure.
@@ -61,7 +63,7 @@ copies AS (
     CASE
       WHEN functions.peak_bytes IS NOT NULL THEN coalesce(held.held_bytes, 0)
     END AS peak_held_bytes,
-    copy_details.size_bytes, copy_details.is_kept_twice,
+    copy_details.size_bytes, copy_details.is_kept_twice, copy_details.is_avoidable,
     CASE
       WHEN copy_details.color <> copy_details.source_color THEN 'memory_space'
       WHEN copy_details.shape <> copy_details.source_shape THEN 'layout'
@@ -90,8 +92,9 @@ copies AS (
 )
 SELECT
   functions.run_name, functions.function_name, functions.platform, functions.color,
-  copies.peak_held_bytes, savings.saving_bytes, advice_sureness.sureness, copies.size_bytes,
-  copies.is_kept_twice,
+  copies.peak_held_bytes,
+  CASE WHEN copies.is_avoidable THEN 1 ELSE 0 END * savings.saving_bytes AS low_saving_bytes,
+  savings.saving_bytes, advice_sureness.sureness, copies.size_bytes, copies.is_kept_twice,
   copies.reason, copies.shape, copies.instruction_name, copies.source_name, copies.source_shape,
   coalesce(value_details.op_name, source_details.op_name) AS op_name,
   coalesce(

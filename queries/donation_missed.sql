@@ -6,9 +6,9 @@
 -- of its own: with donate_argnums the output could be written over the argument, which saves its
 -- bytes for the whole execution. For each run and function (its compilation with the largest
 -- need) arguments and outputs of equal shape are paired off, so that as many rows show as buffers
--- could be saved; those that lower the peak most first. That is mostly the size of the buffer, and
--- less where the output's allocation holds something before the argument is read for the last time:
--- gradients that a loop stacks there need bytes of their own then.
+-- could be saved; those that lower the peak most at the least first. That is mostly the size of the
+-- buffer, and less where the output's allocation holds something before the argument is read for
+-- the last time: gradients that a loop stacks there need bytes of their own then.
 --
 -- wrong when: The caller still needs the argument after the call: the usual case for a model's
 -- parameters in an evaluation step or in a function that returns gradients. Which argument belongs
@@ -32,11 +32,15 @@
 -- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
 -- column platform VARCHAR: Backend; NULL if unknown.
 -- column color BIGINT: Memory space.
--- column saving_bytes HUGEINT: By how much the peak would fall with this donation alone [bytes];
---   NULL if the dump does not tell when the parameter is read.
--- column together_saving_bytes HUGEINT: By how much with all of the module and memory space but
---   those whose sureness is unlikely [bytes]; NULL likewise.
--- column sureness VARCHAR: How sure saving_bytes is (advice_sureness), less so where a fusion with
+-- column low_saving_bytes HUGEINT: By how much the peak falls at the least with this donation alone
+--   [bytes]: in today's schedule, without the argument where a product may read it, 0 where
+--   sureness is unlikely; NULL if the dump does not tell when the parameter is read.
+-- column saving_bytes HUGEINT: By how much at the most [bytes]: the size of the buffer, for what
+--   limits it today may be scheduled otherwise; NULL likewise.
+-- column together_low_saving_bytes HUGEINT: By how much at the least with all of the module and
+--   memory space but those whose sureness is unlikely [bytes]; NULL likewise.
+-- column together_saving_bytes HUGEINT: By how much at the most with these [bytes]; NULL likewise.
+-- column sureness VARCHAR: How sure the range is (advice_sureness), less so where a fusion with
 --   a product makes the output of the argument; unlikely where the instruction that makes the
 --   output reads the argument itself and cannot write over it.
 -- column size_bytes BIGINT: Size of the output's allocation [bytes].
@@ -54,15 +58,17 @@ WITH params AS (
 ),
 pairs AS (
   SELECT
-    donations.module_id, donations.color, donations.size_bytes, donations.saving_bytes,
-    donations.together_saving_bytes, donations.is_copied, donations.is_in_product,
+    donations.module_id, donations.color, donations.size_bytes, donations.low_saving_bytes,
+    donations.saving_bytes, donations.together_low_saving_bytes, donations.together_saving_bytes,
+    donations.is_copied, donations.is_in_product,
     donations.parameter_number,
     donations.parameter_shape_index,
     donations.parameter_name, donations.shape, donations.output_name, donations.output_op_name,
     row_number() OVER (
       ORDER BY
-        donations.saving_bytes DESC NULLS LAST, donations.size_bytes DESC, functions.name_place,
-        donations.parameter_number, donations.parameter_shape_index,
+        donations.low_saving_bytes DESC NULLS LAST, donations.saving_bytes DESC,
+        donations.size_bytes DESC, functions.name_place, donations.parameter_number,
+        donations.parameter_shape_index,
         donations.output_allocation_index
     ) AS place
   FROM answered_donations AS donations
@@ -72,7 +78,8 @@ pairs AS (
 )
 SELECT
   functions.run_name, functions.function_name, functions.platform, functions.color,
-  pairs.saving_bytes, pairs.together_saving_bytes, advice_sureness.sureness, pairs.size_bytes,
+  pairs.low_saving_bytes, pairs.saving_bytes, pairs.together_low_saving_bytes,
+  pairs.together_saving_bytes, advice_sureness.sureness, pairs.size_bytes,
   pairs.parameter_number, pairs.parameter_shape_index, pairs.parameter_name, pairs.shape,
   pairs.output_name, pairs.output_op_name, functions.unknown_reason
 FROM answered_functions AS functions

@@ -36,6 +36,8 @@
 -- column peak_bytes HUGEINT: Peak of the memory space [bytes].
 -- column f32_bytes HUGEINT: f32 temps held at the peak, all of them [bytes].
 -- column held_bytes HUGEINT: Bytes that this one holds [bytes]; bf16 would halve them.
+-- column low_saving_bytes HUGEINT: By how much the highest peak falls at the least [bytes]: as
+--   saving_bytes, for half of the bytes is exact.
 -- column saving_bytes HUGEINT: By how much the highest peak would fall [bytes] (query savings); 0
 --   for what a loop stacks on the CPU, where the compiler makes f32 of the whole stack before it is
 --   read; NULL for what holds nothing at the highest peak.
@@ -57,27 +59,13 @@ WITH params AS (
 ),
 f32_values AS (
   SELECT
-    functions.module_id, functions.color, functions.name_place, precisions.bf16_ratio,
-    held.value_id, held.held_bytes,
-    sum(held.held_bytes) OVER (PARTITION BY functions.module_id, functions.color)
-      AS f32_bytes
-  FROM answered_instants AS functions
-  JOIN module_precisions AS precisions
-    ON precisions.module_id = functions.module_id
-    AND precisions.is_own
-  JOIN asked_peak_values AS held
-    ON held.module_id = functions.module_id
-    AND held.color = functions.color
-  JOIN "values"
-    ON "values".module_id = held.module_id
-    AND "values".value_id = held.value_id
-  JOIN shapes ON shapes.shape = "values".shape
-  WHERE shapes.dtype = 'f32'
-    AND held.allocation_kind = 'temp'
+    module_id, color, name_place, bf16_ratio, value_id, held_bytes, is_stack, saving_bytes,
+    sum(held_bytes) OVER (PARTITION BY module_id, color) AS f32_bytes
+  FROM answered_f32_values
 ),
 ranked_values AS (
   SELECT
-    module_id, color, bf16_ratio, value_id, held_bytes, f32_bytes,
+    module_id, color, bf16_ratio, value_id, held_bytes, is_stack, saving_bytes, f32_bytes,
     row_number() OVER (ORDER BY held_bytes DESC, name_place, value_id) AS place
   FROM f32_values
   CROSS JOIN params
@@ -87,10 +75,7 @@ ranked_values AS (
 SELECT
   functions.run_name, functions.function_name, functions.platform, functions.color,
   ranked_values.bf16_ratio, functions.peak_bytes, ranked_values.f32_bytes, ranked_values.held_bytes,
-  CASE
-    WHEN functions.platform = 'cpu' AND origins.origin_kind = 'stacked' THEN 0
-    ELSE savings.half_saving_bytes
-  END AS saving_bytes,
+  ranked_values.saving_bytes AS low_saving_bytes, ranked_values.saving_bytes,
   advice_sureness.sureness,
   value_details.shape,
   value_details.opcode, value_details.instruction_name, value_details.op_name,
@@ -108,16 +93,9 @@ LEFT JOIN value_details
 LEFT JOIN value_sources
   ON value_sources.module_id = ranked_values.module_id
   AND value_sources.value_id = ranked_values.value_id
-LEFT JOIN peak_savings AS savings
-  ON savings.module_id = ranked_values.module_id
-  AND savings.color = ranked_values.color
-  AND savings.value_id = ranked_values.value_id
-LEFT JOIN value_origins AS origins
-  ON origins.module_id = ranked_values.module_id
-  AND origins.value_id = ranked_values.value_id
 LEFT JOIN advice_sureness
   ON advice_sureness.kind = CASE
-    WHEN origins.origin_kind = 'stacked' THEN 'dtype_of_stack'
+    WHEN ranked_values.is_stack THEN 'dtype_of_stack'
     WHEN ranked_values.place IS NOT NULL THEN 'dtype'
   END
   AND advice_sureness.platform = coalesce(functions.platform, '')

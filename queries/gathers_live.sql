@@ -30,8 +30,11 @@
 -- column gathered_count BIGINT: Number of them.
 -- column gathered_time BIGINT: The instant, the first of equal ones [program order].
 -- column size_bytes BIGINT: Assigned size of this result [bytes].
--- column saving_bytes HUGEINT: By how much the peak would fall without this result (query savings)
---   [bytes]; NULL for what holds nothing at the peak.
+-- column low_saving_bytes HUGEINT: By how much the peak falls at the least without this result
+--   (query savings) [bytes]; 0 of the only one at the peak, for it is needed at some instant; NULL
+--   for what holds nothing there.
+-- column saving_bytes HUGEINT: By how much at the most [bytes]: what it holds at the peak, where
+--   others are, for the one that is needed may be where they leave bytes free; NULL likewise.
 -- column sureness VARCHAR: How sure that is (advice_sureness); unlikely of one that is alive alone,
 --   for it is needed at some instant.
 -- column start_time BIGINT: First instant at which it is live [program order].
@@ -50,7 +53,8 @@ arrays AS (
   SELECT
     functions.name_place, value_details.module_id, value_details.color, value_details.value_id,
     value_details.size_bytes, value_details.start_time, value_details.end_time, value_details.shape,
-    value_details.instruction_name, results.op_name,
+    value_details.instruction_name, gathered.low_saving_bytes, gathered.saving_bytes,
+    results.op_name,
     coalesce(results.own_source, results.library_source) AS source
   FROM answered_functions AS functions
   JOIN value_details
@@ -106,8 +110,8 @@ gathers AS (
     ranked_steps.gathered_bytes,
     count(*) OVER (PARTITION BY arrays.module_id, arrays.color) AS gathered_count,
     ranked_steps.gathered_time, arrays.size_bytes, arrays.start_time,
-    arrays.end_time, arrays.shape, arrays.instruction_name,
-    arrays.op_name, arrays.source,
+    arrays.end_time, arrays.shape, arrays.instruction_name, arrays.low_saving_bytes,
+    arrays.saving_bytes, arrays.op_name, arrays.source,
     row_number() OVER (
       ORDER BY
         ranked_steps.gathered_bytes DESC, arrays.name_place,
@@ -125,18 +129,15 @@ SELECT
   functions.run_name, functions.function_name, functions.platform, functions.color,
   CASE WHEN gathers.place IS NOT NULL THEN functions.peak_bytes END AS peak_bytes,
   gathers.gathered_bytes, gathers.gathered_count, gathers.gathered_time, gathers.size_bytes,
-  savings.saving_bytes, advice_sureness.sureness, gathers.start_time, gathers.end_time,
-  gathers.shape, gathers.instruction_name, gathers.op_name, gathers.source, functions.unknown_reason
+  gathers.low_saving_bytes, gathers.saving_bytes, advice_sureness.sureness,
+  gathers.start_time, gathers.end_time, gathers.shape, gathers.instruction_name, gathers.op_name,
+  gathers.source, functions.unknown_reason
 FROM answered_functions AS functions
 CROSS JOIN params
 LEFT JOIN gathers
   ON gathers.module_id = functions.module_id
   AND gathers.color = functions.color
   AND gathers.place <= params.top_n
-LEFT JOIN peak_savings AS savings
-  ON savings.module_id = gathers.module_id
-  AND savings.color = gathers.color
-  AND savings.value_id = gathers.value_id
 LEFT JOIN advice_sureness
   ON advice_sureness.kind = CASE
     WHEN gathers.gathered_count > 1 THEN 'gather'

@@ -43,8 +43,11 @@
 -- column idle_byte_steps DOUBLE: size_bytes times the instants strictly between idle_start_time and
 --   idle_end_time [bytes x program order].
 -- column size_bytes BIGINT: Assigned size of the value [bytes].
--- column saving_bytes HUGEINT: By how much the highest peak would fall without it (query savings)
---   [bytes]; NULL for what holds nothing there.
+-- column low_saving_bytes HUGEINT: By how much the highest peak falls at the least [bytes]: as
+--   saving_bytes where nothing uses it any more at the peak; 0 of others, which may be needed where
+--   they are; NULL as saving_bytes.
+-- column saving_bytes HUGEINT: By how much it would fall without it (query savings) [bytes]; NULL
+--   for what holds nothing there.
 -- column sureness VARCHAR: How sure that is (advice_sureness).
 -- column idle_start_time BIGINT: Instant of the touch before the idle time [program order].
 -- column idle_end_time BIGINT: Instant of the next touch, or the last instant of the live range
@@ -177,8 +180,13 @@ consumers AS (
 )
 SELECT
   functions.run_name, functions.function_name, functions.platform, functions.color,
-  ranked_values.idle_byte_steps, ranked_values.size_bytes, savings.saving_bytes,
-  advice_sureness.sureness,
+  ranked_values.idle_byte_steps, ranked_values.size_bytes,
+  CASE
+    WHEN savings.saving_bytes IS NULL THEN NULL
+    WHEN late_values.value_id IS NOT NULL THEN savings.saving_bytes
+    ELSE 0
+  END AS low_saving_bytes,
+  savings.saving_bytes, advice_sureness.sureness,
   ranked_values.idle_start_time, ranked_values.idle_end_time,
   CASE
     WHEN ranked_values.user_name IS NOT NULL THEN 'before_use'
@@ -205,6 +213,11 @@ LEFT JOIN value_details
 LEFT JOIN value_sources
   ON value_sources.module_id = ranked_values.module_id
   AND value_sources.value_id = ranked_values.value_id
+LEFT JOIN answered_idle_values AS late_values
+  ON late_values.module_id = ranked_values.module_id
+  AND late_values.color = ranked_values.color
+  AND late_values.value_id = ranked_values.value_id
+  AND late_values.is_late
 LEFT JOIN peak_savings AS savings
   ON savings.module_id = ranked_values.module_id
   AND savings.color = ranked_values.color

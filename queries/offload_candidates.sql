@@ -10,7 +10,7 @@
 -- it, and stacks that a loop fills in the forward pass of a gradient (query loop-residuals): of
 -- these one slice at a time stays. A policy can offload inputs of the layer too, which a scan saves
 -- whatever is left out. For each run and function (its compilation with the largest need) the
--- largest saving first.
+-- largest low end first.
 --
 -- wrong when: Copies take time, and a slice that comes back late stalls the step: transfer_bytes by
 -- the speed of the link to the host is the least of it, beside the computation that it can hide
@@ -37,9 +37,11 @@
 -- column peak_bytes HUGEINT: Peak of the memory space [bytes].
 -- column held_bytes HUGEINT: Bytes that it holds at the peak [bytes].
 -- column kept_bytes HUGEINT: What stays on the device: one slice of a stack, else nothing [bytes].
--- column saving_bytes HUGEINT: By how much the highest peak falls, at the least, if kept_bytes stay
---   (query savings) [bytes]; 0 on the CPU, whose memory is the host's; NULL for what holds nothing
---   at the highest peak.
+-- column low_saving_bytes HUGEINT: By how much the highest peak falls, at the least, if kept_bytes
+--   stay [bytes]; 0 on the CPU, whose memory is the host's; NULL for what holds nothing at the
+--   highest peak.
+-- column saving_bytes HUGEINT: By how much at the most, if nothing stays (query savings) [bytes];
+--   0 on the CPU; NULL likewise.
 -- column sureness VARCHAR: How sure that is (advice_sureness).
 -- column transfer_bytes HUGEINT: What goes to the host and back [bytes].
 -- column operation_count BIGINT: Operations that it takes to compute it again, of a stack for all
@@ -71,27 +73,24 @@ idle AS (
     idle_values.held_bytes, idle_values.lifetime_ratio, idle_values.idle_time,
     idle_values.is_stack, idle_values.is_layer_input, idle_values.shape, idle_values.opcode,
     idle_values.instruction_name,
-    CASE WHEN idle_values.is_stack THEN idle_values.kept_bytes ELSE 0 END AS kept_bytes
+    idle_values.offload_kept_bytes AS kept_bytes, idle_values.offload_low_saving_bytes,
+    idle_values.offload_saving_bytes
   FROM answered_idle_values AS idle_values
 ),
 candidates AS (
   SELECT
     idle.module_id, idle.color, idle.value_id, idle.held_bytes,
-    idle.kept_bytes,
+    idle.kept_bytes, idle.offload_low_saving_bytes, idle.offload_saving_bytes,
     2 * idle.held_bytes AS transfer_bytes,
     idle.lifetime_ratio, idle.idle_time, idle.is_layer_input, idle.shape, idle.opcode,
     idle.instruction_name,
     row_number() OVER (
       ORDER BY
-        greatest(savings.saving_bytes - idle.kept_bytes, 0) DESC NULLS LAST,
-        idle.held_bytes DESC, idle.name_place, idle.value_id
+        idle.offload_low_saving_bytes DESC NULLS LAST, idle.held_bytes DESC, idle.name_place,
+        idle.value_id
     ) AS place
   FROM idle
   CROSS JOIN params
-  LEFT JOIN peak_savings AS savings
-    ON savings.module_id = idle.module_id
-    AND savings.color = idle.color
-    AND savings.value_id = idle.value_id
   WHERE idle.color = 0
     AND idle.held_bytes - idle.kept_bytes >= params.min_bytes
     AND (idle.is_stack OR idle.lifetime_ratio >= params.min_lifetime_ratio)
@@ -100,10 +99,8 @@ SELECT
   functions.run_name, functions.function_name, functions.platform, functions.color,
   CASE WHEN candidates.place IS NOT NULL THEN functions.peak_bytes END AS peak_bytes,
   candidates.held_bytes, candidates.kept_bytes,
-  CASE
-    WHEN functions.platform = 'cpu' THEN 0
-    ELSE greatest(savings.saving_bytes - candidates.kept_bytes, 0)
-  END AS saving_bytes,
+  candidates.offload_low_saving_bytes AS low_saving_bytes,
+  candidates.offload_saving_bytes AS saving_bytes,
   advice_sureness.sureness,
   candidates.transfer_bytes, costs.operation_count, candidates.lifetime_ratio,
   candidates.idle_time, candidates.is_layer_input, candidates.shape, candidates.opcode,
@@ -122,10 +119,6 @@ LEFT JOIN value_sources
 LEFT JOIN recompute_costs AS costs
   ON costs.module_id = candidates.module_id
   AND costs.value_id = candidates.value_id
-LEFT JOIN peak_savings AS savings
-  ON savings.module_id = candidates.module_id
-  AND savings.color = candidates.color
-  AND savings.value_id = candidates.value_id
 LEFT JOIN advice_sureness
   ON advice_sureness.kind = CASE WHEN candidates.place IS NOT NULL THEN 'offload' END
   AND advice_sureness.platform = coalesce(functions.platform, '')

@@ -36,9 +36,11 @@
 -- column layout VARCHAR: Its layout, which pads it; NULL if none is printed.
 -- column peak_padding_bytes HUGEINT: Padding held at the peak [bytes]; NULL if that is unknown.
 -- column peak_value_count BIGINT: Values of this shape that hold it; NULL likewise.
--- column saving_bytes HUGEINT: By how much the highest peak would fall, at the least, without the
---   padding [bytes]: of arguments and outputs all of it, of temps that of the one that saves most;
---   peak_padding_bytes at the most, where all of them change; NULL likewise.
+-- column low_saving_bytes HUGEINT: By how much the highest peak would fall, at the least, without
+--   the padding [bytes]: of arguments and outputs all of it, of temps that of the one that saves
+--   most; 0 where sureness is unlikely; NULL likewise, and of an out-of-memory message.
+-- column saving_bytes HUGEINT: By how much at the most, where all of them change [bytes]: all
+--   padding of those that hold it at the peak; NULL as low_saving_bytes.
 -- column sureness VARCHAR: How sure that is (advice_sureness); unlikely of what takes one tile,
 --   such as a number, or has no tiles: other dimensions take no less.
 -- column size_bytes BIGINT: Assigned size of one value [bytes].
@@ -58,12 +60,12 @@ padded_values AS (
   SELECT
     functions.name_place, functions.peak_bytes, value_details.module_id, value_details.color,
     value_details.bare_shape AS shape, value_details.layout, value_details.whole_tiles,
+    value_details.shape AS whole_shape,
     value_details.size_bytes, value_details.logical_bytes,
     value_details.padding_bytes, value_details.is_least_size, value_details.is_phi,
     greatest(value_details.padding_bytes + held.held_bytes - value_details.size_bytes, 0)
       AS peak_padding_bytes,
-    value_details.allocation_kind,
-    greatest(savings.saving_bytes - value_details.logical_bytes, 0) AS temp_saving_bytes
+    value_details.allocation_kind
   FROM answered_instants AS functions
   JOIN value_details
     ON value_details.module_id = functions.module_id
@@ -71,37 +73,29 @@ padded_values AS (
   LEFT JOIN asked_peak_values AS held
     ON held.module_id = value_details.module_id
     AND held.value_id = value_details.value_id
-  LEFT JOIN peak_savings AS savings
-    ON savings.module_id = value_details.module_id
-    AND savings.color = value_details.color
-    AND savings.value_id = value_details.value_id
   WHERE value_details.padding_bytes > 0
     AND NOT value_details.is_tuple
 ),
 padded_shapes AS (
   SELECT
-    name_place, module_id, color, shape, layout, size_bytes, logical_bytes, padding_bytes,
-    is_least_size, CASE WHEN NOT is_least_size THEN whole_tiles END AS remedy,
+    name_place, module_id, color, shape, layout, whole_shape, size_bytes, logical_bytes,
+    padding_bytes, is_least_size, CASE WHEN NOT is_least_size THEN whole_tiles END AS remedy,
     CASE WHEN peak_bytes IS NOT NULL THEN coalesce(sum(peak_padding_bytes), 0) END
       AS peak_padding_bytes,
     CASE WHEN peak_bytes IS NOT NULL THEN count(CASE WHEN peak_padding_bytes > 0 THEN 1 END) END
       AS peak_value_count,
-    CASE
-      -- An out-of-memory message has no live ranges, and so no savings.
-      WHEN peak_bytes IS NOT NULL AND count(allocation_kind) = count(*)
-        THEN coalesce(max(temp_saving_bytes), 0)
-          + coalesce(sum(CASE WHEN allocation_kind <> 'temp' THEN peak_padding_bytes END), 0)
-    END AS saving_bytes,
+    -- An out-of-memory message has no live ranges, and so no savings.
+    peak_bytes IS NOT NULL AND count(allocation_kind) = count(*) AS has_savings,
     count(CASE WHEN NOT is_phi THEN 1 END) AS value_count
   FROM padded_values
   GROUP BY
-    name_place, module_id, color, peak_bytes, shape, layout, size_bytes, logical_bytes,
+    name_place, module_id, color, peak_bytes, shape, layout, whole_shape, size_bytes, logical_bytes,
     padding_bytes, is_least_size, whole_tiles
 ),
 ranked_shapes AS (
   SELECT
-    module_id, color, shape, layout, peak_padding_bytes, peak_value_count, saving_bytes, size_bytes,
-    logical_bytes, padding_bytes, is_least_size, remedy, value_count,
+    module_id, color, shape, layout, whole_shape, peak_padding_bytes, peak_value_count, has_savings,
+    size_bytes, logical_bytes, padding_bytes, is_least_size, remedy, value_count,
     row_number() OVER (
       ORDER BY
         peak_padding_bytes DESC NULLS LAST, padding_bytes * value_count DESC, name_place, shape,
@@ -113,7 +107,10 @@ SELECT
   functions.run_name, functions.function_name, functions.platform, functions.color,
   ranked_shapes.shape, ranked_shapes.layout, ranked_shapes.peak_padding_bytes,
   ranked_shapes.peak_value_count,
-  ranked_shapes.saving_bytes, advice_sureness.sureness, ranked_shapes.size_bytes,
+  CASE WHEN ranked_shapes.has_savings THEN coalesce(padding.low_saving_bytes, 0) END
+    AS low_saving_bytes,
+  CASE WHEN ranked_shapes.has_savings THEN coalesce(padding.saving_bytes, 0) END AS saving_bytes,
+  advice_sureness.sureness, ranked_shapes.size_bytes,
   ranked_shapes.logical_bytes, ranked_shapes.padding_bytes,
   CAST(ranked_shapes.padding_bytes AS DOUBLE) / nullif(ranked_shapes.size_bytes, 0)
     AS padding_ratio,
@@ -124,6 +121,12 @@ LEFT JOIN ranked_shapes
   ON ranked_shapes.module_id = functions.module_id
   AND ranked_shapes.color = functions.color
   AND ranked_shapes.place <= params.top_n
+LEFT JOIN answered_padding AS padding
+  ON padding.module_id = ranked_shapes.module_id
+  AND padding.color = ranked_shapes.color
+  AND padding.shape = ranked_shapes.whole_shape
+  AND padding.size_bytes = ranked_shapes.size_bytes
+  AND padding.is_least_size = ranked_shapes.is_least_size
 LEFT JOIN advice_sureness
   ON advice_sureness.kind = CASE
     WHEN ranked_shapes.is_least_size THEN 'least_size'

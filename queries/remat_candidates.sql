@@ -47,8 +47,8 @@
 --   [bytes], for what no loop stacks less kept_bytes; 0 on the CPU for that, since that compiler
 --   merges what is computed twice; NULL for a stack that holds nothing at the highest peak.
 -- column low_saving_bytes HUGEINT: The least of it, of a stack in the form of saving_form (query
---   savings) [bytes], below 0 where that costs more than it frees; 0 on the CPU for what no loop
---   stacks; NULL for that elsewhere, and for what holds nothing at the highest peak.
+--   savings) [bytes], below 0 where that costs more than it frees; 0 for what no loop stacks, of
+--   which nothing may come; NULL for what holds nothing at the highest peak.
 -- column saving_form VARCHAR: wrap (jax.checkpoint around the expression alone) or policy (one name
 --   less in the policy that is there); NULL for what no loop stacks.
 -- column kept_name VARCHAR: Lines whose values are kept instead at the low end; NULL if there are
@@ -84,29 +84,16 @@ candidates AS (
     idle.held_bytes - idle.kept_bytes AS saved_bytes,
     idle.held_bytes, idle.kept_bytes, idle.lifetime_ratio, idle.idle_time, idle.shape,
     idle.opcode, idle.instruction_name, idle.value_id, idle.is_stack,
-    CASE
-      WHEN modules.platform = 'cpu' AND NOT idle.is_stack THEN 0
-      ELSE savings.low_saving_bytes
-    END AS low_saving_bytes,
-    CASE
-      WHEN modules.platform = 'cpu' AND NOT idle.is_stack THEN 0
-      WHEN idle.is_stack THEN savings.saving_bytes
-      ELSE greatest(savings.saving_bytes - idle.kept_bytes, 0)
-    END AS saving_bytes,
+    idle.low_saving_bytes, idle.saving_bytes,
     savings.saving_form, savings.kept_name, savings.low_operation_count, savings.operation_count,
     value_sources.op_name, value_sources.source_line AS source,
     row_number() OVER (
       ORDER BY
-        CASE
-          WHEN modules.platform = 'cpu' AND NOT idle.is_stack THEN 0
-          ELSE least(savings.low_saving_bytes, idle.held_bytes - idle.kept_bytes)
-        END DESC,
-        idle.held_bytes - idle.kept_bytes DESC, idle.name_place, idle.value_id
+        idle.low_saving_bytes DESC NULLS LAST, idle.held_bytes - idle.kept_bytes DESC,
+        idle.name_place, idle.value_id
     ) AS place
   FROM answered_idle_values AS idle
   CROSS JOIN params
-  JOIN modules
-    ON modules.module_id = idle.module_id
   JOIN value_sources
     ON value_sources.module_id = idle.module_id
     AND value_sources.value_id = idle.value_id

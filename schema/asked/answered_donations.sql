@@ -317,54 +317,95 @@ most AS (
   SELECT heights.module_id, heights.color, max(heights.needed_bytes) AS needed_bytes
   FROM heights
   GROUP BY heights.module_id, heights.color
+),
+figures AS (
+  SELECT
+    pairs.module_id,
+    pairs.color,
+    pairs.allocation_index,
+    pairs.output_allocation_index,
+    pairs.size_bytes,
+    CASE WHEN last_uses.last_use_time IS NOT NULL THEN pairs.size_bytes END AS known_bytes,
+    CASE
+      WHEN last_uses.last_use_time IS NULL THEN NULL
+      WHEN highest.allocation_index IS NULL THEN pairs.size_bytes
+      ELSE least(
+        pairs.size_bytes, occupied_peaks.occupied_temp_bytes - highest.occupied_temp_bytes
+      )
+    END AS today_bytes,
+    occupied_peaks.occupied_temp_bytes
+      - greatest(occupied_peaks.occupied_temp_bytes, coalesce(most.needed_bytes, 0))
+      AS less_bytes,
+    coalesce(told.is_copied, FALSE) AS is_copied,
+    coalesce(told.is_in_product, FALSE) AS is_in_product,
+    pairs.parameter_number,
+    pairs.parameter_shape_index,
+    pairs.parameter_name,
+    pairs.shape,
+    pairs.output_name,
+    pairs.output_op_name
+  FROM pairs
+  LEFT JOIN last_uses
+    ON last_uses.module_id = pairs.module_id
+    AND last_uses.allocation_index = pairs.allocation_index
+  LEFT JOIN told
+    ON told.module_id = pairs.module_id
+    AND told.allocation_index = pairs.allocation_index
+  LEFT JOIN highest
+    ON highest.module_id = pairs.module_id
+    AND highest.allocation_index = pairs.allocation_index
+  LEFT JOIN occupied_peaks
+    ON occupied_peaks.module_id = pairs.module_id
+    AND occupied_peaks.color = pairs.color
+  LEFT JOIN most
+    ON most.module_id = pairs.module_id
+    AND most.color = pairs.color
+),
+-- What is read by the product itself is copied.
+summed AS (
+  SELECT
+    figures.module_id,
+    figures.color,
+    sum(CASE WHEN figures.is_copied THEN 0 ELSE figures.known_bytes END)
+      + max(figures.less_bytes) AS today_bytes,
+    sum(
+      CASE WHEN figures.is_in_product AND NOT figures.is_copied THEN figures.size_bytes ELSE 0 END
+    ) AS product_bytes,
+    sum(CASE WHEN figures.is_copied THEN 0 ELSE figures.known_bytes END) AS size_bytes
+  FROM figures
+  GROUP BY figures.module_id, figures.color
 )
 SELECT
-  pairs.module_id,
-  pairs.color,
-  pairs.allocation_index,
-  pairs.output_allocation_index,
-  pairs.size_bytes,
+  figures.module_id,
+  figures.color,
+  figures.allocation_index,
+  figures.output_allocation_index,
+  figures.size_bytes,
   CASE
-    WHEN last_uses.last_use_time IS NULL THEN NULL
-    WHEN highest.allocation_index IS NULL THEN pairs.size_bytes
-    ELSE least(
-      pairs.size_bytes, occupied_peaks.occupied_temp_bytes - highest.occupied_temp_bytes
-    )
-  END AS saving_bytes,
-  sum(
-    CASE
-      WHEN told.is_copied THEN 0
-      WHEN last_uses.last_use_time IS NOT NULL THEN pairs.size_bytes
-    END
-  ) OVER (
-    PARTITION BY pairs.module_id, pairs.color
-  ) + occupied_peaks.occupied_temp_bytes
-    - greatest(occupied_peaks.occupied_temp_bytes, coalesce(most.needed_bytes, 0))
-    AS together_saving_bytes,
-  coalesce(told.is_copied, FALSE) AS is_copied,
-  coalesce(told.is_in_product, FALSE) AS is_in_product,
-  pairs.parameter_number,
-  pairs.parameter_shape_index,
-  pairs.parameter_name,
-  pairs.shape,
-  pairs.output_name,
-  pairs.output_op_name
-FROM pairs
-LEFT JOIN last_uses
-  ON last_uses.module_id = pairs.module_id
-  AND last_uses.allocation_index = pairs.allocation_index
-LEFT JOIN told
-  ON told.module_id = pairs.module_id
-  AND told.allocation_index = pairs.allocation_index
-LEFT JOIN highest
-  ON highest.module_id = pairs.module_id
-  AND highest.allocation_index = pairs.allocation_index
-LEFT JOIN occupied_peaks
-  ON occupied_peaks.module_id = pairs.module_id
-  AND occupied_peaks.color = pairs.color
-LEFT JOIN most
-  ON most.module_id = pairs.module_id
-  AND most.color = pairs.color;
+    WHEN figures.is_copied THEN 0
+    WHEN figures.is_in_product THEN greatest(figures.today_bytes - figures.size_bytes, 0)
+    ELSE figures.today_bytes
+  END AS low_saving_bytes,
+  -- Instants that limit it today XLA schedules otherwise where arguments are free early.
+  CASE WHEN figures.is_copied THEN figures.today_bytes ELSE figures.known_bytes END
+    AS saving_bytes,
+  CASE
+    WHEN summed.today_bytes IS NOT NULL
+      THEN greatest(summed.today_bytes - summed.product_bytes, 0)
+  END AS together_low_saving_bytes,
+  CASE WHEN summed.today_bytes IS NOT NULL THEN summed.size_bytes END AS together_saving_bytes,
+  figures.is_copied,
+  figures.is_in_product,
+  figures.parameter_number,
+  figures.parameter_shape_index,
+  figures.parameter_name,
+  figures.shape,
+  figures.output_name,
+  figures.output_op_name
+FROM figures
+JOIN summed
+  ON summed.module_id = figures.module_id
+  AND summed.color = figures.color;
 COMMENT ON VIEW answered_donations IS
   'One row per parameter of the functions asked for (answered_functions) that is not donated, with an output of the same dtype and dimensions in an allocation of its own that could be written over it; of several alike they are paired off in order. Key: module_id, allocation_index.';
 COMMENT ON COLUMN answered_donations.module_id IS 'The module; refers to modules.module_id.';
@@ -372,8 +413,10 @@ COMMENT ON COLUMN answered_donations.color IS 'Memory space: allocations.color.'
 COMMENT ON COLUMN answered_donations.allocation_index IS 'The parameter: allocations.allocation_index.';
 COMMENT ON COLUMN answered_donations.output_allocation_index IS 'The output: allocations.allocation_index.';
 COMMENT ON COLUMN answered_donations.size_bytes IS 'Size of the output''s allocation [bytes].';
-COMMENT ON COLUMN answered_donations.saving_bytes IS 'By how much the peak falls with this donation alone [bytes], 0 to size_bytes: what the output''s allocation holds before the last read of the parameter (gradients that a loop stacks, say) needs bytes elsewhere until then, and may make a higher peak. NULL if the peak is unknown, or when the parameter is read.';
-COMMENT ON COLUMN answered_donations.together_saving_bytes IS 'The same for all rows of the module and memory space that are not is_copied, donated together [bytes]; NULL if of all of them it is unknown when they are read.';
+COMMENT ON COLUMN answered_donations.low_saving_bytes IS 'By how much the peak of today''s schedule falls with this donation alone [bytes], 0 to size_bytes: what the output''s allocation holds before the last read of the parameter (gradients that a loop stacks, say) needs bytes elsewhere until then, and may make a higher peak; without the parameter itself where is_in_product, and 0 where is_copied. NULL if the peak is unknown, or when the parameter is read.';
+COMMENT ON COLUMN answered_donations.saving_bytes IS 'By how much it falls at the most [bytes]: size_bytes, for instants that limit it today XLA schedules otherwise where arguments are free early; where is_copied what today''s schedule would need less, with the copy. NULL as low_saving_bytes.';
+COMMENT ON COLUMN answered_donations.together_low_saving_bytes IS 'low_saving_bytes for all rows of the module and memory space that are not is_copied, donated together [bytes]; NULL if of all of them it is unknown when they are read.';
+COMMENT ON COLUMN answered_donations.together_saving_bytes IS 'saving_bytes likewise [bytes]: their size_bytes; NULL as together_low_saving_bytes.';
 COMMENT ON COLUMN answered_donations.is_copied IS 'Whether the instruction that makes the output is the last to read the parameter and cannot write over what it reads (a custom call without output_to_operand_aliasing, a product, a sort, …): XLA makes the output elsewhere then and copies it.';
 COMMENT ON COLUMN answered_donations.is_in_product IS 'Whether the instruction that makes the output is the last to read the parameter and a fusion of a product with what is made of it (kind=kOutput, as on TPU): where the parameter goes into the product, XLA copies; where only into what is made of it (w - rate * product), it does not. Which it is stands in no buffer file.';
 COMMENT ON COLUMN answered_donations.parameter_number IS 'allocations.parameter_number.';

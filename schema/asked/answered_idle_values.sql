@@ -4,6 +4,7 @@ WITH functions AS (
   SELECT
     answered_functions_with_uses.module_id,
     answered_functions_with_uses.color,
+    answered_functions_with_uses.platform,
     answered_functions_with_uses.name_place,
     answered_functions_with_uses.peak_time,
     answered_functions_with_uses.schedule_length
@@ -25,6 +26,7 @@ steps AS (
 held_values AS (
   SELECT
     functions.name_place,
+    functions.platform,
     functions.peak_time,
     held.module_id,
     held.color,
@@ -144,11 +146,35 @@ SELECT
     WHEN held_values.is_stack THEN held_values.slice_size_bytes
     ELSE coalesce(kept_operands.kept_bytes, 0)
   END AS kept_bytes,
+  -- What jax.checkpoint around the line alone keeps instead is not known, and the CPU merges what
+  -- is computed twice outside of loops.
+  CASE
+    WHEN held_values.is_stack THEN savings.low_saving_bytes
+    WHEN savings.saving_bytes IS NOT NULL THEN 0
+  END AS low_saving_bytes,
+  CASE
+    WHEN held_values.is_stack THEN savings.saving_bytes
+    WHEN held_values.platform = 'cpu' THEN 0 * savings.saving_bytes
+    ELSE savings.saving_bytes
+      - least(savings.saving_bytes, coalesce(kept_operands.kept_bytes, 0))
+  END AS saving_bytes,
+  CAST(CASE WHEN held_values.is_stack THEN held_values.slice_size_bytes ELSE 0 END AS HUGEINT)
+    AS offload_kept_bytes,
+  -- The memory of the CPU is the host's.
+  CASE
+    WHEN held_values.platform = 'cpu' THEN 0 * savings.saving_bytes
+    WHEN held_values.is_stack
+      THEN savings.saving_bytes - least(savings.saving_bytes, held_values.slice_size_bytes)
+    ELSE savings.saving_bytes
+  END AS offload_low_saving_bytes,
+  CASE WHEN held_values.platform = 'cpu' THEN 0 * savings.saving_bytes ELSE savings.saving_bytes END
+    AS offload_saving_bytes,
   held_values.is_cheap,
   held_values.op_name GLOB '*jvp(*'
     AND NOT regexp_matches(held_values.op_name, 'transpose[(]|rematted_computation')
     AS is_forward,
   use_times.next_use_time,
+  use_times.next_use_time IS NULL AND NOT held_values.is_stack AS is_late,
   CASE WHEN NOT held_values.is_stack THEN held_values.lifetime_ratio END AS lifetime_ratio,
   CASE
     WHEN NOT held_values.is_stack
@@ -162,6 +188,10 @@ LEFT JOIN use_times
 LEFT JOIN kept_operands
   ON kept_operands.module_id = held_values.module_id
   AND kept_operands.value_id = held_values.value_id
+LEFT JOIN peak_savings AS savings
+  ON savings.module_id = held_values.module_id
+  AND savings.color = held_values.color
+  AND savings.value_id = held_values.value_id
 WHERE held_values.is_stack
   OR coalesce(use_times.next_use_time, held_values.end_time) > held_values.peak_time;
 COMMENT ON VIEW answered_idle_values IS
@@ -179,8 +209,14 @@ COMMENT ON COLUMN answered_idle_values.peak_time IS 'answered_functions_with_use
 COMMENT ON COLUMN answered_idle_values.is_stack IS 'Whether a loop has stacked it: value_origins.origin_kind.';
 COMMENT ON COLUMN answered_idle_values.is_layer_input IS 'Whether it is a stack of an input of the layer: value_origins.is_layer_input.';
 COMMENT ON COLUMN answered_idle_values.kept_bytes IS 'What has to stay to compute it again [bytes]: of a stack one slice, padded as that is, else operands in temp allocations that are not held at the peak.';
+COMMENT ON COLUMN answered_idle_values.low_saving_bytes IS 'By how much the highest peak falls at the least if it is computed again [bytes]: of a stack peak_savings.low_saving_bytes; of others 0, for what jax.checkpoint around the line alone keeps instead is not known. NULL for what holds nothing there.';
+COMMENT ON COLUMN answered_idle_values.saving_bytes IS 'By how much it falls then at the most [bytes]: of a stack peak_savings.saving_bytes; of others that less kept_bytes, and 0 on the CPU, whose compiler merges what is computed twice. NULL as low_saving_bytes.';
+COMMENT ON COLUMN answered_idle_values.offload_kept_bytes IS 'What stays on the device if it is offloaded [bytes]: one slice of a stack, padded as that is, else nothing.';
+COMMENT ON COLUMN answered_idle_values.offload_low_saving_bytes IS 'By how much the highest peak falls at the least if it is offloaded [bytes]: peak_savings.saving_bytes less offload_kept_bytes; 0 on the CPU, whose memory is the host''s. NULL for what holds nothing there.';
+COMMENT ON COLUMN answered_idle_values.offload_saving_bytes IS 'By how much it falls then at the most [bytes]: peak_savings.saving_bytes, for the host has all slices; 0 on the CPU. NULL as offload_low_saving_bytes.';
 COMMENT ON COLUMN answered_idle_values.is_cheap IS 'Whether what makes the data, of a stack its slices, costs little: an elementwise or a moving operation, or a fusion of kind kLoop, which is made of them; NULL if the opcode is unknown.';
 COMMENT ON COLUMN answered_idle_values.is_forward IS 'Whether the forward pass of a gradient makes it, which jax.checkpoint computes again: jvp( is in the op_name, and neither transpose( (the backward pass, what it fills or scatters early included) nor rematted_computation (computed again already); of what XLA made without one in that of named_uses. NULL if neither is known.';
 COMMENT ON COLUMN answered_idle_values.next_use_time IS 'First use at or behind the peak [program order]; NULL if none is known.';
+COMMENT ON COLUMN answered_idle_values.is_late IS 'Whether nothing uses it any more: it is no stack, and has no next_use_time.';
 COMMENT ON COLUMN answered_idle_values.lifetime_ratio IS 'Its life as share of the schedule (0 to 1); NULL for a stack.';
 COMMENT ON COLUMN answered_idle_values.idle_time IS 'Time around the peak in which nothing uses it [program order]; NULL for a stack.';

@@ -109,7 +109,12 @@ SELECT
   coalesce(initial_carries.while_name, loops.while_name) AS into_carry_of,
   live_ranges.start_time < source_ranges.end_time
     AND source_ranges.start_time < live_ranges.end_time
-    AND elements.value_id IS NULL AS is_kept_twice
+    AND elements.value_id IS NULL AS is_kept_twice,
+  -- A move to another memory space is the compiler's own.
+  live_ranges.start_time < source_ranges.end_time
+    AND source_ranges.start_time < live_ranges.end_time
+    AND elements.value_id IS NULL
+    AND coalesce(source_allocations.color, allocations.color) = allocations.color AS is_avoidable
 FROM copies
 JOIN allocations
   ON allocations.module_id = copies.module_id
@@ -169,3 +174,5 @@ COMMENT ON COLUMN copy_details.carry_role IS
 COMMENT ON COLUMN copy_details.into_carry_of IS 'The while whose carry the copy goes into (carry_role initial or returned); NULL otherwise.';
 COMMENT ON COLUMN copy_details.is_kept_twice IS
   'Whether the copy and what it copies are live together for more than the instant of copying, and not as two elements of the carry of one loop, which makes another array of each; NULL without live ranges.';
+COMMENT ON COLUMN copy_details.is_avoidable IS
+  'Whether a program could do without the copy and hold less: is_kept_twice, and no move to another memory space, which is the compiler''s own; NULL without live ranges.';

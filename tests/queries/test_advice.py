@@ -122,7 +122,7 @@ def test_a_line_saves_less_without_its_other_values(con, opcode, kind, occupied,
     for value_id in (1, 2):
         wait(module, value_id, 100 * value_id, 100, source_line=7, opcode=opcode)
         module.use(value_id, "use8")
-        module.saves(value_id, 60)
+        module.saves(value_id, 60, held_bytes=100)
     other = {"source_file": "model.py", "source_line": 7, "opcode": "add"}
     module.value(3, 0, 0, 30, (9, 9), "v3", **other)
     module.value(4, 0, 0, 25, (6, 6), "v4", **other)

@@ -77,7 +77,8 @@ def test_what_was_gathered_and_then_moved_is_a_gathered_array(con):
 def test_a_move_is_no_copy_to_avoid(con):
     moved(con)
     assert [(row["kind"], row["value_count"]) for row in rows(con, "advice", color=0)] == [
-        ("gather", 2)
+        ("gather", 2),
+        ("dtype", 3),  # the program, all of it f32
     ]
     con.execute("UPDATE live_ranges SET end_time = 7 WHERE value_id = 2")
     con.execute("DELETE FROM instructions WHERE instruction_name IN ('g', 'h')")

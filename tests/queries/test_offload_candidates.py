@@ -26,8 +26,8 @@ def test_what_waits_across_the_peak_dear_or_not(con, platform, saving):
     insert(con, "recompute_costs", module_id=1, value_id=3, operation_count=7000)
     module.close()
     assert answer(con, "offload-candidates") == [
-        ("r", "step", 0, 600, 100, 0, saving, 200, 7000, 0.6, 6, False, "f32[25]{0}", "dot", "dot",
-         "jit(step)/dot", "model.py:7"),
+        ("r", "step", 0, 600, 100, 0, saving, saving, 200, 7000, 0.6, 6, False, "f32[25]{0}", "dot",
+         "dot", "jit(step)/dot", "model.py:7"),
     ]  # fmt: skip
     assert answer(con, "offload-candidates", min_bytes=101) == []
     assert answer(con, "offload-candidates", min_lifetime_ratio=0.61) == []
@@ -56,9 +56,9 @@ def test_a_scan_can_offload_what_it_saves_and_inputs_of_its_layer(con):
     module.saves(3, 10)
     module.close()
     rows = answer(con, "offload-candidates")
-    assert [[*row[4:8], *row[9:12]] for row in rows] == [
-        [60, 6, 54, 120, None, None, True],
-        [100, 0, 10, 200, 0.6, 6, False],
+    assert [[*row[4:9], *row[10:13]] for row in rows] == [
+        [60, 6, 54, 60, 120, None, None, True],
+        [100, 0, 10, 10, 200, 0.6, 6, False],
     ]
     assert [row[-1] for row in rows] == ["saved layer.py:3", "model.py:7"]
     assert len(answer(con, "offload-candidates", top_n=1)) == 1

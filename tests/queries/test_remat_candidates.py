@@ -32,7 +32,7 @@ def test_a_cheap_value_live_across_the_peak(con):
     module.close()
     # The argument x stays anyway; gone (30 bytes) would have to stay to compute tanh again.
     assert answer(con, "remat-candidates") == [
-        ("r", "step", 0, 700, 70, 100, 30, 0, *[None] * 4, 25, 0.6, 6, "f32[25]{0}",
+        ("r", "step", 0, 700, 70, 100, 30, *[None] * 5, 25, 0.6, 6, "f32[25]{0}",
          "fusion", "tanh", "jit(step)/jvp()/tanh", "model.py:7"),
     ]  # fmt: skip
     # The compiler of the CPU merges what is computed twice; elsewhere 30 bytes have to stay.
