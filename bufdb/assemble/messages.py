@@ -67,6 +67,7 @@ class _Program:
         """Add the rows to those of each table, and say what is uncertain."""
         message, facts = self.message, self.facts
         facts.is_message, facts.has_tiles = True, message.is_tpu
+        facts.is_of_gpu = message.form == "block"
         color = message.color
         facts.peak_problem = self._why_unknown()
         if color is None:
@@ -229,10 +230,11 @@ class _Program:
         if figures := _figures(message):
             self._find("info", "memory_limit", figures)
         self._find("notice", "out_of_memory", _hint(message))
-        text = "sums are rounded as the message prints them"
-        if self.rounded:
-            text += f", and so are {self.rounded} of {len(message.buffers)} buffers"
-        self._find("notice", "rounded_sizes", text)
+        if self.rounded or message.form not in _EXACT:
+            text = "sums are rounded as the message prints them"
+            if self.rounded:
+                text += f", and so are {self.rounded} of {len(message.buffers)} buffers"
+            self._find("notice", "rounded_sizes", text)
 
 
 def _size(amount: Amount) -> str:
@@ -247,7 +249,7 @@ def _size(amount: Amount) -> str:
 
 def _why_at_least(message: Message) -> str:
     why = "the message does not say what arguments and outputs take"
-    if message.form in ("array", "early"):
+    if message.form in ("array", "early", "tile"):
         why = "the message says what was asked for, not what the program takes in all"
     return f"{why}; the peak is at least this"
 
@@ -257,7 +259,7 @@ def _figures(message: Message) -> str:
     needed, limit = message.needed or message.total, message.limit
     if needed is None:
         return ""
-    if not message.is_tpu:
+    if not message.is_tpu and message.form != "block":
         return f"an allocation of {_size(needed)} failed" if message.needed else ""
     if limit is None:
         return f"{_size(needed)} needed{_by_whom(message)}"
@@ -266,7 +268,7 @@ def _figures(message: Message) -> str:
     if message.form in ("program", "array"):
         text += f"free: {_size(over)} too much (other arrays and programs hold the rest)"
     else:
-        text += f"of {message.space} available: {_size(over)} too much"
+        text += f"of {_SPACES.get(message.space, message.space)} available: {_size(over)} too much"
     if message.form == "cores":
         tensor, sparse = (_size(message.amounts[core]) for core in ("tensor", "sparse"))
         text += f" ({tensor} of the TensorCore, {sparse} of the SparseCores)"
@@ -275,9 +277,17 @@ def _figures(message: Message) -> str:
     return text
 
 
+_OF_ONE = ("kernel", "tile", "block")
+"""Forms about the scratch memory of one instruction or kernel."""
+_EXACT = ("tile", "block")
+"""Forms that say bytes or words."""
+_SPACES = {"shared": "shared memory", "tensor": "tensor memory", "tile_spmem": "tile spmem"}
+"""Names of memory spaces in a sentence, where others are used than for the column."""
+
+
 def _by_whom(message: Message) -> str:
     """The instruction whose scratch memory it is."""
-    if message.form != "kernel" or not message.buffers or message.buffers[0].name is None:
+    if message.form not in _OF_ONE or not message.buffers or message.buffers[0].name is None:
         return ""
     buffer = message.buffers[0]
     parts = [buffer.opcode, None if buffer.result is None else buffer.result.partition("{")[0]]
@@ -313,6 +323,15 @@ _NOT_LISTED = (
     f"{_DUMP} and ingest DIR"
 )
 _HINTS = {
+    "tile": (
+        "a SparseCore's memory is too small for what its program keeps there: make the blocks or "
+        "windows of a kernel smaller, or embeddings narrower"
+    ),
+    "block": (
+        "a block of one GPU kernel needs more memory than its processor has: of a kernel make the "
+        "blocks smaller or the stages fewer (block sizes, num_stages); of XLA's own Triton fusions "
+        "--xla_gpu_enable_triton_gemm=false chooses others"
+    ),
     "kernel": (
         "one instruction's scratch memory is too large: of a kernel make the blocks smaller or "
         "fewer, or raise the limit (vmem_limit_bytes of its compiler parameters, or "

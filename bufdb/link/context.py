@@ -100,6 +100,7 @@ class ModuleFacts:
     has_descriptions: bool = False
     """Whether used values say which instruction defines them (` from instruction:`)."""
     has_tiles: bool = False
+    is_of_gpu: bool = False
     has_pointer: bool = False
     """Whether allocation lines print an address, as until 2022."""
     has_shapes: bool = False

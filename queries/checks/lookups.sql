@@ -27,7 +27,11 @@ WITH shipped AS (
       ('tpu', 7, 'sparsecore_private_stack'),
       ('tpu', 8, 'sparsecore_sequencer_flag'),
       ('tpu', 9, 'pinned_hbm'),
-      ('tpu', 10, 'sparsecore_tile_flag')
+      ('tpu', 10, 'sparsecore_tile_flag'),
+      ('tpu', 201, 'tile_spmem'),
+      ('tpu', 202, 'spmem'),
+      ('gpu', 300, 'shared'),
+      ('gpu', 301, 'tensor')
   ) AS rows (platform, color, memory_space_name)
   UNION ALL
   SELECT

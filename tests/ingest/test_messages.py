@@ -258,6 +258,19 @@ FIGURES = {
     "(other arrays and programs hold the rest)",
     "used": "1.01 MiB needed, 1.00 MiB of smem available: 7.50 KiB too much",
     "gpu array": "an allocation of 16.00 GiB failed",
+    "tile": "585.94 KiB needed by %egret_gather.4, 512.00 KiB of tile spmem available: "
+    "73.94 KiB too much",
+    "tile 2026": "585.94 KiB needed, 512.00 KiB of spmem available: 73.94 KiB too much",
+}
+BLOCKS = {
+    "block": ("shared", "244.14 KiB needed, 227.00 KiB of shared memory available: 17.14 KiB"),
+    "triton": ("shared", "176.00 KiB needed, 99.00 KiB of shared memory available: 77.00 KiB"),
+    "mosaic": ("shared", "258.00 KiB needed, 227.00 KiB of shared memory available: 31.00 KiB"),
+    "tensor": ("tensor", "512.00 KiB needed, 256.00 KiB of tensor memory available: 256.00 KiB"),
+    "ptxas": (
+        "shared",
+        "49.00 KiB needed by %loop_egret_3, 48.00 KiB of shared memory available: 1.00 KiB",
+    ),
 }
 
 
@@ -271,7 +284,20 @@ def test_figures_without_a_list_are_a_peak_at_least(ingested, form):
         (FIGURES[form],)
     ]
     assert rows(con, "SELECT sum(held_bytes) FROM peak_values") == [(peak,)]
-    assert rows(con, "SELECT count(*) FROM values") == [(0,)]
+    assert rows(con, "SELECT count(*) FROM values") == [(form == "tile",)]
+
+
+@pytest.mark.parametrize("form", BLOCKS)
+def test_a_block_of_a_gpu_kernel_has_what_it_needs(ingested, form):
+    con = ingested(SHORT[form])
+    space, figures = BLOCKS[form]
+    peak = only(SHORT[form]).needed.size_bytes
+    spaces = "SELECT platform, memory_space_name, peak_bytes, temp_bytes FROM memory_figures"
+    assert rows(con, spaces) == [("gpu", space, peak, peak)]
+    assert rows(con, "SELECT message FROM diagnostics WHERE code = 'memory_limit'") == [
+        (f"{figures} too much",)
+    ]
+    assert codes(con) == {"memory_limit", "out_of_memory", "savings_unknown"}
 
 
 def only(text):

@@ -460,7 +460,7 @@ def test_a_second_reader_agrees(name):
         assert mine.total.size_bytes == second["total"]
     amounts = {key: amount.size_bytes for key, amount in mine.amounts.items()}
     assert amounts | second["amounts"] == amounts
-    listed = [buffer for buffer in mine.buffers if mine.form != "kernel"]
+    listed = [] if mine.form in ("kernel", "tile", "block") else mine.buffers
     assert len(listed) == len(second["buffers"])
     for buffer, other in zip(listed, second["buffers"], strict=True):
         told = {**vars(buffer), **buffer.metadata, "size": buffer.size.size_bytes}

@@ -177,7 +177,37 @@ USED = (
     "Used 1.01M of 1.00M smem. Exceeded smem capacity by 7.5K.\n"
 )
 GPU_ARRAY = "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 17179869184 bytes.\n"
+TILE = (
+    "jax.errors.JaxRuntimeError: INTERNAL: Failed to run pass pipeline. Hlo-Op: "
+    "egret_gather.4:31:1: error: 'memref.alloca' op current allocation offset upper bound "
+    "(150000 words) exceeds the legitimate user allocatable offset upper bound (131071 words) in "
+    "memory space 201 when allocating 30000 words. egret_gather.4:31:1: note: see current "
+    'operation: %9 = "memref.alloca"()'
+    " : () -> memref<30000xf32, 201>\n"
+)
+TILE_2026 = (
+    "RESOURCE_EXHAUSTED: 'memref.alloca' op E3000: CompileTimeSparseCoreAllocationFailure: current "
+    "allocation offset upper bound (150000 words) exceeds the legitimate user allocatable offset "
+    "upper bound (131071 words) in memory space 202.\n"
+)
+BLOCK = (
+    "RESOURCE_EXHAUSTED: Shared memory size limit exceeded: requested 250000, available: 232448\n"
+)
+BLOCKS = {
+    "triton": "Shared memory requested (180224 b) exceeds device resources (101376 b).\n",
+    "mosaic": "ValueError: Mosaic GPU kernel exceeds available shared memory: "
+    "smem_bytes=264192 > max_smem_bytes=232448\n",
+    "tensor": "RESOURCE_EXHAUSTED: Tensor memory size limit exceeded: requested 1024, "
+    "available: 512\n",
+    "ptxas": "ptxas error   : Entry function 'loop_egret_3' uses too much shared data "
+    "(0xc400 bytes, 0xc000 max)\n",
+}
+"""What a block of a GPU's kernel needs, by who says it."""
 SHORT = {
+    "tile": TILE,
+    "tile 2026": TILE_2026,
+    "block": BLOCK,
+    **BLOCKS,
     "temporaries": TEMPORARIES,
     "cores": CORES,
     "early": EARLY,

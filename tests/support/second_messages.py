@@ -10,6 +10,15 @@ from typing import Any
 
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 SIZE = r"([\d.]+)([KMGT]?)(?:iB|B)?\b"
+EXACT = {
+    r"upper bound \((\w+) words\).*upper bound \((\w+) words\)": 4,
+    r"Shared memory size limit exceeded: requested (\w+), available: (\w+)": 1,
+    r"memory requested \((\w+) b\) exceeds device resources \((\w+) b\)": 1,
+    r"smem_bytes=(\w+) > max_smem_bytes=(\w+)": 1,
+    r"Tensor memory size limit exceeded: requested (\w+), available: (\w+)": 512,
+    r"too much shared data \((\w+) bytes, (\w+) max\)": 1,
+}
+"""Figures without a unit, by what one of them is in bytes."""
 SUMS = {
     "arguments": "argument",
     "HLO temp": "temp",
@@ -37,6 +46,10 @@ def read_message(text: str) -> dict[str, Any]:
         if figure := re.search(pattern, text):
             found["needed"] = size(figure[1], figure[2])
             found["limit"] = size(figure[3], figure[4])
+    for pattern, scale in EXACT.items():
+        if exact := re.search(pattern, text):
+            found["needed"], found["limit"] = (int(number, 0) * scale for number in exact.groups())
+            found["amounts"]["scoped"] = found["needed"]
     for line in text.split("\n"):
         read_line(found, line.strip())
     return found

@@ -58,7 +58,8 @@ def module_row(
         "module_name": module_name,
         "function_name": function_name(module_name) or facts.jit_name,
         "module_number": name.module_number,
-        "platform": name.platform or ("tpu" if facts.has_tiles else None),
+        "platform": name.platform
+        or ("tpu" if facts.has_tiles else "gpu" if facts.is_of_gpu else None),
         "backend": name.backend,
         "cl_number": name.cl_number,
         "dump_time_us": name.dump_time_us,

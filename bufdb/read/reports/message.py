@@ -7,8 +7,13 @@ from typing import Any
 
 from bufdb.read.reports.sizes import Amount
 
-SPACES = {"hbm": 0, "vmem": 1, "sflag": 2, "cmem": 3, "smem": 4, "host": 5}
-"""Memory spaces of TPUs by the names that messages have for them (format section 11)."""
+SPACES = {
+    "hbm": 0, "vmem": 1, "sflag": 2, "cmem": 3, "smem": 4, "host": 5, "tile_spmem": 201,
+    "spmem": 202, "shared": 300, "tensor": 301,
+}  # fmt: skip
+"""Memory spaces by the names that messages have for them (format section 11)."""
+SPARSE_SPACES = {"0": "smem", "201": "tile_spmem", "202": "spmem", "203": "hbm", "204": "sflag"}
+"""Those of SparseCores, by the numbers that their compiler has for them."""
 KINDS = {
     "hlo temp": "temp",
     "temp": "temp",
@@ -59,7 +64,8 @@ class Message:
     form: str = "list"
     """What it is about: `list` of a program's allocations, `kernel` (one instruction's scratch
     memory), `temporaries`, `cores` (TensorCore and SparseCore together), `early` (given up before
-    it was compiled), `program` (that could not be loaded), `array` (for which there was no room).
+    it was compiled), `program` (that could not be loaded), `array` (for which there was no room),
+    `tile` (a SparseCore's memory), `block` (a GPU kernel's).
     """
     function: str | None = None
     """Name of the program, as XLA has it."""

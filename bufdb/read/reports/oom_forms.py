@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from bufdb.read.instruction import metadata_of
 from bufdb.read.reports.message import KINDS, SCOPED, Buffer, Message
-from bufdb.read.reports.sizes import PATTERN, amount_of
+from bufdb.read.reports.sizes import LIMIT, PATTERN, Amount, amount_of
 
 _FRONT = r"(?:^|(?<=[\s\]|:>\"'`+]))"
 _END = r"[\s|\"',]*$"
@@ -83,6 +83,42 @@ def _cores(message: Message, title: re.Match[str]) -> None:
     message.limit = amount_of(title["limit"])
 
 
+def _tile(message: Message, title: re.Match[str]) -> None:
+    message.form, message.is_program_alone = "tile", True
+    message.needed = message.total = _words(title["words"])
+    message.limit = _words(title["most"])
+    if message.total is not None:
+        message.amounts["scoped"] = message.total
+    named = _HLO_OP.search(title.string, 0, title.start())
+    if named is not None and title["asked"]:
+        message.buffers = [_scratch(named["name"], _words(title["asked"]))]
+
+
+def _scratch(name: str, size: Amount | None) -> Buffer:
+    return Buffer(1, size, name=name, kind="temp", is_scoped=True, is_whole=True)
+
+
+def _words(text: str) -> Amount | None:
+    """Of words of a SparseCore."""
+    return _bytes(text, 4)
+
+
+def _bytes(text: str, scale: int = 1) -> Amount | None:
+    size = int(text, 0) * scale
+    return Amount(size, 0) if size < LIMIT else None
+
+
+def _block(message: Message, title: re.Match[str]) -> None:
+    message.form = "block"
+    scale = TENSOR_COLUMN if message.space == "tensor" else 1
+    message.needed = message.total = _bytes(title["size"], scale)
+    message.limit = _bytes(title["limit"], scale)
+    if message.total is not None:
+        message.amounts["scoped"] = message.total
+    if name := title.groupdict().get("kernel"):
+        message.buffers = [_scratch(name, message.total)]
+
+
 def _early(message: Message, title: re.Match[str]) -> None:
     message.form, message.is_program_alone = "early", True
     message.needed = message.total = amount_of(title["size"])
@@ -109,15 +145,33 @@ def _stats(message: Message, title: re.Match[str]) -> None:
     message.form, message.total, message.is_program_alone = "list", None, False
 
 
-GPU_PARTS = ["allocate", "title", "stats", "peak"]
-TPU_PARTS = ["loading", "early", "temporaries", "cores", "wanted", "ran_out", "used", "scoped"]
+GPU_PARTS = ["block", "allocate", "title", "stats", "peak"]
+TPU_PARTS = ["loading", "tile", "early", "temporaries", "cores", "wanted", "ran_out", "used"]
+TPU_PARTS += ["scoped"]
 TPU_PARTS += ["usage", "program", "largest"]
-ALONE = {"early", "temporaries", "cores", "wanted"}
+ALONE = {"block", "tile", "early", "temporaries", "cores", "wanted"}
 """Titles that hold a whole message, below which there may be ..."""
 AFTER_ALONE = {"usage", "program", "largest"}
 FOLLOWING = {"wanted", "used", "scoped"}
 """Titles that may be in the line of another."""
 _Take = Callable[[Message, re.Match[str]], None]
+_HLO_OP = re.compile(r"Hlo-Op: %?(?P<name>[^\s:]+)")
+TENSOR_COLUMN = 512
+"""Bytes of a column of a GPU's tensor memory: 128 lanes of 4 bytes."""
+BLOCKS = [
+    re.compile(text.replace("NUMBER", r"(?:0x[\da-f]{1,15}|\d{1,18})"))
+    for text in (
+        r"(?P<space>Shared|Tensor) memory size limit exceeded: requested (?P<size>NUMBER), "
+        r"available:? (?P<limit>NUMBER)",
+        r"(?P<space>Shared) memory requested \((?P<size>NUMBER) b\) exceeds device resources "
+        r"\((?P<limit>NUMBER) b\)",
+        r"exceeds available (?P<space>shared) memory: (?:smem_bytes=)?(?P<size>NUMBER) > "
+        r"(?:max_smem_bytes=)?(?P<limit>NUMBER)",
+        r"Entry function '(?P<kernel>[^']+)' uses too much (?P<space>shared) data "
+        r"\((?P<size>NUMBER) bytes, (?P<limit>NUMBER) max\)",
+    )
+]
+"""What a GPU's kernel needs for one of its blocks; in bytes, of tensor memory in columns."""
 TITLED: list[tuple[str, re.Pattern[str], _Take]] = [
     (
         "allocate",
@@ -127,6 +181,7 @@ TITLED: list[tuple[str, re.Pattern[str], _Take]] = [
         ),
         _allocate,
     ),
+    *(("block", pattern, _block) for pattern in BLOCKS),
     ("title", re.compile(r"BufferAssignment OOM Debugging"), _nothing),
     ("stats", re.compile(r"BufferAssignment stats:"), _stats),
     ("peak", _pattern(r"Peak buffers:" + _END), _nothing),
@@ -175,9 +230,18 @@ TITLED: list[tuple[str, re.Pattern[str], _Take]] = [
         _cores,
     ),
     (
+        "tile",
+        re.compile(
+            r"current allocation offset upper bound \((?P<words>\d{1,15}) words\) exceeds the "
+            r"legitimate user allocatable offset upper bound \((?P<most>\d{1,15}) words\)"
+            r" in memory space (?P<space>\d{1,9})(?: when allocating (?P<asked>\d{1,15}) words)?"
+        ),
+        _tile,
+    ),
+    (
         "early",
         re.compile(
-            rf"have enough memory\. Requires (?P<size>{PATTERN}), "
+            rf"have enough (?:device )?memory\. Requires (?P<size>{PATTERN}), "
             rf"has (?P<limit>{PATTERN}) available"
         ),
         _early,

@@ -22,7 +22,7 @@ from bufdb.read.reports.log_lines import (
     lines_of,
     plain,
 )
-from bufdb.read.reports.message import Buffer, Message
+from bufdb.read.reports.message import SPARSE_SPACES, Buffer, Message
 from bufdb.read.reports.sizes import PATTERN, amount_of
 
 _TITLE = (
@@ -31,7 +31,9 @@ _TITLE = (
     r"|Error loading program (?:'|&#)"
     r"|Total \w+ usage (?:>|&gt;)= |Program \w+ requirement|Largest program allocations in "
     r"|Scoped allocation with size|memory required for HLO temporaries|SparseCore Hbm usage"
-    r"|have enough memory\. Requires|Attempting to (?:reserve|allocate) \d"
+    r"|have enough (?:device )?memory\. Requires|Attempting to (?:reserve|allocate) \d"
+    r"|memory size limit exceeded: requested |exceeds device resources \(|allocatable offset upper"
+    r"|exceeds available shared memory: |uses too much shared data \("
     r"|Out of memory (?:while trying to allocate|allocating) \d|Failed to allocate request for \d"
 )
 TITLES = re.compile(_TITLE.encode())
@@ -290,4 +292,4 @@ def _is_next(message: Message, buffer: Buffer | None) -> bool:
 
 def _space(title: re.Match[str]) -> str | None:
     space = title.groupdict().get("space")
-    return None if space is None else space.lower()
+    return None if space is None else SPARSE_SPACES.get(space, space).lower()
