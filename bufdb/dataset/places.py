@@ -30,6 +30,7 @@ RECENT_S = 600.0
 what `bufdb compact` leaves to readers: an object that is kept is none that is about to go."""
 STAGING = "_staging"
 """Folder below the root of a local dataset in which objects are made."""
+_ALLOWED = "SET allowed_paths = [{}]"
 _TIMES = ("LastModified", "mtime", "updated", "created", "last_modified")
 _OURS = (AssertionError, AttributeError, NameError, TypeError)
 """Faults of a program; every service has errors of its own, most of them of no common base."""
@@ -142,7 +143,7 @@ class Folder:
             os.link(made, target)
         except FileExistsError:
             with contextlib.suppress(FileNotFoundError):  # removed meanwhile
-                if _is_recent(target.stat().st_mtime):
+                if not target.is_symlink() and _is_recent(target.stat().st_mtime):
                     return
             made.replace(target)
         except OSError:  # a file system without links
@@ -170,8 +171,15 @@ class Folder:
         """DuckDB reads files by itself."""
 
     def allow(self, con: duckdb.DuckDBPyConnection, paths: Iterable[str]) -> None:
-        """Let `con` read what is in the folder: to list 100,000 files takes 2 s."""
-        con.execute(f"SET allowed_directories = [{quoted(self.root + '/')}]")
+        """Let `con` read what is in the folder: DuckDB takes 2 s for a list of 100,000 files.
+
+        Where links are in it these files alone: to DuckDB `link/..` is inside, to the system it is
+        the folder above what the link leads to.
+        """
+        if _has_link(self.path):
+            con.execute(_ALLOWED.format(", ".join(quoted(path) for path in sorted(paths))))
+        else:
+            con.execute(f"SET allowed_directories = [{quoted(self.root + '/')}]")
 
 
 class Bucket:
@@ -252,7 +260,7 @@ class Bucket:
 
     def allow(self, con: duckdb.DuckDBPyConnection, paths: Iterable[str]) -> None:
         """Let `con` read these alone: DuckDB does not know what a server makes of `..`."""
-        con.execute(f"SET allowed_paths = [{', '.join(quoted(path) for path in sorted(paths))}]")
+        con.execute(_ALLOWED.format(", ".join(quoted(path) for path in sorted(paths))))
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
@@ -268,6 +276,24 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
         return []
     except OSError as error:
         raise DatabaseError(f"{folder}: cannot be listed: {error.strerror}") from error
+
+
+def _has_link(folder: Path) -> bool:
+    """Whether a symbolic link is anywhere below a folder, or what cannot be looked into."""
+    folders = [str(folder)]
+    while folders:
+        try:
+            with os.scandir(folders.pop()) as entries:
+                for entry in entries:
+                    if entry.is_symlink():
+                        return True
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.path)
+        except FileNotFoundError:
+            continue
+        except OSError:
+            return True
+    return False
 
 
 def _changed_s(folder: Path) -> float:

@@ -57,3 +57,16 @@ def bring(place, content):
         made = folder / "made.parquet"
         made.write_bytes(content)
         place.put(made, NAME)
+
+
+def test_a_link_is_no_object_that_stays(tmp_path):
+    """Else who puts it there believes that its rows are, which no reader finds."""
+    folder, made = places.Folder(tmp_path / "set"), tmp_path / "made"
+    made.write_bytes(b"rows")
+    (tmp_path / "other").write_bytes(b"other")
+    (tmp_path / "set" / NAME).parent.mkdir(parents=True)
+    (tmp_path / "set" / NAME).symlink_to(tmp_path / "other")
+    folder.put(made, NAME)
+    assert (tmp_path / "other").read_bytes() == b"other"
+    assert not (tmp_path / "set" / NAME).is_symlink()
+    assert (tmp_path / "set" / NAME).read_bytes() == b"rows"

@@ -24,6 +24,25 @@ def test_files_outside_cannot_be_read(tmp_path, place):
                 con.execute(sql)
 
 
+@pytest.mark.parametrize("where", ["l", "modules/l", "deeper/still/l"])
+@pytest.mark.parametrize("copied_bytes", [0, reading.COPIED_BYTES])
+def test_no_link_in_a_dataset_is_followed_by_a_question(tmp_path, monkeypatch, where, copied_bytes):
+    """DuckDB takes `l/..` for the folder of `l`, the system for that above what it leads to."""
+    root = tmp_path / "set"
+    stored(root)
+    rows = rows_on(root)
+    (tmp_path / "out" / "side").mkdir(parents=True)
+    (tmp_path / "out" / "secret.csv").write_text("secret\n1\n")
+    (root / where).parent.mkdir(parents=True, exist_ok=True)
+    (root / where).symlink_to(tmp_path / "out" / "side")
+    monkeypatch.setattr(reading, "COPIED_BYTES", copied_bytes)
+    with open_readable(str(root)) as con:
+        for read in ("read_csv", "read_text"):
+            with pytest.raises(Exception, match="disabled by configuration"):
+                con.execute(f"FROM {read}('{root / where}/../secret.csv')")
+    assert rows_on(root) == rows
+
+
 def test_a_link_is_no_object(tmp_path):
     stored(tmp_path / "set")
     rows = rows_on(tmp_path / "set")
