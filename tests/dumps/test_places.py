@@ -187,6 +187,15 @@ def test_links_in_a_tar_are_left_out_and_said_so(tmp_path):
     assert "link" in odd(tmp_path)[f"x.tar:{DUMP}"][1]
 
 
+def test_links_in_a_zip_are_left_out_and_said_so(tmp_path):
+    link = zipfile.ZipInfo(DUMP)
+    link.create_system, link.external_attr = 3, 0o120777 << 16
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as file:
+        file.writestr(link, "/etc/passwd")
+    assert found(tmp_path) == {}
+    assert "link" in odd(tmp_path)[f"x.zip:{DUMP}"][1]
+
+
 @pytest.mark.parametrize("form", ["zip", "tar.gz", "txt.gz"])
 def test_a_bomb_is_refused_by_its_ratio(tmp_path, monkeypatch, form):
     monkeypatch.setattr(compressed, "FREE_BYTES", 1 << 20)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import io
 import lzma
+import stat
 import struct
 import tarfile
 import zipfile
@@ -31,6 +32,8 @@ ARCHIVES = (".zip", *TAR)
 SINGLE = {".gz": gzip, ".zst": zstandard}
 _TEXTS = (".txt", ".log", ".out", ".debug_options")
 """Compressed files of which the inner name ends so are dumps or logs; others are other things."""
+_LINK = "is a link or no plain file; it was not read"
+_UNIX = 3
 _READ = 1 << 20
 LARGE_BYTES = 512 << 20
 """Size of an archive among other files beyond which it is looked into only if it is named."""
@@ -218,7 +221,15 @@ def _zip(
             oddities.append(_odd(name, as_text(info.filename), "error", "refused_member", text))
             continue
         inner = as_text(info.filename)
+        if _is_link(info):
+            oddities.append(_odd(name, inner, "info", "no_file", _LINK))
+            continue
         yield Member(inner, path, info.file_size, _written(info), _zip_reader(path, info), stamp)
+
+
+def _is_link(info: zipfile.ZipInfo) -> bool:
+    """Whether a member, by the mode of who made it on Unix, is a link: its text is a path."""
+    return info.create_system == _UNIX and stat.S_ISLNK(info.external_attr >> 16)
 
 
 def _require_small_directory(file: IO[bytes]) -> None:
@@ -270,8 +281,7 @@ def _tar(
                 reader = _tar_reader(path, stream, info.offset_data)
                 yield Member(inner, path, info.size, written * 10**9, reader, stamp)
             elif not info.isdir():
-                text = "is a link or no plain file; it was not read"
-                oddities.append(_odd(name, inner, "info", "no_file", text))
+                oddities.append(_odd(name, inner, "info", "no_file", _LINK))
 
 
 def _each(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
