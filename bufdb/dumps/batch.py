@@ -157,7 +157,7 @@ class Batch:
         """What an out-of-memory message says; lines of others in it are known to be the log's."""
         from bufdb.read.reports import oom_text  # its expressions take 10 ms
 
-        plain = text.piece(0, text.size).text.decode("utf-8", "replace")
+        plain = text.piece(0, text.size).text
         found = [one for one in oom_text.read(plain) if not one.first]
         if not found:
             self._nothing(number, text)
@@ -168,10 +168,11 @@ class Batch:
         states = [READ] * len(one.read - set(unread)) + [UNREAD] * len(unread)
         self.account.count(text.module, text.path, np.array(states, np.uint8))
         if unread:
-            lines = plain.split("\n")
+            lines = plain.split(b"\n")
+            quoted = [(at, lines[at].decode("utf-8", "replace")) for at in unread[:51]]
             problems = [
-                (at + 1, f"expected a line of an out-of-memory message, found {quote(lines[at])}")
-                for at in unread[:51]
+                (at + 1, f"expected a line of an out-of-memory message, found {quote(said)}")
+                for at, said in quoted
             ]
             # What says nothing of memory is a line of the program, such as a warning.
             severity = "data_loss" if one.telling else "info"

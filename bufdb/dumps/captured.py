@@ -12,11 +12,16 @@ from bufdb.dumps.places.place import Bytes, Place
 from bufdb.read.reports import oom_text
 
 FRAME = re.compile(rb"^\*\*\* Begin (.+?) \*\*\*\n", re.MULTILINE)
+_PIECE = 1 << 26
+_OVERLAP = 1 << 13
+"""Bytes that two pieces share: no title and no name in a frame is longer."""
 CAPTURED = (".txt", ".log", ".out", ".err", ".html", ".htm", ".md", ".json", ".jsonl", "")
 
 
 def parts_of(path: Path | Place, name: str) -> Iterator[DumpFile]:
     """The dump files in a log; without any the out-of-memory messages."""
+    if isinstance(path, Path) and not _may_have_parts(path):
+        return
     with open_file(path) as file:
         text = file.read() or b""
     if encoding_of(text[:LOOK_BYTES]) is not None:
@@ -24,6 +29,20 @@ def parts_of(path: Path | Place, name: str) -> Iterator[DumpFile]:
         path = Bytes(path.name, text)
     found = list(_frames(path, name, text))
     yield from found or _messages(path, name, text)
+
+
+def _may_have_parts(path: Path) -> bool:
+    """Whether a file is small, or has the beginning of a part, looked for a piece at a time."""
+    with open_file(path) as file:
+        piece = file.read(_PIECE) or b""
+        if len(piece) < _PIECE or encoding_of(piece[:LOOK_BYTES]) is not None:
+            return True
+        while piece:
+            if oom_text.TITLES.search(piece) or FRAME.search(piece):
+                return True
+            more = file.read(_PIECE)
+            piece = piece[-_OVERLAP:] + more if more else b""
+    return False
 
 
 def _frames(path: Path | Place, name: str, text: bytes) -> Iterator[DumpFile]:
@@ -50,7 +69,7 @@ def _messages(path: Path | Place, name: str, text: bytes) -> Iterator[DumpFile]:
     """
     if not oom_text.TITLES.search(text):
         return
-    found = oom_text.read(text.decode("utf-8", "replace"))
+    found = oom_text.read(text)
     chosen = _different(found)
     wanted = {number for one in chosen for number in (one.first, one.last, *(one.lines or ()))}
     starts = _starts(text, wanted | {number + 1 for number in wanted})

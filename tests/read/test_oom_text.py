@@ -4,6 +4,7 @@ import html
 import json
 import re
 import time
+import tracemalloc
 from itertools import zip_longest
 
 import pytest
@@ -465,3 +466,17 @@ def test_a_second_reader_agrees(name):
     for buffer, other in zip(listed, second["buffers"], strict=True):
         told = {**vars(buffer), **buffer.metadata, "size": buffer.size.size_bytes}
         assert {key: told[key] for key in other} == other
+
+
+def test_of_a_line_without_end_a_piece_is_looked_at():
+    """As often as a title is in it, and with little memory."""
+    title = b"Ran out of memory in memory space hbm. Used 3.00G of 2.00G hbm. "
+    filler = b'{"a": [1, 2]} &gt; ** <b>x</b> ' * 300_000
+    text = filler + title + filler + filler + title.replace(b"3.00G", b"4.00G")
+    tracemalloc.start()
+    found = read(text)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert [one.message.needed.size_bytes >> 30 for one in found] == [3, 4]
+    assert [(one.first, one.last) for one in found] == [(0, 0)] * 2
+    assert peak < 60 << 20

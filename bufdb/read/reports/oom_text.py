@@ -41,6 +41,8 @@ TITLES = re.compile(_TITLE.encode())
 _TITLES = re.compile(_TITLE)
 MAX_FOREIGN = 60
 """Lines of others in a row that a message may go on after."""
+_LONGEST_RAW = 1 << 22
+"""Bytes of a line, which may be a whole message in JSON."""
 _PARTS = {part for part, *_ in forms.TITLED}
 _APART = 4096
 """Lines after which nothing belongs to a message: many processes may write in turn."""
@@ -67,10 +69,10 @@ class Found:
     """The lines of its process from the first to the last; None if all are."""
 
 
-def read(text: str) -> list[Found]:
-    """The messages of a log, in order."""
+def read(text: str | bytes) -> list[Found]:
+    """The messages of a log, in order; of bytes only what is around titles is decoded."""
     found = []
-    for region in _regions(text):
+    for region in _regions(text.encode(errors="replace") if isinstance(text, str) else text):
         streams = by_process(lines_of(region, _TITLES), _content, _PARTS)
         for stream in streams:
             mine = _Reader().run(stream)
@@ -82,24 +84,30 @@ def read(text: str) -> list[Found]:
     return sorted(found, key=lambda one: (one.first, one.last))
 
 
-def _regions(text: str) -> Iterator[Iterable[Line]]:
-    """Lines from a title to where nothing of a message follows for long."""
-    number = place = stop = 0
-    for title in _TITLES.finditer(text):
-        number += text.count("\n", place, title.start())
-        place = title.start()
-        if number < stop:
+def _regions(text: bytes) -> Iterator[Iterable[Line]]:
+    """Lines from a title to where nothing of a message follows for long.
+
+    Of a line without end it is a piece around a title, and the region ends there.
+    """
+    number = place = at = 0
+    for title in TITLES.finditer(text):
+        if title.start() < at:
             continue
+        number += text.count(b"\n", place, title.start())
+        place = title.start()
+        begin = max(at, place - LONGEST)
+        at = max(begin, text.rfind(b"\n", begin, place) + 1)
         lines: list[str] = []
-        last, at = 0, text.rfind("\n", 0, place) + 1
-        while at <= len(text) and len(lines) - last <= _APART:
-            end = text.find("\n", at)
-            line = text[at : end if end >= 0 else len(text)]
+        last, is_whole = 0, True
+        while at <= len(text) and len(lines) - last <= _APART and is_whole:
+            end = text.find(b"\n", at, at + _LONGEST_RAW)
+            is_whole = end >= 0 or len(text) <= at + _LONGEST_RAW
+            end = end if end >= 0 else min(len(text), at + _LONGEST_RAW)
+            line = text[at:end].decode("utf-8", "replace")
             if lines and _content(plain(line[:LONGEST])) is not None:
                 last = len(lines)
             lines.append(line)
-            at = end + 1 if end >= 0 else len(text) + 1
-        stop = number + len(lines)
+            at = end + 1
         yield enumerate(lines[: last + 1], number)
 
 
