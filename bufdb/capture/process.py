@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import termios
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType
 
@@ -38,7 +39,7 @@ def run(command: Sequence[str], variables: Mapping[str, str], said: Said | None 
     """Run the command to its end.
 
     It keeps our process group, so that it can use the terminal, and dies with the group. What it
-    writes to standard error is kept in `said`, unless that is a terminal, which is the command's.
+    writes to standard error is kept in `said`; where ours is a terminal, the command has one, too.
 
     Raises:
         CommandError: it cannot be started.
@@ -79,11 +80,15 @@ class Said:
 
 @contextmanager
 def _passed_on(said: Said | None) -> Iterator[int | None]:
-    """A pipe whose other end goes to standard error as it comes; None for standard error itself."""
-    if said is None or os.isatty(_STANDARD_ERROR):
+    """What the command's standard error is, which goes to ours as it comes; None for ours itself.
+
+    A pipe, or where ours is a terminal another one, for commands write other things to a terminal.
+    """
+    ends = None if said is None else _ends()
+    if said is None or ends is None:
         yield None
         return
-    source, sink = os.pipe()
+    source, sink = ends
     thread = threading.Thread(target=_pass_on, args=(source, said), daemon=True)
     thread.start()
     try:
@@ -94,16 +99,39 @@ def _passed_on(said: Said | None) -> Iterator[int | None]:
         thread.join(_LAST_SECONDS)
 
 
+def _ends() -> tuple[int, int] | None:
+    """Where to read what the command writes, and where it is written; None if none can be had."""
+    if not os.isatty(_STANDARD_ERROR):
+        return os.pipe()
+    try:
+        source, sink = os.openpty()
+    except OSError:
+        return None
+    with suppress(termios.error):
+        attributes = termios.tcgetattr(sink)
+        attributes[1] &= ~termios.OPOST  # ours makes lines of what is written
+        termios.tcsetattr(sink, termios.TCSANOW, attributes)
+    _resize(source)
+    return source, sink
+
+
+def _resize(terminal: int) -> None:
+    """Let a terminal be as large as ours."""
+    with suppress(OSError, termios.error):
+        termios.tcsetwinsize(terminal, termios.tcgetwinsize(_STANDARD_ERROR))
+
+
 def _pass_on(source: int, said: Said) -> None:
-    with os.fdopen(source, "rb", buffering=0) as stream:
+    is_terminal = os.isatty(source)
+    with os.fdopen(source, "rb", buffering=0) as stream, suppress(OSError):
+        # A terminal whose other end is closed gives an error, after all that was written.
         while data := stream.read(1 << 16):
             said.add(data)
+            if is_terminal:
+                _resize(source)
             rest = memoryview(data)
             while rest:
-                try:
-                    rest = rest[os.write(_STANDARD_ERROR, rest) :]
-                except OSError:
-                    return  # nobody reads it; the command learns so by the pipe
+                rest = rest[os.write(_STANDARD_ERROR, rest) :]
 
 
 def _wait(child: subprocess.Popen[bytes]) -> int:

@@ -94,8 +94,8 @@ def command(
     goes to standard error: after the end of COMMAND a summary, or the table of peaks. Also when
     COMMAND fails or is interrupted, what was dumped until then is ingested.
 
-    What XLA says when it refuses a kernel is in no dump: it is taken from standard error, where
-    that is no terminal, and stored with the run.
+    What XLA says when it refuses a kernel is in no dump: it is taken from standard error and stored
+    with the run.
 
     XLA_FLAGS is added to: XLA dumps to a fresh directory, in place of one that --xla_dump_to names
     there. JAX's persistent compilation cache is off, since a hit compiles and so dumps nothing.

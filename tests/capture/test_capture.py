@@ -1,5 +1,6 @@
 """bufdb capture: a command's environment, streams, signals and exit code, and its dumps."""
 
+import contextlib
 import fcntl
 import io
 import json
@@ -266,6 +267,24 @@ def test_a_kernel_that_is_refused_is_stored_with_the_run():
     assert rows("SELECT module_key, peak_unknown_reason FROM modules WHERE format_era = 'M'") == [
         ("compiler.log/message_1", None)
     ]
+
+
+def test_a_command_has_a_terminal_where_there_is_one_and_is_heard():
+    text = oom_messages.KERNELS["2026"]
+    size = "print(sys.stderr.isatty(), os.get_terminal_size(2).columns, file=sys.stderr)"
+    command = fake(f"import os\n{size}\nsys.stderr.write({text!r}); sys.exit(1)")
+    leader, follower = pty.openpty()
+    termios.tcsetwinsize(leader, (30, 123))
+    process = subprocess.Popen([*BUFDB, "capture", "--run", "r", "--", *command], stderr=follower)
+    os.close(follower)
+    said = b""
+    with contextlib.suppress(OSError):  # the end of a terminal
+        while part := os.read(leader, 1 << 16):
+            said += part
+    os.close(leader)
+    assert process.wait(WAIT_SECONDS) == 1
+    assert b"True 123\r\n" in said and text.splitlines()[1].encode() + b"\r\n" in said
+    assert rows("SELECT module_key FROM modules") == [("compiler.log/message_1",)]
 
 
 def test_what_a_command_says_passes_whole_and_in_order():
