@@ -74,6 +74,14 @@ MEASURES: Sequence[Measure] = (
         "whole/test_accounting.py",
     ),
     Measure(
+        "messages",
+        "tests of out-of-memory messages: each form in each log, 4,760 damaged ones line by line",
+        "-m pytest -q -m '' tests/read/test_oom_text.py tests/ingest/test_messages.py",
+        "-m pytest -q tests/ingest/test_messages.py -k 'damaged or doubled or gone'",
+        r"^(?:(?P<wrong>\d+) failed, )?(?P<right>\d+) passed",
+        "ingest/test_messages.py",
+    ),
+    Measure(
         "fuzz",
         "texts for the reader `{group}`",
         "tests/support/fuzz.py --cases 1000000",
@@ -112,6 +120,15 @@ MEASURES: Sequence[Measure] = (
         "-m pytest -q -m '' tests/whole/test_trust.py -k no_attack_succeeds",
         r"^(?:(?P<wrong>\d+) failed, )?(?P<right>\d+) passed",
         "whole/test_trust.py",
+    ),
+    Measure(
+        "files",
+        "attacks by datasets, archives, bodies of HTTP, links and names that somebody sent",
+        "-m pytest -q -m '' tests/dataset/test_trust.py tests/dataset/test_compact.py "
+        "tests/dumps/test_places.py tests/dumps/test_remote.py tests/commands/test_completion.py",
+        "-m pytest -q tests/dataset/test_trust.py -k link",
+        r"^(?:(?P<wrong>\d+) failed, )?(?P<right>\d+) passed",
+        "dataset/test_trust.py",
     ),
 )
 

@@ -16,6 +16,8 @@ PRINTED = {
     "linear": ("40 passed, 9 deselected in 3.0s\n", [(40, 0)]),
     "corruptions": ("x.duckdb: found 197 of 200\n", [(200, 3)]),
     "faults": ("130 passed in 3.0s\n", [(130, 0)]),
+    "messages": ("749 passed in 3.0s\n", [(749, 0)]),
+    "files": ("1 failed, 123 passed in 3.0s\n", [(124, 1)]),
     "attacks": ("1 failed, 60 passed, 9 deselected in 3.0s\n", [(61, 1)]),
 }
 
