@@ -11,7 +11,7 @@ from bufdb.dumps.pasted.refusals import other_spaces
 TPU = DEMO / "tpu_b8"
 
 
-@pytest.mark.parametrize("text", [KERNELS["2023"], SCRATCH, SHORT["used"]])
+@pytest.mark.parametrize("text", [KERNELS["2023"], SCRATCH, SHORT["used"], SHORT["block"]])
 def test_messages_about_other_spaces_are_taken(text, tmp_path):
     taken = other_spaces(f"Traceback\n  File x\n{text}\nthe end\n", tmp_path)
     assert text.rstrip().startswith(taken.rstrip())

@@ -27,7 +27,7 @@ def other_spaces(text: str, dump: Path) -> str:
     lines = text.split("\n")
     chosen: dict[int, None] = {}
     for found in oom_text.read(text):
-        if found.message.is_tpu and found.message.space != "hbm":
+        if found.message.space != "hbm":
             chosen |= dict.fromkeys(found.lines or range(found.first, found.last + 1))
     return "".join(f"{_with_source(lines[number], dump)}\n" for number in sorted(chosen))
 
