@@ -22,8 +22,8 @@
 --
 -- Values of one source line are one row: of several the range is that of all of them, where the
 -- query that shows more gives that of each; of one it is the same. What comes lies between
--- low_saving_bytes and saving_bytes, and the low end ranks. What is known to save nothing is left
--- out: inputs of a scanned layer as residuals, what the backward pass makes, copies to another
+-- low_saving_bytes and saving_bytes, and the low end ranks. Left out, since nothing comes of them,
+-- are inputs of a scanned layer as residuals, what the backward pass makes, copies to another
 -- memory space, what is bf16 already, carries on TPU, and on the CPU offloading, f32 stacks of a
 -- scan and whatever no loop stacks to be computed again (recompute, block of calls), since that
 -- compiler merges what is computed twice. The page has the code to type; bufdb advice --code prints
