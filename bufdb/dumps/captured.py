@@ -2,85 +2,166 @@
 
 from __future__ import annotations
 
+import errno
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from io import RawIOBase
 from pathlib import Path
 
 from bufdb.dumps.files import BEFORE, MESSAGE_KIND, PARTS, DumpFile, open_file
+from bufdb.dumps.load import read_span
 from bufdb.dumps.pasted.plain import LOOK_BYTES, decoded, encoding_of
 from bufdb.dumps.places.place import Bytes, Place
 from bufdb.read.reports import oom_text
 
 FRAME = re.compile(rb"^\*\*\* Begin (.+?) \*\*\*\n", re.MULTILINE)
-_PIECE = 1 << 26
-_OVERLAP = 1 << 13
-"""Bytes that two pieces share: no title and no name in a frame is longer."""
+MARK = re.compile(
+    rb"^\*\*\* (?P<what>Begin) (?P<name>.+?) \*\*\*\n|\*\*\* (?P<end>End) (?P<ended>.+?) \*\*\*",
+    re.MULTILINE,
+)
+WINDOW_BYTES = 32 << 20
+"""Text of a log that is read at once; a message is shorter."""
+_PIECE_BYTES, _OVERLAP_BYTES = 1 << 20, 1 << 13
+"""Text that is looked through at once, and how much of it once more: a title is shorter."""
 CAPTURED = (".txt", ".log", ".out", ".err", ".html", ".htm", ".md", ".json", ".jsonl", "")
 
 
 def parts_of(path: Path | Place, name: str) -> Iterator[DumpFile]:
-    """The dump files in a log; without any the out-of-memory messages."""
-    if isinstance(path, Path) and not _may_have_parts(path):
-        return
+    """The dump files in a log; without any the out-of-memory messages.
+
+    Of a log of any size no more than some WINDOW_BYTES are in memory.
+
+    Raises:
+        OSError: it cannot be read, or is too large to be converted to UTF-8.
+    """
     with open_file(path) as file:
-        text = file.read() or b""
+        text = _read(file, WINDOW_BYTES + 1)
+    is_whole = len(text) <= WINDOW_BYTES
     if encoding_of(text[:LOOK_BYTES]) is not None:
+        if not is_whole:
+            raise OSError(errno.EFBIG, "it is a large text in UTF-16; convert it to UTF-8 first")
         text = decoded(text)
         path = Bytes(path.name, text)
-    found = list(_frames(path, name, text))
-    yield from found or _messages(path, name, text)
+    if is_whole:
+        found = list(_frames(name, path, _marks([(0, text)]), len(text)))
+        windows: Iterable[tuple[int, bytes]] = [(0, text)]
+    else:
+        del text
+        titles: list[int] = []
+        with open_file(path) as file:
+            marks = list(_marks(_overlapping(file), titles))
+        whole = DumpFile(path, name, MESSAGE_KIND)
+        found = list(_frames(name, path, marks, whole.size()))
+        windows = _windows(whole, titles)
+    yield from found or _messages(path, name, windows)
 
 
-def _may_have_parts(path: Path) -> bool:
-    """Whether a file is small, or has the beginning of a part, looked for a piece at a time."""
-    with open_file(path) as file:
-        piece = file.read(_PIECE) or b""
-        if len(piece) < _PIECE or encoding_of(piece[:LOOK_BYTES]) is not None:
-            return True
-        while piece:
-            if oom_text.TITLES.search(piece) or FRAME.search(piece):
-                return True
-            more = file.read(_PIECE)
-            piece = piece[-_OVERLAP:] + more if more else b""
-    return False
+def _read(file: RawIOBase, size: int) -> bytes:
+    """So many bytes, or what there is to the end: a stream may give fewer at a time."""
+    parts: list[bytes] = []
+    while size and (part := file.read(size)):
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
 
 
-def _frames(path: Path | Place, name: str, text: bytes) -> Iterator[DumpFile]:
+def _overlapping(file: RawIOBase) -> Iterator[tuple[int, bytes]]:
+    """Pieces of a file, and where they begin; each begins with the end of the one before."""
+    start, tail = 0, b""
+    while chunk := _read(file, _PIECE_BYTES):
+        piece = tail + chunk
+        yield start, piece
+        tail = piece[-_OVERLAP_BYTES:]
+        start += len(piece) - len(tail)
+
+
+def _marks(
+    pieces: Iterable[tuple[int, bytes]], titles: list[int] | None = None
+) -> Iterator[tuple[bytes, bytes, int, int]]:
+    """What frames a dump file: Begin or End, its name, and where that begins and ends.
+
+    `titles` takes the first title of a message, and the first beyond each window that it begins.
+    """
+    done = 0
+    for start, piece in pieces:
+        # A piece that begins within a line begins no line; what ends it is seen with the next.
+        marks = MARK.finditer(piece, 1 if start else 0) if b"*** " in piece else ()
+        for found in marks:
+            if start + found.start() >= done:
+                done = start + found.end()
+                what, name = found["what"] or found["end"], found["name"] or found["ended"]
+                yield what, name, start + found.start(), done
+        if titles is None:
+            continue
+        for title in oom_text.TITLES.finditer(piece):
+            line = piece.rfind(b"\n", 0, title.start()) + 1
+            if not titles or start + title.start() >= titles[-1] + WINDOW_BYTES:
+                titles.append(start + line)
+
+
+def _frames(
+    name: str,
+    path: Path | Place,
+    marks: Iterable[tuple[bytes, bytes, int, int]],
+    size: int,
+) -> Iterator[DumpFile]:
     """Dump files; each frame's content ends with one line end too many."""
-    for begin in FRAME.finditer(text):
-        inner = begin[1].decode(errors="replace")
-        end = text.find(b"*** End " + begin[1] + b" ***", begin.end())
-        stop = len(text) if end < 0 else max(begin.end(), end - 1)
-        framed = f"{name}/{inner}"
+    begun: dict[bytes, list[int]] = {}
+    spans: list[tuple[int, int, bytes]] = []
+    for what, inner, start, stop in marks:
+        if what == b"Begin":
+            begun.setdefault(inner, []).append(stop)
+        else:
+            spans += [(at, max(at, start - 1), inner) for at in begun.pop(inner, ())]
+    spans += [(at, size, inner) for inner, places in begun.items() for at in places]
+    for start, stop, raw in sorted(spans):
+        inner_name = raw.decode(errors="replace")
+        framed = f"{name}/{inner_name}"
         for suffix, kind in PARTS.items():
-            if inner.endswith(suffix):
-                yield DumpFile(path, framed, kind, begin.end(), stop)
+            if inner_name.endswith(suffix):
+                yield DumpFile(path, framed, kind, start, stop)
                 break
         else:
             for ending, kind in (("after_optimizations", "hlo"), (f".{BEFORE}", BEFORE)):
-                if inner.endswith(f"{ending}.txt"):
-                    yield DumpFile(path, framed, kind, begin.end(), stop)
+                if inner_name.endswith(f"{ending}.txt"):
+                    yield DumpFile(path, framed, kind, start, stop)
 
 
-def _messages(path: Path | Place, name: str, text: bytes) -> Iterator[DumpFile]:
+def _windows(log: DumpFile, titles: Iterable[int]) -> Iterator[tuple[int, bytes]]:
+    """Where each of these titles begins, and the text from there on."""
+    size = log.size()
+    for start in titles:
+        yield start, read_span(log, start, min(start + WINDOW_BYTES, size))
+
+
+def _messages(
+    path: Path | Place, name: str, windows: Iterable[tuple[int, bytes]]
+) -> Iterator[DumpFile]:
     """Out-of-memory messages; one of which another says the same or more is left out.
 
     A log has a message twice where the compiler and the exception print it, or several processes.
     """
-    if not oom_text.TITLES.search(text):
-        return
-    found = oom_text.read(text)
-    chosen = _different(found)
-    wanted = {number for one in chosen for number in (one.first, one.last, *(one.lines or ()))}
-    starts = _starts(text, wanted | {number + 1 for number in wanted})
-    for number, one in enumerate(chosen, 1):
+    placed: list[tuple[oom_text.Found, Place | tuple[int, int]]] = []
+    for base, text in windows:
+        if not oom_text.TITLES.search(text):
+            continue
+        found = oom_text.read(text.decode("utf-8", "replace"))
+        wanted = {number for one in found for number in (one.first, one.last, *(one.lines or ()))}
+        starts = _starts(text, wanted | {number + 1 for number in wanted})
+        for one in found:
+            if one.lines is None:
+                span = (base + starts[one.first], base + starts[one.last + 1])
+                placed.append((one, span))
+            else:
+                # Another process wrote between its lines.
+                mine = b"".join(text[starts[n] : starts[n + 1]] for n in one.lines)
+                placed.append((one, Bytes(path.name, mine)))
+    for number, (_, where) in enumerate(_different(placed), 1):
         named = f"{name}/message_{number}"
-        if one.lines is None:
-            yield DumpFile(path, named, MESSAGE_KIND, starts[one.first], starts[one.last + 1])
+        if isinstance(where, tuple):
+            yield DumpFile(path, named, MESSAGE_KIND, *where)
         else:
-            # Another process wrote between its lines.
-            mine = b"".join(text[starts[n] : starts[n + 1]] for n in one.lines)
-            yield DumpFile(Bytes(path.name, mine), named, MESSAGE_KIND)
+            yield DumpFile(where, named, MESSAGE_KIND)
 
 
 def _starts(text: bytes, wanted: set[int]) -> dict[int, int]:
@@ -93,12 +174,14 @@ def _starts(text: bytes, wanted: set[int]) -> dict[int, int]:
     return {**found, count + 1: len(text)}
 
 
-def _different(found: list[oom_text.Found]) -> list[oom_text.Found]:
-    """Messages without those of which another says the same or more."""
-    kept: list[oom_text.Found] = []
-    for one in found:
-        if any(one.message.is_within(other.message) for other in kept):
+def _different(
+    found: Iterable[tuple[oom_text.Found, Place | tuple[int, int]]],
+) -> list[tuple[oom_text.Found, Place | tuple[int, int]]]:
+    """Messages, each with its place, without those of which another says the same or more."""
+    kept: list[tuple[oom_text.Found, Place | tuple[int, int]]] = []
+    for one, where in found:
+        if any(one.message.is_within(other.message) for other, _ in kept):
             continue
-        kept = [other for other in kept if not other.message.is_within(one.message)]
-        kept.append(one)
+        kept = [pair for pair in kept if not pair[0].message.is_within(one.message)]
+        kept.append((one, where))
     return kept

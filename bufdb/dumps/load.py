@@ -33,6 +33,8 @@ BELOW_BYTES = len(PAD)
 """What a block needs behind its last line."""
 LOOK_BYTES = 1 << 16
 """The beginning of a file that shows a layout of 2019."""
+MOST_LINE_BYTES = 64 << 20
+"""Beyond them a line is none of a dump's: it would be in memory several times."""
 LOOKED_BYTES = 1 << 16
 """Text that is looked through at a time: it stays in the cache. 1 MB takes a third more CPU."""
 
@@ -165,13 +167,20 @@ def _shorter() -> OSError:
 
 
 def whole_lines(file: DumpFile, start: int, stop: int, size: int) -> Iterator[tuple[int, bytes]]:
-    """Text of about a size with its position, each but the last one ending with a line end."""
+    """Text of about a size with its position, each but the last one ending with a line end.
+
+    Raises:
+        OSError: it cannot be read, has fewer bytes by now, or a line longer than any of XLA's.
+    """
     buffer, held = bytearray(min(size, stop - start)), 0
     with open_file(file.path) as stream:
         stream.seek(file.start + start)
         left = stop - start
         while left:
             if held == len(buffer):
+                if held >= MOST_LINE_BYTES:
+                    most = f"it has a line of more than {MOST_LINE_BYTES >> 20} MiB"
+                    raise OSError(errno.EFBIG, most)
                 buffer += bytes(held)
             with memoryview(buffer) as room:
                 count = stream.readinto(room[held : held + left])

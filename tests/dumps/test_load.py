@@ -4,6 +4,7 @@ import errno
 
 import pytest
 
+from bufdb.dumps import load
 from bufdb.dumps.files import DumpFile, ModuleFiles
 from bufdb.dumps.large import _tree_start
 from bufdb.dumps.load import ABOVE_BYTES, BELOW_BYTES, dumped_at, read_span, whole_lines, windows
@@ -69,3 +70,12 @@ def test_the_tree_begins_where_a_line_begins_with_its_title():
     assert [_tree_start(title), _tree_start(b"a\n" + title)] == [0, 2]
     assert _tree_start(b"a" + title + b"b\n" + title) == len(title) + 3
     assert [_tree_start(b"a" + title), _tree_start(b"")] == [-1, -1]
+
+
+def test_a_line_longer_than_any_of_a_dump_is_an_error(file, monkeypatch):
+    monkeypatch.setattr(load, "MOST_LINE_BYTES", 4)
+    assert len(list(whole_lines(file, 0, 8, 2))) == 2
+    file.path.write_bytes(b"x" * 100)
+    with pytest.raises(OSError, match="it has a line of more than") as error:
+        list(whole_lines(file, 0, 100, 2))
+    assert error.value.errno == errno.EFBIG
