@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from bufdb.api.questions.opening import Opener
 from bufdb.api.readable import LOG, Readable, as_text
 from bufdb.database import store
-from bufdb.database.patience import DEFAULT_WAIT_S, Patience
+from bufdb.database.patience import Patience
 from bufdb.errors import UsageError
 from bufdb.query.sizes import as_limit
 
@@ -37,7 +37,7 @@ class Database(Readable):
         on: str | os.PathLike[str] | None = None,
         queries: Sequence[str | os.PathLike[str]] = (),
         categories: str | os.PathLike[str] | None = None,
-        wait: float = DEFAULT_WAIT_S,
+        wait: float | None = None,
         memory_limit: str | None = None,
     ) -> None:
         """See `bufdb.connect`."""
@@ -201,7 +201,7 @@ def connect(
     on: str | os.PathLike[str] | None = None,
     queries: Sequence[str | os.PathLike[str]] = (),
     categories: str | os.PathLike[str] | None = None,
-    wait: float = DEFAULT_WAIT_S,
+    wait: float | None = None,
     memory_limit: str | None = None,
 ) -> Database:
     """A database of dumps and of compiled functions.
@@ -212,7 +212,8 @@ def connect(
         on: a dataset to read instead, a folder or a URL that 'bufdb ingest --out' has written.
         queries: folders with saved queries of your own, besides bufdb's and those of BUFDB_QUERIES.
         categories: a file with rules of your own for peak-by-role and peak-by-category.
-        wait: how long to wait while another process holds the file [s].
+        wait: how long to wait while another process holds the file [s]; by default ten seconds to
+            read, and to write as long as it takes.
         memory_limit: memory for DuckDB, such as "2GB"; else 768 MB for an answer and 512 MB for an
             ingest. What needs more goes to disk for a while.
     """

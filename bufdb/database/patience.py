@@ -1,17 +1,25 @@
-"""What a command lets the library know about waiting: how long, and where to say that it waits.
+"""How long to wait for a database that another process holds, and who goes first.
 
-A context variable, so that every way to open a database (a query, an ingest, the pytest plugin)
-waits alike without each function on the way handing the number on.
+What was asked for is a context variable, so that every way to open a database (a query, an ingest,
+the pytest plugin) waits alike without each function on the way handing the number on.
+
+DuckDB lets one process write or several read, and knows no order: readers that come one after the
+other would keep a writer out for good. So a writer that waits holds a lock on a file next to the
+database, and readers that come while it does wait as if it had the database.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import fcntl
+import os
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
+from pathlib import Path
 
 DEFAULT_WAIT_S = 10.0
-"""An ingest of some hundred modules is done in this time [s]."""
+"""A reader waits so long [s]: an ingest of some hundred modules is done in this time."""
 
 
 def _silent(text: str) -> None:
@@ -22,10 +30,82 @@ def _silent(text: str) -> None:
 class Patience:
     """How to wait for a database that another process holds."""
 
-    seconds: float = DEFAULT_WAIT_S
-    """Time after which waiting ends with an error [s]; 0 does not wait."""
+    seconds: float | None = None
+    """Time after which waiting ends with an error [s]; 0 does not wait. By default DEFAULT_WAIT_S
+    to read, and to write as long as it takes."""
     note: Callable[[str], None] = _silent
     """Takes one line for the user."""
 
+    def of(self, *, is_writer: bool) -> float:
+        """Seconds to wait."""
+        if self.seconds is not None:
+            return self.seconds
+        return float("inf") if is_writer else DEFAULT_WAIT_S
+
 
 PATIENCE: ContextVar[Patience] = ContextVar("patience", default=Patience())  # noqa: B039
+
+
+class Turn:
+    """The place in front of readers, which a writer takes while it waits for a database."""
+
+    def __init__(self, path: str) -> None:
+        """Name the file of a database; nothing is taken yet."""
+        self.name = _name(path)
+        self.file: int | None = None
+
+    def take(self) -> None:
+        """Hold the lock from now on, unless another writer has it or no file can be made."""
+        if self.file is not None and os.fstat(self.file).st_nlink:
+            return
+        self.leave()
+        with contextlib.suppress(OSError):
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            file = os.open(self.name, flags, 0o644)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                os.close(file)
+                raise
+            self.file = file
+
+    def leave(self) -> None:
+        """Let readers in."""
+        if self.file is None:
+            return
+        with contextlib.suppress(OSError):
+            if os.fstat(self.file).st_nlink:
+                Path(self.name).unlink()
+        os.close(self.file)
+        self.file = None
+
+
+def is_awaited(path: str) -> bool:
+    """Whether a writer waits for a database. A file that a killed one left says nothing."""
+    try:
+        file = os.open(_name(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # a file system without such locks
+        return False
+    finally:
+        os.close(file)
+    return False
+
+
+@contextlib.contextmanager
+def turn(path: str) -> Iterator[Turn]:
+    """A writer's turn, which ends with the block."""
+    mine = Turn(path)
+    try:
+        yield mine
+    finally:
+        mine.leave()
+
+
+def _name(path: str) -> str:
+    return f"{os.path.realpath(path)}.waiting"

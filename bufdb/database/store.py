@@ -9,6 +9,7 @@ database in memory, to which the file is attached read-only: views and macros ar
 file. Files outside the database cannot be reached.
 """
 
+import math
 import os
 import re
 import time
@@ -20,7 +21,7 @@ import duckdb
 
 from bufdb.database import definitions, memory, narrowing, ready
 from bufdb.database.definitions import CATALOG
-from bufdb.database.patience import PATIENCE
+from bufdb.database.patience import PATIENCE, is_awaited, turn
 from bufdb.errors import DatabaseError
 
 SCHEMA_VERSION = 6
@@ -116,7 +117,7 @@ def open_writable(path: str, config: dict[str, str] | None = None) -> duckdb.Duc
     options: _Options = {**_FILE_FORMAT, **_NO_EXTENSIONS, "memory_limit": f"{memory.limit()}B"}
     options.update(config or {})
     is_new = path == ":memory:" or not Path(path).exists()
-    con = _open(path, lambda: _connected(path, options))
+    con = _open(path, lambda: _connected(path, options), is_writer=True)
     try:
         version, views = _versions(con, path)
         if not is_new:
@@ -216,7 +217,7 @@ def open_readable(
     try:
         place = _place(path).replace("'", "''")
         attach = f"ATTACH '{place}' AS {CATALOG} (READ_ONLY, TYPE duckdb)"
-        _open(path, lambda: con.execute(attach))
+        _open(path, lambda: con.execute(attach), is_writer=False)
         # Not the file before what is built in: it may hold a macro named sum.
         con.execute(f"SET search_path = 'memory.main,system.main,{CATALOG}.main'")
         version, views = _versions(con, path)
@@ -289,10 +290,11 @@ def spill_folder() -> str:
     return ""
 
 
-def _open(path: str, attempt: Callable[[], _Opened]) -> _Opened:
+def _open(path: str, attempt: Callable[[], _Opened], *, is_writer: bool) -> _Opened:
     """What `attempt` gives, tried again while another process holds the file.
 
-    DuckDB lets one process write or several read. A short ingest or query is worth waiting for.
+    DuckDB lets one process write or several read. A short ingest or query is worth waiting for. A
+    reader also waits while a writer does (`bufdb.database.patience`).
 
     Raises:
         DatabaseError: it is still held when the patience ends, or it cannot be opened at all.
@@ -304,27 +306,45 @@ def _open(path: str, attempt: Callable[[], _Opened]) -> _Opened:
     if Path(path).is_dir():
         raise DatabaseError(f"{path} is a directory; --db names a database file")
     patience = PATIENCE.get()
-    end = time.monotonic() + patience.seconds
+    seconds = patience.of(is_writer=is_writer)
+    end = time.monotonic() + seconds
     pause = 0.02
     is_told = False
-    while True:
-        try:
-            return attempt()
-        except duckdb.Error as error:
-            if "Could not set lock" not in str(error):
-                raise _failure(path, error) from error
-            match = _HOLDER.search(str(error))
-            holder = f"{match[2]} (PID {match[3]})" if match else "another process"
+    with turn(path) as mine:
+        while True:
+            cause: duckdb.Error | None = None
+            if not is_writer and is_awaited(path):
+                why = "awaited by another process that is to write"
+            else:
+                try:
+                    return attempt()
+                except duckdb.Error as error:
+                    why, cause = f"in use by {_holder(path, error)}", error
             left = end - time.monotonic()
             if left <= 0:
                 raise DatabaseError(
-                    f"{path} is in use by {holder}; try again later, or wait with --wait SECONDS"
-                ) from error
-        if not is_told:
-            patience.note(f"{path} is in use by {holder}; waiting up to {patience.seconds:g} s")
-            is_told = True
-        time.sleep(min(pause, left))
-        pause = min(1.5 * pause, 0.5)
+                    f"{path} is {why}; try again later, or wait with --wait SECONDS"
+                ) from cause
+            if not is_told:
+                limit = f"up to {seconds:g} s" if seconds < math.inf else "until it is free"
+                patience.note(f"{path} is {why}; waiting {limit}")
+                is_told = True
+            if is_writer:
+                mine.take()
+            time.sleep(min(pause, left))
+            pause = min(1.5 * pause, 0.5)
+
+
+def _holder(path: str, error: duckdb.Error) -> str:
+    """The process that holds the file.
+
+    Raises:
+        DatabaseError: the error says something else.
+    """
+    if "Could not set lock" not in str(error):
+        raise _failure(path, error) from error
+    match = _HOLDER.search(str(error))
+    return f"{match[2]} (PID {match[3]})" if match else "another process"
 
 
 def _failure(path: str, error: duckdb.Error) -> DatabaseError:

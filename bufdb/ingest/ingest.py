@@ -92,7 +92,8 @@ def ingest(
 
             config = {**_CONFIG, "memory_limit": memory_limit or memory.for_ingest()}
             with contextlib.closing(storing.opened(db, config)) as con:
-                if to_read and storing.has_runs(con):  # another ingest has made it meanwhile
+                # Another ingest may have made it meanwhile; of other runs what is read stays.
+                if to_read and storing.has_runs(con, planned):
                     to_read, reading = {}, Here()
                 work = storing.Ingest(
                     con, planned, block_bytes, progress, reading, replace, own_globs, prune, to_read

@@ -11,7 +11,7 @@ import copy
 import math
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import duckdb
@@ -57,9 +57,10 @@ def opened(db: str, config: dict[str, str]) -> duckdb.DuckDBPyConnection:
         raise
 
 
-def has_runs(con: duckdb.DuckDBPyConnection) -> bool:
-    """Whether anything was ingested into a database."""
-    return con.execute("SELECT 1 FROM runs LIMIT 1").fetchone() is not None
+def has_runs(con: duckdb.DuckDBPyConnection, names: Iterable[str]) -> bool:
+    """Whether any of these runs is in a database."""
+    sql = "SELECT 1 FROM runs WHERE list_contains(?::VARCHAR[], run_name) LIMIT 1"
+    return con.execute(sql, [list(names)]).fetchone() is not None
 
 
 class Ingest:

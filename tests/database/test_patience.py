@@ -10,7 +10,7 @@ import pytest
 
 from bufdb import cli
 from bufdb.database import store
-from bufdb.database.patience import PATIENCE, Patience
+from bufdb.database.patience import PATIENCE, Patience, is_awaited
 from bufdb.errors import DatabaseError
 
 HOLD = """
@@ -99,3 +99,87 @@ def test_a_writer_in_this_process_is_told(path):
         pytest.raises(DatabaseError, match="is open in this process already"),
     ):
         store.open_readable(path)
+
+
+def test_a_writer_waits_as_long_as_it_takes_and_says_so(path, hold, capfd):
+    other = hold("read", 1)
+    assert Patience().of(is_writer=True) == float("inf")
+    said = []
+    token = PATIENCE.set(Patience(note=said.append))
+    try:
+        store.open_writable(path).close()
+    finally:
+        PATIENCE.reset(token)
+    assert other.wait() == 0
+    assert len(said) == 1 and said[0].endswith(f" (PID {other.pid}); waiting until it is free")
+
+
+KEEP_ASKING = """
+import sys, time
+from bufdb.database import store
+from bufdb.database.patience import PATIENCE, Patience
+PATIENCE.set(Patience(60))
+time.sleep(0.2 * int(sys.argv[2]))
+is_first = True
+while True:
+    con = store.open_readable(sys.argv[1])
+    if is_first:
+        print("asking", flush=True)
+    is_first = False
+    time.sleep(0.4)  # a question
+    con.close()
+"""
+
+
+def test_readers_that_keep_asking_let_a_writer_in(path):
+    """Of two readers one always has the file: without a place in front of them it is never free."""
+    readers = [subprocess.Popen([sys.executable, "-c", KEEP_ASKING, path, str(n)], text=True,
+                                stdout=subprocess.PIPE) for n in range(2)]  # fmt: skip
+    try:
+        for reader in readers:
+            assert reader.stdout.readline() == "asking\n"
+        waits = []
+        token = PATIENCE.set(Patience(60, waits.append))
+        try:
+            store.open_writable(path).close()
+        finally:
+            PATIENCE.reset(token)
+        assert len(waits) == 1 and "waiting up to 60 s" in waits[0]
+    finally:
+        for reader in readers:
+            reader.kill()
+            reader.wait()
+            reader.stdout.close()
+    assert not is_awaited(path)
+
+
+def test_a_reader_waits_for_a_writer_that_waits_and_then_says_so(path, hold):
+    hold("read", 60)
+    waiting = subprocess.Popen(
+        [sys.executable, "-m", "bufdb", "runs", "label", "r", "a=b", "--db", path],
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert waiting.stderr.readline().endswith("; waiting until it is free\n")
+        while not is_awaited(path):
+            time.sleep(0.01)
+        token = PATIENCE.set(Patience(0.1))
+        try:
+            with pytest.raises(DatabaseError, match="awaited by another process that is to write"):
+                store.open_readable(path)
+        finally:
+            PATIENCE.reset(token)
+    finally:
+        waiting.kill()
+        waiting.wait()
+        waiting.stderr.close()
+    # What a killed writer leaves keeps nobody out.
+    store.open_readable(path).close()
+
+
+def test_a_link_in_place_of_the_place_in_front_is_not_followed(path, hold, tmp_path):
+    target = tmp_path / "other"
+    (tmp_path / "t.duckdb.waiting").symlink_to(target)
+    hold("read", 0.3)
+    store.open_writable(path).close()
+    assert not target.exists()
