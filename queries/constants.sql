@@ -117,48 +117,34 @@ users AS (
     AND value_sources.value_id = used_by.value_id
   WHERE value_sources.source_line IS NOT NULL
 ),
--- All constants of the runs asked about, with their literals.
-literals AS (
+-- Counted before they are joined: all programs of a run may have the same few.
+repeated AS (
   SELECT
-    modules.run_name, allocations.module_id, allocations.allocation_index, allocations.color,
-    "values".value_id, "values".shape,
-    nullif(
-      nullif(
-        regexp_extract(instructions.text, ' constant[(](.*?)[)](, [a-z_]+=|$)', 1), '{...}'
-      ),
-      ''
-    ) AS literal
-  FROM allocations
-  JOIN modules ON modules.module_id = allocations.module_id
-  JOIN "values"
-    ON "values".module_id = allocations.module_id
-    AND "values".allocation_index = allocations.allocation_index
-    AND "values".size_bytes = allocations.size_bytes
-  LEFT JOIN instructions
-    ON instructions.module_id = "values".module_id
-    AND instructions.instruction_name = "values".instruction_name
-  WHERE allocations.kind = 'constant'
-    AND allocations.size_bytes > 0
-    AND modules.run_name IN (SELECT answered_functions.run_name FROM answered_functions)
+    constant_literals.module_id, constant_literals.color, constant_literals.shape,
+    coalesce(constant_literals.literal, '') AS literal,
+    count(DISTINCT constant_literals.allocation_index) AS alike_count
+  FROM constant_literals
+  GROUP BY
+    constant_literals.module_id, constant_literals.color, constant_literals.shape,
+    coalesce(constant_literals.literal, '')
 ),
 alike AS (
   SELECT
-    mine.module_id, mine.value_id,
-    max(mine.literal) AS literal,
-    count(
-      DISTINCT CASE
-        WHEN theirs.module_id = mine.module_id AND theirs.color = mine.color
-          THEN theirs.allocation_index
-      END
-    ) AS alike_count,
-    count(DISTINCT theirs.module_id) AS program_count
-  FROM literals AS mine
-  JOIN constants ON constants.module_id = mine.module_id AND constants.value_id = mine.value_id
-  JOIN literals AS theirs
-    ON theirs.run_name = mine.run_name
-    AND theirs.shape = mine.shape
-    AND coalesce(theirs.literal, '') = coalesce(mine.literal, '')
-  GROUP BY mine.module_id, mine.value_id
+    constant_literals.module_id, constant_literals.value_id, constant_literals.literal,
+    repeated.alike_count, literal_programs.program_count
+  FROM constant_literals
+  JOIN constants
+    ON constants.module_id = constant_literals.module_id
+    AND constants.value_id = constant_literals.value_id
+  JOIN repeated
+    ON repeated.module_id = constant_literals.module_id
+    AND repeated.color = constant_literals.color
+    AND repeated.shape = constant_literals.shape
+    AND repeated.literal = coalesce(constant_literals.literal, '')
+  JOIN literal_programs
+    ON literal_programs.run_name = constant_literals.run_name
+    AND literal_programs.shape = constant_literals.shape
+    AND literal_programs.literal = coalesce(constant_literals.literal, '')
 ),
 copies AS (
   SELECT
