@@ -5,16 +5,23 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 from bufdb.errors import BufdbError, UsageError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+_KEPT = (errno.EACCES, errno.EPERM, errno.EBUSY)
 _STREAMS = ("/dev/", "/proc/")
 """Where files are that somebody has open: a file in their place would not be read."""
 
 
-def write_file(path: Path, data: bytes) -> None:
+def write_file(path: Path, *data: bytes) -> None:
+    """Write an answer; see `write_pieces`."""
+    write_pieces(path, data)
+
+
+def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
     """Write an answer beside its place, and move it there when it is whole.
 
     What a link points to is replaced, not the link; a file keeps its permissions. Pipes, devices
@@ -27,15 +34,16 @@ def write_file(path: Path, data: bytes) -> None:
     """
     try:
         is_other = path.exists() and not path.is_file()
-        if is_other or str(path.absolute()).startswith(_STREAMS) or not _replaced(path, data):
-            path.write_bytes(data)
+        if is_other or str(path.absolute()).startswith(_STREAMS) or not _replaced(path, pieces):
+            with path.open("wb") as file:
+                file.writelines(pieces)
     except OSError as error:
         kind = BufdbError if error.errno in _FULL else UsageError
         raise kind(f"cannot write {path}: {error.strerror}") from error
 
 
-def _replaced(path: Path, data: bytes) -> bool:
-    """Whether another file could take its place."""
+def _replaced(path: Path, pieces: Iterable[bytes]) -> bool:
+    """Whether another file could take its place; if not, no piece was taken."""
     target = Path(os.path.realpath(path))
     made = target.with_name(f".bufdb-{os.urandom(8).hex()}.tmp")
     try:
@@ -44,12 +52,17 @@ def _replaced(path: Path, data: bytes) -> bool:
                 if file.read(12)[8:] == b"DUCK":
                     raise UsageError(f"{path} is a database; -o wants another file")
         with made.open("xb") as file:
-            file.write(data)
+            file.writelines(pieces)
         if target.exists():
             shutil.copymode(target, made)
-        made.replace(target)
+        try:
+            made.replace(target)
+        except OSError as error:  # it is mounted
+            if error.errno not in _KEPT:
+                raise
+            shutil.copyfile(made, path)
     except OSError as error:
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EBUSY):
+        if error.errno in _KEPT:
             return False
         raise
     finally:

@@ -9,15 +9,15 @@ import contextlib
 import os
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from bufdb.api.output import write_file
+from bufdb.api.output import write_file, write_pieces
 from bufdb.database.memory import MEMORY_LIMIT
-from bufdb.database.patience import DEFAULT_WAIT_S, PATIENCE, Patience
+from bufdb.database.patience import PATIENCE, Patience
 from bufdb.errors import BufdbError, UsageError, one_line
 from bufdb.report import FORMATS, colour
 from bufdb.report.text import terminal_safe
@@ -61,7 +61,7 @@ _file_option: Decorator = click.option(
 )
 
 
-def _set_patience(context: click.Context, _: click.Parameter, seconds: float) -> None:
+def _set_patience(context: click.Context, _: click.Parameter, seconds: float | None) -> None:
     token = PATIENCE.set(Patience(seconds, note))
     context.call_on_close(lambda: PATIENCE.reset(token))
 
@@ -70,11 +70,10 @@ wait_option: Decorator = click.option(
     "--wait",
     metavar="SECONDS",
     type=click.FloatRange(min=0, max=10**9),
-    default=DEFAULT_WAIT_S,
-    show_default=True,
     expose_value=False,
     callback=_set_patience,
-    help="How long to wait while another process holds the database.",
+    help="How long to wait while another process holds the database.  [default: 10 to read, and "
+    "to write as long as it takes]",
 )
 
 
@@ -285,6 +284,18 @@ def emit(result: Result, *, format_name: str, output: Path | None, full: str | N
     write(text, output, is_safe=is_coloured)
     if cut:
         note(f"{cut} cells shortened to fit the terminal; --wide shows all of them")
+
+
+def emit_pieces(results: Iterable[Result], *, format_name: str, output: Path | None) -> None:
+    """Write a result that comes in pieces as csv, json or jsonl."""
+    from bufdb.report import formats
+
+    texts = formats.pieces(results, format_name)
+    if output is None:
+        for text in texts:
+            write(text)
+    else:
+        write_pieces(output, (text.encode("utf-8", errors="replace") for text in texts))
 
 
 def width_for(output: Path | None, full: str | None) -> int | None:

@@ -11,7 +11,9 @@ import click
 from bufdb.commands import common, completion
 
 if TYPE_CHECKING:
+    from bufdb.api.questions.diff import Diff
     from bufdb.query.diff import Comparison
+    from bufdb.query.result import Result
 
 KEYS = ("op", "source", "shape", "dtype", "opcode", "category", "stack", "all")
 """Keys of the macro diff_peak."""
@@ -99,17 +101,26 @@ def command(
     opened = partial(common.open_database, db)
     asked: dict[str, Any] = {"by": key_name, "function": function, "module": module}
     asked |= {"color": color, "pairs": pairs}
-    is_text = output["format_name"] in _TEXT_FORMATS
-    found = diff.diff(opened, base, new, **asked, temps=not is_text)
-    answer = found.comparison
-    if found.note is not None:
-        common.note(found.note)
-    if is_text:
-        _write_text(answer, top or DEFAULT_TOP, **output)
-    else:
-        if top is not None:
-            common.note("--top cuts tables and Markdown only; all rows are written")
-        common.emit(answer.as_result(), **output)
+    if output["format_name"] in _TEXT_FORMATS:
+        shown = top or DEFAULT_TOP
+        found = diff.diff(opened, base, new, top=shown, **asked)
+        if found.note is not None:
+            common.note(found.note)
+        _write_text(found.comparison, shown, **output)
+        return
+    if top is not None:
+        common.note("--top cuts tables and Markdown only; all rows are written")
+    found_pieces = diff.in_pieces(opened, base, new, **asked)
+    common.emit_pieces(
+        map(_noted, found_pieces), format_name=output["format_name"], output=output["output"]
+    )
+
+
+def _noted(piece: Diff) -> Result:
+    """Rows, after saying why there are none."""
+    if piece.note is not None:
+        common.note(piece.note)
+    return piece.comparison.as_result()
 
 
 def _write_text(

@@ -6,7 +6,7 @@ its tables; what stands here makes it read no others.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import duckdb
@@ -14,6 +14,8 @@ import duckdb
 from bufdb.database import definitions
 from bufdb.database.definitions import CATALOG
 
+_WHOLE = "whole_"
+"""Before the name of a copy in memory while a view is in front of it."""
 FEW_ROWS = 1_000_000
 """Up to so many rows of some runs are copied: with a view in front of each table a long query takes
 DuckDB longer to plan than to answer (advice over one of 36 runs: 2.7 s of CPU, 1.4 with copies)."""
@@ -41,13 +43,21 @@ def to_runs(con: duckdb.DuckDBPyConnection, sql: str, runs: Sequence[str]) -> No
     if 2 * wanted > every:  # little to gain for what the views cost
         return
     tables = definitions.module_tables(sql)
+    _put_before(con, tables, "narrowed_modules", _kind(con, tables, "narrowed_modules"))
+
+
+def _kind(con: duckdb.DuckDBPyConnection, tables: Sequence[str], modules: str) -> str:
+    """TABLE if the rows of the modules of a temporary table are few, else VIEW."""
+    ((wanted, every),) = con.execute(
+        f"SELECT (SELECT count(*) FROM temp.main.{modules}), "
+        f"(SELECT count(*) FROM {CATALOG}.main.modules)"
+    ).fetchall()
     ((rows,),) = con.execute(
         "SELECT coalesce(sum(estimated_size), 0) FROM system.main.duckdb_tables() "
         f"WHERE database_name = '{CATALOG}' AND list_contains(?, table_name)",
         [list(tables)],
     ).fetchall()
-    are_few = rows * wanted <= FEW_ROWS * every
-    _put_before(con, tables, "narrowed_modules", "TABLE" if are_few else "VIEW")
+    return "TABLE" if rows * wanted <= FEW_ROWS * every else "VIEW"
 
 
 def module_count(con: duckdb.DuckDBPyConnection) -> int:
@@ -63,7 +73,11 @@ def module_count(con: duckdb.DuckDBPyConnection) -> int:
 
 @contextmanager
 def to_modules(
-    con: duckdb.DuckDBPyConnection, tables: Sequence[str], chosen: str
+    con: duckdb.DuckDBPyConnection,
+    tables: Sequence[str],
+    chosen: str,
+    *,
+    is_asked_often: bool = False,
 ) -> Iterator[None]:
     """Within the block these tables hold the rows alone of the modules that a SELECT chooses.
 
@@ -71,11 +85,8 @@ def to_modules(
         con: as `open_readable` opens it.
         tables: names of tables with rows of modules, which the choice itself does not need.
         chosen: SQL that gives module_id.
+        is_asked_often: whether it is worth a copy of their rows, if these are few.
     """
-    copied = con.execute(
-        "SELECT table_name FROM system.main.duckdb_tables() WHERE database_name = 'memory'"
-    ).fetchall()
-    tables = [name for name in tables if (name,) not in copied]
     before = dict(
         con.execute(
             "SELECT view_name, sql FROM system.main.duckdb_views() "
@@ -83,14 +94,36 @@ def to_modules(
             [list(tables)],
         ).fetchall()
     )
+    found = con.execute(
+        "SELECT table_name FROM system.main.duckdb_tables() "
+        "WHERE database_name = 'memory' AND list_contains(?, table_name)",
+        [list(tables)],
+    ).fetchall()
+    copied = [name for (name,) in found]
     con.execute(f"CREATE OR REPLACE TEMP TABLE chosen_modules AS {chosen}")
-    _put_before(con, tables, "chosen_modules")
+    kind = _kind(con, tables, "chosen_modules") if is_asked_often else "VIEW"
+    for name in before:
+        con.execute(f'DROP VIEW memory.main."{name}"')
+    for name in copied:
+        con.execute(f'ALTER TABLE memory.main."{name}" RENAME TO "{_WHOLE}{name}"')
+        _put_before(con, [name], "chosen_modules", kind, "memory.main.", prefix=_WHOLE)
+    _put_before(con, [name for name in tables if name not in copied], "chosen_modules", kind)
+
+    def put_back() -> None:
+        for name in tables:
+            con.execute(f'DROP {kind} memory.main."{name}"')
+        for text in before.values():
+            con.execute(text)
+        for name in copied:
+            con.execute(f'ALTER TABLE memory.main."{_WHOLE}{name}" RENAME TO "{name}"')
+        con.execute("DROP TABLE temp.main.chosen_modules")
+
     try:
         yield
     except Exception:  # not after an interrupt: the query is still at work, and the process ends
-        _put_back(con, tables, before)
+        put_back()
         raise
-    _put_back(con, tables, before)
+    put_back()
 
 
 @contextmanager
@@ -126,22 +159,17 @@ def _restore(con: duckdb.DuckDBPyConnection, view: str, definition: str) -> None
     con.execute(definition)
 
 
-def _put_back(
-    con: duckdb.DuckDBPyConnection, tables: Sequence[str], before: Mapping[str, str]
-) -> None:
-    for name in tables:
-        con.execute(f'DROP VIEW memory.main."{name}"')
-        if name in before:
-            con.execute(before[name])
-    con.execute("DROP TABLE temp.main.chosen_modules")
-
-
 def _put_before(
-    con: duckdb.DuckDBPyConnection, tables: Iterable[str], modules: str, kind: str = "VIEW"
+    con: duckdb.DuckDBPyConnection,
+    tables: Iterable[str],
+    modules: str,
+    kind: str = "VIEW",
+    place: str = f"{CATALOG}.main.",
+    prefix: str = "",
 ) -> None:
-    """Put views, or copies, of the modules of a temporary table in front of tables of the file."""
+    """Put views, or copies, of the modules of a temporary table in front of tables in `place`."""
     for name in tables:
         con.execute(
-            f'CREATE OR REPLACE {kind} memory.main."{name}" AS FROM {CATALOG}.main."{name}" '
+            f'CREATE OR REPLACE {kind} memory.main."{name}" AS FROM {place}"{prefix}{name}" '
             f"SEMI JOIN temp.main.{modules} USING (module_id)"
         )

@@ -7,7 +7,7 @@ that Brendan Gregg's flamegraph.pl reads, outermost frame first: `a;b;c 4096`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from bufdb.export.choice import Function
@@ -36,8 +36,8 @@ def collapsed(held: Iterable[Held]) -> str:
     return "".join(f"{name} {size}\n" for name, size in sums.items())
 
 
-def speedscope(shown: Sequence[tuple[Function, list[Held]]], exporter: str) -> str:
-    """A file with a profile for each function; weights are bytes at its peak."""
+def speedscope(shown: Iterable[tuple[Function, Iterable[Held]]], exporter: str) -> str:
+    """A file with a profile for each function, taken in turn; weights are bytes at its peak."""
     numbers: dict[Frame, int] = {}
     profiles: list[dict[str, Any]] = []
     for function, held in shown:
@@ -57,7 +57,7 @@ def speedscope(shown: Sequence[tuple[Function, list[Held]]], exporter: str) -> s
         )
     document = {
         "$schema": SPEEDSCOPE_SCHEMA,
-        "name": shown[0][0].title if len(shown) == 1 else f"{len(shown)} functions",
+        "name": profiles[0]["name"] if len(profiles) == 1 else f"{len(profiles)} functions",
         "exporter": exporter,
         "activeProfileIndex": 0,
         "shared": {"frames": [_frame(frame) for frame in numbers]},

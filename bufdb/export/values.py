@@ -55,6 +55,16 @@ WHERE held.module_id = $module_id
   AND held.color = $color
 ORDER BY held.value_id
 """
+_AT_PEAK = VALUES.replace(
+    "ORDER BY",
+    """  AND held.value_id IN (
+    SELECT value_id
+    FROM peak_values
+    WHERE module_id = $module_id AND color = $color AND held_bytes > 0
+  )
+ORDER BY""",
+)
+"""Of these those that hold bytes at the peak."""
 HELD = """
 SELECT value_id, coalesce(allocation_kind, 'kind unknown') AS allocation_kind, held_bytes
 FROM peak_values
@@ -141,7 +151,11 @@ class Held:
 
 
 def values(
-    con: duckdb.DuckDBPyConnection, function: Function, *, all_frames: bool = False
+    con: duckdb.DuckDBPyConnection,
+    function: Function,
+    *,
+    all_frames: bool = False,
+    at_peak: bool = False,
 ) -> list[HloValue]:
     """The values of a function in its memory space, in order of their numbers.
 
@@ -149,11 +163,12 @@ def values(
         con: the database.
         function: which.
         all_frames: with frames of library code.
+        at_peak: those alone that hold bytes at the peak.
     """
     stacks = _Stacks(con, function.module_id, all_frames)
     asked = {"module_id": function.module_id, "color": function.color}
     found = []
-    for row in con.execute(VALUES, asked).fetchall():
+    for row in con.execute(_AT_PEAK if at_peak else VALUES, asked).fetchall():
         kind, op_path, relation = row[2], row[10], row[11]
         frames = stacks.attributed(relation, row[12:15], row[15:18], row[18:21])
         if not frames:
@@ -167,7 +182,8 @@ def held(
     con: duckdb.DuckDBPyConnection, function: Function, *, all_frames: bool = False
 ) -> list[Held]:
     """What holds the peak of a function, the most bytes first; arguments as those of `values`."""
-    by_id = {value.value_id: value for value in values(con, function, all_frames=all_frames)}
+    found = values(con, function, all_frames=all_frames, at_peak=True)
+    by_id = {value.value_id: value for value in found}
     rows = con.execute(HELD, {"module_id": function.module_id, "color": function.color}).fetchall()
     return [Held(by_id.get(value_id), kind, size) for value_id, kind, size in rows]
 

@@ -1,24 +1,31 @@
 """What `bufdb diff` says of two sides: the rows of schema/diff/, made readable.
 
-Asks the table macros and lays out their answer; compares nothing itself. Invariant: `~` stands
-where nothing changed and nowhere else; rows cut off are summed up, so that what is shown adds up.
+Asks the table macros and lays out their answer; compares nothing itself. Pairs and figures are
+computed once, into temporary tables that the macros then read; parts span by span of places. So
+memory does not grow with the number of pairs, but for what is fetched.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from bufdb.database import definitions, narrowing
 from bufdb.errors import UsageError, did_you_mean, quote
-from bufdb.query.execute import execute_with
+from bufdb.query.execute import execute, execute_with
 from bufdb.query.header import Value
 from bufdb.query.result import Result
 
 if TYPE_CHECKING:
     import duckdb
 
+MOST_PLACES = 3
+"""Changed peaks of which a text shows the parts."""
+AT_ONCE = 100_000
+"""Values of both sides whose parts are computed at once, or those of one pair if it has more."""
 
 _COMMON = """
   place, function_name, base_function_name, new_function_name, platform, paired_by,
@@ -28,7 +35,7 @@ _NUMBERS = "base_bytes, new_bytes, delta_bytes, delta_ratio"
 _DETAILS = """
   base_value_count, new_value_count, base_added_bytes, new_added_bytes, base_shape, new_shape,
   base_source, new_source"""
-_WHERE = """
+_FILTER = """
 WHERE (getvariable('function')::VARCHAR IS NULL
     OR base_function_name GLOB getvariable('function')::VARCHAR
     OR new_function_name GLOB getvariable('function')::VARCHAR)
@@ -37,7 +44,9 @@ WHERE (getvariable('function')::VARCHAR IS NULL
     OR new_module_key GLOB getvariable('module')::VARCHAR)
   AND (getvariable('color')::VARCHAR IS NULL OR color IS NULL
     OR getvariable('color')::VARCHAR IN ('all', color::VARCHAR, memory_space_name))
-ORDER BY place"""
+  AND (getvariable('platform')::VARCHAR IS NULL
+    OR list_contains(string_split(platform, ' -> '), getvariable('platform')::VARCHAR))"""
+_WHERE = f"{_FILTER}\nORDER BY place"
 _SIDES = "getvariable('base')::VARCHAR, getvariable('new')::VARCHAR"
 _ASKED = "getvariable('pair')::VARCHAR"
 _KEYED = f"{_SIDES}, getvariable('key_name')::VARCHAR, {_ASKED}"
@@ -54,6 +63,9 @@ SELECT {_COMMON}, figure, NULL::VARCHAR AS allocation_kind, NULL::VARCHAR AS par
   NULL::VARCHAR AS base_source, NULL::VARCHAR AS new_source, unknown_reason
 FROM diff_modules({_SIDES}, {_ASKED})
 {_WHERE}, figure_place"""
+_TOP_MODULES = _MODULES.replace(
+    "ORDER BY", "AND (figure = 'peak' OR place <= getvariable('whole_places')::BIGINT)\nORDER BY"
+)
 _PEAK = f"""
 SELECT {_COMMON}, 'peak' AS figure, allocation_kind, part, change, {_NUMBERS}, {_DETAILS},
   unknown_reason
@@ -65,6 +77,56 @@ SELECT {_COMMON}, 'temps' AS figure, 'temp' AS allocation_kind, part, change, {_
 FROM diff_temps({_KEYED})
 {_WHERE}, part_place"""
 
+_PARAMS = "base_run, new_run, asked_pairs := NULL"
+_STAGES = {
+    "diff_paired": f"SELECT pairs.* FROM diff_pairs({_SIDES}, {_ASKED}) AS pairs",
+    # In front of the view of that name.
+    "memory_figures": """
+SELECT figures.* FROM memory_figures AS figures
+WHERE figures.module_id IN (
+  SELECT base_module_id FROM temp.main.diff_paired
+  UNION ALL
+  SELECT new_module_id FROM temp.main.diff_paired
+)""",
+    "diff_figures": f"SELECT * FROM diff_modules({_SIDES}, {_ASKED}) {_FILTER}",
+}
+"""Temporary tables in their order, each of which reads the one before."""
+_STAGED = {
+    "diff_pairs": ("diff_paired", "FROM temp.main.diff_paired"),
+    "diff_modules": (
+        "diff_figures",
+        """
+SELECT figures.* FROM temp.main.diff_figures AS figures
+WHERE figures.place BETWEEN getvariable('first_place')::BIGINT AND getvariable('last_place')::BIGINT
+""",
+    ),
+}
+"""What stands in front of a macro, and the table that has to be there before."""
+_SPANS = """
+WITH sizes AS (
+  SELECT module_id, count(*) AS value_count
+  FROM "values"
+  GROUP BY module_id
+),
+running AS (
+  SELECT
+    figures.place,
+    row_number() OVER (ORDER BY figures.place) AS number,
+    sum(coalesce(base_sizes.value_count, 0) + coalesce(new_sizes.value_count, 0)) OVER (
+      ORDER BY figures.place
+    ) AS value_count
+  FROM temp.main.diff_figures AS figures
+  LEFT JOIN sizes AS base_sizes ON base_sizes.module_id = figures.base_module_id
+  LEFT JOIN sizes AS new_sizes ON new_sizes.module_id = figures.new_module_id
+  WHERE figures.figure = 'peak'
+)
+SELECT min(place) AS first_place, max(place) AS last_place
+FROM running
+WHERE number <= coalesce(getvariable('most_places')::BIGINT, number)
+GROUP BY value_count // getvariable('at_once')::BIGINT
+ORDER BY first_place"""
+_CHANGED = "(delta_bytes <> 0 OR change IN ('donated', 'not donated'))"
+
 _NAMES = """
 SELECT DISTINCT unnest([modules.function_name, modules.module_name, modules.module_key]) AS name
 FROM modules
@@ -74,6 +136,16 @@ SELECT paired_by FROM diff_pairs({_SIDES}, {_ASKED}) WHERE paired_by GLOB 'asked
 _RUNS = "SELECT run_name FROM selected_runs(getvariable('x')::VARCHAR)"
 SQL = "\n".join((_MODULES, _PEAK, _TEMPS, _NAMES, _ASKED_PAIRS, _RUNS))
 """All that a comparison asks."""
+
+
+class Span(NamedTuple):
+    """Places whose parts are computed at once, both ends included."""
+
+    first_place: int
+    last_place: int
+
+
+_NO_SPAN, _EVERY = Span(1, 0), Span(0, 2**62)
 
 
 class Row(NamedTuple):
@@ -130,6 +202,10 @@ class Comparison:
     """(name, DuckDB type) of the fields of `Row`."""
     key_name: str
     """What the parts are grouped by."""
+    more_places: int = 0
+    """Places with a changed part beyond those of peak_parts."""
+    is_least: bool = False
+    """Whether there may be more: where the peak is the same nobody has looked at its parts."""
 
     def as_result(self) -> Result:
         """All rows: each figure, followed by its parts."""
@@ -225,12 +301,37 @@ def _names(con: duckdb.DuckDBPyConnection, sql: str, value: str) -> list[str]:
 def compare(
     con: duckdb.DuckDBPyConnection, values: Mapping[str, Value], *, temps: bool
 ) -> Comparison:
-    """Compare two sides.
+    """Compare two sides, all in one piece; arguments as those of `pieces`."""
+    found = list(pieces(con, values, temps=temps))
+    return Comparison(
+        figures=[row for piece in found for row in piece.figures],
+        peak_parts=[row for piece in found for row in piece.peak_parts],
+        temp_parts=[row for piece in found for row in piece.temp_parts],
+        columns=found[0].columns,
+        key_name=found[0].key_name,
+    )
+
+
+def pieces(
+    con: duckdb.DuckDBPyConnection, values: Mapping[str, Value], *, temps: bool
+) -> Generator[Comparison]:
+    """Compare two sides, a span of places at a time; one without rows where there is no figure.
 
     `values`: base and new (see `selected_runs`), key_name (see diff_peak), and if wanted function
-    (a glob), color (a memory space's number or name, or all) and pair (see `asked_pairs`). `temps`
-    asks for the parts of the temp allocations too.
+    (a glob), color (a memory space's number or name), platform, pair (see `asked_pairs`) and
+    most_places, after which no place follows. `temps` asks for the parts of the temp allocations
+    too.
     """
+    with _staged(con, values) as spans:
+        for span in spans or [_NO_SPAN]:
+            with _alone(con, span, spans):
+                piece = _piece(con, {**values, **span._asdict()}, temps=temps)
+            yield piece
+
+
+def _piece(
+    con: duckdb.DuckDBPyConnection, values: Mapping[str, Value], *, temps: bool
+) -> Comparison:
     modules = execute_with(con, _MODULES, values, "diff")
     return Comparison(
         figures=_rows(modules),
@@ -244,6 +345,81 @@ def compare(
         columns=modules.columns,
         key_name=str(values["key_name"]),
     )
+
+
+def compare_top(
+    con: duckdb.DuckDBPyConnection, values: Mapping[str, Value], top: int
+) -> Comparison:
+    """Compare two sides for a text that shows so many places, and the parts of MOST_PLACES.
+
+    Of other places the peak alone is fetched; parts are computed until enough have changed.
+    """
+    parts: list[Row] = []
+    places: list[int] = []
+    more, last = 0, 0
+    with _staged(con, values) as spans:
+        for span in spans:
+            with _alone(con, span, spans):
+                changed, found = _changed_parts(con, {**values, **span._asdict()}, len(places))
+            parts += found
+            places += changed[: MOST_PLACES - len(places)]
+            more, last = more + len(changed), span.last_place
+            if len(places) == MOST_PLACES:
+                break
+        every: dict[str, Value] = {**values, **_EVERY._asdict()}
+        every["whole_places"] = max([top, *places])
+        modules = execute_with(con, _TOP_MODULES, every, "diff")
+    figures = _rows(modules)
+    beyond = [row.delta_bytes for row in figures if row.place > last and row.figure == "peak"]
+    more += sum(1 for delta in beyond if delta) - len(places)
+    key_name = str(values["key_name"])
+    return Comparison(figures, parts, [], modules.columns, key_name, more, 0 in beyond)
+
+
+def _changed_parts(
+    con: duckdb.DuckDBPyConnection, values: Mapping[str, Value], found: int
+) -> tuple[list[int], list[Row]]:
+    """The places of a span that have a changed part, and the parts of those that are shown."""
+    execute_with(con, f"CREATE TEMP TABLE diff_parts AS {_PEAK}", values, "diff")
+    known = "FROM temp.main.diff_parts WHERE unknown_reason IS NULL"
+    sql = f"SELECT DISTINCT place {known} AND {_CHANGED} ORDER BY place"
+    places = [place for (place,) in execute(con, sql, "diff").rows]
+    shown = ", ".join(map(str, places[: MOST_PLACES - found]))
+    sql = f"SELECT * {known} AND place IN ({shown}) ORDER BY rowid"
+    rows = _rows(execute(con, sql, "diff")) if shown else []
+    con.execute("DROP TABLE temp.main.diff_parts")
+    return places, rows
+
+
+@contextmanager
+def _staged(con: duckdb.DuckDBPyConnection, values: Mapping[str, Value]) -> Iterator[list[Span]]:
+    """Within the block the macros read pairs and figures that are there; spans of their places."""
+    with ExitStack() as stack:
+        for table, sql in _STAGES.items():
+            create = f"CREATE TEMP TABLE {table} AS {sql}"
+            execute_with(con, create, values, "diff")
+            stack.callback(con.execute, f"DROP TABLE temp.main.{table}")
+            for macro, (needed, text) in _STAGED.items():
+                if needed == table:
+                    con.execute(f"CREATE TEMP MACRO {macro}({_PARAMS}) AS TABLE {text}")
+                    stack.callback(con.execute, f"DROP MACRO TABLE temp.main.{macro}")
+        yield [
+            Span(*row)
+            for row in execute_with(con, _SPANS, {**values, "at_once": AT_ONCE}, "diff").rows
+        ]
+
+
+def _alone(
+    con: duckdb.DuckDBPyConnection, span: Span, spans: Sequence[Span]
+) -> AbstractContextManager[None]:
+    """Within the block the tables hold the rows alone of a span's modules, if there are others."""
+    if len(spans) < 2 or narrowing.module_count(con) == 0:
+        return nullcontext()
+    chosen = (
+        "SELECT DISTINCT unnest([base_module_id, new_module_id]) AS module_id "
+        f"FROM temp.main.diff_figures WHERE place BETWEEN {span.first_place} AND {span.last_place}"
+    )
+    return narrowing.to_modules(con, definitions.module_tables(_PEAK), chosen)
 
 
 def _rows(result: Result) -> list[Row]:

@@ -88,6 +88,26 @@ def execute_query(
         return execute(con, sql, query.name)
 
 
+def execute_each(
+    con: duckdb.DuckDBPyConnection,
+    query: SavedQuery,
+    values: Mapping[str, Value],
+    keys: str,
+    most: int,
+    chosen: str | None = None,
+) -> Result:
+    """The answer of a saved query, of rows with the same `keys` the first alone; errors as above.
+
+    `chosen` is SQL of the modules that are read, as of `functions.alone`.
+    """
+    with _variables(con, spaces.numbered(con, query, values)), functions.alone(con, query, chosen):
+        _as_table(con, query.sql, query.name)
+    ranked = f"row_number() OVER (PARTITION BY {keys} ORDER BY rowid) <= {most}"
+    result = execute(con, f"FROM temp.main.{ANSWER} QUALIFY {ranked} ORDER BY rowid", query.name)
+    con.execute(f"DROP TABLE temp.main.{ANSWER}")
+    return result
+
+
 def execute_with(
     con: duckdb.DuckDBPyConnection, sql: str, values: Mapping[str, Value], name: str
 ) -> Result:

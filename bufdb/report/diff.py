@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from bufdb.query.diff import Comparison, Row
+from bufdb.query.diff import MOST_PLACES, Comparison, Row
 from bufdb.query.result import Result
 from bufdb.report import formats
 from bufdb.report.text import (
@@ -23,9 +23,6 @@ from bufdb.report.text import (
     human_change,
     markdown_escape,
 )
-
-MOST_TABLES = 3
-"""Tables of parts to show: one per module and memory space."""
 
 DEFAULT_TOP = 10
 """Functions and parts to show."""
@@ -83,16 +80,17 @@ def text(
         # In Markdown only an empty line ends a line.
         blocks.append(("\n" if is_markdown else "").join(line(text) for text in unknown))
     parts = part_tables(comparison, top)
-    for heading, result, temps in parts[:MOST_TABLES]:
+    for heading, result, temps in parts[:MOST_PLACES]:
         body = table(result)
         # Markdown needs an empty line between a paragraph and a table, and after it.
         blocks.append(f"{bold(heading)}\n{body}" if is_markdown else f"{bold(heading)}{body}")
         if temps is not None:
             blocks.append(line(temps))
     notes = [f"{left_out} more functions; --top shows more"] if left_out else []
-    if len(parts) > MOST_TABLES:
-        more = len(parts) - MOST_TABLES
-        notes.append(f"parts of {more} more functions changed; --function shows them")
+    more = comparison.more_places + max(0, len(parts) - MOST_PLACES)
+    if more:
+        least = "at least " if comparison.is_least else ""
+        notes.append(f"parts of {least}{more} more functions changed; --function shows them")
     return Shown("\n".join(blocks), cut, notes)
 
 

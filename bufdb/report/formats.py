@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -72,6 +72,25 @@ def render(
         "markdown": _markdown,
     }
     return writers[format_name](result), 0
+
+
+def pieces(results: Iterable[Result], format_name: str) -> Iterator[str]:
+    """The text of one result that comes in pieces, as csv, json or jsonl."""
+    is_first = True
+    for result in results:
+        if format_name == "json":
+            lines = _objects(result)
+            if lines:
+                yield ("[\n" if is_first else ",\n") + ",\n".join(f"  {line}" for line in lines)
+                is_first = False
+        elif format_name == "csv":
+            text = _csv(result)
+            yield text if is_first else text.partition("\n")[2]
+            is_first = False
+        else:
+            yield _jsonl(result)
+    if format_name == "json":
+        yield "[]\n" if is_first else "\n]\n"
 
 
 def _without_empty_reasons(result: Result) -> Result:

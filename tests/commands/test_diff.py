@@ -506,7 +506,7 @@ def test_where_nothing_is_compared_it_says_what_there_is(con):
     Module(con, 1, "a", "f").allocation(0, "output", 1)
     Module(con, 2, "b", "g").allocation(0, "output", 2)
     derive(con)
-    found = questions.diff(lambda *_, **__: con, "a", "b", function="h", color=1, temps=False)
+    found = questions.diff(lambda *_, **__: con, "a", "b", function="h", color=1)
     assert found.note == (
         "no rows: neither side has function 'h' and color '1'; there is f, g in memory space 0 "
         "(no name)"

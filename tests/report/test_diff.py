@@ -116,12 +116,12 @@ def test_without_allocations_there_is_no_memory_space_and_no_figure():
 
 
 def test_parts_beyond_the_first_functions_are_counted():
-    places = range(1, diff.MOST_TABLES + 3)
+    places = range(1, diff.MOST_PLACES + 3)
     figures = [row(place, 1, 2, function_name=f"f{place}") for place in places]
     parts = [row(place, 1, 2, part="dot") for place in places]
     shown = diff.text(compared(figures, parts), len(places))
     assert shown.notes == ["parts of 2 more functions changed; --function shows them"]
-    assert shown.text.count("peak +1 B by op") == diff.MOST_TABLES
+    assert shown.text.count("peak +1 B by op") == diff.MOST_PLACES
 
 
 def test_parts_beyond_the_first_are_one_row_that_adds_up(monkeypatch):

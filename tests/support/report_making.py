@@ -25,7 +25,7 @@ def html(con, asked=None, base=None, names=("peak", "top-values"), **options):
     compared = None if base is None else comparison.compared(con, base, asked)
     sides = [asked] if compared is None else compared.asked(asked)
     found = contents.contents(con, CATALOGUE, sides, compared)
-    pictures = partial(contents.pictures, con)
+    pictures = partial(contents.pictures, con, found)
     return page.page(found, pictures, command="bufdb report", **options)
 
 

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bufdb.api.questions.opening import Open
 from bufdb.errors import UsageError, quote
-from bufdb.query.diff import SQL, Comparison, asked_pairs, compare, selected_runs
+from bufdb.query.diff import (
+    SQL,
+    Comparison,
+    asked_pairs,
+    compare,
+    compare_top,
+    pieces,
+    selected_runs,
+)
 from bufdb.query.execute import runs_asked
 
 if TYPE_CHECKING:
@@ -29,7 +37,40 @@ class Diff:
     """Why there is no figure; None if there is one."""
 
 
-def diff(
+def diff(opened: Open, base: str, new: str, *, top: int | None = None, **options: Any) -> Diff:
+    """The modules of two runs side by side; arguments as the options of `bufdb diff`.
+
+    Args:
+        opened: opens the database.
+        base: a run, or LABEL=VALUE.
+        new: the same of the other side.
+        top: places that a text will show; None for all rows.
+        options: by (one of KEYS, what the parts of a changed peak are grouped by), function
+            (a glob), module (a glob of keys), color (a memory space, its number or its name; all by
+            default) and pairs (texts OLD=NEW: which functions or modules are to be compared).
+
+    Raises:
+        UsageError: a run, a key or a pair that there is not.
+    """
+    con, values = _asked(opened, base, new, **options)
+    found = compare(con, values, temps=True) if top is None else compare_top(con, values, top)
+    return Diff(found, None if found.figures else _why_nothing(con, values))
+
+
+def in_pieces(opened: Open, base: str, new: str, **options: Any) -> Iterator[Diff]:
+    """All rows of the same, some pairs at a time."""
+    con, values = _asked(opened, base, new, **options)
+    found = pieces(con, values, temps=True)
+    first = next(found)
+    if not first.figures:
+        found.close()
+        yield Diff(first, _why_nothing(con, values))
+        return
+    yield Diff(first, None)
+    yield from (Diff(piece, None) for piece in found)
+
+
+def _asked(
     opened: Open,
     base: str,
     new: str,
@@ -39,24 +80,8 @@ def diff(
     module: str | None = None,
     color: int | str | None = None,
     pairs: Sequence[str] = (),
-    temps: bool = True,
-) -> Diff:
-    """The modules of two runs side by side; arguments as the options of `bufdb diff`.
-
-    Args:
-        opened: opens the database.
-        base: a run, or LABEL=VALUE.
-        new: the same of the other side.
-        by: one of KEYS, what the parts of a changed peak are grouped by.
-        function: glob of functions.
-        module: glob of modules' keys.
-        color: only this memory space, its number or its name; all by default.
-        pairs: texts OLD=NEW that say which functions or modules are to be compared.
-        temps: whether the parts of what changed in the temp allocations are asked for too.
-
-    Raises:
-        UsageError: a run, a key or a pair that there is not.
-    """
+) -> tuple[duckdb.DuckDBPyConnection, dict[str, Value]]:
+    """The database and what it is asked; arguments and errors as those of `diff`."""
     if by not in KEYS:
         raise UsageError(f"--by is one of {', '.join(KEYS)}, got {quote(by)}")
     values: dict[str, Value] = {"base": base, "new": new, "key_name": by}
@@ -66,8 +91,7 @@ def diff(
     for selection in (base, new):
         selected_runs(con, selection)
     values["pair"] = asked_pairs(con, base, new, pairs)
-    found = compare(con, values, temps=temps)
-    return Diff(found, None if found.figures else _why_nothing(con, values))
+    return con, values
 
 
 def _why_nothing(con: duckdb.DuckDBPyConnection, values: Mapping[str, Value]) -> str:

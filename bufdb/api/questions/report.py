@@ -63,7 +63,7 @@ def report(
     words = [word for name, text in options.items() if text for word in (f"--{name}", text)]
     return page.page(
         found,
-        partial(contents.pictures, con),
+        partial(contents.pictures, con, found),
         command=shlex.join(["bufdb", "report", *words]),
         limit=limits,
     )

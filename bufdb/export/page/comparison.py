@@ -5,6 +5,7 @@ Invariant: parts of a peak add up to its change; those beyond a number are one r
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -21,6 +22,8 @@ from bufdb.query.header import Value
 KEYS = ("op", "source", "category", "shape")
 TOP = 200
 """Parts of a peak that have a row of their own."""
+MOST_PLACES = 500
+"""Pairs on a page, each in one memory space: what changed most comes first."""
 _RUNS = "SELECT run_name FROM asked_runs ORDER BY run_name"
 SQL = f"{diff.SQL}\n{_RUNS}"
 """All that is executed."""
@@ -35,6 +38,8 @@ class Compared:
     columns: list[tuple[str, str]]
     """Name and DuckDB type of the columns of all rows."""
     figures: list[diff.Row]
+    is_cut: bool
+    """Whether there are more than MOST_PLACES."""
     parts: dict[str, list[diff.Row]] = field(default_factory=dict)
     """Parts of peaks by key, with the rest of each place in one row."""
 
@@ -57,19 +62,21 @@ def compared(con: duckdb.DuckDBPyConnection, base: str, filters: Asked) -> Compa
     """
     old = diff.selected_runs(con, base)
     new = _new_side(con, filters.get("run"), old)
-    values: dict[str, Value] = {name: filters.get(name) for name in ("function", "module")}
+    kept = ("function", "module", "platform")
+    values: dict[str, Value] = {name: filters.get(name) for name in kept}
     values |= {"base": base, "new": new, "color": None, "pair": None}
+    values["most_places"] = MOST_PLACES + 1
     answers = {key: diff.compare(con, {**values, "key_name": key}, temps=False) for key in KEYS}
     first = answers[KEYS[0]]
 
-    def of_platform(rows: Iterable[diff.Row]) -> list[diff.Row]:
-        wanted = filters.get("platform")
-        return [
-            row for row in rows if wanted is None or wanted in (row.platform or "").split(" -> ")
-        ]
-
-    parts = {key: _summed(of_platform(answer.peak_parts)) for key, answer in answers.items()}
-    return Compared(base, new, first.columns, of_platform(first.figures), parts)
+    places = list(dict.fromkeys(row.place for row in first.figures))
+    end = places[MOST_PLACES] if len(places) > MOST_PLACES else math.inf
+    shown = [row for row in first.figures if row.place < end]
+    parts = {
+        key: _summed(row for row in answer.peak_parts if row.place < end)
+        for key, answer in answers.items()
+    }
+    return Compared(base, new, first.columns, shown, end != math.inf, parts)
 
 
 def _new_side(con: duckdb.DuckDBPyConnection, run: Value, old: list[str]) -> str:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import duckdb
 
+from bufdb.database import narrowing
 from bufdb.export.page import modules, tables, values
 from bufdb.export.page.comparison import Compared
 from bufdb.export.page.modules import Asked, Module
@@ -14,9 +17,13 @@ from bufdb.export.page.picture import Picture, picture
 from bufdb.export.page.tables import Table
 from bufdb.query.asked import about
 from bufdb.query.catalogue import Catalogue
+from bufdb.query.header import SavedQuery
 
 AT_ONCE = 100_000
 """Values that are read at once, or those of one module if it has more."""
+MODULES_AT_ONCE = 400
+"""The same of modules, each of which has some hundred rows of answers."""
+_OF_RUNS = "literal_programs"
 
 
 @dataclass(frozen=True)
@@ -31,8 +38,19 @@ class Contents:
     """In the order of `modules.modules`."""
     asked: dict[tuple[int, int | None], Asked]
     """What each was asked for with."""
-    tables: dict[tuple[int, int | None], list[Table]]
+    queries: list[SavedQuery]
+    """Whose answers about a module are shown with its picture."""
     compared: Compared | None
+
+
+class Shown(NamedTuple):
+    """What a page has of a module besides its figures."""
+
+    module: Module
+    picture: Picture | None
+    """None if its peak, or the instant of that, is unknown."""
+    tables: list[Table]
+    """Answers about it, without empty ones."""
 
 
 def sql(catalogue: Catalogue) -> str:
@@ -50,13 +68,10 @@ def contents(
     """What is asked for, of each side in turn; the last is the one that the page is about."""
     found: dict[tuple[int, int | None], Module] = {}
     asked: dict[tuple[int, int | None], Asked] = {}
-    answers: dict[tuple[int, int | None], list[Table]] = {}
-    queries = tables.queries(catalogue)
     for side in sides:
         of_side = modules.modules(con, side)
         found |= {module.place: module for module in of_side}
         asked |= {module.place: side for module in of_side}
-        answers |= tables.tables(con, queries, side, of_side)
     order = sorted(
         found.values(),
         key=lambda module: (
@@ -70,32 +85,62 @@ def contents(
         modules.findings(con, sides[-1]),
         order,
         asked,
-        answers,
+        tables.queries(catalogue),
         compared,
     )
 
 
 def pictures(
     con: duckdb.DuckDBPyConnection,
-    shown: Sequence[Module],
+    contents: Contents,
+    modules: Sequence[Module],
     is_wanted: Callable[[Module], bool] = lambda module: True,
-) -> Iterator[Picture]:
-    """Pictures of modules, in their order.
+) -> Iterator[Shown]:
+    """Pictures of modules and answers about them, in their order, from some modules at a time.
 
     Args:
         con: the database.
-        shown: the modules.
+        contents: what is shown.
+        modules: of these.
         is_wanted: asked before a module's values are read, whether they are to be.
     """
-    left = list(shown)
-    while left:
-        batch: list[Module] = []
-        count = 0
-        while left and (not batch or count + left[0].value_count <= AT_ONCE):
-            module = left.pop(0)
-            if is_wanted(module):
-                batch.append(module)
-                count += module.value_count
-        facts = values.facts(con, sorted({module.module_id for module in batch}))
-        for module in batch:
-            yield picture(facts, module)
+    # Where other modules' rows cannot be left out there is one question about all.
+    answers = None
+    if narrowing.module_count(con) == 0:
+        answers = _answers(con, contents, contents.modules, are_all=True)
+    left = deque(modules)
+    # What counts programs of a whole run is counted before other modules' rows are out of sight.
+    with narrowing.computed(con, _OF_RUNS, f"FROM {_OF_RUNS}"):
+        while left:
+            batch: list[Module] = []
+            count = 0
+            while left and (
+                not batch
+                or (count + left[0].value_count <= AT_ONCE and len(batch) < MODULES_AT_ONCE)
+            ):
+                module = left.popleft()
+                if is_wanted(module):
+                    batch.append(module)
+                    count += module.value_count
+            if not batch:
+                return
+            are_all = len(batch) == len(contents.modules)
+            found = answers or _answers(con, contents, batch, are_all=are_all)
+            facts = values.facts(
+                con, sorted({module.module_id for module in batch if module.peak_time is not None})
+            )
+            for module in batch:
+                drawn = None if module.peak_time is None else picture(facts, module)
+                yield Shown(module, drawn, found.get(module.place, []))
+
+
+def _answers(
+    con: duckdb.DuckDBPyConnection, contents: Contents, batch: Sequence[Module], *, are_all: bool
+) -> dict[tuple[int, int | None], list[Table]]:
+    """Tables by module and memory space, each of the side that it was asked for with."""
+    found: dict[tuple[int, int | None], list[Table]] = {}
+    sides = {id(side): side for module in batch for side in [contents.asked[module.place]]}
+    for side in sides.values():
+        of_side = [module for module in batch if contents.asked[module.place] is side]
+        found |= tables.tables(con, contents.queries, side, of_side, are_all=are_all)
+    return found

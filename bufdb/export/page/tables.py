@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,6 +39,17 @@ NAMES = (
 TOP = 50
 """Rows of a table."""
 _ALL = 2**62
+_CHOSEN = """
+SELECT modules.module_id
+FROM modules
+JOIN (
+  SELECT DISTINCT run_name, coalesce(function_name, module_key) AS known_name
+  FROM modules
+  WHERE module_id IN ({})
+) AS functions
+  ON functions.run_name = modules.run_name
+  AND functions.known_name = coalesce(modules.function_name, modules.module_key)"""
+"""All compilations of some modules' functions: top-values shows values of each."""
 _FUNCTION = ["run_name", "function_name", "platform", "color"]
 """The first columns of each of these queries."""
 
@@ -73,6 +84,8 @@ def tables(
     queries: Sequence[SavedQuery],
     asked: Asked,
     modules: Sequence[Module],
+    *,
+    are_all: bool,
 ) -> dict[tuple[int, int | None], list[Table]]:
     """Tables by module and memory space, of those that the queries answer for, without empty ones.
 
@@ -81,12 +94,18 @@ def tables(
         queries: of `queries`.
         asked: what `modules` were asked for with.
         modules: of which those with `is_largest` have tables.
+        are_all: whether there are no others, whose rows need not be read.
     """
     found: dict[tuple[int, int | None], list[Table]] = {
         module.place: [] for module in modules if module.is_largest
     }
+    chosen = None
+    if not are_all:
+        ids = ", ".join(str(module.module_id) for module in modules if module.is_largest)
+        chosen = _CHOSEN.format(ids or "NULL")
+    functions = {module.function for module in modules}
     for query in queries:
-        by_function, columns = _answers(con, query, asked)
+        by_function, columns = _answers(con, query, asked, functions, chosen)
         for module in modules:
             if not module.is_largest or module.function not in by_function:
                 continue
@@ -108,20 +127,26 @@ def tables(
 
 
 def _answers(
-    con: duckdb.DuckDBPyConnection, query: SavedQuery, asked: Asked
+    con: duckdb.DuckDBPyConnection,
+    query: SavedQuery,
+    asked: Asked,
+    functions: Container[Function],
+    chosen: str | None,
 ) -> tuple[dict[Function, list[tuple[Any, ...]]], list[tuple[str, str]]]:
     """Rows by function, in the query's order."""
     values: dict[str, Value] = {"color": ALL, **asked, "top_n": _ALL}
     if query.param("top_functions") is not None:
         # Then top_n counts rows of each of them, else rows of all.
         values |= {"top_functions": _ALL, "top_n": TOP + 1}
-    result = execute.execute_query(con, query, values)
+    keys = ", ".join([*_FUNCTION, "unknown_reason IS NULL"])
+    result = execute.execute_each(con, query, values, keys, TOP + 1, chosen)
     names = [name for name, _ in result.columns]
     if names[:4] != _FUNCTION or names[-1] != "unknown_reason":
         raise ValueError(f"{query.name} does not answer by function")
     found: dict[Function, list[tuple[Any, ...]]] = defaultdict(list)
     for row in result.rows:
-        found[row[:4]].append(row)
+        if row[:4] in functions:
+            found[row[:4]].append(row)
     return found, result.columns
 
 

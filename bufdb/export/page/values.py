@@ -295,6 +295,8 @@ def facts(con: duckdb.DuckDBPyConnection, module_ids: Sequence[int]) -> Facts:
         return execute.execute_with(con, sql, {"shown": shown}, "report").rows
 
     found = Facts()
+    if not module_ids:
+        return found
     for module_id, color, *columns in rows(VALUES):
         of_module = found.values[module_id, color]
         fact = _fact(columns)

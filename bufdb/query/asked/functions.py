@@ -32,20 +32,30 @@ _WITH_USES = "answered_functions_with_uses"
 
 
 @contextmanager
-def alone(con: duckdb.DuckDBPyConnection, query: SavedQuery) -> Iterator[None]:
+def alone(
+    con: duckdb.DuckDBPyConnection, query: SavedQuery, chosen: str | None = None
+) -> Iterator[None]:
     """Within the block the large tables hold the modules alone that the answer is made of.
 
     Args:
         con: as `store.open_readable` opens it, with the variables of the query set.
         query: what will be asked; one without the parameter, or that is not bufdb's, sees all.
+        chosen: SQL that gives module_id, if it is known which modules are shown.
     """
     shown = query.param(_PARAMETER) if query.is_own else None
-    if shown is None:
+    if shown is None and chosen is None:
         yield
         return
-    top = f"coalesce(getvariable('{_PARAMETER}')::BIGINT, {shown.default})"
+    most = 2**62 if shown is None else shown.default
+    top = f"coalesce(getvariable('{_PARAMETER}')::BIGINT, {most})"
+    if chosen is None and _is_many(con, query):
+        places = _WITH_USES if _WITH_USES in query.sql else _FUNCTIONS
+        chosen = (
+            f"SELECT DISTINCT module_id FROM {places} "
+            f"WHERE module_id IS NOT NULL AND place <= {top}"
+        )
     with (
-        _of_these(con, query, top) if _is_many(con, query) else nullcontext(),
+        nullcontext() if chosen is None else _of_these(con, query, chosen),
         _once(con, top) if _ADVISED in query.sql else nullcontext(),
     ):
         yield
@@ -57,15 +67,12 @@ def _is_many(con: duckdb.DuckDBPyConnection, query: SavedQuery) -> bool:
 
 
 def _of_these(
-    con: duckdb.DuckDBPyConnection, query: SavedQuery, top: str
+    con: duckdb.DuckDBPyConnection, query: SavedQuery, chosen: str
 ) -> AbstractContextManager[None]:
-    """Within the block the large tables hold the modules of the first functions alone."""
+    """Within the block the large tables hold these modules alone."""
     places = _WITH_USES if _WITH_USES in query.sql else _FUNCTIONS
     telling = definitions.module_tables(places)
     tables = [name for name in definitions.module_tables(query.sql) if name not in telling]
-    chosen = (
-        f"SELECT DISTINCT module_id FROM {places} WHERE module_id IS NOT NULL AND place <= {top}"
-    )
     return narrowing.to_modules(con, tables, chosen)
 
 

@@ -12,9 +12,8 @@ from typing import Any
 from bufdb import __version__
 from bufdb.export.page import tables
 from bufdb.export.page.comparison import Compared
-from bufdb.export.page.contents import Contents
+from bufdb.export.page.contents import Contents, Shown
 from bufdb.export.page.modules import Module
-from bufdb.export.page.picture import Picture
 from bufdb.query.asked.texts import glob
 from bufdb.report.html import policy
 from bufdb.report.html.columns import TooLargeError, pack
@@ -25,6 +24,8 @@ BUDGET = 4_500_000
 """Bytes of a page; the module with the largest peak is on it whatever it takes."""
 LEAST_BYTES = 3
 """That a value takes on the page at the least."""
+MOST_IN_VAIN = 100
+"""Modules in a row that are read and find no room, before no other is read."""
 _COLUMNS = (
     "run", "function", "module_key", "platform", "color", "space", "peak_bytes", "peak_time",
     "length", "occupied_temp_bytes", "fixed_bytes", "argument_bytes", "output_bytes",
@@ -33,7 +34,7 @@ _COLUMNS = (
 )  # fmt: skip
 
 Limit = tuple[int | None, str | None]
-Pictures = Callable[[Sequence[Module], Callable[[Module], bool]], Iterator[Picture]]
+Pictures = Callable[[Sequence[Module], Callable[[Module], bool]], Iterator[Shown]]
 
 
 def page(
@@ -48,7 +49,8 @@ def page(
 
     Args:
         contents: what is on it.
-        pictures: of modules that are asked for, in their order; see contents.pictures.
+        pictures: of modules that are asked for, and answers about them, in their order; see
+            contents.pictures.
         command: how the page was asked for.
         limit: memory of the device [bytes], and its name if it is a known one; without bytes that
             of the device that a run is labelled with.
@@ -81,6 +83,8 @@ class _Slots:
         self.contents = contents
         self.room = 0
         """Bytes that are left of the page."""
+        self.in_vain = 0
+        """Modules in a row that were read and had no room."""
         self.is_begun = False
         self.packed: list[bytes] = []
         self.number: dict[tuple[int, int | None], int] = {}
@@ -95,18 +99,18 @@ class _Slots:
         known = [module for module in self.contents.modules if module.peak_time is not None]
         unknown = [module for module in self.contents.modules if module.peak_time is None]
         known.sort(key=lambda module: not module.is_largest)
-        for picture in pictures(known, self._is_wanted):
-            self._add(picture.module, picture)
         for module in unknown:
             if module.color is None:
                 self.left_out[module.place] = "it has no allocations"
-            else:
-                self._add(module, None)
+        unknown = [module for module in unknown if module.color is not None]
+        for shown in pictures([*known, *unknown], self._is_wanted):
+            self._add(shown)
 
     def _is_wanted(self, module: Module) -> bool:
         """Whether a module may have room; if not it is left out unread."""
         is_first, self.is_begun = not self.is_begun, True
-        if is_first or module.value_count * LEAST_BYTES <= self.room:
+        least = 0 if module.peak_time is None else module.value_count * LEAST_BYTES
+        if is_first or (least <= self.room and self.in_vain < MOST_IN_VAIN):
             return True
         self._leave_out(module)
         return False
@@ -114,9 +118,9 @@ class _Slots:
     def _leave_out(self, module: Module) -> None:
         self.left_out[module.place] = "the page has no room for it"
 
-    def _add(self, module: Module, picture: Picture | None) -> None:
+    def _add(self, shown: Shown) -> None:
+        module, picture, answers = shown
         asked = self.contents.asked[module.place]
-        answers = self.contents.tables.get(module.place, [])
         top = ("--top", str(tables.TOP))
         command = tables.command("QUERY", module, asked, *top)
         try:
@@ -127,7 +131,9 @@ class _Slots:
         size = (len(data) + 2) // 3 * 4 + 80
         if size > self.room and self.packed:
             self._leave_out(module)
+            self.in_vain += 1
             return
+        self.in_vain = 0
         self.packed.append(data)
         self.number[module.place] = len(self.packed)
         self.room -= size
@@ -178,7 +184,7 @@ def _diff(compared: Compared, modules: Sequence[Module]) -> dict[str, Any]:
             "command": shlex.join([*command, *options]),
             "columns": compared.columns,
             "rows": rows,
-            "is_cut": False,
+            "is_cut": compared.is_cut,
             "note": None,
         }
 

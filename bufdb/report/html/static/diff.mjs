@@ -101,6 +101,7 @@ export class Comparison {
             this.showPairs();
           })
         : null,
+      this.diff.figures.is_cut ? " The page has what changed most; the command gives all." : null,
     );
   }
 
