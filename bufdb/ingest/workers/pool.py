@@ -65,7 +65,7 @@ class Pool:
         Raises:
             OSError: no more processes or files may be had.
         """
-        is_copy = sys.platform == "linux" and threading.active_count() == 1
+        is_copy = _has_one_thread()
         self.count = count
         self.groups: Iterator[Group] = iter(())
         self.pending: deque[_Pending] = deque()
@@ -132,6 +132,14 @@ class Pool:
             except BrokenProcessPool:
                 _raise_ended(group)
             self.pending.append(_Pending(group, result, file))
+
+
+def _has_one_thread() -> bool:
+    """Return whether this process may be copied: of several threads a copy has one, and all locks.
+
+    JAX and DuckDB have threads that Python does not know of.
+    """
+    return sys.platform == "linux" and len(os.listdir("/proc/self/task")) == 1  # noqa: PTH208
 
 
 def _raise_ended(group: Group) -> NoReturn:
