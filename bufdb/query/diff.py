@@ -101,7 +101,7 @@ WHERE figures.place BETWEEN getvariable('first_place')::BIGINT AND getvariable('
 """,
     ),
 }
-"""What stands in front of a macro, and the table that has to be there before."""
+"""By macro, the table that keeps its rows and the SELECT that takes its place."""
 _SPANS = """
 WITH sizes AS (
   SELECT module_id, count(*) AS value_count
@@ -205,7 +205,7 @@ class Comparison:
     more_places: int = 0
     """Places with a changed part beyond those of peak_parts."""
     is_least: bool = False
-    """Whether there may be more: where the peak is the same nobody has looked at its parts."""
+    """Whether there may be more: parts were not computed where the peak is the same."""
 
     def as_result(self) -> Result:
         """All rows: each figure, followed by its parts."""

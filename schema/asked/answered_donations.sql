@@ -187,7 +187,7 @@ early AS (
   WHERE outputs_held.start_time < outputs_held.last_use_time
     OR outputs_held.is_copied
 ),
-told AS (
+pair_facts AS (
   SELECT
     outputs_held.module_id,
     outputs_held.allocation_index,
@@ -236,10 +236,10 @@ written_over AS (
     early.start_time,
     early.end_time
   FROM early
-  JOIN told
-    ON told.module_id = early.module_id
-    AND told.allocation_index = early.allocation_index
-  WHERE NOT told.is_copied
+  JOIN pair_facts
+    ON pair_facts.module_id = early.module_id
+    AND pair_facts.allocation_index = early.allocation_index
+  WHERE NOT pair_facts.is_copied
 ),
 counts AS (
   SELECT
@@ -336,8 +336,8 @@ figures AS (
     occupied_peaks.occupied_temp_bytes
       - greatest(occupied_peaks.occupied_temp_bytes, coalesce(most.needed_bytes, 0))
       AS less_bytes,
-    coalesce(told.is_copied, FALSE) AS is_copied,
-    coalesce(told.is_in_product, FALSE) AS is_in_product,
+    coalesce(pair_facts.is_copied, FALSE) AS is_copied,
+    coalesce(pair_facts.is_in_product, FALSE) AS is_in_product,
     pairs.parameter_number,
     pairs.parameter_shape_index,
     pairs.parameter_name,
@@ -348,9 +348,9 @@ figures AS (
   LEFT JOIN last_uses
     ON last_uses.module_id = pairs.module_id
     AND last_uses.allocation_index = pairs.allocation_index
-  LEFT JOIN told
-    ON told.module_id = pairs.module_id
-    AND told.allocation_index = pairs.allocation_index
+  LEFT JOIN pair_facts
+    ON pair_facts.module_id = pairs.module_id
+    AND pair_facts.allocation_index = pairs.allocation_index
   LEFT JOIN highest
     ON highest.module_id = pairs.module_id
     AND highest.allocation_index = pairs.allocation_index

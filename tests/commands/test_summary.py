@@ -227,8 +227,8 @@ def test_of_another_space_it_is_said_how_much_is_taken(con, small_device):
         made.allocation(color, "temp", bytes_, color=color)
         made.value(color + 1, color, 0, bytes_)
     made.close()
-    told = screen.text(overview.overview(con, {}, {"color": "1"}, 2**34, "TPU v5e"))
-    assert told.splitlines()[2:4] == [
+    text = screen.text(overview.overview(con, {}, {"color": "1"}, 2**34, "TPU v5e"))
+    assert text.splitlines()[2:4] == [
         "taken: 75.0% of the 1000 B that XLA fills ████████████████▌",
         "besides: 500 B hbm",
     ]

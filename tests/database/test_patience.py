@@ -173,7 +173,7 @@ def test_a_reader_waits_for_a_writer_that_waits_and_then_says_so(path, hold):
         waiting.kill()
         waiting.wait()
         waiting.stderr.close()
-    # What a killed writer leaves keeps nobody out.
+    # The file of a killed writer blocks no reader.
     store.open_readable(path).close()
 
 

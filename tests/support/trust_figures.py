@@ -115,7 +115,7 @@ MEASURES: Sequence[Measure] = (
     ),
     Measure(
         "attacks",
-        "attacks by queries, parameters and databases that somebody sent",
+        "attacks by queries, parameters and databases from others",
         "-m pytest -q -m '' tests/whole/test_trust.py -k no_attack_succeeds",
         "-m pytest -q -m '' tests/whole/test_trust.py -k no_attack_succeeds",
         r"^(?:(?P<wrong>\d+) failed, )?(?P<right>\d+) passed",
@@ -123,7 +123,7 @@ MEASURES: Sequence[Measure] = (
     ),
     Measure(
         "files",
-        "attacks by datasets, archives, bodies of HTTP, links and names that somebody sent",
+        "attacks by datasets, archives, bodies of HTTP, links and names from others",
         "-m pytest -q -m '' tests/dataset/test_trust.py tests/dataset/test_compact.py "
         "tests/dumps/test_places.py tests/dumps/test_remote.py tests/commands/test_completion.py",
         "-m pytest -q tests/dataset/test_trust.py -k link",

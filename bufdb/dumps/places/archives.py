@@ -234,6 +234,7 @@ def _is_link(info: zipfile.ZipInfo) -> bool:
 
 def _require_small_directory(file: IO[bytes]) -> None:
     """Nothing if the directory, all of which `zipfile` reads at once, is no larger than allowed."""
+    # zipfile has no public way to see the size before it reads the directory; nor has typeshed.
     end = zipfile._EndRecData(file)  # type: ignore[attr-defined]
     if end is not None and end[zipfile._ECD_SIZE] > _MOST_DIRECTORY:  # type: ignore[attr-defined]
         most = f"{_MOST_DIRECTORY >> 20} MiB"
@@ -288,6 +289,7 @@ def _each(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
     """The members one by one, of which `tarfile` would keep all."""
     count = 0
     while (info := archive.next()) is not None:
+        # `members` is tarfile's list of all that was read; typeshed lacks it.
         archive.members.clear()  # type: ignore[attr-defined]
         count += 1
         _require_few(count)

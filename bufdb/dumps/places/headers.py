@@ -22,7 +22,10 @@ _RECORD = re.compile(rb"(\d{1,6}) [^=\n]+=")
 
 
 class Header(tarfile.TarInfo):
-    """The header of a member; OSError for one that no program writes."""
+    """The header of a member; OSError for one that no program writes.
+
+    tarfile reads extended headers in methods that typeshed does not know (misc below).
+    """
 
     def _block(self, count: int) -> int:
         """Bytes with what fills the last block."""

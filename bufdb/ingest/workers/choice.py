@@ -1,4 +1,4 @@
-"""Which processes read the groups of an ingest: this one, or others beside it."""
+"""Choose which processes read the groups of an ingest: this one, or several more."""
 
 from __future__ import annotations
 
