@@ -206,7 +206,7 @@ _ATTRIBUTE = re.compile(
     rb"|shape \|(?P<parameter_shape>[^|]*)\| at ShapeIndex (?P<parameter_shape_index>\{[\d,]*\})"
     rb"|output shape is \|(?P<output_shape>[^|]*)\||(?P<is_constant>constant)"
     rb"|(?P<is_thread_local>thread-local)|(?P<is_maybe_live_out>maybe-live-out)"
-    rb"|(?P<is_preallocated_temp>preallocated-temp)|(?P<other>[^,|]++(?:\|[^|]*+\|)?+[^,|]*+))(?=,|$)"
+    rb"|(?P<is_preallocated_temp>preallocated-temp)|(?P<other>[^,|]++(?:\|[^|]*+\|)?[^,|]*+))(?=,|$)"
 )
 
 

@@ -25,7 +25,7 @@ def small_spans(monkeypatch):
     monkeypatch.setattr(diff, "AT_ONCE", 1)
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("key", ["op", "source", "stack", "category"])
 @pytest.mark.parametrize("form", ["table", "csv", "json", "jsonl"])
 def test_a_comparison_in_spans_says_what_it_says_in_one(call, demo_db, monkeypatch, key, form):
@@ -117,6 +117,7 @@ def test_modules_that_find_no_room_in_a_row_end_the_search(call, demo_db, monkey
     assert len(asked) == 2
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("form", ["speedscope", "perfetto", "torch-snapshot"])
 def test_a_picture_of_copied_rows_is_that_of_the_tables(call, demo_db, monkeypatch, tmp_path, form):
     def drawn(name):

@@ -104,6 +104,7 @@ COPIES = {
 
 
 @LINUX
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("patch", COPIES.values(), ids=COPIES)
 def test_copies_of_the_command_store_the_same(expected, tmp_path, patch):
     db = tmp_path / "t.duckdb"
@@ -253,6 +254,7 @@ def test_an_error_here_ends_the_others(con, pools):
 
 
 @LINUX
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("fault", "message"),
     [("MemoryError()", "not enough memory"), ("ValueError('odd')", "ValueError: odd")],
@@ -268,7 +270,7 @@ def test_an_error_there_is_raised_here(tmp_path, fault, message):
 
 SLOW = (
     "import time\nfrom bufdb.ingest import group\nreal = group.read\n"
-    "def read(*given):\n    time.sleep(2)\n    real(*given)\ngroup.read = read"
+    "def read(*given):\n    time.sleep(1)\n    real(*given)\ngroup.read = read"
 )
 
 
