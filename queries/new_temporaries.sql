@@ -12,7 +12,8 @@
 -- its peak. With by = 'all' or 'shape' every changed shape is a new group.
 --
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
--- param color VARCHAR = NULL: Memory space: its number; NULL or all is every one.
+-- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
+--   (color 0), where a module holds nothing there its largest.
 -- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
 -- param base VARCHAR = NULL: The run, or LABEL=VALUE, to compare with; nothing without it.
 -- param new VARCHAR = NULL: The run, or LABEL=VALUE, that is compared; nothing without it.
@@ -67,9 +68,9 @@ WHERE (
     OR parts.new_function_name GLOB params.function
   )
   AND (
-    coalesce(params.color, 'all') = 'all'
+    params.color IN ('all', CAST(parts.color AS VARCHAR))
+    OR (params.color IS NULL AND parts.is_device_memory)
     OR parts.color IS NULL
-    OR params.color = CAST(parts.color AS VARCHAR)
   )
   AND (
     params.module IS NULL

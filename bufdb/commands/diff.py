@@ -53,7 +53,7 @@ _TEXT_FORMATS = ("table", "markdown")
     "--color",
     metavar="N",
     shell_complete=completion.known("color"),
-    help="Only this memory space: its number or its name.  [default: all]",
+    help="Memory space: its number or its name, or all.  [default: that of the device]",
 )
 @click.option(
     "--pair",
@@ -117,9 +117,12 @@ def command(
 
 
 def _noted(piece: Diff) -> Result:
-    """Rows, after saying why there are none."""
-    if piece.note is not None:
-        common.note(piece.note)
+    """Rows, after saying why there are none or what they leave out."""
+    from bufdb.report.diff import others
+
+    for text in (piece.note, others(piece.comparison)):
+        if text is not None:
+            common.note(text)
     return piece.comparison.as_result()
 
 

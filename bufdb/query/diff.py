@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from bufdb.database import definitions, narrowing
@@ -42,11 +42,12 @@ WHERE (getvariable('function')::VARCHAR IS NULL
   AND (getvariable('module')::VARCHAR IS NULL
     OR base_module_key GLOB getvariable('module')::VARCHAR
     OR new_module_key GLOB getvariable('module')::VARCHAR)
-  AND (getvariable('color')::VARCHAR IS NULL OR color IS NULL
-    OR getvariable('color')::VARCHAR IN ('all', color::VARCHAR, memory_space_name))
   AND (getvariable('platform')::VARCHAR IS NULL
     OR list_contains(string_split(platform, ' -> '), getvariable('platform')::VARCHAR))"""
-_WHERE = f"{_FILTER}\nORDER BY place"
+_COLOR = """
+WHERE color IS NULL
+  OR (getvariable('color')::VARCHAR IS NULL AND is_device_memory)
+  OR getvariable('color')::VARCHAR IN ('all', color::VARCHAR, memory_space_name)"""
 _SIDES = "getvariable('base')::VARCHAR, getvariable('new')::VARCHAR"
 _ASKED = "getvariable('pair')::VARCHAR"
 _KEYED = f"{_SIDES}, getvariable('key_name')::VARCHAR, {_ASKED}"
@@ -62,20 +63,20 @@ SELECT {_COMMON}, figure, NULL::VARCHAR AS allocation_kind, NULL::VARCHAR AS par
   NULL::VARCHAR AS base_shape, NULL::VARCHAR AS new_shape,
   NULL::VARCHAR AS base_source, NULL::VARCHAR AS new_source, unknown_reason
 FROM diff_modules({_SIDES}, {_ASKED})
-{_WHERE}, figure_place"""
+ORDER BY place, figure_place"""
 _TOP_MODULES = _MODULES.replace(
-    "ORDER BY", "AND (figure = 'peak' OR place <= getvariable('whole_places')::BIGINT)\nORDER BY"
+    "ORDER BY", "WHERE figure = 'peak' OR place <= getvariable('whole_places')::BIGINT\nORDER BY"
 )
 _PEAK = f"""
 SELECT {_COMMON}, 'peak' AS figure, allocation_kind, part, change, {_NUMBERS}, {_DETAILS},
   unknown_reason
 FROM diff_peak({_KEYED})
-{_WHERE}, part_place"""
+ORDER BY place, part_place"""
 _TEMPS = f"""
 SELECT {_COMMON}, 'temps' AS figure, 'temp' AS allocation_kind, part, change, {_NUMBERS},
   {_DETAILS}, NULL::VARCHAR AS unknown_reason
 FROM diff_temps({_KEYED})
-{_WHERE}, part_place"""
+ORDER BY place, part_place"""
 
 _PARAMS = "base_run, new_run, asked_pairs := NULL"
 _STAGES = {
@@ -88,7 +89,10 @@ WHERE figures.module_id IN (
   UNION ALL
   SELECT new_module_id FROM temp.main.diff_paired
 )""",
-    "diff_figures": f"SELECT * FROM diff_modules({_SIDES}, {_ASKED}) {_FILTER}",
+    "diff_spaces": f"SELECT * FROM diff_modules({_SIDES}, {_ASKED}) {_FILTER}",
+    "diff_figures": f"""
+SELECT * REPLACE (dense_rank() OVER (ORDER BY place) AS place)
+FROM temp.main.diff_spaces {_COLOR}""",
 }
 """Temporary tables in their order, each of which reads the one before."""
 _STAGED = {
@@ -125,6 +129,13 @@ FROM running
 WHERE number <= coalesce(getvariable('most_places')::BIGINT, number)
 GROUP BY value_count // getvariable('at_once')::BIGINT
 ORDER BY first_place"""
+_OTHERS = """
+SELECT coalesce(memory_space_name, 'color ' || color) AS space_name, sum(delta_bytes)
+FROM temp.main.diff_spaces
+WHERE getvariable('color')::VARCHAR IS NULL AND NOT is_device_memory
+  AND figure = 'peak' AND delta_bytes <> 0
+GROUP BY color, space_name, sign(delta_bytes)
+ORDER BY color, sign(delta_bytes) DESC"""
 _CHANGED = "(delta_bytes <> 0 OR change IN ('donated', 'not donated'))"
 
 _NAMES = """
@@ -206,6 +217,8 @@ class Comparison:
     """Places with a changed part beyond those of peak_parts."""
     is_least: bool = False
     """Whether there may be more: parts were not computed where the peak is the same."""
+    other_spaces: Sequence[tuple[str, int]] = ()
+    """Memory spaces that were not asked for, each with the bytes by which peaks grew or shrank."""
 
     def as_result(self) -> Result:
         """All rows: each figure, followed by its parts."""
@@ -309,6 +322,7 @@ def compare(
         temp_parts=[row for piece in found for row in piece.temp_parts],
         columns=found[0].columns,
         key_name=found[0].key_name,
+        other_spaces=found[0].other_spaces,
     )
 
 
@@ -318,15 +332,17 @@ def pieces(
     """Compare two sides, a span of places at a time; one without rows where there is no figure.
 
     `values`: base and new (see `selected_runs`), key_name (see diff_peak), and if wanted function
-    (a glob), color (a memory space's number or name), platform, pair (see `asked_pairs`) and
-    most_places, after which no place follows. `temps` asks for the parts of the temp allocations
-    too.
+    (a glob), color (a memory space's number or name, or all; the memory of the device without it),
+    platform, pair (see `asked_pairs`) and most_places, after which no place follows. `temps` asks
+    for the parts of the temp allocations too. The first piece has the other memory spaces.
     """
     with _staged(con, values) as spans:
+        others = _other_spaces(con, values)
         for span in spans or [_NO_SPAN]:
             with _alone(con, span, spans):
                 piece = _piece(con, {**values, **span._asdict()}, temps=temps)
-            yield piece
+            yield replace(piece, other_spaces=others)
+            others = []
 
 
 def _piece(
@@ -369,11 +385,18 @@ def compare_top(
         every: dict[str, Value] = {**values, **_EVERY._asdict()}
         every["whole_places"] = max([top, *places])
         modules = execute_with(con, _TOP_MODULES, every, "diff")
+        others = _other_spaces(con, values)
     figures = _rows(modules)
     beyond = [row.delta_bytes for row in figures if row.place > last and row.figure == "peak"]
     more += sum(1 for delta in beyond if delta) - len(places)
     key_name = str(values["key_name"])
-    return Comparison(figures, parts, [], modules.columns, key_name, more, 0 in beyond)
+    return Comparison(figures, parts, [], modules.columns, key_name, more, 0 in beyond, others)
+
+
+def _other_spaces(
+    con: duckdb.DuckDBPyConnection, values: Mapping[str, Value]
+) -> list[tuple[str, int]]:
+    return execute_with(con, _OTHERS, values, "diff").rows
 
 
 def _changed_parts(

@@ -91,7 +91,22 @@ def text(
     if more:
         least = "at least " if comparison.is_least else ""
         notes.append(f"parts of {least}{more} more functions changed; --function shows them")
+    if (note := others(comparison)) is not None:
+        notes.append(note)
     return Shown("\n".join(blocks), cut, notes)
+
+
+def others(comparison: Comparison) -> str | None:
+    """What changed in memory spaces that were not asked for: "vmem: +1.20 MiB, -3.00 KiB"."""
+    spaces: dict[str, list[str]] = {}
+    for name, delta in comparison.other_spaces:
+        spaces.setdefault(name, []).append(signed_bytes(delta))
+    changes = "; ".join(f"{name}: {', '.join(texts)}" for name, texts in spaces.items())
+    return (
+        f"peaks of other memory spaces changed: {changes}; --color all shows them"
+        if changes
+        else None
+    )
 
 
 def summary(comparison: Comparison) -> str:

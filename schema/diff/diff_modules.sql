@@ -30,6 +30,7 @@ figures AS (
     memory_figures.module_id,
     memory_figures.color,
     memory_figures.memory_space_name,
+    memory_figures.is_device_memory,
     kinds.figure,
     kinds.figure_place,
     CASE kinds.figure
@@ -80,6 +81,7 @@ joined AS (
     figure_place,
     max(memory_space_name) FILTER (WHERE side = 'base') AS base_space_name,
     max(memory_space_name) FILTER (WHERE side = 'new') AS new_space_name,
+    coalesce(bool_or(is_device_memory), TRUE) AS is_device_memory,
     max(figure_bytes) FILTER (WHERE side = 'base') AS base_bytes,
     max(figure_bytes) FILTER (WHERE side = 'new') AS new_bytes,
     count(*) FILTER (WHERE side = 'base') AS base_count,
@@ -173,6 +175,7 @@ SELECT
   pairs.new_module_key,
   filled.color,
   coalesce(filled.new_space_name, filled.base_space_name) AS memory_space_name,
+  filled.is_device_memory,
   filled.figure_place,
   filled.figure,
   filled.base_bytes,
@@ -206,4 +209,4 @@ LEFT JOIN modules AS base_modules ON base_modules.module_id = filled.base_module
 LEFT JOIN modules AS new_modules ON new_modules.module_id = filled.new_module_id
 ORDER BY peaks.place, filled.figure_place;
 COMMENT ON MACRO TABLE diff_modules IS
-  'The figures of the modules of base_run beside those of new_run, paired by diff_pairs (asked_pairs as there). One row per pair (or module without partner), memory space and figure: peak, arguments, outputs, aliased, temps, constants, fragmentation as in memory_figures, and padding (bytes held at the peak beyond the bare shapes, tuples left out). base_bytes and new_bytes, their difference delta_bytes and delta_ratio, the difference as share of base_bytes. NULL where a side has no such module or the figure is unknown, and unknown_reason says of which side and why; 0 where a module does not use the memory space. color is NULL where neither side has allocations. platform is that of both, as OLD -> NEW if they differ, NULL if unknown. place numbers pairs and memory spaces: those whose peak grew most first, then those that shrank, those with an unknown peak, those on one side only, those that are the same.';
+  'The figures of the modules of base_run beside those of new_run, paired by diff_pairs (asked_pairs as there). One row per pair (or module without partner), memory space and figure: peak, arguments, outputs, aliased, temps, constants, fragmentation as in memory_figures, and padding (bytes held at the peak beyond the bare shapes, tuples left out). base_bytes and new_bytes, their difference delta_bytes and delta_ratio, the difference as share of base_bytes. NULL where a side has no such module or the figure is unknown, and unknown_reason says of which side and why; 0 where a module does not use the memory space. color is NULL where neither side has allocations. is_device_memory says whether it is the memory of the device (memory_figures) on either side; TRUE where color is NULL. platform is that of both, as OLD -> NEW if they differ, NULL if unknown. place numbers pairs and memory spaces: those whose peak grew most first, then those that shrank, those with an unknown peak, those on one side only, those that are the same.';

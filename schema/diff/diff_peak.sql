@@ -539,6 +539,7 @@ SELECT
   figures.new_module_key,
   figures.color,
   figures.memory_space_name,
+  figures.is_device_memory,
   CASE
     WHEN parts.donation IS NOT NULL THEN parts.donation
     WHEN parts.base_value_count = 0 AND parts.new_value_count > 0 THEN 'appeared'
@@ -581,6 +582,7 @@ SELECT
   peaks.new_module_key,
   peaks.color,
   peaks.memory_space_name,
+  peaks.is_device_memory,
   'unknown' AS change,
   NULL AS allocation_kind,
   '(unknown)' AS part,

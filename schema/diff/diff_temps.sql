@@ -107,6 +107,7 @@ SELECT
   figures.new_module_key,
   figures.color,
   figures.memory_space_name,
+  figures.is_device_memory,
   all_parts.change,
   all_parts.part,
   all_parts.base_bytes,

@@ -267,7 +267,7 @@ def test_nothing_changed(diff):
     code, text, err = diff("tpu_b8", "tpu_b8")
     assert (code, err) == (0, "")
     lines = text.splitlines()
-    assert lines[0] == "no peak changed: 7 unchanged"
+    assert lines[0] == "no peak changed: 2 unchanged"
     assert all(line.split("  ")[-1] == "signature" and " ~ " in line for line in lines[4:])
     assert "by op" not in text
 
@@ -478,7 +478,7 @@ def test_sums_are_of_one_memory_space(small, tmp_path):
             for color, size in enumerate(sizes):
                 made.allocation(color, "output", size, color=color)
             made.close()
-    assert small([], "a", "b")[1].splitlines()[0] == (
+    assert small([], "a", "b", "--color", "all")[1].splitlines()[0] == (
         "f (color 1): peak 1 B → 9 B (+800.0%), largest: +8 B (output); in all: "
         "color 1 grew 8 B in 1 function; color 0 grew 1 B in 1 function; 1 unchanged"
     )
@@ -511,6 +511,25 @@ def test_where_nothing_is_compared_it_says_what_there_is(con):
         "no rows: neither side has function 'h' and color '1'; there is f, g in memory space 0 "
         "(no name)"
     )
+
+
+def test_the_devices_memory_is_compared_unless_another_is_asked_for(con):
+    for module_id, run, own, scratch in ((1, "a", 100, 40), (2, "b", 90, 300)):
+        module = Module(con, module_id, run, "f")
+        module.allocation(0, "output", own)
+        module.allocation(1, "output", scratch, color=5)
+        module.close()
+    derive(con)
+
+    def compared(**asked):
+        found = questions.diff(lambda *_, **__: con, "a", "b", **asked).comparison
+        peaks = [row for row in found.figures if row.figure == "peak"]
+        return [(row.place, row.color, row.delta_bytes) for row in peaks], list(found.other_spaces)
+
+    assert compared() == ([(1, 0, -10)], [("color 5", 260)])
+    assert compared(top=1) == compared()
+    assert compared(color="all") == ([(1, 5, 260), (2, 0, -10)], [])
+    assert compared(color=5) == ([(1, 5, 260)], [])
 
 
 def test_programs_of_torch_xla_bear_their_modules(small):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from bufdb.api.questions.opening import Open
 from bufdb.errors import UsageError, quote
+from bufdb.query.asked.spaces import ALL
 from bufdb.query.diff import (
     SQL,
     Comparison,
@@ -46,8 +47,9 @@ def diff(opened: Open, base: str, new: str, *, top: int | None = None, **options
         new: the same of the other side.
         top: places that a text will show; None for all rows.
         options: by (one of KEYS, what the parts of a changed peak are grouped by), function
-            (a glob), module (a glob of keys), color (a memory space, its number or its name; all by
-            default) and pairs (texts OLD=NEW: which functions or modules are to be compared).
+            (a glob), module (a glob of keys), color (a memory space, its number or its name, or
+            all; the memory of the device by default) and pairs (texts OLD=NEW: which functions or
+            modules are to be compared).
 
     Raises:
         UsageError: a run, a key or a pair that there is not.
@@ -98,7 +100,8 @@ def _why_nothing(con: duckdb.DuckDBPyConnection, values: Mapping[str, Value]) ->
     """Why neither side has a figure."""
     filters = ("function", "module", "color")
     given = [name for name in filters if values[name] is not None]
-    whole = compare(con, {**values, **dict.fromkeys(filters)}, temps=False).figures
+    everything = {**values, **dict.fromkeys(filters), "color": ALL}
+    whole = compare(con, everything, temps=False).figures
     if not whole:
         return "no rows: neither side has a module"
     functions = ", ".join(dict.fromkeys(row.function_name for row in whole))

@@ -16,6 +16,7 @@ import duckdb
 from bufdb.errors import UsageError, quote
 from bufdb.export.page.modules import Asked
 from bufdb.query import diff, execute
+from bufdb.query.asked.spaces import ALL
 from bufdb.query.asked.texts import glob
 from bufdb.query.header import Value
 
@@ -64,7 +65,7 @@ def compared(con: duckdb.DuckDBPyConnection, base: str, filters: Asked) -> Compa
     new = _new_side(con, filters.get("run"), old)
     kept = ("function", "module", "platform")
     values: dict[str, Value] = {name: filters.get(name) for name in kept}
-    values |= {"base": base, "new": new, "color": None, "pair": None}
+    values |= {"base": base, "new": new, "color": ALL, "pair": None}
     values["most_places"] = MOST_PLACES + 1
     answers = {key: diff.compare(con, {**values, "key_name": key}, temps=False) for key in KEYS}
     first = answers[KEYS[0]]
