@@ -7,13 +7,9 @@ import textwrap
 from collections.abc import Iterable
 from dataclasses import asdict, replace
 from itertools import groupby
-from typing import TYPE_CHECKING
 
-from bufdb.report.text import align, markdown_escape
-
-if TYPE_CHECKING:
-    pass
 from bufdb.query.schema import HEADINGS, Item
+from bufdb.report.text import align, markdown_escape
 
 
 def as_text(items: Iterable[Item]) -> str:
