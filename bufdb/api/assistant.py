@@ -103,8 +103,9 @@ class Tools:
         by groups the parts: op, source, shape, dtype, opcode, category, stack or all; color is a
         memory space, its number or its name, by default all.
         """
-        found = self._db.diff(base, new, by=by, color=color)
-        return _with_rows(found, max_rows)
+        most = _at_most(max_rows)  # each pair has a row at least
+        found = self._db.diff(base, new, by=by, color=color, top=max(most, 1))
+        return _with_rows(found, max_rows, is_counted=False)
 
     def what_if(
         self,
@@ -217,20 +218,21 @@ def _cut_cell(name: str, most: int) -> str:
     return f"if(length({text}) > {most}, {cut}, {text}) AS {name}"
 
 
-def _with_rows(found: Answer, max_rows: int) -> str:
+def _with_rows(found: Answer, max_rows: int, *, is_counted: bool = True) -> str:
     """The first line of a text, which says it all, the rows, and the notes."""
     parts = [found.text.split("\n")[0]]
     if found.data:
         columns = [(name, "VARCHAR") for name in found.data[0]]
         rows = [tuple(row.values()) for row in found.data]
-        parts += ["", _cut(Result(columns, rows), max_rows)]
+        parts += ["", _cut(Result(columns, rows), max_rows, is_counted=is_counted)]
     return "\n".join([*parts, *(f"note: {text}" for text in found.notes)])
 
 
-def _cut(result: Result, max_rows: int) -> str:
+def _cut(result: Result, max_rows: int, *, is_counted: bool) -> str:
     """Rows as CSV, and how many were left out."""
     shown = Result(result.columns, result.rows[: _at_most(max_rows)])
-    return _with_rest(render(shown, "csv")[0], len(result.rows) - len(shown.rows))
+    more = len(result.rows) - len(shown.rows)
+    return _with_rest(render(shown, "csv")[0], more, is_counted=is_counted)
 
 
 def _with_rest(text: str, more: int, *, is_counted: bool = True) -> str:

@@ -110,21 +110,27 @@ class Readable:
             return Answer("", as_dict(found.found), (found.note,))
         return Answer(text(found.found), as_dict(found.found))
 
-    def diff(self, base: str, new: str, *, top: int | None = None, **options: Any) -> Answer:
+    def diff(self, base: str, new: str, *, top: int = 10, **options: Any) -> Answer:
         """What changed between two runs, and why.
+
+        The data has what the text is made of: the peak of each pair, all figures of the first `top`
+        pairs, and the parts of the first `top` that changed. `db.query("diff-modules", ...)` and
+        `db.query("diff-peak", ...)` are relations of all rows.
 
         Args:
             base: a run, or LABEL=VALUE.
             new: the same of the other side.
-            top: functions and parts that the text shows; 10 by default. The data has all.
+            top: functions, and parts of each, that the text shows.
             options: by, function, module, color and pairs, see `bufdb.api.questions.diff.diff`.
         """
         from bufdb.api.questions.diff import diff
-        from bufdb.report.diff import DEFAULT_TOP, text
+        from bufdb.query.diff import MOST_PLACES
+        from bufdb.report.diff import text
 
         with self._opener.several() as opened:
-            found = diff(opened, base, new, **options)
-        shown = text(found.comparison, top or DEFAULT_TOP)
+            most = max(top, MOST_PLACES)
+            found = diff(opened, base, new, top=top, most_places=most, **options)
+        shown = text(found.comparison, top)
         notes = [found.note] if found.note is not None else shown.notes
         return Answer(shown.text, dicts(found.comparison.as_result()), tuple(notes))
 

@@ -364,11 +364,14 @@ def _piece(
 
 
 def compare_top(
-    con: duckdb.DuckDBPyConnection, values: Mapping[str, Value], top: int
+    con: duckdb.DuckDBPyConnection,
+    values: Mapping[str, Value],
+    top: int,
+    most_places: int = MOST_PLACES,
 ) -> Comparison:
-    """Compare two sides for a text that shows so many places, and the parts of MOST_PLACES.
+    """Compare two sides: all figures of so many places, and the parts of the first that changed.
 
-    Of other places the peak alone is fetched; parts are computed until enough have changed.
+    Of other places the peak alone is fetched; parts are computed until `most_places` have changed.
     """
     parts: list[Row] = []
     places: list[int] = []
@@ -376,11 +379,12 @@ def compare_top(
     with _staged(con, values) as spans:
         for span in spans:
             with _alone(con, span, spans):
-                changed, found = _changed_parts(con, {**values, **span._asdict()}, len(places))
+                room = most_places - len(places)
+                changed, found = _changed_parts(con, {**values, **span._asdict()}, room)
             parts += found
-            places += changed[: MOST_PLACES - len(places)]
+            places += changed[:room]
             more, last = more + len(changed), span.last_place
-            if len(places) == MOST_PLACES:
+            if len(places) == most_places:
                 break
         every: dict[str, Value] = {**values, **_EVERY._asdict()}
         every["whole_places"] = max([top, *places])
@@ -400,14 +404,14 @@ def _other_spaces(
 
 
 def _changed_parts(
-    con: duckdb.DuckDBPyConnection, values: Mapping[str, Value], found: int
+    con: duckdb.DuckDBPyConnection, values: Mapping[str, Value], most: int
 ) -> tuple[list[int], list[Row]]:
-    """The places of a span that have a changed part, and the parts of those that are shown."""
+    """The places of a span that have a changed part, and the parts of the first `most` of them."""
     execute_with(con, f"CREATE TEMP TABLE diff_parts AS {_PEAK}", values, "diff")
     known = "FROM temp.main.diff_parts WHERE unknown_reason IS NULL"
     sql = f"SELECT DISTINCT place {known} AND {_CHANGED} ORDER BY place"
     places = [place for (place,) in execute(con, sql, "diff").rows]
-    shown = ", ".join(map(str, places[: MOST_PLACES - found]))
+    shown = ", ".join(map(str, places[:most]))
     sql = f"SELECT * {known} AND place IN ({shown}) ORDER BY rowid"
     rows = _rows(execute(con, sql, "diff")) if shown else []
     con.execute("DROP TABLE temp.main.diff_parts")

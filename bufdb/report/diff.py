@@ -24,9 +24,6 @@ from bufdb.report.text import (
     markdown_escape,
 )
 
-DEFAULT_TOP = 10
-"""Functions and parts to show."""
-
 _OF_OPERATIONS = ("op", "source", "stack")
 """Keys of which a group is an operation, or where it stands, and what XLA adds for it."""
 

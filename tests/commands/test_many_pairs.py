@@ -3,12 +3,15 @@
 import csv
 import io
 import json
+from contextlib import nullcontext
 from unittest import mock
 
 import pytest
 from small_db import Module, derive, in_bulk
 
+from bufdb.api.assistant import Tools
 from bufdb.api.questions import export as exports
+from bufdb.api.readable import Readable
 from bufdb.export.page import comparison, contents, tables
 from bufdb.query import diff
 from bufdb.query.catalogue import Catalogue
@@ -69,6 +72,18 @@ def test_of_pairs_that_are_not_shown_the_peak_alone_is_fetched(con, small_spans)
     assert (found.more_places, found.is_least) == (7, True)
     left = con.execute("SELECT count(*) FROM duckdb_tables() WHERE temporary").fetchall()
     assert left == [(0,)]
+
+
+def test_python_and_assistants_get_what_their_text_shows(con):
+    many(con, 12)
+    opener = mock.Mock(path="x")
+    opener.several.return_value = nullcontext(lambda *_, **__: con)
+    db = Readable(opener)
+    data = db.diff("a", "b", top=4).data
+    assert sum(row["figure"] == "peak" and row["part"] is None for row in data) == 12
+    assert {row["place"] for row in data if row["part"] is not None} == {1, 2, 3, 4}
+    lines = Tools(db).diff("a", "b", max_rows=5).splitlines()
+    assert lines[8] == "(more rows; max_rows gives more)" and len(lines) == 11
 
 
 def test_pairs_beyond_those_of_a_page_are_said_to_be_left_out(con, monkeypatch):

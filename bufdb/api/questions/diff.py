@@ -10,6 +10,7 @@ from bufdb.api.questions.opening import Open
 from bufdb.errors import UsageError, quote
 from bufdb.query.asked.spaces import ALL
 from bufdb.query.diff import (
+    MOST_PLACES,
     SQL,
     Comparison,
     asked_pairs,
@@ -38,14 +39,23 @@ class Diff:
     """Why there is no figure; None if there is one."""
 
 
-def diff(opened: Open, base: str, new: str, *, top: int | None = None, **options: Any) -> Diff:
+def diff(
+    opened: Open,
+    base: str,
+    new: str,
+    *,
+    top: int = 10,
+    most_places: int = MOST_PLACES,
+    **options: Any,
+) -> Diff:
     """The modules of two runs side by side; arguments as the options of `bufdb diff`.
 
     Args:
         opened: opens the database.
         base: a run, or LABEL=VALUE.
         new: the same of the other side.
-        top: places that a text will show; None for all rows.
+        top: places of which all figures are fetched, of others the peak alone.
+        most_places: changed places of which the parts are fetched.
         options: by (one of KEYS, what the parts of a changed peak are grouped by), function
             (a glob), module (a glob of keys), color (a memory space, its number or its name, or
             all; the memory of the device by default) and pairs (texts OLD=NEW: which functions or
@@ -55,7 +65,7 @@ def diff(opened: Open, base: str, new: str, *, top: int | None = None, **options
         UsageError: a run, a key or a pair that there is not.
     """
     con, values = _asked(opened, base, new, **options)
-    found = compare(con, values, temps=True) if top is None else compare_top(con, values, top)
+    found = compare_top(con, values, top, most_places)
     return Diff(found, None if found.figures else _why_nothing(con, values))
 
 
