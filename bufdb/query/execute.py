@@ -9,7 +9,7 @@ Invariant: a value is what DuckDB has, or DuckDB's own text of it, never what Py
 
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date, datetime
 from typing import Any, TypeVar
@@ -88,19 +88,35 @@ def execute_query(
         return execute(con, sql, query.name)
 
 
+@contextmanager
+def together(
+    con: duckdb.DuckDBPyConnection,
+    queries: Sequence[SavedQuery],
+    values: Mapping[str, Value],
+    chosen: str | None,
+) -> Iterator[None]:
+    """Within the block `execute_each` asks these queries with `values` and what it adds to them.
+
+    `chosen` is SQL of the modules that are read, as of `functions.together`; None for all.
+    """
+    sql = "\n".join(query.sql for query in queries)
+    modules = chosen or "SELECT module_id FROM modules"
+    with (
+        _variables(con, values),
+        functions.together(con, sql, modules, is_narrowed=chosen is not None),
+    ):
+        yield
+
+
 def execute_each(
     con: duckdb.DuckDBPyConnection,
     query: SavedQuery,
     values: Mapping[str, Value],
     keys: str,
     most: int,
-    chosen: str | None = None,
 ) -> Result:
-    """The answer of a saved query, of rows with the same `keys` the first alone; errors as above.
-
-    `chosen` is SQL of the modules that are read, as of `functions.alone`.
-    """
-    with _variables(con, spaces.numbered(con, query, values)), functions.alone(con, query, chosen):
+    """The answer of a saved query, of rows with the same `keys` the first; errors as above."""
+    with _variables(con, values):
         _as_table(con, query.sql, query.name)
     ranked = f"row_number() OVER (PARTITION BY {keys} ORDER BY rowid) <= {most}"
     result = execute(con, f"FROM temp.main.{ANSWER} QUALIFY {ranked} ORDER BY rowid", query.name)

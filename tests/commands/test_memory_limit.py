@@ -27,6 +27,12 @@ def test_the_answer_is_the_same_with_little_memory(call, demo_db, command):
     assert call(*command, "--db", demo_db, "--memory-limit", "256 MB") == plain
 
 
+def test_advice_keeps_few_joins_at_once(call, demo_db, tmp_path):
+    """Each takes half a megabyte, however few rows there are: these needed 250 MB."""
+    for command in (("query", "advice"), ("report", "-o", tmp_path / "report.html")):
+        assert call(*command, "--db", demo_db, "--memory-limit", "192MB")[0] == 0
+
+
 def test_the_limit_is_that_of_the_option_or_of_the_environment(call, demo_db, monkeypatch):
     asked = ("sql", LIMIT, "--db", demo_db, "--format", "csv")
     assert call(*asked)[1] == "size\n732.4 MiB\n"

@@ -21,7 +21,7 @@ from bufdb.query.header import SavedQuery
 
 AT_ONCE = 100_000
 """Values that are read at once, or those of one module if it has more."""
-MODULES_AT_ONCE = 400
+MODULES_AT_ONCE = 100
 """The same of modules, each of which has some hundred rows of answers."""
 _OF_RUNS = "literal_programs"
 

@@ -104,42 +104,45 @@ def tables(
         ids = ", ".join(str(module.module_id) for module in modules if module.is_largest)
         chosen = _CHOSEN.format(ids or "NULL")
     functions = {module.function for module in modules}
-    for query in queries:
-        by_function, columns = _answers(con, query, asked, functions, chosen)
-        for module in modules:
-            if not module.is_largest or module.function not in by_function:
-                continue
-            rows = by_function[module.function]
-            known = [row for row in rows if row[-1] is None]
-            reasons = [row[-1] for row in rows if row[-1] is not None]
-            found[module.place].append(
-                Table(
-                    query.name,
-                    query.title,
-                    command(query.name, module, asked, "--top", str(TOP)),
-                    columns,
-                    known[:TOP],
-                    len(known) > TOP,
-                    reasons[0] if reasons else None,
-                )
-            )
+    values: dict[str, Value] = {"color": ALL, **asked, "top_functions": _ALL}
+    with execute.together(con, queries, values, chosen):
+        for query in queries:
+            by_function, columns = _answers(con, query, functions)
+            for module in modules:
+                if module.is_largest and module.function in by_function:
+                    rows = by_function[module.function]
+                    found[module.place].append(_table(query, module, asked, columns, rows))
     return found
 
 
-def _answers(
-    con: duckdb.DuckDBPyConnection,
+def _table(
     query: SavedQuery,
+    module: Module,
     asked: Asked,
-    functions: Container[Function],
-    chosen: str | None,
+    columns: list[tuple[str, str]],
+    rows: Sequence[tuple[Any, ...]],
+) -> Table:
+    known = [row for row in rows if row[-1] is None]
+    reasons = [row[-1] for row in rows if row[-1] is not None]
+    return Table(
+        query.name,
+        query.title,
+        command(query.name, module, asked, "--top", str(TOP)),
+        columns,
+        known[:TOP],
+        len(known) > TOP,
+        reasons[0] if reasons else None,
+    )
+
+
+def _answers(
+    con: duckdb.DuckDBPyConnection, query: SavedQuery, functions: Container[Function]
 ) -> tuple[dict[Function, list[tuple[Any, ...]]], list[tuple[str, str]]]:
     """Rows by function, in the query's order."""
-    values: dict[str, Value] = {"color": ALL, **asked, "top_n": _ALL}
-    if query.param("top_functions") is not None:
-        # Then top_n counts rows of each of them, else rows of all.
-        values |= {"top_functions": _ALL, "top_n": TOP + 1}
+    # Where there are top_functions it counts rows of each of them, else rows of all.
+    top: dict[str, Value] = {"top_n": _ALL if query.param("top_functions") is None else TOP + 1}
     keys = ", ".join([*_FUNCTION, "unknown_reason IS NULL"])
-    result = execute.execute_each(con, query, values, keys, TOP + 1, chosen)
+    result = execute.execute_each(con, query, top, keys, TOP + 1)
     names = [name for name, _ in result.columns]
     if names[:4] != _FUNCTION or names[-1] != "unknown_reason":
         raise ValueError(f"{query.name} does not answer by function")

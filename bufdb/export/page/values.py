@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import duckdb
 
+from bufdb.database import definitions, narrowing
 from bufdb.query import execute
 
 _SHOWN = "IN (SELECT unnest(string_split(getvariable('shown')::VARCHAR, ','))::BIGINT)"
@@ -288,7 +289,16 @@ class Facts:
 
 
 def facts(con: duckdb.DuckDBPyConnection, module_ids: Sequence[int]) -> Facts:
-    """What the database has of these modules."""
+    """What the database has of these modules; rows of others are not read if those are many."""
+    if not module_ids or 2 * len(module_ids) > narrowing.module_count(con):
+        return _facts(con, module_ids)
+    chosen = f"SELECT unnest({list(module_ids)}::BIGINT[]) AS module_id"
+    tables = definitions.module_tables(SQL)
+    with narrowing.to_modules(con, tables, chosen, is_asked_often=True):
+        return _facts(con, module_ids)
+
+
+def _facts(con: duckdb.DuckDBPyConnection, module_ids: Sequence[int]) -> Facts:
     shown = ",".join(map(str, module_ids))
 
     def rows(sql: str) -> list[tuple[Any, ...]]:

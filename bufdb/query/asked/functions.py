@@ -11,7 +11,7 @@ as it would without this.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from bufdb.database import definitions, narrowing
@@ -26,69 +26,71 @@ LEAST_MODULES = 1000
 _PARAMETER = "top_functions"
 _ADVISED = "advised_"
 """Views whose names begin so have the others below them many times over."""
+_OF_MODULES = (
+    "value_details",
+    "copy_details",
+    "gathered_values",
+    "value_sources",
+    "answered_idle_values",
+    "answered_donations",
+    "advised_groups",
+)
+"""Views that others name many times over, each after those that it names."""
 _FUNCTIONS = "answered_functions"
 _WITH_USES = "answered_functions_with_uses"
 """Where a query takes the place of a function from, if not from _FUNCTIONS."""
 
 
 @contextmanager
-def alone(
-    con: duckdb.DuckDBPyConnection, query: SavedQuery, chosen: str | None = None
-) -> Iterator[None]:
+def alone(con: duckdb.DuckDBPyConnection, query: SavedQuery) -> Iterator[None]:
     """Within the block the large tables hold the modules alone that the answer is made of.
 
     Args:
         con: as `store.open_readable` opens it, with the variables of the query set.
         query: what will be asked; one without the parameter, or that is not bufdb's, sees all.
-        chosen: SQL that gives module_id, if it is known which modules are shown.
     """
     shown = query.param(_PARAMETER) if query.is_own else None
-    if shown is None and chosen is None:
+    # A query that ranks modules by something else shows other functions.
+    is_narrowed = "asked_modules" not in query.sql and narrowing.module_count(con) >= LEAST_MODULES
+    if shown is None or not (is_narrowed or _ADVISED in query.sql):
         yield
         return
-    most = 2**62 if shown is None else shown.default
-    top = f"coalesce(getvariable('{_PARAMETER}')::BIGINT, {most})"
-    if chosen is None and _is_many(con, query):
-        places = _WITH_USES if _WITH_USES in query.sql else _FUNCTIONS
-        chosen = (
-            f"SELECT DISTINCT module_id FROM {places} "
-            f"WHERE module_id IS NOT NULL AND place <= {top}"
-        )
-    with (
-        nullcontext() if chosen is None else _of_these(con, query, chosen),
-        _once(con, top) if _ADVISED in query.sql else nullcontext(),
-    ):
+    chosen = (
+        f"SELECT DISTINCT module_id FROM {_places(query.sql)} WHERE module_id IS NOT NULL "
+        f"AND place <= coalesce(getvariable('{_PARAMETER}')::BIGINT, {shown.default})"
+    )
+    with together(con, query.sql, chosen, is_narrowed=is_narrowed):
         yield
-
-
-def _is_many(con: duckdb.DuckDBPyConnection, query: SavedQuery) -> bool:
-    # Who ranks modules by something else shows other functions.
-    return "asked_modules" not in query.sql and narrowing.module_count(con) >= LEAST_MODULES
-
-
-def _of_these(
-    con: duckdb.DuckDBPyConnection, query: SavedQuery, chosen: str
-) -> AbstractContextManager[None]:
-    """Within the block the large tables hold these modules alone."""
-    places = _WITH_USES if _WITH_USES in query.sql else _FUNCTIONS
-    telling = definitions.module_tables(places)
-    tables = [name for name in definitions.module_tables(query.sql) if name not in telling]
-    return narrowing.to_modules(con, tables, chosen)
 
 
 @contextmanager
-def _once(con: duckdb.DuckDBPyConnection, top: str) -> Iterator[None]:
-    """Within the block views that a long query has below it many times are tables.
+def together(
+    con: duckdb.DuckDBPyConnection, sql: str, chosen: str, *, is_narrowed: bool
+) -> Iterator[None]:
+    """Within the block views that long queries have below them many times are tables.
 
-    DuckDB expands a view wherever it is named and keeps the hash table of each join to the end:
-    advice over data/demo took 437 joins, 800 MB and 1.15 s, and takes 400 MB and 0.45 s so.
+    DuckDB expands a view wherever it is named and keeps the hash table of each join, which takes
+    half a megabyte at the least, to the end: advice took 437 joins, and takes 67 so.
+
+    Args:
+        con: as `store.open_readable` opens it, with the variables of the queries set.
+        sql: what will be asked, of one query or of several.
+        chosen: SQL that gives module_id of the modules that answers are made of.
+        is_narrowed: whether the large tables hold these modules alone, too.
     """
-    shown = f"SELECT module_id FROM {_FUNCTIONS} WHERE module_id IS NOT NULL AND place <= {top}"
-    with (
-        narrowing.computed(con, _FUNCTIONS, f"FROM {_FUNCTIONS}"),
-        narrowing.computed(con, "asked_peak_values", "FROM asked_peak_values"),
-        narrowing.computed(
-            con, "value_details", f"FROM value_details SEMI JOIN ({shown}) USING (module_id)"
-        ),
-    ):
+    with ExitStack() as stack:
+        if is_narrowed:
+            telling = definitions.module_tables(_places(sql))
+            tables = [name for name in definitions.module_tables(sql) if name not in telling]
+            stack.enter_context(narrowing.to_modules(con, tables, chosen, is_asked_often=True))
+        for view in (_FUNCTIONS, "asked_peak_values"):
+            stack.enter_context(narrowing.computed(con, view, f"FROM {view}"))
+        for view in _OF_MODULES:
+            rows = f"FROM {view} SEMI JOIN ({chosen}) USING (module_id)"
+            stack.enter_context(narrowing.computed(con, view, rows))
         yield
+
+
+def _places(sql: str) -> str:
+    """The view from which queries take the place of a function."""
+    return _WITH_USES if _WITH_USES in sql else _FUNCTIONS
