@@ -35,6 +35,8 @@ LOOK_BYTES = 1 << 16
 """The beginning of a file that shows a layout of 2019."""
 MOST_LINE_BYTES = 64 << 20
 """Beyond them a line is none of a dump's: it would be in memory several times."""
+MOST_REWRITTEN_BYTES = 128 << 20
+"""Of a text that is not as XLA writes it today: it is in memory several times."""
 LOOKED_BYTES = 1 << 16
 """Text that is looked through at a time: it stays in the cache. 1 MB takes a third more CPU."""
 
@@ -80,6 +82,8 @@ def load(files: ModuleFiles, block_bytes: int = BLOCK_BYTES) -> Loaded:
         loaded.sizes[kind] = file.size()
     large = sum(loaded.sizes.get(kind, 0) for kind in BUFFER_KINDS) > block_bytes
     loaded.is_large = large and not _is_rewritten(files)
+    if large and not loaded.is_large and loaded.size > MOST_REWRITTEN_BYTES:
+        raise OSError(errno.EFBIG, _TOO_LARGE)
     for kind, file in files.files.items():
         titles = loaded.titles[kind] = Titles(kind)
         if kind == BEFORE or (loaded.is_large and kind in BUFFER_KINDS):
@@ -107,6 +111,12 @@ def load(files: ModuleFiles, block_bytes: int = BLOCK_BYTES) -> Loaded:
         if loaded.derived and loaded.sizes[PROTO] > block_bytes:
             loaded.is_large = not _is_rewritten(files)
     return loaded
+
+
+_TOO_LARGE = (
+    f"it has more than {MOST_REWRITTEN_BYTES >> 20} MiB and is no text as XLA writes it: something "
+    "is around it or in front of its lines, or its encoding or layout is another"
+)
 
 
 def _not_in_text(loaded: Loaded) -> frozenset[str]:

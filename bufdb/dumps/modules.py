@@ -159,9 +159,9 @@ def _what_proto(path: Path | Place) -> str | None:
         return str(error)
 
 
-def _depth_first(name: str) -> list[str]:
+def _depth_first(name: str) -> str:
     """Order of a walk that goes into a directory where its name stands among the others."""
-    return name.split("/")
+    return name.replace("/", "\0")
 
 
 def _without_buffers(

@@ -5,7 +5,7 @@ import errno
 import pytest
 
 from bufdb.dumps import load
-from bufdb.dumps.files import DumpFile, ModuleFiles
+from bufdb.dumps.files import BUFFER_KINDS, DumpFile, ModuleFiles
 from bufdb.dumps.large import _tree_start
 from bufdb.dumps.load import ABOVE_BYTES, BELOW_BYTES, dumped_at, read_span, whole_lines, windows
 
@@ -15,6 +15,9 @@ def file(tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes(b"one\ntwo\nthree")
     return DumpFile(path, path.name, "hlo")
+
+
+KIND = BUFFER_KINDS[0]
 
 
 def test_a_file_that_became_shorter_is_an_error(file):
@@ -70,6 +73,16 @@ def test_the_tree_begins_where_a_line_begins_with_its_title():
     assert [_tree_start(title), _tree_start(b"a\n" + title)] == [0, 2]
     assert _tree_start(b"a" + title + b"b\n" + title) == len(title) + 3
     assert [_tree_start(b"a" + title), _tree_start(b"")] == [-1, -1]
+
+
+def test_a_large_text_that_is_to_be_rewritten_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(load, "MOST_REWRITTEN_BYTES", 1000)
+    path = tmp_path / "pasted.txt"
+    path.write_text("Dear all,\n\nBufferAssignment:\n" + "allocation 0: size 8, output:\n" * 100)
+    module = ModuleFiles("pasted", {KIND: DumpFile(path, "pasted.txt", KIND)})
+    assert load.load(module).texts
+    with pytest.raises(OSError, match="no text as XLA writes it"):
+        load.load(module, block_bytes=1000)
 
 
 def test_a_line_longer_than_any_of_a_dump_is_an_error(file, monkeypatch):

@@ -281,6 +281,14 @@ def test_encrypted_members_are_refused(tmp_path):
     assert "encrypted" in odd(path)[f"x.zip:{DUMP}"][1]
 
 
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_members_that_unpack_to_any_size_at_once_are_refused(tmp_path, method):
+    """zipfile gives all that four kilobytes unpack to, of bzip2 gigabytes."""
+    with zipfile.ZipFile(tmp_path / "x.zip", "w", method) as file:
+        file.writestr(DUMP, ALLOCATIONS)
+    assert "by another method than deflate" in odd(tmp_path / "x.zip")[f"x.zip:{DUMP}"][1]
+
+
 def test_an_archive_without_dumps_says_so(fresh, tmp_path):
     zipped(tmp_path / "x.zip", {"readme.md": b"nothing here"})
     with pytest.raises(UsageError, match=r"no buffer assignment in .*x\.zip"):
@@ -391,6 +399,17 @@ def test_an_archive_of_too_many_members_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(archives, "_MOST_DIRECTORY", 100)
     ((_, message),) = odd(archive(tmp_path, "zip")).values()
     assert "its directory has more than" in message
+
+
+def test_names_are_bounded_also_of_what_is_left_out(tmp_path, monkeypatch):
+    monkeypatch.setattr(archives, "MOST_NAMES", 2000)
+    with tarfile.open(tmp_path / "a.tar", "w") as file:
+        for number in range(9):
+            info = tarfile.TarInfo(f"\U0001f600{number}" + "a" * 80)
+            info.type = tarfile.SYMTYPE
+            file.addfile(info)
+    ((_, message),) = odd(tmp_path / "a.tar").values()
+    assert "its names take more than" in message
 
 
 def test_a_small_proto_that_unpacks_to_much_is_refused():

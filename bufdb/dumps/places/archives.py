@@ -11,6 +11,7 @@ import io
 import lzma
 import stat
 import struct
+import sys
 import tarfile
 import zipfile
 import zlib
@@ -39,11 +40,13 @@ LARGE_BYTES = 512 << 20
 """Size of an archive among other files beyond which it is looked into only if it is named."""
 MOST_MEMBERS = 250_000
 MOST_NAMES = 64 << 20
-"""Members of an archive, and characters of their names."""
+"""Members of an archive, and bytes of their names in memory."""
 MOST_NAME = 4096
 """Characters of a name; those of a file system have no more."""
 _MOST_DIRECTORY = 32 << 20
 """Bytes of the directory of a zip, which takes up to fifteen times as many in memory."""
+_BOUNDED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""Methods of a zip of which Python decompresses no more at a time than is asked for."""
 _DAMAGE = (
     RecursionError,
     zipfile.BadZipFile,
@@ -169,11 +172,7 @@ def _members(name: str, path: Path | Place, oddities: list[Oddity]) -> Iterator[
     stamp = stamp_of(path)
     members = _tar if name.lower().endswith(TAR) else _zip
     names: set[str] = set()
-    total = 0
     for member in members(name, path, stamp, oddities):
-        total += len(member.name)
-        if total > MOST_NAMES:
-            raise OSError(errno.EFBIG, f"its names have more than {MOST_NAMES >> 20} MiB")
         why = _why_refused(member.name, names)
         if why is None:
             names.add(member.name)
@@ -216,11 +215,12 @@ def _zip(
         raise damaged("its members lie over each other")
     check_bounds(packed, sum(info.file_size for info in infos))
     for info in infos:
-        if info.flag_bits & 1:
-            text = "is encrypted; unpack the archive first"
-            oddities.append(_odd(name, as_text(info.filename), "error", "refused_member", text))
-            continue
         inner = as_text(info.filename)
+        if info.flag_bits & 1 or info.compress_type not in _BOUNDED:
+            how = "encrypted" if info.flag_bits & 1 else "compressed by another method than deflate"
+            text = f"is {how}; unpack the archive first"
+            oddities.append(_odd(name, inner, "error", "refused_member", text))
+            continue
         if _is_link(info):
             oddities.append(_odd(name, inner, "info", "no_file", _LINK))
             continue
@@ -287,12 +287,15 @@ def _tar(
 
 def _each(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
     """The members one by one, of which `tarfile` would keep all."""
-    count = 0
+    count = size = 0
     while (info := archive.next()) is not None:
         # `members` is tarfile's list of all that was read; typeshed lacks it.
         archive.members.clear()  # type: ignore[attr-defined]
         count += 1
         _require_few(count)
+        size += sys.getsizeof(info.name)
+        if size > MOST_NAMES:
+            raise OSError(errno.EFBIG, f"its names take more than {MOST_NAMES >> 20} MiB")
         yield info
 
 
