@@ -277,9 +277,9 @@ def _figures(message: Message) -> str:
     return text
 
 
-_OF_ONE = ("kernel", "tile", "block")
+_OF_ONE = ("kernel", "operand", "tile", "block")
 """Forms about the scratch memory of one instruction or kernel."""
-_EXACT = ("tile", "block")
+_EXACT = ("operand", "tile", "block")
 """Forms that say bytes or words."""
 _SPACES = {"shared": "shared memory", "tensor": "tensor memory", "tile_spmem": "tile spmem"}
 """Names of memory spaces in a sentence, where others are used than for the column."""
@@ -336,6 +336,10 @@ _HINTS = {
         "one instruction's scratch memory is too large: of a kernel make the blocks smaller or "
         "fewer, or raise the limit (vmem_limit_bytes of its compiler parameters, or "
         "--xla_tpu_scoped_vmem_limit_kib)"
+    ),
+    "operand": (
+        "one array of a kernel's scratch memory is larger than the memory: make it, or the block "
+        "that is in it, smaller"
     ),
     "temporaries": (
         "temporaries alone are more than the device has; XLA has dumped this module before it gave "

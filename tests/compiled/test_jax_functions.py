@@ -315,6 +315,48 @@ print(json.dumps([
 """
 
 
+KERNEL = """
+import sys, json, jax, jax.numpy as jnp, bufdb
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+
+def kernel(x, y, scratch):
+    scratch[...] = jnp.broadcast_to(x[:1, :1], scratch.shape)
+    def body(step, total):
+        scratch[pl.ds(8 * step, 8), :] = total
+        return total + scratch[pl.ds(8 * (9 - step), 8), :]
+    y[...] = jax.lax.fori_loop(0, 10, body, x[...])
+
+def answer(rows, limit):
+    def greedy(x):
+        params = pltpu.CompilerParams(vmem_limit_bytes=limit and limit << 20)
+        memory = [pltpu.VMEM((rows, 128), jnp.float32)]
+        return pl.pallas_call(kernel, out_shape=x, scratch_shapes=memory, compiler_params=params)(x)
+    found = bufdb.explain(greedy, jax.ShapeDtypeStruct((8, 128), "float32"), target="tpu:v5e:2x2")
+    columns = "held_bytes, instruction_name, op_name, source"
+    peaks = found.db.query("peak", color="vmem").project(columns)
+    problems = found.db.query("diagnostics").filter("severity IN ('error', 'data_loss')")
+    return found.text, found.notes, peaks.fetchall(), len(problems)
+
+print(json.dumps([answer(40_000, 8), answer(400_000, None), answer(40_000, 64)]))
+"""
+
+
+def test_a_kernel_with_too_much_scratch_memory_is_named_with_its_line():
+    pytest.importorskip("libtpu", reason="this Python has no libtpu")
+    limited, large, fits = json.loads(run("-c", KERNEL, TPU_SKIP_MDS_QUERY="1"))
+    above = KERNEL[: KERNEL.index("return pl.pallas_call")].count("\n")
+    named = ["greedy.1", "jit(greedy)/pallas_call", f"<string>:{above + 1}"]
+    assert f"19.53 MiB needed by %greedy.1 (custom-call, f32[8,128], {named[1]}" in limited[0]
+    assert "8.00 MiB of vmem available: 11.53 MiB too much" in limited[0].replace("\n ", "")
+    assert limited[2] == [[20478689, *named]]
+    assert "128.00 MiB of vmem available: 67.31 MiB too much" in large[0].replace("\n ", "")
+    assert large[2] == [[204_800_000, *named]]
+    assert all("XLA gave up" in " ".join(found[1]) for found in (limited, large))
+    assert fits[1:3] == [[], []] and "64.0 MiB vmem" in fits[0]
+    assert [found[3] for found in (limited, large, fits)] == [0, 0, 0]
+
+
 def test_arguments_keep_their_mesh_on_a_target():
     pytest.importorskip("libtpu", reason="this Python has no libtpu")
     whole, sharded, many, nothing = json.loads(run("-c", MESH, TPU_SKIP_MDS_QUERY="1"))

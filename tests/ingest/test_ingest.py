@@ -456,3 +456,32 @@ def test_a_run_can_be_replaced_as_a_whole(con, fresh):
         ingest_into(new, DEMO / "gpu_b8")
         ingest_into(new, DEMO / "cpu_b8", "r")
         assert same(content(con, "ingested_at"), content(new, "ingested_at"))
+
+
+RESERVED = """BufferAssignment:
+allocation 0: size 8, parameter 0, shape |f32[2]| at ShapeIndex {}:
+ value: <0 x @0> (size=8,offset=0): f32[2]{0}
+allocation 1: size 67108864, color COLOR, preallocated-temp:
+
+Total bytes used: 67108872 (64.00MiB)
+
+Used values:
+<0 x @0>
+ positions:
+  x
+ uses:
+ from instruction: %x = f32[2]{0} parameter(0)
+"""
+
+
+@pytest.mark.parametrize(("color", "lost"), [(0, 1), (1, 0)])
+def test_fast_memory_may_be_reserved_whole_for_the_scratch_of_kernels(con, tmp_path, color, lost):
+    path = tmp_path / "module_0001.jit_f.cl_1.after_optimizations-buffer-assignment.txt"
+    path.write_text(RESERVED.replace("COLOR", str(color)).replace(", color 0", ""))
+    ingest_into(con, path)
+    codes = [code for (code,) in con.execute("SELECT code FROM diagnostics").fetchall()]
+    assert codes.count("missing_values") == lost
+    ((total,),) = con.execute(
+        f"SELECT total_bytes FROM memory_figures WHERE color = {color}"
+    ).fetchall()
+    assert total >= 67108864

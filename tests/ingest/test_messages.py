@@ -287,6 +287,17 @@ def test_figures_without_a_list_are_a_peak_at_least(ingested, form):
     assert rows(con, "SELECT count(*) FROM values") == [(form == "tile",)]
 
 
+def test_an_operand_of_a_kernel_is_a_peak_of_its_memory(ingested):
+    con = ingested(SHORT["operand"])
+    spaces = "SELECT platform, memory_space_name, peak_bytes, temp_bytes FROM memory_figures"
+    assert rows(con, spaces) == [("tpu", "vmem", 204800000, 204800000)]
+    values = "SELECT instruction_name, shape, size_bytes FROM value_details"
+    assert rows(con, values) == [("egret.1", "f32[400000,128]{1,0:T(8,128)}", 204800000)]
+    ((text,),) = rows(con, "SELECT message FROM diagnostics WHERE code = 'memory_limit'")
+    assert text.startswith("195.31 MiB needed by %egret.1")
+    assert text.endswith("128.00 MiB of vmem available: 67.31 MiB too much")
+
+
 @pytest.mark.parametrize("form", BLOCKS)
 def test_a_block_of_a_gpu_kernel_has_what_it_needs(ingested, form):
     con = ingested(SHORT[form])

@@ -203,7 +203,13 @@ BLOCKS = {
     "(0xc400 bytes, 0xc000 max)\n",
 }
 """What a block of a GPU's kernel needs, by who says it."""
+OPERAND = (
+    "RESOURCE_EXHAUSTED: Allocation (size=204800000) would exceed memory (size=134217728) :: "
+    "#allocation3 [shape = 'f32[400000,128]{1,0:T(8,128)}', space=vmem, size = 0xc350000, scoped, "
+    "tag = 'scratch operand'] :: egret.1\n"
+)
 SHORT = {
+    "operand": OPERAND,
     "tile": TILE,
     "tile 2026": TILE_2026,
     "block": BLOCK,

@@ -11,6 +11,7 @@ from typing import Any
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 SIZE = r"([\d.]+)([KMGT]?)(?:iB|B)?\b"
 EXACT = {
+    r"Allocation \(size=(\w+)\) would exceed memory \(size=(\w+)\)": 1,
     r"upper bound \((\w+) words\).*upper bound \((\w+) words\)": 4,
     r"Shared memory size limit exceeded: requested (\w+), available: (\w+)": 1,
     r"memory requested \((\w+) b\) exceeds device resources \((\w+) b\)": 1,

@@ -169,6 +169,10 @@ class MemoryChecks:
             dead[part] = placed & ~self.lifetimes.is_live[part] & ~np.isin(kind, without)
         message = "{count} values do not lie inside their allocation"
         find(values.module[wrong], "error", "value_outside_allocation", message)
+        # Of fast memory a kernel may have all, for its scratch, which is no value.
+        has_values = np.zeros(len(filled), np.bool_)
+        has_values[row[row >= 0]] = True
+        filled |= (table["color"] > 0) & ~has_values
         empty = ~filled & (table["kind"] == KINDS.index("temp")) & (table["size_bytes"] > 0)
         message = "values of {count} temp allocations are missing: those listed do not fill it"
         find(table["module"][empty], "data_loss", "missing_values", message)

@@ -1,7 +1,7 @@
 """What a compiler says of memories that no dump tells: kernels' scratch memory, scalars' memory.
 
 XLA has written the dump of such a program before it gives up, in which the instruction that is too
-large has its stack frame; the message has the frame's number alone.
+large has its stack frame; the message has the frame's number alone, or of a list the name alone.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from pathlib import Path
 from bufdb.read import hlo
 from bufdb.read.reports import oom_text
 
-_STACK = re.compile(r"allocating on stack for %?(\S+) = ")
-_FRAME = re.compile(r"stack_frame_id=(\d+)")
+_KERNEL = re.compile(r"allocating on stack for %?(?P<name>[^\s=]+) = .*?stack_frame_id=\d+")
+_OPERAND = re.compile(r"\) would exceed memory \(size=.*\] :: (?P<name>[\w.-]+)")
+_OPERATOR = re.compile(r'Operator: op_name="[^"]*"')
+_LABEL = re.compile(r"XLA label: %?(?P<name>[^\s=]+) = ")
 _HLO = "*after_optimizations.txt"
 
 
@@ -29,24 +31,45 @@ def other_spaces(text: str, dump: Path) -> str:
     for found in oom_text.read(text):
         if found.message.space != "hbm":
             chosen |= dict.fromkeys(found.lines or range(found.first, found.last + 1))
-    return "".join(f"{_with_source(lines[number], dump)}\n" for number in sorted(chosen))
+    numbers = sorted(chosen)
+    operator: tuple[int, re.Match[str]] | None = None
+    for number in numbers:
+        line = lines[number]
+        if found_operator := _OPERATOR.search(line):
+            operator = number, found_operator
+        elif kernel := _KERNEL.search(line):
+            lines[number] = _with(line, kernel, _source(dump, kernel["name"]))
+        elif kernel := _OPERAND.search(line):
+            source = _source(dump, kernel["name"], with_op_name=True)
+            lines[number] = _with(line, kernel, source and f", metadata={{{source.lstrip()}}}")
+        elif operator is not None and (label := _LABEL.search(line)):
+            lines[operator[0]] = _with(
+                lines[operator[0]], operator[1], _source(dump, label["name"])
+            )
+            operator = None
+    return "".join(f"{lines[number]}\n" for number in numbers)
 
 
-def _with_source(line: str, dump: Path) -> str:
-    """A line with the source of the stack frame that it names, if the dump has it."""
-    instruction, number = _STACK.search(line), _FRAME.search(line)
-    if instruction is None or number is None or "source_file=" in line:
-        return line
-    defined = f"%{instruction[1]} = ".encode()
+def _with(line: str, after: re.Match[str], source: str) -> str:
+    """A line with a source after what was found in it, if it has none."""
+    return line if "source_file=" in line else line[: after.end()] + source + line[after.end() :]
+
+
+def _source(dump: Path, instruction: str, *, with_op_name: bool = False) -> str:
+    """What metadata say of an instruction's source; '' if the dump does not have it."""
+    name = re.escape(instruction).encode()
+    defined = re.compile(
+        rb'%%%s = [^\n]*metadata={(op_name="[^"\n]*")[^\n]*stack_frame_id=(\d+)' % name
+    )
     for path in sorted(dump.rglob(_HLO)):
         text = path.read_bytes()
-        if defined in text and number[0].encode() in text:
-            end = number.end()
-            return line[:end] + _source(text, int(number[1])) + line[end:]
-    return line
+        if (found := defined.search(text)) is not None:
+            source = _of_frame(text, int(found[2]))
+            return f" {found[1].decode()}{source}" if with_op_name else source
+    return ""
 
 
-def _source(text: bytes, number: int) -> str:
+def _of_frame(text: bytes, number: int) -> str:
     frames = {
         frame.stack_frame_id: frame for frame in hlo.read(text[: hlo.header_end(text)]).frames
     }

@@ -63,9 +63,9 @@ class Message:
     """Name of the memory space."""
     form: str = "list"
     """What it is about: `list` of a program's allocations, `kernel` (one instruction's scratch
-    memory), `temporaries`, `cores` (TensorCore and SparseCore together), `early` (given up before
-    it was compiled), `program` (that could not be loaded), `array` (for which there was no room),
-    `tile` (a SparseCore's memory), `block` (a GPU kernel's).
+    memory), `operand` (one array of it), `temporaries`, `cores` (TensorCore and SparseCore
+    together), `early` (given up before it was compiled), `program` (that could not be loaded),
+    `array` (for which there was no room), `tile` (a SparseCore's memory), `block` (a GPU kernel's).
     """
     function: str | None = None
     """Name of the program, as XLA has it."""

@@ -53,6 +53,17 @@ def _scoped(message: Message, title: re.Match[str]) -> None:
     message.buffers[0].size = message.total
 
 
+def _operand(message: Message, title: re.Match[str]) -> None:
+    message.form = "operand"
+    message.needed = message.total = _bytes(title["size"])
+    message.limit = _bytes(title["limit"])
+    if message.total is not None:
+        message.amounts["scoped"] = message.total
+    message.buffers = [_scratch(title["kernel"], message.total)]
+    message.buffers[0].shape = title["shape"]
+    message.buffers[0].metadata = metadata_of(title.string[title.end() :].encode())
+
+
 def _usage(message: Message, title: re.Match[str]) -> None:
     message.total, message.is_program_alone = amount_of(title["size"]), False
 
@@ -147,9 +158,9 @@ def _stats(message: Message, title: re.Match[str]) -> None:
 
 GPU_PARTS = ["block", "allocate", "title", "stats", "peak"]
 TPU_PARTS = ["loading", "tile", "early", "temporaries", "cores", "wanted", "ran_out", "used"]
-TPU_PARTS += ["scoped"]
+TPU_PARTS += ["operand", "scoped"]
 TPU_PARTS += ["usage", "program", "largest"]
-ALONE = {"block", "tile", "early", "temporaries", "cores", "wanted"}
+ALONE = {"operand", "block", "tile", "early", "temporaries", "cores", "wanted"}
 """Titles that hold a whole message, below which there may be ..."""
 AFTER_ALONE = {"usage", "program", "largest"}
 FOLLOWING = {"wanted", "used", "scoped"}
@@ -209,6 +220,15 @@ TITLED: list[tuple[str, re.Pattern[str], _Take]] = [
             rf" exceeded scoped (?P<space>\w+) limit by (?P<over>{PATTERN})"
         ),
         _scoped,
+    ),
+    (
+        "operand",
+        re.compile(
+            r"Allocation \(size=(?P<size>\d{1,18})\) would exceed memory "
+            r"\(size=(?P<limit>\d{1,18})\) :: #\w+ \[shape = '(?P<shape>[^']*)', "
+            r"space=(?P<space>\w+), [^\]]*\] :: (?P<kernel>[\w.-]+)"
+        ),
+        _operand,
     ),
     ("usage", _pattern(r"Total (?P<space>\w+) usage >= (?P<size>SIZE)"), _usage),
     ("program", _pattern(r"Program (?P<space>\w+) requirement (?P<size>SIZE)"), _program),

@@ -33,6 +33,7 @@ _TITLE = (
     r"|Scoped allocation with size|memory required for HLO temporaries|SparseCore Hbm usage"
     r"|have enough (?:device )?memory\. Requires|Attempting to (?:reserve|allocate) \d"
     r"|memory size limit exceeded: requested |exceeds device resources \(|allocatable offset upper"
+    r"|\) would exceed memory \(size="
     r"|exceeds available shared memory: |uses too much shared data \("
     r"|Out of memory (?:while trying to allocate|allocating) \d|Failed to allocate request for \d"
 )
