@@ -6,6 +6,7 @@ import contextlib
 import gc
 import os
 import shutil
+import signal
 import sys
 import zlib
 from collections import Counter
@@ -100,6 +101,18 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_finish() -> None:
     """What the tests are made of stays to the end: the collector need not visit it each time."""
     gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _signals_are_not_ignored() -> None:
+    """Commands that tests start have signals as at a terminal.
+
+    A process ignores what the one that started it ignores, as nohup does and a shell of what is in
+    the background, but not what that has a handler for.
+    """
+    for number in (signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
 
 
 # -- commands and files ----------------------------------------------------------------------------

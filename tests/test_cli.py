@@ -11,6 +11,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from places import ROOT
 from small_db import Module, in_bulk
 
 from bufdb import __version__, cli, resources
@@ -406,6 +407,14 @@ def test_an_interrupted_query_ends_at_once(db):
     )
     assert (done.returncode, done.stdout) == (130, "")
     assert done.stderr.strip() == "bufdb: interrupted"
+
+
+@pytest.mark.slow
+def test_signals_reach_commands_where_the_tests_are_in_the_background():
+    test = f"{__file__}::{test_an_interrupted_query_ends_at_once.__name__}"
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", test]
+    ignoring = ["sh", "-c", "trap '' INT HUP; exec \"$@\"", "sh", *command]
+    assert subprocess.run(ignoring, cwd=ROOT, capture_output=True, timeout=120).returncode == 0
 
 
 def test_duckdbs_own_interrupt_counts_as_one(call, monkeypatch):

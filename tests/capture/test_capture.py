@@ -586,7 +586,7 @@ def start(empty_db):
     yield starting
     for process in started:
         process.kill()
-        process.wait()
+        process.communicate()
 
 
 def test_a_signal_to_bufdb_reaches_the_command_once(start):
