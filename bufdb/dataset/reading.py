@@ -95,6 +95,8 @@ def _make(
     """Make tables of the rows of some owners: the smallest as copies, the others as views."""
     left = COPIED_BYTES
     for table in sorted(tables, key=lambda table: snapshot.size(table, of)):
+        if table not in as_views:
+            snapshot.require_sound(table, of)
         select = views.table(table, columns[table], snapshot.relation(table, of), owners)
         is_copied = table not in as_views and snapshot.size(table, of) <= left
         left -= snapshot.size(table, of) if is_copied else 0

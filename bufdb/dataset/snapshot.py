@@ -19,6 +19,10 @@ from bufdb.dataset.places import Listed, Place
 from bufdb.errors import DatabaseError
 
 _ATTEMPTS = 20
+FREE_ROWS, MOST_ROWS = 1_000_000, 30
+"""Rows of an object, and beyond them rows for each of its bytes: five million that are the same
+take four kilobytes, and each joined with each they have no end. Of the same run 300 times there
+are 4 to a byte."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +111,7 @@ class Snapshot:
                 if ids is None or name.owner_id is None or name.owner_id in ids
             ]
             if names:
+                self.require_sound(table)
                 found[table] = self._rows(names)
         self.has_markers = bool(found)
         try:
@@ -150,6 +155,24 @@ class Snapshot:
         """The rows of a table's objects, or of those with rows of some owners; None if none has."""
         chosen = self.chosen(table, of)
         return self._rows(list(chosen)) if chosen else None
+
+    def require_sound(self, table: str, of: Owners | None = None) -> None:
+        """Nothing if the objects of a table have no more rows than bufdb can have written.
+
+        Raises:
+            DatabaseError: one has.
+        """
+        paths = [f"{self.place.root}/{name}" for name in self.chosen(table, of)]
+        if not paths:
+            return
+        odd = self.con.execute(
+            "SELECT file_name, num_rows, file_size_bytes FROM parquet_file_metadata(?) "
+            f"WHERE num_rows > greatest({FREE_ROWS}, {MOST_ROWS} * file_size_bytes) LIMIT 1",
+            [paths],
+        ).fetchone()
+        if odd is not None:
+            name, rows, size = odd
+            raise DatabaseError(f"{name}: {rows} rows in {size} bytes; no bufdb has written that")
 
     def size(self, table: str, of: Owners) -> int:
         """Bytes in the objects of a table that have rows of some owners."""

@@ -1,9 +1,10 @@
 """Nothing outside a dataset is reached, and what is odd in one is told on one line."""
 
+import duckdb
 import pytest
 from datasets import RUN, objects, rows_on, stored
 
-from bufdb.dataset import reading
+from bufdb.dataset import reading, snapshot
 from bufdb.dataset.reading import open_readable
 from bufdb.errors import DatabaseError
 
@@ -76,6 +77,23 @@ def test_a_damaged_file_is_told_on_one_line(tmp_path, monkeypatch, copied_bytes)
     assert str(tmp_path) in str(error.value) and "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("table", ["values", "modules"])
+@pytest.mark.parametrize("runs", [None, ["*"]])
+def test_more_rows_than_a_file_can_have_are_refused(tmp_path, monkeypatch, table, runs):
+    """Joined with others of the same key they have no end."""
+    stored(tmp_path)
+    monkeypatch.setattr(snapshot, "FREE_ROWS", 1000)
+    path = tmp_path / min(objects(tmp_path, table))
+    with duckdb.connect() as con:
+        con.execute(
+            f"COPY (SELECT t.* FROM (FROM '{path}' LIMIT 1) AS t, range(1000000)) "
+            f"TO '{tmp_path}/x' (FORMAT parquet, ROW_GROUP_SIZE 1000000)"
+        )
+    (tmp_path / "x").replace(path)
+    with pytest.raises(DatabaseError, match=r"1000000 rows in [0-9]+ bytes"):
+        open_readable(str(tmp_path), 'SELECT * FROM "values"', runs=runs)
+
+
 def test_a_dump_folder_is_no_dataset(call):
     code, _, err = call("query", "modules", "--on", RUN)
     assert code == 3 and "no dataset" in err and err.count("\n") == 1
@@ -88,8 +106,6 @@ def test_a_folder_of_any_name_holds_a_dataset(call, tmp_path):
     code, out, _ = call("query", "modules", "--on", root, "--format", "csv")
     assert code == 0 and out.count("\n") == 4
     code, text, _ = call("schema", "--on", root)
-    import duckdb
-
     with duckdb.connect() as con:
         con.execute(text)
         assert con.execute("SELECT count(*) FROM modules").fetchall() == [(3,)]
