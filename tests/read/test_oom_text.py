@@ -387,6 +387,11 @@ def test_of_an_endless_line_the_beginning_is_looked_at():
     assert time.perf_counter() - begun < 20
 
 
+def test_a_message_within_an_endless_line_is_found():
+    words = "some text of a line " * 20_000
+    assert only(words + SHORT["used"].rstrip() + " " + words) == only(SHORT["used"])
+
+
 def test_an_operator_may_be_broken_over_lines():
     broken = GPU[: GPU.index("Traceback")].replace("/attention/", "/atten\ntion/")
     assert only(broken) == only(GPU[: GPU.index("Traceback")])

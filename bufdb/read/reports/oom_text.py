@@ -96,7 +96,7 @@ def _regions(text: bytes) -> Iterator[Iterable[Line]]:
             continue
         number += text.count(b"\n", place, title.start())
         place = title.start()
-        begin = max(at, place - LONGEST)
+        begin = max(at, place - LONGEST // 2)
         at = max(begin, text.rfind(b"\n", begin, place) + 1)
         lines: list[str] = []
         last, is_whole = 0, True
