@@ -141,7 +141,18 @@ def _messages(
 
     A log has a message twice where the compiler and the exception print it, or several processes.
     """
-    placed: list[tuple[oom_text.Found, Place | tuple[int, int]]] = []
+    for number, (_, where) in enumerate(_different(_placed(path, windows)), 1):
+        named = f"{name}/message_{number}"
+        if isinstance(where, tuple):
+            yield DumpFile(path, named, MESSAGE_KIND, *where)
+        else:
+            yield DumpFile(where, named, MESSAGE_KIND)
+
+
+def _placed(
+    path: Path | Place, windows: Iterable[tuple[int, bytes]]
+) -> Iterator[tuple[oom_text.Found, Place | tuple[int, int]]]:
+    """All messages with their places, a window's at a time: each has the numbers of its lines."""
     for base, text in windows:
         if not oom_text.TITLES.search(text):
             continue
@@ -150,18 +161,11 @@ def _messages(
         starts = _starts(text, wanted | {number + 1 for number in wanted})
         for one in found:
             if one.lines is None:
-                span = (base + starts[one.first], base + starts[one.last + 1])
-                placed.append((one, span))
+                yield one, (base + starts[one.first], base + starts[one.last + 1])
             else:
                 # Another process wrote between its lines.
                 mine = b"".join(text[starts[n] : starts[n + 1]] for n in one.lines)
-                placed.append((one, Bytes(path.name, mine)))
-    for number, (_, where) in enumerate(_different(placed), 1):
-        named = f"{name}/message_{number}"
-        if isinstance(where, tuple):
-            yield DumpFile(path, named, MESSAGE_KIND, *where)
-        else:
-            yield DumpFile(where, named, MESSAGE_KIND)
+                yield one, Bytes(path.name, mine)
 
 
 def _starts(text: bytes, wanted: set[int]) -> dict[int, int]:
