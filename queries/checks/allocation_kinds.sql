@@ -2,7 +2,8 @@
 -- group: overview
 --
 -- Format section 8, rule 6. A temp allocation is one with none of the other flags. Before 2019-12
--- dumps print no shapes, and no result either.
+-- dumps print no shapes, and no result either. The shape of the result is also in the head of the
+-- HLO text, there with layouts.
 --
 -- column module_id BIGINT: The module.
 -- column finding VARCHAR: What was expected, what was found.
@@ -35,5 +36,17 @@ HAVING count(allocations.output_shape) > 1
   OR (
     count(allocations.output_shape) = 0
     AND (modules.format_era <> 'A' OR count(allocations.parameter_shape) > 0)
+  )
+UNION ALL
+SELECT
+  allocations.module_id,
+  'allocation ' || allocations.allocation_index || ': output shape '
+    || left(allocations.output_shape, 80) || ', by the HLO text '
+    || left(modules.entry_computation_layout, 300) AS finding
+FROM allocations
+JOIN modules ON modules.module_id = allocations.module_id
+WHERE regexp_replace(allocations.output_shape, '/\*.*?\*/', '', 'g') <> regexp_replace(
+    regexp_extract(modules.entry_computation_layout, '->(.*)$', 1),
+    '\{[^{}]*\}|/\*.*?\*/|\}$', '', 'g'
   )
 ORDER BY module_id, finding;

@@ -2,7 +2,9 @@
 -- group: overview
 --
 -- Format section 7. Metadata are compared where the text holds one "metadata={" and no escapes;
--- a source place that they lack is that of the stack frame (section 7.1).
+-- a source place that they lack is that of the stack frame (section 7.1). Where the dump gives only
+-- the name, opcode, shape and text are NULL together; an out-of-memory message has no texts. A text
+-- closes the quotes and brackets that it opens.
 --
 -- column module_id BIGINT: The module.
 -- column finding VARCHAR: What was expected, what was found.
@@ -78,14 +80,41 @@ SELECT
       THEN 'opcode ' || coalesce(texts.opcode, 'NULL') END,
     CASE WHEN texts.read.read_shape IS DISTINCT FROM texts.shape
       THEN 'shape ' || coalesce(left(texts.shape, 60), 'NULL') END,
-    CASE WHEN texts.fusion_kind <> texts.read_kind
-      THEN 'kind ' || texts.fusion_kind END
+    CASE WHEN texts.opcode = 'fusion' AND texts.fusion_kind IS DISTINCT FROM texts.read_kind
+      THEN 'kind ' || coalesce(texts.fusion_kind, 'NULL') END
   ) || ', its text says otherwise' AS finding
 FROM texts
 WHERE texts.read.read_name <> texts.instruction_name
   OR texts.read.read_opcode IS DISTINCT FROM texts.opcode
   OR texts.read.read_shape IS DISTINCT FROM texts.shape
-  OR texts.fusion_kind <> texts.read_kind
+  OR (texts.opcode = 'fusion' AND texts.fusion_kind IS DISTINCT FROM texts.read_kind)
+UNION ALL
+SELECT
+  instructions.module_id,
+  instructions.instruction_name || ': opcode ' || coalesce(instructions.opcode, 'NULL') || ', shape '
+    || coalesce(left(instructions.shape, 60), 'NULL') || ', kind '
+    || coalesce(instructions.fusion_kind, 'NULL') || ' with '
+    || CASE WHEN instructions.text IS NULL THEN 'no' ELSE 'a' END || ' text' AS finding
+FROM instructions
+JOIN modules ON modules.module_id = instructions.module_id
+WHERE (instructions.opcode IS NULL) <> (instructions.shape IS NULL)
+  OR ((instructions.opcode IS NULL) <> (instructions.text IS NULL) AND modules.format_era <> 'M')
+  OR (instructions.fusion_kind IS NOT NULL AND instructions.opcode IS DISTINCT FROM 'fusion')
+UNION ALL
+SELECT
+  bare.module_id,
+  bare.instruction_name || ': its text breaks off' AS finding
+FROM (
+  SELECT
+    instructions.module_id,
+    instructions.instruction_name,
+    regexp_replace(instructions.text, '"(?:[^"\\]|\\.)*"', '', 'g') AS text
+  FROM instructions
+  WHERE instructions.text IS NOT NULL
+) AS bare
+WHERE contains(bare.text, '"')
+  OR len(replace(bare.text, '{', '')) <> len(replace(bare.text, '}', ''))
+  OR len(replace(bare.text, '(', '')) <> len(replace(bare.text, ')', ''))
 UNION ALL
 SELECT
   texts.module_id,

@@ -152,7 +152,9 @@ WHERE shipped.row_text IS NULL
 UNION ALL
 SELECT
   NULL::BIGINT AS module_id,
-  'table schema_info: expected one row, found ' || count(*) AS finding
+  'table schema_info: expected one row and the hash of views in 32 digits, found ' || count(*)
+    || ' and ' || coalesce(min(schema_info.views_hash), 'none') AS finding
 FROM schema_info
 HAVING count(*) <> 1
+  OR NOT regexp_full_match(min(schema_info.views_hash), '[0-9a-f]{32}')
 ORDER BY finding;

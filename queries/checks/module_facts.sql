@@ -129,8 +129,12 @@ found AS (
             OR modules.entry_computation_layout IS NOT NULL
           )
         THEN 'facts of an HLO text that is not there' END,
+      CASE WHEN modules.has_hlo_text AND modules.format_era <> 'A'
+          AND modules.entry_computation_layout IS NULL
+        THEN 'no entry_computation_layout' END,
       CASE WHEN (modules.hlo_module_name IS NULL) <> (modules.partition_count IS NULL)
           OR (modules.hlo_module_name IS NULL) <> (modules.replica_count IS NULL)
+          OR least(modules.partition_count, modules.replica_count) < 1
         THEN 'partition_count ' || coalesce(modules.partition_count::VARCHAR, 'NULL')
           || ' and replica_count ' || coalesce(modules.replica_count::VARCHAR, 'NULL')
           || ' with hlo_module_name ' || coalesce(modules.hlo_module_name, 'NULL') END,

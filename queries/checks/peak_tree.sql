@@ -3,7 +3,9 @@
 --
 -- Format section 6.3: one root, whose total is the header's and the sum of the peak listing; a
 -- node's total is its own bytes and its children's; what remains falls from the header's total to
--- 0.
+-- 0. A node with bytes of its own is named for the values of the peak listing that have them; one
+-- without is part of such a name, an instruction that calls, or a computation that one calls, which
+-- is looked for where every step has a text and no asynchronous operation hides its computation.
 --
 -- column module_id BIGINT: The module.
 -- column finding VARCHAR: What was expected, what was found.
@@ -46,6 +48,63 @@ listings AS (
     sum(peak_contributors.logical_bytes) AS total_bytes
   FROM peak_contributors
   GROUP BY peak_contributors.module_id
+),
+-- The name of a value: its op_name, of which var['key/sub'].attr is a path, or its instruction's.
+named AS (
+  SELECT
+    peak_contributors.module_id,
+    peak_contributors.logical_bytes,
+    coalesce(instructions.op_name, peak_contributors.instruction_name) AS name,
+    CASE
+      WHEN regexp_full_match(name, '[a-zA-Z_]\w*(\.\w+)*(\[''[^'']+''\](\.\w+)*)+')
+      THEN regexp_split_to_array(rtrim(name, ''']'), '''\](\.|\[''|$)|\[''|/|\.')
+      ELSE [name]
+    END AS parts,
+    parts[-1] || CASE peak_contributors.shape_index
+      WHEN '{}' THEN ''
+      ELSE peak_contributors.shape_index
+    END AS label
+  FROM peak_contributors
+  JOIN modules ON modules.module_id = peak_contributors.module_id
+  LEFT JOIN instructions
+    ON instructions.module_id = peak_contributors.module_id
+    AND instructions.instruction_name = peak_contributors.instruction_name
+  WHERE modules.reported_peak_tree_bytes IS NOT NULL
+    AND peak_contributors.logical_bytes > 0
+),
+expected AS (
+  SELECT named.module_id, named.label, sum(named.logical_bytes) AS own_bytes
+  FROM named
+  GROUP BY named.module_id, named.label
+),
+found AS (
+  SELECT
+    peak_stack_nodes.module_id,
+    peak_stack_nodes.label,
+    sum(peak_stack_nodes.current_bytes) AS own_bytes
+  FROM peak_stack_nodes
+  WHERE peak_stack_nodes.current_bytes > 0
+  GROUP BY peak_stack_nodes.module_id, peak_stack_nodes.label
+),
+callers AS (
+  SELECT
+    instructions.module_id,
+    coalesce(instructions.op_name, instructions.instruction_name) AS label,
+    regexp_extract_all(
+      instructions.text, '(?:body|condition|to_apply|calls|[a-z]+_computation)=%?([^ ,{}()]+)', 1
+    ) || regexp_split_to_array(
+      regexp_extract(instructions.text, '_computations=\{%?([^}]*)', 1), ', %?'
+    ) AS computations
+  FROM instructions
+  WHERE instructions.opcode <> 'fusion'
+    AND instructions.module_id IN (SELECT peak_stack_nodes.module_id FROM peak_stack_nodes)
+),
+known AS (
+  SELECT callers.module_id, callers.label FROM callers WHERE callers.computations <> ['']
+  UNION
+  SELECT callers.module_id, unnest(callers.computations) AS label FROM callers
+  UNION
+  SELECT named.module_id, unnest(named.parts) AS label FROM named
 )
 SELECT
   modules.module_id,
@@ -73,4 +132,34 @@ LEFT JOIN children
   AND children.parent_ordinal = nodes.node_ordinal
 WHERE nodes.total_bytes <> nodes.current_bytes + coalesce(children.total_bytes, 0)
   OR nodes.remaining_bytes <> nodes.expected_bytes
+UNION ALL
+SELECT
+  coalesce(expected.module_id, found.module_id) AS module_id,
+  'nodes named ' || coalesce(expected.label, found.label) || ': own ' || coalesce(found.own_bytes, 0)
+    || ', in the listing ' || coalesce(expected.own_bytes, 0) AS finding
+FROM expected
+FULL JOIN found
+  ON found.module_id = expected.module_id
+  AND found.label = expected.label
+WHERE found.own_bytes IS DISTINCT FROM expected.own_bytes
+UNION ALL
+SELECT
+  peak_stack_nodes.module_id,
+  'node ' || peak_stack_nodes.node_ordinal || ': nothing is named ' || peak_stack_nodes.label
+    AS finding
+FROM peak_stack_nodes
+ANTI JOIN known
+  ON known.module_id = peak_stack_nodes.module_id
+  AND known.label = peak_stack_nodes.label
+WHERE peak_stack_nodes.current_bytes = 0
+  AND peak_stack_nodes.parent_ordinal IS NOT NULL
+  AND NOT EXISTS (
+    SELECT 1
+    FROM instructions
+    WHERE instructions.module_id = peak_stack_nodes.module_id
+      AND (
+        instructions.text IS NULL
+        OR (instructions.opcode LIKE '%-start' AND NOT contains(instructions.text, 'calls='))
+      )
+  )
 ORDER BY module_id, finding;

@@ -3,7 +3,9 @@
 --
 -- Values to their allocation, shape and instruction, positions, uses, live ranges and peak listing
 -- to their value, all to their module, modules to their run. The two names of a live range or a
--- peak line and of its value must agree. An out-of-memory message tells no allocations.
+-- peak line and of its value must agree, and a peak line whose value is there knows it. What uses a
+-- value is an instruction of the module, or a position where only its name is printed. An
+-- out-of-memory message tells no allocations.
 --
 -- column module_id BIGINT: The module.
 -- column finding VARCHAR: What was expected, what was found.
@@ -84,6 +86,25 @@ WITH lost AS (
     AND "values".shape_index
       = coalesce(peak_contributors.shape_index, "values".shape_index)
   WHERE peak_contributors.value_id IS NOT NULL
+  UNION ALL
+  SELECT
+    peak_contributors.module_id,
+    'value_id of line ' || peak_contributors.contributor_ordinal || ' of the peak listing' AS what
+  FROM peak_contributors
+  SEMI JOIN "values"
+    ON "values".module_id = peak_contributors.module_id
+    AND "values".instruction_name = peak_contributors.instruction_name
+    AND "values".shape_index = peak_contributors.shape_index
+  WHERE peak_contributors.value_id IS NULL
+  UNION ALL
+  SELECT uses.module_id, 'instruction ' || uses.instruction_name || ' of a use' AS what
+  FROM uses
+  ANTI JOIN instructions
+    ON instructions.module_id = uses.module_id
+    AND instructions.instruction_name = uses.instruction_name
+  ANTI JOIN positions
+    ON positions.module_id = uses.module_id
+    AND positions.instruction_name = uses.instruction_name
   UNION ALL
   SELECT
     stack_frames.module_id,

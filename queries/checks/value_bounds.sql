@@ -2,7 +2,8 @@
 -- group: overview
 --
 -- Format section 8, rule 4: only values of temp allocations have an offset other than 0, and the
--- value that reaches furthest ends where the allocation ends.
+-- value that reaches furthest ends where the allocation ends. A value has an offset where it has an
+-- allocation.
 --
 -- column module_id BIGINT: The module.
 -- column finding VARCHAR: What was expected, what was found.
@@ -13,7 +14,8 @@ WITH extents AS (
     min("values".offset_bytes) AS begin_bytes,
     max("values".offset_bytes) AS last_begin_bytes,
     max("values".offset_bytes::HUGEINT + "values".size_bytes) AS end_bytes,
-    min("values".size_bytes) AS smallest_bytes
+    min("values".size_bytes) AS smallest_bytes,
+    count(*) - count("values".offset_bytes) AS unplaced_count
   FROM "values"
   GROUP BY "values".module_id, "values".allocation_index
 )
@@ -28,6 +30,7 @@ JOIN allocations
   AND allocations.allocation_index = extents.allocation_index
 WHERE extents.begin_bytes < 0
   OR extents.smallest_bytes < 0
+  OR extents.unplaced_count > 0
   OR extents.end_bytes <> allocations.size_bytes
   OR (allocations.kind <> 'temp' AND extents.last_begin_bytes > 0)
 ORDER BY extents.module_id, extents.allocation_index;

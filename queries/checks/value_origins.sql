@@ -4,7 +4,9 @@
 -- value_origins is computed when a module is stored, by a walk through the HLO text. Here it is held
 -- to what the buffer files say of the same: a loop is a while in the schedule, whose text has the
 -- same known_trip_count; the slices of a stack fill it, counted from the texts of both shapes, and
--- their bytes are those of its shape: padding is in neither.
+-- their bytes are those of its shape: padding is in neither. The instruction that made the data is
+-- that of the table instructions where that has it (metadata may be in the buffer files alone), its
+-- line is that of its stack frame, and it is the same of all values of one stack.
 --
 -- column module_id BIGINT: The module.
 -- column finding VARCHAR: What was expected, what was found.
@@ -82,6 +84,32 @@ counted AS (
     ) AS stack_elements
   FROM origins
 ),
+makers AS (
+  SELECT
+    value_origins.module_id,
+    min(value_origins.value_id) AS value_id,
+    coalesce(value_origins.instruction_name, 'nothing') AS what
+  FROM value_origins
+  WHERE value_origins.instruction_name IS NOT NULL
+  GROUP BY value_origins.module_id, value_origins.instruction_name
+  HAVING count(DISTINCT [
+    value_origins.opcode, value_origins.op_name, value_origins.source_file,
+    value_origins.source_line::VARCHAR, value_origins.stack_frame_id::VARCHAR
+  ]) > 1
+  UNION ALL
+  SELECT
+    value_origins.module_id,
+    min(value_origins.value_id) AS value_id,
+    'what ' || value_origins.written_by || ' writes' AS what
+  FROM value_origins
+  WHERE value_origins.written_by IS NOT NULL
+    AND value_origins.is_exact
+  GROUP BY value_origins.module_id, value_origins.written_by
+  HAVING count(DISTINCT [
+    value_origins.instruction_name, value_origins.loop_instruction_name, value_origins.slice_shape,
+    value_origins.is_layer_input::VARCHAR
+  ]) > 1
+),
 findings AS (
   SELECT module_id, value_id, 'no such value' AS what FROM counted WHERE NOT has_value
   UNION ALL
@@ -144,6 +172,34 @@ findings AS (
   FROM counted
   WHERE filled_elements <> stack_elements
     OR slice_bytes * slice_count <> logical_bytes
+  UNION ALL
+  SELECT makers.module_id, makers.value_id, 'the rows of ' || makers.what || ' differ' AS what
+  FROM makers
+  UNION ALL
+  SELECT
+    value_origins.module_id,
+    value_origins.value_id,
+    'not what instruction ' || value_origins.instruction_name || ' is' AS what
+  FROM value_origins
+  JOIN instructions
+    ON instructions.module_id = value_origins.module_id
+    AND instructions.instruction_name = value_origins.instruction_name
+  WHERE value_origins.opcode <> instructions.opcode
+    OR value_origins.op_name <> instructions.op_name
+    OR value_origins.source_file <> instructions.source_file
+    OR value_origins.source_line <> instructions.source_line
+    OR value_origins.stack_frame_id <> instructions.stack_frame_id
+  UNION ALL
+  SELECT
+    value_origins.module_id,
+    value_origins.value_id,
+    'another line than stack frame ' || value_origins.stack_frame_id AS what
+  FROM value_origins
+  JOIN stack_frames
+    ON stack_frames.module_id = value_origins.module_id
+    AND stack_frames.stack_frame_id = value_origins.stack_frame_id
+  WHERE value_origins.source_file IS DISTINCT FROM stack_frames.source_file
+    OR value_origins.source_line IS DISTINCT FROM stack_frames.source_line
 )
 SELECT
   findings.module_id,

@@ -31,7 +31,16 @@ BREAKING = [
     ("allocation-kinds", f"UPDATE allocations SET kind = 'output' WHERE module_id = {NEW}"),
     ("allocation-kinds", f"UPDATE allocations SET is_constant = TRUE WHERE module_id = {NEW}"),
     ("allocation-kinds", f"UPDATE allocations SET output_shape = NULL WHERE module_id = {NEW}"),
+    ("allocation-kinds", "UPDATE allocations SET output_shape = output_shape || 'x'"
+     f" WHERE module_id = {NEW} AND output_shape IS NOT NULL"),
     ("colors", f"UPDATE allocations SET color = 1 WHERE module_id = {NEW} AND kind = 'constant'"),
+    ("compiler-options", "UPDATE compiler_options SET option_value = 'fals'"),
+    ("compiler-options", "UPDATE compiler_options SET option_value = ''"),
+    ("compiler-options", "UPDATE compiler_options SET option_name = ''"),
+    *[("entry-parameters", f"UPDATE entry_parameters SET {c} WHERE parameter_number = 1") for c in (
+        "parameter_number = 2", "shape = 'f32[]'", "text = text || 'x'", "text = text[:-2]",
+        "text = replace(text, shape, 'f32[3]'), shape = 'f32[3]'",
+        "text = replace(text, 'op_name=\"', 'op_name=\"x')")],
     ("file-lines", f"UPDATE files SET line_count = 3, read_line_count = 1, known_line_count = 1,"
      f" unread_line_count = 0 WHERE module_id = {NEW}"),
     ("file-lines", f"UPDATE files SET line_count = 3, read_line_count = 1, known_line_count = 1,"
@@ -46,6 +55,9 @@ BREAKING = [
     ("instruction-texts", "UPDATE instructions SET source_line = source_line + 1"
      f" WHERE module_id = {NEW} AND stack_frame_id IS NOT NULL"),
     ("instruction-texts", f"UPDATE instructions SET op_name = NULL WHERE module_id = {NEW}"),
+    *[("instruction-texts", f"UPDATE instructions SET {c} WHERE module_id = {NEW}") for c in (
+        "text = NULL", "shape = NULL, text = NULL", "fusion_kind = 'kLoop'", "fusion_kind = NULL",
+        "text = text[:-2]")],
     ("keys", "INSERT INTO run_labels FROM run_labels WHERE run_name = 'cpu_b8'"),
     ("keys", f"INSERT INTO uses FROM uses WHERE module_id = {NEW}"),
     ("live-ranges", f"UPDATE live_ranges SET end_time = end_time + 1 WHERE module_id = {NEW}"),
@@ -58,14 +70,18 @@ BREAKING = [
     ("lookups", "UPDATE role_rules SET role = NULL WHERE rule_order = 140"),
     ("lookups", "INSERT INTO op_categories FROM op_categories WHERE rule_order = 90"),
     ("lookups", "INSERT INTO schema_info FROM schema_info"),
+    ("lookups", "UPDATE schema_info SET views_hash = views_hash[:-2]"),
     ("memory-sums", f"UPDATE memory_sums SET fixed_bytes = 3 WHERE module_id = {NEW}"),
     ("memory-sums", f"UPDATE memory_sums SET alias_bytes = -1 WHERE module_id = {NEW}"),
+    ("memory-sums", f"UPDATE memory_sums SET thread_local_bytes = NULL WHERE module_id = {NEW}"),
     ("memory-sums", f"DELETE FROM memory_sums WHERE module_id = {NEW}"),
     ("memory-sums", f"INSERT INTO memory_sums SELECT {NEW}, 7, 0, 0, 0, 0, 0, 0, 0, 0"),
     ("keys", f"INSERT INTO memory_sums FROM memory_sums WHERE module_id = {NEW}"),
     ("module-facts", f"UPDATE modules SET platform = 'gpu' WHERE module_id = {NEW}"),
     ("module-facts", f"UPDATE modules SET has_used_values = FALSE WHERE module_id = {NEW}"),
     ("module-facts", f"DELETE FROM files WHERE module_id = {NEW}"),
+    *[("module-facts", f"UPDATE modules SET {c} WHERE module_id = {NEW}") for c in (
+        "replica_count = 0", "entry_computation_layout = NULL")],
     ("module-facts", f"UPDATE files SET file_kind = 'hlo' WHERE module_id = {NEW}"),
     ("module-facts", f"UPDATE input_output_aliases SET parameter_number = 99"
      f" WHERE module_id = {NEW}"),
@@ -106,6 +122,8 @@ BREAKING = [
     ("peak-tree", f"UPDATE modules SET reported_peak_tree_bytes = 3 WHERE module_id = {NEW}"),
     ("peak-tree", f"UPDATE peak_stack_nodes SET current_bytes = 3 WHERE module_id = {NEW}"),
     ("peak-tree", f"DELETE FROM peak_stack_nodes WHERE module_id = {NEW}"),
+    *[("peak-tree", f"UPDATE peak_stack_nodes SET label = label || 'x' WHERE module_id = {NEW}"
+       f" AND current_bytes {c} 0 AND depth > 0") for c in (">", "=")],
     ("peak-values", f"UPDATE live_ranges SET end_time = start_time WHERE module_id = {NEW}"),
     ("peak-values", f"UPDATE peak_values SET value_id = NULL WHERE module_id = {NEW}"),
     ("peak-values", f"UPDATE peak_values SET allocation_kind = 'output' WHERE module_id = {NEW}"),
@@ -152,6 +170,8 @@ BREAKING = [
     ("references", f'UPDATE "values" SET allocation_index = 900 WHERE module_id = {NEW}'),
     ("references", f'UPDATE "values" SET instruction_name = \'x\' WHERE module_id = {NEW}'),
     ("references", f"UPDATE uses SET value_id = -1 WHERE module_id = {NEW}"),
+    ("references", f"UPDATE uses SET instruction_name = 'x' WHERE module_id = {NEW}"),
+    ("references", f"UPDATE peak_contributors SET value_id = NULL WHERE module_id = {NEW}"),
     ("references", f"DELETE FROM modules WHERE module_id = {NEW}"),
     ("references", "DELETE FROM runs WHERE run_name = 'cpu_b8'"),
     ("references", "DELETE FROM shapes WHERE shape = 'f32[]'"),
@@ -167,6 +187,9 @@ BREAKING = [
      " UPDATE instructions SET text = text || ', sharding={devices=[2]<=[2]}'"
      " WHERE opcode = 'parameter' AND text NOT LIKE '%sharding=%'"),
     ("keys", f"INSERT INTO entry_parameters SELECT {NEW}, 0, '', '' FROM range(2)"),
+    *[("shape-indexes", f"UPDATE {c} || 'x' WHERE module_id = {NEW}") for c in (
+        '"values" SET shape_index = shape_index', "uses SET operand_index = operand_index",
+        "peak_contributors SET shape_index = shape_index")],
     ("shapes", "INSERT INTO shapes FROM shapes WHERE shape = 'f32[]'"),
     ("shapes", "UPDATE shapes SET element_count = 3 WHERE is_tuple"),
     ("shapes", "UPDATE shapes SET memory_space = 3 WHERE dtype = 'f32'"),
@@ -189,10 +212,21 @@ BREAKING = [
         "loop_instruction_name = 'x'", "trip_count = trip_count + 1", "trip_count = NULL",
         "stack_frame_id = -1", "slice_count = slice_count + 1", "slice_shape = 'f32[3]{0}'",
         "slice_bytes = slice_bytes + 1", "slice_bytes = NULL", "slice_count = 2, slice_bytes = 4",
+        "source_line = NULL", "source_line = source_line + 1", "source_file = 'x'",
+    )],
+    *[("value-origins", f"UPDATE value_origins SET {c} WHERE module_id = {NEW} AND value_id ="
+       f" (SELECT min(value_id) FROM value_origins WHERE module_id = {NEW} AND {where})")
+      for c, where in (
+        ("opcode = 'x'", "instruction_name IN (SELECT instruction_name FROM instructions)"),
+        ("op_name = 'x'", "instruction_name IN (SELECT instruction_name FROM value_origins"
+         f" WHERE module_id = {NEW} GROUP BY ALL HAVING count(*) > 1)"),
+        ("is_layer_input = NOT is_layer_input", "written_by IN (SELECT written_by FROM"
+         f" value_origins WHERE is_exact AND module_id = {NEW} GROUP BY ALL HAVING count(*) > 1)"),
     )],
     ("value-origins", f"UPDATE modules SET has_hlo_text = FALSE WHERE module_id = {NEW}"),
     ("value-bounds", f'UPDATE "values" SET offset_bytes = offset_bytes - 64 WHERE {TEMP}'),
     ("value-bounds", f'UPDATE "values" SET offset_bytes = 64 WHERE module_id = {NEW}'),
+    ("value-bounds", f'UPDATE "values" SET offset_bytes = NULL WHERE module_id = {NEW}'),
     ("value-bounds", f"UPDATE allocations SET size_bytes = size_bytes + 1 WHERE module_id = {NEW}"),
     ("values-without-live-range", f"DELETE FROM live_ranges WHERE module_id = {NEW}"
      " AND start_time > 50"),
