@@ -83,6 +83,11 @@ WITH doubles AS (
   GROUP BY module_id, output_index
   HAVING count(*) > 1
   UNION ALL
+  SELECT module_id, 'alias of parameter ' || parameter_number || ' ' || parameter_index AS what
+  FROM input_output_aliases
+  GROUP BY module_id, parameter_number, parameter_index
+  HAVING count(*) > 1
+  UNION ALL
   SELECT module_id, 'parameter ' || parameter_number || ' before optimisation' AS what
   FROM entry_parameters
   GROUP BY module_id, parameter_number

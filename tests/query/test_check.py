@@ -59,6 +59,7 @@ BREAKING = [
         "text = NULL", "shape = NULL, text = NULL", "fusion_kind = 'kLoop'", "fusion_kind = NULL",
         "text = text[:-2]")],
     ("keys", "INSERT INTO run_labels FROM run_labels WHERE run_name = 'cpu_b8'"),
+    ("keys", "UPDATE input_output_aliases SET parameter_number = 1, parameter_index = '{}'"),
     ("keys", f"INSERT INTO uses FROM uses WHERE module_id = {NEW}"),
     ("live-ranges", f"UPDATE live_ranges SET end_time = end_time + 1 WHERE module_id = {NEW}"),
     ("live-ranges", f"UPDATE live_ranges SET start_time = start_time - 1 WHERE module_id = {NEW}"),
@@ -195,6 +196,8 @@ BREAKING = [
     ("shapes", "UPDATE shapes SET memory_space = 3 WHERE dtype = 'f32'"),
     ("shapes", "UPDATE shapes SET dimensions = [2] WHERE shape = 'f32[]'"),
     ("shapes", f'UPDATE "values" SET logical_bytes = 3 WHERE module_id = {NEW}'),
+    *[("source-places", f"UPDATE {c} WHERE module_id = {NEW}") for c in (
+        "stack_frames SET source_column = 1000", "instructions SET source_end_line = 1")],
     ("total", f"UPDATE allocations SET size_bytes = size_bytes + 1 WHERE module_id = {NEW}"
      " AND allocation_index = 0"),
     ("used-values", f"DELETE FROM positions WHERE module_id = {NEW} AND position_ordinal = 0"),
@@ -226,6 +229,8 @@ BREAKING = [
     ("value-origins", f"UPDATE modules SET has_hlo_text = FALSE WHERE module_id = {NEW}"),
     ("value-bounds", f'UPDATE "values" SET offset_bytes = offset_bytes - 64 WHERE {TEMP}'),
     ("value-bounds", f'UPDATE "values" SET offset_bytes = 64 WHERE module_id = {NEW}'),
+    ("value-bounds", 'UPDATE "values" SET offset_bytes = offset_bytes - 1 WHERE offset_bytes > 64'
+     f" AND module_id = {NEW}"),
     ("value-bounds", f'UPDATE "values" SET offset_bytes = NULL WHERE module_id = {NEW}'),
     ("value-bounds", f"UPDATE allocations SET size_bytes = size_bytes + 1 WHERE module_id = {NEW}"),
     ("values-without-live-range", f"DELETE FROM live_ranges WHERE module_id = {NEW}"
