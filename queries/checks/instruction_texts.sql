@@ -3,8 +3,8 @@
 --
 -- Format section 7. Metadata are compared where the text holds one "metadata={" and no escapes;
 -- a source place that they lack is that of the stack frame (section 7.1). Where the dump gives only
--- the name, opcode, shape and text are NULL together; an out-of-memory message has no texts. A text
--- closes the quotes and brackets that it opens.
+-- the name, opcode, shape and text are NULL together, and a text closes the quotes and brackets that
+-- it opens; an out-of-memory message may say less.
 --
 -- column module_id BIGINT: The module.
 -- column finding VARCHAR: What was expected, what was found.
@@ -97,9 +97,12 @@ SELECT
     || CASE WHEN instructions.text IS NULL THEN 'no' ELSE 'a' END || ' text' AS finding
 FROM instructions
 JOIN modules ON modules.module_id = instructions.module_id
-WHERE (instructions.opcode IS NULL) <> (instructions.shape IS NULL)
-  OR ((instructions.opcode IS NULL) <> (instructions.text IS NULL) AND modules.format_era <> 'M')
-  OR (instructions.fusion_kind IS NOT NULL AND instructions.opcode IS DISTINCT FROM 'fusion')
+WHERE modules.format_era <> 'M'
+  AND (
+    (instructions.opcode IS NULL) <> (instructions.shape IS NULL)
+    OR (instructions.opcode IS NULL) <> (instructions.text IS NULL)
+    OR (instructions.fusion_kind IS NOT NULL AND instructions.opcode IS DISTINCT FROM 'fusion')
+  )
 UNION ALL
 SELECT
   bare.module_id,
@@ -110,7 +113,9 @@ FROM (
     instructions.instruction_name,
     regexp_replace(instructions.text, '"(?:[^"\\]|\\.)*"', '', 'g') AS text
   FROM instructions
+  JOIN modules ON modules.module_id = instructions.module_id
   WHERE instructions.text IS NOT NULL
+    AND modules.format_era <> 'M'
 ) AS bare
 WHERE contains(bare.text, '"')
   OR len(replace(bare.text, '{', '')) <> len(replace(bare.text, '}', ''))

@@ -33,7 +33,8 @@ def questions(args: argparse.Namespace) -> Iterator[tuple[str, list[str]]]:
     yield "(summary)", ["summary", "--run", args.run]
     yield "(diff)", ["diff", args.run, args.other]
     if args.check:
-        yield "(check)", ["check", "--quiet"]
+        # The inputs' tree is its root alone.
+        yield "(check)", ["check", "--quiet", "--skip", "peak-tree"]
 
 
 def main() -> None:

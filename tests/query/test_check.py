@@ -34,7 +34,8 @@ BREAKING = [
     ("allocation-kinds", "UPDATE allocations SET output_shape = output_shape || 'x'"
      f" WHERE module_id = {NEW} AND output_shape IS NOT NULL"),
     ("colors", f"UPDATE allocations SET color = 1 WHERE module_id = {NEW} AND kind = 'constant'"),
-    ("compiler-options", "UPDATE compiler_options SET option_value = 'fals'"),
+    ("compiler-options", "UPDATE compiler_options SET option_value = 'fals' WHERE option_value ="
+     f" 'false' AND module_id = {NEW}"),
     ("compiler-options", "UPDATE compiler_options SET option_value = ''"),
     ("compiler-options", "UPDATE compiler_options SET option_name = ''"),
     *[("entry-parameters", f"UPDATE entry_parameters SET {c} WHERE parameter_number = 1") for c in (
