@@ -21,7 +21,6 @@ from bufdb.assemble.peak.occupied import Live
 from bufdb.assemble.peak.savings import Grouping, PeakSavings
 from bufdb.assemble.residuals.residuals import Residuals
 from bufdb.assemble.users import Users
-from bufdb.columnar.freed import give_back
 from bufdb.columnar.scan import Bools, Columns, take
 from bufdb.link.context import Context, Emit, ModuleFacts, Source
 from bufdb.link.instructions import Instructions
@@ -38,9 +37,7 @@ def _read_values(context: Context, values: ValueIndex, shapes: Shapes) -> Column
     """Put the values of a batch into the index, to be found from here on; its allocations."""
     table = read_allocations(context, values, shapes)
     add_unassigned(context, values)
-    give_back(len(table["module"]))
     values.finish()
-    give_back(len(values))
     context.find_in_each(
         values.duplicates(),
         "error",
@@ -125,18 +122,15 @@ def assemble(source: Source, emit: Emit, known_shapes: dict[bytes, Shape]) -> As
     lifetimes = Lifetimes(context, values)
     lifetimes.read()
     values.forget_order()
-    give_back(len(values))
     live, sums = _checked(MemoryChecks(context, table, values, lifetimes))
     del table
     origins.find_sharers(values, lifetimes)
     lifetimes.forget_ranges()
     values.forget_placements()
-    give_back(len(values))
     occupied, temps = live.occupied(context, lifetimes)
     del live
     savings = PeakSavings(context, values.value_id, temps)
     del temps
-    give_back(len(values))
     instructions = Instructions(context, values, lifetimes)
     users = Users(context, values)
     costs = Costs(context, values, savings.large_rows())
@@ -144,9 +138,7 @@ def assemble(source: Source, emit: Emit, known_shapes: dict[bytes, Shape]) -> As
     context.observers += [users, savings, attribution, costs]
     read_used_values(context, values, instructions)
     values.forget_texts()
-    give_back(len(values))
     instructions.add_undescribed()
-    give_back(len(values))
     instructions.check_frames()
     del instructions
     origins.begin(values, lifetimes)
@@ -154,21 +146,17 @@ def assemble(source: Source, emit: Emit, known_shapes: dict[bytes, Shape]) -> As
     emit("memory_sums", checked_sums(context, sums))
     values.forget_names()
     lifetimes.forget_schedule()
-    give_back(len(values))
     is_known = context.having("is_peak_known")
     held = _emit_known(emit, occupied, is_known)
     temps = savings.row[is_known[values.module[savings.row]]]
     for columns in users.rows(temps, held, lifetimes):
         emit("value_users", columns)
     del held, temps
-    give_back(len(values))
     emit("recompute_costs", costs.columns(is_known))
     labels, is_backward = attribution.of_values(savings.row, origins.told, users, lifetimes)
     # Each of them knows the context: a cycle, which only the collector ends, and ingest has none.
     context.observers.clear()
-    count = len(values)
     del values, lifetimes, users, costs, origins, attribution
-    give_back(count)
     groupings = [Grouping(what, *found) for what, found in labels.items()]
     for columns in savings.rows(groupings, residuals, is_backward):
         emit("peak_savings", columns)

@@ -6,7 +6,6 @@ import functools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from bufdb.columnar.freed import give_back
 from bufdb.columnar.section import Piece, Rounds
 from bufdb.dumps.batch import Batch
 from bufdb.dumps.blocks import BLOCK_BYTES, LARGE_BLOCK_BYTES
@@ -14,10 +13,6 @@ from bufdb.dumps.load import Loaded
 from bufdb.dumps.text import DumpText
 from bufdb.read.boundaries import Span
 from bufdb.read.hlo import NOTHING_MORE, Own
-
-BYTES_BETWEEN = 128 << 20
-"""Text between two times that memory is given back: of each round some stays, between which what
-was free is too small for the next. Each time costs some thousand page faults."""
 
 
 class LargeModule(Batch):
@@ -42,14 +37,9 @@ class LargeModule(Batch):
                 some.append((text, span))
 
     def _rounds(self, section: int) -> Iterator[Piece]:
-        size = 0
         for text, span in self._spans[section]:
             for piece in text.rounds(span, self.block_bytes):
                 yield piece
-                size += piece.size
-                if size >= BYTES_BETWEEN:
-                    give_back()
-                    size = 0
                 if self.progress is not None:
                     self.progress(piece.size)
 

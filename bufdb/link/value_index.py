@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from bufdb.columnar.freed import give_back
 from bufdb.columnar.scan import Bools, Columns, Ints, Words
 from bufdb.columnar.sets import distinct, union
 from bufdb.memory.ranges import narrow, parts, wide
@@ -56,7 +55,6 @@ class ValueIndex:
         columns = [part.pop(name) for part in self.parts]
         found = np.concatenate([np.empty(0, kinds.get(name, np.int8)), *columns])
         del columns
-        give_back(len(found))
         return found
 
     def _number_names(self, name_key: Words) -> None:

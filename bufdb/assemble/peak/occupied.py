@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from bufdb.assemble.peak.savings import Temps
-from bufdb.columnar.freed import give_back
 from bufdb.columnar.rows import Labels
 from bufdb.columnar.scan import Bools, Columns, Ints, Numbers
 from bufdb.link.context import Context
@@ -58,7 +57,6 @@ class Live:
         lengths = [f.live.schedule_length or 0 for f in context.facts]
         last = np.array(lengths, np.int64)[groups[:, 0]]
         found = occupancy(self.ranges, len(groups), last)
-        give_back(len(self.rows))
         self._check_peaks(context, found.peak)
         held, held_by = self._held(lifetimes, found.peak_time)
         tables = {

@@ -16,7 +16,6 @@ import numpy as np
 
 from bufdb.assemble.peak.lows import Lows
 from bufdb.assemble.residuals.residuals import Residuals
-from bufdb.columnar.freed import give_back
 from bufdb.columnar.rows import Labels
 from bufdb.columnar.scan import Bools, Columns, Ints, Numbers, Text, take
 from bufdb.columnar.sets import distinct
@@ -135,10 +134,8 @@ class PeakSavings(Observer):
         self.held_bytes[self._held[0]] = self._held[1]
         # First what is given up before the pieces of bytes are held.
         buffer = self._buffers(ranges)
-        give_back(len(buffer))
         self.lows = Lows(residuals, is_backward, self.row, buffer, self.held_bytes > 0)
         savings = Savings(ranges, self.occupied, len(self.groups))
-        give_back(len(buffer))
         yield self._of_buffers(savings, buffer, known)
         for grouping in groupings:
             label = labels_of_buffers(buffer, grouping.label, self.held_bytes > 0)
