@@ -9,7 +9,6 @@ names of the largest module need.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -17,18 +16,16 @@ from bufdb.assemble.attribution import Attribution
 from bufdb.assemble.costs import Costs
 from bufdb.assemble.loops.origins import Origins
 from bufdb.assemble.peak.checks import MemoryChecks, checked_sums
-from bufdb.assemble.peak.occupied import Live
 from bufdb.assemble.peak.savings import Grouping, PeakSavings
 from bufdb.assemble.residuals.residuals import Residuals
 from bufdb.assemble.users import Users
-from bufdb.columnar.scan import Bools, Columns, take
+from bufdb.columnar.scan import Columns, take
 from bufdb.link.context import Context, Emit, ModuleFacts, Source
 from bufdb.link.instructions import Instructions
 from bufdb.link.lifetimes import Lifetimes
 from bufdb.link.placements import Shapes, add_unassigned, read_allocations
 from bufdb.link.usage import look_for_descriptions, read_used_values
 from bufdb.link.value_index import ValueIndex
-from bufdb.memory.ranges import parts, wide
 from bufdb.read.hlo_graph import HloGraph
 from bufdb.read.shape import Shape
 
@@ -45,12 +42,6 @@ def _read_values(context: Context, values: ValueIndex, shapes: Shapes) -> Column
         "{count} values have the name or number of another",
     )
     return table
-
-
-def _checked(checks: MemoryChecks) -> tuple[Live, Columns]:
-    """What is live when, held to all that is said of it, and sums of the allocations."""
-    checks.check()
-    return checks.live(), checks.sums()
 
 
 def _walk_hlo(context: Context, values: ValueIndex, origins: Origins, costs: Costs) -> Residuals:
@@ -71,30 +62,10 @@ def _walk_hlo(context: Context, values: ValueIndex, origins: Origins, costs: Cos
     return residuals
 
 
-def _emit_known(emit: Emit, occupied: dict[str, Columns], is_known: Bools) -> Columns:
-    """Give away rows about the peak that waited in narrow columns, of modules that have one still.
-
-    Returns:
-        Those of `peak_values`.
-    """
-    held = take(occupied["peak_values"], is_known[occupied["peak_values"]["module"]])
-    while occupied:
-        table = next(iter(occupied))
-        columns = occupied.pop(table)
-        for part in parts(len(columns["module"])):
-            known = part.start + np.flatnonzero(is_known[columns["module"][part]])
-            emit(table, {name: _wide(column) for name, column in take(columns, known).items()})
-    return held
-
-
 def _add_messages(context: Context, shapes: Shapes) -> None:
     from bufdb.assemble.messages import add_messages  # 5 ms that few need spend
 
     add_messages(context, shapes)
-
-
-def _wide(column: Any) -> Any:
-    return wide(column) if isinstance(column, np.ndarray) and column.dtype.kind == "i" else column
 
 
 @dataclass
@@ -121,42 +92,36 @@ def assemble(source: Source, emit: Emit, known_shapes: dict[bytes, Shape]) -> As
     look_for_descriptions(context)
     lifetimes = Lifetimes(context, values)
     lifetimes.read()
-    values.forget_order()
-    live, sums = _checked(MemoryChecks(context, table, values, lifetimes))
-    del table
+    checks = MemoryChecks(context, table, values, lifetimes)
+    checks.check()
+    live, sums = checks.live(), checks.sums()
     origins.find_sharers(values, lifetimes)
-    lifetimes.forget_ranges()
-    values.forget_placements()
     occupied, temps = live.occupied(context, lifetimes)
-    del live
     savings = PeakSavings(context, values.value_id, temps)
-    del temps
     instructions = Instructions(context, values, lifetimes)
     users = Users(context, values)
     costs = Costs(context, values, savings.large_rows())
     attribution = Attribution(context, values)
     context.observers += [users, savings, attribution, costs]
     read_used_values(context, values, instructions)
-    values.forget_texts()
     instructions.add_undescribed()
     instructions.check_frames()
-    del instructions
     origins.begin(values, lifetimes)
     residuals = _walk_hlo(context, values, origins, costs)
     emit("memory_sums", checked_sums(context, sums))
-    values.forget_names()
-    lifetimes.forget_schedule()
     is_known = context.having("is_peak_known")
-    held = _emit_known(emit, occupied, is_known)
-    temps = savings.row[is_known[values.module[savings.row]]]
-    for columns in users.rows(temps, held, lifetimes):
+    for name, columns in occupied.items():
+        occupied[name] = take(columns, is_known[columns["module"]])
+        emit(name, occupied[name])
+    known = savings.row[is_known[values.module[savings.row]]]
+    for columns in users.rows(known, occupied["peak_values"], lifetimes):
         emit("value_users", columns)
-    del held, temps
     emit("recompute_costs", costs.columns(is_known))
     labels, is_backward = attribution.of_values(savings.row, origins.told, users, lifetimes)
     # Each of them knows the context: a cycle, which only the collector ends, and ingest has none.
     context.observers.clear()
-    del values, lifetimes, users, costs, origins, attribution
+    # Or a module of a gigabyte takes a quarter more.
+    del table, live, temps, occupied, values, lifetimes, users, costs, origins, attribution
     groupings = [Grouping(what, *found) for what, found in labels.items()]
     for columns in savings.rows(groupings, residuals, is_backward):
         emit("peak_savings", columns)

@@ -19,10 +19,10 @@ from bufdb.columnar.scan import Bools, Columns, Ints, Numbers, Words
 from bufdb.link.context import SECRET, Context, Observer
 from bufdb.link.lifetimes import Lifetimes
 from bufdb.link.value_index import ValueIndex, lookup
-from bufdb.memory.ranges import Narrow, narrow, parts, put, wide
+from bufdb.memory.ranges import parts
 from bufdb.read.hlo import Frame, HloHeader
 
-Labels = tuple[Narrow, Sequence[str]]
+Labels = tuple[Ints, Sequence[str]]
 """A number for each value, -1 where nothing is known, and the names by number."""
 _OF_LIBRARY = -2
 """Stands for the line of a frame that has none of the user's: then inline metadata has none."""
@@ -30,7 +30,7 @@ _NO_LINE = -3
 """Stands for that of a frame whose file of the user's is known without a line."""
 _ToldNames = tuple[str | None, str | None, str | None]
 """A line of the user's, or else one of a library, and an op."""
-_Told = tuple[Narrow, list[str | None]]
+_Told = tuple[Ints, list[str | None]]
 """Which of the texts is told of each value, -1 for none."""
 
 
@@ -59,12 +59,12 @@ class Told:
         self.names += names
         self.is_backward += is_backward
 
-    def numbers(self, rows: Narrow) -> Narrow:
+    def numbers(self, rows: Ints) -> Ints:
         """For each row which names it has, or -1."""
         known, number = np.concatenate(self._rows), np.concatenate(self._numbers)
         order = np.argsort(known)
-        known, number = known[order], narrow(number[order])
-        found = np.empty(len(rows), number.dtype)
+        known, number = known[order], number[order]
+        found = np.empty(len(rows), np.int64)
         for part in parts(len(rows)):
             found[part] = lookup(known, number, rows[part])
         return found
@@ -99,10 +99,10 @@ class Attribution(Observer):
         """No instruction is known yet."""
         self.context, self.values = context, values
         count = len(values.names)
-        self.lines: Narrow = np.full(count, -1, np.int8)
+        self.lines: Ints = np.full(count, -1)
         """For each instruction the number of its innermost line that is not library code."""
-        self.library_lines: Narrow = np.full(count, -1, np.int8)
-        self.ops: Narrow = np.full(count, -1, np.int8)
+        self.library_lines: Ints = np.full(count, -1)
+        self.ops: Ints = np.full(count, -1)
         self.line_names, self.op_names = Names(), OpNames()
         self._library_source = context.source.own.library_source
         self._frame_keys, self._frame_lines, self._frame_library_lines = self._lines_of_frames(
@@ -143,9 +143,9 @@ class Attribution(Observer):
         name = name[mine]
         lines, library_lines = self._lines_of(columns)
         ops = self.op_names.numbers(columns["op_name"])
-        self.lines = put(self.lines, name, lines[mine])
-        self.library_lines = put(self.library_lines, name, library_lines[mine])
-        self.ops = put(self.ops, name, ops[mine])
+        self.lines[name] = lines[mine]
+        self.library_lines[name] = library_lines[mine]
+        self.ops[name] = ops[mine]
 
     def _lines_of(self, columns: Columns) -> tuple[Ints, Ints]:
         """The number of each innermost line that is not library code, below 0 without one.
@@ -192,7 +192,7 @@ class Attribution(Observer):
             lifetimes: the order of the program.
         """
         own = self.values.name[rows]
-        used = narrow(users.of_values(rows, lifetimes)[0])
+        used = users.of_values(rows, lifetimes)[0]
         number = told.numbers(rows)
         lines, libraries, ops = ([name[at] for name in told.names] for at in range(3))
         stripped = Stripped(self.op_names, self._wanted_ops(own, used))
@@ -207,16 +207,16 @@ class Attribution(Observer):
         }
         return labels, self._is_backward(own, used, number, told)
 
-    def _is_backward(self, own: Narrow, used: Narrow, number: Narrow, told: Told) -> Bools:
+    def _is_backward(self, own: Ints, used: Ints, number: Ints, told: Told) -> Bools:
         """By the op_name that counts: of what made the data, of the value, of what it is for."""
         of_name = np.array([*self.op_names.is_backward, 0], np.bool_)
         op = self.ops[own]
         found: Bools = of_name[np.where((op < 0) & (used >= 0), self.ops[used], op)]
         of_told = np.array([-1, *(-1 if one is None else one for one in told.is_backward)], np.int8)
-        made = of_told[wide(number) + 1]
+        made = of_told[number + 1]
         return np.where(made >= 0, made > 0, found)
 
-    def _wanted_ops(self, own: Narrow, used: Narrow) -> Bools:
+    def _wanted_ops(self, own: Ints, used: Ints) -> Bools:
         """Which op_names some of these instructions have."""
         is_wanted = np.zeros(len(self.op_names) + 1, np.bool_)
         is_wanted[self.ops[own]] = True
@@ -246,10 +246,10 @@ class _Labelled(Sequence[str]):
         self.texts, self._find = texts, find
         self._more: dict[str, int] = {}
         self._names_of_more: list[str] = []
-        self.labels: Narrow = np.full(count, -1, np.int32)
+        self.labels: Ints = np.full(count, -1)
         """Number for each value, -1 where nothing is known."""
 
-    def add(self, number_of: Narrow, own: Narrow, used: Narrow, told: _Told) -> None:
+    def add(self, number_of: Ints, own: Ints, used: Ints, told: _Told) -> None:
         """What counts where nothing was known before.
 
         Args:
@@ -259,11 +259,11 @@ class _Labelled(Sequence[str]):
             told: the text that is told of each value.
         """
         labels, count = self.labels, len(self.texts)
-        numbers = np.array([-1, *map(self._number, told[1])], np.int32)
+        numbers = np.array([-1, *map(self._number, told[1])], np.int64)
         if len(numbers) > 1:
-            _fill(labels, numbers[wide(told[0]) + 1])
+            _fill(labels, numbers[told[0] + 1])
         _fill(labels, number_of[own])
-        of_use = number_of[used].astype(labels.dtype)
+        of_use = number_of[used]
         _fill(labels, np.where((used >= 0) & (of_use >= 0), of_use + count, -1))
 
     def _number(self, text: str | None) -> int:
@@ -288,6 +288,6 @@ class _Labelled(Sequence[str]):
         return self._names_of_more[number - 2 * count]
 
 
-def _fill(labels: Narrow, numbers: Narrow) -> None:
+def _fill(labels: Ints, numbers: Ints) -> None:
     """Take numbers from 0 where there is no label."""
     np.copyto(labels, numbers, where=(labels < 0) & (numbers >= 0))

@@ -14,7 +14,6 @@ from bufdb.assemble.operations import Operations
 from bufdb.columnar.scan import Bools, Columns, Ints, Text, Words, take
 from bufdb.link.context import Context, Observer
 from bufdb.link.value_index import ValueIndex, lookup
-from bufdb.memory.ranges import wide
 from bufdb.read.hlo_graph import HloGraph
 
 _LIMIT = 2**63
@@ -32,7 +31,7 @@ class Costs(Observer):
             rows: the large ones, ascending.
         """
         self._rows, self._keys = rows, values.name_keys(rows)
-        self._module, self._value_id = wide(values.module[rows]), wide(values.value_id[rows])
+        self._module, self._value_id = values.module[rows], values.value_id[rows]
         self._is_wanted: Bools = np.zeros(len(values.names) + 1, np.bool_)
         self._is_wanted[values.name[rows]] = True
         self._names: dict[int, bytes] = {}

@@ -15,7 +15,6 @@ import numpy as np
 
 from bufdb.columnar.scan import Bools, Ints, Text
 from bufdb.link.op_paths import op_path, strip_op_path
-from bufdb.memory.ranges import Narrow, narrow
 
 _REMEMBERED = 1 << 13
 """Op_names known not to be new, as many as stay in a cache: equal ones mostly stand close together.
@@ -101,16 +100,16 @@ class Stripped(Sequence[str]):
         self._op_names = op_names
         wanted = np.flatnonzero(is_wanted)
         hashes = np.array(op_names.hashes)[wanted]
-        order = narrow(np.argsort(hashes, kind="stable"))
+        order = np.argsort(hashes, kind="stable")
         self._hashes = hashes[order]
         del hashes
         is_new = np.append(True, self._hashes[1:] != self._hashes[:-1])[: len(order)]
         self._hashes = self._hashes[is_new]
         self._examples = wanted[order[is_new]]
-        self._places: Narrow = np.full(len(op_names) + 1, -1, np.int32)
-        self._places[wanted[order]] = np.cumsum(is_new, dtype=np.int32) - 1
+        self._places: Ints = np.full(len(op_names) + 1, -1)
+        self._places[wanted[order]] = np.cumsum(is_new) - 1
 
-    def places(self, numbers: Narrow) -> Narrow:
+    def places(self, numbers: Ints) -> Ints:
         """For each op_name, by number or -1, where in this its text is."""
         return self._places[numbers]
 

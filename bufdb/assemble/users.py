@@ -15,7 +15,7 @@ from bufdb.columnar.scan import Bools, Columns, Ints, Numbers, Text, Words, take
 from bufdb.link.context import Context, Observer
 from bufdb.link.lifetimes import Lifetimes
 from bufdb.link.value_index import ValueIndex, places_of
-from bufdb.memory.ranges import Narrow, narrow, parts, wide
+from bufdb.memory.ranges import parts
 from bufdb.read.used_values import UsedValues
 
 STEPS = 4
@@ -30,10 +30,10 @@ class Users(Observer):
         self.context, self.values = context, values
         self.is_named = np.zeros(len(values.names), np.bool_)
         """Which names that define values are of instructions with an op_name."""
-        self._rows: list[Narrow] = []
+        self._rows: list[Ints] = []
         """Values that are used, and the names of their users, by number, round by round."""
-        self._users: list[Narrow] = []
-        self._walks: tuple[Narrow, Narrow] | None = None
+        self._users: list[Ints] = []
+        self._walks: tuple[Ints, Ints] | None = None
 
     def see_instructions(self, columns: Columns, name_keys: Words) -> None:
         """Remember which have an op_name."""
@@ -51,10 +51,10 @@ class Users(Observer):
         uses = {name: found.uses[name] for name in ("module", "head", "instruction_name")}
         uses = take(uses, np.flatnonzero(nameless[uses["head"]]))
         user = places_of(self.values.names, self.context.name_keys(uses))
-        self._rows.append(narrow(rows[uses["head"]][user >= 0]))
-        self._users.append(narrow(user[user >= 0]))
+        self._rows.append(rows[uses["head"]][user >= 0])
+        self._users.append(user[user >= 0])
 
-    def rows(self, temps: Narrow, held: Columns, lifetimes: Lifetimes) -> Iterator[Columns]:
+    def rows(self, temps: Ints, held: Columns, lifetimes: Lifetimes) -> Iterator[Columns]:
         """Rows of `value_users`, some at a time.
 
         Args:
@@ -67,17 +67,17 @@ class Users(Observer):
         is_asked = np.zeros(len(values), np.bool_)
         is_asked[temps] = True
         is_asked[self._outputs(held)] = True
-        asked = narrow(np.flatnonzero(is_asked))
+        asked = np.flatnonzero(is_asked)
         for part in parts(len(asked)):
             rows = asked[part]
             user, steps = self.of_values(rows, lifetimes)
             there = user >= 0
             rows, user, steps = rows[there], user[there], steps[there]
             yield {
-                "module": wide(values.module[rows]),
-                "value_id": wide(values.value_id[rows]),
-                "user_value_id": wide(values.value_id[values.first[user]]),
-                "step_count": wide(steps),
+                "module": values.module[rows],
+                "value_id": values.value_id[rows],
+                "user_value_id": values.value_id[values.first[user]],
+                "step_count": steps,
             }
 
     def _outputs(self, held: Columns) -> Ints:
@@ -89,7 +89,7 @@ class Users(Observer):
         mine = np.flatnonzero(is_output & has_value)
         return self.values.by_number(held["module"][mine], value_id.values[mine])
 
-    def of_values(self, rows: Ints, lifetimes: Lifetimes) -> tuple[Narrow, Narrow]:
+    def of_values(self, rows: Ints, lifetimes: Lifetimes) -> tuple[Ints, Ints]:
         """What values are for: the number of an instruction and of the uses that lead to it.
 
         -1 for values whose instruction has an op_name, and where none is found.
@@ -97,20 +97,19 @@ class Users(Observer):
         if self._walks is None:
             self._walks = self._first_users(lifetimes)
         of_value, of_instruction = self._walks
-        users = np.empty(len(rows), of_value.dtype)
-        steps = np.empty(len(rows), np.int8)
+        users = np.empty(len(rows), np.int64)
+        steps = np.empty(len(rows), np.int64)
         for part in parts(len(rows)):
             some = rows[part]
-            user, steps[part] = _walk(wide(of_value[some]), of_instruction, self.is_named)
+            user, steps[part] = _walk(of_value[some], of_instruction, self.is_named)
             user[self.is_named[self.values.name[some]]] = -1
             users[part] = user
         return users, steps
 
-    def _first_users(self, lifetimes: Lifetimes) -> tuple[Narrow, Narrow]:
+    def _first_users(self, lifetimes: Lifetimes) -> tuple[Ints, Ints]:
         """For each value, and for each instruction, the user that counts, or -1."""
-        kind = narrow(np.array([len(self.is_named)])).dtype
-        of_value = np.full(len(self.values), -1, kind)
-        of_instruction = np.full(len(self.is_named), -1, kind)
+        of_value = np.full(len(self.values), -1)
+        of_instruction = np.full(len(self.is_named), -1)
         while self._rows:
             rows, user = self._rows.pop(0), self._users.pop(0)
             # Uses inside a fused or called computation stand beside that of the caller; such have
@@ -121,7 +120,7 @@ class Users(Observer):
             self._count_first(of_instruction, self.values.name[rows], user, lifetimes)
         return of_value, of_instruction
 
-    def _count_first(self, first: Narrow, of: Ints, user: Ints, lifetimes: Lifetimes) -> None:
+    def _count_first(self, first: Ints, of: Ints, user: Ints, lifetimes: Lifetimes) -> None:
         """Put users where they go before those that are there: named ones, then early ones.
 
         Args:
@@ -131,7 +130,7 @@ class Users(Observer):
             lifetimes: the order of the program.
         """
         held = first[of]
-        time, before = wide(lifetimes.order[user]), wide(lifetimes.order[held])
+        time, before = lifetimes.order[user], lifetimes.order[held]
         is_named, was_named = self.is_named[user], self.is_named[held]
         better = (held < 0) | (is_named > was_named) | ((is_named == was_named) & (time <= before))
         chosen = np.flatnonzero(better)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from bufdb.columnar.scan import Bools, Columns, Ints, Numbers, Words, take
@@ -11,7 +9,7 @@ from bufdb.columnar.sets import distinct
 from bufdb.link.context import Context
 from bufdb.link.rounds import live_range_rounds
 from bufdb.link.value_index import ValueIndex, isin, lookup, places_of
-from bufdb.memory.ranges import Narrow, narrow, parts, put
+from bufdb.memory.ranges import parts
 from bufdb.read.live_ranges import Facts
 
 
@@ -22,17 +20,17 @@ class Lifetimes:
         """No value lives yet; `read` fills it in."""
         self.context, self.values = context, values
         count = len(values)
-        self.start: Any = np.zeros(count, np.int32)
-        self.end: Any = np.full(count, -1, np.int32)
-        """The last live instant, itself included; narrow, as the first."""
+        self.start: Ints = np.zeros(count, np.int64)
+        self.end: Ints = np.full(count, -1)
+        """The last live instant, itself included."""
         self.is_live = np.zeros(count, np.bool_)
         """Whether a value has a live range."""
-        self.order: Any = np.full(len(values.names), -1, np.int32)
-        """Place in the schedule of each name that defines a value, -1 without one; narrow."""
+        self.order: Ints = np.full(len(values.names), -1)
+        """Place in the schedule of each name that defines a value, -1 without one."""
         self._scheduled: Words = np.empty(0, np.uint64)
         """Other names in the schedule, ascending."""
-        self._orders: Narrow = np.empty(0, np.int64)
-        self._modules: Narrow = np.empty(0, np.int64)
+        self._orders: Ints = np.empty(0, np.int64)
+        self._modules: Ints = np.empty(0, np.int64)
         self._range_counts = np.zeros(context.count, np.int64)
         self._unassigned: list[Ints] = []
         """(module, start, end) of live ranges whose value has no allocation."""
@@ -67,14 +65,6 @@ class Lifetimes:
         """Whether any module of the batch has a schedule."""
         return len(self._scheduled) > 0 or bool((self.order >= 0).any())
 
-    def forget_ranges(self) -> None:
-        """Give up the live ranges, in time for the largest section; program order stays."""
-        del self.start, self.end
-
-    def forget_schedule(self) -> None:
-        """Give up the steps that define no value; the order of the others stays."""
-        del self._scheduled, self._orders, self._modules
-
     def read(self) -> None:
         """Rows of `live_ranges`, `peak_stack_nodes` and `peak_contributors`, held to each other."""
         context = self.context
@@ -90,8 +80,8 @@ class Lifetimes:
             steps += np.bincount(found.sequence["module"], minlength=context.count)
             other = self._order(names, found.sequence["program_order"])
             names_of.append(names[other])
-            orders.append(narrow(found.sequence["program_order"][other]))
-            modules.append(narrow(found.sequence["module"][other]))
+            orders.append(found.sequence["program_order"][other])
+            modules.append(found.sequence["module"][other])
             without_value = other & only_names[found.sequence["module"]]
             if without_value.any():  # of the others the rows come with their description
                 context.emit("instructions", take(found.sequence, without_value))
@@ -113,7 +103,7 @@ class Lifetimes:
         # The last that is written stays.
         mine = np.flatnonzero(name >= 0)[::-1]
         mine = mine[self.order[name[mine]] < 0]
-        self.order = put(self.order, name[mine], program_order[mine])
+        self.order[name[mine]] = program_order[mine]
         other: Bools = name < 0
         return other
 
@@ -133,8 +123,8 @@ class Lifetimes:
         has_value = rows >= 0
         counts = np.bincount(ranges["module"][has_value], minlength=self.context.count)
         self._range_counts += counts
-        self.start = put(self.start, rows[has_value], ranges["start_time"][has_value])
-        self.end = put(self.end, rows[has_value], ranges["end_time"][has_value])
+        self.start[rows[has_value]] = ranges["start_time"][has_value]
+        self.end[rows[has_value]] = ranges["end_time"][has_value]
         self.is_live[rows[has_value]] = True
         if not has_value.all():
             others = take(ranges, ~has_value)

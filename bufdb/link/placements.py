@@ -11,7 +11,6 @@ from bufdb.errors import quote
 from bufdb.link.context import SECRET, Context
 from bufdb.link.rounds import allocation_rounds, used_value_rounds
 from bufdb.link.value_index import ValueIndex
-from bufdb.memory.ranges import narrow, wide
 from bufdb.read import allocations, used_values
 from bufdb.read.shape import Shape, shape_of
 from bufdb.read.told import BUFFERS
@@ -67,8 +66,7 @@ def read_allocations(context: Context, values: ValueIndex, shapes: Shapes) -> Co
     """Rows of `allocations` and `values`; the values are put into the index.
 
     Returns:
-        module, allocation_index, size_bytes, color and kind of the allocations, sorted by module;
-        all but the sizes are narrow.
+        module, allocation_index, size_bytes, color and kind of the allocations, sorted by module.
     """
     parts: list[Columns] = []
     for section, found in allocation_rounds(context, context.account):
@@ -78,7 +76,7 @@ def read_allocations(context: Context, values: ValueIndex, shapes: Shapes) -> Co
         context.set_fact(rows["module"][rows.pop("has_pointer")], "has_pointer")
         shaped = rows["parameter_shape"].valid | rows["output_shape"].valid
         context.set_fact(rows["module"][shaped], "has_shapes")
-        parts.append({name: narrow(rows[name]) for name in _KEPT})
+        parts.append({name: rows[name] for name in _KEPT})
         kinds = rows.pop("kind")
         context.emit("allocations", {**rows, "kind": Labels(kinds, allocations.KINDS)})
         placed = found.values
@@ -99,9 +97,8 @@ def read_allocations(context: Context, values: ValueIndex, shapes: Shapes) -> Co
             observer.see_values(placed)
         context.emit("values", placed)
         section.close()
-    empty = np.empty(0, np.int8)
-    table = {n: narrow(np.concatenate([empty, *(part[n] for part in parts)])) for n in _KEPT}
-    table["size_bytes"] = wide(table["size_bytes"])
+    empty = np.empty(0, np.int64)
+    table = {n: np.concatenate([empty, *(part[n] for part in parts)]) for n in _KEPT}
     # What was told comes behind all texts.
     is_sorted = not context.source.told.having(BUFFERS)
     return table if is_sorted else take(table, np.argsort(table["module"], kind="stable"))

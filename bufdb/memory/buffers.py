@@ -13,7 +13,7 @@ import numpy as np
 from bufdb.columnar.scan import Bools, Ints, Words
 from bufdb.columnar.sets import among, distinct
 from bufdb.memory.occupancy import running_maximum
-from bufdb.memory.ranges import Narrow, Ranges, narrow, numbered, wide
+from bufdb.memory.ranges import Ranges, numbered
 
 SLICE_ROWS = 1 << 18
 """Positions of values looked at together, about: what is worked out takes the memory of these."""
@@ -34,14 +34,14 @@ def shared_slots(ranges: Ranges, is_phi: Bools) -> Ints:
 
 
 def buffers(
-    slot: Narrow,
+    slot: Ints,
     is_phi: Bools,
-    start: Narrow,
-    end: Narrow,
-    row: Narrow,
+    start: Ints,
+    end: Ints,
+    row: Ints,
     index: Words,
     is_defining: Bools,
-) -> Narrow:
+) -> Ints:
     """For each range the lowest row of its buffer: its own where it is alone in it.
 
     Two ranges of one slot whose lives touch or overlap are linked if one is a phi and the other a
@@ -58,11 +58,11 @@ def buffers(
         index: hash of the position's index in a tuple.
         is_defining: whether the position is the value's first, at which it is defined.
     """
-    found = np.arange(len(slot), dtype=np.int32 if len(slot) < 2**31 else np.int64)
+    found = np.arange(len(slot))
     phis = np.flatnonzero(is_phi & (slot >= 0))
     if not len(phis):
         return found
-    for some, at in _by_slot(slot, narrow(phis), narrow(np.flatnonzero(slot[row] >= 0)), row):
+    for some, at in _by_slot(slot, phis, np.flatnonzero(slot[row] >= 0), row):
         one, other = _links(slot, is_phi, start, end, some, (row[at], index[at], is_defining[at]))
         linked, number = np.unique(np.append(one, other), return_inverse=True)
         lowest = _connected(len(linked), number[: len(one)], number[len(one) :])
@@ -70,7 +70,7 @@ def buffers(
     return found
 
 
-def _by_slot(slot: Narrow, phis: Narrow, at: Narrow, row: Narrow) -> Iterator[tuple[Ints, Ints]]:
+def _by_slot(slot: Ints, phis: Ints, at: Ints, row: Ints) -> Iterator[tuple[Ints, Ints]]:
     """The phis of some slots, and the positions of values in them, slice by slice.
 
     Args:
@@ -80,7 +80,7 @@ def _by_slot(slot: Narrow, phis: Narrow, at: Narrow, row: Narrow) -> Iterator[tu
         row: the range of each position.
     """
     if len(at) <= SLICE_ROWS:
-        yield wide(phis), wide(at)
+        yield phis, at
         return
     phis, at = phis[np.argsort(slot[phis])], at[np.argsort(slot[row[at]])]
     of_phis, of_positions = slot[phis], slot[row[at]]
@@ -89,18 +89,18 @@ def _by_slot(slot: Narrow, phis: Narrow, at: Narrow, row: Narrow) -> Iterator[tu
     bounds = (np.searchsorted(slots, lasts, "right") for slots in (of_phis, of_positions))
     first = [0, 0]
     for behind in zip(*(column.tolist() for column in bounds), strict=True):
-        yield wide(phis[first[0] : behind[0]]), wide(at[first[1] : behind[1]])
+        yield phis[first[0] : behind[0]], at[first[1] : behind[1]]
         first = list(behind)
-    yield wide(phis[first[0] :]), wide(at[first[1] :])
+    yield phis[first[0] :], at[first[1] :]
 
 
 def _links(
-    slot: Narrow,
+    slot: Ints,
     is_phi: Bools,
-    start: Narrow,
-    end: Narrow,
+    start: Ints,
+    end: Ints,
     phis: Ints,
-    positions: tuple[Narrow, Words, Bools],
+    positions: tuple[Ints, Words, Bools],
 ) -> tuple[Ints, Ints]:
     """Pairs of linked ranges among these phis and the ranges at these positions."""
     links = [(phis, phis[_chains(slot[phis], start[phis], end[phis])[0]])]
@@ -108,7 +108,7 @@ def _links(
     place = numbered(slot[row], index)
     merges = is_defining & is_phi[row]
     if merges.any():
-        goal, source = wide(row[merges]), wide(row[~is_defining])
+        goal, source = row[merges], row[~is_defining]
         links += _into(goal, place[merges], source, place[~is_defining], start, end)
     one, other = (np.concatenate(ends) for ends in zip(*links, strict=True))
     return one, other

@@ -6,7 +6,7 @@ import numpy as np
 
 from bufdb.columnar.scan import Ints
 from bufdb.memory.occupancy import running_maximum
-from bufdb.memory.ranges import Narrow, parts, wide
+from bufdb.memory.ranges import parts
 
 
 def own_bytes(allocation: Ints, offset: Ints, size: Ints) -> Ints:
@@ -31,11 +31,11 @@ def own_bytes(allocation: Ints, offset: Ints, size: Ints) -> Ints:
     return held
 
 
-def largest_rows(allocation: Narrow, size: Narrow, allocations: int) -> Ints:
+def largest_rows(allocation: Ints, size: Ints, allocations: int) -> Ints:
     """For each allocation the row of its largest range, the first of equal ones; -1 without one."""
     largest = np.full(allocations, np.iinfo(np.int64).min)
     for part in parts(len(size)):
-        np.maximum.at(largest, wide(allocation[part]), wide(size[part]))
+        np.maximum.at(largest, allocation[part], size[part])
     is_largest = np.empty(len(size), np.bool_)
     for part in parts(len(size)):
         is_largest[part] = size[part] == largest[allocation[part]]

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from bufdb.columnar.scan import Ints
-from bufdb.memory.ranges import Narrow, inserted, wide
 
 SHIFT = 40
 """Owner and time in one integer: times are places in a schedule, which has fewer than 2^40 steps,
@@ -19,9 +18,9 @@ and there are fewer than 2^22 owners."""
 class Steps:
     """Step functions end to end: each has `value` from `time` until the next row of its owner."""
 
-    owner: Narrow
+    owner: Ints
     """Number of the function, ascending."""
-    time: Narrow
+    time: Ints
     """Ascending within an owner."""
     value: Ints
     """Python integers instead where 64 bits may not do."""
@@ -35,7 +34,7 @@ class Steps:
             return self
         places = np.searchsorted(self.owner, lacking)
         return Steps(
-            inserted(self.owner, places, lacking),
+            np.insert(self.owner, places, lacking),
             np.insert(self.time, places, 0),
             np.insert(self.value, places, 0),
         )
@@ -61,13 +60,11 @@ class Curves:
     def __init__(self, curves: Steps) -> None:
         """Take curves as `highest` does."""
         self._value = curves.value
-        self._keys = wide(curves.owner) << SHIFT
+        self._keys = curves.owner << SHIFT
         self._keys += curves.time
-        kind = np.int32 if len(self._keys) < 2**31 else np.int64
-        order = np.argsort(-curves.value, kind="stable")
-        self._rank: Any = np.empty(len(order), kind)
-        self._rank[order] = np.arange(len(order), dtype=kind)
-        self._order: Any = order.astype(kind)
+        self._order = np.argsort(-curves.value, kind="stable")
+        self._rank = np.empty(len(self._order), np.int64)
+        self._rank[self._order] = np.arange(len(self._order))
 
     def at(self, keys: Ints) -> Any:
         """The values at these instants: owner and time in one (SHIFT)."""

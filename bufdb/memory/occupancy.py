@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from bufdb.columnar.scan import Bools, Ints
-from bufdb.memory.ranges import PART_ROWS, Narrow, Ranges, in_order, inserted, narrow, parts
+from bufdb.memory.ranges import PART_ROWS, Ranges, in_order, parts
 from bufdb.memory.steps.exact import exact_steps
 from bufdb.memory.steps.timeline import SLICE_ROWS, Timeline, running_sums
 
@@ -33,8 +33,8 @@ of them where there are no more."""
 class Occupancy:
     """Steps (group, time, occupied bytes), and per group the first maximum."""
 
-    group: Narrow
-    time: Narrow
+    group: Ints
+    time: Ints
     occupied: Ints
     """Python integers instead where 64 bits may not do."""
     peak_time: Ints
@@ -82,8 +82,8 @@ def _with(found: Occupancy, number: int, steps: list[tuple[int, int]]) -> Occupa
     peak_time[number] = next((time for time, value in steps if value == best), 0)
     peak[number] = best
     return Occupancy(
-        inserted(found.group, places, np.full(len(steps), number)),
-        inserted(found.time, places, times),
+        np.insert(found.group, places, np.full(len(steps), number)),
+        np.insert(found.time, places, times),
         np.insert(found.occupied.astype(object), places, values),
         peak_time,
         peak,
@@ -163,11 +163,8 @@ def _by_sorting(r: Ranges, slice_rows: int) -> tuple[Any, Any, Ints]:
     # Room for as many rows as there may be, which takes memory where something is written: parts
     # that are put together would be there twice.
     most = 6 * len(r.group)
-    last = int(r.end.max(initial=0)) + 1
-    numbers = [r.group.max(initial=0)], [r.start.min(initial=0), last]
-    kinds = [narrow(np.array(some, np.int64)).dtype for some in numbers]
-    group, time = (np.empty(most, kind) for kind in kinds)
-    occupied, count = np.empty(most, np.int64), 0
+    group, time, occupied = (np.empty(most, np.int64) for _ in range(3))
+    count = 0
     for keys, sums in running_sums(changes()):
         rows = slice(count, count + len(keys))
         group[rows], time[rows] = line.parted(keys)
@@ -255,7 +252,7 @@ def _disagrees(r: Ranges, group: Ints, time: Ints, occupied: Ints, groups: int) 
     wrong = np.zeros(groups, np.bool_)
     rows, expected, count = [], [], 0
     for instant, sum_there in _samples(group, time, occupied, groups):
-        live = [*live_at(r, narrow(instant))]
+        live = [*live_at(r, instant)]
         rows.append(np.concatenate([np.empty(0, np.int64), *live]))
         expected.append(sum_there)
         count += len(rows[-1])

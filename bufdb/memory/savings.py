@@ -25,7 +25,7 @@ from bufdb.columnar.scan import Bools, Ints
 from bufdb.columnar.sets import distinct
 from bufdb.memory.maxima import SHIFT, Curves, Steps
 from bufdb.memory.occupancy import Occupancy, accumulated, running_maximum, too_large, unions
-from bufdb.memory.ranges import Narrow, Ranges, expanded, in_order, narrow, numbered, wide
+from bufdb.memory.ranges import Ranges, expanded, in_order, numbered
 from bufdb.memory.steps.timeline import SLICE_ROWS, Timeline
 
 LARGE_PART = 100
@@ -140,8 +140,8 @@ class Savings:
             return wrong
         expected = self.curves.at(instants)
         r, owner = self.ranges, instants >> SHIFT
-        first = narrow(np.searchsorted(instants, _instant(r.group, r.start)))
-        behind_last = narrow(np.searchsorted(instants, _instant(r.group, r.end), "right"))
+        first = np.searchsorted(instants, _instant(r.group, r.start))
+        behind_last = np.searchsorted(instants, _instant(r.group, r.end), "right")
         wrong = _are_too_many(r.group, behind_last - first, self.groups)
         live = np.cumsum(
             np.bincount(first, minlength=len(instants) + 1)
@@ -152,8 +152,8 @@ class Savings:
             low, behind = np.searchsorted(parts, [part, part + 1]).tolist()
             meets = (first < behind) & (behind_last > low) & (behind_last > first)
             rows = np.flatnonzero(meets & ~wrong[r.group])
-            begin = np.maximum(wide(first[rows]), low)
-            number = np.minimum(wide(behind_last[rows]), behind) - begin
+            begin = np.maximum(first[rows], low)
+            number = np.minimum(behind_last[rows], behind) - begin
             at, some = expanded(begin, number), r.where(np.repeat(rows, number))
             there, held = unions(at, some.allocation, some.offset, some.size)
             found = np.zeros(behind - low, np.int64)
@@ -189,7 +189,7 @@ class _Alone:
             met.append(self._every_instant())
         self._cut(met)
 
-    def _meetings(self, slice_rows: int) -> Iterator[tuple[Narrow, Narrow, Narrow]]:
+    def _meetings(self, slice_rows: int) -> Iterator[tuple[Ints, Ints, Ints]]:
         """Ranges that share bytes at an instant at which they begin or end; until the next one."""
         r = self.r
         fast = slice(None) if not self.counted.any() else np.flatnonzero(~self.counted[r.group])
@@ -198,7 +198,7 @@ class _Alone:
         for _, begins, ends in line.slices():
             ends = ends[start[ends] < end[ends]]
             rows = np.append(begins, ends)
-            time = np.append(wide(start[begins]), wide(end[ends]))
+            time = np.append(start[begins], end[ends])
             at = line.keys(group[rows], time)
             rows = rows if isinstance(fast, slice) else fast[rows]
             shared = _shared(at, r.where(rows))
@@ -206,7 +206,7 @@ class _Alone:
             self._shares_end[rows[len(begins) :]] = shared[len(begins) :]
             single = rows[: len(begins)][start[begins] == end[begins]]
             self._shares_end[single] = self._shares_start[single]
-            yield narrow(rows[shared]), narrow(time[shared]), narrow(time[shared] + 1)
+            yield rows[shared], time[shared], time[shared] + 1
 
     def _lives(self, rows: Ints) -> tuple[Ints, Ints]:
         """From when each range holds its bytes alone, and the instant behind that."""
@@ -229,11 +229,11 @@ class _Alone:
         low = (1 << SHIFT) - 1
         return np.repeat(rows, counts), events[place] & low, events[place + 1] & low
 
-    def _cut(self, met: list[tuple[Narrow, Narrow, Narrow]]) -> None:
+    def _cut(self, met: list[tuple[Ints, Ints, Ints]]) -> None:
         """Pieces of the bytes of ranges between all edges of their instant, and who covers them."""
         pairs = np.zeros(self.groups)
         rooms = sum(np.bincount(self.r.group[rows], minlength=self.groups) for rows, _, _ in met)
-        parts: dict[str, list[Narrow]] = {}
+        parts: dict[str, list[Ints]] = {}
         number = 0
         for rows, at, until in met:
             r = self.r.where(rows)
@@ -253,11 +253,11 @@ class _Alone:
                 columns[name][piece] = np.repeat(column, counts)
             columns |= {"piece": piece + number, "owner": np.repeat(rows, counts)}
             for name, column in columns.items():
-                parts.setdefault(name, []).append(narrow(column))
+                parts.setdefault(name, []).append(column)
             number += count
         self._join({name: np.concatenate(parts.pop(name)) for name in list(parts)})
 
-    def _join(self, pieces: dict[str, Narrow]) -> None:
+    def _join(self, pieces: dict[str, Ints]) -> None:
         """Take the pieces of all slices; those of what is too much are nobody's."""
         self.cover, self.size = pieces["cover"], pieces["size"]
         """How many ranges cover each piece, and its bytes."""
@@ -270,13 +270,13 @@ class _Alone:
         self.piece = piece[np.argsort(owner, kind="stable")]
         """The pieces of each range, which are those from first[range] to first[range + 1]."""
         counts = np.bincount(owner, minlength=len(self.r.group))
-        self.first = narrow(np.append(0, np.cumsum(counts)))
+        self.first = np.append(0, np.cumsum(counts))
 
     def unions(self) -> Steps:
         """The occupied bytes of the groups that are looked at at every instant."""
         rows = np.flatnonzero((self.cover > 0) & self.counted[self.group])
         columns = (self.group, self.at, self.until, self.size)
-        return self._sums(*(wide(column[rows]) for column in columns))
+        return self._sums(*(column[rows] for column in columns))
 
     def steps(self, rows: Ints, sets: Ints) -> Steps:
         """For each set the bytes that it holds and no other range does.
@@ -287,9 +287,9 @@ class _Alone:
         """
         begin, stop = self._lives(rows)
         alone = np.flatnonzero(stop > begin)
-        first = wide(self.first[rows])
+        first = self.first[rows]
         counts = self.first[rows + 1] - first
-        piece, owner = wide(self.piece[expanded(first, counts)]), np.repeat(sets, counts)
+        piece, owner = self.piece[expanded(first, counts)], np.repeat(sets, counts)
         order = in_order(piece, owner)
         piece, owner = piece[order], owner[order]
         is_new = np.ones(len(order), np.bool_)
@@ -300,9 +300,9 @@ class _Alone:
         piece, owner = piece[whole], owner[whole]
         return self._sums(
             np.concatenate([sets[alone], owner]),
-            np.concatenate([begin[alone], wide(self.at[piece])]),
-            np.concatenate([stop[alone], wide(self.until[piece])]),
-            np.concatenate([wide(self.r.size[rows[alone]]), wide(self.size[piece])]),
+            np.concatenate([begin[alone], self.at[piece]]),
+            np.concatenate([stop[alone], self.until[piece]]),
+            np.concatenate([self.r.size[rows[alone]], self.size[piece]]),
         )
 
     def _sums(self, owner: Ints, begin: Ints, stop: Ints, size: Ints) -> Steps:
@@ -331,13 +331,13 @@ def _shared(at: Ints, r: Ranges) -> Bools:
     return shared
 
 
-def _instant(group: Narrow, time: Narrow) -> Ints:
+def _instant(group: Ints, time: Ints) -> Ints:
     """Group and time in one."""
-    found: Ints = (wide(group) << SHIFT) + time
+    found: Ints = (group << SHIFT) + time
     return found
 
 
-def _are_too_many(group: Narrow, counts: Narrow, groups: int) -> Bools:
+def _are_too_many(group: Ints, counts: Ints, groups: int) -> Bools:
     """Groups whose ranges have more pairs than may be looked at."""
     pairs = np.bincount(group, weights=counts, minlength=groups)
     found: Bools = pairs > _PAIRS_EACH * np.bincount(group, minlength=groups) + _PAIRS

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from bufdb.columnar.scan import Ints
-from bufdb.memory.ranges import wide
 
 
 def distinct_pairs(first: Ints, second: Ints) -> tuple[Ints, Ints]:
@@ -18,7 +17,7 @@ def distinct_pairs(first: Ints, second: Ints) -> tuple[Ints, Ints]:
     is_new[1:] = (one[1:] != one[:-1]) | (other[1:] != other[:-1])
     number = np.empty(len(order), np.int64)
     number[order] = np.cumsum(is_new) - 1
-    return np.stack([wide(one[is_new]), wide(other[is_new])], axis=1), number
+    return np.stack([one[is_new], other[is_new]], axis=1), number
 
 
 def sums_by_kind(group: Ints, kind: Ints, size: Ints, groups: int, kinds: int) -> Any:
@@ -30,5 +29,5 @@ def sums_by_kind(group: Ints, kind: Ints, size: Ints, groups: int, kinds: int) -
     if np.abs(size.astype(np.float64)).sum() > 2**62:
         exact = size.astype(object)
     totals = np.zeros(groups * kinds, exact.dtype)
-    np.add.at(totals, wide(group) * kinds + kind, exact)
+    np.add.at(totals, group * kinds + kind, exact)
     return totals.reshape(groups, kinds)

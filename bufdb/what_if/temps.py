@@ -21,7 +21,7 @@ from bufdb.link.op_paths import op_path, strip_op_path
 from bufdb.memory.buffers import buffers, labels_of_buffers, shared_slots
 from bufdb.memory.needs import Kept, Needs
 from bufdb.memory.occupancy import Occupancy, occupancy
-from bufdb.memory.ranges import Ranges, wide
+from bufdb.memory.ranges import Ranges
 from bufdb.memory.savings import LARGE_PART
 from bufdb.what_if.choice import Choice
 
@@ -208,7 +208,7 @@ def _buffers(
                 row.append(row_of[number])
                 index.append(index_of.setdefault(text, len(index_of)))
                 is_defining.append(defines)
-    found = buffers(
+    return buffers(
         slot,
         is_phi,
         ranges.start,
@@ -217,7 +217,6 @@ def _buffers(
         np.array(index, np.uint64),
         np.array(is_defining, np.bool_),
     )
-    return wide(found)
 
 
 def _needs(con: duckdb.DuckDBPyConnection, module_id: int) -> dict[str, Needs]:

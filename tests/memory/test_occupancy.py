@@ -130,19 +130,6 @@ def test_how_many_ranges_are_held_against_sums_at_once_changes_nothing(rows, tog
     assert some.peak.tolist() == [peak for _, peak in by_counting(rows, 3, last)[1]]
 
 
-def test_narrow_columns_change_nothing():
-    rows = [(n % 2, n % 3, 2**31 * n, 2**30 + n, n, 2**31 - 2 - n) for n in range(40)]
-    columns, last = ranges(rows), np.full(2, 2**31)
-    narrow = columns.narrowed()
-    assert {column.dtype.itemsize for column in vars(narrow).values()} == {1, 4, 8}
-    for wide_one, narrow_one in zip(
-        vars(occupancy(columns, 2, last)).values(),
-        vars(occupancy(narrow, 2, last, 3)).values(),
-        strict=True,
-    ):
-        assert wide_one.tolist() == narrow_one.tolist()
-
-
 @settings(max_examples=80, deadline=None)
 @given(rows=tables(LARGE, LARGE))
 @example([(0, 0, HUGE, HUGE - 1, 0, 3), (0, 1, 0, HUGE, 2, 5), (0, 1, HUGE, HUGE - 1, 2, 2)])

@@ -55,7 +55,7 @@ def prepared(rows: list[Row], slice_rows: int = SLICE_ROWS) -> Savings:
     ranges = Ranges(*np.array(rows, np.int64).reshape(-1, 6).T)
     groups = 1 + max((row[0] for row in rows), default=0)
     last = np.full(groups, 2**39)
-    return Savings(ranges.narrowed(), occupancy(ranges, groups, last), groups, slice_rows)
+    return Savings(ranges, occupancy(ranges, groups, last), groups, slice_rows)
 
 
 def found(

@@ -33,7 +33,6 @@ def assigned(columns: Columns) -> used_values.Assigned:
     some = {name: columns[name] for name in ("module", "value_id", *places)}
     keys.add(**some, name_key=hashes, key=hashes, extra=check ^ hashes)
     keys.finish()
-    keys.forget_order()
     return keys
 
 

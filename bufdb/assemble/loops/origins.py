@@ -25,7 +25,7 @@ from bufdb.link.context import Context, Observer
 from bufdb.link.lifetimes import Lifetimes
 from bufdb.link.value_index import ValueIndex, isin, lookup
 from bufdb.memory.buffers import places, sharers
-from bufdb.memory.ranges import numbered, wide
+from bufdb.memory.ranges import numbered
 from bufdb.memory.sums import distinct_pairs
 from bufdb.read.hlo_graph import HloGraph, Index, Instruction, loops_in, loops_of
 from bufdb.read.used_values import UsedValues
@@ -138,9 +138,9 @@ class Origins(Observer):
         is_phi[rows[there]] = np.concatenate([np.empty(0, np.bool_), *elements.is_phi])[there]
         mine = np.flatnonzero(self._has_loop[values.module])
         parts = [values.module, values.allocation_index, values.offset_bytes, values.size_bytes]
-        place = places([wide(part[mine]) for part in parts], is_phi[mine])
+        place = places([part[mine] for part in parts], is_phi[mine])
         mine, place = mine[place >= 0], place[place >= 0]
-        start, end = wide(lifetimes.start[mine]), wide(lifetimes.end[mine])
+        start, end = lifetimes.start[mine], lifetimes.end[mine]
         found = sharers(place, start, end, is_phi[mine])
         # A loop's own elements count, live ranges or not.
         found = np.where(is_phi[mine], np.arange(len(mine)), found)
@@ -241,7 +241,7 @@ class Origins(Observer):
         chosen = np.flatnonzero(isin(values.names, lineless)[values.name] & lifetimes.is_live)
         chosen = chosen[self._has_lines[values.module[chosen]]]
         self._walks = self._walk_from(values, union(self._rows, chosen))
-        self._modules = wide(values.module[self._walks["row"]])
+        self._modules = values.module[self._walks["row"]]
 
     def _walk_from(self, values: ValueIndex, rows: Ints) -> Columns:
         """For each of these values, which are in order, where and why to walk from it."""
@@ -273,7 +273,7 @@ class Origins(Observer):
         if len(rows):
             columns = take(columns_of(origins, places), number)
             columns["module"] = np.full(len(rows), module)
-            columns["value_id"] = wide(values.value_id[rows])
+            columns["value_id"] = values.value_id[rows]
             self.context.emit("value_origins", columns)
             self.told.add(rows, number, names_of(origins, places), are_backward(origins))
         return Found(rows, number, origins)

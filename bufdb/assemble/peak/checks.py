@@ -15,7 +15,7 @@ from bufdb.link.lifetimes import Lifetimes
 from bufdb.link.value_index import ValueIndex, lookup
 from bufdb.memory.holders import largest_rows
 from bufdb.memory.occupancy import largest_sum
-from bufdb.memory.ranges import Narrow, Ranges, narrow, parts, wide
+from bufdb.memory.ranges import Ranges, parts
 from bufdb.memory.sums import distinct_pairs, sums_by_kind
 from bufdb.read.allocations import KINDS
 
@@ -41,7 +41,7 @@ class MemoryChecks:
     """module, allocation_index, size_bytes, color and kind of the allocations."""
     values: ValueIndex
     lifetimes: Lifetimes
-    _row: Narrow | None = None
+    _row: Ints | None = None
     """For each value the row of its allocation in the table, from where it is checked on."""
 
     def sums(self) -> Columns:
@@ -61,39 +61,38 @@ class MemoryChecks:
         chosen = self.context.having("is_peak_known")[table["module"]]
         mine = take(table, None if chosen.all() else chosen)
         groups, number = distinct_pairs(mine["module"], mine["color"])
-        number = narrow(number)
         row = self._row if mine is table else None
         self._row = None
         row = self._allocation_row(mine) if row is None else row
         naive, ranges, rows = self._ranges(mine, number, row, len(groups))
-        is_phi, allocation = self.values.is_phi[rows], narrow(row[rows])
+        is_phi, allocation = self.values.is_phi[rows], row[rows]
         fixed, standing = self._standing(mine, row)
         return Live(mine, groups, number, naive, ranges, rows, is_phi, allocation, fixed, standing)
 
     def _ranges(
-        self, table: Columns, number: Ints, row: Narrow, groups: int
+        self, table: Columns, number: Ints, row: Ints, groups: int
     ) -> tuple[list[int], Ranges, Any]:
         """The largest sum of live sizes of each memory space; the live temp values, and their rows.
 
         Args:
             table: allocations of modules whose peak is known.
-            number: the memory space of each, narrow.
+            number: the memory space of each.
             row: for each value the row of its allocation in that table, or -1.
             groups: number of memory spaces.
         """
         values, lifetimes = self.values, self.lifetimes
-        rows = narrow(np.flatnonzero(lifetimes.is_live & (row >= 0)))
+        rows = np.flatnonzero(lifetimes.is_live & (row >= 0))
         size, start, end = values.size_bytes, lifetimes.start, lifetimes.end
         naive = largest_sum(number[row[rows]], size[rows], start[rows], end[rows], groups)
         rows = rows[table["kind"][row[rows]] == KINDS.index("temp")]
         rows = rows[(size[rows] > 0) & (start[rows] <= end[rows])]
-        index, offset = narrow(table["allocation_index"]), values.offset_bytes
+        index, offset = table["allocation_index"], values.offset_bytes
         ranges = Ranges(
             number[row[rows]], index[row[rows]], offset[rows], size[rows], start[rows], end[rows]
         )
-        return naive, ranges.narrowed(), rows
+        return naive, ranges, rows
 
-    def _standing(self, table: Columns, row: Narrow) -> tuple[Ints, Ints]:
+    def _standing(self, table: Columns, row: Ints) -> tuple[Ints, Ints]:
         """The allocations that are held all the time, and of each the value that stands for it.
 
         Args:
@@ -103,7 +102,7 @@ class MemoryChecks:
         values = self.values
         not_fixed = [KINDS.index("temp"), KINDS.index("thread_local")]
         is_fixed = ~np.isin(table["kind"], not_fixed)
-        whole = narrow(np.flatnonzero((row >= 0) & (values.offset_bytes == 0)))
+        whole = np.flatnonzero((row >= 0) & (values.offset_bytes == 0))
         whole = whole[is_fixed[row[whole]]]
         largest = largest_rows(row[whole], values.size_bytes[whole], len(is_fixed))
         fixed = np.flatnonzero(is_fixed & (table["size_bytes"] > 0))
@@ -112,24 +111,22 @@ class MemoryChecks:
         standing[largest >= 0] = whole[largest[largest >= 0]]
         return fixed, standing
 
-    def _allocation_row(self, table: Columns) -> Narrow:
+    def _allocation_row(self, table: Columns) -> Ints:
         """For each value the row of its allocation in a table sorted by module, or -1."""
         if not len(self.values) or not len(table["module"]):
-            return np.full(len(self.values), -1, np.int8)
-        indexes = narrow(table["allocation_index"]), self.values.allocation_index
+            return np.full(len(self.values), -1)
+        indexes = table["allocation_index"], self.values.allocation_index
         modules = table["module"], self.values.module
         if max(int(index.max()) for index in indexes) >= 1 << 40:
             ids = distinct(np.concatenate(indexes))
             indexes = np.searchsorted(ids, indexes[0]), np.searchsorted(ids, indexes[1])
         if any(module.any() for module in modules):
             pairs = zip(modules, indexes, strict=True)
-            indexes = tuple((wide(module) << 40) | index for module, index in pairs)
+            indexes = tuple((module << 40) | index for module, index in pairs)
         mine, theirs = indexes
         order = np.argsort(mine, kind="stable")
         mine = mine[order]
-        kind = narrow(np.array([len(order)])).dtype
-        found = [lookup(mine, order, theirs[part]).astype(kind) for part in parts(len(theirs))]
-        return np.concatenate(found)
+        return lookup(mine, order, theirs)
 
     def check(self) -> None:
         """Sums and counts that every dump must satisfy (format section 8)."""
@@ -151,7 +148,7 @@ class MemoryChecks:
             self._check_values(self._row)
         self._check_times()
 
-    def _check_values(self, row: Narrow) -> None:
+    def _check_values(self, row: Ints) -> None:
         """Values lie in their allocation, fill it to its end if it is temp, and live some time."""
         table, values, find = self.table, self.values, self.context.find_in_each
         # Of a thread-local computation constants have no live range either.
@@ -184,7 +181,7 @@ class MemoryChecks:
     def _check_times(self) -> None:
         """Live ranges lie within the schedule."""
         lengths = [f.live.schedule_length or 0 for f in self.context.facts]
-        last = narrow(np.array(lengths, np.int64))
+        last = np.array(lengths, np.int64)
         odd = self.lifetimes.is_live & (
             (self.lifetimes.start < 0)
             | (self.lifetimes.end < self.lifetimes.start)

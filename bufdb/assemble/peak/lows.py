@@ -13,7 +13,6 @@ from bufdb.columnar.scan import Bools, Columns, Ints
 from bufdb.columnar.sets import distinct
 from bufdb.memory.buffers import labels_of_buffers
 from bufdb.memory.needs import Needs, together
-from bufdb.memory.ranges import wide
 from bufdb.memory.savings import Savings
 
 _COLUMNS = {
@@ -97,7 +96,7 @@ class Lows:
         """For each set the largest slice, as padded in memory, of what is no layer's input."""
         largest = np.zeros(count, np.int64)
         mine = np.flatnonzero(self._slice_counts[stack] > 0)
-        size = wide(savings.ranges.size[rows[mine]])
+        size = savings.ranges.size[rows[mine]]
         np.maximum.at(largest, sets[mine], -(-size // self._slice_counts[stack[mine]]))
         return largest
 

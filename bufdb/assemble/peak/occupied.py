@@ -15,7 +15,7 @@ from bufdb.link.lifetimes import Lifetimes
 from bufdb.memory.hills import hills
 from bufdb.memory.holders import own_bytes
 from bufdb.memory.occupancy import Occupancy, live_at, occupancy
-from bufdb.memory.ranges import Narrow, Ranges, narrow
+from bufdb.memory.ranges import Ranges
 from bufdb.memory.sums import sums_by_kind
 from bufdb.read.allocations import KINDS
 
@@ -35,16 +35,16 @@ class Live:
     """module, allocation_index, size_bytes, color and kind of the allocations."""
     groups: Ints
     """module and color of each memory space, a row each."""
-    number: Narrow
+    number: Ints
     """The memory space of each allocation."""
     naive: list[int]
     """The largest sum of live sizes of each memory space."""
     ranges: Ranges
     """The temp values that occupy bytes."""
-    rows: Narrow
+    rows: Ints
     """Their rows in the index, ascending."""
     is_phi: Bools
-    allocation: Narrow
+    allocation: Ints
     """The row of the allocation of each, in `table`."""
     fixed: Ints
     """Rows in `table` of what is held all the time."""
@@ -68,9 +68,9 @@ class Live:
                 "naive_live_bytes": np.array(self.naive, object),
             },
             "occupancy_steps": {
-                "module": narrow(groups[found.group, 0]),
-                "color": narrow(groups[found.group, 1]),
-                "start_time": narrow(found.time),
+                "module": groups[found.group, 0],
+                "color": groups[found.group, 1],
+                "start_time": found.time,
                 "occupied_temp_bytes": found.occupied,
             },
             "peaks": _peaks(groups, found),
@@ -82,7 +82,7 @@ class Live:
         fixed = totals[:, [KINDS.index(kind) for kind in FIXED]].sum(axis=1)
         return tables, Temps(groups, fixed, self.ranges, found, self.rows, self.is_phi, held_by)
 
-    def _held(self, lifetimes: Lifetimes, peak_time: Ints) -> tuple[Columns, Narrow]:
+    def _held(self, lifetimes: Lifetimes, peak_time: Ints) -> tuple[Columns, Ints]:
         """Rows of `peak_values`, and for each temp value its bytes in them.
 
         Args:
@@ -95,7 +95,7 @@ class Live:
         some = self.ranges.where(live)
         held = own_bytes(self.allocation[live], some.offset, some.size)
         live, held = live[held > 0], held[held > 0]
-        held_by = np.zeros(len(self.rows), narrow(held).dtype)
+        held_by = np.zeros(len(self.rows), np.int64)
         held_by[live] = held
         holder = np.concatenate([self.rows[live], self.standing])
         allocation = np.concatenate([self.allocation[live], fixed])
@@ -107,7 +107,7 @@ class Live:
             "allocation_index": table["allocation_index"][allocation],
             "allocation_kind": Labels(table["kind"][allocation], KINDS),
             "value_id": lifetimes.value_ids(holder),
-            "held_bytes": narrow(np.concatenate([held, table["size_bytes"][fixed]])[order]),
+            "held_bytes": np.concatenate([held, table["size_bytes"][fixed]])[order],
         }
         return columns, held_by
 

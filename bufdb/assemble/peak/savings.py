@@ -8,7 +8,7 @@ its values, a line from their instructions.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -23,7 +23,7 @@ from bufdb.link.context import SECRET, Context, Observer
 from bufdb.link.value_index import places_of
 from bufdb.memory.buffers import buffers, labels_of_buffers, shared_slots
 from bufdb.memory.occupancy import Occupancy
-from bufdb.memory.ranges import Narrow, Ranges, narrow, numbered, wide
+from bufdb.memory.ranges import Ranges, numbered
 from bufdb.memory.savings import LARGE_PART, Savings
 from bufdb.read.used_values import UsedValues
 
@@ -70,30 +70,27 @@ class PeakSavings(Observer):
         """
         self.context, self.value_id = context, value_id
         self.groups, self.fixed_bytes = temps.groups, temps.fixed_bytes
-        found = temps.occupied
-        self.occupied = replace(found, group=narrow(found.group), time=narrow(found.time))
+        self.occupied = temps.occupied
         r = temps.ranges
-        self.slot = narrow(shared_slots(r, temps.is_phi))
-        self.is_phi, self.row = temps.is_phi, narrow(temps.row)
-        held = narrow(np.flatnonzero(temps.held_bytes))
-        self._held = held, narrow(temps.held_bytes[held])
+        self.slot = shared_slots(r, temps.is_phi)
+        self.is_phi, self.row = temps.is_phi, temps.row
+        held = np.flatnonzero(temps.held_bytes)
+        self._held = held, temps.held_bytes[held]
         """The values that hold bytes at the peak, and their bytes."""
-        # Millions of values wait here while the largest section is read.
-        self.columns = [narrow(column) for column in vars(r).values()]
+        self.ranges = r
         self.has_slots = bool((self.slot >= 0).any())
         self._has_slot = np.zeros(len(value_id) + 1, np.bool_)
         """Which values of the index have a slot; the last entry is for row -1."""
         self._has_slot[self.row[self.slot >= 0]] = True
-        self._positions: list[tuple[Narrow, Any, Bools]] = []
+        self._positions: list[tuple[Ints, Any, Bools]] = []
 
     def large_rows(self) -> Ints:
         """Values with at least a hundredth of the peak of their memory space, ascending."""
         of_space = zip(self.fixed_bytes.tolist(), self.occupied.peak.tolist(), strict=True)
         least = [min(-(-sum(parts) // LARGE_PART), 2**63 - 1) for parts in of_space]
-        ranges = Ranges(*self.columns)
+        ranges = self.ranges
         is_large = ranges.size >= np.array(least, np.int64)[ranges.group]
-        found: Ints = self.row[is_large].astype(np.int64)
-        return found
+        return self.row[is_large]
 
     def see_uses(self, found: UsedValues) -> None:
         """Keep where values that may be another's buffer stand in tuples."""
@@ -105,7 +102,7 @@ class PeakSavings(Observer):
         index: Text = found.positions["shape_index"]
         self._positions.append(
             (
-                narrow(place),
+                place,
                 index.take(chosen).hashes(SECRET),
                 found.positions["ordinal"][chosen] == 0,
             )
@@ -125,14 +122,13 @@ class PeakSavings(Observer):
             residuals: what loops stack for a backward pass.
             is_backward: for each temp value whether that makes it.
         """
-        ranges = Ranges(*self.columns)
+        ranges = self.ranges
         is_known = self.context.having("is_peak_known")[self.groups[:, 0]]
         known = is_known[ranges.group]
         if not known.any():
             return
-        self.held_bytes = np.zeros(len(self.row), self._held[1].dtype)
+        self.held_bytes = np.zeros(len(self.row), np.int64)
         self.held_bytes[self._held[0]] = self._held[1]
-        # First what is given up before the pieces of bytes are held.
         buffer = self._buffers(ranges)
         self.lows = Lows(residuals, is_backward, self.row, buffer, self.held_bytes > 0)
         savings = Savings(ranges, self.occupied, len(self.groups))
@@ -148,8 +144,8 @@ class PeakSavings(Observer):
             )
             self.context.find(module, "notice", "savings_unknown", message)
 
-    def _buffers(self, ranges: Ranges) -> Narrow:
-        none = np.empty(0, np.int8), np.empty(0, np.uint64), np.empty(0, np.bool_)
+    def _buffers(self, ranges: Ranges) -> Ints:
+        none = np.empty(0, np.int64), np.empty(0, np.uint64), np.empty(0, np.bool_)
         columns = [list(column) for column in zip(none, *self._positions, strict=True)]
         self._positions.clear()
         row, index, is_defining = (np.concatenate(columns.pop(0)) for _ in none)
@@ -168,7 +164,7 @@ class PeakSavings(Observer):
         names = {
             "what": Labels(nothing, ["value"]),
             "name": Labels(nothing, [None]),
-            "value_id": Numbers(wide(self.value_id[self.row[holder]])),
+            "value_id": Numbers(self.value_id[self.row[holder]]),
         }
         return self._saved(savings, rows, number[buffer[rows]], names)
 

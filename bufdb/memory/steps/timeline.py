@@ -15,7 +15,7 @@ import numpy as np
 
 from bufdb.columnar.scan import Ints
 from bufdb.columnar.sets import distinct
-from bufdb.memory.ranges import parts, wide
+from bufdb.memory.ranges import parts
 
 SLICE_ROWS = 1 << 16
 """Ranges that begin in a slice, about."""
@@ -26,7 +26,7 @@ class Timeline:
     """(group, time) as one integer, in order."""
 
     def __init__(self, group: Any, start: Any, end: Any, slice_rows: int = SLICE_ROWS) -> None:
-        """Take ranges that are not reversed; columns may be narrow.
+        """Take ranges that are not reversed.
 
         Args:
             group: the step function that each belongs to, from 0.
@@ -47,7 +47,8 @@ class Timeline:
         """(group, time) as integers; of a time that ranges begin or end at, or the one behind."""
         if self._points is not None:
             time = np.searchsorted(self._points, time)
-        return wide(group) * self._width + (wide(time) - self._first)
+        keys: Ints = group * self._width + (time - self._first)
+        return keys
 
     def parted(self, keys: Ints) -> tuple[Ints, Ints]:
         """Group and time of such integers."""
