@@ -16,7 +16,10 @@ from bufdb.api.questions.opening import Opener
 from bufdb.api.readable import LOG, Readable, as_text
 from bufdb.database import store
 from bufdb.database.patience import Patience
+from bufdb.dumps.places.place import Bytes
+from bufdb.dumps.places.remote import Url, is_url
 from bufdb.errors import UsageError
+from bufdb.ingest.ingest import ingest
 from bufdb.query.sizes import as_limit
 
 if TYPE_CHECKING:
@@ -118,7 +121,6 @@ class Database(Readable):
         """
         self._require_file()
         from bufdb.compiled.dump import dumped
-        from bufdb.ingest.ingest import ingest
 
         refusals: list[str] = []
         with ExitStack() as stack:
@@ -185,7 +187,6 @@ class Database(Readable):
             )
 
     def _ingest_watched(self, folder: Path, run: str, labels: Mapping[str, str] | None) -> None:
-        from bufdb.ingest.ingest import ingest
 
         with self._opener.faults():
             done = ingest(
@@ -228,8 +229,6 @@ def _dumps(source: Source) -> list[Dumps] | None:
     Raises:
         UsageError: a path does not exist, or dumps and functions are mixed.
     """
-    from bufdb.dumps.places.place import Bytes
-    from bufdb.dumps.places.remote import Url, is_url
 
     def place(one: str | bytes | os.PathLike[str]) -> Dumps:
         if isinstance(one, bytes):

@@ -18,6 +18,9 @@ from bufdb.api.questions.opening import Opener
 from bufdb.api.rows import Rows
 from bufdb.database.definitions import CATALOG
 from bufdb.query import execute
+from bufdb.query.asked import nothing
+from bufdb.query.asked.known import Known
+from bufdb.query.catalogue import Catalogue, query_folders
 
 if TYPE_CHECKING:
     import duckdb
@@ -55,8 +58,6 @@ class Readable:
             UsageError: no such query or parameter, or no value of its type.
             BufdbError: DuckDB refused a query of your own, or failed.
         """
-        from bufdb.query.catalogue import Catalogue, query_folders
-
         query = Catalogue(query_folders(self._folders, os.environ)).find(name)
         given = {key: as_text(value) for key, value in params.items() if value is not None}
         bound = execute.bind(query, given)
@@ -190,9 +191,6 @@ def _note_nothing(
     con: duckdb.DuckDBPyConnection, query: SavedQuery, bound: Mapping[str, Value], row_count: int
 ) -> None:
     """Say which labels and runs there are not, and why there is no row."""
-    from bufdb.query.asked import nothing
-    from bufdb.query.asked.known import Known
-
     for text in nothing.notes(Known(con, CATALOG), query, bound, row_count):
         LOG.warning("%s", text)
 

@@ -15,6 +15,7 @@ import numpy as np
 from bufdb.assemble.attribution import Attribution
 from bufdb.assemble.costs import Costs
 from bufdb.assemble.loops.origins import Origins
+from bufdb.assemble.messages import add_messages
 from bufdb.assemble.peak.checks import MemoryChecks, checked_sums
 from bufdb.assemble.peak.savings import Grouping, PeakSavings
 from bufdb.assemble.residuals.residuals import Residuals
@@ -60,12 +61,6 @@ def _walk_hlo(context: Context, values: ValueIndex, origins: Origins, costs: Cos
                     parts["module"] = np.full(len(parts["part_index"]), piece.module)
                     context.emit("recompute_parts", parts)
     return residuals
-
-
-def _add_messages(context: Context, shapes: Shapes) -> None:
-    from bufdb.assemble.messages import add_messages  # 5 ms that few need spend
-
-    add_messages(context, shapes)
 
 
 @dataclass
@@ -126,5 +121,5 @@ def assemble(source: Source, emit: Emit, known_shapes: dict[bytes, Shape]) -> As
     for columns in savings.rows(groupings, residuals, is_backward):
         emit("peak_savings", columns)
     if source.messages:
-        _add_messages(context, shapes)
+        add_messages(context, shapes)
     return Assembled(context.facts, shapes.new)

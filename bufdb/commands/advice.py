@@ -8,6 +8,8 @@ from pathlib import Path
 import click
 
 from bufdb.commands import common, completion
+from bufdb.errors import UsageError
+from bufdb.resources import advice_page
 
 
 @click.command(name="advice", short_help="What would lower the peak, and the code to type.")
@@ -45,9 +47,7 @@ def command(
     adapt, no patch.
     """
     from bufdb.api.questions.summary import summary
-    from bufdb.errors import UsageError
     from bufdb.report.terminal import advice
-    from bufdb.resources import advice_page
 
     if name is not None and function is not None:
         raise UsageError("FUNCTION and --function are the same: give one of them")

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from bufdb.budget import judge
+from bufdb.budget.file import parse
 from bufdb.commands import common
 from bufdb.errors import DatabaseError, UsageError
+from bufdb.query.result import Result
 from bufdb.report import formats
 from bufdb.report.text import markdown_escape
 
@@ -66,9 +69,6 @@ def command(
       3  database missing, in use or of another version
       4  none over, but something could not be judged
     """
-    from bufdb.budget import judge
-    from bufdb.budget.file import parse
-
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -89,7 +89,6 @@ def _judge(
     """The verdicts, with the run and, if a limit needs one, the base run."""
     import duckdb
 
-    from bufdb.budget.judge import judge
     from bufdb.database import runs
     from bufdb.query import figures
 
@@ -113,7 +112,9 @@ def _judge(
             if run == base:
                 common.note(f"run {run} is its own base: no limit relative to it can be exceeded")
             base_figures = figures.of_base(con, base, run)
-        verdicts = judge(budgets, figures.of_run(con, run), base_figures, figures.unread(con, run))
+        verdicts = judge.judge(
+            budgets, figures.of_run(con, run), base_figures, figures.unread(con, run)
+        )
     except duckdb.Error as error:
         # Code 1 would say that a limit is exceeded.
         raise DatabaseError(f"cannot read the figures: {str(error).splitlines()[0]}") from error
@@ -121,18 +122,16 @@ def _judge(
 
 
 def _text(verdicts: list[Verdict], format_name: str, run: str, base: str | None) -> str:
-    from bufdb.budget.judge import summary
 
     text = formats.render(_result(verdicts), format_name)[0]
     if format_name != "markdown":
         return text
     against = f", base {markdown_escape(base)}" if base else ""
-    heading = f"**Memory budget: {summary(verdicts)}** (run {markdown_escape(run)}{against})"
+    heading = f"**Memory budget: {judge.summary(verdicts)}** (run {markdown_escape(run)}{against})"
     return f"{heading}\n\n{text}"
 
 
 def _result(verdicts: list[Verdict]) -> Result:
-    from bufdb.query.result import Result
 
     columns = [
         ("status", "VARCHAR"),

@@ -15,10 +15,17 @@ from typing import TYPE_CHECKING
 
 import click
 
+from bufdb.capture import outcome, process
+from bufdb.capture.environment import environment
+from bufdb.capture.labels import program_labels, run_name
 from bufdb.commands import common, summary
 from bufdb.commands.progress import progress
 from bufdb.database import faults
+from bufdb.dumps.files import Oddity
 from bufdb.errors import DatabaseError, UsageError
+from bufdb.ingest.ingest import ingest
+from bufdb.query.memory_figures import METRICS
+from bufdb.query.result import Result
 from bufdb.report import FORMATS, formats
 from bufdb.report.text import terminal_safe
 from bufdb.summary.devices import limit_of
@@ -131,15 +138,13 @@ def command(
       A sweep has the code of the first of its runs that is not 0; stopped by a signal, that of the
       run that was stopped, or 130.
     """
-    from bufdb.capture.labels import run_name
-
     if not command_line:
         raise UsageError("which command? bufdb capture -- COMMAND...")
     given_labels = common.parse_labels(labels)
     limits = limit_of(limit)
     name = run or run_name(command_line, datetime.now(UTC))
     if sweeps:
-        from bufdb.commands import sweep
+        from bufdb.commands import sweep  # which needs this module
 
         planned = sweep.plan(command_line, sweeps, given_labels, name, common.own_globs(own))
         planned = replace(planned, is_quiet=is_quiet)
@@ -210,9 +215,6 @@ def capture(
     Raises:
         CommandError: the command cannot be started.
     """
-    from bufdb.capture import process
-    from bufdb.capture.environment import environment
-    from bufdb.capture.labels import program_labels
     from bufdb.dumps.pasted.refusals import other_spaces
 
     said = set() if said is None else said
@@ -323,10 +325,7 @@ def _holds_files(folder: Path) -> bool:
 
 def _ingest(dumps: Dumps, changed: Environment, code: int) -> int | None:
     """Ingest the dumps in place of a run of the same name; the exit code, None without dumps."""
-    from bufdb.capture import outcome
     from bufdb.dumps.discover import discover
-    from bufdb.dumps.files import Oddity
-    from bufdb.ingest.ingest import ingest
 
     oddities: list[Oddity] = []
     modules = discover(dumps.folder, oddities)
@@ -380,8 +379,6 @@ def _peaks(db: str, name: str) -> tuple[Result, str | None]:
     """The modules with the largest needs, and where the rest is, if there is more."""
     from bufdb.database import store
     from bufdb.query import figures
-    from bufdb.query.memory_figures import METRICS
-    from bufdb.query.result import Result
 
     with store.open_readable(db) as con:
         found = [f for f in figures.of_run(con, name) if f.is_device_memory or f.color is None]

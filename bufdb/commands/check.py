@@ -10,6 +10,8 @@ import click
 from bufdb.commands import common
 from bufdb.commands.progress import progress
 from bufdb.errors import UsageError
+from bufdb.proto import reader
+from bufdb.query.result import Result
 
 
 @click.command(name="check", short_help="Check what must hold of every dump.")
@@ -87,8 +89,6 @@ def command(
 def _second_opinion(db: str, folder: Path, output: dict[str, Any]) -> None:
     """Compare what text and protos say of the same modules; exit code 1 if they disagree."""
     from bufdb.api.questions import second_opinion
-    from bufdb.proto import reader
-    from bufdb.query.result import Result
 
     if not reader.is_readable():
         raise UsageError(f"--protos: {reader.PACKAGE_MISSING}")

@@ -16,10 +16,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bufdb.api.output import write_file, write_pieces
+from bufdb.commands import progress
 from bufdb.database.memory import MEMORY_LIMIT
 from bufdb.database.patience import PATIENCE, Patience
 from bufdb.errors import BufdbError, UsageError, one_line
-from bufdb.report import FORMATS, colour
+from bufdb.query.asked.categories import read as read_categories
+from bufdb.query.catalogue import Catalogue, query_folders
+from bufdb.query.sizes import as_limit
+from bufdb.report import FORMATS, colour, formats
 from bufdb.report.text import terminal_safe
 
 if TYPE_CHECKING:
@@ -80,7 +84,6 @@ wait_option: Decorator = click.option(
 def _set_memory_limit(context: click.Context, _: click.Parameter, text: str | None) -> None:
     if text is None:
         return
-    from bufdb.query.sizes import as_limit  # takes longer to import than other options
 
     token = MEMORY_LIMIT.set(as_limit(text, "--memory-limit"))
     context.call_on_close(lambda: MEMORY_LIMIT.reset(token))
@@ -269,8 +272,6 @@ def require_pipe(format_name: str, output: Path | None) -> None:
 
 def emit(result: Result, *, format_name: str, output: Path | None, full: str | None) -> None:
     """Write a result in the form that the user asked for; `full` is 'wide', 'full' or None."""
-    from bufdb.report import formats  # 7 ms that an ingest need not spend
-
     to_terminal = output is None and is_terminal(sys.stdout)
     is_coloured = to_terminal and format_name == "table" and colour.wanted(sys.stdout, os.environ)
     text, cut = formats.render(
@@ -288,8 +289,6 @@ def emit(result: Result, *, format_name: str, output: Path | None, full: str | N
 
 def emit_pieces(results: Iterable[Result], *, format_name: str, output: Path | None) -> None:
     """Write a result that comes in pieces as csv, json or jsonl."""
-    from bufdb.report import formats
-
     texts = formats.pieces(results, format_name)
     if output is None:
         for text in texts:
@@ -346,7 +345,6 @@ def is_terminal(stream: Any) -> bool:
 def note(text: str) -> None:
     """Say something to the user that is not part of the answer, if somebody can read it."""
     lines = "\n".join(one_line(line) for line in text.split("\n"))
-    from bufdb.commands import progress  # most commands say nothing
 
     progress.hide()
     with contextlib.suppress(OSError):
@@ -371,8 +369,6 @@ def parse_labels(texts: tuple[str, ...], what: str = "--label") -> dict[str, str
 
 def catalogue(folders: tuple[Path, ...]) -> Catalogue:
     """The saved queries of bufdb, of the folders given and of the user's own."""
-    from bufdb.query.catalogue import Catalogue, query_folders  # some commands ask none
-
     return Catalogue(query_folders(folders, os.environ))
 
 
@@ -393,9 +389,7 @@ def open_database(
 
     before = None
     if categories is not None:
-        from bufdb.query.asked.categories import read
-
-        before = read(categories)
+        before = read_categories(categories)
     url = dataset()
     opened: Callable[..., duckdb.DuckDBPyConnection] = store.open_readable
     if url is not None:

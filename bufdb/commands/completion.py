@@ -18,7 +18,9 @@ from click.shell_completion import CompletionItem
 from bufdb.commands import common
 from bufdb.database.patience import PATIENCE, Patience
 from bufdb.errors import BufdbError
-from bufdb.query.header import SavedQuery
+from bufdb.query import catalogue
+from bufdb.query.asked.known import Known
+from bufdb.query.header import QueryFileError, SavedQuery
 
 OPEN_PARAMETER = "bufdb.open_parameter"
 """In the context's meta: the NAME of a -p at the end of the line that has no VALUE yet."""
@@ -32,9 +34,6 @@ Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]
 
 def query_name(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Names of saved queries, with their titles."""
-    from bufdb.query import catalogue
-    from bufdb.query.header import QueryFileError
-
     items = []
     try:
         paths = common.catalogue(ctx.params.get("folders") or ()).paths
@@ -128,8 +127,6 @@ def _query(ctx: click.Context) -> SavedQuery | None:
 def _names(ctx: click.Context, kind: str) -> list[str]:
     """Names that the database holds; none if it cannot be asked at once."""
     import duckdb
-
-    from bufdb.query.asked.known import Known
 
     path = ctx.params.get("db") or os.environ.get("BUFDB_DB") or common.DEFAULT_DATABASE
     if not Path(path).is_file():

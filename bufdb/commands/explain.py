@@ -15,8 +15,12 @@ import click
 
 from bufdb.commands import common
 from bufdb.commands.progress import hide, waiting
+from bufdb.compiled.process import NotCompiledError, compiled_apart, signals_heeded
+from bufdb.compiled.target import hardware_of
 from bufdb.errors import BufdbError, DatabaseError, UsageError, one_line
+from bufdb.ingest.ingest import ingest
 from bufdb.report import colour
+from bufdb.summary.devices import limit_of
 
 if TYPE_CHECKING:
     from bufdb.compiled.process import Compiled
@@ -113,9 +117,6 @@ def command(
       124  not compiled within --timeout
     """
     from bufdb.commands.capture import check_database
-    from bufdb.compiled.process import signals_heeded
-    from bufdb.compiled.target import hardware_of
-    from bufdb.summary.devices import limit_of
 
     named: list[str | None] = list(dict.fromkeys(targets)) or [None]
     for target in targets:  # all three before anything is compiled
@@ -161,7 +162,6 @@ def _explained(job: _Job, target: str | None, *, is_one: bool = True) -> Outcome
         BufdbError: nothing was compiled, or it cannot be stored.
     """
     from bufdb.api.questions.summary import summary as ask
-    from bufdb.ingest.ingest import ingest
     from bufdb.summary.overview import DEVICE_LABEL, glob
     from bufdb.summary.targets import NEED, Outcome, need_of
 
@@ -188,7 +188,6 @@ def _explained(job: _Job, target: str | None, *, is_one: bool = True) -> Outcome
 
 
 def _compiled(job: _Job, target: str | None, folder: Path) -> Compiled:
-    from bufdb.compiled.process import NotCompiledError, compiled_apart
 
     try:
         with waiting(is_quiet=job.is_quiet) as observer:

@@ -14,7 +14,14 @@ import click
 
 from bufdb.commands import common
 from bufdb.commands.progress import progress
+from bufdb.commands.summary import show_after
+from bufdb.dumps.files import Oddity
+from bufdb.dumps.modules import NO_BUFFERS
+from bufdb.dumps.places.place import Bytes
+from bufdb.dumps.places.remote import Url, is_url
 from bufdb.errors import BufdbError, UsageError
+from bufdb.ingest import ingest as database
+from bufdb.ingest import run_folders
 
 if TYPE_CHECKING:
     from bufdb.dumps.discover import Source
@@ -25,9 +32,6 @@ def _sources(
     context: click.Context, option: click.Parameter, texts: tuple[str, ...]
 ) -> tuple[Source, ...]:
     """Paths that exist, URLs, and - as what comes on standard input."""
-    from bufdb.dumps.places.place import Bytes
-    from bufdb.dumps.places.remote import Url, is_url
-
     found: list[Source] = []
     for text in texts:
         if text == "-":
@@ -168,8 +172,6 @@ def command(
         common.note(summary.line())
     is_watched = common.is_terminal(sys.stderr) and not is_quiet and url is None
     if is_watched and summary.module_count:
-        from bufdb.commands.summary import show_after
-
         try:
             show_after(db, summary.run_names)
         except BufdbError as error:  # what was ingested is stored, whatever comes now
@@ -197,7 +199,6 @@ def _ingest_into(
             raise UsageError("--format is that of a dataset; name one with --out")
         if engine != "local":
             raise UsageError(f"--engine {engine} writes a dataset: name one with --out")
-        from bufdb.ingest import ingest as database
 
         return partial(_without_threads()(database.ingest), db)
     with _without_threads():
@@ -242,9 +243,6 @@ def _run_per_folder(
 ) -> Summary:
     """Ingest each sub-directory of each path as a run of its own."""
     from bufdb.dumps.discover import discover
-    from bufdb.dumps.files import Oddity
-    from bufdb.dumps.modules import NO_BUFFERS
-    from bufdb.ingest import run_folders
 
     pattern = None if pattern_text is None else run_folders.parse_pattern(pattern_text)
     both = sorted(set(labels) & set(pattern.labels if pattern else ()))

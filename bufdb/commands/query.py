@@ -11,7 +11,8 @@ import click
 from bufdb.commands import common, completion
 from bufdb.errors import UsageError, quote
 from bufdb.query import header
-from bufdb.query.asked import texts
+from bufdb.query.asked import nothing, texts
+from bufdb.query.asked.known import Known
 from bufdb.query.header import SavedQuery
 
 OPTIONS = {
@@ -277,8 +278,6 @@ def _answer(
 ) -> None:
     from bufdb.database.definitions import CATALOG
     from bufdb.query import execute
-    from bufdb.query.asked import nothing
-    from bufdb.query.asked.known import Known
 
     common.require_pipe(output["format_name"], output["output"])
     bound = execute.bind(query, values)

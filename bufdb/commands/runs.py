@@ -7,8 +7,10 @@ from typing import Any
 
 import click
 
+from bufdb import resources
 from bufdb.commands import common, completion
 from bufdb.errors import DatabaseError
+from bufdb.query.catalogue import load
 
 
 class _Runs(click.Group):
@@ -35,8 +37,6 @@ def list_command(db: str, **output: Any) -> None:
     compiler options that all modules share), the largest peak, and the metadata, such as the
     command of a capture; 'bufdb query runs' can filter.
     """
-    from bufdb import resources
-    from bufdb.query.catalogue import load
     from bufdb.query.execute import execute_query
 
     query = load(resources.query_folder() / "runs.sql")

@@ -8,6 +8,8 @@ import click
 
 from bufdb.commands import common
 from bufdb.errors import UsageError, did_you_mean, quote
+from bufdb.query.schema import describe
+from bufdb.report import schema
 
 
 @click.command(name="schema", short_help="Describe the tables, views and macros.")
@@ -34,8 +36,6 @@ def command(names: tuple[str, ...], format_name: str, brief: bool, db: str) -> N
         _write_sql(url, names, format_name, is_brief=brief)
         return
     from bufdb.database import store
-    from bufdb.query.schema import describe
-    from bufdb.report import schema
 
     with store.open_readable(db) if Path(db).exists() else store.open_empty() as con:
         items = describe(con)

@@ -13,6 +13,9 @@ import click
 
 from bufdb.commands import common, completion
 from bufdb.errors import UsageError, one_line
+from bufdb.query.catalogue import Catalogue
+from bufdb.report.terminal import paint
+from bufdb.resources import query_folder
 
 if TYPE_CHECKING:
     import duckdb
@@ -83,10 +86,7 @@ def command(
     letters tell buffers apart; --ascii is for terminals that show no block characters.
     """
     from bufdb.query.asked import subject
-    from bufdb.query.catalogue import Catalogue
-    from bufdb.report.terminal import paint
     from bufdb.report.terminal.screen import Screen
-    from bufdb.resources import query_folder
     from bufdb.summary import picture
 
     if step is not None and peak is not None:

@@ -15,7 +15,9 @@ import click
 
 from bufdb.commands import common, completion
 from bufdb.errors import one_line
+from bufdb.query.catalogue import Catalogue
 from bufdb.report import colour
+from bufdb.resources import query_folder
 from bufdb.summary.devices import Limits
 
 if TYPE_CHECKING:
@@ -81,9 +83,7 @@ def show_after(
     Without `parts` it is read from few views, which costs an ingest 0.15 s.
     """
     from bufdb.database import store
-    from bufdb.query.catalogue import Catalogue
     from bufdb.report import summary
-    from bufdb.resources import query_folder
     from bufdb.summary import overview
 
     queries = overview.queries(Catalogue([query_folder()]), parts)

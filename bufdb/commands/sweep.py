@@ -20,6 +20,9 @@ from bufdb.commands.capture import Captured, Dumps, capture, dump_folder, show_r
 from bufdb.commands.progress import duration
 from bufdb.database import faults
 from bufdb.errors import CommandError, UsageError
+from bufdb.query.catalogue import Catalogue
+from bufdb.query.result import Result
+from bufdb.resources import query_folder
 from bufdb.summary.devices import Limits
 
 if TYPE_CHECKING:
@@ -160,9 +163,7 @@ def _show(
 ) -> None:
     """The table of peaks, the curves, and the largest that fits."""
     from bufdb.database import store
-    from bufdb.query.catalogue import Catalogue
     from bufdb.report import sweep as report
-    from bufdb.resources import query_folder
     from bufdb.summary import overview
     from bufdb.summary import sweep as summary
 
@@ -202,8 +203,6 @@ def _proof(planned: Plan, db: str, label: str, size: int, others: str) -> str:
 
 def _table(planned: Plan, done: Sequence[Captured], peaks: Mapping[str, Overview]) -> Result:
     """A row for each combination, in order; those that were not run too."""
-    from bufdb.query.result import Result
-
     columns = [
         ("run_name", "VARCHAR"),
         *((label, "VARCHAR") for label in planned.values),

@@ -14,6 +14,7 @@ import duckdb
 
 from bufdb.database import memory, store
 from bufdb.dataset import layout, views
+from bufdb.dataset.delta.writer import DeltaWriter
 from bufdb.dataset.places import Place, place_of
 from bufdb.dataset.snapshot import Owners, Snapshot
 from bufdb.dataset.writer import OF_RUNS, Owner, Writer
@@ -171,8 +172,6 @@ def _writer(con: duckdb.DuckDBPyConnection, found: _Stored, file_format: str | N
     if has is not None and file_format not in (None, has):
         raise UsageError(f"{found.place.root} has format {has}, not {file_format}; take another")
     if (file_format or has) == "delta":
-        from bufdb.dataset.delta.writer import DeltaWriter
-
         return DeltaWriter(con, found.place, found.columns)
     return Writer(con, found.place, found.columns)
 

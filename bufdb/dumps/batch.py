@@ -109,7 +109,7 @@ class Batch:
         self.account.open(number, path, 0, rest_is_known=False)
         if not loaded.derived:
             return
-        from bufdb.proto import sections  # 5 ms that texts need not spend
+        from bufdb.proto import sections  # 30 ms that texts need not spend
 
         try:
             found = sections.read(loaded.texts[PROTO], loaded.derived)
@@ -155,7 +155,7 @@ class Batch:
 
     def _message(self, number: int, text: DumpText) -> None:
         """What an out-of-memory message says; lines of others in it are known to be the log's."""
-        from bufdb.read.reports import oom_text  # its expressions take 10 ms
+        from bufdb.read.reports import oom_text  # its expressions take 30 ms
 
         plain = text.piece(0, text.size).text
         found = [one for one in oom_text.read(plain) if not one.first]

@@ -223,7 +223,7 @@ def _dump_files(path: Path | Place, name: str) -> Iterator[DumpFile]:
         if name.endswith(f".{BEFORE}.txt"):
             yield DumpFile(path, name, BEFORE)
         return
-    from bufdb.dumps import captured  # 10 ms that dumps in files of their own need not spend
+    from bufdb.dumps import captured  # needs NumPy
 
     with open_file(path) as file:
         head = file.read(_SNIFF_BYTES) or b""

@@ -9,8 +9,10 @@ from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import SqlglotError
 
+from bufdb.database import definitions, store
 from bufdb.errors import BufdbError, UsageError
 from bufdb.lint import spark
+from bufdb.lint.lint import catalog_schema
 from bufdb.lint.parts import parted
 from bufdb.lint.regex import Unportable
 from bufdb.lint.whole import Whole
@@ -70,9 +72,6 @@ def _written(
 @functools.cache
 def _table_columns() -> dict[str, object]:
     """Columns and their types of bufdb's tables."""
-    from bufdb.database import definitions, store
-    from bufdb.lint.lint import catalog_schema
-
     with store.open_empty() as con:
         columns = catalog_schema(con)
     return {table: columns[table] for table in definitions.tables()}

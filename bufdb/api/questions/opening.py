@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from bufdb.database import faults, store
 from bufdb.database.memory import MEMORY_LIMIT
 from bufdb.database.patience import PATIENCE, Patience
+from bufdb.dataset import reading
 from bufdb.errors import DatabaseError
+from bufdb.query.asked.categories import read as read_categories
 
 if TYPE_CHECKING:
     import duckdb
@@ -105,12 +107,8 @@ class Opener:
     def _open(self, sql: str | None = None, **how: Any) -> duckdb.DuckDBPyConnection:
         before = None
         if self.categories is not None:
-            from bufdb.query.asked.categories import read
-
-            before = read(self.categories)
+            before = read_categories(self.categories)
         if self.is_dataset:
-            from bufdb.dataset import reading
-
             return reading.open_readable(self.path, sql, before=before, **how)
         return store.open_readable(self.path, sql, before=before, **how)
 
