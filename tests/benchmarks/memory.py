@@ -1,6 +1,6 @@
 """What ingest of one large module holds at the most, and by how much that grows with the text.
 
-    python memory.py DIR/one_300 DIR/one_1000 DIR/one_3000 [--against CHECKOUT]
+    python memory.py DIR/one_300 DIR/one_1000 [--against CHECKOUT]
 
 Each directory holds the dumps of one module, as `make_inputs.py --kind one` makes; the first is
 what the others are held to. With another checkout of bufdb both ingest in turn, and what this one
