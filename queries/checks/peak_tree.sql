@@ -159,7 +159,13 @@ WHERE peak_stack_nodes.current_bytes = 0
     WHERE instructions.module_id = peak_stack_nodes.module_id
       AND (
         instructions.text IS NULL
-        OR (instructions.opcode LIKE '%-start' AND NOT contains(instructions.text, 'calls='))
+        OR (
+          instructions.opcode LIKE '%-start'
+          AND instructions.opcode NOT IN (
+            'all-gather-start', 'all-reduce-start', 'async-start', 'collective-permute-start',
+            'copy-start'
+          )
+        )
       )
   )
 ORDER BY module_id, finding;

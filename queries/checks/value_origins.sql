@@ -184,7 +184,11 @@ findings AS (
   JOIN instructions
     ON instructions.module_id = value_origins.module_id
     AND instructions.instruction_name = value_origins.instruction_name
-  WHERE value_origins.opcode <> instructions.opcode
+  -- The instruction of an asynchronous call may be printed as what it calls.
+  WHERE (
+      value_origins.opcode <> instructions.opcode
+      AND NOT starts_with(value_origins.opcode, 'async-')
+    )
     OR value_origins.op_name <> instructions.op_name
     OR value_origins.source_file <> instructions.source_file
     OR value_origins.source_line <> instructions.source_line
