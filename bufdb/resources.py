@@ -24,6 +24,11 @@ def query_folder() -> Path:
     return _folder("queries")
 
 
+def common_header() -> Path:
+    """The file with the parameters and columns that many saved queries share."""
+    return query_folder() / "common" / "header.sql"
+
+
 def check_folder() -> Path:
     """The folder of the invariants that `bufdb check` holds a database to."""
     return query_folder() / "checks"

@@ -1,5 +1,5 @@
 -- title: What to change to lower the peak, what saves most first
--- group: waste
+-- group: saving
 -- engines: duckdb, spark, sail
 --
 -- One list of what the other queries of waste find, ranked by how much the peak would fall. For
@@ -36,28 +36,19 @@
 -- meaning of the program may stand against it. Whether the caller still needs an argument, or a
 -- value its 32 bits, is for the reader to know.
 --
--- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
--- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
--- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
---   (color 0), where a module holds nothing there its largest.
--- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
+-- param run, function, platform, color, module
 -- param peak BIGINT = 1: Which of the distinct peaks (query peaks), 1 is the highest: what is held
 --   there is looked at, saving_bytes are always of the highest.
--- param step BIGINT = NULL: Any instant instead of a peak [program order].
+-- param step
 -- param min_ratio DOUBLE = 0.01: Smallest saving to show, as share of the peak (0 to 1).
 -- param min_lifetime_ratio DOUBLE = 0.1: Shortest life of what may be computed again or offloaded,
 --   as share of the schedule (0 to 1).
 -- param min_bf16_ratio DOUBLE = 0.1: Least share of bf16 among the floating-point temp values of a
 --   program that is meant to compute in it (0 to 1).
--- param top_functions BIGINT = 1: Functions (of one run and memory space) to show, largest peak
---   first.
+-- param top_functions = 1
 -- param top_n BIGINT = 10: Rows to show of each.
 --
--- column run_name VARCHAR: The run.
--- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
--- column platform VARCHAR: Backend; NULL if unknown.
--- column color BIGINT: Memory space.
+-- column run_name, function_name, platform, color
 -- column peak_bytes HUGEINT: Peak of the module [bytes].
 -- column low_saving_bytes HUGEINT: By how much the highest peak falls at the least [bytes]: of
 --   residual in the form of saving_form (query savings), below 0 where that costs more than it

@@ -1,5 +1,5 @@
 -- title: Values that occupy given bytes of an allocation, over time
--- group: live
+-- group: peak
 -- engines: duckdb, spark, sail
 --
 -- Who uses an address, one after another: all values of one allocation whose bytes meet the range
@@ -9,20 +9,13 @@
 -- result written over its operand. Of all modules that the filters leave, the one with the largest
 -- such allocation is shown.
 --
--- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
--- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
--- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
---   (color 0), where a module holds nothing there its largest.
--- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
+-- param run, function, platform, color, module
 -- param allocation BIGINT = NULL: Index of the allocation; NULL takes the largest temp one.
 -- param first_byte BIGINT = 0: First byte to look at, from 0 [bytes].
 -- param byte_count BIGINT = 1: How much to look at from there [bytes].
 -- param top_n BIGINT = 100: Values to show, earliest first.
 --
--- column run_name VARCHAR: The run.
--- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
--- column platform VARCHAR: Backend; NULL if unknown.
+-- column run_name, function_name, platform
 -- column color BIGINT: Memory space of the allocation.
 -- column allocation_index BIGINT: The allocation.
 -- column allocation_size_bytes BIGINT: Its size [bytes].
@@ -33,12 +26,7 @@
 -- column size_bytes BIGINT: Its assigned size [bytes].
 -- column is_phi BOOLEAN: Whether it merges other values, whose bytes it shares.
 -- column shape VARCHAR: Its shape with layout.
--- column opcode VARCHAR: Opcode of the defining instruction; NULL if unknown.
--- column instruction_name VARCHAR: Defining instruction.
--- column shape_index VARCHAR: Index of the value in that instruction's shape, {} for all of it.
--- column op_name VARCHAR: Scope path of the operation; NULL if the dump has none.
--- column source VARCHAR: Innermost file:line that is not library code, "library file:line" where
---   all is; NULL if unknown.
+-- column opcode, instruction_name, shape_index, op_name, source
 -- column unknown_reason VARCHAR: Why the peak of a module that fits is unknown, in a row of its own
 --   that has nothing else, comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (

@@ -1,5 +1,5 @@
 -- title: Values live at one step of the program
--- group: live
+-- group: peak
 -- engines: duckdb, spark, sail
 --
 -- What is in memory at a given instant, in the way in which query peak counts it: allocations
@@ -8,38 +8,29 @@
 -- first of them by offset. All rows add up to the bytes occupied at that instant. Of all modules
 -- that the filters leave, the one with the largest need is shown.
 --
--- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
--- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
--- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
---   (color 0), where a module holds nothing there its largest.
--- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
+-- param run, function, platform, color, module
 -- param step BIGINT = NULL: The instant [program order]; NULL takes that of instruction.
 -- param instruction VARCHAR = NULL: Instruction at whose place to look, in the modules that have it
 --   in their schedule; NULL takes the instant of the peak.
 -- param top_n BIGINT = 50: Values to show, largest first.
 --
 -- column run_name VARCHAR: The run; like all below NULL where no module has the instruction.
--- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
--- column platform VARCHAR: Backend; NULL if unknown.
--- column color BIGINT: Memory space.
+-- column function_name, platform, color
 -- column step_time BIGINT: The instant [program order].
 -- column occupied_bytes HUGEINT: Bytes occupied at that instant [bytes].
 -- column held_bytes HUGEINT: Bytes held by the value and by none before it [bytes].
 -- column cumulative_ratio DOUBLE: Share of occupied_bytes held by this and all rows above it (0 to
 --   1).
--- column allocation_kind VARCHAR: parameter, donated_parameter, output, constant or temp.
+-- column allocation_kind
 -- column start_time BIGINT: First instant at which the value is live [program order]; NULL if the
 --   dump lists no value or no live range.
 -- column end_time BIGINT: Last such instant [program order]; NULL as that.
 -- column shape VARCHAR: Shape of the value with layout; NULL if the dump lists no value.
--- column opcode VARCHAR: Opcode of the defining instruction; NULL if unknown.
+-- column opcode
 -- column instruction_name VARCHAR: Defining instruction; NULL if the dump lists no value.
 -- column shape_index VARCHAR: Index of the value in that instruction's shape, {} for all of it;
 --   NULL as that.
--- column op_name VARCHAR: Scope path of the operation; NULL if the dump has none.
--- column source VARCHAR: Innermost file:line that is not library code, "library file:line" where
---   all is; NULL if unknown.
+-- column op_name, source
 -- column unknown_reason VARCHAR: Why the peak of a module that fits is unknown, that there is no
 --   such instant, or that no module has the instruction in its schedule, with the nearest names, in
 --   a row of its own that has nothing else, comes first and does not count in top_n; NULL in all

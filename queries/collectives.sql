@@ -1,5 +1,5 @@
 -- title: Collective operations with the buffers that they read and write
--- group: meaning
+-- group: peak
 -- engines: duckdb, spark, sail
 --
 -- all-reduce, all-gather, reduce-scatter, all-to-all, collective-permute and their kin, with the
@@ -14,19 +14,9 @@
 -- fusions and custom calls hold does not show. How often a loop runs an operation is not counted,
 -- nor what the library behind it allocates for itself.
 --
--- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
--- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
--- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
---   (color 0), where a module holds nothing there its largest.
--- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
--- param peak BIGINT = 1: Which of the distinct peaks (query peaks), 1 is the highest.
--- param step BIGINT = NULL: Any instant instead of a peak [program order].
--- param top_n BIGINT = 30: Rows to return.
+-- param run, function, platform, color, module, peak, step, top_n
 --
--- column run_name VARCHAR: The run.
--- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
--- column platform VARCHAR: Backend; NULL if unknown.
+-- column run_name, function_name, platform
 -- column color BIGINT: Memory space of the buffers; an operation whose buffers lie in two has a row
 --   for each.
 -- column opcode VARCHAR: Kind of operation, without -start; NULL if the dump does not tell.
@@ -48,7 +38,7 @@
 -- column device_groups VARCHAR: Which ones, as printed; of a permute from where to where; NULL if
 --   the text does not tell.
 -- column instruction_name VARCHAR: The operation.
--- column op_name VARCHAR: Scope path of the operation; NULL if the dump has none.
+-- column op_name
 -- column source VARCHAR: Innermost file:line that is not library code, "for file:line" of an
 --   operation of the compiler's whose result that line uses, "library file:line" where all is
 --   library code; NULL if unknown.

@@ -1,5 +1,5 @@
 -- title: Constants that a program holds in memory
--- group: waste
+-- group: saving
 -- engines: duckdb, spark, sail
 --
 -- Constant allocations are held for the whole execution and are part of the executable, once per
@@ -15,18 +15,9 @@
 -- program that do. sureness says how sure it is that an argument would be shared: likely, where
 -- other programs hold the same literal; possible, where they hold one of the same shape, or none.
 --
--- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
--- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
--- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
---   (color 0), where a module holds nothing there its largest.
--- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
--- param top_n BIGINT = 20: Rows to return.
+-- param run, function, platform, color, module, top_n = 20
 --
--- column run_name VARCHAR: The run.
--- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
--- column platform VARCHAR: Backend; NULL if unknown.
--- column color BIGINT: Memory space.
+-- column run_name, function_name, platform, color
 -- column constant_bytes HUGEINT: All constants of the module and memory space [bytes].
 -- column size_bytes BIGINT: This one [bytes].
 -- column low_saving_bytes BIGINT: By how much the peak would fall at the least if it were computed
@@ -48,12 +39,11 @@
 --   shape.
 -- column sureness VARCHAR: likely or possible, see above; NULL as advice.
 -- column advice VARCHAR: What to do; NULL for scalars, and as shape.
--- column op_name VARCHAR: Scope path of the operation; NULL if the dump has none.
+-- column op_name
 -- column source VARCHAR: Innermost file:line that is not library code, "for file:line" of the first
 --   operation that uses it where it has none of its own, "library file:line" where all is library
 --   code; NULL if unknown.
--- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
---   has nothing else, comes first and does not count in top_n; NULL in all other rows.
+-- column unknown_reason
 WITH params AS (
   SELECT coalesce(getvariable('top_n')::BIGINT, 20) AS top_n
 ),

@@ -1,34 +1,40 @@
 -- title: Copies, largest first, with the likely reason
--- group: waste
+-- group: saving
 -- engines: duckdb, spark, sail
 --
 -- A copy instruction makes a second buffer with the same contents. For each run and function (its
 -- compilation with the largest need) one row per copied array, those that hold most bytes at
 -- the peak first. The reason is the first that applies: memory_space (to another memory space, such
--- as a prefetch), layout (the same elements in another order), loop_carry (query carry-copies says
+-- as a prefetch), layout (the same elements in another order), loop_carry (only = 'carry' says
 -- more), argument (of an argument, mostly because it is not donated or is returned unchanged),
 -- constant, other.
+--
+-- With only = 'carry' those that keep an element of a loop's carry twice. A while loop (lax.scan,
+-- fori_loop, while_loop) updates its carry in place only if the old element is dead when the new
+-- one is written. Where it is not, XLA copies, and the element takes two buffers: initial (the loop
+-- starts from a buffer that is still needed, such as an argument that is not donated), taken (the
+-- body copies the element it was given, and then writes the new one over it), returned (the body
+-- computes the new one elsewhere and copies it into place), result (the element is copied after the
+-- loop, while it is still needed). Figures at the peak are then those of the second buffer: of
+-- initial and returned that of what is copied. Modules without live ranges have none of these.
 --
 -- wrong when: A copy that fusion has merged into another instruction does not show, and its
 -- neighbours may be called copies by name without being one. XLA inserts copies that correctness
 -- needs; is_kept_twice says those that cost memory (both buffers are live together) from those
 -- that take over as the original dies, or become another array than it in a loop that carries
 -- both. Moves between memory spaces are the compiler's own: no donation and no layout takes them
--- away, and without them the bytes would be in the slower memory.
+-- away, and without them the bytes would be in the slower memory. Inside a body every copy of a
+-- carry element counts, also one for the short time of one instruction; peak_held_bytes says
+-- whether it matters. Which copies are returned is known by the address and the end of the live
+-- range, so a copy in another buffer that ends with the body can be taken for one. Counters of a
+-- few bytes are copied in nearly every loop.
 --
--- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
--- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
--- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
---   (color 0), where a module holds nothing there its largest.
--- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
--- param peak BIGINT = 1: Which of the distinct peaks (query peaks), 1 is the highest.
--- param step BIGINT = NULL: Any instant instead of a peak [program order].
--- param top_n BIGINT = 30: Rows to return.
+-- param run, function, platform, color, module, peak, step
+-- param only VARCHAR = 'all' | 'carry': Whether to show all copies, or those of loops' carries.
+-- param min_bytes BIGINT = 0: Smallest copy to show [bytes].
+-- param top_n
 --
--- column run_name VARCHAR: The run.
--- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
--- column platform VARCHAR: Backend; NULL if unknown.
+-- column run_name, function_name, platform
 -- column color BIGINT: Memory space of the copy.
 -- column peak_held_bytes HUGEINT: Bytes that the copy holds at the peak [bytes]; NULL without live
 --   ranges.
@@ -52,18 +58,26 @@
 --   "saved file:line" for what a loop stacks, "for file:line" of what the compiler made for that
 --   line, "library file:line" where all is library code;
 --   else that of what is copied; NULL if neither is known.
--- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
---   has nothing else, comes first and does not count in top_n; NULL in all other rows.
+-- column carry_role VARCHAR: initial, taken, returned or result; NULL for others.
+-- column while_name VARCHAR: The loop whose carry it is; NULL for taken and for others.
+-- column unknown_reason
+--
+-- alias carry-copies = copies -p only carry -p min_bytes 64: run_name, function_name, platform,
+--   color, peak_held_bytes, low_saving_bytes, saving_bytes, sureness, size_bytes, carry_role,
+--   shape, instruction_name, source_name, while_name, op_name, source, unknown_reason
 WITH params AS (
-  SELECT coalesce(getvariable('top_n')::BIGINT, 30) AS top_n
-),
-copies AS (
   SELECT
-    copy_details.module_id, copy_details.color, copy_details.value_id,
-    CASE
-      WHEN functions.peak_bytes IS NOT NULL THEN coalesce(held.held_bytes, 0)
-    END AS peak_held_bytes,
-    copy_details.size_bytes, copy_details.is_kept_twice, copy_details.is_avoidable,
+    coalesce(getvariable('only')::VARCHAR, 'all') AS only,
+    coalesce(getvariable('min_bytes')::BIGINT, 0) AS min_bytes,
+    coalesce(getvariable('top_n')::BIGINT, 30) AS top_n
+),
+asked_copies AS (
+  SELECT
+    functions.name_place, functions.peak_bytes, copy_details.module_id, copy_details.color,
+    copy_details.value_id, copy_details.size_bytes, copy_details.is_kept_twice,
+    copy_details.is_avoidable, copy_details.carry_role, copy_details.shape,
+    copy_details.instruction_name, copy_details.source_name, copy_details.source_shape,
+    copy_details.source_value_id,
     CASE
       WHEN copy_details.color <> copy_details.source_color THEN 'memory_space'
       WHEN copy_details.shape <> copy_details.source_shape THEN 'layout'
@@ -73,22 +87,51 @@ copies AS (
       WHEN copy_details.source_opcode = 'constant' THEN 'constant'
       ELSE 'other'
     END AS reason,
-    copy_details.shape, copy_details.instruction_name, copy_details.source_name,
-    copy_details.source_shape, copy_details.source_value_id,
-    row_number() OVER (
-      ORDER BY
-        CASE
-          WHEN functions.peak_bytes IS NOT NULL THEN coalesce(held.held_bytes, 0)
-        END DESC NULLS LAST,
-        copy_details.size_bytes DESC, functions.name_place, copy_details.value_id
-    ) AS place
+    coalesce(
+      copy_details.into_carry_of,
+      CASE WHEN copy_details.carry_role = 'result' THEN copy_details.source_name END
+    ) AS while_name,
+    -- The carry's own buffer is the copy's where it goes into the carry, else the original's.
+    CASE
+      WHEN params.only = 'carry' AND copy_details.carry_role IN ('initial', 'returned')
+        THEN copy_details.source_value_id
+      ELSE copy_details.value_id
+    END AS second_value_id
   FROM answered_instants AS functions
+  CROSS JOIN params
   JOIN copy_details
     ON copy_details.module_id = functions.module_id
     AND copy_details.color = functions.color
+  WHERE copy_details.size_bytes >= params.min_bytes
+    AND (
+      params.only = 'all'
+      OR (
+        functions.peak_bytes IS NOT NULL
+        AND (
+          copy_details.carry_role IN ('taken', 'returned')
+          OR (copy_details.carry_role IN ('initial', 'result') AND copy_details.is_kept_twice)
+        )
+      )
+    )
+),
+copies AS (
+  SELECT
+    asked.module_id, asked.color, asked.value_id, asked.size_bytes, asked.is_kept_twice,
+    asked.is_avoidable, asked.carry_role, asked.shape, asked.instruction_name, asked.source_name,
+    asked.source_shape, asked.source_value_id, asked.reason, asked.while_name,
+    asked.second_value_id,
+    CASE WHEN asked.peak_bytes IS NOT NULL THEN coalesce(held.held_bytes, 0) END
+      AS peak_held_bytes,
+    row_number() OVER (
+      ORDER BY
+        CASE WHEN asked.peak_bytes IS NOT NULL THEN coalesce(held.held_bytes, 0) END
+          DESC NULLS LAST,
+        asked.size_bytes DESC, asked.name_place, asked.value_id
+    ) AS place
+  FROM asked_copies AS asked
   LEFT JOIN asked_peak_values AS held
-    ON held.module_id = copy_details.module_id
-    AND held.value_id = copy_details.value_id
+    ON held.module_id = asked.module_id
+    AND held.value_id = asked.second_value_id
 )
 SELECT
   functions.run_name, functions.function_name, functions.platform, functions.color,
@@ -97,10 +140,16 @@ SELECT
   savings.saving_bytes, advice_sureness.sureness, copies.size_bytes, copies.is_kept_twice,
   copies.reason, copies.shape, copies.instruction_name, copies.source_name, copies.source_shape,
   coalesce(value_details.op_name, source_details.op_name) AS op_name,
-  coalesce(
-    value_sources.source_line, source_details.own_source, source_details.library_source
-  ) AS source,
-  functions.unknown_reason
+  CASE params.only
+    WHEN 'all' THEN coalesce(
+      value_sources.source_line, source_details.own_source, source_details.library_source
+    )
+    ELSE coalesce(
+      value_details.own_source, source_details.own_source, value_details.library_source,
+      source_details.library_source
+    )
+  END AS source,
+  copies.carry_role, copies.while_name, functions.unknown_reason
 FROM answered_instants AS functions
 CROSS JOIN params
 LEFT JOIN copies
@@ -119,9 +168,10 @@ LEFT JOIN value_details AS source_details
 LEFT JOIN peak_savings AS savings
   ON savings.module_id = copies.module_id
   AND savings.color = copies.color
-  AND savings.value_id = copies.value_id
+  AND savings.value_id = copies.second_value_id
 LEFT JOIN advice_sureness
   ON advice_sureness.kind = CASE
+    WHEN params.only = 'carry' THEN CASE WHEN savings.saving_bytes IS NOT NULL THEN 'copy' END
     WHEN copies.reason = 'memory_space' AND copies.is_kept_twice IS NOT NULL THEN 'memory_move'
     WHEN copies.is_kept_twice AND savings.saving_bytes IS NOT NULL THEN 'copy'
     WHEN NOT copies.is_kept_twice THEN 'copy_in_turn'

@@ -1,21 +1,18 @@
 -- title: What could not be read or does not add up
--- group: overview
+-- group: store
 -- engines: duckdb, spark, sail
 --
 -- One row per finding of ingest, worst first: error (the dump contradicts itself or a file could
 -- not be read), data_loss (part of a dump was not understood), notice (something is missing from
 -- the dump), info.
 --
--- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
--- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
--- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
+-- param run, function, platform, module
 -- param severity VARCHAR = NULL: Only this severity: error, data_loss, notice or info.
--- param top_n BIGINT = 100: Rows to return.
+-- param top_n = 100
 --
 -- column severity VARCHAR: error, data_loss, notice or info.
 -- column code VARCHAR: Kind of finding.
--- column run_name VARCHAR: The run.
+-- column run_name
 -- column module_key VARCHAR: The dump's path in its run; NULL if it belongs to no module.
 -- column path VARCHAR: File below the ingested directory; NULL if it is about a whole module.
 -- column line_number BIGINT: Line in that file; NULL if it is about no single line.

@@ -1,5 +1,5 @@
 -- title: Figures of two runs side by side
--- group: comparison
+-- group: change
 -- engines: duckdb, spark, sail
 --
 -- What changed between two compilations: for each pair of modules and memory space the peak, then
@@ -16,17 +16,12 @@
 -- wrong when: Several modules of one function that were paired by rank of size need not be each
 -- other's successors; paired_by says so.
 --
--- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
--- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
---   (color 0), where a module holds nothing there its largest.
--- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
--- param base VARCHAR = NULL: The run, or LABEL=VALUE, to compare with; nothing without it.
--- param new VARCHAR = NULL: The run, or LABEL=VALUE, that is compared; nothing without it.
+-- param function, color, module, base, new
 -- param pair VARCHAR = NULL: Functions or modules that are paired whatever their names and shapes:
 --   OLD=NEW, several separated by commas.
 -- param figure VARCHAR = NULL: Only this figure: peak, arguments, outputs, aliased, temps,
 --   constants, fragmentation or padding.
--- param top_n BIGINT = 200: Rows to return.
+-- param top_n = 200
 --
 -- column function_name VARCHAR: Jitted function in new, or if it is not there in base; the module's
 --   key if that is unknown.

@@ -1,5 +1,5 @@
 -- title: What the change of a peak between two runs is made of
--- group: comparison
+-- group: change
 -- engines: duckdb, spark, sail
 --
 -- Groups the bytes held at each side's peak (query peak says how they are counted) by kind of
@@ -7,6 +7,9 @@
 -- delta_bytes of a pair of modules and memory space add up to the change of its peak exactly; a
 -- pair of which a peak is unknown has one row that says why.
 -- Largest change first; pairs in the order of query diff-modules, which says how they are found.
+-- With only = 'new_temps' the groups of temporary values that hold bytes at the new peak and held
+-- none at the base's: what a change of the program, of its shapes or of the compiler brought in.
+-- Most bytes added first, before them a row for each pair of which a peak is unknown.
 --
 -- Keys: op is the scope path of the operation without what JAX adds, numbered layers taken as one
 -- (layer_*); source the line of the user's code; shape; dtype; opcode; category the phase (forward,
@@ -19,24 +22,21 @@
 -- still exist, only not at that instant. Where values share bytes, the first one by offset holds
 -- them, so two groups can trade bytes without a cause of their own.
 --
--- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
--- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
---   (color 0), where a module holds nothing there its largest.
--- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
--- param base VARCHAR = NULL: The run, or LABEL=VALUE, to compare with; nothing without it.
--- param new VARCHAR = NULL: The run, or LABEL=VALUE, that is compared; nothing without it.
+-- param function, color, module, base, new
 -- param pair VARCHAR = NULL: Functions or modules that are paired whatever their names and shapes:
 --   OLD=NEW, several separated by commas.
 -- param by VARCHAR = 'op' | 'source' | 'shape' | 'dtype' | 'opcode' | 'category' | 'stack' | 'all':
 --   Key of the groups.
+-- param only VARCHAR = 'all' | 'new_temps': Whether to show all groups, or new temporaries.
+-- param grown BOOLEAN = false: With only = 'new_temps' whether to show groups that grew, too.
 -- param unchanged BOOLEAN = false: Whether to show groups that have the same bytes on both sides.
--- param top_n BIGINT = 50: Rows to return.
+-- param top_n = 50
 --
 -- column function_name VARCHAR: Jitted function in new, or if it is not there in base; the module's
 --   key if that is unknown.
 -- column base_function_name VARCHAR: The same in base; NULL if it is not there.
 -- column platform VARCHAR: Backend, OLD -> NEW if it is another one; NULL if unknown.
--- column color BIGINT: Memory space.
+-- column color
 -- column change VARCHAR: appeared, vanished, grew, shrank, same, unknown; of parameters donated (in
 --   new alone) or not donated (in base alone).
 -- column base_bytes HUGEINT: Bytes held at the base's peak [bytes]; NULL if that is unknown.
@@ -53,9 +53,14 @@
 -- column new_shape VARCHAR: The same in new.
 -- column base_source VARCHAR: FILE:LINE of the largest; NULL if unknown.
 -- column new_source VARCHAR: The same in new.
+-- column new_run_name VARCHAR: The run of the new module.
 -- column part VARCHAR: The group: the key's text; in parentheses an opcode or a kind of allocation
 --   where nothing else is known.
 -- column unknown_reason VARCHAR: Which side's peak is unknown, and why; NULL if none is.
+--
+-- alias new-temporaries = diff-peak -p only new_temps -p top_n 20: function_name, platform,
+--   new_run_name, color, change, delta_bytes, new_bytes, new_value_count, new_shape, new_source,
+--   part, unknown_reason
 WITH params AS (
   SELECT
     getvariable('base')::VARCHAR AS base,
@@ -65,6 +70,8 @@ WITH params AS (
     getvariable('function')::VARCHAR AS function,
     getvariable('color')::VARCHAR AS color,
     getvariable('module')::VARCHAR AS module,
+    coalesce(getvariable('only')::VARCHAR, 'all') AS only,
+    coalesce(getvariable('grown')::BOOLEAN, FALSE) AS grown,
     coalesce(getvariable('unchanged')::BOOLEAN, FALSE) AS unchanged,
     coalesce(getvariable('top_n')::BIGINT, 50) AS top_n
 )
@@ -72,8 +79,8 @@ SELECT
   parts.function_name, parts.base_function_name, parts.platform, parts.color, parts.change,
   parts.base_bytes, parts.new_bytes, parts.delta_bytes, parts.allocation_kind,
   parts.base_value_count, parts.new_value_count, parts.base_added_bytes, parts.new_added_bytes,
-  parts.base_shape, parts.new_shape, parts.base_source, parts.new_source, parts.part,
-  parts.unknown_reason
+  parts.base_shape, parts.new_shape, parts.base_source, parts.new_source, parts.new_run_name,
+  parts.part, parts.unknown_reason
 FROM diff_peak(
   (SELECT params.base FROM params), (SELECT params.new FROM params), (SELECT params.by FROM params),
   (SELECT params.pair FROM params)
@@ -95,5 +102,15 @@ WHERE (
     OR parts.new_module_key GLOB params.module
   )
   AND (params.unchanged OR parts.change <> 'same')
-ORDER BY parts.place, parts.part_place
+  AND (
+    params.only = 'all'
+    OR parts.change = 'unknown'
+    OR (
+      parts.allocation_kind = 'temp'
+      AND (parts.change = 'appeared' OR (params.grown AND parts.change = 'grew'))
+    )
+  )
+ORDER BY
+  CASE params.only WHEN 'new_temps' THEN parts.delta_bytes END DESC NULLS FIRST,
+  parts.place, parts.part_place
 LIMIT (SELECT top_n FROM params);

@@ -1,5 +1,5 @@
 -- title: Arguments that could give their buffer to an output
--- group: waste
+-- group: saving
 -- engines: duckdb, spark, sail
 --
 -- An argument that is not donated and an output of the same dtype and dimensions in an allocation
@@ -20,18 +20,9 @@
 -- So does a fusion that moves elements (a transpose, a roll), which a dump does not tell. Of a
 -- fusion with a product in it (TPU) neither: it is possible where the argument is no factor.
 --
--- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
--- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
--- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
---   (color 0), where a module holds nothing there its largest.
--- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
--- param top_n BIGINT = 20: Rows to return.
+-- param run, function, platform, color, module, top_n = 20
 --
--- column run_name VARCHAR: The run.
--- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
--- column platform VARCHAR: Backend; NULL if unknown.
--- column color BIGINT: Memory space.
+-- column run_name, function_name, platform, color
 -- column low_saving_bytes HUGEINT: By how much the peak falls at the least with this donation alone
 --   [bytes]: in today's schedule, without the argument where a product may read it, 0 where
 --   sureness is unlikely; NULL if the dump does not tell when the parameter is read.
@@ -51,8 +42,7 @@
 -- column shape VARCHAR: Shape of the parameter with layout.
 -- column output_name VARCHAR: Instruction that defines the output.
 -- column output_op_name VARCHAR: Scope path of that instruction; NULL if the dump has none.
--- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
---   has nothing else, comes first and does not count in top_n; NULL in all other rows.
+-- column unknown_reason
 WITH params AS (
   SELECT coalesce(getvariable('top_n')::BIGINT, 20) AS top_n
 ),

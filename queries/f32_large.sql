@@ -1,5 +1,5 @@
 -- title: Large f32 values at the peak of a program that computes in bf16
--- group: waste
+-- group: saving
 -- engines: duckdb, spark, sail
 --
 -- In a program that is meant to run in bf16, an f32 activation takes twice what it need: a constant
@@ -15,25 +15,15 @@
 -- temps that a GPU or TPU would not have. Arguments and outputs are left out; their dtype is the
 -- caller's.
 --
--- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
--- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
--- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
---   (color 0), where a module holds nothing there its largest.
--- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
--- param peak BIGINT = 1: Which of the distinct peaks (query peaks), 1 is the highest.
--- param step BIGINT = NULL: Any instant instead of a peak [program order].
+-- param run, function, platform, color, module, peak, step
 -- param min_bf16_ratio DOUBLE = 0.1: Least share of bf16 among the floating-point temp values (0 to
 --   1).
 -- param min_bytes BIGINT = 1: Smallest value to show [bytes].
--- param top_n BIGINT = 20: Rows to return.
+-- param top_n = 20
 --
--- column run_name VARCHAR: The run.
--- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
--- column platform VARCHAR: Backend; NULL if unknown.
--- column color BIGINT: Memory space.
+-- column run_name, function_name, platform, color
 -- column bf16_ratio DOUBLE: Share of bf16 among the floating-point temp values (0 to 1).
--- column peak_bytes HUGEINT: Peak of the memory space [bytes].
+-- column peak_bytes
 -- column f32_bytes HUGEINT: f32 temps held at the peak, all of them [bytes].
 -- column held_bytes HUGEINT: Bytes that this one holds [bytes]; bf16 would halve them.
 -- column low_saving_bytes HUGEINT: By how much the highest peak falls at the least [bytes]: as
@@ -42,15 +32,11 @@
 --   for what a loop stacks on the CPU, where the compiler makes f32 of the whole stack before it is
 --   read; NULL for what holds nothing at the highest peak.
 -- column sureness VARCHAR: How sure that is (advice_sureness); what a loop stacks has its own.
--- column shape VARCHAR: Shape with layout.
--- column opcode VARCHAR: Opcode of the defining instruction; NULL if unknown.
--- column instruction_name VARCHAR: Defining instruction.
--- column op_name VARCHAR: Scope path of the operation; NULL if the dump has none.
+-- column shape, opcode, instruction_name, op_name
 -- column source VARCHAR: Line as in query savings: innermost file:line that is not library code,
 --   "saved file:line" for what a loop stacks, "for file:line" of what the compiler made for that
 --   line, "library file:line" where all is library code; NULL if unknown.
--- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
---   has nothing else, comes first and does not count in top_n; NULL in all other rows.
+-- column unknown_reason
 WITH params AS (
   SELECT
     coalesce(getvariable('min_bf16_ratio')::DOUBLE, 0.1) AS min_bf16_ratio,

@@ -1,5 +1,5 @@
 -- title: Holes in the temp allocations at the peak
--- group: waste
+-- group: saving
 -- engines: duckdb, spark, sail
 --
 -- A temp allocation is as large as XLA's packing of all its values over time; at the instant when
@@ -15,18 +15,9 @@
 -- the values that the dump lists in them; what else is there (scratch space of instructions, it
 -- seems) shows as holes. A hole is no loss if the space would not be used otherwise.
 --
--- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
--- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
--- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
---   (color 0), where a module holds nothing there its largest.
--- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
--- param top_n BIGINT = 30: Rows to return.
+-- param run, function, platform, color, module, top_n
 --
--- column run_name VARCHAR: The run.
--- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
--- column platform VARCHAR: Backend; NULL if unknown.
--- column color BIGINT: Memory space.
+-- column run_name, function_name, platform, color
 -- column fragmentation_bytes HUGEINT: All holes of the module and memory space [bytes].
 -- column allocation_index BIGINT: The temp allocation.
 -- column allocation_bytes BIGINT: Its size [bytes].
@@ -37,8 +28,7 @@
 --   begins the allocation.
 -- column value_above VARCHAR: Instruction whose value begins where the hole ends; NULL if the hole
 --   ends the allocation.
--- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
---   has nothing else, comes first and does not count in top_n; NULL in all other rows.
+-- column unknown_reason
 WITH params AS (
   SELECT coalesce(getvariable('top_n')::BIGINT, 30) AS top_n
 ),

@@ -1,5 +1,5 @@
 -- title: Results of all-gathers that are alive together
--- group: waste
+-- group: saving
 -- engines: duckdb, spark, sail
 --
 -- Sharded parameters (FSDP, ZeRO) are gathered before use; a schedule that gathers early or frees
@@ -13,19 +13,9 @@
 -- right away lives on under another name. Overlapping gathers with computation needs two of them
 -- live. Where gathered_bytes are small beside the peak, nothing is gained.
 --
--- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
--- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
--- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
---   (color 0), where a module holds nothing there its largest.
--- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
--- param top_n BIGINT = 30: Rows to return.
+-- param run, function, platform, color, module, top_n
 --
--- column run_name VARCHAR: The run.
--- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
--- column platform VARCHAR: Backend; NULL if unknown.
--- column color BIGINT: Memory space.
--- column peak_bytes HUGEINT: Peak of the memory space [bytes].
+-- column run_name, function_name, platform, color, peak_bytes
 -- column gathered_bytes HUGEINT: All-gather results live at the instant [bytes].
 -- column gathered_count BIGINT: Number of them.
 -- column gathered_time BIGINT: The instant, the first of equal ones [program order].
@@ -39,13 +29,9 @@
 --   for it is needed at some instant.
 -- column start_time BIGINT: First instant at which it is live [program order].
 -- column end_time BIGINT: Last instant at which it is live [program order].
--- column shape VARCHAR: Shape with layout.
+-- column shape
 -- column instruction_name VARCHAR: The all-gather.
--- column op_name VARCHAR: Scope path of the operation; NULL if the dump has none.
--- column source VARCHAR: Innermost file:line that is not library code, "library file:line" where
---   all is; NULL if unknown.
--- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
---   has nothing else, comes first and does not count in top_n; NULL in all other rows.
+-- column op_name, source, unknown_reason
 WITH params AS (
   SELECT coalesce(getvariable('top_n')::BIGINT, 30) AS top_n
 ),

@@ -1,5 +1,5 @@
 -- title: Bytes in the memory of the host, and what moves them there and back
--- group: meaning
+-- group: peak
 -- engines: duckdb, spark, sail
 --
 -- On a GPU or TPU what is offloaded, and arguments and outputs that are placed on the host, lie in
@@ -13,18 +13,11 @@
 -- libraries take beside is in no dump. A program whose dump does not list uses shows what it holds,
 -- and nothing that moves.
 --
--- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
--- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
--- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
+-- param run, function, platform
 -- param color VARCHAR = NULL: Memory space: its number; NULL or all is every one.
--- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
--- param peak BIGINT = 1: Which of the distinct peaks (query peaks), 1 is the highest.
--- param step BIGINT = NULL: Any instant instead of a peak [program order].
--- param top_n BIGINT = 30: Rows to return.
+-- param module, peak, step, top_n
 --
--- column run_name VARCHAR: The run.
--- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
--- column platform VARCHAR: Backend; NULL if unknown.
+-- column run_name, function_name, platform
 -- column color BIGINT: Memory space of the host.
 -- column peak_bytes HUGEINT: Peak there [bytes].
 -- column held_bytes HUGEINT: What the line holds of it [bytes].
@@ -37,14 +30,13 @@
 -- column from_host_bytes HUGEINT: What instructions move from there to the device [bytes]; 0 and
 --   NULL likewise.
 -- column from_host_count BIGINT: Number of these instructions; NULL likewise.
--- column shape VARCHAR: Shape with layout.
+-- column shape
 -- column op_name VARCHAR: Scope path of the operation, or path of the argument; NULL if the dump
 --   has none.
 -- column source VARCHAR: Innermost file:line that is not library code, "saved file:line" for what a
 --   loop stacks, "for file:line" for what the compiler made for that line, "library file:line"
 --   where all is library code; NULL if unknown.
--- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
---   has nothing else, comes first and does not count in top_n; NULL in all other rows.
+-- column unknown_reason
 WITH params AS (
   SELECT
     getvariable('color')::VARCHAR AS color,

@@ -1,5 +1,5 @@
 -- title: Jitted functions with their compilations and range of peaks
--- group: overview
+-- group: store
 -- engines: duckdb, spark, sail
 --
 -- One row per function, platform and memory space over all its compilations in all runs, largest
@@ -8,15 +8,9 @@
 -- number is even. If the peak of one compilation is unknown, so are the smallest, the median and
 -- the largest of all; query modules has those that are known.
 --
--- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
--- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
--- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
---   (color 0), where a module holds nothing there its largest.
--- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
--- param top_n BIGINT = 100: Rows to return.
+-- param run, function, platform, color, module, top_n = 100
 --
--- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
+-- column function_name
 -- column platform VARCHAR: cpu, gpu or tpu; NULL if unknown.
 -- column color BIGINT: Memory space; NULL for compilations without allocations.
 -- column run_count BIGINT: Runs that compiled it.

@@ -1,5 +1,5 @@
 -- title: Temp values that stay in memory while nothing touches them
--- group: live
+-- group: saving
 -- engines: duckdb, spark, sail
 --
 -- A value is touched when it is defined and by each scheduled instruction that uses it; those that
@@ -23,23 +23,12 @@
 -- counts where the value's live range ends, at the begin of the body. What a lower peak gains is
 -- less than the value's size if another instant needs nearly as much.
 --
--- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
--- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
--- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
---   (color 0), where a module holds nothing there its largest.
--- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
--- param peak BIGINT = 1: Which of the distinct peaks (query peaks), 1 is the highest.
--- param step BIGINT = NULL: Any instant instead of a peak [program order].
+-- param run, function, platform, color, module, peak, step
 -- param at_peak BOOLEAN = true: Only idle times that the peak lies in.
--- param top_functions BIGINT = 3: Functions (of one run and memory space) to show, largest peak
---   first.
+-- param top_functions
 -- param top_n BIGINT = 10: Values to show of each.
 --
--- column run_name VARCHAR: The run.
--- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
--- column platform VARCHAR: Backend; NULL if unknown.
--- column color BIGINT: Memory space.
+-- column run_name, function_name, platform, color
 -- column idle_byte_steps DOUBLE: size_bytes times the instants strictly between idle_start_time and
 --   idle_end_time [bytes x program order].
 -- column size_bytes BIGINT: Assigned size of the value [bytes].
@@ -59,10 +48,7 @@
 -- column consumer_bytes HUGEINT: Assigned size of what that instruction defines [bytes]; NULL if
 --   there is none or it defines nothing.
 -- column shape VARCHAR: Shape of the value with layout.
--- column opcode VARCHAR: Opcode of the defining instruction; NULL if unknown.
--- column instruction_name VARCHAR: Defining instruction.
--- column shape_index VARCHAR: Index of the value in that instruction's shape, {} for all of it.
--- column op_name VARCHAR: Scope path of the operation; NULL if the dump has none.
+-- column opcode, instruction_name, shape_index, op_name
 -- column source VARCHAR: Line as in query savings: innermost file:line that is not library code,
 --   "saved file:line" for what a loop stacks, "for file:line" of what the compiler made for that
 --   line, "library file:line" where all is library code; NULL if unknown.

@@ -1,5 +1,5 @@
 -- title: Temp values that hold much memory for long
--- group: live
+-- group: peak
 -- engines: duckdb, spark, sail
 --
 -- Ranks temp values by size times lifetime: what the arena spends on each of them. A large value
@@ -8,22 +8,10 @@
 -- each with its own part of the lifetime. For each run and function the module with the largest
 -- known peak is shown.
 --
--- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
--- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
--- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
---   (color 0), where a module holds nothing there its largest.
--- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
--- param peak BIGINT = 1: Which of the distinct peaks (query peaks), 1 is the highest.
--- param step BIGINT = NULL: Any instant instead of a peak [program order].
--- param top_functions BIGINT = 3: Functions (of one run and memory space) to show, largest peak
---   first.
+-- param run, function, platform, color, module, peak, step, top_functions
 -- param top_n BIGINT = 10: Values to show of each.
 --
--- column run_name VARCHAR: The run.
--- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
--- column platform VARCHAR: Backend; NULL if unknown.
--- column color BIGINT: Memory space.
+-- column run_name, function_name, platform, color
 -- column byte_steps DOUBLE: size_bytes times the number of instants at which the value is live
 --   [bytes x program order].
 -- column lifetime_ratio DOUBLE: Those instants as share of all instants of the module (0 to 1).
@@ -32,14 +20,7 @@
 -- column end_time BIGINT: Last such instant [program order].
 -- column is_at_peak BOOLEAN: Whether it is live at the peak.
 -- column shape VARCHAR: Shape of the value with layout.
--- column opcode VARCHAR: Opcode of the defining instruction; NULL if unknown.
--- column instruction_name VARCHAR: Defining instruction.
--- column shape_index VARCHAR: Index of the value in that instruction's shape, {} for all of it.
--- column op_name VARCHAR: Scope path of the operation; NULL if the dump has none.
--- column source VARCHAR: Innermost file:line that is not library code, "library file:line" where
---   all is; NULL if unknown.
--- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
---   has nothing else, comes first and does not count in top_n; NULL in all other rows.
+-- column opcode, instruction_name, shape_index, op_name, source, unknown_reason
 WITH params AS (
   SELECT
     coalesce(getvariable('top_functions')::BIGINT, 3) AS top_functions,

@@ -1,5 +1,5 @@
 -- title: What loops keep at the peak: residuals, carries, and the lines that make them
--- group: meaning
+-- group: peak
 -- engines: duckdb, spark, sail
 --
 -- A train step that scans over layers stores what the backward pass needs of each layer in stacked
@@ -21,24 +21,13 @@
 -- program even: up to JAX 0.7 whatever jnp.where, jax.nn.relu and other jitted functions compute,
 -- since then what a custom_jvp or custom_vjp calls in a layer (format section 7.1).
 --
--- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
--- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
--- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
---   (color 0), where a module holds nothing there its largest.
--- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
--- param peak BIGINT = 1: Which of the distinct peaks (query peaks), 1 is the highest.
--- param step BIGINT = NULL: Any instant instead of a peak [program order].
+-- param run, function, platform, color, module, peak, step
 -- param kind VARCHAR = 'all' | 'stacked' | 'slice' | 'carry' | 'invariant' | 'parameter': Which
 --   kind to show (value_origins.origin_kind).
--- param top_functions BIGINT = 1: Functions (of one run and memory space) to show, largest peak
---   first.
+-- param top_functions = 1
 -- param top_n BIGINT = 20: Values to show of each.
 --
--- column run_name VARCHAR: The run.
--- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
--- column platform VARCHAR: Backend; NULL if unknown.
--- column color BIGINT: Memory space.
+-- column run_name, function_name, platform, color
 -- column held_bytes HUGEINT: Bytes held at the peak [bytes].
 -- column saving_bytes HUGEINT: By how much the peak falls without it [bytes]; NULL if it is held in
 --   no temp allocation.
@@ -67,8 +56,7 @@
 -- column op_path VARCHAR: Operation that makes the data, likewise.
 -- column is_exact BOOLEAN: FALSE if the walk to it had to choose.
 -- column loop_name VARCHAR: The loop; NULL for a slice of what no loop carries.
--- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
---   has nothing else, comes first and does not count in top_n; NULL in all other rows.
+-- column unknown_reason
 WITH params AS (
   SELECT
     coalesce(getvariable('kind')::VARCHAR, 'all') AS kind,

@@ -1,5 +1,5 @@
 -- title: Sizes and peak of every module by memory space
--- group: meaning
+-- group: store
 -- engines: duckdb, spark, sail
 --
 -- One row per module and memory space (color) that it has an allocation in, largest peak first,
@@ -7,16 +7,13 @@
 -- space 1 the fast one (VMEM), on a GPU space 5 is the host. Names come from the table
 -- memory_spaces, which is yours to edit.
 --
--- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
--- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
--- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
+-- param run, function, platform
 -- param color VARCHAR = NULL: Memory space: its number; NULL or all is every one.
--- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
--- param top_n BIGINT = 50: Rows to return.
+-- param module, top_n = 50
 --
--- column run_name VARCHAR: The run.
+-- column run_name
 -- column function_name VARCHAR: Jitted function; NULL if unknown.
--- column platform VARCHAR: Backend; NULL if unknown.
+-- column platform
 -- column module_key VARCHAR: The module: its dump's path in the run.
 -- column color BIGINT: Memory space; NULL for a module without allocations.
 -- column memory_space_name VARCHAR: Its name; NULL if the platform or its name is unknown.

@@ -1,5 +1,5 @@
 -- title: Every module with its arguments, outputs, temps, constants and peak
--- group: overview
+-- group: store
 -- engines: duckdb, spark, sail
 --
 -- One row per module and memory space, largest peak first, unknown ones before all others. The peak
@@ -8,18 +8,12 @@
 -- occupy, shared bytes counted once. It is NULL where the dump does not give it; unknown_reason
 -- says why.
 --
--- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
--- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
--- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
---   (color 0), where a module holds nothing there its largest.
--- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
--- param top_n BIGINT = 100: Rows to return.
+-- param run, function, platform, color, module, top_n = 100
 --
--- column run_name VARCHAR: The run.
+-- column run_name
 -- column function_name VARCHAR: Jitted function; NULL if unknown.
 -- column module_key VARCHAR: The dump's path in its run.
--- column platform VARCHAR: Backend; NULL if unknown.
+-- column platform
 -- column color BIGINT: Memory space; NULL for a module without allocations.
 -- column peak_bytes HUGEINT: The peak [bytes]; NULL if unknown.
 -- column need_bytes HUGEINT: What a device must hold: all allocations but thread-local ones

@@ -1,5 +1,5 @@
 -- title: Bytes that layouts pad, by shape and layout
--- group: waste
+-- group: saving
 -- engines: duckdb, spark, sail
 --
 -- An array can take more bytes than its elements: tiled layouts (TPU) round dimensions up to whole
@@ -18,20 +18,9 @@
 -- fewer bytes than its elements has no padding, and none is taken off that of others. The pointer
 -- tables of tuples are left out; query tuple-tables has them.
 --
--- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
--- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
--- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
---   (color 0), where a module holds nothing there its largest.
--- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
--- param peak BIGINT = 1: Which of the distinct peaks (query peaks), 1 is the highest.
--- param step BIGINT = NULL: Any instant instead of a peak [program order].
--- param top_n BIGINT = 30: Rows to return.
+-- param run, function, platform, color, module, peak, step, top_n
 --
--- column run_name VARCHAR: The run.
--- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
--- column platform VARCHAR: Backend; NULL if unknown.
--- column color BIGINT: Memory space.
+-- column run_name, function_name, platform, color
 -- column shape VARCHAR: Shape.
 -- column layout VARCHAR: Its layout, which pads it; NULL if none is printed.
 -- column peak_padding_bytes HUGEINT: Padding held at the peak [bytes]; NULL if that is unknown.
@@ -51,8 +40,7 @@
 --   out.
 -- column remedy VARCHAR: What would avoid it: to which size a dimension could go (counted from 0,
 --   major first), or with which it could be merged; NULL where no other dimensions take less.
--- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
---   has nothing else, comes first and does not count in top_n; NULL in all other rows.
+-- column unknown_reason
 WITH params AS (
   SELECT coalesce(getvariable('top_n')::BIGINT, 30) AS top_n
 ),

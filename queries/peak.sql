@@ -1,5 +1,5 @@
 -- title: Values that hold memory at the peak, largest first
--- group: live
+-- group: peak
 -- engines: duckdb, spark, sail
 --
 -- What is in memory at the instant when most bytes are occupied, the peak of the memory space.
@@ -9,40 +9,24 @@
 -- rows of a module add up to its peak. For each run and function the module with the largest
 -- known peak is shown; a function with an unknown one has a row that says why.
 --
--- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
--- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
--- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
---   (color 0), where a module holds nothing there its largest.
--- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
--- param peak BIGINT = 1: Which of the distinct peaks (query peaks), 1 is the highest.
--- param step BIGINT = NULL: Any instant instead of a peak [program order].
--- param loops VARCHAR = 'origin' | 'carrier': Whose line counts for what a loop carries: origin is
---   the one that makes the data (saved FILE:LINE for what it stacks), carrier that of the loop.
--- param top_functions BIGINT = 1: Functions (of one run and memory space) to show, largest peak
---   first.
+-- param run, function, platform, color, module, peak, step, loops, top_functions = 1
 -- param top_n BIGINT = 20: Values to show of each.
 --
--- column run_name VARCHAR: The run.
--- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
--- column platform VARCHAR: Backend; NULL if unknown.
--- column color BIGINT: Memory space.
+-- column run_name, function_name, platform, color
 -- column held_bytes HUGEINT: Bytes held by the value and by none before it [bytes].
--- column low_saving_bytes HUGEINT: The least of the next (query savings) [bytes], below 0 where it
---   costs more than it frees; NULL where it is not known.
+-- column low_saving_bytes
 -- column saving_bytes HUGEINT: By how much the peak would fall without it (query savings) [bytes];
 --   NULL for what is in no temp allocation.
 -- column cumulative_ratio DOUBLE: Share of the peak held by this and all rows above it (0 to 1).
--- column allocation_kind VARCHAR: parameter, donated_parameter, output, constant or temp.
+-- column allocation_kind
 -- column shape VARCHAR: Shape of the value with layout; NULL if the dump lists no value.
--- column opcode VARCHAR: Opcode of the defining instruction; NULL if unknown.
+-- column opcode
 -- column instruction_name VARCHAR: Defining instruction; NULL if the dump lists no value.
 -- column op_name VARCHAR: Scope path of the operation that made the data; NULL if the dump has
 --   none.
 -- column source VARCHAR: Its innermost file:line that is not library code, "saved file:line" for
 --   what a loop stacks, "library file:line" where all is library code; NULL if unknown.
--- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
---   has nothing else, comes first and does not count in top_n; NULL in all other rows.
+-- column unknown_reason
 WITH params AS (
   SELECT
     coalesce(getvariable('loops')::VARCHAR, 'origin') AS loops,

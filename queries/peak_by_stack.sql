@@ -1,5 +1,5 @@
 -- title: Bytes held at the peak by Python call stack
--- group: meaning
+-- group: peak
 -- engines: duckdb, spark, sail
 --
 -- Attributes every byte that is occupied at the peak to the call stack of the instruction that
@@ -18,28 +18,16 @@
 -- that has an op_name, and another one may be what keeps it alive. Where no use of its own has an
 -- op_name, it is named for what its first use is used for, and so on, at most four steps away.
 --
--- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
--- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
--- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
---   (color 0), where a module holds nothing there its largest.
--- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
--- param peak BIGINT = 1: Which of the distinct peaks (query peaks), 1 is the highest.
--- param step BIGINT = NULL: Any instant instead of a peak [program order].
+-- param run, function, platform, color, module, peak, step
 -- param frames VARCHAR = 'own' | 'all': Which frames: own leaves out library code, all keeps it.
 -- param depth BIGINT = 100: Frames of the call stack to look at, from the innermost.
--- param loops VARCHAR = 'origin' | 'carrier': Whose line counts for what a loop carries: origin is
---   the one that makes the data, carrier that of the loop itself.
+-- param loops
 -- param unnamed VARCHAR = 'use' | 'none': What to do with values that XLA made without an op_name:
 --   use names them for their first use that has one, none counts them by kind of allocation.
--- param top_functions BIGINT = 3: Functions (of one run and memory space) to show, largest peak
---   first.
+-- param top_functions
 -- param top_n BIGINT = 10: Stacks to show of each.
 --
--- column run_name VARCHAR: The run.
--- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
--- column platform VARCHAR: Backend; NULL if unknown.
--- column color BIGINT: Memory space.
+-- column run_name, function_name, platform, color
 -- column peak_bytes HUGEINT: Peak of the module [bytes].
 -- column held_bytes HUGEINT: Bytes held at the peak by values of this stack [bytes].
 -- column held_ratio DOUBLE: The same as share of the peak (0 to 1).
@@ -49,8 +37,7 @@
 --   them, are there once, with the most rounds as (×3). "for STACK" where XLA made the values;
 --   "library FILE:LINE", the innermost line, where all frames are left out; the kind of allocation
 --   in parentheses where none is known.
--- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
---   has nothing else, comes first and does not count in top_n; NULL in all other rows.
+-- column unknown_reason
 WITH params AS (
   SELECT
     coalesce(getvariable('frames')::VARCHAR, 'own') AS frames,

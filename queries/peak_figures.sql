@@ -1,5 +1,5 @@
 -- title: All figures of a module's memory side by side
--- group: waste
+-- group: store
 -- engines: duckdb, spark, sail
 --
 -- One row per module and memory space, largest peak first, unknown ones before all others: the peak
@@ -19,17 +19,11 @@
 -- library calls that is not in the dump, other programs, the allocator's own fragmentation) is in
 -- no figure.
 --
--- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
--- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
--- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
---   (color 0), where a module holds nothing there its largest.
--- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
--- param top_n BIGINT = 100: Rows to return.
+-- param run, function, platform, color, module, top_n = 100
 --
--- column run_name VARCHAR: The run.
+-- column run_name
 -- column function_name VARCHAR: Jitted function; NULL if unknown.
--- column platform VARCHAR: Backend; NULL if unknown.
+-- column platform
 -- column module_key VARCHAR: The dump's path in its run.
 -- column color BIGINT: Memory space; NULL for a module without allocations.
 -- column peak_bytes HUGEINT: The peak: fixed_bytes plus occupied_temp_bytes [bytes]; NULL if the

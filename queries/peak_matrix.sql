@@ -1,5 +1,5 @@
 -- title: Peak of every function in every run
--- group: runs
+-- group: change
 -- engines: duckdb, spark, sail
 --
 -- One row per function, memory space and run, in long form: pivot it in a spreadsheet, or with
@@ -9,19 +9,11 @@
 -- the runs of each in order of the time of their dumps; the ratio is to the first of these that has
 -- a known peak.
 --
--- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
--- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
--- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
---   (color 0), where a module holds nothing there its largest.
--- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
--- param top_n BIGINT = 200: Rows to return.
+-- param run, function, platform, color, module, top_n = 200
 --
--- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
--- column platform VARCHAR: Backend; NULL if unknown.
--- column compilation_place BIGINT: Which of several compilations of the function, 1 the largest.
+-- column function_name, platform, compilation_place
 -- column color BIGINT: Memory space; NULL for compilations without allocations.
--- column run_name VARCHAR: The run.
+-- column run_name
 -- column peak_bytes HUGEINT: Peak [bytes]; NULL if unknown.
 -- column peak_ratio DOUBLE: Peak divided by that of the function's first run; NULL if either is
 --   unknown or the latter 0.

@@ -1,5 +1,5 @@
 -- title: Distinct peaks of a function, and the valleys between them
--- group: live
+-- group: peak
 -- engines: duckdb, spark, sail
 --
 -- The instants that compete for being the peak: hills of the occupied bytes over program order that
@@ -10,20 +10,10 @@
 -- wrong when: Program order is not time: a peak can last for one short instruction or for most of
 -- the run.
 --
--- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
--- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
--- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
---   (color 0), where a module holds nothing there its largest.
--- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
--- param top_functions BIGINT = 3: Functions (of one run and memory space) to show, largest peak
---   first.
+-- param run, function, platform, color, module, top_functions
 -- param top_n BIGINT = 5: Peaks to show of each.
 --
--- column run_name VARCHAR: The run.
--- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
--- column platform VARCHAR: Backend; NULL if unknown.
--- column color BIGINT: Memory space.
+-- column run_name, function_name, platform, color
 -- column peak_ordinal BIGINT: Place among the peaks, the highest first.
 -- column peak_bytes HUGEINT: Bytes occupied then, those held for the whole run included [bytes].
 -- column peak_ratio DOUBLE: The same as share of the highest (0 to 1).
@@ -33,8 +23,7 @@
 -- column opcode VARCHAR: Opcode of the instruction at that instant; NULL if unknown.
 -- column instruction_name VARCHAR: The instruction; NULL if the instant is none's.
 -- column op_name VARCHAR: Its scope path; NULL if the dump has none.
--- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
---   has nothing else, comes first and does not count in top_n; NULL in all other rows.
+-- column unknown_reason
 WITH params AS (
   SELECT
     coalesce(getvariable('top_functions')::BIGINT, 3) AS top_functions,

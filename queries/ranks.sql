@@ -1,5 +1,5 @@
 -- title: Spread of a function's peak over hosts or ranks
--- group: runs
+-- group: change
 -- engines: duckdb, spark, sail
 --
 -- In a program that runs on many devices the fullest one sets the limit. Ingest each host's or
@@ -17,20 +17,13 @@
 -- another function: of many runs, which names are one would depend on the runs asked for. bufdb
 -- diff pairs those of two runs by signature and likeness.
 --
--- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
--- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
--- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
---   (color 0), where a module holds nothing there its largest.
--- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
+-- param run, function, platform, color, module
 -- param label VARCHAR = 'rank': Label that differs between the ranks.
 -- param fixed VARCHAR = NULL: Labels, separated by commas, that must be equal within a row; NULL
 --   takes all others but metadata.
--- param top_n BIGINT = 50: Rows to return.
+-- param top_n = 50
 --
--- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
--- column platform VARCHAR: Backend; NULL if unknown.
--- column compilation_place BIGINT: Which of several compilations of the function, 1 the largest.
+-- column function_name, platform, compilation_place
 -- column color BIGINT: Memory space; NULL for compilations without allocations.
 -- column other_labels VARCHAR: Labels that the runs have in common, as K=V separated by blanks;
 --   metadata (bufdb capture's labels) only where fixed names it.

@@ -1,5 +1,5 @@
 -- title: Arguments that several devices hold in full, and could share
--- group: waste
+-- group: saving
 -- engines: duckdb, spark, sail
 --
 -- A module compiled for several devices (partitions, format section 7.5) takes each argument by a
@@ -18,21 +18,12 @@
 -- optimizer, is not. Tiled layouts (TPU) may pad the parts more than the whole. Which shardings the
 -- rest of the program wants is not looked at, and a change makes the compiler plan anew.
 --
--- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
--- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
--- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
---   (color 0), where a module holds nothing there its largest.
--- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
+-- param run, function, platform, color, module
 -- param all_arguments BOOLEAN = FALSE: Show those too that each device has its own part of, and
 --   those of which that is not known.
--- param top_n BIGINT = 30: Rows to return.
+-- param top_n
 --
--- column run_name VARCHAR: The run.
--- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
--- column platform VARCHAR: Backend; NULL if unknown.
--- column color BIGINT: Memory space.
--- column peak_bytes HUGEINT: Peak of the memory space [bytes].
+-- column run_name, function_name, platform, color, peak_bytes
 -- column replicated_bytes HUGEINT: What each device would hold less if its holders shared it
 --   [bytes]; NULL if the dump does not tell who holds what.
 -- column replicated_ratio DOUBLE: The same as share of the peak (0 to 1); NULL likewise.

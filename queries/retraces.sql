@@ -1,5 +1,5 @@
 -- title: Functions that one run compiled several times, and why
--- group: overview
+-- group: change
 -- engines: duckdb, spark, sail
 --
 -- A jitted function is compiled again for every new set of argument shapes and dtypes, and also
@@ -12,17 +12,11 @@
 -- compilations of one signature can still be meant. Several processes that dumped into one run
 -- compile the same program once each.
 --
--- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
--- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
--- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
---   (color 0), where a module holds nothing there its largest.
--- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
--- param top_n BIGINT = 100: Rows to return.
+-- param run, function, platform, color, module, top_n = 100
 --
--- column run_name VARCHAR: The run.
+-- column run_name
 -- column function_name VARCHAR: Jitted function.
--- column platform VARCHAR: Backend; NULL if unknown.
+-- column platform
 -- column color BIGINT: Memory space; NULL for compilations without allocations.
 -- column module_count BIGINT: Compilations, those without allocations counted in each memory space.
 -- column signature_count BIGINT: Different signatures among them; NULL if no dump gives one.

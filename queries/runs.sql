@@ -1,19 +1,13 @@
 -- title: Every run with its labels, number of modules and largest peak
--- group: overview
+-- group: store
 -- engines: duckdb, spark, sail
 --
 -- One row per run in order of the time of its dumps. A filter on function, module, platform or
 -- memory space narrows what is counted and leaves out runs in which nothing matches.
 --
--- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
--- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
--- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
---   (color 0), where a module holds nothing there its largest.
--- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
--- param top_n BIGINT = 100: Rows to return.
+-- param run, function, platform, color, module, top_n = 100
 --
--- column run_name VARCHAR: The run.
+-- column run_name
 -- column labels VARCHAR: Its user's labels as K=V, separated by blanks; NULL if it has none.
 -- column dumped_at TIMESTAMP: Earliest time of its dump files [UTC]; NULL if it has no file.
 -- column ingested_at TIMESTAMP: Time of the last ingest that changed it [UTC].

@@ -1,5 +1,5 @@
 -- title: By how much the peak would fall without a line, an op, a value
--- group: meaning
+-- group: saving
 -- engines: duckdb, spark, sail
 --
 -- A line that holds 5 GiB at the peak need not lower it by 5 GiB: another instant may be nearly as
@@ -37,21 +37,12 @@
 -- layers scanned: CPU 0.0, 2.0, 2.0; GPU 0.0, 3.4, 3.4; TPU 0.0, 2.4, 2.4. half, layers unrolled:
 -- CPU 1.2, 12.1, 12.1; GPU 1.3, 7.5, 7.5; TPU 1.4, 9.6, 9.6.
 --
--- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
--- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
--- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
---   (color 0), where a module holds nothing there its largest.
--- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
+-- param run, function, platform, color, module
 -- param what VARCHAR = 'all' | 'source_line' | 'op' | 'value': What to show.
--- param top_functions BIGINT = 1: Functions (of one run and memory space) to show, largest peak
---   first.
+-- param top_functions = 1
 -- param top_n BIGINT = 5: Rows to show of each kind.
 --
--- column run_name VARCHAR: The run.
--- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
--- column platform VARCHAR: Backend; NULL if unknown.
--- column color BIGINT: Memory space.
+-- column run_name, function_name, platform, color
 -- column peak_bytes HUGEINT: Peak of the module [bytes].
 -- column what VARCHAR: source_line, op or value.
 -- column held_bytes HUGEINT: Bytes held at the peak [bytes].
@@ -73,8 +64,7 @@
 --   values need once; NULL if not known.
 -- column operation_count BIGINT: The same at the high end; NULL if not known.
 -- column low_unknown_reason VARCHAR: Why low_saving_bytes is NULL; NULL where it is known.
--- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
---   has nothing else, comes first and does not count in top_n; NULL in all other rows.
+-- column unknown_reason
 WITH params AS (
   SELECT
     coalesce(getvariable('what')::VARCHAR, 'all') AS what,

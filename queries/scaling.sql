@@ -1,5 +1,5 @@
 -- title: How the need for memory grows with a label such as the batch size
--- group: runs
+-- group: change
 -- engines: duckdb, spark, sail
 --
 -- Fits a curve through runs that differ in one numeric label (ingest them with --label batch=8,
@@ -35,12 +35,7 @@
 -- is another function: of many runs, which names are one would depend on the runs asked for. bufdb
 -- diff pairs those of two runs by signature and likeness.
 --
--- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
--- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
--- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
---   (color 0), where a module holds nothing there its largest.
--- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
+-- param run, function, platform, color, module
 -- param label VARCHAR = 'batch': Label whose value is the size, or two, separated by commas, whose
 --   product is; runs in which one is no number are left out.
 -- param fixed VARCHAR = NULL: Labels, separated by commas, that must be equal within a fit; NULL
@@ -52,11 +47,9 @@
 -- param size VARCHAR = NULL: Size to predict the figure for; of two labels their product, or both
 --   values, as in 16,2048.
 -- param budget BIGINT = NULL: What the figure may not exceed [bytes].
--- param top_n BIGINT = 50: Rows to return.
+-- param top_n = 50
 --
--- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
--- column platform VARCHAR: Backend; NULL if unknown.
--- column compilation_place BIGINT: Which of several compilations of the function, 1 the largest.
+-- column function_name, platform, compilation_place
 -- column color BIGINT: Memory space; NULL for compilations without allocations.
 -- column other_labels VARCHAR: Labels that the runs have in common, as K=V separated by blanks;
 --   metadata (bufdb capture's labels) only where fixed names it.

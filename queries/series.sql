@@ -1,5 +1,5 @@
--- title: One function over runs in order of time
--- group: runs
+-- title: One function over runs in order of time, or the first run that exceeds the one before
+-- group: change
 -- engines: duckdb, spark, sail
 --
 -- The figures of a function in each run that compiled it, in order of the time of the runs' dumps,
@@ -10,29 +10,35 @@
 -- asked_series). Runs of other labels, such as another batch size, follow one another too:
 -- changed_labels says where one differs from the run before, and fixed keeps them apart.
 --
--- wrong when: Times are those of the dump files; files that were copied without their times, or
--- runs ingested from one checkout, are out of order. A change can come from a new shape as well as
+-- With only = 'regressions' the first run of each series whose figure is more than factor times
+-- that of the run before, largest growth first: where did it break? A run whose figure is unknown
+-- is passed over there: unknown_count says how many were, and a series that has such runs and no
+-- run that exceeds another has a row without one. Compare the two runs with bufdb diff.
+--
+-- wrong when: Growth in small steps, each below the factor, is no regression. Times are those of
+-- the dump files; files that were copied without their times, or runs ingested from one checkout,
+-- are out of order. A change can come from a new shape as well as
 -- from a new program: signature_is_same says whether the shapes of arguments and result are the
 -- same. A function that was renamed begins a series of its own: of many runs, which names are one
 -- would depend on the runs asked for. bufdb diff pairs those of two runs by signature and likeness.
 --
--- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
--- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
--- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
---   (color 0), where a module holds nothing there its largest.
--- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
+-- param run, function, platform, color, module
 -- param label VARCHAR = NULL: Only runs that have this label, in its order: by value if all are
 --   numbers, or versions such as 0.9.1 and 0.10.0; else, and NULL, by the time of the dumps.
 -- param fixed VARCHAR = NULL: Labels, separated by commas, that must be equal within a series; NULL
 --   takes none.
--- param top_n BIGINT = 200: Rows to return.
+-- param only VARCHAR = 'runs' | 'regressions': Whether to show all runs, or of each series the
+--   first that exceeds the run before.
+-- param figure VARCHAR = 'peak' | 'temps' | 'arguments' | 'outputs' | 'constants' |
+--   'fragmentation': Figure to follow.
+-- param factor DOUBLE = 1.05: Growth that is a regression: 1.05 is more than 5 percent.
+-- param least_bytes BIGINT = 0: Growth that is one at least [bytes].
+-- param top_n = 200
 --
--- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
--- column platform VARCHAR: Backend; NULL if unknown.
--- column compilation_place BIGINT: Which of several compilations of the function, 1 the largest.
+-- column function_name, platform, compilation_place
 -- column color BIGINT: Memory space; NULL for compilations without allocations.
--- column run_name VARCHAR: The run.
+-- column run_name VARCHAR: The run; like all below NULL where no run of the series with a known
+--   figure is a regression.
 -- column label_value VARCHAR: Value of the label; NULL without label.
 -- column fixed_labels VARCHAR: The labels that are equal within the series, as K=V separated by
 --   blanks; NULL without fixed, or if the runs have none of them.
@@ -48,23 +54,95 @@
 -- column output_bytes HUGEINT: Outputs, donated parameters included [bytes].
 -- column signature_is_same BOOLEAN: Whether shapes of arguments and result are those of the run
 --   before; NULL in the first run and where either is unknown.
--- column unknown_reason VARCHAR: Why the peak is unknown; NULL if it is known.
+-- column previous_run_name VARCHAR: The run before; with only = 'regressions' the one before that
+--   has a known figure. NULL in the first run.
+-- column previous_bytes HUGEINT: The figure in the run before [bytes]; NULL if unknown.
+-- column figure_bytes HUGEINT: The figure in this run [bytes]; NULL if unknown.
+-- column delta_bytes HUGEINT: The difference [bytes]; NULL where either is unknown.
+-- column delta_ratio DOUBLE: The same divided by previous_bytes; NULL likewise, and if those are 0.
+-- column regression_count BIGINT: Runs of the series that exceed the run before them; NULL without
+--   only = 'regressions'.
+-- column unknown_count BIGINT: Runs of the series whose figure is unknown.
+-- column unknown_reason VARCHAR: Why the peak of the run is unknown; with only = 'regressions' why
+--   figures of the series are, of several the first reason in alphabetical order; NULL if known.
+--
+-- alias first-regression = series -p only regressions -p top_n 50: function_name, platform,
+--   compilation_place, color, run_name, label_value, fixed_labels, changed_labels, dumped_at,
+--   previous_run_name, previous_bytes, figure_bytes, delta_bytes, delta_ratio, signature_is_same,
+--   regression_count, unknown_count, unknown_reason
 WITH params AS (
-  SELECT coalesce(getvariable('top_n')::BIGINT, 200) AS top_n
+  SELECT
+    coalesce(getvariable('only')::VARCHAR, 'runs') AS only,
+    coalesce(getvariable('figure')::VARCHAR, 'peak') AS figure,
+    coalesce(getvariable('factor')::DOUBLE, 1.05) AS factor,
+    coalesce(getvariable('least_bytes')::BIGINT, 0) AS least_bytes,
+    coalesce(getvariable('top_n')::BIGINT, 200) AS top_n
 ),
-compared AS (
+figures AS (
   SELECT
     series_place, place, function_name, platform, compilation_place, color, run_name, dumped_at,
     label_value, fixed_labels, peak_bytes, temp_bytes, argument_bytes, output_bytes,
     entry_signature, unknown_reason,
-    lag(run_name) OVER (PARTITION BY series_place ORDER BY place) AS previous_run_name,
-    lag(peak_bytes) OVER (PARTITION BY series_place ORDER BY place) AS previous_bytes,
-    lag(entry_signature) OVER (PARTITION BY series_place ORDER BY place) AS previous_signature
+    CASE params.figure
+      WHEN 'peak' THEN peak_bytes
+      WHEN 'temps' THEN temp_bytes
+      WHEN 'arguments' THEN argument_bytes
+      WHEN 'outputs' THEN output_bytes
+      WHEN 'constants' THEN constant_bytes
+      WHEN 'fragmentation' THEN fragmentation_bytes
+    END AS figure_bytes
   FROM asked_labelled_history
+  CROSS JOIN params
+),
+compared AS (
+  SELECT
+    series_place, place, run_name, dumped_at, label_value, peak_bytes, temp_bytes, argument_bytes,
+    output_bytes, entry_signature, unknown_reason, figure_bytes,
+    lag(run_name) OVER (PARTITION BY series_place ORDER BY place) AS previous_run_name,
+    lag(peak_bytes) OVER (PARTITION BY series_place ORDER BY place) AS previous_peak_bytes,
+    lag(figure_bytes) OVER (PARTITION BY series_place ORDER BY place) AS previous_bytes,
+    lag(entry_signature) OVER (PARTITION BY series_place ORDER BY place) AS previous_signature
+  FROM figures
+  CROSS JOIN params
+  WHERE params.only = 'runs' OR figure_bytes IS NOT NULL
+),
+regressions AS (
+  SELECT
+    series_place,
+    min(place) AS first_place,
+    count(*) AS regression_count
+  FROM compared
+  CROSS JOIN params
+  WHERE params.only = 'regressions'
+    AND figure_bytes > previous_bytes * params.factor
+    AND figure_bytes - previous_bytes >= params.least_bytes
+  GROUP BY series_place
+),
+shown AS (
+  SELECT
+    compared.series_place, compared.place, compared.run_name, compared.dumped_at,
+    compared.label_value, compared.peak_bytes, compared.temp_bytes, compared.argument_bytes,
+    compared.output_bytes, compared.entry_signature, compared.unknown_reason,
+    compared.figure_bytes, compared.previous_run_name, compared.previous_peak_bytes,
+    compared.previous_bytes, compared.previous_signature, regressions.regression_count
+  FROM compared
+  CROSS JOIN params
+  LEFT JOIN regressions
+    ON regressions.series_place = compared.series_place
+    AND regressions.first_place = compared.place
+  WHERE params.only = 'runs' OR regressions.first_place IS NOT NULL
+),
+series AS (
+  SELECT
+    series_place, function_name, platform, compilation_place, color, fixed_labels,
+    count(CASE WHEN figure_bytes IS NULL THEN 1 END) AS unknown_count,
+    min(CASE WHEN figure_bytes IS NULL THEN unknown_reason END) AS unknown_reason
+  FROM figures
+  GROUP BY series_place, function_name, platform, compilation_place, color, fixed_labels
 ),
 run_pairs AS (
   SELECT DISTINCT previous_run_name, run_name
-  FROM compared
+  FROM shown
   WHERE previous_run_name IS NOT NULL
 ),
 label_pairs AS (
@@ -94,20 +172,32 @@ changes AS (
   GROUP BY previous_run_name, run_name
 )
 SELECT
-  compared.function_name, compared.platform, compared.compilation_place, compared.color,
-  compared.run_name, compared.label_value, compared.fixed_labels,
-  changes.changed_labels,
-  compared.dumped_at,
-  compared.peak_bytes,
-  compared.peak_bytes - compared.previous_bytes AS peak_change_bytes,
-  CAST(compared.peak_bytes - compared.previous_bytes AS DOUBLE)
-    / nullif(compared.previous_bytes, 0) AS peak_change_ratio,
-  compared.temp_bytes, compared.argument_bytes, compared.output_bytes,
-  compared.entry_signature = compared.previous_signature AS signature_is_same,
-  compared.unknown_reason
-FROM compared
+  series.function_name, series.platform, series.compilation_place, series.color,
+  shown.run_name, shown.label_value, series.fixed_labels, changes.changed_labels,
+  shown.dumped_at, shown.peak_bytes,
+  shown.peak_bytes - shown.previous_peak_bytes AS peak_change_bytes,
+  CAST(shown.peak_bytes - shown.previous_peak_bytes AS DOUBLE)
+    / nullif(shown.previous_peak_bytes, 0) AS peak_change_ratio,
+  shown.temp_bytes, shown.argument_bytes, shown.output_bytes,
+  shown.entry_signature = shown.previous_signature AS signature_is_same,
+  shown.previous_run_name, shown.previous_bytes, shown.figure_bytes,
+  shown.figure_bytes - shown.previous_bytes AS delta_bytes,
+  CAST(shown.figure_bytes - shown.previous_bytes AS DOUBLE) / nullif(shown.previous_bytes, 0)
+    AS delta_ratio,
+  shown.regression_count, series.unknown_count,
+  CASE params.only WHEN 'runs' THEN shown.unknown_reason ELSE series.unknown_reason END
+    AS unknown_reason
+FROM series
+CROSS JOIN params
+LEFT JOIN shown ON shown.series_place = series.series_place
 LEFT JOIN changes
-  ON changes.previous_run_name = compared.previous_run_name
-  AND changes.run_name = compared.run_name
-ORDER BY compared.series_place, compared.place
+  ON changes.previous_run_name = shown.previous_run_name
+  AND changes.run_name = shown.run_name
+WHERE shown.place IS NOT NULL OR series.unknown_count > 0
+ORDER BY
+  CASE params.only WHEN 'runs' THEN series.series_place END,
+  CASE params.only WHEN 'runs' THEN shown.place END,
+  shown.figure_bytes - shown.previous_bytes DESC NULLS FIRST,
+  series.function_name, series.platform NULLS LAST, series.color NULLS LAST,
+  series.compilation_place, series.series_place
 LIMIT (SELECT top_n FROM params);

@@ -1,5 +1,5 @@
 -- title: Occupied bytes over the course of the program
--- group: live
+-- group: peak
 -- engines: duckdb, spark, sail
 --
 -- How memory fills and drains while a module runs: one row per span in which the occupied bytes
@@ -10,18 +10,10 @@
 -- modules that the filters leave, the one with the largest need is shown. An instruction that
 -- runs a loop stands after the loop's body, which is listed once, not once per iteration.
 --
--- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
--- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
--- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
---   (color 0), where a module holds nothing there its largest.
--- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
+-- param run, function, platform, color, module
 -- param top_n BIGINT = 40: Rows to return at most.
 --
--- column run_name VARCHAR: The run.
--- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
--- column platform VARCHAR: Backend; NULL if unknown.
--- column color BIGINT: Memory space.
+-- column run_name, function_name, platform, color
 -- column start_time BIGINT: First instant of the row [program order].
 -- column end_time BIGINT: Last instant of the row, itself included [program order].
 -- column lowest_bytes HUGEINT: Fewest bytes occupied in it [bytes].

@@ -1,5 +1,5 @@
 -- title: Largest temp values and temp arenas per jitted function
--- group: live
+-- group: peak
 -- engines: duckdb, spark, sail
 --
 -- For each run and function the module with the largest temp arena in a memory space, and the
@@ -10,33 +10,21 @@
 -- loop takes, carries and gives back, or what is computed in place. The first of them that has an
 -- op_name stands for all, else the first; values that merge others (phi) stand for none.
 --
--- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
--- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
--- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
---   (color 0), where a module holds nothing there its largest.
--- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
--- param loops VARCHAR = 'origin' | 'carrier': Whose line counts for what a loop carries: origin is
---   the one that makes the data (saved FILE:LINE for what it stacks), carrier that of the loop.
+-- param run, function, platform, color, module, loops
 -- param top_functions BIGINT = 10: Functions (of one run and memory space) to show, largest temp
 --   arena first.
 -- param top_n BIGINT = 5: Buffers to show of each.
 --
--- column run_name VARCHAR: The run.
--- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
--- column platform VARCHAR: Backend; NULL if unknown.
--- column color BIGINT: Memory space.
+-- column run_name, function_name, platform, color
 -- column temp_bytes HUGEINT: Temp arena of the module [bytes].
 -- column size_bytes BIGINT: Assigned size of the buffer [bytes].
 -- column shape VARCHAR: Shape of the value with layout.
--- column opcode VARCHAR: Opcode of the defining instruction; NULL if unknown.
--- column instruction_name VARCHAR: Defining instruction.
+-- column opcode, instruction_name
 -- column op_name VARCHAR: Scope path of the operation that made the data; NULL if the dump has
 --   none.
 -- column source VARCHAR: Its innermost file:line that is not library code; "saved file:line" for
 --   what a loop stacks, "library file:line" where all is library code; NULL if unknown.
--- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
---   has nothing else, comes first and does not count in top_n; NULL in all other rows.
+-- column unknown_reason
 WITH params AS (
   SELECT
     coalesce(getvariable('loops')::VARCHAR, 'origin') AS loops,

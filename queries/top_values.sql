@@ -1,5 +1,5 @@
 -- title: Largest values of all kinds, equal ones together
--- group: live
+-- group: peak
 -- engines: duckdb, spark, sail
 --
 -- Which arrays are large, wherever they lie: arguments, outputs, constants and temps. Values of
@@ -8,33 +8,23 @@
 -- values may share bytes with others: sizes do not add up to the memory that is used. Values that
 -- merge others (phi), which are the same bytes again, and thread-local ones are left out.
 --
--- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
--- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
--- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
---   (color 0), where a module holds nothing there its largest.
--- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
--- param loops VARCHAR = 'origin' | 'carrier': Whose line counts for what a loop carries: origin is
---   the one that makes the data (saved FILE:LINE for what it stacks), carrier that of the loop.
+-- param run, function, platform, color, module, loops
 -- param top_n BIGINT = 30: Rows to return, largest value first.
 --
--- column run_name VARCHAR: The run.
--- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
+-- column run_name, function_name
 -- column platform VARCHAR: cpu, gpu or tpu; NULL if unknown.
--- column color BIGINT: Memory space.
+-- column color
 -- column size_bytes BIGINT: Assigned size of each of the values [bytes].
 -- column value_count BIGINT: Number of such values.
 -- column module_count BIGINT: Number of modules that they are in.
--- column allocation_kind VARCHAR: parameter, donated_parameter, output, constant or temp.
--- column shape VARCHAR: Shape with layout.
+-- column allocation_kind, shape
 -- column opcode VARCHAR: Opcode of the defining instructions; NULL if unknown.
 -- column source VARCHAR: Innermost file:line that is not library code of what made the data;
 --   "saved file:line" for what a loop stacks, "library file:line" where all is library code; NULL
 --   if unknown.
 -- column instruction_name VARCHAR: Defining instruction of one of the values, the first by name.
 -- column op_name VARCHAR: Scope path of one of them, the first by name; NULL if the dump has none.
--- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
---   has nothing else, comes first and does not count in top_n; NULL in all other rows.
+-- column unknown_reason
 WITH params AS (
   SELECT
     coalesce(getvariable('loops')::VARCHAR, 'origin') AS loops,

@@ -1,5 +1,5 @@
 -- title: Bytes of the pointer tables of tuples
--- group: waste
+-- group: saving
 -- engines: duckdb, spark, sail
 --
 -- A tuple that lives in memory is a table of pointers to its elements: 8 bytes each, more on the
@@ -13,20 +13,9 @@
 -- they take together. Where the run-time passes a loop's elements one by one the table may never be
 -- written, though it has its place.
 --
--- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
--- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
--- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
--- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
---   (color 0), where a module holds nothing there its largest.
--- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
--- param peak BIGINT = 1: Which of the distinct peaks (query peaks), 1 is the highest.
--- param step BIGINT = NULL: Any instant instead of a peak [program order].
--- param top_n BIGINT = 30: Rows to return.
+-- param run, function, platform, color, module, peak, step, top_n
 --
--- column run_name VARCHAR: The run.
--- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
--- column platform VARCHAR: Backend; NULL if unknown.
--- column color BIGINT: Memory space.
+-- column run_name, function_name, platform, color
 -- column peak_held_bytes HUGEINT: Bytes that such tables hold at the peak [bytes]; NULL without
 --   live ranges.
 -- column opcode VARCHAR: Opcode that makes the tuple; NULL if unknown.
@@ -35,8 +24,7 @@
 -- column largest_table_bytes BIGINT: Assigned size of the largest table of all [bytes].
 -- column largest_element_count BIGINT: Its number of elements.
 -- column largest_table VARCHAR: Instruction that makes it.
--- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own that
---   has nothing else, comes first and does not count in top_n; NULL in all other rows.
+-- column unknown_reason
 WITH params AS (
   SELECT coalesce(getvariable('top_n')::BIGINT, 30) AS top_n
 ),

@@ -33,18 +33,20 @@ Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]
 
 
 def query_name(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Names of saved queries, with their titles."""
+    """Names of saved queries with their titles; aliases too once something is typed."""
     items = []
     try:
-        paths = common.catalogue(ctx.params.get("folders") or ()).paths
+        found = common.catalogue(ctx.params.get("folders") or ())
     except BufdbError:
         return []
-    for name, path in paths.items():
+    for name in [*found.paths, *(found.aliases if incomplete else ())]:
         if name.startswith(incomplete.replace("_", "-")) and _PLAIN.fullmatch(name):
             try:
-                items.append(CompletionItem(name, help=_printable(catalogue.load(path).title)))
+                query = found.find(name)
             except QueryFileError:
                 continue
+            text = query.alias.text if query.alias else query.title
+            items.append(CompletionItem(name, help=_printable(text)))
     return items
 
 

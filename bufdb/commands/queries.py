@@ -70,5 +70,5 @@ def _as_json(queries: list[SavedQuery]) -> str:
     """For programs: a list of objects with the fields of `SavedQuery` but its text and place."""
     objects = [asdict(query) for query in queries]
     for item in objects:
-        del item["sql"], item["path"]
+        del item["sql"], item["path"], item["alias"]
     return json.dumps(objects, indent=2, ensure_ascii=False) + "\n"

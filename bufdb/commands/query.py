@@ -178,6 +178,8 @@ def command(
 def help_text(query: SavedQuery) -> str:
     """A query's help, from its header."""
     parts = [f"{query.name}: {query.title}\n"]
+    if query.alias:
+        parts.append(f"  Short for: bufdb query {query.alias.text}\n")
     if query.description:
         parts.append(textwrap.indent(query.description, "  ") + "\n")
     if query.wrong_when:
@@ -193,6 +195,9 @@ def help_text(query: SavedQuery) -> str:
         for column in query.columns
     )
     parts.append("Columns:\n" + "".join(lines))
+    if query.aliases:
+        lines = (f"  {alias.name} is {alias.text}\n" for alias in query.aliases)
+        parts.append("Aliases:\n" + "".join(lines))
     reason = f" ({query.engines_reason})" if query.engines_reason else ""
     parts.append(f"Runs on {', '.join(query.engines)}{reason}. File: {query.path}\n")
     return "\n".join(parts)
@@ -234,7 +239,12 @@ def _parameters(
 
 def _sql(query: SavedQuery, dialect: str | None) -> str:
     if dialect is None or dialect == "duckdb":
-        return query.sql
+        settings = query.alias.settings if query.alias else {}
+        lines = (
+            f'SET VARIABLE "{name}" = {header.literal(value)};\n'
+            for name, value in settings.items()
+        )
+        return "".join(lines) + query.sql
     from bufdb.lint import translate
 
     return translate.transpile(query, dialect)

@@ -7,6 +7,7 @@ no order to keep by hand.
 import functools
 import hashlib
 import re
+import textwrap
 from collections.abc import Set
 from graphlib import TopologicalSorter
 
@@ -23,6 +24,13 @@ VIEWS = ("macros", "views", "diff", ASKED)
 CATALOG = "bufdb"
 """Name of the attached file in the database in memory that answers questions."""
 _COMMENTS = "\nCOMMENT ON "
+_COMMENT = re.compile(r"^COMMENT ON COLUMN \w+\.(\w+) IS\s+'((?:[^']|'')*)';", re.MULTILINE)
+_SELECT = re.compile(
+    r"^SELECT(?: DISTINCT)?\n(.*?)^(FROM .*?)(?:^UNION|\Z)", re.MULTILINE | re.DOTALL
+)
+_CTE = re.compile(r"^(?:WITH )?(\w+) AS \(\n(.*?)^\)", re.MULTILINE | re.DOTALL)
+_FORWARDED = re.compile(r'^  "?(\w+)"?\.(\w+),?$', re.MULTILINE)
+_SOURCE = re.compile(r'\b(?:FROM|JOIN) "?(\w+)"?(?: AS (\w+))?')
 _PROSE = re.compile(r"--.*|'[^']*'")
 
 
@@ -42,7 +50,7 @@ def views(sql: str | None = None, *, comments: bool = True) -> dict[str, str]:
 
     Args:
         sql: a saved query, if only what it needs is wanted: what it names, and what that names.
-        comments: with their comments.
+        comments: with their comments, and those of columns that a view only forwards.
     """
     files = resources.schema_files(*VIEWS)
     whole = {file.stem: file.read_text(encoding="utf-8") for file in files}
@@ -53,14 +61,54 @@ def views(sql: str | None = None, *, comments: bool = True) -> dict[str, str]:
         name = waiting.pop()
         uses[name] = _named(bare[name], whole.keys() - {name})
         waiting |= uses[name] - uses.keys()
-    texts = whole if comments else bare
-    return {name: texts[name] for name in TopologicalSorter(uses).static_order()}
+    ordered = {name: bare[name] for name in TopologicalSorter(uses).static_order()}
+    if not comments:
+        return ordered
+    known = {name: dict(_COMMENT.findall(text)) for name, text in {**tables(), **whole}.items()}
+    return {name: whole[name] + _inherited(name, text, known) for name, text in ordered.items()}
 
 
 def asked_views(sql: str) -> dict[str, str]:
     """Name and SQL of the views that the SQL needs and that read variables, in order."""
     names = {file.stem for file in resources.schema_files(ASKED)}
     return {name: text for name, text in views(sql, comments=False).items() if name in names}
+
+
+def _inherited(name: str, text: str, known: dict[str, dict[str, str]]) -> str:
+    """Comments of the columns that a view has from a table or another view, if it has none itself.
+
+    Args:
+        name: the view, or a macro, whose columns have no comments.
+        text: its SQL without comments.
+        known: comments of columns by object; those that the view inherits are added.
+    """
+    if f"\nCREATE OR REPLACE VIEW {name} " not in text:
+        return ""
+    within = dict(known)
+    for cte, body in _CTE.findall(text):
+        within[cte] = _forwarded(textwrap.dedent(body), within)
+    found = {
+        column: comment
+        for column, comment in _forwarded(text, within).items()
+        if column not in known[name]
+    }
+    known[name] |= found
+    return "".join(
+        f"\nCOMMENT ON COLUMN {name}.{column} IS '{comment}';" for column, comment in found.items()
+    )
+
+
+def _forwarded(text: str, known: dict[str, dict[str, str]]) -> dict[str, str]:
+    """Comments of the columns that the first SELECT of a text takes as they are."""
+    select = _SELECT.search(text)
+    if select is None:
+        return {}
+    sources = {alias or source: source for source, alias in _SOURCE.findall(select[2])}
+    return {
+        column: known[sources[alias]][column]
+        for alias, column in _FORWARDED.findall(select[1])
+        if column in known.get(sources.get(alias, ""), {})
+    }
 
 
 def _named(sql: str, names: Set[str]) -> set[str]:

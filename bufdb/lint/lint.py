@@ -17,23 +17,12 @@ from bufdb.errors import BufdbError
 from bufdb.lint import portable
 from bufdb.query import catalogue, header
 from bufdb.query.execute import require_select
-from bufdb.query.header import Column, Parameter, QueryFileError, SavedQuery
+from bufdb.query.header import Alias, Column, Parameter, QueryFileError, SavedQuery
 
 LINE_LIMIT = 100
 
-FILTERS = (
-    ("run", "VARCHAR", "Only runs whose name or a label as LABEL=VALUE matches this glob."),
-    ("function", "VARCHAR", "Only jitted functions whose name matches this glob."),
-    ("platform", "VARCHAR", "Only this platform: cpu, gpu or tpu."),
-    (
-        "color",
-        "VARCHAR",
-        "Memory space: its number, or all; NULL is the device's own memory (color 0), where a "
-        "module holds nothing there its largest.",
-    ),
-    ("module", "VARCHAR", "Only modules whose key (query modules shows it) matches this glob."),
-)
-"""Name, type and text of the parameters that filter, as bufdb's own queries have them."""
+FILTERS = ("run", "function", "platform", "color", "module")
+"""The parameters that filter, in the order in which bufdb's own queries have them."""
 EVERY_SPACE = "Memory space: its number; NULL or all is every one."
 """Text of color in a query that lays memory spaces side by side."""
 
@@ -96,6 +85,12 @@ def lint(con: duckdb.DuckDBPyConnection, path: Path) -> list[Finding]:
         *(unit_findings(query.columns) if query.is_own else ()),
         *_columns(con, query),
         *_names(con, trees[0]),
+        *(_repeated(query) if query.is_own else ()),
+        *(
+            f"alias {alias.name}: {message}"
+            for alias in query.aliases
+            for message in _alias(con, query, alias)
+        ),
     ]
     if query.engines != ("duckdb",):
         messages.extend(portable.findings(portable.with_asked_views(trees[0])))
@@ -179,17 +174,16 @@ def _default(cast: exp.Expr) -> header.Value:
 
 
 def filter_findings(params: Sequence[Parameter]) -> Iterator[str]:
-    """The parameters that filter come first, in one order and with one wording."""
-    names = {param.name for param in params}
-    expected = [(name, kind, None, text) for name, kind, text in FILTERS if name in names]
-    texts = {EVERY_SPACE: next(text for name, _, text in FILTERS if name == "color")}
-    found = [
-        (param.name, param.type, param.default, texts.get(param.text, param.text))
-        for param in params
+    """The parameters that filter come first, in one order, and are the common ones."""
+    names = [name for name in FILTERS if name in {param.name for param in params}]
+    right = [
+        param.name
+        for param in params[: len(names)]
+        if param == header.common().get(("param", param.name))
+        or (param.name, param.text) == ("color", EVERY_SPACE)
     ]
-    if found[: len(expected)] != expected:
-        lines = "; ".join(f"{name} {kind} = NULL: {text}" for name, kind, _, text in expected)
-        yield f"the first param lines must be: {lines}"
+    if right != names:
+        yield f"the first param line must be: param {', '.join(names)}"
 
 
 def unit_findings(columns: Sequence[Column]) -> Iterator[str]:
@@ -258,6 +252,24 @@ def _columns(con: duckdb.DuckDBPyConnection, query: SavedQuery) -> Iterator[str]
     if sorted(given) == sorted(declared) and given != declared:
         order = ", ".join(name for name, _ in given)
         yield f"the column lines are in another order than the query's: {order}"
+
+
+def _repeated(query: SavedQuery) -> Iterator[str]:
+    """Entries that the header has in full, and that are the common ones by their names alone."""
+    entries: list[Parameter | Column] = [*query.params, *query.columns]
+    for entry in entries:
+        kind = "param" if isinstance(entry, Parameter) else "column"
+        in_full = f"-- {kind} {entry.name} {entry.type}"
+        if header.common().get((kind, entry.name)) == entry and in_full in query.sql:
+            yield f"{kind} {entry.name} is a common one: write '{kind} {entry.name}'"
+
+
+def _alias(con: duckdb.DuckDBPyConnection, query: SavedQuery, alias: Alias) -> Iterator[str]:
+    """Whether the query under that name is bound, with the columns that it declares."""
+    try:
+        yield from _columns(con, query.under(alias.name))
+    except QueryFileError as error:
+        yield str(error).removeprefix(f"{query.path}: alias {alias.name}: ")
 
 
 def _names(con: duckdb.DuckDBPyConnection, tree: exp.Query) -> Iterator[str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from bufdb import resources
 from bufdb.errors import UsageError, did_you_mean, quote
+from bufdb.query import header
 from bufdb.query.header import GROUPS, QueryFileError, SavedQuery, parse, query_name
 
 
@@ -32,29 +33,40 @@ class Catalogue:
     def __init__(self, folders: Iterable[Path]) -> None:
         """Look into `folders` in order; of files with one name the first is the query."""
         self.paths: dict[str, Path] = {}
+        self.aliases: dict[str, Path] = {}
+        """Names that stand for a query with other defaults, with the file that declares each."""
         self.clashes: list[QueryFileError] = []
         """The others, each with what is to be done about it; none is hidden silently."""
         for folder in dict.fromkeys(folder.resolve() for folder in folders):
-            for path in sorted(folder.glob("*.sql")):
-                name = query_name(path.stem)
-                if name in self.paths:
-                    message = f"left out, for {self.paths[name]} is named '{name}' too; rename it"
-                    self.clashes.append(QueryFileError(path, None, message))
-                else:
-                    self.paths[name] = path
+            files = sorted(folder.glob("*.sql"))
+            for path in files:
+                self._add(self.paths, query_name(path.stem), path)
+            for path in files:
+                for name in _alias_names(path):
+                    self._add(self.aliases, name, path)
+
+    def _add(self, names: dict[str, Path], name: str, path: Path) -> None:
+        other = self.paths.get(name) or self.aliases.get(name)
+        if other is None:
+            names[name] = path
+        else:
+            message = f"left out, for {other} is named '{name}' too; rename it"
+            self.clashes.append(QueryFileError(path, None, message))
 
     def find(self, name: str) -> SavedQuery:
-        """The query of that name, written with dashes or underscores.
+        """The query of that name or alias, written with dashes or underscores.
 
         Raises:
             UsageError: there is none; the message suggests a similar name.
             QueryFileError: its file does not follow the grammar.
         """
-        path = self.paths.get(query_name(name))
-        if path is None:
-            hint = did_you_mean(query_name(name), self.paths) or ";"
-            raise UsageError(f"no saved query {quote(name)}{hint} 'bufdb queries' lists them")
-        return load(path)
+        wanted = query_name(name)
+        if wanted in self.paths:
+            return load(self.paths[wanted])
+        if wanted in self.aliases:
+            return load(self.aliases[wanted]).under(wanted)
+        hint = did_you_mean(wanted, [*self.paths, *self.aliases]) or ";"
+        raise UsageError(f"no saved query {quote(name)}{hint} 'bufdb queries' lists them")
 
     def load_all(self) -> list[SavedQuery]:
         """All queries whose files are right, by group and name."""
@@ -74,6 +86,14 @@ class Catalogue:
             except QueryFileError as error:
                 problems.append(error)
         return queries, problems
+
+
+def _alias_names(path: Path) -> list[str]:
+    """Aliases that a file declares; none if it cannot be read, which `load` reports."""
+    try:
+        return header.alias_names(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):
+        return []
 
 
 def query_folders(given: Iterable[Path], environ: Mapping[str, str]) -> list[Path]:

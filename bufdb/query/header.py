@@ -4,7 +4,7 @@ Owns the grammar. Knows no database: `bufdb.query.execute` executes a query, `bu
 the header and the SQL together.
 
     -- title: One line
-    -- group: overview | live | meaning | waste | runs | comparison
+    -- group: peak | saving | change | store
     -- engines: duckdb, spark, sail                optional; (why no others) may follow
     --
     -- Free prose: why, definitions.
@@ -13,27 +13,39 @@ the header and the SQL together.
     --
     -- param NAME TYPE = DEFAULT | OTHER: Text     values after | are the only other ones allowed
     -- column NAME TYPE: Text
+    -- alias NAME = THIS-QUERY -p NAME VALUE|OTHER …: COLUMN, COLUMN AS NAME, …
 
-A field goes on in following lines that are indented by two blanks or more.
+A field goes on in following lines that are indented by two blanks or more. Of what many queries
+share, which `queries/common/header.sql` declares, the names are enough: `param run, top_n = 5` and
+`column run_name, color`. An alias is another name of the query, with defaults of its own; without
+columns it has all.
 
 Invariant: `SavedQuery.sql` is the file's text, unchanged; what is on disk is what runs.
 """
 
+import functools
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bufdb import resources
 from bufdb.errors import BufdbError, quote
 
+_FORMER_GROUPS = {
+    "overview": "store",
+    "live": "peak",
+    "meaning": "peak",
+    "waste": "saving",
+    "runs": "change",
+    "comparison": "change",
+}
+"""What query files of users may still say, and the group that it is."""
 GROUPS = {
-    "overview": "Overview",
-    "live": "What is live",
-    "meaning": "By meaning",
-    "waste": "Waste and advice",
-    "runs": "Across runs",
-    "comparison": "Comparing runs",
+    "peak": "What holds the peak",
+    "saving": "What can I save",
+    "change": "What changed between runs",
+    "store": "What is in the store",
 }
 """Groups of the catalogue in the order in which it lists them, with their headings."""
 
@@ -44,13 +56,21 @@ Value = int | float | str | bool | None
 
 _FILE_NAME = re.compile(r"[a-z][a-z0-9_]*")
 _FIELD = re.compile(
-    r"(title|group|engines|wrong when):(?: +(?P<text>.*))?$|(?P<kind>param|column) "
+    r"(title|group|engines|wrong when):(?: +(?P<text>.*))?$|(?P<kind>param|column|alias) "
 )
 _LITERAL = r"(?:'(?:[^']|'')*'|[^\s:|']+)"
 _PARAM = re.compile(
     r"param (?P<name>[a-z_][a-z0-9_]*) (?P<type>[A-Z]+) = "
     rf"(?P<values>{_LITERAL}(?: \| {_LITERAL})*): (?P<text>.+)"
 )
+_COMMON = r"[a-z_][a-z0-9_]*(?: = [^\s:,|]+)?"
+_NAMES = re.compile(rf"(?:param|column) (?P<names>{_COMMON}(?:, *{_COMMON})*)")
+_ALIAS = re.compile(
+    r"alias (?P<name>[a-z][a-z0-9-]*) = (?P<query>[a-z][a-z0-9-]*)"
+    r"(?P<settings>(?: -p [a-z_][a-z0-9_]* [^\s:]+)*)(?:: (?P<columns>.+))?"
+)
+_SETTING = re.compile(r" -p (\w+) (\S+)")
+_ALIAS_NAME = re.compile(r"^-- alias ([a-z][a-z0-9-]*) =", re.MULTILINE)
 _COLUMN = re.compile(r"column (?P<name>[a-z_][a-z0-9_]*) (?P<type>[A-Z][^:]*): (?P<text>.+)")
 
 
@@ -86,8 +106,27 @@ class Column:
 
 
 @dataclass(frozen=True)
+class Alias:
+    """One `alias` line: another name of a query, mostly one that it had as a query of its own."""
+
+    name: str
+    choices: tuple[tuple[str, tuple[Value, ...]], ...]
+    """Parameters with a default of their own, the first; any others are all else that is allowed,
+    and nothing else is where the query's own values are a choice."""
+    columns: tuple[tuple[str, str], ...]
+    """Columns of the query, each with its name in the alias; empty if it has them all."""
+    text: str
+    """What it is short for, as the command line takes it: peak-by -p by dtype."""
+
+    @property
+    def settings(self) -> dict[str, Value]:
+        """The defaults that are its own."""
+        return {name: values[0] for name, values in self.choices}
+
+
+@dataclass(frozen=True)
 class SavedQuery:
-    """A query file, its header taken apart."""
+    """A query file, its header taken apart; or what it is under the name of an alias."""
 
     name: str
     """With dashes, as the command line shows it; the file's name has underscores."""
@@ -105,6 +144,9 @@ class SavedQuery:
     columns: tuple[Column, ...]
     sql: str
     path: Path
+    aliases: tuple[Alias, ...] = ()
+    alias: Alias | None = None
+    """What made it of another query; None for one with a file of its own."""
 
     @property
     def is_own(self) -> bool:
@@ -114,6 +156,41 @@ class SavedQuery:
     def param(self, name: str) -> Parameter | None:
         """The parameter of that name, or None."""
         return next((param for param in self.params if param.name == name), None)
+
+    def with_settings(self, values: Mapping[str, Value]) -> dict[str, Value]:
+        """The values with the defaults that are the alias's own."""
+        given = {name: value for name, value in values.items() if value is not None}
+        return {**values, **(self.alias.settings if self.alias else {}), **given}
+
+    def under(self, name: str) -> "SavedQuery":
+        """The query that an alias of this one stands for.
+
+        Raises:
+            QueryFileError: the alias names a column that the query does not have.
+        """
+        alias = next(alias for alias in self.aliases if alias.name == name)
+        own = dict(alias.choices)
+        params = (
+            replace(param, default=own[param.name][0], choices=param.choices and own[param.name])
+            if param.name in own
+            else param
+            for param in self.params
+        )
+        known = {column.name: column for column in self.columns}
+        shown = alias.columns or tuple((column, column) for column in known)
+        missing = [column for column, _ in shown if column not in known]
+        if missing:
+            raise QueryFileError(self.path, None, f"alias {name}: there is no column {missing[0]}")
+        columns = (replace(known[column], name=as_name) for column, as_name in shown)
+        return replace(
+            self,
+            name=name,
+            params=tuple(params),
+            columns=tuple(columns),
+            sql=f"-- {name}: {alias.text}\n{_projected(self.sql, shown)}",
+            aliases=(),
+            alias=alias,
+        )
 
 
 def parse(text: str, path: Path) -> SavedQuery:
@@ -132,6 +209,25 @@ def parse(text: str, path: Path) -> SavedQuery:
     if not any(line.strip() for line in lines[body_start:]):
         raise QueryFileError(path, len(lines), "expected a SELECT below the header, found nothing")
     return header.query(text)
+
+
+def alias_names(text: str) -> list[str]:
+    """Names of the aliases in a query file's text, without parsing it."""
+    return _ALIAS_NAME.findall(text)
+
+
+@functools.cache
+def common() -> dict[tuple[str, str], Parameter | Column]:
+    """The parameters and columns that many queries share, by kind and name."""
+    path = resources.common_header()
+    header = _Header(path)
+    for line_number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        header.read(line_number, line.removeprefix("--").removeprefix(" ").rstrip())
+    return {
+        ("param" if isinstance(entry, Parameter) else "column", entry.name): entry
+        for line_number, text in header.entries
+        for entry in header.entry(line_number, text)
+    }
 
 
 def query_name(text: str) -> str:
@@ -155,6 +251,11 @@ def parse_value(type_name: str, text: str) -> Value:
     if type_name == "BOOLEAN":
         return {"true": True, "1": True, "false": False, "0": False}[text.lower()]
     return text
+
+
+def literal(value: Value) -> str:
+    """The value as SQL, of a setting of an alias."""
+    return str(value) if not isinstance(value, str) else "'" + value.replace("'", "''") + "'"
 
 
 @dataclass
@@ -195,23 +296,25 @@ class _Header:
         for name in ("title", "group"):
             if not self.fields.get(name):
                 raise QueryFileError(self.path, 1, f"expected a header line '-- {name}: …'")
-        group = self._one_of("group", self.fields["group"], GROUPS)
+        group = _FORMER_GROUPS.get(self.fields["group"], self.fields["group"])
+        self._one_of("group", group, GROUPS)
         listed, _, reason = self.fields.get("engines", "duckdb").partition("(")
         engines = tuple(self._one_of("engine", name.strip(), ENGINES) for name in listed.split(","))
         params: list[Parameter] = []
         columns: list[Column] = []
+        aliases: list[Alias] = []
         for line_number, text in self.entries:
-            known: list[Parameter] | list[Column]
-            if text.startswith("param "):
-                known = params
-                params.append(self._param(line_number, text))
-            else:
-                known = columns
-                columns.append(self._column(line_number, text))
-            names = [entry.name for entry in known]
-            if names.count(names[-1]) > 1:
-                kind = text.split(" ")[0]
-                raise QueryFileError(self.path, line_number, f"a second {kind} '{names[-1]}'")
+            if text.startswith("alias "):
+                aliases.append(self._alias(line_number, text, params))
+                continue
+            for entry in self.entry(line_number, text):
+                known: list[Parameter] | list[Column] = (
+                    params if isinstance(entry, Parameter) else columns
+                )
+                if entry.name in [other.name for other in known]:
+                    kind = text.split(" ")[0]
+                    raise QueryFileError(self.path, line_number, f"a second {kind} '{entry.name}'")
+                known.append(entry)  # type: ignore[arg-type]
         if not columns:
             raise QueryFileError(self.path, 1, "expected a header line '-- column NAME TYPE: …'")
         return SavedQuery(
@@ -226,6 +329,57 @@ class _Header:
             columns=tuple(columns),
             sql=sql,
             path=self.path,
+            aliases=tuple(aliases),
+        )
+
+    def entry(self, line_number: int, text: str) -> Iterator[Parameter | Column]:
+        """What a param or column line declares: one in full, or common ones by their names."""
+        kind = text.split(" ")[0]
+        names = _NAMES.fullmatch(text)
+        if names is None:
+            yield (self._param if kind == "param" else self._column)(line_number, text)
+            return
+        for item in re.split(", *", names["names"]):
+            name, _, default = item.partition(" = ")
+            if (kind, name) not in common() or (default and kind == "column"):
+                raise QueryFileError(
+                    self.path,
+                    line_number,
+                    f"{kind} {name} is none of {resources.common_header().name}: "
+                    "expected its type and text",
+                )
+            entry = common()[kind, name]
+            if default and isinstance(entry, Parameter):
+                value = self._literal(line_number, name, entry.type, default)
+                entry = replace(entry, default=value)
+            yield entry
+
+    def _alias(self, line_number: int, text: str, params: list[Parameter]) -> Alias:
+        match = _ALIAS.fullmatch(text)
+        if match is None or match["query"] != query_name(self.path.stem):
+            raise QueryFileError(
+                self.path,
+                line_number,
+                f"expected 'alias NAME = {query_name(self.path.stem)} -p NAME VALUE: COLUMN, "
+                f"COLUMN AS NAME', found {quote(text)}",
+            )
+        known = {param.name: param for param in params}
+        choices = []
+        for name, texts in _SETTING.findall(match["settings"]):
+            try:
+                values = tuple(parse_value(known[name].type, text) for text in texts.split("|"))
+                if known[name].choices and not set(values) <= set(known[name].choices):
+                    raise ValueError(texts)
+            except (KeyError, ValueError) as error:
+                message = f"alias {match['name']}: the query takes no -p {name} {texts}"
+                raise QueryFileError(self.path, line_number, message) from error
+            choices.append((name, values))
+        shown = (item.partition(" AS ") for item in re.split(", *", match["columns"] or ""))
+        return Alias(
+            name=match["name"],
+            choices=tuple(choices),
+            columns=tuple((column, as_name or column) for column, _, as_name in shown if column),
+            text=match["query"] + re.sub(r"\|\S+", "", match["settings"]),
         )
 
     def _one_of(self, what: str, name: str, known: Iterable[str]) -> str:
@@ -244,13 +398,10 @@ class _Header:
                 line_number,
                 f"expected 'param NAME {'|'.join(TYPES)} = DEFAULT: text', found {quote(text)}",
             )
-        values = []
-        for literal in re.findall(_LITERAL, match["values"]):
-            try:
-                values.append(_default(match["type"], literal))
-            except (ValueError, KeyError) as error:
-                message = f"{match['name']}: {literal} is no {match['type']}"
-                raise QueryFileError(self.path, line_number, message) from error
+        values = [
+            self._literal(line_number, match["name"], match["type"], literal)
+            for literal in re.findall(_LITERAL, match["values"])
+        ]
         return Parameter(
             name=match["name"],
             type=match["type"],
@@ -258,6 +409,13 @@ class _Header:
             choices=tuple(values) if len(values) > 1 else (),
             text=match["text"],
         )
+
+    def _literal(self, line_number: int, name: str, type_name: str, literal: str) -> Value:
+        try:
+            return _default(type_name, literal)
+        except (ValueError, KeyError) as error:
+            message = f"{name}: {literal} is no {type_name}"
+            raise QueryFileError(self.path, line_number, message) from error
 
     def _column(self, line_number: int, text: str) -> Column:
         match = _COLUMN.fullmatch(text)
@@ -276,3 +434,35 @@ def _default(type_name: str, literal: str) -> Value:
     if not literal.startswith("'"):
         raise ValueError(literal)
     return literal[1:-1].replace("''", "'")
+
+
+def _projected(sql: str, shown: Iterable[tuple[str, str]]) -> str:
+    """The statement without its header, with these columns of its last SELECT, renamed."""
+    lines = [line for line in sql.splitlines() if not line.startswith("--")]
+    first = max(place for place, line in enumerate(lines) if re.match("SELECT( |$)", line))
+    last = next(
+        place for place in range(first, len(lines)) if re.search("(^| )FROM ", lines[place])
+    )
+    listed, _, rest = "\n".join(lines[first : last + 1]).rpartition("FROM ")
+    items = {
+        item.split()[-1].split(".")[-1]: item for item in _items(listed.removeprefix("SELECT"))
+    }
+    made = ",\n  ".join(_renamed(items[column], column, name) for column, name in shown)
+    tail = [f"FROM {rest}", *lines[last + 1 :]]
+    return "\n".join([*lines[:first], f"SELECT\n  {made}", *tail]) + "\n"
+
+
+def _items(text: str) -> list[str]:
+    """The text in parts, cut at commas that are in no parentheses."""
+    items, depth = [""], 0
+    for char in text:
+        depth += (char == "(") - (char == ")")
+        if char == "," and not depth:
+            items.append("")
+        else:
+            items[-1] += char
+    return [item.strip() for item in items]
+
+
+def _renamed(item: str, column: str, name: str) -> str:
+    return item if column == name else f"{item.removesuffix(f' AS {column}').rstrip()} AS {name}"

@@ -45,6 +45,7 @@ def answer(session: SparkSession, query: SavedQuery, values: Mapping[str, Value]
         UsageError: a memory space is named, not numbered.
         BufdbError: the query cannot be written for Spark, or failed there.
     """
+    values = query.with_settings(values)
     color = values.get("color")
     if color is not None and not spaces.is_plain(color):
         raise UsageError(f"{query.name}: outside DuckDB a memory space is its number, got {color}")

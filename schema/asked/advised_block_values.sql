@@ -173,9 +173,6 @@ LEFT JOIN named
   AND named.loop_instruction_name = stacks.loop_instruction_name;
 COMMENT ON VIEW advised_block_values IS
   'What one jax.checkpoint would not keep of what waits for the backward pass (answered_idle_values). Of kind block one row per value that the forward pass makes outside of loops, and function of the user''s own in the call stack of its instruction. Of kind scan one row per value of the stacks that a loop makes and that are no inputs of its rounds: what jax.checkpoint of the body of the loop (nn.remat of the layer that nn.scan repeats) would compute again. Key: module_id, color, value_id, name.';
-COMMENT ON COLUMN advised_block_values.module_id IS 'answered_idle_values.module_id.';
-COMMENT ON COLUMN advised_block_values.color IS 'answered_idle_values.color.';
-COMMENT ON COLUMN advised_block_values.value_id IS 'values.value_id.';
 COMMENT ON COLUMN advised_block_values.kind IS 'block or scan.';
 COMMENT ON COLUMN advised_block_values.held_bytes IS 'Of a block answered_idle_values.held_bytes; of a scan the slice of it that a round computes again (answered_idle_values.kept_bytes), 0 of values that are not in answered_idle_values [bytes].';
 COMMENT ON COLUMN advised_block_values.name IS 'Of a block the function and its file without directories, which are taken for one where both are alike (stack_frames.function_name, source_file); of a scan "scan of" and the line that calls the loop, its instruction if that is unknown.';

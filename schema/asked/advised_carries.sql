@@ -103,8 +103,6 @@ JOIN input_counts AS inputs
 GROUP BY stacks.module_id, stacks.color, stacks.loop_instruction_name;
 COMMENT ON VIEW advised_carries IS
   'One row per loop that reads arguments slice by slice and stacks arrays of the same shape, as a scan whose xs come back as ys (a cache of keys and values): while it runs both are there. As carry of the loop, written in place, and donated it is one. Loops of a gradient are none, nor those for a TPU, where nothing came of it in 3 of 3 programs that were compiled again. Key: module_id, color, name.';
-COMMENT ON COLUMN advised_carries.module_id IS 'answered_functions.module_id.';
-COMMENT ON COLUMN advised_carries.color IS 'answered_functions.color.';
 COMMENT ON COLUMN advised_carries.name IS 'Line of the first of the stacks by name: value_sources.source_line.';
 COMMENT ON COLUMN advised_carries.value_count IS 'Stacks that there is an argument for.';
 COMMENT ON COLUMN advised_carries.low_saving_bytes IS 'The least of it [bytes]: without slices, which the carry needs then; on CPU without the largest of them and a slice, for a carry of which a slice is read and written may be copied (below 0 then).';

@@ -408,7 +408,6 @@ JOIN summed
   AND summed.color = figures.color;
 COMMENT ON VIEW answered_donations IS
   'One row per parameter of the functions asked for (answered_functions) that is not donated, with an output of the same dtype and dimensions in an allocation of its own that could be written over it; of several alike they are paired off in order. Key: module_id, allocation_index.';
-COMMENT ON COLUMN answered_donations.module_id IS 'The module; refers to modules.module_id.';
 COMMENT ON COLUMN answered_donations.color IS 'Memory space: allocations.color.';
 COMMENT ON COLUMN answered_donations.allocation_index IS 'The parameter: allocations.allocation_index.';
 COMMENT ON COLUMN answered_donations.output_allocation_index IS 'The output: allocations.allocation_index.';
@@ -419,8 +418,6 @@ COMMENT ON COLUMN answered_donations.together_low_saving_bytes IS 'low_saving_by
 COMMENT ON COLUMN answered_donations.together_saving_bytes IS 'saving_bytes likewise [bytes]: their size_bytes; NULL as together_low_saving_bytes.';
 COMMENT ON COLUMN answered_donations.is_copied IS 'Whether the instruction that makes the output is the last to read the parameter and cannot write over what it reads (a custom call without output_to_operand_aliasing, a product, a sort, …): XLA makes the output elsewhere then and copies it.';
 COMMENT ON COLUMN answered_donations.is_in_product IS 'Whether the instruction that makes the output is the last to read the parameter and a fusion of a product with what is made of it (kind=kOutput, as on TPU): where the parameter goes into the product, XLA copies; where only into what is made of it (w - rate * product), it does not. Which it is stands in no buffer file.';
-COMMENT ON COLUMN answered_donations.parameter_number IS 'allocations.parameter_number.';
-COMMENT ON COLUMN answered_donations.parameter_shape_index IS 'allocations.parameter_shape_index.';
 COMMENT ON COLUMN answered_donations.parameter_name IS 'Op_name of the parameter, which is the argument''s path in JAX; its instruction without one.';
 COMMENT ON COLUMN answered_donations.shape IS 'Shape of the parameter with layout.';
 COMMENT ON COLUMN answered_donations.output_name IS 'Instruction that defines the output, the last value in its allocation.';

@@ -46,11 +46,6 @@ LEFT JOIN peak_savings AS savings
   AND savings.value_id = held_values.value_id;
 COMMENT ON VIEW answered_f32_values IS
   'One row per f32 value of a temp allocation that is held at the peak of a function asked for (answered_instants) whose program computes in bf16 (module_precisions.is_own). Key: module_id, color, value_id.';
-COMMENT ON COLUMN answered_f32_values.module_id IS 'values.module_id.';
-COMMENT ON COLUMN answered_f32_values.color IS 'allocations.color.';
-COMMENT ON COLUMN answered_f32_values.name_place IS 'answered_instants.name_place.';
-COMMENT ON COLUMN answered_f32_values.value_id IS 'values.value_id.';
-COMMENT ON COLUMN answered_f32_values.held_bytes IS 'asked_peak_values.held_bytes [bytes].';
 COMMENT ON COLUMN answered_f32_values.bf16_ratio IS 'module_precisions.bf16_ratio (0 to 1).';
 COMMENT ON COLUMN answered_f32_values.is_stack IS 'Whether a loop has stacked it: value_origins.origin_kind.';
 COMMENT ON COLUMN answered_f32_values.is_kept_wide IS 'Whether bf16 saves nothing: on the CPU a stack of a loop, of which the compiler makes f32 as a whole before it is read.';

@@ -55,12 +55,7 @@ FROM asked_functions
 WHERE asked_functions.unknown_reason IS NOT NULL;
 COMMENT ON VIEW answered_functions IS
   'Rows of asked_functions to show what is in their modules, without unknown_reason, and once more those of which a peak is unknown, with it and without a module: an answer that joins values by module_id and color has such a row with nothing else. Key: run_name, function_name, platform, color, unknown_reason.';
-COMMENT ON COLUMN answered_functions.run_name IS 'asked_functions.run_name.';
-COMMENT ON COLUMN answered_functions.function_name IS 'asked_functions.function_name.';
-COMMENT ON COLUMN answered_functions.platform IS 'asked_functions.platform.';
-COMMENT ON COLUMN answered_functions.color IS 'asked_functions.color.';
 COMMENT ON COLUMN answered_functions.module_id IS 'asked_functions.module_id; NULL in a row with unknown_reason.';
-COMMENT ON COLUMN answered_functions.unknown_count IS 'asked_functions.unknown_count.';
 COMMENT ON COLUMN answered_functions.peak_bytes IS 'asked_functions.peak_bytes; NULL in a row with unknown_reason.';
 COMMENT ON COLUMN answered_functions.need_bytes IS 'asked_functions.need_bytes; NULL in a row with unknown_reason.';
 COMMENT ON COLUMN answered_functions.peak_time IS 'asked_functions.peak_time; NULL in a row with unknown_reason.';

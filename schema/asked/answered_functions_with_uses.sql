@@ -51,10 +51,6 @@ SELECT
 FROM functions;
 COMMENT ON VIEW answered_functions_with_uses IS
   'As answered_instants, but a function whose dump does not list the uses of its values is given as one with an unknown_reason that says so: without uses everything would look idle. Key: run_name, function_name, platform, color, unknown_reason.';
-COMMENT ON COLUMN answered_functions_with_uses.run_name IS 'asked_functions.run_name.';
-COMMENT ON COLUMN answered_functions_with_uses.function_name IS 'asked_functions.function_name.';
-COMMENT ON COLUMN answered_functions_with_uses.platform IS 'asked_functions.platform.';
-COMMENT ON COLUMN answered_functions_with_uses.color IS 'asked_functions.color.';
 COMMENT ON COLUMN answered_functions_with_uses.module_id IS 'asked_functions.module_id; NULL in a row with unknown_reason.';
 COMMENT ON COLUMN answered_functions_with_uses.peak_bytes IS 'asked_functions.peak_bytes; NULL in a row with unknown_reason.';
 COMMENT ON COLUMN answered_functions_with_uses.peak_time IS 'asked_functions.peak_time; NULL in a row with unknown_reason.';

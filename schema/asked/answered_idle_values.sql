@@ -196,16 +196,7 @@ WHERE held_values.is_stack
   OR coalesce(use_times.next_use_time, held_values.end_time) > held_values.peak_time;
 COMMENT ON VIEW answered_idle_values IS
   'One row per value of a temp allocation at the peak of a function asked for (answered_functions_with_uses) that is there without being used then: it begins before, ends behind, and no use is at that instant; or a loop has stacked it in the forward pass of a gradient (value_origins), a slice per step. Values that merge others (phi) are none, but for such stacks. Key: module_id, color, value_id.';
-COMMENT ON COLUMN answered_idle_values.name_place IS 'answered_functions_with_uses.name_place.';
-COMMENT ON COLUMN answered_idle_values.module_id IS 'values.module_id.';
-COMMENT ON COLUMN answered_idle_values.color IS 'allocations.color.';
-COMMENT ON COLUMN answered_idle_values.value_id IS 'values.value_id.';
-COMMENT ON COLUMN answered_idle_values.held_bytes IS 'asked_peak_values.held_bytes [bytes].';
-COMMENT ON COLUMN answered_idle_values.shape IS 'values.shape.';
-COMMENT ON COLUMN answered_idle_values.shape_index IS 'values.shape_index.';
-COMMENT ON COLUMN answered_idle_values.instruction_name IS 'values.instruction_name.';
 COMMENT ON COLUMN answered_idle_values.opcode IS 'Opcode of the defining instruction: instructions.opcode; NULL if unknown.';
-COMMENT ON COLUMN answered_idle_values.peak_time IS 'answered_functions_with_uses.peak_time.';
 COMMENT ON COLUMN answered_idle_values.is_stack IS 'Whether a loop has stacked it: value_origins.origin_kind.';
 COMMENT ON COLUMN answered_idle_values.is_layer_input IS 'Whether it is a stack of an input of the layer: value_origins.is_layer_input.';
 COMMENT ON COLUMN answered_idle_values.kept_bytes IS 'What has to stay to compute it again [bytes]: of a stack one slice, padded as that is, else operands in temp allocations that are not held at the peak.';

@@ -28,14 +28,8 @@ LEFT JOIN asked_instants
   AND asked_instants.color = answered_functions.color;
 COMMENT ON VIEW answered_instants IS
   'Rows of answered_functions for an answer about one instant of each function: the peak, or what the variables peak and step ask for instead (asked_instants); a function without that instant has no module, and the one with the highest peak an unknown_reason. Key: run_name, function_name, platform, color, unknown_reason.';
-COMMENT ON COLUMN answered_instants.run_name IS 'asked_functions.run_name.';
-COMMENT ON COLUMN answered_instants.function_name IS 'asked_functions.function_name.';
-COMMENT ON COLUMN answered_instants.platform IS 'asked_functions.platform.';
-COMMENT ON COLUMN answered_instants.color IS 'asked_functions.color.';
 COMMENT ON COLUMN answered_instants.module_id IS 'asked_functions.module_id; NULL in a row with unknown_reason, and where there is no such instant.';
-COMMENT ON COLUMN answered_instants.unknown_count IS 'asked_functions.unknown_count.';
 COMMENT ON COLUMN answered_instants.peak_bytes IS 'Bytes occupied at the instant, those held for the whole run included [bytes]: of the peak asked_functions.peak_bytes; NULL where module_id is.';
 COMMENT ON COLUMN answered_instants.peak_time IS 'The instant [program order]: of the peak asked_functions.peak_time; NULL where module_id is.';
 COMMENT ON COLUMN answered_instants.unknown_reason IS 'Why the peak is unknown, or there is no such instant, in a row that says so; NULL in the others.';
 COMMENT ON COLUMN answered_instants.place IS 'answered_functions.place: by the highest peak, whichever instant is asked for.';
-COMMENT ON COLUMN answered_instants.name_place IS 'answered_functions.name_place.';

@@ -56,11 +56,6 @@ SELECT
 FROM summed;
 COMMENT ON VIEW answered_padding IS
   'One row per shape with layout, and size, of values that are held at the peak of a function asked for (answered_instants) and take more bytes than their elements. Pointer tables of tuples are none. Key: module_id, color, shape, size_bytes, is_least_size.';
-COMMENT ON COLUMN answered_padding.module_id IS 'values.module_id.';
-COMMENT ON COLUMN answered_padding.color IS 'allocations.color.';
-COMMENT ON COLUMN answered_padding.shape IS 'values.shape.';
-COMMENT ON COLUMN answered_padding.size_bytes IS 'values.size_bytes [bytes].';
-COMMENT ON COLUMN answered_padding.is_least_size IS 'value_details.is_least_size.';
 COMMENT ON COLUMN answered_padding.value_count IS 'Values of it at the peak.';
 COMMENT ON COLUMN answered_padding.low_saving_bytes IS 'By how much the highest peak falls at the least without the padding [bytes]: of arguments and outputs all that is held of it, of temps that of the one that saves most; 0 where is_least_size, for other dimensions take no less.';
 COMMENT ON COLUMN answered_padding.saving_bytes IS 'By how much at the most [bytes]: all padding of these values, for what limits it today may be scheduled otherwise.';

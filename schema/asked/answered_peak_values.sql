@@ -42,14 +42,6 @@ WHERE answered_instants.unknown_reason IS NOT NULL
 COMMENT ON VIEW answered_peak_values IS
   'One row per value that holds bytes at the peak of a function asked for (answered_instants), or at the instant asked for instead (asked_peak_values), with all that explains it, and one with nothing else per function of which that is unknown. Key: function_place, name_place, allocation_index, value_id.';
 COMMENT ON COLUMN answered_peak_values.function_place IS 'answered_instants.place: 0 for an unknown peak.';
-COMMENT ON COLUMN answered_peak_values.name_place IS 'answered_instants.name_place.';
-COMMENT ON COLUMN answered_peak_values.run_name IS 'answered_instants.run_name.';
-COMMENT ON COLUMN answered_peak_values.function_name IS 'answered_instants.function_name.';
-COMMENT ON COLUMN answered_peak_values.platform IS 'answered_instants.platform.';
-COMMENT ON COLUMN answered_peak_values.color IS 'answered_instants.color.';
-COMMENT ON COLUMN answered_peak_values.peak_bytes IS 'answered_instants.peak_bytes.';
-COMMENT ON COLUMN answered_peak_values.unknown_reason IS 'answered_instants.unknown_reason.';
-COMMENT ON COLUMN answered_peak_values.module_id IS 'answered_instants.module_id.';
 COMMENT ON COLUMN answered_peak_values.allocation_index IS 'asked_peak_values.allocation_index; NULL in a row with unknown_reason.';
 COMMENT ON COLUMN answered_peak_values.allocation_kind IS 'asked_peak_values.allocation_kind; NULL in a row with unknown_reason.';
 COMMENT ON COLUMN answered_peak_values.value_id IS 'asked_peak_values.value_id; NULL in a row with unknown_reason.';

@@ -84,9 +84,4 @@ SELECT
 FROM others;
 COMMENT ON VIEW asked_peak_values IS
   'Rows of peak_values; with the variable step, or peak other than 1, what is held at that instant (asked_instants) instead, counted in the same way. Key: module_id, allocation_index, value_id.';
-COMMENT ON COLUMN asked_peak_values.module_id IS 'peak_values.module_id.';
-COMMENT ON COLUMN asked_peak_values.color IS 'peak_values.color.';
-COMMENT ON COLUMN asked_peak_values.allocation_index IS 'peak_values.allocation_index.';
-COMMENT ON COLUMN asked_peak_values.allocation_kind IS 'peak_values.allocation_kind.';
-COMMENT ON COLUMN asked_peak_values.value_id IS 'peak_values.value_id.';
 COMMENT ON COLUMN asked_peak_values.held_bytes IS 'As peak_values.held_bytes, at the instant [bytes].';

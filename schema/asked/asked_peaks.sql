@@ -16,13 +16,4 @@ WHERE asked_modules.peak_bytes <> 0
   OR asked_modules.peak_unknown_reason IS NOT NULL;
 COMMENT ON VIEW asked_peaks IS
   'Rows of module_peaks of the modules and memory spaces that are asked for (asked_modules). Key: module_id, color.';
-COMMENT ON COLUMN asked_peaks.run_name IS 'module_peaks.run_name.';
 COMMENT ON COLUMN asked_peaks.function_name IS 'module_peaks.function_name.';
-COMMENT ON COLUMN asked_peaks.module_id IS 'module_peaks.module_id.';
-COMMENT ON COLUMN asked_peaks.module_key IS 'module_peaks.module_key.';
-COMMENT ON COLUMN asked_peaks.platform IS 'module_peaks.platform.';
-COMMENT ON COLUMN asked_peaks.color IS 'module_peaks.color.';
-COMMENT ON COLUMN asked_peaks.peak_bytes IS 'module_peaks.peak_bytes.';
-COMMENT ON COLUMN asked_peaks.need_bytes IS 'memory_figures.need_bytes.';
-COMMENT ON COLUMN asked_peaks.peak_time IS 'module_peaks.peak_time.';
-COMMENT ON COLUMN asked_peaks.peak_unknown_reason IS 'module_peaks.peak_unknown_reason.';

@@ -50,28 +50,4 @@ WHERE (
   );
 COMMENT ON VIEW asked_spaces IS
   'Rows of memory_figures of the modules that the variables run (see asked_runs), function (a glob; of a module without a function, of its key), platform and module (a glob of module_key) ask for, in every memory space; a variable that is not set leaves all. Key: module_id, color.';
-COMMENT ON COLUMN asked_spaces.run_name IS 'memory_figures.run_name.';
-COMMENT ON COLUMN asked_spaces.module_id IS 'memory_figures.module_id.';
-COMMENT ON COLUMN asked_spaces.module_key IS 'memory_figures.module_key.';
-COMMENT ON COLUMN asked_spaces.module_name IS 'memory_figures.module_name.';
-COMMENT ON COLUMN asked_spaces.function_name IS 'memory_figures.function_name.';
-COMMENT ON COLUMN asked_spaces.platform IS 'memory_figures.platform.';
-COMMENT ON COLUMN asked_spaces.color IS 'memory_figures.color.';
-COMMENT ON COLUMN asked_spaces.memory_space_name IS 'memory_figures.memory_space_name.';
-COMMENT ON COLUMN asked_spaces.is_device_memory IS 'memory_figures.is_device_memory.';
 COMMENT ON COLUMN asked_spaces.is_asked IS 'Whether the variable color asks for the memory space: its number, or all; where it is not set, the memory of the device (is_device_memory). A module without allocations is in every memory space.';
-COMMENT ON COLUMN asked_spaces.argument_bytes IS 'memory_figures.argument_bytes.';
-COMMENT ON COLUMN asked_spaces.output_bytes IS 'memory_figures.output_bytes.';
-COMMENT ON COLUMN asked_spaces.alias_bytes IS 'memory_figures.alias_bytes.';
-COMMENT ON COLUMN asked_spaces.temp_bytes IS 'memory_figures.temp_bytes.';
-COMMENT ON COLUMN asked_spaces.constant_bytes IS 'memory_figures.constant_bytes.';
-COMMENT ON COLUMN asked_spaces.thread_local_bytes IS 'memory_figures.thread_local_bytes.';
-COMMENT ON COLUMN asked_spaces.total_bytes IS 'memory_figures.total_bytes.';
-COMMENT ON COLUMN asked_spaces.fixed_bytes IS 'memory_figures.fixed_bytes.';
-COMMENT ON COLUMN asked_spaces.need_bytes IS 'memory_figures.need_bytes.';
-COMMENT ON COLUMN asked_spaces.occupied_temp_bytes IS 'memory_figures.occupied_temp_bytes.';
-COMMENT ON COLUMN asked_spaces.peak_time IS 'memory_figures.peak_time.';
-COMMENT ON COLUMN asked_spaces.peak_bytes IS 'memory_figures.peak_bytes.';
-COMMENT ON COLUMN asked_spaces.fragmentation_bytes IS 'memory_figures.fragmentation_bytes.';
-COMMENT ON COLUMN asked_spaces.naive_live_bytes IS 'memory_figures.naive_live_bytes.';
-COMMENT ON COLUMN asked_spaces.peak_unknown_reason IS 'memory_figures.peak_unknown_reason.';

@@ -10,9 +10,15 @@ SELECT
   held.peak_bytes,
   held.unknown_reason,
   held.module_id,
+  held.allocation_index,
   held.allocation_kind,
   held.value_id,
   held.held_bytes,
+  held.shape,
+  held.bare_shape,
+  held.dtype,
+  held.opcode,
+  held.op_name,
   held.source_file,
   held.source_line,
   held.stack_frame_id,
@@ -60,6 +66,7 @@ SELECT
   origins.stack_frame_id AS origin_stack_frame_id,
   origins.source_file AS origin_source_file,
   origins.source_line AS origin_source_line,
+  named_uses.op_name AS use_op_name,
   named_uses.stack_frame_id AS use_stack_frame_id,
   named_uses.source_file AS use_source_file,
   named_uses.source_line AS use_source_line
@@ -81,14 +88,6 @@ LEFT JOIN stack_frames AS own_frames
   AND own_frames.stack_frame_id = stack_frames.own_frame_id;
 COMMENT ON VIEW attributed_peak_values IS
   'Rows of answered_peak_values with the instruction that each value is attributed to: what made the data, if a loop carries the value (value_origins; not with the variable loops = ''carrier''); else the instruction that defines it; if XLA made that without an op_name, what it is for (named_uses; not with the variable unnamed = ''none''). Key: as answered_peak_values.';
-COMMENT ON COLUMN attributed_peak_values.function_place IS 'answered_peak_values.function_place.';
-COMMENT ON COLUMN attributed_peak_values.name_place IS 'answered_peak_values.name_place.';
-COMMENT ON COLUMN attributed_peak_values.run_name IS 'answered_peak_values.run_name.';
-COMMENT ON COLUMN attributed_peak_values.function_name IS 'answered_peak_values.function_name.';
-COMMENT ON COLUMN attributed_peak_values.platform IS 'answered_peak_values.platform.';
-COMMENT ON COLUMN attributed_peak_values.color IS 'answered_peak_values.color.';
-COMMENT ON COLUMN attributed_peak_values.peak_bytes IS 'answered_peak_values.peak_bytes.';
-COMMENT ON COLUMN attributed_peak_values.unknown_reason IS 'answered_peak_values.unknown_reason.';
 COMMENT ON COLUMN attributed_peak_values.module_id IS 'answered_peak_values.module_id; NULL in a row with unknown_reason.';
 COMMENT ON COLUMN attributed_peak_values.allocation_kind IS 'answered_peak_values.allocation_kind; NULL in a row with unknown_reason.';
 COMMENT ON COLUMN attributed_peak_values.value_id IS 'answered_peak_values.value_id; NULL in a row with unknown_reason.';
@@ -111,6 +110,7 @@ COMMENT ON COLUMN attributed_peak_values.origin_relation IS 'value_origin_detail
 COMMENT ON COLUMN attributed_peak_values.origin_stack_frame_id IS 'value_origin_details.stack_frame_id; NULL as origin_kind.';
 COMMENT ON COLUMN attributed_peak_values.origin_source_file IS 'value_origin_details.source_file; NULL as origin_kind.';
 COMMENT ON COLUMN attributed_peak_values.origin_source_line IS 'value_origin_details.source_line; NULL as origin_kind.';
+COMMENT ON COLUMN attributed_peak_values.use_op_name IS 'named_uses.op_name; NULL as use_stack_frame_id.';
 COMMENT ON COLUMN attributed_peak_values.use_stack_frame_id IS 'named_uses.stack_frame_id of what XLA made the value for; NULL for all other values and with unnamed = ''none''.';
 COMMENT ON COLUMN attributed_peak_values.use_source_file IS 'named_uses.source_file; NULL as use_stack_frame_id.';
 COMMENT ON COLUMN attributed_peak_values.use_source_line IS 'named_uses.source_line; NULL as use_stack_frame_id.';

@@ -109,13 +109,7 @@ COMMENT ON COLUMN memory_figures.platform IS 'Backend: modules.platform; NULL if
 COMMENT ON COLUMN memory_figures.color IS 'Memory space: allocations.color; NULL for a module without allocations.';
 COMMENT ON COLUMN memory_figures.memory_space_name IS 'Name of the memory space: memory_spaces; NULL if unknown.';
 COMMENT ON COLUMN memory_figures.is_device_memory IS 'Whether it is the memory of the device, of which answers speak unless the variable color asks for another: color 0, or where the module needs nothing there the memory space with the largest need_bytes, of equal ones the lowest color. One per module; NULL for a module without allocations.';
-COMMENT ON COLUMN memory_figures.argument_bytes IS 'Sum of parameter allocations, donated ones included [bytes]; argument_size_in_bytes of JAX''s memory_analysis().';
-COMMENT ON COLUMN memory_figures.output_bytes IS 'Sum of maybe-live-out allocations, donated parameters included [bytes]; output_size_in_bytes of memory_analysis().';
-COMMENT ON COLUMN memory_figures.alias_bytes IS 'Sum of allocations that are parameter and maybe-live-out: donated [bytes]; alias_size_in_bytes of memory_analysis().';
 COMMENT ON COLUMN memory_figures.temp_bytes IS 'Sum of temp allocations [bytes]; temp_size_in_bytes of memory_analysis().';
-COMMENT ON COLUMN memory_figures.constant_bytes IS 'Sum of constant allocations [bytes].';
-COMMENT ON COLUMN memory_figures.thread_local_bytes IS 'Sum of thread-local allocations [bytes]: on a stack at run time, not in device memory.';
-COMMENT ON COLUMN memory_figures.total_bytes IS 'Sum of all allocations [bytes], in 128 bits; modulo 2^64 the sum over memory spaces is "Total bytes used".';
 COMMENT ON COLUMN memory_figures.fixed_bytes IS 'Sum of allocations that are neither temp nor thread-local [bytes]: held for the whole execution.';
 COMMENT ON COLUMN memory_figures.need_bytes IS 'What a device must hold: what XLA reserves there, fixed_bytes plus temp_bytes, so all allocations but thread-local ones, donated bytes once [bytes]. At least the peak: what lies between are holes in temp allocations (fragmentation_bytes). Known though the peak is not; NULL where the sums are. Of an out-of-memory message that does not say what temporaries take its total.';
 COMMENT ON COLUMN memory_figures.occupied_temp_bytes IS 'Most bytes of temp allocations occupied at one instant [bytes]: occupied_peaks; NULL if the peak is unknown.';

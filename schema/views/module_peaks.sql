@@ -16,12 +16,7 @@ WHERE memory_figures.peak_bytes <> 0
   OR memory_figures.peak_unknown_reason IS NOT NULL;
 COMMENT ON VIEW module_peaks IS
   'One row per module and memory space whose peak is not 0 or not known, under the name of its function. Key: module_id, color.';
-COMMENT ON COLUMN module_peaks.run_name IS 'The run: modules.run_name.';
 COMMENT ON COLUMN module_peaks.function_name IS 'Jitted function: modules.function_name; the module''s key if that is unknown.';
-COMMENT ON COLUMN module_peaks.module_id IS 'The module: modules.module_id.';
-COMMENT ON COLUMN module_peaks.module_key IS 'The dump''s path in its run: modules.module_key.';
-COMMENT ON COLUMN module_peaks.platform IS 'Backend: modules.platform; NULL if unknown.';
-COMMENT ON COLUMN module_peaks.color IS 'Memory space: allocations.color; NULL for a module without allocations.';
 COMMENT ON COLUMN module_peaks.peak_bytes IS 'The peak [bytes]: memory_figures.peak_bytes; NULL if unknown.';
 COMMENT ON COLUMN module_peaks.need_bytes IS 'What a device must hold [bytes]: memory_figures.need_bytes; NULL if unknown.';
 COMMENT ON COLUMN module_peaks.peak_time IS 'First instant of the peak [program order]: memory_figures.peak_time; NULL if unknown.';

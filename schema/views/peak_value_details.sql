@@ -35,28 +35,15 @@ LEFT JOIN value_details
 COMMENT ON VIEW peak_value_details IS
   'One row per value that holds bytes at the peak, with all that explains it; held_bytes of a module and color add up to memory_figures.peak_bytes. Key: module_id, allocation_index, value_id.';
 COMMENT ON COLUMN peak_value_details.module_id IS 'The module: modules.module_id.';
-COMMENT ON COLUMN peak_value_details.color IS 'Memory space of the allocation: allocations.color.';
 COMMENT ON COLUMN peak_value_details.allocation_index IS 'The allocation: allocations.allocation_index.';
 COMMENT ON COLUMN peak_value_details.allocation_kind IS 'Role of the allocation: allocations.kind, never thread_local.';
 COMMENT ON COLUMN peak_value_details.value_id IS 'The value, or the one that stands for the allocation: peak_values.value_id; NULL if the dump lists none. All columns below are NULL then.';
 COMMENT ON COLUMN peak_value_details.held_bytes IS 'Bytes that count for this value [bytes]: peak_values.held_bytes.';
-COMMENT ON COLUMN peak_value_details.shape IS 'Shape with layout: values.shape.';
-COMMENT ON COLUMN peak_value_details.dtype IS 'Element type: shapes.dtype; NULL if the shape was not understood.';
-COMMENT ON COLUMN peak_value_details.dimensions_text IS 'Dimensions as printed: shapes.dimensions_text; NULL for a tuple.';
-COMMENT ON COLUMN peak_value_details.layout IS 'Layout: shapes.layout; NULL if none is printed.';
 COMMENT ON COLUMN peak_value_details.bare_shape IS 'Shape without layout: value_details.bare_shape.';
-COMMENT ON COLUMN peak_value_details.instruction_name IS 'Defining instruction: values.instruction_name.';
 COMMENT ON COLUMN peak_value_details.opcode IS 'Its opcode: instructions.opcode; NULL if unknown.';
 COMMENT ON COLUMN peak_value_details.op_name IS 'Its scope path, as printed: instructions.op_name; NULL if it has none.';
 COMMENT ON COLUMN peak_value_details.op_path IS 'Its scope path in one spelling: macro op_path of op_name; NULL as that.';
 COMMENT ON COLUMN peak_value_details.stripped_op_path IS 'The same without the elements that JAX adds: macro strip_op_path; NULL as op_name.';
 COMMENT ON COLUMN peak_value_details.jit_path IS 'Jitted functions it lies in, outermost first: macro jit_path of op_name; NULL if there is none.';
-COMMENT ON COLUMN peak_value_details.source_file IS 'Innermost source file: instructions.source_file; NULL if unknown.';
-COMMENT ON COLUMN peak_value_details.source_line IS 'Innermost source line: instructions.source_line; NULL if unknown.';
 COMMENT ON COLUMN peak_value_details.own_source_file IS 'Innermost source file that is not library code: value_details.own_source_file; NULL if unknown.';
-COMMENT ON COLUMN peak_value_details.own_source_line IS 'Line in own_source_file; NULL as that.';
-COMMENT ON COLUMN peak_value_details.own_source IS 'Both as FILE:LINE; NULL as those.';
 COMMENT ON COLUMN peak_value_details.library_source IS 'A line of library code where there is none of the user''s: value_details.library_source; NULL as that.';
-COMMENT ON COLUMN peak_value_details.stack_frame_id IS 'Innermost frame: instructions.stack_frame_id; NULL if unknown.';
-COMMENT ON COLUMN peak_value_details.start_time IS 'First live instant [program order]: live_ranges.start_time; NULL without a live range.';
-COMMENT ON COLUMN peak_value_details.end_time IS 'Last live instant, itself included [program order]: live_ranges.end_time; NULL without a live range.';

@@ -21,11 +21,6 @@ JOIN live_ranges
 WHERE allocations.kind = 'temp';
 COMMENT ON VIEW temp_values IS
   'One row per value placed in a temp allocation and with a live range: which bytes it takes, and when. Key: module_id, value_id.';
-COMMENT ON COLUMN temp_values.module_id IS 'values.module_id.';
-COMMENT ON COLUMN temp_values.color IS 'allocations.color.';
-COMMENT ON COLUMN temp_values.allocation_index IS 'values.allocation_index.';
-COMMENT ON COLUMN temp_values.value_id IS 'values.value_id.';
-COMMENT ON COLUMN temp_values.size_bytes IS 'values.size_bytes [bytes].';
 COMMENT ON COLUMN temp_values.begin_bytes IS 'First byte of it in the allocation: values.offset_bytes [bytes].';
 COMMENT ON COLUMN temp_values.end_bytes IS 'The byte behind it: begin_bytes + size_bytes [bytes].';
 COMMENT ON COLUMN temp_values.start_time IS 'live_ranges.start_time [program order].';

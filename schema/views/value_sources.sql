@@ -26,8 +26,6 @@ LEFT JOIN named_uses
   AND named_uses.value_id = value_details.value_id;
 COMMENT ON VIEW value_sources IS
   'One row per value with the line and operation that made its data: where a loop carries it what value_origins says, else those of the instruction that defines it. Key: module_id, value_id.';
-COMMENT ON COLUMN value_sources.module_id IS 'values.module_id.';
-COMMENT ON COLUMN value_sources.value_id IS 'values.value_id.';
 COMMENT ON COLUMN value_sources.op_name IS 'Scope path of that operation: value_origins.op_name, else instructions.op_name; NULL if the dump has none.';
 COMMENT ON COLUMN value_sources.source IS 'Its innermost file:line that is not library code, "saved file:line" for what a loop stacks, of a parameter that a loop carries its name, "library file:line" where all of the stack is library code; NULL if unknown.';
 COMMENT ON COLUMN value_sources.source_line IS 'The same, and for a value that XLA made without an op_name "for file:line", the line that it is for (value_users): peak_savings.name of source lines; NULL if unknown.';

@@ -35,9 +35,9 @@ def test_commands_and_queries(complete):
     assert complete("bufdb qu") == ["query", "queries"]
     assert complete("bufdb query ") == list(Catalogue(query_folders([], {})).paths)
     assert complete("bufdb query peak-by-s") == [
-        "peak-by-shape",
-        "peak-by-source-line",
         "peak-by-stack",
+        "peak-by-source-line",
+        "peak-by-shape",
     ]
     assert complete("bufdb query --run cpu_b8 top_t") == ["top-temps"]
 
@@ -51,7 +51,7 @@ def test_commands_and_queries(complete):
         ),
         ("query peaks -p top", ["top_functions", "top_n"]),
         ("query peaks -p top_n 3 -p top-", ["top_functions", "top_n"]),
-        ("query peak-by-function -p by ", ["python", "jit"]),
+        ("query peak-by-function -p by ", ["function", "jit", "python"]),
         ("query diff-peak -p unchanged ", ["true", "false"]),
         ("query peaks -p function tr", ["train_step"]),
         ("query peaks -p platform=", ["platform=cpu", "platform=gpu", "platform=tpu"]),

@@ -9,7 +9,7 @@ from bufdb.query import header
 
 GOOD = """\
 -- title: Biggest modules
--- group: overview
+-- group: store
 --
 -- param top_n BIGINT = 20: Rows.
 -- param run VARCHAR = NULL: A glob.
@@ -160,7 +160,7 @@ def test_the_subset_is_asked_for_only_where_it_is_claimed(con, tmp_path):
 
 ASKED = """\
 -- title: Functions
--- group: overview
+-- group: store
 -- engines: duckdb, spark
 --
 -- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
@@ -196,7 +196,22 @@ def test_the_parameters_that_filter_come_first_and_in_one_wording(tmp_path):
     other = header.parse(ASKED.replace("own memory", "memory"), tmp_path / "functions.sql")
     for wrong in (params[::-1], [header.Parameter("n", "BIGINT", 1, (), "N."), *params],
                   other.params):  # fmt: skip
-        assert "the first param lines must be: run V" in next(lint.filter_findings(wrong))
+        assert "the first param line must be: param run" in next(lint.filter_findings(wrong))
+
+
+def test_the_columns_of_an_alias_are_held_to_the_query(con, tmp_path):
+    alias = "-- alias sums = biggest-modules -p top_n 1: total_bytes AS sum_bytes\nWITH params"
+    text = GOOD.replace("WITH params", alias)
+    assert findings(con, tmp_path, text) == []
+    (found,) = findings(con, tmp_path, text.replace(": total_bytes AS", ": bytes AS"))
+    assert found.endswith("alias sums: there is no column bytes")
+
+
+def test_a_common_entry_in_full_is_found():
+    query = header.parse(ASKED, resources.query_folder() / "functions.sql")
+    found = list(lint._repeated(query))
+    assert found[0] == "param run is a common one: write 'param run'"
+    assert len(found) == 6
 
 
 @pytest.mark.parametrize(

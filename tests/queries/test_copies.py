@@ -1,5 +1,11 @@
 import pytest
-from small_db import Module, answer
+from small_db import Module
+from small_db import answer as answer_of
+
+
+def answer(con, query, **given):
+    """Rows without carry_role and while_name (test_carry_copies.py)."""
+    return [(*row[:14], *row[16:]) for row in answer_of(con, query, **given)]
 
 
 def test_nothing_in_an_empty_database(con):

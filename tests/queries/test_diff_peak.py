@@ -5,14 +5,14 @@ from small_db import answer as answer_of
 
 
 def answer(con, query, **given):
-    """Rows without base_function_name and the added bytes, which tests of their own look at."""
-    return [(row[0], *row[2:10], *row[12:]) for row in answer_of(con, query, **given)]
+    """Rows without base_function_name, added bytes and the new run, which have their own tests."""
+    return [(row[0], *row[2:10], *row[12:16], *row[17:]) for row in answer_of(con, query, **given)]
 
 
 def added(con, **given):
     """(base, new, of these added by XLA in base and new, part) of each group."""
     rows = answer_of(con, "diff-peak", base="a", new="b", **given)
-    return [(*row[4:6], *row[10:12], row[16]) for row in rows]
+    return [(*row[4:6], *row[10:12], row[17]) for row in rows]
 
 
 def test_nothing_without_two_sides(con):

@@ -9,13 +9,16 @@ from bufdb.query import catalogue, execute
 from bufdb.query.result import Result
 from bufdb.report import formats
 
-QUERIES = {
-    query.name: query for query in catalogue.Catalogue([resources.query_folder()]).load_all()
-}
+FOUND = catalogue.Catalogue([resources.query_folder()])
+QUERIES = {query.name: query for query in FOUND.load_all()}
+ALIASES = {name: FOUND.find(name) for name in FOUND.aliases}
 VARYING = {"ingested_at"}
 """Columns that no two ingests agree on; a golden file holds * in their place."""
 
 each_query = pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES.keys())
+each_name = pytest.mark.parametrize(
+    "query", [*QUERIES.values(), *ALIASES.values()], ids=[*QUERIES, *ALIASES]
+)
 
 
 @each_query
@@ -59,11 +62,24 @@ def test_modules_that_are_not_there_give_no_row_and_all_of_them_what_none_asked_
         assert rows[0] == rows[1] and none == []
 
 
-@each_query
+@each_name
 def test_its_answer_over_the_demo_dumps(demo, query, golden):
+    """Those of aliases are as the queries gave them that had these names."""
     result = execute.execute_query(demo, query, {})
     assert [tuple(c) for c in result.columns] == [(c.name, c.type) for c in query.columns]
     golden(f"{query.name.replace('-', '_')}.csv", golden_text(result))
+
+
+@pytest.mark.parametrize("query", ALIASES.values(), ids=ALIASES)
+def test_an_alias_is_its_query_with_other_defaults(demo, query):
+    whole = FOUND.find(query.alias.text.split(" ")[0])
+    rows = execute.execute_query(demo, whole, query.alias.settings).rows
+    places = [
+        [column.name for column in whole.columns].index(column) for column, _ in query.alias.columns
+    ]
+    assert [tuple(row[place] for place in places) for row in rows] == execute.execute_query(
+        demo, query, {}
+    ).rows
 
 
 def golden_text(result):

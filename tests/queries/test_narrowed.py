@@ -73,7 +73,7 @@ def test_the_answer_about_few_functions_is_that_of_the_whole_file(
 
 def test_other_modules_are_not_read_for_few_functions(demo_db, monkeypatch):
     monkeypatch.setattr(functions, "LEAST_MODULES", 1)
-    query = next(query for query in QUERIES if query.name == "peak-by-op")
+    query = next(query for query in QUERIES if query.name == "peak-by")
     counted = 'SELECT count(DISTINCT module_id) FROM "values"'
     with store.open_readable(str(demo_db), query.sql) as con:
         every = con.execute(counted).fetchall()
@@ -88,7 +88,7 @@ def test_other_modules_are_not_read_for_few_functions(demo_db, monkeypatch):
 
 def test_what_run_narrowed_stays_narrowed_behind_few_functions(demo_db, monkeypatch):
     monkeypatch.setattr(functions, "LEAST_MODULES", 1)
-    query = next(query for query in QUERIES if query.name == "peak-by-op")
+    query = next(query for query in QUERIES if query.name == "peak-by")
     counted = 'SELECT count(*) FROM "values"'
     with store.open_readable(str(demo_db), query.sql, runs=["cpu_b8"]) as con:
         of_run = con.execute(counted).fetchall()

@@ -1,7 +1,14 @@
 from datetime import datetime
 
 import pytest
-from small_db import Module, answer, insert
+from small_db import Module, insert
+from small_db import answer as answer_of
+
+
+def answer(con, query, **given):
+    """Rows without the figures that only = 'regressions' is about (test_first_regression.py)."""
+    reason = slice(23, None)
+    return [(*row[:16], *filter(None, row[reason])) for row in answer_of(con, query, **given)]
 
 
 def test_nothing_in_an_empty_database(con):

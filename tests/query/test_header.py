@@ -1,17 +1,18 @@
 """The header grammar and the catalogue."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from bufdb.errors import UsageError
-from bufdb.query import catalogue
+from bufdb.query import catalogue, header
 from bufdb.query.catalogue import Catalogue, query_folders
 from bufdb.query.header import Column, Parameter, QueryFileError, parse
 
 HEADER = """\
 -- title: Largest things
--- group: live
+-- group: peak
 -- engines: duckdb, spark
 --
 -- Why one asks,
@@ -38,7 +39,7 @@ SQL = HEADER + "SELECT 1;\n"
 def test_a_header_comes_apart():
     query = parse(SQL, Path("q/largest_things.sql"))
     assert query.name == "largest-things"
-    assert (query.title, query.group) == ("Largest things", "live")
+    assert (query.title, query.group) == ("Largest things", "peak")
     assert query.engines == ("duckdb", "spark")
     assert query.description == "Why one asks,\non two lines.\n\nA second paragraph."
     assert query.wrong_when == "the moon is full."
@@ -57,7 +58,7 @@ def test_a_header_comes_apart():
 
 
 def test_engines_and_prose_are_optional():
-    query = parse("-- title: T\n-- group: runs\n-- column x BIGINT: X.\nSELECT 1", Path("t.sql"))
+    query = parse("-- title: T\n-- group: store\n-- column x BIGINT: X.\nSELECT 1", Path("t.sql"))
     assert query.engines == ("duckdb",)
     assert query.description == ""
     assert query.wrong_when is None
@@ -84,14 +85,101 @@ def test_a_malformed_line_is_an_error_with_file_and_line(line, place, message):
     assert str(error.value).startswith(f"q/t.sql{place}: {message}")
 
 
+COMMON = """\
+-- title: T
+-- group: peak
+-- param run, top_n = 7
+-- param by VARCHAR = 'op' | 'line': Key.
+-- column run_name,
+--   color
+-- column part VARCHAR: Part.
+-- alias by-line = t -p by line -p top_n 3: part AS line, run_name
+-- alias by-any = t -p by line|op
+WITH parts AS (
+  SELECT a, 'b, c' AS b FROM d
+)
+SELECT
+  parts.run_name, coalesce(parts.b, (
+    1
+  )) AS color,
+  replace(parts.a, 'x', 'y') AS part
+FROM parts
+ORDER BY parts.a;
+"""
+
+
+def test_names_alone_are_entries_that_many_queries_share():
+    query = parse(COMMON, Path("t.sql"))
+    known = header.common()
+    assert query.params[0] == known["param", "run"]
+    assert query.params[1] == replace(known["param", "top_n"], default=7)
+    assert query.columns[:2] == (known["column", "run_name"], known["column", "color"])
+
+
+def test_an_alias_is_the_query_with_other_defaults_and_columns():
+    query = parse(COMMON, Path("t.sql"))
+    line, every = (query.under(alias.name) for alias in query.aliases)
+    assert (line.name, line.alias.text) == ("by-line", "t -p by line -p top_n 3")
+    assert [(param.name, param.default, param.choices) for param in line.params] == [
+        ("run", None, ()),
+        ("top_n", 3, ()),
+        ("by", "line", ("line",)),
+    ]
+    assert line.columns == (Column("line", "VARCHAR", "Part."), query.columns[0])
+    assert line.sql == (
+        "-- by-line: t -p by line -p top_n 3\n"
+        "WITH parts AS (\n  SELECT a, 'b, c' AS b FROM d\n)\n"
+        "SELECT\n  replace(parts.a, 'x', 'y') AS line,\n  parts.run_name\n"
+        "FROM parts\nORDER BY parts.a;\n"
+    )
+    assert line.with_settings({"run": "a", "by": None, "top_n": 5}) == {
+        "run": "a", "by": "line", "top_n": 5
+    }  # fmt: skip
+    assert (every.columns, every.params[2].choices) == (query.columns, ("line", "op"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("param run,", "param rum,", "3: param rum is none of header.sql: expected its type"),
+        ("top_n = 7", "top_n = x", "3: top_n: x is no BIGINT"),
+        ("run_name,", "run_name = 1,", "5: column run_name is none of header.sql"),
+        ("= t -p by line -", "= u -p by line -", "8: expected 'alias NAME = t -p NAME VALUE"),
+        ("-p by line -p", "-p by shape -p", "8: alias by-line: the query takes no -p by shape"),
+        ("-p top_n 3", "-p top 3", "8: alias by-line: the query takes no -p top 3"),
+    ],
+)
+def test_what_is_neither_declared_nor_shared_is_told(old, new, message):
+    with pytest.raises(QueryFileError) as error:
+        parse(COMMON.replace(old, new, 1), Path("t.sql"))
+    assert message in str(error.value)
+
+
+def test_an_alias_is_found_and_hides_no_query(tmp_path):
+    for folder, name in (("a", "t"), ("b", "by_line")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / f"{name}.sql").write_text(COMMON.replace("= t", f"= {name}"))
+    found = Catalogue([tmp_path / "a", tmp_path / "b"])
+    assert found.find("by_line").alias.text == "t -p by line -p top_n 3"
+    assert [query.name for query in found.load_all()] == ["t"]
+    assert [str(clash).partition(": ")[2] for clash in found.clashes] == [
+        f"left out, for {tmp_path / 'a' / 't.sql'} is named '{name}' too; rename it"
+        for name in ("by-line", "by-line", "by-any")
+    ]
+
+
+def test_former_groups_of_a_users_queries_are_known():
+    assert parse(SQL.replace("group: peak", "group: waste"), Path("t.sql")).group == "saving"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("-- group: live\n-- column x BIGINT: X\nSELECT 1", "expected a header line '-- title: …'"),
+        ("-- group: peak\n-- column x BIGINT: X\nSELECT 1", "expected a header line '-- title: …'"),
         ("-- title: T\n-- column x BIGINT: X\nSELECT 1", "expected a header line '-- group: …'"),
-        ("-- title: T\n-- group: live\nSELECT 1", "expected a header line '-- column NAME TYPE"),
-        ("-- title: T\n-- group: odd\n-- column x BIGINT: X\nSELECT 1", "expected group overview"),
-        ("-- title: T\n-- group: live\n-- column x BIGINT: X\n\n", "expected a SELECT below"),
+        ("-- title: T\n-- group: peak\nSELECT 1", "expected a header line '-- column NAME TYPE"),
+        ("-- title: T\n-- group: odd\n-- column x BIGINT: X\nSELECT 1", "expected group peak"),
+        ("-- title: T\n-- group: peak\n-- column x BIGINT: X\n\n", "expected a SELECT below"),
         (HEADER.replace("spark", "oracle") + "SELECT 1", "expected engine duckdb | spark"),
         ("", "expected a SELECT below"),
     ],
@@ -166,8 +254,8 @@ def test_a_named_folder_must_exist(tmp_path):
 
 
 def test_the_whole_catalogue_comes_in_order_of_groups(tmp_path):
-    for name, group in (("b", "overview"), ("a", "live"), ("c", "overview")):
-        (tmp_path / f"{name}.sql").write_text(SQL.replace("group: live", f"group: {group}"))
+    for name, group in (("b", "peak"), ("a", "store"), ("c", "peak")):
+        (tmp_path / f"{name}.sql").write_text(SQL.replace("group: peak", f"group: {group}"))
     assert [query.name for query in Catalogue([tmp_path]).load_all()] == ["b", "c", "a"]
 
 

@@ -1,0 +1,39 @@
+-- Parameters and columns that many saved queries share. A query names them in its header, as in
+-- `param run, top_n = 5` and `column run_name, color`; what it says otherwise it declares in full.
+--
+-- param run VARCHAR = NULL: Only runs whose name or a label as LABEL=VALUE matches this glob.
+-- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
+-- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
+-- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
+--   (color 0), where a module holds nothing there its largest.
+-- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this
+--   glob.
+-- param peak BIGINT = 1: Which of the distinct peaks (query peaks), 1 is the highest.
+-- param step BIGINT = NULL: Any instant instead of a peak [program order].
+-- param loops VARCHAR = 'origin' | 'carrier': Whose line counts for what a loop carries: origin
+--   is the one that makes the data (saved FILE:LINE for what it stacks), carrier that of the
+--   loop.
+-- param base VARCHAR = NULL: The run, or LABEL=VALUE, to compare with; nothing without it.
+-- param new VARCHAR = NULL: The run, or LABEL=VALUE, that is compared; nothing without it.
+-- param top_functions BIGINT = 3: Functions (of one run and memory space) to show, largest peak
+--   first.
+-- param top_n BIGINT = 30: Rows to return.
+--
+-- column run_name VARCHAR: The run.
+-- column function_name VARCHAR: Jitted function; the module's key if that is unknown.
+-- column platform VARCHAR: Backend; NULL if unknown.
+-- column color BIGINT: Memory space.
+-- column peak_bytes HUGEINT: Peak of the memory space [bytes].
+-- column low_saving_bytes HUGEINT: The least of the next (query savings) [bytes], below 0 where
+--   it costs more than it frees; NULL where it is not known.
+-- column allocation_kind VARCHAR: parameter, donated_parameter, output, constant or temp.
+-- column shape VARCHAR: Shape with layout.
+-- column opcode VARCHAR: Opcode of the defining instruction; NULL if unknown.
+-- column instruction_name VARCHAR: Defining instruction.
+-- column shape_index VARCHAR: Index of the value in that instruction's shape, {} for all of it.
+-- column op_name VARCHAR: Scope path of the operation; NULL if the dump has none.
+-- column source VARCHAR: Innermost file:line that is not library code, "library file:line" where
+--   all is; NULL if unknown.
+-- column compilation_place BIGINT: Which of several compilations of the function, 1 the largest.
+-- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own
+--   that has nothing else, comes first and does not count in top_n; NULL in all other rows.
