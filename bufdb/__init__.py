@@ -5,7 +5,7 @@
     with bufdb.connect() as db:
         db.ingest("dumps", run="b16")
         print(db.summary())
-        frame = db.query("peak-by-op", top_n=5).df()
+        frame = db.query("peak-by", by="op", top_n=5).df()
 
 `bufdb.explain(f, *args)` is the summary of one function. API.md describes both.
 """

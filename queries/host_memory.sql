@@ -6,7 +6,7 @@
 -- a memory space of their own. For each run and function (its compilation with the largest need
 -- there) one row per source line and shape of what holds bytes at the peak of that space,
 -- largest first, with the instructions that move it: to the host, where the device would else hold
--- it, and back. On a CPU all memory is that of the host; query memory-by-space has it.
+-- it, and back. On a CPU all memory is that of the host; query module-figures --color all has it.
 --
 -- wrong when: moved bytes are those of one time; in a loop an instruction runs as often as the
 -- loop. What a custom call moves does not show. Memory of the host that the program, its runtime or

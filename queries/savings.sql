@@ -10,7 +10,7 @@
 -- its place, so low_saving_bytes to saving_bytes is the range of what comes: the low end in the
 -- form that saving_form names (jax.checkpoint around the expression, or one name less in the policy
 -- that is there), with the values of kept_name kept instead; the high end where operands are
--- computed again, too. Names are those of peak-by-source-line and peak-by-op; values that are the
+-- computed again, too. Names are those of peak-by by line and by op; values that are the
 -- same bytes under several names, such as what a loop carries, are one. For each run and function
 -- the module with the largest need is shown, the largest low end first (where none is known
 -- the saving counts). Savings of several do not add up: bufdb what-if computes them together.
@@ -54,7 +54,7 @@
 -- column peak_bytes_without HUGEINT: What the peak would be [bytes].
 -- column next_peak_time BIGINT: First instant of that peak [program order].
 -- column next_peak_instruction VARCHAR: Instruction at that instant; NULL if it is none's.
--- column name VARCHAR: Line or op as in peak-by-source-line and peak-by-op; of a value the
+-- column name VARCHAR: Line or op as in peak-by; of a value the
 --   instruction with its shape.
 -- column saving_form VARCHAR: wrap (jax.checkpoint around the expression alone) or policy (one name
 --   less in the policy that is there); NULL as low_saving_bytes.

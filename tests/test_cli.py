@@ -162,7 +162,9 @@ def test_output_goes_to_a_file(call, db):
 def test_help_of_a_query_comes_from_its_header(call):
     code, out, _ = call("query", "peak-by-source-line", "--help")
     assert code == 0
-    assert out.startswith("peak-by-source-line: Bytes held at the peak by source line\n")
+    assert out.startswith("peak-by-source-line: Bytes held at the peak by source line, op, ")
+    assert "\n  Short for: bufdb query peak-by -p by line\n" in out
+    assert "\n  peak-by-op is peak-by -p by op\n" in call("query", "peak-by", "--help")[1]
     assert "  -p frame VARCHAR\n" in out
     assert "  --run, -p run VARCHAR\n" in out
     assert "  --top, -p top_n BIGINT\n" in out
@@ -176,6 +178,23 @@ def test_sql_prints_the_file_and_needs_no_database(call):
     code, out, _ = call("query", "peak", "--dialect", "spark")
     assert code == 0
     assert "CAST(:color AS STRING)" in out
+
+
+def test_sql_of_an_alias_sets_what_it_is_short_for(call, db):
+    code, out, err = call("query", "peak-by-dtype", "--sql")
+    assert (code, err) == (0, "")
+    assert out.startswith("SET VARIABLE \"by\" = 'dtype';\n-- peak-by-dtype: peak-by -p by dtype\n")
+    with store.open_readable(db) as con:
+        rows = con.execute(out).fetchall()
+    assert (
+        len(rows)
+        == len(call("query", "peak-by-dtype", "--db", db, "--format", "csv")[1].split("\n")) - 2
+    )
+    code, _, err = call("query", "peak-by-dtype", "-p", "by", "op", "--db", db)
+    assert (code, err) == (
+        2,
+        "bufdb: error: peak-by-dtype: parameter by is one of 'dtype', got 'op'\n",
+    )
 
 
 def test_explain_shows_a_plan(call, db):
@@ -202,17 +221,20 @@ def test_sql_answers_a_select_and_refuses_the_rest(call, db, monkeypatch):
 def test_queries_lists_titles_by_group(call):
     code, out, err = call("queries")
     assert (code, err) == (0, "")
-    assert out.startswith("Overview\n  diagnostics ")
-    assert "\nWhat is live\n  at-offset " in out
+    assert out.startswith("What holds the peak\n  at-offset ")
+    assert "\nWhat is in the store\n  diagnostics " in out
+    assert "peak-by-op" not in out
 
 
 def test_queries_as_markdown_and_json(call):
     code, out, err = call("queries", "--format", "markdown")
     assert (code, err) == (0, "")
-    assert out.startswith("**Overview**\n\n| query | what it shows |\n| --- | --- |\n| `")
-    assert "|\n\n**What is live**\n\n| query " in out
+    assert out.startswith(
+        "**What holds the peak**\n\n| query | what it shows |\n| --- | --- |\n| `"
+    )
+    assert "|\n\n**What can I save**\n\n| query " in out
     items = {item["name"]: item for item in json.loads(call("queries", "--format", "json")[1])}
-    assert items["peak"]["group"] == "live"
+    assert items["peak"]["group"] == "peak"
     assert items["peak"]["params"][0]["name"] == "run"
     assert out.count("| `") == len(items)
 
@@ -221,7 +243,7 @@ def test_a_folder_of_the_user(call, db, tmp_path, monkeypatch):
     own = tmp_path / "own"
     own.mkdir()
     (own / "my_runs.sql").write_text(
-        "-- title: Names of runs\n-- group: runs\n-- column run_name VARCHAR: The run.\n"
+        "-- title: Names of runs\n-- group: store\n-- column run_name VARCHAR: The run.\n"
         "SELECT runs.run_name FROM runs ORDER BY runs.run_name;\n"
     )
     code, out, _ = call("query", "my-runs", "--queries", str(own), "--db", db, "--format", "csv")

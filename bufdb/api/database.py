@@ -212,7 +212,7 @@ def connect(
             is closed (it is a private file of the folder for temporary ones).
         on: a dataset to read instead, a folder or a URL that 'bufdb ingest --out' has written.
         queries: folders with saved queries of your own, besides bufdb's and those of BUFDB_QUERIES.
-        categories: a file with rules of your own for peak-by-role and peak-by-category.
+        categories: a file with rules of your own for peak-by by role and category.
         wait: how long to wait while another process holds the file [s]; by default ten seconds to
             read, and to write as long as it takes.
         memory_limit: memory for DuckDB, such as "2GB"; else 768 MB for an answer and 512 MB for an

@@ -28,7 +28,7 @@ class Explanation(Answer):
     """The summary of a function, and where to ask further."""
 
     db: Database = field(kw_only=True)
-    """In memory: `explanation.db.what_if("step", donate=["0"])`, `.query("peak-by-op")`."""
+    """In memory: `explanation.db.what_if("step", donate=["0"])`, `.query("peak-by", by="op")`."""
 
     def _repr_html_(self) -> str:
         """The memory over the program as a picture, the text, and where there is more."""

@@ -199,7 +199,7 @@ categories_option: Decorator = click.option(
     type=click.Path(path_type=Path),
     envvar="BUFDB_CATEGORIES",
     show_envvar=True,
-    help="Rules of your own for peak-by-role and peak-by-category, before those of bufdb.",
+    help="Rules of your own for peak-by -p by role and -p by category, before those of bufdb.",
 )
 
 BINARY = ("arrow", "parquet")

@@ -35,7 +35,7 @@ EXAMPLES = {
     "query": (
         "bufdb query advice",
         "bufdb query peak --run gpu_b8 --function train_step --top 5",
-        "bufdb query peak-by-source-line -p run gpu_b8 -p loops carrier --format csv",
+        "bufdb query peak-by -p run gpu_b8 -p loops carrier --format csv",
     ),
     "queries": ("bufdb queries", "bufdb queries --format json"),
     "sql": (

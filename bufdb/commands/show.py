@@ -80,7 +80,7 @@ def command(
     steps of a long program, which shows that of them with the most bytes, so nothing in it is a
     mean, and what is in one column was there together. The instant looked at is marked, and peaks
     by their numbers: --peak 2 or --step N look at another. What holds the instant adds up to it.
-    Figures are those of 'bufdb query timeline', 'peaks', 'peak' and 'peak-by-source-line'.
+    Figures are those of 'bufdb query timeline', 'peaks', 'peak' and 'peak-by'.
 
     The width is that of the terminal (COLUMNS), from 60 to 160. Without colours (a pipe, NO_COLOR)
     letters tell buffers apart; --ascii is for terminals that show no block characters.

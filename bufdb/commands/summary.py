@@ -53,8 +53,8 @@ def command(
     It is about the function with the largest need of the device's own memory, or of that of
     --color. How much of the device that takes, with the holes in what XLA reserves, is said where
     the device is known: by --limit, or by a label of the run (bufdb ingest --metadata
-    device='TPU v5e'); no dump names it. All figures are those of 'bufdb query peak-by-category',
-    'peak-by-source-line', 'advice' and 'diagnostics'.
+    device='TPU v5e'); no dump names it. All figures are those of 'bufdb query peak-by',
+    by category and by line, 'advice' and 'diagnostics'.
     """
     from bufdb.api.questions.summary import summary as ask
     from bufdb.report import summary

@@ -82,7 +82,7 @@ def execute_query(
     """
     if not query.is_own:  # bufdb's own are held to it by `bufdb lint`, which takes longer
         require_select(con, query.sql, query.name)
-    values = spaces.numbered(con, query, values)
+    values = spaces.numbered(con, query, query.with_settings(values))
     sql = f"EXPLAIN {query.sql}" if explain else query.sql
     with _variables(con, values), functions.alone(con, query):
         return execute(con, sql, query.name)
@@ -116,7 +116,7 @@ def execute_each(
     most: int,
 ) -> Result:
     """The answer of a saved query, of rows with the same `keys` the first; errors as above."""
-    with _variables(con, values):
+    with _variables(con, query.with_settings(values)):
         _as_table(con, query.sql, query.name)
     ranked = f"row_number() OVER (PARTITION BY {keys} ORDER BY rowid) <= {most}"
     result = execute(con, f"FROM temp.main.{ANSWER} QUALIFY {ranked} ORDER BY rowid", query.name)
@@ -234,7 +234,7 @@ def query_as_table(
     """
     if not query.is_own:
         require_select(con, query.sql, query.name)
-    _set(con, spaces.numbered(con, query, values))
+    _set(con, spaces.numbered(con, query, query.with_settings(values)))
     with functions.alone(con, query):
         return _as_table(con, query.sql, query.name)
 

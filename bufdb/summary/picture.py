@@ -288,7 +288,7 @@ def values(
     """Rows of a saved query about the module at the instant, the first of them."""
     asked = {**subject.asked, **instant, "top_n": top_n}
     known = {name: value for name, value in asked.items() if query.param(name) is not None}
-    return execute.execute_with(con, query.sql, known, query.name)
+    return execute.execute_query(con, query, known)
 
 
 def labels(

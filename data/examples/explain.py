@@ -37,8 +37,8 @@ def main():
             db.ingest(lowered, run=f"b{batch}", labels={"batch": batch})
         print(db.diff("b128", "b256"))
         print(db.what_if("step", run="b256", keep="1/2", without=["op:*tanh*"]))
-        for source, held in db.query("peak-by-source-line", run="b256", top_n=3).project(
-            "source, held_bytes"
+        for source, held in db.query("peak-by", run="b256", top_n=3).project(
+            "part, held_bytes"
         ).fetchall():  # fmt: skip
             print(f"{held:>12,} bytes {source}")
 

@@ -16,9 +16,9 @@ from bufdb.lint import translate
 from bufdb.query import catalogue, execute
 from bufdb.query.header import ENGINES
 
-QUERIES = {
-    query.name: query for query in catalogue.Catalogue([resources.query_folder()]).load_all()
-}
+FOUND = catalogue.Catalogue([resources.query_folder()])
+QUERIES = {query.name: query for query in FOUND.load_all()}
+ALIASES = {name: FOUND.find(name) for name in FOUND.aliases}
 SIDES = {"base": "cpu_b8", "new": "cpu_b16"}
 CASES = {
     "at-offset": [{"offset": 4096}],
@@ -28,8 +28,11 @@ CASES = {
         {"label": "length", "budget": 1 << 30, "size": "4096"},
         {"label": "batch,rank", "fixed": "", "max_error": 9.0, "budget": 1 << 30},
     ],
-    "series": [{"label": "length"}],
     "first-regression": [{"label": "batch"}],
+    "series": [{"label": "length"}, {"only": "regressions", "figure": "temps"}],
+    "idle-at-peak": [{"remedy": "offload"}],
+    "copies": [{"only": "carry"}],
+    "peak-by": [{"by": "op", "depth": 2, "merge_numbers": True}, {"by": "role"}],
     "peaks": [{"function": "train_step"}],
     "peak-by-stack": [{"frames": "all", "depth": 2}],
     "diff-peak": [{"by": "stack", "unchanged": True}],
@@ -108,6 +111,11 @@ def difference(engine, duck, query):
 
 def interrupted(*_):
     raise TimeoutError
+
+
+@pytest.mark.parametrize("query", ALIASES.values(), ids=ALIASES)
+def test_an_alias_gives_the_same_there(engine, duck, query):
+    assert difference(engine, duck, query) is None
 
 
 @each_query

@@ -30,10 +30,10 @@ BY_PEAK = {
     "fullest_rank", "emptiest_rank", "largest_bytes", "fixed_bytes", "slope_bytes", "r2",
     "figure_bytes", "previous_bytes", "delta_bytes", "delta_ratio", "value_count",
 }  # fmt: skip
-"""Columns that a peak decides. peak-figures has fixed_bytes of another meaning, and there and in
+"""Columns that a peak decides. module-figures has fixed_bytes of another meaning, and there and in
 the queries of values not all hang on it."""
 STATIC = {
-    "peak-figures": {"fixed_bytes"},
+    "module-figures": {"fixed_bytes"},
     "donation-missed": {"saved_bytes"},
     "padding": {"value_count"},
     "top-values": {"value_count"},

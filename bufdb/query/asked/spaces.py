@@ -31,12 +31,11 @@ def is_plain(color: Value) -> bool:
 def numbered(
     con: duckdb.DuckDBPyConnection, query: SavedQuery, values: Mapping[str, Value]
 ) -> dict[str, Value]:
-    """The values to set: an alias's own, and numbers of memory spaces with their platforms.
+    """The values with the number of a memory space in place of its name, and with its platform.
 
     Raises:
         UsageError: no platform asked about, or more than one, has a memory space of that name.
     """
-    values = query.with_settings(values)
     name = values.get("color")
     if name is None or is_plain(name):
         return dict(values)

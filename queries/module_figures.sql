@@ -1,11 +1,15 @@
--- title: All figures of a module's memory side by side
+-- title: All figures of every module's memory side by side, by memory space
 -- group: store
 -- engines: duckdb, spark, sail
 --
--- One row per module and memory space, largest peak first, unknown ones before all others: the peak
--- by occupied bytes, what XLA prints, the naive sum, and the sums that JAX's memory_analysis()
--- gives. They differ for good reasons. peak_bytes counts what is held for the whole run and the
--- bytes of temp allocations that live values occupy, shared bytes once, padding included.
+-- One row per module and memory space, largest peak first, unknown ones before all others; with
+-- color = 'all' what is where: on a TPU space 0 is the large memory (HBM) and space 1 the fast one
+-- (VMEM), on a GPU space 5 is the host. Names come from the table memory_spaces, which is yours to
+-- edit.
+--
+-- The peak by occupied bytes, what XLA prints, the naive sum, and the sums that JAX's
+-- memory_analysis() gives differ for good reasons. peak_bytes counts what is held for the whole run
+-- and the bytes of temp allocations that live values occupy, shared bytes once, padding included.
 -- printed_peak_bytes is the sum of XLA's peak listing: bare shape sizes of the values live at an
 -- instant that XLA chose, shared bytes counted once per value, all memory spaces together; so it
 -- can be more or less than the peak. naive_live_bytes adds the sizes of all live values, shared
@@ -26,8 +30,11 @@
 -- column platform
 -- column module_key VARCHAR: The dump's path in its run.
 -- column color BIGINT: Memory space; NULL for a module without allocations.
+-- column memory_space_name VARCHAR: Its name; NULL if the platform or its name is unknown.
 -- column peak_bytes HUGEINT: The peak: fixed_bytes plus occupied_temp_bytes [bytes]; NULL if the
 --   peak is unknown.
+-- column module_peak_ratio DOUBLE: peak_bytes as share of the sum over all memory spaces of the
+--   module, whose peaks need not coincide (0 to 1); NULL as peak_bytes.
 -- column peak_time BIGINT: First instant of the peak [program order]; NULL likewise.
 -- column printed_peak_bytes HUGEINT: Sum of XLA's peak listing, of the whole module [bytes]; NULL
 --   if none is printed.
@@ -50,8 +57,25 @@
 -- column reported_total_bytes BIGINT: "Total bytes used" of the whole module [bytes], modulo 2^64;
 --   NULL if the dump has no such line.
 -- column unknown_reason VARCHAR: Why the peak is unknown; NULL if it is known.
+--
+-- alias peak-figures = module-figures: run_name, function_name, platform, module_key, color,
+--   peak_bytes, peak_time, printed_peak_bytes, printed_peak_time, naive_live_bytes, fixed_bytes,
+--   occupied_temp_bytes, need_bytes, fragmentation_bytes, argument_bytes, output_bytes,
+--   alias_bytes, temp_bytes, constant_bytes, thread_local_bytes, total_bytes, reported_total_bytes,
+--   unknown_reason
+-- alias memory-by-space = module-figures -p color all -p top_n 50: run_name, function_name,
+--   platform, module_key, color, memory_space_name, peak_bytes, need_bytes, module_peak_ratio,
+--   argument_bytes, output_bytes, alias_bytes, temp_bytes, constant_bytes, thread_local_bytes,
+--   fragmentation_bytes, unknown_reason
 WITH params AS (
   SELECT coalesce(getvariable('top_n')::BIGINT, 100) AS top_n
+),
+module_sums AS (
+  SELECT
+    module_id,
+    CASE WHEN count(*) = count(peak_bytes) THEN sum(peak_bytes) END AS peak_bytes
+  FROM memory_figures
+  GROUP BY module_id
 ),
 printed_peaks AS (
   SELECT
@@ -62,7 +86,9 @@ printed_peaks AS (
 )
 SELECT
   figures.run_name, figures.function_name, figures.platform, figures.module_key, figures.color,
-  figures.peak_bytes, figures.peak_time,
+  figures.memory_space_name, figures.peak_bytes,
+  CAST(figures.peak_bytes AS DOUBLE) / nullif(module_sums.peak_bytes, 0) AS module_peak_ratio,
+  figures.peak_time,
   CASE
     WHEN modules.reported_peak_status = 'printed'
       THEN coalesce(printed_peaks.printed_peak_bytes, 0)
@@ -76,6 +102,7 @@ SELECT
   figures.peak_unknown_reason AS unknown_reason
 FROM asked_modules AS figures
 JOIN modules ON modules.module_id = figures.module_id
+JOIN module_sums ON module_sums.module_id = figures.module_id
 LEFT JOIN printed_peaks ON printed_peaks.module_id = figures.module_id
 ORDER BY
   figures.peak_bytes DESC NULLS FIRST, figures.total_bytes DESC, figures.run_name,
