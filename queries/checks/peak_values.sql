@@ -11,23 +11,23 @@
 -- column finding VARCHAR: What was expected, what was found.
 WITH live_temps AS (
   SELECT
-    values.module_id,
+    "values".module_id,
     allocations.color,
-    values.allocation_index,
-    values.value_id,
-    values.size_bytes,
-    values.offset_bytes::HUGEINT AS begin_bytes,
-    values.offset_bytes::HUGEINT + values.size_bytes AS end_bytes
-  FROM values
+    "values".allocation_index,
+    "values".value_id,
+    "values".size_bytes,
+    "values".offset_bytes::HUGEINT AS begin_bytes,
+    "values".offset_bytes::HUGEINT + "values".size_bytes AS end_bytes
+  FROM "values"
   JOIN allocations
-    ON allocations.module_id = values.module_id
-    AND allocations.allocation_index = values.allocation_index
+    ON allocations.module_id = "values".module_id
+    AND allocations.allocation_index = "values".allocation_index
   JOIN occupied_peaks
     ON occupied_peaks.module_id = allocations.module_id
     AND occupied_peaks.color = allocations.color
   JOIN live_ranges
-    ON live_ranges.module_id = values.module_id
-    AND live_ranges.value_id = values.value_id
+    ON live_ranges.module_id = "values".module_id
+    AND live_ranges.value_id = "values".value_id
   WHERE allocations.kind = 'temp'
     AND live_ranges.start_time <= occupied_peaks.peak_time
     AND live_ranges.end_time >= occupied_peaks.peak_time
@@ -50,19 +50,19 @@ covered_temps AS (
 ),
 representatives AS (
   SELECT
-    values.module_id,
-    values.allocation_index,
-    values.value_id,
+    "values".module_id,
+    "values".allocation_index,
+    "values".value_id,
     row_number() OVER (
-      PARTITION BY values.module_id, values.allocation_index
-      ORDER BY values.size_bytes DESC, values.value_id
+      PARTITION BY "values".module_id, "values".allocation_index
+      ORDER BY "values".size_bytes DESC, "values".value_id
     ) AS place
-  FROM values
+  FROM "values"
   JOIN allocations
-    ON allocations.module_id = values.module_id
-    AND allocations.allocation_index = values.allocation_index
+    ON allocations.module_id = "values".module_id
+    AND allocations.allocation_index = "values".allocation_index
   WHERE allocations.kind NOT IN ('temp', 'thread_local')
-    AND values.offset_bytes = 0
+    AND "values".offset_bytes = 0
 ),
 expected AS MATERIALIZED (
   SELECT

@@ -84,7 +84,6 @@ def test_what_waits_is_computed_again_or_offloaded(con, platform):
         )
 
 
-@pytest.mark.slow
 def test_values_of_a_line_save_what_the_line_does_without_what_stays(con):
     module = step(con)
     for value_id, line in ((1, 7), (2, 7), (3, 8), (4, 8)):

@@ -35,6 +35,7 @@ def test_each_kind_of_advice_has_a_short_page():
         assert len(page.splitlines()) < 60
 
 
+@pytest.mark.slow
 def test_the_code_of_the_pages_runs():
     pytest.importorskip("jax", reason="this Python has no jax")
     has_flax = importlib.util.find_spec("flax") is not None

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import duckdb
+from sqlglot import parse_one
 
 from bufdb import resources
 from bufdb.database import store
 from bufdb.query import catalogue, execute
+from bufdb.query.header import SavedQuery
 from bufdb.read import hlo
 
 _FILL = {"BIGINT": 0, "VARCHAR": "", "BOOLEAN": False, "TIMESTAMP": "2026-01-01", "HUGEINT": 0}
@@ -32,14 +35,19 @@ FROM allocations
 GROUP BY module_id, color
 """
 """Rows of memory_sums."""
-_HELD = (resources.check_folder() / "peak_values.sql").read_text("utf-8").partition(",\nheld")[0]
-"""Rows of peak_values, as the invariant computes them: `expected`."""
-_USERS = (
-    (resources.check_folder() / "value_users.sql")
-    .read_text("utf-8")
-    .partition("\nSELECT\n  odd")[0]
-)
-"""Rows of value_users, as the invariant computes them: `expected`."""
+
+
+def _expected(check: str) -> str:
+    """The rows that an invariant expects of a table: its CTE `expected`, and those before it."""
+    tree = parse_one((resources.check_folder() / f"{check}.sql").read_text("utf-8"), read="duckdb")
+    names = [cte.alias for cte in tree.ctes]
+    within = tree.args["with_"]
+    within.set("expressions", tree.ctes[: names.index("expected") + 1])
+    return f"{within.sql('duckdb')} SELECT * FROM expected"
+
+
+_HELD, _USERS = _expected("peak_values"), _expected("value_users")
+"""Rows of peak_values and of value_users."""
 _NOTE_DERIVED = "SET VARIABLE derived_at = txid_current()"
 _IS_DERIVED = "SELECT txid_current() = getvariable('derived_at') + 1"
 """Whether it is the first statement after that (each is a transaction, with the next number).
@@ -271,10 +279,10 @@ def derive(con: duckdb.DuckDBPyConnection) -> None:
     con.execute("DELETE FROM memory_sums")
     con.execute(f"INSERT INTO memory_sums {_SUMS}")
     con.execute("DELETE FROM peak_values")
-    con.execute(f"INSERT INTO peak_values {_HELD} SELECT * FROM expected")
+    con.execute(f"INSERT INTO peak_values {_HELD}")
     con.execute("DELETE FROM value_users")
     if con.execute("SELECT 1 FROM uses LIMIT 1").fetchall():  # half of the time, and seldom any
-        con.execute(f"INSERT INTO value_users {_USERS} SELECT * FROM expected")
+        con.execute(f"INSERT INTO value_users {_USERS}")
     con.execute(_NOTE_DERIVED)
 
 
@@ -295,9 +303,15 @@ def _place_frames(con: duckdb.DuckDBPyConnection) -> None:
             )
 
 
+@functools.cache
+def find(name: str) -> SavedQuery:
+    """A saved query that comes with bufdb, or an alias."""
+    return catalogue.Catalogue([resources.query_folder()]).find(name)
+
+
 def rows(con: duckdb.DuckDBPyConnection, name: str, **given: Any) -> list[dict[str, Any]]:
     """Rows of a saved query by column, as it gives them."""
-    query = catalogue.Catalogue([resources.query_folder()]).find(name)
+    query = find(name)
     bound = execute.bind(query, {key: str(value) for key, value in given.items()})
     names = [column.name for column in query.columns]
     found = execute.execute_query(con, query, bound).rows
@@ -317,7 +331,7 @@ def answer(con: duckdb.DuckDBPyConnection, name: str, **given: Any) -> list[tupl
     if not is_derived and not con.execute("SELECT 1 FROM files LIMIT 1").fetchall():
         derive(con)  # the rows are a test's own
         is_derived = True
-    query = catalogue.Catalogue([resources.query_folder()]).find(name)
+    query = find(name)
     bound = execute.bind(query, {key: str(value) for key, value in given.items()})
     rows = execute.execute_query(con, query, bound).rows
     if is_derived:  # still, for a query only reads
