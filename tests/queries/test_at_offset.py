@@ -1,8 +1,9 @@
 from small_db import Module, answer
+from tables import holds
 
 
 def test_nothing_in_an_empty_database(con):
-    assert answer(con, "at-offset") == []
+    holds(con, "at-offset", "run_name")
 
 
 def one_module(con):
@@ -28,7 +29,10 @@ def test_values_at_the_first_byte_of_the_largest_temp_allocation_in_time_order(c
         "jit(step)/dot", "a.py:3"
     )  # fmt: skip
     assert [row[12] for row in rows] == ["v3", "v1", "v4"]
-    assert [row[12] for row in answer(con, "at-offset", top_n=1)] == ["v3"]
+    holds(con, "at-offset", """
+        instruction_name
+        v3
+    """, top_n=1)  # fmt: skip
 
 
 def test_a_range_of_bytes_ends_before_its_end(con):
@@ -39,13 +43,16 @@ def test_a_range_of_bytes_ends_before_its_end(con):
     assert names == ["v3", "v2", "v1", "v4"]
     names = [row[12] for row in answer(con, "at-offset", first_byte=30)]
     assert names == ["v3", "v2", "v4"]
-    assert answer(con, "at-offset", first_byte=100) == []
+    holds(con, "at-offset", "run_name", first_byte=100)
 
 
 def test_any_allocation_by_its_index(con):
     one_module(con)
-    assert [row[12] for row in answer(con, "at-offset", allocation=2)] == ["v6"]
-    assert answer(con, "at-offset", allocation=7) == []
+    holds(con, "at-offset", """
+        instruction_name
+        v6
+    """, allocation=2)  # fmt: skip
+    holds(con, "at-offset", "run_name", allocation=7)
 
 
 def test_the_module_with_the_largest_arena_ties_by_run(con):
@@ -59,9 +66,9 @@ def test_the_module_with_the_largest_arena_ties_by_run(con):
     assert [(row[0], row[5], row[12]) for row in rows] == [("a", 0, "v2"), ("a", None, "v1")]
     assert answer(con, "at-offset", run="[bc]")[0][0] == "b"
     assert answer(con, "at-offset", module="m3")[0][0] == "c"
-    assert answer(con, "at-offset", platform="gpu") == []
-    assert answer(con, "at-offset", function="g") == []
-    assert answer(con, "at-offset", color=1) == []
+    holds(con, "at-offset", "run_name", platform="gpu")
+    holds(con, "at-offset", "run_name", function="g")
+    holds(con, "at-offset", "run_name", color=1)
 
 
 def test_sizes_near_two_to_the_63(con):
@@ -69,7 +76,11 @@ def test_sizes_near_two_to_the_63(con):
     module.allocation(0, "temp", 2**63 - 1)
     module.value(1, 0, offset=2**62, size=2**62 + 5, live=None)
     given = {"first_byte": 2**62 + 7, "byte_count": 2**63 - 1}
-    assert [row[8] for row in answer(con, "at-offset", **given)] == [None, 2**62 + 5]
+    holds(con, "at-offset", """
+        size_bytes
+        NULL
+        4611686018427387909
+    """, **given)  # fmt: skip
 
 
 def test_a_module_with_an_unknown_peak_has_a_row_that_says_why(con):
@@ -77,4 +88,4 @@ def test_a_module_with_an_unknown_peak_has_a_row_that_says_why(con):
     assert answer(con, "at-offset") == [
         ("r", "f", *[None] * 14, "values of temp allocation 0 are missing")
     ]
-    assert answer(con, "at-offset", module="m2") == []
+    holds(con, "at-offset", "run_name", module="m2")

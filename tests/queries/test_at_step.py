@@ -1,8 +1,9 @@
 from small_db import Module, answer
+from tables import holds
 
 
 def test_nothing_in_an_empty_database(con):
-    assert answer(con, "at-step") == []
+    holds(con, "at-step", "run_name")
 
 
 def one_module(con):
@@ -87,7 +88,7 @@ def test_a_name_that_is_not_scheduled_is_told_with_the_nearest(con):
     assert reasons(instruction="v9") == [no.format("v9") + near]
     assert reasons(instruction="v6") == [no.format("v6") + near]
     assert reasons(instruction="nowhere") == [no.format("nowhere")]
-    assert answer(con, "at-step", instruction="v1", function="x") == []
+    holds(con, "at-step", "run_name", instruction="v1", function="x")
     assert reasons(instruction="nowhere", step=5) == [no.format("nowhere")]
 
 
@@ -109,4 +110,7 @@ def test_sizes_near_two_to_the_63(con):
     module.close()
     module.value(1, 0, offset=2**62, size=2**62 + 5)
     con.execute("UPDATE occupied_peaks SET occupied_temp_bytes = 2::HUGEINT**62 + 5")
-    assert [row[5] for row in answer(con, "at-step")] == [2**62 + 5]
+    holds(con, "at-step", """
+        held_bytes
+        4611686018427387909
+    """)  # fmt: skip

@@ -2,6 +2,7 @@
 
 import pytest
 from small_db import Module, answer, insert
+from tables import holds
 
 OWN = {"source_file": "layer.py", "source_line": 12, "op_name": "jit(step)/while/body/Layer/tanh"}
 LIBRARY = "/lib/python3.11/site-packages/jax/scan.py"
@@ -43,9 +44,10 @@ def test_a_line_has_what_it_makes_and_the_sum_stays(con):
         (20, None, None, "layer.py:12"),
     ]
     assert sum(row[0] for row in rows) == 200
-    assert [(row[4], row[11]) for row in answer(con, "peak-by-source-line", loops="carrier")] == [
-        (200, "train.py:40")
-    ]
+    holds(con, "peak-by-source-line", """
+        held_bytes | source
+        200        | train.py:40
+    """, loops="carrier")  # fmt: skip
     leaves = [row[11] for row in answer(con, "peak-by-source-line", frame="leaf")]
     assert f"saved {LIBRARY}:9" in leaves
 
@@ -75,10 +77,15 @@ def test_the_phase_is_that_of_the_operation_in_the_loop(con):
         "INSERT INTO op_categories BY NAME "
         "SELECT 1 AS rule_order, '*tanh' AS op_glob, 'forward' AS category"
     )
-    assert [(row[4], row[8]) for row in answer(con, "peak-by-category")] == [
-        (140, "forward"), (60, None)
-    ]  # fmt: skip
-    assert [row[8] for row in answer(con, "peak-by-category", loops="carrier")] == [None]
+    holds(con, "peak-by-category", """
+        held_bytes | category
+        140        | forward
+        60         | NULL
+    """)  # fmt: skip
+    holds(con, "peak-by-category", """
+        category
+        NULL
+    """, loops="carrier")  # fmt: skip
 
 
 @pytest.mark.usefixtures("scanned")

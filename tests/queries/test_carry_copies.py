@@ -1,8 +1,9 @@
 from small_db import Module, answer, insert
+from tables import holds
 
 
 def test_nothing_in_an_empty_database(con):
-    assert answer(con, "carry-copies") == []
+    holds(con, "carry-copies", "run_name")
 
 
 def loop(con, module_id=1, run_name="r", size=100):
@@ -48,12 +49,21 @@ def test_a_copy_that_takes_over_is_left_out(con):
     loop(con)
     con.execute("UPDATE live_ranges SET end_time = 1 WHERE value_id = 10")
     con.execute("UPDATE live_ranges SET end_time = 7 WHERE value_id = 6")
-    assert [row[6] for row in answer(con, "carry-copies")] == ["taken", "returned"]
+    holds(con, "carry-copies", """
+        carry_role
+        taken
+        returned
+    """)  # fmt: skip
 
 
 def test_what_a_loop_carries_beside_its_copy_is_kept_once(con):
     loop(con).use(10, "while", index="{1}")
-    assert [row[6] for row in answer(con, "carry-copies")] == ["taken", "returned", "result"]
+    holds(con, "carry-copies", """
+        carry_role
+        taken
+        returned
+        result
+    """)  # fmt: skip
     (is_kept_twice,) = (row[6] for row in answer(con, "copies") if row[9] == "init")
     assert not is_kept_twice
 
@@ -67,9 +77,14 @@ def test_a_copy_at_the_same_address_that_ends_elsewhere_is_none(con):
 def test_small_ones_are_left_out_and_ties_go_by_run_and_value(con):
     loop(con, 1, "b", size=8)
     loop(con, 2, "a", size=8)
-    assert answer(con, "carry-copies") == []
-    rows = [(row[0], row[8]) for row in answer(con, "carry-copies", min_bytes=8, top_n=4)]
-    assert rows == [("a", "init"), ("a", "old"), ("a", "back"), ("b", "init")]
+    holds(con, "carry-copies", "run_name")
+    holds(con, "carry-copies", """
+        run_name | instruction_name
+        a        | init
+        a        | old
+        a        | back
+        b        | init
+    """, min_bytes=8, top_n=4)  # fmt: skip
 
 
 def test_no_loop_no_row(con):
@@ -79,4 +94,4 @@ def test_no_loop_no_row(con):
     module.value(2, 0, 0, 100, opcode="copy")
     insert(con, "uses", module_id=1, value_id=1, instruction_name="v2", operand_index="{}")
     module.close()
-    assert answer(con, "carry-copies") == []
+    holds(con, "carry-copies", "run_name")

@@ -1,5 +1,6 @@
 import pytest
 from small_db import Module, answer
+from tables import holds
 
 
 def place(con, module_id, value_id, name, index="{}"):
@@ -11,7 +12,7 @@ def place(con, module_id, value_id, name, index="{}"):
 
 
 def test_nothing_in_an_empty_database(con):
-    assert answer(con, "collectives") == []
+    holds(con, "collectives", "run_name")
 
 
 @pytest.fixture
@@ -44,7 +45,10 @@ def test_bytes_read_and_written_most_first(con, step):
         ("r", "step", 0, *reduce), ("r", "step", 0, *gather), ("r", "step", 1, *other),
     ]  # fmt: skip
     assert answer(con, "collectives", color=1) == [("r", "step", 1, *other)]
-    assert [row[14] for row in answer(con, "collectives", top_n=1)] == ["r"]
+    holds(con, "collectives", """
+        instruction_name
+        r
+    """, top_n=1)  # fmt: skip
 
 
 def test_what_is_live_at_another_instant(con, step):
@@ -69,5 +73,10 @@ def test_ties_by_run_and_place(con):
             module.value(value_id, 0, 0, 8, opcode="all-reduce", program_order=order)
             place(con, module_id, value_id, f"v{value_id}")
         module.close()
-    rows = [(row[0], row[14]) for row in answer(con, "collectives")]
-    assert rows == [("a", "v2"), ("a", "v1"), ("b", "v2"), ("b", "v1")]
+    holds(con, "collectives", """
+        run_name | instruction_name
+        a        | v2
+        a        | v1
+        b        | v2
+        b        | v1
+    """)  # fmt: skip

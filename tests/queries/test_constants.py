@@ -1,8 +1,9 @@
 from small_db import Module, answer
+from tables import holds
 
 
 def test_nothing_in_an_empty_database(con):
-    assert answer(con, "constants") == []
+    holds(con, "constants", "run_name")
 
 
 def test_constants_with_their_uses_and_copies(con):
@@ -28,7 +29,10 @@ def test_constants_with_their_uses_and_copies(con):
         ("r", "step", 0, 44, 4, 4, 0.025, "f32[]", "zero", 0, 0, None, 1, 1, None, None, None,
          None),
     ]  # fmt: skip
-    assert [row[8] for row in answer(con, "constants", top_n=1)] == ["table"]
+    holds(con, "constants", """
+        instruction_name
+        table
+    """, top_n=1)  # fmt: skip
 
 
 def constant(module, index, literal, shape="f32[2]{0}", size=8):
@@ -75,7 +79,10 @@ def test_uses_and_copies_are_unknown_where_the_dump_does_not_list_uses(con):
     module.allocation(0, "constant", 8)
     module.value(1, 0, 0, 8)
     module.close()
-    assert [row[9:11] for row in answer(con, "constants")] == [(None, None)]
+    holds(con, "constants", """
+        use_count | copied_bytes
+        NULL      | NULL
+    """)  # fmt: skip
 
 
 def test_ties_by_run_and_allocation(con):
@@ -85,5 +92,10 @@ def test_ties_by_run_and_allocation(con):
             module.allocation(index, "constant", 8)
             module.value(9 - index, index, 0, 8)
         module.close()
-    rows = [(row[0], row[8]) for row in answer(con, "constants")]
-    assert rows == [("a", "v9"), ("a", "v8"), ("b", "v9"), ("b", "v8")]
+    holds(con, "constants", """
+        run_name | instruction_name
+        a        | v9
+        a        | v8
+        b        | v9
+        b        | v8
+    """)  # fmt: skip

@@ -1,8 +1,9 @@
 from small_db import Module, answer, insert
+from tables import holds
 
 
 def test_nothing_in_an_empty_database(con):
-    assert answer(con, "diagnostics") == []
+    holds(con, "diagnostics", "severity")
 
 
 def found(con, severity, **cells):
@@ -17,16 +18,22 @@ def test_worst_first_then_by_place(con):
     found(con, "data_loss", message="first", path="x.txt", line_number=9)
     found(con, "data_loss", message="of a module", module_id=1, path="y.txt")
     found(con, "error", message="e", path="z.txt")
-    rows = [(row[0], row[3], row[4], row[5], row[6]) for row in answer(con, "diagnostics")]
-    assert rows == [
-        ("error", None, "z.txt", None, "e"),
-        ("data_loss", "m1", "y.txt", None, "of a module"),
-        ("data_loss", None, "x.txt", 9, "first"),
-        ("data_loss", None, "x.txt", 10, "second"),
-        ("notice", "m1", None, None, "n"),
-        ("info", None, None, None, "i"),
-    ]
-    assert [row[6] for row in answer(con, "diagnostics", top_n=1)] == ["e"]
-    assert [row[6] for row in answer(con, "diagnostics", severity="info")] == ["i"]
+    holds(con, "diagnostics", """
+        severity  | module_key | path  | line_number | message
+        error     | NULL       | z.txt | NULL        | e
+        data_loss | m1         | y.txt | NULL        | of a module
+        data_loss | NULL       | x.txt | 9           | first
+        data_loss | NULL       | x.txt | 10          | second
+        notice    | m1         | NULL  | NULL        | n
+        info      | NULL       | NULL  | NULL        | i
+    """)  # fmt: skip
+    holds(con, "diagnostics", """
+        message
+        e
+    """, top_n=1)  # fmt: skip
+    holds(con, "diagnostics", """
+        message
+        i
+    """, severity="info")  # fmt: skip
     assert len(answer(con, "diagnostics", platform="cpu", function="f")) == 2
-    assert answer(con, "diagnostics", run="other*") == []
+    holds(con, "diagnostics", "severity", run="other*")

@@ -3,6 +3,7 @@ import pytest
 from ingesting import ingest_into
 from shared_dumps import ROOT
 from small_db import Module, answer, insert, shape
+from tables import holds
 
 from bufdb import resources
 from bufdb.memory.donation import Spans, donated
@@ -14,7 +15,7 @@ LOOPS = ROOT / "data" / "loops"
 
 
 def test_nothing_in_an_empty_database(con):
-    assert answer(con, "donation-missed") == []
+    holds(con, "donation-missed", "run_name")
 
 
 def parameter(module, value_id, text, size, kind="parameter", **cells):
@@ -62,8 +63,13 @@ def test_ties_by_run_and_parameter(con):
             module.allocation(8 + number, "output", 4)
             module.value(8 + number, 8 + number, 0, 4, shape=text)
         module.close()
-    rows = [(row[0], row[8], row[12]) for row in answer(con, "donation-missed")]
-    assert rows == [("a", 0, "v8"), ("a", 1, "v9"), ("b", 0, "v8"), ("b", 1, "v9")]
+    holds(con, "donation-missed", """
+        run_name | parameter_number | output_name
+        a        | 0                | v8
+        a        | 1                | v9
+        b        | 0                | v8
+        b        | 1                | v9
+    """)  # fmt: skip
 
 
 def test_early_contents_of_the_output_need_bytes_elsewhere(con):

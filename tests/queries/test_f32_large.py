@@ -1,9 +1,10 @@
 import pytest
 from small_db import Module, answer, insert, shape
+from tables import holds
 
 
 def test_nothing_in_an_empty_database(con):
-    assert answer(con, "f32-large") == []
+    holds(con, "f32-large", "run_name")
 
 
 def mixed(con, module_id=1, run_name="r"):
@@ -33,8 +34,11 @@ def test_f32_temps_at_the_peak_of_a_module_in_bf16(con):
         ("r", "step", 0, 0.4, 176, 80, 32, None, f32, "fusion", "norm", "jit(step)/norm",
          "model.py:7"),
     ]  # fmt: skip
-    assert answer(con, "f32-large", min_bf16_ratio=0.41) == []
-    assert [row[10] for row in answer(con, "f32-large", min_bytes=33)] == ["big"]
+    holds(con, "f32-large", "run_name", min_bf16_ratio=0.41)
+    holds(con, "f32-large", """
+        instruction_name
+        big
+    """, min_bytes=33)  # fmt: skip
 
 
 @pytest.mark.parametrize(("platform", "saving"), [("cpu", 0), ("gpu", 20)])
@@ -68,7 +72,7 @@ def test_a_module_without_bf16_is_left_out_whatever_the_ratio(con):
     module.allocation(0, "temp", 500)
     module.value(1, 0, 0, 32, shape=shape(con, "f32[8]{0}"))
     module.close()
-    assert answer(con, "f32-large", min_bf16_ratio=0) == []
+    holds(con, "f32-large", "run_name", min_bf16_ratio=0)
 
 
 def test_ties_by_run_and_value(con):
@@ -80,6 +84,11 @@ def test_ties_by_run_and_value(con):
         for value_id in (4, 3):
             module.value(value_id, 0, 100 * value_id, 4, shape=text)
         module.close()
-    rows = [(row[0], row[10]) for row in answer(con, "f32-large")]
-    assert rows == [("a", "v3"), ("a", "v4"), ("b", "v3"), ("b", "v4")]
+    holds(con, "f32-large", """
+        run_name | instruction_name
+        a        | v3
+        a        | v4
+        b        | v3
+        b        | v4
+    """)  # fmt: skip
     assert len(answer(con, "f32-large", top_n=1)) == 1

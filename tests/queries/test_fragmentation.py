@@ -1,8 +1,9 @@
 from small_db import Module, answer
+from tables import holds
 
 
 def test_nothing_in_an_empty_database(con):
-    assert answer(con, "fragmentation") == []
+    holds(con, "fragmentation", "run_name")
 
 
 def test_holes_below_between_and_above_the_values_live_at_the_peak(con):
@@ -34,10 +35,15 @@ def test_ties_by_run_allocation_and_offset(con):
         module.value(1, 1, offset=4, size=2)
         module.value(2, 0, offset=0, size=6)
         module.close()
-    rows = [(row[0], row[4], row[6]) for row in answer(con, "fragmentation")]
-    assert rows == [
-        ("a", 0, 6), ("a", 1, 0), ("a", 1, 6), ("b", 0, 6), ("b", 1, 0), ("b", 1, 6)
-    ]  # fmt: skip
+    holds(con, "fragmentation", """
+        run_name | allocation_index | hole_offset_bytes
+        a        | 0                | 6
+        a        | 1                | 0
+        a        | 1                | 6
+        b        | 0                | 6
+        b        | 1                | 0
+        b        | 1                | 6
+    """)  # fmt: skip
     assert len(answer(con, "fragmentation", run="a", top_n=2)) == 2
 
 
@@ -46,4 +52,4 @@ def test_a_full_allocation_has_none(con):
     module.allocation(0, "temp", 10)
     module.value(1, 0, offset=0, size=10)
     module.close()
-    assert answer(con, "fragmentation") == []
+    holds(con, "fragmentation", "run_name")

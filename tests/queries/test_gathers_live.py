@@ -1,8 +1,9 @@
 from small_db import Module, answer, insert, rows, shape
+from tables import holds
 
 
 def test_nothing_in_an_empty_database(con):
-    assert answer(con, "gathers-live") == []
+    holds(con, "gathers-live", "run_name")
 
 
 def test_results_alive_at_the_fullest_instant(con):
@@ -24,7 +25,7 @@ def test_results_alive_at_the_fullest_instant(con):
         ("r", "step", 0, 376, 160, 2, 3, 60, None, 3, 5, array, "g2", "jit(step)/dot",
          "model.py:7"),
     ]  # fmt: skip
-    assert answer(con, "gathers-live", color=1) == []
+    holds(con, "gathers-live", "run_name", color=1)
 
 
 def test_the_first_of_equal_instants_and_ties_by_run_and_value(con):
@@ -36,8 +37,13 @@ def test_the_first_of_equal_instants_and_ties_by_run_and_value(con):
         module.value(3, 0, 0, 10, (1, 2), shape=array, opcode="all-gather")
         module.value(2, 0, 10, 10, (1, 2), shape=array, opcode="all-gather")
         module.close()
-    rows = [(row[0], row[6], row[12]) for row in answer(con, "gathers-live")]
-    assert rows == [("a", 1, "v2"), ("a", 1, "v3"), ("b", 1, "v2"), ("b", 1, "v3")]
+    holds(con, "gathers-live", """
+        run_name | gathered_time | instruction_name
+        a        | 1             | v2
+        a        | 1             | v3
+        b        | 1             | v2
+        b        | 1             | v3
+    """)  # fmt: skip
     assert len(answer(con, "gathers-live", top_n=1)) == 1
 
 

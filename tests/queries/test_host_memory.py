@@ -3,6 +3,7 @@ from ingesting import ingest_into
 from places import ROOT
 from shared_dumps import DUMPS, needs_dumps
 from small_db import Module, answer, insert
+from tables import holds
 
 ARRAY, SCALAR = "f32[8]{0}", "s32[]"
 
@@ -16,7 +17,7 @@ def place(con, value_id, name, index="{}"):
 
 
 def test_nothing_in_an_empty_database(con):
-    assert answer(con, "host-memory") == []
+    holds(con, "host-memory", "run_name")
 
 
 @pytest.fixture
@@ -53,8 +54,11 @@ def test_what_the_host_holds_and_what_moves_it(con, offloading):
         ("r", "step", 5, 72, 32, 32 / 72, 1, "temp", 32, 1, 8, 1, ARRAY, "jit(step)/dot",
          "model.py:7"),
     ]  # fmt: skip
-    assert answer(con, "host-memory", color=0) == []
-    assert [row[4] for row in answer(con, "host-memory", top_n=1)] == [40]
+    holds(con, "host-memory", "run_name", color=0)
+    holds(con, "host-memory", """
+        held_bytes
+        40
+    """, top_n=1)  # fmt: skip
 
 
 def test_each_move_by_its_instruction(con, offloading):
@@ -72,7 +76,7 @@ def test_on_a_cpu_all_memory_is_that_of_the_host(con):
     place(con, 1, "v1")
     module.use(1, "v1")
     module.close()
-    assert answer(con, "host-memory") == []
+    holds(con, "host-memory", "run_name")
     assert con.execute("FROM host_transfers").fetchall() == []
 
 
@@ -92,8 +96,11 @@ def test_values_of_one_line_and_shape_are_one_row_ties_by_run(con):
         for value_id in (1, 2):
             module.value(value_id, 0, 8 * value_id - 8, 8, shape=ARRAY, op_name="x")
         module.close()
-    rows = [(row[0], row[4], row[6]) for row in answer(con, "host-memory")]
-    assert rows == [("a", 16, 2), ("b", 16, 2)]
+    holds(con, "host-memory", """
+        run_name | held_bytes | value_count
+        a        | 16         | 2
+        b        | 16         | 2
+    """)  # fmt: skip
 
 
 def test_spaces_of_the_host_are_those_of_the_table(con):
@@ -102,7 +109,10 @@ def test_spaces_of_the_host_are_those_of_the_table(con):
     module.allocation(0, "temp", 16, color=7)
     module.value(1, 0, 0, 8, shape=ARRAY)
     module.close()
-    assert [row[2] for row in answer(con, "host-memory")] == [7]
+    holds(con, "host-memory", """
+        color
+        7
+    """)  # fmt: skip
     con.execute("DELETE FROM memory_spaces WHERE color = 7")
 
 

@@ -1,4 +1,5 @@
 from small_db import Module, answer
+from tables import holds
 
 
 def compiled(con, module_id, run_name, function, size, shape=None):
@@ -17,7 +18,7 @@ def compiled(con, module_id, run_name, function, size, shape=None):
 
 
 def test_nothing_in_an_empty_database(con):
-    assert answer(con, "jit-functions") == []
+    holds(con, "jit-functions", "function_name")
 
 
 def test_counts_and_range_of_peaks_of_a_function(con):
@@ -43,8 +44,12 @@ def test_unknown_peaks_come_first_and_ties_by_name(con):
         module.allocation(0, "parameter", 8)
         if function != "z":
             module.close()
-    rows = [(row[0], row[8]) for row in answer(con, "jit-functions")]
-    assert rows == [("z", None), ("a", 8), ("b", 8)]
+    holds(con, "jit-functions", """
+        function_name | max_peak_bytes
+        z             | NULL
+        a             | 8
+        b             | 8
+    """)  # fmt: skip
     assert len(answer(con, "jit-functions", top_n=2)) == 2
 
 
@@ -53,7 +58,8 @@ def test_functions_of_two_backends_are_two(con):
         module = Module(con, module_id, "r", "f", platform=platform)
         module.allocation(0, "parameter", 8)
         module.close()
-    assert [row[:5] for row in answer(con, "jit-functions")] == [
-        ("f", "gpu", 0, 1, 2),
-        ("f", "tpu", 0, 1, 1),
-    ]
+    holds(con, "jit-functions", """
+        function_name | platform | color | run_count | module_count
+        f             | gpu      | 0     | 1         | 2
+        f             | tpu      | 0     | 1         | 1
+    """)  # fmt: skip

@@ -1,8 +1,9 @@
 from small_db import Module, answer
+from tables import holds
 
 
 def test_nothing_in_an_empty_database(con):
-    assert answer(con, "long-lived") == []
+    holds(con, "long-lived", "run_name")
 
 
 def test_size_times_lifetime_both_ends_included(con):
@@ -33,7 +34,12 @@ def test_functions_by_peak_and_ties_by_value_id(con):
         module.value(9, 0, offset=0, size=size)
         module.value(8, 0, offset=20, size=size)
         module.close()
-    rows = [(row[0], row[11]) for row in answer(con, "long-lived", top_functions=2)]
-    assert rows == [("c", "v8"), ("c", "v9"), ("a", "v8"), ("a", "v9")]
+    holds(con, "long-lived", """
+        run_name | instruction_name
+        c        | v8
+        c        | v9
+        a        | v8
+        a        | v9
+    """, top_functions=2)  # fmt: skip
     assert {row[0] for row in answer(con, "long-lived", run="[ab]")} == {"a", "b"}
-    assert answer(con, "long-lived", platform="tpu") == []
+    holds(con, "long-lived", "run_name", platform="tpu")

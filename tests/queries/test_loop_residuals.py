@@ -1,5 +1,6 @@
 import pytest
 from small_db import Module, answer, insert
+from tables import holds
 
 OWN = {
     "source_file": "layer.py",
@@ -9,7 +10,7 @@ OWN = {
 
 
 def test_nothing_in_an_empty_database(con):
-    assert answer(con, "loop-residuals") == []
+    holds(con, "loop-residuals", "run_name")
 
 
 @pytest.fixture
@@ -43,11 +44,19 @@ def test_what_a_loop_carries_with_the_line_that_makes_it(con):
         (*place, 10, *[None] * 8, "carry", False, "f32[6]",
          "copy of w['up']", "copy of w/up", True, "while"),
     ]  # fmt: skip
-    assert [row[12] for row in answer(con, "loop-residuals", kind="carry")] == ["carry"]
+    holds(con, "loop-residuals", """
+        kind
+        carry
+    """, kind="carry")  # fmt: skip
     assert len(answer(con, "loop-residuals", top_n=2)) == 2
     # What no scan saves for its backward pass has the cost of its own kernel.
     con.execute("UPDATE peak_savings SET saving_form = NULL, operation_count = NULL")
-    assert [row[9] for row in answer(con, "loop-residuals")] == [4200, None, None]
+    holds(con, "loop-residuals", """
+        operation_count
+        4200
+        NULL
+        NULL
+    """)  # fmt: skip
 
 
 @pytest.mark.usefixtures("scanned")
@@ -56,5 +65,5 @@ def test_only_the_function_with_the_largest_peak(con):
     other.allocation(0, "temp", 900)
     other.value(0, 0, 0, 900)
     other.close()
-    assert answer(con, "loop-residuals") == []
+    holds(con, "loop-residuals", "run_name")
     assert len(answer(con, "loop-residuals", top_functions=2)) == 3

@@ -1,8 +1,9 @@
 from small_db import Module, answer
+from tables import holds
 
 
 def test_nothing_in_an_empty_database(con):
-    assert answer(con, "memory-by-space") == []
+    holds(con, "memory-by-space", "run_name")
 
 
 def test_one_row_for_each_module_and_memory_space(con):

@@ -1,8 +1,9 @@
 from small_db import Module, answer, insert
+from tables import holds
 
 
 def test_nothing_in_an_empty_database(con):
-    assert answer(con, "peak-figures") == []
+    holds(con, "peak-figures", "run_name")
 
 
 def test_every_figure(con):
@@ -27,7 +28,10 @@ def test_every_figure(con):
         ("r", "step", "m1", 0, 100, 3, 75, 3, 90, 20, 80, 120, 20, 15, 8, 5, 100, 2, 7, 127, 227),
         ("r", "step", "m1", 1, 60, 1, 75, 3, 0, 0, 60, 100, 40, 0, 0, 0, 100, 0, 0, 100, 227),
     ]
-    assert [row[3] for row in answer(con, "peak-figures", color=1)] == [1]
+    holds(con, "peak-figures", """
+        color
+        1
+    """, color=1)  # fmt: skip
 
 
 def test_what_cannot_be_known_is_null_not_0(con):
@@ -46,6 +50,11 @@ def test_ties_by_run_key_and_color(con):
         module.allocation(0, "output", 8, color=1)
         module.allocation(1, "output", 8)
         module.close()
-    rows = [(row[0], row[3]) for row in answer(con, "peak-figures", color="all")]
-    assert rows == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
+    holds(con, "peak-figures", """
+        run_name | color
+        a        | 0
+        a        | 1
+        b        | 0
+        b        | 1
+    """, color="all")  # fmt: skip
     assert len(answer(con, "peak-figures", color="all", top_n=3)) == 3

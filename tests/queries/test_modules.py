@@ -1,8 +1,9 @@
 from small_db import Module, answer
+from tables import holds
 
 
 def test_nothing_in_an_empty_database(con):
-    assert answer(con, "modules") == []
+    holds(con, "modules", "run_name")
 
 
 def test_figures_biggest_value_and_order(con):
@@ -35,17 +36,35 @@ def test_one_row_per_memory_space_and_ties_by_run_key_and_color(con):
         module.allocation(0, "parameter", 8, color=1)
         module.allocation(1, "parameter", 8, color=0)
         module.close()
-    rows = [(row[0], row[4]) for row in answer(con, "modules", color="all")]
-    assert rows == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
-    assert [row[4] for row in answer(con, "modules", color=1)] == [1, 1]
-    assert [row[0] for row in answer(con, "modules", run="b*", top_n=1)] == ["b"]
+    holds(con, "modules", """
+        run_name | color
+        a        | 0
+        a        | 1
+        b        | 0
+        b        | 1
+    """, color="all")  # fmt: skip
+    holds(con, "modules", """
+        color
+        1
+        1
+    """, color=1)  # fmt: skip
+    holds(con, "modules", """
+        run_name
+        b
+    """, run="b*", top_n=1)  # fmt: skip
 
 
 def test_filters_on_function_and_platform(con):
     Module(con, 1, function_name="train_step", platform="gpu")
     Module(con, 2, function_name="trainXstep", platform="cpu")
-    assert [row[1] for row in answer(con, "modules", function="train_*")] == ["train_step"]
-    assert [row[1] for row in answer(con, "modules", platform="cpu")] == ["trainXstep"]
+    holds(con, "modules", """
+        function_name
+        train_step
+    """, function="train_*")  # fmt: skip
+    holds(con, "modules", """
+        function_name
+        trainXstep
+    """, platform="cpu")  # fmt: skip
 
 
 def test_the_memory_of_the_device_is_color_0_or_where_that_is_empty_the_largest(con):
@@ -57,4 +76,9 @@ def test_the_memory_of_the_device_is_color_0_or_where_that_is_empty_the_largest(
     rows = {row[2]: row[4] for row in answer(con, "modules")}
     assert rows == {"m1": 0, "m2": 2, "m3": 1}
     assert len(answer(con, "modules", color="all")) == 9
-    assert [row[2] for row in answer(con, "modules", color="2")] == ["m1", "m2", "m3"]
+    holds(con, "modules", """
+        module_key
+        m1
+        m2
+        m3
+    """, color="2")  # fmt: skip

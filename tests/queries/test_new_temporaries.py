@@ -1,8 +1,9 @@
 from small_db import Module, answer
+from tables import holds
 
 
 def test_nothing_without_two_sides(con):
-    assert answer(con, "new-temporaries") == []
+    holds(con, "new-temporaries", "function_name")
 
 
 def module(con, module_id, run, **sizes):

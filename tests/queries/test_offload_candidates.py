@@ -1,9 +1,10 @@
 import pytest
 from small_db import Module, answer, insert
+from tables import holds
 
 
 def test_nothing_in_an_empty_database(con):
-    assert answer(con, "offload-candidates") == []
+    holds(con, "offload-candidates", "run_name")
 
 
 def step(con, platform="gpu", color=0):
@@ -29,8 +30,8 @@ def test_what_waits_across_the_peak_dear_or_not(con, platform, saving):
         ("r", "step", 0, 600, 100, 0, saving, saving, 200, 7000, 0.6, 6, False, "f32[25]{0}", "dot",
          "dot", "jit(step)/dot", "model.py:7"),
     ]  # fmt: skip
-    assert answer(con, "offload-candidates", min_bytes=101) == []
-    assert answer(con, "offload-candidates", min_lifetime_ratio=0.61) == []
+    holds(con, "offload-candidates", "run_name", min_bytes=101)
+    holds(con, "offload-candidates", "run_name", min_lifetime_ratio=0.61)
 
 
 def test_what_is_used_at_the_peak_and_other_memory_is_none(con):
@@ -38,12 +39,12 @@ def test_what_is_used_at_the_peak_and_other_memory_is_none(con):
     module.use(3, "largest")
     module.use(3, "use8")
     module.close()
-    assert answer(con, "offload-candidates") == []
+    holds(con, "offload-candidates", "run_name")
 
 
 def test_only_the_memory_of_the_device(con):
     step(con, color=1).close()
-    assert answer(con, "offload-candidates") == []
+    holds(con, "offload-candidates", "run_name")
 
 
 def test_a_scan_can_offload_what_it_saves_and_inputs_of_its_layer(con):

@@ -1,12 +1,13 @@
 import pytest
 from small_db import Module, answer, shape
+from tables import holds
 
 from bufdb import resources
 from bufdb.query import catalogue, execute
 
 
 def test_nothing_in_an_empty_database(con):
-    assert answer(con, "padding") == []
+    holds(con, "padding", "run_name")
 
 
 def test_padding_at_the_peak_by_shape_and_layout(con):
@@ -33,7 +34,7 @@ def test_padding_at_the_peak_by_shape_and_layout(con):
          None),
         ("r", "step", 0, "f32[4]", "{0:T(128)}", 240, 1, 0, 496, 512, 16, 496, 496 / 512, 1, None),
     ]  # fmt: skip
-    assert answer(con, "padding", platform="cpu") == []
+    holds(con, "padding", "run_name", platform="cpu")
     assert len(answer(con, "padding", top_n=1)) == 1
 
 
@@ -95,8 +96,9 @@ def test_without_live_ranges_the_peak_is_unknown_and_ties_go_by_shape(con):
     for value_id, dimension in ((1, 3), (2, 2)):
         text = shape(con, f"f32[{dimension}]")
         module.value(value_id, 0, 0, 30, None, shape=text, logical=20)
-    assert [row[3:6] for row in answer(con, "padding")] == [
-        (None, None, None),
-        ("f32[2]", None, None),
-        ("f32[3]", None, None),
-    ]
+    holds(con, "padding", """
+        shape  | layout | peak_padding_bytes
+        NULL   | NULL   | NULL
+        f32[2] | NULL   | NULL
+        f32[3] | NULL   | NULL
+    """)  # fmt: skip

@@ -1,8 +1,9 @@
 from small_db import Module, answer
+from tables import holds
 
 
 def test_nothing_in_an_empty_database(con):
-    assert answer(con, "peak") == []
+    holds(con, "peak", "run_name")
 
 
 def test_values_at_the_peak_with_cumulative_share(con):
@@ -50,7 +51,10 @@ def test_values_at_the_peak_with_cumulative_share(con):
         ),
         ("r", "step", 0, 10, None, None, 1.0, "constant", None, None, None, None, None),
     ]
-    assert [row[10] for row in answer(con, "peak", top_n=1)] == ["v1"]
+    holds(con, "peak", """
+        instruction_name
+        v1
+    """, top_n=1)  # fmt: skip
 
 
 def test_the_largest_module_of_a_function_and_the_largest_function(con):
@@ -59,9 +63,19 @@ def test_the_largest_module_of_a_function_and_the_largest_function(con):
         module.allocation(0, "output", size)
         module.value(module_id, 0, offset=0, size=size)
         module.close()
-    assert [row[10] for row in answer(con, "peak")] == ["v2"]
-    assert [row[10] for row in answer(con, "peak", top_functions=9)] == ["v2", "v3"]
-    assert [row[10] for row in answer(con, "peak", function="g")] == ["v3"]
+    holds(con, "peak", """
+        instruction_name
+        v2
+    """)  # fmt: skip
+    holds(con, "peak", """
+        instruction_name
+        v2
+        v3
+    """, top_functions=9)  # fmt: skip
+    holds(con, "peak", """
+        instruction_name
+        v3
+    """, function="g")  # fmt: skip
 
 
 def test_ties_go_to_allocation_and_value(con):
@@ -72,4 +86,9 @@ def test_ties_go_to_allocation_and_value(con):
     module.value(1, 1, offset=10, size=10)
     module.value(3, 0, offset=0, size=10)
     module.close()
-    assert [row[10] for row in answer(con, "peak")] == ["v3", "v1", "v2"]
+    holds(con, "peak", """
+        instruction_name
+        v3
+        v1
+        v2
+    """)  # fmt: skip

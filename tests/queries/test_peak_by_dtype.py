@@ -1,8 +1,9 @@
-from small_db import Module, answer, insert
+from small_db import Module, insert
+from tables import holds
 
 
 def test_nothing_in_an_empty_database(con):
-    assert answer(con, "peak-by-dtype") == []
+    holds(con, "peak-by-dtype", "run_name")
 
 
 def test_bytes_of_the_peak_by_element_type_unknown_last(con):
@@ -17,8 +18,9 @@ def test_bytes_of_the_peak_by_element_type_unknown_last(con):
     module.value(3, 0, offset=24, size=12, shape="bf16[6]{0}")
     module.value(4, 0, offset=36, size=12, shape="odd[]")
     module.close()
-    assert [row[4:] for row in answer(con, "peak-by-dtype")] == [
-        (24, 0.4, 2, "f32"),
-        (24, 0.4, 2, None),
-        (12, 0.2, 1, "bf16"),
-    ]
+    holds(con, "peak-by-dtype", """
+        held_bytes | held_ratio | value_count | dtype
+        24         | 0.4        | 2           | f32
+        24         | 0.4        | 2           | NULL
+        12         | 0.2        | 1           | bf16
+    """)  # fmt: skip

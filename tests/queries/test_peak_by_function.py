@@ -1,8 +1,9 @@
 from small_db import Module, answer, insert
+from tables import holds
 
 
 def test_nothing_in_an_empty_database(con):
-    assert answer(con, "peak-by-function") == []
+    holds(con, "peak-by-function", "run_name")
 
 
 def one_module(con):
@@ -24,22 +25,24 @@ def one_module(con):
 
 def test_the_python_function_of_the_innermost_frame_of_the_user(con):
     one_module(con)
-    assert [row[4:] for row in answer(con, "peak-by-function")] == [
-        (40, 0.4, 2, "Net.__call__", "model.py"),
-        (40, 0.4, 1, None, "old.py"),
-        (10, 0.1, 1, "(parameter)", None),
-        (10, 0.1, 1, "(temp)", None),
-    ]
+    holds(con, "peak-by-function", """
+        held_bytes | held_ratio | value_count | source_function | source_file
+        40         | 0.4        | 2           | Net.__call__    | model.py
+        40         | 0.4        | 1           | NULL            | old.py
+        10         | 0.1        | 1           | (parameter)     | NULL
+        10         | 0.1        | 1           | (temp)          | NULL
+    """)  # fmt: skip
 
 
 def test_the_chain_of_jitted_functions(con):
     one_module(con)
-    assert [row[4:] for row in answer(con, "peak-by-function", by="jit")] == [
-        (40, 0.4, 1, "(temp)", None),
-        (40, 0.4, 2, "step/relu", None),
-        (10, 0.1, 1, "(parameter)", None),
-        (10, 0.1, 1, "step", None),
-    ]
+    holds(con, "peak-by-function", """
+        held_bytes | held_ratio | value_count | source_function | source_file
+        40         | 0.4        | 1           | (temp)          | NULL
+        40         | 0.4        | 2           | step/relu       | NULL
+        10         | 0.1        | 1           | (parameter)     | NULL
+        10         | 0.1        | 1           | step            | NULL
+    """, by="jit")  # fmt: skip
 
 
 def made_by_xla(con):
@@ -60,18 +63,20 @@ def made_by_xla(con):
 
 def test_what_xla_made_is_named_for_its_first_named_use(con):
     made_by_xla(con)
-    assert [row[4:] for row in answer(con, "peak-by-function")] == [
-        (40, 0.4, 1, "for Net.__call__", "model.py"),
-        (30, 0.3, 1, "Net.__call__", "model.py"),
-        (20, 0.2, 1, "for old.py", "old.py"),
-        (10, 0.1, 1, None, "old.py"),
-    ]
-    assert [row[4:] for row in answer(con, "peak-by-function", by="jit")] == [
-        (40, 0.4, 1, "for step/f", None),
-        (30, 0.3, 1, "step/f", None),
-        (20, 0.2, 1, "for step", None),
-        (10, 0.1, 1, "step", None),
-    ]
+    holds(con, "peak-by-function", """
+        held_bytes | held_ratio | value_count | source_function  | source_file
+        40         | 0.4        | 1           | for Net.__call__ | model.py
+        30         | 0.3        | 1           | Net.__call__     | model.py
+        20         | 0.2        | 1           | for old.py       | old.py
+        10         | 0.1        | 1           | NULL             | old.py
+    """)  # fmt: skip
+    holds(con, "peak-by-function", """
+        held_bytes | held_ratio | value_count | source_function | source_file
+        40         | 0.4        | 1           | for step/f      | NULL
+        30         | 0.3        | 1           | step/f          | NULL
+        20         | 0.2        | 1           | for step        | NULL
+        10         | 0.1        | 1           | step            | NULL
+    """, by="jit")  # fmt: skip
 
 
 def test_unnamed_none_counts_it_by_kind_of_allocation(con):

@@ -1,9 +1,10 @@
 import pytest
 from small_db import Module, answer
+from tables import holds
 
 
 def test_nothing_in_an_empty_database(con):
-    assert answer(con, "peak-by-op") == []
+    holds(con, "peak-by-op", "run_name")
 
 
 NAMES = (
@@ -25,13 +26,14 @@ def one_module(con):
 
 def test_scopes_without_what_jax_adds(con):
     one_module(con)
-    assert [(row[4], *row[7:]) for row in answer(con, "peak-by-op")] == [
-        (20, 0.2, 1, "(temp)"),
-        (20, 0.2, 1, "Net/layer_0/dot_general"),
-        (20, 0.2, 1, "Net/layer_1/dot_general"),
-        (20, 0.2, 1, "opt_state/0/mu/w"),
-        (20, 0.2, 1, "tanh"),
-    ]
+    holds(con, "peak-by-op", """
+        held_bytes | held_ratio | value_count | op_path
+        20         | 0.2        | 1           | (temp)
+        20         | 0.2        | 1           | Net/layer_0/dot_general
+        20         | 0.2        | 1           | Net/layer_1/dot_general
+        20         | 0.2        | 1           | opt_state/0/mu/w
+        20         | 0.2        | 1           | tanh
+    """)  # fmt: skip
 
 
 def test_depth_and_merged_numbers(con):
@@ -44,14 +46,14 @@ def test_depth_and_merged_numbers(con):
 
 def test_wrappers_are_kept_on_request(con):
     one_module(con)
-    rows = [row[9] for row in answer(con, "peak-by-op", wrappers="keep", depth=2)]
-    assert rows == [
-        "(temp)",
-        "jit(step)/jvp(Net)",
-        "jit(step)/transpose(jvp(Net))",
-        "jit(step)/while",
-        "opt_state/0",
-    ]
+    holds(con, "peak-by-op", """
+        op_path
+        (temp)
+        jit(step)/jvp(Net)
+        jit(step)/transpose(jvp(Net))
+        jit(step)/while
+        opt_state/0
+    """, wrappers="keep", depth=2)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -143,4 +145,8 @@ def test_a_use_inside_a_called_computation_does_not_count(con):
     module.value(2, 0, offset=10, size=1, name="inner", op_name="inner")
     module.use(1, "inner")
     module.close()
-    assert [row[9] for row in answer(con, "peak-by-op")] == ["(temp)", "inner"]
+    holds(con, "peak-by-op", """
+        op_path
+        (temp)
+        inner
+    """)  # fmt: skip

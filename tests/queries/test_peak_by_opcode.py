@@ -1,8 +1,9 @@
 from small_db import Module, answer
+from tables import holds
 
 
 def test_nothing_in_an_empty_database(con):
-    assert answer(con, "peak-by-opcode") == []
+    holds(con, "peak-by-opcode", "run_name")
 
 
 def test_bytes_of_the_peak_by_opcode_ties_by_name_unknown_last(con):
@@ -22,7 +23,10 @@ def test_bytes_of_the_peak_by_opcode_ties_by_name_unknown_last(con):
         ("r", "step", 0, 110, 20, 20 / 110, 1, "parameter"),
         ("r", "step", 0, 110, 20, 20 / 110, 1, None),
     ]
-    assert [row[7] for row in answer(con, "peak-by-opcode", top_n=1)] == ["fusion"]
+    holds(con, "peak-by-opcode", """
+        opcode
+        fusion
+    """, top_n=1)  # fmt: skip
 
 
 def test_a_function_by_its_largest_module_on_each_platform(con):
@@ -31,9 +35,20 @@ def test_a_function_by_its_largest_module_on_each_platform(con):
         module = Module(con, module_id, platform=platform)
         module.allocation(0, "output", size)
         module.close()
-    assert [row[3] for row in answer(con, "peak-by-opcode")] == [30, 30, 20]
-    assert [row[3] for row in answer(con, "peak-by-opcode", platform="tpu")] == [20]
-    assert [row[3] for row in answer(con, "peak-by-opcode", top_functions=1)] == [30]
+    holds(con, "peak-by-opcode", """
+        peak_bytes
+        30
+        30
+        20
+    """)  # fmt: skip
+    holds(con, "peak-by-opcode", """
+        peak_bytes
+        20
+    """, platform="tpu")  # fmt: skip
+    holds(con, "peak-by-opcode", """
+        peak_bytes
+        30
+    """, top_functions=1)  # fmt: skip
 
 
 def test_a_function_with_an_unknown_peak_has_a_row_that_says_why(con):

@@ -1,9 +1,10 @@
 import pytest
 from small_db import Module, answer, insert
+from tables import holds
 
 
 def test_nothing_in_an_empty_database(con):
-    assert answer(con, "peak-by-role") == []
+    holds(con, "peak-by-role", "run_name")
 
 
 def argument(module, index, size, name, kind="parameter"):
@@ -72,7 +73,10 @@ def test_rules_for_arguments_are_not_for_operations(con):
     module.allocation(0, "temp", 10)
     module.value(0, 0, 0, 10, op_name="params_scope/dot", opcode="dot")
     module.close()
-    assert [row[7] for row in answer(con, "peak-by-role")] == [None]
+    holds(con, "peak-by-role", """
+        role
+        NULL
+    """)  # fmt: skip
 
 
 def test_what_a_loop_carries_of_an_argument_is_what_the_argument_is(con):
@@ -82,8 +86,14 @@ def test_what_a_loop_carries_of_an_argument_is_what_the_argument_is(con):
     insert(con, "value_origins", module_id=1, value_id=0, origin_kind="carried",
            opcode="parameter", op_name="params['w']")  # fmt: skip
     module.close()
-    assert [row[7] for row in answer(con, "peak-by-role")] == ["weights"]
-    assert [row[7] for row in answer(con, "peak-by-role", loops="carrier")] == ["activations"]
+    holds(con, "peak-by-role", """
+        role
+        weights
+    """)  # fmt: skip
+    holds(con, "peak-by-role", """
+        role
+        activations
+    """, loops="carrier")  # fmt: skip
 
 
 def test_what_has_no_name_is_what_it_is_for(con):
@@ -94,7 +104,10 @@ def test_what_has_no_name_is_what_it_is_for(con):
                  program_order=1)  # fmt: skip
     module.use(0, "d")
     module.close()
-    assert [row[6:8] for row in answer(con, "peak-by-role")] == [(2, "activations")]
+    holds(con, "peak-by-role", """
+        value_count | role
+        2           | activations
+    """)  # fmt: skip
     assert {row[7] for row in answer(con, "peak-by-role", unnamed="none")} == {"activations", None}
 
 
@@ -106,9 +119,11 @@ def test_a_rule_of_the_user_comes_first(con):
     module.allocation(1, "temp", 9)
     module.value(1, 1, 0, 9, op_name="jit(f)/jvp()/attention/dot", opcode="dot")
     module.close()
-    assert [(row[7], row[9]) for row in answer(con, "peak-by-role")] == [
-        (None, None), ("attention", "told"),
-    ]  # fmt: skip
+    holds(con, "peak-by-role", """
+        role      | sureness
+        NULL      | NULL
+        attention | told
+    """)  # fmt: skip
 
 
 def test_ties_by_role_and_kind(con):
@@ -117,7 +132,10 @@ def test_ties_by_role_and_kind(con):
         argument(module, index, 10, name)
     argument(module, 3, 10, "params['b']", "donated_parameter")
     module.close()
-    assert [row[7:9] for row in answer(con, "peak-by-role")] == [
-        ("optimizer state", "parameter"), ("weights", "donated_parameter"),
-        ("weights", "parameter"), (None, "parameter"),
-    ]  # fmt: skip
+    holds(con, "peak-by-role", """
+        role            | allocation_kind
+        optimizer state | parameter
+        weights         | donated_parameter
+        weights         | parameter
+        NULL            | parameter
+    """)  # fmt: skip

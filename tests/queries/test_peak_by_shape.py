@@ -1,8 +1,9 @@
-from small_db import Module, answer, insert
+from small_db import Module, insert
+from tables import holds
 
 
 def test_nothing_in_an_empty_database(con):
-    assert answer(con, "peak-by-shape") == []
+    holds(con, "peak-by-shape", "run_name")
 
 
 def one_module(con):
@@ -21,21 +22,22 @@ def one_module(con):
 
 def test_layouts_of_one_shape_come_together(con):
     one_module(con)
-    assert [row[4:] for row in answer(con, "peak-by-shape")] == [
-        (48, 0.48, 2, "f32[2,3]"),
-        (24, 0.24, 1, "f32[]"),
-        (16, 0.16, 1, "(f32[], f32[])"),
-        (12, 0.12, 1, None),
-    ]
+    holds(con, "peak-by-shape", """
+        held_bytes | held_ratio | value_count | shape
+        48         | 0.48       | 2           | f32[2,3]
+        24         | 0.24       | 1           | f32[]
+        16         | 0.16       | 1           | (f32[], f32[])
+        12         | 0.12       | 1           | NULL
+    """)  # fmt: skip
 
 
 def test_layouts_stand_apart_on_request_ties_by_text(con):
     one_module(con)
-    rows = [(row[4], row[7]) for row in answer(con, "peak-by-shape", layout="true")]
-    assert rows == [
-        (24, "f32[2,3]{0,1}"),
-        (24, "f32[2,3]{1,0}"),
-        (24, "f32[]"),
-        (16, "(f32[], f32[])"),
-        (12, None),
-    ]
+    holds(con, "peak-by-shape", """
+        held_bytes | shape
+        24         | f32[2,3]{0,1}
+        24         | f32[2,3]{1,0}
+        24         | f32[]
+        16         | (f32[], f32[])
+        12         | NULL
+    """, layout="true")  # fmt: skip

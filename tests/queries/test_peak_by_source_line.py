@@ -1,8 +1,9 @@
 from small_db import Module, answer, insert
+from tables import holds
 
 
 def test_nothing_in_an_empty_database(con):
-    assert answer(con, "peak-by-source-line") == []
+    holds(con, "peak-by-source-line", "run_name")
 
 
 def one_module(con):
@@ -34,13 +35,13 @@ def test_bytes_of_the_peak_by_the_innermost_line_of_the_user(con):
 
 def test_frame_leaf_keeps_library_lines_apart(con):
     one_module(con)
-    rows = [(row[4], row[11]) for row in answer(con, "peak-by-source-line", frame="leaf")]
-    assert rows == [
-        (40, "(parameter)"),
-        (30, "/lib/python3.11/site-packages/nn.py:90"),
-        (20, "model.py:3"),
-        (10, "model.py:7"),
-    ]
+    holds(con, "peak-by-source-line", """
+        held_bytes | source
+        40         | (parameter)
+        30         | /lib/python3.11/site-packages/nn.py:90
+        20         | model.py:3
+        10         | model.py:7
+    """, frame="leaf")  # fmt: skip
     assert len(answer(con, "peak-by-source-line", frame="leaf", top_n=3)) == 3
 
 
@@ -49,9 +50,21 @@ def test_functions_in_order_of_their_peak_then_run(con):
         module = Module(con, module_id, run_name=run_name)
         module.allocation(0, "output", size)
         module.close()
-    assert [row[0] for row in answer(con, "peak-by-source-line")] == ["c", "a", "b"]
-    assert [row[0] for row in answer(con, "peak-by-source-line", top_functions=1)] == ["c"]
-    assert [row[0] for row in answer(con, "peak-by-source-line", run="[ab]")] == ["a", "b"]
+    holds(con, "peak-by-source-line", """
+        run_name
+        c
+        a
+        b
+    """)  # fmt: skip
+    holds(con, "peak-by-source-line", """
+        run_name
+        c
+    """, top_functions=1)  # fmt: skip
+    holds(con, "peak-by-source-line", """
+        run_name
+        a
+        b
+    """, run="[ab]")  # fmt: skip
 
 
 def made_by_xla(con):

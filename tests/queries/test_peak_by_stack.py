@@ -1,10 +1,11 @@
 import re
 
 from small_db import Module, answer, insert
+from tables import holds
 
 
 def test_nothing_in_an_empty_database(con):
-    assert answer(con, "peak-by-stack") == []
+    holds(con, "peak-by-stack", "run_name")
 
 
 def frame(con, number, parent, source_file, line, function_name, module_id=1):
@@ -95,8 +96,11 @@ def test_frames_that_call_themselves_come_to_an_end(con):
     module.value(1, 0, offset=0, size=10, stack_frame_id=1)
     module.value(2, 0, offset=10, size=10, stack_frame_id=3)
     module.close()
-    rows = [row[7] for row in answer(con, "peak-by-stack", depth=3)]
-    assert rows == ["a.py:1 f < b.py:2 g", "c.py:3 h"]
+    holds(con, "peak-by-stack", """
+        call_stack
+        a.py:1 f < b.py:2 g
+        c.py:3 h
+    """, depth=3)  # fmt: skip
 
 
 def made_by_xla(con):
@@ -117,17 +121,22 @@ def made_by_xla(con):
 
 def test_what_xla_made_is_named_for_its_first_named_use(con):
     made_by_xla(con)
-    assert [row[4:] for row in answer(con, "peak-by-stack")] == [
-        (40, 0.4, 1, "for train.py:90 <module>"),
-        (30, 0.3, 1, "train.py:90 <module>"),
-        (20, 0.2, 1, "for old.py:7"),
-        (10, 0.1, 1, "old.py:7"),
-    ]
+    holds(con, "peak-by-stack", """
+        held_bytes | held_ratio | value_count | call_stack
+        40         | 0.4        | 1           | for train.py:90 <module>
+        30         | 0.3        | 1           | train.py:90 <module>
+        20         | 0.2        | 1           | for old.py:7
+        10         | 0.1        | 1           | old.py:7
+    """)  # fmt: skip
     rows = answer(con, "peak-by-stack", frames="all")
     assert rows[0][7] == "for nn.py:5 dense < train.py:90 <module>"
 
 
 def test_unnamed_none_counts_it_by_kind_of_allocation(con):
     made_by_xla(con)
-    rows = [(row[4], row[7]) for row in answer(con, "peak-by-stack", unnamed="none")]
-    assert rows == [(60, "(temp)"), (30, "train.py:90 <module>"), (10, "old.py:7")]
+    holds(con, "peak-by-stack", """
+        held_bytes | call_stack
+        60         | (temp)
+        30         | train.py:90 <module>
+        10         | old.py:7
+    """, unnamed="none")  # fmt: skip

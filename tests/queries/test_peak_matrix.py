@@ -1,10 +1,11 @@
 from datetime import datetime
 
 from small_db import Module, answer, insert
+from tables import holds
 
 
 def test_nothing_in_an_empty_database(con):
-    assert answer(con, "peak-matrix") == []
+    holds(con, "peak-matrix", "function_name")
 
 
 def compiled(con, module_id, run_name, size, function="f", known=True):
@@ -37,10 +38,17 @@ def test_unknown_peaks_and_runs_without_a_time(con):
     compiled(con, 1, "b", 10)
     compiled(con, 2, "a", 90, known=False)
     compiled(con, 3, "c", 20)
-    rows = [(row[4], row[5], row[6]) for row in answer(con, "peak-matrix")]
-    assert rows == [("a", None, None), ("b", 10, 1.0), ("c", 20, 2.0)]
+    holds(con, "peak-matrix", """
+        run_name | peak_bytes | peak_ratio
+        a        | NULL       | NULL
+        b        | 10         | 1.0
+        c        | 20         | 2.0
+    """)  # fmt: skip
 
 
 def test_a_function_of_unknown_name_goes_by_its_key(con):
     compiled(con, 7, "r", 10, function=None)
-    assert [row[0] for row in answer(con, "peak-matrix", function="m7")] == ["m7"]
+    holds(con, "peak-matrix", """
+        function_name
+        m7
+    """, function="m7")  # fmt: skip

@@ -1,8 +1,9 @@
 from small_db import Module, answer, insert
+from tables import holds
 
 
 def test_nothing_in_an_empty_database(con):
-    assert answer(con, "peaks") == []
+    holds(con, "peaks", "run_name")
 
 
 def module(con, module_id, size, function="f"):
@@ -29,5 +30,11 @@ def test_heights_and_valleys_have_the_fixed_bytes(con):
 def test_functions_by_largest_peak(con):
     module(con, 1, 30)
     module(con, 2, 50, function="g")
-    assert [row[1] for row in answer(con, "peaks")] == ["g", "g", "f", "f"]
+    holds(con, "peaks", """
+        function_name
+        g
+        g
+        f
+        f
+    """)  # fmt: skip
     assert {row[1] for row in answer(con, "peaks", top_functions=1)} == {"g"}

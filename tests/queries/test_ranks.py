@@ -1,9 +1,10 @@
 import pytest
 from small_db import Module, answer, insert
+from tables import holds
 
 
 def test_nothing_in_an_empty_database(con):
-    assert answer(con, "ranks") == []
+    holds(con, "ranks", "function_name")
 
 
 def compiled(con, module_id, rank, size, function="f", known=True, **labels):
@@ -34,11 +35,17 @@ def test_other_labels_keep_jobs_apart_unless_they_do_not_matter(con):
     compiled(con, 1, "0", 10, job="a", host="x")
     compiled(con, 2, "1", 20, job="a", host="y")
     compiled(con, 3, "0", 30, job="b", host="x")
-    assert [row[4] for row in answer(con, "ranks")] == [
-        "host=x job=b", "host=y job=a", "host=x job=a"
-    ]  # fmt: skip
-    rows = [(row[4], row[5], row[10]) for row in answer(con, "ranks", fixed="job")]
-    assert rows == [("job=a", 2, 10), ("job=b", 1, 0)]
+    holds(con, "ranks", """
+        other_labels
+        host=x job=b
+        host=y job=a
+        host=x job=a
+    """)  # fmt: skip
+    holds(con, "ranks", """
+        other_labels | run_count | spread_bytes
+        job=a        | 2         | 10
+        job=b        | 1         | 0
+    """, fixed="job")  # fmt: skip
     assert len(answer(con, "ranks", fixed="job", top_n=1)) == 1
 
 
@@ -52,4 +59,8 @@ def test_without_any_peak(con):
 def test_ties_by_function(con):
     compiled(con, 1, "0", 10, function="b")
     compiled(con, 2, "0", 10, function="a")
-    assert [row[0] for row in answer(con, "ranks")] == ["a", "b"]
+    holds(con, "ranks", """
+        function_name
+        a
+        b
+    """)  # fmt: skip

@@ -1,9 +1,10 @@
 import pytest
 from small_db import Module, answer, insert, rows
+from tables import holds
 
 
 def test_nothing_in_an_empty_database(con):
-    assert answer(con, "remat-candidates") == []
+    holds(con, "remat-candidates", "run_name")
 
 
 def step(con, module_id=1, run_name="r"):
@@ -38,9 +39,12 @@ def test_a_cheap_value_live_across_the_peak(con):
     # The compiler of the CPU merges what is computed twice; elsewhere 30 bytes have to stay.
     module.saves(3, 90)
     con.execute("UPDATE modules SET platform = 'gpu'")
-    assert [row[7] for row in answer(con, "remat-candidates")] == [60]
-    assert answer(con, "remat-candidates", min_bytes=71) == []
-    assert answer(con, "remat-candidates", min_lifetime_ratio=0.61) == []
+    holds(con, "remat-candidates", """
+        saving_bytes
+        60
+    """)  # fmt: skip
+    holds(con, "remat-candidates", "run_name", min_bytes=71)
+    holds(con, "remat-candidates", "run_name", min_lifetime_ratio=0.61)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +98,7 @@ def test_what_is_no_candidate(con, cells):
     module.value(3, 0, 0, 100, **{"live": (2, 8), "opcode": "add", "program_order": 2} | cells)
     module.use(3, "use8")
     module.close()
-    assert answer(con, "remat-candidates") == []
+    holds(con, "remat-candidates", "run_name")
 
 
 def test_one_of_the_results_of_a_fusion(con):
@@ -113,7 +117,7 @@ def test_what_is_used_at_the_peak_is_none(con):
     module.use(3, "largest")
     module.use(3, "use8")
     module.close()
-    assert answer(con, "remat-candidates") == []
+    holds(con, "remat-candidates", "run_name")
 
 
 def test_idle_time_is_between_the_uses_around_the_peak(con):

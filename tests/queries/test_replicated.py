@@ -2,6 +2,7 @@ import pytest
 from ingesting import ingest_into
 from places import ROOT
 from small_db import Module, answer, insert
+from tables import holds
 
 from bufdb import resources
 from bufdb.query import catalogue, execute
@@ -19,7 +20,7 @@ def argument(module, index, size, sharding, shape="f32[8]{0}"):
 
 
 def test_nothing_in_an_empty_database(con):
-    assert answer(con, "replicated") == []
+    holds(con, "replicated", "run_name")
 
 
 def test_what_each_device_would_hold_less_most_first(con):
@@ -41,16 +42,27 @@ def test_what_each_device_would_hold_less_most_first(con):
         ("r", "step", 0, 200, 9, 0.045, "possible", 12, 4, 1, 4, REPLICATED, "f32[3]{0}", 3,
          "p[3]"),
     ]  # fmt: skip
-    names = [row[14] for row in answer(con, "replicated", all_arguments=True)]
-    assert names == [None, "p[1]", "p[0]", "p[3]", "p[2]", "p[4]"]
-    assert [row[14] for row in answer(con, "replicated", top_n=1)] == [None, "p[1]"]
+    holds(con, "replicated", """
+        parameter_name
+        NULL
+        p[1]
+        p[0]
+        p[3]
+        p[2]
+        p[4]
+    """, all_arguments=True)  # fmt: skip
+    holds(con, "replicated", """
+        parameter_name
+        NULL
+        p[1]
+    """, top_n=1)  # fmt: skip
 
 
 def test_a_program_for_one_device_is_left_out(con):
     module = Module(con, 1, partition_count=1, replica_count=1)
     argument(module, 0, 8, REPLICATED)
     module.close()
-    assert answer(con, "replicated") == []
+    holds(con, "replicated", "run_name")
 
 
 def test_an_argument_without_sharding_says_nothing_where_nothing_speaks_of_several_devices(con):
@@ -58,7 +70,7 @@ def test_an_argument_without_sharding_says_nothing_where_nothing_speaks_of_sever
     module.allocation(0, "parameter", 8, parameter_number=0, parameter_shape_index="{}")
     module.value(0, 0, 0, 8, opcode="parameter", text="%p = f32[] parameter(0)")
     module.close()
-    assert answer(con, "replicated") == []
+    holds(con, "replicated", "run_name")
 
 
 def test_ties_by_run_and_parameter(con):
@@ -67,8 +79,13 @@ def test_ties_by_run_and_parameter(con):
         for index in (1, 0):
             argument(module, index, 8, REPLICATED)
         module.close()
-    rows = [(row[0], row[13]) for row in answer(con, "replicated")]
-    assert rows == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
+    holds(con, "replicated", """
+        run_name | parameter_number
+        a        | 0
+        a        | 1
+        b        | 0
+        b        | 1
+    """)  # fmt: skip
 
 
 @pytest.mark.sample(3)

@@ -1,4 +1,5 @@
 from small_db import Module, answer
+from tables import holds
 
 
 def compiled(con, module_id, shapes, output, size=10, run_name="r", function="f", color=0):
@@ -18,7 +19,7 @@ def compiled(con, module_id, shapes, output, size=10, run_name="r", function="f"
 
 
 def test_nothing_in_an_empty_database(con):
-    assert answer(con, "retraces") == []
+    holds(con, "retraces", "run_name")
 
 
 def test_functions_compiled_twice_or_more_with_what_differs(con):
@@ -56,5 +57,13 @@ def test_ties_by_run_function_and_color(con):
     for module_id, run_name, color in ((1, "b", 0), (2, "a", 1), (3, "a", 0)):
         for number in (0, 1):
             compiled(con, 2 * module_id + number, [], "f32[]", 10, run_name, "f", color)
-    assert [(row[0], row[3]) for row in answer(con, "retraces")] == [("a", 0), ("a", 1), ("b", 0)]
-    assert [row[0] for row in answer(con, "retraces", top_n=1)] == ["a"]
+    holds(con, "retraces", """
+        run_name | color
+        a        | 0
+        a        | 1
+        b        | 0
+    """)  # fmt: skip
+    holds(con, "retraces", """
+        run_name
+        a
+    """, top_n=1)  # fmt: skip

@@ -1,6 +1,7 @@
 from datetime import datetime
 
 from small_db import Module, answer, insert
+from tables import holds
 
 DAY = datetime(2026, 1, 1)
 NOTHING = (None, None, None, None)
@@ -9,7 +10,7 @@ FACTS = ("cpu", "C", None, None)
 
 
 def test_nothing_in_an_empty_database(con):
-    assert answer(con, "runs") == []
+    holds(con, "runs", "run_name")
 
 
 def test_runs_in_order_of_their_dumps_with_labels_and_figures(con):
@@ -40,13 +41,20 @@ def test_runs_in_order_of_their_dumps_with_labels_and_figures(con):
     assert answer(con, "runs", function="g") == [only]
     late = (*late, 3, 2, *FACTS, 0, 1, 1, 0, "p", "command=c")
     assert answer(con, "runs", color=1, platform="cpu") == [late]
-    assert [row[0] for row in answer(con, "runs", run="[en]*", top_n=1)] == ["early"]
+    holds(con, "runs", """
+        run_name
+        early
+    """, run="[en]*", top_n=1)  # fmt: skip
 
 
 def test_ties_go_by_name(con):
     for name in ("b", "a"):
         insert(con, "runs", run_name=name)
-    assert [row[0] for row in answer(con, "runs")] == ["a", "b"]
+    holds(con, "runs", """
+        run_name
+        a
+        b
+    """)  # fmt: skip
 
 
 def test_options_that_all_modules_share_and_problems(con):

@@ -2,10 +2,11 @@ import runpy
 
 from shared_dumps import ROOT
 from small_db import Module, answer, insert
+from tables import holds
 
 
 def test_nothing_in_an_empty_database(con):
-    assert answer(con, "savings") == []
+    holds(con, "savings", "run_name")
 
 
 def module(con, module_id, size, function="f"):
@@ -31,7 +32,10 @@ def test_lines_then_ops_then_values_with_what_caps_the_saving(con):
         ("r", "f", 0, 30, "op", *rest, "Net/dot", *low),
         ("r", "f", 0, 30, "value", *rest, "dot f32[8]", *low),
     ]
-    assert [row[4] for row in answer(con, "savings", what="op")] == ["op"]
+    holds(con, "savings", """
+        what
+        op
+    """, what="op")  # fmt: skip
 
 
 def test_largest_saving_first_and_so_many_of_each_kind(con):

@@ -3,6 +3,7 @@ import math
 
 import pytest
 from small_db import Module, answer, in_bulk, insert
+from tables import holds
 
 from bufdb.errors import BufdbError
 
@@ -10,7 +11,7 @@ GUESS = "beyond twice the largest size it is a guess: compile that size to prove
 
 
 def test_nothing_in_an_empty_database(con):
-    assert answer(con, "scaling") == []
+    holds(con, "scaling", "function_name")
 
 
 def compiled(con, module_id, run_name, size, labels, function="f", temp=1):
@@ -42,7 +43,7 @@ def test_points_on_a_line(con):
     (found,) = answer(con, "scaling", size=16)
     assert found == (*row, *ends, *[None] * 7, 2.0, None)
     assert answer(con, "scaling", budget="1100B")[0][18:20] == (9, 10)
-    assert answer(con, "scaling", label="rank") == []
+    holds(con, "scaling", "function_name", label="rank")
 
 
 def test_no_range_is_empty_and_all_grow_with_the_distance(con):
@@ -223,7 +224,11 @@ def test_what_has_a_fit_comes_first(con):
     compiled(con, 1, "a", 1, {"batch": "1"})
     compiled(con, 2, "b", 1, {"batch": "2"})
     compiled(con, 3, "b", 900, {}, function="once")
-    assert [(row[0], row[5]) for row in answer(con, "scaling")] == [("f", 2), ("once", 1)]
+    holds(con, "scaling", """
+        function_name | point_count
+        f             | 2
+        once          | 1
+    """)  # fmt: skip
 
 
 # -- two labels ------------------------------------------------------------------------------------
@@ -335,7 +340,10 @@ def test_other_labels_keep_products_apart_and_runs_lacking_one_label_are_left_ou
     grid(con, lambda batch, length: 500 + batch * length, remat="none")
     compiled(con, 1, "lacking", 9, {"batch": "8"})
     compiled(con, 2, "text", 9, {"batch": "8", "length": "long", "remat": "none"})
-    assert [(row[4], row[5]) for row in answer(con, "scaling", **PRODUCT)] == [("remat=none", 6)]
+    holds(con, "scaling", """
+        other_labels | point_count
+        remat=none   | 6
+    """, **PRODUCT)  # fmt: skip
     one = answer(con, "scaling", label="batch")
     assert ("length=10 remat=none", 3) in [(row[4], row[5]) for row in one]
 

@@ -1,8 +1,9 @@
 from small_db import Module, answer, insert
+from tables import holds
 
 
 def test_nothing_in_an_empty_database(con):
-    assert answer(con, "timeline") == []
+    holds(con, "timeline", "run_name")
 
 
 def one_module(con, steps, module_id=1, **cells):
@@ -44,15 +45,30 @@ def test_a_module_that_holds_no_temps_is_flat(con):
     module = Module(con, 1, schedule_length=4)
     module.allocation(0, "output", 10)
     module.close()
-    assert [row[3:8] for row in answer(con, "timeline")] == [(0, 4, 10, 10, 1.0)]
+    holds(con, "timeline", """
+        start_time | end_time | lowest_bytes | occupied_bytes | peak_ratio
+        0          | 4        | 10           | 10             | 1.0
+    """)  # fmt: skip
 
 
 def test_the_module_with_the_largest_peak_that_the_filters_leave(con):
     one_module(con, [(0, 20)], module_id=1, run_name="b", platform="cpu")
     one_module(con, [(0, 20)], module_id=2, run_name="a", function_name="g")
     one_module(con, [(0, 10)], module_id=3, run_name="c")
-    assert [row[0] for row in answer(con, "timeline")] == ["a"]
-    assert [row[0] for row in answer(con, "timeline", platform="cpu")] == ["b"]
-    assert [row[0] for row in answer(con, "timeline", module="m3")] == ["c"]
-    assert [row[0] for row in answer(con, "timeline", function="f", run="[bc]")] == ["b"]
-    assert answer(con, "timeline", color=1) == []
+    holds(con, "timeline", """
+        run_name
+        a
+    """)  # fmt: skip
+    holds(con, "timeline", """
+        run_name
+        b
+    """, platform="cpu")  # fmt: skip
+    holds(con, "timeline", """
+        run_name
+        c
+    """, module="m3")  # fmt: skip
+    holds(con, "timeline", """
+        run_name
+        b
+    """, function="f", run="[bc]")  # fmt: skip
+    holds(con, "timeline", "run_name", color=1)

@@ -1,8 +1,9 @@
 from small_db import Module, answer, insert
+from tables import holds
 
 
 def test_nothing_in_an_empty_database(con):
-    assert answer(con, "top-temps") == []
+    holds(con, "top-temps", "run_name")
 
 
 def test_largest_arena_of_each_run_and_function_with_its_largest_values(con):
@@ -40,13 +41,24 @@ def test_a_module_asked_for_stands_for_its_function(con):
         module.allocation(0, "temp", size)
         module.value(1, 0, offset=0, size=size)
         module.close()
-    sizes = [row[3] for row in answer(con, "top-temps")]
-    assert sizes == [30, 20]
-    assert [row[1:4] for row in answer(con, "top-temps", module="m1")] == [("step", 0, 10)]
-    assert [row[1:4] for row in answer(con, "top-temps", module="m[13]")] == [
-        ("m3", 0, 20), ("step", 0, 10),
-    ]  # fmt: skip
-    assert [row[1:4] for row in answer(con, "top-temps", function="m*")] == [("m3", 0, 20)]
+    holds(con, "top-temps", """
+        temp_bytes
+        30
+        20
+    """)  # fmt: skip
+    holds(con, "top-temps", """
+        function_name | color | temp_bytes
+        step          | 0     | 10
+    """, module="m1")  # fmt: skip
+    holds(con, "top-temps", """
+        function_name | color | temp_bytes
+        m3            | 0     | 20
+        step          | 0     | 10
+    """, module="m[13]")  # fmt: skip
+    holds(con, "top-temps", """
+        function_name | color | temp_bytes
+        m3            | 0     | 20
+    """, function="m*")  # fmt: skip
 
 
 def names(con):
@@ -87,9 +99,17 @@ def test_ties_go_to_the_lower_value_id_and_the_first_run(con):
         module.value(9, 0, offset=0, size=10)
         module.value(8, 0, offset=10, size=10)
         module.close()
-    rows = [(row[0], row[7]) for row in answer(con, "top-temps")]
-    assert rows == [("a", "v8"), ("a", "v9"), ("b", "v8"), ("b", "v9")]
-    assert [row[0] for row in answer(con, "top-temps", top_functions=1, top_n=1)] == ["a"]
+    holds(con, "top-temps", """
+        run_name | instruction_name
+        a        | v8
+        a        | v9
+        b        | v8
+        b        | v9
+    """)  # fmt: skip
+    holds(con, "top-temps", """
+        run_name
+        a
+    """, top_functions=1, top_n=1)  # fmt: skip
 
 
 def test_an_arena_without_live_ranges_counts_and_filters_apply(con):
@@ -101,4 +121,4 @@ def test_an_arena_without_live_ranges_counts_and_filters_apply(con):
         (None, "the dump has no live ranges"),
         (20, None),
     ]
-    assert answer(con, "top-temps", color=0) == []
+    holds(con, "top-temps", "run_name", color=0)

@@ -1,8 +1,9 @@
 from small_db import Module, answer
+from tables import holds
 
 
 def test_nothing_in_an_empty_database(con):
-    assert answer(con, "top-values") == []
+    holds(con, "top-values", "run_name")
 
 
 def test_equal_values_are_one_row(con):
@@ -41,7 +42,7 @@ def test_equal_values_are_one_row(con):
     ]
     assert len(answer(con, "top-values", top_n=2)) == 2
     assert len(answer(con, "top-values", function="s*", platform="cpu", color=0)) == 3
-    assert answer(con, "top-values", run="x") == []
+    holds(con, "top-values", "run_name", run="x")
 
 
 def test_a_module_without_a_function_goes_by_its_key_and_ties_by_run(con):
@@ -50,4 +51,8 @@ def test_a_module_without_a_function_goes_by_its_key_and_ties_by_run(con):
         module.allocation(0, "output", 8)
         module.value(1, 0, offset=0, size=8)
         module.close()
-    assert [row[:2] for row in answer(con, "top-values")] == [("a", "m2"), ("b", "m1")]
+    holds(con, "top-values", """
+        run_name | function_name
+        a        | m2
+        b        | m1
+    """)  # fmt: skip

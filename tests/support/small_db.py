@@ -318,6 +318,18 @@ def rows(con: duckdb.DuckDBPyConnection, name: str, **given: Any) -> list[dict[s
     return [dict(zip(names, row, strict=True)) for row in found]
 
 
+@contextlib.contextmanager
+def derived(con: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Within the block, which only reads, a test's own rows have what ingest computes of them."""
+    is_derived = con.execute(_IS_DERIVED).fetchall() == [(True,)]
+    if not is_derived and not con.execute("SELECT 1 FROM files LIMIT 1").fetchall():
+        derive(con)
+        is_derived = True
+    yield
+    if is_derived:
+        con.execute(_NOTE_DERIVED)
+
+
 def answer(con: duckdb.DuckDBPyConnection, name: str, **given: Any) -> list[tuple[Any, ...]]:
     """Rows of a saved query that comes with bufdb.
 
@@ -327,15 +339,10 @@ def answer(con: duckdb.DuckDBPyConnection, name: str, **given: Any) -> list[tupl
     tests/schema/test_advice_sureness.py holds it; and low ends of savings that are mostly the
     saving or 0, which tests/queries/test_ranges.py holds.
     """
-    is_derived = con.execute(_IS_DERIVED).fetchall() == [(True,)]
-    if not is_derived and not con.execute("SELECT 1 FROM files LIMIT 1").fetchall():
-        derive(con)  # the rows are a test's own
-        is_derived = True
-    query = find(name)
-    bound = execute.bind(query, {key: str(value) for key, value in given.items()})
-    rows = execute.execute_query(con, query, bound).rows
-    if is_derived:  # still, for a query only reads
-        con.execute(_NOTE_DERIVED)
+    with derived(con):
+        query = find(name)
+        bound = execute.bind(query, {key: str(value) for key, value in given.items()})
+        rows = execute.execute_query(con, query, bound).rows
     names = [column.name for column in query.columns]
     if "platform" in names and name not in _OF_PLATFORMS:
         place = names.index("platform")

@@ -11,13 +11,14 @@ from __future__ import annotations
 from typing import Any
 
 import duckdb
-from small_db import rows
+from small_db import derived, rows
 
 
 def holds(con: duckdb.DuckDBPyConnection, query: str, expected: str, **given: Any) -> None:
     """Assert that the answer of a saved query, in the columns that `expected` names, is that."""
     names, *wanted = parse(expected)
-    found = [[text(row[name]) for name in names] for row in rows(con, query, **given)]
+    with derived(con):
+        found = [[text(row[name]) for name in names] for row in rows(con, query, **given)]
     assert render(names, found) == render(names, wanted)
 
 
