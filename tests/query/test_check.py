@@ -333,6 +333,33 @@ def test_an_operand_may_have_no_percent_sign(tmp_path, operand, found_count):
         assert ("truncated_hlo_text",) not in codes
 
 
+@pytest.mark.parametrize(("opcode", "found_count"), [("fusion-start", 0), ("call", 1)])
+def test_an_asynchronous_operation_may_hide_its_computation(con, opcode, found_count):
+    insert(con, "modules", module_id=1, run_name="r", format_era="C", reported_peak_tree_bytes=4)
+    text = "%x.1 = f32[1]{0} x(), calls=%fused"
+    insert(con, "instructions", module_id=1, instruction_name="x.1", opcode=opcode, text=text)
+    insert(con, "instructions", module_id=1, instruction_name="add.1", opcode="add", text="%add.1")
+    contributor = {"instruction_name": "add.1", "shape_index": "{}", "logical_bytes": 4}
+    insert(con, "peak_contributors", module_id=1, **contributor)
+    for number, label in enumerate(["main", "x.1", "async_computation", "add.1"]):
+        sizes = {"current_bytes": 4} if label == "add.1" else {"remaining_bytes": 4}
+        place = {"node_ordinal": number, "parent_ordinal": number - 1 if number else None}
+        insert(con, "peak_stack_nodes", module_id=1, label=label, total_bytes=4, **sizes, **place)
+    found = con.execute(asked("peak-tree")).fetchall()
+    assert found == [(1, "node 2: nothing is named async_computation")] * found_count
+
+
+@pytest.mark.parametrize(("opcode", "found_count"), [("async-start", 0), ("add", 1)])
+def test_the_origin_of_an_asynchronous_call_may_have_another_opcode(con, opcode, found_count):
+    made_by = {"module_id": 1, "instruction_name": "x.1"}
+    insert(con, "instructions", **made_by, opcode="custom-call-start")
+    insert(con, "value_origins", **made_by, origin_kind="carry", opcode=opcode)
+    found = con.execute(asked("value-origins")).fetchall()
+    assert [text for _, text in found if "not what" in text] == [
+        "origin of value 0: not what instruction x.1 is"
+    ] * found_count
+
+
 @pytest.fixture(scope="module")
 def demo_copy(demo_db, tmp_path_factory):
     """A copy of `demo_db`, in which no invariant's query finds a row, to be changed and undone."""
