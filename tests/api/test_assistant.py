@@ -24,7 +24,7 @@ def test_answers_are_exact_and_short(tools):
     assert lines[0].startswith("run_name,function_name")
     assert len(lines) == 4
     assert lines[-1].endswith("more rows; max_rows gives more)")
-    assert "peak-by-op: " in tools.queries()
+    assert "peak-by: " in tools.queries()
     assert tools.sql("SELECT 9007199254740993 AS n") == "n\n9007199254740993"
     assert tools.advice(run="cpu_b8").startswith("run_name,")
 
