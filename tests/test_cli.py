@@ -180,6 +180,13 @@ def test_sql_prints_the_file_and_needs_no_database(call):
     assert "CAST(:color AS STRING)" in out
 
 
+def test_a_table_leaves_out_what_only_other_choices_have(call, demo_db):
+    asked = ("query", "peak-by", "-p", "by", "dtype", "--db", demo_db)
+    assert "source_file" not in call(*asked)[1]
+    assert "source_file" in call(*asked, "--full")[1]
+    assert "source_file" in call(*asked, "--format", "csv")[1]
+
+
 def test_sql_of_an_alias_sets_what_it_is_short_for(call, db):
     code, out, err = call("query", "peak-by-dtype", "--sql")
     assert (code, err) == (0, "")

@@ -305,6 +305,8 @@ def _answer(
     else:
         result = execute.execute_query(con, query, bound)
         row_count = len(result.rows)
+        if output["format_name"] == "table" and not output["full"]:
+            result = result.without_empty(query.unasked_columns(bound))
         common.emit(result, **output)
     for text in nothing.notes(Known(con, CATALOG), query, bound, row_count):
         common.note(text)

@@ -162,6 +162,18 @@ class SavedQuery:
         given = {name: value for name, value in values.items() if value is not None}
         return {**values, **(self.alias.settings if self.alias else {}), **given}
 
+    def unasked_columns(self, values: Mapping[str, Value]) -> set[str]:
+        """Columns that have no meaning with these values: the alias of the same choice has none."""
+        asked = {param.name: param.default for param in self.params}
+        asked |= {name: value for name, value in values.items() if value is not None}
+        chosen = {param.name for param in self.params if param.choices}
+        for alias in self.aliases:
+            choice = {name: known for name, known in alias.choices if name in chosen}
+            if choice and alias.columns and all(asked[name] in choice[name] for name in choice):
+                shown = {column for column, _ in alias.columns}
+                return {column.name for column in self.columns} - shown
+        return set()
+
     def under(self, name: str) -> "SavedQuery":
         """The query that an alias of this one stands for.
 

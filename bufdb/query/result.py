@@ -1,5 +1,6 @@
 """An answer, as it goes from the database to what shows it."""
 
+from collections.abc import Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,3 +12,13 @@ class Result:
     columns: list[tuple[str, str]]
     """(name, DuckDB type) of each column."""
     rows: list[tuple[Any, ...]]
+
+    def without_empty(self, names: Set[str]) -> "Result":
+        """The answer without those of the columns that are NULL in all rows."""
+        kept = [
+            place
+            for place, (name, _) in enumerate(self.columns)
+            if name not in names or any(row[place] is not None for row in self.rows)
+        ]
+        rows = [tuple(row[place] for place in kept) for row in self.rows]
+        return Result([self.columns[place] for place in kept], rows)

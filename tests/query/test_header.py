@@ -135,6 +135,8 @@ def test_an_alias_is_the_query_with_other_defaults_and_columns():
     assert line.with_settings({"run": "a", "by": None, "top_n": 5}) == {
         "run": "a", "by": "line", "top_n": 5
     }  # fmt: skip
+    assert query.unasked_columns({"by": "line"}) == {"color"}
+    assert query.unasked_columns({}) == line.unasked_columns({}) == set()
     assert (every.columns, every.params[2].choices) == (query.columns, ("line", "op"))
 
 
