@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from bufdb.budget.judge import Verdict
-    from bufdb.query.memory_figures import MemoryFigures
+    from bufdb.answers.budget import Verdict
+    from bufdb.query.figures import MemoryFigures
 
 CONTRIBUTORS = 10
 """Values that a failing test names."""
@@ -112,8 +112,7 @@ class BufdbLimit:
             The figures by metric, of several modules the largest; None for what is not known.
         """
         __tracebackhide__ = True
-        from bufdb.compiled.cache import without_persistent_cache
-        from bufdb.compiled.dump import dump_options
+        from bufdb.capture.dump import dump_options, without_persistent_cache
 
         if not callable(getattr(lowered, "compile", None)):
             raise TypeError(
@@ -151,13 +150,12 @@ class BufdbLimit:
         limits: Mapping[str, int | str],
     ) -> dict[str, int | None]:
         __tracebackhide__ = True
-        from bufdb.budget.file import Budget, parse_color
-        from bufdb.budget.judge import WITHIN, judge
+        from bufdb.answers.budget import WITHIN, Budget, judge, parse_color
         from bufdb.database import store
         from bufdb.dumps.discover import discover
         from bufdb.ingest.ingest import ingest
         from bufdb.query import figures
-        from bufdb.query.memory_figures import METRICS
+        from bufdb.query.figures import METRICS
 
         # As keywords of the fixture these would be taken for metrics, so they are looked at here.
         budgets = [
@@ -186,8 +184,8 @@ class BufdbLimit:
 
 
 def _limits(limits: Mapping[str, int | str]) -> dict[str, Any]:
-    from bufdb.budget.file import parse_limit
-    from bufdb.query.memory_figures import METRICS
+    from bufdb.answers.budget import parse_limit
+    from bufdb.query.figures import METRICS
 
     if not limits:
         raise TypeError(f"bufdb_limit wants a limit: one or more of {', '.join(METRICS)}")
@@ -209,9 +207,9 @@ def _largest(judged: list[MemoryFigures], metric: str) -> int | None:
 
 def _text(verdict: Verdict, con: Any) -> str:
     """Why one verdict fails the test."""
-    from bufdb.budget.judge import OVER
+    from bufdb.answers.budget import OVER
     from bufdb.query import figures
-    from bufdb.report.text import align, escape_control, human_bytes
+    from bufdb.render.text import align, escape_control, human_bytes
 
     figure, metric = verdict.figure, verdict.metric
     what = f"{metric} of {figure.function}" if figure else f"{metric or 'dumps'}"
@@ -253,6 +251,6 @@ def _text(verdict: Verdict, con: Any) -> str:
 
 
 def _exact(count: int) -> str:
-    from bufdb.report.text import human_bytes
+    from bufdb.render.text import human_bytes
 
     return human_bytes(count) if count < 1024 else f"{human_bytes(count)} ({count} bytes)"

@@ -1,7 +1,8 @@
-"""`Database`: dumps and compiled functions in, and what `Readable` answers out."""
+"""`Database`: a file, a dataset or memory, with the questions of the command line as methods."""
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import tempfile
@@ -12,19 +13,209 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from bufdb.api.questions.opening import Opener
-from bufdb.api.readable import LOG, Readable, as_text
+from bufdb.answers.opening import Opener
+from bufdb.api.answer import Answer, Rows, dicts
 from bufdb.database import store
+from bufdb.database.definitions import CATALOG
 from bufdb.database.patience import Patience
-from bufdb.dumps.places.place import Bytes
-from bufdb.dumps.places.remote import Url, is_url
+from bufdb.dumps.place import Bytes
+from bufdb.dumps.remote import Url, is_url
 from bufdb.errors import UsageError
 from bufdb.ingest.ingest import ingest
+from bufdb.query import asked, execute
+from bufdb.query.asked import Known
+from bufdb.query.catalogue import Catalogue, query_folders
 from bufdb.query.sizes import as_limit
+from bufdb.render.output import write_file
 
 if TYPE_CHECKING:
+    import duckdb
+
     from bufdb.dumps.discover import Source as Dumps
-    from bufdb.ingest.summary import Summary as Ingested
+    from bufdb.ingest.storing import Summary as Ingested
+    from bufdb.query.header import SavedQuery, Value
+
+
+# -- `Readable`: what can be asked of a database, as the command line answers it -------------------
+#
+# Invariant: between two calls no file is open, so that other processes can read and write it; what
+# was answered is in memory and stays as it was when it was asked.
+
+LOG = logging.getLogger("bufdb")
+"""Says what the command line says on standard error besides answers."""
+
+
+class Readable:
+    """A database file that is asked; `bufdb.api.database.Database` writes it too.
+
+    All errors are `bufdb.errors.BufdbError`, with the messages of the command line.
+    """
+
+    def __init__(self, opener: Opener, folders: Sequence[Path] = ()) -> None:
+        """Ask what `opener` opens; `folders` hold saved queries besides bufdb's."""
+        self.path = opener.path
+        """The file."""
+        self._opener, self._folders = opener, folders
+
+    def query(self, name: str, /, **params: object) -> Rows:
+        """The answer of a saved query, as `bufdb query NAME -p PARAM VALUE` gives it.
+
+        `bufdb query NAME --help` lists parameters and columns with their units. The answer is a
+        relation over a table in memory: `.df()`, `.pl()`, `.arrow()`, `.fetchall()`; printed and in
+        a notebook it is the command's table.
+
+        Args:
+            name: of the query, with dashes or underscores.
+            params: parameters by name, such as run="b*" or top_n=5; None leaves the default.
+
+        Raises:
+            UsageError: no such query or parameter, or no value of its type.
+            BufdbError: DuckDB refused a query of your own, or failed.
+        """
+        query = Catalogue(query_folders(self._folders, os.environ)).find(name)
+        given = {key: as_text(value) for key, value in params.items() if value is not None}
+        bound = execute.bind(query, given)
+        sql = query.sql if query.is_own else None
+        with self._opener.one(sql, runs=execute.runs_asked(bound)) as con:
+            row_count = execute.query_as_table(con, query, bound)
+            _note_nothing(con, query, bound, row_count)
+            return _answered(con)
+
+    def sql(self, text: str, *, most_rows: int | None = None) -> Rows:
+        """The answer of one SELECT of your own, as `bufdb sql`: read-only, no other files.
+
+        Args:
+            text: the SELECT.
+            most_rows: rows that are enough; the rest is not computed where DuckDB can do without.
+
+        Raises:
+            UsageError: not one statement, or one that does more than read.
+            BufdbError: DuckDB refused it or failed.
+        """
+        with self._opener.one() as con:
+            execute.sql_as_table(con, text, most_rows)
+            return _answered(con)
+
+    def summary(
+        self,
+        *,
+        run: str | None = None,
+        function: str | None = None,
+        module: str | None = None,
+        color: int | str | None = None,
+        limit: int | str | None = None,
+    ) -> Answer:
+        """One screen: the highest peak, what holds it, and what would lower it most.
+
+        Args:
+            run: glob of runs, or of LABEL=VALUE.
+            function: glob of jitted functions.
+            module: glob of modules' keys.
+            color: memory space: its number, its name or all; the device's own by default.
+            limit: memory of the device: bytes, a size such as "16GiB", or a name as "TPU v5e".
+        """
+        from bufdb.answers.summary import summary
+        from bufdb.answers.summary_text import as_dict, text
+
+        with self._opener.several() as opened:
+            found = summary(
+                opened, run=run, function=function, module=module, color=color, limit=limit
+            )
+        if found.note is not None:
+            return Answer("", as_dict(found.found), (found.note,))
+        return Answer(text(found.found), as_dict(found.found))
+
+    def diff(self, base: str, new: str, *, top: int = 10, **options: Any) -> Answer:
+        """What changed between two runs, and why.
+
+        The data has what the text is made of: the peak of each pair, all figures of the first `top`
+        pairs, and the parts of the first `top` that changed. `db.query("diff-modules", ...)` and
+        `db.query("diff-peak", ...)` are relations of all rows.
+
+        Args:
+            base: a run, or LABEL=VALUE.
+            new: the same of the other side.
+            top: functions, and parts of each, that the text shows.
+            options: by, function, module, color and pairs, see `bufdb.answers.diff.diff`.
+        """
+        from bufdb.answers.diff import MOST_PLACES, diff
+        from bufdb.answers.diff_text import text
+
+        with self._opener.several() as opened:
+            most = max(top, MOST_PLACES)
+            found = diff(opened, base, new, top=top, most_places=most, **options)
+        shown = text(found.comparison, top)
+        notes = [found.note] if found.note is not None else shown.notes
+        return Answer(shown.text, dicts(found.comparison.as_result()), tuple(notes))
+
+    def what_if(self, module: str, **options: Any) -> Answer:
+        """What the peak of a module would be without some lines, ops or values [bytes].
+
+        Args:
+            module: key or name of a module, name of a function, or a glob of one.
+            options: without, donate, keep, until, by, order, run and color, as the options of
+                `bufdb what-if`; see `bufdb.what_if.ask.what_if`.
+        """
+        from bufdb.what_if.ask import what_if
+
+        with self._opener.several() as opened:
+            found = what_if(opened, module, **options)
+        return Answer(found.text()[0], dicts(found.result()), tuple(found.notes))
+
+    def report(self, output: str | os.PathLike[str] = "report.html", **options: Any) -> Path:
+        """Write one offline page of HTML about what was compiled; where it is.
+
+        Args:
+            output: the file.
+            options: run, function, module, platform, base (a run to compare with) and limit, as
+                the options of `bufdb report`; see `bufdb.page.page.report`.
+        """
+        from bufdb.page.page import report
+
+        with self._opener.several() as opened:
+            text = report(opened, **options)
+        write_file(Path(output), text.encode("utf-8"))
+        return Path(output)
+
+    def export(self, output: str | os.PathLike[str], format: str, **options: Any) -> Path:
+        """Write the database, or a part of it, for another tool; where it is.
+
+        Args:
+            output: a file; a new folder for parquet and csv.
+            format: parquet, csv, bundle, speedscope, collapsed, pprof, perfetto or torch-snapshot.
+            options: run, function, module, color, frames, anonymize and keep, as the options of
+                `bufdb export`; see `bufdb.export.ask.export`.
+        """
+        from bufdb.export.ask import export
+
+        with self._opener.several() as opened:
+            notes = export(opened, self.path, format, Path(output), **options)
+        for text in notes:
+            LOG.warning("%s", text)
+        return Path(output)
+
+
+def as_text(value: object) -> str:
+    """A value as the command line takes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _note_nothing(
+    con: duckdb.DuckDBPyConnection, query: SavedQuery, bound: Mapping[str, Value], row_count: int
+) -> None:
+    """Say which labels and runs there are not, and why there is no row."""
+    for text in asked.notes_on_nothing(Known(con, CATALOG), query, bound, row_count):
+        LOG.warning("%s", text)
+
+
+def _answered(con: duckdb.DuckDBPyConnection) -> Rows:
+    """The table of the answer, which keeps its connection; the file is let go."""
+    con.execute(f"DETACH {CATALOG}")
+    con.execute("USE memory")  # or functions of the relation are looked for in the file
+    return Rows(con.table(f"temp.main.{execute.ANSWER}"))
+
+
+# -- `Database`: dumps and compiled functions in, and what `Readable` answers out ------------------
 
 Source = str | bytes | os.PathLike[str] | Sequence[str | bytes | os.PathLike[str]] | Any
 """Dumps, at one place or several, or what JAX compiled or lowered, one or several."""
@@ -120,7 +311,7 @@ class Database(Readable):
             DatabaseError: the database cannot be opened, or is of another version.
         """
         self._require_file()
-        from bufdb.compiled.dump import dumped
+        from bufdb.capture.dump import dumped
 
         refusals: list[str] = []
         with ExitStack() as stack:
@@ -161,7 +352,7 @@ class Database(Readable):
             BufdbError: nothing was compiled; or this JAX has no place to put dump options.
         """
         self._require_file()
-        from bufdb.compiled.watch import watched
+        from bufdb.capture.dump import watched
 
         @contextmanager
         def block() -> Iterator[None]:

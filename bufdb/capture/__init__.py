@@ -1,1 +1,1 @@
-"""A program run with dumps of XLA switched on, and what came of it."""
+"""Dumps of what a program, a function or a block compiles, also for hardware that is not here."""

@@ -1,13 +1,20 @@
-"""The environment of a captured command: dumps switched on, the user's flags kept."""
+"""The environment of a captured program: flags, labels, and what came of it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import shlex
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
+from bufdb.dumps.files import BUFFER_KINDS, PARTS, ModuleFiles
 from bufdb.errors import UsageError
+
+# -- The environment of a captured command: dumps switched on, the user's flags kept ---------------
 
 _FLAG = re.compile(r"""\S*?=(?:"(?:\\.|[^"\\])*"|'[^']*')|\S+""", re.DOTALL)
 _DUMP_TO = re.compile(r"--?xla_dump_to(=|$)")
@@ -75,3 +82,151 @@ def _quoted(value: str) -> str:
     if not re.search(r"[\s\"'\\]", value):
         return value
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+# -- What a command runs with: versions, flags, commit, command line -------------------------------
+
+PROBE_SECONDS = 30
+"""Time that finding out a version may take; without an answer there is no label."""
+_PYTHON = re.compile(r"(python|pypy)[\d.]*")
+_VERSIONS = """
+import importlib.metadata as metadata
+for name in ("jax", "jaxlib"):
+    try:
+        print(name, metadata.version(name))
+    except metadata.PackageNotFoundError:
+        pass
+"""
+
+
+def program_labels(command: Sequence[str], given: Environment) -> dict[str, str]:
+    """Labels that say what the command runs with: versions, flags, commit, command line."""
+    found = {"command": shlex.join(command)}
+    if given.flags:
+        found["xla_flags"] = given.flags
+    found.update(_versions(command, given.variables))
+    commit = _output(
+        ["git", "describe", "--always", "--dirty=+dirty", "--abbrev=40", "--exclude=*"],
+        {**given.variables, "GIT_OPTIONAL_LOCKS": "0"},
+    )
+    if commit:
+        found["git_commit"] = commit
+    return found
+
+
+def run_name(command: Sequence[str], now: datetime) -> str:
+    """Name for a run without one: the program's and the time, such as train-20260131-235959."""
+    words = [word for word in command[1:] if word.endswith(".py")]
+    if "-m" in command[1:-1]:
+        words.append(command[command.index("-m") + 1])
+    program = Path(words[0] if words and _PYTHON.fullmatch(Path(command[0]).name) else command[0])
+    return f"{program.name.removesuffix('.py')}-{now:%Y%m%d-%H%M%S}"
+
+
+def _versions(command: Sequence[str], variables: Mapping[str, str]) -> dict[str, str]:
+    """Versions of jax and jaxlib that the command's Python would import, else that on PATH."""
+    python = _python_of(command[0], variables)
+    if python is None:
+        return {}
+    lines = (_output([python, "-c", _VERSIONS], variables) or "").splitlines()
+    words = [line.split() for line in lines]
+    return {word[0]: word[1] for word in words if len(word) == 2 and word[0] in ("jax", "jaxlib")}
+
+
+def _python_of(program: str, variables: Mapping[str, str]) -> str | None:
+    path = variables.get("PATH")
+    found = shutil.which(program, path=path)
+    if found is not None and not _PYTHON.fullmatch(Path(found).name):
+        found = _script_python(found, path)
+    return found or shutil.which("python3", path=path) or shutil.which("python", path=path)
+
+
+def _script_python(script: str, path: str | None) -> str | None:
+    """The Python in the first line of a script, such as pytest or torchrun; None if not Python."""
+    try:
+        with Path(script).open("rb") as file:
+            first = file.readline(1024)
+    except OSError:
+        return None
+    words = first[2:].decode(errors="replace").split() if first.startswith(b"#!") else []
+    for word in words:
+        if _PYTHON.fullmatch(Path(word).name):
+            return shutil.which(word, path=path)
+    return None
+
+
+def _output(command: Sequence[str], variables: Mapping[str, str]) -> str | None:
+    """What a command prints; None if it fails."""
+    try:
+        done = subprocess.run(
+            command,
+            env=variables,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=PROBE_SECONDS,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.decode(errors="replace").strip()
+
+
+# -- What a command left in its dump directory, or why it left nothing -----------------------------
+
+
+def cached_modules(folder: Path) -> list[str]:
+    """Names of modules that came out of a compilation cache: dumped as HLO text alone."""
+    names = {path.name for path in folder.rglob("module_*") if path.is_file()}
+    compiled = {_id(name) for name in names if name.endswith(tuple(PARTS))}
+    text = ".after_optimizations.txt"
+    return sorted(
+        name.removesuffix(text)
+        for name in names
+        if name.endswith(text) and _id(name) not in compiled
+    )
+
+
+def is_shared(modules: Sequence[ModuleFiles]) -> bool:
+    """Whether several processes wrote the dumps: a process gives each module its own number."""
+    seen: dict[tuple[str, int], str | None] = {}
+    for module in modules:
+        name = module.name
+        if name.module_number is None or not set(module.files) & set(BUFFER_KINDS):
+            continue
+        key = (module.key.rpartition("/")[0], name.module_number)
+        if seen.setdefault(key, name.module_name) != name.module_name:
+            return True
+    return False
+
+
+def why_nothing(folder: Path, given: Environment, exit_code: int) -> str:
+    """Why a command usually leaves no buffer assignment in the directory, and what to do."""
+    cached = cached_modules(folder)
+    if cached:
+        return (
+            f"nothing was compiled: {len(cached)} modules came out of a compilation cache, such as "
+            f"{cached[0]}. The program turns the cache on itself "
+            "(jax_enable_compilation_cache); turn it off there, or remove the cached files"
+        )
+    reasons = []
+    if exit_code:
+        reasons.append(f"the command failed (exit code {exit_code}) before it compiled anything")
+    if given.hiding_flags:
+        reasons.append(f"XLA_FLAGS have {' '.join(given.hiding_flags)}: try without")
+    if any(folder.iterdir()):
+        reasons.append("XLA dumped other files only: a compilation did not get far enough")
+    else:
+        reasons += [
+            "nothing was jitted: no function under jax.jit was called, lowered and compiled",
+            "the program sets XLA_FLAGS itself, or starts its worker without our environment "
+            "(sudo, ssh, a scheduler): it must add to XLA_FLAGS, not replace them",
+            "it computes with no XLA compiler, such as PyTorch without torch_xla",
+        ]
+    return "nothing was dumped. Usual reasons:\n" + "\n".join(f"  - {text}" for text in reasons)
+
+
+def _id(name: str) -> str:
+    """`module_0007` of a dump file's name, by which the files of a module are known."""
+    found = re.search(r"module_\d+", name)
+    return found[0] if found else name

@@ -2,7 +2,7 @@
 
 Text columns become string views over the block's own bytes, so a block must outlive the insert; the
 buffers keep it alive. Nothing of Arrow's own is needed for it, which whoever writes the rows, maybe
-another process, makes of the buffers: `bufdb.columnar.arrow`.
+another process, makes of the buffers: `bufdb.ingest.writer`.
 """
 
 from __future__ import annotations

@@ -46,8 +46,8 @@ def command(
     each kind of advice once, filled in with the names and lines of the program: an example to
     adapt, no patch.
     """
-    from bufdb.api.questions.summary import summary
-    from bufdb.report.terminal import advice
+    from bufdb.answers import summary_text
+    from bufdb.answers.summary import summary
 
     if name is not None and function is not None:
         raise UsageError("FUNCTION and --function are the same: give one of them")
@@ -59,4 +59,4 @@ def command(
     if answer.note is not None:
         common.note(answer.note)
         return
-    common.write(advice.text(answer.found, advice_page if has_code else None), output)
+    common.write(summary_text.advice_text(answer.found, advice_page if has_code else None), output)

@@ -7,20 +7,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bufdb.budget import judge
-from bufdb.budget.file import parse
+from bufdb.answers.budget import exit_code, judge, parse, summary
 from bufdb.commands import common
 from bufdb.errors import DatabaseError, UsageError
 from bufdb.query.result import Result
-from bufdb.report import formats
-from bufdb.report.text import markdown_escape
+from bufdb.render import formats
+from bufdb.render.text import markdown_escape
 
 if TYPE_CHECKING:
     import duckdb
 
-    from bufdb.budget.file import Budget
-    from bufdb.budget.judge import Verdict
-    from bufdb.query.memory_figures import MemoryFigures, Place
+    from bufdb.answers.budget import Budget, Verdict
+    from bufdb.query.figures import MemoryFigures, Place
     from bufdb.query.result import Result
 
 
@@ -79,8 +77,8 @@ def command(
         common.open_database(db), content.budgets, run, base or content.base
     )
     common.write(_text(verdicts, format_name, run, base), output)
-    common.note(f"run {run}: {judge.summary(verdicts)}")
-    click.get_current_context().exit(judge.exit_code(verdicts))
+    common.note(f"run {run}: {summary(verdicts)}")
+    click.get_current_context().exit(exit_code(verdicts))
 
 
 def _judge(
@@ -112,9 +110,7 @@ def _judge(
             if run == base:
                 common.note(f"run {run} is its own base: no limit relative to it can be exceeded")
             base_figures = figures.of_base(con, base, run)
-        verdicts = judge.judge(
-            budgets, figures.of_run(con, run), base_figures, figures.unread(con, run)
-        )
+        verdicts = judge(budgets, figures.of_run(con, run), base_figures, figures.unread(con, run))
     except duckdb.Error as error:
         # Code 1 would say that a limit is exceeded.
         raise DatabaseError(f"cannot read the figures: {str(error).splitlines()[0]}") from error
@@ -127,7 +123,7 @@ def _text(verdicts: list[Verdict], format_name: str, run: str, base: str | None)
     if format_name != "markdown":
         return text
     against = f", base {markdown_escape(base)}" if base else ""
-    heading = f"**Memory budget: {judge.summary(verdicts)}** (run {markdown_escape(run)}{against})"
+    heading = f"**Memory budget: {summary(verdicts)}** (run {markdown_escape(run)}{against})"
     return f"{heading}\n\n{text}"
 
 

@@ -15,20 +15,26 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bufdb.capture import outcome, process
-from bufdb.capture.environment import environment
-from bufdb.capture.labels import program_labels, run_name
+from bufdb.answers.devices import limit_of
+from bufdb.capture import process
+from bufdb.capture.environment import (
+    cached_modules,
+    environment,
+    is_shared,
+    program_labels,
+    run_name,
+    why_nothing,
+)
 from bufdb.commands import common, summary
 from bufdb.commands.progress import progress
 from bufdb.database import faults
 from bufdb.dumps.files import Oddity
 from bufdb.errors import DatabaseError, UsageError
 from bufdb.ingest.ingest import ingest
-from bufdb.query.memory_figures import METRICS
+from bufdb.query.figures import METRICS
 from bufdb.query.result import Result
-from bufdb.report import FORMATS, formats
-from bufdb.report.text import terminal_safe
-from bufdb.summary.devices import limit_of
+from bufdb.render import FORMATS, formats
+from bufdb.render.text import terminal_safe
 
 if TYPE_CHECKING:
     from bufdb.capture.environment import Environment
@@ -215,7 +221,7 @@ def capture(
     Raises:
         CommandError: the command cannot be started.
     """
-    from bufdb.dumps.pasted.refusals import other_spaces
+    from bufdb.dumps.pasted import other_spaces
 
     said = set() if said is None else said
     changed = environment(os.environ, dumps.folder)
@@ -330,14 +336,14 @@ def _ingest(dumps: Dumps, changed: Environment, code: int) -> int | None:
     oddities: list[Oddity] = []
     modules = discover(dumps.folder, oddities)
     if not modules and not any(oddity.severity == "error" for oddity in oddities):
-        common.note(outcome.why_nothing(dumps.folder, changed, code))
+        common.note(why_nothing(dumps.folder, changed, code))
         return None
-    if outcome.is_shared(modules):
+    if is_shared(modules):
         common.note(
             "several processes dumped to one directory, where modules of one number and name "
             "overwrite each other; capture one process at a time to have all"
         )
-    cached = outcome.cached_modules(dumps.folder)
+    cached = cached_modules(dumps.folder)
     if cached:
         common.note(f"{len(cached)} modules came out of a compilation cache and are not in the run")
     with progress("MB", is_quiet=dumps.is_quiet) as observer:

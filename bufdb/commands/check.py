@@ -88,7 +88,7 @@ def command(
 
 def _second_opinion(db: str, folder: Path, output: dict[str, Any]) -> None:
     """Compare what text and protos say of the same modules; exit code 1 if they disagree."""
-    from bufdb.api.questions import second_opinion
+    from bufdb.ingest import second_opinion
 
     if not reader.is_readable():
         raise UsageError(f"--protos: {reader.PACKAGE_MISSING}")

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bufdb.api.output import write_file, write_pieces
 from bufdb.commands import progress
-from bufdb.database.memory import MEMORY_LIMIT
 from bufdb.database.patience import PATIENCE, Patience
+from bufdb.database.store import MEMORY_LIMIT
 from bufdb.errors import BufdbError, UsageError, one_line
-from bufdb.query.asked.categories import read as read_categories
+from bufdb.query.asked import read_categories as read_categories
 from bufdb.query.catalogue import Catalogue, query_folders
 from bufdb.query.sizes import as_limit
-from bufdb.report import FORMATS, colour, formats
-from bufdb.report.text import terminal_safe
+from bufdb.render import FORMATS, formats
+from bufdb.render.output import write_file, write_pieces
+from bufdb.render.text import terminal_safe, use_colour
 
 if TYPE_CHECKING:
     import duckdb
@@ -203,7 +203,7 @@ categories_option: Decorator = click.option(
 )
 
 BINARY = ("arrow", "parquet")
-"""Forms of an answer that are no text: those of `bufdb.api.stream`."""
+"""Forms of an answer that are no text: those of `bufdb.api.answer`."""
 
 
 def _format_option(names: tuple[str, ...], exact: str) -> Decorator:
@@ -273,7 +273,7 @@ def require_pipe(format_name: str, output: Path | None) -> None:
 def emit(result: Result, *, format_name: str, output: Path | None, full: str | None) -> None:
     """Write a result in the form that the user asked for; `full` is 'wide', 'full' or None."""
     to_terminal = output is None and is_terminal(sys.stdout)
-    is_coloured = to_terminal and format_name == "table" and colour.wanted(sys.stdout, os.environ)
+    is_coloured = to_terminal and format_name == "table" and use_colour(sys.stdout, os.environ)
     text, cut = formats.render(
         result,
         format_name,
@@ -382,7 +382,7 @@ def open_database(
 ) -> duckdb.DuckDBPyConnection:
     """The database, as `store.open_readable` opens it, with the rules of a file of categories.
 
-    With --on the dataset that it names, as `bufdb.dataset.reading.open_readable` opens that. Left
+    With --on the dataset that it names, as `bufdb.dataset.snapshot.open_readable` opens that. Left
     open until the process ends: closing it fails while an interrupted query is at work.
     """
     from bufdb.database import store
@@ -393,7 +393,7 @@ def open_database(
     url = dataset()
     opened: Callable[..., duckdb.DuckDBPyConnection] = store.open_readable
     if url is not None:
-        from bufdb.dataset import reading
+        from bufdb.dataset import snapshot
 
-        opened = reading.open_readable
+        opened = snapshot.open_readable
     return opened(url or path, sql, allow_files=allow_files, runs=runs, before=before)

@@ -18,7 +18,7 @@ from click.shell_completion import CompletionItem
 from bufdb.commands import common
 from bufdb.database.patience import PATIENCE, Patience
 from bufdb.errors import BufdbError
-from bufdb.query.asked.known import Known
+from bufdb.query.asked import Known
 from bufdb.query.header import QueryFileError, SavedQuery
 
 OPEN_PARAMETER = "bufdb.open_parameter"

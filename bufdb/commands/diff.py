@@ -11,8 +11,7 @@ import click
 from bufdb.commands import common, completion
 
 if TYPE_CHECKING:
-    from bufdb.api.questions.diff import Diff
-    from bufdb.query.diff import Comparison
+    from bufdb.answers.diff import Comparison, Diff
     from bufdb.query.result import Result
 
 KEYS = ("op", "source", "shape", "dtype", "opcode", "category", "stack", "all")
@@ -96,7 +95,7 @@ def command(
 
     The comparison itself is SQL: FROM diff_modules('BASE', 'NEW'), diff_peak, diff_temps.
     """
-    from bufdb.api.questions import diff
+    from bufdb.answers import diff
 
     opened = partial(common.open_database, db)
     asked: dict[str, Any] = {"by": key_name, "function": function, "module": module}
@@ -118,7 +117,7 @@ def command(
 
 def _noted(piece: Diff) -> Result:
     """Rows, after saying why there are none or what they leave out."""
-    from bufdb.report.diff import others
+    from bufdb.answers.diff_text import others
 
     for text in (piece.note, others(piece.comparison)):
         if text is not None:
@@ -129,9 +128,9 @@ def _noted(piece: Diff) -> Result:
 def _write_text(
     answer: Comparison, top: int, *, format_name: str, output: Path | None, full: str | None
 ) -> None:
-    from bufdb.report import diff
+    from bufdb.answers import diff_text
 
-    shown = diff.text(answer, top, format_name, common.width_for(output, full))
+    shown = diff_text.text(answer, top, format_name, common.width_for(output, full))
     common.write(shown.text, output)
     for text in shown.notes:
         common.note(text)

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING
 
 import click
 
+from bufdb.answers.devices import limit_of
+from bufdb.capture.apart import NotCompiledError, compiled_apart, signals_heeded
+from bufdb.capture.target import hardware_of
 from bufdb.commands import common
 from bufdb.commands.progress import hide, waiting
-from bufdb.compiled.process import NotCompiledError, compiled_apart, signals_heeded
-from bufdb.compiled.target import hardware_of
 from bufdb.errors import BufdbError, DatabaseError, UsageError, one_line
 from bufdb.ingest.ingest import ingest
-from bufdb.report import colour
-from bufdb.summary.devices import limit_of
+from bufdb.render.text import use_colour
 
 if TYPE_CHECKING:
-    from bufdb.compiled.process import Compiled
-    from bufdb.summary.targets import Outcome
+    from bufdb.answers.summary import Outcome
+    from bufdb.capture.apart import Compiled
 
 
 @click.command(name="explain", short_help="Compile a function, also for a TPU, and summarise it.")
@@ -161,9 +161,8 @@ def _explained(job: _Job, target: str | None, *, is_one: bool = True) -> Outcome
     Raises:
         BufdbError: nothing was compiled, or it cannot be stored.
     """
-    from bufdb.api.questions.summary import summary as ask
-    from bufdb.summary.overview import DEVICE_LABEL, glob
-    from bufdb.summary.targets import NEED, Outcome, need_of
+    from bufdb.answers.summary import DEVICE_LABEL, NEED, Outcome, glob, need_of
+    from bufdb.answers.summary import summary as ask
 
     name = job.run_name(target, is_one=is_one)
     with tempfile.TemporaryDirectory(prefix="bufdb-") as folder:
@@ -215,14 +214,14 @@ def _relay(data: bytes) -> None:
 
 def _show(done: Outcome, format_name: str, output: Path | None) -> int:
     """The summary of one target; the exit code."""
-    from bufdb.report import summary
+    from bufdb.answers import summary_text
 
     assert done.found is not None
-    is_coloured = output is None and format_name == "text" and colour.wanted(sys.stdout, os.environ)
+    is_coloured = output is None and format_name == "text" and use_colour(sys.stdout, os.environ)
     text = (
-        summary.as_json(done.found)
+        summary_text.as_json(done.found)
         if format_name == "json"
-        else summary.text(done.found, is_coloured=is_coloured)
+        else summary_text.text(done.found, is_coloured=is_coloured)
     )
     common.write(text, output, is_safe=is_coloured)
     if done.refusal is not None:
@@ -237,7 +236,7 @@ def _compare(job: _Job, targets: Sequence[str], format_name: str, output: Path |
         UsageError: what is asked for can be compiled for none.
         DatabaseError: nothing can be stored.
     """
-    from bufdb.summary.targets import Outcome, table
+    from bufdb.answers.summary import Outcome, table
 
     done, codes = [], []
     for target in targets:

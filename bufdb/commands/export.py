@@ -95,7 +95,7 @@ def command(
       2  wrong usage, or the file cannot be written
       3  database missing, in use or of another version
     """
-    from bufdb.api.questions.export import export
+    from bufdb.export.ask import export
 
     opened = partial(common.open_database, db)
     output = Path("/dev/stdout") if output == Path("-") else output

@@ -17,15 +17,15 @@ from bufdb.commands.progress import progress
 from bufdb.commands.summary import show_after
 from bufdb.dumps.files import Oddity
 from bufdb.dumps.modules import NO_BUFFERS
-from bufdb.dumps.places.place import Bytes
-from bufdb.dumps.places.remote import Url, is_url
+from bufdb.dumps.place import Bytes
+from bufdb.dumps.remote import Url, is_url
 from bufdb.errors import BufdbError, UsageError
 from bufdb.ingest import ingest as database
-from bufdb.ingest import run_folders
+from bufdb.ingest.ingest import find_run_folders, parse_pattern
 
 if TYPE_CHECKING:
     from bufdb.dumps.discover import Source
-    from bufdb.ingest.summary import Summary
+    from bufdb.ingest.storing import Summary
 
 
 def _sources(
@@ -211,10 +211,10 @@ def _ingest_into(
     if file_format == "delta":
         raise UsageError("--format delta is written by one machine: leave --engine away")
     from bufdb.spark import ingest as cluster
-    from bufdb.spark import scatter, session
+    from bufdb.spark import part, session
 
     with_python = session.opened(engine, remote, master)
-    return partial(cluster.ingest, scatter.SparkScatter(with_python), url)
+    return partial(cluster.ingest, part.SparkScatter(with_python), url)
 
 
 @contextlib.contextmanager
@@ -244,13 +244,13 @@ def _run_per_folder(
     """Ingest each sub-directory of each path as a run of its own."""
     from bufdb.dumps.discover import discover
 
-    pattern = None if pattern_text is None else run_folders.parse_pattern(pattern_text)
+    pattern = None if pattern_text is None else parse_pattern(pattern_text)
     both = sorted(set(labels) & set(pattern.labels if pattern else ()))
     if both:
         raise UsageError(f"label {both[0]} is in --label and in --labels-from")
     folders: dict[str, Path] = {}
     for path in paths:
-        for folder in run_folders.run_folders(path, common.note):
+        for folder in find_run_folders(path, common.note):
             if folder.name in folders:
                 raise UsageError(
                     f"{folders[folder.name]} and {folder} would both be run {folder.name}"

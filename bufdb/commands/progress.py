@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from bufdb.errors import one_line
-from bufdb.report.bars import bar
+from bufdb.render.table import bar
 
 INTERVAL_S = 0.1
 """Between two drawings, at the least."""

@@ -12,7 +12,7 @@ import click
 
 from bufdb.commands import common
 from bufdb.query.header import GROUPS, SavedQuery
-from bufdb.report import text
+from bufdb.render import text
 
 
 @click.command(name="queries", short_help="List the saved queries.")

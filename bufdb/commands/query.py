@@ -10,9 +10,8 @@ import click
 
 from bufdb.commands import common, completion
 from bufdb.errors import UsageError, quote
-from bufdb.query import header
-from bufdb.query.asked import nothing, texts
-from bufdb.query.asked.known import Known
+from bufdb.query import asked, header
+from bufdb.query.asked import Known
 from bufdb.query.header import SavedQuery
 
 OPTIONS = {
@@ -218,9 +217,9 @@ def _param_text(param: header.Parameter) -> str:
     text = param.text
     if param.choices:
         text += f" One of {', '.join(str(choice) for choice in param.choices)}."
-    if texts.is_size(param):
+    if asked.is_size(param):
         text += " A unit may follow, as in 32MiB."
-    if texts.is_space(param):
+    if asked.is_space(param):
         text += " A name, such as hbm, will do where it is one platform's."
     return text if param.default is None else f"{text} [default: {param.default}]"
 
@@ -258,7 +257,7 @@ def _answer_elsewhere(
 ) -> None:
     """The answer of Spark or Sail over a dataset; `where` has --engine, --remote and --master."""
     from bufdb.query import execute
-    from bufdb.spark import answer, session, tables
+    from bufdb.spark import session, tables
 
     engine, remote, master = where
     url = common.dataset()
@@ -266,12 +265,12 @@ def _answer_elsewhere(
         raise UsageError(f"--engine {engine} asks a dataset: name one with --on")
     if output["format_name"] in common.BINARY:
         raise UsageError(f"--format {output['format_name']} is for DuckDB alone")
-    answer.require_claim(query, engine)
+    tables.require_claim(query, engine)
     bound = execute.bind(query, values)
     opened = session.opened(engine, remote, master)
     own = (query.sql, execute.runs_asked(bound)) if query.is_own else ()
     tables.register(opened, url, *own)
-    result = answer.answer(opened, query, bound)
+    result = tables.answer(opened, query, bound)
     common.emit(result, **output)
     if not result.rows:
         common.note(f"{query.name}: no rows; DuckDB's answer says why (without --engine)")
@@ -298,15 +297,15 @@ def _answer(
         common.write("".join(f"{plan}\n" for _, plan in plans), output["output"])
         return
     if output["format_name"] in common.BINARY:
-        from bufdb.api import stream
+        from bufdb.api import answer
 
         row_count = execute.query_as_table(con, query, bound)
-        common.write_bytes(stream.as_bytes(con, output["format_name"]), output["output"])
+        common.write_bytes(answer.as_bytes(con, output["format_name"]), output["output"])
     else:
         result = execute.execute_query(con, query, bound)
         row_count = len(result.rows)
         if output["format_name"] == "table" and not output["full"]:
             result = result.without_empty(query.unasked_columns(bound))
         common.emit(result, **output)
-    for text in nothing.notes(Known(con, CATALOG), query, bound, row_count):
+    for text in asked.notes_on_nothing(Known(con, CATALOG), query, bound, row_count):
         common.note(text)

@@ -63,7 +63,7 @@ def command(
       2  wrong usage, or the file cannot be written
       3  database missing, in use or of another version
     """
-    from bufdb.api.questions.report import report
+    from bufdb.page.page import report
 
     opened = partial(common.open_database, db)
     filters = {"run": run, "function": function, "module": module, "platform": platform}

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
+from bufdb.answers import schema
+from bufdb.answers.schema import describe
 from bufdb.commands import common
 from bufdb.errors import UsageError, did_you_mean, quote
-from bufdb.query.schema import describe
-from bufdb.report import schema
 
 
 @click.command(name="schema", short_help="Describe the tables, views and macros.")
@@ -57,8 +57,8 @@ def command(names: tuple[str, ...], format_name: str, brief: bool, db: str) -> N
 
 
 def _write_sql(url: str, names: tuple[str, ...], format_name: str, *, is_brief: bool) -> None:
-    from bufdb.dataset import shell
+    from bufdb.dataset import snapshot
 
     if names or is_brief or format_name != "text":
         raise UsageError("schema --on prints SQL, and all of it; it takes no names and no format")
-    common.write(shell.text(url))
+    common.write(snapshot.shell_text(url))

@@ -14,16 +14,16 @@ import click
 from bufdb.commands import common, completion
 from bufdb.errors import UsageError, one_line
 from bufdb.query.catalogue import Catalogue
-from bufdb.report.terminal import paint
 from bufdb.resources import query_folder
+from bufdb.show import drawing
 
 if TYPE_CHECKING:
     import duckdb
 
-    from bufdb.query.asked.subject import Subject
     from bufdb.query.header import SavedQuery, Value
-    from bufdb.report.terminal.screen import Screen
-    from bufdb.summary.picture import Picture
+    from bufdb.query.subject import Subject
+    from bufdb.show.picture import Picture
+    from bufdb.show.screen import Screen
 
 BY = ("line", "op", "category", "dtype", "value")
 TREES = ("op", "line", "stack")
@@ -85,9 +85,9 @@ def command(
     The width is that of the terminal (COLUMNS), from 60 to 160. Without colours (a pipe, NO_COLOR)
     letters tell buffers apart; --ascii is for terminals that show no block characters.
     """
-    from bufdb.query.asked import subject
-    from bufdb.report.terminal.screen import Screen
-    from bufdb.summary import picture
+    from bufdb.query import subject
+    from bufdb.show import picture
+    from bufdb.show.screen import Screen
 
     if step is not None and peak is not None:
         raise UsageError("--step and --peak both say which instant to show; give one of them")
@@ -102,7 +102,7 @@ def command(
     stream = sys.stdout if output is None else None
     screen = Screen(
         shutil.get_terminal_size().columns,
-        paint.look_of(stream, os.environ, is_plain=is_plain),
+        drawing.look_of(stream, os.environ, is_plain=is_plain),
     )
     if chosen.peak_time is None:
         _sizes(con, queries, chosen, screen)
@@ -125,8 +125,8 @@ def _held(
     screen: Screen,
 ) -> None:
     """What holds the instant: a tree or the largest values."""
-    from bufdb.report.terminal.screen import TOP
-    from bufdb.summary import picture
+    from bufdb.show import picture
+    from bufdb.show.screen import TOP
 
     if tree is not None:
         query = queries[picture.TREES[tree]]
@@ -144,8 +144,8 @@ def _sizes(
     screen: Screen,
 ) -> None:
     """What can be said without a peak, or without its instant."""
-    from bufdb.report.terminal.screen import TOP
-    from bufdb.summary import picture
+    from bufdb.show import picture
+    from bufdb.show.screen import TOP
 
     screen.sizes(chosen)
     query = queries[picture.SIZES if chosen.peak_bytes is None else picture.VALUES]

@@ -41,9 +41,9 @@ def command(
         plans = execute.execute_sql(con, text, explain=True).rows
         common.write("".join(f"{plan}\n" for _, plan in plans), output["output"])
     elif output["format_name"] in common.BINARY:
-        from bufdb.api import stream
+        from bufdb.api import answer
 
         execute.sql_as_table(con, text)
-        common.write_bytes(stream.as_bytes(con, output["format_name"]), output["output"])
+        common.write_bytes(answer.as_bytes(con, output["format_name"]), output["output"])
     else:
         common.emit(execute.execute_sql(con, text), **output)

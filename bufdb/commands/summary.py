@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from bufdb.answers.devices import Limits
 from bufdb.commands import common, completion
 from bufdb.errors import one_line
 from bufdb.query.catalogue import Catalogue
-from bufdb.report import colour
+from bufdb.render.text import use_colour
 from bufdb.resources import query_folder
-from bufdb.summary.devices import Limits
 
 if TYPE_CHECKING:
     from bufdb.query.header import Value
@@ -56,8 +56,8 @@ def command(
     device='TPU v5e'); no dump names it. All figures are those of 'bufdb query peak-by',
     by category and by line, 'advice' and 'diagnostics'.
     """
-    from bufdb.api.questions.summary import summary as ask
-    from bufdb.report import summary
+    from bufdb.answers import summary_text
+    from bufdb.answers.summary import summary as ask
 
     opened = partial(common.open_database, db)
     answer = ask(opened, run=run, function=function, module=module, color=color, limit=limit)
@@ -66,11 +66,11 @@ def command(
         common.note(answer.note)
         if format_name == "text":
             return
-    is_coloured = output is None and format_name == "text" and colour.wanted(sys.stdout, os.environ)
+    is_coloured = output is None and format_name == "text" and use_colour(sys.stdout, os.environ)
     text = (
-        summary.as_json(found)
+        summary_text.as_json(found)
         if format_name == "json"
-        else summary.text(found, is_coloured=is_coloured)
+        else summary_text.text(found, is_coloured=is_coloured)
     )
     common.write(text, output, is_safe=is_coloured)
 
@@ -82,22 +82,21 @@ def show_after(
 
     Without `parts` it is read from few views, which costs an ingest 0.15 s.
     """
+    from bufdb.answers import summary, summary_text
     from bufdb.database import store
-    from bufdb.report import summary
-    from bufdb.summary import overview
 
-    queries = overview.queries(Catalogue([query_folder()]), parts)
-    globs = [overview.glob(run) for run in runs]
+    queries = summary.queries(Catalogue([query_folder()]), parts)
+    globs = [summary.glob(run) for run in runs]
     asked: dict[str, Value] = {"run": globs[0]} if len(globs) == 1 else {}
     narrowed = globs if len(globs) == 1 else None
-    with store.open_readable(db, overview.sql_of(queries), runs=narrowed) as con:
-        found = overview.overview(con, queries, asked, *limits)
+    with store.open_readable(db, summary.sql_of(queries), runs=narrowed) as con:
+        found = summary.overview(con, queries, asked, *limits)
     if not found.counts["module_count"]:
         return
     command = shlex.join(["bufdb", "summary", *(["--run", *globs] if narrowed else [])])
-    text = summary.text(
+    text = summary_text.text(
         found,
-        is_coloured=colour.wanted(sys.stderr, os.environ),
+        is_coloured=use_colour(sys.stderr, os.environ),
         more=f"{one_line(command)} shows what holds it",
     )
     with contextlib.suppress(OSError):

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bufdb.answers.devices import Limits
 from bufdb.capture import sweep
 from bufdb.capture.sweep import Combination
 from bufdb.commands import common
@@ -23,11 +24,10 @@ from bufdb.errors import CommandError, UsageError
 from bufdb.query.catalogue import Catalogue
 from bufdb.query.result import Result
 from bufdb.resources import query_folder
-from bufdb.summary.devices import Limits
 
 if TYPE_CHECKING:
+    from bufdb.answers.summary import Overview
     from bufdb.query.result import Result
-    from bufdb.summary.overview import Overview
 
 INTERRUPTED = 130
 LABEL = "sweep"
@@ -162,28 +162,27 @@ def _show(
     output: Path | None,
 ) -> None:
     """The table of peaks, the curves, and the largest that fits."""
+    from bufdb.answers import summary
+    from bufdb.answers import sweep as answer
     from bufdb.database import store
-    from bufdb.report import sweep as report
-    from bufdb.summary import overview
-    from bufdb.summary import sweep as summary
 
     made = zip(planned.combinations, done, strict=False)
     stored = [planned.run_name(combination) for combination, one in made if one.is_stored]
     if not stored:
         show_result(_table(planned, done, {}), None, format_name, output)
         return
-    query = Catalogue([query_folder()]).find(summary.QUERY)
-    globs = [overview.glob(name) for name in stored]
-    with store.open_readable(db, summary.sql_of(query), runs=globs) as con:
-        peaks = summary.peaks(con, stored, *limits)
+    query = Catalogue([query_folder()]).find(answer.QUERY)
+    globs = [summary.glob(name) for name in stored]
+    with store.open_readable(db, answer.sql_of(query), runs=globs) as con:
+        peaks = answer.peaks(con, stored, *limits)
         known = [found.limit_bytes for found in peaks.values() if found.limit_bytes is not None]
         limit_bytes = known[0] if known else None
         labels = sweep.numeric_labels(planned.values)
-        curves = summary.curves(con, query, labels, limit_bytes)
+        curves = answer.curves(con, query, labels, limit_bytes)
     show_result(_table(planned, done, peaks), None, format_name, output)
     functions = {found.peak["function_name"] for found in peaks.values() if found.peak is not None}
     proof = functools.partial(_proof, planned, db)
-    for text in report.lines(curves, functions, limit_bytes, proof):
+    for text in answer.lines(curves, functions, limit_bytes, proof):
         common.note(text)
     for asked in list(curves)[:1]:
         again = ["bufdb", "query", query.name, "--db", db, "--run", f"{LABEL}={planned.name}"]

@@ -11,7 +11,7 @@ import click
 from bufdb.commands import common, completion
 
 if TYPE_CHECKING:
-    from bufdb.api.questions.what_if import WhatIf
+    from bufdb.what_if.ask import WhatIf
 
 BY = ("line", "op", "value")
 """What --until may take."""
@@ -101,7 +101,7 @@ def command(
       2  wrong usage, or a name that takes nothing
       3  database missing, in use or of another version
     """
-    from bufdb.api.questions.what_if import what_if
+    from bufdb.what_if.ask import what_if
 
     opened = partial(common.open_database, db)
     asked: dict[str, Any] = {"without": without, "donate": donate, "keep": keep, "until": until}

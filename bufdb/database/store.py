@@ -1,28 +1,72 @@
-"""The database file: open it, apply the schema, check its version.
+"""Open a database file, or one in memory: version, views, limits of memory."""
 
-The only module that runs the DDL of a file. The database is derived from dumps: a file of another
-schema version is refused with the remedy (ingest again), never migrated.
-
-A file may come from anybody, so nothing in it is obeyed. What answers questions runs in a locked
-database in memory, to which the file is attached read-only: views and macros are made there from
-`schema/`, a name means them first, then what DuckDB has built in, and only then what is in the
-file. Files outside the database cannot be reached.
-"""
+from __future__ import annotations
 
 import math
 import os
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TypeVar
 
 import duckdb
 
-from bufdb.database import definitions, memory, narrowing, ready
+from bufdb.database import definitions, narrowing
 from bufdb.database.definitions import CATALOG
 from bufdb.database.patience import PATIENCE, is_awaited, turn
 from bufdb.errors import DatabaseError
+
+# --------------------------------------------------------------------------------------------------
+# How much memory DuckDB may take for a question or an ingest, and how many threads that is for.
+#
+# What was asked for is a context variable, as `PATIENCE` is: every way to open a database is
+# bounded alike. Invariant: DuckDB always has a limit, for its own is four fifths of the machine.
+
+FOR_QUESTIONS = 768_000_000
+"""Bytes for answers unless others are asked for: a process stays below 1 GB with what Python and
+DuckDB's own code take. What needs more spills."""
+BYTES_PER_THREAD = 125_000_000
+"""What DuckDB advises for each thread at the least: on a machine of 64 cores they would have a
+limit's memory in their hands before there is anything in it."""
+
+FOR_INGEST = 256_000_000
+"""Bytes for an ingest, beside which Python holds a block of text and the names of a module: twice
+as many save no time."""
+
+MEMORY_LIMIT: ContextVar[int | None] = ContextVar("memory_limit", default=None)
+"""Bytes that were asked for; None leaves it to whoever opens the database."""
+
+
+def memory_limit() -> int:
+    """Bytes that DuckDB may take for a question."""
+    return MEMORY_LIMIT.get() or FOR_QUESTIONS
+
+
+def ingest_memory() -> str:
+    """What DuckDB may take for an ingest, as its setting says it."""
+    return f"{MEMORY_LIMIT.get() or FOR_INGEST}B"
+
+
+def bound_memory(con: duckdb.DuckDBPyConnection) -> None:
+    """Give DuckDB the limit of a question, and no more threads than it is enough for."""
+    con.execute(f"SET memory_limit = '{memory_limit()}B'")
+    ((threads,),) = con.execute("SELECT current_setting('threads')").fetchall()
+    allowed = max(1, memory_limit() // BYTES_PER_THREAD)
+    if threads > allowed:
+        con.execute(f"SET threads = {allowed}")
+
+
+# -- The database file: open it, apply the schema, check its version -------------------------------
+#
+# The only module that runs the DDL of a file. The database is derived from dumps: a file of another
+# schema version is refused with the remedy (ingest again), never migrated.
+#
+# A file may come from anybody, so nothing in it is obeyed. What answers questions runs in a locked
+# database in memory, to which the file is attached read-only: views and macros are made there from
+# `schema/`, a name means them first, then what DuckDB has built in, and only then what is in the
+# file. Files outside the database cannot be reached.
 
 SCHEMA_VERSION = 6
 BLOCK_SIZE = "131072"
@@ -58,12 +102,12 @@ WHERE schema_name = 'main' AND NOT internal
 """
 _TEXTS = f"""
 SELECT database_name = '{CATALOG}' AS is_theirs, table_name, sql FROM system.main.duckdb_tables()
-WHERE database_name IN ('{CATALOG}', '{ready.CATALOG}') AND schema_name = 'main'
+WHERE database_name IN ('{CATALOG}', '{definitions.READY}') AND schema_name = 'main'
 """
 _MISSING = f"""
 SELECT table_name, column_name FROM (
   SELECT table_name, column_name, data_type FROM system.main.duckdb_columns()
-  WHERE database_name = '{ready.CATALOG}' AND schema_name = 'main'
+  WHERE database_name = '{definitions.READY}' AND schema_name = 'main'
   EXCEPT
   SELECT table_name, column_name, data_type FROM system.main.duckdb_columns()
   WHERE database_name = '{CATALOG}' AND schema_name = 'main'
@@ -114,7 +158,7 @@ def open_writable(path: str, config: dict[str, str] | None = None) -> duckdb.Duc
         DatabaseError: the file is in use, no database of bufdb's, or of another schema version.
     """
     # Access to other files stays on, for without it DuckDB takes no rows from Arrow either.
-    options: _Options = {**_FILE_FORMAT, **_NO_EXTENSIONS, "memory_limit": f"{memory.limit()}B"}
+    options: _Options = {**_FILE_FORMAT, **_NO_EXTENSIONS, "memory_limit": f"{memory_limit()}B"}
     options.update(config or {})
     is_new = path == ":memory:" or not Path(path).exists()
     con = _open(path, lambda: _connected(path, options), is_writer=True)
@@ -170,8 +214,10 @@ def _refuse_actors(con: duckdb.DuckDBPyConnection, path: str) -> None:
 
 def _copy_schema(con: duckdb.DuckDBPyConnection) -> None:
     ((own,),) = con.execute("SELECT current_database()").fetchall()
-    with ready.attached(con, SCHEMA_VERSION):
-        con.execute(f'COPY FROM DATABASE {ready.CATALOG} TO "{own.replace(chr(34), chr(34) * 2)}"')
+    with definitions.attached_schema(con, SCHEMA_VERSION):
+        con.execute(
+            f'COPY FROM DATABASE {definitions.READY} TO "{own.replace(chr(34), chr(34) * 2)}"'
+        )
 
 
 def _renew_views(con: duckdb.DuckDBPyConnection) -> None:
@@ -250,7 +296,7 @@ def close_up(
         con.execute(definitions.tables()[table])
         _replace_rows(con, table, rows)
     con.execute(f"SET temp_directory = '{spill_folder()}'")
-    memory.bound(con)
+    bound_memory(con)
     _lock(con, allow_files=allow_files)
 
 
@@ -388,7 +434,7 @@ def _copy_views(
         DatabaseError: the file has not those tables.
     """
     tables = definitions.tables()
-    with ready.attached(con, SCHEMA_VERSION):
+    with definitions.attached_schema(con, SCHEMA_VERSION):
         texts = con.execute(_TEXTS).fetchall()
         theirs = {(name, sql) for is_theirs, name, sql in texts if is_theirs}
         # Columns are listed only where a table is not word for word bufdb's: 1 ms instead of 20.
@@ -419,7 +465,7 @@ def _copy_views(
 
 def copy_own_views(con: duckdb.DuckDBPyConnection) -> None:
     """Copy bufdb's views and macros into memory, where the ready-made database is attached."""
-    con.execute(f"COPY FROM DATABASE {ready.CATALOG} TO memory (SCHEMA)")
+    con.execute(f"COPY FROM DATABASE {definitions.READY} TO memory (SCHEMA)")
     con.execute("BEGIN")
     for table in definitions.tables():
         con.execute(f'DROP TABLE memory.main."{table}"')

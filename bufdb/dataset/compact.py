@@ -16,12 +16,12 @@ from pathlib import Path
 
 import duckdb
 
-from bufdb.database import memory, ready, store
+from bufdb.database import definitions, store
 from bufdb.database.store import SCHEMA_VERSION
-from bufdb.dataset import layout, views
+from bufdb.dataset import layout
 from bufdb.dataset.layout import LOOSE, quoted
 from bufdb.dataset.places import Place, place_of
-from bufdb.dataset.snapshot import Owners, Snapshot, require_rows, unreadable
+from bufdb.dataset.snapshot import Owners, Snapshot, empty, require_rows, unreadable
 from bufdb.dataset.writer import OPTIONS
 from bufdb.errors import UsageError
 
@@ -83,9 +83,9 @@ def compact(
     try:
         place.attach(con)
         con.execute(f"SET temp_directory = '{store.spill_folder()}'")
-        memory.bound(con)  # what it sorts beyond that goes to a temporary file
-        with ready.attached(con, SCHEMA_VERSION):
-            columns = layout.columns(con, ready.CATALOG)
+        store.bound_memory(con)  # what it sorts beyond that goes to a temporary file
+        with definitions.attached_schema(con, SCHEMA_VERSION):
+            columns = layout.columns(con, definitions.READY)
         snapshot = Snapshot(con, place, "owners")
         require_rows(snapshot)
         if snapshot.is_delta:
@@ -164,7 +164,7 @@ def _copied(table: str, types: dict[str, str], relation: str, part_id: int) -> s
     is_of = " AND ".join(f"chosen.{column} = stored.{column}" for column in layout.OWN_COLUMNS)
     return (
         f"SELECT {cells}, {part_id}::BIGINT AS part_id "
-        f"FROM ({views.empty(all_types)} UNION ALL BY NAME SELECT * FROM {relation}) AS stored "
+        f"FROM ({empty(all_types)} UNION ALL BY NAME SELECT * FROM {relation}) AS stored "
         f"SEMI JOIN chosen ON {is_of} ORDER BY stored.owner_id"
     )
 

@@ -12,26 +12,22 @@ from typing import Any, Protocol
 
 import duckdb
 
-from bufdb.database import memory, store
-from bufdb.dataset import layout, views
-from bufdb.dataset.delta.writer import DeltaWriter
+from bufdb.database import store
+from bufdb.dataset import layout
+from bufdb.dataset.delta import DeltaWriter
 from bufdb.dataset.places import Place, place_of
-from bufdb.dataset.snapshot import Owners, Snapshot
+from bufdb.dataset.snapshot import Owners, Snapshot, table_sql
 from bufdb.dataset.writer import OF_RUNS, Owner, Writer
-from bufdb.dumps.blocks import BLOCK_BYTES
 from bufdb.dumps.discover import Source
 from bufdb.dumps.files import as_text
-from bufdb.dumps.load import dumped_at
+from bufdb.dumps.load import BLOCK_BYTES, dumped_at
 from bufdb.errors import UsageError
-from bufdb.ingest import own
-from bufdb.ingest.plan import PlannedRun, plan
-from bufdb.ingest.progress import Progress
-from bufdb.ingest.rows import runs as run_rows
-from bufdb.ingest.storing import Ingest
-from bufdb.ingest.summary import Summary
-from bufdb.ingest.tables import MODULE_TABLES
-from bufdb.ingest.workers.choice import Reader, readers
-from bufdb.ingest.workers.work import Done, Group
+from bufdb.ingest import storing
+from bufdb.ingest import writer as run_rows
+from bufdb.ingest.plan import Done, Group, PlannedRun, Progress, plan
+from bufdb.ingest.pool import Reader, readers
+from bufdb.ingest.rows import MODULE_TABLES
+from bufdb.ingest.storing import Ingest, Summary
 from bufdb.read.hlo import Own
 
 FORMATS = ("parquet", "delta")
@@ -124,7 +120,7 @@ def store_planned(
     and only rows of runs are stored here.
     """
     place = place_of(url)
-    config = {"threads": "1", "memory_limit": memory_limit or memory.for_ingest()}
+    config = {"threads": "1", "memory_limit": memory_limit or store.ingest_memory()}
     con = store.open_writable(":memory:", config)
     try:
         con.execute(f"SET temp_directory = '{store.spill_folder()}'")
@@ -209,11 +205,11 @@ class _Stored:
         """
         some = f"SELECT unnest([{', '.join(map(layout.quoted, runs))}]::VARCHAR[])"
         relation = self.snapshot.relation("run_labels", self.snapshot.owners_of(some))
-        labels = views.table("run_labels", self.columns["run_labels"], relation, self.owners)
+        labels = table_sql("run_labels", self.columns["run_labels"], relation, self.owners)
         return bool(
             self.con.execute(
                 f"SELECT 1 FROM ({labels}) WHERE run_name IN ({some}) "
-                f"AND label = {layout.quoted(own.LABEL)} LIMIT 1"
+                f"AND label = {layout.quoted(storing.OWN_LABEL)} LIMIT 1"
             ).fetchall()
         )
 
@@ -238,7 +234,7 @@ class _Stored:
 
     def _insert(self, table: str, of: Owners, owners: str) -> None:
         relation = self.snapshot.relation(table, of)
-        select = views.table(table, self.columns[table], relation, owners)
+        select = table_sql(table, self.columns[table], relation, owners)
         self.con.execute(f"INSERT INTO {table} {select}")
 
     def _note_elsewhere(self, run: str, of_run: str) -> None:
@@ -247,9 +243,11 @@ class _Stored:
         if self.con.execute(f"SELECT 1 FROM {of_run} WHERE {is_other} LIMIT 1").fetchall():
             rows = self.con.execute(
                 "SELECT label_value FROM run_labels WHERE run_name = ? AND label = ?",
-                [run, own.LABEL],
+                [run, storing.OWN_LABEL],
             ).fetchall()
-            self.own_elsewhere.setdefault(run, own.parse(rows[0][0].split() if rows else []))
+            self.own_elsewhere.setdefault(
+                run, storing.parse_own(rows[0][0].split() if rows else [])
+            )
 
     def _day(self, run: str, planned: PlannedRun, labels: Mapping[str, str]) -> str:
         """The day under which a run is stored: what a label says, where it is, when it was dumped.
@@ -324,8 +322,8 @@ class _Ingest(Ingest):
         if self.found.key not in self.found.versions:
             self.run_name = run
             self.writer.begin()
-            run_rows.add(self.con, run, self.plan[run].path, labels, metadata)
-            own.note_globs(self.con, run, self.own_globs)
+            run_rows.add_run(self.con, run, self.plan[run].path, labels, metadata)
+            storing.own_note_globs(self.con, run, self.own_globs)
             self._commit()
         self.writer.close()
 
@@ -352,7 +350,7 @@ class _Ingest(Ingest):
             return super()._left()
         before = self.found.own_elsewhere.get(self.run_name, self.of_run.own)
         differs = before.pattern != self.of_run.own.pattern
-        return [own.note(self.run_name, "modules")] if differs else []
+        return [storing.own_note(self.run_name, "modules")] if differs else []
 
     def end_run(self, run: str) -> None:
         """Let what was pruned be gone, and forget the run."""

@@ -1,22 +1,133 @@
-"""What a dataset holds at one moment: its objects, and the owners that count.
-
-Markers are listed first and the other tables after them. An owner's rows are all there before its
-marker is, and nothing that counted a while ago is removed; so whatever a snapshot commits to it
-can read, whoever writes meanwhile.
-"""
+"""One snapshot of a dataset: its objects, its tables as SQL, opened or written as a script."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import duckdb
 
+from bufdb.database import definitions, store
+from bufdb.database.definitions import CATALOG
 from bufdb.database.store import SCHEMA_VERSION
-from bufdb.dataset import layout, views
-from bufdb.dataset.delta import log
-from bufdb.dataset.layout import MARKERS, Name
-from bufdb.dataset.places import Listed, Place
+from bufdb.dataset import delta, layout
+from bufdb.dataset.layout import MARKERS, Name, quoted
+from bufdb.dataset.places import Bucket, Listed, Place, place_of
 from bufdb.errors import DatabaseError
+
+# -- The tables of a dataset as SQL: which owners are committed, and their rows in bufdb's types ---
+#
+# The same texts serve bufdb's own readers, who name the objects to read, and a plain DuckDB shell,
+# to which they are patterns. dt is a matter of names alone: no text reads it as a column, for two
+# windows of different order over one hive column end a connection of DuckDB 2.0.
+
+COMMITTED_COLUMNS = {
+    "marker": "VARCHAR",
+    **layout.OWN_COLUMNS,
+    **layout.MARKER_COLUMNS,
+    "run_name": "VARCHAR",
+    "ingested_at": "TIMESTAMP",
+    "filename": "VARCHAR",
+}
+_OWNER = "owner_id, owner_version, part_id"
+
+
+def objects(paths: Sequence[str]) -> str:
+    """The rows of objects, whatever columns each of them has."""
+    texts = ", ".join(quoted(path) for path in paths)
+    return (
+        f"read_parquet([{texts}], union_by_name = true, hive_partitioning = false, filename = true)"
+    )
+
+
+def committed(relations: Mapping[str, str]) -> str:
+    """A SELECT of the owners that count, one row each, with the marker that says so.
+
+    Args:
+        relations: rows of each of MARKERS that has objects.
+    """
+    parts = [empty(COMMITTED_COLUMNS)]
+    for table, relation in relations.items():
+        time = "ingested_at" if table == "runs" else "NULL::TIMESTAMP"
+        parts.append(
+            f"SELECT '{table}' AS marker, {_OWNER}, {', '.join(layout.MARKER_COLUMNS)}, "
+            f"run_name, {time} AS ingested_at, filename\n  FROM {relation}"
+        )
+    rows = "\n  UNION ALL BY NAME\n  ".join(parts)
+    return (
+        f"SELECT *\nFROM (\n  {rows}\n)\nQUALIFY row_number() OVER (\n"
+        "  PARTITION BY owner_id ORDER BY owner_version DESC, part_id DESC, filename\n) = 1"
+    )
+
+
+def table_sql(name: str, types: Mapping[str, str], relation: str | None, owners: str) -> str:
+    """A SELECT of a table's rows.
+
+    Args:
+        name: the table.
+        types: its columns.
+        relation: rows of its objects; None if it has none.
+        owners: the table with what `committed` selects.
+    """
+    if relation is None:
+        return empty(types)
+    stored = {**types, **layout.OWN_COLUMNS}
+    rows = f"(\n  {empty(stored)}\n  UNION ALL BY NAME\n  SELECT * FROM {relation}\n) AS stored"
+    cells = ",\n  ".join(
+        f'stored."{column}"::{kind} AS "{column}"' for column, kind in types.items()
+    )
+    is_of = " AND ".join(f"owners.{column} = stored.{column}" for column in layout.OWN_COLUMNS)
+    whole = "NOT owners.is_removed"
+    if name == "shapes":  # each owner has those that it needs
+        return (
+            f"SELECT DISTINCT ON (stored.shape)\n  {cells}\nFROM {rows}\n"
+            f"SEMI JOIN {owners} AS owners ON {is_of} AND {whole}"
+        )
+    if name in ("runs", "run_labels"):
+        return _merged(name, cells, f"{rows}\nJOIN {owners} AS owners ON {is_of} AND {whole}")
+    return f"SELECT\n  {cells}\nFROM {rows}\nSEMI JOIN {owners} AS owners ON {is_of} AND {whole}"
+
+
+def asked_runs(schema: str) -> str:
+    """A SELECT of the runs that a parameter names: globs of names, or of label=value.
+
+    Args:
+        schema: where the tables `runs` and `run_labels` are.
+    """
+    return (
+        "SELECT DISTINCT run_name FROM ("
+        f"SELECT run_name, run_name AS selector FROM {schema}.runs UNION ALL "
+        f"SELECT run_name, label || '=' || label_value FROM {schema}.run_labels) "
+        "JOIN (SELECT unnest(?::VARCHAR[]) AS asked) ON selector GLOB asked"
+    )
+
+
+def _merged(name: str, cells: str, source: str) -> str:
+    """Rows of runs of which several places may tell: the latest word, the earliest dump."""
+    key = "stored.run_name" if name == "runs" else "stored.run_name, stored.label"
+    if name == "runs":
+        cells = cells.replace(
+            'stored."dumped_at"::TIMESTAMP',
+            "min(stored.dumped_at) OVER (PARTITION BY stored.run_name)::TIMESTAMP",
+        )
+    return (
+        f"SELECT\n  {cells}\nFROM {source}\nQUALIFY row_number() OVER (\n  PARTITION BY {key} "
+        "ORDER BY owners.ingested_at DESC, owners.owner_id\n) = 1"
+    )
+
+
+def empty(types: Mapping[str, str]) -> str:
+    """A SELECT of no row with columns of these types."""
+    cells = ", ".join(f'NULL::{kind} AS "{column}"' for column, kind in types.items())
+    return f"SELECT {cells} WHERE FALSE"
+
+
+# -- What a dataset holds at one moment: its objects, and the owners that count --------------------
+#
+# Markers are listed first and the other tables after them. An owner's rows are all there before its
+# marker is, and nothing that counted a while ago is removed; so whatever a snapshot commits to it
+# can read, whoever writes meanwhile.
 
 _ATTEMPTS = 20
 FREE_ROWS, MOST_ROWS = 1_000_000, 30
@@ -66,7 +177,7 @@ class Snapshot:
         """Objects from which rows are read."""
         self._listed: dict[str, dict[str, tuple[Name, Listed]]] = {}
         self._lost: dict[str, int] = {}
-        self.is_delta = any(log.is_log(place.names(table), table) for table in MARKERS)
+        self.is_delta = any(delta.is_log(place.names(table), table) for table in MARKERS)
         attempt = 0
         while not self._is_taken(module_ids):
             attempt += 1
@@ -97,7 +208,7 @@ class Snapshot:
         return all(self._lost.get(table, -1) <= version for table, version in before.items())
 
     def _versions(self) -> dict[str, int]:
-        return {table: log.version(self.place.names(table), table) for table in layout.tables()}
+        return {table: delta.version(self.place.names(table), table) for table in layout.tables()}
 
     def _commit(self, module_ids: set[int] | None) -> None:
         """Read the markers into the table of owners."""
@@ -115,7 +226,7 @@ class Snapshot:
                 found[table] = self._rows(names)
         self.has_markers = bool(found)
         try:
-            self.con.execute(f"CREATE OR REPLACE TABLE {self.owners} AS {views.committed(found)}")
+            self.con.execute(f"CREATE OR REPLACE TABLE {self.owners} AS {committed(found)}")
         except duckdb.Error as error:
             raise unreadable(self.place, error) from error
 
@@ -138,9 +249,9 @@ class Snapshot:
             DatabaseError: one is not there, or its name leads elsewhere.
         """
         listed = self.place.names(table)
-        if not log.is_log(listed, table):
+        if not delta.is_log(listed, table):
             return {}
-        found = log.read(self.con, self.place.root, table, listed)
+        found = delta.read(self.con, self.place.root, table, listed)
         self._lost[table] = found.lost_version
         names = sorted(f"{table}/{name}" for name in found.files)
         for name in names:
@@ -186,7 +297,7 @@ class Snapshot:
     def _rows(self, names: list[str]) -> str:
         paths = [f"{self.place.root}/{name}" for name in names]
         self.paths.update(paths)
-        return views.objects(paths)
+        return objects(paths)
 
     def owners_of(self, runs: str | None = None, *, with_removed: bool = False) -> Owners:
         """The owners that count.
@@ -225,3 +336,164 @@ def require_rows(snapshot: Snapshot) -> None:
     if not snapshot.has_markers:
         root = snapshot.place.root
         raise DatabaseError(f"no dataset {root}; make one with 'bufdb ingest DUMPS --out {root}'")
+
+
+# -- A dataset opened for questions, as `bufdb.database.store` opens a database file ---------------
+#
+# Nothing outside the dataset can be reached, and nothing in it is obeyed: Parquet holds rows alone.
+
+COPIED_BYTES = 16 << 20
+"""Parquet that is read into memory once, when a dataset is opened. A query may name a table thirty
+times, by views that stand on views, and opens its files anew each time."""
+_OWNERS = f"{CATALOG}.stored.owners"
+_ALWAYS = ("runs", "run_labels", "modules", "memory_sums", "diagnostics")
+"""Tables from which it is told why an answer is empty, whatever was asked."""
+
+
+def open_readable(
+    url: str,
+    sql: str | None = None,
+    *,
+    allow_files: bool = False,
+    runs: Sequence[str] | None = None,
+    before: Mapping[str, Sequence[tuple[Any, ...]]] | None = None,
+) -> duckdb.DuckDBPyConnection:
+    """Open a dataset for questions: one snapshot of it, locked, with bufdb's own views.
+
+    Args and views are those of `store.open_readable`; tables that `sql` does not need are left out.
+
+    Raises:
+        UsageError: what the URL needs is not installed.
+        DatabaseError: there is no dataset, or it cannot be read.
+    """
+    place = place_of(url)
+    con = store.open_memory()
+    try:
+        place.attach(con)
+        with definitions.attached_schema(con, SCHEMA_VERSION):
+            columns = layout.columns(con, definitions.READY)
+            store.copy_own_views(con)
+            con.execute(f"ATTACH ':memory:' AS {CATALOG}")
+            for table in sorted(layout.CONSTANT):
+                con.execute(
+                    f"CREATE TABLE {CATALOG}.main.{table} AS FROM {definitions.READY}.{table}"
+                )
+        con.execute(f"SET search_path = 'memory.main,system.main,{CATALOG}.main'")
+        con.execute("SET parquet_metadata_cache = true")
+        con.execute(f"CREATE SCHEMA {CATALOG}.stored")
+        snapshot = Snapshot(con, place, _OWNERS)
+        require_rows(snapshot)
+        # What is narrowed stands in front of these, who are asked then only why an answer is empty.
+        few = [] if sql is None or runs is None else definitions.module_tables(sql)
+        tables = [table for table in _needed(sql) if table not in few or table in _ALWAYS]
+        every = snapshot.owners_of()
+        _make(snapshot, columns, tables, f"{CATALOG}.main", every, _OWNERS, as_views=few)
+        if few:
+            _narrow(con, snapshot, columns, few, runs or ())
+        if not allow_files:
+            place.allow(con, snapshot.paths)
+        store.close_up(con, before, allow_files=allow_files)
+    except duckdb.Error as error:
+        con.close()
+        raise unreadable(place, error) from error
+    except BaseException:
+        con.close()
+        raise
+    return con
+
+
+def _needed(sql: str | None) -> list[str]:
+    """The tables that SQL names, by itself or by views; all if it is not known."""
+    if sql is None:
+        return layout.tables()
+    named = layout.named(sql).union(_ALWAYS)
+    return [table for table in layout.tables() if table in named]
+
+
+def _make(
+    snapshot: Snapshot,
+    columns: layout.Columns,
+    tables: Sequence[str],
+    schema: str,
+    of: Owners,
+    owners: str,
+    as_views: Sequence[str] = (),
+) -> None:
+    """Make tables of the rows of some owners: the smallest as copies, the others as views."""
+    left = COPIED_BYTES
+    for table in sorted(tables, key=lambda table: snapshot.size(table, of)):
+        if table not in as_views:
+            snapshot.require_sound(table, of)
+        select = table_sql(table, columns[table], snapshot.relation(table, of), owners)
+        is_copied = table not in as_views and snapshot.size(table, of) <= left
+        left -= snapshot.size(table, of) if is_copied else 0
+        kind = "TABLE" if is_copied else "VIEW"
+        snapshot.con.execute(f'CREATE {kind} {schema}."{table}" AS {select}')
+
+
+def _narrow(
+    con: duckdb.DuckDBPyConnection,
+    snapshot: Snapshot,
+    columns: layout.Columns,
+    tables: Sequence[str],
+    runs: Sequence[str],
+) -> None:
+    """Put views of the modules of some runs in front of tables, of fewer objects."""
+    con.execute(
+        f"CREATE TEMP TABLE narrowed_runs AS {asked_runs(f'{CATALOG}.main')}",
+        [list(runs)],
+    )
+    some = "SELECT run_name FROM temp.main.narrowed_runs"
+    narrowed = f"{CATALOG}.stored.narrowed_owners"
+    con.execute(f"CREATE TABLE {narrowed} AS FROM {_OWNERS} WHERE run_name IN ({some})")
+    _make(snapshot, columns, tables, "memory.main", snapshot.owners_of(some), narrowed)
+
+
+# --------------------------------------------------------------------------------------------------
+# What a plain DuckDB shell executes to ask a dataset: bufdb's tables, views and macros as text.
+
+OWNERS = "bufdb_owners"
+
+
+def shell_text(url: str) -> str:
+    """SQL that makes, in an empty database, all that bufdb's saved queries ask.
+
+    Raises:
+        DatabaseError: there is no dataset, or it cannot be read.
+    """
+    place = place_of(url)
+    con = store.open_memory()
+    try:
+        place.attach(con)
+        with definitions.attached_schema(con, SCHEMA_VERSION):
+            columns = layout.columns(con, definitions.READY)
+        snapshot = Snapshot(con, place, OWNERS)
+        require_rows(snapshot)
+        root = "".join(f"[{char}]" if char in "*?[" else char for char in place.root)
+        patterns = {
+            # A pattern would find what the log of a Delta table no longer lists.
+            table: objects([f"{root}/{table}/dt=*/*.parquet"])
+            if not snapshot.is_delta
+            else snapshot.relation(table) or ""
+            for table in layout.tables()
+            if snapshot.objects(table)
+        }
+    finally:
+        con.close()
+    markers = {table: patterns[table] for table in reversed(MARKERS) if table in patterns}
+    lines = [_HEAD.format(root=place.root, owners=OWNERS)]
+    if isinstance(place, Bucket):
+        lines.append("LOAD httpfs;\n")
+    lines.append(f"CREATE TEMP TABLE {OWNERS} AS\n{committed(markers)};\n")
+    for table in layout.tables():
+        select = table_sql(table, columns[table], patterns.get(table), OWNERS)
+        lines.append(f'CREATE TEMP VIEW "{table}" AS\n{select};\n')
+    lines += [definitions.tables()[table] for table in sorted(layout.CONSTANT)]
+    lines += definitions.views(comments=False).values()
+    return "\n".join(lines)
+
+
+_HEAD = """\
+-- The bufdb dataset {root} for a DuckDB shell: save as views.sql, then .read views.sql
+-- {owners} says what counted when it was made; to see what was ingested since, read this again.
+"""

@@ -1,35 +1,37 @@
-"""Batches of dump files as the sections that the assembly reads.
-
-Many small modules are read whole and go through the readers end to end, in one round. A large
-module is a batch of its own and goes through in rounds of a block each, so that memory does not
-grow with the file.
-"""
+"""Modules as batches of sections: many small ones, or one large module in rounds."""
 
 from __future__ import annotations
 
+import functools
 import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bufdb.columnar.account import READ, UNREAD, Account
 from bufdb.columnar.scan import Bools
-from bufdb.columnar.section import Piece, Rounds
+from bufdb.columnar.section import READ, UNREAD, Account, Piece, Rounds
 from bufdb.dumps.files import BEFORE, BUFFER_KINDS, MESSAGE_KIND, PROTO
-from bufdb.dumps.load import LOOK_BYTES, Loaded
-from bufdb.dumps.text import DumpText
+from bufdb.dumps.load import BLOCK_BYTES, LARGE_BLOCK_BYTES, LOOK_BYTES, DumpText, Loaded
 from bufdb.errors import quote
 from bufdb.proto.reader import UnreadableProto
-from bufdb.read import hlo, layout_2019
-from bufdb.read.beside import debug_options
-from bufdb.read.beside.before_optimizations import BeforeOptimizations
+from bufdb.read import hlo, layout_2019, other_files
 from bufdb.read.boundaries import Span, Titles, cut
+from bufdb.read.hlo import NOTHING_MORE, Own
 from bufdb.read.live_ranges import Facts
-from bufdb.read.reports import memory_usage
+from bufdb.read.other_files import BeforeOptimizations
 from bufdb.read.told import Told, ToldRows
 
 if TYPE_CHECKING:
-    from bufdb.read.reports.message import Message
+    from bufdb.read.message import Message
+
+
+# -- Batches of dump files as the sections that the assembly reads ---------------------------------
+#
+# Many small modules are read whole and go through the readers end to end, in one round. A large
+# module is a batch of its own and goes through in rounds of a block each, so that memory does not
+# grow with the file.
 
 _BEHIND_END = re.compile(rb'(?: // [^\s"]+)?\s*\Z')
 """What may stand behind the last brace of an HLO text: a name (format section 7.4)."""
@@ -144,18 +146,18 @@ class Batch:
             self._message(number, DumpText(number, loaded, MESSAGE_KIND, self.account))
         if "memory_report" in loaded.texts:
             text = DumpText(number, loaded, "memory_report", self.account)
-            sums, read_count = memory_usage.read(text.piece(0, text.size).text)
+            sums, read_count = other_files.read_memory_usage(text.piece(0, text.size).text)
             self.reported_sums[number] = sums
             self._report(text, read_count, [])
         if "debug_options" in loaded.texts:
             text = DumpText(number, loaded, "debug_options", self.account)
-            found, problems = debug_options.read(text.piece(0, text.size).text)
+            found, problems = other_files.read_debug_options(text.piece(0, text.size).text)
             self.options[number] = found
             self._report(text, len(found), problems)
 
     def _message(self, number: int, text: DumpText) -> None:
         """What an out-of-memory message says; lines of others in it are known to be the log's."""
-        from bufdb.read.reports import oom_text  # its expressions take 30 ms
+        from bufdb.read import oom_text  # its expressions take 30 ms
 
         plain = text.piece(0, text.size).text
         found = [one for one in oom_text.read(plain) if not one.first]
@@ -276,3 +278,87 @@ class Batch:
             if lines:
                 rewritten = b"\n".join([*lines, b""])
                 pieces.append(Piece(piece.module, piece.path, rewritten, line_numbers=numbers))
+
+
+# -- One large module, in rounds of a block of whole lines -----------------------------------------
+
+
+class LargeModule(Batch):
+    """One module in rounds of a block of whole lines."""
+
+    def __init__(
+        self,
+        loaded: Loaded,
+        block_bytes: int = BLOCK_BYTES,
+        own: Own = NOTHING_MORE,
+        progress: Callable[[int], None] | None = None,
+    ) -> None:
+        """Args as those of Batch; `progress` is given the bytes of each round that was read."""
+        self.progress = progress
+        self.block_bytes = min(block_bytes, LARGE_BLOCK_BYTES)
+        self._spans: tuple[list[tuple[DumpText, Span]], ...] = ([], [], [])
+        super().__init__([loaded], own)
+
+    def _read(self, number: int, text: DumpText, *spans: Span) -> None:
+        for some, span in zip(self._spans, spans, strict=True):
+            if min(span[1], text.size) > span[0]:
+                some.append((text, span))
+
+    def _rounds(self, section: int) -> Iterator[Piece]:
+        for text, span in self._spans[section]:
+            for piece in text.rounds(span, self.block_bytes):
+                yield piece
+                if self.progress is not None:
+                    self.progress(piece.size)
+
+    def allocations(self) -> Rounds:
+        """Allocation section, in rounds."""
+        return ([piece] for piece in self._rounds(0))
+
+    def used_values(self) -> Rounds:
+        """Totals and used values, in rounds."""
+        return ([piece] for piece in self._rounds(1))
+
+    def live_ranges(self) -> Rounds:
+        """Live ranges in rounds; the tree of the printed peak comes in one, being one."""
+        rest: list[Piece] = []
+        for piece in self._rounds(2):
+            if piece.begins and rest:
+                yield [_joined(rest)]
+                rest = []
+            if rest:
+                rest.append(piece)
+                continue
+            text = piece.text
+            place = _tree_start(text)
+            if place < 0:
+                yield [piece]
+                continue
+            if place:
+                yield [replace(piece, data=text[:place], span=None)]
+            above = functools.partial(_lines_above, piece, place)
+            begins = piece.begins and place == 0
+            rest.append(Piece(0, piece.path, text[place:], above, begins=begins))
+        if rest:
+            yield [_joined(rest)]
+
+
+def _joined(pieces: list[Piece]) -> Piece:
+    return replace(pieces[0], data=b"".join(piece.text for piece in pieces), span=None)
+
+
+_TREE = b"  Stack trace breakdown for "
+
+
+def _tree_start(text: bytes) -> int:
+    """Where the tree may begin, or -1."""
+    # An expression takes twelve times as long.
+    place = text.find(_TREE)
+    while place > 0 and text[place - 1] != ord("\n"):
+        place = text.find(_TREE, place + 1)
+    return place
+
+
+def _lines_above(piece: Piece, place: int) -> int:
+    """Number of lines above a place in a piece, in its file."""
+    return piece.lines_before() + piece.text.count(b"\n", 0, place)

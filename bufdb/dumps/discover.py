@@ -11,13 +11,21 @@ import contextlib
 import stat
 from pathlib import Path
 
-from bufdb.dumps.files import ModuleFiles, Oddity, as_text, before_of, open_file, stem_of
+from bufdb.dumps.archives import ARCHIVES, Member, expand, inner_name, is_archive
+from bufdb.dumps.files import (
+    ModuleFiles,
+    Oddity,
+    Walk,
+    as_text,
+    before_of,
+    kind_of_entry,
+    open_file,
+    stem_of,
+)
 from bufdb.dumps.modules import modules_of
-from bufdb.dumps.pasted.looks import looks_like
-from bufdb.dumps.places.archives import ARCHIVES, Member, expand, inner_name, is_archive
-from bufdb.dumps.places.place import Bytes, Place
-from bufdb.dumps.places.remote import Url, listed
-from bufdb.dumps.walk import Walk, kind_of_entry
+from bufdb.dumps.pasted import looks_like
+from bufdb.dumps.place import Bytes, Place
+from bufdb.dumps.remote import Url, listed
 from bufdb.errors import UsageError
 
 Source = Path | Bytes | Url

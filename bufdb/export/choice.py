@@ -13,7 +13,7 @@ import duckdb
 
 from bufdb.errors import BufdbError, quote
 from bufdb.query import execute
-from bufdb.query.asked import spaces
+from bufdb.query.asked import find_space, is_plain_space
 from bufdb.query.header import Value
 
 SQL = """
@@ -82,8 +82,8 @@ def numbered(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value]) -> dict
     """
     values = dict(asked)
     color = values.get("color")
-    if color is not None and not spaces.is_plain(color):
-        values["platform"], number = spaces.find(con, "export", str(color), values)
+    if color is not None and not is_plain_space(color):
+        values["platform"], number = find_space(con, "export", str(color), values)
         values["color"] = str(number)
     return values
 

@@ -15,18 +15,22 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bufdb.assemble.assembly import assemble
 from bufdb.columnar.rows import Misfits, Rows, column_of, rows_of
 from bufdb.columnar.scan import Columns
-from bufdb.dumps.batch import Batch
-from bufdb.dumps.large import LargeModule
+from bufdb.dumps.batch import Batch, LargeModule
 from bufdb.dumps.load import Loaded, dumped_at, load
-from bufdb.ingest import tables
-from bufdb.ingest.plan import Job, check_unchanged, stamps_of
-from bufdb.ingest.rows.missing import missing
-from bufdb.ingest.rows.modules import Row, companion_rows, diagnostic_row, file_rows, module_row
-from bufdb.ingest.workers.work import Content, Done, Group, Sink, made_with
+from bufdb.ingest.plan import Content, Done, Group, Job, Sink, check_unchanged, made_with, stamps_of
+from bufdb.ingest.rows import (
+    Row,
+    column_types,
+    companion_rows,
+    diagnostic_row,
+    file_rows,
+    missing,
+    module_row,
+)
 from bufdb.read.hlo import Own
+from bufdb.rows.assembly import assemble
 
 
 def read(group: Group, sink: Sink) -> None:
@@ -155,7 +159,7 @@ class _Counting:
     def add(self, table: str, rows: Rows) -> None:
         """Pass on rows of a table, those of one module together."""
         self.sink.add(table, rows)
-        ids = rows.numbers(list(tables.types()[table]).index("module_id")).filled(0)
+        ids = rows.numbers(list(column_types()[table]).index("module_id")).filled(0)
         starts = np.concatenate([[0], np.flatnonzero(np.diff(ids)) + 1])
         for module_id, count in zip(ids[starts], np.diff(starts, append=len(ids)), strict=True):
             self.counts[int(module_id), table] += int(count)
@@ -210,13 +214,13 @@ def _add(sink: Sink | _Counting, table: str, columns: Columns) -> Misfits:
     """Tell rows; the values that do not fit into their column, which are NULL then."""
     if not len(next(iter(columns.values()))):
         return []
-    rows, misfits = rows_of(columns, tables.types()[table])
+    rows, misfits = rows_of(columns, column_types()[table])
     sink.add(table, rows)
     return misfits
 
 
 def _add_rows(sink: Sink | _Counting, table: str, rows: Sequence[Row]) -> Misfits:
     """The same of a table with few rows."""
-    types = tables.types()[table].items()
+    types = column_types()[table].items()
     columns = {name: column_of([row.get(name) for row in rows], kind) for name, kind in types}
     return _add(sink, table, columns)

@@ -1,8 +1,4 @@
-"""Dump directories into the database: discover, skip what is unchanged, read, store.
-
-What reading takes others import while this process looks for modules, and NumPy and DuckDB are
-imported here, and a new database made, while they read already: 0.2 s in all.
-"""
+"""`ingest`: from paths to tables; runs made of the sub-directories of a path."""
 
 from __future__ import annotations
 
@@ -10,21 +6,29 @@ import contextlib
 import gc
 import itertools
 import os
+import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bufdb.database import memory
-from bufdb.dumps.blocks import BLOCK_BYTES
-from bufdb.ingest.summary import Summary
-from bufdb.ingest.workers.choice import Here, Reader, readers
+from bufdb.database import store
+from bufdb.dumps.load import BLOCK_BYTES
+from bufdb.errors import UsageError, quote
+from bufdb.ingest.pool import Here, Reader, readers
+from bufdb.ingest.storing import Summary
 
 if TYPE_CHECKING:
     from bufdb.dumps.discover import Source
-    from bufdb.ingest.plan import PlannedRun
-    from bufdb.ingest.progress import Progress
-    from bufdb.ingest.stored import ToRead
+    from bufdb.ingest.plan import PlannedRun, Progress
+    from bufdb.ingest.storing import ToRead
+
+
+# -- Dump directories into the database: discover, skip what is unchanged, read, store -------------
+#
+# What reading takes others import while this process looks for modules, and NumPy and DuckDB are
+# imported here, and a new database made, while they read already: 0.2 s in all.
 
 _CONFIG = {"threads": "1", "write_buffer_row_group_count": "1"}
 """A row group is packed and written when it is full. By default five wait for each other, unpacked:
@@ -58,14 +62,14 @@ def ingest(
             machine has use for. With 1, or little to read, this one does all. It changes nothing
             in the result.
         memory_limit: DuckDB's memory limit, such as "512MB"; by default what is asked for
-            (`bufdb.database.memory`), else 256 MB.
+            (`bufdb.database.store`), else 256 MB.
         progress: is given the bytes done and the bytes in all.
         block_bytes: text read at a time; changes nothing in the result.
         labels_by_run: further labels of single runs.
         metadata: labels that say how the runs were made and keep none apart; `labels` of the
             same names go before them.
         own_globs: paths and packages that count as the user's own although they are installed
-            (`bufdb.ingest.own.parse`); by default what the run was read with before.
+            (`bufdb.ingest.storing.parse_own`); by default what the run was read with before.
         source_path: what runs.source_path says, if not the path.
         prune: modules of the runs that are not among these paths go.
         replace: what the runs had before goes, in the one transaction then that stores the new.
@@ -90,7 +94,7 @@ def ingest(
             to_read = _begun(db, planned, reading, block_bytes, own_globs)
             from bufdb.ingest import storing  # NumPy and DuckDB with it, which begins threads
 
-            config = {**_CONFIG, "memory_limit": memory_limit or memory.for_ingest()}
+            config = {**_CONFIG, "memory_limit": memory_limit or store.ingest_memory()}
             with contextlib.closing(storing.opened(db, config)) as con:
                 # Another ingest may have made it meanwhile; of other runs what is read stays.
                 if to_read and storing.has_runs(con, planned):
@@ -123,7 +127,7 @@ def _begun(
     """What to read of each run, if no database is to be asked about that; it is begun then."""
     if os.path.lexists(db):
         return {}
-    from bufdb.ingest.stored import ToRead
+    from bufdb.ingest.storing import ToRead
 
     more = (block_bytes, own_globs)
     to_read = {
@@ -133,3 +137,79 @@ def _begun(
     # Kept apart, for what is stored is taken out of the dictionary.
     reading.begin(itertools.chain.from_iterable([one.groups for one in to_read.values()]))
     return to_read
+
+
+# -- A directory whose sub-directories are runs: which runs, and labels from their names -----------
+
+_PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+
+
+@dataclass(frozen=True)
+class LabelPattern:
+    """A pattern such as `transformer_b{batch}_{dtype}_{remat}` for names of directories."""
+
+    text: str
+    labels: tuple[str, ...]
+    _regex: re.Pattern[str]
+
+    def labels_of(self, name: str) -> dict[str, str] | None:
+        """Labels from a name that the whole pattern fits; None if it does not.
+
+        Each placeholder takes at least one character and as few as it can.
+        """
+        found = self._regex.fullmatch(name)
+        return None if found is None else dict(zip(self.labels, found.groups(), strict=True))
+
+
+def parse_pattern(text: str) -> LabelPattern:
+    """A pattern from its text.
+
+    Raises:
+        UsageError: no placeholder, a bad or repeated name in one, or two with nothing between.
+    """
+    parts = _PLACEHOLDER.split(text)
+    literals, labels = parts[::2], parts[1::2]
+    where = f"--labels-from {quote(text)}"
+    if not labels:
+        raise UsageError(f"{where}: expected a placeholder such as {{batch}}, found none")
+    for label in labels:
+        if not re.fullmatch(r"[A-Za-z_][\w.-]*", label):
+            raise UsageError(f"{where}: expected a label's name in braces, found {quote(label)}")
+        if labels.count(label) > 1:
+            raise UsageError(f"{where}: placeholder {label} is there twice")
+    if any("{" in literal or "}" in literal for literal in literals):
+        raise UsageError(f"{where}: expected braces in pairs")
+    if "" in literals[1:-1]:
+        raise UsageError(f"{where}: expected some text between two placeholders")
+    regex = "(.+?)".join(re.escape(literal) for literal in literals)
+    return LabelPattern(text, tuple(labels), re.compile(regex, re.DOTALL))
+
+
+def find_run_folders(folder: Path, note: Callable[[str], None]) -> list[Path]:
+    """The sub-directories of a directory, in order of their names, each once.
+
+    A link to one of the others, such as `latest`, or to a directory above is left out, which `note`
+    takes.
+
+    Raises:
+        UsageError: it is no directory, cannot be read, or has no sub-directory.
+    """
+    if not folder.is_dir():
+        raise UsageError(f"--run-from-dir wants a directory of directories, {folder} is a file")
+    try:
+        folders = [path for path in folder.iterdir() if path.is_dir()]
+    except OSError as error:
+        raise UsageError(f"--run-from-dir: cannot read {folder}: {error.strerror}") from error
+    real = folder.resolve()
+    first = {above: str(above) for above in (real, *real.parents)}
+    found = []
+    for path in sorted(folders, key=lambda path: (path.is_symlink(), path.name)):
+        target = path.resolve()
+        if target in first:
+            note(f"left out: {path} is a link to {first[target]}")
+            continue
+        first[target] = str(path)
+        found.append(path)
+    if not found:
+        raise UsageError(f"--run-from-dir: no directory in {folder}; without it, it is one run")
+    return sorted(found, key=lambda path: path.name)

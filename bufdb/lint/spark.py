@@ -1,14 +1,8 @@
-"""A statement over tables in Spark's SQL, which Sail speaks too.
-
-sqlglot writes the dialect; here is what it writes wrongly, or not at all: each rule says which
-difference it closes. Two engines read the text, so it has only what both of them take: regular
-expressions, for one, that Java's and Rust's read alike.
-
-Reads and rewrites syntax trees only; runs nothing.
-"""
+"""DuckDB's SQL rewritten for Spark and Sail, regular expressions included."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 
 from sqlglot import ErrorLevel, exp
@@ -16,16 +10,110 @@ from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.optimizer.annotate_types import TypeAnnotator, annotate_types
 from sqlglot.optimizer.qualify import qualify
 
+from bufdb.errors import BufdbError
 from bufdb.lint.portable import is_getvariable, is_whole
-from bufdb.lint.regex import (
-    Unportable,
-    glob_regex,
-    literal_regex,
-    matches_once,
-    portable_regex,
-    replacement,
-    whole_regex,
-)
+
+# -- Regular expressions and globs that RE2, Java and Rust read alike ------------------------------
+#
+# DuckDB has RE2, Spark Java's expressions, Sail Rust's. They differ silently where a text holds
+# line ends (`.` and `$`), and loudly at brackets within brackets.
+
+_REFERENCE = re.compile(r"\\([0-9])|([$\\])")
+
+
+class Unportable(BufdbError):
+    """Something that cannot be said to another engine."""
+
+
+def portable_regex(pattern: str) -> str:
+    """A pattern of RE2 with the same matches in all three."""
+    made, place, in_class, first = [], 0, False, 0
+    dot = "." if pattern.startswith("(?s)") else r"[^\n]"
+    while place < len(pattern):
+        char = pattern[place]
+        if char == "\\":
+            made.append(pattern[place : place + 2])
+            place += 2
+            continue
+        if in_class:
+            if char == "^" and place == first:
+                first += 1
+            if char == "]" and place != first:
+                in_class = False
+                made.append(char)
+            else:
+                made.append("\\" + char if char in "[]&~" else char)
+        else:
+            in_class, first = char == "[", place + 1
+            made.append(dot if char == "." else r"\z" if char == "$" else char)
+        place += 1
+    return "".join(made)
+
+
+def literal_regex(text: str) -> str:
+    """A pattern that matches a text as it is."""
+    return "".join(
+        f"[{char}]" if char in ".+*?(){}|$," else f"\\{char}" if char in "^[]\\" else char
+        for char in text
+    )
+
+
+def matches_once(pattern: str) -> bool:
+    """Whether a pattern is bound to one end of the text, so that it is found there once."""
+    depth, in_class, parts = 0, False, [""]
+    for place, char in enumerate(pattern):
+        escaped = place > 0 and pattern[place - 1] == "\\"
+        if not escaped:
+            in_class = char == "[" or (in_class and char != "]")
+            if not in_class:
+                depth += (char == "(") - (char == ")")
+        if char == "|" and not depth and not in_class and not escaped:
+            parts.append("")
+        else:
+            parts[-1] += char
+    at_start = all(part.removeprefix("(?s)").startswith("^") for part in parts)
+    return at_start or (len(parts) == 1 and pattern.endswith("$"))
+
+
+def replacement(text: str) -> str:
+    r"""What takes the place of a match: RE2 refers to groups by \1, Java and Rust by $1."""
+    return _REFERENCE.sub(lambda found: f"${found[1]}" if found[1] else "\\" + found[2], text)
+
+
+def glob_regex(pattern: exp.Expr) -> exp.Expr:
+    """An SQL expression that turns a glob into a regular expression with the same matches."""
+    replacements = [
+        ("[*]", r"\x2A"),
+        ("[?]", r"\x3F"),
+        ("[[", r"[\["),
+        ("^", r"\^"),
+        *((char, f"[{char}]") for char in ".+(){}|$"),
+        ("[!", "[^"),
+        ("*", ".*"),
+        ("?", "."),
+    ]
+    for found, instead in replacements:
+        pattern = exp.Anonymous(
+            this="replace",
+            expressions=[pattern, exp.Literal.string(found), exp.Literal.string(instead)],
+        )
+    start = exp.DPipe(this=exp.Literal.string("(?s)^"), expression=pattern)
+    return exp.DPipe(this=start, expression=exp.Literal.string(r"\z"))
+
+
+def whole_regex(pattern: exp.Expr) -> exp.Expr:
+    """An SQL expression for a regular expression that a whole text has to match."""
+    start = exp.DPipe(this=exp.Literal.string("^(?:"), expression=pattern)
+    return exp.DPipe(this=start, expression=exp.Literal.string(r")\z"))
+
+
+# -- A statement over tables in Spark's SQL, which Sail speaks too ---------------------------------
+#
+# sqlglot writes the dialect; here is what it writes wrongly, or not at all: each rule says which
+# difference it closes. Two engines read the text, so it has only what both of them take: regular
+# expressions, for one, that Java's and Rust's read alike.
+#
+# Reads and rewrites syntax trees only; runs nothing.
 
 _WIDE = exp.DataType.build("DECIMAL(38, 0)")
 _TEXT = exp.DataType.build("VARCHAR")
@@ -37,7 +125,7 @@ _INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT", "UBIGINT", "UINT")
 
 
 def rewritten(tree: exp.Query, schema: Mapping[str, object]) -> exp.Query:
-    """A statement of `bufdb.lint.whole` as Spark's SQL, of which `text` makes the text.
+    """A statement of `bufdb.lint.translate` as Spark's SQL, of which `text` makes the text.
 
     Args:
         tree: the statement; it is taken apart.

@@ -1,28 +1,180 @@
-"""Occupied bytes over time: how much of the temp allocations live values really hold.
-
-For each memory space the union of the byte ranges of its live values, as a step function, and its
-maximum. Values that share bytes count once. The figures come from sorting alone, in O(n log n) time
-whatever the length of the schedule, slice after slice of it; what is held of all of it is a few
-bytes for each value and each step. XLA lets two values share bytes
-only at an instant at which one ends and the other begins (BufferAssignment's rule; format section
-8, rule 10), so between such instants sizes may be added, and at them only the values that begin or
-end there need a union. This can only overcount, so it is exact wherever an exact union agrees:
-that is checked at every maximum, which so is exact always, and at a sample of instants; a memory
-space that fails is counted by `exact_steps` instead.
-"""
+"""Occupied bytes at each instant, from live ranges, in slices of time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from bufdb.columnar.scan import Bools, Ints
+from bufdb.columnar.sets import distinct
 from bufdb.memory.ranges import PART_ROWS, Ranges, in_order, parts
-from bufdb.memory.steps.exact import exact_steps
-from bufdb.memory.steps.timeline import SLICE_ROWS, Timeline, running_sums
+
+# -- The instants of many step functions in one order, and in slices of it -------------------------
+#
+# What happens at an instant depends on the ranges that begin or end there and on what holds from
+# before: so whole schedules are gone through in slices, and what is worked out takes the memory of
+# a slice. There are few slices whatever the number of ranges, so that to look for the rows of each
+# costs no more than to sort them would.
+
+SLICE_ROWS = 1 << 16
+"""Ranges that begin in a slice, about."""
+_MOST_SLICES = 128
+
+
+class Timeline:
+    """(group, time) as one integer, in order."""
+
+    def __init__(self, group: Any, start: Any, end: Any, slice_rows: int = SLICE_ROWS) -> None:
+        """Take ranges that are not reversed.
+
+        Args:
+            group: the step function that each belongs to, from 0.
+            start: first instant.
+            end: last instant, itself included.
+            slice_rows: how many of them may begin in a slice, about.
+        """
+        self.group, self.start, self.end, self.slice_rows = group, start, end, slice_rows
+        self._points: Ints | None = None
+        self._first = int(start.min(initial=0))
+        self._width = int(end.max(initial=0)) - self._first + 3
+        if (int(group.max(initial=0)) + 1) * self._width >= 2**62:
+            # Instants and those behind them by number: nothing lies between.
+            self._points = distinct(np.concatenate([start, start + 1, end, end + 1]))
+            self._first, self._width = 0, len(self._points) + 1
+
+    def keys(self, group: Any, time: Any) -> Ints:
+        """(group, time) as integers; of a time that ranges begin or end at, or the one behind."""
+        if self._points is not None:
+            time = np.searchsorted(self._points, time)
+        keys: Ints = group * self._width + (time - self._first)
+        return keys
+
+    def parted(self, keys: Ints) -> tuple[Ints, Ints]:
+        """Group and time of such integers."""
+        group, time = np.divmod(keys, self._width)
+        return group, time + self._first if self._points is None else self._points[time]
+
+    def slices(self) -> Iterator[tuple[int, Ints, Ints]]:
+        """What is behind the last key of each slice, and the rows that begin and that end in it."""
+        count = min(-(-len(self.start) // self.slice_rows), _MOST_SLICES)
+        if count <= 1:
+            rows = np.arange(len(self.start))
+            yield 2**63 - 1, rows, rows
+            return
+        step = max(1, len(self.start) // (count << 10))
+        some = slice(None, None, step)
+        keys = [self.keys(self.group[some], x[some]) for x in (self.start, self.end)]
+        sample = np.sort(np.concatenate(keys))
+        bounds = distinct(sample[np.arange(1, count) * len(sample) // count])
+        number = [self._slices_of(bounds, x) for x in (self.start, self.end)]
+        for place, bound in enumerate([*bounds.tolist(), 2**63 - 1]):
+            begins, ends = (np.flatnonzero(x == place) for x in number)
+            yield bound, begins, ends
+
+    def _slices_of(self, bounds: Ints, time: Any) -> Any:
+        """In which slice each instant lies."""
+        found = np.empty(len(time), np.uint8)
+        for part in parts(len(time)):
+            found[part] = np.searchsorted(bounds, self.keys(self.group[part], time[part]), "right")
+        return found
+
+
+def running_sums(slices: Iterable[tuple[int, Any, Any]]) -> Iterator[tuple[Ints, Any]]:
+    """The sums after all changes of each key, slice by slice.
+
+    Args:
+        slices: what is behind the last key of a slice, keys of changes in it or beyond, changes.
+    """
+    keys, changes, total = np.empty(0, np.int64), np.empty(0, np.int64), 0
+    for bound, some, their in slices:
+        keys, changes = np.concatenate([keys, some]), np.concatenate([changes, their])
+        later = keys >= bound
+        mine = np.flatnonzero(~later)
+        order = mine[np.argsort(keys[mine])]
+        if len(order):
+            ordered, sums = keys[order], np.cumsum(changes[order]) + total
+            last = np.append(ordered[1:] != ordered[:-1], True)
+            total = sums[-1]
+            yield ordered[last], sums[last]
+        keys, changes = keys[later], changes[later]
+
+
+# -- The same computed with Python's integers: for sizes that 64 bits do not hold ------------------
+
+
+def exact_steps(r: Ranges) -> list[tuple[int, int]]:
+    """(time, union of one group's ranges) wherever it changes, by a segment tree.
+
+    Slow (about 0.1 ms per range) and right for any ranges and sizes whatever.
+    """
+    changes: dict[int, int] = {}
+    for number in distinct(r.allocation).tolist():
+        part = r.where(r.allocation == number)
+        columns = (part.start, part.end, part.offset, part.size)
+        rows = list(zip(*(column.tolist() for column in columns), strict=True))
+        points = sorted({p for _, _, offset, size in rows for p in (offset, offset + size)})
+        tree = _Cover(points)
+        events: list[tuple[int, int, int, int]] = []
+        for start, end, offset, size in rows:
+            low, high = bisect_left(points, offset), bisect_left(points, offset + size)
+            events += [(start, 1, low, high), (end + 1, -1, low, high)]
+        for time, sign, low, high in sorted(events):
+            before = tree.length[1]
+            tree.add(low, high, sign)
+            changes[time] = changes.get(time, 0) + tree.length[1] - before
+    steps, occupied = [], 0
+    for time, change in sorted(changes.items()):
+        occupied += change
+        if change:
+            steps.append((time, occupied))
+    return steps
+
+
+class _Cover:
+    """Length of the union of a changing set of ranges between fixed points."""
+
+    def __init__(self, points: list[int]) -> None:
+        self.points = points
+        self.leaves = max(1, len(points) - 1)
+        self.count = [0] * (4 * self.leaves)
+        self.length = [0] * (4 * self.leaves)
+
+    def add(self, low: int, high: int, sign: int) -> None:
+        """Put in (sign 1) or take out (-1) the range between two points, given by number."""
+        self._add(1, 0, self.leaves, low, high, sign)
+
+    def _add(self, node: int, a: int, b: int, low: int, high: int, sign: int) -> None:
+        if high <= a or b <= low:
+            return
+        if low <= a and b <= high:
+            self.count[node] += sign
+        else:
+            middle = (a + b) // 2
+            self._add(2 * node, a, middle, low, high, sign)
+            self._add(2 * node + 1, middle, b, low, high, sign)
+        if self.count[node]:
+            self.length[node] = self.points[b] - self.points[a]
+        elif b - a == 1:
+            self.length[node] = 0
+        else:
+            self.length[node] = self.length[2 * node] + self.length[2 * node + 1]
+
+
+# -- Occupied bytes over time: how much of the temp allocations live values really hold ------------
+#
+# For each memory space the union of the byte ranges of its live values, as a step function, and its
+# maximum. Values that share bytes count once. The figures come from sorting alone, in O(n log n)
+# time whatever the length of the schedule, slice after slice of it; what is held of all of it is a
+# few bytes for each value and each step. XLA lets two values share bytes only at an instant at
+# which one ends and the other begins (BufferAssignment's rule; format section 8, rule 10), so
+# between such instants sizes may be added, and at them only the values that begin or end there need
+# a union. This can only overcount, so it is exact wherever an exact union agrees: that is checked
+# at every maximum, which so is exact always, and at a sample of instants; a memory space that fails
+# is counted by `exact_steps` instead.
 
 _SAMPLES = 16
 """Instants per memory space, besides the maximum, at which the sum is held against the union; all

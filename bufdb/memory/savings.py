@@ -24,9 +24,16 @@ import numpy as np
 from bufdb.columnar.scan import Bools, Ints
 from bufdb.columnar.sets import distinct
 from bufdb.memory.maxima import SHIFT, Curves, Steps
-from bufdb.memory.occupancy import Occupancy, accumulated, running_maximum, too_large, unions
+from bufdb.memory.occupancy import (
+    SLICE_ROWS,
+    Occupancy,
+    Timeline,
+    accumulated,
+    running_maximum,
+    too_large,
+    unions,
+)
 from bufdb.memory.ranges import Ranges, expanded, in_order, numbered
-from bufdb.memory.steps.timeline import SLICE_ROWS, Timeline
 
 LARGE_PART = 100
 """Of what is smaller than this part of a peak nobody asks what it costs to do without."""

@@ -11,10 +11,8 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-from bufdb.proto import reader
-from bufdb.proto.given import instructions
-from bufdb.proto.given.columns import parted
-from bufdb.proto.given.instructions import checked_names
+from bufdb.proto import given, reader
+from bufdb.proto.given import checked_names, parted
 from bufdb.proto.reader import NotUnderstood
 from bufdb.proto.shapes import TUPLE, Index, bytes_of, part_of, subindices
 
@@ -51,7 +49,7 @@ class Module:
         serialised: list[bytes] = []
         roots = self._read_computations(serialised)
         self.payloads: Sequence[bytes] = self.proto.payloads
-        self.given = instructions.read(serialised, self.payloads)
+        self.given = given.read_instructions(serialised, self.payloads)
         del serialised
         self.names, self.opcode, self.ids = self.given.names, self.given.opcodes, self.given.ids
         at = self.at = dict(zip(self.ids, range(len(self.ids)), strict=True))

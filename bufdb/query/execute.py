@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import duckdb
 
 from bufdb.errors import BufdbError, DatabaseError, UsageError, did_you_mean, quote
-from bufdb.query.asked import functions, spaces, texts
+from bufdb.query import asked
 from bufdb.query.header import SavedQuery, Value
 from bufdb.query.result import Result
 
@@ -52,7 +52,7 @@ def bind(query: SavedQuery, given: Mapping[str, str]) -> dict[str, Value]:
             known = [param.name for param in query.params]
             hint = did_you_mean(name, known) or f"; it has {', '.join(known) or 'none'}"
             raise UsageError(f"{query.name}: no parameter {quote(name)}{hint}")
-        values[param.name] = texts.value(query, param, text)
+        values[param.name] = asked.value(query, param, text)
     return values
 
 
@@ -63,7 +63,7 @@ def runs_asked(values: Mapping[str, Value]) -> list[str] | None:
     sides = [values.get("base"), values.get("new")]
     if None in sides:
         return None
-    return [texts.glob(str(side)) for side in sides]
+    return [asked.glob(str(side)) for side in sides]
 
 
 def execute_query(
@@ -82,9 +82,9 @@ def execute_query(
     """
     if not query.is_own:  # bufdb's own are held to it by `bufdb lint`, which takes longer
         require_select(con, query.sql, query.name)
-    values = spaces.numbered(con, query, query.with_settings(values))
+    values = asked.numbered(con, query, query.with_settings(values))
     sql = f"EXPLAIN {query.sql}" if explain else query.sql
-    with _variables(con, values), functions.alone(con, query):
+    with _variables(con, values), asked.functions_alone(con, query):
         return execute(con, sql, query.name)
 
 
@@ -103,7 +103,7 @@ def together(
     modules = chosen or "SELECT module_id FROM modules"
     with (
         _variables(con, values),
-        functions.together(con, sql, modules, is_narrowed=chosen is not None),
+        asked.together(con, sql, modules, is_narrowed=chosen is not None),
     ):
         yield
 
@@ -234,8 +234,8 @@ def query_as_table(
     """
     if not query.is_own:
         require_select(con, query.sql, query.name)
-    _set(con, spaces.numbered(con, query, query.with_settings(values)))
-    with functions.alone(con, query):
+    _set(con, asked.numbered(con, query, query.with_settings(values)))
+    with asked.functions_alone(con, query):
         return _as_table(con, query.sql, query.name)
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from bufdb.columnar.account import KNOWN
 from bufdb.columnar.scan import (
     Columns,
     Cursor,
@@ -20,7 +19,7 @@ from bufdb.columnar.scan import (
     take,
     word,
 )
-from bufdb.columnar.section import Section
+from bufdb.columnar.section import KNOWN, Section
 from bufdb.errors import quote
 
 KINDS = ["parameter", "donated_parameter", "output", "constant", "thread_local", "temp"]

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from bufdb.columnar.escapes import unescape
 from bufdb.errors import quote
+from bufdb.read.instruction import unescape
 
 _MODULE = re.compile(rb"HloModule ([^\s,]+)")
 _ALIAS = re.compile(rb"(\{[\d, ]*\}): \((\d{1,18}), (\{[\d, ]*\})(?:, (may-alias|must-alias))?\)")

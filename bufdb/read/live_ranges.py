@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bufdb.columnar.account import READ, UNREAD
 from bufdb.columnar.scan import (
     Bools,
     Columns,
@@ -21,7 +20,7 @@ from bufdb.columnar.scan import (
     starts_with,
     take,
 )
-from bufdb.columnar.section import Section
+from bufdb.columnar.section import READ, UNREAD, Section
 from bufdb.columnar.sets import distinct, union
 
 START, SEQUENCE, RANGES, PEAK, TREE = range(5)

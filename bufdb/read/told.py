@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from bufdb.columnar.account import KNOWN, READ, Account
 from bufdb.columnar.scan import Block, Columns, Ints, Numbers, Text, Words
-from bufdb.columnar.section import Piece, Section
+from bufdb.columnar.section import KNOWN, READ, Account, Piece, Section
 from bufdb.read import allocations, live_ranges, used_values
 
 BUFFERS, VALUES, RANGES = "buffer_assignment", "values", "live_range"

@@ -15,7 +15,6 @@ from typing import Protocol
 
 import numpy as np
 
-from bufdb.columnar.account import KNOWN, READ, UNSEEN
 from bufdb.columnar.scan import (
     Bools,
     Columns,
@@ -27,7 +26,7 @@ from bufdb.columnar.scan import (
     starts_with,
     take,
 )
-from bufdb.columnar.section import Section
+from bufdb.columnar.section import KNOWN, READ, UNSEEN, Section
 from bufdb.read.allocations import short
 
 HEAD, POSITIONS, USES, FROM, START = range(5)

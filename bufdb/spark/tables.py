@@ -1,26 +1,33 @@
-"""bufdb's tables in a session of Spark, as temporary views over Parquet.
-
-Types are those of bufdb's schema, never those that a file happens to have: a column that a file
-lacks is NULL, a table without files is empty. Which rows of a dataset count is what
-`bufdb.dataset.views` says, once more in Spark's SQL.
-"""
+"""bufdb's tables in a session of Spark or Sail, and the rows of a saved query from there."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from bufdb.database import ready, store
+from bufdb.database import definitions, store
 from bufdb.database.store import SCHEMA_VERSION
-from bufdb.dataset import layout, views
-from bufdb.dataset.delta import log
+from bufdb.dataset import delta, layout
 from bufdb.dataset.places import Place, place_of
-from bufdb.dataset.snapshot import Snapshot, require_rows
-from bufdb.errors import DatabaseError, UsageError
+from bufdb.dataset.snapshot import Snapshot, asked_runs, require_rows, table_sql
+from bufdb.errors import BufdbError, DatabaseError, UsageError
+from bufdb.lint import translate
+from bufdb.query import asked
+from bufdb.query.header import SavedQuery, Value
+from bufdb.query.result import Result
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+
+
+# -- bufdb's tables in a session of Spark, as temporary views over Parquet -------------------------
+#
+# Types are those of bufdb's schema, never those that a file happens to have: a column that a file
+# lacks is NULL, a table without files is empty. Which rows of a dataset count is what
+# `bufdb.dataset.snapshot` says, once more in Spark's SQL.
 
 OWNERS = "committed_owners"
 """View of the owners that count; no table of bufdb's has that name."""
@@ -76,7 +83,7 @@ def register(
                 file = f"{place.root}/{table}.parquet"
                 session.read.schema(ddl(columns)).parquet(file).createOrReplaceTempView(table)
             return
-        if any(log.is_log(place.names(table), table) for table in layout.MARKERS):
+        if any(delta.is_log(place.names(table), table) for table in layout.MARKERS):
             # Among the files of a folder are those with rows that the log no longer lists.
             raise UsageError(
                 f"{place.root} is of Delta tables, which bufdb asks by DuckDB; for Spark: bufdb "
@@ -123,12 +130,12 @@ def _narrowed(
         place.attach(con)
         snapshot = Snapshot(con, place, "owners")
         require_rows(snapshot)
-        with ready.attached(con, SCHEMA_VERSION):
-            columns = layout.columns(con, ready.CATALOG)
+        with definitions.attached_schema(con, SCHEMA_VERSION):
+            columns = layout.columns(con, definitions.READY)
         for table in ("runs", "run_labels"):
-            select = views.table(table, columns[table], snapshot.relation(table), "owners")
+            select = table_sql(table, columns[table], snapshot.relation(table), "owners")
             con.execute(f"CREATE TABLE {table} AS {select}")
-        con.execute(f"CREATE TABLE asked AS {views.asked_runs('main')}", [list(runs)])
+        con.execute(f"CREATE TABLE asked AS {asked_runs('main')}", [list(runs)])
         some = "SELECT run_name FROM asked"
         rows = con.execute(
             f"SELECT {', '.join(_OWNER)} FROM owners "
@@ -209,3 +216,94 @@ def _merged(table: str, cells: str, rows: str) -> str:
         f"ORDER BY owners.ingested_at DESC NULLS LAST, owners.owner_id) AS place {rows}) AS told "
         "WHERE place = 1"
     )
+
+
+# -- The answer of a saved query from Spark: the same rows in the same order as DuckDB's -----------
+#
+# The text is that of `bufdb query NAME --sql --dialect spark`; parameters are bound, never pasted.
+
+_PLACEHOLDER = re.compile(r":([a-z][a-z0-9_]*)")
+
+
+def require_claim(query: SavedQuery, engine: str) -> None:
+    """Nothing if the query is known to give the same rows on an engine.
+
+    Raises:
+        UsageError: it is not; the message has the reason from its header.
+    """
+    if engine not in query.engines:
+        reason = query.engines_reason or "its header claims no other engine"
+        raise UsageError(f"{query.name} runs on {', '.join(query.engines)} only: {reason}")
+
+
+def answer(session: SparkSession, query: SavedQuery, values: Mapping[str, Value]) -> Result:
+    """The answer over the tables of a session (`bufdb.spark.tables.register`).
+
+    Args:
+        session: on Spark or on Sail.
+        query: one that claims the engine (`require_claim`).
+        values: from `bufdb.query.execute.bind`; parameters that are not there have their default.
+
+    Raises:
+        UsageError: a memory space is named, not numbered.
+        BufdbError: the query cannot be written for Spark, or failed there.
+    """
+    values = query.with_settings(values)
+    color = values.get("color")
+    if color is not None and not asked.is_plain_space(color):
+        raise UsageError(f"{query.name}: outside DuckDB a memory space is its number, got {color}")
+    *first, (_, text) = translate.parts(query, "spark")
+    made: list[str] = []
+    try:
+        for name, part in first:
+            _kept(session, _frame(session, query, part, values)).createOrReplaceTempView(name)
+            made.append(name)
+        rows = _frame(session, query, text, values).collect()
+    except _failures() as error:
+        reason = " ".join(str(error).split())[:300]
+        raise BufdbError(f"{query.name}: Spark: {reason}") from error
+    finally:
+        for name in made:
+            session.catalog.dropTempView(name)
+    columns = [(column.name, column.type) for column in query.columns]
+    kinds = [kind for _, kind in columns]
+    return Result(columns, [tuple(map(_value, row, kinds)) for row in rows])
+
+
+def _frame(
+    session: SparkSession, query: SavedQuery, text: str, values: Mapping[str, Value]
+) -> DataFrame:
+    """What a part of a query gives, with the parameters that it names."""
+    names = set(_PLACEHOLDER.findall(text)) & {param.name for param in query.params}
+    return session.sql(text, args={name: values.get(name) for name in names})
+
+
+def _kept(session: SparkSession, frame: DataFrame) -> DataFrame:
+    """The rows that a frame gives, computed now and not again each time that they are read.
+
+    They stay where the session computes; Sail 0.7 has no place for them, and sends them here.
+    """
+    try:
+        return frame.localCheckpoint()
+    except _failures() as error:
+        if "checkpoint object-store path" not in str(error):
+            raise
+        return session.createDataFrame(frame.toArrow(), frame.schema)
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    """What a session raises; Spark in this process passes on some of what Java raised as it is."""
+    from pyspark.errors import PySparkException
+
+    try:
+        from py4j.protocol import Py4JError
+    except ImportError:  # the client of Spark Connect alone
+        return (PySparkException,)
+    return PySparkException, Py4JError
+
+
+def _value(value: Any, kind: str) -> Any:
+    """A value as DuckDB gives it."""
+    if isinstance(value, Decimal):
+        return float(value) if kind == "DOUBLE" else int(value)
+    return value

@@ -10,18 +10,16 @@ import duckdb
 import numpy as np
 
 from bufdb.columnar.scan import Ints
-from bufdb.link.op_paths import op_path, strip_op_path
 from bufdb.memory.donation import Spans, donated
 from bufdb.memory.maxima import Steps
 from bufdb.memory.needs import Together, operation_count, together
 from bufdb.memory.savings import LARGE_PART
-from bufdb.what_if import donation, names, temps
+from bufdb.rows.op_names import op_path, strip_op_path
+from bufdb.what_if import donation, temps
 from bufdb.what_if.choice import Choice
 from bufdb.what_if.donation import Donation
-from bufdb.what_if.model import Height, Model
-from bufdb.what_if.names import Taken
-from bufdb.what_if.need import Arena, Need
-from bufdb.what_if.temps import Temps
+from bufdb.what_if.model import Arena, Height, Model, Need
+from bufdb.what_if.temps import Taken, Temps
 
 INSTANTS = """
 SELECT
@@ -175,7 +173,7 @@ def answer(con: duckdb.DuckDBPyConnection, choice: Choice, asked: Asked) -> Answ
         BufdbError: it cannot be computed.
     """
     held = temps.load(con, choice)
-    taken = names.find(held, asked.without)
+    taken = temps.find(held, asked.without)
     given = donation.find(con, choice, asked.donate)
     question = _Question(choice, asked, held)
     together = question.together(taken, given.pairs)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import duckdb
 
 from bufdb.errors import BufdbError
-from bufdb.query.asked import subject
+from bufdb.query import subject
 from bufdb.query.header import Value
 
 SQL = f"{subject.SQL}\n{subject.NAMES}"

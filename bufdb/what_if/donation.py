@@ -19,7 +19,7 @@ import numpy as np
 
 from bufdb.errors import UsageError, did_you_mean, quote
 from bufdb.memory.donation import donors
-from bufdb.what_if import names
+from bufdb.what_if import temps
 from bufdb.what_if.choice import Choice
 
 CANDIDATES = """
@@ -209,7 +209,7 @@ def find(con: duckdb.DuckDBPyConnection, choice: Choice, wanted: Iterable[str]) 
 def _is_meant(parameter: _Candidate, text: str) -> bool:
     if text.isdecimal():
         return parameter.number == int(text)
-    return parameter.name == text or names.fits(parameter.name, text)
+    return parameter.name == text or temps.fits(parameter.name, text)
 
 
 def _refused(reason: str, parameters: Sequence[_Candidate]) -> list[str]:

@@ -1,10 +1,4 @@
-"""The peak of today's schedule with some values away and some parameters donated.
-
-One model for both: what an output holds before the donated parameter is read for the last time
-needs bytes elsewhere until then. They are ranges in an allocation of their own beside those of the
-module, and the bytes of the output are no longer fixed ones; values are taken away by
-`bufdb.memory.savings`, which counts what only they hold.
-"""
+"""What the peak, and what has to be reserved, become once values are removed."""
 
 from __future__ import annotations
 
@@ -20,8 +14,16 @@ from bufdb.errors import BufdbError
 from bufdb.memory.occupancy import occupancy
 from bufdb.memory.ranges import Ranges
 from bufdb.memory.savings import Savings
+from bufdb.what_if.choice import Choice
 from bufdb.what_if.donation import Donation
 from bufdb.what_if.temps import Temps
+
+# -- The peak of today's schedule with some values away and some parameters donated ----------------
+#
+# One model for both: what an output holds before the donated parameter is read for the last time
+# needs bytes elsewhere until then. They are ranges in an allocation of their own beside those of
+# the module, and the bytes of the output are no longer fixed ones; values are taken away by
+# `bufdb.memory.savings`, which counts what only they hold.
 
 _PAIRS = 1 << 21
 """Pairs of a value and a set that are looked at together."""
@@ -124,3 +126,124 @@ def _with_early(ranges: Ranges, donations: Sequence[Donation]) -> Ranges:
         np.concatenate([ranges.start, start]),
         np.concatenate([ranges.end, end]),
     )
+
+
+# -- How many bytes XLA reserves for temporaries: its heap simulator over live ranges --------------
+#
+# Buffers are placed from the largest down, each in the smallest gap that is free while it lives, as
+# `GlobalDecreasingSizeBestFitHeap` does; and again from the longest-lived down. The lower of both
+# arenas is taken, as `ChooseBestHeapAlgorithm` does.
+
+ALIGNMENT = 64
+"""Offsets are multiples of it; GPUs take more, which moves an arena by some bytes a buffer."""
+_ENDLESS = 1 << 62
+
+
+def buffers(ranges: Ranges) -> Ranges:
+    """Ranges that begin at one byte, each while the one before lives, as one: what XLA places."""
+    order = np.lexsort((ranges.start, ranges.offset, ranges.allocation))
+    allocation, offset, size, start, end = (
+        column[order]
+        for column in (ranges.allocation, ranges.offset, ranges.size, ranges.start, ranges.end)
+    )
+    if not len(order):
+        return ranges
+    is_place = np.ones(len(order), np.bool_)
+    is_place[1:] = (allocation[1:] != allocation[:-1]) | (offset[1:] != offset[:-1])
+    # Ends so far in the same place: those of a later place are above all before it.
+    lift = np.cumsum(is_place) * (int(end.max()) + 2)
+    reached = np.maximum.accumulate(end + lift)
+    is_first = is_place.copy()
+    is_first[1:] |= start[1:] + lift[1:] > reached[:-1]
+    first = np.flatnonzero(is_first)
+    return Ranges(
+        np.zeros(len(first), np.int64),
+        allocation[first],
+        offset[first],
+        np.maximum.reduceat(size, first),
+        start[first],
+        np.maximum.reduceat(end, first),
+    )
+
+
+def arena_bytes(ranges: Ranges) -> int:
+    """Bytes that the ranges take when they are placed again, in all allocations together."""
+    placed = buffers(ranges)
+    total = 0
+    for number in np.unique(placed.allocation).tolist():
+        rows = placed.allocation == number
+        size, start, end = placed.size[rows], placed.start[rows], placed.end[rows]
+        orders = (
+            np.lexsort((start, start - end, -size)),
+            np.lexsort((start, -size, start - end)),
+        )
+        total += min(_height(size[order], start[order], end[order]) for order in orders)
+    return total
+
+
+def _height(size: Ints, start: Ints, end: Ints) -> int:
+    """The end of the highest of the buffers, placed one after another."""
+    begin, height = np.zeros(len(size), np.int64), 0
+    for number in range(len(size)):
+        meets = (start[:number] <= end[number]) & (end[:number] >= start[number])
+        low = begin[:number][meets]
+        order = np.argsort(low)
+        low, high = low[order], np.maximum.accumulate((low + size[:number][meets])[order])
+        free = -(-np.concatenate([[0], high]) // ALIGNMENT) * ALIGNMENT
+        room = np.concatenate([low, [_ENDLESS]]) - free
+        fits = np.where(room >= size[number], room, _ENDLESS)
+        # The first of the smallest gaps; the one above all is the largest.
+        begin[number] = free[int(np.argmin(fits))] if fits.min() < _ENDLESS // 2 else free[-1]
+        height = max(height, int(begin[number] + size[number]))
+    return height
+
+
+# -- What a device must hold after a change: what XLA reserves for the values that are left --------
+
+MOST_VALUES = 5_000
+"""Placing values again takes time that grows with their square: a second or two for so many."""
+TOLERANCE = 200
+"""The arena can be computed again if that gives today's but for this part of it."""
+
+
+@dataclass(frozen=True)
+class Need:
+    """Bytes that a device must hold, as a range; one figure where the arena was computed again."""
+
+    low_bytes: int
+    high_bytes: int
+
+
+class Arena:
+    """The temp allocations of a module, to be computed again for the values that are left.
+
+    Where that gives today's size for today's values, what it gives for others is the need. Where it
+    does not, the need lies from the peak up to the peak and today's holes, if XLA packs no worse.
+    """
+
+    def __init__(self, choice: Choice, temps: Temps, keep: Fraction) -> None:
+        self.today = Need(choice.need_bytes, choice.need_bytes)
+        self._ranges, self._keep = temps.ranges, keep
+        self._holes = choice.need_bytes - choice.peak_bytes
+        reserved = choice.need_bytes - choice.fixed_bytes
+        self._besides: int | None = None
+        """Bytes that XLA reserves and that are of no value; None if it cannot be computed."""
+        if len(temps.ranges.size) <= MOST_VALUES:
+            found = arena_bytes(temps.ranges)
+            if abs(reserved - found) * TOLERANCE <= reserved:
+                self._besides = reserved - found
+
+    def without(self, away: Ints, model: Model, height: Height) -> Need:
+        """The need without some values; `height` is the peak then."""
+        peak = height.peak_bytes
+        if self._besides is None or model.donated:
+            return Need(peak, peak + self._holes)
+        found = model.fixed_bytes + self._besides + arena_bytes(self._left(away))
+        return Need(max(peak, found), max(peak, found))
+
+    def _left(self, away: Ints) -> Ranges:
+        size = self._ranges.size.copy()
+        above, below = self._keep.as_integer_ratio()
+        size[away] = [-(-bytes_ * above // below) for bytes_ in size[away].tolist()]
+        columns = {**vars(self._ranges), "size": size}
+        return Ranges(**columns).where(np.flatnonzero(size > 0))

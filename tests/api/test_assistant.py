@@ -8,7 +8,7 @@ import time
 import pytest
 
 import bufdb
-from bufdb.api import apart, assistant
+from bufdb.api import assistant
 from bufdb.api.assistant import NAMES, Tools
 from bufdb.database import store
 
@@ -112,7 +112,7 @@ def test_a_question_that_does_not_end_is_cancelled_and_holds_up_no_other(demo_db
     from mcp.server.mcpserver.exceptions import ToolError
 
     tools = Tools(bufdb.connect(demo_db))
-    monkeypatch.setattr(apart, "MOST_S", 4.0)
+    monkeypatch.setattr(assistant, "MOST_S", 4.0)
     call = assistant._guarded(tools, "sql", ToolError)
 
     async def ask():

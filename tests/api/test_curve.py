@@ -2,7 +2,7 @@
 
 from xml.etree import ElementTree
 
-from bufdb.api.curve import HEIGHT, LINE, WIDTH, Span, svg
+from bufdb.api.explain import HEIGHT, LINE, WIDTH, Span, svg
 
 SPANS = [Span(0, 3, 512, "a"), Span(4, 7, 1024, "<b>&"), Span(8, 15, 0, None)]
 

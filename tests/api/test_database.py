@@ -15,8 +15,8 @@ from places import DEMO
 
 import bufdb
 from bufdb.api import database
-from bufdb.dumps.places.place import Bytes
-from bufdb.dumps.places.remote import Url
+from bufdb.dumps.place import Bytes
+from bufdb.dumps.remote import Url
 from bufdb.errors import BufdbError, DatabaseError, UsageError
 
 

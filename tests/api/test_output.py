@@ -10,8 +10,8 @@ import threading
 
 import pytest
 
-from bufdb.api.output import write_file
 from bufdb.errors import UsageError
+from bufdb.render.output import write_file
 
 LIMIT = 4096
 """What a process may write into one file [bytes], as a disk that is full."""

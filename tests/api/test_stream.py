@@ -11,7 +11,7 @@ import nanoarrow
 import pytest
 from nanoarrow import ipc
 
-from bufdb.api import stream
+from bufdb.api import answer
 from bufdb.errors import BufdbError
 from bufdb.query import execute
 
@@ -57,7 +57,7 @@ def test_what_cannot_be_written_says_why(con):
     execute.sql_as_table(con, "SELECT ['a'::ENUM('a')] AS e")
     try:
         with pytest.raises(BufdbError, match="the answer cannot be written as arrow: "):
-            stream.as_bytes(con, "arrow")
+            answer.as_bytes(con, "arrow")
     finally:
         con.execute(f"DROP TABLE temp.main.{execute.ANSWER}")
 
@@ -66,7 +66,7 @@ def test_what_cannot_be_written_says_why(con):
 def test_types_that_arrow_lacks(con, tmp_path, form):
     execute.sql_as_table(con, "SELECT 'a'::ENUM('a', 'b') AS e, 170141183460469231731687::HUGEINT")
     try:
-        columns, rows = read(stream.as_bytes(con, form), form, tmp_path)
+        columns, rows = read(answer.as_bytes(con, form), form, tmp_path)
         assert columns[0] == "e"
         assert [tuple(map(str, row)) for row in rows] == [("a", "170141183460469231731687")]
     finally:

@@ -4,12 +4,11 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from bufdb.assemble.attribution import Attribution, Told
-from bufdb.assemble.op_names import OpNames, Stripped
-from bufdb.assemble.users import Users
 from bufdb.columnar.scan import Block, Text
 from bufdb.read import instruction
 from bufdb.read.hlo import NOTHING_MORE
+from bufdb.rows.attribution import Attribution, Told, Users
+from bufdb.rows.op_names import OpNames, Stripped
 
 ODD = 'custom_call_target="a\\"b, metadata={op_name=\\"no\\"}"'
 """An attribute for which a line is read by itself: its texts are no slices of the block."""
@@ -68,7 +67,7 @@ def test_such_a_line_is_named():
 
 
 def test_op_names_are_told_whether_packed_or_not(monkeypatch):
-    monkeypatch.setattr("bufdb.assemble.op_names.PART", 2)
+    monkeypatch.setattr("bufdb.rows.op_names.PART", 2)
     op_names, told = OpNames(), ["jit(f)/a", "b", "jit(g)/a", "c", "d/ü", "jit(h)/b", "e"]
     left = ["a", "b", "a", "c", "d/ü", "b", "e"]
     numbers = [op_names.numbers(columns_of(name)["op_name"])[0] for name in told]
@@ -78,7 +77,7 @@ def test_op_names_are_told_whether_packed_or_not(monkeypatch):
 
 
 def test_op_names_that_were_forgotten_are_one_text_all_the_same(monkeypatch):
-    monkeypatch.setattr("bufdb.assemble.op_names._REMEMBERED", 1)
+    monkeypatch.setattr("bufdb.rows.op_names._REMEMBERED", 1)
     op_names = OpNames()
     numbers = [
         op_names.numbers(columns_of(*some)["op_name"])

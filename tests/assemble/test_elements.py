@@ -10,8 +10,8 @@ from places import DEMO, ROOT
 from proto_rows import differences, put
 from shared_dumps import DUMPS, LOOPS
 
-from bufdb.assemble.loops.operands import Operands
 from bufdb.read.hlo_graph import HloGraph
+from bufdb.rows.loop_places import Operands
 
 SAMPLES = ROOT / "data" / "loops"
 SHARED = [*(DUMPS / name for name in ("gpu-0.10.2", "tpu-0.10.2")), LOOPS / "dumps"]

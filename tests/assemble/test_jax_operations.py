@@ -2,8 +2,8 @@
 
 import pytest
 
-from bufdb.assemble.operations import Operations
 from bufdb.read.hlo_graph import HloGraph
+from bufdb.rows.costs import Operations
 
 jax = pytest.importorskip("jax", reason="this Python has no jax")
 jnp = pytest.importorskip("jax.numpy", reason="this Python has no jax")

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from ingesting import ingest_into, rows
 
-from bufdb.assemble import op_names
-from bufdb.ingest.tables import MODULE_TABLES
+from bufdb.ingest.rows import MODULE_TABLES
 from bufdb.memory import buffers, ranges
-from bufdb.memory.steps.timeline import Timeline
+from bufdb.memory.occupancy import Timeline
+from bufdb.rows import op_names
 
 DEMO = Path(__file__).resolve().parents[2] / "data" / "demo"
 HASHES = " UNION ALL ".join(

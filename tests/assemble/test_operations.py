@@ -2,8 +2,8 @@
 
 import pytest
 
-from bufdb.assemble.operations import Operations
 from bufdb.read.hlo_graph import HloGraph
+from bufdb.rows.costs import Operations
 
 
 def count(line, *others, computations=""):

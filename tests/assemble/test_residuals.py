@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from bufdb.assemble.loops.places import Places
-from bufdb.assemble.residuals import residuals, rule
-from bufdb.assemble.residuals.layer import Layer, TooLargeError
-from bufdb.assemble.residuals.parts import columns_of
 from bufdb.memory.needs import Kept, Needs, together
 from bufdb.read.hlo_graph import HloGraph
+from bufdb.rows import residual_layers, residuals
+from bufdb.rows.loop_places import Places
+from bufdb.rows.residual_layers import Layer, TooLargeError
+from bufdb.rows.residuals import columns_of
 
 F = "f32[2,8]{1,0}"
 STACK = "f32[6,2,8]{2,1,0}"
@@ -51,14 +51,14 @@ def left_out(text, **labels):
     """By stack, of the lines given, what leaving it out means, with names for numbers."""
     made = layer(text)
     numbers = {ins.name.decode(): n for n, node in enumerate(made.nodes) for ins in node.makers}
-    stacks = [rule.Stack(made.nodes[numbers[name]].operands[1], f"m.py:{line}", 6, False)
+    stacks = [residual_layers.Stack(made.nodes[numbers[name]].operands[1], f"m.py:{line}", 6, False)
               for name, line in labels.items()]  # fmt: skip
 
     def named(nodes):
         return {made.nodes[n].makers[0].name.decode() for n in nodes}
 
     return [(found.form, found.is_gone, named(found.kept), named(found.again))
-            for found in rule.leave_out(made, stacks)]  # fmt: skip
+            for found in residual_layers.leave_out(made, stacks)]  # fmt: skip
 
 
 SOFTMAX = (

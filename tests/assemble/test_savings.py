@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from bufdb.assemble.peak.savings import Grouping, PeakSavings, Temps
-from bufdb.assemble.residuals.residuals import Residuals
 from bufdb.columnar.scan import Block, Text
 from bufdb.memory import savings
-from bufdb.memory.holders import own_bytes
+from bufdb.memory.buffers import own_bytes
 from bufdb.memory.occupancy import occupancy
 from bufdb.memory.ranges import Ranges
 from bufdb.read.used_values import UsedValues
+from bufdb.rows.peak_savings import Grouping, PeakSavings, Temps
+from bufdb.rows.residuals import Residuals
 
 
 class Known:

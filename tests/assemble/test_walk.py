@@ -6,10 +6,10 @@ import weakref
 
 import pytest
 
-from bufdb.assemble.loops.places import Places
-from bufdb.assemble.loops.slices import Slices
-from bufdb.assemble.loops.walk import MAX_GUESSES, MAX_STEPS, Walker
 from bufdb.read.hlo_graph import HloGraph, loops_in, loops_of
+from bufdb.rows.loop_origins import Slices
+from bufdb.rows.loop_places import Places
+from bufdb.rows.loop_walk import MAX_GUESSES, MAX_STEPS, Walker
 
 LOOP_LINE = 9
 """The line of the call that makes the loop."""

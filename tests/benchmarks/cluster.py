@@ -36,7 +36,7 @@ from engine_claims import comparable  # noqa: E402
 from standalone import Standalone, standalone  # noqa: E402
 
 from bufdb import resources  # noqa: E402
-from bufdb.dataset import compact, layout, reading  # noqa: E402
+from bufdb.dataset import compact, layout, snapshot  # noqa: E402
 from bufdb.errors import BufdbError  # noqa: E402
 from bufdb.query import catalogue, execute  # noqa: E402
 from bufdb.query.header import SavedQuery, Value  # noqa: E402
@@ -126,7 +126,7 @@ def ingest(runs: Path, out: Path) -> list[str]:
 
 def asked(master: str, dataset: Path, runs: Path, only: list[str] | None) -> list[str]:
     """Which queries have other rows on Spark than in DuckDB; prints a line for each."""
-    from bufdb.spark import answer, session, tables
+    from bufdb.spark import session, tables
 
     with timed("compaction"):
         days = {path.name.removeprefix("dt=") for path in dataset.glob("modules/dt=*")}
@@ -141,7 +141,7 @@ def asked(master: str, dataset: Path, runs: Path, only: list[str] | None) -> lis
     faults, asked_count = list[str](), 0
     print(f"\n{'query':24} {'rows':>6}  {'':9} {'DuckDB':>8} {'Spark':>8}")
     queries = catalogue.Catalogue([resources.query_folder()]).load_all()
-    with reading.open_readable(str(dataset)) as con, warnings.catch_warnings():
+    with snapshot.open_readable(str(dataset)) as con, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for query in queries:
             if only and query.name not in only:
@@ -155,7 +155,7 @@ def asked(master: str, dataset: Path, runs: Path, only: list[str] | None) -> lis
             expected = execute.execute_query(con, query, bound).rows
             middle = time.perf_counter()
             try:
-                found = answer.answer(opened, query, bound).rows
+                found = tables.answer(opened, query, bound).rows
                 is_equal = comparable(found) == comparable(expected)
                 word = "equal" if is_equal else "DIFFERENT"
             except BufdbError as error:

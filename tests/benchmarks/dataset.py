@@ -20,7 +20,7 @@ from bufdb import resources
 from bufdb.database import store
 from bufdb.dataset import ingest as dataset
 from bufdb.dataset.compact import compact
-from bufdb.dataset.reading import open_readable
+from bufdb.dataset.snapshot import open_readable
 from bufdb.ingest import ingest as database
 from bufdb.query import catalogue, execute
 

@@ -37,7 +37,7 @@ from bufdb.dataset import layout
 from bufdb.dataset.layout import quoted
 from bufdb.dataset.writer import OPTIONS
 from bufdb.ingest import ingest as database
-from bufdb.ingest.tables import MODULE_TABLES
+from bufdb.ingest.rows import MODULE_TABLES
 from bufdb.query import catalogue, execute
 
 DEMO = Path(__file__).parents[2] / "data" / "demo"
@@ -269,7 +269,7 @@ def shown(
 def ask_spark(root: Path, days: int, hosts: int, timeout_s: float) -> None:
     """Print what questions that claim Spark cost it, in one session on two threads."""
     from bufdb.errors import BufdbError
-    from bufdb.spark import answer, session, tables
+    from bufdb.spark import session, tables
 
     os.environ.setdefault("PYSPARK_SUBMIT_ARGS", "--driver-memory 3g pyspark-shell")
     known = catalogue.Catalogue([resources.query_folder()])
@@ -287,7 +287,7 @@ def ask_spark(root: Path, days: int, hosts: int, timeout_s: float) -> None:
         threading.Thread(target=cancel_late, args=watch, daemon=True).start()
         try:
             tables.register(opened, str(root), query.sql, execute.runs_asked(bound))
-            found = f"{len(answer.answer(opened, query, bound).rows)} rows"
+            found = f"{len(tables.answer(opened, query, bound).rows)} rows"
         except BufdbError as error:
             is_late = time.monotonic() - began > timeout_s
             found = f"stopped after {timeout_s:.0f} s" if is_late else str(error)[:100]

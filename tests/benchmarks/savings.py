@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from bufdb.memory.hills import hills
+from bufdb.memory.maxima import hills
 from bufdb.memory.occupancy import occupancy
 from bufdb.memory.ranges import Ranges
 from bufdb.memory.savings import Savings

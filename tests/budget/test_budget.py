@@ -10,12 +10,11 @@ import pytest
 from small_db import Module, in_bulk, insert
 
 from bufdb import cli
-from bufdb.budget.file import Budget, Limit, parse, parse_limit
-from bufdb.budget.judge import exit_code, judge
+from bufdb.answers.budget import Budget, Limit, exit_code, judge, parse, parse_limit
 from bufdb.database import store
 from bufdb.errors import UsageError
-from bufdb.query import figures, memory_figures
-from bufdb.query.memory_figures import MemoryFigures
+from bufdb.query import figures
+from bufdb.query.figures import MemoryFigures
 
 MIB = 1 << 20
 
@@ -29,7 +28,7 @@ def figure(function="f", value=100, color=0, **cells):
         "platform": "tpu",
         "color": color,
         "memory_space": {0: "hbm", 1: "vmem", None: None}.get(color),
-        "values": dict.fromkeys(memory_figures.METRICS, value),
+        "values": dict.fromkeys(figures.METRICS, value),
         "is_device_memory": color == 0,
     }
     return MemoryFigures(**(fields | cells))
@@ -351,7 +350,7 @@ def test_every_metric(budget):
         "total": 3584,
         "fragmentation": 1024,
     }
-    text = "".join(budget_text(10**6, f'metric = "{metric}"') for metric in memory_figures.METRICS)
+    text = "".join(budget_text(10**6, f'metric = "{metric}"') for metric in figures.METRICS)
     code, out, _ = budget(text, "--run", "new", "--format", "json")
     assert code == 0
     assert {row["metric"]: row["value_bytes"] for row in json.loads(out)} == expected

@@ -24,9 +24,14 @@ from places import DEMO
 from small_db import Module
 
 from bufdb import cli
-from bufdb.capture.environment import environment
-from bufdb.capture.labels import _script_python, _versions, program_labels, run_name
-from bufdb.capture.outcome import is_shared
+from bufdb.capture.environment import (
+    _script_python,
+    _versions,
+    environment,
+    is_shared,
+    program_labels,
+    run_name,
+)
 from bufdb.commands.capture import show_result
 from bufdb.dumps.discover import discover
 from bufdb.dumps.files import BUFFER_KINDS, ModuleFiles

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bufdb.columnar.account import MAX_FINDINGS, READ, Account
+from bufdb.columnar.section import MAX_FINDINGS, READ, Account
 
 
 def test_what_is_told_twice_is_one_finding():

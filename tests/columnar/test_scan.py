@@ -6,18 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bufdb.columnar.arrow import Batches, TableSchema
 from bufdb.columnar.rows import Labels, objects, rows_of, strings
-from bufdb.columnar.scan import (
-    PAD,
-    Block,
-    Cursor,
-    Numbers,
-    Text,
-    runs_of,
-    starts_with,
-    take,
-)
+from bufdb.columnar.scan import PAD, Block, Cursor, Numbers, Text, runs_of, starts_with, take
+from bufdb.ingest.writer import Batches, TableSchema
 
 
 def cursor(*lines: bytes) -> Cursor:

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from bufdb.columnar.account import Account
 from bufdb.columnar.scan import PAD
-from bufdb.columnar.section import Piece, Section
+from bufdb.columnar.section import Account, Piece, Section
 
 FILE = b"head\none\ntwo\nthree\nfour\n" + PAD
 """The text is two and three, below what a round before left: one."""

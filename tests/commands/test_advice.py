@@ -2,8 +2,8 @@
 
 import pytest
 
-from bufdb.report.terminal import advice
-from bufdb.summary.overview import Overview
+from bufdb.answers import summary_text
+from bufdb.answers.summary import Overview
 
 PEAK = {"peak_bytes": 1000, "function_name": "step", "run_name": "r", "color": 0}
 
@@ -11,7 +11,7 @@ PEAK = {"peak_bytes": 1000, "function_name": "step", "run_name": "r", "color": 0
 def no_advice(saving, platform="gpu"):
     line = {"what": "source_line", "name": "m.py:17", "saving_bytes": saving, "platform": platform}
     parts = {"advice": [], "savings": [line]}
-    return " ".join(advice.lines(Overview({}, peak=PEAK, parts=parts)))
+    return " ".join(summary_text.advice_lines(Overview({}, peak=PEAK, parts=parts)))
 
 
 def test_nothing_saves_where_no_line_does():
@@ -34,7 +34,7 @@ ROW = {
 
 def shown(page="", **cells):
     found = Overview({}, peak=PEAK, parts={"advice": [ROW | cells]})
-    return advice.text(found, lambda kind: f"{kind}\n```python\n{page}\n```\n")
+    return summary_text.advice_text(found, lambda kind: f"{kind}\n```python\n{page}\n```\n")
 
 
 def test_what_to_do_is_whole_in_a_terminal_of_80_columns():
@@ -51,7 +51,7 @@ def test_what_to_do_is_whole_in_a_terminal_of_80_columns():
     [(0, "or nothing"), (None, ""), (2048, ""), (1024, "at least 1.00 KiB"), (-5, "or 5 B more")],
 )
 def test_the_low_end_where_it_differs(low, text):
-    assert advice.least({"low_saving_bytes": low, "saving_bytes": 2048}) == text
+    assert summary_text.least({"low_saving_bytes": low, "saving_bytes": 2048}) == text
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,9 @@ from flax import nnx
 def test_an_example_is_once_for_all_rows_of_its_kind_and_says_which_library_it_is():
     rows = [ROW | {"kind": "offload", "name": f"a/lm.py:{n}", "page": "p.md"} for n in (7, 9, 7)]
     found = Overview({}, peak=PEAK, parts={"advice": [*rows, ROW | {"name": "x"}]})
-    lines = advice.text(found, {"offload": PAGE, "donate": "# Other\n"}.__getitem__).splitlines()
+    lines = summary_text.advice_text(
+        found, {"offload": PAGE, "donate": "# Other\n"}.__getitem__
+    ).splitlines()
     assert lines[lines.index("# Title (p.md)") :] == [
         "# Title (p.md)",
         "# for a/lm.py:7, a/lm.py:9",

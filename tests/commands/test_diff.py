@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_db import Module, derive, in_bulk, insert
 
-from bufdb.api.questions import diff as questions
+from bufdb.answers import diff as questions
 from bufdb.commands import diff as diff_command
 from bufdb.ingest.ingest import ingest
 

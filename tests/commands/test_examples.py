@@ -5,7 +5,7 @@ import click
 import pytest
 
 from bufdb import cli
-from bufdb.commands.examples import EXAMPLES
+from bufdb.cli import EXAMPLES
 
 ROOT = Path(__file__).resolve().parents[2]
 PARSED = ("capture", "explain", "mcp")

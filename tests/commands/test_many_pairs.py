@@ -9,14 +9,13 @@ from unittest import mock
 import pytest
 from small_db import Module, derive, in_bulk
 
+from bufdb.answers import diff
 from bufdb.api.assistant import Tools
-from bufdb.api.questions import export as exports
-from bufdb.api.readable import Readable
-from bufdb.export.page import comparison, contents, tables
-from bufdb.query import diff
+from bufdb.api.database import Readable
+from bufdb.export import ask as exports
+from bufdb.page import comparison, contents, page, tables
 from bufdb.query.catalogue import Catalogue
 from bufdb.query.execute import execute_query
-from bufdb.report.html import page
 from bufdb.resources import query_folder
 
 SIDES = ("cpu_b8", "cpu_b16")

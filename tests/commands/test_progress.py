@@ -18,7 +18,7 @@ from bufdb import cli
 from bufdb.commands import common, progress, sweep
 from bufdb.ingest import ingest as ingest_module
 from bufdb.ingest.ingest import ingest
-from bufdb.report.text import display_width
+from bufdb.render.text import display_width
 
 BUFDB = [sys.executable, "-m", "bufdb"]
 ERASE = "\r\x1b[K"

@@ -5,7 +5,7 @@ from places import ROOT
 from report_making import Report
 from small_db import Module, in_bulk
 
-from bufdb.export.page import comparison, tables
+from bufdb.page import comparison, tables
 
 COMMAND = "module_0002.jit_train_step"
 

@@ -12,7 +12,7 @@ from places import ROOT
 from small_db import Module, derive, insert
 
 from bufdb.database import store
-from bufdb.report.text import display_width
+from bufdb.render.text import display_width
 
 BUFDB = [sys.executable, "-m", "bufdb"]
 _SGR = re.compile(r"\x1b\[[0-9;]*m")

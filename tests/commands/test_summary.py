@@ -15,11 +15,12 @@ from places import DEMO
 from small_db import Module, derive, insert
 
 from bufdb import resources
+from bufdb.answers import devices
+from bufdb.answers import summary as overview
+from bufdb.answers import summary_text as screen
 from bufdb.query import catalogue, execute
-from bufdb.report import bars
-from bufdb.report import summary as screen
-from bufdb.report.text import display_width
-from bufdb.summary import devices, overview
+from bufdb.render import table
+from bufdb.render.text import display_width
 
 CATALOGUE = catalogue.Catalogue([resources.query_folder()])
 PARTS = overview.queries(CATALOGUE, tuple(overview.QUERIES))
@@ -350,7 +351,7 @@ def test_long_and_hostile_names_stay_in_the_screen(con):
 
 
 def test_a_bar_is_as_long_as_its_share():
-    assert [bars.bar(ratio, 2) for ratio in (-1.0, 0.0, 1 / 16, 0.5, 0.75, 1.0, 7.0)] == [
+    assert [table.bar(ratio, 2) for ratio in (-1.0, 0.0, 1 / 16, 0.5, 0.75, 1.0, 7.0)] == [
         "", "", "▏", "█", "█▌", "██", "██",
     ]  # fmt: skip
 

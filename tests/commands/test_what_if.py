@@ -13,8 +13,8 @@ import what_if_cases as cases
 from small_db import shape
 from what_if_cases import Case
 
-from bufdb.api.questions.what_if import MEANING, WhatIf
 from bufdb.commands import what_if as command
+from bufdb.what_if.ask import MEANING, WhatIf
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ def test_what_is_bf16_already_is_named_where_a_share_stays(call, empty_db, tmp_p
 
 
 def test_names_that_hold_nothing_at_the_peak_are_summed_up(ask, monkeypatch):
-    monkeypatch.setattr("bufdb.api.questions.what_if.MOST_NAMES", 1)
+    monkeypatch.setattr("bufdb.what_if.ask.MOST_NAMES", 1)
     given = ("--run", "gpu_b8", "--without", "op:*")
     out = ask(*given)[1]
     every = json.loads(ask(*given, "--format", "json")[1])

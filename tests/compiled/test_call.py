@@ -4,7 +4,7 @@ import inspect
 
 import pytest
 
-from bufdb.compiled.call import arguments
+from bufdb.capture.child import arguments
 from bufdb.errors import UsageError
 
 PAIR = (1, 2)

@@ -11,10 +11,10 @@ from places import DEMO, ROOT
 from proto_rows import PROTOS, differences, needs_protobuf, put
 
 import bufdb
-from bufdb.compiled import dump, target, watch
-from bufdb.compiled.cache import without_persistent_cache
+from bufdb.capture import dump, target
+from bufdb.capture.dump import without_persistent_cache
 from bufdb.errors import BufdbError, UsageError
-from bufdb.proto.wire import fields, hlo_proto
+from bufdb.proto.reader import fields, hlo_proto
 
 
 class Lowered:
@@ -296,7 +296,7 @@ def test_without_protobuf_its_package_is_named(tmp_path, monkeypatch):
 def test_without_jax_a_block_says_what_else_there_is(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "jax", None)
     monkeypatch.setitem(sys.modules, "jax._src.compiler", None)
-    with pytest.raises(BufdbError, match="bufdb capture -- COMMAND"), watch.watched(tmp_path):
+    with pytest.raises(BufdbError, match="bufdb capture -- COMMAND"), dump.watched(tmp_path):
         pass
 
 
@@ -305,7 +305,7 @@ def test_a_block_that_fails_leaves_jax_as_it_was(tmp_path, monkeypatch):
     compiler.get_compile_options = original = lambda: None
     for name in ("jax", "jax._src", "jax._src.compiler"):
         monkeypatch.setitem(sys.modules, name, compiler)
-    with pytest.raises(ZeroDivisionError), watch.watched(tmp_path):
+    with pytest.raises(ZeroDivisionError), dump.watched(tmp_path):
         assert compiler.get_compile_options is not original
         _ = 1 / 0
     assert compiler.get_compile_options is original

@@ -2,8 +2,8 @@
 
 import pytest
 
-from bufdb.compiled import hardware
-from bufdb.compiled.target import hardware_of
+from bufdb.capture import target
+from bufdb.capture.target import hardware_of
 from bufdb.errors import UsageError
 
 
@@ -34,12 +34,12 @@ from bufdb.errors import UsageError
     ],
 )
 def test_a_tpu_is_a_generation_and_a_topology(text, topology):
-    assert hardware.tpu(text)[0] == topology
-    assert hardware_of(text) == hardware.tpu(text)
+    assert target.tpu(text)[0] == topology
+    assert hardware_of(text) == target.tpu(text)
 
 
 def test_a_device_of_v4_is_a_chip():
-    assert hardware.tpu("v4-8") == ("v4:2x2x1", {"chip_config_name": "megacore"})
+    assert target.tpu("v4-8") == ("v4:2x2x1", {"chip_config_name": "megacore"})
 
 
 @pytest.mark.parametrize(
@@ -55,25 +55,25 @@ def test_a_device_of_v4_is_a_chip():
     ],
 )
 def test_a_gpu_has_many_names(text, kind):
-    assert hardware.gpu(text).kind == kind
+    assert target.gpu(text).kind == kind
     assert hardware_of(text) == text
     assert hardware_of(f"gpu:{text}") == text
 
 
 def test_every_gpu_is_found_by_what_jax_calls_it():
-    kinds = [one.kind for one in hardware.GPUS]
-    assert [hardware.gpu(kind).kind for kind in kinds] == kinds
-    names = [hardware.folded(name) for one in hardware.GPUS for name in one.names]
+    kinds = [one.kind for one in target.GPUS]
+    assert [target.gpu(kind).kind for kind in kinds] == kinds
+    names = [target.folded(name) for one in target.GPUS for name in one.names]
     assert len(set(names)) == len(names)
 
 
 def test_a_description_has_what_xla_asks():
-    text = hardware.gpu("a100").config()
+    text = target.gpu("a100").config()
     assert "cuda_compute_capability { major: 8 minor: 0 }" in text
     assert "shared_memory_per_core: 167936" in text
     assert "shared_memory_per_block_optin: 166912" in text
     assert 'device_description_str: "NVIDIA A100-SXM4-80GB"' in text
-    assert "shared_memory_per_block_optin: 98304" in hardware.gpu("v100").config()
+    assert "shared_memory_per_block_optin: 98304" in target.gpu("v100").config()
 
 
 @pytest.mark.parametrize("text", ["tpu", "cpu:1", "gpu:", "", "v9", "h300", "v5e:2x2:1", "tpu:v9"])

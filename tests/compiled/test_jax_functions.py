@@ -10,7 +10,7 @@ import pytest
 from places import ROOT
 from proto_rows import differences
 
-from bufdb.ingest.tables import MODULE_TABLES
+from bufdb.ingest.rows import MODULE_TABLES
 
 pytest.importorskip("jax", reason="this Python has no jax")
 SUPPORT = ROOT / "tests" / "support"
@@ -258,8 +258,8 @@ def test_several_targets_give_a_table(tmp_path):
 
 AHEAD = """
 import sys, jax, bufdb
-from bufdb.compiled.lower import lowered
-from bufdb.compiled.target import target
+from bufdb.capture.child import lowered
+from bufdb.capture.target import target
 
 sys.path.insert(0, sys.argv[2])
 import loops

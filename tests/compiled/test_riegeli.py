@@ -5,8 +5,8 @@ import struct
 
 import pytest
 
-from bufdb.compiled import riegeli
-from bufdb.compiled.riegeli import records
+from bufdb.capture import dump
+from bufdb.capture.dump import records
 from bufdb.errors import BufdbError
 
 needs_cramjam = pytest.mark.skipif(
@@ -97,6 +97,6 @@ def test_a_file_that_was_cut_off_ends_with_what_is_left():
 
 
 def test_without_the_package_it_is_named(monkeypatch):
-    monkeypatch.setattr(riegeli.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(dump.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(BufdbError, match=r"cramjam: pip install 'bufdb\[jax\]'"):
         list(records(file(b"s\x02\x01\x01abc\x03\x03")))

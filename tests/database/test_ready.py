@@ -3,7 +3,7 @@
 import duckdb
 import pytest
 
-from bufdb.database import definitions, ready, store
+from bufdb.database import definitions, store
 
 VERSION = store.SCHEMA_VERSION
 
@@ -11,14 +11,14 @@ VERSION = store.SCHEMA_VERSION
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
     """A folder of the test's own."""
-    monkeypatch.setattr(ready, "_FOLDER", tmp_path / "cache" / "bufdb")
+    monkeypatch.setattr(definitions, "_FOLDER", tmp_path / "cache" / "bufdb")
     return tmp_path / "cache" / "bufdb"
 
 
 def tables(con):
-    with ready.attached(con, VERSION):
+    with definitions.attached_schema(con, VERSION):
         sql = "SELECT table_name FROM duckdb_tables() WHERE database_name = ? ORDER BY ALL"
-        return [name for (name,) in con.execute(sql, [ready.CATALOG]).fetchall()]
+        return [name for (name,) in con.execute(sql, [definitions.READY]).fetchall()]
 
 
 @pytest.mark.slow

@@ -11,9 +11,8 @@ from small_db import insert
 
 from bufdb.database import runs, store
 from bufdb.errors import UsageError
-from bufdb.ingest import run_folders
-from bufdb.ingest.ingest import ingest
-from bufdb.ingest.tables import MODULE_TABLES
+from bufdb.ingest.ingest import find_run_folders, ingest, parse_pattern
+from bufdb.ingest.rows import MODULE_TABLES
 
 pytestmark = pytest.mark.usefixtures("empty_folder")
 
@@ -84,7 +83,7 @@ def test_labels_that_are_not_stored_to_the_end_are_as_before(con, monkeypatch, e
     ],
 )
 def test_labels_from_a_name(pattern, name, labels):
-    parsed = run_folders.parse_pattern(pattern)
+    parsed = parse_pattern(pattern)
     found = parsed.labels_of(name)
     assert (found and tuple(found.values())) == labels
 
@@ -102,7 +101,7 @@ def test_labels_from_a_name(pattern, name, labels):
 )
 def test_bad_patterns(pattern, message):
     with pytest.raises(UsageError, match="--labels-from") as error:
-        run_folders.parse_pattern(pattern)
+        parse_pattern(pattern)
     assert message in str(error.value)
 
 
@@ -112,7 +111,7 @@ def test_a_directory_of_runs_that_cannot_be_listed_is_told(monkeypatch, tmp_path
 
     monkeypatch.setattr(Path, "iterdir", closed)
     with pytest.raises(UsageError, match=r"--run-from-dir: cannot read .*: Permission denied$"):
-        run_folders.run_folders(tmp_path, print)
+        find_run_folders(tmp_path, print)
 
 
 def test_each_sub_directory_is_a_run(call, tmp_path):

@@ -8,9 +8,9 @@ from datasets import all_rows, objects, stored
 
 import bufdb
 from bufdb import resources
-from bufdb.database import memory, store
-from bufdb.dataset import layout, reading, shell
-from bufdb.dataset.reading import open_readable
+from bufdb.database import store
+from bufdb.dataset import layout, snapshot
+from bufdb.dataset.snapshot import open_readable
 from bufdb.errors import UsageError
 from bufdb.query import catalogue, execute
 
@@ -68,7 +68,7 @@ def test_every_query_answers_as_on_the_database(opened, demo_file, query):
 
 @pytest.mark.slow
 def test_what_is_too_large_to_be_copied_is_read_where_it_lies(demo_dataset, demo_file, monkeypatch):
-    monkeypatch.setattr(reading, "COPIED_BYTES", 0)
+    monkeypatch.setattr(snapshot, "COPIED_BYTES", 0)
     with open_readable(str(demo_dataset)) as con:
         ((views,),) = con.execute(
             "SELECT count(*) FROM duckdb_views() WHERE database_name = 'bufdb' AND NOT internal"
@@ -121,9 +121,9 @@ def test_the_report_is_the_same(call, demo_dataset, demo_db, tmp_path):
 @pytest.fixture
 def unlimited():
     """A plain shell has four fifths of the machine; query advice reserves 0.8 GB of it."""
-    token = memory.MEMORY_LIMIT.set(4 << 30)
+    token = store.MEMORY_LIMIT.set(4 << 30)
     yield
-    memory.MEMORY_LIMIT.reset(token)
+    store.MEMORY_LIMIT.reset(token)
 
 
 @pytest.mark.slow
@@ -153,7 +153,7 @@ def test_a_table_without_files_is_empty_and_has_its_types(tmp_path, demo_file):
         types = [str(column[1]) for column in con.description]
     demo_file.execute(f"{sql} LIMIT 0")
     assert types == [str(column[1]) for column in demo_file.description]
-    assert f"/{table}/" not in shell.text(str(tmp_path / "set"))
+    assert f"/{table}/" not in snapshot.shell_text(str(tmp_path / "set"))
 
 
 def test_summary_of_a_run_that_is_not_there_says_what_there_is(call, demo_dataset, demo_db):
@@ -179,7 +179,7 @@ def test_check_finds_the_same(call, demo_dataset, demo_db):
 
 @pytest.mark.slow
 def test_check_of_tables_that_are_views_finds_the_same(call, demo_dataset, demo_db, monkeypatch):
-    monkeypatch.setattr(reading, "COPIED_BYTES", 0)
+    monkeypatch.setattr(snapshot, "COPIED_BYTES", 0)
     assert call("check", "--on", demo_dataset) == call("check", "--db", demo_db)
 
 

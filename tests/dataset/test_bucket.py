@@ -7,7 +7,7 @@ from datasets import TODAY, all_rows, rows_on, stored
 
 from bufdb.dataset.compact import compact
 from bufdb.dataset.places import place_of
-from bufdb.dataset.reading import open_readable
+from bufdb.dataset.snapshot import open_readable
 from bufdb.errors import DatabaseError, UsageError
 
 MISSING = [name for name in ("moto", "boto3", "s3fs") if importlib.util.find_spec(name) is None]

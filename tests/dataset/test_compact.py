@@ -10,7 +10,7 @@ from datasets import RUN, TODAY, age, change, copied, objects, rows_on, stored
 from bufdb.dataset import compact as compaction
 from bufdb.dataset import layout, places
 from bufdb.dataset.compact import compact
-from bufdb.dataset.reading import open_readable
+from bufdb.dataset.snapshot import open_readable
 from bufdb.errors import DatabaseError
 
 
@@ -209,10 +209,10 @@ def test_no_link_leads_out_of_a_dataset(tmp_path):
 
 
 def test_who_reads_what_was_removed_is_told(tmp_path, monkeypatch):
-    from bufdb.dataset import reading
+    from bufdb.dataset import snapshot
 
     stored(tmp_path)
-    monkeypatch.setattr(reading, "COPIED_BYTES", 0)
+    monkeypatch.setattr(snapshot, "COPIED_BYTES", 0)
     with open_readable(str(tmp_path)) as con:
         compact(str(tmp_path), grace_s=0)
         with pytest.raises(Exception, match="No files found"):

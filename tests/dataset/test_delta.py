@@ -10,9 +10,9 @@ import pytest
 from datasets import INIT, RUN, ask, change, copied, rows_on, stored
 from places import ROOT
 
+from bufdb.dataset import delta as delta_writer
+from bufdb.dataset import delta as log
 from bufdb.dataset import layout
-from bufdb.dataset.delta import log
-from bufdb.dataset.delta import writer as delta_writer
 from bufdb.dataset.places import Listed
 from bufdb.errors import DatabaseError, UsageError
 

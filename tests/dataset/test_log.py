@@ -8,7 +8,7 @@ from datasets import INIT, RUN, objects, rows_on, stored
 
 from bufdb.dataset import layout
 from bufdb.dataset.compact import compact
-from bufdb.dataset.delta import log
+from bufdb.dataset.delta import FOLDER
 from bufdb.dataset.places import place_of
 from bufdb.errors import DatabaseError, UsageError
 
@@ -36,7 +36,7 @@ def delta(plain, tmp_path):
 
 
 def commit(root, table, number, actions):
-    folder = root / table / log.FOLDER
+    folder = root / table / FOLDER
     folder.mkdir(exist_ok=True)
     with (folder / f"{number:020}.json").open("a", encoding="utf-8") as file:
         file.writelines(json.dumps(action) + "\n" for action in actions)

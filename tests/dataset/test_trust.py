@@ -4,8 +4,8 @@ import duckdb
 import pytest
 from datasets import RUN, objects, rows_on, stored
 
-from bufdb.dataset import reading, snapshot
-from bufdb.dataset.reading import open_readable
+from bufdb.dataset import snapshot
+from bufdb.dataset.snapshot import open_readable
 from bufdb.errors import DatabaseError
 
 
@@ -27,7 +27,7 @@ def test_files_outside_cannot_be_read(tmp_path, place):
 
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("where", ["l", "modules/l", "deeper/still/l"])
-@pytest.mark.parametrize("copied_bytes", [0, reading.COPIED_BYTES])
+@pytest.mark.parametrize("copied_bytes", [0, snapshot.COPIED_BYTES])
 def test_no_link_in_a_dataset_is_followed_by_a_question(tmp_path, monkeypatch, where, copied_bytes):
     """DuckDB takes `l/..` for the folder of `l`, the system for that above what it leads to."""
     root = tmp_path / "set"
@@ -37,7 +37,7 @@ def test_no_link_in_a_dataset_is_followed_by_a_question(tmp_path, monkeypatch, w
     (tmp_path / "out" / "secret.csv").write_text("secret\n1\n")
     (root / where).parent.mkdir(parents=True, exist_ok=True)
     (root / where).symlink_to(tmp_path / "out" / "side")
-    monkeypatch.setattr(reading, "COPIED_BYTES", copied_bytes)
+    monkeypatch.setattr(snapshot, "COPIED_BYTES", copied_bytes)
     with open_readable(str(root)) as con:
         for read in ("read_csv", "read_text"):
             with pytest.raises(Exception, match="disabled by configuration"):
@@ -66,10 +66,10 @@ def test_what_else_lies_there_is_not_read(tmp_path):
 
 
 @pytest.mark.sample(2)
-@pytest.mark.parametrize("copied_bytes", [0, reading.COPIED_BYTES])
+@pytest.mark.parametrize("copied_bytes", [0, snapshot.COPIED_BYTES])
 def test_a_damaged_file_is_told_on_one_line(tmp_path, monkeypatch, copied_bytes):
     stored(tmp_path)
-    monkeypatch.setattr(reading, "COPIED_BYTES", copied_bytes)
+    monkeypatch.setattr(snapshot, "COPIED_BYTES", copied_bytes)
     name = min(objects(tmp_path, "values"))
     (tmp_path / name).write_bytes(b"PAR1" + b"\0" * 100 + b"PAR1")
     with pytest.raises(DatabaseError) as error:

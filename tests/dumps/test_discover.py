@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from bufdb.dumps import captured as parts
+from bufdb.dumps import modules as parts
 from bufdb.dumps.discover import base_of, discover
 from bufdb.dumps.files import ModuleName, Oddity, parse_stem, stem_of
 from bufdb.errors import UsageError
-from bufdb.proto.wire import hlo_proto
+from bufdb.proto.reader import hlo_proto
 
 ALLOCATIONS = "BufferAssignment:\nallocation 0: size 4, preallocated-temp:\n"
 VALUES = "\nTotal bytes used: 4 (4B)\n\nUsed values:\n"

@@ -5,8 +5,8 @@ import errno
 import pytest
 
 from bufdb.dumps import load
+from bufdb.dumps.batch import _tree_start
 from bufdb.dumps.files import BUFFER_KINDS, DumpFile, ModuleFiles
-from bufdb.dumps.large import _tree_start
 from bufdb.dumps.load import ABOVE_BYTES, BELOW_BYTES, dumped_at, read_span, whole_lines, windows
 
 

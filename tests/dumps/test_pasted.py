@@ -8,8 +8,7 @@ from places import DEMO, ROOT
 
 from bufdb.dumps.discover import discover
 from bufdb.dumps.load import load
-from bufdb.dumps.pasted.looks import looks_like
-from bufdb.dumps.pasted.plain import is_plain, plain
+from bufdb.dumps.pasted import is_plain, looks_like, plain
 from bufdb.errors import UsageError
 
 OLD = DEMO / "cpu_b8_old"

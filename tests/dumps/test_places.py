@@ -16,10 +16,10 @@ import pytest
 from ingesting import ingest_into, rows
 from places import DEMO
 
+from bufdb.dumps import archives
 from bufdb.dumps.discover import base_of, discover
 from bufdb.dumps.files import base_name
-from bufdb.dumps.places import archives, compressed
-from bufdb.dumps.places.place import Bytes, Reader, suffix_of
+from bufdb.dumps.place import Bytes, Reader, suffix_of
 from bufdb.errors import UsageError
 from bufdb.proto import reader
 
@@ -162,7 +162,7 @@ def test_archives_among_other_files_may_be_of_anything(tmp_path, monkeypatch):
         "x.zip:../note.md": "info",
     }
     assert {severity for severity, _ in odd(tmp_path / "x.zip").values()} >= {"error"}
-    monkeypatch.setattr("bufdb.dumps.places.archives.LARGE_BYTES", 10)
+    monkeypatch.setattr("bufdb.dumps.archives.LARGE_BYTES", 10)
     assert list(odd(tmp_path)) == ["x.zip"]
     assert "to read it, name it" in odd(tmp_path)["x.zip"][1]
 
@@ -198,7 +198,7 @@ def test_links_in_a_zip_are_left_out_and_said_so(tmp_path):
 
 @pytest.mark.parametrize("form", ["zip", "tar.gz", "txt.gz"])
 def test_a_bomb_is_refused_by_its_ratio(tmp_path, monkeypatch, form):
-    monkeypatch.setattr(compressed, "FREE_BYTES", 1 << 20)
+    monkeypatch.setattr(archives, "FREE_BYTES", 1 << 20)
     zeros = b"\0" * (4 << 20)
     path = tmp_path / f"x.{form}"
     if form == "zip":
@@ -214,8 +214,8 @@ def test_a_bomb_is_refused_by_its_ratio(tmp_path, monkeypatch, form):
 
 
 def test_a_bomb_of_many_layers_is_refused_by_its_total(tmp_path, monkeypatch):
-    monkeypatch.setattr(compressed, "MOST_BYTES", 1 << 20)
-    monkeypatch.setattr(compressed, "FREE_BYTES", 1 << 10)
+    monkeypatch.setattr(archives, "MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(archives, "FREE_BYTES", 1 << 10)
     zipped(tmp_path / "x.zip", {f"{n}.txt": os.urandom(1 << 18) for n in range(8)})
     assert "unpack it first" in odd(tmp_path / "x.zip")["x.zip"][1]
 
@@ -317,10 +317,10 @@ def test_an_archive_gives_its_name_to_the_run(name):
 
 
 def test_a_gzip_stream_is_read_from_any_position(monkeypatch):
-    monkeypatch.setattr(compressed, "CHECKPOINT_BYTES", 10_000)
+    monkeypatch.setattr(archives, "CHECKPOINT_BYTES", 10_000)
     text = os.urandom(50_000) + b"x" * 100_000 + os.urandom(50_000)
     packed = gzip.compress(text[:70_000]) + gzip.compress(text[70_000:]) + b"\0" * 512
-    stream = compressed.gzip(lambda: io.BytesIO(packed))
+    stream = archives.gzip(lambda: io.BytesIO(packed))
     assert stream.size() == len(text)
     for at in (0, 1, 9_999, 60_000, 70_000, 70_001, 199_999, 200_000):
         assert b"".join(stream.read_from(at)) == text[at:]
@@ -339,7 +339,7 @@ def test_a_gzip_stream_is_read_from_any_position(monkeypatch):
 )
 def test_what_is_no_gzip_stream_is_damaged(content):
     with pytest.raises(OSError, match="damaged"):
-        compressed.gzip(lambda: io.BytesIO(content)).size()
+        archives.gzip(lambda: io.BytesIO(content)).size()
 
 
 # -- small files without end -----------------------------------------------------------------------

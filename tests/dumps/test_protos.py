@@ -14,7 +14,7 @@ from bufdb.dumps.discover import discover
 from bufdb.dumps.files import Oddity
 from bufdb.errors import UsageError
 from bufdb.proto import reader
-from bufdb.proto.wire import hlo_proto
+from bufdb.proto.reader import hlo_proto
 
 STEM = "module_0060.jit_decode.cl_1003875606.after_optimizations"
 PROTO = PROTOS / "tpu" / f"{STEM}.hlo.pb"

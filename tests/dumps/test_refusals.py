@@ -6,8 +6,8 @@ import pytest
 from oom_messages import KERNELS, LIST, SCRATCH, SHORT
 from places import DEMO
 
-from bufdb.dumps.pasted.refusals import other_spaces
-from bufdb.read.reports import oom_text
+from bufdb.dumps.pasted import other_spaces
+from bufdb.read import oom_text
 
 TPU = DEMO / "tpu_b8"
 

@@ -13,9 +13,9 @@ import pytest
 from ingesting import ingest_into, rows
 from places import DEMO
 
+from bufdb.dumps import remote
 from bufdb.dumps.discover import base_of
-from bufdb.dumps.places import remote
-from bufdb.dumps.places.remote import Url, is_url, listed
+from bufdb.dumps.remote import Url, is_url, listed
 from bufdb.errors import UsageError
 
 RUN = DEMO / "cpu_b8"

@@ -12,9 +12,8 @@ from small_db import Module, insert
 
 from bufdb import resources
 from bufdb.database import definitions, store
-from bufdb.export import bundle as writer
-from bufdb.export.anonymous.vocabulary import known_words
-from bufdb.export.anonymous.words import Words
+from bufdb.export import tables as writer
+from bufdb.export.anonymous import Words, known_words
 from bufdb.export.tables import KEPT, Selection
 
 SECRET = "acmecorp"
@@ -28,7 +27,7 @@ def bundle(demo_db, tmp_path_factory):
 
 def anonymous(db, path):
     with store.open_readable(str(db), allow_files=True) as con:
-        writer.write(Selection(con, {}, anonymous=True), path, str(db))
+        writer.write_bundle(Selection(con, {}, anonymous=True), path, str(db))
     return path
 
 

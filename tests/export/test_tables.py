@@ -10,8 +10,8 @@ from small_db import Module, insert
 
 from bufdb.database import definitions, store
 from bufdb.errors import BufdbError, UsageError
-from bufdb.export import bundle as writer
 from bufdb.export import tables
+from bufdb.export import tables as writer
 from bufdb.query.catalogue import Catalogue
 from bufdb.resources import query_folder
 
@@ -145,7 +145,9 @@ QUERIES = [
 def bundle(demo_db, tmp_path_factory):
     path = tmp_path_factory.mktemp("bundle") / "bundle.duckdb"
     con = store.open_readable(str(demo_db), allow_files=True)
-    writer.write(tables.Selection(con, {"run": "tpu_b8"}, anonymous=False), path, str(demo_db))
+    writer.write_bundle(
+        tables.Selection(con, {"run": "tpu_b8"}, anonymous=False), path, str(demo_db)
+    )
     con.close()
     return path
 
@@ -167,7 +169,7 @@ def test_what_cannot_be_written_is_said(demo_db, tmp_path):
             tables.write(selection, tmp_path / "x", "csv")
         for path in (tmp_path, tmp_path / "none" / "b"):
             with pytest.raises(UsageError, match="no such folder, or it is no file"):
-                writer.write(selection, path, str(demo_db))
+                writer.write_bundle(selection, path, str(demo_db))
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 

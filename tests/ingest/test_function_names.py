@@ -3,7 +3,7 @@
 import pytest
 from small_db import Module, answer
 
-from bufdb.ingest.rows.modules import function_name
+from bufdb.ingest.rows import function_name
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ import pytest
 from ingesting import ingest_into, rows
 from places import DEMO, ROOT
 
-from bufdb.columnar.arrow import Batches, TableSchema
 from bufdb.dumps.load import load
-from bufdb.ingest import tables
 from bufdb.ingest.group import Group, collect, content_of
 from bufdb.ingest.plan import plan
+from bufdb.ingest.rows import column_types
+from bufdb.ingest.writer import Batches, TableSchema
 from bufdb.read.hlo import NOTHING_MORE, Own
 
 
@@ -30,7 +30,7 @@ def test_types_of_columns_are_those_that_duckdb_has(con):
         "ORDER BY table_name, column_index",
     ):
         found.setdefault(table, {})[column] = kind
-    types = tables.types()
+    types = column_types()
     assert types == {table: found[table] for table in types}
     with_modules = {table for table, columns in found.items() if "module_id" in columns}
     assert with_modules | {"shapes"} <= types.keys()
@@ -58,10 +58,10 @@ def test_what_is_collected_is_what_is_stored(con, fresh, block_bytes):
         parts.setdefault(table, []).append(some)
     with fresh() as other:
         for table, some in parts.items():
-            schema = TableSchema.of(tables.types()[table])
+            schema = TableSchema.of(column_types()[table])
             batches = Batches([schema.batch(part) for part in some])  # noqa: F841
             other.execute(f'INSERT INTO "{table}" BY NAME FROM batches')
-        for table in tables.types().keys() - {"shapes", "run_labels"}:
+        for table in column_types().keys() - {"shapes", "run_labels"}:
             asked = f'SELECT * FROM "{table}"'
             stored = sorted(map(repr, rows(con, asked)))
             assert sorted(map(repr, rows(other, asked))) == stored, table

@@ -13,18 +13,17 @@ from ingesting import ingest_into, opened, rows
 from places import DEMO
 
 from bufdb.database import store
-from bufdb.dumps.blocks import BLOCK_BYTES
-from bufdb.dumps.load import load
+from bufdb.dumps.load import BLOCK_BYTES, load
 from bufdb.errors import UsageError
 from bufdb.ingest import group as group_module
 from bufdb.ingest import storing
 from bufdb.ingest.ingest import ingest
 from bufdb.ingest.plan import plan
-from bufdb.ingest.rows.writer import TableWriter
-from bufdb.ingest.tables import MODULE_TABLES
-from bufdb.link.context import Context
+from bufdb.ingest.rows import MODULE_TABLES
+from bufdb.ingest.writer import TableWriter
 from bufdb.query import check
 from bufdb.read.hlo import HloHeader
+from bufdb.rows.context import Context
 
 INIT = "module_0000.jit_init.cpu_after_optimizations"
 EVAL = "module_0004.jit_eval_step.cpu_after_optimizations"

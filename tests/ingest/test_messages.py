@@ -9,7 +9,7 @@ from ingesting import ingest_into, rows
 from oom_messages import ALL, GPU, KERNELS, LIST, OLD_LIST, RUNTIME, SCRATCH, SHORT, TPU
 
 from bufdb.query import check
-from bufdb.read.reports import oom_text
+from bufdb.read import oom_text
 
 GIB, MIB = 1 << 30, 1 << 20
 

@@ -7,10 +7,9 @@ from pathlib import Path
 import numpy as np
 from ingesting import rows
 
-from bufdb.columnar.arrow import TableSchema
 from bufdb.columnar.rows import rows_of
 from bufdb.database import store
-from bufdb.ingest.rows.writer import IDLE_INSERT_ROWS, MANY_ROWS, TableWriter
+from bufdb.ingest.writer import IDLE_INSERT_ROWS, MANY_ROWS, TableSchema, TableWriter
 
 LABEL = {"run_name": "a", "label": "b", "label_value": "c", "is_metadata": False}
 

@@ -8,7 +8,7 @@ from ingesting import ingest_into, rows
 
 from bufdb.database import store
 from bufdb.ingest.ingest import ingest
-from bufdb.link import instructions as link_instructions
+from bufdb.rows import instructions as link_instructions
 
 DEMO = Path(__file__).parents[2] / "data" / "demo" / "cpu_b8_old"
 NAME = "module_0001.jit_f.cpu_after_optimizations-buffer-assignment.txt"

@@ -3,7 +3,7 @@
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bufdb.link.op_paths import op_path, strip_op_path
+from bufdb.rows.op_names import op_path, strip_op_path
 
 PIECES = [
     "jit(f)", "pjit(g)", "jvp(jit(h))", "transpose(jvp(Net))", "jvp(Net)", "jvp()",

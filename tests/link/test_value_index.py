@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bufdb.link.value_index import LARGEST_ID, ValueIndex
+from bufdb.rows.value_index import LARGEST_ID, ValueIndex
 
 IDS = st.integers(0, 9) | st.sampled_from([2**31 - 1, 2**31, LARGEST_ID, LARGEST_ID + 1, 2**62])
 NAMED = st.tuples(st.integers(0, 2), IDS, st.integers(0, 6))

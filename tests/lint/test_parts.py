@@ -4,8 +4,8 @@ import pytest
 import sqlglot
 
 from bufdb import resources
-from bufdb.lint import parts
-from bufdb.lint.whole import Whole
+from bufdb.lint import translate
+from bufdb.lint.translate import Whole
 from bufdb.query import catalogue, execute
 
 QUERIES = {
@@ -15,7 +15,8 @@ QUERIES = {
 
 def parted(sql):
     return {
-        name: part.sql("duckdb") for name, part in parts.parted(sqlglot.parse_one(sql, "duckdb"))
+        name: part.sql("duckdb")
+        for name, part in translate.parted(sqlglot.parse_one(sql, "duckdb"))
     }
 
 
@@ -49,7 +50,7 @@ def test_each_part_has_what_it_reads_and_no_more():
 def test_no_part_reads_too_much():
     for name in ("scaling", "diff-modules", "advice"):
         query = QUERIES[name]
-        for _, part in parts.parted(Whole(query.sql).statement(query.sql)):
+        for _, part in translate.parted(Whole(query.sql).statement(query.sql)):
             reads = {}
             for cte in part.ctes:
                 reads[cte.alias] = sum(
@@ -57,7 +58,7 @@ def test_no_part_reads_too_much():
                 )
             part.set("with_", None)
             tables = part.find_all(sqlglot.exp.Table)
-            assert sum(reads.get(table.name, 1) for table in tables) <= parts.MOST_READS
+            assert sum(reads.get(table.name, 1) for table in tables) <= translate.MOST_READS
 
 
 @pytest.mark.sample(3)
@@ -66,7 +67,7 @@ def test_the_parts_together_give_the_rows_of_the_query(demo, name):
     query = QUERIES[name]
     given = {"base": "cpu_b8", "new": "cpu_b16"} if query.param("base") else {}
     rows = execute.execute_query(demo, query, given).rows
-    *first, (_, last) = parts.parted(Whole(query.sql).statement(query.sql))
+    *first, (_, last) = translate.parted(Whole(query.sql).statement(query.sql))
     assert first
     texts = [f"{name} AS ({part.sql('duckdb', comments=False)})" for name, part in first]
     whole = f"WITH {', '.join(texts)} SELECT * FROM ({last.sql('duckdb', comments=False)})"

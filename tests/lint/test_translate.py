@@ -5,8 +5,9 @@ import sqlglot
 
 from bufdb import resources
 from bufdb.errors import BufdbError, UsageError
-from bufdb.lint import regex, translate
-from bufdb.lint.whole import Whole
+from bufdb.lint import translate
+from bufdb.lint.spark import glob_regex, portable_regex
+from bufdb.lint.translate import Whole
 from bufdb.query import catalogue, execute, header
 
 QUERIES = {
@@ -123,7 +124,7 @@ def test_an_unknown_dialect_is_told(tmp_path):
 def test_the_regex_of_a_glob_matches_the_same_names(con, pattern):
     names = ["abc", "a.c", "bbc", "f(x)|.$^+{}", "fx", "x.py", "xzpy", "^a", "a", "", "a*b", "a?b",
              "[x", ".x", "a\nc", "abc\n"]  # fmt: skip
-    glob = regex.glob_regex(sqlglot.parse_one(f"'{pattern}'", read="duckdb")).sql("duckdb")
+    glob = glob_regex(sqlglot.parse_one(f"'{pattern}'", read="duckdb")).sql("duckdb")
     for name in names:
         same, translated = con.execute(
             f"SELECT n GLOB $pattern, regexp_matches(n, {glob}) FROM (SELECT $name AS n)",
@@ -137,6 +138,6 @@ def test_a_portable_regex_matches_the_same_texts(con, pattern):
     for text in ["[x]", "[x]\n", "a\nb", "acb", "]]a", "b.", "a&", "xx", ""]:
         same, translated = con.execute(
             "SELECT regexp_extract($text, $pattern), regexp_extract($text, $portable)",
-            {"text": text, "pattern": pattern, "portable": regex.portable_regex(pattern)},
+            {"text": text, "pattern": pattern, "portable": portable_regex(pattern)},
         ).fetchone()
         assert same == translated, (pattern, text)

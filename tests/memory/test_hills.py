@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bufdb.memory.hills import LEAST_DROP, hills
+from bufdb.memory.maxima import LEAST_DROP, hills
 
 
 def by_sinking(heights: list[int]) -> list[tuple[int, int, int]]:

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bufdb.memory.holders import largest_rows, own_bytes
+from bufdb.memory.buffers import largest_rows, own_bytes
 
 SMALL = st.tuples(st.integers(0, 2), st.integers(0, 9), st.integers(0, 9))
 HUGE = 2**62

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from bufdb.memory.occupancy import largest_sum, occupancy, running_maximum
+from bufdb.memory.occupancy import SLICE_ROWS, largest_sum, occupancy, running_maximum
 from bufdb.memory.ranges import Ranges
-from bufdb.memory.steps.timeline import SLICE_ROWS
 
 HUGE = 2**62
 Row = tuple[int, int, int, int, int, int]

@@ -9,10 +9,9 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from bufdb.memory import savings
-from bufdb.memory.occupancy import occupancy
+from bufdb.memory.occupancy import SLICE_ROWS, occupancy
 from bufdb.memory.ranges import Ranges
 from bufdb.memory.savings import Savings
-from bufdb.memory.steps.timeline import SLICE_ROWS
 
 HUGE = 2**62
 Row = tuple[int, int, int, int, int, int]

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bufdb.memory.sums import distinct_pairs, sums_by_kind
+from bufdb.memory.ranges import distinct_pairs, sums_by_kind
 
 SIZE = st.one_of(st.integers(-9, 9), st.integers(-(2**63), 2**63 - 1))
 ROW = st.tuples(st.integers(0, 3), st.integers(0, 5), SIZE)

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from proto_rows import PROTOS, needs_protobuf
 
-from bufdb.proto import reader
-from bufdb.proto.given import assignment, columns, instructions
-from bufdb.proto.given.columns import Messages
+from bufdb.proto import given, places, reader
+from bufdb.proto.given import Messages
 from bufdb.proto.reader import UnreadableProto
 
 pytestmark = needs_protobuf
@@ -35,11 +34,11 @@ def field(number: int, kind: int, content: bytes) -> bytes:
 def told(messages: Sequence[bytes]) -> dict[str, Any]:
     """What columns say of serialised instructions."""
     some = Messages("HloInstructionProto", messages)
-    parts = [reader.instruction_of(data) for data in some.parts(instructions._ATTRIBUTES)]
+    parts = [reader.instruction_of(data) for data in some.parts(given._ATTRIBUTES)]
     return {
         **{name: some.numbers(name).tolist() for name in NUMBERS},
         **{name: some.texts(name) for name in TEXTS},
-        **{name: columns.parted(*some.all_numbers(name)) for name in LISTS},
+        **{name: given.parted(*some.all_numbers(name)) for name in LISTS},
         "literal": [reader.literal_of(data) for data in some.joined("literal")],
         "parts": [(list(x.dimensions), x.sharding) for x in parts],
     }
@@ -76,7 +75,7 @@ def agree(messages: Sequence[bytes]) -> bool:
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(columns, "FEW", 1)
+    monkeypatch.setattr(given, "FEW", 1)
 
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.parent.name + path.name[:12])
@@ -85,10 +84,10 @@ def test_samples_are_read_the_same_in_both_ways(path, monkeypatch: pytest.Monkey
     members: list[bytes] = []
     for computation in reader.computations_of(proto.hlo_module.computations):
         members += computation.instructions
-    at_once = repr(assignment.read(proto.buffer_assignment))
-    monkeypatch.setattr(columns, "FEW", 1 << 20)
-    assert repr(assignment.read(proto.buffer_assignment)) == at_once
-    monkeypatch.setattr(columns, "FEW", 1)
+    at_once = repr(places.read_assignment(proto.buffer_assignment))
+    monkeypatch.setattr(given, "FEW", 1 << 20)
+    assert repr(places.read_assignment(proto.buffer_assignment)) == at_once
+    monkeypatch.setattr(given, "FEW", 1)
     assert agree(members)
 
 
@@ -167,6 +166,6 @@ def test_damaged_instructions_are_read_or_refused_alike(chunk: int) -> None:
 
 def test_columns_are_the_same_in_chunks_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     proto = reader.read(SAMPLES[0].read_bytes(), "HloProtoParts")
-    whole = assignment.read(proto.buffer_assignment)
-    monkeypatch.setattr(columns, "CHUNK", 7)
-    assert repr(assignment.read(proto.buffer_assignment)) == repr(whole)
+    whole = places.read_assignment(proto.buffer_assignment)
+    monkeypatch.setattr(given, "CHUNK", 7)
+    assert repr(places.read_assignment(proto.buffer_assignment)) == repr(whole)

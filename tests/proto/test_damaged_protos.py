@@ -9,9 +9,8 @@ from ingesting import ingest_into, rows
 from proto_rows import PROTOS, needs_protobuf
 
 from bufdb.proto import reader
-from bufdb.proto.reader import UnreadableProto
+from bufdb.proto.reader import UnreadableProto, fields, hlo_proto
 from bufdb.proto.sections import Sections, read
-from bufdb.proto.wire import fields, hlo_proto
 
 pytestmark = needs_protobuf
 SAMPLES = {

@@ -12,8 +12,8 @@ from proto_rows import OF_TEXT_ALONE, PROTOS, TEXTS, differences, needs_protobuf
 from shared_dumps import DUMPS, needs_dumps
 
 from bufdb import resources
-from bufdb.api.questions import second_opinion
-from bufdb.proto.wire import hlo_proto
+from bufdb.ingest import second_opinion
+from bufdb.proto.reader import hlo_proto
 
 pytestmark = needs_protobuf
 PARTS = {

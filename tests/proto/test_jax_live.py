@@ -11,7 +11,7 @@ from ingesting import ingest_into, rows
 from places import ROOT
 from proto_rows import differences, needs_protobuf, put
 
-from bufdb.proto.wire import fields
+from bufdb.proto.reader import fields
 
 pytestmark = needs_protobuf
 pytest.importorskip("jax", reason="this Python has no jax")
@@ -19,7 +19,7 @@ pytest.importorskip("jax", reason="this Python has no jax")
 PROGRAM = """
 import pathlib, sys
 import jax, jax.numpy as jnp
-from bufdb.proto.wire import hlo_proto
+from bufdb.proto.reader import hlo_proto
 
 def step(w, x):
     def body(carry, _):

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from bufdb.proto.given.assignment import Assignment
-from bufdb.proto.places import Values
+from bufdb.proto.places import Assignment, Values
 from bufdb.proto.times import Live, exact, instant_of_most, trace_faults
 
 

@@ -12,7 +12,7 @@ import pytest
 from proto_rows import needs_protobuf
 
 from bufdb.proto import reader
-from bufdb.proto.text.attributes import _sharding
+from bufdb.proto.attributes import _sharding
 
 pytestmark = needs_protobuf
 MESH = {"axes": [{"name": b"x", "size": 4}, {"name": b"it's", "size": 2}]}

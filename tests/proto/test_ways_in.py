@@ -10,8 +10,8 @@ from ingesting import ingest_into, rows
 from places import ROOT
 from proto_rows import PROTOS, TEXTS, needs_protobuf
 
-from bufdb.ingest.tables import MODULE_TABLES
-from bufdb.proto.wire import fields
+from bufdb.ingest.rows import MODULE_TABLES
+from bufdb.proto.reader import fields
 
 pytestmark = needs_protobuf
 PAGE = ROOT / "bufdb" / "commands" / "README.md"

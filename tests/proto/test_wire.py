@@ -6,7 +6,7 @@ import pytest
 from proto_rows import PROTOS
 
 from bufdb.proto import reader
-from bufdb.proto.wire import fields, hlo_proto, snapshot_part, why_no_assignment
+from bufdb.proto.reader import fields, hlo_proto, snapshot_part, why_no_assignment
 
 WHOLE = (
     PROTOS / "tpu/module_0060.jit_decode.cl_1003875606.after_optimizations.hlo.pb"

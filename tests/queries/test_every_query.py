@@ -7,7 +7,7 @@ import pytest
 from bufdb import resources
 from bufdb.query import catalogue, execute
 from bufdb.query.result import Result
-from bufdb.report import formats
+from bufdb.render import formats
 
 FOUND = catalogue.Catalogue([resources.query_folder()])
 QUERIES = {query.name: query for query in FOUND.load_all()}

@@ -6,7 +6,7 @@ from tables import holds
 
 from bufdb import resources
 from bufdb.query import catalogue, execute
-from bufdb.report import formats
+from bufdb.render import formats
 
 REPLICATED, HALVES = "{replicated}", "{devices=[2,2]<=[4] last_tile_dim_replicate}"
 

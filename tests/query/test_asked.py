@@ -9,9 +9,8 @@ from small_db import Module, insert
 
 from bufdb import resources
 from bufdb.errors import UsageError
-from bufdb.query import catalogue
-from bufdb.query.asked import nothing, spaces
-from bufdb.query.asked.known import Known
+from bufdb.query import asked, catalogue
+from bufdb.query.asked import Known
 from bufdb.query.execute import bind, execute_query
 from bufdb.query.header import parse
 from bufdb.query.sizes import parse_size
@@ -94,7 +93,7 @@ def compiled(con, module_id, run, platform, color=0, function="f", **cells):
 
 
 def numbered(con, **values):
-    return spaces.numbered(con, QUERY, values)
+    return asked.numbered(con, QUERY, values)
 
 
 def test_a_name_means_a_memory_space_of_one_platform(con):
@@ -145,7 +144,7 @@ def test_a_name_that_is_not_there_is_refused_with_those_that_are(con, values, me
 def why(con, name, **values):
     query = catalogue.Catalogue([resources.query_folder()]).find(name)
     assert execute_query(con, query, values).rows == []
-    text = nothing.why(Known(con), query, values)
+    text = asked.why_nothing(Known(con), query, values)
     assert text.startswith("no rows: ")
     return text.removeprefix("no rows: ")
 
@@ -208,30 +207,30 @@ def test_what_is_not_there_is_named(con, name, values, reason):
 
 
 def test_of_a_query_of_the_users_own_nothing_is_claimed(con):
-    assert nothing.why(Known(con), QUERY, {"run": "x"}) == "no rows"
+    assert asked.why_nothing(Known(con), QUERY, {"run": "x"}) == "no rows"
 
 
 def test_a_label_of_a_list_that_no_run_has_is_told(con):
     insert(con, "run_labels", run_name="r", label="dtype", label_value="f32")
     query = catalogue.Catalogue([resources.query_folder()]).find("scaling")
     known = Known(con)
-    assert nothing.unknown_labels(known, query, bind(query, {"fixed": "dtpe, dtype"})) == [
+    assert asked.unknown_labels(known, query, bind(query, {"fixed": "dtpe, dtype"})) == [
         "no run has a label 'dtpe'; did you mean 'dtype'?"
     ]
-    assert nothing.unknown_labels(known, query, {}) == []
+    assert asked.unknown_labels(known, query, {}) == []
     # Without it there is no row, and `why` says so.
-    assert nothing.unknown_labels(known, query, bind(query, {"label": "batch, dtype"})) == []
+    assert asked.unknown_labels(known, query, bind(query, {"label": "batch, dtype"})) == []
 
 
 def test_a_run_to_compare_with_that_is_not_there_is_told_beside_rows(con):
     insert(con, "runs", run_name="base_1")
     query = catalogue.Catalogue([resources.query_folder()]).find("diff-modules")
     values = {"base": "base_2", "new": "base_1"}
-    assert nothing.notes(Known(con), query, values, 8) == [
+    assert asked.notes_on_nothing(Known(con), query, values, 8) == [
         "no run 'base_2'; did you mean 'base_1'?"
     ]
-    assert len(nothing.notes(Known(con), query, values, 0)) == 1
-    assert nothing.notes(Known(con), query, {**values, "base": "base_1"}, 8) == []
+    assert len(asked.notes_on_nothing(Known(con), query, values, 0)) == 1
+    assert asked.notes_on_nothing(Known(con), query, {**values, "base": "base_1"}, 8) == []
 
 
 def test_a_name_with_brackets_is_told_as_a_glob(con):

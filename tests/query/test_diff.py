@@ -3,8 +3,8 @@
 import pytest
 from small_db import Module, in_bulk
 
+from bufdb.answers.diff import asked_pairs
 from bufdb.errors import UsageError
-from bufdb.query.diff import asked_pairs
 
 
 def test_pairs_that_cannot_be_are_refused_with_the_name(con):

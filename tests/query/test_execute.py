@@ -9,8 +9,8 @@ from bufdb.errors import BufdbError, UsageError
 from bufdb.query.execute import ANSWER, bind, execute_query, execute_sql, sql_as_table
 from bufdb.query.header import parse
 from bufdb.query.result import Result
-from bufdb.report import FORMATS
-from bufdb.report.formats import render
+from bufdb.render import FORMATS
+from bufdb.render.formats import render
 
 QUERY = parse(
     """\

@@ -2,8 +2,8 @@
 
 import json
 
-from bufdb.query.schema import describe
-from bufdb.report import schema
+from bufdb.answers import schema
+from bufdb.answers.schema import describe
 
 
 def test_every_object_and_column_has_a_comment(con):

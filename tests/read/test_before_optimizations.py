@@ -1,6 +1,6 @@
 """Parameters of the program before optimisation, line by line."""
 
-from bufdb.read.beside.before_optimizations import BeforeOptimizations
+from bufdb.read.other_files import BeforeOptimizations
 
 HEAD = b"HloModule jit_f, num_partitions=4\n\n"
 INNER = b"%inner (x: f32[]) -> f32[] {\n  ROOT %x = f32[] parameter(0)\n}\n\n"

@@ -7,7 +7,7 @@ from ingesting import ingest_into, rows
 from places import DEMO
 
 from bufdb.query import check
-from bufdb.read.reports.memory_usage import read
+from bufdb.read.other_files import read_memory_usage
 
 INIT = "module_0000.jit_init.cpu_after_optimizations"
 
@@ -28,7 +28,7 @@ INIT = "module_0000.jit_init.cpu_after_optimizations"
     ],
 )
 def test_totals(text, expected):
-    assert read(text)[0] == expected
+    assert read_memory_usage(text)[0] == expected
 
 
 @pytest.mark.sample(2)

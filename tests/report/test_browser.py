@@ -14,7 +14,7 @@ import duckdb
 import pytest
 from places import DEMO, ROOT
 
-from bufdb.report.text import human_bytes
+from bufdb.render.text import human_bytes
 
 MISSING = headless.missing()
 pytestmark = pytest.mark.skipif(MISSING is not None, reason=MISSING or "")

@@ -4,10 +4,10 @@ import sys
 
 import pytest
 
+from bufdb.answers import diff_text
+from bufdb.answers.diff import Comparison, Row
 from bufdb.commands import diff as command
-from bufdb.export.page import comparison
-from bufdb.query.diff import Comparison, Row
-from bufdb.report import diff
+from bufdb.page import comparison
 
 UNKNOWN = dict.fromkeys(Row._fields)
 
@@ -37,7 +37,7 @@ def compared(figures, parts=(), key_name="op"):
 
 
 def headline(figures, parts=()):
-    return diff.summary(compared(figures, parts))
+    return diff_text.summary(compared(figures, parts))
 
 
 def test_nothing_was_there_to_compare():
@@ -59,7 +59,7 @@ def test_both_sides_of_a_small_change_differ():
 def test_unchanged_figures_are_counted_where_their_names_have_no_room(width, text):
     figures = [row(base=1, new=2), row(base=1, new=1, figure="padding"),
                row(base=1, new=1, figure="fragmentation")]  # fmt: skip
-    assert text in diff.text(compared(figures), 5, width=width).text
+    assert text in diff_text.text(compared(figures), 5, width=width).text
 
 
 def test_a_change_of_many_times_is_a_factor():
@@ -98,30 +98,30 @@ def test_functions_of_several_runs_bear_the_runs_and_of_several_modules_these():
         row(1, 1, 2, base_run_name="a", new_run_name="c"),
         row(2, 1, 2, base_run_name="b", new_run_name=None, function_name="g"),
     ]
-    assert diff._labels(runs) == {1: "f [a → c]", 2: "f [b → -]"}
+    assert diff_text._labels(runs) == {1: "f [a → c]", 2: "f [b → -]"}
     keys = [
         row(1, 1, 2, base_module_key="x/module_0001.jit_f", new_module_key="odd"),
         row(2, 1, 2, base_module_key=None, new_module_key="x/module_0002.jit_f"),
     ]
-    assert diff._labels(keys) == {1: "f [module_0001 → odd]", 2: "f [- → module_0002]"}
+    assert diff_text._labels(keys) == {1: "f [module_0001 → odd]", 2: "f [- → module_0002]"}
 
 
 def test_without_allocations_there_is_no_memory_space_and_no_figure():
     reason = "base: the dump has no allocations"
     alone = row(color=None, base_module_key="m", new_module_key="m", unknown_reason=reason)
-    shown = diff.text(compared([alone]), 10)
+    shown = diff_text.text(compared([alone]), 10)
     assert shown.text.splitlines()[0] == "no known peak changed: 1 unknown"
     assert shown.text.splitlines()[-1] == f"f, -: peak unknown: {reason}"
-    assert diff.signed_bytes(None) == "-"
+    assert diff_text.signed_bytes(None) == "-"
 
 
 def test_parts_beyond_the_first_functions_are_counted():
-    places = range(1, diff.MOST_PLACES + 3)
+    places = range(1, diff_text.MOST_PLACES + 3)
     figures = [row(place, 1, 2, function_name=f"f{place}") for place in places]
     parts = [row(place, 1, 2, part="dot") for place in places]
-    shown = diff.text(compared(figures, parts), len(places))
+    shown = diff_text.text(compared(figures, parts), len(places))
     assert shown.notes == ["parts of 2 more functions changed; --function shows them"]
-    assert shown.text.count("peak +1 B by op") == diff.MOST_PLACES
+    assert shown.text.count("peak +1 B by op") == diff_text.MOST_PLACES
 
 
 def test_parts_beyond_the_first_are_one_row_that_adds_up(monkeypatch):

@@ -9,8 +9,8 @@ from decimal import Decimal
 import pytest
 
 from bufdb.query.result import Result
-from bufdb.report.formats import render
-from bufdb.report.text import (
+from bufdb.render.formats import render
+from bufdb.render.text import (
     escape_control,
     human_apart,
     human_bytes,

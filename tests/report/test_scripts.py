@@ -65,7 +65,7 @@ def test_lint_forbids_markup_and_requests(line):
     eslint = PAGE / "node_modules" / ".bin" / "eslint"
     done = subprocess.run(
         [eslint, "-c", PAGE / "eslint.config.mjs", "--stdin", "--stdin-filename",
-         "bufdb/report/html/static/some.mjs", "--format", "json"],
+         "bufdb/page/static/some.mjs", "--format", "json"],
         cwd=ROOT, input=script, capture_output=True, text=True,
     )  # fmt: skip
     rules = {message["ruleId"] for message in json.loads(done.stdout)[0]["messages"]}

@@ -4,9 +4,9 @@ import pytest
 from small_db import Module, insert
 
 from bufdb import resources
+from bufdb.answers import sweep
+from bufdb.answers import sweep as report
 from bufdb.query.catalogue import Catalogue
-from bufdb.report import sweep as report
-from bufdb.summary import sweep
 
 QUERY = Catalogue([resources.query_folder()]).find(sweep.QUERY)
 MIB = 2**20

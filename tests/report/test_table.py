@@ -11,8 +11,9 @@ from bufdb import resources
 from bufdb.commands import common
 from bufdb.query import catalogue, execute
 from bufdb.query.result import Result
-from bufdb.report import FORMATS, cells, colour, formats
-from bufdb.report.text import display_width
+from bufdb.render import FORMATS, formats
+from bufdb.render.table import SMALLEST_START, give_way, least
+from bufdb.render.text import display_width, use_colour
 
 QUERIES = catalogue.Catalogue([resources.query_folder()]).load_all()
 ASKED = {"base": "cpu_b8", "new": "cpu_b16", "label": "batch"}
@@ -193,8 +194,8 @@ def test_a_column_of_sql_that_bears_no_name_gives_way():
 
 def test_a_call_stack_keeps_its_start():
     text = "train.py:53 f < model.py:7 g < layer.py:9 h"
-    assert cells.least("call_stack", text) == cells.SMALLEST_START
-    assert cells.least("call_stack", "a.py:1") == 6
+    assert least("call_stack", text) == SMALLEST_START
+    assert least("call_stack", "a.py:1") == 6
 
 
 @pytest.mark.parametrize(
@@ -216,7 +217,7 @@ def test_a_call_stack_keeps_its_start():
     ],
 )
 def test_what_tells_most_of_a_text_stays(column, text, width, shown):
-    assert cells.give_way(column, text, width) == shown
+    assert give_way(column, text, width) == shown
     assert display_width(shown) <= width
 
 
@@ -273,7 +274,7 @@ def test_there_is_no_colour_in_a_pipe_or_with_no_color(
         monkeypatch.delenv(name, raising=False)
     for name, text in environment.items():
         monkeypatch.setenv(name, text)
-    assert colour.wanted(Stream(is_terminal), environment) is is_wanted
+    assert use_colour(Stream(is_terminal), environment) is is_wanted
     for form in FORMATS:
         out = Stream(is_terminal)
         monkeypatch.setattr("sys.stdout", out)

@@ -20,7 +20,7 @@ from bufdb import cli
 from bufdb.database import store
 from bufdb.query.header import SavedQuery, Value
 from bufdb.query.result import Result
-from bufdb.spark import answer, session, tables
+from bufdb.spark import session, tables
 
 DATA = ROOT / "data"
 RUNS: dict[str, tuple[Path, list[str]]] = {
@@ -89,7 +89,7 @@ class Engine:
     session: Any
 
     def answer(self, query: SavedQuery, values: dict[str, Value]) -> Result:
-        return answer.answer(self.session, query, values)
+        return tables.answer(self.session, query, values)
 
 
 @pytest.fixture(scope="session", name="opened")

@@ -20,12 +20,11 @@ from places import DEMO, ROOT
 
 from bufdb.dataset.compact import compact
 from bufdb.dataset.places import STAGING
-from bufdb.dumps.places.remote import Url
+from bufdb.dumps.remote import Url
 from bufdb.errors import BufdbError
-from bufdb.ingest.summary import Summary
-from bufdb.spark import scatter
+from bufdb.ingest.storing import Summary
 from bufdb.spark.ingest import ingest
-from bufdb.spark.part import Part, Target, store_pickled, unseen
+from bufdb.spark.part import Part, SparkScatter, Target, reason, store_pickled, unseen
 
 SCRIPT = ROOT / "tests" / "benchmarks" / "cluster.py"
 
@@ -282,8 +281,8 @@ def test_progress_tells_the_bytes_of_modules_that_have_appeared(tmp_path, monkey
 def test_what_a_job_failed_with_is_one_line_in_the_worker_s_words(text, said):
     import re
 
-    assert re.match(said, scatter.reason(text))
-    assert "\n" not in scatter.reason(text)
+    assert re.match(said, reason(text))
+    assert "\n" not in reason(text)
 
 
 def test_the_command_says_what_is_missing(call, tmp_path):
@@ -300,7 +299,7 @@ def test_the_command_says_what_is_missing(call, tmp_path):
 def test_the_workers_of_an_engine_store_the_same_rows(name, opened, tmp_path, run):
     next(run.glob("*live-range.txt")).write_bytes(b"\x00 no dump\n" * 100)
     paths = [run, DEMO / "gpu_b8"]
-    cluster = scatter.SparkScatter(opened(name))
+    cluster = SparkScatter(opened(name))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = by_workers(tmp_path / "b", *paths, cluster=cluster)
@@ -312,7 +311,7 @@ def test_the_workers_of_an_engine_store_the_same_rows(name, opened, tmp_path, ru
 
 @pytest.mark.parametrize("name", ["sail", "spark"])
 def test_what_goes_wrong_on_a_worker_is_told_in_its_words(name, opened, tmp_path):
-    cluster = scatter.SparkScatter(opened(name))
+    cluster = SparkScatter(opened(name))
     target = Target(str(tmp_path), str(tmp_path / "none"), "512MB")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

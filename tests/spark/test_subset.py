@@ -10,7 +10,7 @@ from engine_claims import comparable
 from bufdb.errors import BufdbError
 from bufdb.lint import portable, translate
 from bufdb.query import execute, header
-from bufdb.spark import answer
+from bufdb.spark import tables
 
 HEAD = "-- title: T\n-- group: overview\n-- column x {kind}: X.\n"
 
@@ -58,15 +58,15 @@ def test_the_engines_say_the_same(connection, tmp_path, sql, kind):
     query = asked(sql, kind, tmp_path)
     with duckdb.connect() as con:
         expected = execute.execute_query(con, query, {}).rows
-    assert comparable(answer.answer(connection[1], query, {}).rows) == comparable(expected)
+    assert comparable(tables.answer(connection[1], query, {}).rows) == comparable(expected)
 
 
 def test_an_error_stops_each_engine(connection, tmp_path):
     sql = "SELECT CASE WHEN t.y > 1 THEN error('too many') END AS x FROM (VALUES ({})) AS t(y)"
     fine = asked(sql.format(1), "VARCHAR", tmp_path)
-    assert answer.answer(connection[1], fine, {}).rows == [(None,)]
+    assert tables.answer(connection[1], fine, {}).rows == [(None,)]
     with pytest.raises(BufdbError, match="too many"):
-        answer.answer(connection[1], asked(sql.format(2), "VARCHAR", tmp_path), {})
+        tables.answer(connection[1], asked(sql.format(2), "VARCHAR", tmp_path), {})
 
 
 def test_a_part_that_fails_says_why(connection, tmp_path, monkeypatch):
@@ -74,4 +74,4 @@ def test_a_part_that_fails_says_why(connection, tmp_path, monkeypatch):
     parts = [("one", "SELECT raise_error('of the part') AS x"), ("", "SELECT x FROM one")]
     monkeypatch.setattr(translate, "parts", lambda query, dialect: parts)
     with pytest.raises(BufdbError, match="of the part"):
-        answer.answer(connection[1], query, {})
+        tables.answer(connection[1], query, {})

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from bufdb.answers import devices
 from bufdb.errors import UsageError
-from bufdb.summary import devices
 
 GIB = 2**30
 PAGE = Path(__file__).resolve().parents[2] / "bufdb" / "commands" / "README.md"

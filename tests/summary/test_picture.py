@@ -9,11 +9,10 @@ from small_db import Module, derive, insert
 
 from bufdb import resources
 from bufdb.errors import UsageError
-from bufdb.query import catalogue, execute
-from bufdb.query.asked import subject
-from bufdb.report.terminal.paint import Look
-from bufdb.report.terminal.screen import Screen
-from bufdb.summary import picture
+from bufdb.query import catalogue, execute, subject
+from bufdb.show import picture
+from bufdb.show.drawing import Look
+from bufdb.show.screen import Screen
 
 CATALOGUE = catalogue.Catalogue([resources.query_folder()])
 RUNS = ("cpu_b8", "cpu_b8_old", "gpu_b8", "tpu_b8")

@@ -2,8 +2,7 @@
 
 import pytest
 
-from bufdb.summary.overview import Overview
-from bufdb.summary.targets import Outcome, table
+from bufdb.answers.summary import Outcome, Overview, table
 
 OOM = "RESOURCE_EXHAUSTED: Ran out of memory on HBM"
 

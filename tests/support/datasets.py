@@ -11,7 +11,7 @@ from places import DEMO
 
 from bufdb.database import definitions
 from bufdb.dataset.ingest import ingest
-from bufdb.dataset.reading import open_readable
+from bufdb.dataset.snapshot import open_readable
 
 RUN = DEMO / "cpu_b8"
 INIT = "module_0000.jit_init.cpu_after_optimizations"

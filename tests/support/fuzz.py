@@ -26,9 +26,8 @@ from typing import Any
 import damage
 import numpy as np
 
-from bufdb.columnar.account import Account
 from bufdb.columnar.scan import Block, Columns, Numbers, Text
-from bufdb.columnar.section import Piece, Section
+from bufdb.columnar.section import Account, Piece, Section
 from bufdb.read import (
     allocations,
     boundaries,
@@ -36,10 +35,10 @@ from bufdb.read import (
     instruction,
     layout_2019,
     live_ranges,
+    other_files,
     shape,
     used_values,
 )
-from bufdb.read.beside import before_optimizations, debug_options
 
 BATCH = 400
 """Cases read together."""
@@ -300,7 +299,7 @@ def read_before(cases: Sequence[Case]) -> Outcome:
     """However the text comes in parts of whole lines, the same is kept."""
     found: Outcome = {}
     for number, text in cases:
-        whole, in_parts = (before_optimizations.BeforeOptimizations() for _ in range(2))
+        whole, in_parts = (other_files.BeforeOptimizations() for _ in range(2))
         whole.feed(text)
         for part in parts_of(random.Random(number), text):
             in_parts.feed(part)
@@ -316,7 +315,7 @@ def read_before(cases: Sequence[Case]) -> Outcome:
 def read_options(cases: Sequence[Case]) -> Outcome:
     found: Outcome = {}
     for number, text in cases:
-        rows, problems = debug_options.read(text)[:2]
+        rows, problems = other_files.read_debug_options(text)[:2]
         lines = text.decode(errors="replace").split("\n")
         blank = sum(not line.strip() for line in lines)
         read = len(rows) + len(problems)

@@ -9,13 +9,11 @@ from typing import Any
 
 import duckdb
 
-from bufdb.dumps.blocks import BLOCK_BYTES
 from bufdb.dumps.discover import Source
-from bufdb.ingest.plan import plan
-from bufdb.ingest.progress import Progress
-from bufdb.ingest.storing import Ingest
-from bufdb.ingest.summary import Summary
-from bufdb.ingest.workers.choice import readers
+from bufdb.dumps.load import BLOCK_BYTES
+from bufdb.ingest.plan import Progress, plan
+from bufdb.ingest.pool import readers
+from bufdb.ingest.storing import Ingest, Summary
 
 
 def ingest_into(

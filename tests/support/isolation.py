@@ -36,7 +36,7 @@ from ingesting import ingest_into
 from bufdb.database import store
 from bufdb.errors import UsageError
 from bufdb.ingest.ingest import ingest
-from bufdb.ingest.tables import MODULE_TABLES
+from bufdb.ingest.rows import MODULE_TABLES
 
 POOL = 48
 """Damaged and whole dumps that the cases of a chunk are made of."""

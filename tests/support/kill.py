@@ -25,10 +25,10 @@ from pathlib import Path
 import duckdb
 from places import DEMO
 
-from bufdb.ingest.tables import MODULE_TABLES
+from bufdb.ingest.rows import MODULE_TABLES
 
 SCRIPT = (
-    "from bufdb.ingest.workers import choice; choice.FEW_BYTES = 0; "  # so that others read, too
+    "from bufdb.ingest import pool as choice; choice.FEW_BYTES = 0; "  # so that others read, too
     "from bufdb.cli import main; main()"
 )
 COPIES = 3

@@ -8,8 +8,8 @@ import numpy as np
 
 from bufdb.columnar.scan import Columns, Numbers, Text
 from bufdb.columnar.section import Piece, Section
-from bufdb.link.value_index import ValueIndex
 from bufdb.read import used_values
+from bufdb.rows.value_index import ValueIndex
 
 PATH = "m.txt"
 

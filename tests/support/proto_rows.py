@@ -10,7 +10,7 @@ import duckdb
 import pytest
 from places import ROOT
 
-from bufdb.ingest.tables import MODULE_TABLES
+from bufdb.ingest.rows import MODULE_TABLES
 from bufdb.proto import reader
 
 PROTOS = ROOT / "data" / "protos"

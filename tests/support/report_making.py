@@ -6,9 +6,8 @@ from unittest import mock
 from report_reading import Module, modules, slots
 
 from bufdb import resources
-from bufdb.export.page import comparison, contents, tables
+from bufdb.page import comparison, contents, page, tables
 from bufdb.query.catalogue import Catalogue
-from bufdb.report.html import page
 
 CATALOGUE = Catalogue([resources.query_folder()])
 

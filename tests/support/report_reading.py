@@ -1,4 +1,4 @@
-"""Reads a report's data as its page does, by the description in bufdb/report/html/README.md alone.
+"""Reads a report's data as its page does, by the description in bufdb/page/README.md alone.
 
 Shares nothing with what writes it: text of the page in, columns and figures out.
 """

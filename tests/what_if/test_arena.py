@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bufdb.memory.ranges import Ranges
-from bufdb.what_if.arena import arena_bytes, buffers
+from bufdb.what_if.model import arena_bytes, buffers
 
 
 def ranges(*rows):

@@ -25,7 +25,7 @@ from places import DEMO
 
 from bufdb.dumps.discover import discover
 from bufdb.errors import UsageError
-from bufdb.ingest.tables import MODULE_TABLES
+from bufdb.ingest.rows import MODULE_TABLES
 
 DUMPS = int(os.environ.get("BUFDB_ACCOUNTING_DUMPS", "800"))
 """Damaged dumps whose counts are held in a test run."""

@@ -23,15 +23,15 @@ from places import DEMO
 
 from bufdb import cli
 from bufdb.database import faults, store
-from bufdb.dumps import captured as captured_output
 from bufdb.dumps import discover, files, load, modules
+from bufdb.dumps import modules as captured_output
 from bufdb.errors import BufdbError
 from bufdb.ingest import group as group_module
 from bufdb.ingest import storing
 from bufdb.ingest.ingest import ingest
-from bufdb.ingest.rows.writer import TableWriter
-from bufdb.ingest.tables import MODULE_TABLES
-from bufdb.proto.wire import hlo_proto
+from bufdb.ingest.rows import MODULE_TABLES
+from bufdb.ingest.writer import TableWriter
+from bufdb.proto.reader import hlo_proto
 from bufdb.query import check
 
 BUFDB = [sys.executable, "-c", "from bufdb.cli import main; main()"]

@@ -26,7 +26,7 @@ from bufdb import cli, resources
 from bufdb.database import store
 from bufdb.errors import BufdbError
 from bufdb.query import catalogue, execute
-from bufdb.report import FORMATS
+from bufdb.render import FORMATS
 
 SECRET = "the-secret-of-another-file"
 

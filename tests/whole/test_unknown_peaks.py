@@ -12,7 +12,7 @@ from small_db import Module, derive, in_bulk, insert, shape
 from bufdb import cli, resources
 from bufdb.database import store
 from bufdb.query import catalogue, execute, result
-from bufdb.report import FORMATS, formats
+from bufdb.render import FORMATS, formats
 
 REASON = "values of temp allocation 1 are missing"
 QUERIES = {

@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bufdb.export.page.buffers import Life, buffers
 from bufdb.memory import buffers as arrays
+from bufdb.page.picture import Life, buffers
 
 SLOT = (0, 0, 8)
 ITSELF = [("{}", True)]

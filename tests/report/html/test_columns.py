@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_reading import decoded, slot
 
-from bufdb.report.html import slots
-from bufdb.report.html.columns import LARGEST, Column, Texts, TooLargeError, as_json, pack, varints
+from bufdb.page import slots
+from bufdb.page.slots import LARGEST, Column, Texts, TooLargeError, as_json, pack, varints
 
 NUMBERS = st.lists(st.integers(-LARGEST, LARGEST))
 

@@ -9,7 +9,7 @@ from small_db import Module, in_bulk, insert
 
 from bufdb.database import store
 from bufdb.export.values import without_rounds
-from bufdb.report.html import page, policy
+from bufdb.page import page
 
 STEPS = """
 SELECT start_time, end_time, occupied_bytes
@@ -423,7 +423,7 @@ def test_pages_of_the_same_database_are_the_same(demo):
 
 @pytest.mark.slow
 def test_beyond_the_budget_rows_stay_and_say_so(demo):
-    budget = len(policy.frame().fill("", [])) + 60_000
+    budget = len(page.page_frame().fill("", [])) + 60_000
     small = report(demo, budget=budget)
     slots = [row["slot"] for row in small.modules if row["slot"] is not None]
     assert small.modules[0]["slot"] == 1 and 1 < len(slots) < 20
@@ -513,7 +513,7 @@ def test_parts_of_each_peak_add_up_to_its_change(demo):
 
 @pytest.mark.slow
 def test_parts_beyond_the_first_are_one_row_with_their_sums(demo, monkeypatch):
-    from bufdb.export.page import comparison
+    from bufdb.page import comparison
 
     whole = comparison.compared(demo, "cpu_b8", {"run": "cpu_b16"})
     monkeypatch.setattr(comparison, "TOP", 3)

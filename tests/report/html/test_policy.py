@@ -4,8 +4,7 @@ import base64
 import hashlib
 import re
 
-from bufdb.report.html import policy
-from bufdb.report.html.policy import Frame, frame
+from bufdb.page.page import Frame, _within, _without_module, page_frame
 
 TEMPLATE = "{{csp}}|{{title}}|<style>{{style}}</style>{{slots}}<script>{{script}}</script>"
 
@@ -15,7 +14,7 @@ def digest(text):
 
 
 def test_the_policy_names_what_stands_in_the_page():
-    page = frame().fill("t", [b"data"])
+    page = page_frame().fill("t", [b"data"])
     (style,) = re.findall(r"<style>(.*?)</style>", page, re.DOTALL)
     (script,) = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
     (found,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
@@ -37,17 +36,17 @@ def test_marks_within_what_is_filled_in_are_text():
 
 
 def test_no_script_ends_its_element_or_begins_a_comment():
-    text = policy._within("a = '</SCRIPT><!-- </style>'", "script")
+    text = _within("a = '</SCRIPT><!-- </style>'", "script")
     assert text == r"a = '<\/SCRIPT><\!-- </style>'"
 
 
 def test_modules_become_parts_of_one_scope():
     text = 'import { a,\n  b } from "./a.mjs";\nexport const c = a; // export\nexport class d {}\n'
-    assert policy._without_module(text) == "const c = a; // export\nclass d {}\n"
+    assert _without_module(text) == "const c = a; // export\nclass d {}\n"
 
 
 def test_the_page_names_no_other_place():
-    page = frame().fill("t", [])
+    page = page_frame().fill("t", [])
     assert not re.search(r"\b(?:src|href)\s*=\s*[\"'](?!#|data:)", page)
-    assert "@import" not in frame().style and "url(" not in frame().style
+    assert "@import" not in page_frame().style and "url(" not in page_frame().style
     assert "\r" not in page

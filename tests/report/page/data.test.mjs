@@ -3,15 +3,15 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { gzipSync } from "node:zlib";
 
-import { toCsv } from "../../../bufdb/report/html/static/csv.mjs";
+import { toCsv } from "../../../bufdb/page/static/csv.mjs";
 import {
   decode,
   fromBase64,
   readVarints,
   unpack,
-} from "../../../bufdb/report/html/static/decode.mjs";
-import { bytesOver, fold, rank } from "../../../bufdb/report/html/static/groups.mjs";
-import { fromHash, toHash } from "../../../bufdb/report/html/static/link.mjs";
+} from "../../../bufdb/page/static/decode.mjs";
+import { bytesOver, fold, rank } from "../../../bufdb/page/static/groups.mjs";
+import { fromHash, toHash } from "../../../bufdb/page/static/link.mjs";
 import {
   apart,
   baseName,
@@ -22,7 +22,7 @@ import {
   percent,
   signedBytes,
   visible,
-} from "../../../bufdb/report/html/static/text.mjs";
+} from "../../../bufdb/page/static/text.mjs";
 import { Numbers, rectangles, varints } from "./numbers.mjs";
 
 test("varints of any size and sign are read back, and 2^53 is the end", () => {

@@ -52,7 +52,7 @@ export default [
     },
   },
   {
-    files: ["bufdb/report/html/static/*.mjs"],
+    files: ["bufdb/page/static/*.mjs"],
     languageOptions: { globals: { ...globals.browser, uPlot: "readonly" } },
     rules: {
       "no-console": "error",

@@ -2,28 +2,28 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { needle, search, tally } from "../../../bufdb/report/html/static/find.mjs";
-import { layOut } from "../../../bufdb/report/html/static/icicle.mjs";
-import { actOf } from "../../../bufdb/report/html/static/keys.mjs";
+import { needle, search, tally } from "../../../bufdb/page/static/find.mjs";
+import { layOut } from "../../../bufdb/page/static/icicle.mjs";
+import { actOf } from "../../../bufdb/page/static/keys.mjs";
 import {
   linkName,
   Model,
   moduleRows,
   partsOf,
   shownName,
-} from "../../../bufdb/report/html/static/model.mjs";
-import { filtered, sorted } from "../../../bufdb/report/html/static/modules.mjs";
-import { pathsIn, shortener } from "../../../bufdb/report/html/static/paths.mjs";
-import { cellText } from "../../../bufdb/report/html/static/saved.mjs";
-import { grouped } from "../../../bufdb/report/html/static/scene.mjs";
-import { repeated, roundCounts } from "../../../bufdb/report/html/static/rounds.mjs";
-import { TreeShape } from "../../../bufdb/report/html/static/tree.mjs";
+} from "../../../bufdb/page/static/model.mjs";
+import { filtered, sorted } from "../../../bufdb/page/static/modules.mjs";
+import { pathsIn, shortener } from "../../../bufdb/page/static/paths.mjs";
+import { cellText } from "../../../bufdb/page/static/saved.mjs";
+import { grouped } from "../../../bufdb/page/static/scene.mjs";
+import { repeated, roundCounts } from "../../../bufdb/page/static/rounds.mjs";
+import { TreeShape } from "../../../bufdb/page/static/tree.mjs";
 import {
   needWords,
   originWords,
   peakWords,
   savingWords,
-} from "../../../bufdb/report/html/static/words.mjs";
+} from "../../../bufdb/page/static/words.mjs";
 
 const TEXT = [
   "dot",

@@ -7,7 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 
-const folder = new URL("../../../bufdb/report/html/static/", import.meta.url);
+const folder = new URL("../../../bufdb/page/static/", import.meta.url);
 const text = (/** @type {string} */ name) => readFileSync(new URL(name, folder), "utf8");
 const order = text("order.txt")
   .split("\n")

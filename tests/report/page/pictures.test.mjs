@@ -2,9 +2,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { layOut } from "../../../bufdb/report/html/static/icicle.mjs";
-import { bySize, paint, placeOf } from "../../../bufdb/report/html/static/paint.mjs";
-import { highest, instants } from "../../../bufdb/report/html/static/sample.mjs";
+import { layOut } from "../../../bufdb/page/static/icicle.mjs";
+import { bySize, paint, placeOf } from "../../../bufdb/page/static/paint.mjs";
+import { highest, instants } from "../../../bufdb/page/static/sample.mjs";
 import {
   clamp,
   pan,
@@ -12,7 +12,7 @@ import {
   whole,
   zoomOffsets,
   zoomSteps,
-} from "../../../bufdb/report/html/static/view.mjs";
+} from "../../../bufdb/page/static/view.mjs";
 import { Numbers, rectangles } from "./numbers.mjs";
 
 const bounds = { steps: 100, arena: 1e6 };

@@ -1,0 +1,343 @@
+"""Limits of memory from a file, and whether a run keeps them."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Any
+
+from bufdb.errors import UsageError, did_you_mean, quote
+from bufdb.query.asked import ALL
+from bufdb.query.figures import METRICS, MemoryFigures, Place
+from bufdb.query.sizes import UNIT, in_bytes
+
+# -- Budget files: what limits they set ------------------------------------------------------------
+
+_SIZE = re.compile(rf"([+-]?)\s*(\d+(?:\.\d+)?)\s*(%|{UNIT})", re.ASCII)
+_LIMIT_HELP = "expected bytes such as 123456 or '16 GiB', or '+2%' or '+10 MiB' over a base run"
+_KEYS = ("function", "metric", "limit", "memory_space", "color", "platform", "allow_new")
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A limit: so many bytes, or relative to the figure of a base run."""
+
+    text: str
+    amount: Fraction
+    """Bytes; for a `%` hundredths of the base's figure."""
+    is_relative: bool = False
+    is_percent: bool = False
+
+    def bytes_for(self, base: int | None) -> int | None:
+        """The limit in whole bytes, rounded down; None if it is relative and there is no base."""
+        if not self.is_relative:
+            return int(self.amount)
+        if base is None:
+            return None
+        return int(base + (base * self.amount / 100 if self.is_percent else self.amount) // 1)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """One entry of a budget file."""
+
+    function: str
+    """Glob for names of functions; of modules whose function is not known, for the module."""
+    metric: str
+    limit: Limit
+    color: int | str | None = None
+    """Memory space, its number, its name or all, each for itself; None is the device's own."""
+    platform: str | None = None
+    allow_new: bool = False
+    """Whether a module without counterpart in the base run passes a relative limit."""
+    where: str = ""
+    """`file:line`."""
+
+    @property
+    def space(self) -> str:
+        """The memory space as people write it."""
+        if self.color is None:
+            return "of the device"
+        return f"color {self.color}" if isinstance(self.color, int) else self.color
+
+
+@dataclass(frozen=True)
+class BudgetFile:
+    """A budget file."""
+
+    budgets: tuple[Budget, ...]
+    base: str | None
+    """The base run that the file names."""
+
+
+def parse_limit(value: Any) -> Limit:
+    """A limit from a number of bytes or from text such as '16 GiB', '+2%', '+10 MiB'.
+
+    Raises:
+        ValueError: it is none of these; the message says what was expected.
+    """
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return Limit(str(value), Fraction(value))
+    found = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
+    if found is None:
+        raise ValueError(f"{_LIMIT_HELP}, found {quote(_toml_text(value))}")
+    sign, number, unit = found.groups()
+    if unit == "%" and not sign:
+        raise ValueError(f"expected a sign before a percentage, such as '+2%', found {value!r}")
+    amount = Fraction(number) if unit == "%" else in_bytes(number, unit)
+    return Limit(value, -amount if sign == "-" else amount, bool(sign), unit == "%")
+
+
+def parse_color(value: Any) -> int | str | None:
+    """A memory space from its number, its name or all; None for None.
+
+    Raises:
+        ValueError: it is none of these; the message says what was expected.
+    """
+    if isinstance(value, str) and value:
+        return int(value) if value.isdecimal() else value
+    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 0):
+        return value
+    raise ValueError(f"expected a number from 0, a name or all, found {_found(value)}")
+
+
+def parse(text: str, path: str) -> BudgetFile:
+    """A budget file from its text; `path` is for messages.
+
+    Raises:
+        UsageError: it is no TOML, or an entry is wrong; the message has file and line.
+    """
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        # Python 3.14 has the line apart, those before only in the text.
+        found = re.search(r" \(at (?:line (\d+), column \d+|end of document)\)$", str(error))
+        line = (found and found[1]) or str(text.count("\n") + 1)
+        reason = str(error)[: found.start()] if found else str(error)
+        raise UsageError(f"{path}:{line}: no TOML: {reason}") from error
+    lines = _Lines(text, path)
+    _check_keys(document, ("base", "budget"), lines, None)
+    base = document.get("base")
+    if base is not None and not isinstance(base, str):
+        raise lines.error(None, "base", f"expected the name of a run, found {_found(base)}")
+    entries = document.get("budget")
+    if (
+        not isinstance(entries, list)
+        or not entries
+        or not all(isinstance(e, dict) for e in entries)
+    ):
+        raise lines.error(None, "budget", "expected entries under [[budget]], found none")
+    return BudgetFile(tuple(_budget(e, n, lines) for n, e in enumerate(entries)), base)
+
+
+def _budget(entry: dict[str, Any], number: int, lines: _Lines) -> Budget:
+    _check_keys(entry, _KEYS, lines, number)
+    for key in ("function", "limit"):
+        if key not in entry:
+            raise lines.error(number, None, f"expected a key {key!r} in this entry, found none")
+    for key in ("function", "platform"):
+        if key in entry and (not isinstance(entry[key], str) or not entry[key]):
+            raise lines.error(number, key, f"expected text, found {_found(entry[key])}")
+    metric = entry.get("metric", "need")
+    if metric not in METRICS:
+        raise lines.error(
+            number, "metric", f"expected one of {', '.join(METRICS)}, found {_found(metric)}"
+        )
+    if "color" in entry and "memory_space" in entry:
+        raise lines.error(number, "color", "expected memory_space or color, found both")
+    key = "color" if "color" in entry else "memory_space"
+    try:
+        color = parse_color(entry.get(key))
+    except ValueError as error:
+        raise lines.error(number, key, str(error)) from error
+    allow_new = entry.get("allow_new", False)
+    if not isinstance(allow_new, bool):
+        raise lines.error(number, "allow_new", f"expected true or false, found {_found(allow_new)}")
+    try:
+        limit = parse_limit(entry["limit"])
+    except ValueError as error:
+        raise lines.error(number, "limit", str(error)) from error
+    return Budget(
+        entry["function"],
+        metric,
+        limit,
+        color,
+        entry.get("platform"),
+        allow_new,
+        f"{lines.path}:{lines.line_of(number, None)}",
+    )
+
+
+def _check_keys(
+    table: dict[str, Any], known: Sequence[str], lines: _Lines, number: int | None
+) -> None:
+    for key in table:
+        if key not in known:
+            hint = did_you_mean(key, known)
+            raise lines.error(
+                number, key, f"expected one of {', '.join(known)}, found {quote(key)}{hint}"
+            )
+
+
+class _Lines:
+    """Where entries and keys stand in a file, which the TOML reader does not say."""
+
+    _ENTRY = re.compile(r"\s*\[\[\s*(budget|\"budget\"|'budget')\s*\]\]")
+
+    def __init__(self, text: str, path: str) -> None:
+        self.path = path
+        self.lines = text.splitlines()
+        self.entries = [n for n, line in enumerate(self.lines) if self._ENTRY.match(line)]
+
+    def line_of(self, number: int | None, key: str | None) -> int:
+        """Line of a key of an entry, of the entry if it is not found; from 1."""
+        first, last = 0, len(self.lines)
+        if number is None:
+            last = self.entries[0] if self.entries else last
+        elif number < len(self.entries):
+            first = self.entries[number]
+            last = [*self.entries, last][number + 1]
+        if key is not None:
+            word = re.compile(rf"\s*\[*\s*[\"']?{re.escape(key)}[\"']?\s*[=\].]")
+            for n in range(first, last):
+                if word.match(self.lines[n]):
+                    return n + 1
+        return first + 1
+
+    def error(self, number: int | None, key: str | None, message: str) -> UsageError:
+        name = f"{key}: " if key else ""
+        return UsageError(f"{self.path}:{self.line_of(number, key)}: {name}{message}")
+
+
+def _toml_text(value: Any) -> str:
+    return value if isinstance(value, str) else str(value).lower()
+
+
+def _found(value: Any) -> str:
+    return quote(_toml_text(value))
+
+
+# -- Whether figures keep to budgets ---------------------------------------------------------------
+#
+# Pure: knows no database. Invariant: nothing passes that was not judged. A budget that fits no
+# module, a figure that is not known and a dump that was not read in full are verdicts of their own.
+
+NONE: Mapping[Place, MemoryFigures] = MappingProxyType({})
+"""No base run."""
+OVER, NOT_JUDGED, WITHIN = "over", "not judged", "within"
+STATUSES = (OVER, NOT_JUDGED, WITHIN)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether one module keeps to one budget."""
+
+    status: str
+    """One of STATUSES."""
+    metric: str | None = None
+    budget: Budget | None = None
+    figure: MemoryFigures | None = None
+    value: int | None = None
+    base: int | None = None
+    limit: int | None = None
+    reason: str | None = None
+    """Why it is not judged, or passes without being compared."""
+
+    @property
+    def headroom(self) -> int | None:
+        """Bytes left below the limit; negative if it is exceeded."""
+        return None if self.limit is None or self.value is None else self.limit - self.value
+
+
+def judge(
+    budgets: Iterable[Budget],
+    figures: Sequence[MemoryFigures],
+    base: Mapping[Place, MemoryFigures] = NONE,
+    unread: Sequence[str] = (),
+) -> list[Verdict]:
+    """Verdicts on the modules of a run: over first, then what could not be judged.
+
+    Args:
+        budgets: what to keep to.
+        figures: all modules of the run, one item per memory space.
+        base: what relative limits start from, by the place of the figures that it is compared with.
+        unread: what was found about files of the run that belong to no module.
+    """
+    verdicts = [Verdict(NOT_JUDGED, reason=reason) for reason in unread]
+    for budget in budgets:
+        verdicts += _judge_budget(budget, figures, base)
+    return sorted(verdicts, key=lambda verdict: STATUSES.index(verdict.status))
+
+
+def exit_code(verdicts: Iterable[Verdict]) -> int:
+    """0 if all are within, 1 if one is over, else 4."""
+    statuses = {verdict.status for verdict in verdicts}
+    return 1 if OVER in statuses else 4 if NOT_JUDGED in statuses else 0
+
+
+def summary(verdicts: Sequence[Verdict]) -> str:
+    """'1 over, 2 not judged, 3 within', without what there is none of."""
+    counts = [(sum(v.status == status for v in verdicts), status) for status in STATUSES]
+    return ", ".join(f"{count} {status}" for count, status in counts if count)
+
+
+def _judge_budget(
+    budget: Budget, figures: Sequence[MemoryFigures], base: Mapping[Place, MemoryFigures]
+) -> list[Verdict]:
+    named = [figure for figure in figures if _fits(budget, figure)]
+    # A module without allocations has no memory space to look for; what it needs is not known.
+    chosen = [f for f in named if f.color is None or _in_space(budget, f)]
+    if not any(figure.color is not None for figure in chosen) and len(chosen) < len(named):
+        spaces = sorted({f.memory_space or f"color {f.color}" for f in named})
+        reason = f"no memory space {budget.space} in what fits; there is {', '.join(spaces)}"
+        return [Verdict(NOT_JUDGED, budget.metric, budget, reason=reason)]
+    if not chosen:
+        functions = sorted({figure.function for figure in figures})
+        hint = did_you_mean(budget.function, functions)
+        return [Verdict(NOT_JUDGED, budget.metric, budget, reason=f"fits no module{hint}")]
+    others = base if budget.limit.is_relative else NONE
+    order = sorted(chosen, key=lambda f: (f.function, f.module_key, f.color or 0))
+    return [_judge_figure(budget, figure, others.get(figure.place)) for figure in order]
+
+
+def _judge_figure(budget: Budget, figure: MemoryFigures, other: MemoryFigures | None) -> Verdict:
+    metric = budget.metric
+    value = figure.values[metric] if figure.color is not None else None
+    base = None if other is None else other.values[metric]
+    limit = budget.limit.bytes_for(base)
+    reason: str | None = None
+    status = NOT_JUDGED
+    if figure.color is None or value is None:
+        reason = f"{metric} is unknown: {figure.unknown_reason or 'the dump does not give it'}"
+    elif budget.limit.is_relative and other is None:
+        status = WITHIN if budget.allow_new else NOT_JUDGED
+        reason = "not in the base run"
+    elif limit is None:
+        why = (other and other.unknown_reason) or "the dump does not give it"
+        reason = f"{metric} of the base run is unknown: {why}"
+    elif value > limit:
+        status = OVER
+    elif figure.problem_count or (other is not None and other.problem_count):
+        run = "" if figure.problem_count else " of the base run"
+        reason = f"part of the dump{run} was not understood; see 'bufdb query diagnostics'"
+    else:
+        status = WITHIN
+    return Verdict(status, metric, budget, figure, value, base, limit, reason)
+
+
+def _fits(budget: Budget, figure: MemoryFigures) -> bool:
+    return fnmatchcase(figure.function, budget.function) and budget.platform in (
+        None,
+        figure.platform,
+    )
+
+
+def _in_space(budget: Budget, figure: MemoryFigures) -> bool:
+    if budget.color is None:
+        return figure.is_device_memory
+    return budget.color in (ALL, figure.color, figure.memory_space)

@@ -1,0 +1,556 @@
+"""`bufdb diff`: the figures of two runs side by side, and what a changed peak is made of."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from bufdb.answers.opening import Open
+from bufdb.database import definitions, narrowing
+from bufdb.errors import UsageError, did_you_mean, quote
+from bufdb.query.asked import ALL
+from bufdb.query.execute import execute, execute_with, runs_asked
+from bufdb.query.header import Value
+from bufdb.query.result import Result
+
+if TYPE_CHECKING:
+    import duckdb
+
+
+# -- What `bufdb diff` says of two sides: the rows of schema/diff/, made readable ------------------
+#
+# Asks the table macros and lays out their answer; compares nothing itself. Pairs and figures are
+# computed once, into temporary tables that the macros then read; parts span by span of places. So
+# memory does not grow with the number of pairs, but for what is fetched.
+
+MOST_PLACES = 3
+"""Changed peaks of which a text shows the parts."""
+AT_ONCE = 100_000
+"""Values of both sides whose parts are computed at once, or those of one pair if it has more."""
+
+_COMMON = """
+  place, function_name, base_function_name, new_function_name, platform, paired_by,
+  base_run_name, new_run_name, base_module_key, new_module_key,
+  color, memory_space_name"""
+_NUMBERS = "base_bytes, new_bytes, delta_bytes, delta_ratio"
+_DETAILS = """
+  base_value_count, new_value_count, base_added_bytes, new_added_bytes, base_shape, new_shape,
+  base_source, new_source"""
+_FILTER = """
+WHERE (getvariable('function')::VARCHAR IS NULL
+    OR base_function_name GLOB getvariable('function')::VARCHAR
+    OR new_function_name GLOB getvariable('function')::VARCHAR)
+  AND (getvariable('module')::VARCHAR IS NULL
+    OR base_module_key GLOB getvariable('module')::VARCHAR
+    OR new_module_key GLOB getvariable('module')::VARCHAR)
+  AND (getvariable('platform')::VARCHAR IS NULL
+    OR list_contains(string_split(platform, ' -> '), getvariable('platform')::VARCHAR))"""
+_COLOR = """
+WHERE color IS NULL
+  OR (getvariable('color')::VARCHAR IS NULL AND is_device_memory)
+  OR getvariable('color')::VARCHAR IN ('all', color::VARCHAR, memory_space_name)"""
+_SIDES = "getvariable('base')::VARCHAR, getvariable('new')::VARCHAR"
+_ASKED = "getvariable('pair')::VARCHAR"
+_KEYED = f"{_SIDES}, getvariable('key_name')::VARCHAR, {_ASKED}"
+
+_MODULES = f"""
+SELECT {_COMMON}, figure, NULL::VARCHAR AS allocation_kind, NULL::VARCHAR AS part,
+  CASE
+    WHEN delta_bytes > 0 THEN 'grew' WHEN delta_bytes < 0 THEN 'shrank'
+    WHEN delta_bytes = 0 THEN 'same' WHEN unknown_reason IS NOT NULL THEN 'unknown'
+  END AS change,
+  {_NUMBERS}, NULL::BIGINT AS base_value_count, NULL::BIGINT AS new_value_count,
+  NULL::HUGEINT AS base_added_bytes, NULL::HUGEINT AS new_added_bytes,
+  NULL::VARCHAR AS base_shape, NULL::VARCHAR AS new_shape,
+  NULL::VARCHAR AS base_source, NULL::VARCHAR AS new_source, unknown_reason
+FROM diff_modules({_SIDES}, {_ASKED})
+ORDER BY place, figure_place"""
+_TOP_MODULES = _MODULES.replace(
+    "ORDER BY", "WHERE figure = 'peak' OR place <= getvariable('whole_places')::BIGINT\nORDER BY"
+)
+_PEAK = f"""
+SELECT {_COMMON}, 'peak' AS figure, allocation_kind, part, change, {_NUMBERS}, {_DETAILS},
+  unknown_reason
+FROM diff_peak({_KEYED})
+ORDER BY place, part_place"""
+_TEMPS = f"""
+SELECT {_COMMON}, 'temps' AS figure, 'temp' AS allocation_kind, part, change, {_NUMBERS},
+  {_DETAILS}, NULL::VARCHAR AS unknown_reason
+FROM diff_temps({_KEYED})
+ORDER BY place, part_place"""
+
+_PARAMS = "base_run, new_run, asked_pairs := NULL"
+_STAGES = {
+    "diff_paired": f"SELECT pairs.* FROM diff_pairs({_SIDES}, {_ASKED}) AS pairs",
+    # In front of the view of that name.
+    "memory_figures": """
+SELECT figures.* FROM memory_figures AS figures
+WHERE figures.module_id IN (
+  SELECT base_module_id FROM temp.main.diff_paired
+  UNION ALL
+  SELECT new_module_id FROM temp.main.diff_paired
+)""",
+    "diff_spaces": f"SELECT * FROM diff_modules({_SIDES}, {_ASKED}) {_FILTER}",
+    "diff_figures": f"""
+SELECT * REPLACE (dense_rank() OVER (ORDER BY place) AS place)
+FROM temp.main.diff_spaces {_COLOR}""",
+}
+"""Temporary tables in their order, each of which reads the one before."""
+_STAGED = {
+    "diff_pairs": ("diff_paired", "FROM temp.main.diff_paired"),
+    "diff_modules": (
+        "diff_figures",
+        """
+SELECT figures.* FROM temp.main.diff_figures AS figures
+WHERE figures.place BETWEEN getvariable('first_place')::BIGINT AND getvariable('last_place')::BIGINT
+""",
+    ),
+}
+"""By macro, the table that keeps its rows and the SELECT that takes its place."""
+_SPANS = """
+WITH sizes AS (
+  SELECT module_id, count(*) AS value_count
+  FROM "values"
+  GROUP BY module_id
+),
+running AS (
+  SELECT
+    figures.place,
+    row_number() OVER (ORDER BY figures.place) AS number,
+    sum(coalesce(base_sizes.value_count, 0) + coalesce(new_sizes.value_count, 0)) OVER (
+      ORDER BY figures.place
+    ) AS value_count
+  FROM temp.main.diff_figures AS figures
+  LEFT JOIN sizes AS base_sizes ON base_sizes.module_id = figures.base_module_id
+  LEFT JOIN sizes AS new_sizes ON new_sizes.module_id = figures.new_module_id
+  WHERE figures.figure = 'peak'
+)
+SELECT min(place) AS first_place, max(place) AS last_place
+FROM running
+WHERE number <= coalesce(getvariable('most_places')::BIGINT, number)
+GROUP BY value_count // getvariable('at_once')::BIGINT
+ORDER BY first_place"""
+_OTHERS = """
+SELECT coalesce(memory_space_name, 'color ' || color) AS space_name, sum(delta_bytes)
+FROM temp.main.diff_spaces
+WHERE getvariable('color')::VARCHAR IS NULL AND NOT is_device_memory
+  AND figure = 'peak' AND delta_bytes <> 0
+GROUP BY color, space_name, sign(delta_bytes)
+ORDER BY color, sign(delta_bytes) DESC"""
+_CHANGED = "(delta_bytes <> 0 OR change IN ('donated', 'not donated'))"
+
+_NAMES = """
+SELECT DISTINCT unnest([modules.function_name, modules.module_name, modules.module_key]) AS name
+FROM modules
+JOIN selected_runs(getvariable('x')::VARCHAR) AS runs ON runs.run_name = modules.run_name"""
+_ASKED_PAIRS = f"""
+SELECT paired_by FROM diff_pairs({_SIDES}, {_ASKED}) WHERE paired_by GLOB 'asked*' LIMIT 1"""
+_RUNS = "SELECT run_name FROM selected_runs(getvariable('x')::VARCHAR)"
+SQL = "\n".join((_MODULES, _PEAK, _TEMPS, _NAMES, _ASKED_PAIRS, _RUNS))
+"""All that a comparison asks."""
+
+
+class Span(NamedTuple):
+    """Places whose parts are computed at once, both ends included."""
+
+    first_place: int
+    last_place: int
+
+
+_NO_SPAN, _EVERY = Span(1, 0), Span(0, 2**62)
+
+
+class Row(NamedTuple):
+    """A figure of a pair of modules (`part` is None), or a part of its change."""
+
+    place: int
+    """Number of the pair and memory space, what grew most first."""
+    function_name: str
+    """The name in new, or if it is not there in base."""
+    base_function_name: str | None
+    new_function_name: str | None
+    platform: str | None
+    """Backend, OLD -> NEW if it is another one."""
+    paired_by: str
+    base_run_name: str | None
+    new_run_name: str | None
+    base_module_key: str | None
+    new_module_key: str | None
+    color: int | None
+    """None where neither side has allocations."""
+    memory_space_name: str | None
+    figure: str
+    allocation_kind: str | None
+    part: str | None
+    change: str | None
+    base_bytes: int | None
+    new_bytes: int | None
+    delta_bytes: int | None
+    delta_ratio: float | None
+    base_value_count: int | None
+    new_value_count: int | None
+    base_added_bytes: int | None
+    """Of base_bytes, those that XLA adds for what the part is named after."""
+    new_added_bytes: int | None
+    base_shape: str | None
+    new_shape: str | None
+    base_source: str | None
+    new_source: str | None
+    unknown_reason: str | None
+    """Which side does not give the figure, and why."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two sides next to each other."""
+
+    figures: list[Row]
+    """By place, then in the order of figures."""
+    peak_parts: list[Row]
+    """Parts of each change of a peak, by place, largest change first."""
+    temp_parts: list[Row]
+    """The same for temps; empty if they were not asked for."""
+    columns: list[tuple[str, str]]
+    """(name, DuckDB type) of the fields of `Row`."""
+    key_name: str
+    """What the parts are grouped by."""
+    more_places: int = 0
+    """Places with a changed part beyond those of peak_parts."""
+    is_least: bool = False
+    """Whether there may be more: parts were not computed where the peak is the same."""
+    other_spaces: Sequence[tuple[str, int]] = ()
+    """Memory spaces that were not asked for, each with the bytes by which peaks grew or shrank."""
+
+    def as_result(self) -> Result:
+        """All rows: each figure, followed by its parts."""
+        parts: dict[tuple[int, str], list[Row]] = {}
+        for row in (*self.peak_parts, *self.temp_parts):
+            parts.setdefault((row.place, row.figure), []).append(row)
+        rows = [
+            tuple(row)
+            for figure in self.figures
+            for row in (figure, *parts.get((figure.place, figure.figure), ()))
+        ]
+        return Result(self.columns, rows)
+
+
+def selected_runs(con: duckdb.DuckDBPyConnection, selection: str) -> list[str]:
+    """Names of the runs that a run name or LABEL=VALUE means.
+
+    Raises:
+        UsageError: none, or both a run and a label of other runs.
+    """
+    runs = _names(con, _RUNS, selection)
+    labelled = _names(
+        con,
+        "SELECT run_name FROM run_labels WHERE label || '=' || label_value = getvariable('x')",
+        selection,
+    )
+    if selection in runs and set(labelled) - {selection}:
+        raise UsageError(
+            f"{quote(selection)} is a run and also a label of {', '.join(labelled)}; name the runs"
+        )
+    if runs:
+        return runs
+    known = _names(
+        con,
+        "SELECT run_name FROM runs UNION SELECT label || '=' || label_value FROM run_labels "
+        "ORDER BY ALL",
+        "",
+    )
+    hint = did_you_mean(selection, known) or ";"
+    raise UsageError(f"no run and no label {quote(selection)}{hint} 'bufdb query runs' lists them")
+
+
+def asked_pairs(
+    con: duckdb.DuckDBPyConnection, base: str, new: str, pairs: Sequence[str]
+) -> str | None:
+    """The parameter pair of `compare`: OLD=NEW, names of functions or modules; None for none.
+
+    Raises:
+        UsageError: a name is not there, or twice, or the two cannot be compared.
+    """
+    if not pairs:
+        return None
+    known = [_names(con, _NAMES, side) for side in (base, new)]
+    sides = [_pair(text, *known) for text in pairs]
+    for names in zip(*sides, strict=True):
+        for name, count in Counter(names).items():
+            if count > 1:
+                raise UsageError(f"--pair: {quote(name)} is in several pairs")
+    for text in pairs:
+        if "," in text:  # which stands between pairs
+            raise UsageError(f"--pair {quote(text)}: a name with a comma cannot be asked for")
+        values = {"base": base, "new": new, "pair": text}
+        if not execute_with(con, _ASKED_PAIRS, values, "diff").rows:
+            raise UsageError(
+                f"--pair {quote(text)}: both are there, but of another platform, or in runs of "
+                "other labels"
+            )
+    return ",".join(pairs)
+
+
+def _pair(text: str, base_names: list[str], new_names: list[str]) -> tuple[str, str]:
+    """Both names of OLD=NEW; a name may have a "=" of its own."""
+    pieces = text.split("=")
+    splits = [("=".join(pieces[:n]), "=".join(pieces[n:])) for n in range(1, len(pieces))]
+    if not splits:
+        raise UsageError(f"--pair: expected OLD=NEW, found {quote(text)}")
+    for old, new in splits:
+        if old in base_names and new in new_names:
+            return old, new
+    old, new = splits[0]
+    name, side, names = (old, "BASE", base_names)
+    if old in base_names:
+        name, side, names = (new, "NEW", new_names)
+    hint = did_you_mean(name, names) or "; 'bufdb query modules' lists them"
+    raise UsageError(f"--pair: no function and no module {quote(name)} in {side}{hint}")
+
+
+def _names(con: duckdb.DuckDBPyConnection, sql: str, value: str) -> list[str]:
+    rows = execute_with(con, sql, {"x": value}, "diff").rows
+    return [name for (name,) in rows if name is not None]
+
+
+def compare(
+    con: duckdb.DuckDBPyConnection, values: Mapping[str, Value], *, temps: bool
+) -> Comparison:
+    """Compare two sides, all in one piece; arguments as those of `pieces`."""
+    found = list(pieces(con, values, temps=temps))
+    return Comparison(
+        figures=[row for piece in found for row in piece.figures],
+        peak_parts=[row for piece in found for row in piece.peak_parts],
+        temp_parts=[row for piece in found for row in piece.temp_parts],
+        columns=found[0].columns,
+        key_name=found[0].key_name,
+        other_spaces=found[0].other_spaces,
+    )
+
+
+def pieces(
+    con: duckdb.DuckDBPyConnection, values: Mapping[str, Value], *, temps: bool
+) -> Generator[Comparison]:
+    """Compare two sides, a span of places at a time; one without rows where there is no figure.
+
+    `values`: base and new (see `selected_runs`), key_name (see diff_peak), and if wanted function
+    (a glob), color (a memory space's number or name, or all; the memory of the device without it),
+    platform, pair (see `asked_pairs`) and most_places, after which no place follows. `temps` asks
+    for the parts of the temp allocations too. The first piece has the other memory spaces.
+    """
+    with _staged(con, values) as spans:
+        others = _other_spaces(con, values)
+        for span in spans or [_NO_SPAN]:
+            with _alone(con, span, spans):
+                piece = _piece(con, {**values, **span._asdict()}, temps=temps)
+            yield replace(piece, other_spaces=others)
+            others = []
+
+
+def _piece(
+    con: duckdb.DuckDBPyConnection, values: Mapping[str, Value], *, temps: bool
+) -> Comparison:
+    modules = execute_with(con, _MODULES, values, "diff")
+    return Comparison(
+        figures=_rows(modules),
+        # A pair with an unknown peak has no parts; its figure says so.
+        peak_parts=[
+            row
+            for row in _rows(execute_with(con, _PEAK, values, "diff"))
+            if row.unknown_reason is None
+        ],
+        temp_parts=_rows(execute_with(con, _TEMPS, values, "diff")) if temps else [],
+        columns=modules.columns,
+        key_name=str(values["key_name"]),
+    )
+
+
+def compare_top(
+    con: duckdb.DuckDBPyConnection,
+    values: Mapping[str, Value],
+    top: int,
+    most_places: int = MOST_PLACES,
+) -> Comparison:
+    """Compare two sides: all figures of so many places, and the parts of the first that changed.
+
+    Of other places the peak alone is fetched; parts are computed until `most_places` have changed.
+    """
+    parts: list[Row] = []
+    places: list[int] = []
+    more, last = 0, 0
+    with _staged(con, values) as spans:
+        for span in spans:
+            with _alone(con, span, spans):
+                room = most_places - len(places)
+                changed, found = _changed_parts(con, {**values, **span._asdict()}, room)
+            parts += found
+            places += changed[:room]
+            more, last = more + len(changed), span.last_place
+            if len(places) == most_places:
+                break
+        every: dict[str, Value] = {**values, **_EVERY._asdict()}
+        every["whole_places"] = max([top, *places])
+        modules = execute_with(con, _TOP_MODULES, every, "diff")
+        others = _other_spaces(con, values)
+    figures = _rows(modules)
+    beyond = [row.delta_bytes for row in figures if row.place > last and row.figure == "peak"]
+    more += sum(1 for delta in beyond if delta) - len(places)
+    key_name = str(values["key_name"])
+    return Comparison(figures, parts, [], modules.columns, key_name, more, 0 in beyond, others)
+
+
+def _other_spaces(
+    con: duckdb.DuckDBPyConnection, values: Mapping[str, Value]
+) -> list[tuple[str, int]]:
+    return execute_with(con, _OTHERS, values, "diff").rows
+
+
+def _changed_parts(
+    con: duckdb.DuckDBPyConnection, values: Mapping[str, Value], most: int
+) -> tuple[list[int], list[Row]]:
+    """The places of a span that have a changed part, and the parts of the first `most` of them."""
+    execute_with(con, f"CREATE TEMP TABLE diff_parts AS {_PEAK}", values, "diff")
+    known = "FROM temp.main.diff_parts WHERE unknown_reason IS NULL"
+    sql = f"SELECT DISTINCT place {known} AND {_CHANGED} ORDER BY place"
+    places = [place for (place,) in execute(con, sql, "diff").rows]
+    shown = ", ".join(map(str, places[:most]))
+    sql = f"SELECT * {known} AND place IN ({shown}) ORDER BY rowid"
+    rows = _rows(execute(con, sql, "diff")) if shown else []
+    con.execute("DROP TABLE temp.main.diff_parts")
+    return places, rows
+
+
+@contextmanager
+def _staged(con: duckdb.DuckDBPyConnection, values: Mapping[str, Value]) -> Iterator[list[Span]]:
+    """Within the block the macros read pairs and figures that are there; spans of their places."""
+    with ExitStack() as stack:
+        for table, sql in _STAGES.items():
+            create = f"CREATE TEMP TABLE {table} AS {sql}"
+            execute_with(con, create, values, "diff")
+            stack.callback(con.execute, f"DROP TABLE temp.main.{table}")
+            for macro, (needed, text) in _STAGED.items():
+                if needed == table:
+                    con.execute(f"CREATE TEMP MACRO {macro}({_PARAMS}) AS TABLE {text}")
+                    stack.callback(con.execute, f"DROP MACRO TABLE temp.main.{macro}")
+        yield [
+            Span(*row)
+            for row in execute_with(con, _SPANS, {**values, "at_once": AT_ONCE}, "diff").rows
+        ]
+
+
+def _alone(
+    con: duckdb.DuckDBPyConnection, span: Span, spans: Sequence[Span]
+) -> AbstractContextManager[None]:
+    """Within the block the tables hold the rows alone of a span's modules, if there are others."""
+    if len(spans) < 2 or narrowing.module_count(con) == 0:
+        return nullcontext()
+    chosen = (
+        "SELECT DISTINCT unnest([base_module_id, new_module_id]) AS module_id "
+        f"FROM temp.main.diff_figures WHERE place BETWEEN {span.first_place} AND {span.last_place}"
+    )
+    return narrowing.to_modules(con, definitions.module_tables(_PEAK), chosen)
+
+
+def _rows(result: Result) -> list[Row]:
+    return [Row(*row) for row in result.rows]
+
+
+# --------------------------------------------------------------------------------------------------
+# `diff` as an answer: two selections of runs side by side, or why there is nothing to compare.
+
+KEYS = ("op", "source", "shape", "dtype", "opcode", "category", "stack", "all")
+"""Keys of the macro diff_peak."""
+
+
+@dataclass(frozen=True)
+class Diff:
+    """Two sides."""
+
+    comparison: Comparison
+    note: str | None
+    """Why there is no figure; None if there is one."""
+
+
+def diff(
+    opened: Open,
+    base: str,
+    new: str,
+    *,
+    top: int = 10,
+    most_places: int = MOST_PLACES,
+    **options: Any,
+) -> Diff:
+    """The modules of two runs side by side; arguments as the options of `bufdb diff`.
+
+    Args:
+        opened: opens the database.
+        base: a run, or LABEL=VALUE.
+        new: the same of the other side.
+        top: places of which all figures are fetched, of others the peak alone.
+        most_places: changed places of which the parts are fetched.
+        options: by (one of KEYS, what the parts of a changed peak are grouped by), function
+            (a glob), module (a glob of keys), color (a memory space, its number or its name, or
+            all; the memory of the device by default) and pairs (texts OLD=NEW: which functions or
+            modules are to be compared).
+
+    Raises:
+        UsageError: a run, a key or a pair that there is not.
+    """
+    con, values = _asked(opened, base, new, **options)
+    found = compare_top(con, values, top, most_places)
+    return Diff(found, None if found.figures else _why_nothing(con, values))
+
+
+def in_pieces(opened: Open, base: str, new: str, **options: Any) -> Iterator[Diff]:
+    """All rows of the same, some pairs at a time."""
+    con, values = _asked(opened, base, new, **options)
+    found = pieces(con, values, temps=True)
+    first = next(found)
+    if not first.figures:
+        found.close()
+        yield Diff(first, _why_nothing(con, values))
+        return
+    yield Diff(first, None)
+    yield from (Diff(piece, None) for piece in found)
+
+
+def _asked(
+    opened: Open,
+    base: str,
+    new: str,
+    *,
+    by: str = "op",
+    function: str | None = None,
+    module: str | None = None,
+    color: int | str | None = None,
+    pairs: Sequence[str] = (),
+) -> tuple[duckdb.DuckDBPyConnection, dict[str, Value]]:
+    """The database and what it is asked; arguments and errors as those of `diff`."""
+    if by not in KEYS:
+        raise UsageError(f"--by is one of {', '.join(KEYS)}, got {quote(by)}")
+    values: dict[str, Value] = {"base": base, "new": new, "key_name": by}
+    values |= {"function": function, "module": module}
+    values["color"] = None if color is None else str(color)
+    con = opened(SQL, runs=runs_asked(values))
+    for selection in (base, new):
+        selected_runs(con, selection)
+    values["pair"] = asked_pairs(con, base, new, pairs)
+    return con, values
+
+
+def _why_nothing(con: duckdb.DuckDBPyConnection, values: Mapping[str, Value]) -> str:
+    """Why neither side has a figure."""
+    filters = ("function", "module", "color")
+    given = [name for name in filters if values[name] is not None]
+    everything = {**values, **dict.fromkeys(filters), "color": ALL}
+    whole = compare(con, everything, temps=False).figures
+    if not whole:
+        return "no rows: neither side has a module"
+    functions = ", ".join(dict.fromkeys(row.function_name for row in whole))
+    spaces = ", ".join(
+        dict.fromkeys(f"{row.color} ({row.memory_space_name or 'no name'})" for row in whole)
+    )
+    asked = " and ".join(f"{name} {quote(str(values[name]))}" for name in given)
+    return f"no rows: neither side has {asked}; there is {functions} in memory space {spaces}"

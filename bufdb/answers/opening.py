@@ -1,0 +1,126 @@
+"""How a question gets at a database: the command line and Python open it in their own ways."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol
+
+from bufdb.database import faults, store
+from bufdb.database.patience import PATIENCE, Patience
+from bufdb.database.store import MEMORY_LIMIT
+from bufdb.dataset import snapshot
+from bufdb.errors import DatabaseError
+from bufdb.query.asked import read_categories as read_categories
+
+if TYPE_CHECKING:
+    import duckdb
+
+
+class Open(Protocol):
+    """Opens a database as `bufdb.database.store.open_readable` does: read-only and locked."""
+
+    def __call__(
+        self,
+        sql: str | None = None,
+        *,
+        allow_files: bool = False,
+        runs: Sequence[str] | None = None,
+    ) -> duckdb.DuckDBPyConnection:
+        """A connection for one question; whoever opened it closes it."""
+
+
+class Opener:
+    """Opens a file for one question at a time, with what `Database` was told of all of them."""
+
+    def __init__(
+        self,
+        path: str,
+        categories: Path | None,
+        patience: Patience,
+        memory_limit: int | None = None,
+        *,
+        is_dataset: bool = False,
+    ) -> None:
+        """See `bufdb.connect`.
+
+        Args:
+            path: the file, or the folder or URL of a dataset.
+            categories: a file with rules.
+            patience: how long to wait for a file.
+            memory_limit: bytes for DuckDB; None leaves it to what is done.
+            is_dataset: whether it is a dataset.
+        """
+        self.is_dataset = is_dataset
+        self.path, self.categories, self.patience = path, categories, patience
+        self.memory_limit = memory_limit
+        self.is_closed = False
+
+    @contextmanager
+    def faults(self) -> Iterator[None]:
+        """Within the block patience and memory limit hold, and what DuckDB raises is bufdb's own.
+
+        Raises:
+            DatabaseError: the database was closed.
+        """
+        if self.is_closed:
+            raise DatabaseError("this database is closed; bufdb.connect opens one")
+        token = PATIENCE.set(self.patience)
+        limited = MEMORY_LIMIT.set(self.memory_limit or MEMORY_LIMIT.get())
+        try:
+            yield
+        except Exception as error:  # raised as it is unless it is known to come from outside
+            known = faults.as_known(error, self.path)
+            if known is None or known is error:
+                raise
+            raise known from error
+        finally:
+            MEMORY_LIMIT.reset(limited)
+            PATIENCE.reset(token)
+
+    @contextmanager
+    def one(self, sql: str | None = None, **how: Any) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A connection for one question; it outlives the block where its answer does."""
+        with self.faults():
+            con = self._open(sql, **how)
+            try:
+                yield con
+            except KeyboardInterrupt:
+                con.interrupt()
+                raise
+
+    @contextmanager
+    def several(self) -> Iterator[Open]:
+        """What opens the database as a question wants it; closed after the block."""
+        with self.faults(), ExitStack() as stack:
+
+            def opened(sql: str | None = None, **how: Any) -> duckdb.DuckDBPyConnection:
+                con = self._open(sql, **how)
+                stack.push(partial(_leave, con))
+                return con
+
+            yield opened
+
+    def _open(self, sql: str | None = None, **how: Any) -> duckdb.DuckDBPyConnection:
+        before = None
+        if self.categories is not None:
+            before = read_categories(self.categories)
+        if self.is_dataset:
+            return snapshot.open_readable(self.path, sql, before=before, **how)
+        return store.open_readable(self.path, sql, before=before, **how)
+
+
+def _leave(
+    con: duckdb.DuckDBPyConnection,
+    kind: type[BaseException] | None,
+    error: BaseException | None,
+    traceback: TracebackType | None,
+) -> None:
+    """Close a connection; one that is interrupted is at work and cannot be closed."""
+    if isinstance(error, KeyboardInterrupt):
+        con.interrupt()
+    else:
+        con.close()

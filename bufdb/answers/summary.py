@@ -1,0 +1,372 @@
+"""`bufdb summary` and `explain`: the highest peak, what holds it, and what to do about it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import duckdb
+
+from bufdb.answers.devices import Device, device, limit_of
+from bufdb.answers.opening import Open
+from bufdb.database.definitions import CATALOG
+from bufdb.errors import UsageError
+from bufdb.query import execute
+from bufdb.query.asked import ALL, COUNTS, FINDINGS, Known, numbered, why_nothing
+from bufdb.query.asked import glob as glob
+from bufdb.query.catalogue import Catalogue
+from bufdb.query.header import SavedQuery, Value
+from bufdb.query.result import Result
+from bufdb.resources import query_folder
+
+# -- What was compiled, and what holds the highest peak: answers of saved queries, put together ----
+#
+# Invariant: a figure is a cell of a view or of a saved query; only shares are computed here, and
+# counts of rows.
+
+Row = dict[str, Any]
+
+QUERIES = {
+    "categories": ("peak-by-category", 50),
+    "lines": ("peak-by-source-line", 5),
+    "advice": ("advice", 2),
+    "savings": ("savings", 1),
+}
+"""Parts of the summary: the query that has them, its top_n; savings where there is no advice."""
+LIMITED = (0, None)
+"""Memory spaces that a limit is of: the device's large memory, whatever a module holds there."""
+DEVICE_LABEL = "device"
+"""Label or metadata of a run that says on which device its programs run."""
+
+_FUNCTIONS = """
+SELECT
+  functions.run_name, functions.function_name, functions.platform, functions.color,
+  functions.memory_space_name, functions.module_id, modules.module_key, functions.peak_bytes,
+  functions.is_device_memory, functions.need_bytes, functions.max_need_bytes,
+  functions.module_count, functions.unknown_count, functions.unknown_reason
+FROM asked_functions AS functions
+JOIN modules ON modules.module_id = functions.module_id
+ORDER BY
+  functions.peak_bytes IS NULL, functions.need_bytes DESC NULLS LAST,
+  functions.peak_bytes DESC NULLS LAST, functions.run_name, functions.function_name,
+  functions.platform NULLS LAST, functions.color NULLS LAST
+"""
+_DEVICES = """
+SELECT DISTINCT label_value FROM run_labels WHERE label = ? AND run_name = ?
+"""
+_MESSAGES = """
+SELECT diagnostics.module_id, diagnostics.code, diagnostics.message
+FROM diagnostics
+JOIN asked_modules ON asked_modules.module_id = diagnostics.module_id
+WHERE diagnostics.code IN ('memory_limit', 'out_of_memory', 'peak_at_least')
+ORDER BY asked_modules.module_key, diagnostics.code
+"""
+
+
+@dataclass
+class Overview:
+    """What a summary says; bytes are exact."""
+
+    counts: Row
+    """run_count, module_count, function_count, platforms of the modules asked about."""
+    peak: Row | None = None
+    """The function with the largest need of those whose peak is known; None if none is known."""
+    largest: Row | None = None
+    """The one with the largest need of all in the memory that a limit is of, whose peak may be
+    unknown; None if no need is known."""
+    others: list[Row] = field(default_factory=list)
+    """The same function in other memory spaces; capacity_bytes, also of `peak`, is what each has
+    room for, NULL where that is not known."""
+    unknown: list[Row] = field(default_factory=list)
+    """Functions of which a peak is unknown, so that a higher one may be among them."""
+    limit_bytes: int | None = None
+    limit_name: str | None = None
+    """The device that the limit is of; None if it is a size."""
+    parts: dict[str, list[Row]] = field(default_factory=dict)
+    """Rows of the queries of QUERIES."""
+    findings: list[Row] = field(default_factory=list)
+    """severity, code, finding_count of diagnostics, worst first."""
+
+    out_of_memory: dict[str, str] = field(default_factory=dict)
+    """What an out-of-memory message says of its figures (`memory_limit`), whether the peak is a
+    lower bound (`peak_at_least`), and what to do (`out_of_memory`); empty without a message."""
+
+    @property
+    def limit_ratio(self) -> float | None:
+        """What a device must hold, as share of the limit."""
+        if self.largest is None or not self.limit_bytes:
+            return None
+        return float((need(self.largest) or 0) / self.limit_bytes)
+
+
+def need(row: Row) -> int | None:
+    """What a device must hold for a function: for all its compilations, or at least for one.
+
+    An out-of-memory message may say the peak alone, which is needed at least.
+    """
+    known: list[int | None] = [row["max_need_bytes"], row["need_bytes"], row["peak_bytes"]]
+    return next((size for size in known if size is not None), None)
+
+
+def queries(catalogue: Catalogue, parts: tuple[str, ...]) -> dict[str, SavedQuery]:
+    """The saved queries of some parts."""
+    return {part: catalogue.find(QUERIES[part][0]) for part in parts}
+
+
+def sql_of(parts: Mapping[str, SavedQuery]) -> str:
+    """All SQL that `overview` executes, from which `open_readable` sees which views it needs."""
+    return "\n".join(
+        [
+            COUNTS,
+            _FUNCTIONS,
+            FINDINGS,
+            _DEVICES,
+            _MESSAGES,
+            *(q.sql for q in parts.values()),
+        ]
+    )
+
+
+def overview(
+    con: duckdb.DuckDBPyConnection,
+    parts: Mapping[str, SavedQuery],
+    asked: Mapping[str, Value],
+    limit_bytes: int | None = None,
+    limit_name: str | None = None,
+    *,
+    top_n: int | None = None,
+) -> Overview:
+    """The summary of the modules that `asked` (run, function, module: globs) leaves.
+
+    `top_n` is the number of rows of each part, else that of QUERIES.
+    Without a limit the device's that the run is labelled with counts, if it is a known one.
+    """
+
+    def rows(sql: str) -> list[Row]:
+        return _rows(con, sql, asked)
+
+    found = Overview(rows(COUNTS)[0], limit_bytes=limit_bytes, limit_name=limit_name)
+    here = rows(_FUNCTIONS)
+    found.unknown = [row for row in here if row["unknown_reason"] is not None]
+    found.findings = rows(FINDINGS)
+    found.peak = next((row for row in here if row["peak_bytes"] is not None), None)
+    found.out_of_memory = _of_a_message(rows(_MESSAGES), found.peak)
+    limited = [row for row in here if row["color"] in LIMITED and need(row) is not None]
+    found.largest = max(limited, key=lambda row: need(row) or 0, default=None)
+    known = None if limit_name is None else device(limit_name)
+    of = found.largest or found.peak
+    if known is None and of is not None:
+        names = con.execute(_DEVICES, [DEVICE_LABEL, of["run_name"]]).fetchall()
+        known = device(names[0][0]) if names else None
+        if known is not None and limit_bytes is None:
+            found.limit_bytes, found.limit_name = known.memory_bytes, known.name
+    if found.peak is None:
+        return found
+    one = {name: glob(found.peak[name]) for name in ("run_name", "function_name")}
+    values: dict[str, Value] = {**asked, "run": one["run_name"], "function": one["function_name"]}
+    if found.peak["platform"] is not None:
+        values["platform"] = found.peak["platform"]
+    spaces = _rows(con, _FUNCTIONS, {**values, "color": ALL})
+    found.others = [
+        row
+        for row in spaces
+        if row["color"] != found.peak["color"] and row["platform"] == found.peak["platform"]
+    ]
+    for row in (found.peak, *found.others):
+        row["capacity_bytes"] = _capacity(row, found.limit_bytes, known)
+    values["color"] = str(found.peak["color"])
+    for part, query in parts.items():
+        if part == "savings" and found.parts.get("advice"):
+            continue
+        values["top_n"] = QUERIES[part][1] if top_n is None else top_n
+        found.parts[part] = [
+            row
+            for row in _as_rows(execute.execute_query(con, query, values))
+            # Of a known peak a reason says why nothing can be advised.
+            if row["unknown_reason"] is None or row.get("peak_bytes") is not None
+        ]
+    return found
+
+
+def _capacity(row: Row, limit_bytes: int | None, known: Device | None) -> int | None:
+    """What a memory space has room for [bytes]; None if that is not known."""
+    if row["color"] in LIMITED:
+        return limit_bytes
+    if known is None or known.filled is None or row["platform"] != "tpu":
+        return None
+    color, _, size = known.filled
+    return size if row["color"] == color else None
+
+
+def _of_a_message(said: list[Row], peak: Row | None) -> dict[str, str]:
+    """What the message says whose peak it is, else the first: by code."""
+    ids = [row["module_id"] for row in said]
+    chosen = next((number for number in ids if peak and number == peak["module_id"]), None)
+    found = {
+        row["code"]: row["message"]
+        for row in said
+        if row["module_id"] == (ids[0] if chosen is None else chosen)
+    }
+    if chosen is None:
+        found.pop("peak_at_least", None)  # of another peak
+    return found
+
+
+def _rows(con: duckdb.DuckDBPyConnection, sql: str, values: Mapping[str, Value]) -> list[Row]:
+    return _as_rows(execute.execute_with(con, sql, values, "summary"))
+
+
+def _as_rows(result: Result) -> list[Row]:
+    names = [name for name, _ in result.columns]
+    return [dict(zip(names, row, strict=True)) for row in result.rows]
+
+
+# -- `summary` as an answer: the highest peak of what was asked about, and what holds it -----------
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What one screen says."""
+
+    found: Overview
+    note: str | None
+    """Why there is nothing to show; None if there is something."""
+
+
+def summary(
+    opened: Open,
+    *,
+    run: str | None = None,
+    function: str | None = None,
+    module: str | None = None,
+    color: int | str | None = None,
+    limit: int | str | None = None,
+    names: Sequence[str] = tuple(QUERIES),
+    top_n: int | None = None,
+) -> Summary:
+    """The summary of the modules that the globs leave, against `limit` (see `limit_of`).
+
+    Of all parts of a summary, or of those of `names`, with `top_n` rows of each.
+
+    Raises:
+        UsageError: the limit is none.
+    """
+    limits = limit_of(limit)
+    space = None if color is None else str(color)
+    given = {"run": run, "function": function, "module": module, "color": space}
+    asked: dict[str, Value] = {name: text for name, text in given.items() if text is not None}
+    catalogue = Catalogue([query_folder()])
+    parts = queries(catalogue, tuple(names))
+    for query in parts.values():
+        for name in asked:
+            if query.param(name) is None:
+                raise UsageError(f"summary: --{name} is no parameter of the query {query.name}")
+    con = opened(sql_of(parts), runs=None if run is None else [run])
+    asked = numbered(con, next(iter(parts.values())), asked)
+    found = overview(con, parts, asked, *limits, top_n=top_n)
+    if found.counts["module_count"]:
+        return Summary(found, None)
+    return Summary(found, why_nothing(Known(con, CATALOG), catalogue.find("modules"), asked))
+
+
+# -- One function compiled for several targets: one row for each -----------------------------------
+
+COLUMNS = [
+    ("target", "VARCHAR"),
+    ("device", "VARCHAR"),
+    ("outcome", "VARCHAR"),
+    ("need_bytes", "HUGEINT"),
+    ("peak_bytes", "HUGEINT"),
+    ("limit_bytes", "BIGINT"),
+    ("limit_ratio", "DOUBLE"),
+    ("held_bytes", "HUGEINT"),
+    ("source", "VARCHAR"),
+    ("run_name", "VARCHAR"),
+    ("unknown_reason", "VARCHAR"),
+]
+"""outcome: compiled, too large (for the limit or the compiler) or not compiled; figures of what is
+not compiled are those of a plan that XLA had made before it gave up.
+need_bytes: memory_figures; limit_ratio is of it.
+held_bytes, source: the line that holds most of the peak."""
+_OF_MEMORY = re.compile(r"RESOURCE_EXHAUSTED|out of memory|exceeds available", re.IGNORECASE)
+NEED = "SELECT need_bytes FROM memory_figures WHERE module_id = ? AND color = ?"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one target."""
+
+    target: str
+    device: str | None
+    """As JAX calls it; None if nothing was compiled."""
+    run_name: str | None = None
+    found: Overview | None = None
+    need_bytes: int | None = None
+    refusal: str | None = None
+    """What XLA said where it planned the memory and then gave up."""
+    failure: str | None = None
+    """Why nothing was compiled."""
+
+    @property
+    def limit_ratio(self) -> float | None:
+        """The need as share of the limit; None if either is unknown."""
+        limit = None if self.found is None else self.found.limit_bytes
+        if self.need_bytes is None or not limit:
+            return None
+        return self.need_bytes / limit
+
+    @property
+    def is_too_large(self) -> bool:
+        """Whether it needs more than there is, by the limit or by what XLA said."""
+        is_refused = self.refusal is not None and _OF_MEMORY.search(self.refusal) is not None
+        return is_refused or (self.limit_ratio or 0.0) > 1
+
+    @property
+    def exit_code(self) -> int:
+        """1 if it is too large, or XLA gave up for another reason; else 0."""
+        return int(self.is_too_large or self.refusal is not None)
+
+    @property
+    def word(self) -> str:
+        """The outcome column."""
+        if self.is_too_large:
+            return "too large"
+        return "not compiled" if self.found is None or self.refusal is not None else "compiled"
+
+
+def need_of(con: duckdb.DuckDBPyConnection, found: Overview) -> int | None:
+    """What XLA reserves for the function with the highest peak [bytes]; None if it is unknown."""
+    if found.peak is None:
+        return None
+    row = con.execute(NEED, [found.peak["module_id"], found.peak["color"]]).fetchone()
+    return None if row is None or row[0] is None else int(row[0])
+
+
+def table(outcomes: Sequence[Outcome]) -> Result:
+    """One row for each target, in their order."""
+    return Result(list(COLUMNS), [_row(one) for one in outcomes])
+
+
+def _row(one: Outcome) -> tuple[object, ...]:
+    found = one.found
+    peak = {} if found is None or found.peak is None else found.peak
+    lines = [] if found is None else found.parts.get("lines", [])
+    line = lines[0] if lines else {}
+    reason = one.failure or one.refusal
+    if reason is None and found is not None and found.unknown:
+        reason = found.unknown[0]["unknown_reason"]
+    return (
+        one.target,
+        one.device,
+        one.word,
+        one.need_bytes,
+        peak.get("peak_bytes"),
+        None if found is None else found.limit_bytes,
+        one.limit_ratio,
+        line.get("held_bytes"),
+        line.get("source"),
+        one.run_name,
+        reason,
+    )

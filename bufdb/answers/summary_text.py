@@ -1,0 +1,409 @@
+"""The summary and its advice as text of 80 columns, and as JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+from collections.abc import Callable
+from typing import Any
+
+from bufdb.answers.devices import GIB, device
+from bufdb.answers.summary import LIMITED, Overview, Row, need
+from bufdb.render import table
+from bufdb.render.table import bar
+from bufdb.render.text import (
+    BOLD,
+    RED,
+    YELLOW,
+    display_width,
+    escape_control,
+    human_apart,
+    human_bytes,
+    human_ratio,
+    painted,
+    style_of,
+)
+
+# -- Advice as text: what would lower the peak, by how much, and the code to type ------------------
+
+ADVICE_WIDTH = 80
+_DOES = 20
+"""Column in which what to do begins."""
+_PREFIX = re.compile(r"^(saved|for|library|slice of|copy of) ")
+_CODE = re.compile(
+    r"(?:^(With [^`](?:[^\n]|\n(?!\n))*:)\n\n)?^```python\n(.*?)```", re.DOTALL | re.M
+)
+"""Code of a page, with the paragraph before it if that says which library it is with."""
+
+
+def advice_lines(found: Overview) -> list[str]:
+    """Each piece of advice in two lines, a third for what is kept instead; a sentence if none."""
+    if not found.parts["advice"]:
+        return _none(found)
+    return [line for row in found.parts["advice"] for line in _lines(row)]
+
+
+def _lines(row: Row) -> list[str]:
+    if row["saving_bytes"] is None:
+        return _wrapped(row["unknown_reason"])
+    head = f"{human_bytes(row['saving_bytes']):>10}  {row['saving_ratio']:>6.1%}  "
+    left = ADVICE_WIDTH - display_width(head)
+    does = f"{escape_control(row['advice'])} ({row['sureness']})"
+    found = [
+        head + table.give_way("name", escape_control(row["name"]), left),
+        *textwrap.wrap(
+            does, ADVICE_WIDTH, initial_indent=f"{least(row):>18}  ", subsequent_indent=" " * _DOES
+        ),
+    ]
+    if row["kept_name"]:
+        kept = f"{' ' * _DOES}kept instead: {escape_control(row['kept_name'])}"
+        found.append(table.give_way("kept_name", kept, ADVICE_WIDTH))
+    return found
+
+
+def least(row: Row) -> str:
+    """The low end of what comes, under the high one; nothing where they do not differ."""
+    low, high = row["low_saving_bytes"], row["saving_bytes"]
+    if low is None or low == high:
+        return ""
+    if low < 0:
+        return f"or {human_bytes(-low)} more"
+    return f"at least {human_bytes(low)}" if low else "or nothing"
+
+
+def _none(found: Overview) -> list[str]:
+    """That nothing saves 1 %, or what does, though no advice is about it."""
+    peak = found.peak["peak_bytes"] if found.peak is not None else 0
+    for row in found.parts.get("savings", []):
+        if row["what"] == "source_line" and row["saving_bytes"] * 100 >= peak > 0:
+            less = human_bytes(row["saving_bytes"])
+            text = f"no advice, but without {row['name']} it is {less} less ('bufdb query savings')"
+            if row["platform"] == "cpu":
+                text += (
+                    "; on the CPU XLA merges what jax.checkpoint computes again outside of loops"
+                )
+            return _wrapped(text)
+    return ["  nothing that saves 1 % of it by itself"]
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(
+        escape_control(text), ADVICE_WIDTH, initial_indent="  ", subsequent_indent="  "
+    )
+
+
+def advice_text(found: Overview, code: Callable[[str], str] | None = None) -> str:
+    """All advice about the highest peak; with `code`, which gives a kind's page, what to type."""
+    shown = []
+    if found.peak is not None:
+        of = f"{found.peak['function_name']} of run {found.peak['run_name']}"
+        shown.append(f"{human_bytes(found.peak['peak_bytes'])}, the peak of {escape_control(of)}")
+        if not found.parts.get("advice"):
+            shown += _none(found)
+    for row in found.parts.get("advice", []):
+        shown += ["", *_lines(row)]
+        if row["kind"] is not None:
+            shown += [f"{' ' * _DOES}{line}" for line in _details(row)]
+    if code is not None:
+        of_kinds: dict[str, list[Row]] = {}
+        for row in found.parts.get("advice", []):
+            if row["kind"] is not None:
+                of_kinds.setdefault(row["kind"], []).append(row)
+        for kind, rows in of_kinds.items():
+            shown += ["", *_typed(code(kind), rows)]
+    return "".join(f"{line.rstrip()}\n" for line in shown)
+
+
+def _details(row: Row) -> list[str]:
+    """What the range is about, and where there is more."""
+    forms = {
+        "wrap": "the low end: jax.checkpoint around the expression alone",
+        "policy": "the low end: one name less in the policy that is there",
+    }
+    found = [forms[row["saving_form"]]] if row["saving_form"] else []
+    return [*found, f"more: bufdb query {row['query_name']}, {row['page']}"]
+
+
+def _typed(page: str, rows: list[Row]) -> list[str]:
+    """The code of a page, once for all advice that it is about, each part below what it is for."""
+    title = re.match(r"# (.*)", page)
+    found = _comment(f"{title[1] if title else 'Example'} ({rows[0]['page']})")
+    found += _comment(f"for {', '.join(dict.fromkeys(row['name'] for row in rows))}")
+    names = _names(rows)
+    pattern = "|".join(rf"(?<![\w.]){re.escape(name)}(?!\w)" for name in names)
+    for heading, code in _CODE.findall(page):
+        filled = re.sub(pattern, lambda match: names[match[0]], f"{heading}```{code}")
+        heading, _, code = filled.rpartition("```")
+        found += ["", *(_comment(" ".join(heading.split())) if heading else [])]
+        found += [escape_control(line) for line in code.splitlines()]
+    return found
+
+
+def _comment(text: str) -> list[str]:
+    return textwrap.wrap(
+        escape_control(text), ADVICE_WIDTH, initial_indent="# ", subsequent_indent="#   ",
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
+
+
+def _label(line: str) -> str | None:
+    """train_65 for a/train.py:65; None for what is no line."""
+    place = re.search(r"([^/\\]+)[.]py:([0-9]+)", line)
+    return None if place is None else re.sub(r"\W", "_", f"{place[1]}_{place[2]}")
+
+
+def _names(rows: list[Row]) -> dict[str, str]:
+    """Names of the program by those of the example: of the first row, and all lines of a list."""
+    row, lines = rows[0], [_PREFIX.sub("", row["name"]) for row in rows]
+    line, labels = lines[0], [label for label in map(_label, lines) if label is not None]
+    names = {"train.py:65": line}
+    if labels:
+        names["train_65"] = labels[0]
+        names['["train_65"]'] = "[" + ", ".join(f'"{each}"' for each in dict.fromkeys(labels)) + "]"
+    if re.fullmatch(r"[A-Za-z_]\w*", row["function_name"]):
+        names["step"] = row["function_name"]
+    if row["kind"] in ("donate", "shard"):
+        names["params"] = re.split(r"[^A-Za-z_0-9]", line)[0] or "params"
+    if row["kind"] == "block" and not row["name"].startswith("scan of"):
+        parts = [
+            word for word in line.partition(" (")[0].split(".") if not word.startswith(("_", "<"))
+        ]
+        names["Block"] = parts[-1] if parts else "Block"
+    return names
+
+
+# -- A summary as one screen of text: figures with bars, at most 80 columns wide, or as JSON -------
+
+WIDTH = ADVICE_WIDTH
+"""Columns that a summary is made for; in a wider terminal it is no wider."""
+MOST_CATEGORIES = 4
+MOST_REASONS = 2
+NEARLY = 0.9
+"""Share of a memory space from which on it is nearly full."""
+_HEADINGS = {
+    "categories": "what holds it",
+    "lines": "lines that hold most of it",
+    "advice": "what would lower it most (savings do not add up)",
+}
+_UNREAD = ("error", "data_loss")
+_UNREAD_CODES = ("unreadable_line",)
+"""What was not understood though it says nothing of memory."""
+
+Paint = Callable[[str, str | None], str]
+
+
+def text(found: Overview, *, is_coloured: bool = False, more: str | None = None) -> str:
+    """The screen; with `more`, a last line that names the command for all, a short one."""
+    paint: Paint = painted if is_coloured else (lambda text, _style: text)
+    lines = [_compiled(found), *_peak(found, paint, is_short=more is not None)]
+    if found.parts.get("categories"):
+        lines += ["", paint(_HEADINGS["categories"], BOLD), *_categories(found)]
+    if found.parts.get("lines"):
+        lines += ["", paint(_HEADINGS["lines"], BOLD)]
+        lines += [_barred(row["source"], "source", row) for row in found.parts["lines"]]
+    if "advice" in found.parts:
+        lines += ["", paint(_HEADINGS["advice"], BOLD), *advice_lines(found)]
+    lines += [*_not_understood(found, paint), *([more] if more else [])]
+    return "".join(f"{line.rstrip()}\n" for line in lines)
+
+
+def _compiled(found: Overview) -> str:
+    """2 modules of 2 functions for gpu, in one run."""
+    counts = found.counts
+    text = f"{_many(counts['module_count'], 'module')} of "
+    text += _many(counts["function_count"], "function")
+    if counts["platforms"] is not None:
+        text += f" for {escape_control(counts['platforms']).replace(' ', ', ')}"
+    return f"{text} in {_many(counts['run_count'], 'run')}"
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def _peak(found: Overview, paint: Paint, *, is_short: bool) -> list[str]:
+    """The highest peak, the limit, other memory spaces, and what is unknown."""
+    lines = []
+    if found.peak is None:
+        lines.append(paint("no peak is known", YELLOW))
+    else:
+        size = human_bytes(found.peak["peak_bytes"])
+        if "peak_at_least" in found.out_of_memory:
+            size = f"at least {size}"
+        where = _space(found.peak)
+        whose = _whose(found.peak, WIDTH - len(f"highest peak: {size} of {where} memory, "))
+        lines.append(f"highest peak: {paint(size, BOLD)} of {where} memory, {whose}")
+        lines += _needs(found.peak)
+    is_told = bool(found.out_of_memory)
+    if found.peak is not None and found.largest is None:
+        lines += _filled(found.peak)
+    elif found.limit_ratio is not None or (found.peak is not None and not (is_short or is_told)):
+        lines += [_limit(found, paint), *_of_device(found)]
+    if found.peak is not None:
+        known = [row for row in found.others if need(row) is not None]
+        full = [text for row in known if (text := _fullness(row))]
+        rest = [
+            f"{human_bytes(need(row) or 0)} {_space(row)}" for row in known if not _fullness(row)
+        ]
+        if known:
+            lines.append(f"besides: {'; '.join([*full, ', '.join(rest)]).removesuffix('; ')}")
+    for row in found.unknown[:MOST_REASONS]:
+        whose = _whose(row, WIDTH // 2)
+        _, _, why = row["unknown_reason"].rpartition(" compilations is unknown: ")
+        count = ""
+        if row["module_count"] > 1:
+            count = f" ({row['unknown_count']} of {row['module_count']} compilations)"
+        reason = f"unknown peak, {whose}{count}: {escape_control(why)}"
+        reason = table.give_way("reason", reason, WIDTH)
+        lines.append(paint(reason, YELLOW))
+    lines += _out_of_memory(found, paint)
+    more = len(found.unknown) - MOST_REASONS
+    if more > 0:
+        lines.append(paint(f"{_many(more, 'more function')} with an unknown peak", YELLOW))
+    return lines
+
+
+def _out_of_memory(found: Overview, paint: Paint) -> list[str]:
+    """The figures of an out-of-memory message, and what to do."""
+    lines = []
+    for code, style in (("memory_limit", RED), ("out_of_memory", None)):
+        if (said := found.out_of_memory.get(code)) is not None:
+            parts = textwrap.wrap(escape_control(said), WIDTH, subsequent_indent="  ")
+            lines += [paint(part, style) for part in parts]
+    return lines
+
+
+def _needs(row: Row) -> list[str]:
+    """As `needs 234.5 MiB: 214.9 MiB at the peak, 19.6 MiB of holes in the arena`."""
+    peak, need_bytes = row["peak_bytes"], row["need_bytes"]
+    if need_bytes is None or human_bytes(need_bytes) == human_bytes(peak):
+        return []
+    holes = human_bytes(need_bytes - peak)
+    parts = f"{human_bytes(peak)} at the peak, {holes} of holes in the arena"
+    return [f"needs {human_bytes(need_bytes)}: {parts}"]
+
+
+def _filled(row: Row) -> list[str]:
+    """How much is taken of a memory space that a limit is not of, where its size is known."""
+    size, capacity = need(row) or 0, row.get("capacity_bytes")
+    if not capacity:
+        return []
+    of = f"of the {human_bytes(capacity)} that XLA fills"
+    return [f"taken: {human_ratio(size / capacity)} {of} {bar(size / capacity)}"]
+
+
+def _fullness(row: Row) -> str:
+    """As `vmem is nearly full: 108 of 112 MiB`; '' if it is not, or its size is not known."""
+    size, capacity = need(row) or 0, row.get("capacity_bytes")
+    if not capacity or size < NEARLY * capacity:
+        return ""
+    is_limit = size > capacity and row["color"] in LIMITED
+    word = "does not fit" if is_limit else "is full" if size >= capacity else "is nearly full"
+    have, of = human_apart([size, capacity])
+    number, _, unit = have.rpartition(" ")
+    return f"{_space(row)} {word}: {number if of.endswith(f' {unit}') else have} of {of}"
+
+
+def _space(row: Row) -> str:
+    if row["memory_space_name"] is not None:
+        return escape_control(row["memory_space_name"])
+    return f"color {row['color']}"
+
+
+def _whose(row: Row, width: int) -> str:
+    """The function and its run: train_step of run base."""
+    function, run = escape_control(row["function_name"]), escape_control(row["run_name"])
+    text = f"{function} of run {run}"
+    return table.give_way("name", text, max(table.SMALLEST, width))
+
+
+def _limit(found: Overview, paint: Paint) -> str:
+    ratio = found.limit_ratio
+    if ratio is None or found.limit_bytes is None:
+        return "limit: no dump tells the device; --limit 16GiB or --limit 'TPU v5e' does"
+    of = human_bytes(found.limit_bytes)
+    if found.limit_name is not None:
+        # A program that needs 15.8 GiB does not fit 15.75.
+        of = f"{found.limit_bytes / GIB:.2f} GiB ({_title(found)})"
+    if found.largest is not None and found.largest is not found.peak:
+        of += f" ({_whose(found.largest, WIDTH // 2)})"
+    if ratio > 1:
+        return paint(f"limit: {human_ratio(ratio)} of {of}: it does not fit", RED)
+    share = human_ratio(ratio) if ratio >= 0.001 else "under 0.1%"
+    return f"limit: {share} of {of} {bar(ratio)}"
+
+
+def _title(found: Overview) -> str:
+    known = device(found.limit_name or "")
+    return str(found.limit_name) if known is None else known.title
+
+
+def _of_device(found: Overview) -> list[str]:
+    """Why a device's limit is no more, and that there is a larger device of this name."""
+    known = device(found.limit_name or "")
+    if known is None:
+        return []
+    more = [] if known.larger is None else [f"  the smaller of two: {known.larger} has more"]
+    return [f"  {known.explained}", *more]
+
+
+def _barred(label: str, column: str, row: Row) -> str:
+    """One part of the peak: bytes, share, bar, what it is."""
+    ratio = row["held_ratio"] or 0.0
+    head = f"{human_bytes(row['held_bytes']):>10}  {ratio:>6.1%}  {bar(ratio):<{table.BAR_WIDTH}}  "
+    shown = table.give_way(column, escape_control(label), WIDTH - display_width(head))
+    return head + shown
+
+
+def _categories(found: Overview) -> list[str]:
+    rows = found.parts["categories"]
+    shown = rows[:MOST_CATEGORIES]
+    lines = []
+    for row in shown:
+        phase = f", {row['category']}" if row["category"] is not None else ""
+        lines.append(_barred(f"{row['allocation_kind'] or 'kind unknown'}{phase}", "name", row))
+    if rows[len(shown) :]:
+        rest = max(0.0, 1 - sum(row["held_ratio"] or 0.0 for row in shown))
+        lines.append(
+            f"{'':>10}  {rest:>6.1%}  {bar(rest):<{table.BAR_WIDTH}}  {len(rows) - len(shown)} more"
+        )
+    return lines
+
+
+def _not_understood(found: Overview, paint: Paint) -> list[str]:
+    """What could not be read, or that all was."""
+    if not found.findings:
+        return ["everything in the dumps was understood"]
+    lines = []
+    by_severity: dict[str, list[str]] = {}
+    for row in found.findings:
+        shown = f"{row['finding_count']} {escape_control(row['code'])}"
+        by_severity.setdefault(row["severity"], []).append(shown)
+    for severity, codes in by_severity.items():
+        line = table.give_way("reason", f"{severity}: {', '.join(codes)}", WIDTH)
+        lines.append(paint(line, style_of("severity", severity)))
+    if any(row["severity"] in _UNREAD or row["code"] in _UNREAD_CODES for row in found.findings):
+        return ["not understood in full ('bufdb query diagnostics' has the lines):", *lines]
+    return ["all lines understood; noted ('bufdb query diagnostics'):", *lines]
+
+
+def as_json(found: Overview) -> str:
+    """All of it as one object of JSON."""
+    return json.dumps(as_dict(found), indent=2, ensure_ascii=False) + "\n"
+
+
+def as_dict(found: Overview) -> dict[str, Any]:
+    """All of it as one object, with the names of the queries' columns and exact figures."""
+    return {
+        **found.counts,
+        "peak": found.peak,
+        "other_memory_spaces": found.others,
+        "unknown_peaks": found.unknown,
+        "limit_bytes": found.limit_bytes,
+        "limit_device": found.limit_name,
+        "limit_ratio": found.limit_ratio,
+        "out_of_memory": found.out_of_memory,
+        **found.parts,
+        "diagnostics": found.findings,
+    }

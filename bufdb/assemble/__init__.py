@@ -1,1 +1,0 @@
-"""What the modules of a batch say as a whole: sums, peaks, what values are for; and checks."""

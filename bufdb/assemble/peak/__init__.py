@@ -1,1 +1,0 @@
-"""What allocations, values and live ranges say together: checks, peaks, and their savings."""

@@ -1,1 +1,0 @@
-"""Limits of memory, read from a file, and whether a run keeps them."""

@@ -1,0 +1,250 @@
+"""A function of a user's file, compiled in a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from bufdb.errors import BufdbError, TooSlowError, UsageError
+
+_QUIET = {
+    "JAX_PLATFORMS": "cpu",
+    "TF_CPP_MIN_LOG_LEVEL": "2",
+    "TPU_SKIP_MDS_QUERY": "1",
+    "TPU_WORKER_HOSTNAMES": "localhost",
+    "TPU_ACCELERATOR_TYPE": "v5litepod-4",
+}
+"""For a target: no device is looked for, neither here nor in the cloud."""
+_TICK_S = 0.2
+_GRACE_S = 2.0
+"""How long a process that was asked to end may take for it."""
+_TAIL_LINES = 20
+"""Of what a process wrote before it ended without an answer."""
+_FATAL = re.compile(r"F\d{4} |Fatal Python error|.*(Check failed: |LLVM (ERROR|Fatal))")
+"""What XLA, LLVM or Python say before they abort; frames of the stack follow."""
+_FATAL_LINES = 4
+_PASSED_ON = ("SIGTERM", "SIGHUP")
+
+Observer = Callable[[str, float], None]
+"""Is given what is being done, and for how many seconds all of it has gone on."""
+
+
+Relay = Callable[[bytes], None]
+"""Is given what the user's code prints."""
+
+
+class NotCompiledError(BufdbError):
+    """The user's code, or XLA, gave up."""
+
+    def __init__(self, message: str, lines: Sequence[str]) -> None:
+        super().__init__(message)
+        self.lines = tuple(lines)
+        """What it said, to be shown before the message."""
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What came of it."""
+
+    dumps: Path
+    device: str
+    """As JAX calls the kind of the device."""
+    refusal: str | None
+    """What XLA said where it planned the memory and then gave up."""
+
+
+class Terminated(BaseException):
+    """This process was sent a signal that ends it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+@contextmanager
+def signals_heeded() -> Iterator[None]:
+    """Within the block SIGTERM and SIGHUP raise `Terminated`, and at its end take their effect.
+
+    So what is to be removed is removed. What is ignored (nohup) stays so.
+    """
+    seen: list[int] = []
+
+    def handle(number: int, _frame: FrameType | None) -> None:
+        seen.append(number)
+        raise Terminated(number)
+
+    numbers = [getattr(signal, name) for name in _PASSED_ON]
+    before = {
+        number: signal.signal(number, handle)
+        for number in numbers
+        if signal.getsignal(number) is not signal.SIG_IGN
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if seen:
+            signal.raise_signal(seen[0])
+
+
+def _to_stderr(data: bytes) -> None:
+    sys.stderr.write(data.decode(errors="replace"))
+    sys.stderr.flush()
+
+
+def compiled_apart(
+    spec: str,
+    args: str,
+    target: str | None,
+    folder: Path,
+    *,
+    timeout_s: float | None = None,
+    is_verbose: bool = False,
+    observer: Observer | None = None,
+    relay: Relay = _to_stderr,
+) -> Compiled:
+    """Compile FILE:FUNCTION in a process of this Python, which does not outlive this one.
+
+    What the file prints goes to standard error, for standard output is for the answer; what it and
+    XLA write to standard error is shown with `is_verbose`, or the end of it where that says why
+    there is no answer.
+
+    Raises:
+        UsageError: there is no such file, function or target, or it takes other arguments.
+        TooSlowError: it took longer than `timeout_s`.
+        NotCompiledError: the file failed, or XLA did; or nothing was dumped.
+    """
+    from bufdb.capture.child import DEVICE, DUMPS, FOUND
+    from bufdb.capture.dump import rescued
+
+    environment = dict(os.environ)
+    if target is not None:
+        environment |= _QUIET
+    theirs, ours = os.pipe()
+    command = [sys.executable, "-m", "bufdb.capture.child", spec, args, target or "", str(folder)]
+    log = folder / "stderr"
+    what = spec if target is None else f"{spec} for {target}"
+    try:
+        with log.open("wb") as file:
+            child = subprocess.Popen(
+                [*command, str(theirs)],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=None if is_verbose else file,
+                pass_fds=[theirs],
+            )
+        with _ended(child):
+            _wait(child, folder, timeout_s, observer, relay, what)
+    finally:
+        os.close(theirs)
+        os.close(ours)
+    try:
+        found = json.loads((folder / FOUND).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+        said, ended = _telling(lines), _end(child.returncode)
+        if rescued(folder / DUMPS):
+            device = (folder / DEVICE).read_text(encoding="utf-8")
+            return Compiled(folder / DUMPS, device, f"{ended}: {said[0] if said else 'no word'}")
+        raise NotCompiledError(f"{what} could not be compiled: {ended}", said) from None
+    if "message" in found:
+        if found["exit_code"] == UsageError.exit_code:
+            raise UsageError(found["message"])
+        raise NotCompiledError(found["message"], [] if is_verbose else found["trace"])
+    return Compiled(folder / DUMPS, str(found["device"]), found["refusal"])
+
+
+def _telling(lines: Sequence[str]) -> Sequence[str]:
+    """Where a process says why it gives up, or what it said last."""
+    said = [line for line in lines if line.strip()]
+    for number, line in enumerate(said):
+        if _FATAL.match(line):
+            return said[number : number + _FATAL_LINES]
+    return said[-_TAIL_LINES:]
+
+
+def _end(code: int) -> str:
+    """How a process ended."""
+    if code < 0:
+        return f"its process was ended by {signal.Signals(-code).name}"
+    return f"its process ended with code {code}"
+
+
+@contextmanager
+def _ended(child: subprocess.Popen[bytes]) -> Iterator[None]:
+    """The child has ended after the block, whatever came of it; signals are passed on to it."""
+    number = signal.SIGTERM
+    try:
+        yield
+    except Terminated as error:
+        number = signal.Signals(error.number)
+        raise
+    finally:
+        if child.poll() is None:
+            child.send_signal(number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(_GRACE_S)
+            child.kill()
+            child.wait()
+        assert child.stdout is not None
+        child.stdout.close()
+
+
+def _wait(
+    child: subprocess.Popen[bytes],
+    folder: Path,
+    timeout_s: float | None,
+    observer: Observer | None,
+    relay: Relay,
+    what: str,
+) -> None:
+    """Wait for the child, handing on what it prints.
+
+    Raises:
+        TooSlowError: it takes too long.
+    """
+    from bufdb.capture.child import DOING
+
+    assert child.stdout is not None
+    began, is_open = time.monotonic(), True
+    doing = f"starting {what}"
+    while child.poll() is None:
+        seconds = time.monotonic() - began
+        with contextlib.suppress(FileNotFoundError):
+            doing = (folder / DOING).read_text(encoding="utf-8")
+        if timeout_s is not None and seconds > timeout_s:
+            raise TooSlowError(f"stopped after {timeout_s:g} s (--timeout), while {doing}")
+        if observer is not None:
+            observer(doing, seconds)
+        if is_open:
+            is_open = _hand_on(child.stdout.fileno(), relay, _TICK_S)
+        else:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(_TICK_S)
+    # Not to the end, which a process that the user's code has started may keep open.
+    while is_open and select.select([child.stdout], [], [], 0)[0]:
+        is_open = _hand_on(child.stdout.fileno(), relay, 0)
+
+
+def _hand_on(stream: int, relay: Relay, wait_s: float) -> bool:
+    """Hand on what can be read from a stream within some time; whether more may come."""
+    if not select.select([stream], [], [], wait_s)[0]:
+        return True
+    data = os.read(stream, 1 << 16)
+    if data:
+        relay(data)
+    return data != b""

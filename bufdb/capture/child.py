@@ -1,0 +1,406 @@
+"""The process in which `bufdb explain` runs a user's file: `python -m bufdb.capture.child`.
+
+What the file does at import, to JAX or to this process, stays here. Invariant: the parent learns
+all that it needs from files in one folder, whatever the user's code prints.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import inspect
+import json
+import math
+import os
+import shutil
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from bufdb.capture.dump import dumped
+from bufdb.capture.target import Target, jax_module, target
+from bufdb.errors import BufdbError, UsageError, did_you_mean, quote
+
+# -- The arguments of a call as text, and what a function takes of them ----------------------------
+
+_CALL = "_"
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What a function is called with."""
+
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] | None = None
+    is_one: bool = False
+    """Whether the text was one expression: a tuple then is all arguments, if it can be."""
+
+    def of(self, function: Callable[..., Any], name: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments that a function takes.
+
+        Args:
+            function: plain or jitted; of some no signature is known, which are taken as they are.
+            name: its name, for the message.
+
+        Raises:
+            UsageError: it takes others.
+        """
+        named = dict(self.kwargs or {})
+        given = [self.args]
+        if self.is_one and type(self.args[0]) is tuple:
+            given.insert(0, self.args[0])
+        try:
+            signature = inspect.signature(function)
+        except (TypeError, ValueError):
+            return given[0], named
+        for args in given:
+            try:
+                signature.bind(*args, **named)
+            except TypeError as error:
+                reason = str(error)
+            else:
+                return args, named
+        shown = "none" if not given[0] and not named else f"{_given(given[0], named)}: {reason}"
+        raise UsageError(f"{name} takes {_names(signature)}; --args gives {shown}")
+
+
+def _names(signature: inspect.Signature) -> str:
+    """(params, batch, *, train=False), without annotations; long defaults are left out."""
+    parts = [
+        item.replace(annotation=item.empty, default=_Short(item.default))
+        if item.default is not item.empty
+        else item.replace(annotation=item.empty)
+        for item in signature.parameters.values()
+    ]
+    return str(inspect.Signature(parts)) if parts else "no arguments"
+
+
+@dataclass(frozen=True, repr=False)
+class _Short:
+    """A default value in a message."""
+
+    value: Any
+
+    def __repr__(self) -> str:
+        text = repr(self.value)
+        return text if len(text) <= 20 and "\n" not in text else "..."
+
+
+def _given(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+    parts = [str(len(args))] if args else []
+    return ", ".join([*parts, *(f"{name}=" for name in kwargs)])
+
+
+def arguments(text: str, names: Mapping[str, Any]) -> Arguments:
+    """The value of --args: expressions with commas between, or all that a call takes.
+
+    Args:
+        text: such as `f32[8], state()`, `*args(16)` or `x=f32[8], **options`.
+        names: what it may name.
+
+    Raises:
+        UsageError: it is no Python, or names what is not there.
+    """
+    if not text.strip():
+        return Arguments()
+    try:
+        tree = _parsed(text.strip())
+    except SyntaxError as error:
+        raise UsageError(f"--args {quote(text)} is no Python: {error.msg}") from error
+    space = {**names, _CALL: lambda *args, **kwargs: (args, kwargs)}
+    try:
+        args, kwargs = eval(compile(tree, "--args", "eval"), space)
+    except NameError as error:
+        raise UsageError(f"--args {quote(text)}: {error}") from error
+    call = tree.body
+    assert isinstance(call, ast.Call)
+    is_one = len(call.args) == 1 and not kwargs and not isinstance(call.args[0], ast.Starred)
+    # `x,` is a tuple with one element, which is the argument.
+    return Arguments(args, kwargs, is_one and not text.strip().endswith(","))
+
+
+def _parsed(text: str) -> ast.Expression:
+    """A call with the text between its parentheses.
+
+    Raises:
+        SyntaxError: there is no such call.
+    """
+    tree = ast.parse(f"{_CALL}(\n{text}\n)", mode="eval")
+    call = tree.body
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+        raise SyntaxError("unmatched ')'")  # as in `1) + (2`
+    return tree
+
+
+# -- A function of Python, lowered: for the devices of this process, or for a target ---------------
+
+
+def lowered(
+    function: Any, args: Sequence[Any], kwargs: Mapping[str, Any], target: Target | None = None
+) -> Any:
+    """What `jax.jit(function).lower(*args, **kwargs)` gives.
+
+    Args:
+        function: plain, or jitted with the options that it needs.
+        args: arrays or `jax.ShapeDtypeStruct`, in trees.
+        kwargs: the same by name.
+        target: hardware to compile for. Arguments that are sharded over a mesh are so over a mesh
+            of its devices with the same axes, the others are whole on each device of that mesh;
+            without a mesh all is for one device.
+
+    Raises:
+        UsageError: it is no function; or with a target it has no array, or a mesh of more devices.
+    """
+    jax = jax_module()
+    if not callable(function):
+        raise UsageError(f"expected a function, found {type(function).__name__}")
+    jitted = function if hasattr(function, "lower") else jax.jit(function)
+    if target is None:
+        return jitted.lower(*args, **kwargs)
+    if target.platform == "cpu" and not any(
+        hasattr(leaf, "shape") for leaf in jax.tree.leaves((args, kwargs))
+    ):
+        with jax.default_device(target.devices[0]):
+            return jitted.lower(*args, **kwargs)
+    given, names = _placed(jax, (tuple(args), dict(kwargs)), target)
+    return jitted.trace(*given, **names).lower(lowering_platforms=(target.platform,))
+
+
+def _placed(jax: Any, tree: Any, target: Target) -> Any:
+    """The arguments without values, on devices of the target."""
+    leaves = [leaf for leaf in jax.tree.leaves(tree) if hasattr(leaf, "shape")]
+    if not leaves:
+        raise UsageError("for a target a function needs an array or a ShapeDtypeStruct as argument")
+    named = jax.sharding.NamedSharding
+    meshes = [
+        leaf.sharding.mesh for leaf in leaves if isinstance(getattr(leaf, "sharding", None), named)
+    ]
+    mesh = _mesh(jax, meshes[0], target) if meshes else None
+    single = jax.sharding.SingleDeviceSharding(target.devices[0])
+
+    def place(leaf: Any) -> Any:
+        if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
+            return leaf
+        sharding = single
+        if mesh is not None:
+            own = getattr(leaf, "sharding", None)
+            spec = own.spec if isinstance(own, named) else jax.sharding.PartitionSpec()
+            sharding = named(mesh, spec)
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
+
+    return jax.tree.map(place, tree)
+
+
+def _mesh(jax: Any, like: Any, target: Target) -> Any:
+    """A mesh of the target's devices with the axes of another."""
+    shape = tuple(like.shape.values())
+    count = math.prod(shape)
+    if count > len(target.devices):
+        raise UsageError(
+            f"the arguments are sharded over {count} devices, {target.name} has "
+            f"{len(target.devices)}; name a larger one with --target"
+        )
+    devices = np.array(target.devices[:count], dtype=object).reshape(shape)
+    return jax.sharding.Mesh(devices, like.axis_names)
+
+
+# -- The process in which `bufdb explain` runs a user's file: `python -m bufdb.capture.child` -----
+
+DUMPS = "dumps"
+FOUND = "found.json"
+"""What was found: {"device": kind, "refusal": XLA's line or null}, or
+{"message": …, "exit_code": …, "trace": lines of the user's own}."""
+DEVICE = "device"
+"""The kind of the device, before it is compiled for."""
+DOING = "doing"
+"""What is being done."""
+LINES = 12
+"""Of a traceback, or of a message."""
+DTYPES = {
+    "f64": "float64",
+    "f32": "float32",
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "f8e4m3fn": "float8_e4m3fn",
+    "f8e5m2": "float8_e5m2",
+    "s64": "int64",
+    "s32": "int32",
+    "s16": "int16",
+    "s8": "int8",
+    "u64": "uint64",
+    "u32": "uint32",
+    "u16": "uint16",
+    "u8": "uint8",
+    "pred": "bool",
+    "c64": "complex64",
+    "c128": "complex128",
+}
+"""JAX's name of an element type by XLA's."""
+
+
+class Shapes:
+    """`f32[8, 128]` in the text of --args: an array of a shape, without values."""
+
+    def __init__(self, dtype: str) -> None:
+        self.dtype = dtype
+
+    def __getitem__(self, shape: Any) -> Any:
+        """The array; `f32[()]` is a scalar."""
+        sizes = shape if isinstance(shape, tuple) else (shape,)
+        return jax_module().ShapeDtypeStruct(sizes, self.dtype)
+
+
+class Failed(BufdbError):
+    """The user's code, or XLA, gave up; the message says where and why."""
+
+    def __init__(self, message: str, trace: list[str]) -> None:
+        super().__init__(message)
+        self.trace = trace
+        """Lines of its traceback that are the user's own."""
+
+
+def run(spec: str, args: str, hardware: str | None, folder: Path) -> dict[str, Any]:
+    """Dump what a function of a user's file compiles to; what FOUND says of it.
+
+    Args:
+        spec: FILE.py:FUNCTION or package.module:FUNCTION.
+        args: arguments as in a call: shapes as f32[8, 128], and names of the file.
+        hardware: as --target names it; None for the devices of this machine.
+        folder: in which there is DUMPS, where to dump to.
+
+    Raises:
+        UsageError: there is no such file, function or target, or it takes other arguments.
+        BufdbError: a package is missing, or XLA wrote no dump.
+        Failed: the user's code raised an exception, or XLA did before it planned the memory.
+    """
+    place, colon, name = spec.rpartition(":")
+    if not colon:
+        raise UsageError(f"expected FILE.py:FUNCTION, got {quote(spec)}")
+    jax = jax_module()
+    described = None if hardware is None else target(hardware)
+    where = "" if hardware is None else f" for {hardware}"
+    with _step(folder, f"importing {place}"):
+        module = _module(place)
+    function: Any = module
+    for part in name.split("."):
+        if not hasattr(function, part):
+            known = [item for item in vars(function) if not item.startswith("_")]
+            raise UsageError(f"{place} has no {quote(name)}{did_you_mean(part, known)}")
+        function = getattr(function, part)
+    names = {**vars(module), **{dtype: Shapes(of) for dtype, of in DTYPES.items()}}
+    with _step(folder, f"evaluating --args for {spec}"):
+        args_given, kwargs = arguments(args, names).of(function, name)
+    with _step(folder, f"tracing {spec}{where}"):
+        stage = lowered(function, args_given, kwargs, described)
+    kind = described.device_kind if described else str(jax.devices()[0].device_kind)
+    with _step(folder, f"compiling {spec}{where}"):
+        # For when the compiler ends this process.
+        (folder / DEVICE).write_text(kind, encoding="utf-8")
+        options = None if described is None else described.options
+        refusal = dumped(stage, folder / DUMPS, options)
+    return {"device": kind, "refusal": refusal}
+
+
+@contextmanager
+def _step(folder: Path, what: str) -> Iterator[None]:
+    """Says in DOING what is being done, and of an exception which it was.
+
+    Raises:
+        Failed: in place of any exception of the user's code.
+    """
+    written = folder / f"{DOING}.new"
+    written.write_text(what, encoding="utf-8")
+    written.replace(folder / DOING)
+    try:
+        yield
+    except BufdbError:
+        raise
+    except (Exception, SystemExit) as error:  # of any code at all
+        traceback.print_exc()  # for --verbose
+        lines = str(error).strip().splitlines()
+        reason = f"{type(error).__name__}: {lines[0][:300]}" if lines else type(error).__name__
+        own, last = _own_frames(error)
+        where = "" if last is None else f" ({Path(last.filename).name}:{last.lineno})"
+        raise Failed(f"{what} failed: {reason}{where}", [*own, *lines[1:LINES]]) from error
+
+
+def _own_frames(error: BaseException) -> tuple[list[str], traceback.FrameSummary | None]:
+    """Frames that are the user's, as a traceback shows them, and the last of them."""
+    hidden = (os.path.dirname(__file__), os.path.dirname(jax_module().__file__), "<frozen")  # noqa: PTH120
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith(hidden)
+    ]
+    text = "".join(traceback.format_list(frames)).splitlines()
+    return text[-LINES:], frames[-1] if frames else None
+
+
+def _module(place: str) -> ModuleType:
+    """The module of a file or of a dotted name, imported."""
+    if not place.endswith(".py"):
+        sys.path.insert(0, os.getcwd())  # noqa: PTH109 - as `python -m` does
+        try:
+            return importlib.import_module(place)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{place}.".startswith(f"{error.name}."):
+                raise  # it is one that the module imports
+            raise UsageError(f"no module {quote(place)}; a file's name ends in .py") from error
+    path = Path(place)
+    if not path.is_file():
+        raise UsageError(f"no file {place}")
+    sys.path.insert(0, str(path.parent.absolute()))
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None  # for the name ends in .py
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _end_with_parent(pipe: int, folder: Path) -> None:
+    """End this process, and remove the folder, when the other end of a pipe is closed.
+
+    That is so when the parent was killed. XLA may be at work on another thread meanwhile, which
+    makes files where others have just been removed.
+    """
+
+    def wait() -> None:
+        os.read(pipe, 1)
+        for _ in range(100):
+            shutil.rmtree(folder, ignore_errors=True)
+            if not folder.exists():
+                break
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def main(given: list[str]) -> int:
+    """Run what `bufdb explain` asks for; the exit code."""
+    spec, args, hardware, place, pipe = given
+    folder = Path(place)
+    _end_with_parent(int(pipe), folder)
+    (folder / DUMPS).mkdir()
+    code = 0
+    try:
+        found = run(spec, args, hardware or None, folder)
+    except BufdbError as error:
+        code = error.exit_code
+        trace = error.trace if isinstance(error, Failed) else []
+        found = {"message": str(error), "exit_code": code, "trace": trace}
+    (folder / FOUND).write_text(json.dumps(found), encoding="utf-8")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,407 @@
+"""Dumps of what this process compiles: one function, or all of a watched block."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import re
+import struct
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from bufdb.capture.target import jax_module
+from bufdb.dumps.pasted import other_spaces
+from bufdb.errors import BufdbError, UsageError
+from bufdb.proto.reader import (
+    MAX_BYTES,
+    UnreadableProto,
+    found_within,
+    hlo_proto,
+    is_readable,
+    named_within,
+    names_of,
+    varint,
+)
+
+# -- JAX's caches out of the way: what comes from one is not compiled, and so not dumped -----------
+
+
+@contextmanager
+def without_persistent_cache() -> Iterator[None]:
+    """JAX's persistent compilation cache switched off: a hit compiles nothing, so dumps nothing.
+
+    Imports no jax: where it is not imported nothing is compiled either.
+    """
+    jax = sys.modules.get("jax")
+    name = "jax_enable_compilation_cache"
+    before = getattr(getattr(jax, "config", None), name, None)
+    if jax is None or not before:
+        yield
+        return
+    cache = importlib.import_module("jax.experimental.compilation_cache.compilation_cache")
+    jax.config.update(name, False)
+    # JAX looks at the setting once, at the first compilation, and again after a reset.
+    cache.reset_cache()
+    try:
+        yield
+    finally:
+        jax.config.update(name, before)
+        cache.reset_cache()
+
+
+# -- Records of Riegeli's, in which XLA puts what it compiled for hardware that is not there -------
+#
+# A file is blocks of 64 KiB, each with a header, and across them chunks, each with a header too; a
+# chunk of simple records has their sizes and then their bytes, both as they are or compressed. That
+# is what libtpu and, with Snappy, XLA for GPUs write; of another chunk its bytes are given as they
+# are. A record may be a file itself (a GPU's from jaxlib 0.12 on). Hashes are not compared: what is
+# found is held against the module it should be. https://github.com/google/riegeli:
+# doc/riegeli_records_file_format.md
+
+_BEGIN = bytes.fromhex("83af70d10d884a3f")
+"""How a file begins: the hash of its first block header."""
+_BLOCK_BYTES, _BLOCK_HEADER_BYTES = 1 << 16, 24
+_CHUNK_HEADER = struct.Struct("<QQQQQ")
+"""Hash of the rest, size, hash of the data, type and number of records, size of the records."""
+_SIMPLE, _NONE, _SNAPPY = ord("r"), b"\x00", b"s"
+
+
+def records(data: bytes) -> Iterator[bytes]:
+    """The records in some bytes, behind whatever stands before them; those bytes if it has none.
+
+    Raises:
+        BufdbError: they are compressed, and the package that reads them is not installed.
+    """
+    start = data.find(_BEGIN)
+    if start < 0:
+        yield data
+        return
+    blocks = range(start, len(data), _BLOCK_BYTES)
+    whole = b"".join(data[at + _BLOCK_HEADER_BYTES : at + _BLOCK_BYTES] for at in blocks)
+    at = 0
+    while at + _CHUNK_HEADER.size <= len(whole):
+        _, size, _, kind, _ = _CHUNK_HEADER.unpack_from(whole, at)
+        begin, stop = at + _CHUNK_HEADER.size, at + _CHUNK_HEADER.size + size
+        found = _simple(whole[begin:stop]) if kind & 255 == _SIMPLE and stop <= len(whole) else None
+        for record in [whole[at:stop]] if found is None else found:
+            yield from records(record) if _BEGIN in record else [record]
+        at = stop
+
+
+def _simple(chunk: bytes) -> list[bytes] | None:
+    """The records of a chunk of simple ones; None if it makes no sense, or no sense is known."""
+    size, at = varint(chunk, 1)
+    if at < 0:
+        return None
+    sizes = _plain(chunk[:1], chunk[at : at + size])
+    values = _plain(chunk[:1], chunk[at + size :])
+    if sizes is None or values is None:
+        return None
+    found, place, stop = [], 0, 0
+    while place < len(sizes):
+        size, place = varint(sizes, place)
+        if place < 0:
+            return None
+        found.append(values[stop : stop + size])
+        stop += size
+    return found if stop == len(values) else None
+
+
+def _plain(how: bytes, data: bytes) -> bytes | None:
+    if how == _NONE:
+        return data
+    size, at = varint(data, 0)
+    # Snappy's own text begins with the size, too.
+    if how != _SNAPPY or at < 0 or size > MAX_BYTES or varint(data, at)[0] != size:
+        return None
+    if importlib.util.find_spec("cramjam") is None:
+        raise BufdbError(
+            "what was compiled for a GPU that is not there is compressed with Snappy; reading it "
+            "takes the package cramjam: pip install 'bufdb[jax]'; or give what .lower(...) gave, "
+            "which takes no package"
+        )
+    cramjam = importlib.import_module("cramjam")
+    try:
+        return bytes(cramjam.snappy.decompress_raw(data[at:]))
+    except cramjam.DecompressionError:
+        return None
+
+
+# -- A function that JAX lowered or compiled, as files of a dump that an ingest reads --------------
+#
+# Invariant: the files' names depend on what is in them alone, so that the same program is one
+# module however often it is compiled, and two programs are two.
+
+ASSIGNMENT = "-buffer-assignment.txt"
+FLAGS = "XLA_FLAGS='--xla_dump_to=DIR --xla_dump_hlo_as_text'"
+"""What makes any program dump, for messages."""
+LOG = ".log"
+REFUSAL_LENGTH = 400
+_CONTENT = (ASSIGNMENT, "after_optimizations.txt")
+"""Files that say what a program is."""
+_NUMBER = re.compile(r"module_\d+")
+_BACKENDS = {"cpu": "cpu_", "gpu": "gpu_", "cuda": "gpu_", "rocm": "gpu_"}
+"""How names of dump files begin after the module's; those of TPUs with nothing."""
+
+
+def dumped(
+    function: Any, folder: Path, compiler_options: Mapping[str, Any] | None = None
+) -> str | None:
+    """Write the dump of a function into a folder of its own below `folder`.
+
+    What XLA says where it has planned the memory and then refused to go on, mostly since it is too
+    much, is returned: the plan is in the dump all the same.
+
+    Args:
+        function: what `jax.jit(f).lower(...)` gave, which is compiled with dumps switched on; or
+            what `.compile()` gave, of which the buffer assignment that it holds is written.
+        folder: where to.
+        compiler_options: passed on to `compile` of what was lowered.
+
+    Raises:
+        UsageError: it is something else.
+        BufdbError: it holds no buffer assignment, or XLA wrote none.
+    """
+    if callable(getattr(function, "memory_analysis", None)):
+        if compiler_options is not None:
+            raise UsageError("this is compiled; give compiler_options what .lower(...) gave")
+        _write_compiled(function, folder)
+    elif callable(getattr(function, "compile", None)):
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".") as private:
+            refusal = compile_into(function, Path(private), compiler_options)
+            settle(Path(private), folder)
+            for log in Path(private).glob(f"*{LOG}"):
+                log.replace(folder / log.name)
+            return refusal
+    else:
+        hint = ""
+        if callable(function):
+            hint = "; of a plain or jitted function bufdb.explain(f, *args) is the summary"
+        raise UsageError(
+            "expected paths, or what jax.jit(f).lower(...) or .compile() gave, found "
+            f"{type(function).__name__}{hint}"
+        )
+    return None
+
+
+def dump_options(folder: Path) -> dict[str, Any]:
+    """Options of a compilation of which XLA dumps text into `folder`, whatever XLA_FLAGS say."""
+    return {
+        "xla_dump_to": str(folder),
+        "xla_dump_hlo_as_text": True,
+        "xla_dump_hlo_module_re": ".*",
+    }
+
+
+def compile_into(
+    lowered: Any, folder: Path, compiler_options: Mapping[str, Any] | None = None
+) -> str | None:
+    """Compile what was lowered once more, of which XLA writes a dump into `folder`.
+
+    Returns:
+        What XLA says, where it gave up after it had planned the memory; None if it did not.
+
+    Raises:
+        BufdbError: it wrote none.
+    """
+    options = {**(compiler_options or {}), **dump_options(folder)}
+    refusal = None
+    try:
+        with without_persistent_cache():
+            lowered.compile(compiler_options=options)
+    except Exception as error:  # JAX's own class of errors moved between its versions
+        if not _is_planned(folder):
+            raise
+        refusal = _shortened(error)
+        # Of a kernel's memory the dump says nothing, and the text all that is known.
+        if text := other_spaces(str(error), folder):
+            (folder / f"compiler{LOG}").write_text(text, encoding="utf-8")
+    if not _is_planned(folder):
+        raise BufdbError(
+            "XLA wrote no buffer assignment when it compiled this; run the program with "
+            f"{FLAGS} and ingest DIR"
+        )
+    return refusal
+
+
+def _is_planned(folder: Path) -> bool:
+    return any(folder.glob(f"*{ASSIGNMENT}"))
+
+
+def rescued(folder: Path) -> bool:
+    """Whether `dumped`, in a process that ended meanwhile, had planned the memory; now settled."""
+    planned = [private for private in folder.glob(".*") if _is_planned(private)]
+    for private in planned:
+        settle(private, folder)
+    return planned != []
+
+
+def _shortened(error: Exception) -> str:
+    """What XLA says is wrong, in one line."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    # The instruction of a kernel, and what no user can do.
+    text = re.sub(r"( on stack for %\S+) = .*?\. (?=Scoped allocation)", r"\1: ", text)
+    text = re.sub(r" (It should not be possible|See https://).*", "", text)
+    return text if len(text) <= REFUSAL_LENGTH else text[: REFUSAL_LENGTH - 1] + "…"
+
+
+def _write_compiled(compiled: Any, folder: Path) -> None:
+    if not is_readable():
+        raise BufdbError(
+            "a compiled function is read as a proto, which takes the package protobuf: "
+            "pip install 'bufdb[proto]'; or give what .lower(...) gave, which takes no package"
+        )
+    executable = compiled.runtime_executable()
+    name, data, text = "", None, b""
+    try:
+        modules = [] if executable is None else executable.hlo_modules()
+    except RuntimeError:  # it has instructions that a libtpu newer than this jaxlib has made
+        name, data = _of_serialised(executable)
+    else:
+        if modules:
+            name = modules[0].name
+            data = _proto(compiled, executable, modules[0].as_serialized_hlo_module_proto())
+        if data is not None:
+            text = (compiled.as_text() or "").encode()
+    if data is None:
+        raise BufdbError(
+            "this compiled function holds no buffer assignment, as on some backends all do. "
+            "Give what .lower(...) gave, "
+            f"which is compiled once more; or run the program with {FLAGS} and ingest DIR"
+        )
+    backend = _BACKENDS.get(_platform(compiled, executable), "")
+    # Not after the proto, which numbers what a process has compiled.
+    place = folder / hashlib.sha256(text or data).hexdigest()[:12]
+    place.mkdir(exist_ok=True)
+    stem = f"module_0000.{name}.{backend}after_optimizations"
+    (place / f"{stem}.hlo.pb").write_bytes(data)
+
+
+def _proto(compiled: Any, executable: Any, module: bytes) -> bytes | None:
+    """The module and its buffer assignment as one HloProto; None if JAX hands out no assignment.
+
+    There is no way back from a compiled function to what was compiled, so it is not compiled again.
+    """
+    stats = compiled.memory_analysis()
+    data = bytes(
+        getattr(stats, "serialized_hlo_proto", None) or b""
+    )  # jaxlib before 0.5: all of it
+    if data:
+        return data
+    assignment = bytes(getattr(stats, "serialized_buffer_assignment_proto", None) or b"")
+    if assignment:
+        return hlo_proto(module, assignment)
+    # Ahead of time the executable has it, with the module.
+    serialize = getattr(executable, "serialize", None)
+    for record in records(serialize()) if serialize is not None else ():
+        found = found_within(record, module)
+        if found is not None and _is_of(module, found):
+            return found
+    return None
+
+
+def _of_serialised(executable: Any) -> tuple[str, bytes | None]:
+    """Name and HloProto of a program that JAX cannot hand out as a module."""
+    serialize = getattr(executable, "serialize", None)
+    for record in records(serialize()) if serialize is not None else ():
+        found = named_within(record)
+        if found is not None:
+            return found
+    return "", None
+
+
+def _is_of(module: bytes, found: bytes) -> bool:
+    try:
+        return names_of(found) == names_of(hlo_proto(module, b""))
+    except UnreadableProto:
+        return False
+
+
+def _platform(compiled: Any, executable: Any) -> str:
+    """As JAX calls it; an executable for hardware that is not there has no client."""
+    client = getattr(executable, "client", None)
+    if client is not None:
+        return str(client.platform)
+    shardings = jax_module().tree.leaves((compiled.output_shardings, compiled.input_shardings))
+    devices = [device for sharding in shardings for device in sharding.device_set]
+    return str(devices[0].platform) if devices else ""
+
+
+def settle(dump: Path, folder: Path) -> None:
+    """Move each module of a dump to a folder below `folder` that is named after what is in it.
+
+    A number of XLA's counts what a process has compiled, which says nothing of the program: all
+    are 0. Where it dumped to is no option of the user's, and so is no option here.
+    """
+    modules: dict[str, list[Path]] = {}
+    for path in sorted(dump.iterdir()):
+        number = _NUMBER.match(path.name)
+        if path.is_file() and number is not None:
+            modules.setdefault(number[0], []).append(path)
+    for files in modules.values():
+        texts = [path for path in files if path.name.endswith(_CONTENT)]
+        if len(texts) == len(_CONTENT):
+            digest = hashlib.sha256(b"".join(path.read_bytes() for path in texts))
+            place = folder / digest.hexdigest()[:12]
+            place.mkdir(exist_ok=True)
+            for path in files:
+                if path.name.endswith(".debug_options"):
+                    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+                    kept = [line for line in lines if str(dump) not in line]
+                    path.write_text("".join(kept), encoding="utf-8")
+                path.replace(place / _NUMBER.sub("module_0000", path.name, count=1))
+
+
+# -- A block of a program in which all that JAX compiles is dumped, without a start of its own -----
+
+_COMPILER = "jax._src.compiler"
+_FUNCTION = "get_compile_options"
+
+
+@contextmanager
+def watched(folder: Path) -> Iterator[None]:
+    """Within the block XLA dumps what JAX compiles in this process; after it, it is in `folder`.
+
+    Also where the block fails, for a program that XLA refuses is in its dump.
+
+    XLA reads XLA_FLAGS once, when a process starts to use it, and JAX has no setting for options of
+    all compilations: so the function that gathers them is replaced while the block runs.
+
+    Raises:
+        BufdbError: this JAX has no such function; or nothing was compiled within the block.
+    """
+    outside = f"run the program with 'bufdb capture -- COMMAND', or with {FLAGS} and ingest DIR"
+    try:
+        compiler = importlib.import_module(_COMPILER)
+        original = getattr(compiler, _FUNCTION)
+    except (ImportError, AttributeError) as error:
+        raise BufdbError(
+            f"JAX is not installed here, or has no {_COMPILER}.{_FUNCTION} to put dump options "
+            f"into; {outside}"
+        ) from error
+
+    def with_dumps(*arguments: Any, **options: Any) -> Any:
+        given = original(*arguments, **options)
+        overrides = [*given.env_option_overrides, *dump_options(dump).items()]
+        given.env_option_overrides = overrides
+        return given
+
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".") as name:
+        dump = Path(name)
+        setattr(compiler, _FUNCTION, with_dumps)
+        try:
+            with without_persistent_cache():
+                yield
+        finally:
+            setattr(compiler, _FUNCTION, original)
+            settle(dump, folder)
+    if not any(folder.iterdir()):
+        raise BufdbError(
+            "nothing was compiled in this block: a function that was compiled before is not "
+            f"compiled again. Call jax.clear_caches() first; or {outside}"
+        )

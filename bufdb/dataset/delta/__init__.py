@@ -1,1 +1,0 @@
-"""A dataset whose tables are Delta tables: the log that lists their files, and who writes them."""

@@ -1,0 +1,560 @@
+"""Archives and compressed files, read in place and bounded."""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import io
+import lzma
+import re
+import stat
+import struct
+import sys
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any
+
+import xxhash
+
+from bufdb.dumps.files import Oddity, as_text, base_name, bears_dump_name, open_file
+from bufdb.dumps.place import Place, Reader, Stat, damaged, suffix_of
+
+# -- Compressed streams, read from any position on without a copy on disk --------------------------
+#
+# A stream is gone through once, which gives its size and, of gzip, states of the decompressor to go
+# on from. Invariant: no more than `MOST_BYTES` come out of a stream, and beyond `FREE_BYTES` no
+# more than `MOST_RATIO` times what went in; text of XLA's is compressed 5 to 30 times.
+
+MOST_BYTES = 64 << 30
+FREE_BYTES = 256 << 20
+MOST_RATIO = 250
+CHECKPOINT_BYTES = 16 << 20
+"""Output between two states kept; each takes 40 KB."""
+Opener = Callable[[], IO[bytes]]
+
+
+def check_bounds(compressed: int, out: int) -> None:
+    """Nothing while what came out is within the bounds.
+
+    Raises:
+        OSError: it is not.
+    """
+    if out > MOST_BYTES:
+        raise OSError(errno.EFBIG, f"it holds more than {MOST_BYTES >> 30} GiB; unpack it first")
+    if out > FREE_BYTES and out > MOST_RATIO * compressed:
+        raise OSError(
+            errno.EFBIG,
+            f"it holds more than {MOST_RATIO} times its size; unpack it first if it can be trusted",
+        )
+
+
+class Compressed:
+    """A stream of gzip members or Zstandard frames, one behind the other."""
+
+    def __init__(
+        self,
+        opener: Opener,
+        new: Callable[[], Any],
+        error: type[Exception],
+        chunk: int,
+        *,
+        has_states: bool,
+    ) -> None:
+        """Begin.
+
+        Args:
+            opener: opens what is compressed.
+            new: makes a decompressor of one member or frame.
+            error: what it raises of damaged bytes.
+            chunk: bytes to decompress at a time, so few that what comes out fits into memory.
+            has_states: whether a decompressor can be copied, to go on from there again.
+        """
+        self._open, self._new, self._error = opener, new, error
+        self._chunk, self._has_states = chunk, has_states
+        self._states: list[tuple[int, int, Any]] = []
+        """Output and input so far, and the decompressor that goes on there."""
+        self.reached = 0
+        """Bytes that have come out so far, at the most."""
+
+    def size(self) -> int:
+        """Bytes of the whole stream, by reading it.
+
+        Raises:
+            OSError: it is damaged or beyond the bounds.
+        """
+        for part in self.read_from(self.reached):
+            del part
+        return self.reached
+
+    def read_from(self, position: int) -> Iterator[bytes]:
+        """The bytes from a position on.
+
+        Raises:
+            OSError: the stream is damaged or beyond the bounds.
+        """
+        out, consumed, inflate = 0, 0, self._new()
+        for known_out, known_in, state in self._states:
+            if known_out <= position:
+                out, consumed, inflate = known_out, known_in, state.copy()
+        with self._open() as file:
+            file.seek(consumed)
+            left = b""
+            while data := left or file.read(self._chunk):
+                if inflate.eof:
+                    if not data.strip(b"\0"):
+                        left = b""
+                        continue  # what pads the end of a tape
+                    inflate = self._new()
+                try:
+                    part = inflate.decompress(data)
+                except self._error as error:
+                    raise damaged(error) from error
+                left = inflate.unused_data
+                consumed += len(data) - len(left)
+                start, out = out, out + len(part)
+                self._reach(out, consumed, inflate)
+                if out > position:
+                    yield part[max(0, position - start) :]
+            if not inflate.eof:
+                raise damaged("it ends too early")
+
+    def _reach(self, out: int, consumed: int, inflate: Any) -> None:
+        if out <= self.reached:
+            return
+        self.reached = out
+        check_bounds(consumed, out)
+        last = self._states[-1][0] if self._states else 0
+        if self._has_states and out - last >= CHECKPOINT_BYTES and not inflate.eof:
+            self._states.append((out, consumed, inflate.copy()))
+
+
+def gzip(opener: Opener) -> Compressed:
+    """A gzip stream: at most 1,032 times as much comes out as goes in."""
+    return Compressed(opener, lambda: zlib.decompressobj(31), zlib.error, 16 << 10, has_states=True)
+
+
+def zstandard(opener: Opener) -> Compressed:
+    """A Zstandard stream, by the standard library where it has it (Python 3.14).
+
+    Raises:
+        OSError: nothing is there that reads it.
+    """
+    for name in ("compression.zstd", "zstandard"):
+        try:
+            library = importlib.import_module(name)
+        except ImportError:
+            continue
+        new = getattr(library.ZstdDecompressor(), "decompressobj", library.ZstdDecompressor)
+        # A block of four bytes may stand for 128 KiB.
+        return Compressed(opener, new, library.ZstdError, 1 << 10, has_states=False)
+    text = "it is compressed by Zstandard, which needs: pip install 'bufdb[zst]'"
+    raise OSError(errno.ENOSYS, text)
+
+
+# -- Headers of tar archives, each bounded before Python's `tarfile` looks at what is in it --------
+#
+# `tarfile` reads a header as long as it says it is, and searches it by patterns that take the
+# square of its length; a kilobyte that was compressed becomes minutes, or gigabytes.
+
+MOST_HEADER_BYTES = 64 << 10
+"""Of one header: names have 4 KiB at most, attributes of files some more."""
+MOST_DIGITS = 64
+"""Of a number in a header."""
+MOST_GLOBAL = 1000
+"""Keywords that hold for all members."""
+_RECORD = re.compile(rb"(\d{1,6}) [^=\n]+=")
+
+
+class Header(tarfile.TarInfo):
+    """The header of a member; OSError for one that no program writes.
+
+    tarfile reads extended headers in methods that typeshed does not know (misc below).
+    """
+
+    def _block(self, count: int) -> int:
+        """Bytes with what fills the last block."""
+        if count < 0:
+            raise damaged("a size is negative")
+        return int(super()._block(count))  # type: ignore[misc]
+
+    def _proc_gnulong(self, archive: Any) -> Any:
+        """A name before its member."""
+        self._require_short()
+        return super()._proc_gnulong(archive)  # type: ignore[misc]
+
+    def _proc_pax(self, archive: Any) -> Any:
+        """Records before their member, or before all."""
+        self._require_short()
+        data = archive.fileobj.read(self._block(self.size))
+        _require_sound(data[: self.size])
+        if len(archive.pax_headers) > MOST_GLOBAL:
+            raise damaged(f"more than {MOST_GLOBAL} keywords hold for all members")
+        archive.fileobj = _Read(data, archive)
+        return super()._proc_pax(archive)  # type: ignore[misc]
+
+    def _require_short(self) -> None:
+        if not 0 <= self.size <= MOST_HEADER_BYTES:
+            raise damaged(f"a header has more than {MOST_HEADER_BYTES >> 10} KiB")
+
+    def _proc_sparse(self, archive: Any) -> Any:
+        """A sparse file, which is left out: where its parts lie is passed over."""
+        _, is_extended, size = getattr(self, "_sparse_structs")  # noqa: B009
+        while is_extended:
+            part = archive.fileobj.read(tarfile.BLOCKSIZE)
+            if len(part) < tarfile.BLOCKSIZE:
+                raise damaged("it ends too early")
+            is_extended = bool(part[504])
+        self.sparse = []  # type: ignore[assignment]
+        self.offset_data = archive.fileobj.tell()
+        archive.offset = self.offset_data + self._block(self.size)
+        self.size = size
+        return self
+
+    def _proc_gnusparse_10(self, member: Any, _keywords: Any, _archive: Any) -> None:
+        """The same in its latest form."""
+        member.sparse = []
+
+
+class _Read:
+    """What was read of a file already; after that the file is in its place again."""
+
+    def __init__(self, data: bytes, archive: Any) -> None:
+        self._data, self._archive, self._file = data, archive, archive.fileobj
+
+    def read(self, _size: int) -> bytes:
+        self._archive.fileobj = self._file
+        return self._data
+
+
+def _require_sound(data: bytes) -> None:
+    """Nothing if records have the lengths that they say, and no number is without end."""
+    at = 0
+    while at < len(data):
+        found = _RECORD.match(data, at)
+        if found is None:
+            if data[at:].strip(b"\0"):
+                raise damaged("a header cannot be read")
+            return
+        end = at + int(found[1])
+        if end < found.end() or data[end - 1 : end] != b"\n":
+            raise damaged("a header cannot be read")
+        at = end
+    if any(len(digits) > MOST_DIGITS for digits in re.findall(rb"\d+", data)):
+        raise damaged(f"a header has a number of more than {MOST_DIGITS} digits")
+
+
+# -- Files in archives, and compressed files, read where they lie ----------------------------------
+#
+# Nothing is unpacked to disk, so a member's name is a name and leads nowhere; one that means to
+# leave its directory, or an archive within an archive, is refused all the same and said so.
+
+TAR = (".tar", ".tar.gz", ".tgz", ".tar.zst")
+ARCHIVES = (".zip", *TAR)
+SINGLE = {".gz": gzip, ".zst": zstandard}
+_TEXTS = (".txt", ".log", ".out", ".debug_options")
+"""Compressed files of which the inner name ends so are dumps or logs; others are other things."""
+_LINK = "is a link or no plain file; it was not read"
+_UNIX = 3
+_READ = 1 << 20
+LARGE_BYTES = 512 << 20
+"""Size of an archive among other files beyond which it is looked into only if it is named."""
+MOST_MEMBERS = 250_000
+MOST_NAMES = 64 << 20
+"""Members of an archive, and bytes of their names in memory."""
+MOST_NAME = 4096
+"""Characters of a name; those of a file system have no more."""
+_MOST_DIRECTORY = 32 << 20
+"""Bytes of the directory of a zip, which takes up to fifteen times as many in memory."""
+_BOUNDED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""Methods of a zip of which Python decompresses no more at a time than is asked for."""
+_DAMAGE = (
+    RecursionError,
+    zipfile.BadZipFile,
+    tarfile.TarError,
+    zlib.error,
+    lzma.LZMAError,
+    struct.error,
+    EOFError,
+    NotImplementedError,
+    OverflowError,
+    ValueError,
+)
+"""What readers of archives raise of damaged ones, or of such as they do not know."""
+_LATEST_S = 1 << 33
+"""A time beyond [s since 1970] is no time."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """A file in an archive, or what a compressed file holds."""
+
+    name: str
+    outer: Path | Place
+    size: int
+    mtime_ns: int
+    read_from: Callable[[int], Iterator[bytes]] = field(repr=False, compare=False)
+    archive_stamp: str | None = None
+
+    @property
+    def suffix(self) -> str:
+        """The end of the name from its last dot on."""
+        return suffix_of(self.name)
+
+    @property
+    def stamp(self) -> str | None:
+        """That of the archive: what is in it changes with it alone."""
+        return self.archive_stamp
+
+    def stat(self) -> Stat:
+        """Its own size, and which file the archive is now."""
+        outer = self.outer.stat()
+        changed = (outer.st_ino, outer.st_mtime_ns, outer.st_size)
+        return Stat(self.size, self.mtime_ns or outer.st_mtime_ns, hash(changed))
+
+    def open(self) -> IO[bytes]:
+        """Its bytes."""
+        return io.BufferedReader(Reader(self.read_from, self.size))
+
+
+def is_archive(name: str) -> bool:
+    """Whether a file of this name holds others."""
+    return name.lower().endswith(ARCHIVES)
+
+
+def inner_name(name: str) -> str | None:
+    """The name of what a compressed file holds; None if it is no compressed dump or log."""
+    for suffix in SINGLE:
+        inner = name[: -len(suffix)]
+        if name.endswith(suffix) and inner.endswith(_TEXTS):
+            return inner
+    return None
+
+
+def expand(
+    files: dict[str, Path | Place], oddities: list[Oddity], *, is_given: bool = False
+) -> dict[str, Path | Place]:
+    """The files by name, with the members of archives in place of these, decompressed ones too.
+
+    Args:
+        files: by name.
+        oddities: takes what is left out.
+        is_given: whether the user named the archive. One that lies among other files may be of
+            anything: a large one is left alone, and what is refused in it is no error unless it
+            bears the name of a dump.
+    """
+    found: dict[str, Path | Place] = {}
+    for name, path in files.items():
+        inner = inner_name(name)
+        if inner is None and not is_archive(name):
+            found[name] = path
+            continue
+        if inner in files:
+            text = f"is left out: {inner} lies beside it, which is read"
+            oddities.append(Oddity(name, "info", "read_once", text))
+            continue
+        try:
+            if not is_given and inner is None and path.stat().st_size > LARGE_BYTES:
+                text = f"is an archive of more than {LARGE_BYTES >> 20} MiB; to read it, name it"
+                oddities.append(Oddity(name, "info", "not_unpacked", text))
+            elif inner is not None:
+                found[inner] = _decompressed(name, inner, path)
+            else:
+                odd: list[Oddity] = []
+                members = list(_members(name, path, odd))
+                oddities += odd if is_given else map(_among_others, odd)
+                found.update({f"{name}:{member.name}": member for member in members})
+        except (OSError, *_DAMAGE) as error:
+            text = getattr(error, "strerror", None) or f"it is damaged: {error}"
+            oddities.append(Oddity(name, "error", "unreadable_archive", f"cannot be read: {text}"))
+    return found
+
+
+def _among_others(oddity: Oddity) -> Oddity:
+    """What is refused of an archive that the user did not name."""
+    if oddity.name is not None and bears_dump_name(base_name(oddity.name)):
+        return oddity
+    return replace(oddity, severity="info")
+
+
+def _decompressed(name: str, inner: str, path: Path | Place) -> Member:
+    stream = SINGLE[suffix_of(name)](lambda: _open(path))
+    # The order counts: its size is known once it was read.
+    stamp, size = stamp_of(path), stream.size()
+    return Member(inner, path, size, path.stat().st_mtime_ns, stream.read_from, stamp)
+
+
+def _members(name: str, path: Path | Place, oddities: list[Oddity]) -> Iterator[Member]:
+    """Regular files of an archive that may hold dumps.
+
+    Raises:
+        OSError: it is damaged, or beyond the bounds; so are the errors of _DAMAGE.
+    """
+    stamp = stamp_of(path)
+    members = _tar if name.lower().endswith(TAR) else _zip
+    names: set[str] = set()
+    for member in members(name, path, stamp, oddities):
+        why = _why_refused(member.name, names)
+        if why is None:
+            names.add(member.name)
+            yield member
+        else:
+            oddities.append(_odd(name, member.name, "error", "refused_member", why))
+
+
+def _odd(archive: str, name: str, severity: str, code: str, text: str) -> Oddity:
+    """What is said of a member; of a name without end its beginning."""
+    shown = name if len(name) <= MOST_NAME else f"{name[:100]}…"
+    return Oddity(f"{archive}:{shown}", severity, code, text)
+
+
+def _require_few(count: int) -> None:
+    if count > MOST_MEMBERS:
+        raise OSError(errno.EFBIG, f"it has more than {MOST_MEMBERS:,} members; unpack it first")
+
+
+def _why_refused(name: str, taken: set[str]) -> str | None:
+    if len(name) > MOST_NAME:
+        return f"its name has more than {MOST_NAME} characters; it was not read"
+    if name.startswith(("/", "\\")) or ".." in name.replace("\\", "/").split("/"):
+        return "its name leads out of the archive; it was not read"
+    if is_archive(name) or inner_name(name) is not None:
+        return "is compressed within an archive, which is not looked into; unpack the outer one"
+    return "another member has this name; it was not read" if name in taken else None
+
+
+def _zip(
+    name: str, path: Path | Place, stamp: str | None, oddities: list[Oddity]
+) -> Iterator[Member]:
+    with _open(path) as file:
+        _require_small_directory(file)
+        with zipfile.ZipFile(file) as archive:
+            infos = [info for info in archive.infolist() if not info.is_dir()]
+    _require_few(len(infos))
+    packed = sum(info.compress_size for info in infos)
+    if packed > path.stat().st_size:
+        raise damaged("its members lie over each other")
+    check_bounds(packed, sum(info.file_size for info in infos))
+    for info in infos:
+        inner = as_text(info.filename)
+        if info.flag_bits & 1 or info.compress_type not in _BOUNDED:
+            how = "encrypted" if info.flag_bits & 1 else "compressed by another method than deflate"
+            text = f"is {how}; unpack the archive first"
+            oddities.append(_odd(name, inner, "error", "refused_member", text))
+            continue
+        if _is_link(info):
+            oddities.append(_odd(name, inner, "info", "no_file", _LINK))
+            continue
+        yield Member(inner, path, info.file_size, _written(info), _zip_reader(path, info), stamp)
+
+
+def _is_link(info: zipfile.ZipInfo) -> bool:
+    """Whether a member, by the mode of who made it on Unix, is a link: its text is a path."""
+    return info.create_system == _UNIX and stat.S_ISLNK(info.external_attr >> 16)
+
+
+def _require_small_directory(file: IO[bytes]) -> None:
+    """Nothing if the directory, all of which `zipfile` reads at once, is no larger than allowed."""
+    # zipfile has no public way to see the size before it reads the directory; nor has typeshed.
+    end = zipfile._EndRecData(file)  # type: ignore[attr-defined]
+    if end is not None and end[zipfile._ECD_SIZE] > _MOST_DIRECTORY:  # type: ignore[attr-defined]
+        most = f"{_MOST_DIRECTORY >> 20} MiB"
+        raise OSError(errno.EFBIG, f"its directory has more than {most}; unpack it first")
+
+
+def _written(info: zipfile.ZipInfo) -> int:
+    """When a member was written, by some clock [ns since 1970]; 0 if that is no time."""
+    try:
+        return int(datetime(*info.date_time, tzinfo=UTC).timestamp()) * 10**9
+    except ValueError:
+        return 0
+
+
+def _zip_reader(path: Path | Place, info: zipfile.ZipInfo) -> Callable[[int], Iterator[bytes]]:
+    def read_from(position: int) -> Iterator[bytes]:
+        try:
+            with _open(path) as file, zipfile.ZipFile(file) as archive, archive.open(info) as inner:
+                inner.seek(position)
+                while part := inner.read(_READ):
+                    yield part
+        except _DAMAGE as error:
+            raise damaged(error) from error
+
+    return read_from
+
+
+def _tar(
+    name: str, path: Path | Place, stamp: str | None, oddities: list[Oddity]
+) -> Iterator[Member]:
+    lower = name.lower()
+    stream: Compressed | None = None
+    if lower.endswith((".gz", ".tgz")):
+        stream = gzip(lambda: _open(path))
+    elif lower.endswith(".zst"):
+        stream = zstandard(lambda: _open(path))
+    with (
+        _opened_tar(path, stream) as file,
+        tarfile.open(fileobj=file, mode="r:", tarinfo=Header) as archive,
+    ):
+        for info in _each(archive):
+            inner = as_text(info.name.removeprefix("./"))
+            written = int(info.mtime) if 0 < info.mtime < _LATEST_S else 0
+            if info.isreg() and not info.issparse():
+                reader = _tar_reader(path, stream, info.offset_data)
+                yield Member(inner, path, info.size, written * 10**9, reader, stamp)
+            elif not info.isdir():
+                oddities.append(_odd(name, inner, "info", "no_file", _LINK))
+
+
+def _each(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    """The members one by one, of which `tarfile` would keep all."""
+    count = size = 0
+    while (info := archive.next()) is not None:
+        # `members` is tarfile's list of all that was read; typeshed lacks it.
+        archive.members.clear()  # type: ignore[attr-defined]
+        count += 1
+        _require_few(count)
+        size += sys.getsizeof(info.name)
+        if size > MOST_NAMES:
+            raise OSError(errno.EFBIG, f"its names take more than {MOST_NAMES >> 20} MiB")
+        yield info
+
+
+def _opened_tar(path: Path | Place, stream: Compressed | None) -> IO[bytes]:
+    if stream is None:
+        return _open(path)
+    return io.BufferedReader(Reader(stream.read_from, None))
+
+
+def _tar_reader(
+    path: Path | Place, stream: Compressed | None, begin: int
+) -> Callable[[int], Iterator[bytes]]:
+    def read_from(position: int) -> Iterator[bytes]:
+        if stream is not None:
+            yield from stream.read_from(begin + position)
+            return
+        with _open(path) as file:
+            file.seek(begin + position)
+            while part := file.read(_READ):
+                yield part
+
+    return read_from
+
+
+def stamp_of(path: Path | Place) -> str | None:
+    """What tells whether an archive is the same: its hash, or what its own place says."""
+    if not isinstance(path, Path):
+        return path.stamp
+    digest = xxhash.xxh3_128()
+    with _open(path) as file:
+        while part := file.read(_READ):
+            digest.update(part)
+    return digest.hexdigest()
+
+
+def _open(path: Path | Place) -> IO[bytes]:
+    return io.BufferedReader(open_file(path))

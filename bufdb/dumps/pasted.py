@@ -1,0 +1,305 @@
+"""Text from logs and pages: recognized, made plain, and what it says of refused kernels."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from pathlib import Path
+
+from bufdb.read import hlo, oom_text
+from bufdb.read.boundaries import BOM
+
+# -- Dump text as XLA wrote it, from text of an editor, a mail, a terminal or a log ----------------
+#
+# Invariant: a line stays a line, so that findings name the lines of the file as it is.
+
+LOOK_BYTES = 4096
+"""A title stands within them, or the text is taken as it is."""
+_ENCODINGS = (
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+_TITLE = (
+    rb"(?:(?:BufferAssignment:|HloLiveRange \(max \d+\):|Used values:)(?=[ \t]*\r?$)"
+    rb"|HloLiveRange not available|Total bytes used: -?\d|HloModule \S)"
+)
+_PLAIN = re.compile(rb"^(?:%s|allocation \d)" % _TITLE, re.MULTILINE)
+_WRAPPED = re.compile(rb"^(?P<front>[^\n]{1,160}?)(?P<title>%s)" % _TITLE, re.MULTILINE)
+_BEGINNINGS = (
+    b"BufferAssignment:",
+    b"HloLiveRange ",
+    b"HloModule ",
+    b"\nTotal bytes used:",
+    b"Total bytes used:",
+    b"xla_",
+)
+"""How what XLA writes begins: nothing need be searched for then."""
+_QUOTES = b"\"'`"
+_FORM = re.compile(
+    rb"(?:%s|allocation \d|<\d+ |\s+(?:value: <|positions:|uses:|from instruction:|\S+, operand \d"
+    rb"|InstructionSequence:|BufferLiveRange:|Live ranges at |\d+:\S|\S+\{[\d,]*\}:-?\d"
+    rb"|\S.*: \d+ bytes|\xe2))" % _TITLE
+)
+"""How lines of a buffer assignment begin; the last are branches of a tree."""
+_FENCE = re.compile(rb"^[ \t>]*(?:```|~~~)[^\n`]*$", re.MULTILINE)
+
+
+def encoding_of(head: bytes) -> str | None:
+    """An encoding of more than one byte a character, by the beginning; None if it is none."""
+    for mark, name in _ENCODINGS:
+        if head.startswith(mark):
+            return name
+    if len(head) >= 8 and b"\0" in head[:64]:
+        # ASCII in UTF-16 without a mark: every other byte is 0.
+        even, odd = head[0:64:2], head[1:64:2]
+        if not odd.strip(b"\0") and b"\0" not in even:
+            return "utf-16-le"
+        if not even.strip(b"\0") and b"\0" not in odd:
+            return "utf-16-be"
+    return None
+
+
+def decoded(text: bytes) -> bytes:
+    """A text in UTF-8, if it is in an encoding of more than one byte a character."""
+    encoding = encoding_of(text[:LOOK_BYTES])
+    if encoding is None:
+        return text
+    return text.decode(encoding, "replace").encode().removeprefix(BOM)
+
+
+def is_plain(head: bytes) -> bool:
+    """Whether a text can be read as it is, by its first LOOK_BYTES."""
+    if head.startswith(_BEGINNINGS):
+        return True
+    if encoding_of(head) is not None:
+        return False
+    found = _WRAPPED.search(head)
+    if found is None:
+        return True
+    front = found["front"]
+    if not front.strip(_QUOTES) and not head[: found.start()].strip():
+        return False  # a quote that opens the text; further lines have none
+    if _PLAIN.search(head.removeprefix(BOM)) is not None:
+        return True
+    # In prose that names a title the next line begins with something else.
+    below = head.find(b"\n", found.end()) + 1
+    return below == 0 or _front(front).match(head, below) is None
+
+
+def plain(text: bytes) -> bytes:
+    """A text as XLA wrote it; the same where nothing is known to be around it."""
+    text = decoded(text)
+    head = text[:LOOK_BYTES]
+    if is_plain(head):
+        return text
+    found = _WRAPPED.search(head)
+    assert found is not None, "else it is plain"
+    front = found["front"]
+    if not front.strip(_QUOTES):
+        return _unquoted(text, found.start(), front)
+    return _without_front(_FENCE.sub(b"", text), front)
+
+
+def _unquoted(text: bytes, at: int, quote: bytes) -> bytes:
+    """A text without the quote that opens it and, if it is there, the one that closes it."""
+    text = text[:at] + text[at + len(quote) :]
+    end = len(text.rstrip())
+    return text[: end - len(quote)] + text[end:] if text[:end].endswith(quote) else text
+
+
+def _without_front(text: bytes, front: bytes) -> bytes:
+    """A text without what stands in front of each line: its numbers differ, as in times.
+
+    A line that ends within the front was empty; one with another front is left as it is.
+    """
+    return _front(front).sub(b"", text)
+
+
+def _front(front: bytes) -> re.Pattern[bytes]:
+    """What stands in front of a line, whatever its numbers; or ends with it, without blanks."""
+    parts = re.split(rb"(\d+)", front)
+    form = b"".join(rb"\d+" if n % 2 else re.escape(part) for n, part in enumerate(parts))
+    return re.compile(rb"^(?:%s|%s(?=\r?$))" % (form, _stripped(parts)), re.MULTILINE)
+
+
+def _stripped(parts: list[bytes]) -> bytes:
+    """The form of a front without the blanks at its end, which editors take away."""
+    kept = [*parts[:-1], parts[-1].rstrip(b" \t")]
+    return b"".join(rb"\d+" if n % 2 else re.escape(part) for n, part in enumerate(kept))
+
+
+def has_prose(text: bytes) -> bool:
+    """Whether a text of an unknown name has words of its author above or below the sections."""
+    head, tail = text[:LOOK_BYTES].removeprefix(BOM), text[-LOOK_BYTES:].rstrip()
+    last = tail[tail.rfind(b"\n") + 1 :]
+    return not head.lstrip().startswith(_BEGINNINGS) or not last[:1].isspace()
+
+
+def without_prose(text: bytes) -> bytes:
+    """A text with empty lines for the prose, headings and fences around its sections.
+
+    Those are lines above a title and below the last line of a form that XLA writes. What is not
+    understood between such lines stays, to be reported.
+    """
+    lines = text.removeprefix(BOM).split(b"\n")
+    forms = [number for number, line in enumerate(lines) if _FORM.match(line)]
+    titles = [number for number in forms if _PLAIN.match(lines[number])]
+    if not titles:
+        return text
+    above = set(range(forms[0]))
+    for title in titles:
+        number = title - 1
+        while number >= 0 and _is_prose(lines[number]):
+            above.add(number)
+            number -= 1
+    below = range(forms[-1] + 1, len(lines))
+    first = next((n for n in below if lines[n].strip() and _is_prose(lines[n])), len(lines))
+    for number in (*above, *range(first, len(lines))):
+        lines[number] = b""
+    return b"\n".join(lines)
+
+
+def _is_prose(line: bytes) -> bool:
+    """Whether a line is empty, or neither indented nor of a form that XLA writes."""
+    return not line.strip() or not (line[:1].isspace() or _FORM.match(line))
+
+
+# -- What a file is that is no dump, by its beginning, and what to give instead --------------------
+
+INSTEAD = (
+    "give the *-buffer-assignment.txt files, which XLA writes with XLA_FLAGS=--xla_dump_to=DIR"
+)
+_TEXTS = (
+    (
+        re.compile(rb"\s*HloModule \S"),
+        f"this is an HLO module without buffer assignment; {INSTEAD}, of the stage "
+        "after_optimizations",
+    ),
+    (
+        re.compile(
+            rb"\s*Total bytes used:[^\n]*\s*(?:\n\s*)*Allocations sorted by size:"
+            rb"|(?:.*\n){0,3}\s*(?:Memory Space: \S+ \(color=|cumulative_size; )"
+        ),
+        f"this is a memory-usage report, whose sizes are rounded; {INSTEAD} beside it",
+    ),
+    (
+        re.compile(rb"\s*(?:#loc\d* = |module (?:@|attributes )|func\.func |stablehlo\.)"),
+        f"this is a program in MLIR (StableHLO), before XLA has compiled it; {INSTEAD}",
+    ),
+    (
+        re.compile(rb"\s*(?:xla_\w+: \S+\s*\n){2}"),
+        f"these are compiler options alone; {INSTEAD} beside them",
+    ),
+    (
+        re.compile(rb"\s*\{.{0,2000}?\"(?:traceEvents|displayTimeUnit)\"", re.DOTALL),
+        f"this is a trace of a profiler, which has no buffers; {INSTEAD}",
+    ),
+    (
+        re.compile(rb"(?:[^\n]*\n){0,60}?[^\n]*RESOURCE_EXHAUSTED"),
+        "this is an out-of-memory error without figures or the list of buffers; "
+        f"give the whole message, from 'Ran out of memory' or 'BufferAssignment' on, or {INSTEAD}",
+    ),
+)
+_BINARIES = (
+    (re.compile(rb".{8}DUCK", re.DOTALL), "this is a DuckDB database; name it with --db"),
+    (re.compile(rb"PK\x03\x04"), "this is a zip archive; give it a name that ends with .zip"),
+    (re.compile(rb"\x1f\x8b"), "this is compressed by gzip; its name tells what is in it: .txt.gz"),
+    (re.compile(rb"\x28\xb5\x2f\xfd"), "this is compressed by Zstandard; name it .txt.zst"),
+    (re.compile(rb"SQLite format 3"), "this is an SQLite database"),
+    (re.compile(rb"\x89PNG|\xff\xd8\xff"), "this is a picture; text is needed"),
+    (re.compile(rb"\x7fELF"), "this is a program for a computer"),
+)
+
+
+def looks_like(head: bytes) -> str:
+    """One line that says what a file is and what to give instead."""
+    if not head.strip():
+        return "it is empty"
+    for pattern, text in _BINARIES:
+        if pattern.match(head):
+            return text
+    made_plain = plain(head)
+    for pattern, text in _TEXTS:
+        if pattern.match(made_plain):
+            return text
+    if b"\0" in made_plain:
+        return f"this is no text; {INSTEAD}"
+    return f"this text holds no section of a buffer assignment; {INSTEAD}"
+
+
+# --------------------------------------------------------------------------------------------------
+# What a compiler says of memories that no dump tells: kernels' scratch memory, scalars' memory.
+#
+# XLA has written the dump of such a program before it gives up, in which the instruction that is
+# too large has its stack frame; the message has the frame's number alone, or of a list the name
+# alone.
+
+_KERNEL = re.compile(r"allocating on stack for %?(?P<name>[^\s=]+) = .*?stack_frame_id=\d+")
+_OPERAND = re.compile(r"\) would exceed memory \(size=.*\] :: (?P<name>[\w.-]+)")
+_OPERATOR = re.compile(r'Operator: op_name="[^"]*"')
+_LABEL = re.compile(r"XLA label: %?(?P<name>[^\s=]+) = ")
+_HLO = "*after_optimizations.txt"
+
+
+def other_spaces(text: str, dump: Path) -> str:
+    """The lines of a log's out-of-memory messages that are not about HBM; '' if there are none.
+
+    Args:
+        text: of a log, or of an exception.
+        dump: folder of the dumps of what was compiled, for the lines of stack frames.
+    """
+    lines = text.split("\n")
+    chosen: dict[int, None] = {}
+    for found in oom_text.read(text):
+        if found.message.space != "hbm":
+            chosen |= dict.fromkeys(found.lines or range(found.first, found.last + 1))
+    numbers = sorted(chosen)
+    operator: tuple[int, re.Match[str]] | None = None
+    for number in numbers:
+        line = lines[number]
+        if found_operator := _OPERATOR.search(line):
+            operator = number, found_operator
+        elif kernel := _KERNEL.search(line):
+            lines[number] = _with(line, kernel, _source(dump, kernel["name"]))
+        elif kernel := _OPERAND.search(line):
+            source = _source(dump, kernel["name"], with_op_name=True)
+            lines[number] = _with(line, kernel, source and f", metadata={{{source.lstrip()}}}")
+        elif operator is not None and (label := _LABEL.search(line)):
+            lines[operator[0]] = _with(
+                lines[operator[0]], operator[1], _source(dump, label["name"])
+            )
+            operator = None
+    return "".join(f"{lines[number]}\n" for number in numbers)
+
+
+def _with(line: str, after: re.Match[str], source: str) -> str:
+    """A line with a source after what was found in it, if it has none."""
+    return line if "source_file=" in line else line[: after.end()] + source + line[after.end() :]
+
+
+def _source(dump: Path, instruction: str, *, with_op_name: bool = False) -> str:
+    """What metadata say of an instruction's source; '' if the dump does not have it."""
+    name = re.escape(instruction).encode()
+    defined = re.compile(
+        rb'%%%s = [^\n]*metadata={(op_name="[^"\n]*")[^\n]*stack_frame_id=(\d+)' % name
+    )
+    for path in sorted(dump.rglob(_HLO)):
+        text = path.read_bytes()
+        if (found := defined.search(text)) is not None:
+            source = _of_frame(text, int(found[2]))
+            return f" {found[1].decode()}{source}" if with_op_name else source
+    return ""
+
+
+def _of_frame(text: bytes, number: int) -> str:
+    frames = {
+        frame.stack_frame_id: frame for frame in hlo.read(text[: hlo.header_end(text)]).frames
+    }
+    frame = frames.get(number)
+    if frame is not None and frame.own_frame_id is not None:
+        frame = frames.get(frame.own_frame_id)
+    if frame is None or frame.source_file is None or '"' in frame.source_file:
+        return ""
+    return f' source_file="{frame.source_file}" source_line={frame.source_line}'

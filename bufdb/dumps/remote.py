@@ -1,0 +1,254 @@
+"""Objects in buckets and behind URLs, through fsspec (extra `bufdb[remote]`)."""
+
+from __future__ import annotations
+
+import errno
+import html
+import importlib
+import io
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import IO, Any
+from urllib.parse import urljoin
+
+from bufdb.dumps.place import Reader, Stat, suffix_of
+from bufdb.errors import UsageError
+
+_READ = 4 << 20
+_PAGES = ("http://", "https://")
+_LINK = re.compile(r"""<a\s[^>]{0,1000}?href=["']([^"'<>]{1,4096})["']""", re.IGNORECASE)
+_PARTIAL = 206
+_MOST_PAGE = 16 << 20
+_MOST_UNTOLD = 1 << 30
+"""Bytes of a page with links, and of an object of which its server does not say the length."""
+_STAMPS = ("ETag", "etag", "md5Hash", "generation", "mtime", "LastModified", "updated", "created")
+"""What file systems call it that changes with an object."""
+_TIMES = ("LastModified", "mtime", "updated", "created", "last_modified")
+
+_OURS = (AssertionError, AttributeError, NameError, TypeError)
+"""Faults of a program; every service has errors of its own, most of them of no common base."""
+
+
+@dataclass(frozen=True)
+class Url:
+    """A URL as the user gave it."""
+
+    text: str
+
+    @property
+    def name(self) -> str:
+        """The last part of its path, or its host."""
+        return self.text.rstrip("/").rpartition("/")[2]
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class Object:
+    """An object of a file system, as it was listed."""
+
+    name: str
+    size: int
+    mtime_ns: int
+    stamp: str | None
+    read_from: Callable[[int], Iterator[bytes]] = field(repr=False, compare=False)
+
+    @property
+    def suffix(self) -> str:
+        """The end of the name from its last dot on."""
+        return suffix_of(self.name)
+
+    def stat(self) -> Stat:
+        """Size and time of the listing."""
+        return Stat(self.size, self.mtime_ns)
+
+    def open(self) -> IO[bytes]:
+        """Its bytes."""
+        return io.BufferedReader(Reader(self.read_from, self.size))
+
+
+def is_url(text: str) -> bool:
+    """Whether a text is a URL and no path."""
+    scheme, colon, _ = text.partition("://")
+    return bool(colon) and scheme.replace("+", "").replace("-", "").isalnum()
+
+
+def listed(url: Url) -> dict[str, Object]:
+    """The objects below a URL by their names below it, or the one that it is.
+
+    Raises:
+        UsageError: there is nothing, it cannot be listed, or what that takes is not installed.
+    """
+    try:
+        fsspec = importlib.import_module("fsspec")
+    except ImportError as error:
+        raise UsageError(f"{url}: URLs need: pip install 'bufdb[remote]'") from error
+    try:
+        system, path = fsspec.core.url_to_fs(url.text)
+        system.invalidate_cache()
+        found: dict[str, dict[str, Any]] = {}
+        if not url.text.startswith(_PAGES):
+            found = system.find(path, detail=True)
+        elif url.text.endswith("/"):
+            found = {link: {} for link in _linked(system, url.text)}
+        if not found and system.isfile(path):
+            found = {path: {}}
+        infos = _infos(system, found)
+    except ImportError as error:
+        raise UsageError(f"{url}: {error}; pip install 'bufdb[remote]'") from error
+    except Exception as error:  # each file system has classes of its own; reported with its words
+        if isinstance(error, _OURS):
+            raise
+        raise UsageError(f"{url}: cannot be listed: {_line(error)}") from error
+    if not infos:
+        raise UsageError(f"no such object or folder: {url}")
+    base = path.rstrip("/")
+    return {
+        place[len(base) :].lstrip("/") or url.name: _object(system, place, info)
+        for place, info in infos.items()
+        if info.get("type", "file") == "file"
+    }
+
+
+def _infos(system: Any, found: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """What is known of each object; one of several that cannot be asked is said so when read."""
+    infos: dict[str, dict[str, Any]] = {}
+    for place, told in found.items():
+        try:
+            infos[place] = _info(system, place, told)
+        except Exception as error:  # as in `listed`
+            if len(found) == 1 or isinstance(error, _OURS):
+                raise
+            infos[place] = {"size": 1, "fault": f"its server does not give it: {_line(error)}"}
+    return infos
+
+
+def _info(system: Any, place: str, told: dict[str, Any]) -> dict[str, Any]:
+    """What a listing tells of an object, or the object itself where that does not tell its size."""
+    if told.get("size") is not None:
+        return told
+    told = system.info(place)
+    if told.get("size") is not None:
+        return told
+    # A server that does not tell beforehand how much it will send has to send it.
+    if place.startswith(_PAGES):
+        size = sum(len(part) for part in _streamed(system, place, 0, _MOST_UNTOLD))
+        if size == _MOST_UNTOLD:
+            most = f"{_MOST_UNTOLD >> 20} MiB"
+            raise OSError(errno.EFBIG, f"its server sends more than {most} and no length")
+    else:
+        size = len(system.cat_file(place))
+    return {**told, "size": size}
+
+
+def _linked(system: Any, page: str) -> list[str]:
+    """The files below a page that lists them; what its links lead to is not followed further."""
+    parts = list(_streamed(system, page, 0, _MOST_PAGE))
+    if sum(map(len, parts)) == _MOST_PAGE:
+        raise OSError(errno.EFBIG, f"its page has more than {_MOST_PAGE >> 20} MiB")
+    links = _LINK.findall(b"".join(parts).decode("utf-8", "replace"))
+    found = dict.fromkeys(urljoin(page, html.unescape(link)) for link in links)
+    return [link for link in found if link.startswith(page) and link[-1] not in "/?"]
+
+
+def _streamed(
+    system: Any, place: str, position: int, size: int, *, is_exact: bool = False
+) -> Iterator[bytes]:
+    """What a server sends from a position on, until `size` is reached, as it comes.
+
+    Raises:
+        OSError: it ends otherwise than it said, if `is_exact`.
+    """
+    fsspec = importlib.import_module("fsspec.asyn")
+
+    async def opened() -> Any:
+        session = await system.set_session()
+        head = {"Accept-Encoding": "identity", "Range": f"bytes={position}-"}
+        options = {**system.kwargs, "headers": {**system.kwargs.get("headers", {}), **head}}
+        if position == 0:
+            del head["Range"], options["headers"]["Range"]
+        response = await session.get(system.encode_url(place), **options)
+        response.raise_for_status()
+        return response
+
+    async def closed(response: Any) -> None:
+        response.close()
+
+    response = fsspec.sync(system.loop, opened)
+    try:
+        # A server that knows no ranges sends all.
+        skipped = 0 if response.status == _PARTIAL else position
+        left = size - position
+        last = b""
+        while part := fsspec.sync(system.loop, response.content.read, _READ):
+            part, skipped = part[skipped:], max(0, skipped - len(part))
+            if len(part) > left and is_exact:
+                raise OSError(errno.EIO, "its server sends more than it said")
+            part = part[:left]
+            left -= len(part)
+            if last:
+                yield last
+            last = part
+            if not left and not is_exact:
+                break
+        if last:
+            yield last
+    finally:
+        fsspec.sync(system.loop, closed, response)
+
+
+def _object(system: Any, place: str, info: dict[str, Any]) -> Object:
+    def read_from(position: int) -> Iterator[bytes]:
+        if "fault" in info:
+            raise OSError(errno.EIO, info["fault"])
+        try:
+            if place.startswith(_PAGES):
+                yield from _streamed(system, place, position, info["size"], is_exact=True)
+            else:
+                yield from _ranges(position)
+        except FileNotFoundError as error:
+            raise OSError(errno.ENOENT, "it is gone") from error
+        except Exception as error:  # the same: a diagnostic of the object, the rest is read
+            if isinstance(error, _OURS) or (isinstance(error, OSError) and error.strerror):
+                raise
+            raise OSError(errno.EIO, _line(error)) from error
+
+    def _ranges(position: int) -> Iterator[bytes]:
+        size = info["size"]
+        while position < size:
+            stop = min(size, position + _READ)
+            part: bytes = system.cat_file(place, start=position, end=stop)
+            if not part:
+                return
+            if len(part) > stop - position:
+                yield part[position:]  # a server that knows no ranges sends all
+                return
+            yield part
+            position += len(part)
+
+    name = place.rstrip("/").rpartition("/")[2]
+    told = [f"{key}={info[key]}" for key in _STAMPS if info.get(key)]
+    stamp = f"{info['size']} {' '.join(told)}" if told else None
+    return Object(name, info["size"], _mtime_ns(info), stamp, read_from)
+
+
+def _mtime_ns(info: dict[str, Any]) -> int:
+    for key in _TIMES:
+        value = info.get(key)
+        if isinstance(value, str):
+            try:
+                value = datetime.fromisoformat(value)
+            except ValueError:
+                continue
+        if isinstance(value, datetime):
+            return int(value.timestamp() * 1e9)
+        if isinstance(value, int | float):
+            return int(value * 1e9)
+    return 0
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__

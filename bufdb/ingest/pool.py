@@ -1,0 +1,326 @@
+"""Which process reads the groups of an ingest: this one, or a pool of others ahead of it."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import multiprocessing
+import os
+import pickle
+import signal
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.connection import wait
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
+
+from bufdb.dumps.load import BLOCK_BYTES
+from bufdb.errors import BufdbError
+from bufdb.ingest.plan import Event, Group, Store
+
+if TYPE_CHECKING:
+    from bufdb.ingest.plan import Job
+
+
+# -- Choose which processes read the groups of an ingest: this one, or several more ----------------
+
+FEW_BYTES = 16 << 20
+"""Text that one process has read before others have begun."""
+ENOUGH = 4
+"""Processes that read as fast as one can store, which takes a third of the work."""
+
+
+class Reader(Protocol):
+    """Reads groups in order."""
+
+    count: int
+    """Of the processes that read."""
+
+    def begin(self, groups: Iterator[Group]) -> None:
+        """Take groups, some ahead of what is asked for."""
+
+    def read(self, group: Group, sink: Store) -> None:
+        """Give a sink what is found in the next of the groups, which is this one."""
+
+    def end(self) -> None:
+        """Nothing more is to be read."""
+
+
+class Here:
+    """Reads in this process."""
+
+    count = 1
+
+    def begin(self, groups: Iterator[Group]) -> None:
+        """Read nothing ahead."""
+
+    def read(self, group: Group, sink: Store) -> None:
+        """Give a sink what is found in a group."""
+        # 50 ms, which a process that only stores need not spend.
+        from bufdb.ingest import group as groups_of_modules
+
+        groups_of_modules.read(group, sink)
+
+    def end(self) -> None:
+        """End nothing."""
+
+
+def cores() -> int:
+    """Return the number of processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def is_for_others(group: Group) -> bool:
+    """Return whether another process can read a group, and give it back as a whole.
+
+    Archives and URLs are open in this process. A large module is read in rounds, of which one is
+    stored before the next is read.
+    """
+    return all(
+        size_of(job) <= group.block_bytes
+        and all(isinstance(file.path, Path) for file in job.files.files.values())
+        for job in group.jobs
+    )
+
+
+def size_of(job: Job) -> int:
+    """Return the size of a module's files [bytes]."""
+    return sum(job.sizes.values())
+
+
+@contextlib.contextmanager
+def readers(jobs: int | None) -> Iterator[Callable[[Sequence[Job]], Reader]]:
+    """Yield what makes a reader of all modules of an ingest; its processes end with the block.
+
+    Args:
+        jobs: processes at the most; None for as many as this machine has use for.
+    """
+    count = min(cores(), ENOUGH) if jobs is None else jobs
+    with contextlib.ExitStack() as ends:
+
+        def reader(modules: Sequence[Job]) -> Reader:
+            sizes = [size for job in modules if (size := size_of(job)) <= BLOCK_BYTES]
+            if count == 1 or sum(sizes) < FEW_BYTES:
+                return Here()
+
+            try:
+                pool = Pool(min(count, len(sizes)))
+            except OSError:  # no more processes or files may be had
+                return Here()
+            ends.callback(pool.close)
+            return pool
+
+        yield reader
+
+
+# -- Processes that read groups ahead, and their findings in the order of the groups ---------------
+#
+# Invariant: a sink is given what `bufdb.ingest.group.read` would give it in this process, in the
+# same order, whichever process was first.
+
+AHEAD = 2
+"""Groups for each process that are read or wait to be stored: each has a block of text, which makes
+30 MB of columns."""
+_SMALL_BYTES = 1024
+"""Arrays of up to so many bytes go through the executor's pipe."""
+
+
+class _Result(NamedTuple):
+    """What a process has found in a group."""
+
+    events: bytes
+    """Events, pickled without their larger buffers."""
+    sizes: list[int]
+    """Bytes of each buffer, one after the other in the file of the group."""
+    buffers: list[bytes]
+    """The buffers themselves where there is no file, or no room in it."""
+
+
+class _Pending(NamedTuple):
+    group: Group
+    result: Future[_Result] | None
+    """None if only this process can read it."""
+    file: int | None
+
+
+class Pool:
+    """An executor of processes, and files in memory through which they give columns.
+
+    Through a pipe alone columns cost a tenth of the CPU of an ingest. The files (`memfd_create`)
+    have no name that could be left, and no limit of /dev/shm, which containers keep at 64 MB.
+    """
+
+    def __init__(self, count: int) -> None:
+        """Start processes: copies of this one where it has one thread and the system allows it.
+
+        Args:
+            count: of them.
+
+        Raises:
+            OSError: no more processes or files may be had.
+        """
+        is_copy = _has_one_thread()
+        self.count = count
+        self.groups: Iterator[Group] = iter(())
+        self.pending: deque[_Pending] = deque()
+        self.files = [os.memfd_create("bufdb") for _ in range(AHEAD * count)] if is_copy else []
+        self.free = list(self.files)
+        if is_copy:
+            import bufdb.ingest.group  # noqa: F401 - once, not in each of them
+        context = multiprocessing.get_context("fork" if is_copy else "spawn")
+        self.executor = ProcessPoolExecutor(count, context, _prepare)
+        self.executor.submit(int)  # starts them now, before DuckDB has threads
+
+    def begin(self, groups: Iterator[Group]) -> None:
+        """Begin to read groups, which are taken in order and a few at a time."""
+        self.groups = groups
+        self._submit()
+
+    def read(self, group: Group, sink: Store) -> None:
+        """Give a sink what is found in the next group, which is this one.
+
+        Raises:
+            BufdbError: a process has ended.
+            Exception: what reading the group failed with.
+        """
+        self._submit()
+        pending = self.pending.popleft()
+        assert pending.group is group, "groups are read in the order in which they were given"
+        if pending.result is None:
+            Here().read(group, sink)
+            return
+        if not pending.result.done():
+            sink.idle()
+        try:
+            events = _received(pending.result.result(), pending.file)
+        except BrokenProcessPool:
+            _raise_ended(group)
+        if pending.file is not None:
+            self.free.append(pending.file)
+        self._submit()
+        for word, given, named in events:
+            getattr(sink, word)(*given, **named)
+
+    def end(self) -> None:
+        """Let processes go when they have read what they were given."""
+        self.executor.shutdown(wait=False, cancel_futures=True)
+
+    def close(self) -> None:
+        """End all processes, and wait until they have."""
+        self.executor.shutdown(cancel_futures=True)
+        while self.files:
+            os.close(self.files.pop())
+
+    def _submit(self) -> None:
+        """Give groups to the executor, up to AHEAD for each process."""
+        while len(self.pending) < AHEAD * self.count:
+            group = next(self.groups, None)
+            if group is None:
+                return
+            if not is_for_others(group):
+                self.pending.append(_Pending(group, None, None))
+                continue
+            file = self.free.pop() if self.free else None
+            try:
+                result = self.executor.submit(_read, group, file)
+            except BrokenProcessPool:
+                _raise_ended(group)
+            self.pending.append(_Pending(group, result, file))
+
+
+def _has_one_thread() -> bool:
+    """Return whether this process may be copied: of several threads a copy has one, and all locks.
+
+    JAX and DuckDB have threads that Python does not know of.
+    """
+    return sys.platform == "linux" and len(os.listdir("/proc/self/task")) == 1  # noqa: PTH208
+
+
+def _raise_ended(group: Group) -> NoReturn:
+    job, *more = group.jobs
+    where = job.files.key + (f" or {len(more)} more" if more else "")
+    raise BufdbError(
+        f"a process that reads dumps has ended, about when it read {where}; what was stored before "
+        "is whole. If memory ran out, fewer processes need less: run the same command again with "
+        "--jobs 1"
+    ) from None
+
+
+def _received(result: _Result, file: int | None) -> list[Event]:
+    """The events of a result, with buffers of their own: the file may be written again."""
+    buffers: list[bytes | bytearray] = list(result.buffers)
+    at = 0
+    for size in result.sizes:
+        buffer = bytearray(size)
+        assert file is not None and os.preadv(file, [buffer], at) == size
+        buffers.append(buffer)
+        at += size
+    found: list[Event] = pickle.loads(result.events, buffers=buffers)
+    return found
+
+
+# -- in the other processes --------------------------------------------------------------------
+
+
+def _prepare() -> None:
+    # The terminal's Ctrl-C is for all; the process that stores ends those that read.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    gc.disable()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """End when the process that stores is killed: an executor's processes would wait for work."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+
+class _Events:
+    """A sink that keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.kept: list[Event] = []
+
+    def __getattr__(self, word: str) -> Any:
+        return lambda *given, **named: self.kept.append((word, given, named))
+
+
+def _read(group: Group, file: int | None) -> _Result:
+    """Read a group, and write the buffers of its columns into a file."""
+    from bufdb.ingest.group import read
+
+    events, buffers = _Events(), list[memoryview]()
+    read(group, events)
+
+    def is_small(buffer: pickle.PickleBuffer) -> bool:
+        raw = buffer.raw()
+        if raw.nbytes <= _SMALL_BYTES:
+            return True
+        buffers.append(raw)
+        return False
+
+    text = pickle.dumps(events.kept, 5, buffer_callback=is_small)
+    if file is not None and _is_written(file, buffers):
+        return _Result(text, [buffer.nbytes for buffer in buffers], [])
+    return _Result(text, [], [bytes(buffer) for buffer in buffers])
+
+
+def _is_written(file: int, buffers: list[memoryview]) -> bool:
+    """Write buffers one after the other; False if there is no room."""
+    at = 0
+    try:
+        for buffer in buffers:
+            if os.pwrite(file, buffer, at) < buffer.nbytes:
+                return False
+            at += buffer.nbytes
+    except OSError:
+        return False
+    return True

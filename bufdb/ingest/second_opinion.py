@@ -1,0 +1,108 @@
+"""A second opinion on modules that have text and a proto: rows out of the proto alone, compared.
+
+Text wins where both speak, so a proto beside it has told nothing. Asked again, all that it tells
+must be what was stored. Its files are found by their hashes, below a directory that is given.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import xxhash
+
+from bufdb.database import store
+from bufdb.dumps.discover import discover
+from bufdb.dumps.files import PROTO, ModuleFiles
+from bufdb.dumps.load import BLOCK_BYTES, read_span
+from bufdb.ingest.plan import Job, PlannedRun
+from bufdb.ingest.storing import Ingest
+
+COMPARED = {
+    "allocations": "allocation_index, size_bytes, color, kind, parameter_number, "
+    "parameter_shape_index",
+    "values": "value_id, instruction_name, shape_index, is_phi, color, allocation_index, "
+    "size_bytes, offset_bytes, shape",
+    "positions": "value_id, position_ordinal, instruction_name, shape_index",
+    "uses": "value_id, instruction_name, operand_number, operand_index",
+    "instructions": "instruction_name, program_order, opcode, shape, op_name",
+    "live_ranges": "value_id, instruction_name, shape_index, start_time, end_time",
+    "occupied_peaks": "color, peak_time, occupied_temp_bytes",
+}
+"""Tables and columns of which a proto tells exactly what the text tells, in any order of rows."""
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """Rows of one table of one module that are not the same out of the proto."""
+
+    module_key: str
+    table: str
+    row_count: int
+    """Rows out of the text that the proto does not give, and the other way round."""
+    example: str
+
+
+@dataclass
+class Opinion:
+    """What came of asking."""
+
+    disagreements: list[Disagreement]
+    asked_count: int
+    """Modules that were compared."""
+    missing_count: int
+    """Modules with text and proto of which the proto is not below the directory."""
+
+
+def ask(con: duckdb.DuckDBPyConnection, folder: Path) -> Opinion:
+    """Compare the modules of a database that have text and a proto.
+
+    Args:
+        con: the database.
+        folder: where the protos are, at any depth.
+
+    Raises:
+        UsageError: there is no such directory.
+    """
+    rows = con.execute(
+        "SELECT files.content_hash, modules.module_id, modules.module_key FROM files "
+        "JOIN modules ON modules.module_id = files.module_id "
+        "WHERE files.file_kind = 'proto' AND modules.format_era <> 'P' ORDER BY ALL"
+    ).fetchall()
+    wanted: dict[str, list[tuple[int, str]]] = {}
+    for content, module_id, key in rows:
+        wanted.setdefault(content, []).append((module_id, key))
+    opinion = Opinion([], 0, len(rows))
+    for files in discover(folder):
+        file = files.files.get(PROTO)
+        if file is None:
+            continue
+        content = xxhash.xxh3_128_hexdigest(read_span(file, 0, file.size()))
+        for module_id, key in wanted.pop(content, []):
+            alone = ModuleFiles(key, {PROTO: file})
+            opinion.disagreements += _compare(con, module_id, key, alone)
+            opinion.asked_count += 1
+            opinion.missing_count -= 1
+    return opinion
+
+
+def _compare(
+    con: duckdb.DuckDBPyConnection, module_id: int, key: str, files: ModuleFiles
+) -> Iterator[Disagreement]:
+    other = store.open_writable(":memory:")
+    try:
+        planned = {"proto": PlannedRun(Path(key), [Job("proto", module_id, files)])}
+        Ingest(other, planned, BLOCK_BYTES).run({}, {})
+        for table, columns in COMPARED.items():
+            rows = f'SELECT {columns} FROM "{table}" WHERE module_id = {module_id}'
+            ours, theirs = (Counter(c.execute(rows).fetchall()) for c in (con, other))
+            if ours != theirs:
+                lost, more = ours - theirs, theirs - ours
+                name, some = ("text", lost) if lost else ("proto", more)
+                example = f"{name}: {min(map(str, some))}"
+                yield Disagreement(key, table, lost.total() + more.total(), example)
+    finally:
+        other.close()

@@ -1,0 +1,367 @@
+"""The report as one file: its data and the static files put together under a policy."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from bufdb import __version__
+from bufdb.answers.devices import device, limit_of
+from bufdb.answers.opening import Open
+from bufdb.database.definitions import CATALOG
+from bufdb.errors import BufdbError
+from bufdb.page import comparison, contents, tables
+from bufdb.page.comparison import Compared, Module
+from bufdb.page.contents import Contents, Shown
+from bufdb.page.slots import TooLargeError, pack, slot
+from bufdb.query.asked import Known, glob, why_nothing
+from bufdb.query.catalogue import Catalogue
+from bufdb.resources import query_folder
+
+if TYPE_CHECKING:
+    from bufdb.query.header import Value
+
+
+# -- The page's static files put together, and the policy that lets nothing else run ---------------
+#
+# Names from dumps are data: they stand base64-encoded in elements that no browser executes. The
+# policy names the script and the style by their hashes and forbids everything else, all requests
+# included.
+
+_ORDER = "order.txt"
+_MARK = re.compile(r"\{\{(\w+)\}\}")
+_IMPORT = re.compile(r"^import [^;]*;\n", re.MULTILINE)
+_EXPORT = re.compile(r"^export ", re.MULTILINE)
+_MARKS = ["csp", "title", "style", "slots", "script"]
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What is the same on every page."""
+
+    template: str
+    """HTML with a {{mark}} for each part that is filled in."""
+    style: str
+    script: str
+
+    @property
+    def policy(self) -> str:
+        """The content security policy."""
+        return (
+            f"default-src 'none'; script-src {_hash(self.script)}; style-src {_hash(self.style)}; "
+            "base-uri 'none'; form-action 'none'"
+        )
+
+    def fill(self, title: str, slots: Sequence[bytes]) -> str:
+        """The page with its data.
+
+        Parts are put in side by side, not one after the other, so that no part is looked at for
+        marks.
+        """
+        parts = {
+            "csp": self.policy,
+            "title": html.escape(title),
+            "style": self.style,
+            "script": self.script,
+            "slots": "\n".join(_slot(number, data) for number, data in enumerate(slots)),
+        }
+        return _MARK.sub(lambda mark: parts[mark[1]], self.template)
+
+
+@cache
+def page_frame() -> Frame:
+    """The static files that come with bufdb; order.txt has the order of scripts and styles.
+
+    Scripts (.js) stand as they are, modules (.mjs) behind them in one scope of their own.
+    """
+    folder = files(__package__) / "static"
+
+    def text(name: str) -> str:
+        # A browser takes \r\n for \n, and would not find the hash.
+        return (folder / name).read_text(encoding="utf-8").replace("\r\n", "\n")
+
+    lines = (line.partition("#")[0].strip() for line in text(_ORDER).splitlines())
+    names = [line for line in lines if line]
+    scripts = "".join(text(name) + "\n" for name in names if name.endswith(".js"))
+    modules = [_without_module(text(name)) for name in names if name.endswith(".mjs")]
+    if modules:
+        scripts += '(() => {\n"use strict";\n' + "".join(modules) + "})();\n"
+    styles = "".join(text(name) + "\n" for name in names if name.endswith(".css"))
+    template = text("page.html")
+    if sorted(_MARK.findall(template)) != sorted(_MARKS):
+        raise ValueError(f"page.html wants each of the marks {', '.join(_MARKS)} once")
+    return Frame(template, _within(styles, "style"), _within(scripts, "script"))
+
+
+def _without_module(text: str) -> str:
+    """A module as a part of one scope, in which names are not imported but there.
+
+    A page from disk may not load modules; Node and the type checker take the files as they are.
+    """
+    return _EXPORT.sub("", _IMPORT.sub("", text))
+
+
+def _within(text: str, element: str) -> str:
+    """A text that does not end its element, nor begin what a browser reads in another way."""
+    text = re.sub(rf"</(?={element})", r"<\\/", text, flags=re.IGNORECASE)
+    return text.replace("<!--", r"<\!--")
+
+
+def _hash(text: str) -> str:
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+
+def _slot(number: int, data: bytes) -> str:
+    text = base64.b64encode(data).decode()
+    return f'<script type="application/octet-stream" id="slot-{number}">{text}</script>'
+
+
+# -- The report: contents and pictures as one page within a budget of bytes ------------------------
+#
+# Invariant: a module without a slot keeps its row, which says why and how to get it.
+
+BUDGET = 4_500_000
+"""Bytes of a page; the module with the largest peak is on it whatever it takes."""
+LEAST_BYTES = 3
+"""That a value takes on the page at the least."""
+MOST_IN_VAIN = 100
+"""Modules in a row that are read and find no room, before no other is read."""
+_COLUMNS = (
+    "run", "function", "module_key", "platform", "color", "space", "peak_bytes", "peak_time",
+    "length", "occupied_temp_bytes", "fixed_bytes", "argument_bytes", "output_bytes",
+    "alias_bytes", "constant_bytes", "temp_bytes", "total_bytes", "fragmentation_bytes",
+    "need_bytes", "limit_bytes", "limit_name", "unknown_reason", "slot", "left_out", "command",
+)  # fmt: skip
+
+Limit = tuple[int | None, str | None]
+Pictures = Callable[[Sequence[Module], Callable[[Module], bool]], Iterator[Shown]]
+
+
+def page(
+    contents: Contents,
+    pictures: Pictures,
+    *,
+    command: str,
+    limit: Limit = (None, None),
+    budget: int = BUDGET,
+) -> str:
+    """The page as HTML.
+
+    Args:
+        contents: what is on it.
+        pictures: of modules that are asked for, and answers about them, in their order; see
+            contents.pictures.
+        command: how the page was asked for.
+        limit: memory of the device [bytes], and its name if it is a known one; without bytes that
+            of the device that a run is labelled with.
+        budget: bytes of the page, but for those of the largest module.
+    """
+    slots = _Slots(contents)
+    head = {
+        "version": 1,
+        "bufdb": __version__,
+        "command": command,
+        "counts": contents.counts,
+        "findings": contents.findings,
+        "diff": None if contents.compared is None else _diff(contents.compared, contents.modules),
+    }
+
+    def first() -> bytes:
+        rows = [_row(module, limit, slots) for module in contents.modules]
+        return pack({**head, "modules": {"columns": _COLUMNS, "rows": rows}})
+
+    frame, title = page_frame(), _title(contents)
+    slots.room = budget - len(frame.fill(title, [first()]).encode())
+    slots.add_all(pictures)
+    return frame.fill(title, [first(), *slots.packed])
+
+
+class _Slots:
+    """Data of modules, as long as there is room."""
+
+    def __init__(self, contents: Contents) -> None:
+        self.contents = contents
+        self.room = 0
+        """Bytes that are left of the page."""
+        self.in_vain = 0
+        """Modules in a row that were read and had no room."""
+        self.is_begun = False
+        self.packed: list[bytes] = []
+        self.number: dict[tuple[int, int | None], int] = {}
+        self.left_out: dict[tuple[int, int | None], str] = {}
+        self.rows = {module.place: row for row, module in enumerate(contents.modules)}
+
+    def add_all(self, pictures: Pictures) -> None:
+        """By need, of each function the largest compilation first; then what has no known peak.
+
+        Nothing can be drawn either of a peak whose instant is not known, as of a message's.
+        """
+        known = [module for module in self.contents.modules if module.peak_time is not None]
+        unknown = [module for module in self.contents.modules if module.peak_time is None]
+        known.sort(key=lambda module: not module.is_largest)
+        for module in unknown:
+            if module.color is None:
+                self.left_out[module.place] = "it has no allocations"
+        unknown = [module for module in unknown if module.color is not None]
+        for shown in pictures([*known, *unknown], self._is_wanted):
+            self._add(shown)
+
+    def _is_wanted(self, module: Module) -> bool:
+        """Whether a module may have room; if not it is left out unread."""
+        is_first, self.is_begun = not self.is_begun, True
+        least = 0 if module.peak_time is None else module.value_count * LEAST_BYTES
+        if is_first or (least <= self.room and self.in_vain < MOST_IN_VAIN):
+            return True
+        self._leave_out(module)
+        return False
+
+    def _leave_out(self, module: Module) -> None:
+        self.left_out[module.place] = "the page has no room for it"
+
+    def _add(self, shown: Shown) -> None:
+        module, picture, answers = shown
+        asked = self.contents.asked[module.place]
+        top = ("--top", str(tables.TOP))
+        command = tables.command("QUERY", module, asked, *top)
+        try:
+            data = slot(self.rows[module.place], picture, answers, command)
+        except TooLargeError as error:
+            self.left_out[module.place] = str(error)
+            return
+        size = (len(data) + 2) // 3 * 4 + 80
+        if size > self.room and self.packed:
+            self._leave_out(module)
+            self.in_vain += 1
+            return
+        self.in_vain = 0
+        self.packed.append(data)
+        self.number[module.place] = len(self.packed)
+        self.room -= size
+
+
+def _row(module: Module, limit: Limit, slots: _Slots) -> list[Any]:
+    bytes_, name = limit
+    if bytes_ is None and module.device_name is not None:
+        known = device(module.device_name)
+        if known is not None:
+            bytes_, name = known.memory_bytes, known.name
+    if name is not None:
+        known = device(name)
+        name = name if known is None else known.title
+    if module.color != 0:  # a limit is of the device's own memory
+        bytes_, name = None, None
+    one = ["--run", glob(module.run_name), "--module", glob(module.module_key)]
+    return [
+        *module[1:20],
+        bytes_,
+        name,
+        module.unknown_reason,
+        slots.number.get(module.place),
+        slots.left_out.get(module.place),
+        shlex.join(["bufdb", "report", *one]),
+    ]
+
+
+def _diff(compared: Compared, modules: Sequence[Module]) -> dict[str, Any]:
+    places = {
+        (module.run_name, module.module_key, module.color): row
+        for row, module in enumerate(modules)
+    }
+    command = ["bufdb", "diff", compared.base, compared.new]
+    pairs = {
+        row.place: [
+            row.place,
+            places.get((row.base_run_name or "", row.base_module_key or "", row.color)),
+            places.get((row.new_run_name or "", row.new_module_key or "", row.color)),
+        ]
+        for row in compared.figures
+    }
+
+    def table(name: str, title: str, rows: Sequence[Any], *options: str) -> Mapping[str, Any]:
+        return {
+            "name": name,
+            "title": title,
+            "command": shlex.join([*command, *options]),
+            "columns": compared.columns,
+            "rows": rows,
+            "is_cut": compared.is_cut,
+            "note": None,
+        }
+
+    return {
+        "base": compared.base,
+        "new": compared.new,
+        "command": shlex.join(command),
+        "figures": table("diff", "Figures of both sides", compared.figures),
+        "parts": {
+            key: table("diff", f"What each peak changed by, by {key}", rows, "--by", key)
+            for key, rows in compared.parts.items()
+        },
+        "pairs": list(pairs.values()),
+    }
+
+
+def _title(contents: Contents) -> str:
+    runs = list(dict.fromkeys(module.run_name for module in contents.modules))
+    named = ", ".join(runs[:3]) + (f" and {len(runs) - 3} more" if len(runs) > 3 else "")
+    return f"bufdb report: {named}"
+
+
+# -- `report` as a function: one page of HTML about what was compiled ------------------------------
+
+
+def report(
+    opened: Open,
+    *,
+    run: str | None = None,
+    function: str | None = None,
+    module: str | None = None,
+    platform: str | None = None,
+    base: str | None = None,
+    limit: int | str | None = None,
+) -> str:
+    """The page, as text; arguments as the options of `bufdb report`.
+
+    Args:
+        opened: opens the database.
+        run: glob of runs, or of LABEL=VALUE; beside `base` the new side of the comparison.
+        function: glob of functions.
+        module: glob of modules' keys.
+        platform: cpu, gpu or tpu.
+        base: a run, or LABEL=VALUE, that the page compares with.
+        limit: memory of the device: bytes, a size such as "16GiB", or a name as "TPU v5e".
+
+    Raises:
+        UsageError: wrong usage.
+        BufdbError: no module fits.
+    """
+    limits = limit_of(limit)
+    given = {"run": run, "function": function, "module": module, "platform": platform}
+    asked: dict[str, Value] = {name: text for name, text in given.items() if text is not None}
+    catalogue = Catalogue([query_folder()])
+    sql = contents.sql(catalogue)
+    runs = None if run is None else [run] if base is None else [run, base]
+    con = opened(sql if base is None else sql + comparison.SQL, runs=runs)
+    compared = None if base is None else comparison.compared(con, base, asked)
+    sides = [asked] if compared is None else compared.asked(asked)
+    found = contents.contents(con, catalogue, sides, compared)
+    if not found.modules:
+        why = why_nothing(Known(con, CATALOG), catalogue.find("modules"), asked)
+        raise BufdbError(f"nothing to report: {why}")
+    options = {**given, "diff": base, "limit": None if limit is None else str(limit)}
+    words = [word for name, text in options.items() if text for word in (f"--{name}", text)]
+    return page(
+        found,
+        partial(contents.pictures, con, found),
+        command=shlex.join(["bufdb", "report", *words]),
+        limit=limits,
+    )

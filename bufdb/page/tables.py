@@ -1,0 +1,171 @@
+"""Answers of saved queries about each of many functions, from one execution of each query.
+
+Invariant: rows are as the query gave them; what is cut off is said, with the command that shows it.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections import defaultdict
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import duckdb
+
+from bufdb.page.comparison import Asked, Module
+from bufdb.query import execute
+from bufdb.query.asked import ALL, glob
+from bufdb.query.catalogue import Catalogue
+from bufdb.query.header import SavedQuery, Value
+
+NAMES = (
+    "peak",
+    "top-values",
+    "peak-by-category",
+    "peak-by-source-line",
+    "peak-by-op",
+    "peak-by-shape",
+    "peak-by-dtype",
+    "loop-residuals",
+    "padding",
+    "donation-missed",
+    "copies",
+    "constants",
+    "advice",
+    "peaks",
+)
+TOP = 50
+"""Rows of a table."""
+_ALL = 2**62
+_CHOSEN = """
+SELECT modules.module_id
+FROM modules
+JOIN (
+  SELECT DISTINCT run_name, coalesce(function_name, module_key) AS known_name
+  FROM modules
+  WHERE module_id IN ({})
+) AS functions
+  ON functions.run_name = modules.run_name
+  AND functions.known_name = coalesce(modules.function_name, modules.module_key)"""
+"""All compilations of some modules' functions: top-values shows values of each."""
+_FUNCTION = ["run_name", "function_name", "platform", "color"]
+"""The first columns of each of these queries."""
+
+
+@dataclass
+class Table:
+    """The answer of a saved query about one function."""
+
+    name: str
+    title: str
+    command: str
+    """Which gives these rows."""
+    columns: list[tuple[str, str]]
+    """Name and DuckDB type."""
+    rows: list[tuple[Any, ...]] = field(default_factory=list)
+    is_cut: bool = False
+    """Whether there are more rows."""
+    note: str | None = None
+    """Why an answer is not known, or not of all compilations."""
+
+
+Function = tuple[Any, ...]
+
+
+def queries(catalogue: Catalogue) -> list[SavedQuery]:
+    """The saved queries that are asked."""
+    return [catalogue.find(name) for name in NAMES]
+
+
+def tables(
+    con: duckdb.DuckDBPyConnection,
+    queries: Sequence[SavedQuery],
+    asked: Asked,
+    modules: Sequence[Module],
+    *,
+    are_all: bool,
+) -> dict[tuple[int, int | None], list[Table]]:
+    """Tables by module and memory space, of those that the queries answer for, without empty ones.
+
+    Args:
+        con: the database.
+        queries: of `queries`.
+        asked: what `modules` were asked for with.
+        modules: of which those with `is_largest` have tables.
+        are_all: whether there are no others, whose rows need not be read.
+    """
+    found: dict[tuple[int, int | None], list[Table]] = {
+        module.place: [] for module in modules if module.is_largest
+    }
+    chosen = None
+    if not are_all:
+        ids = ", ".join(str(module.module_id) for module in modules if module.is_largest)
+        chosen = _CHOSEN.format(ids or "NULL")
+    functions = {module.function for module in modules}
+    values: dict[str, Value] = {"color": ALL, **asked, "top_functions": _ALL}
+    with execute.together(con, queries, values, chosen):
+        for query in queries:
+            by_function, columns = _answers(con, query, functions)
+            for module in modules:
+                if module.is_largest and module.function in by_function:
+                    rows = by_function[module.function]
+                    found[module.place].append(_table(query, module, asked, columns, rows))
+    return found
+
+
+def _table(
+    query: SavedQuery,
+    module: Module,
+    asked: Asked,
+    columns: list[tuple[str, str]],
+    rows: Sequence[tuple[Any, ...]],
+) -> Table:
+    known = [row for row in rows if row[-1] is None]
+    reasons = [row[-1] for row in rows if row[-1] is not None]
+    return Table(
+        query.name,
+        query.title,
+        command(query.name, module, asked, "--top", str(TOP)),
+        columns,
+        known[:TOP],
+        len(known) > TOP,
+        reasons[0] if reasons else None,
+    )
+
+
+def _answers(
+    con: duckdb.DuckDBPyConnection, query: SavedQuery, functions: Container[Function]
+) -> tuple[dict[Function, list[tuple[Any, ...]]], list[tuple[str, str]]]:
+    """Rows by function, in the query's order."""
+    # Where there are top_functions it counts rows of each of them, else rows of all.
+    top: dict[str, Value] = {"top_n": _ALL if query.param("top_functions") is None else TOP + 1}
+    keys = ", ".join([*_FUNCTION, "unknown_reason IS NULL"])
+    result = execute.execute_each(con, query, top, keys, TOP + 1)
+    names = [name for name, _ in result.columns]
+    if names[:4] != _FUNCTION or names[-1] != "unknown_reason":
+        raise ValueError(f"{query.name} does not answer by function")
+    found: dict[Function, list[tuple[Any, ...]]] = defaultdict(list)
+    for row in result.rows:
+        if row[:4] in functions:
+            found[row[:4]].append(row)
+    return found, result.columns
+
+
+def command(name: str, module: Module, asked: Asked, *options: str) -> str:
+    """The command that gives a saved query's answer about a module."""
+    return shlex.join(["bufdb", "query", name, *function_options(module, asked), *options])
+
+
+def function_options(module: Module, asked: Mapping[str, Value]) -> list[str]:
+    """Options of a command that is about one module in one memory space."""
+    options = ["--run", glob(module.run_name), "--function", glob(module.function_name)]
+    if not module.is_largest:  # which is what an answer is about
+        options += ["--module", glob(module.module_key)]
+    elif asked.get("module") is not None:
+        options += ["--module", str(asked["module"])]
+    if module.platform is not None:
+        options += ["--platform", module.platform]
+    if module.color is not None:
+        options += ["--color", str(module.color)]
+    return options

@@ -1,1 +1,0 @@
-"""What a serialised module gives, as lists: fields of many messages at a time."""

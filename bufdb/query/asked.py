@@ -1,0 +1,550 @@
+"""What a question is asked with: values from text, known names, memory spaces, why nothing fits."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from bufdb.database import definitions, narrowing
+from bufdb.errors import UsageError, did_you_mean, quote
+from bufdb.query.header import Parameter, SavedQuery, Value, parse_value
+from bufdb.query.sizes import parse_size, require_unit
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import duckdb
+
+
+# -- The text that a user gives a parameter, as the value that a person means by it ----------------
+#
+# A size may have a unit where the header says [bytes], a list may have blanks after its commas, and
+# a memory space may have a name, which stays a text here: only a database knows its number.
+
+_SPACE_NAME = re.compile(r"[A-Za-z_]\w*")
+
+
+def glob(name: str) -> str:
+    """A glob that a name alone matches: in brackets each character stands for itself."""
+    return re.sub(r"[*?[]", lambda found: f"[{found[0]}]", name)
+
+
+def is_size(param: Parameter) -> bool:
+    """Whether the parameter is a number of bytes, which may be written with a unit."""
+    return param.type == "BIGINT" and "[bytes]" in param.text
+
+
+def is_list(param: Parameter) -> bool:
+    """Whether the parameter is a list with commas in between."""
+    return param.type == "VARCHAR" and "separated by commas" in param.text
+
+
+def is_space(param: Parameter) -> bool:
+    """Whether the parameter is a memory space: its number, or a name for `spaces.numbered`."""
+    return param.name == "color" and param.type == "VARCHAR"
+
+
+def value(query: SavedQuery, param: Parameter, text: str) -> Value:
+    """The value of a parameter; the name of a memory space is left as it is.
+
+    Raises:
+        UsageError: the text is none; the message says what would be.
+    """
+    try:
+        found = _parsed(param, text)
+    except (ValueError, KeyError) as error:
+        raise UsageError(
+            f"{query.name}: parameter {param.name} wants {_wanted(param)}, got {quote(text)}"
+        ) from error
+    if param.choices and found not in param.choices:
+        choices = ", ".join(repr(choice) for choice in param.choices)
+        raise UsageError(
+            f"{query.name}: parameter {param.name} is one of {choices}, got {quote(text)}"
+        )
+    return found
+
+
+def _parsed(param: Parameter, text: str) -> Value:
+    if is_space(param):
+        name = text.strip()
+        return name if _SPACE_NAME.fullmatch(name) else str(parse_value("BIGINT", name))
+    if is_size(param):
+        if param.name == "budget":
+            require_unit(text.strip(), f"{param.name} {text}")
+        return parse_value(param.type, str(parse_size(text)))
+    if is_list(param):
+        items = [item.strip() for item in text.split(",")]
+        return ",".join(item for item in items if item)
+    return parse_value(param.type, text)
+
+
+def _wanted(param: Parameter) -> str:
+    if is_space(param):
+        return "a memory space, such as 0, hbm or all"
+    if is_size(param):
+        return "bytes, such as 33554432 or 32MiB"
+    return param.type
+
+
+# -- What a database holds that a question can name: runs, functions, modules, memory spaces -------
+#
+# Asks the tables of the file itself, so that it knows too what a question has narrowed away.
+
+SELECTORS = """
+SELECT run_name, run_name AS selector FROM {catalog}runs
+UNION ALL
+SELECT run_name, label || '=' || label_value AS selector FROM {catalog}run_labels
+"""
+"""The view run_selectors, for a connection on which it may not have been made."""
+_FACTS = f"""
+SELECT DISTINCT
+  modules.module_id,
+  coalesce(modules.function_name, modules.module_key) AS function,
+  modules.module_key AS module,
+  modules.platform,
+  memory_sums.color::VARCHAR AS color,
+  modules.run_name,
+  modules.format_era,
+  modules.peak_unknown_reason
+FROM {{catalog}}modules AS modules
+LEFT JOIN {{catalog}}memory_sums AS memory_sums ON memory_sums.module_id = modules.module_id
+WHERE $run::VARCHAR IS NULL OR modules.run_name IN (
+  SELECT run_name FROM ({SELECTORS}) WHERE selector GLOB $run::VARCHAR
+)
+"""
+_FILTERS = {
+    "function": "function GLOB $function",
+    "module": "module GLOB $module",
+    "platform": "platform = $platform",
+    "color": "(color IS NULL OR $color::VARCHAR IN ('all', color))",
+}
+"""How saved queries understand their parameters."""
+FILTERS = tuple(_FILTERS)
+
+
+class Known:
+    """What the tables of one catalog hold."""
+
+    def __init__(self, con: duckdb.DuckDBPyConnection, catalog: str | None = None) -> None:
+        """Ask `con`; `catalog` is that of the file, where other names could be in front of it."""
+        self.con = con
+        self.catalog = f"{catalog}.main." if catalog else ""
+
+    def selectors(self) -> list[str]:
+        """Names of runs, then their labels as LABEL=VALUE, each sorted."""
+        rows = self._rows(
+            f"SELECT selector FROM ({SELECTORS}) "
+            "GROUP BY selector ORDER BY bool_and(run_name <> selector), selector"
+        )
+        return [name for (name,) in rows]
+
+    def has_run(self, glob: str) -> bool:
+        """Whether the glob selects a run."""
+        sql = f"SELECT count(*) > 0 FROM ({SELECTORS}) WHERE selector GLOB $glob"
+        return bool(self._rows(sql, glob=glob)[0][0])
+
+    def runs(self) -> list[str]:
+        """Names of runs, sorted."""
+        rows = self._rows("SELECT run_name FROM {catalog}runs ORDER BY ALL")
+        return [name for (name,) in rows]
+
+    def labels(self) -> list[str]:
+        """Names of labels, sorted."""
+        rows = self._rows("SELECT DISTINCT label FROM {catalog}run_labels ORDER BY ALL")
+        return [name for (name,) in rows]
+
+    def spaces(self, platforms: list[str]) -> list[tuple[str, int, str]]:
+        """(platform, number, name) of the memory spaces of some platforms that have names."""
+        return self._rows(
+            "SELECT platform, color, memory_space_name FROM {catalog}memory_spaces "
+            "WHERE list_contains($platforms, platform) ORDER BY ALL",
+            platforms=platforms,
+        )
+
+    def names(self, what: str, values: Mapping[str, Value] | None = None) -> list[str]:
+        """What the modules that `values` ask for have as function, module, platform or color."""
+        return self._facts(f"SELECT DISTINCT {what} FROM facts WHERE {what} IS NOT NULL", values)
+
+    def runs_of(self, values: Mapping[str, Value]) -> list[str]:
+        """Runs of the modules that `values` ask for."""
+        return self._facts("SELECT DISTINCT run_name FROM facts WHERE TRUE", values)
+
+    def peaks(self, values: Mapping[str, Value]) -> list[str | None]:
+        """Of each module that `values` ask for, why its peak is unknown; None if it is not."""
+        select = "SELECT any_value(peak_unknown_reason) FROM facts WHERE TRUE"
+        return self._facts(select, values, end="GROUP BY module_id ORDER BY 1")
+
+    def message_count(self, values: Mapping[str, Value]) -> int:
+        """How many of the modules that `values` ask for are out-of-memory messages."""
+        select = "SELECT count(DISTINCT module_id) FROM facts WHERE format_era = 'M'"
+        return int(self._facts(select, values)[0])
+
+    def _facts(
+        self, select: str, values: Mapping[str, Value] | None, end: str = "ORDER BY 1"
+    ) -> list[Any]:
+        values = values or {}
+        given = {name: values[name] for name in FILTERS if values.get(name) is not None}
+        filters = "".join(f" AND {_FILTERS[name]}" for name in given)
+        sql = f"WITH facts AS ({_FACTS}) {select}{filters} {end}"
+        return [text for (text,) in self._rows(sql, run=values.get("run"), **given)]
+
+    def _rows(self, sql: str, **values: object) -> list[Any]:
+        text = sql.replace("{catalog}", self.catalog)
+        return self.con.execute(text, values or None).fetchall()
+
+
+# -- Memory spaces by name: `hbm` for color 0 of a TPU, as the table memory_spaces has them --------
+#
+# Invariant: a name stands for one memory space of one platform. What one number means differs from
+# platform to platform, so a name that several of those asked about have is refused.
+
+ALL = "all"
+"""Every memory space, in place of a number."""
+
+
+def is_plain_space(color: Value) -> bool:
+    """Whether it is what SQL knows, a number or ALL, and not a name that only a database knows."""
+    return not isinstance(color, str) or color == ALL or color.isdecimal()
+
+
+def numbered(
+    con: duckdb.DuckDBPyConnection, query: SavedQuery, values: Mapping[str, Value]
+) -> dict[str, Value]:
+    """The values with the number of a memory space in place of its name, and with its platform.
+
+    Raises:
+        UsageError: no platform asked about, or more than one, has a memory space of that name.
+    """
+    name = values.get("color")
+    if name is None or is_plain_space(name):
+        return dict(values)
+    platform, color = find_space(con, query.name, str(name), values)
+    numbers: dict[str, Value] = {**values, "color": str(color)}
+    if query.param("platform") is not None:
+        numbers["platform"] = platform
+    return numbers
+
+
+def find_space(
+    con: duckdb.DuckDBPyConnection, asker: str, name: str, values: Mapping[str, Value]
+) -> tuple[str, int]:
+    """Platform and number of the memory space of a name, on the platforms that `values` ask for.
+
+    Raises:
+        UsageError: there is none or more than one; the message begins with `asker`.
+    """
+    known = Known(con)
+    asked = {key: values[key] for key in ("run", "platform") if values.get(key) is not None}
+    platforms = known.names("platform", asked)
+    spaces = known.spaces(platforms)
+    found = [(platform, color) for platform, color, known_name in spaces if known_name == name]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        where = ", ".join(f"{color} on {platform}" for platform, color in found)
+        raise UsageError(
+            f"{asker}: memory space {quote(name)} is {where}; say which with --platform or --run"
+        )
+    names = [known_name for *_, known_name in spaces]
+    hint = did_you_mean(name, names)
+    if not hint:
+        groups = (
+            f"{platform} has {', '.join(n for of, _, n in spaces if of == platform)}"
+            for platform in dict.fromkeys(platform for platform, *_ in spaces)
+        )
+        hint = f"; {'; '.join(groups) or 'no platform asked about has names for them'}"
+    raise UsageError(f"{asker}: no memory space {quote(name)}{hint}")
+
+
+# -- Which modules an answer about a few functions is made of, so that no others are read for it ---
+#
+# A query with the parameter `top_functions` shows the functions with the highest peaks, of each one
+# compilation. DuckDB does not take that choice through the LEFT JOINs of views down to the tables:
+# about one function among 10,000 modules it read the values of all, into 1.5 GB.
+#
+# Invariant: tables that tell which functions there are stay whole, so that the query itself chooses
+# as it would without this.
+
+LEAST_MODULES = 1000
+"""With fewer the choice takes longer than what it saves."""
+_PARAMETER = "top_functions"
+_ADVISED = "advised_"
+"""Views whose names begin so have the others below them many times over."""
+_OF_MODULES = (
+    "value_details",
+    "copy_details",
+    "gathered_values",
+    "value_sources",
+    "answered_idle_values",
+    "answered_donations",
+    "advised_groups",
+)
+"""Views that others name many times over, each after those that it names."""
+_FUNCTIONS = "answered_functions"
+_WITH_USES = "answered_functions_with_uses"
+"""Where a query takes the place of a function from, if not from _FUNCTIONS."""
+
+
+@contextmanager
+def functions_alone(con: duckdb.DuckDBPyConnection, query: SavedQuery) -> Iterator[None]:
+    """Within the block the large tables hold the modules alone that the answer is made of.
+
+    Args:
+        con: as `store.open_readable` opens it, with the variables of the query set.
+        query: what will be asked; one without the parameter, or that is not bufdb's, sees all.
+    """
+    shown = query.param(_PARAMETER) if query.is_own else None
+    # A query that ranks modules by something else shows other functions.
+    is_narrowed = "asked_modules" not in query.sql and narrowing.module_count(con) >= LEAST_MODULES
+    if shown is None or not (is_narrowed or _ADVISED in query.sql):
+        yield
+        return
+    chosen = (
+        f"SELECT DISTINCT module_id FROM {_places(query.sql)} WHERE module_id IS NOT NULL "
+        f"AND place <= coalesce(getvariable('{_PARAMETER}')::BIGINT, {shown.default})"
+    )
+    with together(con, query.sql, chosen, is_narrowed=is_narrowed):
+        yield
+
+
+@contextmanager
+def together(
+    con: duckdb.DuckDBPyConnection, sql: str, chosen: str, *, is_narrowed: bool
+) -> Iterator[None]:
+    """Within the block views that long queries have below them many times are tables.
+
+    DuckDB expands a view wherever it is named and keeps the hash table of each join, which takes
+    half a megabyte at the least, to the end: advice took 437 joins, and takes 67 so.
+
+    Args:
+        con: as `store.open_readable` opens it, with the variables of the queries set.
+        sql: what will be asked, of one query or of several.
+        chosen: SQL that gives module_id of the modules that answers are made of.
+        is_narrowed: whether the large tables hold these modules alone, too.
+    """
+    with ExitStack() as stack:
+        if is_narrowed:
+            telling = definitions.module_tables(_places(sql))
+            tables = [name for name in definitions.module_tables(sql) if name not in telling]
+            stack.enter_context(narrowing.to_modules(con, tables, chosen, is_asked_often=True))
+        for view in (_FUNCTIONS, "asked_peak_values"):
+            stack.enter_context(narrowing.computed(con, view, f"FROM {view}"))
+        for view in _OF_MODULES:
+            rows = f"FROM {view} SEMI JOIN ({chosen}) USING (module_id)"
+            stack.enter_context(narrowing.computed(con, view, rows))
+        yield
+
+
+def _places(sql: str) -> str:
+    """The view from which queries take the place of a function."""
+    return _WITH_USES if _WITH_USES in sql else _FUNCTIONS
+
+
+# -- Why an answer has no rows: what was named that is not there, and what is there instead --------
+
+_WILD = re.compile(r"[*?]")
+_SPECIAL = re.compile(r"[*?[]")
+_SHOWN = 6
+"""Names listed where none is near."""
+
+
+def notes_on_nothing(
+    known: Known, query: SavedQuery, values: Mapping[str, Value], row_count: int
+) -> list[str]:
+    """What to say beside an answer: which labels and runs there are not, and why it has no rows."""
+    said = unknown_labels(known, query, values)
+    if not row_count:
+        return [*said, why_nothing(known, query, values)]
+    for side in ("base", "new") if query.is_own else ():
+        if query.param(side) is not None and values.get(side) is not None:
+            selectors = known.selectors()
+            if values[side] not in selectors:
+                said.append(f"no run {_near(str(values[side]), selectors)}")
+    return said
+
+
+def why_nothing(known: Known, query: SavedQuery, values: Mapping[str, Value]) -> str:
+    """Why a query without rows has none, on one line."""
+    if not query.is_own:  # its parameters may mean anything
+        return "no rows"
+    selectors = known.selectors()
+    if not selectors:
+        return "no rows: no run is stored"
+    for side in ("base", "new"):
+        if query.param(side) is not None:
+            if values.get(side) is None:
+                return f"no rows: {query.name} compares two runs: -p base RUN -p new RUN"
+            if values[side] not in selectors:
+                return f"no rows: no run {_near(str(values[side]), selectors)}"
+    run = values.get("run")
+    if run is not None and not known.has_run(str(run)):
+        return f"no rows: no run {_near(str(run), selectors)}"
+    return "no rows: " + (
+        _no_module(known, values) or _no_label(known, query, values) or _no_row(known, values)
+    )
+
+
+def unknown_labels(known: Known, query: SavedQuery, values: Mapping[str, Value]) -> list[str]:
+    """A line for each label of a list of labels that no run has: it keeps nothing apart."""
+    own = query.params if query.is_own else ()
+    # A run without one of `label` is no row: why there is none is told by `why`.
+    lists = [param.name for param in own if is_list(param) and param.name != "label"]
+    given = [name for key in lists for name in str(values.get(key) or "").split(",") if name]
+    labels = known.labels() if given else []
+    return [f"no run has a label {_near(name, labels)}" for name in given if name not in labels]
+
+
+def _no_module(known: Known, values: Mapping[str, Value]) -> str | None:
+    """Which of the filters no module passes, alone or with the others."""
+    runs = {"run": values["run"]} if values.get("run") is not None else {}
+    given = {name: values[name] for name in FILTERS if values.get(name) is not None}
+    for name, value in given.items():
+        if not known.runs_of({**runs, name: value}):
+            elsewhere = known.runs_of({name: value}) if runs else []
+            if elsewhere:
+                return (
+                    f"run {quote(str(runs['run']))} has no {name} {quote(str(value))}; "
+                    f"it is in {_some(elsewhere)}"
+                )
+            return f"no {name} {_near(str(value), known.names(name, runs))}"
+    if not known.runs_of({**runs, **given}):
+        pairs = " and ".join(f"{name} {quote(str(v))}" for name, v in {**runs, **given}.items())
+        return f"no module has {pairs}" if pairs else "no module is stored"
+    return None
+
+
+def _no_label(known: Known, query: SavedQuery, values: Mapping[str, Value]) -> str | None:
+    param = query.param("label")
+    if param is None:
+        return None
+    label = values.get("label") or param.default
+    labels = known.labels()
+    names = [] if label is None else str(label).split(",") if is_list(param) else [str(label)]
+    missing = [name for name in names if name not in labels]
+    return f"no run has a label {_near(missing[0], labels)}" if missing else None
+
+
+def _no_row(known: Known, values: Mapping[str, Value]) -> str:
+    """The modules are there: what else was asked of them, and whether they can tell."""
+    peaks = known.peaks(values)
+    text = "nothing of this kind in " + (
+        "the module asked about" if len(peaks) == 1 else f"the {len(peaks)} modules asked about"
+    )
+    others = {name: value for name, value in values.items() if name not in (*FILTERS, "run")}
+    if others:
+        text += " with " + ", ".join(f"{name} {value}" for name, value in others.items())
+    reasons = [reason for reason in peaks if reason is not None]
+    if reasons:
+        text += f"; the peak of {len(reasons)} is unknown: {reasons[0]}"
+    if count := known.message_count(values):
+        text += f"; {count} known from an out-of-memory message alone, which has no live ranges"
+    return text
+
+
+def _near(name: str, names: Iterable[str]) -> str:
+    """A name that is not there, and the nearest of those that are, or the first of them."""
+    names = list(names)
+    if name in names:  # a name that is no glob of itself
+        literal = _SPECIAL.sub(r"[\g<0>]", name)
+        return f"{quote(name)}; the name, where [ * ? stand for others, is {quote(literal)}"
+    hint = did_you_mean(_WILD.sub("", name), names)
+    return quote(name) + (hint or f"; there is {_some(names)}")
+
+
+def _some(names: list[str]) -> str:
+    more = len(names) - _SHOWN
+    return (", ".join(names[:_SHOWN]) or "none") + (f" and {more} more" if more > 0 else "")
+
+
+# -- What an answer is about: how much was asked for, and what ingest found in it; as SQL ----------
+
+COUNTS = """
+SELECT
+  count(DISTINCT run_name) AS run_count,
+  count(DISTINCT module_id) AS module_count,
+  count(DISTINCT coalesce(function_name, module_key)) AS function_count,
+  string_agg(DISTINCT platform, ' ' ORDER BY platform) AS platforms
+FROM asked_modules
+"""
+"""One row: run_count, module_count, function_count, and platforms."""
+FINDINGS = """
+SELECT diagnostics.severity, diagnostics.code, count(*) AS finding_count
+FROM diagnostics
+WHERE diagnostics.run_name IN (SELECT run_name FROM asked_runs)
+  AND (
+    diagnostics.module_id IS NULL
+    OR diagnostics.module_id IN (SELECT module_id FROM asked_modules)
+  )
+GROUP BY diagnostics.severity, diagnostics.code
+ORDER BY
+  CASE diagnostics.severity
+    WHEN 'error' THEN 0 WHEN 'data_loss' THEN 1 WHEN 'notice' THEN 2 ELSE 3
+  END,
+  finding_count DESC, diagnostics.code
+"""
+"""Severity, code and number of what was found about the dumps, worst first."""
+
+
+# --------------------------------------------------------------------------------------------------
+# A user's rules of what arrays are for the model, from a file: rows that go before bufdb's own.
+#
+# Invariant: the rules of a file are for one question; nothing of them is stored. Their order is
+# that of the file, and each comes before all rules in the database.
+
+PHASES = "phases"
+SUBJECTS = {"parameters": "parameter", "operations": "operation"}
+"""Sections of the file with globs for names, and role_rules.subject of each."""
+
+Rows = dict[str, list[tuple[Any, ...]]]
+"""Rows of op_categories and role_rules, by table."""
+
+
+def read_categories(path: Path) -> Rows:
+    """Rules from a TOML file, `"GLOB" = "WORD"` under [parameters], [operations] or [phases].
+
+    "" in place of a word says that nothing is known of what the glob matches.
+
+    Raises:
+        UsageError: the file cannot be read, is no TOML, or holds something else.
+    """
+    try:
+        document = tomllib.loads(path.read_bytes().decode())
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: no TOML: {error}") from error
+    known = [*SUBJECTS, PHASES]
+    for section in document:
+        if section not in known:
+            hint = did_you_mean(section, known)
+            wanted = "], [".join(known)
+            raise UsageError(f"{path}: expected [{wanted}], found {quote(section)}{hint}")
+    phases = [(glob, None, word) for glob, word in _rules(path, PHASES, document)]
+    roles = [
+        (subject, glob, word)
+        for section, subject in SUBJECTS.items()
+        for glob, word in _rules(path, section, document)
+    ]
+    return {"op_categories": _numbered(phases), "role_rules": _numbered(roles)}
+
+
+def _rules(path: Path, section: str, document: dict[str, Any]) -> list[tuple[str, str | None]]:
+    """The globs of a section with their words; None for an empty one."""
+    table = document.get(section, {})
+    if not isinstance(table, dict):
+        raise UsageError(f"{path}: expected a table [{section}], found {quote(str(table))}")
+    for glob, word in table.items():
+        if not isinstance(word, str):
+            raise UsageError(
+                f'{path}: [{section}]: expected "GLOB" = "WORD", found {quote(str(word))} for '
+                f"{quote(glob)}"
+            )
+    return [(glob, word or None) for glob, word in table.items()]
+
+
+def _numbered(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """The rows with a number below 0 each, in their order: rule_order."""
+    return [(order, *row) for order, row in enumerate(rows, -len(rows))]

@@ -1,0 +1,203 @@
+"""Out-of-memory messages as columns, with their sizes in bytes (format section 9)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+from bufdb.read.shape import Shape, shape_of
+
+# -- Sizes as messages print them: rounded, and made exact where a shape says the same -------------
+#
+# Written by `tsl::strings::HumanReadableNumBytes` (`6.00MiB`) and by the TPU compiler (`512.00M`).
+
+PATTERN = r"\d{1,15}(?:\.\d{1,3})?(?:[KMGTPE](?:iB|B)?|B)"
+_SIZE = re.compile(r"(\d+)(?:\.(\d+))?(?:([KMGTPE])(?:iB|B)?|B)")
+_TILE = re.compile(r"\{([\d,]*):T\(([\d,]+)\)")
+LIMIT = 2**63
+
+
+@dataclass(frozen=True)
+class Amount:
+    """Bytes that were printed rounded: those nearest to the text, and how far off they may be."""
+
+    size_bytes: int
+    slack_bytes: int
+    """Half of the last digit; 0 where the text is exact."""
+
+    def __add__(self, other: Amount) -> Amount:
+        """Of both together."""
+        return Amount(self.size_bytes + other.size_bytes, self.slack_bytes + other.slack_bytes)
+
+    def may_be(self, size_bytes: int) -> bool:
+        """Whether a size would be printed so."""
+        return abs(size_bytes - self.size_bytes) <= self.slack_bytes
+
+
+def amount_of(text: str) -> Amount | None:
+    """An amount from its text; None if it is none, or past 63 bits."""
+    found = _SIZE.fullmatch(text)
+    if found is None:
+        return None
+    whole, fraction, unit = found[1], found[2] or "", found[3]
+    scale = 1024 ** ("KMGTPE".index(unit) + 1) if unit else 1
+    digits = 10 ** len(fraction)
+    size = (int(whole + fraction) * scale + digits // 2) // digits
+    slack = -(-scale // (2 * digits)) if unit else 0
+    return Amount(size, slack) if size + slack < LIMIT else None
+
+
+def size_of(shape: str, printed: Amount) -> tuple[int, bool]:
+    """Bytes of a buffer, and whether they are exact.
+
+    Those of the shape's elements or, in a tiled layout, of its whole tiles, if they would be
+    printed so; else what is printed.
+    """
+    parsed = shape_of(shape)
+    for size in (parsed.logical_bytes, _tiled_bytes(parsed)):
+        if size is not None and printed.may_be(size):
+            return size, True
+    return printed.size_bytes, not printed.slack_bytes
+
+
+def _tiled_bytes(shape: Shape) -> int | None:
+    """Bytes with the last dimensions rounded up to whole tiles; None if the layout has none.
+
+    A further tiling, such as (2,1), orders the elements of a tile and adds none.
+    """
+    tiled = _TILE.match(shape.layout or "")
+    if tiled is None or shape.dimensions is None or not shape.logical_bytes:
+        return None
+    order = [int(part) for part in tiled[1].split(",") if part]
+    tile = [int(part) for part in tiled[2].split(",") if part]
+    if sorted(order) != list(range(len(shape.dimensions))) or 0 in tile or not shape.element_count:
+        return None
+    sizes = [shape.dimensions[place] or 0 for place in reversed(order)]
+    sizes = [1] * (len(tile) - len(sizes)) + sizes
+    first = len(sizes) - len(tile)
+    whole = [-(-size // step) * step for size, step in zip(sizes[first:], tile, strict=True)]
+    count = prod(sizes[:first]) * prod(whole)
+    size = -(-count * shape.logical_bytes // shape.element_count)
+    return size if size < LIMIT else None
+
+
+# -- What an out-of-memory message says of one program; None where it does not ---------------------
+
+SPACES = {
+    "hbm": 0, "vmem": 1, "sflag": 2, "cmem": 3, "smem": 4, "host": 5, "tile_spmem": 201,
+    "spmem": 202, "shared": 300, "tensor": 301,
+}  # fmt: skip
+"""Memory spaces by the names that messages have for them (format section 11)."""
+SPARSE_SPACES = {"0": "smem", "201": "tile_spmem", "202": "spmem", "203": "hbm", "204": "sflag"}
+"""Those of SparseCores, by the numbers that their compiler has for them."""
+KINDS = {
+    "hlo temp": "temp",
+    "temp": "temp",
+    "scoped": "temp",
+    "arguments": "parameter",
+    "argument": "parameter",
+    "parameter": "parameter",
+    "output": "output",
+    "constant": "constant",
+}
+"""Allocation types of TPU messages, in small letters, as allocations.kind has them."""
+SCOPED = "scoped"
+"""Type of an allocation within one instruction: scratch memory, which is no part of its result."""
+
+
+@dataclass
+class Buffer:
+    """One buffer of the listing."""
+
+    number: int
+    """As printed, from 1; its place in a listing without numbers."""
+    size: Amount | None = None
+    shape: str | None = None
+    """None for what has none, such as spilled registers."""
+    opcode: str | None = None
+    name: str | None = None
+    """Of the instruction, or what the label says instead; GPU messages print none."""
+    result: str | None = None
+    """Shape of the instruction's whole result; since 2023 not printed."""
+    label: str | None = None
+    """The instruction's text, if it is whole and has the metadata."""
+    kind: str | None = None
+    """allocations.kind; None where the message does not say."""
+    is_scoped: bool = False
+    """Whether it is scratch memory of its instruction."""
+    metadata: dict[str, Any] = field(default_factory=dict)
+    is_whole: bool = False
+    """Whether the line of = that ends it is there."""
+
+
+@dataclass
+class Message:
+    """One message."""
+
+    is_tpu: bool
+    space: str = "hbm"
+    """Name of the memory space."""
+    form: str = "list"
+    """What it is about: `list` of a program's allocations, `kernel` (one instruction's scratch
+    memory), `operand` (one array of it), `temporaries`, `cores` (TensorCore and SparseCore
+    together), `early` (given up before it was compiled), `program` (that could not be loaded),
+    `array` (for which there was no room), `tile` (a SparseCore's memory), `block` (a GPU kernel's).
+    """
+    function: str | None = None
+    """Name of the program, as XLA has it."""
+    total: Amount | None = None
+    """Of all that is counted; of a TPU's program alone where `is_program_alone`."""
+    is_program_alone: bool = False
+    """Whether arguments and outputs are not in the total, or of unknown size."""
+    needed: Amount | None = None
+    """What the compiler or the runtime wanted to have."""
+    limit: Amount | None = None
+    """What there is for it."""
+    excess: Amount | None = None
+    """How much too much it is."""
+    amounts: dict[str, Amount] = field(default_factory=dict)
+    """By `argument`, `output`, `alias`, `temp`, `fragmentation`, `scoped`, `constant`, `held` (by
+    other arrays)."""
+    buffers: list[Buffer] = field(default_factory=list)
+    parts: set[str] = field(default_factory=set)
+    """Titles that were read; each begins a message only if the one before has it already."""
+
+    @property
+    def color(self) -> int | None:
+        """allocations.color; None for a memory space of unknown name."""
+        return SPACES.get(self.space)
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether something is missing that always follows what is there."""
+        if any(not buffer.is_whole for buffer in self.buffers[-1:]):
+            return True
+        if self.is_tpu:
+            return "largest" in self.parts and not self.buffers
+        has_stats = "stats" in self.parts
+        return (has_stats and self.total is None) or ("peak" in self.parts and not self.buffers)
+
+    def is_within(self, other: Message) -> bool:
+        """Whether another says all that this one does, and the same."""
+        mine, theirs = self.buffers, other.buffers
+        names = ("total", "needed", "limit", "excess", "function")
+        return (
+            (self.is_tpu, self.space) == (other.is_tpu, other.space)
+            and (self.form == other.form or self.form == "array")
+            and all(getattr(self, name) in (None, getattr(other, name)) for name in names)
+            and self.amounts.items() <= other.amounts.items()
+            and (mine == theirs[: len(mine)] or _are_alike(mine, theirs))
+        )
+
+
+def _are_alike(cut: list[Buffer], whole: list[Buffer]) -> bool:
+    """Whether buffers are those of another message of which the end was cut off."""
+    last = len(cut) - 1
+    return (
+        len(cut) <= len(whole)
+        and not cut[last].is_whole
+        and cut[:last] == whole[:last]
+        and cut[last].size == whole[last].size
+    )

@@ -1,0 +1,498 @@
+"""Tables that fit a width: layout, cells that give way, bars."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from bufdb.render.text import BOLD, DIM, YELLOW, display_width, painted, shorten, style_of
+
+# -- How the text of one cell gives way where a table is too wide: what tells most stays -----------
+#
+# Invariant: a figure never gives way; what gives way shows an `…`, a shape that loses its layout
+# excepted: `f32[8,100]{1,0}` becomes `f32[8,100]`.
+
+SMALLEST = 18
+"""Columns that a name is left at the least."""
+SMALLEST_PROSE = 48
+"""Columns that a sentence is left at the least."""
+SMALLEST_START = 24
+"""Columns that a shape or a call stack is left at the least, of which the start tells most."""
+SMALLEST_PATH = 16
+"""Columns that the end of a path is left at the least."""
+SMALLEST_OP = 24
+"""Columns that the end of an op_name is left at the least."""
+
+_SHAPE = re.compile(r"(?:.*_)?shapes?$")
+_OP = re.compile(r"(?:.*_)?(?:op_name|op_path)$")
+_START = re.compile(r"(?:.*_)?(?:key|stack)$")
+"""Columns of which the start tells most: module_0002.jit_train_step.cpu_after_optimizations."""
+_PROSE = re.compile(r"(?:.*_)?(?:reason|message|advice|labels|metadata|options)$")
+"""Columns whose texts are no path, slashes or not."""
+_WHOLE = ("layout", "remedy")
+"""Columns that a question is asked for."""
+_LAYOUT = re.compile(r"\{[^{}]*\}")
+_PATH = re.compile(r"((?:saved |for )?library |saved |for )(.+)|()(.*/.*)", re.DOTALL)
+
+
+def least(column: str, text: str) -> int:
+    """The columns of a terminal that a text of this column of a table needs at the least."""
+    if column in _WHOLE:
+        return display_width(text)
+    if _SHAPE.fullmatch(column):
+        return min(display_width(_LAYOUT.sub("", text)), SMALLEST_START)
+    if column.endswith("stack"):
+        return min(display_width(text), SMALLEST_START)
+    if _PROSE.fullmatch(column):
+        return min(display_width(text), SMALLEST_PROSE)
+    prefix, path = _parts(column, text)
+    if path:
+        smallest = SMALLEST_OP if _OP.fullmatch(column) else SMALLEST_PATH
+        return min(display_width(text), len(prefix) + smallest)
+    return min(display_width(text), SMALLEST)
+
+
+def give_way(column: str, text: str, width: int) -> str:
+    """Text of at most `width` columns.
+
+    A shape loses its layout before anything else. Of a path and an op_name the end stays, in whole
+    parts where one fits, of a module's key and a call stack the start; any other text loses its
+    middle.
+    """
+    if display_width(text) <= width:
+        return text
+    if _SHAPE.fullmatch(column):
+        bare = _LAYOUT.sub("", text)
+        return bare if display_width(bare) <= width else _start(bare, width)
+    if _START.fullmatch(column):
+        return _start(text, width)
+    prefix, path = _parts(column, text)
+    if path and width > len(prefix) + 2:
+        return prefix + _end(path, width - len(prefix))
+    return shorten(text, width)
+
+
+def _parts(column: str, text: str) -> tuple[str, str]:
+    """What a path is there for ("saved ", "library "), and the path; both empty if it is none."""
+    found = _PATH.fullmatch(text)
+    if found is None or _PROSE.fullmatch(column) or _START.fullmatch(column):
+        return "", ""
+    return found[1] or "", found[2] or found[4]
+
+
+def _start(text: str, width: int) -> str:
+    while display_width(text) > width - 1:
+        text = text[:-1]
+    return text + "…"
+
+
+def _end(path: str, width: int) -> str:
+    """The longest end of whole parts that fits behind a '…', else as much of the last as fits."""
+    for slash in re.finditer("/", path):
+        if display_width(path[slash.start() :]) < width:
+            return "…" + path[slash.start() :]
+    while display_width(path) > width - 1:
+        path = path[1:]
+    return "…" + path
+
+
+# -- Bars of a share, in eighths of a column of a terminal -----------------------------------------
+
+BAR_WIDTH = 22
+"""Columns of a bar for all of it, where there is room."""
+_EIGHTHS = " ▏▎▍▌▋▊▉█"
+
+
+def bar(ratio: float, width: int = BAR_WIDTH, *, is_plain: bool = False) -> str:
+    """A bar for a share of 1, in eighths of a column; nothing above 1 is drawn.
+
+    With `is_plain` in whole columns, of ASCII characters.
+    """
+    share = max(0.0, min(1.0, ratio))
+    if is_plain:
+        return "#" * round(share * width)
+    whole, rest = divmod(round(share * width * 8), 8)
+    return "█" * whole + (_EIGHTHS[rest] if rest else "")
+
+
+# -- Rows as a table for people, fitted into a terminal --------------------------------------------
+#
+# What all rows have alike stands in title lines above. The rest is laid out as it is, if that fits;
+# else what many rows in a row have alike moves into a title line above those, names of columns are
+# folded at their underscores, texts are shortened (`cells`), and where that is not enough every row
+# takes several lines, those after the first indented. Why a row is unknown stands below it, whole.
+# A single row that does not fit is set out with one name and value a line.
+#
+# Invariant: every figure is there in full, whatever the width; a width of None has no limit.
+
+GAP = "  "
+INDENT = "  "
+"""Before the second line of a row and those after it."""
+NARROWEST = 24
+"""Columns of the narrowest terminal that is fitted into."""
+SECTION_ROWS = 3
+"""Rows of a section on average, at the least."""
+LEAST_BAR = 10
+"""Columns that bars have at the least."""
+REASON = "unknown_reason"
+"""The last column of many answers, which few rows have anything in."""
+
+
+@dataclass
+class Column:
+    """A column, its texts fit to be shown."""
+
+    name: str
+    """Its name in the result."""
+    body: list[str]
+    is_number: bool = False
+    is_text: bool = True
+    """Whether it may be shortened: a number, a flag, a time may not."""
+    header: list[str] = field(default_factory=list)
+    """Lines of its name as they are shown."""
+    width: int = 0
+    shares: list[float | None] | None = None
+    """Shares of 1 to draw as bars behind it where there is room; None for no bars."""
+    most: int | None = None
+    """Columns of the terminal that it can have at the most; only a figure is as wide as it is."""
+
+    def __post_init__(self) -> None:
+        self.header = [self.name]
+        self.width = self.whole
+
+    @property
+    def whole(self) -> int:
+        """Columns of the terminal that it takes with nothing shortened."""
+        return max(map(display_width, [*self.header, *self.body]))
+
+    @property
+    def least(self) -> int:
+        """Columns of the terminal that it needs at the least."""
+        if not self.is_text:
+            return self.whole
+        shortest = max((least(self.name, cell) for cell in self.body), default=0)
+        return max(_widest(self.header), min(shortest, self.most or shortest))
+
+    def fold_header(self, room: int) -> None:
+        """Put the name in several lines, broken after underscores, for a column of this width."""
+        lines = [""]
+        for piece in self.name.replace("_", "_\0").split("\0"):
+            if lines[-1] and display_width(lines[-1] + piece) > room:
+                lines.append("")
+            lines[-1] += piece
+        self.header = lines
+
+    def shorten(self) -> int:
+        """Cut its texts to its width; how many that were."""
+        wide = [place for place, cell in enumerate(self.body) if display_width(cell) > self.width]
+        for place in wide:
+            self.body[place] = give_way(self.name, self.body[place], self.width)
+        return len(wide)
+
+
+def lay_out(
+    columns: list[Column],
+    alike: list[Column],
+    width: int | None,
+    *,
+    has_sections: bool = False,
+    is_coloured: bool = False,
+) -> tuple[str, int]:
+    """The table's text and the number of texts that were shortened.
+
+    `alike` are columns with one value for all rows: they make up the title lines. Of the others
+    there is at least one.
+    """
+    paint: Callable[[str, str | None], str] = painted if is_coloured else _plain
+    row_count = len(columns[0].body)
+    width = None if width is None else max(NARROWEST, width)
+    title, cut = _title(alike, row_count, width)
+    head = "".join(paint(line, DIM) + "\n" for line in title)
+    if width is None:
+        return head + _text([columns], paint), cut
+    if _length(columns) <= width:
+        return head + _text([_barred(columns, width)], paint), cut
+    if row_count == 0:
+        return _names(columns, width), cut
+    if row_count == 1:
+        return _record(columns, width, paint), cut
+    reasons = {}
+    if columns[-1].name == REASON:
+        *columns, last = columns
+        told = [[] if text == "-" else _told(last.name, text, width) for text in last.body]
+        reasons = dict(enumerate(told))
+    sections: dict[int, list[str]] = {}
+    if has_sections:
+        columns, sections, cuts = _sections(columns, row_count, width)
+        cut += cuts
+    lines = _lines(columns, width)
+    for place, line in enumerate(lines):
+        lines[place], cuts = _fitted(line, _room(width, place))
+        cut += cuts
+    return head + _text(lines, paint, sections, reasons), cut
+
+
+def _fitted(line: list[Column], room: int) -> tuple[list[Column], int]:
+    """The columns of a line with their widths, and bars; and how many texts were shortened.
+
+    No text is shortened for bars that is whole without them. One that gives way anyhow gives way
+    for the narrowest bars too, but not below what it needs.
+    """
+    _widen(line, room)
+    is_cut = any(column.width < column.whole for column in line)
+    has_bars = any(any(column.shares or ()) for column in line)
+    least = sum(column.least for column in line) + len(GAP) * len(line) + LEAST_BAR
+    if is_cut and has_bars and least <= room:
+        _widen(line, room - len(GAP) - LEAST_BAR)
+    cut = sum(column.shorten() for column in line)
+    return _barred(line, room), cut
+
+
+def _barred(line: list[Column], room: int) -> list[Column]:
+    """The columns of a line, with bars behind one of them if there is room for bars."""
+    left = min(BAR_WIDTH, room - _length(line) - len(GAP))
+    for place, column in enumerate(line):
+        if column.shares is not None and left >= LEAST_BAR:
+            drawn = ["" if share is None else bar(share, left) for share in column.shares]
+            behind = [Column("", drawn)] if any(drawn) else []
+            return [*line[: place + 1], *behind, *line[place + 1 :]]
+    return line
+
+
+def _told(name: str, text: str, width: int) -> list[str]:
+    return [INDENT + piece for piece in pieces(f"{name}: {text}", width - len(INDENT))]
+
+
+def _plain(text: str, _style: str | None) -> str:
+    return text
+
+
+def _length(columns: list[Column]) -> int:
+    return sum(column.width for column in columns) + len(GAP) * (len(columns) - 1)
+
+
+# -- what all rows have alike ----------------------------------------------------------------------
+
+
+def _title(alike: list[Column], row_count: int, width: int | None) -> tuple[list[str], int]:
+    """Lines such as 'run cpu_b8 · color 0 · in each of 12 rows'; what no row has comes last."""
+    if not alike:
+        return [], 0
+    return _titled(
+        [(column, column.body[0]) for column in alike], f"in each of {row_count} rows", width
+    )
+
+
+def _sections(
+    columns: list[Column], row_count: int, width: int
+) -> tuple[list[Column], dict[int, list[str]], int]:
+    """Parts of the table that begin alike: its other columns, and titles by the row they precede.
+
+    A part has all rows that are alike in the first columns, in as many of them as leave parts of
+    three rows on average. There is none where the rows are not in such an order, or the first
+    column is a figure, which no one looks for. Last comes how many texts were shortened.
+    """
+    starts: list[int] = []
+    moved = 0
+    for count in range(1, len(columns) if columns[0].is_text else 1):
+        heads = list(zip(*(column.body for column in columns[:count]), strict=True))
+        found = [row for row in range(row_count) if row == 0 or heads[row] != heads[row - 1]]
+        if len(found) * SECTION_ROWS > row_count:
+            break
+        if len(found) == len(set(heads)):
+            starts, moved = found, count
+    titles, cut = {}, 0
+    for start, end in zip(starts, [*starts[1:], row_count][: len(starts)], strict=True):
+        values = [(column, column.body[start]) for column in columns[:moved]]
+        counted = f"{end - start} row{'s' if end > start + 1 else ''}"
+        titles[start], cuts = _titled(values, counted, width)
+        cut += cuts
+    return columns[moved:], titles, cut
+
+
+def _titled(
+    values: list[tuple[Column, str]], count: str, width: int | None
+) -> tuple[list[str], int]:
+    cut = 0
+    items = []
+    for column, value in values:
+        name = column.name.removesuffix("_name").removesuffix("_bytes")
+        if value == "-":
+            continue
+        room = None if width is None else max(1, width - len(name) - 1)
+        if room is not None and column.is_text and display_width(value) > room:
+            value = give_way(column.name, value, room)
+            cut += 1
+        items.append(f"{name} {value}")
+    items += [f"no {column.name}" for column, value in values if value == "-"]
+    items.append(count)
+    lines = [items[0]]
+    for item in items[1:]:
+        if width is not None and display_width(f"{lines[-1]} · {item}") > width:
+            lines.append(item)
+        else:
+            lines[-1] += f" · {item}"
+    return lines, cut
+
+
+# -- which columns stand in which line of a row ----------------------------------------------------
+
+
+def _lines(columns: list[Column], width: int) -> list[list[Column]]:
+    """The columns by line of a row: one line if that can be, else as few as there can be."""
+    for column in columns:
+        column.most = width - len(INDENT)
+        if display_width(column.name) > column.most:  # of SQL that names no column
+            column.name = give_way(column.name, column.name, column.most)
+            column.header = [column.name]
+    unfolded = _packed(columns, width)
+    for column in columns:
+        column.fold_header(column.least if column.is_text else _widest(column.body))
+        column.fold_header(max(_widest(column.header), _widest(column.body)))
+    folded = _packed(columns, width)
+    lines = folded if len(folded) < len(unfolded) or len(folded) == 1 else unfolded
+    for place, line in enumerate(lines):
+        _unfold(line, _room(width, place))
+    return lines
+
+
+def _room(width: int, place: int) -> int:
+    """What the terminal leaves to this line of a row."""
+    return width - (len(INDENT) if place else 0)
+
+
+def _packed(columns: list[Column], width: int) -> list[list[Column]]:
+    """The columns in order, each in the line of the one before it while there is room."""
+    lines: list[list[Column]] = [[]]
+    left = width
+    for column in columns:
+        if lines[-1] and column.least + len(GAP) > left:
+            lines.append([])
+            left = width - len(INDENT)
+        left -= column.least + (len(GAP) if lines[-1] else 0)
+        lines[-1].append(column)
+    return lines
+
+
+def _unfold(line: list[Column], width: int) -> None:
+    """Put the names of columns in one line again where there is room, from the left."""
+    left = width - sum(column.least for column in line) - len(GAP) * (len(line) - 1)
+    for column in line:
+        folded, before = column.header, column.least
+        column.header = [column.name]
+        if column.least - before > left:
+            column.header = folded
+        else:
+            left -= column.least - before
+
+
+def _widen(line: list[Column], width: int) -> None:
+    """Give the columns of a line their widths: the longest texts are cut most."""
+    for cap in range(width, 0, -1):
+        for column in line:
+            column.width = max(column.least, min(column.whole, cap))
+        if _length(line) <= width:
+            return
+
+
+def _widest(texts: list[str]) -> int:
+    return max(map(display_width, texts), default=0)
+
+
+# -- text ------------------------------------------------------------------------------------------
+
+
+def _text(
+    lines: list[list[Column]],
+    paint: Callable[[str, str | None], str],
+    before: dict[int, list[str]] | None = None,
+    after: dict[int, list[str]] | None = None,
+) -> str:
+    """Names of the columns, a rule, the rows, with lines before and after some of them."""
+    parts = []
+    for place, line in enumerate(lines):
+        height = max(len(column.header) for column in line)
+        headers = [[""] * (height - len(column.header)) + column.header for column in line]
+        for row in zip(*headers, strict=True):
+            parts.append(_joined(place, line, row, [BOLD] * len(row), paint))
+    if len(lines) == 1:
+        parts.append(GAP.join("-" * column.width for column in lines[0]))
+    else:
+        ends = [_length(line) + (len(INDENT) if place else 0) for place, line in enumerate(lines)]
+        parts.append("-" * max(ends))
+    for row_place in range(len(lines[0][0].body)):
+        if before and row_place in before:
+            parts += [""] if row_place else []
+            parts += [paint(title, DIM) for title in before[row_place]]
+        for place, line in enumerate(lines):
+            row = tuple(column.body[row_place] for column in line)
+            if place and not any(row):
+                continue  # of a table with empty cells
+            styles = [style_of(c.name, cell) for c, cell in zip(line, row, strict=True)]
+            parts.append(_joined(place, line, row, styles, paint))
+        if after:
+            parts += [paint(reason, YELLOW) for reason in after[row_place]]
+    return "".join(f"{part}\n" for part in parts)
+
+
+def _joined(
+    place: int,
+    line: list[Column],
+    row: tuple[str, ...],
+    styles: list[str | None] | list[str],
+    paint: Callable[[str, str | None], str],
+) -> str:
+    """One line of a row; blanks stand outside of the colours, and none at its end."""
+    text, pending = "", INDENT if place else ""
+    for column, cell, style in zip(line, row, styles, strict=True):
+        pad = " " * (column.width - display_width(cell))
+        before, after = (pad, "") if column.is_number else ("", pad)
+        if cell:
+            text += pending + before + paint(cell, style)
+            pending = after + GAP
+        else:
+            pending += pad + GAP
+    return text
+
+
+def _names(columns: list[Column], width: int) -> str:
+    """The header of a table without rows, in as many lines as it takes."""
+    names = [column.name for column in columns]
+    text = textwrap.fill("  ".join(names), width, break_on_hyphens=False)
+    return f"{text}\n{'-' * max(map(display_width, text.splitlines()))}\n"
+
+
+def _record(columns: list[Column], width: int, paint: Callable[[str, str | None], str]) -> str:
+    """One row, a name and its value a line; a long value goes on below itself."""
+    left = _widest([column.name for column in columns])
+    left = min(left, width // 2)
+    parts = []
+    for column in columns:
+        name, (value,) = give_way(column.name, column.name, left), column.body
+        style = style_of(column.name, value)
+        pad = " " * (left - display_width(name)) + GAP
+        for piece in pieces(value, width - left - len(GAP)):
+            parts.append(paint(name, BOLD) + pad + paint(piece, style))
+            name, pad = "", " " * left + GAP
+    return "".join(f"{part.rstrip()}\n" for part in parts)
+
+
+def pieces(text: str, width: int) -> list[str]:
+    """A text in pieces of at most `width` columns, broken between words where it can be."""
+    pieces, words = [""], text.split(" ")
+    while words:
+        word = words.pop(0)
+        joined = f"{pieces[-1]} {word}" if pieces[-1] else word
+        if display_width(joined) <= width:
+            pieces[-1] = joined
+        elif pieces[-1]:
+            pieces.append("")
+            words.insert(0, word)
+        else:
+            fits = next(n for n in range(len(word), 0, -1) if display_width(word[:n]) <= width)
+            pieces[-1] = word[:fits]
+            pieces.append("")
+            words.insert(0, word[fits:])
+    return pieces

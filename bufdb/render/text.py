@@ -1,0 +1,170 @@
+"""Units, widths, escapes and colors of text."""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bufdb.errors import OBEYED, one_line
+
+# -- Text fit to be shown: units, widths, escapes --------------------------------------------------
+#
+# Names come from dumps, so from anybody. `terminal_safe` makes any text fit to be shown.
+
+_CONTROL_IN_LINES = re.compile(f"[\x00-\x08\x0b-\x1f{OBEYED}]")
+_MARKDOWN = re.compile(
+    r"[\\`*|<>$]|\](?=[(\[:])|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|~(?=[~\w])|&(?=#?\w+;)"
+)
+# What GitHub and GitLab link of themselves, backslash or not: a mention notifies somebody.
+_REFERENCE = re.compile(
+    r"@(?=\w)|#(?=\d)|\bGH-(?=\d)|(?<!\w)[!%](?=\d)|[a-z]:(?=//)|\bwww(?=\.)", re.IGNORECASE
+)
+_ZERO_WIDTH_SPACE = "&#8203;"
+
+
+_UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB", "YiB")
+DIGITS = 3
+"""Significant digits of a size."""
+_MOST_DIGITS = 6
+"""Of sizes that differ by less, bytes are shown."""
+_LARGEST_PERCENT = 10
+"""From this ratio on a factor is easier to read."""
+
+
+def human_bytes(count: int, digits: int = DIGITS) -> str:
+    """A number of bytes with an IEC unit and three significant digits: '16.0 MiB', '512 B'."""
+    if abs(count) < 1024:
+        return f"{count} B"
+    size, units = abs(count) / 1024, iter(_UNITS)
+    # Compared as rounded, or 1048575 would read 1024 KiB.
+    text, unit = _rounded(size, digits), next(units)
+    while float(text) >= 1024 and unit != _UNITS[-1]:
+        size /= 1024
+        text, unit = _rounded(size, digits), next(units)
+    return f"{'-' if count < 0 else ''}{text} {unit}"
+
+
+def _rounded(size: float, digits: int) -> str:
+    """So many significant digits, but all before the point."""
+    text = f"{size:.{max(0, digits - len(str(int(size))))}f}"
+    # 9.999 has gained a digit as 10.00.
+    return f"{size:.{max(0, digits - len(str(int(float(text)))))}f}"
+
+
+def human_apart(counts: Sequence[int]) -> list[str]:
+    """Numbers of bytes to be compared, with as many digits as show where they differ."""
+    for digits in range(DIGITS, _MOST_DIGITS + 1):
+        texts = [human_bytes(count, digits) for count in counts]
+        if len(set(texts)) == len(set(counts)):
+            return texts
+    return [f"{count} B" for count in counts]
+
+
+def human_ratio(ratio: float, sign: str = "") -> str:
+    """A share: '12.5%', of several times the whole '×85,600'; with `sign` "+" '+12.5%'."""
+    if not _LARGEST_PERCENT <= abs(ratio) < math.inf:
+        return f"{ratio:{sign}.1%}"
+    rounded = float(f"{abs(ratio):.{DIGITS}g}")
+    return f"{'-' if ratio < 0 else ''}×{rounded:,.{0 if rounded >= 100 else 1}f}"
+
+
+def human_change(ratio: float, sign: str = "") -> str:
+    """A change as a share of what was: '12.5%', to several times as much '×85,600'."""
+    return human_ratio(ratio + 1 if ratio >= _LARGEST_PERCENT else ratio, sign)
+
+
+def escape_control(text: str) -> str:
+    r"""Text that a terminal shows and does not obey: control characters as \n, \x1b, \u202e."""
+    return one_line(text)
+
+
+def terminal_safe(text: str) -> str:
+    r"""Lines of an answer in any format that a terminal shows and does not obey.
+
+    The escapes are those of JSON, \u001b, which is valid still: only in strings can they be.
+    """
+    return _CONTROL_IN_LINES.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def markdown_escape(text: str) -> str:
+    """Text that Markdown shows as it is, also in a cell of a table; nobody is mentioned by it."""
+    escaped = _MARKDOWN.sub(lambda match: "\\" + match[0], escape_control(text))
+    return _REFERENCE.sub(lambda match: match[0] + _ZERO_WIDTH_SPACE, escaped)
+
+
+def shorten(text: str, width: int) -> str:
+    """Text of at most `width` columns; '…' stands for its middle, more of the end is kept.
+
+    The end of a path or an op_name says most: the file and line, the operation.
+    """
+    if display_width(text) <= width:
+        return text
+    head, tail = "", ""
+    for char in text:
+        if display_width(head + char) > (width - 1) // 3:
+            break
+        head += char
+    for char in reversed(text):
+        if display_width(head + tail + char) > width - 1:
+            break
+        tail = char + tail
+    return f"{head}…{tail}"
+
+
+def align(rows: list[list[str]], right: list[bool]) -> str:
+    """Lines of cells in columns two blanks apart; `right` says which are aligned right."""
+    widths = [max(map(display_width, cells)) for cells in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = []
+        for cell, width, is_right in zip(row, widths, right, strict=True):
+            pad = " " * (width - display_width(cell))
+            cells.append(pad + cell if is_right else cell + pad)
+        lines.append("  ".join(cells).rstrip() + "\n")
+    return "".join(lines)
+
+
+def display_width(text: str) -> int:
+    """Columns of a terminal: East Asian wide characters take two, combining ones none."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(char) else 1 + (unicodedata.east_asian_width(char) in "WF")
+        for char in text
+    )
+
+
+# --------------------------------------------------------------------------------------------------
+# Colours of a terminal, for what a reader looks for: what is unknown, what is wrong, what grew.
+#
+# Invariant: no text is coloured that was not escaped before, and no meaning is in a colour alone.
+
+BOLD, DIM, RED, GREEN, YELLOW = "1", "2", "31", "32", "33"
+_SEVERITIES = {"error": RED, "data_loss": RED, "notice": YELLOW}
+
+
+def painted(text: str, style: str | None) -> str:
+    """The text in a style, which ends with it."""
+    return f"\x1b[{style}m{text}\x1b[0m" if style and text else text
+
+
+def style_of(column: str, cell: str) -> str | None:
+    """The style of a cell: red what is wrong or grew, green what shrank, yellow what is unknown."""
+    if column == "severity":
+        return _SEVERITIES.get(cell)
+    if column.endswith("unknown_reason") and cell != "-":
+        return YELLOW
+    if "delta_" in column or "change_" in column:
+        is_change = any(digit in cell for digit in "123456789")
+        return (GREEN if cell.startswith("-") else RED) if is_change else None
+    return None
+
+
+def use_colour(stream: Any, environment: Mapping[str, str]) -> bool:
+    """Whether a stream is to be coloured: a terminal that can, and nobody said NO_COLOR."""
+    if stream is None or stream.closed or not stream.isatty():
+        return False
+    return not environment.get("NO_COLOR") and environment.get("TERM") != "dumb"

@@ -1,1 +1,0 @@
-"""One page of HTML that needs nothing else: its data, its scripts and its policy."""

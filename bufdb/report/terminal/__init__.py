@@ -1,1 +1,0 @@
-"""What a terminal shows of a module: pictures in characters, and advice."""

@@ -1,0 +1,129 @@
+"""From sections to tables: the order of the steps.
+
+Takes the sections of one batch (many small modules, or one large one in several rounds) through the
+readers and gives the rows of every table away as columns. `module` in them is the module's ordinal
+in the batch. Each step uses what the steps above it found; none changes that. Memory is what the
+names of the largest module need.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bufdb.columnar.scan import Columns, take
+from bufdb.read.hlo_graph import HloGraph
+from bufdb.read.shape import Shape
+from bufdb.rows.attribution import Attribution, Users
+from bufdb.rows.context import Context, Emit, ModuleFacts, Source
+from bufdb.rows.costs import Costs
+from bufdb.rows.instructions import Instructions
+from bufdb.rows.lifetimes import Lifetimes
+from bufdb.rows.loop_origins import Origins
+from bufdb.rows.messages import add_messages
+from bufdb.rows.peak_checks import MemoryChecks, checked_sums
+from bufdb.rows.peak_savings import Grouping, PeakSavings
+from bufdb.rows.placements import (
+    Shapes,
+    add_unassigned,
+    look_for_descriptions,
+    read_allocations,
+    read_used_values,
+)
+from bufdb.rows.residuals import Residuals
+from bufdb.rows.value_index import ValueIndex
+
+
+def _read_values(context: Context, values: ValueIndex, shapes: Shapes) -> Columns:
+    """Put the values of a batch into the index, to be found from here on; its allocations."""
+    table = read_allocations(context, values, shapes)
+    add_unassigned(context, values)
+    values.finish()
+    context.find_in_each(
+        values.duplicates(),
+        "error",
+        "duplicate_value",
+        "{count} values have the name or number of another",
+    )
+    return table
+
+
+def _walk_hlo(context: Context, values: ValueIndex, origins: Origins, costs: Costs) -> Residuals:
+    """Where what loops carry is made, and what large values cost, as far as the HLO text says."""
+    source = context.source
+    residuals = Residuals()
+    for pieces in source.hlo():
+        for piece in pieces:
+            if piece.module in origins.places or costs.has_values[piece.module]:
+                graph = HloGraph(piece.text, origins.loops.get(piece.module, []))
+                found = origins.add_module(values, piece.module, graph)
+                costs.add_module(piece.module, graph, found)
+                places = origins.places.get(piece.module)
+                parts = residuals.add_module(graph, places, found)
+                if parts:
+                    parts["module"] = np.full(len(parts["part_index"]), piece.module)
+                    context.emit("recompute_parts", parts)
+    return residuals
+
+
+@dataclass
+class Assembled:
+    """The outcome of a batch."""
+
+    facts: list[ModuleFacts]
+    shapes: list[Shape]
+    """Shapes met for the first time."""
+
+
+def assemble(source: Source, emit: Emit, known_shapes: dict[bytes, Shape]) -> Assembled:
+    """Read a batch and give the rows of its tables to `emit`, table by table and round by round.
+
+    Args:
+        source: the batch.
+        emit: takes a table's name and columns.
+        known_shapes: every shape met so far, by its text; new ones are added.
+    """
+    context, values, shapes = Context(source, emit), ValueIndex(), Shapes(known_shapes)
+    origins = Origins(context)
+    context.observers.append(origins)
+    table = _read_values(context, values, shapes)
+    look_for_descriptions(context)
+    lifetimes = Lifetimes(context, values)
+    lifetimes.read()
+    checks = MemoryChecks(context, table, values, lifetimes)
+    checks.check()
+    live, sums = checks.live(), checks.sums()
+    origins.find_sharers(values, lifetimes)
+    occupied, temps = live.occupied(context, lifetimes)
+    savings = PeakSavings(context, values.value_id, temps)
+    instructions = Instructions(context, values, lifetimes)
+    users = Users(context, values)
+    costs = Costs(context, values, savings.large_rows())
+    attribution = Attribution(context, values)
+    context.observers += [users, savings, attribution, costs]
+    read_used_values(context, values, instructions)
+    instructions.add_undescribed()
+    instructions.check_frames()
+    origins.begin(values, lifetimes)
+    residuals = _walk_hlo(context, values, origins, costs)
+    emit("memory_sums", checked_sums(context, sums))
+    is_known = context.having("is_peak_known")
+    for name, columns in occupied.items():
+        occupied[name] = take(columns, is_known[columns["module"]])
+        emit(name, occupied[name])
+    known = savings.row[is_known[values.module[savings.row]]]
+    for columns in users.rows(known, occupied["peak_values"], lifetimes):
+        emit("value_users", columns)
+    emit("recompute_costs", costs.columns(is_known))
+    labels, is_backward = attribution.of_values(savings.row, origins.told, users, lifetimes)
+    # Each of them knows the context: a cycle, which only the collector ends, and ingest has none.
+    context.observers.clear()
+    # Or a module of a gigabyte takes a quarter more.
+    del table, live, temps, occupied, values, lifetimes, users, costs, origins, attribution
+    groupings = [Grouping(what, *found) for what, found in labels.items()]
+    for columns in savings.rows(groupings, residuals, is_backward):
+        emit("peak_savings", columns)
+    if source.messages:
+        add_messages(context, shapes)
+    return Assembled(context.facts, shapes.new)

@@ -1,0 +1,302 @@
+"""What the modules of a batch share while their sections become rows, round by round."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from bufdb.columnar.scan import Bools, Columns, Ints, Text, Words
+from bufdb.columnar.section import Account, Piece, Rounds, Section
+from bufdb.read import allocations, live_ranges, used_values
+from bufdb.read.hlo import HloHeader, Own
+from bufdb.read.told import BUFFERS, RANGES, VALUES, ToldRows
+from bufdb.read.used_values import UsedValues
+
+if TYPE_CHECKING:
+    from bufdb.read.message import Message
+
+
+# -- What the steps of an assembly share: the batch, what is known of its modules, where rows go ---
+
+Emit = Callable[[str, Columns], None]
+"""Takes a table's name and columns; `module` in them is the module's ordinal in the batch."""
+
+PEAK_PROBLEMS = frozenset(
+    {
+        "allocation_gap",
+        "duplicate_live_range",
+        "duplicate_value",
+        "live_range_outside_schedule",
+        "missing_live_range",
+        "missing_values",
+        "negative_size",
+        "peak_exceeds_total",
+        "peak_listing_mismatch",
+        "schedule_mismatch",
+        "total_mismatch",
+        "unassigned_values",
+        "value_outside_allocation",
+    }
+)
+"""Codes of findings with which the peak of a module cannot be relied on."""
+
+SUM_PROBLEMS = frozenset({"allocation_gap", "total_mismatch"})
+"""Codes of findings that say that the allocations are not those of one whole program."""
+
+# As secrets.randbits, which takes 3 ms to import.
+SECRET = np.uint64(int.from_bytes(os.urandom(8), "little"))
+"""Nobody can write a dump whose names have equal hashes."""
+
+
+class Source(Protocol):
+    """The sections of a batch, each to be read as often as asked, in rounds of whole lines."""
+
+    count: int
+    headers: dict[int, HloHeader]
+    messages: dict[int, Message]
+    """Out-of-memory messages by the module that they tell of."""
+    account: Account
+    own: Own
+    """Which source files are the user's."""
+    described_once: set[int]
+    """Modules whose instructions are described with one of the values that they define alone, as
+    text derived from a proto does."""
+    doubts: dict[int, str]
+    """Why live ranges cannot be relied on, by module."""
+    told: ToldRows
+    """Sections that no text holds."""
+
+    def allocations(self) -> Rounds:
+        """Allocation sections."""
+
+    def used_values(self) -> Rounds:
+        """Sections of totals and used values."""
+
+    def live_ranges(self) -> Rounds:
+        """Live-range sections."""
+
+    def hlo(self) -> Rounds:
+        """Computations of the HLO texts."""
+
+    def instructions_of_protos(self, is_wanted: Bools) -> Rounds:
+        """Instructions of these modules that have an HLO text and a proto, out of the proto."""
+
+
+@dataclass
+class ModuleFacts:
+    """What is known of one module besides its rows."""
+
+    total_bytes: int | None = None
+    human_total: str | None = None
+    allocation_sum: int = 0
+    """Modulo 2^64, signed: what XLA prints as the total."""
+    has_allocations: bool = False
+    has_used_values: bool = False
+    has_live_ranges: bool = False
+    has_steps: bool = False
+    """Whether any step of the schedule was read, with its length or without."""
+    has_descriptions: bool = False
+    """Whether used values say which instruction defines them (` from instruction:`)."""
+    has_tiles: bool = False
+    is_of_gpu: bool = False
+    has_pointer: bool = False
+    """Whether allocation lines print an address, as until 2022."""
+    has_shapes: bool = False
+    """Whether allocation lines print shapes of parameters and outputs, as since 2019-12."""
+    has_unread_allocations: bool = False
+    """Whether a line of the allocations was not understood."""
+    has_unread_live_ranges: bool = False
+    """Whether a line of the schedule or the live ranges was not understood."""
+    needs_frames: bool = False
+    lost_frames: int = 0
+    """Instructions that name a stack frame that is in no table."""
+    live: live_ranges.Facts = field(default_factory=live_ranges.Facts)
+    jit_name: str | None = None
+    is_message: bool = False
+    """Whether an out-of-memory message is all there is."""
+    peak_problem: str | None = None
+    """What was found first that makes the peak uncertain."""
+    sum_problem: str | None = None
+    """What was found first that makes sums of the allocations wrong."""
+
+    @property
+    def peak_unknown_reason(self) -> str | None:
+        """modules.peak_unknown_reason: None if all that the peak is made of was read and agrees."""
+        if self.is_message:
+            return self.peak_problem
+        if not self.has_allocations:
+            return "the dump has no allocations"
+        if self.sum_problem is not None:
+            return self.sum_problem
+        if not self.has_live_ranges:
+            return "the dump has no live ranges"
+        if self.has_unread_allocations:
+            return "lines of the allocations could not be read"
+        if self.has_unread_live_ranges:
+            return "lines of the schedule or the live ranges could not be read"
+        return self.peak_problem
+
+    @property
+    def is_peak_known(self) -> bool:
+        """Whether all that the peak is made of was read and agrees."""
+        return self.peak_unknown_reason is None
+
+
+class Observer:
+    """Whoever wants to see rows pass by that are needed for more than their own table."""
+
+    def see_values(self, placed: Columns) -> None:
+        """Values with their allocations, in a round of the allocations."""
+
+    def see_instructions(self, columns: Columns, name_keys: Words) -> None:
+        """Instructions that are described, before their stack frames are looked up.
+
+        `name` holds which of the value index's names each has, -1 if it defines no value.
+        """
+
+    def see_uses(self, found: UsedValues) -> None:
+        """Positions and uses of values, after the instructions of their round."""
+
+
+class Context:
+    """A batch on its way: each step adds rows and facts, and none takes any back."""
+
+    def __init__(self, source: Source, emit: Emit) -> None:
+        """Begin with what nothing is known of; rows go to `emit`."""
+        self.source, self.emit = source, emit
+        self.account = source.account
+        self.count = source.count
+        self.observers: list[Observer] = []
+        self.facts = [
+            ModuleFacts(peak_problem=source.doubts.get(number)) for number in range(source.count)
+        ]
+        ordinals = np.arange(1, source.count + 1).astype(np.uint64)
+        self.seeds: Words = SECRET + ordinals * np.uint64(0x9E3779B97F4A7C15)
+        """Seed of each module for the hashes of its names."""
+
+    def find(self, module: int, severity: str, code: str, message: str) -> None:
+        """Report a finding, and remember it if it makes the module's peak uncertain."""
+        self.account.find(module, severity, code, message)
+        facts = self.facts[module]
+        if code in SUM_PROBLEMS and facts.sum_problem is None:
+            facts.sum_problem = message
+        if code in PEAK_PROBLEMS and facts.peak_problem is None:
+            facts.peak_problem = message
+
+    def find_in_each(self, modules: Ints, severity: str, code: str, message: str) -> None:
+        """A finding for each module that is named; `{count}` is how often it is."""
+        for module, count in zip(*np.unique(modules, return_counts=True), strict=True):
+            self.find(int(module), severity, code, message.format(count=count))
+
+    def having(self, fact: str) -> Bools:
+        """For each module whether the fact of that name holds."""
+        return np.array([getattr(facts, fact) for facts in self.facts], np.bool_)
+
+    def has_hlo(self) -> Bools:
+        """For each module whether it has an HLO text."""
+        return np.isin(np.arange(self.count), list(self.source.headers))
+
+    def set_fact(self, modules: Ints, fact: str) -> None:
+        """The fact of that name holds for the modules that are named."""
+        for module in np.flatnonzero(np.bincount(modules)).tolist():
+            setattr(self.facts[module], fact, True)
+
+    def name_keys(self, columns: Columns) -> Words:
+        """Hashes of instruction names."""
+        name: Text = columns["instruction_name"]
+        return name.hashes(self.seeds[columns["module"]])
+
+    def index_keys(self, columns: Columns) -> Words:
+        """Hashes of name and index; where the index is absent they mean nothing."""
+        index: Text = columns["shape_index"]
+        return index.hashes(self.name_keys(columns))
+
+
+# -- The sections of a batch, read round by round: what one round leaves goes on in the next -------
+#
+# Behind the rounds of texts comes one of the rows that were told without any.
+
+
+def allocation_rounds(
+    context: Context, account: Account | None = None
+) -> Iterator[tuple[Section, allocations.Allocations]]:
+    """Allocations and their values; lines go into `account`, if it is given."""
+    last = -1
+    for pieces in context.source.allocations():
+        section = Section(pieces, account)
+        found = allocations.read(section, -1 if pieces[0].begins else last)
+        last = found.last_index
+        yield section, found
+    if context.source.told.having(BUFFERS):
+        yield context.source.told.allocations()
+
+
+def live_range_rounds(
+    context: Context, account: Account | None = None
+) -> Iterator[tuple[Section, live_ranges.LiveRanges]]:
+    """The schedule, live ranges, and what is live at the peak."""
+    kind, listed = live_ranges.START, 0
+    for pieces in context.source.live_ranges():
+        section = Section(pieces, account)
+        found = live_ranges.read(section, kind, listed)
+        kind, listed = found.last_kind, found.listed
+        yield section, found
+    if context.source.told.having(RANGES):
+        yield context.source.told.live_ranges()
+
+
+def used_value_rounds(
+    context: Context,
+    assigned: used_values.Assigned,
+    account: Account | None = None,
+    only: set[int] | None = None,
+) -> Iterator[tuple[Section, used_values.UsedValues]]:
+    """Used values; what a round leaves unread goes in front of the next one."""
+    carried, left = b"", 0
+    waiting: list[Piece] = []
+    for pieces, is_last in _with_last(context.source.used_values()):
+        if only is not None:
+            pieces = [piece for piece in pieces if piece.module in only]
+        if carried:
+            # A value of many rounds is read again when it has doubled, not in each of them.
+            waiting += pieces
+            if not is_last and sum(piece.size for piece in waiting) < len(carried):
+                continue
+            pieces, waiting = [_prepend(carried, waiting)], []
+        section = Section(pieces, account)
+        section.first_state = left
+        found = used_values.read(section, assigned, context.seeds, is_last)
+        yield section, found
+        left = section.close()
+        rest = section.block.size if found.rest < 0 else found.rest
+        carried = section.block.data[rest : section.block.size]
+    told = context.source.told
+    having = set(told.having(VALUES)) if only is None else only.intersection(told.having(VALUES))
+    if having:
+        section, found = told.used_values(having, assigned, context.seeds, account)
+        yield section, found
+        section.close()
+
+
+def _with_last(rounds: Rounds) -> Iterator[tuple[list[Piece], bool]]:
+    """Each round, and whether no other one goes on with its last section."""
+    before: list[Piece] | None = None
+    for pieces in rounds:
+        if before is not None:
+            yield before, pieces[0].begins
+        before = pieces
+    if before is not None:
+        yield before, True
+
+
+def _prepend(carried: bytes, pieces: list[Piece]) -> Piece:
+    """Pieces of one section in one, with the unread end of the one above them put in front."""
+    lines = carried.count(b"\n")
+    first = pieces[0]
+    if len(pieces) > 1:
+        first = replace(first, data=b"".join(piece.text for piece in pieces), span=None)
+    return replace(first, above=carried, lines_before=lambda: pieces[0].lines_before() - lines)

@@ -1,0 +1,241 @@
+"""When values live: program order, live ranges, and the peak as XLA prints it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bufdb.columnar.scan import Bools, Columns, Ints, Numbers, Words, take
+from bufdb.columnar.sets import distinct
+from bufdb.memory.ranges import parts
+from bufdb.read.live_ranges import Facts
+from bufdb.rows.context import Context, live_range_rounds
+from bufdb.rows.value_index import ValueIndex, isin, lookup, places_of
+
+
+class Lifetimes:
+    """First and last live instant of each value, by its row in the index."""
+
+    def __init__(self, context: Context, values: ValueIndex) -> None:
+        """No value lives yet; `read` fills it in."""
+        self.context, self.values = context, values
+        count = len(values)
+        self.start: Ints = np.zeros(count, np.int64)
+        self.end: Ints = np.full(count, -1)
+        """The last live instant, itself included."""
+        self.is_live = np.zeros(count, np.bool_)
+        """Whether a value has a live range."""
+        self.order: Ints = np.full(len(values.names), -1)
+        """Place in the schedule of each name that defines a value, -1 without one."""
+        self._scheduled: Words = np.empty(0, np.uint64)
+        """Other names in the schedule, ascending."""
+        self._orders: Ints = np.empty(0, np.int64)
+        self._modules: Ints = np.empty(0, np.int64)
+        self._range_counts = np.zeros(context.count, np.int64)
+        self._unassigned: list[Ints] = []
+        """(module, start, end) of live ranges whose value has no allocation."""
+
+    def program_order(self, name_keys: Words) -> Numbers:
+        """Place in the schedule of the instructions of these names."""
+        return self.order_of(places_of(self.values.names, name_keys), name_keys)
+
+    def order_of(self, name: Ints, name_keys: Words) -> Numbers:
+        """The same where it is known which of the index's names they are, -1 for none of them."""
+        order = np.full(len(name), -1)
+        order[name >= 0] = self.order[name[name >= 0]]
+        order[name < 0] = lookup(self._scheduled, self._orders, name_keys[name < 0])
+        return Numbers(np.maximum(order, 0), order >= 0)
+
+    def is_scheduled(self, name_keys: Words) -> Bools:
+        """Whether the instructions of these names stand in the schedule."""
+        found = self.program_order(name_keys).valid
+        assert found is not None
+        return found
+
+    def modules_lacking(self, known: Words) -> Ints:
+        """The modules of steps that define no value and are not among the sorted names."""
+        return distinct(self._modules[~isin(self._scheduled, known)])
+
+    def names_lacking(self, known: Words) -> Words:
+        """The names of these steps."""
+        return self._scheduled[~isin(self._scheduled, known)]
+
+    @property
+    def has_schedule(self) -> bool:
+        """Whether any module of the batch has a schedule."""
+        return len(self._scheduled) > 0 or bool((self.order >= 0).any())
+
+    def read(self) -> None:
+        """Rows of `live_ranges`, `peak_stack_nodes` and `peak_contributors`, held to each other."""
+        context = self.context
+        names_of, orders, modules, peaks = [], [], [], []
+        only_names = context.having("has_descriptions") & ~context.has_hlo()
+        tree_bytes: dict[int, int] = {}
+        steps = np.zeros(context.count, np.int64)
+        for section, found in live_range_rounds(context, context.account):
+            section.close()
+            self._keep_facts(found.facts, found.unread)
+            context.set_fact(found.sequence["module"], "has_steps")
+            names = context.name_keys(found.sequence)
+            steps += np.bincount(found.sequence["module"], minlength=context.count)
+            other = self._order(names, found.sequence["program_order"])
+            names_of.append(names[other])
+            orders.append(found.sequence["program_order"][other])
+            modules.append(found.sequence["module"][other])
+            without_value = other & only_names[found.sequence["module"]]
+            if without_value.any():  # of the others the rows come with their description
+                context.emit("instructions", take(found.sequence, without_value))
+            self._ranges(found.ranges)
+            if len(found.peak["module"]):  # or no text of any round would go before the last
+                peaks.append(found.peak)
+            self._tree(found.tree, tree_bytes)
+        self._peaks(peaks)
+        self._check(tree_bytes, steps)
+        if names_of:
+            keys, values = np.concatenate(names_of), np.concatenate(orders)
+            rank = np.argsort(keys, kind="stable")
+            self._scheduled, self._orders = keys[rank], values[rank]
+            self._modules = np.concatenate(modules)[rank]
+
+    def _order(self, names: Words, program_order: Ints) -> Bools:
+        """Keep the places of names that define values, the first of each; which do not."""
+        name = places_of(self.values.names, names)
+        # The last that is written stays.
+        mine = np.flatnonzero(name >= 0)[::-1]
+        mine = mine[self.order[name[mine]] < 0]
+        self.order[name[mine]] = program_order[mine]
+        other: Bools = name < 0
+        return other
+
+    def _keep_facts(self, found: dict[int, Facts], unread: list[int]) -> None:
+        for module, live in found.items():
+            facts = self.context.facts[module]
+            for name, value in vars(live).items():
+                if value is not None:
+                    setattr(facts.live, name, value)
+            if live.schedule_length is not None:
+                facts.has_live_ranges = True
+        for module in unread:
+            self.context.facts[module].has_unread_live_ranges = True
+
+    def _ranges(self, ranges: Columns) -> None:
+        rows = self.values.by_name(self.context.index_keys(ranges))
+        has_value = rows >= 0
+        counts = np.bincount(ranges["module"][has_value], minlength=self.context.count)
+        self._range_counts += counts
+        self.start[rows[has_value]] = ranges["start_time"][has_value]
+        self.end[rows[has_value]] = ranges["end_time"][has_value]
+        self.is_live[rows[has_value]] = True
+        if not has_value.all():
+            others = take(ranges, ~has_value)
+            self._unassigned.append(
+                np.stack([others["module"], others["start_time"], others["end_time"]], axis=1)
+            )
+        self.context.emit("live_ranges", {**ranges, "value_id": self.value_ids(rows)})
+
+    def value_ids(self, rows: Ints) -> Numbers:
+        """Numbers of the values in these rows of the index; unknown for row -1."""
+        has_value = rows >= 0
+        value_id = np.zeros(len(rows), np.int64)
+        value_id[has_value] = self.values.value_id[rows[has_value]]
+        return Numbers(value_id, has_value)
+
+    def _tree(self, tree: Columns, tree_bytes: dict[int, int]) -> None:
+        """Nodes of the trees, whose bytes are added up by module."""
+        modules, first = np.unique(tree["module"], return_index=True)
+        bounds = [*first.tolist(), len(tree["module"])]
+        for number, module in enumerate(modules.tolist()):
+            sizes = tree["current_bytes"][bounds[number] : bounds[number + 1]]
+            tree_bytes[module] = tree_bytes.get(module, 0) + sum(sizes.tolist())
+        self.context.emit("peak_stack_nodes", tree)
+
+    def _check(self, tree_bytes: dict[int, int], steps: Ints) -> None:
+        """Hold titles to what stands below them, and each value to one live range."""
+        find = self.context.find
+        for module, total in tree_bytes.items():
+            title = self.context.facts[module].live.tree_bytes
+            if title is not None and total != title:
+                message = f"the nodes of the peak's tree hold {total} bytes, its title says {title}"
+                find(module, "error", "peak_tree_mismatch", message)
+        for module, facts in enumerate(self.context.facts):
+            length = facts.live.schedule_length
+            if length is not None and length != steps[module]:
+                message = f"the schedule has {steps[module]} steps, its title says {length}"
+                find(module, "error", "schedule_mismatch", message)
+        live_modules = self.values.module[self.is_live]
+        surplus = self._range_counts - np.bincount(live_modules, minlength=self.context.count)
+        for module in np.flatnonzero(surplus > 0).tolist():
+            message = f"{surplus[module]} live ranges are of values that have another one"
+            find(module, "error", "duplicate_live_range", message)
+
+    def _peaks(self, listings: list[Columns]) -> None:
+        """Printed contributors: by name and index, or in the oldest form by their order.
+
+        Args:
+            listings: the lines of the listings of all files, sorted by module in each.
+        """
+        context = self.context
+        none = np.empty(0, np.uint64)  # an empty listing is held to live ranges as well
+        names = np.concatenate([none, *(context.name_keys(part) for part in listings)])
+        keys = np.concatenate([none, *(context.index_keys(part) for part in listings)])
+        rows = self.values.by_name(keys)
+        valid = [part["shape_index"].valid for part in listings]
+        has_index = np.concatenate([np.empty(0, np.bool_), *valid])
+        rows[~has_index] = -1
+        modules = np.concatenate([np.empty(0, np.int64), *(part["module"] for part in listings)])
+        self._hold_peaks(modules, rows, names, has_index)
+        at = 0
+        for part in listings:
+            count = len(part["module"])
+            value_ids = self.value_ids(rows[at : at + count])
+            at += count
+            context.emit("peak_contributors", {**part, "value_id": value_ids})
+
+    def _hold_peaks(self, modules: Ints, rows: Ints, names: Words, has_index: Bools) -> None:
+        """Hold the listings to the live ranges, all modules at once; fill in rows without indexes.
+
+        Args:
+            modules: of the listings' lines.
+            rows: of their values, -1 where there is none.
+            names: of their instructions.
+            has_index: whether a line has an index; if none of a module's has, its values are those
+                that live, in their order.
+        """
+        count = self.context.count
+        times = [facts.live.peak_time for facts in self.context.facts]
+        time = np.array([time or 0 for time in times], np.int64)
+        has_peak = np.array([time is not None for time in times], np.bool_)
+        lines, is_live = np.bincount(modules, minlength=count), self._living(time, has_peak)
+        listed = np.flatnonzero(is_live)
+        living = np.bincount(self.values.module[listed], minlength=count)
+        is_old = has_peak & (np.bincount(modules[has_index], minlength=count) == 0)
+        if is_old[modules].any():
+            old = np.argsort(modules, kind="stable")
+            old = old[is_old[modules[old]]]
+            owner = modules[old]
+            place = np.arange(len(old)) - (np.cumsum(lines * is_old) - lines * is_old)[owner]
+            old, owner, place = (column[place < living[owner]] for column in (old, owner, place))
+            found = listed[(np.cumsum(living) - living)[owner] + place]
+            rows[old] = np.where(self.values.name_keys(found) == names[old], found, -1)
+        named = np.zeros(len(is_live), np.bool_)
+        named[rows[(rows >= 0) & has_peak[modules]]] = True
+        others = np.zeros(count, np.int64)
+        for module, start, end in (lone.T for lone in self._unassigned):
+            is_there = has_peak[module] & (start <= time[module]) & (time[module] <= end)
+            others += np.bincount(module[is_there], minlength=count)
+        differs = lines != living + others
+        differs[self.values.module[named != is_live]] = True
+        for number in np.flatnonzero(differs & has_peak).tolist():
+            message = (
+                f"the peak listing at {times[number]} names {lines[number]} values, the live "
+                f"ranges {living[number] + others[number]}, and they are not the same"
+            )
+            self.context.find(number, "error", "peak_listing_mismatch", message)
+
+    def _living(self, time: Ints, has_time: Bools) -> Bools:
+        """Which values live at their module's instant, if it has one."""
+        found = self.is_live.copy()
+        for part in parts(len(found)):
+            module = self.values.module[part]
+            at = time[module]
+            found[part] &= has_time[module] & (self.start[part] <= at) & (at <= self.end[part])
+        return found

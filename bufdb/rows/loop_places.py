@@ -1,0 +1,337 @@
+"""Places in loops: elements of tuples, operands, and the lines of a scan."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from bufdb.read.hlo import NOTHING_MORE, Frame, HloHeader, Own
+from bufdb.read.hlo_graph import At, Caller, HloGraph, Index, Instruction, at_shape
+from bufdb.read.instruction import metadata_of, unescape
+
+# -- Operands of instructions, and what stands behind moves of data --------------------------------
+
+MOVES = (
+    *("add-dependency", "bitcast", "bitcast-convert", "broadcast", "convert", "copy", "copy-done"),
+    *("copy-start", "domain", "dynamic-slice", "opt-barrier", "pad", "reduce-precision"),
+    *("reshape", "slice", "transpose"),
+)
+"""They move data and make none; what they bear as metadata is often that of their user."""
+MAX_MOVES = 20
+"""So far a constant, or the carry of a loop, is looked for."""
+
+Callers = dict[int, Caller]
+"""By computation the instruction through which a walk came in."""
+
+
+class Operands:
+    """The operands in one module's text."""
+
+    def __init__(self, graph: HloGraph) -> None:
+        self.graph = graph
+        self._largest: dict[int, At | None] = {}
+
+    def all(self, ins: Instruction) -> list[At]:
+        """Those that are there, each as a whole."""
+        found = (self.graph.operand(ins, number, ()) for number in range(len(ins.operands)))
+        return [at for at in found if at is not None]
+
+    def caller(self, callers: Callers, computation: int) -> Caller | None:
+        """Who calls a computation: where the walk has come in, that way."""
+        return callers.get(computation) or self.graph.caller(computation)
+
+    def largest(self, callers: Callers, ins: Instruction) -> At | None:
+        """The largest; of those that are not made of a constant, where there are others."""
+        if ins.position not in self._largest:
+            found = self.all(ins)
+            changing = [at for at in found if not self._is_constant(callers, at)]
+            self._largest[ins.position] = max(changing or found, key=_size, default=None)
+        return self._largest[ins.position]
+
+    def is_carried(self, callers: Callers, at: At) -> bool:
+        """Whether moves lead to what the body of a loop is given."""
+        end = self._behind_moves(callers, at)
+        if end is None or end.opcode != "parameter":
+            return False
+        found = self.caller(callers, end.computation)
+        return found is not None and found[1] == "body"
+
+    def branches(self, callers: Callers, ins: Instruction, index: Index) -> list[int]:
+        """The branches of a conditional that make data; all, where each gives a constant.
+
+        Of what one branch leaves for the backward pass the others give zeros.
+        """
+        called = ins.called.get("branch", [])
+        roots = [(number, self.graph.root(name)) for number, name in enumerate(called)]
+        there = [(number, root) for number, root in roots if root is not None]
+        making = [number for number, root in there if not self._fills(callers, (root, index))]
+        return making or [number for number, _ in there]
+
+    def _fills(self, callers: Callers, at: At | None) -> bool:
+        """Whether an element of a result is a constant, broadcast in a fusion perhaps."""
+        for _ in range(MAX_MOVES):
+            if at is None:
+                return False
+            ins, index = at
+            if ins.opcode == "tuple":
+                at = self.graph.operand(ins, index[0], index[1:]) if index else None
+            elif ins.opcode == "fusion" and ins.fused is not None:
+                root = self.graph.root(ins.fused)
+                if root is None:
+                    return False
+                callers, at = {**callers, root.computation: (ins, "calls", 0)}, (root, index)
+            elif ins.opcode == "get-tuple-element" and ins.number is not None:
+                at = self.graph.operand(ins, 0, (ins.number, *index))
+            else:
+                end = self._behind_moves(callers, at)
+                if end is ins or end is None:
+                    return ins.opcode in ("constant", "iota")
+                at = end, ()
+        return False
+
+    def _is_constant(self, callers: Callers, at: At) -> bool:
+        end = self._behind_moves(callers, at)
+        return end is not None and end.opcode in ("constant", "iota")
+
+    def _behind_moves(self, callers: Callers, at: At | None) -> Instruction | None:
+        """What stands behind moves and the parameters of fusions."""
+        for _ in range(MAX_MOVES):
+            if at is None:
+                return None
+            ins = at[0]
+            found = self.caller(callers, ins.computation) if ins.opcode == "parameter" else None
+            if found is not None and found[1] == "calls" and ins.number is not None:
+                at = self.graph.operand(found[0], ins.number, ())
+            elif ins.opcode in MOVES or ins.opcode == "get-tuple-element":
+                at = self.graph.operand(ins, 0, ())
+            else:
+                return ins
+        return None
+
+
+def _size(at: At) -> int:
+    shape = at_shape(at)
+    return 0 if shape.is_tuple else shape.logical_bytes or 0
+
+
+# -- Lines that a scan bears and that are those of another one -------------------------------------
+#
+# JAX traces what a scan inserts into its stacks, and takes from them, once for each shape, and
+# keeps that (`jit(dynamic_update_index_in_dim)`). From then on all scans of a process bear the line
+# of the first one, in whatever program that was. They stand right in the body, beside the user's
+# step, which is a `closed_call`. The body of a `while_loop` has none: there the user may have
+# written the same.
+
+Fields = Mapping[str, Any]
+"""Metadata of an instruction (`metadata_of`)."""
+
+_KEPT = re.compile(rb'/body/jit\(dynamic_(?:update_)?index_in_dim\)([/"][^}\n]{0,4095})\}')
+_STEP = b"/body/closed_call"
+_SCAN_BODY = len(b"/body/")
+_LONGEST = 1 << 12
+"""An op_name is shorter; its beginning is not looked for farther away."""
+
+
+def kept_steps(text: bytes) -> list[tuple[bytes, Fields]]:
+    """What stands behind the names of what JAX may have kept from another scan, each once.
+
+    Of 16,464 such in 13 MB four differ, which takes 16 ms; to look at each one 70.
+
+    Returns:
+        The end of their metadata, and the fields in it, where the line is.
+    """
+    ends = dict.fromkeys(_KEPT.findall(text))
+    return [(end, metadata_of(b', metadata={op_name="%b}' % end)) for end in ends]
+
+
+def bodies_of(text: bytes, ends: Iterable[bytes]) -> set[tuple[bytes, bytes]]:
+    """The ends again, each with the op_names of the bodies in which it stands."""
+    wanted = set(ends)
+    marks = _KEPT.finditer(text) if wanted else ()
+    found = {(mark[1], _body(text, mark)) for mark in marks if mark[1] in wanted}
+    return {(end, body) for end, body in found if body is not None}
+
+
+def bodies_of_scans(text: bytes, bodies: Iterable[bytes]) -> set[bytes]:
+    """Which of these bodies, by their op_name, are those of scans."""
+    wanted, found = set(bodies), set()
+    for mark in re.finditer(_STEP, text) if wanted else ():
+        body = _body(text, mark)
+        if body in wanted:
+            found.add(body)
+            wanted.remove(body)
+            if not wanted:
+                break
+    return found
+
+
+def _body(text: bytes, mark: re.Match[bytes]) -> bytes | None:
+    """The op_name of the body that a place in an op_name is in."""
+    quote = text.rfind(b'"', max(0, mark.start() - _LONGEST), mark.start())
+    return None if quote < 0 else text[quote + 1 : mark.start() + _SCAN_BODY]
+
+
+# -- Whose an instruction is: the line of the user it bears, or the machinery of a loop ------------
+#
+# JAX gives all that a scan adds to its body (the counter, the slices of what is scanned, the stacks
+# of what is saved) the line of the call, or of another scan, for which it was traced first
+# (`scans`). An instruction with another line is the user's. With this line it is the user's if
+# behind the last `while/body/` of its op_name something stands that no loop writes: a scan of a
+# lambda on one line, the body of a `while_loop`; and so beside the loop, of what makes data:
+# `relu(scan(…)[0] @ w)`.
+#
+# Where all that was compiled is installed, a server say, no line is the user's. Then the innermost
+# line of whatever library stands for it, or every walk would end at the arguments of the program.
+
+Place = tuple[str, int]
+"""File and line."""
+
+_SOURCE_FILE = re.compile(rb' source_file="((?:[^"\\]|\\.)*)"')
+_BODY = re.compile(rb"while\)*/body/")
+_MACHINERY = re.compile(
+    rb"(?:(?:closed_call|eval_jaxpr|checkpoint|remat|rematted_computation)(?:/|$))*"
+    rb"(?:jit\(dynamic_(?:update_)?index_in_dim\)(?:/.*)?"
+    rb"|dynamic_(?:update_)?slice|broadcast_in_dim|squeeze|reshape|concatenate|slice"
+    rb"|(?:\w+\()*while\)*)?"
+)
+_SCALAR = re.compile(rb"(?:pred|[su]\d+)\[\]")
+_BEARS_CONSUMERS_LINE = frozenset({"while", "conditional", "call", "get-tuple-element", "tuple"})
+
+
+class Places:
+    """Lines of a module's instructions."""
+
+    def __init__(
+        self,
+        header: HloHeader | None,
+        loops: Iterable[Fields],
+        own: Own = NOTHING_MORE,
+        text: bytes = b"",
+    ) -> None:
+        """Take the frames of the HLO text, and the metadata of its loops.
+
+        Args:
+            header: what stands above the computations.
+            loops: metadata of the loops.
+            own: which files are the user's own.
+            text: the computations, or no text if some line is known to be the user's and all
+                scans bear their own.
+        """
+        self._is_library, self._library_source = own.is_library, own.library_source
+        self.has_own = not text or self._finds_own(header, text)
+        """Whether any line is the user's."""
+        self.frames: dict[int, Frame] = {}
+        for frame in header.frames if header is not None else ():
+            self.frames[frame.stack_frame_id] = frame
+        self._of_frames: dict[int, Place | None] = {}
+        self._is_step: dict[bytes, tuple[bool, bool]] = {}
+        """Whether an op_name on a loop's line says what the user computes, and whether in the body
+        of a loop: many have the same."""
+        self.of_loops = {place for fields in loops if (place := self._own(fields)) is not None}
+        self.of_loops |= self._of_other_scans(text)
+
+    def own(self, ins: Instruction) -> Place | None:
+        """The innermost place that is not library code."""
+        if ins.own is NotImplemented:
+            fields, known = ins.metadata, self._of_frames
+            number = fields.get("stack_frame_id")
+            ins.own = known[number] if number in known else self._own(fields)
+        place: Place | None = ins.own
+        return place
+
+    def innermost(self, ins: Instruction) -> tuple[str | bytes | None, int | None, int | None]:
+        """File, line and frame as in the table `instructions`."""
+        fields = ins.metadata
+        file, number = fields.get("source_file"), fields.get("stack_frame_id")
+        frame = self.frames.get(number) if file is None and number is not None else None
+        if frame is not None:
+            return frame.source_file, frame.source_line, number
+        return file, fields.get("source_line"), number
+
+    def _of_other_scans(self, text: bytes) -> set[Place]:
+        """The lines that loops bear for what JAX had traced for another scan."""
+        found = [(end, self._own(fields)) for end, fields in kept_steps(text)]
+        others = {end: place for end, place in found if place and place not in self.of_loops}
+        bodies = bodies_of(text, others)
+        of_scans = bodies_of_scans(text, (body for _, body in bodies))
+        return {others[end] for end, body in bodies if body in of_scans}
+
+    def _finds_own(self, header: HloHeader | None, text: bytes) -> bool:
+        if header is not None and any(f.own_frame_id is not None for f in header.frames):
+            return True
+        known: set[bytes] = set()
+        for found in _SOURCE_FILE.finditer(text):
+            if found[1] not in known:
+                known.add(found[1])
+                if not self._is_library(unescape(found[1]).decode(errors="replace")):
+                    return True
+        return False
+
+    def is_nobodys(self, file: str) -> bool:
+        """Whether a line of a file says nothing, being a library's beside those of a user."""
+        return self.has_own and self._is_library(file)
+
+    def library_source(self, ins: Instruction) -> str | None:
+        """The innermost place of what has none of the user's, as value_origin_details names it."""
+        file, line, number = self.innermost(ins)
+        frame = None if number is None else self.frames.get(number)
+        if frame is not None and frame.own_frame_id is not None:
+            return None
+        text = file.decode(errors="replace") if isinstance(file, bytes) else file
+        return self._library_source(text, line)
+
+    def is_librarys(self, ins: Instruction) -> bool:
+        """Whether an instruction bears lines of libraries alone, in a module with the user's."""
+        return self.own(ins) is None and self.library_source(ins) is not None
+
+    def _own(self, fields: Fields) -> Place | None:
+        number = fields.get("stack_frame_id")
+        if number is not None and number in self.frames:
+            self._of_frames[number] = self.of_frame(number)
+            return self._of_frames[number]
+        file, line = fields.get("source_file"), fields.get("source_line")
+        if file is None or line is None or self.is_nobodys(file.decode()):
+            return None
+        return file.decode(), line
+
+    def of_frame(self, number: int | None) -> Place | None:
+        """The innermost place that is not library code, at a frame or above it."""
+        frame = None if number is None else self.frames.get(number)
+        if frame is not None and self.has_own:
+            frame = None if frame.own_frame_id is None else self.frames.get(frame.own_frame_id)
+        if frame is None or frame.source_file is None or frame.source_line is None:
+            return None
+        return frame.source_file, frame.source_line
+
+    def is_users(self, ins: Instruction) -> bool:
+        """Whether the line that an instruction bears says what of the user's it computes."""
+        if ins.is_users is None:
+            ins.is_users = self._judge(ins)
+        return ins.is_users
+
+    def is_sum(self, ins: Instruction) -> bool:
+        """Whether a loop sums up, step by step, the gradient of what all steps share."""
+        if ins.opcode != "add" or not (ins.op_name or b"").endswith(b"/add_any"):
+            return False
+        return self.own(ins) in self.of_loops
+
+    def is_turned(self, ins: Instruction) -> bool:
+        """Whether a move of vmap's, of the axis of its batch, is named, on the line of the loop."""
+        return (ins.op_name or b"").endswith(b"/transpose") and self.own(ins) in self.of_loops
+
+    def _judge(self, ins: Instruction) -> bool:
+        if ins.opcode in _BEARS_CONSUMERS_LINE:
+            return False
+        place = self.own(ins)
+        if place is None or place not in self.of_loops:
+            return place is not None
+        if _SCALAR.match(ins.shape_text):
+            return False
+        op_name = ins.op_name or b""
+        if op_name not in self._is_step:
+            before, *behind = _BODY.split(op_name.split(b";")[0])
+            last = behind[-1] if behind else before.rpartition(b"/")[2]
+            self._is_step[op_name] = _MACHINERY.fullmatch(last) is None, bool(behind)
+        is_step, is_in_body = self._is_step[op_name]
+        return is_step and (is_in_body or ins.opcode not in MOVES)

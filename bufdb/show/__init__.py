@@ -1,0 +1,1 @@
+"""What a terminal shows of a module: pictures in characters."""

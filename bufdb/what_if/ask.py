@@ -1,0 +1,355 @@
+"""`what-if` as an answer: what was asked for, as its user says it; the figures as rows and as text.
+
+Invariant: a figure is one of `bufdb.what_if.answer`; nothing is computed here but shares.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from bufdb.answers.budget import parse_limit
+from bufdb.answers.opening import Open
+from bufdb.errors import UsageError, quote
+from bufdb.query.result import Result
+from bufdb.query.sizes import require_unit
+from bufdb.render import formats
+from bufdb.render.text import escape_control, human_apart, human_bytes, markdown_escape
+from bufdb.what_if import answer, choice, donation
+from bufdb.what_if.answer import Answer, Low, Row
+
+BY = {"line": "source_line", "op": "op", "value": "value"}
+"""peak_savings.what by what the user says."""
+MOST_NAMES = 20
+"""Names in a table that save nothing; the others are summed up."""
+MEANING = (
+    "Exact for today's schedule, where treating just these saves no more; of a recompilation, "
+    "which schedules and fuses anew, a prediction."
+)
+FINEST = 1 << 20
+"""Largest denominator of a share that stays: a byte in a mebibyte."""
+_LARGE_EXPONENT = re.compile(r"[eE][+-]?[\d_]{4}")
+RANGE = (
+    "What it needs then lies between: the peak, and the peak with the holes that are in the arena "
+    "today."
+)
+NARROW = ("bf16", "f16")
+NARROW_ALREADY = "Of two bytes an element already, so that bf16 saves nothing: "
+FORMS = {
+    "wrap": "The low end is jax.checkpoint around just the expression; what a first policy saves "
+    "only a trace of the changed program says: ",
+    "policy": "The low end is one name less in the checkpoint policy: ",
+}
+"""By peak_savings.saving_form what is said before the lines."""
+LAYER_INPUT = "A scan saves the inputs of its layer, whatever the checkpoint policy: "
+_SQL = "\n".join([choice.SQL, donation.CANDIDATES, donation.SPANS, answer.SQL])
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """An answer, and what of the question its text repeats."""
+
+    found: Answer
+    limit: int | None
+    """Bytes to come down to; None if nothing was asked for."""
+    share: Fraction
+    """Share of the bytes that stays."""
+    by: str = "line"
+    """What is taken to come down to the limit: a word of `BY`."""
+
+    @property
+    def notes(self) -> list[str]:
+        """What else the name fits, and what cannot be donated."""
+        return [text for text in (self.found.choice.others, *self.found.refused) if text]
+
+    def result(self) -> Result:
+        """Every row, with the module and all that is known of the instant."""
+        return _rows(self.found)
+
+    def text(self, format_name: str = "table", width: int | None = None) -> tuple[str, int]:
+        """As `table` or `markdown`, and the number of cells that had to be shortened to `width`."""
+        is_markdown = format_name == "markdown"
+        found = self.found
+        table, cut = formats.render(_table(found), format_name, width) if found.rows else ("", 0)
+
+        def lines(texts: list[str]) -> str:
+            if is_markdown:  # where only an empty line ends a line
+                return "\n".join(f"{markdown_escape(text)}\n" for text in texts)
+            return "".join(f"{escape_control(text)}\n" for text in texts)
+
+        head = lines([_headline(found, self.limit, self.share)])
+        blocks = [head, table, lines(_below(found, self.share, self.by))]
+        return "\n".join(block for block in blocks if block), cut
+
+
+def what_if(
+    opened: Open,
+    module: str,
+    *,
+    without: str | Sequence[str] = (),
+    donate: str | Sequence[str] = (),
+    keep: str | None = None,
+    until: str | None = None,
+    by: str | None = None,
+    order: str | None = None,
+    run: str | None = None,
+    color: int | str | None = None,
+) -> WhatIf:
+    """What a module's peak and need would be; arguments as the options of `bufdb what-if`.
+
+    Raises:
+        UsageError: nothing is asked for, or something that there is not.
+        BufdbError: it cannot be computed.
+    """
+    if not (without or donate) and until is None:
+        raise UsageError("what is to be taken away? --without, --donate or --until say it")
+    if by is not None and until is None:
+        raise UsageError("--by says what --until takes; name a size with --until")
+    if order is not None and until is None:
+        raise UsageError("--order says what --until takes first; name a size with --until")
+    share, limit = _share(keep), None if until is None else _size(until)
+    con = opened(_SQL, runs=None if run is None else [run])
+    chosen = choice.choose(con, module, run, color)
+    # A text is one name, not its letters.
+    without, donate = ([given] if isinstance(given, str) else given for given in (without, donate))
+    asked = answer.Asked(
+        without, donate, share, limit, _one_of("--by", BY, by or "line"), _is_cheapest(order)
+    )
+    return WhatIf(answer.answer(con, chosen, asked), limit, share, by or "line")
+
+
+def _one_of(option: str, words: dict[str, str], given: str) -> str:
+    if given not in words:
+        raise UsageError(f"{option} is one of {', '.join(words)}, got {quote(given)}")
+    return words[given]
+
+
+def _is_cheapest(order: str | None) -> bool:
+    words = {"saving": "saving", "cost": "cost"}
+    return order is not None and _one_of("--order", words, order) == "cost"
+
+
+def _share(text: str | None) -> Fraction:
+    """As a ratio that can be said, and that is what is computed: 0.3333333333 is 1/3."""
+    given = "0" if text is None else str(text)
+    try:
+        # A number of a billion digits is a short text too.
+        share = Fraction(-1 if _LARGE_EXPONENT.search(given) else given)
+    except (ValueError, ZeroDivisionError):
+        share = Fraction(-1)
+    if not 0 <= share <= 1:
+        raise UsageError(
+            f"--keep wants a share from 0 to 1, such as 0.5 or 1/8, got {quote(given)}"
+        )
+    return share.limit_denominator(FINEST)
+
+
+def _size(text: str) -> int:
+    require_unit(text.strip(), f"--until {text}")
+    wrong = f"--until wants bytes such as 123456 or '16 GiB', got {quote(text)}"
+    try:
+        limit = parse_limit(int(text) if re.fullmatch("[0-9]{1,30}", text) else text)
+    except ValueError as error:
+        raise UsageError(wrong) from error
+    if limit.is_relative:
+        raise UsageError(wrong)
+    return int(limit.amount)
+
+
+def _headline(found: Answer, limit: int | None, share: Fraction) -> str:
+    """train_step (gpu_b8, device): peak 8.29 MiB → 6.19 MiB, saves 2.09 MiB (25.3%)."""
+    choice, left = found.choice, found.left.peak_bytes
+    saving = choice.peak_bytes - left
+    ratio = f" ({saving / choice.peak_bytes:.1%})" if choice.peak_bytes else ""
+    sizes = human_apart([choice.peak_bytes, left, *([] if limit is None else [limit])])
+    least = found.low_saving_bytes
+    low = "" if least is None or least == saving else f"{human_bytes(least)} to "
+    text = (
+        f"{choice.function_name} ({choice.run_name}, {choice.memory_space}): "
+        f"peak {sizes[0]} → {sizes[1]}, "
+        f"saves {low}{human_bytes(saving)}{ratio}"
+    )
+    if share:
+        text += f", {share} of the bytes stays"
+    text += _needs(found)
+    if limit is not None:
+        is_above = found.need.low_bytes > limit
+        verdict = "fits into" if found.fits else "still above" if is_above else "may be above"
+        text += f"; {verdict} {sizes[2]}"
+        if found.fits and least is not None and choice.peak_bytes - least > limit:
+            text += ", not at the low end"
+    return text
+
+
+def _needs(found: Answer) -> str:
+    """As `; needs 8.4 MiB → 6.2 to 6.3 MiB`; '' where that is the peak."""
+    choice, left, need = found.choice, found.left.peak_bytes, found.need
+    today, peak = human_bytes(choice.need_bytes), human_bytes(left)
+    low, high = human_bytes(need.low_bytes), human_bytes(need.high_bytes)
+    if today == human_bytes(choice.peak_bytes) and low == high == peak:
+        return ""
+    return f"; needs {today} → {low if low == high else f'{low} to {high}'}"
+
+
+def _below(found: Answer, share: Fraction, by: str) -> list[str]:
+    """What caps the saving, what cannot be left out, and what the figure means."""
+    lines = []
+    if found.fits is False:
+        # What is as high elsewhere stays, whatever single name is taken.
+        lines.append(f"No {by} by itself lowers the peak further{_nameless(found, by)}.")
+    if found.fits and not found.rows:
+        lines.append("What it needs today fits already.")
+    left = found.left
+    instant = found.instants.get(left.peak_time)
+    if found.rows:
+        at = f"The peak then is at {left.peak_time}"
+        if instant is not None:
+            parts = [instant.instruction_name, instant.op_path, instant.source]
+            at += ": " + ", ".join(part for part in parts if part)
+        lines.append(f"{at}; today it is at {found.choice.peak_time}.")
+    if found.rows and found.need.low_bytes < found.need.high_bytes:
+        lines.append(RANGE)
+    inputs = [row.name for row in found.rows if row.is_layer_input and row.what != "together"]
+    if inputs:
+        lines.append(f"{LAYER_INPUT}{_list(inputs)}.")
+    narrow = [row.name for row in found.rows if row.dtype in NARROW and row.what != "together"]
+    for form, text in FORMS.items():
+        named = [
+            row.name.removeprefix("saved ") + _instead(row.low)
+            for row in found.rows
+            if row.low is not None and row.low.form == form and row.what == "source_line"
+        ]
+        if named:
+            lines.append(f"{text}{_list(named)}.")
+    if share and narrow:
+        lines.append(f"{NARROW_ALREADY}{_list(narrow)}.")
+    return [*lines, MEANING]
+
+
+def _instead(low: Low) -> str:
+    """What is kept instead of a line."""
+    return "" if low.kept_name is None else f" (keeps {low.kept_name})"
+
+
+def _nameless(found: Answer, by: str) -> str:
+    """What --until could not take, since nobody knows its line or op."""
+    count = found.nameless
+    if not count:
+        return ""
+    values = "1 value that is live then has" if count == 1 else f"{count} values live then have"
+    return f"; {values} no {by}, and what they hold --by value takes"
+
+
+def _list(names: list[str]) -> str:
+    more = len(names) - MOST_NAMES
+    return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+def _table(found: Answer) -> Result:
+    """What a table shows: names that hold nothing at the peak and save nothing in one row."""
+    columns = [
+        ("what", "VARCHAR"),
+        ("held_bytes", "HUGEINT"),
+        ("low_saving_bytes", "HUGEINT"),
+        ("saving_bytes", "HUGEINT"),
+        ("peak_bytes_without", "HUGEINT"),
+        ("operation_count", "HUGEINT"),
+        ("next_peak_time", "BIGINT"),
+        ("next_peak_instruction", "VARCHAR"),
+        ("name", "VARCHAR"),
+    ]
+    shown = found.rows
+    if len(shown) == 2 and shown[-1].what == "together":
+        shown = shown[:1]  # it says the same again
+    idle = [row for row in shown[:-1] if not row.held_bytes and not row.saving_bytes]
+    rest = {id(row) for row in idle[MOST_NAMES:]}
+    rows = [row for row in shown if id(row) not in rest]
+    cells = [_cells(found, row) for row in rows]
+    if rest:
+        today = (found.choice.peak_bytes, None, found.choice.peak_time, None)
+        name = f"{len(rest)} more that hold nothing at the peak"
+        cells.insert(len(cells) - 1, ("", 0, None, 0, *today, name))
+    return Result(columns, cells)
+
+
+def _cells(found: Answer, row: Row) -> tuple[Any, ...]:
+    instant = found.instants.get(row.next_peak_time)
+    return (
+        row.what,
+        row.held_bytes,
+        None if row.low is None else row.low.saving_bytes,
+        row.saving_bytes,
+        row.peak_bytes_without,
+        row.operation_count,
+        row.next_peak_time,
+        None if instant is None else instant.instruction_name,
+        row.name,
+    )
+
+
+def _low_cells(low: Low | None) -> tuple[Any, ...]:
+    if low is None:
+        return (None,) * 4
+    return low.saving_bytes, low.form, low.kept_name, low.operation_count
+
+
+def _rows(found: Answer) -> Result:
+    """Every row, with the module and all that is known of the instant."""
+    columns = [
+        ("run_name", "VARCHAR"),
+        ("function_name", "VARCHAR"),
+        ("module_key", "VARCHAR"),
+        ("color", "BIGINT"),
+        ("need_bytes", "HUGEINT"),
+        ("peak_bytes", "HUGEINT"),
+        ("what", "VARCHAR"),
+        ("name", "VARCHAR"),
+        ("held_bytes", "HUGEINT"),
+        ("saving_bytes", "HUGEINT"),
+        ("peak_bytes_without", "HUGEINT"),
+        ("low_need_bytes_without", "HUGEINT"),
+        ("high_need_bytes_without", "HUGEINT"),
+        ("next_peak_time", "BIGINT"),
+        ("next_peak_instruction", "VARCHAR"),
+        ("next_peak_op", "VARCHAR"),
+        ("next_peak_source", "VARCHAR"),
+        ("is_layer_input", "BOOLEAN"),
+        ("dtype", "VARCHAR"),
+        ("operation_count", "HUGEINT"),
+        ("low_saving_bytes", "HUGEINT"),
+        ("saving_form", "VARCHAR"),
+        ("kept_name", "VARCHAR"),
+        ("low_operation_count", "HUGEINT"),
+    ]
+    choice, rows = found.choice, []
+    for row in found.rows:
+        instant = found.instants.get(row.next_peak_time)
+        rows.append(
+            (
+                choice.run_name,
+                choice.function_name,
+                choice.module_key,
+                choice.color,
+                choice.need_bytes,
+                choice.peak_bytes,
+                row.what,
+                row.name,
+                row.held_bytes,
+                row.saving_bytes,
+                row.peak_bytes_without,
+                None if row.need is None else row.need.low_bytes,
+                None if row.need is None else row.need.high_bytes,
+                row.next_peak_time,
+                None if instant is None else instant.instruction_name,
+                None if instant is None else instant.op_path,
+                None if instant is None else instant.source,
+                row.is_layer_input,
+                row.dtype,
+                row.operation_count,
+                *_low_cells(row.low),
+            )
+        )
+    return Result(columns, rows)
