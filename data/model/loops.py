@@ -2,7 +2,7 @@
 
 A comment `#: 24 ~40` names sizes of the arrays that this line alone may make: what the loop saves
 or carries, and behind `~` cotangents, which may also bear a line that uses the array. So each
-buffer of a loop has a line that is right (tests/assemble/test_loops.py). Nothing is executed.
+buffer of a loop has a line that is right (tests/rows/test_loops.py). Nothing is executed.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Functions of JAX on every way into a database; `tests/compiled/test_jax_functions.py` runs it.
+"""Functions of JAX on every way into a database; `tests/capture/test_jax_functions.py` runs it.
 
     python jax_functions.py DATABASE MODELS FOLDER
 

@@ -90,5 +90,5 @@ export default [
       ],
     },
   },
-  { files: ["tests/report/page/**/*.mjs"], languageOptions: { globals: globals.nodeBuiltin } },
+  { files: ["tests/page/scripts/**/*.mjs"], languageOptions: { globals: globals.nodeBuiltin } },
 ];

@@ -47,7 +47,7 @@ test("no name is declared by two scripts", () => {
 
 const skip =
   !existsSync(new URL("node_modules/uplot", import.meta.url)) &&
-  "'npm ci' has not been run in tests/report/page";
+  "'npm ci' has not been run in tests/page/scripts";
 test("the library is the released file of the pinned version", { skip }, () => {
   const released = (/** @type {string} */ name) =>
     readFileSync(new URL(`node_modules/uplot/${name}`, import.meta.url), "utf8");

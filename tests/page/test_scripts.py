@@ -7,8 +7,8 @@ import subprocess
 import pytest
 from places import ROOT
 
-PAGE = ROOT / "tests" / "report" / "page"
-STATIC = ROOT / "bufdb" / "report" / "html" / "static"
+PAGE = ROOT / "tests" / "page" / "scripts"
+STATIC = ROOT / "bufdb" / "page" / "static"
 OLDEST_NODE = 20
 
 
@@ -27,7 +27,7 @@ NODE = missing()
 needs_node = pytest.mark.skipif(NODE is not None, reason=NODE or "")
 needs_tools = pytest.mark.skipif(
     NODE is not None or not (PAGE / "node_modules").is_dir() or shutil.which("npm") is None,
-    reason=NODE or "'npm ci' has not been run in tests/report/page",
+    reason=NODE or "'npm ci' has not been run in tests/page/scripts",
 )
 
 
