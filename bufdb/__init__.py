@@ -23,7 +23,7 @@ __all__ = ["__version__", "connect", "explain"]
 
 
 def __getattr__(name: str) -> Any:
-    """The two doors, imported when they are used: `import bufdb` itself imports nothing."""
+    """Return the two doors, imported when they are used: `import bufdb` itself imports nothing."""
     if name == "connect":
         from bufdb.api.database import connect
 

@@ -104,7 +104,7 @@ EXAMPLES = {
 
 
 def with_examples(command: click.Command, name: str) -> click.Command:
-    """The command, its examples at the end of its help, and so those below it."""
+    """Return the command, its examples at the end of its help, and so those below it."""
     lines = "".join(f"\n  {line}" for line in EXAMPLES.get(name, ()))
     if lines:
         before = f"{command.epilog}\n\n" if command.epilog else ""
@@ -144,7 +144,7 @@ INTERRUPTED = 130
 
 
 def keep_lines(command: click.Command) -> click.Command:
-    r"""The command, lines below a \b in its docstring shown as they are.
+    r"""Return the command, lines below a \b in its docstring shown as they are.
 
     Click looks for the character; in a raw docstring, as ruff asks for, stand a backslash and a b.
     """

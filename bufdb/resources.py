@@ -20,20 +20,20 @@ def schema_files(*folders: str) -> list[Path]:
 
 
 def query_folder() -> Path:
-    """The folder of the saved queries that come with bufdb."""
+    """Return the folder of the saved queries that come with bufdb."""
     return _folder("queries")
 
 
 def common_header() -> Path:
-    """The file with the parameters and columns that many saved queries share."""
+    """Return the file with the parameters and columns that many saved queries share."""
     return query_folder() / "common" / "header.sql"
 
 
 def check_folder() -> Path:
-    """The folder of the invariants that `bufdb check` holds a database to."""
+    """Return the folder of the invariants that `bufdb check` holds a database to."""
     return query_folder() / "checks"
 
 
 def advice_page(kind: str) -> str:
-    """The page about a kind of advice, with the code to type."""
+    """Return the page about a kind of advice, with the code to type."""
     return (query_folder() / "advice" / f"{kind}.md").read_text("utf-8")

@@ -76,7 +76,7 @@ class BudgetFile:
 
 
 def parse_limit(value: Any) -> Limit:
-    """A limit from a number of bytes or from text such as '16 GiB', '+2%', '+10 MiB'.
+    """Return a limit from a number of bytes or from text such as '16 GiB', '+2%', '+10 MiB'.
 
     Raises:
         ValueError: it is none of these; the message says what was expected.
@@ -94,7 +94,7 @@ def parse_limit(value: Any) -> Limit:
 
 
 def parse_color(value: Any) -> int | str | None:
-    """A memory space from its number, its name or all; None for None.
+    """Return a memory space from its number, its name or all; None for None.
 
     Raises:
         ValueError: it is none of these; the message says what was expected.
@@ -107,7 +107,7 @@ def parse_color(value: Any) -> int | str | None:
 
 
 def parse(text: str, path: str) -> BudgetFile:
-    """A budget file from its text; `path` is for messages.
+    """Return a budget file from its text; `path` is for messages.
 
     Raises:
         UsageError: it is no TOML, or an entry is wrong; the message has file and line.

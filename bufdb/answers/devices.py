@@ -94,12 +94,12 @@ def _tpu(
 
 
 def _gpu(name: str, whole: int, spec: str, *others: str, larger: str | None = None) -> Device:
-    """A GPU that XLA describes, as its driver does."""
+    """Return a GPU that XLA describes, as its driver does."""
     return Device(name, whole, None, DRIVER, f"{_XLA}/{spec}.txtpb", others, larger)
 
 
 def _label(name: str, size: int, source: str, *others: str, larger: str | None = None) -> Device:
-    """A GPU of which only the label is known, in GB."""
+    """Return a GPU of which only the label is known, in GB."""
     return Device(name, size * GB, None, LABEL, source, others, larger)
 
 
@@ -175,7 +175,7 @@ _BY_NAME = {_folded(name): known for known in DEVICES for name in (known.name, *
 
 
 def device(name: str) -> Device | None:
-    """The device of a name as people, JAX or the makers write it; None if there is none."""
+    """Return the device of a name as people, JAX or the makers write it; None if there is none."""
     folded = _folded(name)
     if folded == "v5" and "tpu" not in name.casefold():
         return None  # JAX calls a v5p "TPU v5"; a person may mean a v5e

@@ -482,7 +482,7 @@ def diff(
     most_places: int = MOST_PLACES,
     **options: Any,
 ) -> Diff:
-    """The modules of two runs side by side; arguments as the options of `bufdb diff`.
+    """Return the modules of two runs side by side; arguments as the options of `bufdb diff`.
 
     Args:
         opened: opens the database.
@@ -527,7 +527,7 @@ def _asked(
     color: int | str | None = None,
     pairs: Sequence[str] = (),
 ) -> tuple[duckdb.DuckDBPyConnection, dict[str, Value]]:
-    """The database and what it is asked; arguments and errors as those of `diff`."""
+    """Return the database and what it is asked; arguments and errors as those of `diff`."""
     if by not in KEYS:
         raise UsageError(f"--by is one of {', '.join(KEYS)}, got {quote(by)}")
     values: dict[str, Value] = {"base": base, "new": new, "key_name": by}

@@ -46,7 +46,7 @@ _WIDE = 110
 def text(
     comparison: Comparison, top: int, format_name: str = "table", width: int | None = None
 ) -> Shown:
-    """The line of `summary`, the figures, and the parts of what changed most.
+    """Return the line of `summary`, the figures, and the parts of what changed most.
 
     Args:
         comparison: two sides.
@@ -167,7 +167,7 @@ def _functions(rows: list[Row]) -> int:
 
 
 def _outcome(row: Row) -> str:
-    """What became of a peak, in the words of the summary."""
+    """Return what became of a peak, in the words of the summary."""
     if row.paired_by.startswith("only"):
         return row.paired_by
     return "unchanged" if row.change == "same" else str(row.change)
@@ -180,7 +180,7 @@ def _from_to(row: Row) -> str:
 
 
 def _largest(peak: Row, parts: Iterable[Row]) -> Row | None:
-    """The part that changed most in the direction of the peak."""
+    """Return the part that changed most in the direction of the peak."""
     grew = (peak.delta_bytes or 0) > 0
     mine = (row for row in parts if row.place == peak.place and row.delta_bytes)
     return next((row for row in mine if ((row.delta_bytes or 0) > 0) == grew), None)
@@ -193,7 +193,7 @@ def _cause(row: Row, key_name: str) -> str:
 
 
 def _part(row: Row, key_name: str) -> str:
-    """The group, and what a donation is; "for X" where all of it is what XLA adds for X."""
+    """Return the group, and what a donation is; "for X" where all of it is what XLA adds for X."""
     part = str(row.part)
     if row.change in ("donated", "not donated"):
         count = row.new_value_count if row.change == "donated" else row.base_value_count
@@ -210,7 +210,7 @@ def _part(row: Row, key_name: str) -> str:
 
 
 def _part_with_added(row: Row, key_name: str) -> str:
-    """The same, with how much of it XLA adds for what it is named after."""
+    """Return the same, with how much of it XLA adds for what it is named after."""
     part = _part(row, key_name)
     added = (row.base_added_bytes, row.new_added_bytes)
     if not any(added) or added == (row.base_bytes, row.new_bytes) or key_name not in _OF_OPERATIONS:
@@ -219,7 +219,7 @@ def _part_with_added(row: Row, key_name: str) -> str:
 
 
 def _name(row: Row) -> str:
-    """The function; both names if they differ."""
+    """Return the function; both names if they differ."""
     base, new = (
         # A module without a function bears its path; its stage is the same for all.
         name
@@ -299,7 +299,7 @@ def _labels(firsts: list[Row]) -> dict[int, str]:
 
 
 def _short(module_key: str | None) -> str:
-    """The module_NNNN of a module's path, all of a path that is not XLA's."""
+    """Return the module_NNNN of a module's path, all of a path that is not XLA's."""
     if module_key is None:
         return "-"
     match = re.search(r"module_[0-9]+", module_key)
@@ -363,7 +363,7 @@ def _is_changed(row: Row) -> bool:
 
 
 def _temps(figures: Mapping[str, Row], parts: list[Row]) -> str | None:
-    """What the change of the temp allocations is made of; None where there is none."""
+    """Return what the change of the temp allocations is made of; None where there is none."""
     temps, holes = figures.get("temps"), figures.get("fragmentation")
     if temps is None or holes is None or (temps.delta_bytes == 0 and holes.delta_bytes == 0):
         return None
@@ -422,7 +422,7 @@ def _delta(row: Row) -> tuple[str, str]:
 
 
 def signed_bytes(count: int | None) -> str:
-    """A change with its sign: '+1.21 MiB', '-4 B', '~' for none, '-' if unknown."""
+    """Return a change with its sign: '+1.21 MiB', '-4 B', '~' for none, '-' if unknown."""
     if count is None:
         return "-"
     if count == 0:

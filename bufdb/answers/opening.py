@@ -30,7 +30,7 @@ class Open(Protocol):
         allow_files: bool = False,
         runs: Sequence[str] | None = None,
     ) -> duckdb.DuckDBPyConnection:
-        """A connection for one question; whoever opened it closes it."""
+        """Return a connection for one question; whoever opened it closes it."""
 
 
 class Opener:

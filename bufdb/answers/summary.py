@@ -102,7 +102,7 @@ class Overview:
 
 
 def need(row: Row) -> int | None:
-    """What a device must hold for a function: for all its compilations, or at least for one.
+    """Return what a device must hold for a function: for all its compilations, or at least for one.
 
     An out-of-memory message may say the peak alone, which is needed at least.
     """
@@ -111,7 +111,7 @@ def need(row: Row) -> int | None:
 
 
 def queries(catalogue: Catalogue, parts: tuple[str, ...]) -> dict[str, SavedQuery]:
-    """The saved queries of some parts."""
+    """Return the saved queries of some parts."""
     return {part: catalogue.find(QUERIES[part][0]) for part in parts}
 
 
@@ -138,7 +138,7 @@ def overview(
     *,
     top_n: int | None = None,
 ) -> Overview:
-    """The summary of the modules that `asked` (run, function, module: globs) leaves.
+    """Return the summary of the modules that `asked` (run, function, module: globs) leaves.
 
     `top_n` is the number of rows of each part, else that of QUERIES.
     Without a limit the device's that the run is labelled with counts, if it is a known one.
@@ -191,7 +191,7 @@ def overview(
 
 
 def _capacity(row: Row, limit_bytes: int | None, known: Device | None) -> int | None:
-    """What a memory space has room for [bytes]; None if that is not known."""
+    """Return what a memory space has room for [bytes]; None if that is not known."""
     if row["color"] in LIMITED:
         return limit_bytes
     if known is None or known.filled is None or row["platform"] != "tpu":
@@ -201,7 +201,7 @@ def _capacity(row: Row, limit_bytes: int | None, known: Device | None) -> int | 
 
 
 def _of_a_message(said: list[Row], peak: Row | None) -> dict[str, str]:
-    """What the message says whose peak it is, else the first: by code."""
+    """Return what the message says whose peak it is, else the first: by code."""
     ids = [row["module_id"] for row in said]
     chosen = next((number for number in ids if peak and number == peak["module_id"]), None)
     found = {
@@ -246,7 +246,7 @@ def summary(
     names: Sequence[str] = tuple(QUERIES),
     top_n: int | None = None,
 ) -> Summary:
-    """The summary of the modules that the globs leave, against `limit` (see `limit_of`).
+    """Return the summary of the modules that the globs leave, against `limit` (see `limit_of`).
 
     Of all parts of a summary, or of those of `names`, with `top_n` rows of each.
 

@@ -63,7 +63,7 @@ def _lines(row: Row) -> list[str]:
 
 
 def least(row: Row) -> str:
-    """The low end of what comes, under the high one; nothing where they do not differ."""
+    """Return the low end of what comes, under the high one; nothing where they do not differ."""
     low, high = row["low_saving_bytes"], row["saving_bytes"]
     if low is None or low == high:
         return ""
@@ -116,7 +116,7 @@ def advice_text(found: Overview, code: Callable[[str], str] | None = None) -> st
 
 
 def _details(row: Row) -> list[str]:
-    """What the range is about, and where there is more."""
+    """Return what the range is about, and where there is more."""
     forms = {
         "wrap": "the low end: jax.checkpoint around the expression alone",
         "policy": "the low end: one name less in the policy that is there",
@@ -194,7 +194,7 @@ Paint = Callable[[str, str | None], str]
 
 
 def text(found: Overview, *, is_coloured: bool = False, more: str | None = None) -> str:
-    """The screen; with `more`, a last line that names the command for all, a short one."""
+    """Return the screen; with `more`, a last line that names the command for all, a short one."""
     paint: Paint = painted if is_coloured else (lambda text, _style: text)
     lines = [_compiled(found), *_peak(found, paint, is_short=more is not None)]
     if found.parts.get("categories"):
@@ -223,7 +223,7 @@ def _many(count: int, what: str) -> str:
 
 
 def _peak(found: Overview, paint: Paint, *, is_short: bool) -> list[str]:
-    """The highest peak, the limit, other memory spaces, and what is unknown."""
+    """Return the highest peak, the limit, other memory spaces, and what is unknown."""
     lines = []
     if found.peak is None:
         lines.append(paint("no peak is known", YELLOW))
@@ -265,7 +265,7 @@ def _peak(found: Overview, paint: Paint, *, is_short: bool) -> list[str]:
 
 
 def _out_of_memory(found: Overview, paint: Paint) -> list[str]:
-    """The figures of an out-of-memory message, and what to do."""
+    """Return the figures of an out-of-memory message, and what to do."""
     lines = []
     for code, style in (("memory_limit", RED), ("out_of_memory", None)):
         if (said := found.out_of_memory.get(code)) is not None:
@@ -312,7 +312,7 @@ def _space(row: Row) -> str:
 
 
 def _whose(row: Row, width: int) -> str:
-    """The function and its run: train_step of run base."""
+    """Return the function and its run: train_step of run base."""
     function, run = escape_control(row["function_name"]), escape_control(row["run_name"])
     text = f"{function} of run {run}"
     return table.give_way("name", text, max(table.SMALLEST, width))
@@ -372,7 +372,7 @@ def _categories(found: Overview) -> list[str]:
 
 
 def _not_understood(found: Overview, paint: Paint) -> list[str]:
-    """What could not be read, or that all was."""
+    """Return what could not be read, or that all was."""
     if not found.findings:
         return ["everything in the dumps was understood"]
     lines = []

@@ -52,7 +52,7 @@ class Curve:
         return str(self.row["no_fit_reason"] or self.row["unknown_reason"])
 
     def largest(self, limit_bytes: int) -> Ends | None:
-        """The range of what fits of the first label, 0 for nothing; None if it is not known.
+        """Return the range of what fits of the first label, 0 for nothing; None if it is not known.
 
         What does not grow has no largest: only where it exceeds the limit anyway nothing fits.
         """
@@ -92,7 +92,7 @@ def peaks(
     limit_bytes: int | None,
     limit_name: str | None,
 ) -> dict[str, Overview]:
-    """The highest peak of each run, without the parts that say what holds it."""
+    """Return the highest peak of each run, without the parts that say what holds it."""
     return {
         run: summary.overview(con, {}, {"run": summary.glob(run)}, limit_bytes, limit_name)
         for run in runs
@@ -122,7 +122,7 @@ def curves(
 
 
 def largest(found: Sequence[Curve], limit_bytes: int) -> dict[str, Largest]:
-    """What fits of the first label, by what else it holds for.
+    """Return what fits of the first label, by what else it holds for.
 
     All functions have to fit, so the least of each end counts; functions without a range do not.
     """
@@ -139,7 +139,7 @@ def largest(found: Sequence[Curve], limit_bytes: int) -> dict[str, Largest]:
 
 
 def _both(one: Largest, other: Largest) -> Largest:
-    """What fits where both have to."""
+    """Return what fits where both have to."""
 
     def order(item: Largest) -> tuple[int, float]:
         return item.low, math.inf if item.high is None else item.high
@@ -170,7 +170,7 @@ def lines(
     limit_bytes: int | None,
     proof: Proof | None = None,
 ) -> list[str]:
-    """What the curves say, label by label; of the curves those of `functions` alone.
+    """Return what the curves say, label by label; of the curves those of `functions` alone.
 
     With `proof` the first guess of each label is followed by the command that proves it.
     """
@@ -192,7 +192,7 @@ def lines(
 
 
 def _largest(item: Largest, others: str) -> str:
-    """The range, what decides it, and how sure it is."""
+    """Return the range, what decides it, and how sure it is."""
     text = f"{_ends(item.low, item.high)}{_where(others)}, by {_name(item.binding)}"
     if item.measured:
         text += f"; {item.measured:g} is sure, for it was compiled"
@@ -204,7 +204,7 @@ def _largest(item: Largest, others: str) -> str:
 
 
 def _tried(item: Largest) -> int:
-    """The value to compile next: the low end, if that is more than what was compiled."""
+    """Return the value to compile next: the low end, if that is more than what was compiled."""
     return item.low if item.high is None or item.low > (item.measured or 0) else item.high
 
 
@@ -258,7 +258,7 @@ def _some(names: list[str]) -> str:
 
 
 def _name(curve: Curve) -> str:
-    """The function; of several compilations which."""
+    """Return the function; of several compilations which."""
     place = curve.row["compilation_place"]
     name = str(curve.row["function_name"])
     return name if place == 1 else f"{name}, compilation {place}"

@@ -39,7 +39,7 @@ class Answer:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        """The text as a notebook shows it: in columns, nothing of it taken for markup."""
+        """Return the text as a notebook shows it: in columns, nothing of it taken for markup."""
         style = "line-height:1.25;overflow-x:auto;white-space:pre"
         return f'<pre style="{style}">{html.escape(str(self))}</pre>'
 
@@ -71,7 +71,7 @@ class Rows:
         """The relation itself, for what wants one."""
 
     def __getattr__(self, name: str) -> Any:
-        """What the relation has; relations that it makes show themselves in the same way."""
+        """Return what the relation has; relations that it makes show themselves in the same way."""
         if name == "relation":  # of a copy that is being made
             raise AttributeError(name)
         found = getattr(self.relation, name)
@@ -85,7 +85,7 @@ class Rows:
         return call
 
     def __getitem__(self, name: Any) -> Any:
-        """A column, as the relation gives it."""
+        """Return a column, as the relation gives it."""
         return Rows(self.relation[name])
 
     def __len__(self) -> int:
@@ -94,13 +94,13 @@ class Rows:
         return int(count)
 
     def __str__(self) -> str:
-        """The first rows as a table of the terminal's width."""
+        """Return the first rows as a table of the terminal's width."""
         return self._text(shutil.get_terminal_size((WIDTH, 0)).columns)
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        """The same in a notebook, with nothing shortened and nothing taken for markup."""
+        """Return the same in a notebook, with nothing shortened and nothing taken for markup."""
         style = "line-height:1.25;overflow-x:auto;white-space:pre"
         return f'<pre style="{style}">{html.escape(self._text(None))}</pre>'
 
@@ -123,7 +123,7 @@ FORMATS = ("arrow", "parquet")
 
 
 def as_bytes(con: duckdb.DuckDBPyConnection, format_name: str) -> bytes:
-    """The table ANSWER of `con` (see `execute.query_as_table`) in one of FORMATS.
+    """Return the table ANSWER of `con` (see `execute.query_as_table`) in one of FORMATS.
 
     Raises:
         BufdbError: a column is of a type that Arrow has not.

@@ -42,7 +42,7 @@ _SCRIPT = "from bufdb.api.assistant import main; main()"
 
 
 async def answered(tools: Tools, tool: str, options: dict[str, Any], most_s: float) -> str:
-    """What a tool answers, with notes below.
+    """Return what a tool answers, with notes below.
 
     Raises:
         BufdbError: as the tool does; or it took too long, or too much memory.
@@ -152,7 +152,7 @@ class Tools:
         color: str | int | None = None,
         limit: str | None = None,
     ) -> str:
-        """The highest peak, what holds it, and what would lower it most, as JSON.
+        """Return the highest peak, what holds it, and what would lower it most, as JSON.
 
         run, function and module are globs (run also of LABEL=VALUE); color is a memory space, its
         number, its name or all, by default the device's own; limit is the memory of the device: a
@@ -164,7 +164,7 @@ class Tools:
         return json.dumps(found.data, ensure_ascii=False)
 
     def queries(self) -> str:
-        """The saved queries: name, question, and the parameters that each takes."""
+        """Return the saved queries: name, question, and the parameters that each takes."""
         found = Catalogue([query_folder()]).load_all()
         lines = [
             f"{query.name}: {query.title} ({', '.join(param.name for param in query.params)})"
@@ -182,7 +182,7 @@ class Tools:
         return _csv(self._db.query(name, **(params or {})), max_rows)
 
     def sql(self, select: str, max_rows: int = ROWS) -> str:
-        """The answer of one SELECT in DuckDB's SQL, as CSV.
+        """Return the answer of one SELECT in DuckDB's SQL, as CSV.
 
         SHOW TABLES and DESCRIBE name tables and columns; memory_figures has the figures of each
         module, value_details the values, peak_values what holds each peak.
@@ -197,7 +197,7 @@ class Tools:
         color: str | int | None = None,
         max_rows: int = ROWS,
     ) -> str:
-        """What changed between two runs (names, or LABEL=VALUE), and why: a line, then CSV.
+        """Return what changed between two runs (names, or LABEL=VALUE), and why: a line, then CSV.
 
         by groups the parts: op, source, shape, dtype, opcode, category, stack or all; color is a
         memory space, its number or its name, by default all.
@@ -236,7 +236,7 @@ class Tools:
         color: str | int | None = None,
         max_rows: int = ROWS,
     ) -> str:
-        """What would lower peaks, with the saving in bytes and how sure it is, as CSV.
+        """Return what would lower peaks, with the saving in bytes and how sure it is, as CSV.
 
         color is a memory space, its number, its name or all, by default the device's own.
         """
@@ -248,7 +248,7 @@ NAMES = ("summary", "queries", "query", "sql", "diff", "what_if", "advice")
 
 
 def server(db: Database) -> Any:
-    """A server of the official SDK with the tools of one database; `.run("stdio")` serves.
+    """Return a server of the official SDK with the tools of one database; `.run("stdio")` serves.
 
     Raises:
         BufdbError: the SDK is not installed.
@@ -275,7 +275,7 @@ def server(db: Database) -> Any:
 
 
 def _guarded(tools: Tools, name: str, failure: type[Exception]) -> Callable[..., Awaitable[str]]:
-    """A tool, asked in a process of its own, with bufdb's errors as those of a tool."""
+    """Return a tool, asked in a process of its own, with bufdb's errors as those of a tool."""
 
     @functools.wraps(getattr(tools, name))
     async def call(**options: Any) -> str:
@@ -292,7 +292,7 @@ def _at_most(max_rows: int) -> int:
 
 
 def _csv(found: Rows, max_rows: int, *, is_first: bool = False) -> str:
-    """The first rows as CSV. Rows and cells are cut by DuckDB, before they are fetched.
+    """Return the first rows as CSV. Rows and cells are cut by DuckDB, before they are fetched.
 
     `is_first` says that there are no more rows than one too many, whatever there would be.
     """
@@ -318,7 +318,7 @@ def _cut_cell(name: str, most: int) -> str:
 
 
 def _with_rows(found: Answer, max_rows: int, *, is_counted: bool = True) -> str:
-    """The first line of a text, which says it all, the rows, and the notes."""
+    """Return the first line of a text, which says it all, the rows, and the notes."""
     parts = [found.text.split("\n")[0]]
     if found.data:
         columns = [(name, "VARCHAR") for name in found.data[0]]

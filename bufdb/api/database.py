@@ -58,7 +58,7 @@ class Readable:
         self._opener, self._folders = opener, folders
 
     def query(self, name: str, /, **params: object) -> Rows:
-        """The answer of a saved query, as `bufdb query NAME -p PARAM VALUE` gives it.
+        """Return the answer of a saved query, as `bufdb query NAME -p PARAM VALUE` gives it.
 
         `bufdb query NAME --help` lists parameters and columns with their units. The answer is a
         relation over a table in memory: `.df()`, `.pl()`, `.arrow()`, `.fetchall()`; printed and in
@@ -82,7 +82,7 @@ class Readable:
             return _answered(con)
 
     def sql(self, text: str, *, most_rows: int | None = None) -> Rows:
-        """The answer of one SELECT of your own, as `bufdb sql`: read-only, no other files.
+        """Return the answer of one SELECT of your own, as `bufdb sql`: read-only, no other files.
 
         Args:
             text: the SELECT.
@@ -126,7 +126,7 @@ class Readable:
         return Answer(text(found.found), as_dict(found.found))
 
     def diff(self, base: str, new: str, *, top: int = 10, **options: Any) -> Answer:
-        """What changed between two runs, and why.
+        """Return what changed between two runs, and why.
 
         The data has what the text is made of: the peak of each pair, all figures of the first `top`
         pairs, and the parts of the first `top` that changed. `db.query("diff-modules", ...)` and
@@ -149,7 +149,7 @@ class Readable:
         return Answer(shown.text, dicts(found.comparison.as_result()), tuple(notes))
 
     def what_if(self, module: str, **options: Any) -> Answer:
-        """What the peak of a module would be without some lines, ops or values [bytes].
+        """Return what the peak of a module would be without some lines, ops or values [bytes].
 
         Args:
             module: key or name of a module, name of a function, or a glob of one.
@@ -196,7 +196,7 @@ class Readable:
 
 
 def as_text(value: object) -> str:
-    """A value as the command line takes it."""
+    """Return a value as the command line takes it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -209,7 +209,7 @@ def _note_nothing(
 
 
 def _answered(con: duckdb.DuckDBPyConnection) -> Rows:
-    """The table of the answer, which keeps its connection; the file is let go."""
+    """Return the table of the answer, which keeps its connection; the file is let go."""
     con.execute(f"DETACH {CATALOG}")
     con.execute("USE memory")  # or functions of the relation are looked for in the file
     return Rows(con.table(f"temp.main.{execute.ANSWER}"))
@@ -396,7 +396,7 @@ def connect(
     wait: float | None = None,
     memory_limit: str | None = None,
 ) -> Database:
-    """A database of dumps and of compiled functions.
+    """Return a database of dumps and of compiled functions.
 
     Args:
         path: the file, which the first ingest makes; None for one in memory, which is gone when it

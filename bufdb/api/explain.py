@@ -82,7 +82,7 @@ class Explanation(Answer):
     """In memory: `explanation.db.what_if("step", donate=["0"])`, `.query("peak-by", by="op")`."""
 
     def _repr_html_(self) -> str:
-        """The memory over the program as a picture, the text, and where there is more."""
+        """Return the memory over the program as a picture, the text, and where there is more."""
         if isinstance(self.data, list):  # of several targets
             return super()._repr_html_()
         try:
@@ -93,7 +93,7 @@ class Explanation(Answer):
 
 
 def _spans(db: Database, peak: Mapping[str, Any] | None) -> list[Span]:
-    """The course of the module with the highest peak; none if that is unknown."""
+    """Return the course of the module with the highest peak; none if that is unknown."""
     if peak is None:
         return []
     asked = {"module": glob(peak["module_key"]), "color": peak["color"], "top_n": BARS}
@@ -151,7 +151,7 @@ def _lowered(
     target: str | None,
     options: Mapping[str, Any] | None,
 ) -> tuple[Any, dict[str, str], Mapping[str, Any] | None]:
-    """What is to be compiled, what a run of it is labelled with, and the options.
+    """Return what is to be compiled, what a run of it is labelled with, and the options.
 
     Raises:
         UsageError: it is nothing that can be compiled.
@@ -180,7 +180,7 @@ def _compared(
     limit: int | str | None,
     compiler_options: Mapping[str, Any] | None,
 ) -> Explanation:
-    """A table with a row for each target."""
+    """Return a table with a row for each target."""
     from bufdb.render import formats
 
     stages = [_lowered(*call, name, compiler_options) for name in targets]

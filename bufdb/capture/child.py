@@ -45,7 +45,7 @@ class Arguments:
     """Whether the text was one expression: a tuple then is all arguments, if it can be."""
 
     def of(self, function: Callable[..., Any], name: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments that a function takes.
+        """Return the arguments that a function takes.
 
         Args:
             function: plain or jitted; of some no signature is known, which are taken as they are.
@@ -101,7 +101,7 @@ def _given(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
 
 
 def arguments(text: str, names: Mapping[str, Any]) -> Arguments:
-    """The value of --args: expressions with commas between, or all that a call takes.
+    """Return the value of --args: expressions with commas between, or all that a call takes.
 
     Args:
         text: such as `f32[8], state()`, `*args(16)` or `x=f32[8], **options`.
@@ -129,7 +129,7 @@ def arguments(text: str, names: Mapping[str, Any]) -> Arguments:
 
 
 def _parsed(text: str) -> ast.Expression:
-    """A call with the text between its parentheses.
+    """Return a call with the text between its parentheses.
 
     Raises:
         SyntaxError: there is no such call.
@@ -147,7 +147,7 @@ def _parsed(text: str) -> ast.Expression:
 def lowered(
     function: Any, args: Sequence[Any], kwargs: Mapping[str, Any], target: Target | None = None
 ) -> Any:
-    """What `jax.jit(function).lower(*args, **kwargs)` gives.
+    """Return what `jax.jit(function).lower(*args, **kwargs)` gives.
 
     Args:
         function: plain, or jitted with the options that it needs.
@@ -176,7 +176,7 @@ def lowered(
 
 
 def _placed(jax: Any, tree: Any, target: Target) -> Any:
-    """The arguments without values, on devices of the target."""
+    """Return the arguments without values, on devices of the target."""
     leaves = [leaf for leaf in jax.tree.leaves(tree) if hasattr(leaf, "shape")]
     if not leaves:
         raise UsageError("for a target a function needs an array or a ShapeDtypeStruct as argument")
@@ -201,7 +201,7 @@ def _placed(jax: Any, tree: Any, target: Target) -> Any:
 
 
 def _mesh(jax: Any, like: Any, target: Target) -> Any:
-    """A mesh of the target's devices with the axes of another."""
+    """Return a mesh of the target's devices with the axes of another."""
     shape = tuple(like.shape.values())
     count = math.prod(shape)
     if count > len(target.devices):
@@ -254,7 +254,7 @@ class Shapes:
         self.dtype = dtype
 
     def __getitem__(self, shape: Any) -> Any:
-        """The array; `f32[()]` is a scalar."""
+        """Return the array; `f32[()]` is a scalar."""
         sizes = shape if isinstance(shape, tuple) else (shape,)
         return jax_module().ShapeDtypeStruct(sizes, self.dtype)
 
@@ -346,7 +346,7 @@ def _own_frames(error: BaseException) -> tuple[list[str], traceback.FrameSummary
 
 
 def _module(place: str) -> ModuleType:
-    """The module of a file or of a dotted name, imported."""
+    """Return the module of a file or of a dotted name, imported."""
     if not place.endswith(".py"):
         sys.path.insert(0, os.getcwd())  # noqa: PTH109 - as `python -m` does
         try:

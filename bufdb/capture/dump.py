@@ -242,7 +242,7 @@ def rescued(folder: Path) -> bool:
 
 
 def _shortened(error: Exception) -> str:
-    """What XLA says is wrong, in one line."""
+    """Return what XLA says is wrong, in one line."""
     text = " ".join(str(error).split()) or type(error).__name__
     # The instruction of a kernel, and what no user can do.
     text = re.sub(r"( on stack for %\S+) = .*?\. (?=Scoped allocation)", r"\1: ", text)

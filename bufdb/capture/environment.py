@@ -38,7 +38,7 @@ class Environment:
 
 
 def environment(given: Mapping[str, str], folder: Path) -> Environment:
-    """The given environment plus what makes XLA dump every module to `folder`.
+    """Return the given environment plus what makes XLA dump every module to `folder`.
 
     The flags of the user stay. A dump directory among them is overridden: what lies there may be
     another program's, and module numbers begin anew in each process.
@@ -78,7 +78,7 @@ def environment(given: Mapping[str, str], folder: Path) -> Environment:
 
 
 def _quoted(value: str) -> str:
-    """A flag's value in the quotes that XLA takes off, if it needs any."""
+    """Return a flag's value in the quotes that XLA takes off, if it needs any."""
     if not re.search(r"[\s\"'\\]", value):
         return value
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
@@ -156,7 +156,7 @@ def _script_python(script: str, path: str | None) -> str | None:
 
 
 def _output(command: Sequence[str], variables: Mapping[str, str]) -> str | None:
-    """What a command prints; None if it fails."""
+    """Return what a command prints; None if it fails."""
     try:
         done = subprocess.run(
             command,

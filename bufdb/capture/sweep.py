@@ -31,7 +31,7 @@ class Combination:
 
 
 def parse(texts: Sequence[str]) -> dict[str, list[str]]:
-    """The values of each label, from texts such as `batch=8,16,32`.
+    """Return the values of each label, from texts such as `batch=8,16,32`.
 
     Raises:
         UsageError: a text is not K=V1,V2…, or a label or a value is given twice.
@@ -106,5 +106,5 @@ def _placeholders(word: str, known: Iterable[str]) -> list[str]:
 
 
 def _filled(word: str, values: Mapping[str, str]) -> str:
-    """The word with values in place of their names, and double braces single."""
+    """Return the word with values in place of their names, and double braces single."""
     return _BRACES.sub(lambda found: found[0][0] if found[1] is None else values[found[1]], word)

@@ -235,7 +235,7 @@ GPUS = (
 
 
 def folded(name: str) -> str:
-    """A GPU's name without capitals, blanks, dashes and its maker."""
+    """Return a GPU's name without capitals, blanks, dashes and its maker."""
     return _NOISE.sub("", name.casefold())
 
 
@@ -258,7 +258,7 @@ def gpu(name: str) -> Gpu | None:
 
 
 def known_names() -> str:
-    """What can be named, in one line."""
+    """Return what can be named, in one line."""
     tpus = ", ".join(one.names[0] for one in TPUS)
     gpus = ", ".join(one.names[0] for one in GPUS)
     return (
@@ -305,7 +305,7 @@ class Target:
 
 
 def jax_module() -> Any:
-    """The module jax.
+    """Return the module jax.
 
     Raises:
         BufdbError: it is not installed.
@@ -319,7 +319,7 @@ def jax_module() -> Any:
 
 
 def target(text: str) -> Target:
-    """The hardware of a name.
+    """Return the hardware of a name.
 
     Args:
         text: such as "tpu:v5e:2x2", TPUs of a generation in a topology as Google names them; the
@@ -338,7 +338,7 @@ def target(text: str) -> Target:
 
 
 def hardware_of(text: str) -> str | tuple[str, Mapping[str, str]] | None:
-    """What is named: a GPU or a file, a TPU and options for it, None for the CPU.
+    """Return what is named: a GPU or a file, a TPU and options for it, None for the CPU.
 
     Raises:
         UsageError: it is nothing that can be compiled for.

@@ -27,17 +27,17 @@ class Labels:
         return len(self.codes)
 
     def take(self, rows: Any) -> Labels:
-        """The column of these rows (positions or a mask)."""
+        """Return the column of these rows (positions or a mask)."""
         return Labels(self.codes[rows], self.labels)
 
 
 def strings(values: Sequence[str | bytes | None]) -> Labels:
-    """A column of any strings, one label a row: for tables with few rows."""
+    """Return a column of any strings, one label a row: for tables with few rows."""
     return Labels(np.arange(len(values)), values)
 
 
 def objects(values: Sequence[int | None]) -> Any:
-    """A column of integers of any size with None for NULL: for tables with few rows."""
+    """Return a column of integers of any size with None for NULL: for tables with few rows."""
     column = np.empty(len(values), object)
     column[:] = values
     return column
@@ -66,7 +66,7 @@ class Rows:
     columns: list[Buffers]
 
     def numbers(self, place: int) -> Numbers:
-        """The column of BIGINT at this place."""
+        """Return the column of BIGINT at this place."""
         validity, values, _ = self.columns[place]
         valid = None
         if validity is not None:
@@ -99,14 +99,14 @@ def rows_of(columns: Columns, types: Mapping[str, str]) -> tuple[Rows, Misfits]:
 
 
 def column_of(values: list[Any], data_type: str) -> Any:
-    """A column of Python values, None for NULL: for tables with few rows."""
+    """Return a column of Python values, None for NULL: for tables with few rows."""
     if data_type == "BOOLEAN":
         return np.array(values, np.bool_)
     return objects(values) if data_type in ("BIGINT", "HUGEINT") else strings(values)
 
 
 def _buffers_of(column: Any, data_type: str) -> tuple[Buffers, list[int]]:
-    """The buffers of a column, and the rows whose value does not fit into its type."""
+    """Return the buffers of a column, and the rows whose value does not fit into its type."""
     if data_type in ("VARCHAR", "BIGINT[]"):
         if isinstance(column, Text):
             views, data = column.views()
@@ -151,7 +151,7 @@ def _validity(there: Bools | None) -> Any:
 
 
 def _nulls(data_type: str, length: int) -> Buffers:
-    """The buffers of a column that has nothing but NULL."""
+    """Return the buffers of a column that has nothing but NULL."""
     bits, is_text = np.zeros(-(-length // 8), np.uint8), data_type in ("VARCHAR", "BIGINT[]")
     width = 2 if is_text or data_type == "HUGEINT" else 1
     return bits, np.zeros((length, width), np.int64), np.zeros(1, np.uint8) if is_text else None

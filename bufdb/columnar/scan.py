@@ -40,7 +40,7 @@ _LONG = 256
 
 @lru_cache(maxsize=1 << 10)
 def word(literal: bytes) -> np.uint64:
-    """The first eight bytes at most, as a block's words hold them."""
+    """Return the first eight bytes at most, as a block's words hold them."""
     return np.uint64(int.from_bytes(literal[:8], "little"))
 
 
@@ -54,7 +54,7 @@ class Block:
 
     @classmethod
     def within(cls, data: bytes, start: int, stop: int) -> Block:
-        """The lines of a part of some bytes, where they stand.
+        """Return the lines of a part of some bytes, where they stand.
 
         Args:
             data: the bytes; behind the part are at least as many as PAD has, the last no NUL.
@@ -93,11 +93,11 @@ class Block:
         return self.words[self.starts]
 
     def cursor(self, lines: Ints) -> Cursor:
-        """A cursor at the start of each of these lines."""
+        """Return a cursor at the start of each of these lines."""
         return Cursor(self, self.starts[lines], self.ends[lines])
 
     def line(self, number: int) -> bytes:
-        """The text of one line."""
+        """Return the text of one line."""
         return self.data[self.starts[number] : self.ends[number]]
 
 
@@ -126,7 +126,7 @@ class Text:
         return len(self.start)
 
     def take(self, rows: Any) -> Text:
-        """The column of these rows (positions or a mask)."""
+        """Return the column of these rows (positions or a mask)."""
         valid = None if self.valid is None else self.valid[rows]
         taken = Text(self.block, self.start[rows], self.stop[rows], valid, self.default)
         if self.patches:
@@ -152,7 +152,7 @@ class Text:
         return strings
 
     def hashes(self, seed: Words | np.uint64) -> Words:
-        """A 64-bit hash of each string, mixed with a seed per row.
+        """Return a 64-bit hash of each string, mixed with a seed per row.
 
         Equal strings with equal seeds have equal hashes in one process; absent strings hash as
         their default. Patched rows hash as their own text, apart from rows that are not patched.
@@ -251,11 +251,11 @@ class Numbers:
         return len(self.values)
 
     def take(self, rows: Any) -> Numbers:
-        """The column of these rows (positions or a mask)."""
+        """Return the column of these rows (positions or a mask)."""
         return Numbers(self.values[rows], None if self.valid is None else self.valid[rows])
 
     def filled(self, value: int) -> Ints:
-        """The integers with `value` where they are absent."""
+        """Return the integers with `value` where they are absent."""
         return self.values if self.valid is None else np.where(self.valid, self.values, value)
 
 
@@ -312,7 +312,7 @@ class Cursor:
         self.at = self.at + found * len(literal)
 
     def integer(self, signed: bool = False) -> Ints:
-        """A decimal number of 64 bits, read eight digits at a time."""
+        """Return a decimal number of 64 bits, read eight digits at a time."""
         negative = self.optional(b"-") if signed else None
         begin = self.at
         values, self.at = _digits(self.block, self.at)
@@ -325,7 +325,7 @@ class Cursor:
         return values if negative is None else np.where(negative, -values, values)
 
     def integer_where(self, where: Bools, signed: bool = False) -> Numbers:
-        """A decimal number in the rows of `where`, absent in the others."""
+        """Return a decimal number in the rows of `where`, absent in the others."""
         values = np.zeros(len(where), np.int64)
         rows = np.flatnonzero(where)
         if len(rows):
@@ -339,7 +339,7 @@ class Cursor:
         return Numbers(values, where)
 
     def optional_integer(self, prefix: bytes) -> Numbers:
-        """A number behind a prefix, absent where the prefix is."""
+        """Return a number behind a prefix, absent where the prefix is."""
         return self.integer_where(self.optional(prefix))
 
     def find(self, *texts: bytes, where: Bools | None = None) -> Ints:
@@ -375,14 +375,14 @@ class Cursor:
         return Text(self.block, start, np.where(there, stop, start), there, default)
 
     def braced(self, prefix: bytes = b"") -> Text:
-        """An index in its braces behind a prefix, `{}` where there is none."""
+        """Return an index in its braces behind a prefix, `{}` where there is none."""
         text = self.enclosed(prefix + b"{", b"}", default=b"{}")
         assert text.valid is not None
         text.start, text.stop = text.start - text.valid, text.stop + text.valid
         return text
 
     def rest(self) -> Text:
-        """The text up to the line's end."""
+        """Return the text up to the line's end."""
         start, self.at = self.at, self.end
         return Text(self.block, start, self.end)
 
@@ -401,7 +401,7 @@ Columns = dict[str, Any]
 
 
 def take(columns: Columns, rows: Any) -> Columns:
-    """The rows of all columns that a mask or positions choose; None chooses all."""
+    """Return the rows of all columns that a mask or positions choose; None chooses all."""
     if rows is None:
         return columns
     return {

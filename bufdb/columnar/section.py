@@ -402,7 +402,7 @@ class Section:
         return f"expected {expected[row]} at column {column}, found {found}"
 
     def _number(self, line: int) -> int:
-        """The number in its file of a line of the block."""
+        """Return the number in its file of a line of the block."""
         number = int(self.piece_of[line])
         piece = self.pieces[number]
         at = int(self.block.starts[line])

@@ -23,7 +23,7 @@ def distinct(values: NDArray[T]) -> NDArray[T]:
 
 
 def union(one: NDArray[T], other: NDArray[T]) -> NDArray[T]:
-    """The elements of both, each once, ascending."""
+    """Return the elements of both, each once, ascending."""
     return distinct(np.concatenate([one, other]))
 
 

@@ -84,7 +84,7 @@ def command(
 def _judge(
     con: duckdb.DuckDBPyConnection, budgets: tuple[Budget, ...], run: str | None, base: str | None
 ) -> tuple[str, str | None, list[Verdict]]:
-    """The verdicts, with the run and, if a limit needs one, the base run."""
+    """Return the verdicts, with the run and, if a limit needs one, the base run."""
     import duckdb
 
     from bufdb.database import runs

@@ -307,7 +307,7 @@ def check_database(db: str) -> None:
 
 
 def dump_folder(keep_dumps: Path | None) -> Path:
-    """A fresh directory, by its absolute path: the command may change its own."""
+    """Return a fresh directory, by its absolute path: the command may change its own."""
     if keep_dumps is None:
         return Path(tempfile.mkdtemp(prefix="bufdb-dumps-"))
     try:
@@ -382,7 +382,7 @@ def show_result(result: Result, more: str | None, format_name: str, output: Path
 
 
 def _peaks(db: str, name: str) -> tuple[Result, str | None]:
-    """The modules with the largest needs, and where the rest is, if there is more."""
+    """Return the modules with the largest needs, and where the rest is, if there is more."""
     from bufdb.database import store
     from bufdb.query import figures
 

@@ -40,7 +40,7 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def _database(ctx: click.Context, _option: click.Parameter, path: str) -> str:
-    """A name that DuckDB takes for a file, kept for messages about it."""
+    """Return a name that DuckDB takes for a file, kept for messages about it."""
     if not path or path.startswith(":memory:"):
         raise UsageError(f"--db wants the name of a file, got {path!r}")
     try:
@@ -120,12 +120,12 @@ _on_option: Decorator = click.option(
 
 
 def read_db_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same of a command that only reads, and reads by `open_database`: a dataset too."""
+    """Return the same of a command that only reads, and reads by `open_database`: a dataset too."""
     return _file_option(_on_option(memory_option(wait_option(function))))
 
 
 def dataset() -> str | None:
-    """The dataset that the command is to read instead of a database file, if there is one.
+    """Return the dataset that the command is to read instead of a database file, if there is one.
 
     Raises:
         UsageError: both are named.
@@ -218,7 +218,7 @@ def _format_option(names: tuple[str, ...], exact: str) -> Decorator:
 
 
 def not_dash(_ctx: click.Context, _option: click.Parameter, path: Path | None) -> Path | None:
-    """What -o names; None for -, which is standard output."""
+    """Return what -o names; None for -, which is standard output."""
     return None if path == Path("-") else path
 
 
@@ -253,7 +253,7 @@ def output_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def data_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same of a command that writes rows for programs too."""
+    """Return the same of a command that writes rows for programs too."""
     form = _format_option((*FORMATS, *BINARY), "all but table and markdown")
     return form(output_option(_wide_option(_full_option(function))))
 
@@ -368,7 +368,7 @@ def parse_labels(texts: tuple[str, ...], what: str = "--label") -> dict[str, str
 
 
 def catalogue(folders: tuple[Path, ...]) -> Catalogue:
-    """The saved queries of bufdb, of the folders given and of the user's own."""
+    """Return the saved queries of bufdb, of the folders given and of the user's own."""
     return Catalogue(query_folders(folders, os.environ))
 
 

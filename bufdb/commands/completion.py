@@ -157,5 +157,5 @@ def _items(names: Iterable[str], incomplete: str) -> list[CompletionItem]:
 
 
 def _printable(text: str) -> str:
-    """A text of a query's header, which may be of any file, as a shell may show it."""
+    """Return a text of a query's header, which may be of any file, as a shell may show it."""
     return "".join(char if char.isprintable() else " " for char in text)

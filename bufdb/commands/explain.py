@@ -213,7 +213,7 @@ def _relay(data: bytes) -> None:
 
 
 def _show(done: Outcome, format_name: str, output: Path | None) -> int:
-    """The summary of one target; the exit code."""
+    """Return the summary of one target; the exit code."""
     from bufdb.answers import summary_text
 
     assert done.found is not None
@@ -230,7 +230,7 @@ def _show(done: Outcome, format_name: str, output: Path | None) -> int:
 
 
 def _compare(job: _Job, targets: Sequence[str], format_name: str, output: Path | None) -> int:
-    """The table of several targets; the exit code of the first that has one.
+    """Return the table of several targets; the exit code of the first that has one.
 
     Raises:
         UsageError: what is asked for can be compiled for none.

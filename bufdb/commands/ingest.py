@@ -187,7 +187,7 @@ def _ingest_into(
     remote: str | None,
     master: str | None,
 ) -> Callable[..., Summary]:
-    """What reads dumps into a database file, or into a dataset if one is named.
+    """Return what reads dumps into a database file, or into a dataset if one is named.
 
     Raises:
         UsageError: a format or an engine without a dataset, a cluster without its engine.

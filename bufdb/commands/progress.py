@@ -162,12 +162,12 @@ def line(done: int, total: int, seconds: float, unit: str, width: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time to come: 0:04, 12:30, 1:02:03; rounded up, for it is not to be over before."""
+    """Return a time to come: 0:04, 12:30, 1:02:03; rounded up, for it is not to be over before."""
     return elapsed(-(-seconds // 1))
 
 
 def elapsed(seconds: float) -> str:
-    """A time that has passed: 0:03, 12:30, 1:02:03."""
+    """Return a time that has passed: 0:03, 12:30, 1:02:03."""
     whole = int(seconds)
     hours, rest = divmod(whole, 3600)
     minutes, last = divmod(rest, 60)

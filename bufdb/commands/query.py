@@ -34,7 +34,7 @@ class _QueryCommand(click.Command):
 
 
 def _in_pairs(ctx: click.Context, args: list[str]) -> list[str]:
-    """The arguments with each NAME=VALUE of -p in two; no name of a parameter has a `=`.
+    """Return the arguments with each NAME=VALUE of -p in two; no name of a parameter has a `=`.
 
     Raises:
         UsageError: there is a name without a value.
@@ -70,7 +70,7 @@ def _in_pairs(ctx: click.Context, args: list[str]) -> list[str]:
 
 
 def _short(name: str, text: str) -> common.Decorator:
-    """The option `--name` for a parameter."""
+    """Return the option `--name` for a parameter."""
     param = OPTIONS[name]
     return click.option(
         f"--{name}",
@@ -175,7 +175,7 @@ def command(
 
 
 def help_text(query: SavedQuery) -> str:
-    """A query's help, from its header."""
+    """Return a query's help, from its header."""
     parts = [f"{query.name}: {query.title}\n"]
     if query.alias:
         parts.append(f"  Short for: bufdb query {query.alias.text}\n")

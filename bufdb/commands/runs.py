@@ -95,7 +95,7 @@ def remove_command(names: tuple[str, ...], db: str) -> None:
 
 
 def _writable(db: str) -> Any:
-    """The database, which must be there: a change of nothing makes no file."""
+    """Return the database, which must be there: a change of nothing makes no file."""
     from pathlib import Path
 
     from bufdb.database import store

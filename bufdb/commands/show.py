@@ -155,7 +155,7 @@ def _sizes(
 
 
 def _more(query: SavedQuery, chosen: Subject, instant: dict[str, Value]) -> str:
-    """The command that has the rest."""
+    """Return the command that has the rest."""
     words = ["bufdb", "query", query.name]
     for key, value in chosen.asked.items():
         words += [f"--{key}", str(value)]

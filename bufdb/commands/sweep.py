@@ -60,7 +60,7 @@ class Plan:
     is_quiet: bool = False
 
     def run_name(self, combination: Combination) -> str:
-        """The sweep's name and the values: train-8-none."""
+        """Return the sweep's name and the values: train-8-none."""
         return f"{self.name}-{combination.suffix}"
 
 
@@ -71,7 +71,7 @@ def plan(
     name: str,
     own_globs: list[str] | None = None,
 ) -> Plan:
-    """The runs that --sweep asks for.
+    """Return the runs that --sweep asks for.
 
     Raises:
         UsageError: it is none, or does not go with the command or with --label.
@@ -134,7 +134,7 @@ def _left(done: int, count: int, seconds: float) -> str:
 
 
 def _folder_name(number: int, combination: Combination) -> str:
-    """A name for a run's dumps that no value can make point elsewhere."""
+    """Return a name for a run's dumps that no value can make point elsewhere."""
     return f"{number}-" + re.sub(r"[^\w.=+-]", "_", combination.suffix)
 
 
@@ -190,7 +190,7 @@ def _show(
 
 
 def _proof(planned: Plan, db: str, label: str, size: int, others: str) -> str:
-    """The command that adds one size to the sweep."""
+    """Return the command that adds one size to the sweep."""
     words = ["bufdb", "capture", "--db", db, "--run", planned.name]
     for name, values in planned.values.items():
         held = (value for value in values if f"{name}={value}" in others.split(" "))
@@ -201,7 +201,7 @@ def _proof(planned: Plan, db: str, label: str, size: int, others: str) -> str:
 
 
 def _table(planned: Plan, done: Sequence[Captured], peaks: Mapping[str, Overview]) -> Result:
-    """A row for each combination, in order; those that were not run too."""
+    """Return a row for each combination, in order; those that were not run too."""
     columns = [
         ("run_name", "VARCHAR"),
         *((label, "VARCHAR") for label in planned.values),

@@ -123,12 +123,12 @@ def _named(sql: str, names: Set[str]) -> set[str]:
 
 
 def views_hash() -> str:
-    """A hash of the SQL of all views and macros, and of the DuckDB that prints it."""
+    """Return a hash of the SQL of all views and macros, and of the DuckDB that prints it."""
     return _hash(*VIEWS)
 
 
 def schema_hash() -> str:
-    """A hash of the SQL of all that a database has, and of the DuckDB that makes it."""
+    """Return a hash of the SQL of all that a database has, and of the DuckDB that makes it."""
     return _hash(*TABLES, *VIEWS)
 
 
@@ -194,7 +194,7 @@ def _attach_file(con: duckdb.DuckDBPyConnection, version: int) -> bool:
 
 
 def _file(version: int) -> Path:
-    """The file, made if it is not there.
+    """Return the file, made if it is not there.
 
     Raises:
         OSError, RuntimeError, duckdb.Error: it cannot be made.

@@ -19,7 +19,7 @@ NOT_UTF8 = BufdbError("a name or an argument holds bytes that are not UTF-8; wri
 
 
 def as_known(error: BaseException, db: str | None = None) -> BufdbError | None:
-    """What to say to the user of an error that reached the top; None for what must be a bug.
+    """Return what to say to the user of an error that reached the top; None for what must be a bug.
 
     Args:
         error: of bufdb, of DuckDB or of Python.

@@ -45,7 +45,7 @@ def memory_limit() -> int:
 
 
 def ingest_memory() -> str:
-    """What DuckDB may take for an ingest, as its setting says it."""
+    """Return what DuckDB may take for an ingest, as its setting says it."""
     return f"{MEMORY_LIMIT.get() or FOR_INGEST}B"
 
 
@@ -229,7 +229,7 @@ def _renew_views(con: duckdb.DuckDBPyConnection) -> None:
 
 
 def open_empty() -> duckdb.DuckDBPyConnection:
-    """A database in memory with the schema and no rows, locked as `open_readable`'s is."""
+    """Return a database in memory with the schema and no rows, locked as `open_readable`'s is."""
     con = open_writable(":memory:")
     _lock(con)
     return con
@@ -281,7 +281,7 @@ def open_readable(
 
 
 def open_memory() -> duckdb.DuckDBPyConnection:
-    """An empty database in memory that loads no extension, to be furnished and closed up."""
+    """Return an empty database in memory that loads no extension, to be furnished and closed up."""
     return duckdb.connect(config={**_NO_EXTENSIONS, "python_enable_replacements": "false"})
 
 
@@ -319,7 +319,7 @@ def _lock(con: duckdb.DuckDBPyConnection, *, allow_files: bool = False) -> None:
 
 
 def _place(path: str) -> str:
-    """The file's whole path: DuckDB takes a relative one such as `md:x` for a service."""
+    """Return the file's whole path: DuckDB takes a relative one such as `md:x` for a service."""
     return path if path == ":memory:" else str(Path(path).absolute())
 
 
@@ -337,7 +337,7 @@ def spill_folder() -> str:
 
 
 def _open(path: str, attempt: Callable[[], _Opened], *, is_writer: bool) -> _Opened:
-    """What `attempt` gives, tried again while another process holds the file.
+    """Return what `attempt` gives, tried again while another process holds the file.
 
     DuckDB lets one process write or several read. A short ingest or query is worth waiting for. A
     reader also waits while a writer does (`bufdb.database.patience`).
@@ -382,7 +382,7 @@ def _open(path: str, attempt: Callable[[], _Opened], *, is_writer: bool) -> _Ope
 
 
 def _holder(path: str, error: duckdb.Error) -> str:
-    """The process that holds the file.
+    """Return the process that holds the file.
 
     Raises:
         DatabaseError: the error says something else.
@@ -394,7 +394,7 @@ def _holder(path: str, error: duckdb.Error) -> str:
 
 
 def _failure(path: str, error: duckdb.Error) -> DatabaseError:
-    """What stands in the way of opening the file, and what to do."""
+    """Return what stands in the way of opening the file, and what to do."""
     reason = str(error).splitlines()[0]
     other = "name another file with --db"
     if not Path(path).absolute().parent.exists():

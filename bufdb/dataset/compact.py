@@ -154,7 +154,7 @@ def _rewrite_chosen(snapshot: Snapshot, columns: layout.Columns, day: str, done:
 
 
 def _copied(table: str, types: dict[str, str], relation: str, part_id: int) -> str:
-    """A SELECT of rows as they are stored, with another part_id."""
+    """Return a SELECT of rows as they are stored, with another part_id."""
     all_types = {**types, **layout.extra_columns(table)}
     cells = ", ".join(
         f'stored."{column}"::{layout.stored_type(kind)} AS "{column}"'

@@ -50,13 +50,13 @@ def is_log(names: Mapping[str, Listed], table: str) -> bool:
 
 
 def version(names: Mapping[str, Listed], table: str) -> int:
-    """The last commit of a table; -1 if it has none."""
+    """Return the last commit of a table; -1 if it has none."""
     commits, checkpoint = _parts(names, table)
     return max([checkpoint, *commits])
 
 
 def read(con: duckdb.DuckDBPyConnection, root: str, table: str, names: Mapping[str, Listed]) -> Log:
-    """What the log of a table says.
+    """Return what the log of a table says.
 
     Args:
         con: reads the log.
@@ -161,7 +161,7 @@ _AT_ONCE = 50
 
 
 def delta_rs() -> Any:
-    """The package deltalake.
+    """Return the package deltalake.
 
     Raises:
         UsageError: it is not installed.

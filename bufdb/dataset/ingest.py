@@ -158,7 +158,7 @@ def store_planned(
 
 
 def _writer(con: duckdb.DuckDBPyConnection, found: _Stored, file_format: str | None) -> Writer:
-    """What writes in the format that is asked for, or else that the dataset has.
+    """Return what writes in the format that is asked for, or else that the dataset has.
 
     Raises:
         UsageError: the two differ, or delta-rs is not installed.
@@ -314,7 +314,7 @@ class _Ingest(Ingest):
         self._look_up_shapes()
 
     def groups(self, run: str) -> Iterable[Group]:
-        """What there is to read of a run."""
+        """Return what there is to read of a run."""
         return self._to_read(run).groups
 
     def announce(self, run: str, labels: Mapping[str, str], metadata: Mapping[str, str]) -> None:
@@ -342,7 +342,7 @@ class _Ingest(Ingest):
         super()._finish_run(path)
 
     def _left(self) -> list[str]:
-        """A note if modules of other places go by another --own.
+        """Return a note if modules of other places go by another --own.
 
         They are counted if they were looked up, which takes long where there are many.
         """
@@ -363,7 +363,7 @@ class _Ingest(Ingest):
             self.con.execute(f"DELETE FROM {table}")
 
     def _modules(self) -> list[Owner]:
-        """The modules with rows that the dataset does not have, as of the last commit."""
+        """Return the modules with rows that the dataset does not have, as of the last commit."""
         ids, self.ended_ids = self.ended_ids, []
         owners = [self._owner(key, content) for key, content in contents(self.con, ids)]
         return [owner for owner in owners if self._is_new(owner)]

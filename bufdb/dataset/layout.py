@@ -69,7 +69,7 @@ def tables() -> list[str]:
 
 
 def named(sql: str) -> set[str]:
-    """The tables that a saved query needs: it names them itself, or by views."""
+    """Return the tables that a saved query needs: it names them itself, or by views."""
     whole = "\n".join([sql, *definitions.views(sql, comments=False).values()])
     return definitions.tables().keys() & set(re.findall(r"\w+", whole.lower()))
 
@@ -89,7 +89,7 @@ def columns(con: duckdb.DuckDBPyConnection, catalog: str) -> Columns:
 
 
 def stored_type(data_type: str) -> str:
-    """The type in which a column of one of DuckDB's types lies in Parquet."""
+    """Return the type in which a column of one of DuckDB's types lies in Parquet."""
     return _STORED_AS.get(data_type, data_type)
 
 
@@ -99,12 +99,12 @@ def extra_columns(table: str) -> dict[str, str]:
 
 
 def object_name(table: str, day: str, owner_id: int, version: int) -> str:
-    """The object of one owner, below the root."""
+    """Return the object of one owner, below the root."""
     return f"{table}/dt={day}/{owner_id:016x}-{version:016x}.parquet"
 
 
 def part_name(table: str, day: str, part_id: int, number: int) -> str:
-    """An object with rows of many owners, below the root."""
+    """Return an object with rows of many owners, below the root."""
     return f"{table}/dt={day}/part-{part_id:016x}-{number}.parquet"
 
 
@@ -149,13 +149,13 @@ def follows(version: int) -> bool:
 
 
 def next_part(before: int) -> int:
-    """A part_id above `before` that no other compaction has at the same time."""
+    """Return a part_id above `before` that no other compaction has at the same time."""
     count = (before >> _HASH_BITS) + 1
     return (count << _HASH_BITS) | int.from_bytes(os.urandom(_HASH_BITS // 8), "little")
 
 
 def day_of(seconds: float | None) -> str:
-    """The day of an instant [s since 1970], in UTC; UNKNOWN_DAY if there is none."""
+    """Return the day of an instant [s since 1970], in UTC; UNKNOWN_DAY if there is none."""
     try:
         return datetime.fromtimestamp(seconds or 0, UTC).strftime("%Y-%m-%d").rjust(10, "0")
     except (ValueError, OverflowError, OSError):  # no time at all, or none of years 1 to 9999
@@ -163,7 +163,7 @@ def day_of(seconds: float | None) -> str:
 
 
 def day_in(path: str) -> str:
-    """The day of an object, by its path."""
+    """Return the day of an object, by its path."""
     return path.rpartition("/dt=")[2].partition("/")[0]
 
 

@@ -52,10 +52,10 @@ class Place(Protocol):
     """As DuckDB reads it, without a slash at its end."""
 
     def names(self, table: str) -> dict[str, Listed]:
-        """The objects of a table, by name below the root."""
+        """Return the objects of a table, by name below the root."""
 
     def staging(self) -> contextlib.AbstractContextManager[Path]:
-        """A folder in which objects are made; gone after the block."""
+        """Return a folder in which objects are made; gone after the block."""
 
     def clear_staging(self, before_s: float) -> int:
         """Remove folders in which nothing was made since then [s since 1970]; how many.
@@ -82,7 +82,7 @@ class Place(Protocol):
 
 
 def place_of(text: str) -> Place:
-    """The place that a user names: a folder or a URL.
+    """Return the place that a user names: a folder or a URL.
 
     Raises:
         UsageError: what a URL needs is not installed.
@@ -103,7 +103,7 @@ class Folder:
         self.root = str(self.path.absolute()).rstrip("/")
 
     def names(self, table: str) -> dict[str, Listed]:
-        """The objects of a table; links are none."""
+        """Return the objects of a table; links are none."""
         found: dict[str, Listed] = {}
         for day in _entries(self._inside(table)):
             if day.is_dir(follow_symlinks=False):
@@ -155,7 +155,7 @@ class Folder:
             self._inside(name).unlink(missing_ok=True)
 
     def _inside(self, name: str) -> Path:
-        """The path of an object or a folder, to which no link leads out of the dataset.
+        """Return the path of an object or a folder, to which no link leads out of the dataset.
 
         Raises:
             DatabaseError: a folder of the dataset is a link; the root itself may be one.
@@ -205,7 +205,7 @@ class Bucket:
         """Whether a request can say that it replaces nothing."""
 
     def names(self, table: str) -> dict[str, Listed]:
-        """The objects of a table, as the store lists them now."""
+        """Return the objects of a table, as the store lists them now."""
         try:
             self.system.invalidate_cache()
             found: dict[str, dict[str, Any]] = self.system.find(f"{self.path}/{table}", detail=True)
@@ -264,7 +264,7 @@ class Bucket:
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    """What lies in a folder, nothing if there is none.
+    """Return what lies in a folder, nothing if there is none.
 
     Raises:
         DatabaseError: it cannot be listed.
@@ -320,7 +320,7 @@ def _is_recent(written_s: float) -> bool:
 
 
 def _failure(url: str, error: Exception, kind: type[BufdbError]) -> BufdbError:
-    """An error of a file system on one line; a fault of bufdb's as it is."""
+    """Return an error of a file system on one line; a fault of bufdb's as it is."""
     if isinstance(error, _OURS):
         raise error
     words = " ".join(str(error).split())[:200] or type(error).__name__

@@ -34,7 +34,7 @@ _OWNER = "owner_id, owner_version, part_id"
 
 
 def objects(paths: Sequence[str]) -> str:
-    """The rows of objects, whatever columns each of them has."""
+    """Return the rows of objects, whatever columns each of them has."""
     texts = ", ".join(quoted(path) for path in paths)
     return (
         f"read_parquet([{texts}], union_by_name = true, hive_partitioning = false, filename = true)"
@@ -42,7 +42,7 @@ def objects(paths: Sequence[str]) -> str:
 
 
 def committed(relations: Mapping[str, str]) -> str:
-    """A SELECT of the owners that count, one row each, with the marker that says so.
+    """Return a SELECT of the owners that count, one row each, with the marker that says so.
 
     Args:
         relations: rows of each of MARKERS that has objects.
@@ -62,7 +62,7 @@ def committed(relations: Mapping[str, str]) -> str:
 
 
 def table_sql(name: str, types: Mapping[str, str], relation: str | None, owners: str) -> str:
-    """A SELECT of a table's rows.
+    """Return a SELECT of a table's rows.
 
     Args:
         name: the table.
@@ -90,7 +90,7 @@ def table_sql(name: str, types: Mapping[str, str], relation: str | None, owners:
 
 
 def asked_runs(schema: str) -> str:
-    """A SELECT of the runs that a parameter names: globs of names, or of label=value.
+    """Return a SELECT of the runs that a parameter names: globs of names, or of label=value.
 
     Args:
         schema: where the tables `runs` and `run_labels` are.
@@ -118,7 +118,7 @@ def _merged(name: str, cells: str, source: str) -> str:
 
 
 def empty(types: Mapping[str, str]) -> str:
-    """A SELECT of no row with columns of these types."""
+    """Return a SELECT of no row with columns of these types."""
     cells = ", ".join(f'NULL::{kind} AS "{column}"' for column, kind in types.items())
     return f"SELECT {cells} WHERE FALSE"
 
@@ -231,7 +231,7 @@ class Snapshot:
             raise unreadable(self.place, error) from error
 
     def objects(self, table: str) -> dict[str, tuple[Name, Listed]]:
-        """The objects of a table by their names."""
+        """Return the objects of a table by their names."""
         if table not in self._listed and self.is_delta:
             self._listed[table] = self._of_log(table)
         if table not in self._listed:
@@ -243,7 +243,7 @@ class Snapshot:
         return self._listed[table]
 
     def _of_log(self, table: str) -> dict[str, tuple[Name, Listed]]:
-        """The objects of a Delta table.
+        """Return the objects of a Delta table.
 
         Raises:
             DatabaseError: one is not there, or its name leads elsewhere.
@@ -290,7 +290,7 @@ class Snapshot:
         return sum(entry.size_bytes for entry in self.chosen(table, of).values())
 
     def chosen(self, table: str, of: Owners | None) -> dict[str, Listed]:
-        """The objects of a table, or those that have rows of some owners, by name."""
+        """Return the objects of a table, or those that have rows of some owners, by name."""
         listed = self.objects(table).items()
         return {text: entry for text, (name, entry) in listed if of is None or of.have(name)}
 
@@ -300,7 +300,7 @@ class Snapshot:
         return objects(paths)
 
     def owners_of(self, runs: str | None = None, *, with_removed: bool = False) -> Owners:
-        """The owners that count.
+        """Return the owners that count.
 
         Args:
             runs: a SELECT of the names of runs, if only their owners are wanted.
@@ -322,7 +322,7 @@ class Snapshot:
 
 
 def unreadable(place: Place, error: duckdb.Error) -> DatabaseError:
-    """What DuckDB says of a dataset that it cannot read, on one line."""
+    """Return what DuckDB says of a dataset that it cannot read, on one line."""
     reason = " ".join(str(error).split())[:300]
     return DatabaseError(f"{place.root} cannot be read: {reason}")
 
@@ -403,7 +403,7 @@ def open_readable(
 
 
 def _needed(sql: str | None) -> list[str]:
-    """The tables that SQL names, by itself or by views; all if it is not known."""
+    """Return the tables that SQL names, by itself or by views; all if it is not known."""
     if sql is None:
         return layout.tables()
     named = layout.named(sql).union(_ALWAYS)

@@ -85,7 +85,7 @@ class Writer:
     def _make(
         self, owners: Sequence[Owner], table: str, source: str, key: str, folder: Path
     ) -> Iterable[tuple[Owner, Path]]:
-        """A file for each owner that has rows of a table."""
+        """Yield a file for each owner that has rows of a table."""
         types = self.columns[table]
         cells = ", ".join(typed(column, kind) for column, kind in types.items())
         if len(owners) == 1:
@@ -127,12 +127,12 @@ OF_RUNS = {
 
 
 def typed(column: str, kind: str) -> str:
-    """A column of `stored` in the type in which it lies in Parquet."""
+    """Return a column of `stored` in the type in which it lies in Parquet."""
     return f'stored."{column}"::{layout.stored_type(kind)} AS "{column}"'
 
 
 def _own_cells(table: str, owner: Owner | None) -> str:
-    """The columns that say whose the rows are: of one owner, or of `owners`."""
+    """Return the columns that say whose the rows are: of one owner, or of `owners`."""
     if owner is None:
         cells = "owners.owner_id::BIGINT AS owner_id, owners.owner_version::BIGINT AS owner_version"
     else:
@@ -145,5 +145,5 @@ def _own_cells(table: str, owner: Owner | None) -> str:
 
 
 def marker_cells(is_removed: str) -> str:
-    """The further columns of rows that commit owners."""
+    """Return the further columns of rows that commit owners."""
     return f"{is_removed} AS is_removed, {SCHEMA_VERSION}::INTEGER AS schema_version"

@@ -92,7 +92,7 @@ class Compressed:
         return self.reached
 
     def read_from(self, position: int) -> Iterator[bytes]:
-        """The bytes from a position on.
+        """Yield the bytes from a position on.
 
         Raises:
             OSError: the stream is damaged or beyond the bounds.
@@ -134,12 +134,12 @@ class Compressed:
 
 
 def gzip(opener: Opener) -> Compressed:
-    """A gzip stream: at most 1,032 times as much comes out as goes in."""
+    """Return a gzip stream: at most 1,032 times as much comes out as goes in."""
     return Compressed(opener, lambda: zlib.decompressobj(31), zlib.error, 16 << 10, has_states=True)
 
 
 def zstandard(opener: Opener) -> Compressed:
-    """A Zstandard stream, by the standard library where it has it (Python 3.14).
+    """Return a Zstandard stream, by the standard library where it has it (Python 3.14).
 
     Raises:
         OSError: nothing is there that reads it.
@@ -183,7 +183,7 @@ class Header(tarfile.TarInfo):
         return int(super()._block(count))  # type: ignore[misc]
 
     def _proc_gnulong(self, archive: Any) -> Any:
-        """A name before its member."""
+        """Return a name before its member."""
         self._require_short()
         return super()._proc_gnulong(archive)  # type: ignore[misc]
 
@@ -202,7 +202,7 @@ class Header(tarfile.TarInfo):
             raise damaged(f"a header has more than {MOST_HEADER_BYTES >> 10} KiB")
 
     def _proc_sparse(self, archive: Any) -> Any:
-        """A sparse file, which is left out: where its parts lie is passed over."""
+        """Return a sparse file, which is left out: where its parts lie is passed over."""
         _, is_extended, size = getattr(self, "_sparse_structs")  # noqa: B009
         while is_extended:
             part = archive.fileobj.read(tarfile.BLOCKSIZE)
@@ -327,7 +327,7 @@ def is_archive(name: str) -> bool:
 
 
 def inner_name(name: str) -> str | None:
-    """The name of what a compressed file holds; None if it is no compressed dump or log."""
+    """Return the name of what a compressed file holds; None if it is no compressed dump or log."""
     for suffix in SINGLE:
         inner = name[: -len(suffix)]
         if name.endswith(suffix) and inner.endswith(_TEXTS):
@@ -375,7 +375,7 @@ def expand(
 
 
 def _among_others(oddity: Oddity) -> Oddity:
-    """What is refused of an archive that the user did not name."""
+    """Return what is refused of an archive that the user did not name."""
     if oddity.name is not None and bears_dump_name(base_name(oddity.name)):
         return oddity
     return replace(oddity, severity="info")
@@ -407,7 +407,7 @@ def _members(name: str, path: Path | Place, oddities: list[Oddity]) -> Iterator[
 
 
 def _odd(archive: str, name: str, severity: str, code: str, text: str) -> Oddity:
-    """What is said of a member; of a name without end its beginning."""
+    """Return what is said of a member; of a name without end its beginning."""
     shown = name if len(name) <= MOST_NAME else f"{name[:100]}…"
     return Oddity(f"{archive}:{shown}", severity, code, text)
 
@@ -511,7 +511,7 @@ def _tar(
 
 
 def _each(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
-    """The members one by one, of which `tarfile` would keep all."""
+    """Yield the members one by one, of which `tarfile` would keep all."""
     count = size = 0
     while (info := archive.next()) is not None:
         # `members` is tarfile's list of all that was read; typeshed lacks it.
@@ -546,7 +546,7 @@ def _tar_reader(
 
 
 def stamp_of(path: Path | Place) -> str | None:
-    """What tells whether an archive is the same: its hash, or what its own place says."""
+    """Return what tells whether an archive is the same: its hash, or what its own place says."""
     if not isinstance(path, Path):
         return path.stamp
     digest = xxhash.xxh3_128()

@@ -360,5 +360,5 @@ def _tree_start(text: bytes) -> int:
 
 
 def _lines_above(piece: Piece, place: int) -> int:
-    """Number of lines above a place in a piece, in its file."""
+    """Return the number of lines above a place in a piece, in its file."""
     return piece.lines_before() + piece.text.count(b"\n", 0, place)

@@ -37,7 +37,7 @@ _LOOK_BYTES = 1 << 16
 
 
 def discover(path: Source, oddities: list[Oddity] | None = None) -> list[ModuleFiles]:
-    """The modules in a directory and all below it, or of one file, in order of their keys.
+    """Return the modules in a directory and all below it, or of one file, in order of their keys.
 
     A single file brings along the files beside it that belong to the same module.
 
@@ -76,7 +76,7 @@ def discover(path: Source, oddities: list[Oddity] | None = None) -> list[ModuleF
 
 
 def _found(files: dict[str, Path | Place], odd: list[Oddity]) -> list[ModuleFiles]:
-    """The modules of files; of a single file that is none what it is."""
+    """Return the modules of files; of a single file that is none what it is."""
     modules = modules_of(files, odd)
     if not modules and len(files) == 1:
         ((name, path),) = files.items()
@@ -88,7 +88,7 @@ def _found(files: dict[str, Path | Place], odd: list[Oddity]) -> list[ModuleFile
 
 
 def _of_one_module(path: Path) -> dict[str, Path | Place]:
-    """A file and those beside it that share its stem; an archive alone."""
+    """Return a file and those beside it that share its stem; an archive alone."""
     if is_archive(path.name):
         return {as_text(path.name): path}
     try:
@@ -110,7 +110,7 @@ def _is_of(place: Path | Place, path: Path) -> bool:
 
 
 def base_of(path: Source) -> Path:
-    """The directory whose name a run takes: the path, or the directory of a file.
+    """Return the directory whose name a run takes: the path, or the directory of a file.
 
     An archive is one without its suffix; a URL and standard input have the last part of their name.
     """

@@ -136,7 +136,7 @@ def base_name(name: str) -> str:
 
 
 def stem_of(name: str) -> str:
-    """A file name without part suffix and extension."""
+    """Return a file name without part suffix and extension."""
     for suffix in (*PARTS, ".txt", *PROTO_SUFFIXES):
         if name.endswith(suffix):
             return name[: -len(suffix)]
@@ -152,7 +152,7 @@ def before_of(stem: str) -> str | None:
 
 
 def as_text(name: str) -> str:
-    r"""A name of the file system as text to be stored: bytes that are no UTF-8 as `\xff`."""
+    r"""Return a name of the file system as text to be stored: bytes that are no UTF-8 as `\xff`."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
@@ -318,7 +318,7 @@ def _identity(found: os.stat_result) -> _Identity:
 
 
 def kind_of_entry(mode: int) -> str:
-    """What a directory entry is, in words."""
+    """Return what a directory entry is, in words."""
     kinds = {
         stat.S_IFIFO: "a FIFO",
         stat.S_IFSOCK: "a socket",
@@ -330,7 +330,7 @@ def kind_of_entry(mode: int) -> str:
 
 
 def why_unreadable(error: OSError) -> str:
-    """What hinders reading, with what to do about it."""
+    """Return what hinders reading, with what to do about it."""
     hint = ""
     if error.errno == errno.ENAMETOOLONG:
         hint = "; ingest a directory further down, by a short path"

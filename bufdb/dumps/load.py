@@ -73,7 +73,7 @@ class Loaded:
     """Kinds of text that no file has and that the proto is asked for."""
 
     def file(self, kind: str) -> DumpFile:
-        """The file that holds a kind of text, or from which it is derived."""
+        """Return the file that holds a kind of text, or from which it is derived."""
         return self.files.files[PROTO if kind in self.derived else kind]
 
     @property
@@ -168,7 +168,7 @@ def _may_have_prose(file: DumpFile) -> bool:
 
 
 def read_span(file: DumpFile, start: int, stop: int) -> bytes:
-    """The bytes of a dump file from one position of it to another.
+    """Return the bytes of a dump file from one position of it to another.
 
     Raises:
         OSError: it cannot be read, or has fewer bytes by now.
@@ -177,7 +177,7 @@ def read_span(file: DumpFile, start: int, stop: int) -> bytes:
 
 
 def chunks(file: DumpFile, start: int, stop: int, size: int) -> Iterator[bytes]:
-    """The same in pieces of at most a size."""
+    """Yield the same in pieces of at most a size."""
     with open_file(file.path) as stream:
         stream.seek(file.start + start)
         while start < stop:
@@ -235,7 +235,7 @@ class Window:
 
 
 def windows(file: DumpFile, start: int, stop: int, size: int) -> Iterator[Window]:
-    """The same text with what stands above and below it, so that a block may begin above it.
+    """Yield the same text with what stands above and below it, so that a block may begin above it.
 
     Then nobody copies it. For files in which to seek costs nothing.
     """
@@ -296,7 +296,7 @@ class DumpText:
             account.unread(module, self.path, [(number, message)], 1, "truncated_file")
 
     def _last_line(self) -> bytes:
-        """What stands behind the last line end."""
+        """Return what stands behind the last line end."""
         if self.whole is not None:
             return self.whole[self.whole.rfind(b"\n") + 1 :]
         stop = self.size
@@ -311,7 +311,7 @@ class DumpText:
         return b"".join(reversed(parts))
 
     def piece(self, start: int, stop: int, begins: bool = True, text: bytes | None = None) -> Piece:
-        """The lines from one position to another, which are line starts or the end."""
+        """Return the lines from one position to another, which are line starts or the end."""
         if text is None:
             assert self.whole is not None, "a large file is read in rounds"
             text = self.whole[start:stop]
@@ -319,7 +319,7 @@ class DumpText:
         return Piece(self.module, self.path, self._plain(text, start), before, begins=begins)
 
     def rounds(self, span: Span, block_bytes: int) -> Iterator[Piece]:
-        """The pieces of a section."""
+        """Yield the pieces of a section."""
         start, stop = span
         stop = min(stop, self.size)
         if self.whole is not None:
@@ -337,7 +337,7 @@ class DumpText:
             yield self._in_window(window, begins=window.at == start)
 
     def _in_window(self, window: Window, *, begins: bool) -> Piece:
-        """The lines of a window where they stand, if they need no change."""
+        """Return the lines of a window where they stand, if they need no change."""
         at, (begin, end) = window.at, window.span
         if not window.data.isascii():
             return self.piece(at, at + end - begin, begins, window.data[begin:end])
@@ -345,7 +345,7 @@ class DumpText:
         return Piece(self.module, self.path, window.data, before, begins=begins, span=window.span)
 
     def lines_before(self, at: int) -> int:
-        """Number of lines above a position; cheap if positions ascend."""
+        """Return the number of lines above a position; cheap if positions ascend."""
         known, lines = self._counted if self._counted[0] <= at else (0, 0)
         if self.whole is not None:
             lines += self.whole.count(b"\n", known, at)

@@ -282,7 +282,7 @@ CAPTURED = (".txt", ".log", ".out", ".err", ".html", ".htm", ".md", ".json", ".j
 
 
 def parts_of(path: Path | Place, name: str) -> Iterator[DumpFile]:
-    """The dump files in a log; without any the out-of-memory messages.
+    """Yield the dump files in a log; without any the out-of-memory messages.
 
     Of a log of any size no more than some WINDOW_BYTES are in memory.
 
@@ -333,7 +333,7 @@ def _overlapping(file: RawIOBase) -> Iterator[tuple[int, bytes]]:
 def _marks(
     pieces: Iterable[tuple[int, bytes]], titles: list[int] | None = None
 ) -> Iterator[tuple[bytes, bytes, int, int]]:
-    """What frames a dump file: Begin or End, its name, and where that begins and ends.
+    """Yield what frames a dump file: Begin or End, its name, and where that begins and ends.
 
     `titles` takes the first title of a message, and the first beyond each window that it begins.
     """

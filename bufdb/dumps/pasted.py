@@ -62,7 +62,7 @@ def encoding_of(head: bytes) -> str | None:
 
 
 def decoded(text: bytes) -> bytes:
-    """A text in UTF-8, if it is in an encoding of more than one byte a character."""
+    """Return a text in UTF-8, if it is in an encoding of more than one byte a character."""
     encoding = encoding_of(text[:LOOK_BYTES])
     if encoding is None:
         return text
@@ -89,7 +89,7 @@ def is_plain(head: bytes) -> bool:
 
 
 def plain(text: bytes) -> bytes:
-    """A text as XLA wrote it; the same where nothing is known to be around it."""
+    """Return a text as XLA wrote it; the same where nothing is known to be around it."""
     text = decoded(text)
     head = text[:LOOK_BYTES]
     if is_plain(head):
@@ -103,14 +103,14 @@ def plain(text: bytes) -> bytes:
 
 
 def _unquoted(text: bytes, at: int, quote: bytes) -> bytes:
-    """A text without the quote that opens it and, if it is there, the one that closes it."""
+    """Return a text without the quote that opens it and, if it is there, the one that closes it."""
     text = text[:at] + text[at + len(quote) :]
     end = len(text.rstrip())
     return text[: end - len(quote)] + text[end:] if text[:end].endswith(quote) else text
 
 
 def _without_front(text: bytes, front: bytes) -> bytes:
-    """A text without what stands in front of each line: its numbers differ, as in times.
+    """Return a text without what stands in front of each line: its numbers differ, as in times.
 
     A line that ends within the front was empty; one with another front is left as it is.
     """
@@ -125,7 +125,7 @@ def _front(front: bytes) -> re.Pattern[bytes]:
 
 
 def _stripped(parts: list[bytes]) -> bytes:
-    """The form of a front without the blanks at its end, which editors take away."""
+    """Return the form of a front without the blanks at its end, which editors take away."""
     kept = [*parts[:-1], parts[-1].rstrip(b" \t")]
     return b"".join(rb"\d+" if n % 2 else re.escape(part) for n, part in enumerate(kept))
 
@@ -138,7 +138,7 @@ def has_prose(text: bytes) -> bool:
 
 
 def without_prose(text: bytes) -> bytes:
-    """A text with empty lines for the prose, headings and fences around its sections.
+    """Return a text with empty lines for the prose, headings and fences around its sections.
 
     Those are lines above a title and below the last line of a form that XLA writes. What is not
     understood between such lines stays, to be reported.
@@ -275,12 +275,12 @@ def other_spaces(text: str, dump: Path) -> str:
 
 
 def _with(line: str, after: re.Match[str], source: str) -> str:
-    """A line with a source after what was found in it, if it has none."""
+    """Return a line with a source after what was found in it, if it has none."""
     return line if "source_file=" in line else line[: after.end()] + source + line[after.end() :]
 
 
 def _source(dump: Path, instruction: str, *, with_op_name: bool = False) -> str:
-    """What metadata say of an instruction's source; '' if the dump does not have it."""
+    """Return what metadata say of an instruction's source; '' if the dump does not have it."""
     name = re.escape(instruction).encode()
     defined = re.compile(
         rb'%%%s = [^\n]*metadata={(op_name="[^"\n]*")[^\n]*stack_frame_id=(\d+)' % name

@@ -49,7 +49,7 @@ class Place(Protocol):
         """
 
     def open(self) -> IO[bytes]:
-        """The bytes.
+        """Return the bytes.
 
         Raises:
             OSError: they cannot be read.
@@ -77,19 +77,19 @@ class Bytes:
         return Stat(len(self.content))
 
     def open(self) -> IO[bytes]:
-        """The bytes."""
+        """Return the bytes."""
         return io.BytesIO(self.content)
 
 
 def suffix_of(name: str) -> str:
-    """The end of a name from its last dot on, as `pathlib.Path.suffix` has it."""
+    """Return the end of a name from its last dot on, as `pathlib.Path.suffix` has it."""
     last = name.rpartition("/")[2]
     dot = last.rfind(".")
     return last[dot:] if 0 < dot < len(last) - 1 else ""
 
 
 def damaged(error: Exception | str) -> OSError:
-    """An error of a decompressor as one of the system."""
+    """Return an error of a decompressor as one of the system."""
     return OSError(errno.EIO, f"it is damaged: {error}")
 
 
@@ -120,7 +120,7 @@ class Reader(io.RawIOBase):
         return at
 
     def tell(self) -> int:
-        """The position."""
+        """Return the position."""
         return self._at
 
     def readinto(self, buffer: object) -> int:

@@ -77,7 +77,7 @@ def is_url(text: str) -> bool:
 
 
 def listed(url: Url) -> dict[str, Object]:
-    """The objects below a URL by their names below it, or the one that it is.
+    """Return the objects below a URL by their names below it, or the one that it is.
 
     Raises:
         UsageError: there is nothing, it cannot be listed, or what that takes is not installed.
@@ -157,7 +157,7 @@ def _linked(system: Any, page: str) -> list[str]:
 def _streamed(
     system: Any, place: str, position: int, size: int, *, is_exact: bool = False
 ) -> Iterator[bytes]:
-    """What a server sends from a position on, until `size` is reached, as it comes.
+    """Yield what a server sends from a position on, until `size` is reached, as it comes.
 
     Raises:
         OSError: it ends otherwise than it said, if `is_exact`.

@@ -83,7 +83,7 @@ def _words(text: str) -> set[str]:
 
 
 def known_words() -> frozenset[str]:
-    """The words in lower case; with those of bufdb's rules, so that the rules still hold."""
+    """Return the words in lower case; with those of bufdb's rules, so that the rules still hold."""
     rules = "".join(
         path.read_text(encoding="utf-8").partition("INSERT INTO")[2]
         for path in resources.schema_files("tables")
@@ -147,7 +147,7 @@ class Words:
         self.unused = (code for number in count(1) if (code := _code(number)) not in self.known)
 
     def text(self, text: str) -> str:
-        """The text with all words replaced that are not known."""
+        """Return the text with all words replaced that are not known."""
         if text in self.functions:
             return self.whole(text)
         parts, at = [], 0
@@ -159,17 +159,17 @@ class Words:
         return "".join([*parts, _WORD.sub(self._replaced, text[at:])])
 
     def rule(self, text: str) -> str:
-        """The same of a rule, in which a word of bufdb's is none of the user's."""
+        """Return the same of a rule, in which a word of bufdb's is none of the user's."""
         return _WORD.sub(self._replaced, text)
 
     def whole(self, text: str) -> str:
-        """A word in place of a whole text; a single letter stays."""
+        """Return a word in place of a whole text; a single letter stays."""
         if text and not _SHORT.fullmatch(text) and text not in self.codes:
             self.codes[text] = next(self.unused)
         return self.codes.get(text, text)
 
     def _whole_of(self, found: re.Match[str]) -> str | None:
-        """What takes the place of a user's file, function or address; None if it is none."""
+        """Return what takes the place of a user's file, function or address; None if it is none."""
         text = found[0]
         if found["address"]:
             return self.whole(text)
@@ -204,7 +204,7 @@ class Words:
 
 
 def _unescaped(word: str) -> str:
-    """The word behind octal escapes, as other texts have it."""
+    """Return the word behind octal escapes, as other texts have it."""
     if "\\" not in word:
         return word
     data = _ESCAPE.sub(lambda found: bytes([int(found[1], 8) & 0xFF]), word.encode())
@@ -212,7 +212,7 @@ def _unescaped(word: str) -> str:
 
 
 def _code(number: int) -> str:
-    """A word: xa, xb, …, xz, xaa and so on."""
+    """Return a word: xa, xb, …, xz, xaa and so on."""
     letters = ""
     while number:
         number, place = divmod(number - 1, len(ascii_lowercase))

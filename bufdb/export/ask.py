@@ -121,7 +121,7 @@ def _write_tables(
 def _picture(
     opened: Open, asked: dict[str, Value], form: str, *, all_frames: bool
 ) -> tuple[bytes, list[str]]:
-    """The picture, and what its reader should know."""
+    """Return the picture, and what its reader should know."""
     run = asked.get("run")
     con = opened(_SQL, runs=None if run is None else [str(run)])
     chosen = choice.choose(con, asked)

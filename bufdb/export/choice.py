@@ -75,7 +75,7 @@ class Chosen:
 
 
 def numbered(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value]) -> dict[str, Value]:
-    """What is asked, with the number of a memory space in place of its name.
+    """Return what is asked, with the number of a memory space in place of its name.
 
     Raises:
         UsageError: no memory space has that name, or those of several platforms.
@@ -89,7 +89,7 @@ def numbered(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value]) -> dict
 
 
 def choose(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value]) -> Chosen:
-    """The functions that are asked for.
+    """Return the functions that are asked for.
 
     Raises:
         UsageError: there is no such memory space.
@@ -117,7 +117,7 @@ def choose(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value]) -> Chosen
 
 
 def with_instants(chosen: Chosen) -> Chosen:
-    """The functions of which it is known what is held when, and notes about the others.
+    """Return the functions of which it is known what is held when, and notes about the others.
 
     Raises:
         BufdbError: that is known of none.
@@ -134,7 +134,7 @@ def with_instants(chosen: Chosen) -> Chosen:
 
 
 def first(chosen: Chosen, most: int = MOST_PROFILES) -> Chosen:
-    """The functions with the largest needs, and a note about how many there are besides."""
+    """Return the functions with the largest needs, and a note about how many there are besides."""
     left = len(chosen.functions) - most
     if left <= 0:
         return chosen
@@ -143,7 +143,7 @@ def first(chosen: Chosen, most: int = MOST_PROFILES) -> Chosen:
 
 
 def largest(chosen: Chosen) -> Chosen:
-    """The function with the largest need alone, and a note about the others."""
+    """Return the function with the largest need alone, and a note about the others."""
     first, *others = chosen.functions
     if not others:
         return chosen

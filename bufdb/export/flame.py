@@ -28,7 +28,7 @@ def by_stack(held: Iterable[Held]) -> dict[Stack, int]:
 
 
 def collapsed(held: Iterable[Held]) -> str:
-    """A line for each call stack with its bytes."""
+    """Return a line for each call stack with its bytes."""
     sums: dict[str, int] = {}
     for stack, size in by_stack(held).items():
         name = ";".join(_on_a_line(frame.label) for frame in stack)
@@ -76,7 +76,7 @@ def _frame(frame: Frame) -> dict[str, Any]:
 
 
 def _on_a_line(text: str) -> str:
-    """A text that ends neither a frame nor a line."""
+    """Return a text that ends neither a frame nor a line."""
     return "".join(
         "," if letter == ";" else letter if letter.isprintable() else ascii(letter)[1:-1]
         for letter in text

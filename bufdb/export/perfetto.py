@@ -42,7 +42,7 @@ _BYTES = 3
 def trace(
     con: duckdb.DuckDBPyConnection, functions: Sequence[Function], *, all_frames: bool = False
 ) -> bytes:
-    """A trace with a process for each module, and in it tracks for each memory space.
+    """Return a trace with a process for each module, and in it tracks for each memory space.
 
     Raises:
         BufdbError: sizes or steps of the program do not fit into the format.

@@ -100,7 +100,7 @@ class Selection:
             self._replace_texts()
 
     def rows(self, table: str) -> str:
-        """A SELECT of the rows of a table that are exported, with all of its columns."""
+        """Return a SELECT of the rows of a table that are exported, with all of its columns."""
         columns, joins = [], []
         for number, column in enumerate(self.types[table]):
             source = f'stored."{column}"'

@@ -61,7 +61,7 @@ class Piece(NamedTuple):
 
 
 def tenancies(values: Iterable[HloValue], schedule_length: int) -> list[Tenancy]:
-    """The tenancies of temp values, in order of their beginning.
+    """Return the tenancies of temp values, in order of their beginning.
 
     Args:
         values: of any kind; those of other allocations, without a live range or without bytes
@@ -167,7 +167,7 @@ class _Allocation:
         self._move(place, time)
 
     def _end_before(self, place: int, stay: Stay) -> int:
-        """The end of the tenant before a place; without one an end that reaches nothing."""
+        """Return the end of the tenant before a place; without one an end that reaches nothing."""
         return self.tenants[place - 1].end_bytes if place else stay.offset_bytes
 
     def _move(self, place: int, time: int) -> None:

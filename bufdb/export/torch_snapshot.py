@@ -40,7 +40,7 @@ Event = dict[str, Any]
 def snapshot(
     con: duckdb.DuckDBPyConnection, functions: Sequence[Function], *, all_frames: bool = False
 ) -> bytes:
-    """A pickled snapshot with a device for each function, in this order."""
+    """Return a pickled snapshot with a device for each function, in this order."""
     writer = _Writer()
     for device, function in enumerate(functions):
         found = values(con, function, all_frames=all_frames)
@@ -161,5 +161,5 @@ def _fixed(found: Iterable[HloValue], index: int, kind: str) -> tuple[Frame, ...
 
 
 def _value_frames(value: HloValue) -> tuple[Frame, ...]:
-    """The value itself, and who made it."""
+    """Return the value itself, and who made it."""
     return (Frame(f"{value.name} {value.shape}"), *value.frames)

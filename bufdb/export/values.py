@@ -157,7 +157,7 @@ def values(
     all_frames: bool = False,
     at_peak: bool = False,
 ) -> list[HloValue]:
-    """The values of a function in its memory space, in order of their numbers.
+    """Return the values of a function in its memory space, in order of their numbers.
 
     Args:
         con: the database.
@@ -205,7 +205,7 @@ class _Stacks:
     def attributed(
         self, relation: str | None, origin: Place, own: Place, use: Place
     ) -> tuple[Frame, ...]:
-        """The stack of the first of these places that has one, innermost frame first."""
+        """Return the stack of the first of these places that has one, innermost frame first."""
         places = [] if relation is None else [(relation, origin)]
         for prefix, place in [*places, ("", own), ("for ", use)]:
             frames = self._walk(place)
@@ -241,7 +241,7 @@ class _Stacks:
 
 
 def without_rounds(frames: Sequence[Frame]) -> list[Frame]:
-    """A stack, innermost frame first, with the outermost of rounds of the same frames alone.
+    """Return a stack, innermost frame first, with the outermost of rounds of the same frames alone.
 
     flax's scan traces a layer several times, each time with the calls that lead to it.
     """

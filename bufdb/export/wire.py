@@ -14,7 +14,7 @@ _VARINT, _LENGTH = 0, 2
 
 
 def varint(number: int) -> bytes:
-    """A whole number of 64 bits with a sign; a negative one as its two's complement.
+    """Return a whole number of 64 bits with a sign; a negative one as its two's complement.
 
     Raises:
         BufdbError: it does not fit.
@@ -31,20 +31,20 @@ def varint(number: int) -> bytes:
 
 
 def integer(field: int, number: int) -> bytes:
-    """A field of type int64, uint64 (of 63 bits), bool or enum."""
+    """Return a field of type int64, uint64 (of 63 bits), bool or enum."""
     return varint(field << 3 | _VARINT) + varint(number)
 
 
 def packed(field: int, numbers: Iterable[int]) -> bytes:
-    """A repeated field of numbers."""
+    """Return a repeated field of numbers."""
     return message(field, b"".join(map(varint, numbers)))
 
 
 def message(field: int, body: bytes) -> bytes:
-    """A field that is a message."""
+    """Return a field that is a message."""
     return varint(field << 3 | _LENGTH) + varint(len(body)) + body
 
 
 def text(field: int, words: str) -> bytes:
-    """A field of type string."""
+    """Return a field of type string."""
     return message(field, words.encode())

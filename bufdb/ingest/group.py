@@ -104,14 +104,14 @@ class _Collecting:
 
 
 def content_of(job: Job, loaded: Loaded, own: Own) -> Content:
-    """What the rows of a module would be made of."""
+    """Return what the rows of a module would be made of."""
     files = job.files.files
     hashes = {(files[kind].name, content) for kind, content in loaded.hashes.items()}
     return frozenset(hashes | {made_with(own.pattern)})
 
 
 def _changed(group: Group, sink: Sink) -> Iterator[tuple[Job, Loaded, float]]:
-    """The modules that are not what they were, loaded, and when they were dumped."""
+    """Yield the modules that are not what they were, loaded, and when they were dumped."""
     for job in group.jobs:
         try:
             job.stamps = stamps_of(job.files)
@@ -220,7 +220,7 @@ def _add(sink: Sink | _Counting, table: str, columns: Columns) -> Misfits:
 
 
 def _add_rows(sink: Sink | _Counting, table: str, rows: Sequence[Row]) -> Misfits:
-    """The same of a table with few rows."""
+    """Return the same of a table with few rows."""
     types = column_types()[table].items()
     columns = {name: column_of([row.get(name) for row in rows], kind) for name, kind in types}
     return _add(sink, table, columns)

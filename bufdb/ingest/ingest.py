@@ -162,7 +162,7 @@ class LabelPattern:
 
 
 def parse_pattern(text: str) -> LabelPattern:
-    """A pattern from its text.
+    """Return a pattern from its text.
 
     Raises:
         UsageError: no placeholder, a bad or repeated name in one, or two with nothing between.
@@ -186,7 +186,7 @@ def parse_pattern(text: str) -> LabelPattern:
 
 
 def find_run_folders(folder: Path, note: Callable[[str], None]) -> list[Path]:
-    """The sub-directories of a directory, in order of their names, each once.
+    """Return the sub-directories of a directory, in order of their names, each once.
 
     A link to one of the others, such as `latest`, or to a directory above is left out, which `note`
     takes.

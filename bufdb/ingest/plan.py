@@ -67,7 +67,7 @@ def module_id_of(run: str, key: str) -> int:
 
 
 def plan(paths: Sequence[Source], run: str | None) -> dict[str, PlannedRun]:
-    """The modules of every run, by its name."""
+    """Return the modules of every run, by its name."""
     plan: dict[str, PlannedRun] = {}
     taken: dict[int, Path] = {}
     for path in paths:
@@ -94,7 +94,7 @@ def plan(paths: Sequence[Source], run: str | None) -> dict[str, PlannedRun]:
 
 
 def _nothing_in(path: Source, oddities: Sequence[Oddity]) -> str:
-    """What to say of a path without dumps."""
+    """Return what to say of a path without dumps."""
     reasons = [o.message for o in oddities if o.code in (NO_BUFFERS, NOT_A_DUMP)]
     if reasons:
         return f"no buffer assignment in {path}: {reasons[0]}"
@@ -107,7 +107,7 @@ def _nothing_in(path: Source, oddities: Sequence[Oddity]) -> str:
 
 
 def stamps_of(files: ModuleFiles) -> tuple[Stamp, ...]:
-    """What changes when one of a module's files does.
+    """Return what changes when one of a module's files does.
 
     Raises:
         OSError: a file is gone.

@@ -253,7 +253,7 @@ def _raise_ended(group: Group) -> NoReturn:
 
 
 def _received(result: _Result, file: int | None) -> list[Event]:
-    """The events of a result, with buffers of their own: the file may be written again."""
+    """Return the events of a result, with buffers of their own: the file may be written again."""
     buffers: list[bytes | bytearray] = list(result.buffers)
     at = 0
     for size in result.sizes:

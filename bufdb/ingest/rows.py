@@ -40,7 +40,7 @@ _OF_NO_FUNCTION = re.compile(r"(?:SyncTensorsGraph|IrToHlo|ConvertXlaToHlo)(?:\.
 
 
 def shape_row(shape: Shape) -> Row:
-    """A row of `shapes`; the dimensions as text that DuckDB makes a list of."""
+    """Return a row of `shapes`; the dimensions as text that DuckDB makes a list of."""
     row = asdict(shape)
     row["shape"] = row.pop("text")
     if shape.dimensions is not None:
@@ -52,7 +52,7 @@ def shape_row(shape: Shape) -> Row:
 def module_row(
     run: str, module_id: int, files: ModuleFiles, facts: ModuleFacts, source: Batch, number: int
 ) -> Row:
-    """A row of `modules`, for the module with this number in its batch."""
+    """Return a row of `modules`, for the module with this number in its batch."""
     header, name, live = source.headers.get(number), files.name, facts.live
     texts = (header, before.header if (before := source.before.get(number)) else None)
     first = next((text for text in texts if text and text.module_name), None)
@@ -162,7 +162,7 @@ def companion_rows(source: Batch, ids: list[int]) -> dict[str, list[Row]]:
 
 
 def diagnostic_row(run: str, module_id: int | None, finding: Finding) -> Row:
-    """A row of `diagnostics`."""
+    """Return a row of `diagnostics`."""
     return {
         "run_name": run,
         "module_id": module_id,
@@ -218,7 +218,7 @@ def format_era(
 def missing(
     files: ModuleFiles, facts: ModuleFacts, era: str, source: Batch, number: int
 ) -> Iterator[Finding]:
-    """What is missing of the module with this number in its batch.
+    """Yield what is missing of the module with this number in its batch.
 
     A file that another one points to and that may not have been kept is a notice; a part that XLA
     always writes into a file that is there is data loss.

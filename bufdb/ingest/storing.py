@@ -39,7 +39,7 @@ OWN_LABEL = "own"
 
 
 def parse_own(globs: Sequence[str]) -> Own:
-    """What globs say, in any order and number.
+    """Return what globs say, in any order and number.
 
     With a slash in it a glob is for the whole path of a file. Without one it is for the name of an
     installed package or module, in upper or lower case, with - or _. In both * is any text and ?
@@ -51,7 +51,7 @@ def parse_own(globs: Sequence[str]) -> Own:
 
 
 def own_of_run(con: duckdb.DuckDBPyConnection, run: str, globs: Sequence[str] | None) -> Own:
-    """What globs say; without any what the modules that the run has were read with."""
+    """Return what globs say; without any what the modules that the run has were read with."""
     if globs is not None:
         return parse_own(globs)
     found = con.execute("SELECT max(own_pattern) FROM modules WHERE run_name = ?", [run]).fetchone()
@@ -87,7 +87,7 @@ def left_own(con: duckdb.DuckDBPyConnection, run: str, own: Own) -> list[str]:
 
 
 def own_note(run: str, modules: str) -> str:
-    """What a user should know of `modules` of a run, which go by something else."""
+    """Return what a user should know of `modules` of a run, which go by something else."""
     return (
         f"run {run}: {modules} that are not in these paths keep the --own that they were "
         "read with; ingest their dumps again to have all alike"
@@ -104,7 +104,7 @@ def _package(glob: str) -> str:
 
 
 def _translated(glob: str, but: str) -> str:
-    """A glob as a regular expression; `but` is what * and ? do not stand for."""
+    """Return a glob as a regular expression; `but` is what * and ? do not stand for."""
     any_character = f"[^{but}]" if but else r"[\s\S]"
     wild = {"*": f"{any_character}*", "?": any_character}
     if but:
@@ -221,7 +221,7 @@ class _Stored:
         return self._stamps.get(job.module_id) == stamps | {made_with(own_pattern)}
 
     def contents(self, jobs: Iterable[Job]) -> dict[int, Content]:
-        """What those of these modules that are stored were made of, by module_id."""
+        """Return what those of these modules that are stored were made of, by module_id."""
         ids = (job.module_id for job in jobs)
         return {one: self._contents[one] for one in ids if one in self._contents}
 
@@ -546,5 +546,5 @@ class Ingest:
         run_rows.update_run(self.con, self.run_name, path, self.dumped_at)
 
     def _left(self) -> list[str]:
-        """A note if modules that are not ingested now go by another --own."""
+        """Return a note if modules that are not ingested now go by another --own."""
         return left_own(self.con, self.run_name, self.of_run.own)

@@ -101,7 +101,7 @@ class TableSchema:
 
     @classmethod
     def of(cls, types: dict[str, str]) -> TableSchema:
-        """The schema of a table whose columns have types of `bufdb.columnar.rows.TYPES`."""
+        """Return the schema of a table whose columns have types of `bufdb.columnar.rows.TYPES`."""
         fields = {name: _TYPES[data_type] for name, data_type in types.items()}
         return cls(types, na.c_schema(na.struct(fields)))
 

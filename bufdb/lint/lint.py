@@ -122,7 +122,7 @@ def _shape(tree: exp.Query) -> Iterator[str]:
 
 
 def _params(query: SavedQuery, tree: exp.Query) -> Iterator[str]:
-    """The params CTE, and the variables that views read, against the param lines."""
+    """Yield the params CTE, and the variables that views read, against the param lines."""
     ctes = tree.ctes
     first = ctes[0] if ctes and ctes[0].alias == "params" else None
     declared = {param.name: param for param in query.params}
@@ -166,7 +166,7 @@ def _variables(trees: Iterable[exp.Expr]) -> dict[str, tuple[str, header.Value]]
 
 
 def _default(cast: exp.Expr) -> header.Value:
-    """The constant that a variable is replaced with if it is not set."""
+    """Return the constant that a variable is replaced with if it is not set."""
     around = cast.parent
     if isinstance(around, exp.Coalesce) and len(around.expressions) == 1:
         return _constant(around.expressions[0])
@@ -174,7 +174,7 @@ def _default(cast: exp.Expr) -> header.Value:
 
 
 def filter_findings(params: Sequence[Parameter]) -> Iterator[str]:
-    """The parameters that filter come first, in one order, and are the common ones."""
+    """Yield the parameters that filter come first, in one order, and are the common ones."""
     names = [name for name in FILTERS if name in {param.name for param in params}]
     right = [
         param.name
@@ -187,7 +187,7 @@ def filter_findings(params: Sequence[Parameter]) -> Iterator[str]:
 
 
 def unit_findings(columns: Sequence[Column]) -> Iterator[str]:
-    """The text of a quantity says its unit."""
+    """Yield the text of a quantity says its unit."""
     for column in columns:
         for ending, units in UNITS.items():
             if column.name.endswith(ending) and not any(unit in column.text for unit in units):
@@ -229,7 +229,7 @@ def _constant(node: exp.Expr) -> header.Value:
 
 
 def _columns(con: duckdb.DuckDBPyConnection, query: SavedQuery) -> Iterator[str]:
-    """The column lines against what DuckDB says that the query gives."""
+    """Yield the column lines against what DuckDB says that the query gives."""
     try:
         # What sqlglot takes for one SELECT may be something else to DuckDB.
         require_select(con, query.sql, query.name)

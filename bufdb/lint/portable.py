@@ -46,7 +46,7 @@ _LISTS = (exp.DataType.Type.ARRAY, exp.DataType.Type.LIST)
 
 
 def findings(tree: exp.Expr) -> list[str]:
-    """What keeps a query out of the portable subset, one line per finding."""
+    """Return what keeps a query out of the portable subset, one line per finding."""
     found: dict[str, None] = {}
     for node in tree.walk():
         name = type(node).__name__
@@ -59,7 +59,7 @@ def findings(tree: exp.Expr) -> list[str]:
 
 
 def with_asked_views(tree: exp.Expr) -> exp.Expr:
-    """The query with each view that reads variables as a CTE of that name before its own."""
+    """Return the query with each view that reads variables as a CTE of that name before its own."""
     whole = tree.copy()
     asked = [
         exp.CTE(this=view, alias=exp.TableAlias(this=exp.to_identifier(name)))
@@ -73,7 +73,7 @@ def with_asked_views(tree: exp.Expr) -> exp.Expr:
 
 
 def asked_views(tree: exp.Expr) -> dict[str, exp.Expr]:
-    """The views that read variables and that the query needs, in an order of use."""
+    """Return the views that read variables and that the query needs, in an order of use."""
     texts = definitions.asked_views(" ".join(table.name for table in tree.find_all(exp.Table)))
     return {name: parse_one(text, read="duckdb").expression for name, text in texts.items()}
 
@@ -138,7 +138,7 @@ def _cast(node: exp.Expr) -> Iterator[str]:
 
 
 def _first(node: exp.Expr) -> exp.Expr:
-    """What is given a value where it has none, by coalesce()."""
+    """Return what is given a value where it has none, by coalesce()."""
     first: exp.Expr = node.this if isinstance(node, exp.Coalesce) else node
     return first
 

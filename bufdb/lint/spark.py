@@ -26,7 +26,7 @@ class Unportable(BufdbError):
 
 
 def portable_regex(pattern: str) -> str:
-    """A pattern of RE2 with the same matches in all three."""
+    """Return a pattern of RE2 with the same matches in all three."""
     made, place, in_class, first = [], 0, False, 0
     dot = "." if pattern.startswith("(?s)") else r"[^\n]"
     while place < len(pattern):
@@ -51,7 +51,7 @@ def portable_regex(pattern: str) -> str:
 
 
 def literal_regex(text: str) -> str:
-    """A pattern that matches a text as it is."""
+    """Return a pattern that matches a text as it is."""
     return "".join(
         f"[{char}]" if char in ".+*?(){}|$," else f"\\{char}" if char in "^[]\\" else char
         for char in text
@@ -76,7 +76,7 @@ def matches_once(pattern: str) -> bool:
 
 
 def replacement(text: str) -> str:
-    r"""What takes the place of a match: RE2 refers to groups by \1, Java and Rust by $1."""
+    r"""Return what takes the place of a match: RE2 refers to groups by \1, Java and Rust by $1."""
     return _REFERENCE.sub(lambda found: f"${found[1]}" if found[1] else "\\" + found[2], text)
 
 
@@ -102,7 +102,7 @@ def glob_regex(pattern: exp.Expr) -> exp.Expr:
 
 
 def whole_regex(pattern: exp.Expr) -> exp.Expr:
-    """An SQL expression for a regular expression that a whole text has to match."""
+    """Return an SQL expression for a regular expression that a whole text has to match."""
     start = exp.DPipe(this=exp.Literal.string("^(?:"), expression=pattern)
     return exp.DPipe(this=start, expression=exp.Literal.string(r")\z"))
 
@@ -125,7 +125,7 @@ _INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT", "UBIGINT", "UINT")
 
 
 def rewritten(tree: exp.Query, schema: Mapping[str, object]) -> exp.Query:
-    """A statement of `bufdb.lint.translate` as Spark's SQL, of which `text` makes the text.
+    """Return a statement of `bufdb.lint.translate` as Spark's SQL, of which `text` makes the text.
 
     Args:
         tree: the statement; it is taken apart.
@@ -160,7 +160,7 @@ def rewritten(tree: exp.Query, schema: Mapping[str, object]) -> exp.Query:
 
 
 def text(tree: exp.Query, dialect: str = "spark") -> str:
-    """The text of what `rewritten` gives.
+    """Return the text of what `rewritten` gives.
 
     Args:
         tree: the statement, or a part of it; what is left of it is of no use.
@@ -286,7 +286,7 @@ def _whole(node: exp.Expr) -> exp.Expr:
 
 
 def _filter(node: exp.Expr) -> exp.Expr:
-    """An aggregate with FILTER as a window: Sail has none."""
+    """Return an aggregate with FILTER as a window: Sail has none."""
     if not (isinstance(node, exp.Window) and isinstance(node.this, exp.Filter)):
         return node
     aggregate, condition = node.this.this, node.this.expression.this
@@ -342,7 +342,7 @@ def _regex(node: exp.Expr) -> exp.Expr:
 
 
 def _joined(pattern: exp.Expr) -> str:
-    """The text of a literal, or of several that are put together."""
+    """Return the text of a literal, or of several that are put together."""
     if isinstance(pattern, exp.DPipe):
         return _joined(pattern.this) + _joined(pattern.expression)
     if not isinstance(pattern, exp.Literal):

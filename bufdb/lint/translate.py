@@ -61,7 +61,7 @@ def _read_names(tree: exp.Expr) -> Counter[str]:
 
 
 def _most_saving(readings: Mapping[str, Counter[str]], first: set[str]) -> str | None:
-    """The CTE that makes most of the largest part; None where no part is too large."""
+    """Return the CTE that makes most of the largest part; None where no part is too large."""
     reads: dict[str, int] = {}
     for name, counts in readings.items():
         reads[name] = sum(
@@ -86,7 +86,7 @@ def _most_saving(readings: Mapping[str, Counter[str]], first: set[str]) -> str |
 
 
 def _with_ctes(body: exp.Expr, ctes: Mapping[str, exp.Expr], first: set[str]) -> exp.Query:
-    """A SELECT with the CTEs that it needs, without those that are computed first."""
+    """Return a SELECT with the CTEs that it needs, without those that are computed first."""
     needed = set(_read_names(body))
     for name in reversed(list(ctes)):
         if name in needed and name not in first:
@@ -127,7 +127,7 @@ class _Macro:
     body: exp.Expr
 
     def called(self, arguments: Iterable[exp.Expr]) -> exp.Expr:
-        """The body with arguments in place of the parameters."""
+        """Return the body with arguments in place of the parameters."""
         given = dict(self.params)
         for place, argument in enumerate(arguments):
             if isinstance(argument, exp.PropertyEQ):
@@ -163,7 +163,7 @@ class Whole:
                 self.macros[name] = _Macro(params, bool(made["table"]), self._inlined(body))
 
     def statement(self, sql: str) -> exp.Query:
-        """The query with all that it needs as CTEs before its own."""
+        """Return the query with all that it needs as CTEs before its own."""
         tree = self._inlined(parse_one(sql, read="duckdb"))
         if not isinstance(tree, exp.Query):
             raise Unportable("it is no SELECT")
@@ -194,7 +194,7 @@ class Whole:
     def _named(
         self, tree: exp.Expr, outer: Mapping[str, str], prefix: str, params: exp.Expr | None
     ) -> exp.Expr:
-        """The tree with its CTEs among those of all, and each name as it is there.
+        """Return the tree with its CTEs among those of all, and each name as it is there.
 
         Args:
             tree: a SELECT, or a UNION of them.
@@ -247,7 +247,7 @@ def _parameter(text: str) -> tuple[str, exp.Expr | None]:
 
 
 def _popped_ctes(tree: exp.Expr) -> list[exp.CTE]:
-    """The CTEs of a statement, which no longer has them."""
+    """Return the CTEs of a statement, which no longer has them."""
     with_ = tree.args.get("with_")
     if with_ is None:
         return []
@@ -260,7 +260,7 @@ def _names_itself(cte: exp.CTE) -> bool:
 
 
 def _bound(argument: exp.Expr, params: exp.Expr | None) -> exp.Expr:
-    """What `(SELECT params.x FROM params)` stands for: the expression of the parameter."""
+    """Return what `(SELECT params.x FROM params)` stands for: the expression of the parameter."""
     if not isinstance(argument, exp.Subquery) or params is None:
         return argument
     (wanted,) = argument.this.expressions
@@ -272,7 +272,7 @@ def _bound(argument: exp.Expr, params: exp.Expr | None) -> exp.Expr:
 
 
 def transpile(query: SavedQuery, dialect: str) -> str:
-    """The query's text for another engine, its parameters as that engine's placeholders.
+    """Return the query's text for another engine, its parameters as that engine's placeholders.
 
     Views and macros are part of it. The header goes along as it is; a first line says so if the
     query does not claim the engine.
@@ -288,7 +288,7 @@ def transpile(query: SavedQuery, dialect: str) -> str:
 
 
 def body(query: SavedQuery, dialect: str) -> str:
-    """The same without the header.
+    """Return the same without the header.
 
     Raises:
         UsageError: sqlglot does not know the engine.
@@ -310,7 +310,7 @@ def parts(query: SavedQuery, dialect: str) -> list[tuple[str, str]]:
 def _written(
     query: SavedQuery, dialect: str, divided: Callable[[exp.Query], list[tuple[str, exp.Query]]]
 ) -> list[tuple[str, str]]:
-    """The text of each part that a statement is divided into."""
+    """Return the text of each part that a statement is divided into."""
     name = "spark" if dialect == "sail" else dialect
     if Dialect.get(name) is None:
         raise UsageError(f"no SQL dialect {dialect!r}; tried are spark and sail")

@@ -73,7 +73,7 @@ def buffers(
 
 
 def _by_slot(slot: Ints, phis: Ints, at: Ints, row: Ints) -> Iterator[tuple[Ints, Ints]]:
-    """The phis of some slots, and the positions of values in them, slice by slice.
+    """Yield the phis of some slots, and the positions of values in them, slice by slice.
 
     Args:
         slot: as in `buffers`.
@@ -202,7 +202,7 @@ def _connected(count: int, one: Ints, other: Ints) -> Ints:
 
 
 def places(parts: list[Ints], is_carrier: Bools) -> Ints:
-    """A number for the place of each row, the same for equal rows; -1 where no carrier is.
+    """Return a number for the place of each row, the same for equal rows; -1 where no carrier is.
 
     Args:
         parts: the columns of which a place is made.

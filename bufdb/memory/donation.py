@@ -89,7 +89,7 @@ def donated(
     sets: Ints,
     count: int,
 ) -> Donated:
-    """What sets of donations save, each set by itself.
+    """Return what sets of donations save, each set by itself.
 
     Args:
         occupied: occupied temp bytes of each group.

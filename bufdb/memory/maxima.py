@@ -69,7 +69,7 @@ class Curves:
         self._rank[self._order] = np.arange(len(self._order))
 
     def at(self, keys: Ints) -> Any:
-        """The values at these instants: owner and time in one (SHIFT)."""
+        """Return the values at these instants: owner and time in one (SHIFT)."""
         return self._value[np.searchsorted(self._keys, keys, "right") - 1]
 
     def highest(self, falls: Steps, curve_of: Ints) -> tuple[Ints, Ints]:
@@ -94,7 +94,7 @@ class Curves:
 
 
 def _lowest(rank: Any, low: Ints, high: Ints) -> Ints:
-    """The least of rank[low:high] for each pair, of which none is empty."""
+    """Return the least of rank[low:high] for each pair, of which none is empty."""
     level = np.frexp((high - low).astype(np.float64))[1] - 1
     order = np.argsort(level.astype(np.int8), kind="stable")
     top = int(level[order[-1]])
@@ -144,12 +144,12 @@ class _Tops:
     """The valley before each; -1 before the first of a group."""
 
     def after(self) -> Ints:
-        """The valley behind each; -1 behind the last of a group."""
+        """Return the valley behind each; -1 behind the last of a group."""
         return np.append(self.before[1:], self.before.dtype.type(-1))
 
 
 def hills(group: Ints, time: Ints, height: Ints, groups: int) -> Hills:
-    """The distinct peaks of step functions; a group without a row has none.
+    """Return the distinct peaks of step functions; a group without a row has none.
 
     Args:
         group: the function of each row, ascending.

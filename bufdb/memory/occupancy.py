@@ -84,7 +84,7 @@ class Timeline:
 
 
 def running_sums(slices: Iterable[tuple[int, Any, Any]]) -> Iterator[tuple[Ints, Any]]:
-    """The sums after all changes of each key, slice by slice.
+    """Yield the sums after all changes of each key, slice by slice.
 
     Args:
         slices: what is behind the last key of a slice, keys of changes in it or beyond, changes.
@@ -199,7 +199,7 @@ class Occupancy:
 def occupancy(
     ranges: Ranges, groups: int, last_time: Ints, slice_rows: int = SLICE_ROWS
 ) -> Occupancy:
-    """The occupied bytes of each group as a step function, rows only where it changes.
+    """Return the occupied bytes of each group as a step function, rows only where it changes.
 
     Args:
         ranges: what is live; empty and reversed ranges hold nothing.
@@ -225,7 +225,7 @@ def occupancy(
 
 
 def _with(found: Occupancy, number: int, steps: list[tuple[int, int]]) -> Occupancy:
-    """The same with the steps of one more group, which may need more than 64 bits."""
+    """Return the same with the steps of one more group, which may need more than 64 bits."""
     times = np.array([time for time, _ in steps], np.int64)
     values = np.array([value for _, value in steps], object)
     places = np.full(len(steps), np.searchsorted(found.group, number))
@@ -285,7 +285,7 @@ def largest_sum(
 
 
 def _signed(come: Any, go: Any, kind: Any = np.int64) -> Any:
-    """What comes, then what goes, as changes."""
+    """Return what comes, then what goes, as changes."""
     return np.concatenate([come.astype(kind), -go.astype(kind)])
 
 
@@ -382,7 +382,7 @@ def accumulated(group: Ints, time: Ints, change: Ints) -> tuple[Ints, Ints, Ints
 
 
 def _changes(group: Any, occupied: Ints) -> Bools:
-    """The rows at which the number changes; before a group's first row it is 0."""
+    """Return the rows at which the number changes; before a group's first row it is 0."""
     new = np.append(True, group[1:] != group[:-1])[: len(group)]
     keep: Bools = new & (occupied != 0)
     keep[1:] |= ~new[1:] & (occupied[1:] != occupied[:-1])
@@ -443,12 +443,12 @@ def _differ(r: Ranges, rows: list[Ints], expected: list[Ints]) -> Bools:
 
 
 def _largest(column: Any) -> float:
-    """The largest number without its sign."""
+    """Return the largest number without its sign."""
     return max(float(column.max(initial=0)), -float(column.min(initial=0)))
 
 
 def live_at(r: Ranges, time: Ints) -> Iterator[Ints]:
-    """The ranges that are live at an instant of their group."""
+    """Yield the ranges that are live at an instant of their group."""
     for part in parts(len(r.group)):
         at = time[r.group[part]]
         yield part.start + np.flatnonzero((r.start[part] <= at) & (at <= r.end[part]))

@@ -95,7 +95,7 @@ class Savings:
         self.curves = Curves(curves)
 
     def of(self, rows: Ints, sets: Ints, count: int, keep: Fraction = Fraction(0)) -> Saved:
-        """What each of `count` sets saves.
+        """Return what each of `count` sets saves.
 
         Args:
             rows: ranges that belong to a set, once for each set that they belong to.
@@ -223,7 +223,7 @@ class _Alone:
         return begin, np.where(self.counted[some.group], begin, stop)
 
     def _every_instant(self) -> tuple[Ints, Ints, Ints]:
-        """The ranges of slow groups, once for each span of time in which nothing changes."""
+        """Return the ranges of slow groups, once for each span of time in which nothing changes."""
         rows = np.flatnonzero(self.counted[self.r.group])
         r = self.r.where(rows)
         group = r.group << SHIFT
@@ -280,7 +280,7 @@ class _Alone:
         self.first = np.append(0, np.cumsum(counts))
 
     def unions(self) -> Steps:
-        """The occupied bytes of the groups that are looked at at every instant."""
+        """Return the occupied bytes of the groups that are looked at at every instant."""
         rows = np.flatnonzero((self.cover > 0) & self.counted[self.group])
         columns = (self.group, self.at, self.until, self.size)
         return self._sums(*(column[rows] for column in columns))

@@ -125,7 +125,7 @@ class Module(NamedTuple):
 
 
 def modules(con: duckdb.DuckDBPyConnection, asked: Asked) -> list[Module]:
-    """The modules that are asked for, in every memory space.
+    """Return the modules that are asked for, in every memory space.
 
     Those in the memory of the device come first, of these the largest need; unknown peaks last.
     """
@@ -175,7 +175,7 @@ class Compared:
     """Parts of peaks by key, with the rest of each place in one row."""
 
     def asked(self, filters: Asked) -> list[Asked]:
-        """What the modules of both sides are asked for with, the new one last."""
+        """Return what the modules of both sides are asked for with, the new one last."""
         return [{**filters, "run": glob(side)} for side in (self.base, self.new)]
 
 
@@ -227,7 +227,7 @@ def _new_side(con: duckdb.DuckDBPyConnection, run: Value, old: list[str]) -> str
 
 
 def _summed(rows: Iterable[diff.Row]) -> list[diff.Row]:
-    """The first parts of each place, and one row for the others."""
+    """Return the first parts of each place, and one row for the others."""
     found = []
     for _, group in groupby(rows, key=lambda row: row.place):
         parts = list(group)

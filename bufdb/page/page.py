@@ -61,7 +61,7 @@ class Frame:
         )
 
     def fill(self, title: str, slots: Sequence[bytes]) -> str:
-        """The page with its data.
+        """Return the page with its data.
 
         Parts are put in side by side, not one after the other, so that no part is looked at for
         marks.
@@ -78,7 +78,7 @@ class Frame:
 
 @cache
 def page_frame() -> Frame:
-    """The static files that come with bufdb; order.txt has the order of scripts and styles.
+    """Return the static files that come with bufdb; order.txt has the order of scripts and styles.
 
     Scripts (.js) stand as they are, modules (.mjs) behind them in one scope of their own.
     """
@@ -102,7 +102,7 @@ def page_frame() -> Frame:
 
 
 def _without_module(text: str) -> str:
-    """A module as a part of one scope, in which names are not imported but there.
+    """Return a module as a part of one scope, in which names are not imported but there.
 
     A page from disk may not load modules; Node and the type checker take the files as they are.
     """
@@ -154,7 +154,7 @@ def page(
     limit: Limit = (None, None),
     budget: int = BUDGET,
 ) -> str:
-    """The page as HTML.
+    """Return the page as HTML.
 
     Args:
         contents: what is on it.
@@ -329,7 +329,7 @@ def report(
     base: str | None = None,
     limit: int | str | None = None,
 ) -> str:
-    """The page, as text; arguments as the options of `bufdb report`.
+    """Return the page, as text; arguments as the options of `bufdb report`.
 
     Args:
         opened: opens the database.

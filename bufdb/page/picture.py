@@ -149,7 +149,7 @@ class Picture:
 
 
 def picture(facts: Facts, module: Module) -> Picture:
-    """A module that `facts` are about; one without a known peak has no values."""
+    """Return a module that `facts` are about; one without a known peak has no values."""
     place = (module.module_id, module.color or 0)
     values = facts.values.get(place, [])
     number = module.module_id

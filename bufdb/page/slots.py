@@ -50,14 +50,14 @@ class Texts:
         self.numbers: dict[str, int] = {}
 
     def __call__(self, text: str | None) -> int:
-        """The number of a text."""
+        """Return the number of a text."""
         if text is None:
             return -1
         return self.numbers.setdefault(text, len(self.numbers))
 
 
 def pack(head: Mapping[str, Any], columns: Iterable[Column] = ()) -> bytes:
-    """A slot's bytes.
+    """Return a slot's bytes.
 
     Raises:
         TooLargeError: a number of a column is larger than JavaScript has exactly.
@@ -106,7 +106,7 @@ def _differences(numbers: Iterable[int]) -> Iterator[int]:
 
 
 def _exact(value: Any) -> Any:
-    """What JSON has, with nothing that a reader in JavaScript would see otherwise."""
+    """Return what JSON has, with nothing that a reader in JavaScript would see otherwise."""
     if isinstance(value, Mapping):
         return {str(key): _exact(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -132,7 +132,7 @@ def slot(
     tables: Sequence[Table],
     command: str,
 ) -> bytes:
-    """A module's slot.
+    """Return a module's slot.
 
     Args:
         row: of the module in the report's list.
@@ -159,7 +159,7 @@ def slot(
 
 
 def as_json_table(table: Table) -> dict[str, Any]:
-    """A table with its rows as the query gave them."""
+    """Return a table with its rows as the query gave them."""
     return {
         "name": table.name,
         "title": table.title,
@@ -279,7 +279,7 @@ class _Ops:
         self.paths: dict[str, int] = {}
 
     def __call__(self, path: str) -> int:
-        """The node of a path."""
+        """Return the node of a path."""
         node = self.paths.get(path)
         if node is None:
             node = -1

@@ -74,7 +74,7 @@ Function = tuple[Any, ...]
 
 
 def queries(catalogue: Catalogue) -> list[SavedQuery]:
-    """The saved queries that are asked."""
+    """Return the saved queries that are asked."""
     return [catalogue.find(name) for name in NAMES]
 
 
@@ -153,7 +153,7 @@ def _answers(
 
 
 def command(name: str, module: Module, asked: Asked, *options: str) -> str:
-    """The command that gives a saved query's answer about a module."""
+    """Return the command that gives a saved query's answer about a module."""
     return shlex.join(["bufdb", "query", name, *function_options(module, asked), *options])
 
 

@@ -29,13 +29,13 @@ for _byte, _escape in (
 
 
 def braces(numbers: Iterable[int]) -> str:
-    """A list of numbers as it is printed."""
+    """Return a list of numbers as it is printed."""
     return f"{{{','.join(map(str, numbers))}}}"
 
 
 @lru_cache(maxsize=1 << 14)
 def index_text(index: Index) -> str:
-    """A shape index as it is printed."""
+    """Return a shape index as it is printed."""
     return braces(index)
 
 
@@ -55,7 +55,7 @@ def quoted(text: bytes) -> str:
 
 @lru_cache(maxsize=256)
 def word(text: bytes) -> str:
-    """A word that XLA prints as it stands; what is none cannot end a line."""
+    """Return a word that XLA prints as it stands; what is none cannot end a line."""
     return text.decode("ascii") if text.isalnum() and text.isascii() else escaped(text)
 
 
@@ -70,14 +70,14 @@ _COLLECTIVE = ("all-", "collective-", "ragged-", "reduce-scatter")
 
 
 def own_attributes(x: Any, opcode: str) -> tuple[str, str]:
-    """What an instruction has, and its sharding, as they stand behind the brackets."""
+    """Return what an instruction has, and its sharding, as they stand behind the brackets."""
     own = "" if opcode == "parameter" else "".join([f", {text}" for text in _own(x, opcode)])
     sharding = _sharding(x.sharding) if x.HasField("sharding") else None
     return own, "" if sharding is None else f", sharding={sharding}"
 
 
 def _own(x: Any, opcode: str) -> Iterator[str]:
-    """What some opcodes have; a parameter has none of it."""
+    """Yield what some opcodes have; a parameter has none of it."""
     if x.dimensions or opcode == "broadcast":
         yield f"dimensions={braces(x.dimensions)}"
     if x.HasField("window") and x.window.dimensions:
@@ -102,7 +102,7 @@ def _own(x: Any, opcode: str) -> Iterator[str]:
 
 
 def calls(m: Module, given: Instructions, i: int) -> str:
-    """The computations that an instruction calls, by their roles."""
+    """Return the computations that an instruction calls, by their roles."""
     opcode, called = given.opcodes[i], given.called[i]
     if opcode in _NO_ROLE:
         return ""
@@ -249,7 +249,7 @@ def _named(sharding: Any) -> str | None:
 
 
 def _sharding(sharding: Any) -> str | None:
-    """A sharding (format section 7.5); None where it cannot be told as XLA prints it."""
+    """Return a sharding (format section 7.5); None where it cannot be told as XLA prints it."""
     if sharding.HasField("named_sharding"):
         return _named(sharding.named_sharding)
     if sharding.type in _SHARDINGS:

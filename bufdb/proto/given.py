@@ -78,7 +78,7 @@ class Messages:
         return len(self._messages)
 
     def numbers(self, name: str) -> Ints:
-        """A field with a number, or with a truth value; 0 where it is absent."""
+        """Return a field with a number, or with a truth value; 0 where it is absent."""
         found = np.zeros(len(self), np.int64)
         fields = self._having(name, _NUMBER)
         values = self._value[fields]
@@ -93,11 +93,11 @@ class Messages:
         return found
 
     def texts(self, name: str) -> list[bytes]:
-        """A field of bytes."""
+        """Return a field of bytes."""
         return self._by_row(name, self._texts(self._having(name, _BYTES)), adds_up=False)
 
     def joined(self, name: str) -> list[bytes]:
-        """A field with a message; what stands there more than once is one message of all."""
+        """Return a field with a message; what stands there more than once is one message of all."""
         return self._by_row(name, self._texts(self._having(name, _BYTES)), adds_up=True)
 
     def parts(self, names: Iterable[str]) -> list[bytes]:
@@ -127,7 +127,7 @@ class Messages:
         return list(itertools.chain.from_iterable(found)), list(map(len, found))
 
     def all_numbers(self, name: str) -> tuple[list[int], list[int]]:
-        """A repeated field of numbers, in the same way."""
+        """Return a repeated field of numbers, in the same way."""
         fields = self._having(name, _BYTES)
         fields = fields[np.argsort(self._row[fields], kind="stable")]
         rows = self._row[fields]
@@ -147,7 +147,7 @@ class Messages:
         return list(itertools.chain.from_iterable(found)), list(map(len, found))
 
     def _having(self, name: str, wire_type: int) -> Ints:
-        """The places of a field among all fields; of what is odd some too."""
+        """Return the places of a field among all fields; of what is odd some too."""
         return np.flatnonzero(self._key == (self._fields[name].number << 3 | wire_type))
 
     def _texts(self, fields: Ints, starts: Ints | None = None) -> tuple[list[int], list[bytes]]:
@@ -172,7 +172,7 @@ class Messages:
         return found
 
     def _parsed(self, row: int) -> Any:
-        """A message as the package parses it."""
+        """Return a message as the package parses it."""
         if row not in self._odd:
             self._odd[row] = reader.parsed(self._kind, self._messages[row], self._why)
         return self._odd[row]
@@ -242,13 +242,13 @@ class Messages:
 
 
 def parted(every: Sequence[T], counts: Iterable[int]) -> list[Sequence[T]]:
-    """What stands one behind the other in parts of so many."""
+    """Return what stands one behind the other in parts of so many."""
     ends = itertools.pairwise(itertools.accumulate(counts, initial=0))
     return [every[start:stop] if start < stop else () for start, stop in ends]
 
 
 def _numbers(words: Words) -> tuple[Ints, Ints]:
-    """The numbers that these words begin with, and their bytes; 9 for more than 8."""
+    """Return the numbers that these words begin with, and their bytes; 9 for more than 8."""
     last = ~words & _HIGH_BITS
     below = (last & (~last + np.uint64(1))) - np.uint64(1)
     size = (np.bitwise_count(below) >> 3).astype(np.int64) + 1
@@ -301,7 +301,7 @@ class Instructions:
     tuple_indexes: list[int] = field(default_factory=list)
 
     def first_operand(self, i: int) -> int:
-        """The id of an instruction's first operand, -1 without one."""
+        """Return the id of an instruction's first operand, -1 without one."""
         return self.operand_ids[self._first_operands[i]] if self.operand_counts[i] else -1
 
     @cached_property
@@ -371,7 +371,7 @@ def _opcodes(words: Sequence[bytes]) -> list[str]:
 
 
 def checked_names(names: Sequence[bytes]) -> list[str]:
-    """The same as text, if all are names, with nothing in them that could end a line.
+    """Return the same as text, if all are names, with nothing in them that could end a line.
 
     Raises:
         UnreadableProto: one is none.

@@ -128,22 +128,22 @@ class Module:
         return found
 
     def shape_of(self, data: bytes) -> Any:
-        """A serialised shape, parsed once."""
+        """Return a serialised shape, parsed once."""
         shape = self._shapes.get(data)
         if shape is None:
             shape = self._shapes[data] = reader.shape_of(data)
         return shape
 
     def shape(self, i: int) -> Any:
-        """The shape of an instruction."""
+        """Return the shape of an instruction."""
         return self.shape_of(self.shapes[i])
 
     def not_understood(self, i: int, error: Exception) -> NotUnderstood:
-        """What to raise where reading an instruction failed."""
+        """Return what to raise where reading an instruction failed."""
         return NotUnderstood(self.names[i], self.opcode[i], error)
 
     def begin(self, i: int) -> int:
-        """The start of the asynchronous chain that an update or done belongs to."""
+        """Return the start of the asynchronous chain that an update or done belongs to."""
         for _ in range(len(self.operands)):
             if i in self.calls or self.opcode[i] not in _BEHIND_START or not self.operands[i]:
                 break
@@ -151,7 +151,7 @@ class Module:
         return i
 
     def chain(self, i: int) -> int | None:
-        """The computation that an asynchronous start, update or done wraps."""
+        """Return the computation that an asynchronous start, update or done wraps."""
         i = self.begin(i)
         return self.calls[i][0] if i in self.calls and self.opcode[i] in ASYNC else None
 
@@ -186,7 +186,7 @@ class Module:
         return self.given.parameter_numbers[into] if is_parameter else None
 
     def part(self, i: int, index: Index) -> Any:
-        """The shape at a place.
+        """Return the shape at a place.
 
         Raises:
             NotUnderstood: the shape has no such place.

@@ -34,7 +34,7 @@ class Locations:
     indexes: list[Index] = field(default_factory=list)
 
     def take(self, rows: Sequence[int]) -> Locations:
-        """These places."""
+        """Return these places."""
         return Locations(
             [self.instructions[row] for row in rows],
             [self.names[row] for row in rows],
@@ -193,7 +193,7 @@ class Values:
 
 
 def definitions(module: Module, assignment: Assignment) -> Values:
-    """The values that a buffer assignment lists.
+    """Return the values that a buffer assignment lists.
 
     Raises:
         KeyError: one is defined by an instruction that is not there.
@@ -230,7 +230,7 @@ def definitions(module: Module, assignment: Assignment) -> Values:
 
 
 def _located(module: Module, number: int, name: bytes) -> int:
-    """An instruction by its id, in old protos by its name."""
+    """Return an instruction by its id, in old protos by its name."""
     i = module.at.get(number)
     return module.named[name.decode("ascii", "backslashreplace")] if i is None else i
 
@@ -263,7 +263,7 @@ def find_shown(module: Module, values: Values) -> dict[int, list[Place]]:
 def _values_at(
     module: Module, values: Values, shown: dict[Place, tuple[int, ...]], place: Place
 ) -> tuple[int, ...]:
-    """The values that a place shows; what leads round in a circle shows nothing."""
+    """Return the values that a place shows; what leads round in a circle shows nothing."""
     path: list[Place] = []
     result: tuple[int, ...] | None = None
     while result is None:
@@ -284,7 +284,7 @@ def _values_at(
 
 
 def _sources(m: Module, place: Place) -> list[Place]:
-    """The places whose value shows at a place that defines none itself.
+    """Return the places whose value shows at a place that defines none itself.
 
     Raises:
         NotUnderstood: the instruction does not have what its opcode is known to have.
@@ -314,7 +314,7 @@ def _shown_at(m: Module, place: Place) -> list[Place]:
 
 
 def _arguments(m: Module, i: int, index: Index) -> list[Place]:
-    """What callers give to a parameter."""
+    """Return what callers give to a parameter."""
     number, found = m.given.parameter_numbers[i], []
     for caller, called in m.callers.get(m.home[i], ()):
         how, operands = m.opcode[caller], m.operands[caller]
@@ -328,7 +328,7 @@ def _arguments(m: Module, i: int, index: Index) -> list[Place]:
 
 
 def _asynchronous(m: Module, i: int, index: Index) -> list[Place]:
-    """What starts and dones show."""
+    """Return what starts and dones show."""
     opcode, operands = m.opcode[i], m.operands[i]
     first, rest = index[:1], index[1:]
     if opcode == "copy-start":
@@ -385,7 +385,7 @@ def sharing(module: Module, values: Values, assignment: Assignment) -> list[list
 
 
 def _first(parent: dict[int, int], v: int) -> int:
-    """The value that stands for all that are known to share a buffer with one."""
+    """Return the value that stands for all that are known to share a buffer with one."""
     while parent.setdefault(v, v) != v:
         parent[v] = parent[parent[v]]
         v = parent[v]

@@ -31,7 +31,7 @@ _HIGHEST = 30
 
 
 def hlo_proto(module: bytes, assignment: bytes) -> bytes:
-    """A serialised HloProto of a serialised HloModuleProto and BufferAssignmentProto.
+    """Return a serialised HloProto of a serialised HloModuleProto and BufferAssignmentProto.
 
     So a live function has both: `runtime_executable().hlo_modules()[0]` the one, its
     `memory_analysis()` the other. They belong together if the values of the one name instructions
@@ -89,7 +89,7 @@ def why_no_assignment(data: bytes) -> str | None:
 
 
 def snapshot_part(data: bytes) -> bytes | None:
-    """The HloProto inside a serialised HloSnapshot; None if the bytes are no snapshot."""
+    """Return the HloProto inside a serialised HloSnapshot; None if the bytes are no snapshot."""
     found = _parts(data)
     if found is None or not _is_snapshot(data, found.module):
         return None
@@ -182,7 +182,7 @@ class _Parts(NamedTuple):
 
 
 def _parts(data: bytes) -> _Parts | None:
-    """The first level; None if it cannot be one of the two."""
+    """Return the first level; None if it cannot be one of the two."""
     module, assignment, end, is_repeated = None, 0, 0, False
     for number, kind, start, stop in fields(data):
         if kind != _BYTES or number > _HIGHEST:
@@ -219,7 +219,7 @@ def _asvarint(number: int) -> bytes:
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
-    """A number and where it ends; -1 if it does not."""
+    """Return a number and where it ends; -1 if it does not."""
     number = 0
     for shift in range(0, 70, 7):
         if at >= len(data):
@@ -290,7 +290,7 @@ def is_readable() -> bool:
 
 
 def unpacked(data: bytes) -> bytes:
-    """The bytes of a file, decompressed if they are compressed.
+    """Return the bytes of a file, decompressed if they are compressed.
 
     Raises:
         UnreadableProto: the compressed bytes are damaged, or hold more than is unpacked.
@@ -318,7 +318,7 @@ def unpacked(data: bytes) -> bytes:
 
 
 def read(data: bytes, kind: str = "HloProto") -> Any:
-    """The HloProto in the bytes of a `.hlo.pb`, a `.hlo.pb.gz` or a snapshot.
+    """Return the HloProto in the bytes of a `.hlo.pb`, a `.hlo.pb.gz` or a snapshot.
 
     Args:
         data: the bytes.
@@ -344,7 +344,7 @@ def computations_of(every: Iterable[bytes]) -> Iterator[Any]:
 
 
 def instructions_of(computation: bytes) -> Any:
-    """The instructions of a serialised computation."""
+    """Return the instructions of a serialised computation."""
     return parsed("HloComputationProto", computation).instructions
 
 
@@ -361,43 +361,43 @@ def names_of(data: bytes) -> list[tuple[bytes, list[bytes]]]:
 
 @cache
 def _message(kind: str) -> Any:
-    """A generated class; their module makes all of them when it is imported."""
+    """Return a generated class; their module makes all of them when it is imported."""
     return operator.attrgetter(kind)(importlib.import_module("bufdb.proto.hlo_fields_pb2"))
 
 
 def fields_of(kind: str) -> Mapping[str, Any]:
-    """What descriptors say of the fields of a message, by their names."""
+    """Return what descriptors say of the fields of a message, by their names."""
     found: Mapping[str, Any] = _message(kind).DESCRIPTOR.fields_by_name
     return found
 
 
 def shape_of(data: bytes) -> Any:
-    """A serialised shape."""
+    """Return a serialised shape."""
     return parsed("ShapeProto", data)
 
 
 def instruction_of(data: bytes) -> Any:
-    """A serialised instruction."""
+    """Return a serialised instruction."""
     return parsed("HloInstructionProto", data)
 
 
 def literal_of(data: bytes) -> Any:
-    """A serialised literal."""
+    """Return a serialised literal."""
     return parsed("LiteralProto", data)
 
 
 def payload_of(data: bytes) -> Any:
-    """A serialised payload: bytes, or the place of one in its module."""
+    """Return a serialised payload: bytes, or the place of one in its module."""
     return parsed("Payload", data)
 
 
 def metadata_of(data: bytes) -> Any:
-    """The serialised metadata of an instruction."""
+    """Return the serialised metadata of an instruction."""
     return parsed("OpMetadata", data)
 
 
 def parsed(kind: str, data: bytes, why: str = DAMAGED) -> Any:
-    """A serialised message of a kind of `hlo_fields.proto`.
+    """Return a serialised message of a kind of `hlo_fields.proto`.
 
     Raises:
         UnreadableProto: it is none, which `why` says.
@@ -409,7 +409,7 @@ def parsed(kind: str, data: bytes, why: str = DAMAGED) -> Any:
 
 
 def with_fields(message: Any, names: Iterable[str]) -> bytes:
-    """A message with some of its fields alone, serialised."""
+    """Return a message with some of its fields alone, serialised."""
     kept = type(message)()
     kept.CopyFrom(message)
     for name in {*message.DESCRIPTOR.fields_by_name} - {*names}:
@@ -420,7 +420,7 @@ def with_fields(message: Any, names: Iterable[str]) -> bytes:
 
 
 def _decode_error() -> type[Exception]:
-    """What parsers raise; asked for when they have."""
+    """Return what parsers raise; asked for when they have."""
     from google.protobuf.message import DecodeError
 
     found: type[Exception] = DecodeError

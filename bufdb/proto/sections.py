@@ -75,7 +75,7 @@ def asked_for(m: Module, values: Values, ranges: Live | None, assignment: Assign
 
 
 def _behind(m: Module, level: list[int], seen: set[int], wanted: set[int]) -> list[int]:
-    """What the fusions of a level call is wanted; returns the operands of those fusions."""
+    """Return what the fusions of a level call is wanted; returns the operands of those fusions."""
     operands: list[int] = []
     while level:
         i = level.pop()
@@ -171,7 +171,7 @@ class Sections:
 
 
 def read(data: bytes, wanted: frozenset[str] = frozenset(KINDS)) -> Sections:
-    """The sections of a dump that a serialised module stands for.
+    """Return the sections of a dump that a serialised module stands for.
 
     Args:
         data: a HloProto or a HloSnapshot, compressed or not.
@@ -233,7 +233,7 @@ class _Strings:
         self._indexes: dict[Index, int] = {}
 
     def code(self, text: str) -> int:
-        """The place of a string among all."""
+        """Return the place of a string among all."""
         code = self._codes.get(text)
         if code is None:
             code = self._codes[text] = len(self.every)
@@ -241,14 +241,14 @@ class _Strings:
         return code
 
     def index(self, index: Index) -> int:
-        """The place of an index as it is printed."""
+        """Return the place of an index as it is printed."""
         code = self._indexes.get(index)
         if code is None:
             code = self._indexes[index] = self.code(index_text(index))
         return code
 
     def at(self, places: Sequence[Place]) -> Any:
-        """The places of indexes, -1 where none is printed: the result is no tuple."""
+        """Return the places of indexes, -1 where none is printed: the result is no tuple."""
         found = np.full(len(places), -1)
         in_tuples = [row for row, (i, _) in enumerate(places) if i in self.tuples]
         found[in_tuples] = [self.index(places[row][1]) for row in in_tuples]
@@ -417,7 +417,7 @@ class _Teller:
         }
 
     def _uses(self, uses: Uses, is_listed: Bools) -> Table:
-        """The uses of used values."""
+        """Return the uses of used values."""
         uses = uses.take(is_listed[uses.value])
         heads = (np.cumsum(is_listed) - 1)[uses.value]
         totals = np.bincount(heads, minlength=int(is_listed.sum()))
@@ -475,7 +475,7 @@ class _Teller:
         return ranges
 
     def _live(self, values: Values, sequence: list[int], ranges: Live) -> dict[str, Table]:
-        """The schedule, live ranges, and what lives at the peak."""
+        """Return the schedule, live ranges, and what lives at the peak."""
         columns, live = self.columns, ranges.values
         self.found.schedule_length = len(sequence)
         self.found.peak_time, listed = printed_peak(self.module, values, ranges)

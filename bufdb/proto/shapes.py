@@ -31,7 +31,7 @@ def subindices(shape: Any, prefix: Index = ()) -> Iterator[Index]:
 
 
 def part_of(shape: Any, index: Index) -> Any:
-    """The shape at a place.
+    """Return the shape at a place.
 
     Raises:
         IndexError: there is no such place.
@@ -57,7 +57,7 @@ def bytes_of(shape: Any) -> int:
 
 
 def text_of(shape: Any, with_layout: bool = True) -> str:
-    """A shape as XLA prints it."""
+    """Return a shape as XLA prints it."""
     kind = shape.element_type
     if kind in (TUPLE, BUFFER):
         parts = [text_of(part, with_layout) for part in shape.tuple_shapes]
@@ -89,7 +89,7 @@ def _size(size: int, is_dynamic: bool) -> str:
 
 
 def _attributes(layout: Any) -> str:
-    """What follows the colon of a layout, in the order of XLA's `Layout::Print`."""
+    """Return what follows the colon of a layout, in the order of XLA's `Layout::Print`."""
     more = ""
     if layout.tiles:
         tiles = (",".join(map(_tile, tile.dimensions)) for tile in layout.tiles)
@@ -114,7 +114,7 @@ def _attributes(layout: Any) -> str:
 
 
 def _integer(kind: int) -> str:
-    """The name of an integer type, as those of indices and pointers are."""
+    """Return the name of an integer type, as those of indices and pointers are."""
     name, _ = _TYPES.get(kind, ("", 0))
     return name if name[:1] in ("s", "u") else "invalid"
 

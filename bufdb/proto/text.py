@@ -57,7 +57,7 @@ class Printer:
         return self._lines(m.given, operands)
 
     def description(self, i: int) -> str:
-        """An instruction as used values print it: asynchronous ones in their short form."""
+        """Return an instruction as used values print it: asynchronous ones in their short form."""
         m = self.module
         opcode = m.opcode[i]
         wrapped = m.chain(i) if opcode in ASYNC else None
@@ -83,7 +83,7 @@ class Printer:
         return root if found == [root] else None
 
     def hlo(self, fused: Iterable[int]) -> Iterator[str]:
-        """The computations of the module: these fused ones, then all others."""
+        """Yield the computations of the module: these fused ones, then all others."""
         yield from self._fused(fused)
         m, lines = self.module, self.lines
         for c in m.order:
@@ -165,14 +165,14 @@ class Printer:
         return [texts[data] for data in every]
 
     def _metadata_of(self, every: Sequence[bytes]) -> list[str]:
-        """What stands behind instructions with these metadata, each different one once."""
+        """Return what stands behind instructions with these metadata, each different one once."""
         for data in set(every) - self._metadata.keys():
             found = _metadata(reader.metadata_of(data))
             self._metadata[data] = f", metadata={{{found}}}" if found else ""
         return [self._metadata[data] for data in every]
 
     def _inside(self, given: Instructions, i: int, operands: Sequence[str]) -> str:
-        """What stands in the brackets of an instruction."""
+        """Return what stands in the brackets of an instruction."""
         if operands:
             return "%" + ", %".join(operands) if len(operands) <= 5 else _numbered(operands)
         if given.opcodes[i] == "parameter":
@@ -210,7 +210,7 @@ class Printer:
         return own + calls(self.module, given, i) + sharding
 
     def _own(self, opcode: str, data: bytes) -> tuple[str, str]:
-        """What stands before the computations that an instruction calls, and what behind."""
+        """Return what stands before the computations that an instruction calls, and what behind."""
         found = self._known.get((opcode, data))
         if found is None:
             found = self._known[opcode, data] = own_attributes(reader.instruction_of(data), opcode)
@@ -240,7 +240,7 @@ def _config(config: bytes) -> str:
 
 
 def _literal(shape: Any, data: bytes) -> str:
-    """A number or a truth value alone; of all other constants only that they are there."""
+    """Return a number or a truth value alone; of all other constants only that they are there."""
     field = _LITERALS.get(shape.element_type)
     if field is None or shape.dimensions or not data:
         return "{...}"
@@ -309,7 +309,7 @@ def _spaced(index: Index) -> str:
 
 
 def _frames(index: Any) -> Iterator[str]:
-    """The tables of section 7.1, in which parents are printed one too high."""
+    """Yield the tables of section 7.1, in which parents are printed one too high."""
     if not index.stack_frames:
         return
     for title, names in (("FileNames", index.file_names), ("FunctionNames", index.function_names)):

@@ -40,7 +40,7 @@ class Uses:
     """Where each value is defined, then others."""
 
     def take(self, rows: Bools) -> Uses:
-        """These uses."""
+        """Return these uses."""
         return Uses(
             self.value[rows],
             self.user[rows],
@@ -101,7 +101,7 @@ class _Edges:
         return found
 
     def rows(self, operands: Ints) -> tuple[Ints, Ints]:
-        """The rows of these operands one behind the other, and of which of them each is."""
+        """Return the rows of these operands one behind the other, and of which of them each is."""
         counts = self._first[operands + 1] - self._first[operands]
         which = np.repeat(np.arange(len(operands)), counts)
         ends = np.cumsum(counts)
@@ -109,7 +109,7 @@ class _Edges:
         return which, rows
 
     def of(self, operand: int) -> Sequence[User]:
-        """The users of one."""
+        """Return the users of one."""
         users, first = self._lists
         return users[first[operand] : first[operand + 1]]
 
@@ -330,7 +330,7 @@ def exact(sizes: list[int]) -> Any:
 
 
 def instant_of_most(start: Ints, behind: Ints, sizes: Any) -> int:
-    """The first instant at which what lives has the most bytes, 0 if it never has any.
+    """Return the first instant at which what lives has the most bytes, 0 if it never has any.
 
     Args:
         start: first instants.
@@ -346,7 +346,7 @@ def instant_of_most(start: Ints, behind: Ints, sizes: Any) -> int:
 
 
 def printed_peak(m: Module, values: Values, ranges: Live) -> tuple[int, list[tuple[int, int]]]:
-    """The instant that XLA would call the peak, and what it would list: (bytes, value)."""
+    """Return the instant that XLA would call the peak, and what it would list: (bytes, value)."""
     places, live, whole = values.places, ranges.values, m.sizes
     start, end = ranges.start[live], ranges.end[live]
     sizes = exact([whole[i] for i in values.instruction[live].tolist()])

@@ -28,7 +28,7 @@ _SPACE_NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 def glob(name: str) -> str:
-    """A glob that a name alone matches: in brackets each character stands for itself."""
+    """Return a glob that a name alone matches: in brackets each character stands for itself."""
     return re.sub(r"[*?[]", lambda found: f"[{found[0]}]", name)
 
 
@@ -48,7 +48,7 @@ def is_space(param: Parameter) -> bool:
 
 
 def value(query: SavedQuery, param: Parameter, text: str) -> Value:
-    """The value of a parameter; the name of a memory space is left as it is.
+    """Return the value of a parameter; the name of a memory space is left as it is.
 
     Raises:
         UsageError: the text is none; the message says what would be.
@@ -339,7 +339,7 @@ def together(
 
 
 def _places(sql: str) -> str:
-    """The view from which queries take the place of a function."""
+    """Return the view from which queries take the place of a function."""
     return _WITH_USES if _WITH_USES in sql else _FUNCTIONS
 
 
@@ -388,7 +388,7 @@ def why_nothing(known: Known, query: SavedQuery, values: Mapping[str, Value]) ->
 
 
 def unknown_labels(known: Known, query: SavedQuery, values: Mapping[str, Value]) -> list[str]:
-    """A line for each label of a list of labels that no run has: it keeps nothing apart."""
+    """Return a line for each label of a list of labels that no run has: it keeps nothing apart."""
     own = query.params if query.is_own else ()
     # A run without one of `label` is no row: why there is none is told by `why`.
     lists = [param.name for param in own if is_list(param) and param.name != "label"]
@@ -428,7 +428,7 @@ def _no_label(known: Known, query: SavedQuery, values: Mapping[str, Value]) -> s
 
 
 def _no_row(known: Known, values: Mapping[str, Value]) -> str:
-    """The modules are there: what else was asked of them, and whether they can tell."""
+    """Return the modules are there: what else was asked of them, and whether they can tell."""
     peaks = known.peaks(values)
     text = "nothing of this kind in " + (
         "the module asked about" if len(peaks) == 1 else f"the {len(peaks)} modules asked about"
@@ -445,7 +445,7 @@ def _no_row(known: Known, values: Mapping[str, Value]) -> str:
 
 
 def _near(name: str, names: Iterable[str]) -> str:
-    """A name that is not there, and the nearest of those that are, or the first of them."""
+    """Return a name that is not there, and the nearest of those that are, or the first of them."""
     names = list(names)
     if name in names:  # a name that is no glob of itself
         literal = _SPECIAL.sub(r"[\g<0>]", name)
@@ -532,7 +532,7 @@ def read_categories(path: Path) -> Rows:
 
 
 def _rules(path: Path, section: str, document: dict[str, Any]) -> list[tuple[str, str | None]]:
-    """The globs of a section with their words; None for an empty one."""
+    """Return the globs of a section with their words; None for an empty one."""
     table = document.get(section, {})
     if not isinstance(table, dict):
         raise UsageError(f"{path}: expected a table [{section}], found {quote(str(table))}")
@@ -546,5 +546,5 @@ def _rules(path: Path, section: str, document: dict[str, Any]) -> list[tuple[str
 
 
 def _numbered(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """The rows with a number below 0 each, in their order: rule_order."""
+    """Return the rows with a number below 0 each, in their order: rule_order."""
     return [(order, *row) for order, row in enumerate(rows, -len(rows))]

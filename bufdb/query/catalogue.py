@@ -54,7 +54,7 @@ class Catalogue:
             self.clashes.append(QueryFileError(path, None, message))
 
     def find(self, name: str) -> SavedQuery:
-        """The query of that name or alias, written with dashes or underscores.
+        """Return the query of that name or alias, written with dashes or underscores.
 
         Raises:
             UsageError: there is none; the message suggests a similar name.
@@ -74,7 +74,7 @@ class Catalogue:
         return sorted(self._loaded[0], key=lambda query: (order.index(query.group), query.name))
 
     def problems(self) -> list[QueryFileError]:
-        """What is wrong with the files that `load_all` leaves out."""
+        """Return what is wrong with the files that `load_all` leaves out."""
         return [*self.clashes, *self._loaded[1]]
 
     @cached_property

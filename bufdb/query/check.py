@@ -76,7 +76,7 @@ def violations(
     part_rows: int = PART_ROWS,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Violation]:
-    """The invariants that do not hold, by name.
+    """Return the invariants that do not hold, by name.
 
     Args:
         con: the database; nothing in it is changed.

@@ -127,7 +127,7 @@ def execute_each(
 def execute_with(
     con: duckdb.DuckDBPyConnection, sql: str, values: Mapping[str, Value], name: str
 ) -> Result:
-    """The answer of SQL of bufdb's own that reads `values` with getvariable.
+    """Return the answer of SQL of bufdb's own that reads `values` with getvariable.
 
     Raises:
         BufdbError: DuckDB refused the query or failed on the way; the message begins with `name`.
@@ -205,7 +205,7 @@ def require_select(con: duckdb.DuckDBPyConnection, sql: str, name: str) -> None:
 
 
 def _kind(statement: duckdb.Statement) -> str:
-    """A statement's kind as its user calls it."""
+    """Return a statement's kind as its user calls it."""
     kind = str(statement.type.name)
     if kind == "MULTI":  # what DuckDB makes two statements of
         return "PIVOT without its values (ON … IN (…))"
@@ -213,7 +213,7 @@ def _kind(statement: duckdb.Statement) -> str:
 
 
 def _first_word(sql: str) -> str:
-    """The keyword that SQL begins with, behind comments: DuckDB 2.0.1 leaves them there."""
+    """Return the keyword that SQL begins with, behind comments: DuckDB 2.0.1 leaves them there."""
     text = sql.encode()
     starts = (place for place, kind in duckdb.tokenize(sql) if kind != duckdb.token_type.comment)
     word = re.match(rb"[A-Za-z]*", text[next(starts, len(text)) :])
@@ -221,7 +221,7 @@ def _first_word(sql: str) -> str:
 
 
 def execute(con: duckdb.DuckDBPyConnection, sql: str, name: str) -> Result:
-    """The answer of SQL, rows and columns; the message of a fault begins with `name`."""
+    """Return the answer of SQL, rows and columns; the message of a fault begins with `name`."""
     return _waited_for(lambda: _fetch(con, sql), name)
 
 
@@ -263,7 +263,7 @@ def _as_table(
 
 
 def _waited_for(work: Callable[[], _Done], name: str) -> _Done:
-    """What `work` gives, on a thread of its own while this one waits.
+    """Return what `work` gives, on a thread of its own while this one waits.
 
     DuckDB looks for Ctrl-C only between its tasks, which can take minutes; a thread that waits for
     another gets it at once. The query dies with the process.
@@ -323,7 +323,7 @@ def _without_semicolon(sql: str) -> str:
 
 
 def _cast(type_: Any) -> str | None:
-    """The type to read values as; None for a type whose values Python has exactly."""
+    """Return the type to read values as; None for a type whose values Python has exactly."""
     kind = type_.id
     if kind in _EXACT:
         return None
@@ -349,7 +349,7 @@ def _quoted(name: str) -> str:
 
 
 def _failure(name: str, error: duckdb.Error) -> BufdbError:
-    """What DuckDB says, on one line, with what to do if that is known."""
+    """Return what DuckDB says, on one line, with what to do if that is known."""
     reason = _reason(error)
     if "disabled by configuration" in reason:
         reason += "; --allow-files lets SQL read other files"

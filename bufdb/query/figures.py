@@ -135,7 +135,7 @@ def of_run(con: duckdb.DuckDBPyConnection, run: str) -> list[MemoryFigures]:
 
 
 def of_base(con: duckdb.DuckDBPyConnection, base: str, run: str) -> dict[Place, MemoryFigures]:
-    """What the figures of `run` are compared with in `base`, by their place.
+    """Return what the figures of `run` are compared with in `base`, by their place.
 
     Modules are paired as `bufdb diff` pairs them, of these the pairs of one platform. What `base`
     does not have is left out: a module without a partner, a memory space that its partner lacks.
@@ -159,7 +159,7 @@ def of_base(con: duckdb.DuckDBPyConnection, base: str, run: str) -> dict[Place, 
 
 
 def unread(con: duckdb.DuckDBPyConnection, run: str) -> list[str]:
-    """What was found about files of a run that could not be tied to a module."""
+    """Return what was found about files of a run that could not be tied to a module."""
     rows = con.execute(
         "SELECT concat_ws(': ', path, message) FROM diagnostics WHERE run_name = ? "
         "AND module_id IS NULL AND severity IN ('data_loss', 'error') ORDER BY ALL",
@@ -171,7 +171,7 @@ def unread(con: duckdb.DuckDBPyConnection, run: str) -> list[str]:
 def contributors(
     con: duckdb.DuckDBPyConnection, figure: MemoryFigures, metric: str, count: int
 ) -> tuple[list[Contributor], int]:
-    """The largest values at the peak that a metric counts, and how many there are in all."""
+    """Return the largest values at the peak that a metric counts, and how many there are in all."""
     rows = con.execute(
         """
         SELECT

@@ -154,11 +154,11 @@ class SavedQuery:
         return self.path.parent == resources.query_folder()
 
     def param(self, name: str) -> Parameter | None:
-        """The parameter of that name, or None."""
+        """Return the parameter of that name, or None."""
         return next((param for param in self.params if param.name == name), None)
 
     def with_settings(self, values: Mapping[str, Value]) -> dict[str, Value]:
-        """The values with the defaults that are the alias's own."""
+        """Return the values with the defaults that are the alias's own."""
         given = {name: value for name, value in values.items() if value is not None}
         return {**values, **(self.alias.settings if self.alias else {}), **given}
 
@@ -175,7 +175,7 @@ class SavedQuery:
         return set()
 
     def under(self, name: str) -> "SavedQuery":
-        """The query that an alias of this one stands for.
+        """Return the query that an alias of this one stands for.
 
         Raises:
             QueryFileError: the alias names a column that the query does not have.
@@ -230,7 +230,7 @@ def alias_names(text: str) -> list[str]:
 
 @functools.cache
 def common() -> dict[tuple[str, str], Parameter | Column]:
-    """The parameters and columns that many queries share, by kind and name."""
+    """Return the parameters and columns that many queries share, by kind and name."""
     path = resources.common_header()
     header = _Header(path)
     for line_number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
@@ -243,12 +243,12 @@ def common() -> dict[tuple[str, str], Parameter | Column]:
 
 
 def query_name(text: str) -> str:
-    """A query's name with dashes, however it was written."""
+    """Return a query's name with dashes, however it was written."""
     return text.replace("_", "-")
 
 
 def parse_value(type_name: str, text: str) -> Value:
-    """A parameter's value from its text.
+    """Return a parameter's value from its text.
 
     Raises:
         ValueError: the text is no value of the type.
@@ -266,7 +266,7 @@ def parse_value(type_name: str, text: str) -> Value:
 
 
 def literal(value: Value) -> str:
-    """The value as SQL, of a setting of an alias."""
+    """Return the value as SQL, of a setting of an alias."""
     return str(value) if not isinstance(value, str) else "'" + value.replace("'", "''") + "'"
 
 
@@ -449,7 +449,7 @@ def _default(type_name: str, literal: str) -> Value:
 
 
 def _projected(sql: str, shown: Iterable[tuple[str, str]]) -> str:
-    """The statement without its header, with these columns of its last SELECT, renamed."""
+    """Return the statement without its header, with these columns of its last SELECT, renamed."""
     lines = [line for line in sql.splitlines() if not line.startswith("--")]
     first = max(place for place, line in enumerate(lines) if re.match("SELECT( |$)", line))
     last = next(
@@ -465,7 +465,7 @@ def _projected(sql: str, shown: Iterable[tuple[str, str]]) -> str:
 
 
 def _items(text: str) -> list[str]:
-    """The text in parts, cut at commas that are in no parentheses."""
+    """Return the text in parts, cut at commas that are in no parentheses."""
     items, depth = [""], 0
     for char in text:
         depth += (char == "(") - (char == ")")

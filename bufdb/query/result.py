@@ -14,7 +14,7 @@ class Result:
     rows: list[tuple[Any, ...]]
 
     def without_empty(self, names: Set[str]) -> "Result":
-        """The answer without those of the columns that are NULL in all rows."""
+        """Return the answer without those of the columns that are NULL in all rows."""
         kept = [
             place
             for place, (name, _) in enumerate(self.columns)

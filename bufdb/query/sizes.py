@@ -35,7 +35,7 @@ def require_unit(text: str, what: str) -> None:
 
 
 def in_bytes(number: str, unit: str) -> Fraction:
-    """A number of some unit in bytes."""
+    """Return a number of some unit in bytes."""
     if unit == "B":
         return Fraction(number)
     power = "KMGTPE".index(unit[0].upper()) + 1

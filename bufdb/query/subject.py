@@ -107,7 +107,7 @@ class Subject:
 def choose(
     con: duckdb.DuckDBPyConnection, asker: str, name: str | None, asked: Mapping[str, Value]
 ) -> Subject:
-    """The module with the largest need of those that fit, known peaks before unknown ones.
+    """Return the module with the largest need of those that fit, known peaks before unknown ones.
 
     Args:
         con: the database.
@@ -157,7 +157,7 @@ def _nothing(
 
 
 def _others(fits: list[Subject]) -> str:
-    """What was not chosen, and why."""
+    """Return what was not chosen, and why."""
     count = len({item.module_id for item in fits})
     if count == 1:
         return ""

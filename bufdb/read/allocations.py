@@ -98,7 +98,7 @@ _MOST_BLANK = 4096
 
 
 def _behind_blank_lines(section: Section, line: int) -> int:
-    """The title, if nothing but empty lines stand between a line and it; else the line."""
+    """Return the title, if nothing but empty lines stand between a line and it; else the line."""
     block = section.block
     for at in range(line + 1, min(line + _MOST_BLANK, len(block))):
         if section.piece_of[at] != section.piece_of[line]:
@@ -210,7 +210,7 @@ _ATTRIBUTE = re.compile(
 
 
 def _irregular_allocation(line: bytes) -> dict[str, Any] | None:
-    """A head line with unknown attributes or another order, read one attribute at a time."""
+    """Return a head line with unknown attributes or another order, read one attribute at a time."""
     head = _HEAD.fullmatch(line)
     if head is None:
         return None

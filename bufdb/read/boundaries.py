@@ -100,7 +100,7 @@ class Titles:
     def _first(
         self, text: bytes, begin: int, prefix: bytes, pattern: re.Pattern[bytes] | None = None
     ) -> int:
-        """The first line that begins so (and as a pattern says), or -1."""
+        """Return the first line that begins so (and as a pattern says), or -1."""
         place = begin if text.startswith(prefix, begin) else _below(text, begin, prefix)
         while place >= 0 and pattern is not None and not pattern.match(text, place):
             place = _below(text, place, prefix)
@@ -108,7 +108,7 @@ class Titles:
 
 
 def _below(text: bytes, at: int, prefix: bytes) -> int:
-    """The next line below a position that begins so, or -1."""
+    """Return the next line below a position that begins so, or -1."""
     found = text.find(b"\n" + prefix, at)
     return -1 if found < 0 else found + 1
 

@@ -194,7 +194,7 @@ def _elsewhere_in_function(frames: Iterable[Frame]) -> dict[int, int]:
 
 
 def _up_to(frames: Mapping[int, Frame], number: int, last: Frame) -> list[Frame]:
-    """The frames above one, up to one of them and those where its line comes again.
+    """Return the frames above one, up to one of them and those where its line comes again.
 
     XLA repeats the frames of a call at each computation that it puts in its place.
     """
@@ -238,7 +238,7 @@ def _count(line: bytes, key: bytes) -> int:
 
 
 def _braced(line: bytes, key: bytes) -> bytes | None:
-    """The text inside the balanced braces behind `, KEY={`."""
+    """Return the text inside the balanced braces behind `, KEY={`."""
     start = line.find(b", " + key + b"{")
     if start < 0:
         return None

@@ -205,7 +205,7 @@ At = tuple[Instruction, Index]
 
 
 def at_shape(at: At) -> Shape:
-    """The shape of an instruction's result at an index."""
+    """Return the shape of an instruction's result at an index."""
     return shape_at(at[0].shape, at[1])
 
 
@@ -272,12 +272,12 @@ class HloGraph:
         return self.operand(update, 1 + number - len(start.operands), index)
 
     def operand_shape(self, ins: Instruction, number: int) -> Shape | None:
-        """The shape of an operand, of the element that it names if it names one."""
+        """Return the shape of an operand, of the element that it names if it names one."""
         at = self.operand(ins, number, ())
         return None if at is None else at_shape(at)
 
     def root(self, name: bytes) -> Instruction | None:
-        """The root of the computation of this name."""
+        """Return the root of the computation of this name."""
         number = self._numbers.get(name)
         if number is None:
             return None
@@ -289,7 +289,7 @@ class HloGraph:
         return self._roots[number]
 
     def caller(self, computation: int) -> Caller | None:
-        """The loop, call or branch that enters a computation.
+        """Return the loop, call or branch that enters a computation.
 
         Fusions are left out: nobody comes to a fused computation but through its fusion.
         """
@@ -314,7 +314,7 @@ class HloGraph:
         return computation in self._entries
 
     def fusion(self, computation: int) -> Instruction | None:
-        """The fusion that calls a computation."""
+        """Return the fusion that calls a computation."""
         return self._fusions.get(computation)
 
     @cached_property
@@ -395,7 +395,7 @@ class HloGraph:
         return found
 
     def _at(self, position: int, computation: int) -> Instruction | None:
-        """The instruction whose name stands there; None if its line is not understood."""
+        """Return the instruction whose name stands there; None if its line is not understood."""
         stop = self._stops[computation]
         line_end = self.text.find(b"\n", position, stop)
         head = _HEAD.match(self.text, position, line_end if line_end >= 0 else stop)
@@ -410,7 +410,7 @@ def loops_in(text: bytes) -> list[int]:
 
 
 def loops_of(text: bytes, places: Iterable[int]) -> list[dict[str, Any]]:
-    """The metadata of the loops of a text; nothing else of it is taken apart."""
+    """Return the metadata of the loops of a text; nothing else of it is taken apart."""
     found, last = [], 0
     for at in places:
         if at < last:

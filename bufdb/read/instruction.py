@@ -91,7 +91,7 @@ def read(text: Text) -> tuple[Columns, Cursor]:
 
 
 def _fusion_kind(c: Cursor, opcode: Text, quote: Ints) -> Text:
-    """The word behind the first `), kind=` of a fusion, if no quote stands before it.
+    """Return the word behind the first `), kind=` of a fusion, if no quote stands before it.
 
     Nothing but operands stands before it, and no operand has such a text or a quote.
 
@@ -117,7 +117,7 @@ def _fusion_kind(c: Cursor, opcode: Text, quote: Ints) -> Text:
 
 
 def _metadata(c: Cursor, quote: Ints) -> Columns:
-    """The fields of `, metadata={…}` outside all quotes and brackets; `quote` as above."""
+    """Return the fields of `, metadata={…}` outside all quotes and brackets; `quote` as above."""
     data, begin = c.block.data, c.at
     place, slow = _marks(c, quote)
     has = place < c.end
@@ -251,7 +251,7 @@ def plain_metadata(text: bytes, start: int, stop: int) -> dict[str, Any] | None:
 
 
 def metadata_of(text: bytes) -> dict[str, Any]:
-    """The metadata fields of an instruction's text from its operands on.
+    """Return the metadata fields of an instruction's text from its operands on.
 
     Only a `metadata={` outside all quotes and brackets counts: a sharding may hold another one.
     Text fields are unescaped bytes, number fields are int; a field that is missing is not there.

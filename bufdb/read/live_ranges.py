@@ -150,7 +150,7 @@ def _titles(
 
 
 def _title(text: bytes, facts: Facts) -> int:
-    """The part that begins below a title, whose facts are noted; -1 if it is none."""
+    """Return the part that begins below a title, whose facts are noted; -1 if it is none."""
     if (plain := _PLAIN_TITLES.get(text)) is not None:
         return plain
     if text == _UNDETERMINED or text in _UNAVAILABLE:
@@ -175,7 +175,7 @@ def _title(text: bytes, facts: Facts) -> int:
 def _rows(
     section: Section, lines: Ints, grammar: Callable[[Cursor], Columns], **more: Ints
 ) -> Columns:
-    """The rows of the lines that follow a grammar."""
+    """Return the rows of the lines that follow a grammar."""
     c = section.block.cursor(lines)
     columns = grammar(c)
     columns["module"] = section.module_of[lines]
@@ -333,7 +333,7 @@ def _last_before(c: Cursor, literal: bytes) -> Ints:
 
 
 def _spaced(c: Cursor) -> Ints:
-    """A number whose digits are grouped by blanks: `8 288`."""
+    """Return a number whose digits are grouped by blanks: `8 288`."""
     negative = c.optional(b"-")
     values = c.integer()
     for _ in range(_GROUPS):

@@ -37,7 +37,7 @@ class Amount:
 
 
 def amount_of(text: str) -> Amount | None:
-    """An amount from its text; None if it is none, or past 63 bits."""
+    """Return an amount from its text; None if it is none, or past 63 bits."""
     found = _SIZE.fullmatch(text)
     if found is None:
         return None

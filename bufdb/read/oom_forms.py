@@ -409,12 +409,12 @@ def read_label(buffer: Buffer, text: str) -> None:
 
 
 def _bare(found: re.Match[str]) -> str:
-    """What a field says, without the end of a table's cell or of a quotation."""
+    """Return what a field says, without the end of a table's cell or of a quotation."""
     return found["text"].rstrip(" \t|\"',").strip()
 
 
 def unquoted(text: str) -> str:
-    """A text without the quote that ends a quotation of its line."""
+    """Return a text without the quote that ends a quotation of its line."""
     bare = text.rstrip(" |,")
     is_odd = len(re.findall(r'(?<!\\)"', bare)) % 2 == 1
     return bare[:-1] if is_odd and bare.endswith('"') and bare[-2:-1] != "=" else text

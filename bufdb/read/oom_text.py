@@ -97,7 +97,7 @@ def plain(line: str) -> str:
 
 
 def _record(line: str) -> str:
-    """The text of a record of JSON; the line as it is if it is none."""
+    """Return the text of a record of JSON; the line as it is if it is none."""
     for _ in range(_MOST_NESTED):
         try:
             record = json.loads(line)
@@ -126,7 +126,7 @@ def _fields(record: dict[str, Any], depth: int = 0) -> Iterator[tuple[str, str]]
 
 
 def _unescaped(line: str) -> list[str]:
-    r"""The lines of a JSON log or of the repr() of an exception, in which \n ends a line."""
+    r"""Return the lines of a JSON log or of the repr() of an exception, in which \n ends a line."""
     while _LINE_END.search(line) is None and "\\\\n" in line:
         line = _ESCAPED.sub(r"\1", line)  # JSON within JSON
     if _LINE_END.search(line) is None:
@@ -166,7 +166,7 @@ class Front:
     """It with any numbers; None where there is nothing but blanks."""
 
     def without(self, line: str) -> str:
-        """A line without the front, if it has it."""
+        """Return a line without the front, if it has it."""
         found = None if self.form is None else self.form.match(line)
         return line if found is None else line[found.end() :]
 
@@ -177,7 +177,7 @@ def is_foreign(line: str) -> bool:
 
 
 def front_of(line: str, start: int) -> Front:
-    """The front of a line whose content begins at a place."""
+    """Return the front of a line whose content begins at a place."""
     text = _own(line[:start])
     if not text.strip():
         return Front()
@@ -187,13 +187,13 @@ def front_of(line: str, start: int) -> Front:
 
 
 def _own(front: str) -> str:
-    """A front without the beginning of an exception."""
+    """Return a front without the beginning of an exception."""
     found = _ERROR.search(front)
     return (front if found is None else front[: found.start()]).rstrip()
 
 
 def _process(front: str) -> str:
-    """A front without what changes from line to line: the process that wrote it."""
+    """Return a front without what changes from line to line: the process that wrote it."""
     return " ".join(_CHANGING.sub(" ", _own(front)).split())
 
 
@@ -202,7 +202,7 @@ def by_process(
     content: Callable[[str], tuple[str, int] | None],
     titles: Container[str],
 ) -> list[list[Line]]:
-    """The lines of each of several processes that write in turn; else all as they are.
+    """Return the lines of each of several processes that write in turn; else all as they are.
 
     Args:
         lines: of a log.
@@ -297,7 +297,7 @@ class Found:
 
 
 def read(text: str | bytes) -> list[Found]:
-    """The messages of a log, in order; of bytes only what is around titles is decoded."""
+    """Return the messages of a log, in order; of bytes only what is around titles is decoded."""
     found = []
     for region in _regions(text.encode(errors="replace") if isinstance(text, str) else text):
         streams = by_process(lines_of(region, _TITLES), _content, _PARTS)
@@ -496,7 +496,7 @@ class _Reader:
         return True
 
     def _bare(self, line: str) -> str:
-        """A line without what is in front of the message's lines."""
+        """Return a line without what is in front of the message's lines."""
         return min((front.without(line) for front in self.fronts), key=len, default=line)
 
     def _settle(self, message: Message) -> None:

@@ -114,7 +114,7 @@ def _without_nested(attributes: str) -> str:
 
 
 def shape_at(text: str, index: Sequence[int]) -> Shape:
-    """The shape at a place in a shape; one without text where there is no such place."""
+    """Return the shape at a place in a shape; one without text where there is no such place."""
     for number in index:
         elements = (elements_of(text) if text.startswith("(") else None) or ()
         text = elements[number] if number < len(elements) else ""
@@ -123,7 +123,7 @@ def shape_at(text: str, index: Sequence[int]) -> Shape:
 
 @lru_cache(maxsize=256)
 def elements_of(text: str) -> tuple[str, ...] | None:
-    """The shapes of the elements of a tuple shape; None if its brackets are not closed."""
+    """Return the shapes of the elements of a tuple shape; None if its brackets are not closed."""
     body = _COMMENT.sub("", text)
     if body == "()":
         return ()

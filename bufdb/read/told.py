@@ -61,7 +61,7 @@ class ToldRows:
             account.count(module, name, states)
 
     def having(self, kind: str) -> list[int]:
-        """The modules of which sections of a kind were told."""
+        """Return the modules of which sections of a kind were told."""
         return [module for module, (_, told) in self.told.items() if kind in told.tables]
 
     def is_describing(self, module: int) -> bool:
@@ -139,7 +139,7 @@ class ToldRows:
         return self._block
 
     def _table(self, kind: str, table: str, modules: Container[int] | None = None) -> Columns:
-        """A table of all modules, or of some."""
+        """Return a table of all modules, or of some."""
         parts: list[Columns] = []
         numbers: list[int] = []
         first = heads = 0
@@ -164,7 +164,7 @@ class ToldRows:
         }
 
     def _section(self, kind: str) -> Section:
-        """A section of these modules without a line."""
+        """Return a section of these modules without a line."""
         section = Section(())
         section.modules = np.array(self.having(kind), np.int64)
         return section
@@ -188,7 +188,7 @@ def _text(block: Block, name: str, line: Ints) -> Text:
 
 
 def _states(kind: str, tables: dict[str, Columns]) -> Any:
-    """What became of the lines that XLA would have written, but for descriptions."""
+    """Return what became of the lines that XLA would have written, but for descriptions."""
     counts = Counter({name: _length(columns) for name, columns in tables.items()})
     read, known = counts.total(), 1
     if kind == VALUES:

@@ -37,13 +37,13 @@ class Assigned(Protocol):
     """The values known from the allocations."""
 
     def by_number(self, module: Ints, value_id: Ints) -> Ints:
-        """The row of each value by module and number, -1 where there is none."""
+        """Return the row of each value by module and number, -1 where there is none."""
 
     def checks(self, rows: Ints) -> Words:
         """Hash of the whole short text of the values in these rows; see `check_of`."""
 
     def modules(self) -> Ints:
-        """The modules whose values are known."""
+        """Return the modules whose values are known."""
 
 
 class NothingAssigned:
@@ -85,14 +85,14 @@ class UsedValues:
 
 
 def check_of(columns: Columns, seeds: Words) -> Words:
-    """A hash of a value's short text, number excepted: name, index, phi and color."""
+    """Return a hash of a value's short text, number excepted: name, index, phi and color."""
     value = columns["shape_index"].hashes(columns["instruction_name"].hashes(seeds))
     mixed: Words = value ^ extra_of(columns)
     return mixed
 
 
 def extra_of(columns: Columns) -> Words:
-    """What of that hash is not name and index."""
+    """Return what of that hash is not name and index."""
     extra: Words = columns["color"].astype(np.uint64) * np.uint64(2) + columns["is_phi"]
     return extra
 
@@ -156,14 +156,14 @@ class _Parts:
         """Row in heads, by marker."""
 
     def lines(self, kind: int) -> Ints:
-        """The lines below the markers of a kind."""
+        """Return the lines below the markers of a kind."""
         return np.flatnonzero((self.kind_of == kind) & ~self.is_marker)
 
 
 def _listed(
     section: Section, parts: _Parts, kind: int, grammar: Callable[[Cursor], Columns]
 ) -> Columns:
-    """The rows of the lines below all markers of a kind."""
+    """Return the rows of the lines below all markers of a kind."""
     at = parts.lines(kind)
     at = at[(section.states[at] == UNSEEN) & ~section.is_blank()[at]]
     marker = parts.owner[at]
@@ -176,7 +176,7 @@ def _listed(
 
 
 def _incomplete(section: Section, lines: Ints, kinds: Ints) -> list[int]:
-    """The modules of the values that lack positions or uses."""
+    """Return the modules of the values that lack positions or uses."""
     after = np.append(kinds[1:], START)
     short_of = (kinds == HEAD) & (after != POSITIONS) | (kinds == POSITIONS) & (after != USES)
     found: list[int] = section.module_of[lines[short_of]].tolist()
@@ -184,7 +184,7 @@ def _incomplete(section: Section, lines: Ints, kinds: Ints) -> list[int]:
 
 
 def short_columns(section: Section, lines: Ints, seeds: Words) -> Columns:
-    """The heads at these lines; those that are none have the value_id -1."""
+    """Return the heads at these lines; those that are none have the value_id -1."""
     c = section.block.cursor(lines)
     columns = short(c)
     c.finish()
@@ -205,7 +205,7 @@ def _known_heads(
 
 
 def known_rows(heads: Columns, assigned: Assigned) -> Ints:
-    """The row of each head among the assigned values, -1 if it is none."""
+    """Return the row of each head among the assigned values, -1 if it is none."""
     rows = assigned.by_number(heads["module"], heads["value_id"])
     there = np.flatnonzero(rows >= 0)
     rows[there[assigned.checks(rows[there]) != heads["check"][there]]] = -1

@@ -51,7 +51,7 @@ def render(
     has_bars: bool = False,
     is_coloured: bool = False,
 ) -> tuple[str, int]:
-    """The result's text in one of FORMATS, and the number of cells that had to be shortened.
+    """Return the result's text in one of FORMATS, and the number of cells that had to be shortened.
 
     Only a table is fitted into `width` columns, as `bufdb.render.table` says; with None it is as
     wide as it has to be. Only a table has titles, for what is alike in all of several rows, bars,
@@ -76,7 +76,7 @@ def render(
 
 
 def pieces(results: Iterable[Result], format_name: str) -> Iterator[str]:
-    """The text of one result that comes in pieces, as csv, json or jsonl."""
+    """Yield the text of one result that comes in pieces, as csv, json or jsonl."""
     is_first = True
     for result in results:
         if format_name == "json":
@@ -103,7 +103,7 @@ def _without_empty_reasons(result: Result) -> Result:
 
 
 def _columns(result: Result, has_titles: bool) -> tuple[list[Column], list[Column]]:
-    """The columns of a table, and those that say the same in all of several rows."""
+    """Return the columns of a table, and those that say the same in all of several rows."""
     columns: list[Column] = []
     alike: list[Column] = []
     cells = [[escape_control(cell) for cell in row] for row in _for_people(result)]
@@ -215,7 +215,7 @@ def _objects(result: Result) -> list[str]:
 
 
 def _json_value(value: Any) -> Any:
-    """A value that JSON has: not finite is null, times and the like are text."""
+    """Return a value that JSON has: not finite is null, times and the like are text."""
     if isinstance(value, float) and not abs(value) < float("inf"):
         return None
     if isinstance(value, list | tuple):

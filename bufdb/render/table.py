@@ -38,7 +38,7 @@ _PATH = re.compile(r"((?:saved |for )?library |saved |for )(.+)|()(.*/.*)", re.D
 
 
 def least(column: str, text: str) -> int:
-    """The columns of a terminal that a text of this column of a table needs at the least."""
+    """Return the columns of a terminal that a text of this column of a table needs at the least."""
     if column in _WHOLE:
         return display_width(text)
     if _SHAPE.fullmatch(column):
@@ -106,7 +106,7 @@ _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
 def bar(ratio: float, width: int = BAR_WIDTH, *, is_plain: bool = False) -> str:
-    """A bar for a share of 1, in eighths of a column; nothing above 1 is drawn.
+    """Return a bar for a share of 1, in eighths of a column; nothing above 1 is drawn.
 
     With `is_plain` in whole columns, of ASCII characters.
     """
@@ -200,7 +200,7 @@ def lay_out(
     has_sections: bool = False,
     is_coloured: bool = False,
 ) -> tuple[str, int]:
-    """The table's text and the number of texts that were shortened.
+    """Return the table's text and the number of texts that were shortened.
 
     `alike` are columns with one value for all rows: they make up the title lines. Of the others
     there is at least one.
@@ -235,7 +235,7 @@ def lay_out(
 
 
 def _fitted(line: list[Column], room: int) -> tuple[list[Column], int]:
-    """The columns of a line with their widths, and bars; and how many texts were shortened.
+    """Return the columns of a line with their widths, and bars; and how many texts were shortened.
 
     No text is shortened for bars that is whole without them. One that gives way anyhow gives way
     for the narrowest bars too, but not below what it needs.
@@ -251,7 +251,7 @@ def _fitted(line: list[Column], room: int) -> tuple[list[Column], int]:
 
 
 def _barred(line: list[Column], room: int) -> list[Column]:
-    """The columns of a line, with bars behind one of them if there is room for bars."""
+    """Return the columns of a line, with bars behind one of them if there is room for bars."""
     left = min(BAR_WIDTH, room - _length(line) - len(GAP))
     for place, column in enumerate(line):
         if column.shares is not None and left >= LEAST_BAR:
@@ -341,7 +341,7 @@ def _titled(
 
 
 def _lines(columns: list[Column], width: int) -> list[list[Column]]:
-    """The columns by line of a row: one line if that can be, else as few as there can be."""
+    """Return the columns by line of a row: one line if that can be, else as few as there can be."""
     for column in columns:
         column.most = width - len(INDENT)
         if display_width(column.name) > column.most:  # of SQL that names no column
@@ -359,12 +359,12 @@ def _lines(columns: list[Column], width: int) -> list[list[Column]]:
 
 
 def _room(width: int, place: int) -> int:
-    """What the terminal leaves to this line of a row."""
+    """Return what the terminal leaves to this line of a row."""
     return width - (len(INDENT) if place else 0)
 
 
 def _packed(columns: list[Column], width: int) -> list[list[Column]]:
-    """The columns in order, each in the line of the one before it while there is room."""
+    """Return the columns in order, each in the line of the one before it while there is room."""
     lines: list[list[Column]] = [[]]
     left = width
     for column in columns:
@@ -458,7 +458,7 @@ def _joined(
 
 
 def _names(columns: list[Column], width: int) -> str:
-    """The header of a table without rows, in as many lines as it takes."""
+    """Return the header of a table without rows, in as many lines as it takes."""
     names = [column.name for column in columns]
     text = textwrap.fill("  ".join(names), width, break_on_hyphens=False)
     return f"{text}\n{'-' * max(map(display_width, text.splitlines()))}\n"
@@ -480,7 +480,7 @@ def _record(columns: list[Column], width: int, paint: Callable[[str, str | None]
 
 
 def pieces(text: str, width: int) -> list[str]:
-    """A text in pieces of at most `width` columns, broken between words where it can be."""
+    """Return a text in pieces of at most `width` columns, broken between words where it can be."""
     pieces, words = [""], text.split(" ")
     while words:
         word = words.pop(0)

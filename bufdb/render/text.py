@@ -64,7 +64,7 @@ def human_apart(counts: Sequence[int]) -> list[str]:
 
 
 def human_ratio(ratio: float, sign: str = "") -> str:
-    """A share: '12.5%', of several times the whole '×85,600'; with `sign` "+" '+12.5%'."""
+    """Return a share: '12.5%', of several times the whole '×85,600'; with `sign` "+" '+12.5%'."""
     if not _LARGEST_PERCENT <= abs(ratio) < math.inf:
         return f"{ratio:{sign}.1%}"
     rounded = float(f"{abs(ratio):.{DIGITS}g}")
@@ -72,7 +72,7 @@ def human_ratio(ratio: float, sign: str = "") -> str:
 
 
 def human_change(ratio: float, sign: str = "") -> str:
-    """A change as a share of what was: '12.5%', to several times as much '×85,600'."""
+    """Return a change as a share of what was: '12.5%', to several times as much '×85,600'."""
     return human_ratio(ratio + 1 if ratio >= _LARGEST_PERCENT else ratio, sign)
 
 
@@ -147,7 +147,7 @@ _SEVERITIES = {"error": RED, "data_loss": RED, "notice": YELLOW}
 
 
 def painted(text: str, style: str | None) -> str:
-    """The text in a style, which ends with it."""
+    """Return the text in a style, which ends with it."""
     return f"\x1b[{style}m{text}\x1b[0m" if style and text else text
 
 

@@ -86,7 +86,7 @@ class Users(Observer):
             }
 
     def _outputs(self, held: Columns) -> Ints:
-        """The values that stand for outputs at the peak, as rows of the index."""
+        """Return the values that stand for outputs at the peak, as rows of the index."""
         value_id: Numbers = held["value_id"]
         kind: Labels = held["allocation_kind"]
         is_output = np.array([name == "output" for name in kind.labels], np.bool_)[kind.codes]
@@ -95,7 +95,7 @@ class Users(Observer):
         return self.values.by_number(held["module"][mine], value_id.values[mine])
 
     def of_values(self, rows: Ints, lifetimes: Lifetimes) -> tuple[Ints, Ints]:
-        """What values are for: the number of an instruction and of the uses that lead to it.
+        """Return what values are for: the number of an instruction and of the uses that lead to it.
 
         -1 for values whose instruction has an op_name, and where none is found.
         """
@@ -222,7 +222,7 @@ class Names:
         self._numbers: dict[str, int] = {}
 
     def number(self, text: str | None) -> int:
-        """The number of a text, a new one if it has none; -1 for None."""
+        """Return the number of a text, a new one if it has none; -1 for None."""
         if text is None:
             return -1
         found = self._numbers.setdefault(text, len(self.texts))
@@ -231,7 +231,7 @@ class Names:
         return found
 
     def find(self, text: str) -> int:
-        """The number of a text, or -1."""
+        """Return the number of a text, or -1."""
         return self._numbers.get(text, -1)
 
 
@@ -274,7 +274,7 @@ class Attribution(Observer):
         )
 
     def _line_of(self, own: Frame) -> int:
-        """The number of the line of a frame of the user's."""
+        """Return the number of the line of a frame of the user's."""
         if own.source_file is None or own.source_line is None:
             return _NO_LINE
         return self.line_names.number(f"{own.source_file}:{own.source_line}")
@@ -291,7 +291,7 @@ class Attribution(Observer):
         self.ops[name] = ops[mine]
 
     def _lines_of(self, columns: Columns) -> tuple[Ints, Ints]:
-        """The number of each innermost line that is not library code, below 0 without one.
+        """Return the number of each innermost line that is not library code, below 0 without one.
 
         Beside it that of the innermost line of all where that is library code, for want of another.
         """
@@ -326,7 +326,7 @@ class Attribution(Observer):
     def of_values(
         self, rows: Ints, told: Told, users: Users, lifetimes: Lifetimes
     ) -> tuple[dict[str, Coded], Bools]:
-        """The source line and the op of each value, and whether the backward pass makes it.
+        """Return the source line and the op of each value, and whether the backward pass makes it.
 
         Args:
             rows: which values are asked about, temp values.

@@ -238,7 +238,7 @@ def allocation_rounds(
 def live_range_rounds(
     context: Context, account: Account | None = None
 ) -> Iterator[tuple[Section, live_ranges.LiveRanges]]:
-    """The schedule, live ranges, and what is live at the peak."""
+    """Yield the schedule, live ranges, and what is live at the peak."""
     kind, listed = live_ranges.START, 0
     for pieces in context.source.live_ranges():
         section = Section(pieces, account)

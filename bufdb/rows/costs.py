@@ -91,7 +91,7 @@ class Operations:
         return self._behind_moves(makers) if len(makers) == len(found) else None
 
     def _behind_moves(self, ends: Sequence[Instruction]) -> int | None:
-        """The sum over those that make data, of all from which moves lead here.
+        """Return the sum over those that make data, of all from which moves lead here.
 
         Those that a loop or a call is given are made elsewhere, nobody knows by how much.
         """
@@ -111,7 +111,7 @@ class Operations:
         return total
 
     def _closure(self, end: Instruction, inputs: list[int] | None = None) -> int | None:
-        """The sum over all that leads to an instruction in its computation, itself included.
+        """Return the sum over all that leads to an instruction in its computation, itself included.
 
         `inputs` takes the numbers of the parameters that it begins with.
         """
@@ -132,7 +132,7 @@ class Operations:
         return total
 
     def alone(self, ins: Instruction) -> int | None:
-        """The operations of one instruction, what it calls included."""
+        """Return the operations of one instruction, what it calls included."""
         opcode = ins.opcode
         if opcode in _NOTHING:
             return 0
@@ -159,7 +159,7 @@ class Operations:
         return self._fused[names[0]]
 
     def _whole(self, name: bytes) -> int | None:
-        """The sum over a computation, in which XLA leaves nothing that leads nowhere."""
+        """Return the sum over a computation, in which XLA leaves nothing that leads nowhere."""
         total, lines = 0, self.graph.instructions(name)
         for ins in lines:
             count = None if ins is None else self.alone(ins)
@@ -169,7 +169,7 @@ class Operations:
         return total if lines else None
 
     def _operand(self, ins: Instruction, number: int) -> tuple[int, ...] | None:
-        """The dimensions of an operand."""
+        """Return the dimensions of an operand."""
         shape = self.graph.operand_shape(ins, number)
         return None if shape is None else _dimensions(shape)
 
@@ -230,7 +230,7 @@ class Operations:
 
 
 def _dimensions(shape: Shape) -> tuple[int, ...] | None:
-    """The dimensions of an array; None of anything else."""
+    """Return the dimensions of an array; None of anything else."""
     if shape.is_tuple or shape.dimensions is None or None in shape.dimensions:
         return None
     return tuple(size for size in shape.dimensions if size is not None)

@@ -312,7 +312,7 @@ class _Given:
 
 
 def _together(rounds: Rounds, is_wanted: Bools) -> Rounds:
-    """The pieces of these modules, small ones together and large ones in parts."""
+    """Yield the pieces of these modules, small ones together and large ones in parts."""
     some: list[Piece] = []
     size = 0
     for pieces in rounds:
@@ -346,7 +346,7 @@ def _hlo_instructions(section: Section) -> tuple[Text, Text, Ints]:
 
 
 def _inside(op_name: str) -> str | None:
-    """What stands in the outermost parentheses of `jit(f(x))/…`."""
+    """Return what stands in the outermost parentheses of `jit(f(x))/…`."""
     start, depth = op_name.find("(") + 1, 1
     for end in range(start, len(op_name)):
         depth += (op_name[end] == "(") - (op_name[end] == ")")

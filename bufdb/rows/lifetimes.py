@@ -52,11 +52,11 @@ class Lifetimes:
         return found
 
     def modules_lacking(self, known: Words) -> Ints:
-        """The modules of steps that define no value and are not among the sorted names."""
+        """Return the modules of steps that define no value and are not among the sorted names."""
         return distinct(self._modules[~isin(self._scheduled, known)])
 
     def names_lacking(self, known: Words) -> Words:
-        """The names of these steps."""
+        """Return the names of these steps."""
         return self._scheduled[~isin(self._scheduled, known)]
 
     @property

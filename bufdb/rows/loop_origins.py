@@ -52,7 +52,7 @@ class Slices:
         return self._counted[key]
 
     def _shape(self, ins: Instruction, index: Index) -> str | None:
-        """The text of the shape at an index."""
+        """Return the text of the shape at an index."""
         if not index:
             return ins.shape
         key = ins.position, index[:-1]
@@ -84,7 +84,7 @@ where their own stand."""
 
 
 def columns_of(origins: Sequence[Origin], places: Places) -> Columns:
-    """The columns of the table that do not depend on the value, a row for each origin."""
+    """Return the columns of the table that do not depend on the value, a row for each origin."""
     ends = [origin.instruction for origin in origins]
     loops = [origin.loop for origin in origins]
     shapes = [origin.slice_shape for origin in origins]
@@ -183,7 +183,7 @@ class _Elements:
     codes: dict[bytes, int] = field(default_factory=lambda: {b"{}": 0})
 
     def encode(self, texts: Text) -> Ints:
-        """A code for each index text."""
+        """Return a code for each index text."""
         _, first, inverse = np.unique(
             texts.hashes(np.uint64(0)), return_index=True, return_inverse=True
         )

@@ -42,7 +42,7 @@ class Operands:
         return callers.get(computation) or self.graph.caller(computation)
 
     def largest(self, callers: Callers, ins: Instruction) -> At | None:
-        """The largest; of those that are not made of a constant, where there are others."""
+        """Return the largest; of those that are not made of a constant, where there are others."""
         if ins.position not in self._largest:
             found = self.all(ins)
             changing = [at for at in found if not self._is_constant(callers, at)]
@@ -58,7 +58,7 @@ class Operands:
         return found is not None and found[1] == "body"
 
     def branches(self, callers: Callers, ins: Instruction, index: Index) -> list[int]:
-        """The branches of a conditional that make data; all, where each gives a constant.
+        """Return the branches of a conditional that make data; all, where each gives a constant.
 
         Of what one branch leaves for the backward pass the others give zeros.
         """
@@ -95,7 +95,7 @@ class Operands:
         return end is not None and end.opcode in ("constant", "iota")
 
     def _behind_moves(self, callers: Callers, at: At | None) -> Instruction | None:
-        """What stands behind moves and the parameters of fusions."""
+        """Return what stands behind moves and the parameters of fusions."""
         for _ in range(MAX_MOVES):
             if at is None:
                 return None
@@ -134,7 +134,7 @@ _LONGEST = 1 << 12
 
 
 def kept_steps(text: bytes) -> list[tuple[bytes, Fields]]:
-    """What stands behind the names of what JAX may have kept from another scan, each once.
+    """Return what stands behind the names of what JAX may have kept from another scan, each once.
 
     Of 16,464 such in 13 MB four differ, which takes 16 ms; to look at each one 70.
 
@@ -146,7 +146,7 @@ def kept_steps(text: bytes) -> list[tuple[bytes, Fields]]:
 
 
 def bodies_of(text: bytes, ends: Iterable[bytes]) -> set[tuple[bytes, bytes]]:
-    """The ends again, each with the op_names of the bodies in which it stands."""
+    """Return the ends again, each with the op_names of the bodies in which it stands."""
     wanted = set(ends)
     marks = _KEPT.finditer(text) if wanted else ()
     found = {(mark[1], _body(text, mark)) for mark in marks if mark[1] in wanted}
@@ -167,7 +167,7 @@ def bodies_of_scans(text: bytes, bodies: Iterable[bytes]) -> set[bytes]:
 
 
 def _body(text: bytes, mark: re.Match[bytes]) -> bytes | None:
-    """The op_name of the body that a place in an op_name is in."""
+    """Return the op_name of the body that a place in an op_name is in."""
     quote = text.rfind(b'"', max(0, mark.start() - _LONGEST), mark.start())
     return None if quote < 0 else text[quote + 1 : mark.start() + _SCAN_BODY]
 
@@ -232,7 +232,7 @@ class Places:
         self.of_loops |= self._of_other_scans(text)
 
     def own(self, ins: Instruction) -> Place | None:
-        """The innermost place that is not library code."""
+        """Return the innermost place that is not library code."""
         if ins.own is NotImplemented:
             fields, known = ins.metadata, self._of_frames
             number = fields.get("stack_frame_id")
@@ -250,7 +250,7 @@ class Places:
         return file, fields.get("source_line"), number
 
     def _of_other_scans(self, text: bytes) -> set[Place]:
-        """The lines that loops bear for what JAX had traced for another scan."""
+        """Return the lines that loops bear for what JAX had traced for another scan."""
         found = [(end, self._own(fields)) for end, fields in kept_steps(text)]
         others = {end: place for end, place in found if place and place not in self.of_loops}
         bodies = bodies_of(text, others)
@@ -296,7 +296,7 @@ class Places:
         return file.decode(), line
 
     def of_frame(self, number: int | None) -> Place | None:
-        """The innermost place that is not library code, at a frame or above it."""
+        """Return the innermost place that is not library code, at a frame or above it."""
         frame = None if number is None else self.frames.get(number)
         if frame is not None and self.has_own:
             frame = None if frame.own_frame_id is None else self.frames.get(frame.own_frame_id)

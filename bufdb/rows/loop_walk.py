@@ -39,7 +39,7 @@ def is_collective(ins: Instruction) -> bool:
 
 
 def offloaded(graph: HloGraph, ins: Instruction) -> Instruction | None:
-    """The call that a collective has become that runs elsewhere, as on SparseCore.
+    """Return the call that a collective has become that runs elsewhere, as on SparseCore.
 
     It has no line; its start has the name and the line of the collective.
     """
@@ -69,7 +69,7 @@ def only_moves(ins: Instruction) -> bool:
 def operand(
     graph: HloGraph, ins: Instruction, index: Index, places: Places, part: Part | None
 ) -> At | None:
-    """The operand that an element of a collective comes from, unless its line says more."""
+    """Return the operand that an element of a collective comes from, unless its line says more."""
     call = offloaded(graph, ins) or ins
     is_one = call is not ins or is_collective(ins)
     if not is_one or (part is None and is_asked_for(ins) and places.is_users(ins)):
@@ -106,7 +106,7 @@ def part_behind(graph: HloGraph, ins: Instruction, part: Part | None) -> Part | 
 
 
 def part_operand(operands: Operands, ins: Instruction, part: Part | None) -> At | None:
-    """The operand of a concatenation in which a part of its result lies."""
+    """Return the operand of a concatenation in which a part of its result lies."""
     if part is None or ins.opcode != "concatenate":
         return None
     found = operands.all(ins)
@@ -255,7 +255,7 @@ class Walker:
             path.origin = replace(path.origin, instruction=end)
 
     def _stand_in(self, path: _Path) -> Instruction | None:
-        """A user's instruction on the way: the last that makes data, or the first move."""
+        """Return a user's instruction on the way: the last that makes data, or the first move."""
         found = None
         for ins, makes_data in path.passed:
             if (found is None or makes_data) and self.places.is_users(ins):
@@ -272,7 +272,7 @@ class Walker:
         return root, index
 
     def _loop(self, path: _Path, ins: Instruction, index: Index) -> At | None:
-        """What the body wrote last; if that is what it was given, what went in."""
+        """Return what the body wrote last; if that is what it was given, what went in."""
         bodies = ins.called.get("body")
         if (ins.position, index) in path.rounds or not bodies:
             return self._go_in(path, ins, index)
@@ -353,7 +353,7 @@ class Walker:
         return self.graph.operand(ins, 1, ())
 
     def _behind(self, path: _Path, ins: Instruction, loop: Instruction) -> _Path:
-        """What was found behind a slice that a loop inserts, found once."""
+        """Return what was found behind a slice that a loop inserts, found once."""
         behind = self._behind_slice.get(ins.position)
         if behind is None:
             update = self.graph.operand(ins, 1, ())
@@ -367,7 +367,7 @@ class Walker:
         return behind
 
     def _loop_around(self, path: _Path, ins: Instruction) -> Instruction | None:
-        """The innermost loop in which an instruction is."""
+        """Return the innermost loop in which an instruction is."""
         computation = ins.computation
         for _ in range(MAX_STEPS):
             found = self._operands.caller(path.callers, computation)
@@ -390,7 +390,7 @@ class Walker:
         return self.graph.operand(ins, 0, index if ins.opcode == "opt-barrier" else ())
 
     def _asynchronous(self, path: _Path, ins: Instruction, index: Index) -> At | None:
-        """The start of what is done; of a call the results are the second element."""
+        """Return the start of what is done; of a call the results are the second element."""
         at = self.graph.operand(ins, 0, index)
         if at is not None and ins.opcode.endswith("-done") and _body_of(at[0]) is not None:
             return at[0], (1, *index)
@@ -455,7 +455,7 @@ _STEPS: dict[str, Callable[[Walker, _Path, Instruction, Index], At | None]] = {
 
 
 def _body_of(ins: Instruction) -> bytes | None:
-    """The computation whose root gives the results of a fusion or a call."""
+    """Return the computation whose root gives the results of a fusion or a call."""
     role = _CALLING.get(ins.opcode.removesuffix("-start"))
     found = ins.called.get(role) if role is not None else None
     return found[0] if found else None

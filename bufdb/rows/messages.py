@@ -112,12 +112,12 @@ class _Program:
         return self.amounts.get("temp", 0) + self.amounts.get("scoped", 0)
 
     def _temp(self) -> int | None:
-        """The same at the peak: without what fragmentation adds."""
+        """Return the same at the peak: without what fragmentation adds."""
         temp = self._all_temp()
         return None if temp is None else temp - self.amounts.get("fragmentation", 0)
 
     def _fixed(self) -> int:
-        """What is not temporary; all if the message does not say what is."""
+        """Return what is not temporary; all if the message does not say what is."""
         assert self.message.total is not None, "asked of a message with a total"
         return self.message.total.size_bytes - (self._all_temp() or 0)
 
@@ -133,7 +133,7 @@ class _Program:
         return row
 
     def _buffer(self, buffer: Buffer, color: int) -> Row:
-        """A row with all that is known of a buffer with a size."""
+        """Return a row with all that is known of a buffer with a size."""
         assert buffer.size is not None, "asked of those with a size"
         shape, is_scratch = buffer.shape, buffer.is_scoped
         if self.message.form == "kernel":
@@ -254,7 +254,7 @@ def _why_at_least(message: Message) -> str:
 
 
 def _figures(message: Message) -> str:
-    """What is needed, what there is, and what is missing; '' if the message does not say."""
+    """Return what is needed, what there is, and what is missing; '' if the message does not say."""
     needed, limit = message.needed or message.total, message.limit
     if needed is None:
         return ""
@@ -285,7 +285,7 @@ _SPACES = {"shared": "shared memory", "tensor": "tensor memory", "tile_spmem": "
 
 
 def _by_whom(message: Message) -> str:
-    """The instruction whose scratch memory it is."""
+    """Return the instruction whose scratch memory it is."""
     if message.form not in _OF_ONE or not message.buffers or message.buffers[0].name is None:
         return ""
     buffer = message.buffers[0]
@@ -299,7 +299,7 @@ def _by_whom(message: Message) -> str:
 
 
 def _hint(message: Message) -> str:
-    """What to do next, by what the message is about."""
+    """Return what to do next, by what the message is about."""
     if message.is_tpu and message.parts <= {"usage", "program", "largest"}:
         return _SUMS_ALONE
     if message.form == "list" and message.buffers:

@@ -43,7 +43,7 @@ _DEPENDS = "?"
 
 
 def op_path(op_name: str) -> str:
-    """The path in one spelling, whichever version of JAX wrote it."""
+    """Return the path in one spelling, whichever version of JAX wrote it."""
     # Few have what the expressions look for, which take three times as long as the rest.
     if ("[" in op_name or "." in op_name) and _ARGUMENT.match(op_name):
         return _DIVIDER.sub("/", _INDEX.sub("/", op_name)).rstrip("/")
@@ -56,7 +56,7 @@ def op_path(op_name: str) -> str:
 
 
 def strip_op_path(path: str) -> str:
-    """The path without the elements that JAX adds above the operation."""
+    """Return the path without the elements that JAX adds above the operation."""
     scope, divider, operation = path.rpartition("/")
     return (_strip_scope(scope) + operation).lstrip("/") if divider else operation
 
@@ -84,7 +84,7 @@ def _text_alone(element: str) -> str:
 
 
 def _strip_elements(elements: list[str]) -> str:
-    """The same whatever the elements are."""
+    """Return the same whatever the elements are."""
     called = [
         element
         for element, behind in zip(elements, [*elements[1:], ""], strict=True)
@@ -187,7 +187,7 @@ class OpNames:
         return self._unpacked[1][place]
 
     def numbers(self, op_name: Text) -> Ints:
-        """The number of each op_name, -1 where there is none.
+        """Return the number of each op_name, -1 where there is none.
 
         One by one: to hash and sort them as columns took three times as long.
         """
@@ -197,7 +197,7 @@ class OpNames:
         return np.fromiter(found, np.int64, len(op_name))
 
     def _add(self, op_name: bytes) -> int:
-        """The number of one that is new."""
+        """Return the number of one that is new."""
         if len(self._texts) == PART:
             self._packed.append(zlib.compress(marshal.dumps(self._texts), 1))
             self._texts = []

@@ -364,7 +364,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def xla_bytes(size: int) -> str:
-    """A size as XLA's HumanReadableNumBytes prints it."""
+    """Return a size as XLA's HumanReadableNumBytes prints it."""
     sign, size = ("-", -size) if size < 0 else ("", size)
     if size < 1024:
         return f"{sign}{size}B"

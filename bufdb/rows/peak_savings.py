@@ -254,7 +254,7 @@ class PeakSavings(Observer):
         return buffers(self.slot, self.is_phi, ranges.start, ranges.end, row, index, is_defining)
 
     def _of_buffers(self, savings: Savings, buffer: Ints, known: Bools) -> Columns:
-        """A row for each buffer, named for its one value in `peak_values`.
+        """Return a row for each buffer, named for its one value in `peak_values`.
 
         Values of a buffer have the same bytes, which count for the first of them.
         """
@@ -294,7 +294,7 @@ class PeakSavings(Observer):
         return self._saved(savings, rows[chosen], number[sets[chosen]], names)
 
     def _saved(self, savings: Savings, rows: Ints, sets: Ints, names: Columns) -> Columns:
-        """The sets with their figures, where these are known."""
+        """Return the sets with their figures, where these are known."""
         count = len(names["what"])
         saved, half = savings.of_each(rows, sets, count, [Fraction(0), Fraction(1, 2)])
         group = np.zeros(count, np.int64)
@@ -331,6 +331,6 @@ def _by_appearance(numbers: Ints) -> Ints:
 
 
 def _sum(one: Any, other: Any) -> Any:
-    """The sum of two columns, of Python's integers where 64 bits may not hold it."""
+    """Return the sum of two columns, of Python's integers where 64 bits may not hold it."""
     largest = one.astype(np.float64).max(initial=0) + other.astype(np.float64).max(initial=0)
     return one + other if largest < 2.0**62 else one.astype(object) + other

@@ -56,7 +56,7 @@ class Shapes:
         return Numbers(sizes[inverse], valid[inverse])
 
     def shape(self, text: bytes) -> Shape:
-        """A shape by its text, parsed if it was not met before."""
+        """Return a shape by its text, parsed if it was not met before."""
         shape = self.known.get(text)
         if shape is None:
             shape = shape_of(text.decode(errors="replace"))

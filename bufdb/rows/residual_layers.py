@@ -167,7 +167,7 @@ class Layer:
         return self._keep((opcode, shape, tuple(operands), rest), opcode, shape, operands, ins)
 
     def _attributes(self, ins: Instruction) -> bytes:
-        """What tells it from others of its opcode, shape and operands."""
+        """Return what tells it from others of its opcode, shape and operands."""
         if ins.opcode == "constant":
             return self.graph.text[ins.paren : ins.close]
         return _NOT_COMPARED.sub(b"", ins.attributes)
@@ -220,7 +220,7 @@ class Layer:
         return self.places.library_source(ins) if self.places.own(ins) is None else None
 
     def bare(self, number: int) -> int:
-        """What is before changes of the layout."""
+        """Return what is before changes of the layout."""
         return self._bare[number]
 
     def is_free(self, number: int) -> bool:

@@ -24,7 +24,7 @@ _LIMIT = 2**63
 
 
 def columns_of(stacks: Mapping[bytes, Needs]) -> Columns:
-    """A row for each stack and each part that it needs.
+    """Return a row for each stack and each part that it needs.
 
     Args:
         stacks: by the name of what inserts their slices.
@@ -198,7 +198,7 @@ def _is_residual(origin: Origin) -> bool:
 
 
 def _stack(layer: Layer, origin: Origin, label: str) -> Stack | None:
-    """The stack in the graph of its loop."""
+    """Return the stack in the graph of its loop."""
     written: Instruction | None = origin.written_by
     number = None if written is None else layer.number_of.get(written.position)
     node = None if number is None else layer.nodes[number]

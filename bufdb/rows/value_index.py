@@ -43,7 +43,7 @@ class ValueIndex:
         self._sort_keys()
 
     def _joined(self, name: str) -> Any:
-        """A column of all rounds, which give it up."""
+        """Return a column of all rounds, which give it up."""
         kinds = {"name_key": np.uint64, "key": np.uint64, "extra": np.uint8, "is_phi": np.bool_}
         columns = [part.pop(name) for part in self.parts]
         found = np.concatenate([np.empty(0, kinds.get(name, np.int64)), *columns])
@@ -89,7 +89,7 @@ class ValueIndex:
         return len(self.value_id)
 
     def duplicates(self) -> Ints:
-        """The module of each value that has the name, or the number, of another."""
+        """Return the module of each value that has the name, or the number, of another."""
         duplicate = self.sorted_key[1:] == self.sorted_key[:-1]
         rows = union(
             self.by_key[1:][duplicate],
@@ -99,11 +99,11 @@ class ValueIndex:
         return found
 
     def by_name(self, keys: Words) -> Ints:
-        """The row of each key, -1 where no value has it."""
+        """Return the row of each key, -1 where no value has it."""
         return lookup(self.sorted_key, self.by_key, keys)
 
     def by_number(self, module: Ints, value_id: Ints) -> Ints:
-        """The row of each value by number, -1 where there is none."""
+        """Return the row of each value by number, -1 where there is none."""
         rows = places_of(self.numbers, self._numbers(module, value_id))
         return np.where(value_id < LARGEST_ID, rows, -1)
 
@@ -132,7 +132,7 @@ class ValueIndex:
         return found
 
     def modules(self) -> Ints:
-        """The modules that have values."""
+        """Return the modules that have values."""
         return distinct(self.module)
 
     @staticmethod
@@ -149,7 +149,7 @@ class ValueIndex:
 
 
 def _of_bytes(column: Words) -> Any:
-    """The same in a byte each, if they fit: of a short text a hash of few bits is left."""
+    """Return the same in a byte each, if they fit: of a short text a hash of few bits is left."""
     return column.astype(np.uint8) if column.max(initial=0) < 2**8 else column
 
 

@@ -36,7 +36,7 @@ class Look:
     has_256_colours: bool = True
 
     def style(self, front: str | None, back: str | None = None, *, is_text: bool = False) -> str:
-        """The escape's parameters for an ink in front of another; of text black or white."""
+        """Return the escape's parameters for an ink in front of another; of text black or white."""
         parts = []
         if is_text and back is not None:
             parts.append(self._number(231 if back in _DARK else 16, 15 if back in _DARK else 0, 38))
@@ -52,7 +52,7 @@ class Look:
         return str(ground - 8 + of_16 if of_16 < 8 else ground + 52 + of_16 - 8)
 
     def swatch(self, ink: str) -> str:
-        """What stands for an ink in the legend: its letter, on its colour."""
+        """Return what stands for an ink in the legend: its letter, on its colour."""
         text = MARKS[ink]
         if not self.is_coloured:
             return text
@@ -78,7 +78,7 @@ BLANK = Cell()
 
 
 def line(cells: Iterable[Cell], look: Look) -> str:
-    """A line of the terminal; nothing behind the last cell that shows anything."""
+    """Return a line of the terminal; nothing behind the last cell that shows anything."""
     row = list(cells)
     while row and row[-1].text == " " and row[-1].back is None:
         row.pop()
@@ -94,7 +94,7 @@ def line(cells: Iterable[Cell], look: Look) -> str:
 
 
 def look_of(stream: Any, environment: Mapping[str, str], *, is_plain: bool) -> Look:
-    """What a stream can show; it may be None, for a file in UTF-8.
+    """Return what a stream can show; it may be None, for a file in UTF-8.
 
     Characters beyond ASCII need a stream that takes UTF-8, colours a terminal (`colour.wanted`).
     """
@@ -129,7 +129,7 @@ class Groups:
         self.inks = dict(zip(self.names, LETTERS, strict=False))
 
     def ink(self, group: str | None) -> str:
-        """The ink of a group."""
+        """Return the ink of a group."""
         return self.inks.get(group or UNKNOWN, OTHER)
 
     def bytes_of(self, column: Column) -> list[tuple[str, int]]:
@@ -170,20 +170,20 @@ class Scale:
         return max(1, (2 * size * self.row_count * 8 + self.top_bytes) // (2 * self.top_bytes))
 
     def label(self, row: int) -> str:
-        """The figure at the upper edge of a row counted from below, '' if it has none."""
+        """Return the figure at the upper edge of a row counted from below, '' if it has none."""
         ticks, rest = divmod(row + 1, self.tick_rows)
         return "" if rest else human_bytes(ticks * self.tick_bytes)
 
 
 def gutter(label: str, *, is_plain: bool) -> str:
-    """What stands left of a row of a picture."""
+    """Return what stands left of a row of a picture."""
     if label:
         return f"{label:>{GUTTER - 2}} " + ("+" if is_plain else "┤")
     return " " * (GUTTER - 1) + ("|" if is_plain else "│")
 
 
 def steps(last: int, width: int, *, is_plain: bool) -> list[str]:
-    """The lower axis with 0 bytes at its left, and the steps of the program below."""
+    """Return the lower axis with 0 bytes at its left, and the steps of the program below."""
     unit = 1
     while (last + 1) * _TICK_ROOM > unit * width:
         unit = {"1": 2, "2": 5, "5": 10}[str(unit)[0]] * 10 ** (len(str(unit)) - 1)
@@ -245,7 +245,7 @@ def _cell(edges: list[tuple[str, int]], low: int, look: Look) -> Cell:
 
 
 def _uncoloured(inside: list[tuple[str, int]], height: int, look: Look) -> Cell:
-    """What is held throughout is pale, if it fills the cell."""
+    """Return what is held throughout is pale, if it fills the cell."""
     is_fixed = inside[0] == (FIXED, 8)
     if look.is_plain:
         return Cell("-" if is_fixed else "#" if height >= 4 else ".")
@@ -253,7 +253,7 @@ def _uncoloured(inside: list[tuple[str, int]], height: int, look: Look) -> Cell:
 
 
 def highest(columns: list[Column]) -> int:
-    """The most bytes that are to be drawn."""
+    """Return the most bytes that are to be drawn."""
     return max((column.occupied_bytes for column in columns), default=0)
 
 
@@ -291,7 +291,7 @@ def block_rows(picture: Picture, groups: Groups, look: Look) -> list[list[Cell]]
 
 
 def block_inks(column: Column, groups: Groups, arena_bytes: int, row_count: int) -> list[Ink]:
-    """The ink of each row of a column, from below; None where nothing is occupied."""
+    """Return the ink of each row of a column, from below; None where nothing is occupied."""
     held: list[dict[str, int]] = [{} for _ in range(row_count)]
     height = max(1, -(-arena_bytes // row_count))
     for part in column.parts:

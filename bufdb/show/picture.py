@@ -213,7 +213,7 @@ class Picture:
 
 
 def queries(catalogue: Catalogue, tree: str | None) -> dict[str, SavedQuery]:
-    """The saved queries that may be asked."""
+    """Return the saved queries that may be asked."""
     names = [VALUES, SIZES, *([TREES[tree]] if tree else [])]
     return {name: catalogue.find(name) for name in names}
 
@@ -231,7 +231,7 @@ def picture(
     instant: Mapping[str, Value],
     by: str | None = None,
 ) -> Picture:
-    """The picture of a module whose peak is known.
+    """Return the picture of a module whose peak is known.
 
     Args:
         con: the database.
@@ -305,7 +305,7 @@ def labels(
 
 
 def span_of(column: int, last: int, column_count: int) -> tuple[int, int]:
-    """The first and the last instant that a column stands for; the program ends at `last`.
+    """Return the first and the last instant that a column stands for; the program ends at `last`.
 
     Of one with fewer instants than columns each is there more than once.
     """
@@ -314,7 +314,7 @@ def span_of(column: int, last: int, column_count: int) -> tuple[int, int]:
 
 
 def place_of(time: int, last: int, column_count: int) -> int:
-    """The first of the columns that stands for an instant."""
+    """Return the first of the columns that stands for an instant."""
     ends = (span_of(column, last, column_count)[1] for column in range(column_count))
     return next((place for place, end in enumerate(ends) if end >= time), column_count - 1)
 
@@ -343,7 +343,7 @@ def highest(steps: Sequence[Step], last: int, column_count: int) -> Iterator[Ste
 def _instant(
     con: duckdb.DuckDBPyConnection, subject: Subject, instant: Mapping[str, Value]
 ) -> Column:
-    """The instant that is asked for."""
+    """Return the instant that is asked for."""
     if not instant or instant.get("peak") == 1:
         assert subject.peak_time is not None and subject.peak_bytes is not None
         return Column(subject.peak_time, subject.peak_bytes)

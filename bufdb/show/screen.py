@@ -48,7 +48,7 @@ class Node:
 
 
 def tree(root: str, rows: Iterable[tuple[str, int]], kind: str) -> Node:
-    """A tree of labels, as the saved query of its kind has them, with their bytes."""
+    """Return a tree of labels, as the saved query of its kind has them, with their bytes."""
     found = Node(root)
     for label, size in rows:
         node = found
@@ -61,7 +61,7 @@ def tree(root: str, rows: Iterable[tuple[str, int]], kind: str) -> Node:
 
 
 def path(label: str, kind: str) -> list[str]:
-    """The names of the nodes above which the bytes of a label lie, the outermost first.
+    """Return the names of the nodes above which the bytes of a label lie, the outermost first.
 
     How they are related to it stands below it: what is made by the line itself, what a loop saves
     of it, what XLA makes for it.
@@ -108,7 +108,7 @@ def tree_lines(root: Node, kind: str, width: int, *, is_plain: bool = False) -> 
 
 
 def _folded(node: Node, kind: str) -> tuple[Node, str]:
-    """A node and those above it that hold nothing else, in one, with their names."""
+    """Return a node and those above it that hold nothing else, in one, with their names."""
     names = node.name
     while len(node.children) == 1 and not node.own_bytes:
         (node,) = node.children.values()
@@ -117,7 +117,7 @@ def _folded(node: Node, kind: str) -> tuple[Node, str]:
 
 
 def _shown(node: Node, all_bytes: int) -> Iterator[Node]:
-    """The largest below a node, what it holds itself, and the rest in one."""
+    """Yield the largest below a node, what it holds itself, and the rest in one."""
     nodes = list(node.children.values())
     if node.own_bytes:
         nodes.append(Node("(itself)", node.own_bytes, node.own_bytes))
@@ -151,7 +151,7 @@ _PLAIN = str.maketrans({"·": "-", "…": "~", "█": "#"})
 
 
 def width_of(columns: int) -> int:
-    """The width of a picture in a terminal with so many columns."""
+    """Return the width of a picture in a terminal with so many columns."""
     return min(WIDEST, max(NARROWEST, columns))
 
 
@@ -289,7 +289,7 @@ class Screen:
             self.add(*self._listed("peaks:", named))
 
     def _marks(self, picture: Picture) -> str:
-        """The chosen instant, and the numbers of the peaks."""
+        """Return the chosen instant, and the numbers of the peaks."""
         marks = [" "] * len(picture.columns)
         for number, time, _ in reversed(picture.peaks[:_PEAKS]):
             marks[place_of(time, picture.last, len(marks))] = str(number)

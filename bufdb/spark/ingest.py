@@ -49,7 +49,7 @@ class Scatter(Protocol):
     """Tasks that run at a time, about."""
 
     def pickled(self, part: Part) -> bytes:
-        """A part for a worker; what a URL is read by has to be in it."""
+        """Return a part for a worker; what a URL is read by has to be in it."""
 
     def check(self, target: Target, paths: Sequence[str]) -> list[str]:
         """Which of these files a worker does not see; an error if it cannot store parts."""
@@ -276,7 +276,7 @@ def _is_portable(group: Group) -> bool:
 
 
 def _absolute(group: Group) -> Group:
-    """The group with paths that do not depend on the working directory."""
+    """Return the group with paths that do not depend on the working directory."""
     jobs = []
     for job in group.jobs:
         files = {

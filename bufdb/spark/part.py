@@ -124,7 +124,7 @@ def unseen(paths: list[str]) -> list[str]:
 
 
 def host() -> str:
-    """The name of this machine, for people."""
+    """Return the name of this machine, for people."""
     return socket.gethostname()
 
 
@@ -245,7 +245,7 @@ class SparkScatter:
         return [row.path for row in self._collect(frame, None)]
 
     def store(self, parts: Sequence[bytes], watch: Callable[[], None] | None) -> list[bytes]:
-        """The outcomes of parts, in order.
+        """Yield the outcomes of parts, in order.
 
         Raises:
             BufdbError: one cannot be stored.
@@ -267,7 +267,7 @@ class SparkScatter:
         return [found[number] for number in range(len(given))]
 
     def _collect(self, frame: Any, watch: Callable[[], None] | None) -> list[Any]:
-        """The rows of a frame; its job is ended when this process is interrupted."""
+        """Return the rows of a frame; its job is ended when this process is interrupted."""
         try:
             return _watched(frame.collect, watch)
         except BaseException as error:
@@ -287,7 +287,7 @@ class SparkScatter:
 
 
 def reason(text: str) -> str:
-    """What to say of a job that failed: the words of the worker, if any came through."""
+    """Return what to say of a job that failed: the words of the worker, if any came through."""
     if found := _OURS.search(text):
         return found[1].strip()
     if (found := _MISSING.search(text)) and found[1].partition(".")[0] == "bufdb":
@@ -301,7 +301,7 @@ def reason(text: str) -> str:
 
 
 def _watched(work: Callable[[], list[Any]], watch: Callable[[], None] | None) -> list[Any]:
-    """What `work` returns, in a thread of its own, while this one watches.
+    """Return what `work` returns, in a thread of its own, while this one watches.
 
     Also where nobody watches: Spark's answer to Ctrl-C is a call of its server by this thread,
     which must not be in the middle of another.

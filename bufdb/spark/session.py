@@ -64,7 +64,7 @@ _servers: list[object] = []
 
 
 def opened(engine: str, remote: str | None, master: str | None) -> SparkSession:
-    """The session that options ask for.
+    """Return the session that options ask for.
 
     Raises:
         UsageError: they say too little or too much, or something is missing.
@@ -104,7 +104,7 @@ def connect(remote: str, engine: str = "spark") -> SparkSession:
 
 
 def start(master: str) -> SparkSession:
-    """A session in this process, which needs Java, on a master such as `local[2]`.
+    """Return a session in this process, which needs Java, on a master such as `local[2]`.
 
     Raises:
         UsageError: the extra or Java is missing.
@@ -144,7 +144,7 @@ def start(master: str) -> SparkSession:
 
 
 def sail() -> SparkSession:
-    """A session on a Sail server within this process.
+    """Return a session on a Sail server within this process.
 
     Raises:
         UsageError: the extra is missing.

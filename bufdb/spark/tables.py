@@ -237,7 +237,7 @@ def require_claim(query: SavedQuery, engine: str) -> None:
 
 
 def answer(session: SparkSession, query: SavedQuery, values: Mapping[str, Value]) -> Result:
-    """The answer over the tables of a session (`bufdb.spark.tables.register`).
+    """Return the answer over the tables of a session (`bufdb.spark.tables.register`).
 
     Args:
         session: on Spark or on Sail.
@@ -273,13 +273,13 @@ def answer(session: SparkSession, query: SavedQuery, values: Mapping[str, Value]
 def _frame(
     session: SparkSession, query: SavedQuery, text: str, values: Mapping[str, Value]
 ) -> DataFrame:
-    """What a part of a query gives, with the parameters that it names."""
+    """Return what a part of a query gives, with the parameters that it names."""
     names = set(_PLACEHOLDER.findall(text)) & {param.name for param in query.params}
     return session.sql(text, args={name: values.get(name) for name in names})
 
 
 def _kept(session: SparkSession, frame: DataFrame) -> DataFrame:
-    """The rows that a frame gives, computed now and not again each time that they are read.
+    """Return the rows that a frame gives, computed now and not again each time that they are read.
 
     They stay where the session computes; Sail 0.7 has no place for them, and sends them here.
     """
@@ -303,7 +303,7 @@ def _failures() -> tuple[type[Exception], ...]:
 
 
 def _value(value: Any, kind: str) -> Any:
-    """A value as DuckDB gives it."""
+    """Return a value as DuckDB gives it."""
     if isinstance(value, Decimal):
         return float(value) if kind == "DOUBLE" else int(value)
     return value

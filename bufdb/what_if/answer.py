@@ -166,7 +166,7 @@ class Answer:
 
 
 def answer(con: duckdb.DuckDBPyConnection, choice: Choice, asked: Asked) -> Answer:
-    """What a module's peak would be, and what a device must hold.
+    """Return what a module's peak would be, and what a device must hold.
 
     Raises:
         UsageError: something asked for is not there.
@@ -311,7 +311,7 @@ class _Question:
         return int(is_there.sum())
 
     def _price(self, away: Ints, rows: Ints, done: int | None, saving: int) -> Fraction:
-        """What is taken first: by operations for each byte saved, or all alike.
+        """Return what is taken first: by operations for each byte saved, or all alike.
 
         What is computed again already costs nothing more. What saves next to nothing costs next to
         nothing, and comes last.
@@ -380,7 +380,7 @@ class _Question:
         found: tuple[Height, _LowPeak],
         before: int | tuple[int, int],
     ) -> Row:
-        """The figures of a name.
+        """Return the figures of a name.
 
         Args:
             what: what kind of name.

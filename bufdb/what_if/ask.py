@@ -98,7 +98,7 @@ def what_if(
     run: str | None = None,
     color: int | str | None = None,
 ) -> WhatIf:
-    """What a module's peak and need would be; arguments as the options of `bufdb what-if`.
+    """Return what a module's peak and need would be; arguments as the options of `bufdb what-if`.
 
     Raises:
         UsageError: nothing is asked for, or something that there is not.
@@ -195,7 +195,7 @@ def _needs(found: Answer) -> str:
 
 
 def _below(found: Answer, share: Fraction, by: str) -> list[str]:
-    """What caps the saving, what cannot be left out, and what the figure means."""
+    """Return what caps the saving, what cannot be left out, and what the figure means."""
     lines = []
     if found.fits is False:
         # What is as high elsewhere stays, whatever single name is taken.
@@ -230,12 +230,12 @@ def _below(found: Answer, share: Fraction, by: str) -> list[str]:
 
 
 def _instead(low: Low) -> str:
-    """What is kept instead of a line."""
+    """Return what is kept instead of a line."""
     return "" if low.kept_name is None else f" (keeps {low.kept_name})"
 
 
 def _nameless(found: Answer, by: str) -> str:
-    """What --until could not take, since nobody knows its line or op."""
+    """Return what --until could not take, since nobody knows its line or op."""
     count = found.nameless
     if not count:
         return ""

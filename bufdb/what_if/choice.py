@@ -37,7 +37,7 @@ class Choice:
 def choose(
     con: duckdb.DuckDBPyConnection, module: str, run: str | None, color: int | str | None
 ) -> Choice:
-    """The module that `subject.choose` takes.
+    """Return the module that `subject.choose` takes.
 
     Args:
         con: the database.

@@ -244,7 +244,7 @@ def _paired(
 
 
 def before(spans: Sequence[Span], last_use: int) -> tuple[tuple[int, int], ...]:
-    """The union of spans up to the instant before the last use.
+    """Return the union of spans up to the instant before the last use.
 
     What cannot be written over what is read at the last use begins one instant too early.
     """

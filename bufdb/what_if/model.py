@@ -74,7 +74,7 @@ class Model:
         return Savings(self._ranges, self._occupied, 1)
 
     def without(self, sets: Sequence[Ints]) -> list[Height]:
-        """The peak without the values of each set, which are rows of `Temps`.
+        """Return the peak without the values of each set, which are rows of `Temps`.
 
         Raises:
             BufdbError: they share bytes with so many others that it is not computed.
@@ -110,7 +110,7 @@ class Model:
 
 
 def _with_early(ranges: Ranges, donations: Sequence[Donation]) -> Ranges:
-    """The ranges, and behind them what outputs hold before their parameters are free."""
+    """Return the ranges, and behind them what outputs hold before their parameters are free."""
     rows = [
         (-1 - number, donation.size_bytes, *span)
         for number, donation in enumerate(donations)
@@ -182,7 +182,7 @@ def arena_bytes(ranges: Ranges) -> int:
 
 
 def _height(size: Ints, start: Ints, end: Ints) -> int:
-    """The end of the highest of the buffers, placed one after another."""
+    """Return the end of the highest of the buffers, placed one after another."""
     begin, height = np.zeros(len(size), np.int64), 0
     for number in range(len(size)):
         meets = (start[:number] <= end[number]) & (end[:number] >= start[number])
@@ -234,7 +234,7 @@ class Arena:
                 self._besides = reserved - found
 
     def without(self, away: Ints, model: Model, height: Height) -> Need:
-        """The need without some values; `height` is the peak then."""
+        """Return the need without some values; `height` is the peak then."""
         peak = height.peak_bytes
         if self._besides is None or model.donated:
             return Need(peak, peak + self._holes)

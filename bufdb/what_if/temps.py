@@ -147,7 +147,7 @@ class Temps:
 
 
 def load(con: duckdb.DuckDBPyConnection, choice: Choice) -> Temps:
-    """The temp values of a module in a memory space.
+    """Return the temp values of a module in a memory space.
 
     Raises:
         BufdbError: their peak is not the one that is stored.
@@ -222,7 +222,7 @@ def _buffers(
 
 
 def _needs(con: duckdb.DuckDBPyConnection, module_id: int) -> dict[str, Needs]:
-    """What each stack needs, by what inserts its slices."""
+    """Return what each stack needs, by what inserts its slices."""
     forms: dict[str, str] = {}
     parts: dict[str, dict[str, dict[int, Any]]] = {}
     for name, kind, index, form, count, size, line in con.execute(
@@ -317,7 +317,7 @@ class Taken:
 
 
 def find(temps: Temps, patterns: Iterable[str]) -> list[Taken]:
-    """What patterns take, each name once.
+    """Return what patterns take, each name once.
 
     A pattern that is a name in full takes that alone. Any other is a glob over names with what
     stands before them (saved, for) left out, or over their last elements, so that `model.py:53` is
@@ -390,12 +390,12 @@ def _fits(name: str, glob: str) -> bool:
 
 
 def relation_of(name: str) -> str:
-    """The words before the name of a line or op; '' where it has none."""
+    """Return the words before the name of a line or op; '' where it has none."""
     return next((relation for relation in RELATIONS if name.startswith(relation)), "")
 
 
 def _near(temps: Temps, what: str, glob: str) -> str:
-    """What may have been meant, or where the bytes of that are."""
+    """Return what may have been meant, or where the bytes of that are."""
     labels = temps.labels[what]
     used = set(np.unique(labels.of_row).tolist())
     names: Sequence[str] = [name for at, name in enumerate(labels.names) if at in used]
