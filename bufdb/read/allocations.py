@@ -90,15 +90,15 @@ def read(section: Section, last_index: int = -1) -> Allocations:
 
 
 _FIRST = {word(b"allocation"), word(b" value: ")}
-"""How a line begins that is read though it is no title."""
+"""How a line that is read begins, other than the title."""
 
 
 _MOST_BLANK = 4096
-"""Empty lines that a paste may have above the title."""
+"""Limit on the empty lines that a paste may have above the title."""
 
 
 def _behind_blank_lines(section: Section, line: int) -> int:
-    """Return the title, if nothing but empty lines stand between a line and it; else the line."""
+    """Return the title's line if only empty lines separate it from `line`; otherwise `line`."""
     block = section.block
     for at in range(line + 1, min(line + _MOST_BLANK, len(block))):
         if section.piece_of[at] != section.piece_of[line]:
@@ -130,7 +130,7 @@ def _titles(section: Section, heads: Words) -> None:
 
 
 def short(c: Cursor) -> Columns:
-    """`<326 arg_tuple.3{0} (phi) @0>`, written by HloValue::ToShortString."""
+    """Read `<326 arg_tuple.3{0} (phi) @0>`, written by HloValue::ToShortString."""
     c.expect(b"<")
     columns: Columns = {"value_id": c.integer()}
     c.expect(b" ")
@@ -143,7 +143,7 @@ def short(c: Cursor) -> Columns:
 
 
 def _allocation(c: Cursor) -> Columns:
-    """`allocation 4: size 8192, color 1, …:`, written by BufferAllocation::ToShortString."""
+    """Read `allocation 4: size 8192, color 1, …:`, written by BufferAllocation::ToShortString."""
     c.expect(b"allocation ")
     columns: Columns = {"allocation_index": c.integer()}
     c.expect(b": ")
@@ -175,7 +175,7 @@ def _allocation(c: Cursor) -> Columns:
 
 
 def _value(c: Cursor) -> Columns:
-    """` value: <12 fusion{0} @0> (size=16,offset=64): f32[4]{0}`."""
+    """Read ` value: <12 fusion{0} @0> (size=16,offset=64): f32[4]{0}`."""
     c.expect(b" value: ")
     columns = short(c)
     c.expect(b" (size=")
@@ -188,7 +188,7 @@ def _value(c: Cursor) -> Columns:
 
 
 def _reused(c: Cursor) -> None:
-    """`  value: <12 fusion{0} @2> (color=2)`: repeats a value line; only its form is checked."""
+    """Read `  value: <12 fusion{0} @2> (color=2)`, a repeated value line: its form is checked."""
     c.expect(b"  value: ")
     short(c)
     c.expect(b" (color=")
@@ -210,7 +210,7 @@ _ATTRIBUTE = re.compile(
 
 
 def _irregular_allocation(line: bytes) -> dict[str, Any] | None:
-    """Return a head line with unknown attributes or another order, read one attribute at a time."""
+    """Read a head line with unknown or reordered attributes one by one; None if it is malformed."""
     head = _HEAD.fullmatch(line)
     if head is None:
         return None
@@ -240,7 +240,7 @@ def _irregular_allocation(line: bytes) -> dict[str, Any] | None:
 
 
 def _patch(columns: Columns, row: int, patch: dict[str, Any]) -> None:
-    """Replace one row by values read another way; what they lack is absent or false."""
+    """Replace one row with values read another way; what they lack is absent or false."""
     for name, column in columns.items():
         if isinstance(column, Text):
             column.patches[row] = patch.get(name)
@@ -254,7 +254,7 @@ def _patch(columns: Columns, row: int, patch: dict[str, Any]) -> None:
 
 
 def add_kind(columns: Columns) -> None:
-    """Each allocation has one role; a temp is what has no other (IsPreallocatedTempBuffer)."""
+    """Add the one role of each allocation; `temp` has no other (IsPreallocatedTempBuffer)."""
     is_parameter = columns["parameter_number"].valid
     kind = np.full(len(is_parameter), KINDS.index("temp"))
     kind[columns["is_maybe_live_out"]] = KINDS.index("output")

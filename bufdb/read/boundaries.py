@@ -1,9 +1,9 @@
 """Where the sections of a dump lie in its text (format section 13, step 2).
 
 A single file may hold all sections, one, or several; the cut goes by content, not by file name. A
-file is looked through once, in parts of whole lines, so that a large one is cut as a small one is.
-Every line of a file belongs to exactly one section: what stands above the first title goes with
-the section below it, whose reader reports it.
+file is scanned once, in parts of whole lines, so that a large file is cut as a small one is. Every
+line of a file belongs to exactly one section: text above the first title goes with the section
+below it, whose reader reports it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Titles:
 
     def feed(self, text: bytes) -> None:
         """Look through the next part; each ends with a line end but the last one may not."""
-        import numpy as np  # 60 ms, which nobody spends who asks for kinds of files alone
+        import numpy as np  # 60 ms, saved when only kinds of files are asked for
 
         begin = 0
         if self.size == 0:
@@ -100,7 +100,7 @@ class Titles:
     def _first(
         self, text: bytes, begin: int, prefix: bytes, pattern: re.Pattern[bytes] | None = None
     ) -> int:
-        """Return the first line that begins so (and as a pattern says), or -1."""
+        """Return the first line that begins with `prefix` (and matches `pattern`), or -1."""
         place = begin if text.startswith(prefix, begin) else _below(text, begin, prefix)
         while place >= 0 and pattern is not None and not pattern.match(text, place):
             place = _below(text, place, prefix)
@@ -108,7 +108,7 @@ class Titles:
 
 
 def _below(text: bytes, at: int, prefix: bytes) -> int:
-    """Return the next line below a position that begins so, or -1."""
+    """Return the next line below a position that begins with `prefix`, or -1."""
     found = text.find(b"\n" + prefix, at)
     return -1 if found < 0 else found + 1
 
@@ -138,7 +138,7 @@ def cut(titles: Titles) -> Cut:
 
 
 def kind_of(head: bytes) -> str | None:
-    """What a file of unknown name holds, by its first few kilobytes; None if it is no dump."""
+    """Return what a file of unknown name holds, by its first few kilobytes; None if not a dump."""
     head = head.removeprefix(BOM).replace(b"\r\n", b"\n")
     if re.search(rb"^BufferAssignment:", head, re.MULTILINE):
         return "buffer_assignment"

@@ -1,4 +1,4 @@
-"""The HLO text beside a dump: what only it knows (format sections 2.1 and 7.1).
+"""The HLO text in a dump: what no other file has (format sections 2.1 and 7.1).
 
 Module header, aliases, and the stack-frame tables between the header and the computations.
 `parent_frame_id` is printed one too high; it is put right here.
@@ -28,10 +28,10 @@ _COMPUTATION = re.compile(rb"^(?:(ENTRY |%)|[\w.-]++ )", re.MULTILINE)
 _HELPERS = re.compile(
     rb'jit\((?<!"jit\()([^()/";\n]+)\)+/[^/";\n]*"[^}\n]{0,999} stack_frame_id=(\d{1,18})'
 )
-"""A jit behind the first of an op_name. Letters come first, which is six times as fast."""
+"""A jit after the first one of an op_name. Matching letters first is six times as fast."""
 _BEARERS = re.compile(rb"stack_frame_id=(\d{1,18})")
 _FARTHEST = 100
-"""A call is at most so many frames above; JAX writes 10 of each stack."""
+"""Limit on how many frames above a call is looked for; JAX writes 10 of each stack."""
 TABLES = (b"FileNames", b"FunctionNames", b"FileLocations", b"StackFrames")
 
 
@@ -44,7 +44,7 @@ class Own:
         self._own = None if pattern is None else re.compile(pattern)
 
     def is_library(self, path: str) -> bool:
-        """Whether a file is of an installed package or of Python, and not the user's all the same.
+        """Return whether a file is of an installed package or of Python, and not the user's own.
 
         As the macro is_library_path in `schema/`.
         """
@@ -52,14 +52,14 @@ class Own:
         return is_installed and (self._own is None or self._own.fullmatch(path) is None)
 
     def library_source(self, path: str | None, line: int | None) -> str | None:
-        """Name of a line of library code, None for any other; as the macro library_source."""
+        """Return the name of a line of library code, None for others; as macro library_source."""
         if path is None or line is None or not self.is_library(path):
             return None
         return f"library {_PACKAGES.sub('', path)}:{line}"
 
 
 NOTHING_MORE = Own()
-"""Nothing of what is installed is the user's."""
+"""No installed file counts as the user's."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Frame:
 
 @dataclass
 class HloHeader:
-    """What stands above the computations of an HLO text."""
+    """The text above the computations of an HLO text."""
 
     module_name: str | None = None
     entry_computation_layout: str | None = None
@@ -98,7 +98,7 @@ class HloHeader:
 
 
 def header_end(text: bytes) -> int:
-    """Where the computations begin; the length of the text if they do not."""
+    """Return where the computations begin; the length of the text if there are none."""
     for found in _COMPUTATION.finditer(text):
         if found[1]:
             return found.start()
@@ -110,10 +110,10 @@ def header_end(text: bytes) -> int:
 
 
 def read(text: bytes, own: Own = NOTHING_MORE) -> HloHeader:
-    """Read the text above the computations; a file without "HloModule" gives an empty header.
+    """Read the text above the computations; without "HloModule" the header is empty.
 
     Args:
-        text: what stands above `header_end`.
+        text: the text above `header_end`.
         own: which frames are the user's own.
     """
     header = HloHeader()
@@ -130,18 +130,18 @@ def read(text: bytes, own: Own = NOTHING_MORE) -> HloHeader:
 
 
 def mend(header: HloHeader, text: bytes, start: int = 0) -> None:
-    """Name the line of the call where an instruction bears that of a helper's first call.
+    """Name the line of the call where an instruction has the line of a helper's first call.
 
     What a rule of JAX's calls (of a `custom_jvp` or `custom_vjp`, of a scan) is traced once for
     each shape and kept, with the line for which it was traced first (format section 7.1). XLA puts
     the frames of each call above it: `layer:4 < layer:5 < loss:10` of a `jax.nn.relu` on line 5.
-    Such a frame is known by all of these, which a function that calls itself has only where the
-    result of the inner call is the left side of an operator, and its end is nothing but helpers: a
-    frame above stands on another line of the same function; none but instructions of a helper bear
-    it; and others bear one between the two, the call's, which is its own_frame_id then.
+    Such a frame is known by all of these: a frame above it is on another line of the same function;
+    only instructions of a helper have it; and others have one between the two, the call's, which is
+    then its own_frame_id. A function that calls itself meets them only where the result of the
+    inner call is the left side of an operator and its end is nothing but helpers.
 
     Args:
-        header: what stands above the computations.
+        header: the text above the computations.
         text: the HLO text.
         start: where its computations begin.
     """
@@ -169,7 +169,7 @@ def mend(header: HloHeader, text: bytes, start: int = 0) -> None:
 
 
 def _elsewhere_in_function(frames: Iterable[Frame]) -> dict[int, int]:
-    """For the user's frames the nearest above that is on another line of a function inside it."""
+    """Return, by user frame, the nearest frame above on another line of a function inside it."""
     found: dict[int, Frame] = {}
     others: dict[int, Frame | None] = {}
     path: list[tuple[Frame, Frame | None]] = []
@@ -194,9 +194,9 @@ def _elsewhere_in_function(frames: Iterable[Frame]) -> dict[int, int]:
 
 
 def _up_to(frames: Mapping[int, Frame], number: int, last: Frame) -> list[Frame]:
-    """Return the frames above one, up to one of them and those where its line comes again.
+    """Return the frames from `number` up to `last`, and those above that repeat its line.
 
-    XLA repeats the frames of a call at each computation that it puts in its place.
+    XLA repeats the frames of a call in each computation that replaces it.
     """
     at = frames[number]
     inside, is_behind = [at], False
@@ -213,7 +213,7 @@ def _up_to(frames: Mapping[int, Frame], number: int, last: Frame) -> list[Frame]
 
 
 def _read_first(first: bytes, header: HloHeader, module: re.Match[bytes]) -> None:
-    """The line "HloModule NAME, attribute, …"."""
+    """Read the line "HloModule NAME, attribute, …" into the header."""
     header.module_name = module[1].decode(errors="replace")
     layout = _braced(first, b"entry_computation_layout=")
     header.entry_computation_layout = None if layout is None else layout.decode(errors="replace")
@@ -238,7 +238,7 @@ def _count(line: bytes, key: bytes) -> int:
 
 
 def _braced(line: bytes, key: bytes) -> bytes | None:
-    """Return the text inside the balanced braces behind `, KEY={`."""
+    """Return the text inside the balanced braces after `, KEY={`."""
     start = line.find(b", " + key + b"{")
     if start < 0:
         return None
@@ -315,7 +315,7 @@ def _chains(
     locations: dict[int, tuple[int | None, ...]],
     frames: dict[int, tuple[int, int]],
 ) -> tuple[dict[int, int], dict[int, int | None]]:
-    """Per frame its number of callers and the innermost own frame; a cycle ends a walk."""
+    """Return each frame's number of callers and innermost own frame; a cycle ends a walk."""
     depths: dict[int, int] = {}
     owns: dict[int, int | None] = {}
     for frame_id in frames:
@@ -335,10 +335,10 @@ def _chains(
 
 
 def tree_spans(parents: Mapping[int, int], depths: Mapping[int, int]) -> dict[int, tuple[int, int]]:
-    """Per frame its place where each stands before those that it calls, and that of their last.
+    """Return each frame's place in call order, callers first, and the last place below it.
 
-    So the callers of a frame are those whose span holds its place: two numbers a frame, however
-    deep the stacks are. Those without a caller, and those that one calls, come by their numbers.
+    So the callers of a frame are those whose span holds its place: two numbers per frame, however
+    deep the stacks. Frames without a caller, and those with the same one, are ordered by number.
 
     Args:
         parents: the caller of each frame, which is not looked at where the depth is 0.

@@ -1,9 +1,9 @@
 """The computations of an HLO text as a graph: names, roots, callers, operands (format section 7).
 
-Where computations begin is found at once, the lines of a long one when it is first asked for, of a
-short one line by line, and of a line only what is asked for. What makes no sense in a text (names
-that are nowhere, computations that call themselves, numbers of any size) is left out, or left to
-whoever walks.
+The computations are located at once, the lines of a long one when it is first used, those of a
+short one line by line, and a line is parsed only as far as it is used. What makes no sense in a
+text (names that are nowhere, computations that call themselves, numbers of any size) is left out,
+or left to the caller that walks the graph.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bufdb.read.shape import Shape, shape_at
 Index = tuple[int, ...]
 """Place in a tuple shape: () for the whole."""
 LOOP = b" while("
-"""Stands in every text that has a loop."""
+"""Occurs in every text that has a loop."""
 
 _COMPUTATION = re.compile(rb"\n\n(ENTRY )?%?([\w.\-]+) [({]")
 _FIRST_COMPUTATION = re.compile(rb"\n*(ENTRY )?%?([\w.\-]+) [({]")
@@ -32,7 +32,7 @@ _HEAD = re.compile(
     rb" ([a-zA-Z0-9_\-]++)\("
     rb"(?:%([a-zA-Z0-9_.\-]++)(?=[,)])| *([0-9]{1,9}) *\))?"
 )
-"""Name, shape, opcode, and what stands first in the brackets: an operand or a number."""
+"""Name, shape, opcode, and the first item in the brackets: an operand or a number."""
 _BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*+"?|(?P<open>[({\[])|(?P<close>[)}\]])', re.DOTALL)
 _PLAIN_OPERANDS = re.compile(rb'\(([^()"#]*+)\)')
 _PLAIN_OPERAND = re.compile(rb"%([a-zA-Z0-9_.\-]++)")
@@ -49,15 +49,15 @@ _ROLE = re.compile(
 _NAME = re.compile(rb"[\w.\-]+")
 _TRIPS = re.compile(rb'known_trip_count\\?":\{\\?"n\\?":\\?"(\d{1,18})\\?"')
 _CALLERS = ("call", "conditional", "-start")
-"""How other opcodes end that enter computations whose instructions define values."""
+"""Suffixes of the other opcodes that enter computations whose instructions define values."""
 _LINE_STARTS = (b"\n  ", b"\n  ROOT ")
 _SHORT = 1 << 12
-"""In so many bytes a line is found by its text, without an index of all lines."""
+"""Up to this many bytes, a line is found by its text, without an index of all lines."""
 _BRANCHES = ("branch_computations", "true_computation", "false_computation")
 
 
 class Instruction:
-    """One line, of which is taken apart what is asked for."""
+    """One line, parsed only as far as it is used."""
 
     __slots__ = (
         "_attributes",
@@ -82,11 +82,11 @@ class Instruction:
         opcode, first = head.group(3, 4)
         self.opcode: str = _text(opcode)
         self.first: bytes | None = first
-        """Name of the first operand, where it stands there plainly; else see `operands`."""
+        """Name of the first operand, where it is written plainly; else see `operands`."""
         self.position, self.paren = head.start(), head.end(3)
-        """Where the name stands in the text, and the bracket before the operands."""
+        """Positions in the text of the name and of the bracket before the operands."""
         self.is_users: bool | None = None
-        """Kept by `Places`, as is `own`."""
+        """Set by `Places`, as is `own`."""
         self.own: Any = NotImplemented
         self._close = -1
         self._attributes: bytes | None = None
@@ -111,14 +111,14 @@ class Instruction:
 
     @property
     def close(self) -> int:
-        """Where the bracket behind the operands stands."""
+        """Position of the bracket after the operands."""
         if self._close < 0:
             self._close = _closing(self._head.string, self.paren, self._head.endpos)
         return self._close
 
     @property
     def operands(self) -> list[tuple[bytes, Index]]:
-        """Names of the operands, and the index that jaxlib 0.11 and later print (`%while.5#1`)."""
+        """Names of the operands, with the index that jaxlib 0.11 and later print (`%while.5#1`)."""
         if self._operands is None:
             self._operands = self._read_operands()
         return self._operands
@@ -143,7 +143,7 @@ class Instruction:
 
     @property
     def attributes(self) -> bytes:
-        """What stands behind the operands."""
+        """The text after the operands."""
         if self._attributes is None:
             end = _end(self._head.string, self._head.endpos, self._stop)
             self._attributes = self._head.string[self.close + 1 : end]
@@ -151,7 +151,7 @@ class Instruction:
 
     @property
     def called(self) -> dict[str, list[bytes]]:
-        """Names of the computations that it calls by role; those of branches are in their order."""
+        """Names of the computations that it calls, by role; those of branches are in order."""
         if self._called is None:
             self._called = {}
             plain, quote, _ = self.attributes.partition(b'"')
@@ -165,7 +165,7 @@ class Instruction:
 
     @property
     def fused(self) -> bytes | None:
-        """Of a fusion the name of what it calls, which stands before all that is quoted."""
+        """For a fusion, the name of what it calls, which comes before any quoted text."""
         text = self._head.string
         found = _CALLS.search(text, self.paren, self._head.endpos)
         if found is not None and text.find(b'"', self.paren, found.start()) < 0:
@@ -189,14 +189,14 @@ class Instruction:
 
     @property
     def trip_count(self) -> int | None:
-        """How often a loop runs, where XLA knows and says so."""
+        """How often a loop runs, if XLA knows and prints it."""
         found = _TRIPS.search(self.attributes)
         return int(found[1]) if found else None
 
 
 @lru_cache(maxsize=1 << 10)
 def _text(opcode: bytes) -> str:
-    """One text for all instructions that have it: there are some dozens of opcodes."""
+    """Decode an opcode into a text shared by all instructions: there are some dozens."""
     return opcode.decode()
 
 
@@ -221,7 +221,7 @@ class HloGraph:
 
         Args:
             text: the computations, in whole lines.
-            loops: where LOOP stands in it (`loops_in`).
+            loops: positions of LOOP in it (`loops_in`).
         """
         self.text, self._loops = text, loops
         first = _FIRST_COMPUTATION.match(text)
@@ -229,7 +229,7 @@ class HloGraph:
         self._starts = [head.start() for head in heads]
         self._stops = [*self._starts[1:], len(text)]
         names = [head[2] for head in reversed(heads)]
-        # Of several of one name the first.
+        # Of several with one name, the first.
         self._numbers = dict(zip(names, range(len(names) - 1, -1, -1), strict=True))
         self._entries = [number for number, head in enumerate(heads) if head[1]]
         self._lines: dict[int, dict[bytes, int]] = {}
@@ -239,12 +239,12 @@ class HloGraph:
     # -- finding -------------------------------------------------------------------------------
 
     def find(self, computation: int, name: bytes) -> Instruction | None:
-        """The instruction of this name in a computation; operands stand where they are used."""
+        """Return the instruction of this name in a computation, where its users are, too."""
         named = self._named[computation]
         return named[name] if name in named else self._look_up(computation, name)
 
     def operand(self, ins: Instruction, number: int, index: Index) -> At | None:
-        """An operand and the index in its shape, or None: of all that index, it may be a part."""
+        """Return an operand and the index in its shape (or a part of the index); None if absent."""
         name = ins.first if number == 0 else None
         if name is None:
             operands = ins._operands
@@ -260,7 +260,7 @@ class HloGraph:
         return None if found is None else (found, index)
 
     def _of_update(self, start: Instruction, number: int, index: Index) -> At | None:
-        """An operand of an asynchronous call that its update takes: the first is the call's."""
+        """Return an operand that an asynchronous call's update takes; its first is the call."""
         if not start.opcode.endswith("-start"):
             return None
         text, stop = self.text, self._stops[start.computation]
@@ -291,7 +291,7 @@ class HloGraph:
     def caller(self, computation: int) -> Caller | None:
         """Return the loop, call or branch that enters a computation.
 
-        Fusions are left out: nobody comes to a fused computation but through its fusion.
+        Fusions are left out: a fused computation is only reached through its fusion.
         """
         found = self._in_loops.get(computation)
         if found is None and computation not in self._entries:
@@ -299,18 +299,18 @@ class HloGraph:
         return found
 
     def is_fused(self, computation: int) -> bool:
-        """Whether what is in a computation defines no values: nobody but a fusion calls it."""
+        """Return whether a computation defines no values: only a fusion calls it."""
         return computation not in self._entries and self.caller(computation) is None
 
     def instructions(self, name: bytes) -> list[Instruction | None]:
-        """Those of the computation of this name; None for a line that is not understood."""
+        """Return the instructions of a computation by name; None for an unreadable line."""
         number = self._numbers.get(name)
         if number is None:
             return []
         return [self._at(at, number) for at in self._lines_of(number).values()]
 
     def is_entry(self, computation: int) -> bool:
-        """Whether it is the program's."""
+        """Return whether it is the program's."""
         return computation in self._entries
 
     def fusion(self, computation: int) -> Instruction | None:
@@ -323,7 +323,7 @@ class HloGraph:
         return {computation: caller[0] for computation, caller in found.items()}
 
     def homes(self, names: Iterable[bytes], only_in_loops: bool = False) -> dict[bytes, int]:
-        """The computations of these instructions, as far as they define values: no fused ones.
+        """Return the computations of these instructions, among those that define values.
 
         Args:
             names: of instructions.
@@ -353,11 +353,11 @@ class HloGraph:
         return found
 
     def _callers(self, places: Iterable[int], opcode: str) -> dict[int, Caller]:
-        """By computation who calls it, of the instructions with a text at these places."""
+        """Return, by computation, its caller among the instructions with a text at these places."""
         found: dict[int, Caller] = {}
         text, before = self.text, 0
         for at in places:
-            # Nothing is looked at twice: two places without a line's start between are one line's.
+            # Nothing is read twice: two places without a line start between them are on one line.
             begin = text.rfind(b"\n  ", before, at)
             before = at
             line = _LINE.match(text, begin) if begin >= 0 else None
@@ -372,7 +372,7 @@ class HloGraph:
         return found
 
     def _lines_of(self, computation: int) -> dict[bytes, int]:
-        """Where the names of a computation's instructions stand."""
+        """Return the positions of the names of a computation's instructions."""
         lines = self._lines.get(computation)
         if lines is None:
             begin, end = self._starts[computation], self._stops[computation]
@@ -395,7 +395,7 @@ class HloGraph:
         return found
 
     def _at(self, position: int, computation: int) -> Instruction | None:
-        """Return the instruction whose name stands there; None if its line is not understood."""
+        """Return the instruction whose name is there; None if its line is not understood."""
         stop = self._stops[computation]
         line_end = self.text.find(b"\n", position, stop)
         head = _HEAD.match(self.text, position, line_end if line_end >= 0 else stop)
@@ -405,12 +405,12 @@ class HloGraph:
 
 
 def loops_in(text: bytes) -> list[int]:
-    """Where LOOP stands in a text: in the lines of loops, and perhaps in texts of others."""
+    """Return the positions of LOOP in a text: in the lines of loops, and perhaps in other text."""
     return list(_places(text, LOOP))
 
 
 def loops_of(text: bytes, places: Iterable[int]) -> list[dict[str, Any]]:
-    """Return the metadata of the loops of a text; nothing else of it is taken apart."""
+    """Return the metadata of the loops of a text; nothing else in it is parsed."""
     found, last = [], 0
     for at in places:
         if at < last:
@@ -430,13 +430,13 @@ def _places(text: bytes, pattern: bytes) -> Iterable[int]:
 
 
 def _end(text: bytes, line_end: int, stop: int) -> int:
-    """Where an instruction ends: at the end of its line, or behind raw line ends in it."""
+    """Return where an instruction ends: at the end of its line, or after raw line ends in it."""
     following = _NEXT.search(text, line_end, stop)
     return following.start() if following else stop
 
 
 def _closing(text: bytes, paren: int, end: int) -> int:
-    """Where the bracket at a place is closed; the end if it is not."""
+    """Return where the bracket at a place is closed; the end if it is not."""
     close = text.find(b")", paren, end)
     if close >= 0 and text.find(b"(", paren + 1, close) < 0 and text.find(b'"', paren, close) < 0:
         return close
@@ -452,7 +452,7 @@ def _closing(text: bytes, paren: int, end: int) -> int:
 
 
 def _operands(inside: bytes) -> list[tuple[bytes, Index]]:
-    """Names of the operands with their index; old texts print a shape before each."""
+    """Return the names of the operands with their index; old texts print a shape before each."""
     if b"%" in inside:
         return [(name, _index(at) if at else ()) for name, at in _OPERAND.findall(inside)]
     found, depth, start = [], 0, 0

@@ -28,9 +28,9 @@ _ESCAPES = {
 
 
 def unescape(text: bytes) -> bytes:
-    """Text between quotes with its C escapes undone, as valid UTF-8 (format section 7)."""
+    """Return text between quotes, C escapes undone, as valid UTF-8 (format section 7)."""
     if b"\\" in text:
-        # Of JAX's names, as `args[\'x\']`, most hold no other escape.
+        # Most of JAX's names, as `args[\'x\']`, have no other escape.
         simple = text.replace(rb"\'", b"'")
         text = _ESCAPE.sub(_unescaped, text) if b"\\" in simple else simple
     return text if text.isascii() else text.decode("utf-8", "replace").encode()
@@ -49,12 +49,12 @@ def _unescaped(match: re.Match[bytes]) -> bytes:
 
 _MARK_TEXT = b", metadata={"
 _RAW = b", backend_config={\n"
-"""A configuration of several lines; of one line there is a quote before anything that matters."""
+"""A configuration of several lines; in one of one line, a quote precedes anything that matters."""
 _FIRST = _MARK_TEXT + b'op_name="'
 _FIRST_TYPE = _MARK_TEXT + b'op_type="'
 _KIND = b"), kind="
 _KINDS = (b"kLoop", b"kInput", b"kOutput", b"kCustom")
-"""What XLA prints; another word is taken too."""
+"""The kinds that XLA prints; another word is accepted too."""
 _WORD = re.compile(rb"\w+", re.ASCII)
 TEXT_FIELDS = ("op_type", "op_name", "source_file")
 NUMBER_FIELDS = (
@@ -67,7 +67,7 @@ NUMBER_FIELDS = (
 
 
 def read(text: Text) -> tuple[Columns, Cursor]:
-    """Name, opcode, shape and metadata of each instruction; the cursor holds what failed.
+    """Return name, opcode, shape and metadata of each instruction; the cursor holds the failures.
 
     Args:
         text: instructions from their name on, with or without its `%`.
@@ -91,14 +91,14 @@ def read(text: Text) -> tuple[Columns, Cursor]:
 
 
 def _fusion_kind(c: Cursor, opcode: Text, quote: Ints) -> Text:
-    """Return the word behind the first `), kind=` of a fusion, if no quote stands before it.
+    """Return the word after the first `), kind=` of a fusion, if no quote precedes it.
 
-    Nothing but operands stands before it, and no operand has such a text or a quote.
+    Only operands precede it, and no operand has such a text or a quote.
 
     Args:
-        c: in instructions, behind the opcode.
+        c: in instructions, after the opcode.
         opcode: their opcodes.
-        quote: where the first quote behind each stands, -1 without one.
+        quote: position of the first quote after each opcode, -1 without one.
     """
     is_fusion = Cursor(c.block, opcode.start, opcode.stop).matches(b"fusion(")
     place = c.find(_KIND, where=is_fusion)
@@ -147,10 +147,10 @@ def _metadata(c: Cursor, quote: Ints) -> Columns:
 
 
 def _marks(c: Cursor, quote: Ints) -> tuple[Ints, Bools]:
-    """Where `, metadata={` stands, the line's end where it does not; rows to read one by one.
+    """Return where `, metadata={` is, or the line's end; and the rows to read one by one.
 
-    Only a quoted text, or a sharding, which quotes names, can hold a mark that does not count. In
-    most lines the first quote of all is that of the first field.
+    Only quoted text, or a sharding, which quotes names, can hold a mark that does not count. In
+    most lines the first quote is that of the first field.
     """
     data, begin = c.block.data, c.at
     find = data.find
@@ -165,8 +165,8 @@ def _marks(c: Cursor, quote: Ints) -> tuple[Ints, Bools]:
         if found >= 0:
             place[row] = found
             slow[row] = 0 <= quote[row] < found and not _is_outside(data, start, found)
-    # Behind the beginning of a configuration that is printed as it is a mark may be part of that.
-    ends = c.block.ends  # in a tenth of the time of a search of all the text
+    # After the start of a configuration that is printed raw, a mark may be part of it.
+    ends = c.block.ends  # in a tenth of the time of searching all the text
     raw = ends[c.block.bytes[ends - 1] == ord("{")] + 1 - len(_RAW)
     raw = raw[np.strings.startswith(c.block.text, _RAW, raw)]
     if len(raw):
@@ -175,13 +175,13 @@ def _marks(c: Cursor, quote: Ints) -> tuple[Ints, Bools]:
 
 
 def _is_outside(data: bytes, start: int, stop: int) -> bool:
-    """Whether all quotes and braces opened in a span are closed at its end."""
+    """Return whether all quotes and braces opened in a span are closed at its end."""
     text = _QUOTED.sub(lambda quoted: b"" if quoted["closed"] else b'"', data[start:stop])
     return text.find(b'"') < 0 and text.count(b"{") == text.count(b"}")
 
 
 def _skip_names(c: Cursor, has: Bools) -> Bools:
-    """Step over the names that stand before the frame; the rows in which one holds an escape."""
+    """Step over the names before the frame; return the rows in which one holds an escape."""
     odd = np.zeros(len(c), np.bool_)
     for name in (b"deduplicated_name", b"scheduling_name"):
         if name == b"scheduling_name":
@@ -198,7 +198,7 @@ def _set(column: Numbers, row: int, value: Any) -> None:
 
 
 def _quoted(c: Cursor, opener: bytes, has: Bools) -> tuple[Text, Bools]:
-    """A quoted field, unescaped, and the blank behind it; also the rows that do not close it."""
+    """Read a quoted field, unescaped, and the blank after it; return it and the unclosed rows."""
     there = c.optional(opener) & has
     start = c.at
     stop = c.find(b'"', b"\\", where=there)
@@ -221,7 +221,7 @@ def _quoted(c: Cursor, opener: bytes, has: Bools) -> tuple[Text, Bools]:
 
 
 _REST_OF_STRING = re.compile(rb'(?:[^"\\]|\\.)*+"', re.DOTALL)
-# A quote that is not closed takes all the rest, or each quote in it would be tried again.
+# An unclosed quote takes all the rest; otherwise each quote in it would be tried again.
 _QUOTED = re.compile(rb'"(?:[^"\\]|\\.)*+(?P<closed>")?', re.DOTALL)
 _TOKEN = re.compile(
     rb'"(?:[^"\\]|\\.)*+"?|(?P<open>[{(\[])|(?P<close>[})\]])|(?P<mark>, metadata=\{)',
@@ -231,7 +231,7 @@ _PLAIN = re.compile(
     rb'(?<=, metadata=\{op_name=)"(?P<op_name>[^"\\]*)"(?: scheduling_name="[^"\\]*")?'
     rb"(?: stack_frame_id=(?P<frame>\d{1,18}))?\}"
 )
-"""From the first field's quote on: what most lines have from jaxlib 0.8.2 on."""
+"""From the first field's quote on: the form of most lines from jaxlib 0.8.2 on."""
 _MARK = re.compile(rb", metadata=\{")
 _FIELD = re.compile(
     rb' ?(?P<name>\w{1,64})=(?:"(?P<quoted>(?:[^"\\]|\\.)*+)"|(?P<number>-?\d{1,19})(?=[ }])'
@@ -241,8 +241,8 @@ _FIELD = re.compile(
 
 
 def plain_metadata(text: bytes, start: int, stop: int) -> dict[str, Any] | None:
-    """The fields as `metadata_of` gives them, where most lines have them; None for other lines."""
-    # Without a quote it is tried at the text's start, where nothing stands before it.
+    """Return the fields as `metadata_of` does, for the most frequent form; None for other lines."""
+    # Without a quote it is tried at the text's start, where nothing precedes it.
     plain = _PLAIN.match(text, text.find(b'"', start, stop), stop)
     if plain is None:
         return None
@@ -254,7 +254,7 @@ def metadata_of(text: bytes) -> dict[str, Any]:
     """Return the metadata fields of an instruction's text from its operands on.
 
     Only a `metadata={` outside all quotes and brackets counts: a sharding may hold another one.
-    Text fields are unescaped bytes, number fields are int; a field that is missing is not there.
+    Text fields are unescaped bytes, number fields are int; a missing field is left out.
     """
     depth, at = 0, 0
     while True:
@@ -296,7 +296,7 @@ def _fields(text: bytes, at: int) -> dict[str, Any]:
 
 
 def _over(text: bytes, at: int) -> int:
-    """Behind a field with a value in braces (profile_type), or one byte on."""
+    """Return the position after a field with a value in braces (profile_type), or one byte on."""
     found = re.compile(rb" ?\w{1,64}=\{").match(text, at)
     if found is None:
         return at + 1

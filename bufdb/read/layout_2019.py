@@ -1,8 +1,8 @@
 """The layouts of 2019: rewritten into the later one, line by line (format section 12).
 
-Until 2019-09 a value's positions, uses and place stood together below its allocation, before
-2019-07 only its place. The rewritten text goes through the same readers as any other; for each of
-its lines the number of the line it was made from is kept.
+Until 2019-09 a value's positions, uses and place were together below its allocation, before 2019-07
+only its place. The rewritten text goes through the same readers as any other text; for each of its
+lines the number of its source line is kept.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BUFFER = re.compile(
 
 @dataclass
 class Rewritten:
-    """The text in the later layout, and the line of the file behind every line of it."""
+    """The text in the later layout, and the source line of each of its lines."""
 
     allocations: list[bytes] = field(default_factory=list)
     allocation_lines: list[int] = field(default_factory=list)
@@ -33,7 +33,7 @@ class Rewritten:
 
 
 def is_block_layout(text: bytes) -> bool:
-    """Whether an allocation section is in a layout of 2019."""
+    """Return whether an allocation section is in a layout of 2019."""
     indented = text.find(b"\n  ")
     return indented >= 0 and _INDENTED.match(text, indented + 1) is not None
 
@@ -89,7 +89,7 @@ def rewrite(text: bytes) -> Rewritten:
 def _leave(
     result: Rewritten, head: re.Match[bytes] | None, body: list[bytes], numbers: list[int]
 ) -> None:
-    """A block without a place is left as it is: the reader of allocations reports its lines."""
+    """Leave a block without a place as it is: the reader of allocations reports its lines."""
     if head is not None:
         result.allocations += [head[0], *body[2:]]
         result.allocation_lines += [numbers[0], *numbers[2:]]

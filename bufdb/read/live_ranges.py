@@ -48,9 +48,9 @@ class LiveRanges:
     unread: list[int] = field(default_factory=list)
     """Modules with unread lines in the schedule or the live ranges."""
     last_kind: int = START
-    """The part of the section in which its last line stands."""
+    """The part of the section that its last line is in."""
     listed: int = 0
-    """Lines of the printed peak so far, if its last line stands there."""
+    """Lines of the printed peak so far, if the last line is one of them."""
 
 
 # No schedule has 10^18 steps: such a title is reported as a line that was not understood.
@@ -73,7 +73,7 @@ def read(section: Section, kind: int = START, listed: int = 0) -> LiveRanges:
 
     Args:
         section: the lines.
-        kind: the part that a continued section goes on in.
+        kind: the part in which a continued section goes on.
         listed: lines of that part before, if it is the printed peak.
     """
     block, heads = section.block, section.block.heads()
@@ -108,10 +108,10 @@ def read(section: Section, kind: int = START, listed: int = 0) -> LiveRanges:
 def _titles(
     section: Section, heads: Words, found: LiveRanges, kind: int
 ) -> tuple[Ints, Ints, Bools]:
-    """Lines and kinds of the titles, and of the first line of every piece, which may be none.
+    """Return lines and kinds of titles and of every piece's first line, which may not be one.
 
-    Nothing below a tree's title is one, whatever it says. A piece begins in no part, unless it
-    goes on from the round before.
+    Nothing below a tree's title is a title, whatever it says. A piece begins in no part, unless it
+    continues the previous round.
     """
     block = section.block
     candidates = np.flatnonzero(
@@ -150,7 +150,7 @@ def _titles(
 
 
 def _title(text: bytes, facts: Facts) -> int:
-    """Return the part that begins below a title, whose facts are noted; -1 if it is none."""
+    """Return the part that begins below a title, and note its facts; -1 if it is no title."""
     if (plain := _PLAIN_TITLES.get(text)) is not None:
         return plain
     if text == _UNDETERMINED or text in _UNAVAILABLE:
@@ -175,7 +175,7 @@ def _title(text: bytes, facts: Facts) -> int:
 def _rows(
     section: Section, lines: Ints, grammar: Callable[[Cursor], Columns], **more: Ints
 ) -> Columns:
-    """Return the rows of the lines that follow a grammar."""
+    """Return the rows of the lines that follow a grammar, with the columns of `more`."""
     c = section.block.cursor(lines)
     columns = grammar(c)
     columns["module"] = section.module_of[lines]
@@ -184,7 +184,7 @@ def _rows(
 
 
 def _step(c: Cursor) -> Columns:
-    """`    3:Arg_0.1`: an instruction in program order."""
+    """Read `    3:Arg_0.1`, an instruction in program order."""
     c.expect(b"    ")
     columns: Columns = {"program_order": c.integer()}
     c.expect(b":")
@@ -193,7 +193,7 @@ def _step(c: Cursor) -> Columns:
 
 
 def _range(c: Cursor) -> Columns:
-    """`    copy{0}:5-7`: first and last instant of a value."""
+    """Read `    copy{0}:5-7`, the first and last instant of a value."""
     c.expect(b"    ")
     columns: Columns = {"instruction_name": c.until(b"{"), "shape_index": c.braced()}
     c.expect(b":")
@@ -205,7 +205,7 @@ def _range(c: Cursor) -> Columns:
 
 
 def _contributor(c: Cursor) -> Columns:
-    """`    copy{0}: 4 bytes (cumulative: 20 bytes)`: a line of the printed peak."""
+    """Read `    copy{0}: 4 bytes (cumulative: 20 bytes)`, a line of the printed peak."""
     c.expect(b"    ")
     columns: Columns = {"instruction_name": c.until(b"{", b":")}
     index = c.braced()
@@ -222,13 +222,13 @@ def _contributor(c: Cursor) -> Columns:
 
 
 _GROUPS = 6
-"""Groups of three digits behind the first one in a number of 64 bits."""
+"""Groups of three digits after the first one in a number of 64 bits."""
 _BAR, _GAP = "│   ".encode(), b"    "
 _BRANCH, _LAST = "├── ".encode(), "└── ".encode()
 
 
 def _tree(section: Section, lines: Ints) -> Columns:
-    """Nodes of the stack trace breakdown; a label with raw line breaks goes over several lines."""
+    """Return the nodes of the stack trace breakdown; labels with raw line breaks span lines."""
     lines, ends = _node_lines(section, lines)
     block = section.block
     c = Cursor(block, block.starts[lines], ends)
@@ -276,14 +276,14 @@ def _tree(section: Section, lines: Ints) -> Columns:
 
 
 def _mark_rest(section: Section, lines: Ints, ends: Ints) -> None:
-    """The further lines of nodes that could not be read are not understood either."""
+    """Mark the further lines of nodes that could not be read as not understood either."""
     for line, end in zip(lines.tolist(), ends.tolist(), strict=True):
         behind = int(np.searchsorted(section.block.starts, end))
         section.unreadable(np.arange(line + 1, behind), "a node that goes on")
 
 
 def _family(columns: Columns) -> None:
-    """Number the nodes of each tree and find their parents; a level cannot be left out."""
+    """Set each tree node's number and its parent's; no level can be left out."""
     ordinals, parents = [], []
     stack: list[int] = []
     previous = -1
@@ -303,9 +303,9 @@ def _family(columns: Columns) -> None:
 
 
 def _node_lines(section: Section, lines: Ints) -> tuple[Ints, Ints]:
-    """First line and end of every node: a node goes on until a line ends with its byte counts.
+    """Return each node's first line and its end: a node extends to a line ending in byte counts.
 
-    What is left open at a piece's end is a node of its own, which then cannot be read.
+    Text left open at a piece's end is a node of its own, which then cannot be read.
     """
     block = section.block
     tail = np.minimum(np.maximum(block.ends[lines] - 7, 0), block.size)

@@ -21,18 +21,18 @@ LIMIT = 2**63
 
 @dataclass(frozen=True)
 class Amount:
-    """Bytes that were printed rounded: those nearest to the text, and how far off they may be."""
+    """Bytes that were printed rounded: the nearest to the text, and how far off they may be."""
 
     size_bytes: int
     slack_bytes: int
     """Half of the last digit; 0 where the text is exact."""
 
     def __add__(self, other: Amount) -> Amount:
-        """Of both together."""
+        """Return both together."""
         return Amount(self.size_bytes + other.size_bytes, self.slack_bytes + other.slack_bytes)
 
     def may_be(self, size_bytes: int) -> bool:
-        """Whether a size would be printed so."""
+        """Return whether a size would be printed so."""
         return abs(size_bytes - self.size_bytes) <= self.slack_bytes
 
 
@@ -50,10 +50,10 @@ def amount_of(text: str) -> Amount | None:
 
 
 def size_of(shape: str, printed: Amount) -> tuple[int, bool]:
-    """Bytes of a buffer, and whether they are exact.
+    """Return the bytes of a buffer, and whether they are exact.
 
-    Those of the shape's elements or, in a tiled layout, of its whole tiles, if they would be
-    printed so; else what is printed.
+    They are those of the shape's elements or, in a tiled layout, of its whole tiles, if they would
+    be printed the same; otherwise those printed.
     """
     parsed = shape_of(shape)
     for size in (parsed.logical_bytes, _tiled_bytes(parsed)):
@@ -63,7 +63,7 @@ def size_of(shape: str, printed: Amount) -> tuple[int, bool]:
 
 
 def _tiled_bytes(shape: Shape) -> int | None:
-    """Bytes with the last dimensions rounded up to whole tiles; None if the layout has none.
+    """Return bytes with the last dimensions rounded up to whole tiles; None if the layout has none.
 
     A further tiling, such as (2,1), orders the elements of a tile and adds none.
     """
@@ -83,7 +83,7 @@ def _tiled_bytes(shape: Shape) -> int | None:
     return size if size < LIMIT else None
 
 
-# -- What an out-of-memory message says of one program; None where it does not ---------------------
+# -- What an out-of-memory message says about one program; None where it does not say --------------
 
 SPACES = {
     "hbm": 0, "vmem": 1, "sflag": 2, "cmem": 3, "smem": 4, "host": 5, "tile_spmem": 201,
@@ -104,7 +104,7 @@ KINDS = {
 }
 """Allocation types of TPU messages, in small letters, as allocations.kind has them."""
 SCOPED = "scoped"
-"""Type of an allocation within one instruction: scratch memory, which is no part of its result."""
+"""Type of an allocation within one instruction: scratch memory, not part of its result."""
 
 
 @dataclass
@@ -148,15 +148,15 @@ class Message:
     function: str | None = None
     """Name of the program, as XLA has it."""
     total: Amount | None = None
-    """Of all that is counted; of a TPU's program alone where `is_program_alone`."""
+    """Everything that is counted; a TPU's program alone where `is_program_alone`."""
     is_program_alone: bool = False
     """Whether arguments and outputs are not in the total, or of unknown size."""
     needed: Amount | None = None
-    """What the compiler or the runtime wanted to have."""
+    """What the compiler or the runtime asked for."""
     limit: Amount | None = None
-    """What there is for it."""
+    """What is available for it."""
     excess: Amount | None = None
-    """How much too much it is."""
+    """By how much it is too large."""
     amounts: dict[str, Amount] = field(default_factory=dict)
     """By `argument`, `output`, `alias`, `temp`, `fragmentation`, `scoped`, `constant`, `held` (by
     other arrays)."""
@@ -180,7 +180,7 @@ class Message:
         return (has_stats and self.total is None) or ("peak" in self.parts and not self.buffers)
 
     def is_within(self, other: Message) -> bool:
-        """Whether another says all that this one does, and the same."""
+        """Return whether another message says everything that this one does, identically."""
         mine, theirs = self.buffers, other.buffers
         names = ("total", "needed", "limit", "excess", "function")
         return (
@@ -193,7 +193,7 @@ class Message:
 
 
 def _are_alike(cut: list[Buffer], whole: list[Buffer]) -> bool:
-    """Whether buffers are those of another message of which the end was cut off."""
+    """Return whether buffers are those of another message whose end was cut off."""
     last = len(cut) - 1
     return (
         len(cut) <= len(whole)

@@ -1,6 +1,6 @@
-"""The lines of out-of-memory messages: how each is known, and what it says (format section 9.2).
+"""The lines of out-of-memory messages: how each is recognized, and what it says (section 9.2).
 
-A pattern is searched for anywhere in a line; what takes it writes into the message or its buffer.
+A pattern is searched for anywhere in a line; its handler writes into the message or its buffer.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from bufdb.read.message import KINDS, LIMIT, PATTERN, SCOPED, Amount, Buffer, Me
 
 _FRONT = r"(?:^|(?<=[\s\]|:>\"'`+]))"
 _END = r"[\s|\"',]*$"
-"""Nothing more of the message in a line: a table or a quotation may end there."""
+"""Nothing more of the message on a line: a table or a quotation may end there."""
 
 
 def _pattern(text: str) -> re.Pattern[str]:
@@ -24,7 +24,7 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 
 def _nothing(message: Message, title: re.Match[str]) -> None:
-    """A title without a figure, or a line that follows from others."""
+    """Take nothing from a title without a figure, or from a line that follows from others."""
 
 
 def _ran_out(message: Message, title: re.Match[str]) -> None:
@@ -72,7 +72,7 @@ def _program(message: Message, title: re.Match[str]) -> None:
         message.total = amount_of(title["size"])
         message.is_program_alone = message.space == "hbm"
     elif message.space != "hbm":
-        # All that is in such a memory is the program's.
+        # Everything in such a memory is the program's.
         message.is_program_alone = False
 
 
@@ -109,7 +109,7 @@ def _scratch(name: str, size: Amount | None) -> Buffer:
 
 
 def _words(text: str) -> Amount | None:
-    """Of words of a SparseCore."""
+    """Return the bytes of a number of SparseCore words."""
     return _bytes(text, 4)
 
 
@@ -163,7 +163,7 @@ ALONE = {"operand", "block", "tile", "early", "temporaries", "cores", "wanted"}
 """Titles that hold a whole message, below which there may be ..."""
 AFTER_ALONE = {"usage", "program", "largest"}
 FOLLOWING = {"wanted", "used", "scoped"}
-"""Titles that may be in the line of another."""
+"""Titles that may be on the line of another."""
 _Take = Callable[[Message, re.Match[str]], None]
 _HLO_OP = re.compile(r"Hlo-Op: %?(?P<name>[^\s:]+)")
 TENSOR_COLUMN = 512
@@ -393,7 +393,7 @@ _NAME = re.compile(r"%?(?P<name>[^\s=%]+)(?: = .*)?")
 
 
 def read_label(buffer: Buffer, text: str) -> None:
-    """Take what a label says: an instruction, with the shape of its result or without, or words."""
+    """Take what a label says: an instruction, with or without its result's shape, or words."""
     instruction = _INSTRUCTION.fullmatch(text)
     if instruction is None:
         named = _NAME.fullmatch(text)  # cut off within the shape of its result
@@ -409,12 +409,12 @@ def read_label(buffer: Buffer, text: str) -> None:
 
 
 def _bare(found: re.Match[str]) -> str:
-    """Return what a field says, without the end of a table's cell or of a quotation."""
+    """Return the value of a field, without the end of a table's cell or of a quotation."""
     return found["text"].rstrip(" \t|\"',").strip()
 
 
 def unquoted(text: str) -> str:
-    """Return a text without the quote that ends a quotation of its line."""
+    """Return a text without the quote that ends a quotation on its line."""
     bare = text.rstrip(" |,")
     is_odd = len(re.findall(r'(?<!\\)"', bare)) % 2 == 1
     return bare[:-1] if is_odd and bare.endswith('"') and bare[-2:-1] != "=" else text
@@ -451,7 +451,7 @@ def _end(buffer: Buffer, found: re.Match[str]) -> None:
 
 
 def _known(buffer: Buffer, found: re.Match[str]) -> None:
-    """A line that follows from the size and the shape, or that says what it is for."""
+    """Take nothing from a line that follows from the size and shape, or that states a purpose."""
 
 
 LABEL_LINE = _pattern(r"XLA [Ll]abel: (?P<text>.+)$")
@@ -471,4 +471,4 @@ FIELDS = [
     *(GPU_HEAD, TPU_HEAD, OPERATOR),
     *(pattern for pattern, _ in BUFFER_FIELDS),
 ]
-"""All lines that are none of the titles."""
+"""All lines other than titles."""

@@ -15,16 +15,16 @@ from bufdb.read.instruction import metadata_of
 from bufdb.read.message import PATTERN, SPARSE_SPACES, Buffer, Message, amount_of
 
 # --------------------------------------------------------------------------------------------------
-# Lines of a log as those of the messages in it: what a log, a page or a process put around them.
+# Lines of a log as lines of the messages in it: what logs, pages and processes add to them.
 #
 # A log puts times, names of processes or colors in front of lines, a page writes `&gt;`, a ticket
 # `**` and `1\.`, JSON a whole message as one line; several processes write theirs in turn (format
 # section 9.2). Invariant: a line of the text is one line here, or several of the same number.
 
 Line = tuple[int, str]
-"""Its number in the text, from 0, and what it says."""
+"""Its number in the text, from 0, and its text."""
 LONGEST = 1 << 17
-"""Characters of a line that are looked at; XLA cuts its own long before."""
+"""Characters of a line that are read; XLA cuts its own much earlier."""
 _ANSI = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
 _ENTITY = re.compile(r"&(?:[gl]t|quot|amp|apos|nbsp|#\d{1,5}|#x[\da-fA-F]{1,4});")
 _TAG = re.compile(r"</?(?:pre|code|span|div|p|b|i|em|strong|li|td|tr|font)(?:\s[^<>]*)?>")
@@ -32,7 +32,7 @@ _BREAK = re.compile(r"<br ?/?>")
 _TEXTS = ("log", "message", "msg", "textpayload", "text", "line", "body", "error", "exception")
 """Names of the text in a record of JSON, as loggers have them, in small letters."""
 _WHOSE = re.compile(r"pod|host|node|rank|worker|container|task|instance")
-"""In the names of what says whose record it is."""
+"""In the names of fields that say whose record it is."""
 _MOST_NESTED = 3
 _DOUBLED = re.compile(r'=""[^\s",)}]')
 """A quote that a table of comma-separated values writes twice."""
@@ -51,17 +51,17 @@ _SUMS = re.compile(
     r"(?<=[:\dBKMGTe])\s+(?=(?:reserved|program|arguments|global|scoped|overlays|HLO temp)"
     r"\s+(?:\d|unknown))"
 )
-"""The same in the sums, which a page shows in one line."""
+"""The same in the sums, which a page shows on one line."""
 
 
 def lines_of(lines: Iterable[Line], titles: re.Pattern[str]) -> Iterator[Line]:
-    r"""Lines without what a page or a terminal puts into them.
+    r"""Yield lines without what a page or a terminal adds to them.
 
-    One that holds a message with \n for line ends, or several lines joined, counts as many.
+    A line that holds a message with \n for line ends, or several joined lines, is split.
 
     Args:
         lines: of a log.
-        titles: what is in a line that is looked at more closely.
+        titles: marks a line that is examined more closely.
     """
     for index, line in ((index, one) for index, raw in lines for one in plain(raw).split("\n")):
         if titles.search(line) is None:
@@ -74,9 +74,9 @@ def lines_of(lines: Iterable[Line], titles: re.Pattern[str]) -> Iterator[Line]:
 
 
 def plain(line: str) -> str:
-    """A line without colors, marks of HTML and Markdown, and its end; `<br>` is one within it.
+    """Return a line without colors, HTML and Markdown marks, and its end; `<br>` ends a line.
 
-    Of a record of JSON it is the text in it, in front of which is what says whose it is.
+    For a JSON record it is the record's text, preceded by what says whose it is.
     """
     line = line.rstrip("\r")
     if line.lstrip()[:1] == "{":
@@ -97,7 +97,7 @@ def plain(line: str) -> str:
 
 
 def _record(line: str) -> str:
-    """Return the text of a record of JSON; the line as it is if it is none."""
+    """Return the text of a JSON record; the line as it is if it is none."""
     for _ in range(_MOST_NESTED):
         try:
             record = json.loads(line)
@@ -126,7 +126,7 @@ def _fields(record: dict[str, Any], depth: int = 0) -> Iterator[tuple[str, str]]
 
 
 def _unescaped(line: str) -> list[str]:
-    r"""Return the lines of a JSON log or of the repr() of an exception, in which \n ends a line."""
+    r"""Return the lines of a JSON log or of an exception's repr(), in which \n ends a line."""
     while _LINE_END.search(line) is None and "\\\\n" in line:
         line = _ESCAPED.sub(r"\1", line)  # JSON within JSON
     if _LINE_END.search(line) is None:
@@ -147,7 +147,7 @@ _CHANGING = re.compile(
     r"[IWEF]\d{4} |\d{4}-\d\d-\d\d[T ]?|\d\d?[-/]\d\d(?:[-/]\d\d(?:\d\d)?)? "
     r"|\d\d?:\d\d(?::\d\d)?(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?|[\w./-]+\.(?:cc|py|h|cpp|go):\d+"
 )
-"""Dates, times and places in source files: other ones in each line of one process."""
+"""Dates, times and source locations: they differ on each line of one process."""
 _LOG = re.compile(
     r"[\s|\"',]*(?:$|\d{4}-\d\d-\d\d[ T]\d\d:|[IWEF]\d{4} \d\d:|\[?(?:INFO|WARNING|ERROR|DEBUG)\b"
     r"|\S+ \[|-{6,}[\s|\"',]*$)"
@@ -155,7 +155,7 @@ _LOG = re.compile(
 """A line of the log itself, or an empty one."""
 _LINE_PARTS = re.compile(r"(\d+|\s+)")
 _MANY_KINDS = 3
-"""Kinds of lines with one front that show it to be of a process: a line's number has one or two."""
+"""Kinds of lines with one front that show it to be a process's: a line number has one or two."""
 
 
 @dataclass(frozen=True)
@@ -166,13 +166,13 @@ class Front:
     """It with any numbers; None where there is nothing but blanks."""
 
     def without(self, line: str) -> str:
-        """Return a line without the front, if it has it."""
+        """Return a line without the front, if it begins with it."""
         found = None if self.form is None else self.form.match(line)
         return line if found is None else line[found.end() :]
 
 
 def is_foreign(line: str) -> bool:
-    """Whether a line is empty or, by its look, one of the log and not of a message."""
+    """Return whether a line is empty or looks like one of the log, not of a message."""
     return _LOG.match(line) is not None
 
 
@@ -193,7 +193,7 @@ def _own(front: str) -> str:
 
 
 def _process(front: str) -> str:
-    """Return a front without what changes from line to line: the process that wrote it."""
+    """Return a front without the parts that change per line: the process that wrote it."""
     return " ".join(_CHANGING.sub(" ", _own(front)).split())
 
 
@@ -202,12 +202,12 @@ def by_process(
     content: Callable[[str], tuple[str, int] | None],
     titles: Container[str],
 ) -> list[list[Line]]:
-    """Return the lines of each of several processes that write in turn; else all as they are.
+    """Return the lines of each of several processes that write in turn; otherwise all in one list.
 
     Args:
         lines: of a log.
         content: kind of a line of a message and where its content begins; None for others.
-        titles: kinds of which each message has one.
+        titles: kinds that each message has one of.
     """
     lines = list(lines)
     kinds: dict[str, set[str]] = {}
@@ -233,7 +233,7 @@ def by_process(
 
 
 def _whose(text: str, known: set[str], before: str) -> str:
-    """The process of a line: the longest front that it begins with, else that of the line before.
+    """Return the process of a line: the longest front it begins with, else the previous line's.
 
     A line that a terminal or a log broke has no front.
     """
@@ -264,17 +264,17 @@ _TITLE = (
     r"|Out of memory (?:while trying to allocate|allocating) \d|Failed to allocate request for \d"
 )
 TITLES = re.compile(_TITLE.encode())
-"""One of these is in every message; what has none needs no further look."""
+"""Every message has one of these; text without any is not read further."""
 _TITLES = re.compile(_TITLE)
 MAX_FOREIGN = 60
-"""Lines of others in a row that a message may go on after."""
+"""Lines of others in a row after which a message may still continue."""
 _LONGEST_RAW = 1 << 22
 """Bytes of a line, which may be a whole message in JSON."""
 _PARTS = {part for part, *_ in forms.TITLED}
 _APART = 4096
 """Lines after which nothing belongs to a message: many processes may write in turn."""
 _TELLING = re.compile(rf"(?<![\w.]){PATTERN}(?!\w)|\b[a-z]+\d*\[[\d,]*\]|op_name=|source_file=")
-"""In a line with one of these is something that a message says."""
+"""A line with one of these has something that a message says."""
 _MOST_CONTINUED = 30
 
 
@@ -291,13 +291,13 @@ class Found:
     unread: list[int] = field(default_factory=list)
     """Lines between them that belong neither to it nor, by their look, to the log."""
     telling: set[int] = field(default_factory=set)
-    """Of these the ones that say something of memory."""
+    """Those of the unread lines that say something about memory."""
     lines: list[int] | None = None
-    """The lines of its process from the first to the last; None if all are."""
+    """The lines of its process from the first to the last; None if all lines are."""
 
 
 def read(text: str | bytes) -> list[Found]:
-    """Return the messages of a log, in order; of bytes only what is around titles is decoded."""
+    """Return the messages of a log, in order; of bytes only the text around titles is decoded."""
     found = []
     for region in _regions(text.encode(errors="replace") if isinstance(text, str) else text):
         streams = by_process(lines_of(region, _TITLES), _content, _PARTS)
@@ -312,9 +312,9 @@ def read(text: str | bytes) -> list[Found]:
 
 
 def _regions(text: bytes) -> Iterator[Iterable[Line]]:
-    """Lines from a title to where nothing of a message follows for long.
+    """Yield the lines from a title to where no line of a message follows for long.
 
-    Of a line without end it is a piece around a title, and the region ends there.
+    Of an endless line this is a piece around a title, and the region ends there.
     """
     number = place = at = 0
     for title in TITLES.finditer(text):
@@ -339,7 +339,7 @@ def _regions(text: bytes) -> Iterator[Iterable[Line]]:
 
 
 def _content(line: str) -> tuple[str, int] | None:
-    """Which kind of line of a message a line is, and where that begins."""
+    """Return the kind of message line that a line is, and where it begins; None for other lines."""
     for part, pattern, _ in forms.TITLED:
         if found := pattern.search(line):
             return part, found.start()
@@ -385,7 +385,7 @@ class _Reader:
         return self.found
 
     def _again(self, line: str, found: tuple[str, int] | None) -> bool:
-        """Whether two loggers wrote the same line: no line of a message follows itself."""
+        """Return whether two loggers wrote the same line: no message repeats a line."""
         return self.is_open and found is not None and line[found[1] :] == self.before
 
     def _took(self, index: int) -> None:
@@ -400,7 +400,7 @@ class _Reader:
         found.last = index
 
     def _is_foreign(self, line: str) -> bool:
-        """Whether a line is empty or the log's; what is in front of the message's tells nothing."""
+        """Return whether a line is empty or the log's, apart from the message's own front."""
         rests = {front.without(line) for front in self.fronts} - {line}
         return any(map(is_foreign, rests or {line}))
 
@@ -426,7 +426,7 @@ class _Reader:
         return False
 
     def _more(self, rest: str) -> None:
-        """What a title is followed by in the same line."""
+        """Take what follows a title on the same line."""
         message = self.found[-1].message
         for part, pattern, take in forms.TITLED:
             if part in forms.FOLLOWING and (found := pattern.search(rest)):
@@ -496,11 +496,11 @@ class _Reader:
         return True
 
     def _bare(self, line: str) -> str:
-        """Return a line without what is in front of the message's lines."""
+        """Return a line without what precedes the message's lines."""
         return min((front.without(line) for front in self.fronts), key=len, default=line)
 
     def _settle(self, message: Message) -> None:
-        """Take what is quoted if it is whole."""
+        """Take the quoted text if it is complete."""
         text, buffer = forms.unquoted("".join(self.quoted)), message.buffers[-1]
         if message.form == "kernel":
             forms.read_label(buffer, text.strip())
@@ -512,7 +512,7 @@ class _Reader:
 
 
 def _is_closed(text: str, marks: tuple[str, ...] = ('""', "()", "{}")) -> bool:
-    """Whether all quotes and brackets are."""
+    """Return whether all quotes and brackets are closed."""
     plain_text = text.replace("\\\\", "").replace('\\"', "")
     quoteless = re.sub(r'"[^"]*"', "", plain_text)
     return '"' not in quoteless and all(
@@ -521,7 +521,7 @@ def _is_closed(text: str, marks: tuple[str, ...] = ('""', "()", "{}")) -> bool:
 
 
 def _is_next(message: Message, buffer: Buffer | None) -> bool:
-    """Whether a label begins a buffer: until 2020 those of scratch memory have no size."""
+    """Return whether a label begins a buffer: until 2020 those of scratch memory have no size."""
     return message.is_tpu and (buffer is None or (buffer.size is None and buffer.is_whole))
 
 

@@ -16,8 +16,8 @@ from bufdb.read.boundaries import BOM
 # be as long as the program, so it goes by in parts, of which the lines of parameters are kept.
 
 _END = re.compile(rb'\n\}(?: // [^\s"]+)?\r?(?:\n(?=\r?\n)|(?:\n)?\Z)')
-"""A computation's end and an empty line, or the end of the part; a brace may stand behind a raw
-line end in an attribute, too. Behind the brace jaxlib 0.4.35 repeats a computation's name."""
+"""A computation's end and an empty line, or the end of the part; a brace may also follow a raw line
+end in an attribute. After the brace jaxlib 0.4.35 repeats a computation's name."""
 _OPCODE = b" parameter("
 _PARAMETER = re.compile(
     rb'  (?:ROOT )?(%?[^\s=]+ = (\([^"]*\)|[^\s"]+) parameter\((\d{1,18})\).*)', re.DOTALL
@@ -34,12 +34,12 @@ class EntryParameter:
 
 
 class BeforeOptimizations:
-    """What is kept of a text that comes in parts of whole lines."""
+    """What is kept of a text that arrives in parts of whole lines."""
 
     def __init__(self) -> None:
         """Begin a text."""
         self.header = hlo.HloHeader()
-        """Of its first line; nothing below is looked at."""
+        """Of its first line; nothing below is read."""
         self.parameters: dict[int, EntryParameter] = {}
         """Of the entry computation by number, in the order of the text."""
         self.problems: list[tuple[int, str]] = []
@@ -101,7 +101,7 @@ class BeforeOptimizations:
             at = text.find(_OPCODE, line_end, stop)
 
     def _parameter(self, line: bytes, at: int) -> str | None:
-        """Keep a parameter, whose opcode seems to stand at a place; what was expected if not."""
+        """Keep a parameter whose opcode seems to be at `at`; return what was expected if not."""
         found = _PARAMETER.fullmatch(line)
         if found is None or found.start(3) != at + len(_OPCODE):
             return None if b'"' in line[:at] else "%NAME = SHAPE parameter(N)"
@@ -119,7 +119,7 @@ class BeforeOptimizations:
 
 
 def read_debug_options(text: bytes) -> tuple[list[tuple[str, str]], list[tuple[int, str]]]:
-    """(name, value) of every `name: value` line, and (line number, message) of the others."""
+    """Return (name, value) of each `name: value` line, and (line number, message) of the others."""
     options, problems = [], []
     for number, line in enumerate(text.decode(errors="replace").split("\n"), 1):
         name, separator, value = line.partition(": ")
@@ -138,7 +138,7 @@ _USED = re.compile(rb"Total bytes used: (-?\d{1,38}) \(")
 
 
 def read_memory_usage(text: bytes) -> tuple[list[tuple[int | None, int]], int]:
-    """(color, bytes) of each total, and the number of lines that say so.
+    """Return (color, bytes) of each total, and the number of lines that state them.
 
     The color is None for the total of all memory spaces, which is that of jaxlib 0.4.35 to 0.9.1.
     A total without a color above it, and a second one of the same color, are left out: the report

@@ -78,7 +78,7 @@ def shape_of(text: str) -> Shape:
 
 
 def _product(dimensions: list[int | None]) -> int:
-    """Number of elements; -1 if a dimension is not known; past 128 bits any such number will do."""
+    """Return the number of elements; -1 if a dimension is unknown; inexact past 128 bits."""
     if None in dimensions:
         return -1
     count = 0 if 0 in dimensions else 1
@@ -90,7 +90,7 @@ def _product(dimensions: list[int | None]) -> int:
 
 
 def _bits(dtype: str, attributes: str) -> int | None:
-    """Width of an element: as the layout packs it, else the type's own, a byte at least."""
+    """Return the bits of an element: as packed by the layout, else the type's, at least a byte."""
     packed = _BITS.search(_without_nested(attributes))
     if packed:
         return int(packed[1])
@@ -101,7 +101,7 @@ def _bits(dtype: str, attributes: str) -> int | None:
 
 
 def _without_nested(attributes: str) -> str:
-    """Layout attributes without the shape that P(…) may hold."""
+    """Return layout attributes without the shape that P(…) may hold."""
     start = attributes.find("P(")
     if start < 0:
         return attributes
@@ -114,7 +114,7 @@ def _without_nested(attributes: str) -> str:
 
 
 def shape_at(text: str, index: Sequence[int]) -> Shape:
-    """Return the shape at a place in a shape; one without text where there is no such place."""
+    """Return the shape at a place in a shape; one without text if there is no such place."""
     for number in index:
         elements = (elements_of(text) if text.startswith("(") else None) or ()
         text = elements[number] if number < len(elements) else ""

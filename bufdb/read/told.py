@@ -1,8 +1,8 @@
-"""Rows of the buffer sections that no text holds, because a proto told them: columns as read.
+"""Rows of the buffer sections that no text holds, read from a proto: columns as read.
 
-What the readers of texts make of lines is made here of arrays: the same columns of the same
-classes, which everything behind takes alike. Strings are lines of one block, and a text column is
-the number of a line in each row, -1 where there is none.
+What the readers make of text lines is made here of arrays: the same columns of the same classes, so
+that later steps treat both alike. Strings are lines of one block, and a text column is the number
+of a line in each row, -1 where there is none.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _TEXTS = {
     **dict.fromkeys(("parameter_shape", "parameter_shape_index", "output_shape"), None),
     **dict.fromkeys(("shape_index", "operand_index"), b"{}"),
 }
-"""Columns of strings, and what stands for one that is absent."""
+"""Columns of strings, and the default where one is absent."""
 _ALWAYS = frozenset(("instruction_name", "shape"))
 
 
 @dataclass
 class Told:
-    """What was told of one module; columns are arrays, those of strings numbers of `strings`."""
+    """What a proto gave of a module; columns are arrays, those of strings numbers of `strings`."""
 
     strings: list[str] = field(default_factory=list)
     tables: dict[str, dict[str, Columns]] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class Told:
 
 
 class ToldRows:
-    """The told sections of a batch, each in one round."""
+    """The sections of a batch that come from protos, each in one round."""
 
     def __init__(self) -> None:
         self.told: dict[int, tuple[str, Told]] = {}
@@ -51,7 +51,7 @@ class ToldRows:
         self._block: Block | None = None
 
     def add(self, module: int, path: str, told: Told, account: Account) -> None:
-        """Take what was told of a module; its lines are those that XLA would have written."""
+        """Take the sections of a module; its lines are those that XLA would have written."""
         self.told[module] = path, told
         for kind, tables in told.tables.items():
             states = _states(kind, tables)
@@ -61,15 +61,15 @@ class ToldRows:
             account.count(module, name, states)
 
     def having(self, kind: str) -> list[int]:
-        """Return the modules of which sections of a kind were told."""
+        """Return the modules that have sections of a kind."""
         return [module for module, (_, told) in self.told.items() if kind in told.tables]
 
     def is_describing(self, module: int) -> bool:
-        """Whether instructions of a module are described with its values."""
+        """Return whether instructions of a module are described along with its values."""
         return bool(self.told[module][1].descriptions)
 
     def allocations(self) -> tuple[Section, allocations.Allocations]:
-        """Allocations and their values."""
+        """Return allocations and their values."""
         rows = self._table(BUFFERS, "allocations")
         count = len(rows["module"])
         nowhere = np.zeros(count, np.int64)
@@ -91,7 +91,7 @@ class ToldRows:
         seeds: Words,
         account: Account | None,
     ) -> tuple[Section, used_values.UsedValues]:
-        """Used values of these modules."""
+        """Return used values of these modules."""
         heads = self._table(VALUES, "heads", modules)
         heads["check"] = used_values.check_of(heads, seeds[heads["module"]])
         found = used_values.UsedValues(heads)
@@ -119,7 +119,7 @@ class ToldRows:
         return section, found
 
     def live_ranges(self) -> tuple[Section, live_ranges.LiveRanges]:
-        """Schedules, live ranges and the peak's values."""
+        """Return schedules, live ranges and the peak's values."""
         section = self._section(RANGES)
         found = live_ranges.read(section)
         found.sequence, found.ranges = (
@@ -133,7 +133,7 @@ class ToldRows:
         return section, found
 
     def _strings(self) -> Block:
-        """All strings as lines, module after module."""
+        """Return all strings as lines, module after module."""
         if self._block is None:
             self._block = Block(*[_lines(told.strings) for _, told in self.told.values()])
         return self._block
@@ -164,7 +164,7 @@ class ToldRows:
         }
 
     def _section(self, kind: str) -> Section:
-        """Return a section of these modules without a line."""
+        """Return a section of these modules without any lines."""
         section = Section(())
         section.modules = np.array(self.having(kind), np.int64)
         return section
@@ -188,7 +188,7 @@ def _text(block: Block, name: str, line: Ints) -> Text:
 
 
 def _states(kind: str, tables: dict[str, Columns]) -> Any:
-    """Return what became of the lines that XLA would have written, but for descriptions."""
+    """Return the states of the lines that XLA would have written, without descriptions."""
     counts = Counter({name: _length(columns) for name, columns in tables.items()})
     read, known = counts.total(), 1
     if kind == VALUES:

@@ -1,8 +1,8 @@
 """Section "totals and used values": positions, uses and defining instructions (format section 5).
 
-Regular text is read by structure alone: a head, ` positions:`, ` uses:` and mostly
-` from instruction:`, each below the other. An instruction may hold raw line breaks, even with lines
-that look like heads; what breaks the structure, or a head that is not the next assigned value,
+Regular text is read by structure alone: a head, ` positions:`, ` uses:` and mostly ` from
+instruction:`, one below the other. An instruction may hold raw line breaks, even with lines that
+look like heads; text that breaks the structure, or a head that is not the next assigned value,
 sends the block to `_accept`, which walks over its few structural lines one by one.
 """
 
@@ -40,7 +40,7 @@ class Assigned(Protocol):
         """Return the row of each value by module and number, -1 where there is none."""
 
     def checks(self, rows: Ints) -> Words:
-        """Hash of the whole short text of the values in these rows; see `check_of`."""
+        """Return the hash of the whole short text of the values in these rows; see `check_of`."""
 
     def modules(self) -> Ints:
         """Return the modules whose values are known."""
@@ -50,15 +50,15 @@ class NothingAssigned:
     """What is known where the allocations are not."""
 
     def by_number(self, module: Ints, value_id: Ints) -> Ints:
-        """No value has a row."""
+        """Return -1 for each value."""
         return np.full(len(value_id), -1)
 
     def checks(self, rows: Ints) -> Words:
-        """Of no value."""
+        """Return nothing: no row is valid."""
         return np.empty(len(rows), np.uint64)
 
     def modules(self) -> Ints:
-        """None."""
+        """Return no module."""
         return np.empty(0, np.int64)
 
 
@@ -79,20 +79,20 @@ class UsedValues:
     incomplete: list[int] = field(default_factory=list)
     """Module of every value without positions or uses."""
     unassigned: set[int] = field(default_factory=set)
-    """Modules of what looks like a value and is in no allocation."""
+    """Modules that have something that looks like a value and is in no allocation."""
     rest: int = -1
-    """Position in the block from which on the next round reads again; -1 if it need not."""
+    """Position in the block from which the next round reads again; -1 if it need not."""
 
 
 def check_of(columns: Columns, seeds: Words) -> Words:
-    """Return a hash of a value's short text, number excepted: name, index, phi and color."""
+    """Return a hash of a value's short text without the number: name, index, phi and color."""
     value = columns["shape_index"].hashes(columns["instruction_name"].hashes(seeds))
     mixed: Words = value ^ extra_of(columns)
     return mixed
 
 
 def extra_of(columns: Columns) -> Words:
-    """Return what of that hash is not name and index."""
+    """Return the part of that hash that is not name and index."""
     extra: Words = columns["color"].astype(np.uint64) * np.uint64(2) + columns["is_phi"]
     return extra
 
@@ -118,7 +118,7 @@ def read(section: Section, assigned: Assigned, seeds: Words, is_last: bool) -> U
 
     total = len(block)
     if not is_last:
-        # What follows a head is judged by it, so that without another one all is read again.
+        # What follows a head is judged by it: without another head, everything is read again.
         total = int(lines[kinds == HEAD][-1]) if (kinds == HEAD).any() else 0
         used.rest = int(block.starts[total])
         keep = lines < total
@@ -143,7 +143,7 @@ def read(section: Section, assigned: Assigned, seeds: Words, is_last: bool) -> U
 
 
 class _Parts:
-    """What part of which value each line up to `total` belongs to."""
+    """The part of the value that each line up to `total` belongs to."""
 
     def __init__(self, lines: Ints, kinds: Ints, total: int) -> None:
         """Take the lines of the structure with their kinds, ascending."""
@@ -184,7 +184,7 @@ def _incomplete(section: Section, lines: Ints, kinds: Ints) -> list[int]:
 
 
 def short_columns(section: Section, lines: Ints, seeds: Words) -> Columns:
-    """Return the heads at these lines; those that are none have the value_id -1."""
+    """Return the heads at these lines; lines that are no head have the value_id -1."""
     c = section.block.cursor(lines)
     columns = short(c)
     c.finish()
@@ -199,13 +199,13 @@ def short_columns(section: Section, lines: Ints, seeds: Words) -> Columns:
 def _known_heads(
     section: Section, lines: Ints, assigned: Assigned, seeds: Words
 ) -> tuple[Columns, Ints]:
-    """The heads at these lines, and the row of each among the assigned values, -1 if it is none."""
+    """Return the heads at these lines, and their rows among the assigned values, -1 if none."""
     columns = short_columns(section, lines, seeds)
     return columns, known_rows(columns, assigned)
 
 
 def known_rows(heads: Columns, assigned: Assigned) -> Ints:
-    """Return the row of each head among the assigned values, -1 if it is none."""
+    """Return the row of each head among the assigned values, -1 if it has none."""
     rows = assigned.by_number(heads["module"], heads["value_id"])
     there = np.flatnonzero(rows >= 0)
     rows[there[assigned.checks(rows[there]) != heads["check"][there]]] = -1
@@ -213,7 +213,7 @@ def known_rows(heads: Columns, assigned: Assigned) -> Ints:
 
 
 def _split_glued(section: Section) -> Words:
-    """Heads glued to the end of an instruction (jaxlib 0.4.24 to 0.4.35) get lines of their own.
+    """Split heads glued to the end of an instruction (jaxlib 0.4.24 to 0.4.35) onto own lines.
 
     Returns:
         The first eight bytes of every line.
@@ -240,7 +240,7 @@ _MARKERS = {
 
 
 def _structure(section: Section, heads: Words) -> tuple[Ints, Ints]:
-    """The lines that may be heads or markers, and the first line of every piece, with kinds."""
+    """Return the lines that may be heads or markers, and every piece's first line, with kinds."""
     block = section.block
     kinds = np.full(len(block), -1, np.int64)
     for kind, texts in _MARKERS.items():
@@ -263,7 +263,7 @@ def _structure(section: Section, heads: Words) -> tuple[Ints, Ints]:
 
 
 def _is_regular(section: Section, lines: Ints, kinds: Ints, rows: Ints) -> bool:
-    """Whether all candidates are what they seem: each in its place, heads as assigned, in order."""
+    """Return whether all candidates are what they seem: in place, assigned and in order."""
     before = np.concatenate([np.array([START]), kinds[:-1]])
     pieces = section.piece_of[lines]
     begins = np.ones(len(lines), np.bool_)
@@ -288,13 +288,13 @@ def _accept(
     has_known: set[int],
     unassigned: set[int],
 ) -> tuple[Ints, Ints]:
-    """Walk over the candidates in order and keep those that stand outside instruction text.
+    """Walk over the candidates in order and keep those that are outside instruction text.
 
-    A head counts where one may stand, with a number above the last one's, if its text is that of
+    A head counts where one is allowed, with a number above the last one's, if its text is that of
     an assigned value, and that is the next one or the instruction before is complete (XLA prints
     raw line breaks only inside text that lexes as one balanced JSON object). Where no assigned
-    values are known, the latter alone decides. At a piece's first line all begins anew. Modules
-    with what could be a head, but for its text, go to `unassigned`.
+    values are known, the latter alone decides. Each piece's first line starts over. Modules with
+    what could be a head, except for its text, go to `unassigned`.
     """
     block = section.block
     ids, known = columns["value_id"].tolist(), rows.tolist()
@@ -341,14 +341,14 @@ _REST_OF_QUOTE = re.compile(rb'(?:[^"\\]|\\.)*+(?P<closed>")?', re.DOTALL)
 
 
 class _Lexer:
-    """Quotes and brackets of an instruction's text, followed from line end to line end."""
+    """Quotes and brackets of an instruction's text, tracked from line end to line end."""
 
     def __init__(self, data: bytes, start: int) -> None:
         self.data, self.at = data, start
         self.depth, self.in_quote = 0, False
 
     def is_whole(self, end: int) -> bool:
-        """Whether all are closed at this place, which is not before that of the last call."""
+        """Return whether all are closed at `end`, which never decreases between calls."""
         while True:
             if self.in_quote:
                 rest = _REST_OF_QUOTE.match(self.data, self.at, end)
@@ -368,12 +368,12 @@ class _Lexer:
 
 
 def is_whole(text: bytes) -> bool:
-    """Whether quotes and brackets of an instruction's text are closed at its end."""
+    """Return whether quotes and brackets of an instruction's text are closed at its end."""
     return _Lexer(text, 0).is_whole(len(text))
 
 
 def _position(c: Cursor) -> Columns:
-    """`  NAME {0}`: an instruction at whose result a value is seen."""
+    """Read `  NAME {0}`, an instruction whose result shows a value."""
     c.expect(b"  ")
     columns: Columns = {"instruction_name": c.until(b" ")}
     columns["shape_index"] = c.braced(b" ")
@@ -382,7 +382,7 @@ def _position(c: Cursor) -> Columns:
 
 
 def _use(c: Cursor) -> Columns:
-    """`  NAME, operand 1 {0}`: a use, written by HloUse::ToString."""
+    """Read `  NAME, operand 1 {0}`, a use, written by HloUse::ToString."""
     c.expect(b"  ")
     columns: Columns = {"instruction_name": c.until(b",")}
     c.expect(b", operand ")
@@ -396,7 +396,7 @@ _TOTAL = re.compile(rb"Total bytes used: (-?\d{1,19})(?: \((-?[\d.]{1,20}(?:[KMG
 
 
 def _preamble(section: Section, used: UsedValues, at: Ints) -> None:
-    """The lines above the first head: empty ones, the total, a title."""
+    """Read the lines above the first head: empty ones, the total, a title."""
     block = section.block
     heads = block.words[block.starts[at]]
     section.mark(at[starts_with(heads, b"Used val") & _equals(section, at, b"Used values:")], KNOWN)
@@ -417,7 +417,7 @@ def _equals(section: Section, lines: Ints, text: bytes) -> Bools:
 
 
 def _descriptions(section: Section, used: UsedValues, parts: _Parts) -> None:
-    """The text behind ` from instruction:` of every value, raw line breaks included."""
+    """Read the text after ` from instruction:` of every value, including raw line breaks."""
     block = section.block
     marker = np.flatnonzero(parts.kinds == FROM)
     at = parts.markers[marker]
@@ -443,7 +443,7 @@ def _descriptions(section: Section, used: UsedValues, parts: _Parts) -> None:
 
 
 def _go_on(section: Section, parts: _Parts, more: Ints, end: Ints, rank: Ints) -> None:
-    """Lines below a description belong to it while its quotes and brackets are open."""
+    """Extend a description over the lines below while its quotes and brackets are open."""
     block = section.block
     owner, lexer, last_end = -1, _Lexer(block.data, 0), 0
     stray = []
