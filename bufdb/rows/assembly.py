@@ -1,9 +1,9 @@
 """From sections to tables: the order of the steps.
 
 Takes the sections of one batch (many small modules, or one large one in several rounds) through the
-readers and gives the rows of every table away as columns. `module` in them is the module's ordinal
-in the batch. Each step uses what the steps above it found; none changes that. Memory is what the
-names of the largest module need.
+readers and emits the rows of every table as columns. `module` in them is the module's ordinal in
+the batch. Each step uses what the steps above it found; none changes that. Memory use is set by the
+names of the largest module.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from bufdb.rows.value_index import ValueIndex
 
 
 def _read_values(context: Context, values: ValueIndex, shapes: Shapes) -> Columns:
-    """Put the values of a batch into the index, to be found from here on; its allocations."""
+    """Index a batch's values, to be found from here on, and return its allocations."""
     table = read_allocations(context, values, shapes)
     add_unassigned(context, values)
     values.finish()
@@ -50,7 +50,7 @@ def _read_values(context: Context, values: ValueIndex, shapes: Shapes) -> Column
 
 
 def _walk_hlo(context: Context, values: ValueIndex, origins: Origins, costs: Costs) -> Residuals:
-    """Where what loops carry is made, and what large values cost, as far as the HLO text says."""
+    """Find where loop data is made, costs of large values, and residuals in the HLO text."""
     source = context.source
     residuals = Residuals()
     for pieces in source.hlo():

@@ -17,21 +17,21 @@ from bufdb.rows.lifetimes import Lifetimes
 from bufdb.rows.op_names import OpNames, Stripped
 from bufdb.rows.value_index import ValueIndex, lookup, places_of
 
-# -- What values are for that XLA made without an op_name: the instruction that uses them ----------
+# -- The uses of values that XLA made without an op_name -------------------------------------------
 #
-# Of the uses of a value the first in program order that has an op_name counts; if none has, the
+# If a use of a value has an op_name, the first such use in program order counts; otherwise the
 # first of all, and what that is for in turn. Instructions are numbered by the names of the value
 # index.
 
 STEPS = 4
-"""How many uses lead from a value to what it is for at the most: copy, convert, transpose, pad."""
+"""Limit on the uses between a value and what it is for: copy, convert, transpose, pad."""
 
 
 class Users(Observer):
-    """The uses of values without an op_name."""
+    """The uses of values without an op_name, to find what these values are for."""
 
     def __init__(self, context: Context, values: ValueIndex) -> None:
-        """No use is known yet."""
+        """Start without any use."""
         self.context, self.values = context, values
         self.is_named = np.zeros(len(values.names), np.bool_)
         """Which names that define values are of instructions with an op_name."""
@@ -86,7 +86,7 @@ class Users(Observer):
             }
 
     def _outputs(self, held: Columns) -> Ints:
-        """Return the values that stand for outputs at the peak, as rows of the index."""
+        """Return the values that represent outputs at the peak, as rows of the index."""
         value_id: Numbers = held["value_id"]
         kind: Labels = held["allocation_kind"]
         is_output = np.array([name == "output" for name in kind.labels], np.bool_)[kind.codes]
@@ -117,8 +117,8 @@ class Users(Observer):
         of_instruction = np.full(len(self.is_named), -1)
         while self._rows:
             rows, user = self._rows.pop(0), self._users.pop(0)
-            # Uses inside a fused or called computation stand beside that of the caller; such have
-            # no place in the program.
+            # Uses inside a fused or called computation are listed with that of the caller; they
+            # have no place in the program.
             there = np.flatnonzero(lifetimes.order[user] >= 0)
             rows, user = rows[there], user[there]
             self._count_first(of_value, rows, user, lifetimes)
@@ -139,13 +139,13 @@ class Users(Observer):
         is_named, was_named = self.is_named[user], self.is_named[held]
         better = (held < 0) | (is_named > was_named) | ((is_named == was_named) & (time <= before))
         chosen = np.flatnonzero(better)
-        # The last that is written stays.
+        # The last write stays.
         chosen = chosen[np.lexsort((-time[chosen], is_named[chosen]))]
         first[of[chosen]] = user[chosen]
 
 
 def _walk(user: Ints, of_instruction: Ints, is_named: Bools) -> tuple[Ints, Ints]:
-    """The first user with an op_name on the way from each, or -1, and the number of uses to it."""
+    """Return the first user with an op_name on the way from each, or -1, and the uses to it."""
     user, found = user.copy(), np.full(len(user), -1)
     steps = np.zeros(len(user), np.int64)
     for step in range(1, STEPS + 1):
@@ -168,9 +168,9 @@ def _walk(user: Ints, of_instruction: Ints, is_named: Bools) -> tuple[Ints, Ints
 Coded = tuple[Ints, Sequence[str]]
 """A number for each value, -1 where nothing is known, and the names by number."""
 _OF_LIBRARY = -2
-"""Stands for the line of a frame that has none of the user's: then inline metadata has none."""
+"""Line number of a frame without any of the user's: then inline metadata has none."""
 _NO_LINE = -3
-"""Stands for that of a frame whose file of the user's is known without a line."""
+"""Line number of a frame whose file is the user's and whose line is not known."""
 _ToldNames = tuple[str | None, str | None, str | None]
 """A line of the user's, or else one of a library, and an op."""
 _Told = tuple[Ints, list[str | None]]
@@ -178,12 +178,12 @@ _Told = tuple[Ints, list[str | None]]
 
 
 class Told:
-    """Values that are attributed to something else than what defines them."""
+    """Values that are attributed to something other than what defines them."""
 
     def __init__(self) -> None:
-        """No value is."""
+        """Start without any such value."""
         self.names: list[_ToldNames] = []
-        """None where the value's own stands."""
+        """None where the value's own name counts."""
         self.is_backward: list[bool | None] = []
         """Whether the backward pass makes it; None likewise."""
         self._rows: list[Ints] = [np.empty(0, np.int64)]
@@ -196,7 +196,7 @@ class Told:
         names: Sequence[_ToldNames],
         is_backward: Sequence[bool | None],
     ) -> None:
-        """Values by row of the index, and which of the names each has."""
+        """Add values by row of the index, and which of the names each has."""
         self._rows.append(rows)
         self._numbers.append(number + len(self.names))
         self.names += names
@@ -217,7 +217,7 @@ class Names:
     """Texts by number, each once."""
 
     def __init__(self) -> None:
-        """No text has a number yet."""
+        """Start without any text."""
         self.texts: list[str] = []
         self._numbers: dict[str, int] = {}
 
@@ -239,7 +239,7 @@ class Attribution(Observer):
     """The line and the op_name of every instruction of a batch that defines a value."""
 
     def __init__(self, context: Context, values: ValueIndex) -> None:
-        """No instruction is known yet."""
+        """Start without any instruction."""
         self.context, self.values = context, values
         count = len(values.names)
         self.lines: Ints = np.full(count, -1)
@@ -253,7 +253,7 @@ class Attribution(Observer):
         )
 
     def _lines_of_frames(self, headers: Mapping[int, HloHeader]) -> tuple[Ints, Ints, Ints]:
-        """Sorted keys of the stack frames of all modules, and the numbers of the lines of each."""
+        """Return the sorted keys of all modules' stack frames, and the line numbers of each."""
         keys, lines, library_lines = [], [], []
         for module, header in sorted(headers.items()):
             frames = {frame.stack_frame_id: frame for frame in header.frames}
@@ -293,7 +293,7 @@ class Attribution(Observer):
     def _lines_of(self, columns: Columns) -> tuple[Ints, Ints]:
         """Return the number of each innermost line that is not library code, below 0 without one.
 
-        Beside it that of the innermost line of all where that is library code, for want of another.
+        Also return that of the innermost line of all where it is library code, for want of another.
         """
         frame_id: Numbers = columns["stack_frame_id"]
         lines, library_lines = np.full(len(frame_id), -1), np.full(len(frame_id), -1)
@@ -306,7 +306,7 @@ class Attribution(Observer):
         has_file = source_file.there()
         has_line = source_line.valid if has_file is None else source_line.valid & has_file
         if has_file is not None:
-            library_lines[has_file] = -1  # the file beside a frame goes before that of the frame
+            library_lines[has_file] = -1  # a file given with a frame goes before the frame's own
         inline = np.flatnonzero(has_line & ((lines == -1) | (lines == _OF_LIBRARY)))
         numbers = source_line.values[inline]
         hashes = source_file.take(inline).hashes(numbers.astype(np.uint64) ^ SECRET)
@@ -368,18 +368,18 @@ class Attribution(Observer):
 
 
 def _frame_key(module: Any, frame_id: Any) -> Any:
-    """Module and frame in one; XLA counts frames from 1, so 32 bits are ample."""
+    """Return module and frame in one; XLA counts frames from 1, so 32 bits are ample."""
     return (module << 32) + np.clip(frame_id, 0, 2**32 - 1)
 
 
 class _Labelled(Sequence[str]):
     """A number for each value and the text of each number: of its own, then "for" that of its use.
 
-    What is told of a value goes before both.
+    The text that a value was given takes precedence over both.
     """
 
     def __init__(self, texts: Sequence[str], find: Callable[[str], int], count: int) -> None:
-        """Nothing is known of any value.
+        """Start without any label.
 
         Args:
             texts: the texts by number.
@@ -399,7 +399,7 @@ class _Labelled(Sequence[str]):
             number_of: for each instruction the number of its text, below 0 without one.
             own: the instruction that defines each value.
             used: what the value is for, another instruction, or -1.
-            told: the text that is told of each value.
+            told: the text that each value was given.
         """
         labels, count = self.labels, len(self.texts)
         numbers = np.array([-1, *map(self._number, told[1])], np.int64)
@@ -421,7 +421,7 @@ class _Labelled(Sequence[str]):
     def __len__(self) -> int:
         return 2 * len(self.texts) + len(self._more)
 
-    # A sequence takes slices too, which nobody asks for here.
+    # A sequence takes slices too, which no caller uses here.
     def __getitem__(self, number: int) -> str:  # type: ignore[override]
         count = len(self.texts)
         if number < count:

@@ -49,41 +49,41 @@ SUM_PROBLEMS = frozenset({"allocation_gap", "total_mismatch"})
 
 # As secrets.randbits, which takes 3 ms to import.
 SECRET = np.uint64(int.from_bytes(os.urandom(8), "little"))
-"""Nobody can write a dump whose names have equal hashes."""
+"""Random, so that no dump can be written whose names have equal hashes."""
 
 
 class Source(Protocol):
-    """The sections of a batch, each to be read as often as asked, in rounds of whole lines."""
+    """The sections of a batch, each readable any number of times, in rounds of whole lines."""
 
     count: int
     headers: dict[int, HloHeader]
     messages: dict[int, Message]
-    """Out-of-memory messages by the module that they tell of."""
+    """Out-of-memory messages by the module that they are about."""
     account: Account
     own: Own
     """Which source files are the user's."""
     described_once: set[int]
-    """Modules whose instructions are described with one of the values that they define alone, as
-    text derived from a proto does."""
+    """Modules whose instructions are described with only one of the values that they define, as in
+    text derived from a proto."""
     doubts: dict[int, str]
     """Why live ranges cannot be relied on, by module."""
     told: ToldRows
     """Sections that no text holds."""
 
     def allocations(self) -> Rounds:
-        """Allocation sections."""
+        """Return the allocation sections."""
 
     def used_values(self) -> Rounds:
-        """Sections of totals and used values."""
+        """Return the sections of totals and used values."""
 
     def live_ranges(self) -> Rounds:
-        """Live-range sections."""
+        """Return the live-range sections."""
 
     def hlo(self) -> Rounds:
-        """Computations of the HLO texts."""
+        """Return the computations of the HLO texts."""
 
     def instructions_of_protos(self, is_wanted: Bools) -> Rounds:
-        """Instructions of these modules that have an HLO text and a proto, out of the proto."""
+        """Return instructions of modules with an HLO text and a proto, read from the proto."""
 
 
 @dataclass
@@ -125,7 +125,7 @@ class ModuleFacts:
 
     @property
     def peak_unknown_reason(self) -> str | None:
-        """modules.peak_unknown_reason: None if all that the peak is made of was read and agrees."""
+        """modules.peak_unknown_reason: None if all parts of the peak were read and agree."""
         if self.is_message:
             return self.peak_problem
         if not self.has_allocations:
@@ -142,31 +142,31 @@ class ModuleFacts:
 
     @property
     def is_peak_known(self) -> bool:
-        """Whether all that the peak is made of was read and agrees."""
+        """Whether all parts of the peak were read and agree."""
         return self.peak_unknown_reason is None
 
 
 class Observer:
-    """Whoever wants to see rows pass by that are needed for more than their own table."""
+    """A step that sees rows pass by because it needs them for more than their own table."""
 
     def see_values(self, placed: Columns) -> None:
-        """Values with their allocations, in a round of the allocations."""
+        """See values with their allocations, in a round of the allocations."""
 
     def see_instructions(self, columns: Columns, name_keys: Words) -> None:
-        """Instructions that are described, before their stack frames are looked up.
+        """See instructions that are described, before their stack frames are looked up.
 
         `name` holds which of the value index's names each has, -1 if it defines no value.
         """
 
     def see_uses(self, found: UsedValues) -> None:
-        """Positions and uses of values, after the instructions of their round."""
+        """See positions and uses of values, after the instructions of their round."""
 
 
 class Context:
     """A batch on its way: each step adds rows and facts, and none takes any back."""
 
     def __init__(self, source: Source, emit: Emit) -> None:
-        """Begin with what nothing is known of; rows go to `emit`."""
+        """Begin with nothing known; rows go to `emit`."""
         self.source, self.emit = source, emit
         self.account = source.account
         self.count = source.count
@@ -188,43 +188,43 @@ class Context:
             facts.peak_problem = message
 
     def find_in_each(self, modules: Ints, severity: str, code: str, message: str) -> None:
-        """A finding for each module that is named; `{count}` is how often it is."""
+        """Report a finding for each module that is named; `{count}` is how often it is."""
         for module, count in zip(*np.unique(modules, return_counts=True), strict=True):
             self.find(int(module), severity, code, message.format(count=count))
 
     def having(self, fact: str) -> Bools:
-        """For each module whether the fact of that name holds."""
+        """Return for each module whether the fact of that name holds."""
         return np.array([getattr(facts, fact) for facts in self.facts], np.bool_)
 
     def has_hlo(self) -> Bools:
-        """For each module whether it has an HLO text."""
+        """Return for each module whether it has an HLO text."""
         return np.isin(np.arange(self.count), list(self.source.headers))
 
     def set_fact(self, modules: Ints, fact: str) -> None:
-        """The fact of that name holds for the modules that are named."""
+        """Set the fact of that name for the modules that are named."""
         for module in np.flatnonzero(np.bincount(modules)).tolist():
             setattr(self.facts[module], fact, True)
 
     def name_keys(self, columns: Columns) -> Words:
-        """Hashes of instruction names."""
+        """Return the hashes of instruction names."""
         name: Text = columns["instruction_name"]
         return name.hashes(self.seeds[columns["module"]])
 
     def index_keys(self, columns: Columns) -> Words:
-        """Hashes of name and index; where the index is absent they mean nothing."""
+        """Return the hashes of name and index; meaningless where the index is absent."""
         index: Text = columns["shape_index"]
         return index.hashes(self.name_keys(columns))
 
 
 # -- The sections of a batch, read round by round: what one round leaves goes on in the next -------
 #
-# Behind the rounds of texts comes one of the rows that were told without any.
+# The rounds of texts are followed by one of the rows that came from protos.
 
 
 def allocation_rounds(
     context: Context, account: Account | None = None
 ) -> Iterator[tuple[Section, allocations.Allocations]]:
-    """Allocations and their values; lines go into `account`, if it is given."""
+    """Yield allocations and their values; lines go into `account`, if it is given."""
     last = -1
     for pieces in context.source.allocations():
         section = Section(pieces, account)
@@ -255,7 +255,7 @@ def used_value_rounds(
     account: Account | None = None,
     only: set[int] | None = None,
 ) -> Iterator[tuple[Section, used_values.UsedValues]]:
-    """Used values; what a round leaves unread goes in front of the next one."""
+    """Yield used values; text that a round leaves unread is put before the next one."""
     carried, left = b"", 0
     waiting: list[Piece] = []
     for pieces, is_last in _with_last(context.source.used_values()):
@@ -283,7 +283,7 @@ def used_value_rounds(
 
 
 def _with_last(rounds: Rounds) -> Iterator[tuple[list[Piece], bool]]:
-    """Each round, and whether no other one goes on with its last section."""
+    """Yield each round, and whether no other one continues its last section."""
     before: list[Piece] | None = None
     for pieces in rounds:
         if before is not None:
@@ -294,7 +294,7 @@ def _with_last(rounds: Rounds) -> Iterator[tuple[list[Piece], bool]]:
 
 
 def _prepend(carried: bytes, pieces: list[Piece]) -> Piece:
-    """Pieces of one section in one, with the unread end of the one above them put in front."""
+    """Join pieces of one section, with the unread end of the one above them put in front."""
     lines = carried.count(b"\n")
     first = pieces[0]
     if len(pieces) > 1:

@@ -16,14 +16,14 @@ from bufdb.rows.loop_origins import Found
 from bufdb.rows.loop_walk import Origin
 from bufdb.rows.value_index import ValueIndex, lookup
 
-# -- How many operations it takes to make an instruction's data, from the shapes in the HLO text ---
+# -- Number of operations that make an instruction's data, from the shapes in the HLO text ---------
 #
 # Counted as XLA's HloCostAnalysis counts: two for each multiplication and addition of a product or
-# a convolution (positions in the padding left out), one for each element of an elementwise
-# operation, whichever it is, none for moves of data. Of a fusion, and of what stands in one, all
-# that lies between its parameters and the result counts once: that is what is computed again from
-# what the kernel reads. Where something stands in between whose operations are not known from
-# shapes (library calls, loops, collectives), there is no figure.
+# a convolution (positions in the padding left out), one for each element of any elementwise
+# operation, none for moves of data. For a fusion, and for an instruction in one, everything between
+# its parameters and the result counts once: that is what is computed again from what the kernel
+# reads. If anything in between has operations that are not known from shapes (library calls, loops,
+# collectives), there is no figure.
 
 _NOTHING = frozenset(
     (
@@ -48,9 +48,9 @@ _ELEMENTWISE = frozenset(
     )
 )
 MAX_INSTRUCTIONS = 2000
-"""So many are looked at for one value, each time anew; fusions of XLA's have some hundreds."""
+"""Limit on the instructions examined for a value, each time again; XLA's fusions have hundreds."""
 MAX_DEPTH = 20
-"""So deep computations call each other; XLA's go three deep."""
+"""Limit on the nesting of computations; XLA's go three deep."""
 _CONTRACTED = re.compile(rb"lhs_contracting_dims=\{([\d,]*)\}")
 _CONFIGURED = re.compile(rb'lhs_contracting_dimensions\\?":\s*\[([^\]]*)\]')
 _MATMUL = re.compile(rb'custom_call_target="__cublas\$(?:lt\$matmul[\w$]*|gemm)"')
@@ -58,7 +58,7 @@ _LABELS = re.compile(rb"dim_labels=([0-9bf?]+)_([0-9io?]+)->([0-9bf?]+)")
 _WINDOW = re.compile(rb"window=\{([^}]*)\}")
 _INTEGER = re.compile(rb"-?\d{1,9}")
 _MAX_WINDOW = 1 << 16
-"""So wide a window is gone through; XLA makes one of a batch's size of some products."""
+"""Widest window that is examined; XLA makes one of a batch's size of some products."""
 
 
 class Operations:
@@ -70,10 +70,10 @@ class Operations:
         self._depth = 0
 
     def of(self, ins: Instruction) -> int | None:
-        """Operations to make an instruction's data again; None where they are not known.
+        """Return the operations that make an instruction's data again; None if unknown.
 
-        If it stands in a fused computation, what leads to it there counts. What only moves data
-        costs what they do.
+        In a fused computation everything that leads to the instruction counts. An instruction that
+        only moves data costs what its sources do.
         """
         if not self.graph.is_fused(ins.computation):
             count = self.alone(ins)
@@ -91,9 +91,9 @@ class Operations:
         return self._behind_moves(makers) if len(makers) == len(found) else None
 
     def _behind_moves(self, ends: Sequence[Instruction]) -> int | None:
-        """Return the sum over those that make data, of all from which moves lead here.
+        """Return the sum over the instructions that make the data which moves lead here.
 
-        Those that a loop or a call is given are made elsewhere, nobody knows by how much.
+        What a loop or a call is given is made elsewhere, at an unknown cost.
         """
         total, seen, left = 0, {end.position for end in ends}, list(ends)
         while left:
@@ -111,7 +111,7 @@ class Operations:
         return total
 
     def _closure(self, end: Instruction, inputs: list[int] | None = None) -> int | None:
-        """Return the sum over all that leads to an instruction in its computation, itself included.
+        """Return the sum over everything that leads to an instruction in its computation, and it.
 
         `inputs` takes the numbers of the parameters that it begins with.
         """
@@ -147,7 +147,7 @@ class Operations:
         return self._convolution(ins) if opcode == "convolution" else None
 
     def _called(self, ins: Instruction, role: str) -> int | None:
-        """Those of the computation that an instruction calls."""
+        """Return the operations of the computation that an instruction calls."""
         names = ins.called.get(role)
         if not names or self._depth > MAX_DEPTH:
             return None
@@ -174,7 +174,7 @@ class Operations:
         return None if shape is None else _dimensions(shape)
 
     def _reduced(self, ins: Instruction) -> int | None:
-        """Each element of the operands goes through a computation once, less the first ones."""
+        """Count a computation once for each element of the operands, less the first ones."""
         each, inputs = self._called(ins, "to_apply"), self._operand(ins, 0)
         outputs = _elements(ins)
         if each is None or inputs is None or outputs is None:
@@ -187,7 +187,7 @@ class Operations:
         return None if sizes is None else each * outputs * max(0, prod(sizes) - 1)
 
     def _product(self, ins: Instruction) -> int | None:
-        """Two for each element of the result and of what is summed over."""
+        """Count two for each element of the result times each element that is summed over."""
         if ins.opcode == "dot":
             found = _CONTRACTED.search(ins.attributes)
         else:
@@ -202,7 +202,7 @@ class Operations:
         return 2 * outputs * prod(lhs[number] for number in numbers)
 
     def _convolution(self, ins: Instruction) -> int | None:
-        """Two for each pair of a weight and a place of the input that meet."""
+        """Count two for each pair of a weight and a place of the input that meet."""
         labels = _LABELS.search(ins.attributes)
         lhs, kernel = self._operand(ins, 0), self._operand(ins, 1)
         out = _dimensions(shape_of(ins.shape))
@@ -230,14 +230,14 @@ class Operations:
 
 
 def _dimensions(shape: Shape) -> tuple[int, ...] | None:
-    """Return the dimensions of an array; None of anything else."""
+    """Return the dimensions of an array; None for anything else."""
     if shape.is_tuple or shape.dimensions is None or None in shape.dimensions:
         return None
     return tuple(size for size in shape.dimensions if size is not None)
 
 
 def _elements(ins: Instruction) -> int | None:
-    """Elements of the result; of several, as a reduction of several arrays has, of the first."""
+    """Return the elements of the result; of several, as of a reduction, those of the first."""
     text = ins.shape
     if text.startswith("("):
         first = re.match(r"\(([a-z0-9]+\[[^\]]*\])", text)
@@ -247,7 +247,7 @@ def _elements(ins: Instruction) -> int | None:
 
 
 def _window(ins: Instruction) -> dict[bytes, list[int]]:
-    """Fields of the window: numbers by dimension, of `pad` those below and above in one list."""
+    """Return the window's fields: numbers by dimension, of `pad` those below and above in turn."""
     found = _WINDOW.search(ins.attributes)
     fields = found[1].split() if found else []
     pairs = [field.partition(b"=") for field in fields]
@@ -255,14 +255,14 @@ def _window(ins: Instruction) -> dict[bytes, list[int]]:
 
 
 def _split(text: bytes) -> bytes:
-    """`3x3` and `1_1x0_-1` with blanks between the numbers."""
+    """Replace the separators of `3x3` and `1_1x0_-1` with blanks."""
     return text.replace(b"x", b" ").replace(b"_", b" ")
 
 
 def _positions(
     window: dict[bytes, list[int]], place: int, input_size: int, size: int, output_size: int
 ) -> int | None:
-    """In one dimension the pairs of a weight and a place of the result that meet an input."""
+    """Count, in one dimension, the pairs of a weight and a result place that meet an input."""
 
     def field(name: bytes, default: int, of: int = place) -> int:
         numbers = window.get(name)
@@ -301,7 +301,7 @@ class Costs(Observer):
     """The large values of a batch, with the names of what defines them."""
 
     def __init__(self, context: Context, values: ValueIndex, rows: Ints) -> None:
-        """Nothing is counted yet.
+        """Start without any count.
 
         Args:
             context: the batch.
@@ -352,20 +352,20 @@ class Costs(Observer):
                 self._counts[at] = count
 
     def columns(self, is_known: Bools) -> Columns:
-        """Rows of the table, of modules whose peak is known still."""
+        """Return the rows of the table, of modules whose peak is still known."""
         found = {"module": self._module, "value_id": self._value_id}
         columns = {**found, "operation_count": self._counts}
         return take(columns, (self._counts >= 0) & is_known[self._module])
 
 
 def _of(operations: Operations, home: int | None, name: bytes) -> int | None:
-    """Operations of what a name means in the computation where it is at home."""
+    """Return the operations of what a name means in its home computation."""
     ins = None if home is None else operations.graph.find(home, name)
     return None if ins is None else operations.of(ins)
 
 
 def _of_stack(operations: Operations, origin: Origin) -> int | None:
-    """Operations of all slices of a stack."""
+    """Return the operations of all slices of a stack."""
     if origin.instruction is None or origin.slice_count is None:
         return None
     count = operations.of(origin.instruction)

@@ -43,7 +43,7 @@ class StackFrames:
             self._numbers[name] = np.array([v or 0 for v in found], np.int64), valid
 
     def _keys(self, modules: Ints, frame_ids: Ints) -> Ints:
-        """Module and frame in one; -1 for a frame that no module has."""
+        """Return module and frame in one; -1 for a frame that no module has."""
         place = places_of(self._ids, frame_ids)
         return np.where(place >= 0, modules * len(self._ids) + place, -1)
 
@@ -101,10 +101,10 @@ the ingest of its module took 4 % more."""
 
 
 class Instructions:
-    """The instructions of a batch, and of which values they have been described."""
+    """The instructions of a batch, and the values with which they have been described."""
 
     def __init__(self, context: Context, values: ValueIndex, lifetimes: Lifetimes) -> None:
-        """Nothing is described yet."""
+        """Start without any description."""
         self.context, self.values, self.lifetimes = context, values, lifetimes
         self._is_described = np.zeros(len(values), np.bool_)
         self._is_first = np.zeros(len(values) + 1, np.bool_)
@@ -116,19 +116,19 @@ class Instructions:
         self._frames = StackFrames(context.source.headers)
 
     def add_described(self, section: Section, descriptions: Columns, rows: Ints) -> None:
-        """Rows for the `from instruction:` lines of values in these rows of the index."""
+        """Emit rows for the `from instruction:` lines of values in these rows of the index."""
         rows = rows[descriptions["head"]]
         first = np.flatnonzero(self._is_first[rows])
         chosen = take(descriptions, first)
         self._emit(section, chosen["text"], chosen["line"], chosen["module"], rows[first])
 
     def _lack_rows(self, keys: Words, names: Ints, rows: Ints, modules: Ints) -> Ints:
-        """Which of these descriptions give rows: those of instructions that have none yet.
+        """Return which of these descriptions give rows: those of instructions without one yet.
 
         Args:
             keys: names of the described instructions.
             names: which of the names of the index they are, or -1.
-            rows: the values that they stand below, in the index; -1 if that is unknown.
+            rows: the values that they are printed below, in the index; -1 if that is unknown.
             modules: the modules of the instructions.
         """
         values = self.values
@@ -158,7 +158,7 @@ class Instructions:
         return np.sort(np.concatenate([new, others]))
 
     def add_undescribed(self) -> None:
-        """Instructions that no line describes: what the HLO text says of them, or their names."""
+        """Add instructions that no line describes: from the HLO text, or by name alone."""
         context, values = self.context, self.values
         given = _Given(values.names)
         given.is_given[values.name[self._is_described]] = True
@@ -188,11 +188,11 @@ class Instructions:
                 self._add_names(used.heads, missing, given)
 
     def _came_with_schedule(self) -> Bools:
-        """Of which modules steps that define no value have their rows from the schedule."""
+        """Return in which modules steps without a value have their rows from the schedule."""
         return self.context.having("has_descriptions") & ~self.context.has_hlo()
 
     def _modules_lacking(self, given: _Given) -> Bools:
-        """Which modules have a value, or a step of the schedule, whose name has no row yet."""
+        """Return which modules have a value, or a schedule step, whose name has no row yet."""
         lacking = np.zeros(self.context.count, np.bool_)
         lacking[self.lifetimes.modules_lacking(given.others)] = True
         lacking &= ~self._came_with_schedule()
@@ -200,7 +200,7 @@ class Instructions:
         return lacking
 
     def check_frames(self) -> None:
-        """Every frame that an instruction names is in the tables, if they are there."""
+        """Check that every frame that an instruction names is in the tables, if there are any."""
         for module, facts in enumerate(self.context.facts):
             header = self.context.source.headers.get(module)
             if facts.lost_frames and header is not None and header.frames:
@@ -210,7 +210,7 @@ class Instructions:
     def _emit(
         self, section: Section, text: Text, lines: Ints, modules: Ints, rows: Ints | None = None
     ) -> Words:
-        """Rows for these texts, which stand below values if so given; names of what was read."""
+        """Emit rows for texts printed below the values in `rows`; return the names read."""
         columns, c = instruction.read(text)
         good = section.good(lines, c)
         columns["module"], columns["text"] = modules, text
@@ -238,7 +238,7 @@ class Instructions:
         return name_keys
 
     def _keep_jit_names(self, columns: Columns) -> None:
-        """The first jit(…) of each module's op_names, for modules whose name is not known."""
+        """Keep the first jit(…) of each module's op_names, if its name is not known yet."""
         op_name: Text = columns["op_name"]
         assert op_name.valid is not None
         starts = np.flatnonzero(op_name.valid)
@@ -254,7 +254,7 @@ class Instructions:
                 self.context.facts[module].jit_name = _inside(text)
 
     def _add_names(self, names: Columns, is_wanted: Bools, given: _Given) -> None:
-        """Rows for the names among these that have none."""
+        """Emit rows for the names among these that have none."""
         names = take({n: names[n] for n in _NAMES if n in names}, is_wanted[names["module"]])
         keys = self.context.name_keys(names)
         _, first = np.unique(keys, return_index=True)
@@ -267,7 +267,7 @@ class Instructions:
         given.add(keys[new])
 
     def _add_from_hlo(self, rounds: Rounds, is_wanted: Bools, given: _Given) -> None:
-        """What lines of HLO say of instructions of these modules."""
+        """Add what lines of HLO say about instructions of these modules."""
         lacking = self.lifetimes.names_lacking(given.others)
         lacking = union(self.values.names[~given.is_given], lacking)
         for pieces in _together(rounds, is_wanted):
@@ -289,7 +289,7 @@ class _Given:
     """Names of instructions that have a row."""
 
     def __init__(self, names: Words) -> None:
-        """None has, of those that define values or of others."""
+        """Start with none marked, of those that define values or of others."""
         self._names = names
         self.is_given = np.zeros(len(names), np.bool_)
         """Of those that define values."""
@@ -297,14 +297,14 @@ class _Given:
         """Of the others those that have a row, ascending."""
 
     def add(self, keys: Words) -> None:
-        """These have one."""
+        """Mark these as having a row."""
         name = places_of(self._names, keys)
         self.is_given[name[name >= 0]] = True
         if (name < 0).any():
             self.others = union(self.others, keys[name < 0])
 
     def has(self, keys: Words) -> Bools:
-        """Which have one."""
+        """Return which of these have a row."""
         name = places_of(self._names, keys)
         found = isin(keys, self.others)
         found[name >= 0] = self.is_given[name[name >= 0]]
@@ -328,7 +328,7 @@ def _together(rounds: Rounds, is_wanted: Bools) -> Rounds:
 
 
 def _hlo_instructions(section: Section) -> tuple[Text, Text, Ints]:
-    """Instruction lines of an HLO text: from the name on, `%add.1 = …`, and the names."""
+    """Return the instructions of an HLO text from the name on, their names and their lines."""
     block = section.block
     heads = block.heads()
     lines = np.flatnonzero((heads & np.uint64(0xFFFF)) == np.uint64(0x2020))
@@ -346,7 +346,7 @@ def _hlo_instructions(section: Section) -> tuple[Text, Text, Ints]:
 
 
 def _inside(op_name: str) -> str | None:
-    """Return what stands in the outermost parentheses of `jit(f(x))/…`."""
+    """Return the text in the outermost parentheses of `jit(f(x))/…`."""
     start, depth = op_name.find("(") + 1, 1
     for end in range(start, len(op_name)):
         depth += (op_name[end] == "(") - (op_name[end] == ")")

@@ -16,7 +16,7 @@ class Lifetimes:
     """First and last live instant of each value, by its row in the index."""
 
     def __init__(self, context: Context, values: ValueIndex) -> None:
-        """No value lives yet; `read` fills it in."""
+        """Start with no value alive; `read` fills it in."""
         self.context, self.values = context, values
         count = len(values)
         self.start: Ints = np.zeros(count, np.int64)
@@ -35,18 +35,18 @@ class Lifetimes:
         """(module, start, end) of live ranges whose value has no allocation."""
 
     def program_order(self, name_keys: Words) -> Numbers:
-        """Place in the schedule of the instructions of these names."""
+        """Return the place in the schedule of the instructions of these names."""
         return self.order_of(places_of(self.values.names, name_keys), name_keys)
 
     def order_of(self, name: Ints, name_keys: Words) -> Numbers:
-        """The same where it is known which of the index's names they are, -1 for none of them."""
+        """Return the same, given which of the index's names they are, -1 for none of them."""
         order = np.full(len(name), -1)
         order[name >= 0] = self.order[name[name >= 0]]
         order[name < 0] = lookup(self._scheduled, self._orders, name_keys[name < 0])
         return Numbers(np.maximum(order, 0), order >= 0)
 
     def is_scheduled(self, name_keys: Words) -> Bools:
-        """Whether the instructions of these names stand in the schedule."""
+        """Return whether the instructions of these names are in the schedule."""
         found = self.program_order(name_keys).valid
         assert found is not None
         return found
@@ -65,7 +65,7 @@ class Lifetimes:
         return len(self._scheduled) > 0 or bool((self.order >= 0).any())
 
     def read(self) -> None:
-        """Rows of `live_ranges`, `peak_stack_nodes` and `peak_contributors`, held to each other."""
+        """Emit `live_ranges`, `peak_stack_nodes`, `peak_contributors`, and check them."""
         context = self.context
         names_of, orders, modules, peaks = [], [], [], []
         only_names = context.having("has_descriptions") & ~context.has_hlo()
@@ -85,7 +85,7 @@ class Lifetimes:
             if without_value.any():  # of the others the rows come with their description
                 context.emit("instructions", take(found.sequence, without_value))
             self._ranges(found.ranges)
-            if len(found.peak["module"]):  # or no text of any round would go before the last
+            if len(found.peak["module"]):  # otherwise all texts would be kept to the end
                 peaks.append(found.peak)
             self._tree(found.tree, tree_bytes)
         self._peaks(peaks)
@@ -97,9 +97,9 @@ class Lifetimes:
             self._modules = np.concatenate(modules)[rank]
 
     def _order(self, names: Words, program_order: Ints) -> Bools:
-        """Keep the places of names that define values, the first of each; which do not."""
+        """Keep the places of names that define values, the first of each; return which do not."""
         name = places_of(self.values.names, names)
-        # The last that is written stays.
+        # The last write stays.
         mine = np.flatnonzero(name >= 0)[::-1]
         mine = mine[self.order[name[mine]] < 0]
         self.order[name[mine]] = program_order[mine]
@@ -133,14 +133,14 @@ class Lifetimes:
         self.context.emit("live_ranges", {**ranges, "value_id": self.value_ids(rows)})
 
     def value_ids(self, rows: Ints) -> Numbers:
-        """Numbers of the values in these rows of the index; unknown for row -1."""
+        """Return the numbers of the values in these rows of the index; unknown for row -1."""
         has_value = rows >= 0
         value_id = np.zeros(len(rows), np.int64)
         value_id[has_value] = self.values.value_id[rows[has_value]]
         return Numbers(value_id, has_value)
 
     def _tree(self, tree: Columns, tree_bytes: dict[int, int]) -> None:
-        """Nodes of the trees, whose bytes are added up by module."""
+        """Emit nodes of the trees, and add up their bytes by module."""
         modules, first = np.unique(tree["module"], return_index=True)
         bounds = [*first.tolist(), len(tree["module"])]
         for number, module in enumerate(modules.tolist()):
@@ -149,7 +149,7 @@ class Lifetimes:
         self.context.emit("peak_stack_nodes", tree)
 
     def _check(self, tree_bytes: dict[int, int], steps: Ints) -> None:
-        """Hold titles to what stands below them, and each value to one live range."""
+        """Check titles against what is below them, and that each value has one live range."""
         find = self.context.find
         for module, total in tree_bytes.items():
             title = self.context.facts[module].live.tree_bytes
@@ -168,7 +168,7 @@ class Lifetimes:
             find(module, "error", "duplicate_live_range", message)
 
     def _peaks(self, listings: list[Columns]) -> None:
-        """Printed contributors: by name and index, or in the oldest form by their order.
+        """Emit printed contributors: by name and index, or in the oldest form by their order.
 
         Args:
             listings: the lines of the listings of all files, sorted by module in each.
@@ -191,7 +191,7 @@ class Lifetimes:
             context.emit("peak_contributors", {**part, "value_id": value_ids})
 
     def _hold_peaks(self, modules: Ints, rows: Ints, names: Words, has_index: Bools) -> None:
-        """Hold the listings to the live ranges, all modules at once; fill in rows without indexes.
+        """Check the listings against the live ranges of all modules; fill in rows without indexes.
 
         Args:
             modules: of the listings' lines.
@@ -232,7 +232,7 @@ class Lifetimes:
             self.context.find(number, "error", "peak_listing_mismatch", message)
 
     def _living(self, time: Ints, has_time: Bools) -> Bools:
-        """Which values live at their module's instant, if it has one."""
+        """Return which values live at their module's instant, if it has one."""
         found = self.is_live.copy()
         for part in parts(len(found)):
             module = self.values.module[part]

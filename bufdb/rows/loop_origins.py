@@ -24,7 +24,7 @@ from bufdb.rows.loop_walk import Origin, Walker
 from bufdb.rows.op_names import is_backward, op_path, strip_op_path
 from bufdb.rows.value_index import ValueIndex, isin, lookup
 
-# -- How many slices are in a value whose data a loop stacks, and how large they are there ---------
+# -- Number and size of the slices in a value whose data a loop stacks -----------------------------
 #
 # The walk to a stack leads through conversions, tables of tuples and computations of XLA's own,
 # such as what puts the gradients of several stacks into one buffer for one all-reduce. So the
@@ -41,7 +41,7 @@ class Slices:
         self._counted: dict[tuple[int, str | None], Origin] = {}
 
     def counted(self, origin: Origin, ins: Instruction, index: Index) -> Origin:
-        """The origin of what an instruction defines at an index, with the slices in that value."""
+        """Return the origin of what an instruction defines at an index, with its slices."""
         if origin.slice_count is None:
             return origin
         text = self._shape(ins, index) if origin.kind == "stacked" else None
@@ -64,7 +64,7 @@ class Slices:
 
 
 def _slices(origin: Origin, text: str | None) -> tuple[int | None, int | None]:
-    """How many slices fill a value of this shape, and the bytes of one in it."""
+    """Return how many slices fill a value of this shape, and the bytes of one in it."""
     value, slice_shape, count = shape_of(text or ""), origin.slice_shape, origin.slice_count
     if not count or slice_shape is None or not slice_shape.element_count:
         return None, None
@@ -76,11 +76,11 @@ def _slices(origin: Origin, text: str | None) -> tuple[int | None, int | None]:
 
 # -- Origins as columns of `value_origins`, and the names of lines and ops that they give ----------
 #
-# Many values have one origin: of each origin all is said once, however many have it.
+# Many values share one origin: each origin is described once.
 
 Names = tuple[str | None, str | None, str | None]
-"""The line of the user's, else that of a library, and the op that values are attributed to; None
-where their own stand."""
+"""The user's line, else that of a library, and the op that values are attributed to; None where
+their own count."""
 
 
 def columns_of(origins: Sequence[Origin], places: Places) -> Columns:
@@ -114,13 +114,13 @@ def columns_of(origins: Sequence[Origin], places: Places) -> Columns:
 
 
 def names_of(origins: Sequence[Origin], places: Places) -> list[Names]:
-    """Names of lines and ops as value_origin_details in `schema/` has them."""
+    """Return the names of lines and ops as value_origin_details in `schema/` has them."""
     known: dict[bytes, tuple[str, str]] = {}
     return [_names(origin, places, known) for origin in origins]
 
 
 def are_backward(origins: Sequence[Origin]) -> list[bool | None]:
-    """Whether the backward pass makes their data; None of what has no op_name."""
+    """Return whether the backward pass makes their data; None of what has no op_name."""
     ends = [origin.instruction for origin in origins]
     names = [None if end is None else end.op_name for end in ends]
     return [None if name is None else is_backward(name) for name in names]
@@ -154,7 +154,7 @@ def _texts(cells: Sequence[str | bytes | None]) -> Labels:
 
 
 def _numbers(cells: list[int | None]) -> Numbers:
-    """None is NULL; what is read of a line has 64 bits at most."""
+    """Return a column with NULL for None; numbers read from a line have 64 bits at most."""
     valid = np.array([cell is not None for cell in cells], np.bool_)
     return Numbers(np.array([cell or 0 for cell in cells], np.int64), valid)
 
@@ -202,7 +202,7 @@ class Found:
     rows: Ints
     """Values that have one, as rows of the index, ascending."""
     number: Ints
-    """Which."""
+    """The number of the origin of each."""
     origins: Sequence[Origin]
 
 
@@ -214,7 +214,7 @@ class Origins(Observer):
         self.context = context
         self.places: dict[int, Places] = {}
         self.loops: dict[int, list[int]] = {}
-        """Where loops stand in the HLO text."""
+        """Positions of loops in the HLO text."""
         for pieces in context.source.hlo():
             for piece in pieces:
                 if loops := loops_in(piece.text):
@@ -226,7 +226,7 @@ class Origins(Observer):
         self._has_loop = np.zeros(context.count, np.bool_)
         self._has_loop[list(self.places)] = True
         self._has_lines = np.zeros(context.count, np.bool_)
-        """Modules with lines of the user's: without any, nothing is looked for but stacks."""
+        """Modules with lines of the user's: without any, only stacks are looked for."""
         self._elements = _Elements()
         self._walks: Columns = {}
         self._modules = _EMPTY
@@ -318,7 +318,7 @@ class Origins(Observer):
         return lookup(self._rows, self._place, rows)
 
     def see_instructions(self, columns: Columns, name_keys: Words) -> None:
-        """Remember the instructions that define values and bear no line of the user's."""
+        """Remember the instructions that define values and have no line of the user's."""
         if not self.places:
             return
         mine = np.flatnonzero(self._has_loop[columns["module"]])
@@ -326,7 +326,7 @@ class Origins(Observer):
             return
         lineless = self._is_lineless(columns, mine)
         self._has_lines[columns["module"][mine][~lineless]] = True
-        # What defines no value is not walked from: elements of tuples, what stands in fusions.
+        # What defines no value is not walked from: elements of tuples, instructions in fusions.
         defines = columns["name"][mine] >= 0
         mine, lineless = mine[defines], lineless[defines]
         self._lineless.append(name_keys[mine][lineless])
@@ -338,7 +338,7 @@ class Origins(Observer):
         )
 
     def _is_lineless(self, columns: Columns, mine: Ints) -> Bools:
-        """Which of these rows bear no line outside libraries, or one that is a loop's."""
+        """Return which of these rows have no line outside libraries, or one that is a loop's."""
         modules, lineless = columns["module"][mine], np.ones(len(mine), np.bool_)
         frames: Ints = columns["stack_frame_id"].take(mine).filled(0)
         framed = np.flatnonzero(frames)
@@ -381,7 +381,7 @@ class Origins(Observer):
         self._modules = values.module[self._walks["row"]]
 
     def _walk_from(self, values: ValueIndex, rows: Ints) -> Columns:
-        """For each of these values, which are in order, where and why to walk from it."""
+        """Return where and why to walk from each of these values, which are in order."""
         at = np.array(sorted(self._starts), np.int64)
         loops = np.array([self._starts[row][1] for row in at.tolist()], np.int64)
         handed = lookup(at, loops, rows)
@@ -398,7 +398,7 @@ class Origins(Observer):
         }
 
     def add_module(self, values: ValueIndex, module: int, graph: HloGraph) -> Found:
-        """Walk in one module and give the rows away; what several values share is made once."""
+        """Walk in one module and emit the rows; what several values share is made once."""
         places = self.places.get(module)
         if places is None:
             return Found(_EMPTY, _EMPTY, [])
@@ -422,7 +422,7 @@ class _Walks:
     def __init__(
         self, names: Mapping[int, bytes], indexes: list[bytes], graph: HloGraph, places: Places
     ) -> None:
-        """Nothing is walked yet.
+        """Start without any walk.
 
         Args:
             names: names of instructions by their hash.
@@ -440,7 +440,7 @@ class _Walks:
         self._has_line: dict[int, bool] = {}
 
     def origins(self, starts: Columns) -> tuple[Ints, list[Origin]]:
-        """For each value which origin it has, -1 where nothing is to be said; and the origins."""
+        """Return for each value which origin it has, -1 if there is nothing to say; and these."""
         keys, codes, shares = starts["key"], starts["code"], starts["shares"]
         near = np.concatenate([keys[starts["is_near"]], starts["carrier_key"][shares]])
         self._find_homes(near, keys)
@@ -463,7 +463,7 @@ class _Walks:
         return of_case[case], [origin for _, origin in origins.values()]
 
     def _numbered(self, keys: Words) -> Ints:
-        """For each name where the walk for it begins, as a number: one for the same place."""
+        """Return for each name where its walk begins, as a number: one for the same place."""
         distinct, inverse = np.unique(keys, return_inverse=True)
         numbers = self._number_of_name
         for key in _in_order(keys).tolist():
@@ -476,7 +476,7 @@ class _Walks:
         return np.array([numbers[key] for key in distinct.tolist()], np.int64)[inverse]
 
     def _find_homes(self, near: Words, keys: Words) -> None:
-        """Find where the names stand: of what shares or uses bytes of a loop anywhere."""
+        """Find where the names are; outside loops only those that share or use bytes of one."""
         names, others = self.names, keys[~isin(keys, distinct(near))]
         self.homes = self.graph.homes(
             (names[key] for key in _in_order(others).tolist() if key in names), only_in_loops=True
@@ -485,10 +485,10 @@ class _Walks:
         self.homes |= self.graph.homes(names[key] for key in near.tolist() if key in names)
 
     def _start(self, key: int) -> tuple[Instruction | None, Instruction | None]:
-        """Where the walk for a name begins, and the loop if the name is an element of one.
+        """Return where the walk for a name begins, and the loop if the name is an element of one.
 
-        What the body of a loop is given begins at the loop. Parameters and constants of the
-        program are what they are.
+        A walk from what the body of a loop is given begins at the loop. Parameters and constants of
+        the program are what they are.
         """
         name = self.names.get(key)
         home = None if name is None else self.homes.get(name)
@@ -506,7 +506,7 @@ class _Walks:
         return ins, None
 
     def _origin(self, ins: Instruction, index: Index, loop: Instruction | None) -> Origin | None:
-        """The origin of a value that a loop carries, or none; None if nothing is to be said."""
+        """Return the origin of a value, as a loop carries it; None if there is nothing to say."""
         origin = self.walker.origin(ins, index)
         if origin.kind == "self":
             if loop is None:
@@ -525,7 +525,7 @@ class _Walks:
         return origin if self._has_line[id(origin)] else None
 
     def _is_named(self, origin: Origin) -> bool:
-        """Whether the walk ended at a line, the user's or a library's, or at a named parameter."""
+        """Return whether the walk ended at a user's or library's line, or a named parameter."""
         end = origin.instruction
         if end is None:
             return False
@@ -541,10 +541,10 @@ def _index(text: bytes) -> Index:
 
 
 def _in_order(keys: Words) -> Words:
-    """Each key once, in the order of the values, which is nearly that of the text.
+    """Return each key once, in the order of the values, which is nearly that of the text.
 
-    In the order of the hashes each name stands somewhere else in the text, and waiting for memory
-    takes longer than the work.
+    In the order of the hashes each name is somewhere else in the text, and waiting for memory takes
+    longer than the work.
     """
     return keys[np.sort(np.unique(keys, return_index=True)[1])]
 

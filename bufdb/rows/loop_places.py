@@ -10,16 +10,16 @@ from bufdb.read.hlo import NOTHING_MORE, Frame, HloHeader, Own
 from bufdb.read.hlo_graph import At, Caller, HloGraph, Index, Instruction, at_shape
 from bufdb.read.instruction import metadata_of, unescape
 
-# -- Operands of instructions, and what stands behind moves of data --------------------------------
+# -- Operands of instructions, and the sources of moves of data ------------------------------------
 
 MOVES = (
     *("add-dependency", "bitcast", "bitcast-convert", "broadcast", "convert", "copy", "copy-done"),
     *("copy-start", "domain", "dynamic-slice", "opt-barrier", "pad", "reduce-precision"),
     *("reshape", "slice", "transpose"),
 )
-"""They move data and make none; what they bear as metadata is often that of their user."""
+"""They move data and make none; their metadata is often that of their user."""
 MAX_MOVES = 20
-"""So far a constant, or the carry of a loop, is looked for."""
+"""Limit on the moves to a constant, or to the carry of a loop."""
 
 Callers = dict[int, Caller]
 """By computation the instruction through which a walk came in."""
@@ -33,16 +33,16 @@ class Operands:
         self._largest: dict[int, At | None] = {}
 
     def all(self, ins: Instruction) -> list[At]:
-        """Those that are there, each as a whole."""
+        """Return the operands that are there, each as a whole."""
         found = (self.graph.operand(ins, number, ()) for number in range(len(ins.operands)))
         return [at for at in found if at is not None]
 
     def caller(self, callers: Callers, computation: int) -> Caller | None:
-        """Who calls a computation: where the walk has come in, that way."""
+        """Return the caller of a computation: the way that the walk came in, if it did."""
         return callers.get(computation) or self.graph.caller(computation)
 
     def largest(self, callers: Callers, ins: Instruction) -> At | None:
-        """Return the largest; of those that are not made of a constant, where there are others."""
+        """Return the largest operand, of those not made of a constant if there are others."""
         if ins.position not in self._largest:
             found = self.all(ins)
             changing = [at for at in found if not self._is_constant(callers, at)]
@@ -50,7 +50,7 @@ class Operands:
         return self._largest[ins.position]
 
     def is_carried(self, callers: Callers, at: At) -> bool:
-        """Whether moves lead to what the body of a loop is given."""
+        """Return whether moves lead to what the body of a loop is given."""
         end = self._behind_moves(callers, at)
         if end is None or end.opcode != "parameter":
             return False
@@ -58,9 +58,9 @@ class Operands:
         return found is not None and found[1] == "body"
 
     def branches(self, callers: Callers, ins: Instruction, index: Index) -> list[int]:
-        """Return the branches of a conditional that make data; all, where each gives a constant.
+        """Return the branches of a conditional that make data; all, if each gives a constant.
 
-        Of what one branch leaves for the backward pass the others give zeros.
+        For what one branch leaves for the backward pass, the others give zeros.
         """
         called = ins.called.get("branch", [])
         roots = [(number, self.graph.root(name)) for number, name in enumerate(called)]
@@ -69,7 +69,7 @@ class Operands:
         return making or [number for number, _ in there]
 
     def _fills(self, callers: Callers, at: At | None) -> bool:
-        """Whether an element of a result is a constant, broadcast in a fusion perhaps."""
+        """Return whether an element of a result is a constant, broadcast in a fusion perhaps."""
         for _ in range(MAX_MOVES):
             if at is None:
                 return False
@@ -95,7 +95,7 @@ class Operands:
         return end is not None and end.opcode in ("constant", "iota")
 
     def _behind_moves(self, callers: Callers, at: At | None) -> Instruction | None:
-        """Return what stands behind moves and the parameters of fusions."""
+        """Return the source of moves and of parameters of fusions."""
         for _ in range(MAX_MOVES):
             if at is None:
                 return None
@@ -115,11 +115,11 @@ def _size(at: At) -> int:
     return 0 if shape.is_tuple else shape.logical_bytes or 0
 
 
-# -- Lines that a scan bears and that are those of another one -------------------------------------
+# -- Lines in a scan that are those of another one -------------------------------------------------
 #
 # JAX traces what a scan inserts into its stacks, and takes from them, once for each shape, and
-# keeps that (`jit(dynamic_update_index_in_dim)`). From then on all scans of a process bear the line
-# of the first one, in whatever program that was. They stand right in the body, beside the user's
+# keeps that (`jit(dynamic_update_index_in_dim)`). From then on all scans of a process have the line
+# of the first one, in whatever program that was. They are directly in the body, next to the user's
 # step, which is a `closed_call`. The body of a `while_loop` has none: there the user may have
 # written the same.
 
@@ -134,9 +134,9 @@ _LONGEST = 1 << 12
 
 
 def kept_steps(text: bytes) -> list[tuple[bytes, Fields]]:
-    """Return what stands behind the names of what JAX may have kept from another scan, each once.
+    """Return what follows the names of what JAX may have kept from another scan, each once.
 
-    Of 16,464 such in 13 MB four differ, which takes 16 ms; to look at each one 70.
+    Of 16,464 such in 13 MB four differ, which takes 16 ms; parsing each one takes 70.
 
     Returns:
         The end of their metadata, and the fields in it, where the line is.
@@ -146,7 +146,7 @@ def kept_steps(text: bytes) -> list[tuple[bytes, Fields]]:
 
 
 def bodies_of(text: bytes, ends: Iterable[bytes]) -> set[tuple[bytes, bytes]]:
-    """Return the ends again, each with the op_names of the bodies in which it stands."""
+    """Return the ends again, each with the op_names of the bodies in which it occurs."""
     wanted = set(ends)
     marks = _KEPT.finditer(text) if wanted else ()
     found = {(mark[1], _body(text, mark)) for mark in marks if mark[1] in wanted}
@@ -154,7 +154,7 @@ def bodies_of(text: bytes, ends: Iterable[bytes]) -> set[tuple[bytes, bytes]]:
 
 
 def bodies_of_scans(text: bytes, bodies: Iterable[bytes]) -> set[bytes]:
-    """Which of these bodies, by their op_name, are those of scans."""
+    """Return which of these bodies, by their op_name, are those of scans."""
     wanted, found = set(bodies), set()
     for mark in re.finditer(_STEP, text) if wanted else ():
         body = _body(text, mark)
@@ -212,11 +212,11 @@ class Places:
         """Take the frames of the HLO text, and the metadata of its loops.
 
         Args:
-            header: what stands above the computations.
+            header: the text above the computations, as read.
             loops: metadata of the loops.
             own: which files are the user's own.
-            text: the computations, or no text if some line is known to be the user's and all
-                scans bear their own.
+            text: the computations, or no text if some line is known to be the user's and all scans
+            have their own.
         """
         self._is_library, self._library_source = own.is_library, own.library_source
         self.has_own = not text or self._finds_own(header, text)
@@ -241,7 +241,7 @@ class Places:
         return place
 
     def innermost(self, ins: Instruction) -> tuple[str | bytes | None, int | None, int | None]:
-        """File, line and frame as in the table `instructions`."""
+        """Return file, line and frame as in the table `instructions`."""
         fields = ins.metadata
         file, number = fields.get("source_file"), fields.get("stack_frame_id")
         frame = self.frames.get(number) if file is None and number is not None else None
@@ -250,7 +250,7 @@ class Places:
         return file, fields.get("source_line"), number
 
     def _of_other_scans(self, text: bytes) -> set[Place]:
-        """Return the lines that loops bear for what JAX had traced for another scan."""
+        """Return the lines that loops have for what JAX had traced for another scan."""
         found = [(end, self._own(fields)) for end, fields in kept_steps(text)]
         others = {end: place for end, place in found if place and place not in self.of_loops}
         bodies = bodies_of(text, others)
@@ -269,11 +269,11 @@ class Places:
         return False
 
     def is_nobodys(self, file: str) -> bool:
-        """Whether a line of a file says nothing, being a library's beside those of a user."""
+        """Return whether a file's lines say nothing: a library's, where there are a user's."""
         return self.has_own and self._is_library(file)
 
     def library_source(self, ins: Instruction) -> str | None:
-        """The innermost place of what has none of the user's, as value_origin_details names it."""
+        """Return the innermost library line, as in value_origin_details; None with a user's."""
         file, line, number = self.innermost(ins)
         frame = None if number is None else self.frames.get(number)
         if frame is not None and frame.own_frame_id is not None:
@@ -282,7 +282,7 @@ class Places:
         return self._library_source(text, line)
 
     def is_librarys(self, ins: Instruction) -> bool:
-        """Whether an instruction bears lines of libraries alone, in a module with the user's."""
+        """Return whether an instruction has lines of libraries alone."""
         return self.own(ins) is None and self.library_source(ins) is not None
 
     def _own(self, fields: Fields) -> Place | None:
@@ -305,19 +305,19 @@ class Places:
         return frame.source_file, frame.source_line
 
     def is_users(self, ins: Instruction) -> bool:
-        """Whether the line that an instruction bears says what of the user's it computes."""
+        """Return whether an instruction's line says what of the user's it computes."""
         if ins.is_users is None:
             ins.is_users = self._judge(ins)
         return ins.is_users
 
     def is_sum(self, ins: Instruction) -> bool:
-        """Whether a loop sums up, step by step, the gradient of what all steps share."""
+        """Return whether a loop sums up, step by step, the gradient of what all steps share."""
         if ins.opcode != "add" or not (ins.op_name or b"").endswith(b"/add_any"):
             return False
         return self.own(ins) in self.of_loops
 
     def is_turned(self, ins: Instruction) -> bool:
-        """Whether a move of vmap's, of the axis of its batch, is named, on the line of the loop."""
+        """Return whether it is vmap's move of its batch axis, named on the line of the loop."""
         return (ins.op_name or b"").endswith(b"/transpose") and self.own(ins) in self.of_loops
 
     def _judge(self, ins: Instruction) -> bool:

@@ -10,22 +10,21 @@ from bufdb.read.hlo_graph import At, Caller, HloGraph, Index, Instruction, at_sh
 from bufdb.read.shape import Shape, shape_of
 from bufdb.rows.loop_places import MOVES, Callers, Operands, Places
 
-# -- What XLA makes one collective of several, and which operand a part of its result comes from ---
+# -- Collectives merged by XLA, and the operand that a part of the result comes from ---------------
 #
-# Where the result is a tuple it has an operand for each element, and the metadata of the first. On
-# GPUs the arrays are put into a flat one first, and each takes its part of the result again. What
-# the user asked for (lax.all_gather) makes data; what XLA adds sums up or moves what its operand
-# is.
+# Where the result is a tuple, it has an operand for each element, and the metadata of the first. On
+# GPUs the arrays are first put into a flat one, and each takes its part of the result again. What
+# the user asked for (lax.all_gather) makes data; what XLA adds sums up or moves its operand.
 
 _COLLECTIVES = frozenset(
     ("all-gather", "all-reduce", "all-to-all", "collective-broadcast", "collective-permute")
 )
 _COLLECTIVES |= {"ragged-all-to-all", "reduce-scatter"}
 _REDUCING = frozenset(("all-reduce-start", "reduce-scatter-start"))
-"""What is asynchronous and makes data; the rest moves them, unless the user asked for it."""
+"""Asynchronous opcodes that make data; others move data, unless the user asked for them."""
 _ASKED_FOR: tuple[bytes, ...] = (b"/all_gather", b"/all_gather_invariant", b"/all_to_all")
 _ASKED_FOR += (b"/ppermute", b"/psum", b"/psum_invariant", b"/reduce_scatter")
-"""How the op_name of a collective ends that the user wrote; what XLA adds bears its user's."""
+"""Ends of the op_names of collectives that the user wrote; XLA's own have their user's."""
 _FLAT = re.compile(rb"slice=\{\[(\d{1,18}):(\d{1,18})\]\}")
 _STAYS = frozenset(("all-reduce", "all-reduce-start", "bitcast", "copy", "copy-done", "copy-start"))
 
@@ -34,7 +33,7 @@ Part = tuple[int, int, int]
 
 
 def is_collective(ins: Instruction) -> bool:
-    """Whether it computes between devices, or starts to."""
+    """Return whether it computes between devices, or starts to."""
     return ins.opcode.removesuffix("-start") in _COLLECTIVES
 
 
@@ -55,12 +54,12 @@ def offloaded(graph: HloGraph, ins: Instruction) -> Instruction | None:
 
 
 def is_asked_for(ins: Instruction) -> bool:
-    """Whether it bears the op_name of a collective that the user wrote."""
+    """Return whether it has the op_name of a collective that the user wrote."""
     return (ins.op_name or b"").endswith(_ASKED_FOR)
 
 
 def only_moves(ins: Instruction) -> bool:
-    """Whether it is asynchronous and makes no data."""
+    """Return whether it is asynchronous and makes no data."""
     if ins.opcode in _REDUCING or (ins.opcode.endswith("-start") and is_asked_for(ins)):
         return False
     return ins.opcode.endswith(("-start", "-done", "-update"))
@@ -80,14 +79,14 @@ def operand(
 
 
 def is_of_several(ins: Instruction) -> bool:
-    """Whether XLA puts arrays together that no line puts together: of which each has its own."""
+    """Return whether XLA, and no line, puts arrays together: each has its own line."""
     return ins.opcode == "concatenate" and ins.op_name is None
 
 
 def named(ins: Instruction, index: Index, element: Instruction | None) -> tuple[Instruction, bool]:
-    """Whose line an element of what an instruction makes bears, and whether that is known.
+    """Return the instruction whose line an element of a result has, and whether it is known.
 
-    A collective of several bears that of the first; from jaxlib 0.11 on the elements, each with its
+    A collective of several has that of the first; from jaxlib 0.11 on the elements, each with its
     own, are not in the text.
     """
     if not index or not is_collective(ins) or len(ins.operands) == 1:
@@ -96,7 +95,7 @@ def named(ins: Instruction, index: Index, element: Instruction | None) -> tuple[
 
 
 def part_behind(graph: HloGraph, ins: Instruction, part: Part | None) -> Part | None:
-    """Which part of its operand a part of what an instruction makes is, where that is flat."""
+    """Return which part of its operand a part of a result is, where that is flat."""
     if ins.opcode != "slice":
         return part if ins.opcode in _STAYS else None
     found, whole = _FLAT.search(ins.attributes), graph.operand_shape(ins, 0)
@@ -133,7 +132,7 @@ def part_operand(operands: Operands, ins: Instruction, part: Part | None) -> At 
 MAX_STEPS = 400
 """A walk is 10 steps long in the middle and 38 at most in the programs measured."""
 MAX_GUESSES = 8
-"""So many computations without a line of the user's are crossed; 6 were where a line was found."""
+"""Limit on crossed computations without a line of the user's; 6 led to a line at most."""
 _MOVES_OF_USERS = frozenset(
     ("broadcast", "convert", "dynamic-slice", "pad", "reshape", "slice", "transpose")
 )
@@ -166,21 +165,21 @@ class _Path:
 
     origin: Origin = field(default_factory=Origin)
     rounds: set[tuple[int, Index]] = field(default_factory=set)
-    """Elements of loops that were looked up in the body: whoever comes again, goes in."""
+    """Elements of loops that were looked up in the body: a second visit goes in."""
     open: list[tuple[Instruction, Index]] = field(default_factory=list)
-    """Those of them that the walk has not left by what went in."""
+    """Those of them that the walk has not left through the initial value."""
     callers: Callers = field(default_factory=dict)
     passed: list[tuple[Instruction, bool]] = field(default_factory=list)
-    """Moves, and what is made of several (True), whose line stands in for an end without one."""
+    """Moves, and what makes data (True), whose line is used if the end has none."""
     end: Instruction | None = None
     library: tuple[Origin, bool] | None = None
     """Had the walk ended where a line of a library's, and none of the user's, first made data: the
-    origin, and whether one slice is read back. It stands in where nothing of the user's comes."""
+    origin, and whether one slice is read back. It is used if nothing of the user's comes."""
     is_slice: bool = False
     part: Part | None = None
     """Which part of a flat array the walk is after, where it came from that."""
     element: Instruction | None = None
-    """The last element that bears the line of a collective that the user asked for."""
+    """The last element that has the line of a collective that the user asked for."""
     guess_count: int = 0
     element_count: int = 0
     """Steps through elements of tuples: newer texts leave these instructions out."""
@@ -199,7 +198,7 @@ class Walker:
         self._operands = Operands(graph)
 
     def origin(self, ins: Instruction, index: Index) -> Origin:
-        """The origin of what an instruction defines at an index of its shape; not to be changed."""
+        """Return the origin of what an instruction defines at an index; not to be changed."""
         known = self._known.get((ins.position, index))
         if known is None:
             path = _Path()
@@ -209,7 +208,7 @@ class Walker:
         return known
 
     def _walk(self, path: _Path, at: At | None) -> None:
-        """Walk to the end, and say in the path's origin where it was."""
+        """Walk to the end, and note in the path's origin where it was."""
         elements: list[tuple[int, Index]] = []
         origin, step_count = path.origin, 0
         step_of, other = _STEPS.get, Walker._other
@@ -234,7 +233,7 @@ class Walker:
             self._known[element] = path.origin
 
     def _is_fresh(self, path: _Path) -> bool:
-        """Whether all that was seen so far changes nothing of what comes."""
+        """Return whether nothing seen so far changes what follows."""
         origin = path.origin
         is_plain = origin.kind in ("self", "invariant") and origin.written_by is None
         is_plain = is_plain and origin.is_exact and not path.open and path.part is None
@@ -251,7 +250,7 @@ class Walker:
             end = end or path.end
         if path.origin.instruction is None:
             path.origin.instruction = end
-        elif path.origin.instruction is not end:  # of what is behind a slice, which others share
+        elif path.origin.instruction is not end:  # of a slice's source, which others share
             path.origin = replace(path.origin, instruction=end)
 
     def _stand_in(self, path: _Path) -> Instruction | None:
@@ -283,7 +282,7 @@ class Walker:
         return self._enter(path, (ins, "body", 0), bodies[0], index)
 
     def _go_in(self, path: _Path, loop: Instruction, index: Index) -> At | None:
-        """Nobody in the loop writes it: what it began with."""
+        """Go on with what the loop began with: its body never writes it."""
         origin = path.origin
         if (loop, index) in path.open:
             path.open.remove((loop, index))
@@ -333,7 +332,7 @@ class Walker:
         return self._enter(path, (ins, "branch", last), ins.called["branch"][last], index)
 
     def _update(self, path: _Path, ins: Instruction, index: Index) -> At | None:
-        """One slice written: by a loop into its stack, or by the user (a cache)."""
+        """Follow the write of one slice: by a loop into its stack, or by the user (a cache)."""
         origin = path.origin
         if self.places.is_users(ins):
             path.end = ins
@@ -353,7 +352,7 @@ class Walker:
         return self.graph.operand(ins, 1, ())
 
     def _behind(self, path: _Path, ins: Instruction, loop: Instruction) -> _Path:
-        """Return what was found behind a slice that a loop inserts, found once."""
+        """Return what was found from a slice that a loop inserts on, found once."""
         behind = self._behind_slice.get(ins.position)
         if behind is None:
             update = self.graph.operand(ins, 1, ())
@@ -424,7 +423,7 @@ class Walker:
                 return own[-1]
         if self.places.is_users(ins) or not ins.operands:
             path.end, is_its = named(ins, index, path.element)
-            # What XLA made one instruction of that and a product bears no line of the product.
+            # An instruction that XLA made of that and a product has no line of the product.
             is_its = is_its and not self.places.is_turned(ins)
             path.origin.is_exact = path.origin.is_exact and is_its
             return None
@@ -462,12 +461,12 @@ def _body_of(ins: Instruction) -> bytes | None:
 
 
 def _is_name(ins: Instruction) -> bool:
-    """Whether checkpoint_name left it, with the line that gives the name, perhaps a helper's."""
+    """Return whether checkpoint_name left it, on the line with the name, perhaps a helper's."""
     return (ins.op_name or b"").endswith(b"/reduce_precision")
 
 
 def _times(whole: Shape, part: Shape) -> int | None:
-    """How many slices a stack holds; None unless they fill it."""
+    """Return how many slices a stack holds; None unless they fill it."""
     if not whole.element_count or not part.element_count:
         return None
     count, rest = divmod(whole.element_count, part.element_count)

@@ -1,4 +1,4 @@
-"""Out-of-memory messages as rows: what they say of a program's peak, and nothing that they do not.
+"""Out-of-memory messages as rows: what they say about a program's peak, and nothing else.
 
 A message lists the largest buffers and sums of kinds, rounded. Each buffer is a value without
 allocation, offset or live range, and holds its bytes at the peak; what the sums say beyond the
@@ -39,7 +39,7 @@ _JIT = re.compile(r"p?jit\(([^()]+)\)")
 
 
 def add_messages(context: Context, shapes: Shapes) -> None:
-    """Rows of the modules of a batch that are messages."""
+    """Emit the rows of the modules of a batch that are messages."""
     tables: dict[str, list[Row]] = {}
     for module, message in context.source.messages.items():
         _Program(context, shapes, module, message).add(tables)
@@ -59,11 +59,11 @@ class _Program:
         self.context, self.shapes, self.module, self.message = context, shapes, module, message
         self.facts = context.facts[module]
         self.rounded = 0
-        """Buffers whose size is known as printed alone."""
+        """Buffers whose size is only known as printed."""
         self.amounts = {name: amount.size_bytes for name, amount in message.amounts.items()}
 
     def add(self, tables: dict[str, list[Row]]) -> None:
-        """Add the rows to those of each table, and say what is uncertain."""
+        """Add the rows to those of each table, and report what is uncertain."""
         message, facts = self.message, self.facts
         facts.is_message, facts.has_tiles = True, message.is_tpu
         facts.is_of_gpu = message.form == "block"
@@ -106,7 +106,7 @@ class _Program:
         return None
 
     def _all_temp(self) -> int | None:
-        """Bytes of temporaries and of scratch memory; None if the message does not say."""
+        """Return bytes of temporaries and of scratch memory; None if the message does not say."""
         if not {"temp", "scoped"} & set(self.amounts):
             return None
         return self.amounts.get("temp", 0) + self.amounts.get("scoped", 0)
@@ -133,7 +133,7 @@ class _Program:
         return row
 
     def _buffer(self, buffer: Buffer, color: int) -> Row:
-        """Return a row with all that is known of a buffer with a size."""
+        """Return a row with everything that is known about a buffer with a size."""
         assert buffer.size is not None, "asked of those with a size"
         shape, is_scratch = buffer.shape, buffer.is_scoped
         if self.message.form == "kernel":
@@ -162,7 +162,7 @@ class _Program:
         }
 
     def _kind(self, size: int) -> str | None:
-        """Of a buffer that is no parameter: temp or output, where it fits into one alone."""
+        """Return the kind of a buffer that is no parameter: temp or output, if it fits only one."""
         message = self.message
         if message.is_tpu or not {"temp", "output"} <= set(message.amounts):
             return None
@@ -172,7 +172,7 @@ class _Program:
         return "output" if size > temp.size_bytes + temp.slack_bytes else None
 
     def _held(self, buffers: list[Row], color: int) -> list[Row]:
-        """Rows of `peak_values`: the buffers, and what each kind has beyond them."""
+        """Return the rows of `peak_values`: the buffers, and what each kind has beyond them."""
         message, amounts = self.message, self.amounts
         temp = self._temp()
         left = self._fixed() + (temp or 0)
@@ -207,7 +207,7 @@ class _Program:
         for row in buffers:
             hold(row["kind"], row["value_id"], row["size_bytes"])
         if any(row["kind"] is None for row in buffers):
-            # Which kind they are of is not known, so neither what temporaries hold beside them.
+            # Their kind is not known, so neither is what temporaries hold in addition to them.
             of_kind.pop("temp", None)
         for kind, size in of_kind.items():
             hold(kind, None, size)
@@ -237,7 +237,7 @@ class _Program:
 
 
 def _size(amount: Amount) -> str:
-    """As the message has it: 33.05G is 33.05 GiB."""
+    """Format a size as the message does: 33.05G is 33.05 GiB."""
     size, unit = float(amount.size_bytes), "B"
     for larger in ("KiB", "MiB", "GiB", "TiB"):
         if size < 1024:
@@ -361,12 +361,12 @@ _HINTS = {
 
 
 def _name(buffers: list[Row]) -> None:
-    """Names, and places in tuples; where the message leaves them open a buffer has its number."""
+    """Set names, and places in tuples; where the message omits them, the buffer's number."""
     taken: set[tuple[str, str]] = set()
     for row in buffers:
         name = row["instruction_name"]
         if name and (row["result"] is None or row["is_scratch"]):
-            # Scratch memory is no part of the result; else which part it is is not known.
+            # Scratch memory is not part of the result; otherwise the part is not known.
             row["shape_index"] = "{}"
             continue
         indices = _indices(row["shape"], row["result"] or "") if name else []
@@ -380,7 +380,7 @@ def _name(buffers: list[Row]) -> None:
 
 
 def _indices(shape: str, result: str) -> list[str]:
-    """Where an instruction's result has a shape: {} if it is no tuple."""
+    """Return where an instruction's result has a shape: {} if it is no tuple."""
     if not result.startswith("("):
         return ["{}"] if shape == result else []
     parts = re.sub(r"/\*index=\d+\*/", "", result[1:-1]).split(", ")
@@ -388,7 +388,7 @@ def _indices(shape: str, result: str) -> list[str]:
 
 
 def _function(message: Message) -> str | None:
-    """The program that the message names, or the function of the first jit(…) in an op_name."""
+    """Return the program that the message names, or the function of the first jit(…)."""
     if message.function is not None:
         return re.sub(r"^p?jit_", "", message.function)
     for buffer in message.buffers:

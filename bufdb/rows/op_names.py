@@ -15,9 +15,9 @@ from bufdb.columnar.scan import Bools, Ints, Text
 
 # -- Scope paths of op_names, as the macros op_path and strip_op_path of `schema/` give them -------
 #
-# They are said twice, since what a peak would be without an op is computed before the database sees
-# a row; a test holds the two to each other. A scope is taken element by element, which are few and
-# remembered: 2 microseconds each, where the macro's regular expressions take 10.
+# They are defined twice, since what a peak would be without an op is computed before the database
+# sees a row; a test compares the two. A scope is read element by element, which are few and cached:
+# 2 microseconds each, where the macro's regular expressions take 10.
 
 _ARGUMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\[['0-9-]|[.][A-Za-z_])")
 _INDEX, _DIVIDER = re.compile(r"\['?|'?\]"), re.compile(r"/+[.]?|[.]")
@@ -63,7 +63,7 @@ def strip_op_path(path: str) -> str:
 
 @lru_cache(maxsize=1 << 12)
 def _strip_scope(scope: str) -> str:
-    """Many operations stand in one scope, mostly one after the other."""
+    """Strip a scope; many operations are in one scope, mostly one after the other."""
     elements = scope.split("/")
     if "transpose(jvp(" in scope and "/jvp(" in scope:
         return _strip_elements(elements)
@@ -74,7 +74,7 @@ def _strip_scope(scope: str) -> str:
 
 @lru_cache(maxsize=1 << 12)
 def _text_alone(element: str) -> str:
-    """What is left of an element, and a divider; `_DEPENDS` if that depends on those behind it."""
+    """Return what is left of an element, and a divider; `_DEPENDS` if later ones decide."""
     if _is_call(element):
         return ""
     if _LOOP.fullmatch(element) or _CHOICE.fullmatch(element):
@@ -88,7 +88,7 @@ def _strip_elements(elements: list[str]) -> str:
     called = [
         element
         for element, behind in zip(elements, [*elements[1:], ""], strict=True)
-        # The scope around a checkpoint stands twice in its gradient.
+        # The scope around a checkpoint occurs twice in its gradient.
         if not (element.startswith("transpose(jvp(") and behind.startswith("jvp("))
         and not _is_call(element)
     ]
@@ -106,13 +106,13 @@ def _strip_elements(elements: list[str]) -> str:
 
 @lru_cache(maxsize=1 << 12)
 def _is_call(element: str) -> bool:
-    """Whether it names a function that is called: jit(f), jvp(jit(f)), remat(core) of old."""
+    """Return whether it names a function that is called: jit(f), jvp(jit(f)), remat(core)."""
     return _CALL.fullmatch(element) is not None
 
 
 @lru_cache(maxsize=1 << 12)
 def _is_part(element: str, behind: str) -> bool:
-    """Whether both are a loop or a conditional and a part of it."""
+    """Return whether both are a loop or a conditional and a part of it."""
     if _LOOP_PART.fullmatch(behind):
         return _LOOP.fullmatch(element) is not None
     return _BRANCH.fullmatch(behind) is not None and _CHOICE.fullmatch(element) is not None
@@ -120,7 +120,7 @@ def _is_part(element: str, behind: str) -> bool:
 
 @lru_cache(maxsize=1 << 12)
 def _own_text(element: str) -> str | None:
-    """The scope in transpose(jvp(scope)); None for words that only say how code is called."""
+    """Return the scope in transpose(jvp(scope)); None for words about how code is called."""
     if _WORD.fullmatch(element):
         return None
     found = _SCOPE.fullmatch(element)
@@ -133,23 +133,23 @@ def _own_text(element: str) -> str | None:
 # first, what is left is kept in packed parts, and what is only compared is compared by hashes.
 
 _REMEMBERED = 1 << 13
-"""Op_names known not to be new, as many as stay in a cache: equal ones mostly stand close together.
-What was forgotten and comes again has two numbers, which is no harm: numbers of equal texts become
-one in `Stripped`."""
+"""Op_names known not to be new, as many as fit a cache: equal ones are mostly close together. An
+op_name that was forgotten and occurs again has two numbers, which is harmless: numbers of equal
+texts become one in `Stripped`."""
 PART = 1 << 12
-"""Texts that are packed together, to about a tenth: scopes stand in them again and again."""
+"""Texts that are packed together, to about a tenth: scopes occur in them again and again."""
 
 
 def is_backward(op_name: bytes) -> bool:
-    """Whether an op_name is of the backward pass, what that computes again included."""
+    """Return whether an op_name is of the backward pass, what that computes again included."""
     return b"transpose(" in op_name
 
 
 class _Numbers(dict[bytes | None, int]):
-    """Op_names with their numbers; of what is not known the number is asked for once."""
+    """Op_names with their numbers; the number of an unknown one is asked for once."""
 
     def __init__(self, add: Callable[[bytes], int]) -> None:
-        """Nothing is known but that no op_name has the number -1."""
+        """Start with nothing known except that no op_name has the number -1."""
         self._add = add
         self[None] = -1
 
@@ -162,9 +162,9 @@ class OpNames:
     """What is left of op_names, by number."""
 
     def __init__(self) -> None:
-        """No op_name has a number yet."""
+        """Start without any op_name."""
         self._texts: list[str] = []
-        """What is not packed: the last of all."""
+        """The last texts, which are not packed yet."""
         self._packed: list[bytes] = []
         """The others, as many in each as in any."""
         self._unpacked: tuple[int, list[str]] = -1, []
@@ -230,14 +230,14 @@ class Stripped(Sequence[str]):
         return self._places[numbers]
 
     def find(self, text: str) -> int:
-        """Where a text is, or -1."""
+        """Return where a text is, or -1."""
         place = int(np.searchsorted(self._hashes, hash(text)))
         return place if place < len(self) and self._hashes[place] == hash(text) else -1
 
     def __len__(self) -> int:
         return len(self._hashes)
 
-    # A sequence takes slices too, which nobody asks for here.
+    # A sequence takes slices too, which no caller uses here.
     def __getitem__(self, place: int) -> str:  # type: ignore[override]
         return self._op_names[int(self._examples[place])]
 

@@ -30,7 +30,7 @@ FIXED = [kind for kind in KINDS if kind not in ("temp", "thread_local")]
 class Live:
     """What is live when in a batch, of modules whose peak is known.
 
-    It is made before the index gives up where values lie, and asked after that: both together are
+    It is made before the index gives up where values lie, and used after that: both together are
     the most that is held of a large module between two sections.
     """
 
@@ -52,10 +52,10 @@ class Live:
     fixed: Ints
     """Rows in `table` of what is held all the time."""
     standing: Ints
-    """For each of these the value that stands for it, as a row of the index, or -1."""
+    """For each of these the value that represents it, as a row of the index, or -1."""
 
     def occupied(self, context: Context, lifetimes: Lifetimes) -> tuple[dict[str, Columns], Temps]:
-        """Rows of the tables about the peak, and the temp values."""
+        """Return the rows of the tables about the peak, and the temp values."""
         groups, table = self.groups, self.table
         lengths = [f.live.schedule_length or 0 for f in context.facts]
         last = np.array(lengths, np.int64)[groups[:, 0]]
@@ -94,7 +94,7 @@ class Live:
         """
         table, fixed = self.table, self.fixed
         live = np.concatenate([np.empty(0, np.int64), *live_at(self.ranges, peak_time)])
-        # Values are in order of their numbers, by which equal ones are told apart.
+        # Values are in order of their numbers, which decides between equal ones.
         some = self.ranges.where(live)
         held = own_bytes(self.allocation[live], some.offset, some.size)
         live, held = live[held > 0], held[held > 0]
@@ -115,7 +115,7 @@ class Live:
         return columns, held_by
 
     def _check_peaks(self, context: Context, peaks: Any) -> None:
-        """Temp allocations hold no more than they are large, so a peak is within the total."""
+        """Check that temp allocations hold no more than their size: a peak is within the total."""
         table, groups = self.table, self.groups
         temps = table["kind"] == KINDS.index("temp")
         room = np.zeros(len(groups))
@@ -127,7 +127,7 @@ class Live:
 
 
 def _peaks(groups: Ints, found: Occupancy) -> Columns:
-    """Rows of `peaks`; where nothing is ever occupied, that is the peak."""
+    """Return the rows of `peaks`; where nothing is ever occupied, that is the peak."""
     heights: Any = found.occupied
     if heights.dtype == object and found.peak.astype(np.float64).max() < 2.0**62:
         heights = heights.astype(np.int64)  # which are faster by far
@@ -151,7 +151,7 @@ def _peaks(groups: Ints, found: Occupancy) -> Columns:
     }
 
 
-# -- What a batch's allocations, values and live ranges say together: occupied bytes, and checks ---
+# -- Joint facts of a batch's allocations, values and live ranges: occupied bytes, and checks ------
 
 SUMS = {
     "argument_bytes": ["parameter", "donated_parameter"],
@@ -179,7 +179,7 @@ class MemoryChecks:
     """For each value the row of its allocation in the table, from where it is checked on."""
 
     def sums(self) -> Columns:
-        """Rows of `memory_sums`: the allocations of each module and memory space, summed up."""
+        """Return the rows of `memory_sums`: the allocations by module and memory space, summed."""
         table = self.table
         groups, number = distinct_pairs(table["module"], table["color"])
         totals = sums_by_kind(number, table["kind"], table["size_bytes"], len(groups), len(KINDS))
@@ -190,7 +190,7 @@ class MemoryChecks:
         return {"module": groups[:, 0], "color": groups[:, 1], **sums}
 
     def live(self) -> Live:
-        """What is live when, of modules whose peak is known: all that is asked of placements."""
+        """Return what is live when, where the peak is known; placements are not needed again."""
         table = self.table
         chosen = self.context.having("is_peak_known")[table["module"]]
         mine = take(table, None if chosen.all() else chosen)
@@ -206,7 +206,7 @@ class MemoryChecks:
     def _ranges(
         self, table: Columns, number: Ints, row: Ints, groups: int
     ) -> tuple[list[int], Ranges, Any]:
-        """The largest sum of live sizes of each memory space; the live temp values, and their rows.
+        """Return each memory space's largest sum of live sizes; live temp values and their rows.
 
         Args:
             table: allocations of modules whose peak is known.
@@ -263,7 +263,7 @@ class MemoryChecks:
         return lookup(mine, order, theirs)
 
     def check(self) -> None:
-        """Sums and counts that every dump must satisfy (format section 8)."""
+        """Check the sums and counts that every dump must satisfy (format section 8)."""
         table = self.table
         bounds = np.searchsorted(table["module"], np.arange(len(self.context.facts) + 1))
         sums = np.concatenate([np.zeros(1, np.int64), np.cumsum(table["size_bytes"])])
@@ -285,7 +285,7 @@ class MemoryChecks:
     def _check_values(self, row: Ints) -> None:
         """Values lie in their allocation, fill it to its end if it is temp, and live some time."""
         table, values, find = self.table, self.values, self.context.find_in_each
-        # Of a thread-local computation constants have no live range either.
+        # In a thread-local computation constants have no live range either.
         without = [KINDS.index("thread_local"), KINDS.index("constant")]
         filled = np.zeros(len(table["module"]), np.bool_)
         wrong, dead = np.zeros(len(row), np.bool_), np.zeros(len(row), np.bool_)
@@ -313,7 +313,7 @@ class MemoryChecks:
         find(values.module[dead], "error", "missing_live_range", message)
 
     def _check_times(self) -> None:
-        """Live ranges lie within the schedule."""
+        """Check that live ranges lie within the schedule."""
         lengths = [f.live.schedule_length or 0 for f in self.context.facts]
         last = np.array(lengths, np.int64)
         odd = self.lifetimes.is_live & (
@@ -330,7 +330,7 @@ class MemoryChecks:
 
 
 def checked_sums(context: Context, sums: Columns) -> Columns:
-    """Rows of `memory_sums`, held to the printed totals.
+    """Return the rows of `memory_sums`, checked against the printed totals.
 
     They are NULL in modules whose allocations are found not to be those of one whole program.
     """

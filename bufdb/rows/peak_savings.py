@@ -22,7 +22,7 @@ from bufdb.rows.context import SECRET, Context, Observer
 from bufdb.rows.residuals import Residuals
 from bufdb.rows.value_index import places_of
 
-# -- The low end of what a peak loses: what a scan saves instead of what is left out of it ---------
+# -- The low end of a saving: what a scan saves instead of what is left out of it ------------------
 
 _COLUMNS = {
     "saving_form": "VARCHAR",
@@ -59,7 +59,7 @@ class Lows:
     def columns(
         self, savings: Savings, rows: Ints, sets: Ints, saving: Ints, backward: Ints, held: Ints
     ) -> Columns:
-        """Columns of `peak_savings` for each set.
+        """Return the columns of `peak_savings` for each set.
 
         Args:
             savings: the ranges.
@@ -102,7 +102,7 @@ class Lows:
         return columns
 
     def _slices(self, savings: Savings, rows: Ints, sets: Ints, stack: Ints, count: int) -> Ints:
-        """For each set the largest slice, as padded in memory, of what is no layer's input."""
+        """Return for each set the largest padded slice of what is no layer's input."""
         largest = np.zeros(count, np.int64)
         mine = np.flatnonzero(self._slice_counts[stack] > 0)
         size = savings.ranges.size[rows[mine]]
@@ -111,7 +111,7 @@ class Lows:
 
 
 def _cells(needs: Sequence[Needs], away: int, saving: int) -> dict[str, Any]:
-    """What is said of a set of stacks; those that go save `away` bytes if nothing is kept."""
+    """Return the cells of a set of stacks; those that go save `away` bytes if nothing is kept."""
     found = together(needs)
     return {
         "saving_form": found.form,
@@ -187,7 +187,7 @@ class PeakSavings(Observer):
         self._positions: list[tuple[Ints, Any, Bools]] = []
 
     def large_rows(self) -> Ints:
-        """Values with at least a hundredth of the peak of their memory space, ascending."""
+        """Return values with at least a hundredth of the peak of their memory space, ascending."""
         of_space = zip(self.fixed_bytes.tolist(), self.occupied.peak.tolist(), strict=True)
         least = [min(-(-sum(parts) // LARGE_PART), 2**63 - 1) for parts in of_space]
         ranges = self.ranges
@@ -195,7 +195,7 @@ class PeakSavings(Observer):
         return self.row[is_large]
 
     def see_uses(self, found: UsedValues) -> None:
-        """Keep where values that may be another's buffer stand in tuples."""
+        """Keep the places in tuples of values that may be another's buffer."""
         if not self.has_slots:
             return
         head = found.positions["head"]
@@ -213,11 +213,11 @@ class PeakSavings(Observer):
     def rows(
         self, groupings: Sequence[Grouping], residuals: Residuals, is_backward: Bools
     ) -> Iterator[Columns]:
-        """Rows of `peak_savings`, of the modules whose peak is known still.
+        """Yield the rows of `peak_savings`, of the modules whose peak is still known.
 
         Each set whose values hold bytes at the peak has a row: each buffer, then each name of each
-        grouping, with all buffers of the module that bear it. A buffer bears the name of the value
-        that holds its bytes at the peak, so the names part what is held there.
+        grouping, with all buffers of the module that have it. A buffer has the name of the value
+        that holds its bytes at the peak, so the names divide what is held there.
 
         Args:
             groupings: the names.
@@ -271,10 +271,10 @@ class PeakSavings(Observer):
         return self._saved(savings, rows, number[buffer[rows]], names)
 
     def _of_names(self, savings: Savings, grouping: Grouping, rows: Ints, label: Ints) -> Columns:
-        """A row for each name that holds bytes at the peak, in the order in which they appear.
+        """Return a row for each name that holds bytes at the peak, in order of appearance.
 
-        Numbers of names say nothing of them: they are in the order of hashes that no two
-        processes have in common.
+        Numbers of names mean nothing: they are in the order of hashes, which differs between
+        processes.
         """
         sets = _by_appearance(numbered(savings.ranges.group[rows], label))
         count = int(sets.max(initial=-1)) + 1
@@ -320,9 +320,9 @@ class PeakSavings(Observer):
 
 
 def _by_appearance(numbers: Ints) -> Ints:
-    """Numbers from 0, none left out, in another order: the lower one appears first."""
+    """Renumber from 0, without gaps, so that the lower number appears first."""
     first = np.empty(int(numbers.max(initial=-1)) + 1, np.int64)
-    # The last that is written stays.
+    # The last write stays.
     first[numbers[::-1]] = np.arange(len(numbers))[::-1]
     rank = np.empty_like(first)
     rank[np.argsort(first)] = np.arange(len(first))

@@ -25,15 +25,15 @@ class Shapes:
     """Shapes by their text, and which of them are new."""
 
     def __init__(self, known: dict[bytes, Shape]) -> None:
-        """`known` has every shape met so far; new ones are added to it."""
+        """Take every shape met so far; new ones are added to `known`."""
         self.known = known
         self.new: list[Shape] = []
 
     def logical_bytes(self, context: Context, values: Columns) -> Numbers:
-        """Bytes of each value's shape without padding; unknown where the shape is not understood.
+        """Return the bytes of each value's shape without padding; unknown if not understood.
 
-        Each different text is parsed once, in the order of their first values: that of their
-        hashes is another in each process.
+        Each different text is parsed once, in the order of their first values: the order of their
+        hashes differs between processes.
         """
         text: Text = values["shape"]
         _, first, inverse = np.unique(text.hashes(SECRET), return_index=True, return_inverse=True)
@@ -66,7 +66,7 @@ class Shapes:
 
 
 def read_allocations(context: Context, values: ValueIndex, shapes: Shapes) -> Columns:
-    """Rows of `allocations` and `values`; the values are put into the index.
+    """Emit rows of `allocations` and `values`, and put the values into the index.
 
     Returns:
         module, allocation_index, size_bytes, color and kind of the allocations, sorted by module.
@@ -108,7 +108,7 @@ def read_allocations(context: Context, values: ValueIndex, shapes: Shapes) -> Co
 
 
 def add_unassigned(context: Context, values: ValueIndex) -> None:
-    """Values of modules whose allocations are not there are known from the list of used values."""
+    """Add values of modules without allocations, from the list of used values."""
     lacking = set(np.flatnonzero(~context.having("has_allocations")).tolist())
     if not lacking:
         return
@@ -133,7 +133,7 @@ def add_unassigned(context: Context, values: ValueIndex) -> None:
 
 
 def look_for_descriptions(context: Context) -> None:
-    """Whether instructions are described decides what the live ranges have to add."""
+    """Find whether instructions are described, which decides what live ranges have to add."""
     for pieces in context.source.used_values():
         for piece in pieces:
             facts = context.facts[piece.module]
@@ -149,7 +149,7 @@ def look_for_descriptions(context: Context) -> None:
 
 
 def read_used_values(context: Context, values: ValueIndex, instructions: Instructions) -> None:
-    """Read the lists of used values, and hold them to the values that have an allocation."""
+    """Read the lists of used values, and check them against the values with an allocation."""
     listed = np.zeros(len(values), np.bool_)
     needs_description = context.having("has_descriptions")
     needs_description[list(context.source.described_once)] = False

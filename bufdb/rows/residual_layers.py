@@ -24,11 +24,11 @@ LAYOUT = frozenset(
 )
 """They hold the data of their operand: in another order, of another type, at another place."""
 MAX_NODES = 2000
-"""So many are looked at for one stack; a layer of a transformer has some hundreds."""
+"""Limit on the nodes examined for one stack; a layer of a transformer has some hundreds."""
 MAX_DEPTH = 20
-"""So deep computations call each other; XLA's go three deep."""
+"""Limit on the nesting of computations; XLA's go three deep."""
 LINE_BYTES = 40
-"""No line of an instruction with operands is shorter: so many instructions a text can have."""
+"""No line of an instruction with operands is shorter, which limits a text's instructions."""
 _PARTS = ("dynamic-slice", "slice", "broadcast")
 _FREE = ("parameter", "constant", "iota", "partition-id")
 _UNIQUE = frozenset(
@@ -67,7 +67,7 @@ class Layer:
             graph: the module's text.
             places: lines of its instructions.
             body: name of the computation.
-            budget: so many instructions may be met.
+            budget: limit on the instructions that are met.
 
         Raises:
             TooLargeError: there are more.
@@ -97,7 +97,7 @@ class Layer:
         self.carried = self._carry()
 
     def _inline(self, name: bytes, arguments: list[int] | None, depth: int) -> int | None:
-        """Add a computation; the number of its root."""
+        """Add a computation; return the number of its root."""
         if depth > MAX_DEPTH:
             raise TooLargeError
         known: dict[bytes, int] = {}
@@ -167,7 +167,7 @@ class Layer:
         return self._keep((opcode, shape, tuple(operands), rest), opcode, shape, operands, ins)
 
     def _attributes(self, ins: Instruction) -> bytes:
-        """Return what tells it from others of its opcode, shape and operands."""
+        """Return what distinguishes it from others of its opcode, shape and operands."""
         if ins.opcode == "constant":
             return self.graph.text[ins.paren : ins.close]
         return _NOT_COMPARED.sub(b"", ins.attributes)
@@ -187,7 +187,7 @@ class Layer:
         return number
 
     def _add_users(self) -> set[int]:
-        """Note who reads what, of all that leads to the root's operands."""
+        """Note the users of everything that leads to the root's operands, and return all of it."""
         start = [] if self.root is None else self.nodes[self.root].operands
         reached, todo = set(start), list(start)
         while todo:
@@ -202,7 +202,7 @@ class Layer:
     # -- questions -----------------------------------------------------------------------------
 
     def label(self, number: int) -> str | None:
-        """The line that an instruction is attributed to; None if it is the loop's or no one's."""
+        """Return the line that an instruction is attributed to; None without one but the loop's."""
         if number not in self._labels:
             if number in self.carried:
                 new = self.bare(self.carried[number])
@@ -224,16 +224,16 @@ class Layer:
         return self._bare[number]
 
     def is_free(self, number: int) -> bool:
-        """Whether every step has it anyway: a slice of what is scanned, constants."""
+        """Return whether every step has it anyway: a slice of what is scanned, constants."""
         number = self._source[number]
         return self.nodes[number].opcode in _FREE or number in self.given - self.carried.keys()
 
     def is_carried(self, number: int) -> bool:
-        """Whether the step before made it, all of it or a part."""
+        """Return whether the step before made it, all of it or a part."""
         return self._source[number] in self.carried
 
     def _carry(self) -> dict[int, int]:
-        """Elements of the body's parameter that a step changes, with what the next one is given."""
+        """Return elements of the body's parameter that a step changes, with the next values."""
         root = [] if self.root is None else self.nodes[self.root].operands
         found = {}
         for key, number in self._keys.items():
@@ -245,7 +245,7 @@ class Layer:
         return found
 
     def size_bytes(self, number: int, label: str | None) -> int:
-        """Bytes of a value as a line is given it: of the widest type before its own conversions."""
+        """Return a value's bytes as a line is given it: of the widest type before conversions."""
         bare = self.bare(number)
         largest = _bytes(self.nodes[bare])
         for _ in range(MAX_NODES):
@@ -257,9 +257,9 @@ class Layer:
         return largest
 
     def is_read(self, number: int, label: str | None, passed: frozenset[str]) -> bool:
-        """Whether another line reads it, through such opcodes and what has no line.
+        """Return whether another line reads it, through such opcodes and nodes without a line.
 
-        Also where so many are on the way that it is not known.
+        True also if so many are on the way that it is not known.
         """
         seen: set[int] = set()
         todo = list(self.nodes[number].users)
@@ -284,7 +284,7 @@ def _bytes(node: Node) -> int:
 # --------------------------------------------------------------------------------------------------
 # What goes, what stays and what is kept instead where a line is left out of what a scan saves.
 #
-# Two things that a user can do, told from the body of the forward loop:
+# Two things that a user can do, known from the body of the forward loop:
 #
 # - `wrap`: `jax.checkpoint` around what the line computes. What other lines read of it in the
 #   forward pass are its results, which stay. The rest is computed again, back to the nearest values
@@ -292,9 +292,9 @@ def _bytes(node: Node) -> int:
 # - `policy`: one name less in the checkpoint policy that the body has; what that saves passes a
 #   `reduce-precision`. All of the line goes, but for what another line holds in another layout.
 #
-# Of 51 such changes of transformers on the CPU, compiled again, 49 came as the range said. In the
-# two others XLA had made one instruction of equal ones of two lines (`x - mean` written twice), of
-# which only one line is known.
+# Of 51 such changes of transformers on the CPU, compiled again, 49 were in the range. In the two
+# others XLA had made one instruction of equal ones of two lines (`x - mean` written twice), and
+# only one of the lines is known.
 
 _PASSED = LAYOUT | {"slice", "broadcast"}
 _NAMED_LAYOUT = (
@@ -336,7 +336,7 @@ class LeftOut:
 
 
 def leave_out(layer: Layer, stacks: Sequence[Stack]) -> list[LeftOut | None]:
-    """Each stack by itself; None where too much leads to it. Sets of them are unions."""
+    """Leave out each stack by itself; None where too much leads to it. Sets are unions."""
     saved: dict[int, set[str | None]] = {}
     for stack in stacks:
         saved.setdefault(layer.bare(stack.update), set()).add(stack.label)
@@ -372,7 +372,7 @@ def _leave_out(
 def _walk(
     layer: Layer, seed: int, label: str | None, others: set[int], kept: dict[int, int] | None
 ) -> set[int] | None:
-    """What is computed to have a value again; `kept` takes the values of other lines before it."""
+    """Return what is computed to have a value again; `kept` takes values of other lines."""
     again: set[int] = set()
     todo = [seed]
     while todo:
@@ -401,7 +401,7 @@ def _is_kept(layer: Layer, number: int, label: str | None) -> bool:
 
 
 def _is_held(layer: Layer, seed: int, label: str | None) -> bool:
-    """Whether another line holds the same data, in another layout."""
+    """Return whether another line holds the same data, in another layout."""
     labels: set[str | None] = {None, label}
     number: int | None = seed
     for _ in range(MAX_NODES):

@@ -89,7 +89,7 @@ class Residuals:
     """The stacks of a batch."""
 
     def __init__(self) -> None:
-        """There is none yet."""
+        """Start without any stack."""
         self.stacks: list[Saved] = []
         self._rows: list[Ints] = [np.empty(0, np.int64)]
         self._numbers: list[Ints] = [np.empty(0, np.int64)]
@@ -97,7 +97,7 @@ class Residuals:
         """Nodes so far."""
 
     def add_module(self, graph: HloGraph, places: Places | None, found: Found) -> Columns:
-        """Take the stacks of one module; rows of `recompute_parts`, without the module."""
+        """Take the stacks of a module; return rows of `recompute_parts`, without the module."""
         mine = [n for n, origin in enumerate(found.origins) if _is_residual(origin)]
         if not mine or places is None:
             return {}
@@ -178,7 +178,7 @@ class Residuals:
         return Saved(needs, 0 if stack.is_layer_input else stack.slice_count)
 
     def numbers(self, rows: Ints) -> Ints:
-        """For each row of the index which stack it is, or -1."""
+        """Return which stack each row of the index is, or -1."""
         known, number = np.concatenate(self._rows), np.concatenate(self._numbers)
         order = np.argsort(known)
         return lookup(known[order], number[order], rows)
@@ -190,7 +190,7 @@ class Residuals:
 
 
 def _is_residual(origin: Origin) -> bool:
-    """As value_origin_details.is_residual."""
+    """Return whether an origin is one, as value_origin_details.is_residual."""
     op_name = origin.instruction.op_name if origin.instruction is not None else None
     if origin.kind != "stacked" or not origin.slice_count or op_name is None:
         return False

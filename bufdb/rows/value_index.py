@@ -108,12 +108,12 @@ class ValueIndex:
         return np.where(value_id < LARGEST_ID, rows, -1)
 
     def name_keys(self, rows: Ints) -> Words:
-        """Hashes of the names of the values in these rows."""
+        """Return the hashes of the names of the values in these rows."""
         found: Words = self.names[self.name[rows]]
         return found
 
     def names_of(self, keys: Words, rows: Ints) -> Ints:
-        """Which name each key is, -1 if it defines no value; mostly that of the value beside it.
+        """Return the name that each key is, -1 if it defines no value; mostly that of its row.
 
         Args:
             keys: hashes of names.
@@ -127,7 +127,7 @@ class ValueIndex:
         return found
 
     def checks(self, rows: Ints) -> Words:
-        """Hash of the whole short text of the values in these rows."""
+        """Return the hash of the whole short text of the values in these rows."""
         found: Words = self.key[rows] ^ self.extra[rows]
         return found
 
@@ -144,7 +144,7 @@ class ValueIndex:
         return found
 
     def is_defined(self, names: Words) -> Bools:
-        """Which instruction names define a value."""
+        """Return which instruction names define a value."""
         return isin(names, self.names)
 
 
@@ -154,7 +154,7 @@ def _of_bytes(column: Words) -> Any:
 
 
 def places_of(ordered: Any, wanted: Any) -> Ints:
-    """For each wanted key where it stands first in the sorted keys, or -1."""
+    """Return the first place of each wanted key in the sorted keys, or -1."""
     if not len(ordered):
         return np.full(len(wanted), -1)
     if ordered.dtype.kind != "u":
@@ -175,12 +175,12 @@ def _places_of(ordered: Any, wanted: Any) -> Ints:
 
 
 def lookup(ordered: Any, rows: Any, wanted: Any) -> Ints:
-    """For each wanted key the row that belongs to it in the sorted keys, or -1."""
+    """Return the row of each wanted key in the sorted keys, or -1."""
     place = places_of(ordered, wanted)
     return place if not len(ordered) else np.where(place >= 0, rows[place], -1)
 
 
 def isin(values: Words, ordered: Words) -> Bools:
-    """Which values are among the sorted ones."""
+    """Return which values are among the sorted ones."""
     found: Bools = places_of(ordered, values) >= 0
     return found
