@@ -18,14 +18,14 @@ from bufdb.memory.ranges import Ranges, numbered, parts
 # the next loop: five values, the same bytes. To take one of them away would free nothing.
 
 SLICE_ROWS = 1 << 18
-"""Positions of values looked at together, about: what is worked out takes the memory of these."""
+"""Approximate number of positions examined together; intermediate results take their memory."""
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 
 def shared_slots(ranges: Ranges, is_phi: Bools) -> Ints:
-    """A number for each range whose bytes some phi has too, the same for the same bytes; else -1.
+    """Return a number for the bytes of each range that shares them with a phi; -1 for others.
 
-    Only such ranges can be linked, so that nothing else need be known of the others.
+    Only such ranges can be linked, so nothing else is needed of the others.
     """
     if not is_phi.any():
         return np.full(len(is_phi), -1)
@@ -49,7 +49,7 @@ def buffers(
     Two ranges of one slot whose lives touch or overlap are linked if one is a phi and the other a
     phi too, or at a further position in a tuple at the index of the phi: there it went in as
     initial value or as the result of a body. Chains of links are a buffer. Results of different
-    instructions in place of each other, neither a phi, are two things to whoever reads of them.
+    instructions in the same place, neither a phi, are two things to the reader.
 
     Args:
         slot: for each range a number of its allocation, offset and size; -1 is no other's.
@@ -104,7 +104,7 @@ def _links(
     phis: Ints,
     positions: tuple[Ints, Words, Bools],
 ) -> tuple[Ints, Ints]:
-    """Pairs of linked ranges among these phis and the ranges at these positions."""
+    """Return the pairs of linked ranges among these phis and the ranges at these positions."""
     links = [(phis, phis[_chains(slot[phis], start[phis], end[phis])[0]])]
     row, index, is_defining = positions
     place = numbered(slot[row], index)
@@ -117,24 +117,24 @@ def _links(
 
 
 def labels_of_buffers(buffer: Ints, label: Ints, holds: Bools) -> Ints:
-    """For each range the label of its buffer: each buffer has one, so labels part the buffers.
+    """Return the label of each range's buffer: each buffer has one, so labels divide the buffers.
 
     Args:
         buffer: for each range the lowest row of its buffer.
         label: for each range a number from 0, or -1; ranges of a buffer may have different ones.
         holds: the ranges that hold their bytes at the peak, one of a buffer at most; its label
-            counts. Of a buffer without one the first that has a label does.
+        counts. In a buffer without one, the first label does.
     """
     whole = np.full(len(buffer), -1, label.dtype)
     labelled = np.flatnonzero(label >= 0)[::-1]
-    # The last that is written stays.
+    # The last write stays.
     whole[buffer[labelled]] = label[labelled]
     whole[buffer[holds]] = label[holds]
     return whole[buffer]
 
 
 def _chains(key: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints]:
-    """Chains of intervals of one key that touch or overlap.
+    """Return chains of intervals of one key that touch or overlap.
 
     Returns:
         For each interval the first of its chain, and the first of each chain in order of key and
@@ -155,10 +155,10 @@ def _chains(key: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints]:
 def _into(
     goal: Ints, goal_key: Ints, source: Ints, source_key: Ints, start: Ints, end: Ints
 ) -> list[tuple[Ints, Ints]]:
-    """Links between phis and the ranges of their key that touch them.
+    """Return links between phis and the ranges of their key that touch them.
 
-    Of one key, the phis make chains, ascending and apart; a source touches some in a row, which
-    so are linked to it and to each other: as many links as chains and sources, however many pairs.
+    The phis of one key make chains, ascending and apart; a source touches some in a row, which are
+    thus linked to it and to each other: as many links as chains and sources, however many pairs.
     """
     head, firsts = _chains(goal_key, start[goal], end[goal])
     chain, key, begin = goal[firsts], goal_key[firsts], start[goal][firsts]
@@ -185,7 +185,7 @@ def _into(
 
 
 def _connected(count: int, one: Ints, other: Ints) -> Ints:
-    """For each of `count` things the lowest one that links lead to."""
+    """Return for each of `count` things the lowest one that links lead to."""
     lowest = np.arange(count)
     while True:
         a, b = lowest[one], lowest[other]
@@ -205,7 +205,7 @@ def places(parts: list[Ints], is_carrier: Bools) -> Ints:
     """Return a number for the place of each row, the same for equal rows; -1 where no carrier is.
 
     Args:
-        parts: the columns of which a place is made.
+        parts: the columns that make up a place.
         is_carrier: which rows are carriers.
     """
     mixed: Words = np.zeros(len(is_carrier), np.uint64)
@@ -226,12 +226,12 @@ def places(parts: list[Ints], is_carrier: Bools) -> Ints:
 
 
 def sharers(place: Ints, start: Ints, end: Ints, is_carrier: Bools) -> Ints:
-    """For each range the row of a carrier in its place with an instant in common; -1 without one.
+    """Return the row of a carrier in each range's place with a common instant, -1 without one.
 
     Args:
-        place: number of the place; rows with -1 share with nobody.
+        place: number of the place; rows with -1 share with no other.
         start: first instant.
-        end: last instant, itself included; ranges that end before they begin share with nobody.
+        end: last instant, itself included; ranges that end before they begin share with no other.
         is_carrier: which rows are carriers; such a row may find itself.
     """
     found = np.full(len(place), -1)
@@ -258,7 +258,7 @@ def sharers(place: Ints, start: Ints, end: Ints, is_carrier: Bools) -> Ints:
 
 
 def own_bytes(allocation: Ints, offset: Ints, size: Ints) -> Ints:
-    """For each range how many of its bytes no range before it in the same allocation has.
+    """Return for each range how many of its bytes no range before it in the same allocation has.
 
     The order is that of the offsets; of equal ones the larger comes first, then the earlier row.
     So the sum over an allocation is the union of its ranges. Ends must fit into 64 bits and sizes
@@ -289,6 +289,6 @@ def largest_rows(allocation: Ints, size: Ints, allocations: int) -> Ints:
         is_largest[part] = size[part] == largest[allocation[part]]
     found = np.full(allocations, -1)
     rows = np.flatnonzero(is_largest)[::-1]
-    # The last that is written stays.
+    # The last write stays.
     found[allocation[rows]] = rows
     return found

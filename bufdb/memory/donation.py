@@ -1,7 +1,7 @@
-"""What donating parameters to outputs of their size would save, early contents of outputs reckoned.
+"""Savings from donating parameters to outputs of their size, including early contents of outputs.
 
-An output's allocation may hold something long before the result: gradients stacked by a loop, say.
-Until the last read of the parameter that is to give its bytes, those contents need bytes elsewhere:
+An output's allocation may hold something long before the result, such as gradients stacked by a
+loop. Until the last read of the parameter that gives its bytes, those need bytes elsewhere:
 
     saving = output bytes + max U(t) - max (U(t) + E(t))
 
@@ -35,7 +35,7 @@ class Spans:
 
 @dataclass(frozen=True)
 class Donated:
-    """What each set of donations saves; 64-bit integers, or Python's where those may not do."""
+    """What each set of donations saves; 64-bit integers, or Python's where those may fail."""
 
     saving: Ints
     """Below 0 where early contents need more than the output's bytes at the peak free."""
@@ -48,17 +48,17 @@ class Donated:
 def donors(
     group: Ints, size: Ints, is_output: Bools, last_use: Ints, least: int = 0
 ) -> tuple[Ints, Ints]:
-    """Pairs (row of a parameter, row of an output) of one group and size.
+    """Return pairs (row of a parameter, row of an output) of one group and size.
 
-    The outputs in order of their rows take the parameter that is read for the shortest time, of
-    equal ones the first; each parameter gives its bytes once.
+    The outputs in order of their rows take the parameter that is read for the shortest time, the
+    first of equal ones; each parameter gives its bytes once.
 
     Args:
         group: the memory space of the module of each allocation.
         size: its size [bytes].
         is_output: whether it is an output; else a parameter that is not donated.
         last_use: last instant of a parameter's values; -1 if it has none, and so gives nothing.
-        least: sizes up to this are left alone.
+        least: sizes up to this are ignored.
     """
     fits = (size > least) & (is_output | (last_use >= 0))
     rows = np.flatnonzero(fits)

@@ -25,10 +25,10 @@ class Steps:
     time: Ints
     """Ascending within an owner."""
     value: Ints
-    """Python integers instead where 64 bits may not do."""
+    """Python integers instead where 64 bits may not suffice."""
 
     def from_zero(self, owners: int) -> Steps:
-        """The same with a row at time 0 for all `owners`; before its first row a function is 0."""
+        """Return the same with a row at time 0 for all `owners`, where functions are 0 at first."""
         begins = np.zeros(owners, np.bool_)
         begins[self.owner[self.time == 0]] = True
         lacking = np.flatnonzero(~begins)
@@ -43,10 +43,10 @@ class Steps:
 
 
 def highest(curves: Steps, falls: Steps, curve_of: Ints) -> tuple[Ints, Ints]:
-    """The largest value of `curve - fall` for each fall, and the first time at which it has it.
+    """Return the largest value of `curve - fall` for each fall, and the first time of it.
 
-    Falls may rise, that is be below 0. O(n log n) for n rows, by a table of the highest rows of
-    1, 2, 4, … rows, of which only one level is held at a time.
+    Falls may rise, that is be below 0. O(n log n) for n rows, by a table of the highest rows of 1,
+    2, 4, … rows, with only one level held at a time.
 
     Args:
         curves: an owner for each curve, with a row at time 0 (`Steps.from_zero`).
@@ -73,11 +73,11 @@ class Curves:
         return self._value[np.searchsorted(self._keys, keys, "right") - 1]
 
     def highest(self, falls: Steps, curve_of: Ints) -> tuple[Ints, Ints]:
-        """As the function of that name."""
+        """Do what the function of that name does."""
         if not len(falls.owner):
             return np.empty(0, self._value.dtype), np.empty(0, np.int64)
         curve = curve_of[falls.owner] << SHIFT
-        # The rows of the curve that a row of the fall meets: the one under way at its time, too.
+        # The rows of the curve that a row of the fall meets, with the one in force at its time.
         low = np.searchsorted(self._keys, curve + falls.time, "right") - 1
         until = np.append(falls.time[1:], 0)
         until[np.append(falls.owner[1:] != falls.owner[:-1], True)] = 1 << SHIFT
@@ -94,7 +94,7 @@ class Curves:
 
 
 def _lowest(rank: Any, low: Ints, high: Ints) -> Ints:
-    """Return the least of rank[low:high] for each pair, of which none is empty."""
+    """Return the least of rank[low:high] for each pair; no range is empty."""
     level = np.frexp((high - low).astype(np.float64))[1] - 1
     order = np.argsort(level.astype(np.int8), kind="stable")
     top = int(level[order[-1]])
@@ -109,14 +109,14 @@ def _lowest(rank: Any, low: Ints, high: Ints) -> Ints:
 
 # -- The distinct peaks of occupied bytes over time ------------------------------------------------
 #
-# Sink the water from the highest step down: hills rise out of it, grow and meet. Where two meet,
-# the lower one ends, of equal ones the later; it is a peak of its own if it stands high enough
-# above that valley.
+# Lower the water from the highest step down: hills rise out of it, grow and meet. Where two meet,
+# the lower one ends, the later of equal ones; it is a peak of its own if it is high enough above
+# that valley.
 
 LEAST_DROP = 20
-"""A hill counts if it stands at least one part in so many of the highest above its valley."""
+"""A hill counts if it rises above its valley by the highest one's height over this, at least."""
 _ROUNDS = 4
-"""Rounds in which nearly all hills end; those that are left are taken valley by valley."""
+"""Rounds in which nearly all hills end; the rest is processed valley by valley."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class _Tops:
     """The valley before each; -1 before the first of a group."""
 
     def after(self) -> Ints:
-        """Return the valley behind each; -1 behind the last of a group."""
+        """Return the valley after each; -1 after the last of a group."""
         return np.append(self.before[1:], self.before.dtype.type(-1))
 
 
@@ -174,7 +174,7 @@ def hills(group: Ints, time: Ints, height: Ints, groups: int) -> Hills:
 
 
 def _tops(group: Ints, height: Ints) -> _Tops:
-    """Rows higher than their neighbours, and the lowest between each and the one before."""
+    """Return rows higher than their neighbors, and the lowest between each and the one before."""
     if not len(group):
         return _Tops(group, height, height)
     begins = np.ones(len(group), np.bool_)
@@ -189,7 +189,7 @@ def _tops(group: Ints, height: Ints) -> _Tops:
 
 
 def _without_lower(tops: _Tops, least: Ints, found: list[tuple[Ints, Ints]]) -> _Tops:
-    """The tops without those that end at one of their two valleys; of these, the ones that count.
+    """Return the tops without those that end at one of their valleys; note which of these count.
 
     The water sinks to the higher valley of a hill first. If the hill across that one is higher, the
     hill ends there, whatever is further away.
@@ -205,15 +205,15 @@ def _without_lower(tops: _Tops, least: Ints, found: list[tuple[Ints, Ints]]) -> 
     counts = ends & (tops.height - valley >= least)
     found.append((tops.row[counts], valley[counts]))
     kept = np.flatnonzero(~ends)
-    # Between two that stay lies the lowest of the valleys between them.
+    # Between two that stay, the lowest of the valleys between them counts.
     before = np.minimum.reduceat(tops.before[: kept[-1] + 1], np.append(0, kept[:-1] + 1))
     return _Tops(tops.row[kept], tops.height[kept], before)
 
 
 def _by_valleys(tops: _Tops, least: Ints) -> tuple[Ints, Ints]:
-    """Rows and valleys of the tops that count: hills on both sides of a valley, the highest first.
+    """Return rows and valleys of the tops that count; hills join at the highest valley first.
 
-    One hill is left of each group in the end, with the valley 0.
+    One hill of each group is left in the end, with the valley 0.
     """
     hill = list(range(len(tops.row)))
 
@@ -240,6 +240,6 @@ def _by_valleys(tops: _Tops, least: Ints) -> tuple[Ints, Ints]:
 
 
 def _descending(values: Ints) -> Ints:
-    """Numbers by which `np.lexsort` puts the largest first, also of Python's integers."""
+    """Return numbers by which `np.lexsort` puts the largest first, also of Python's integers."""
     _, rank = np.unique(values, return_inverse=True)
     return -rank

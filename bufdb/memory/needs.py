@@ -49,7 +49,7 @@ class Together:
 
 
 def together(needs: Sequence[Needs]) -> Together:
-    """Return the union of what some stacks need, one at least."""
+    """Return the union of what some stacks need; there is at least one."""
     gone = [one for one in needs if one.is_gone]
     again = {number for one in gone for number in one.again}
     kept: dict[int, Kept] = {}
@@ -67,7 +67,7 @@ def together(needs: Sequence[Needs]) -> Together:
 
 
 def operation_count(parts: Iterable[Mapping[int, int | None]]) -> int | None:
-    """Return the sum over a union; None where one of it is not known."""
+    """Return the sum over a union; None if any part is not known."""
     union: dict[int, int | None] = {}
     for part in parts:
         union |= part

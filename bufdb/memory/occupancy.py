@@ -16,12 +16,12 @@ from bufdb.memory.ranges import PART_ROWS, Ranges, in_order, parts
 # -- The instants of many step functions in one order, and in slices of it -------------------------
 #
 # What happens at an instant depends on the ranges that begin or end there and on what holds from
-# before: so whole schedules are gone through in slices, and what is worked out takes the memory of
-# a slice. There are few slices whatever the number of ranges, so that to look for the rows of each
-# costs no more than to sort them would.
+# before: so whole schedules are processed in slices, and intermediate results take the memory of a
+# slice. There are few slices whatever the number of ranges, so that finding the rows of each costs
+# no more than sorting them would.
 
 SLICE_ROWS = 1 << 16
-"""Ranges that begin in a slice, about."""
+"""Approximate number of ranges that begin in a slice."""
 _MOST_SLICES = 128
 
 
@@ -35,31 +35,31 @@ class Timeline:
             group: the step function that each belongs to, from 0.
             start: first instant.
             end: last instant, itself included.
-            slice_rows: how many of them may begin in a slice, about.
+            slice_rows: approximate number of ranges that begin in a slice.
         """
         self.group, self.start, self.end, self.slice_rows = group, start, end, slice_rows
         self._points: Ints | None = None
         self._first = int(start.min(initial=0))
         self._width = int(end.max(initial=0)) - self._first + 3
         if (int(group.max(initial=0)) + 1) * self._width >= 2**62:
-            # Instants and those behind them by number: nothing lies between.
+            # Instants and the next ones by number: nothing lies between.
             self._points = distinct(np.concatenate([start, start + 1, end, end + 1]))
             self._first, self._width = 0, len(self._points) + 1
 
     def keys(self, group: Any, time: Any) -> Ints:
-        """(group, time) as integers; of a time that ranges begin or end at, or the one behind."""
+        """Return (group, time) as integers, for a time at which ranges begin or end, or next."""
         if self._points is not None:
             time = np.searchsorted(self._points, time)
         keys: Ints = group * self._width + (time - self._first)
         return keys
 
     def parted(self, keys: Ints) -> tuple[Ints, Ints]:
-        """Group and time of such integers."""
+        """Return the group and time of such integers."""
         group, time = np.divmod(keys, self._width)
         return group, time + self._first if self._points is None else self._points[time]
 
     def slices(self) -> Iterator[tuple[int, Ints, Ints]]:
-        """What is behind the last key of each slice, and the rows that begin and that end in it."""
+        """Yield the key after the last of each slice, and the rows that begin and end in it."""
         count = min(-(-len(self.start) // self.slice_rows), _MOST_SLICES)
         if count <= 1:
             rows = np.arange(len(self.start))
@@ -76,7 +76,7 @@ class Timeline:
             yield bound, begins, ends
 
     def _slices_of(self, bounds: Ints, time: Any) -> Any:
-        """In which slice each instant lies."""
+        """Return in which slice each instant lies."""
         found = np.empty(len(time), np.uint8)
         for part in parts(len(time)):
             found[part] = np.searchsorted(bounds, self.keys(self.group[part], time[part]), "right")
@@ -87,7 +87,7 @@ def running_sums(slices: Iterable[tuple[int, Any, Any]]) -> Iterator[tuple[Ints,
     """Yield the sums after all changes of each key, slice by slice.
 
     Args:
-        slices: what is behind the last key of a slice, keys of changes in it or beyond, changes.
+        slices: the key after the last of a slice, keys of changes in it or beyond, changes.
     """
     keys, changes, total = np.empty(0, np.int64), np.empty(0, np.int64), 0
     for bound, some, their in slices:
@@ -107,9 +107,9 @@ def running_sums(slices: Iterable[tuple[int, Any, Any]]) -> Iterator[tuple[Ints,
 
 
 def exact_steps(r: Ranges) -> list[tuple[int, int]]:
-    """(time, union of one group's ranges) wherever it changes, by a segment tree.
+    """Return (time, union of one group's ranges) wherever it changes, by a segment tree.
 
-    Slow (about 0.1 ms per range) and right for any ranges and sizes whatever.
+    Slow (about 0.1 ms per range) and right for any ranges and sizes.
     """
     changes: dict[int, int] = {}
     for number in distinct(r.allocation).tolist():
@@ -177,8 +177,8 @@ class _Cover:
 # is counted by `exact_steps` instead.
 
 _SAMPLES = 16
-"""Instants per memory space, besides the maximum, at which the sum is held against the union; all
-of them where there are no more."""
+"""Instants per memory space, besides the maximum, at which the sum is checked against the union;
+all of them where there are no more."""
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ class Occupancy:
     group: Ints
     time: Ints
     occupied: Ints
-    """Python integers instead where 64 bits may not do."""
+    """Python integers instead where 64 bits may not suffice."""
     peak_time: Ints
     peak: Ints
     """As `occupied`; 0 at time 0 for a group without a range."""
@@ -205,7 +205,7 @@ def occupancy(
         ranges: what is live; empty and reversed ranges hold nothing.
         groups: number of groups; some may have no range.
         last_time: per group, the last instant that counts (schedule length).
-        slice_rows: ranges looked at together, about; changes nothing in the result.
+        slice_rows: approximate number of ranges examined together; does not change the result.
     """
     counts = (ranges.size > 0) & (ranges.start <= ranges.end)
     ranges = ranges if counts.all() else ranges.where(counts)
@@ -244,7 +244,7 @@ def _with(found: Occupancy, number: int, steps: list[tuple[int, int]]) -> Occupa
 
 
 def too_large(ranges: Ranges, groups: int) -> Bools:
-    """Groups whose bytes may not add up in 64 bits."""
+    """Return groups whose bytes may not add up in 64 bits."""
     if not len(ranges.group):
         return np.zeros(groups, np.bool_)
     if (_largest(ranges.offset) + _largest(ranges.size)) * len(ranges.group) < 2.0**61:
@@ -263,7 +263,7 @@ def too_large(ranges: Ranges, groups: int) -> Bools:
 def largest_sum(
     group: Any, size: Any, start: Any, end: Any, groups: int, slice_rows: int = SLICE_ROWS
 ) -> list[int]:
-    """Per group the largest sum of sizes live at one instant, shared bytes counted every time."""
+    """Return each group's largest sum of sizes live at an instant; shared bytes count each time."""
     live = start <= end
     if not live.all():
         group, size, start, end = group[live], size[live], start[live], end[live]
@@ -290,9 +290,9 @@ def _signed(come: Any, go: Any, kind: Any = np.int64) -> Any:
 
 
 def _by_sorting(r: Ranges, slice_rows: int) -> tuple[Any, Any, Ints]:
-    """(group, time, occupied bytes) wherever a range begins or ends or just has.
+    """Return (group, time, occupied bytes) where a range begins or ends, and an instant later.
 
-    Sizes of ranges strictly inside their life, plus the union of those at an end of theirs.
+    These are the sizes of ranges strictly inside their life, plus the union of those at an end.
     """
     line = Timeline(r.group, r.start, r.end, slice_rows)
 
@@ -312,8 +312,8 @@ def _by_sorting(r: Ranges, slice_rows: int) -> tuple[Any, Any, Ints]:
             keys = np.concatenate([*inner, at, at + 1])
             yield bound, keys, np.append(_signed(come.size, go.size), _signed(held, held))
 
-    # Room for as many rows as there may be, which takes memory where something is written: parts
-    # that are put together would be there twice.
+    # Room for as many rows as there may be, which takes memory only where it is written: parts that
+    # are joined would be there twice.
     most = 6 * len(r.group)
     group, time, occupied = (np.empty(most, np.int64) for _ in range(3))
     count = 0
@@ -325,7 +325,7 @@ def _by_sorting(r: Ranges, slice_rows: int) -> tuple[Any, Any, Ints]:
 
 
 def unions(at: Ints, allocation: Ints, offset: Ints, size: Ints) -> tuple[Ints, Ints]:
-    """Bytes in the union of the ranges at each place, of places in order.
+    """Return the bytes in the union of the ranges at each place, of places in order.
 
     Args:
         at: an instant of a group as one integer, or any other place.
@@ -351,7 +351,7 @@ def unions(at: Ints, allocation: Ints, offset: Ints, size: Ints) -> tuple[Ints, 
 
 
 def running_maximum(values: Ints, segment: Ints) -> Ints:
-    """Maximum of each segment's values so far; segments ascend from 0.
+    """Return the maximum of each segment's values so far; segments ascend from 0.
 
     Values of different segments are kept apart by room for all of them in each; where 64 bits do
     not hold that, by ranks.
@@ -372,7 +372,7 @@ def running_maximum(values: Ints, segment: Ints) -> Ints:
 
 
 def accumulated(group: Ints, time: Ints, change: Ints) -> tuple[Ints, Ints, Ints]:
-    """Sums after all changes of each (group, time); changes of one group sum to 0."""
+    """Return sums after all changes of each (group, time); changes of one group sum to 0."""
     order = in_order(group, time)
     group, time = group[order], time[order]
     sums = np.cumsum(change[order])
@@ -390,17 +390,17 @@ def _changes(group: Any, occupied: Ints) -> Bools:
 
 
 def _maxima(group: Any, time: Any, occupied: Ints, groups: int) -> tuple[Ints, Ints]:
-    """First time and value of each group's maximum; 0 and 0 without rows."""
+    """Return the first time and value of each group's maximum; 0 and 0 without rows."""
     peak_time, peak = np.zeros(groups, np.int64), np.zeros(groups, np.int64)
     np.maximum.at(peak, group, occupied)
     rows = np.flatnonzero((occupied == peak[group]) & (occupied > 0))[::-1]
-    # The last that is written stays.
+    # The last write stays.
     peak_time[group[rows]] = time[rows]
     return peak_time, peak
 
 
 def _disagrees(r: Ranges, group: Ints, time: Ints, occupied: Ints, groups: int) -> Bools:
-    """Groups in which the sum is not the union at the maximum or at one of the samples."""
+    """Return groups in which the sum is not the union at the maximum or at one of the samples."""
     wrong = np.zeros(groups, np.bool_)
     rows, expected, count = [], [], 0
     for instant, sum_there in _samples(group, time, occupied, groups):
@@ -416,9 +416,9 @@ def _disagrees(r: Ranges, group: Ints, time: Ints, occupied: Ints, groups: int) 
 
 
 def _samples(group: Ints, time: Ints, occupied: Ints, groups: int) -> Iterator[tuple[Ints, Ints]]:
-    """An instant of each group and the sum there, at its maximum, then at one sample after another.
+    """Yield an instant of each group and the sum there: at the maximum, then at each sample.
 
-    A group that has no such sample has nothing at -1.
+    A group without such a sample has nothing at -1.
     """
     yield _maxima(group, time, occupied, groups)
     bounds = np.searchsorted(group, np.arange(groups + 1))
@@ -431,7 +431,7 @@ def _samples(group: Ints, time: Ints, occupied: Ints, groups: int) -> Iterator[t
 
 
 def _differ(r: Ranges, rows: list[Ints], expected: list[Ints]) -> Bools:
-    """Groups in which the union of the ranges in some of these rows is not what is expected."""
+    """Return groups in which the union of the ranges in these rows is not as expected."""
     groups = len(expected[0])
     live = r.where(np.concatenate(rows))
     sample = np.repeat(np.arange(len(rows)), [len(some) for some in rows])

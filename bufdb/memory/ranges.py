@@ -58,7 +58,7 @@ def in_order(*columns: Any) -> Ints:
 
 
 def numbered(*columns: Any) -> Ints:
-    """For each row the number of its cells among the distinct ones, which are in order."""
+    """Return for each row the number of its cells among the distinct ones, which are in order."""
     order = in_order(*columns)
     is_new = np.zeros(len(order), np.bool_)
     for column in columns:
@@ -70,7 +70,7 @@ def numbered(*columns: Any) -> Ints:
 
 
 def expanded(first: Ints, counts: Ints) -> Ints:
-    """first[0], first[0] + 1, … as many as counts[0] says, then the same for the others."""
+    """Return first[0], first[0] + 1, …, counts[0] numbers, then the same for the others."""
     before = np.cumsum(counts) - counts
     rows: Ints = np.arange(int(counts.sum())) + np.repeat(first - before, counts)
     return rows
@@ -91,9 +91,9 @@ def distinct_pairs(first: Ints, second: Ints) -> tuple[Ints, Ints]:
 
 
 def sums_by_kind(group: Ints, kind: Ints, size: Ints, groups: int, kinds: int) -> Any:
-    """Sum of the sizes of each group and kind, a row for each group and a column for each kind.
+    """Sum the sizes of each group and kind, a row for each group and a column for each kind.
 
-    Of Python's integers where 64 bits might not hold the sum of all.
+    The sums are Python's integers where 64 bits might not hold the sum of all.
     """
     exact: Any = size
     if np.abs(size.astype(np.float64)).sum() > 2**62:

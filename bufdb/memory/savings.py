@@ -1,4 +1,4 @@
-"""By how much peaks would fall without some of the ranges, each set of them by itself.
+"""The fall of peaks without some of the ranges, each set of them by itself.
 
     saving(S) = max U(t) - max (U(t) - X_S(t))      both maxima over all t
 
@@ -36,9 +36,9 @@ from bufdb.memory.occupancy import (
 from bufdb.memory.ranges import Ranges, expanded, in_order, numbered
 
 LARGE_PART = 100
-"""Of what is smaller than this part of a peak nobody asks what it costs to do without."""
+"""Values below 1/100 of a peak are skipped."""
 _PAIRS_EACH, _PAIRS = 64, 1 << 20
-"""Pairs of a range and an instant or a piece of bytes that a group may take: so many for each of
+"""Limit on pairs of a range and an instant, or a piece of bytes, in a group: so many for each of
 its ranges, and so many more. Only ranges that XLA does not make need more, in numbers."""
 _CHUNK = 1 << 19
 """Pairs held at a time."""
@@ -46,7 +46,7 @@ _CHUNK = 1 << 19
 
 @dataclass(frozen=True)
 class Saved:
-    """What each set saves; 64-bit integers, or Python's where those may not do."""
+    """What each set saves; 64-bit integers, or Python's where those may not suffice."""
 
     saving: Ints
     """Bytes by which the highest point falls: 0 to the bytes that only the set holds there."""
@@ -59,7 +59,7 @@ class Saved:
 
 
 class Savings:
-    """The ranges of a batch, to be asked what sets of them save."""
+    """The ranges of a batch, to compute what sets of them save."""
 
     def __init__(
         self, ranges: Ranges, occupied: Occupancy, groups: int, slice_rows: int = SLICE_ROWS
@@ -70,7 +70,7 @@ class Savings:
             ranges: what is live. Ends must fit into 64 bits.
             occupied: the occupancy of the same ranges.
             groups: number of groups.
-            slice_rows: ranges looked at together, about; changes nothing in the result.
+            slice_rows: approximate number of ranges examined together; does not change the result.
         """
         self.ranges, self.occupied, self.groups = ranges, occupied, groups
         self.slice_rows = slice_rows
@@ -107,12 +107,12 @@ class Savings:
         return self.of_each(rows, sets, count, [keep])[0]
 
     def of_each(self, rows: Ints, sets: Ints, count: int, keeps: Sequence[Fraction]) -> list[Saved]:
-        """The same for each of several shares that stay: what the sets hold is looked up once."""
+        """Do the same for several shares that stay; what the sets hold is looked up once."""
         if not all(0 <= keep <= 1 for keep in keeps):
             raise ValueError("a share that stays is between 0 and 1")
         group = np.zeros(count, np.int64)
         group[sets] = self.ranges.group[rows]
-        # A set of which nothing is live at the peak saves nothing.
+        # A set with nothing live at the peak saves nothing.
         peak_time = self.occupied.peak_time[self.ranges.group[rows]]
         is_there = (self.ranges.start[rows] <= peak_time) & (peak_time <= self.ranges.end[rows])
         matters = np.zeros(count, np.bool_)
@@ -139,7 +139,7 @@ class Savings:
         return found
 
     def _wrong(self, group: Ints, time: Ints) -> Bools:
-        """Groups whose curve is not the union of the ranges at one of these instants."""
+        """Return groups whose curve is not the union of the ranges at one of these instants."""
         wrong = np.zeros(self.groups, np.bool_)
         asked = ~self.counted[group] & (time != self.occupied.peak_time[group])
         instants = distinct((group[asked] << SHIFT) + time[asked])
@@ -176,14 +176,14 @@ class _Alone:
     def __init__(
         self, r: Ranges, counted: Bools, groups: int, is_huge: bool, slice_rows: int
     ) -> None:
-        """Work out the pieces.
+        """Compute the pieces.
 
         Args:
             r: the ranges.
-            counted: groups to be looked at at every instant at which something changes.
+            counted: groups to be examined at every instant at which something changes.
             groups: number of groups.
             is_huge: whether sums may need more than 64 bits.
-            slice_rows: ranges looked at together, about.
+            slice_rows: approximate number of ranges examined together.
         """
         self.r, self.counted, self.groups = r, counted, groups
         self.kind = object if is_huge else np.int64
@@ -216,7 +216,7 @@ class _Alone:
             yield rows[shared], time[shared], time[shared] + 1
 
     def _lives(self, rows: Ints) -> tuple[Ints, Ints]:
-        """From when each range holds its bytes alone, and the instant behind that."""
+        """Return from when each range holds its bytes alone, and the instant after that time."""
         some = self.r.where(rows)
         begin = some.start + self._shares_start[rows]
         stop = np.maximum(some.end + ~self._shares_end[rows], begin)
@@ -280,13 +280,13 @@ class _Alone:
         self.first = np.append(0, np.cumsum(counts))
 
     def unions(self) -> Steps:
-        """Return the occupied bytes of the groups that are looked at at every instant."""
+        """Return the occupied bytes of the groups that are examined at every instant."""
         rows = np.flatnonzero((self.cover > 0) & self.counted[self.group])
         columns = (self.group, self.at, self.until, self.size)
         return self._sums(*(column[rows] for column in columns))
 
     def steps(self, rows: Ints, sets: Ints) -> Steps:
-        """For each set the bytes that it holds and no other range does.
+        """Return for each set the bytes that it holds and no other range does.
 
         Args:
             rows: ranges, once for each set that they belong to.
@@ -313,7 +313,7 @@ class _Alone:
         )
 
     def _sums(self, owner: Ints, begin: Ints, stop: Ints, size: Ints) -> Steps:
-        """Steps of what holds `size` from `begin` to the instant before `stop`."""
+        """Return the steps of what holds `size` from `begin` to the instant before `stop`."""
         size = size.astype(self.kind)
         return Steps(
             *accumulated(
@@ -325,7 +325,7 @@ class _Alone:
 
 
 def _shared(at: Ints, r: Ranges) -> Bools:
-    """Which ranges have bytes in common with another one at an instant of theirs."""
+    """Return which ranges have bytes in common with another one at an instant of theirs."""
     order = in_order(at, r.allocation, r.offset)
     at, allocation, begin = at[order], r.allocation[order], r.offset[order]
     is_first = np.ones(len(at), np.bool_)
@@ -352,7 +352,7 @@ def _are_too_many(group: Ints, counts: Ints, groups: int) -> Bools:
 
 
 def _shares(falls: Steps, keeps: Sequence[Fraction], count: int) -> Steps:
-    """The falls of `count` sets for each of the shares that stay, end to end, from time 0."""
+    """Return the falls of `count` sets for each share that stays, end to end, from time 0."""
     values = [falls.value if not keep else falls.value - _kept(falls.value, keep) for keep in keeps]
     owners = [falls.owner + place * count for place in range(len(keeps))]
     times = np.tile(falls.time, len(keeps))
@@ -361,7 +361,7 @@ def _shares(falls: Steps, keeps: Sequence[Fraction], count: int) -> Steps:
 
 
 def _kept(size: Ints, keep: Fraction) -> Ints:
-    """Sizes times a share, rounded up; without a product that 64 bits do not hold."""
+    """Return sizes times a share, rounded up, without a product that 64 bits do not hold."""
     above, below = keep.limit_denominator(1 << 20).as_integer_ratio()
     kept: Ints = size // below * above - (-(size % below) * above) // below
     return kept
