@@ -1,8 +1,8 @@
 """Columns to rows of a table, as the buffers that Arrow has of its columns.
 
 Text columns become string views over the block's own bytes, so a block must outlive the insert; the
-buffers keep it alive. Nothing of Arrow's own is needed for it, which whoever writes the rows, maybe
-another process, makes of the buffers: `bufdb.ingest.writer`.
+buffers keep it alive. Arrow's own types are not needed for it: the writer of the rows, maybe
+another process, makes them from the buffers (`bufdb.ingest.writer`).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ Misfits = list[tuple[int, str]]
 
 Buffers = tuple[Any, Any, Any]
 """Of a column: bits of what is not NULL (None: all), values or views, and what the views point to
-(None but for text)."""
+(None except for text)."""
 
 
 @dataclass
@@ -76,7 +76,7 @@ class Rows:
 
 
 def rows_of(columns: Columns, types: Mapping[str, str]) -> tuple[Rows, Misfits]:
-    """Rows with exactly the columns of a table; one that is not given is NULL.
+    """Return rows with exactly the columns of a table; a column that is not given is NULL.
 
     Args:
         columns: by name; those that the table does not have are left out.
@@ -133,7 +133,7 @@ def _buffers_of(column: Any, data_type: str) -> tuple[Buffers, list[int]]:
 
 
 def _of_objects(column: Any, data_type: str) -> tuple[Buffers, list[int]]:
-    """Python integers of any size and None."""
+    """Return the buffers of Python integers of any size and None, and the misfits' rows."""
     fits = _RANGES[data_type]
     found = column.tolist()
     odd = [row for row, value in enumerate(found) if value is not None and value not in fits]
@@ -151,7 +151,7 @@ def _validity(there: Bools | None) -> Any:
 
 
 def _nulls(data_type: str, length: int) -> Buffers:
-    """Return the buffers of a column that has nothing but NULL."""
+    """Return the buffers of a column that has only NULL."""
     bits, is_text = np.zeros(-(-length // 8), np.uint8), data_type in ("VARCHAR", "BIGINT[]")
     width = 2 if is_text or data_type == "HUGEINT" else 1
     return bits, np.zeros((length, width), np.int64), np.zeros(1, np.uint8) if is_text else None

@@ -30,8 +30,8 @@ Bools = NDArray[np.bool_]
 Words = NDArray[np.uint64]
 
 PAD = bytes(31) + b"\n"
-"""Behind every block, so that eight bytes can be read at any position of it. It ends with no NUL:
-of a string NumPy leaves those out that stand last, counting them anew for each row."""
+"""Put after every block, so that eight bytes can be read at any position of it. It does not end
+with NUL: NumPy strips NULs at the end of a string, counting them again for each row."""
 
 _LOW_BYTES = np.array([(1 << 8 * n) - 1 for n in range(8)] + [2**64 - 1], np.uint64)
 _LONG = 256
@@ -40,7 +40,7 @@ _LONG = 256
 
 @lru_cache(maxsize=1 << 10)
 def word(literal: bytes) -> np.uint64:
-    """Return the first eight bytes at most, as a block's words hold them."""
+    """Return at most the first eight bytes, as a block's words hold them."""
     return np.uint64(int.from_bytes(literal[:8], "little"))
 
 
@@ -48,18 +48,18 @@ class Block:
     """Lines of text: line i is `data[starts[i]:ends[i]]`, its line end left out."""
 
     def __init__(self, *texts: bytes) -> None:
-        """Split texts, each of which ends with a line end or is empty, into lines."""
+        """Split texts into lines; each text ends with a line end or is empty."""
         data = b"".join((*texts, PAD))
         self._split(data, 0, len(data) - len(PAD))
 
     @classmethod
     def within(cls, data: bytes, start: int, stop: int) -> Block:
-        """Return the lines of a part of some bytes, where they stand.
+        """Return the lines of a part of some bytes, in place.
 
         Args:
-            data: the bytes; behind the part are at least as many as PAD has, the last no NUL.
+            data: the bytes; at least as many as PAD has follow the part, the last of them no NUL.
             start: where the part begins.
-            stop: where it ends, behind a line end.
+            stop: where it ends, after a line end.
         """
         block = cls.__new__(cls)
         block._split(data, start, stop)
@@ -84,12 +84,12 @@ class Block:
         return len(self.starts)
 
     def split(self, places: Ints) -> None:
-        """Begin a line of its own at each of these positions, which lie inside lines."""
+        """Begin a new line at each of these positions, which lie inside lines."""
         self.starts = np.sort(np.concatenate([self.starts, places]))
         self.ends = np.sort(np.concatenate([self.ends, places]))
 
     def heads(self) -> Words:
-        """The first eight bytes of every line (those of the next line where it is shorter)."""
+        """Return the first eight bytes of every line (those of the next line if it is shorter)."""
         return self.words[self.starts]
 
     def cursor(self, lines: Ints) -> Cursor:
@@ -102,7 +102,7 @@ class Block:
 
 
 def starts_with(heads: Words, prefix: bytes) -> Bools:
-    """Which of these first words begin with a prefix of at most eight bytes."""
+    """Return which of these first words begin with a prefix of at most eight bytes."""
     some = heads if len(prefix) == 8 else heads & _LOW_BYTES[len(prefix)]
     found: Bools = some == word(prefix)
     return found
@@ -118,7 +118,7 @@ class Text:
     valid: Bools | None = None
     """False where the string is absent; None if all are there."""
     default: bytes | None = None
-    """What stands for an absent string (at most 12 bytes); None for NULL."""
+    """The value of an absent string (at most 12 bytes); None for NULL."""
     patches: dict[int, bytes | None] = field(default_factory=dict)
     """Rows whose string is not a slice of the block (unescaped text), by row."""
 
@@ -140,7 +140,7 @@ class Text:
         return taken
 
     def tolist(self) -> list[bytes | None]:
-        """Every string as bytes, the default or None where it is absent."""
+        """Return every string as bytes, the default or None where it is absent."""
         data = self.block.data
         spans = zip(self.start.tolist(), self.stop.tolist(), strict=True)
         strings: list[bytes | None] = [data[a:b] for a, b in spans]
@@ -161,7 +161,7 @@ class Text:
         if self.valid is not None:
             size = np.where(self.valid, size, 0)
         seeds = np.broadcast_to(np.asarray(seed, np.uint64), start.shape)
-        # Of most strings the first eight bytes are the most, and to choose rows costs as much.
+        # In most strings the first eight bytes are the most, and choosing rows costs as much.
         first, length = self.block.words[start] & _LOW_BYTES[np.minimum(size, 8)], size
         if self.valid is not None and self.default:
             first = np.where(self.valid, first, word(self.default))
@@ -185,7 +185,7 @@ class Text:
         return hashed
 
     def views(self) -> tuple[Any, Any]:
-        """Arrow's string views (length, then 12 bytes or prefix, buffer, offset) and their data."""
+        """Return Arrow's string views (length, 12 bytes or prefix, buffer, offset) and the data."""
         if self.valid is not None and self.default is not None and not self.patches:
             there = np.flatnonzero(self.valid)
             if 2 * len(there) < len(self):
@@ -200,7 +200,7 @@ class Text:
             head &= _LOW_BYTES[np.minimum(size, 4)]
         head <<= np.uint64(32)
         np.bitwise_or(head, size.view(np.uint64), out=views[:, 0])
-        # Where a string is long its place, where it is short what follows its first four bytes.
+        # For a long string its position, for a short one what follows its first four bytes.
         is_long = size > 12
         np.multiply(start.view(np.uint64) << np.uint64(32), is_long, out=views[:, 1])
         middle = np.flatnonzero((size > 4) & ~is_long)
@@ -210,16 +210,16 @@ class Text:
         return (views, self.block.bytes) if not self.patches else self._patched(views)
 
     def _views_of_few(self, there: Ints) -> Any:
-        """Views where few strings are there, in an eighth of the time: most indexes are `{}`."""
+        """Return views where few strings exist, in an eighth of the time: most indexes are `{}`."""
         views = np.empty((len(self), 2), np.uint64)
         views[:, 0], views[:, 1] = np.frombuffer(_view(self.default or b"", 0), np.uint64)
         views[there] = Text(self.block, self.start[there], self.stop[there]).views()[0]
         return views
 
     def _patched(self, views: Any) -> tuple[Any, Any]:
-        """Views that are good but for the patches, which go behind a copy of the block.
+        """Put the patches into the views; their text goes after a copy of the block.
 
-        Arrow has views into several buffers, but nanoarrow 0.9 writes beside them.
+        Arrow has views into several buffers, but nanoarrow 0.9 writes outside of them.
         """
         more, some = [self.block.data], bytearray()
         at = len(self.block.data)
@@ -231,7 +231,7 @@ class Text:
         return views, np.frombuffer(b"".join(more), np.uint8)
 
     def there(self) -> Bools | None:
-        """Which rows are not NULL, not to be changed; None if all are there."""
+        """Return which rows are not NULL, not to be changed; None if all are there."""
         there = None if self.default is not None else self.valid
         if self.patches:
             there = np.ones(len(self), np.bool_) if there is None else there.copy()
@@ -271,7 +271,7 @@ class Cursor:
         return len(self.at)
 
     def good(self) -> Bools | None:
-        """Which rows followed the grammar so far; None if all did."""
+        """Return which rows followed the grammar so far; None if all did."""
         if not self.problems:
             return None
         mask = np.ones(len(self.at), np.bool_)
@@ -286,7 +286,7 @@ class Cursor:
                 self.problems.setdefault(row, (int(places[row]), what))
 
     def matches(self, literal: bytes) -> Bools:
-        """Where this text stands."""
+        """Return in which rows this text is at the position."""
         found: Bools
         if len(literal) == 1:  # in a third of the time
             found = self.block.bytes[self.at] == ord(literal)
@@ -295,14 +295,14 @@ class Cursor:
         return found
 
     def optional(self, literal: bytes) -> Bools:
-        """Step over this text where it stands; says where it did."""
+        """Step over this text where it is; return where it was."""
         found = self.matches(literal)
         if found.any():
             self.at = self.at + found * len(literal)
         return found
 
     def expect(self, literal: bytes, where: Bools | None = None) -> None:
-        """Step over this text, which must stand in every row (in those of `where`)."""
+        """Step over this text, which must be in every row (in those of `where`)."""
         found = self.matches(literal)
         if where is None:
             self.require(found, repr(literal.decode()))
@@ -312,7 +312,7 @@ class Cursor:
         self.at = self.at + found * len(literal)
 
     def integer(self, signed: bool = False) -> Ints:
-        """Return a decimal number of 64 bits, read eight digits at a time."""
+        """Read a decimal number of 64 bits, eight digits at a time."""
         negative = self.optional(b"-") if signed else None
         begin = self.at
         values, self.at = _digits(self.block, self.at)
@@ -325,7 +325,7 @@ class Cursor:
         return values if negative is None else np.where(negative, -values, values)
 
     def integer_where(self, where: Bools, signed: bool = False) -> Numbers:
-        """Return a decimal number in the rows of `where`, absent in the others."""
+        """Read a decimal number in the rows of `where`, absent in the others."""
         values = np.zeros(len(where), np.int64)
         rows = np.flatnonzero(where)
         if len(rows):
@@ -339,13 +339,13 @@ class Cursor:
         return Numbers(values, where)
 
     def optional_integer(self, prefix: bytes) -> Numbers:
-        """Return a number behind a prefix, absent where the prefix is."""
+        """Read a number after a prefix, absent where the prefix is."""
         return self.integer_where(self.optional(prefix))
 
     def find(self, *texts: bytes, where: Bools | None = None) -> Ints:
-        """Position of the first of these texts at or after each position, else the line's end.
+        """Return where the first of these texts is, at or after each position, or the line's end.
 
-        Outside `where` it is the position itself. Of several texts each has one byte.
+        Outside `where` it is the position itself. If there are several texts, each has one byte.
         """
         rows = slice(None) if where is None else np.flatnonzero(where)
         at, stop = self.at[rows], self.end[rows]
@@ -359,13 +359,13 @@ class Cursor:
         return found
 
     def until(self, *chars: bytes) -> Text:
-        """The text up to the first of these bytes or the line's end; it must not be empty."""
+        """Read the text up to the first of these bytes or the line's end; it must not be empty."""
         start, self.at = self.at, self.find(*chars)
         self.require(self.at > start, "a name")
         return Text(self.block, start, self.at)
 
     def enclosed(self, opener: bytes, closer: bytes, default: bytes | None = None) -> Text:
-        """Text between two marks, absent where the opener is."""
+        """Read the text between two marks, absent where the opener is."""
         there = self.optional(opener)
         start = self.at
         stop = self.find(closer, where=there)
@@ -375,14 +375,14 @@ class Cursor:
         return Text(self.block, start, np.where(there, stop, start), there, default)
 
     def braced(self, prefix: bytes = b"") -> Text:
-        """Return an index in its braces behind a prefix, `{}` where there is none."""
+        """Read an index in its braces after a prefix, `{}` where there is none."""
         text = self.enclosed(prefix + b"{", b"}", default=b"{}")
         assert text.valid is not None
         text.start, text.stop = text.start - text.valid, text.stop + text.valid
         return text
 
     def rest(self) -> Text:
-        """Return the text up to the line's end."""
+        """Read the text up to the line's end."""
         start, self.at = self.at, self.end
         return Text(self.block, start, self.end)
 
@@ -391,7 +391,7 @@ class Cursor:
         self.require(self.at == self.end, "the end of the line")
 
     def failures(self) -> Iterator[tuple[int, int, str]]:
-        """(row, where it failed, what was expected there) of every line that failed."""
+        """Yield (row, where it failed, what was expected there) of every line that failed."""
         for row, (place, what) in sorted(self.problems.items()):
             yield row, place, what
 
@@ -411,13 +411,13 @@ def take(columns: Columns, rows: Any) -> Columns:
 
 
 def runs_of(lines: Ints, total: int) -> Ints:
-    """For each of `total` lines, which of the sorted `lines` is the last at or before it, or -1."""
+    """Return the last of the sorted `lines` at or before each of `total` lines, or -1."""
     counts = np.diff(np.concatenate([np.zeros(1, np.int64), lines, np.array([total])]))
     return np.repeat(np.arange(-1, len(lines)), counts)
 
 
 def _digits(block: Block, at: Ints) -> tuple[Ints, Ints]:
-    """The number at each position and the position behind it, or behind its first 24 digits."""
+    """Return the number at each position and the position after it, or after 24 digits."""
     values, count = _eight_digits(block, at)
     behind = at + count
     open_rows = np.flatnonzero(count == 8)
@@ -433,9 +433,9 @@ def _digits(block: Block, at: Ints) -> tuple[Ints, Ints]:
 
 
 def _eight_digits(block: Block, at: Ints) -> tuple[Ints, Any]:
-    """The number of at most eight digits at each position, and of how many it is (a byte each).
+    """Return the number of at most eight digits at each position, and its digits (a byte each).
 
-    In place where it can be, which takes a third less time.
+    It works in place where possible, which takes a third less time.
     """
     digits = block.words[at]
     digits ^= np.uint64(0x3030303030303030)
@@ -458,7 +458,7 @@ def _eight_digits(block: Block, at: Ints) -> tuple[Ints, Any]:
 
 
 def _view(text: bytes, at: int) -> bytes:
-    """Arrow's view of a string that lies at this place in the data, if it is long."""
+    """Return Arrow's view of a string, which lies at this place in the data if it is long."""
     size = len(text).to_bytes(4, "little")
     if len(text) <= 12:
         return size + text.ljust(12, b"\0")
@@ -466,7 +466,7 @@ def _view(text: bytes, at: int) -> bytes:
 
 
 def _mix(value: Any) -> Any:
-    """A bijection of 64 bits in which every input bit moves about half of the output bits."""
+    """Mix 64 bits reversibly, so that every input bit moves about half of the output bits."""
     value = value ^ (value >> np.uint64(32))
     value *= np.uint64(0xD6E8FEB86659FD93)
     value ^= value >> np.uint64(29)

@@ -50,7 +50,7 @@ class Tally:
     known_count: int = 0
     unread_count: int = 0
     rest_is_known: bool = False
-    """Whether lines that nobody speaks for are known to carry nothing for us."""
+    """Whether lines that no reader takes are known to carry nothing for us."""
 
 
 @dataclass
@@ -78,7 +78,7 @@ class Account:
         self._states: dict[tuple[int, str], States] = {}
 
     def open(self, module: int, path: str, line_count: int, *, rest_is_known: bool) -> None:
-        """Say how many lines a file has, and whether those that no reader takes are known."""
+        """Set how many lines a file has, and whether those that no reader takes are known."""
         self.tallies[module, path] = Tally(line_count, rest_is_known=rest_is_known)
 
     def count(self, module: int, path: str, states: States) -> None:
@@ -134,7 +134,7 @@ class Account:
             mine.append(found)
 
     def close(self) -> None:
-        """Settle the tallies; lines that nobody spoke for are reported, so that none is lost."""
+        """Settle the tallies; lines that no reader took are reported, so that none is lost."""
         for (module, path), states in self._states.items():
             self.count(module, path, states)
         self._states = {}
@@ -149,7 +149,7 @@ class Account:
                 self.find(module, "data_loss", "unreadable_file", message, path)
 
     def findings(self) -> list[Finding]:
-        """All findings: what is about lines by file and line, then the rest."""
+        """Return all findings: those about lines by file and line, then the rest."""
         result = []
         for (module, path, code), lines in sorted(self._by_line.items()):
             for number, message in lines.lowest[:MAX_FINDINGS]:
@@ -187,9 +187,9 @@ class Piece:
     begins: bool = True
     """Whether the section begins here; False for what goes on from the round before."""
     above: bytes = b""
-    """What the round before left, whole lines that are read again in front of the text."""
+    """What the round before left: whole lines that are read again before the text."""
     span: tuple[int, int] | None = None
-    """Where in the data the text stands; None if it is all of it."""
+    """The position of the text in the data; None if it is all of it."""
 
     @property
     def text(self) -> bytes:
@@ -202,7 +202,7 @@ class Piece:
         return len(self.data) if self.span is None else self.span[1] - self.span[0]
 
     def in_place(self) -> tuple[int, int] | None:
-        """Where in the data the text stands with what is above it, if a block may begin there."""
+        """Return where the text with what is above it is in the data, if a block can be there."""
         if self.span is None:
             return None
         start, stop = self.span[0] - len(self.above), self.span[1]
@@ -212,7 +212,7 @@ class Piece:
         return (start, stop) if is_whole and has_room and ends else None
 
     def parts(self, size: int) -> Iterator[Piece]:
-        """The piece in order as pieces of whole lines, of so many bytes at most or of one line."""
+        """Yield the piece as pieces of whole lines, each of at most `size` bytes or of one line."""
         begin, text = 0, self.text
         while len(text) - begin > size and self.line_numbers is None:
             end = text.rfind(b"\n", begin, begin + size) + 1 or text.find(b"\n", begin) + 1
@@ -236,7 +236,7 @@ Rounds = Iterator[list[Piece]]
 
 
 class Section:
-    """Pieces of one kind of section as one block; knows for every line its piece and place."""
+    """Pieces of one kind of section as one block, with the piece and place of every line."""
 
     def __init__(self, pieces: Sequence[Piece], account: Account | None = None) -> None:
         """Take the pieces; what is found goes to `account`, if it is given."""
@@ -247,7 +247,7 @@ class Section:
             self.block = Block.within(self.pieces[0].data, *place)
             self.piece_at: Ints = np.array(place[:1])
         else:
-            texts = []  # of each piece three, which the block makes one of
+            texts = []  # three of each piece, which the block joins
             for piece in self.pieces:
                 text = piece.text
                 is_whole = (text or piece.above).endswith(b"\n")
@@ -276,12 +276,12 @@ class Section:
         return len(self.block)
 
     def is_blank(self) -> Bools:
-        """Which lines are empty."""
+        """Return which lines are empty."""
         blank: Bools = self.block.starts == self.block.ends
         return blank
 
     def mark(self, lines: Ints | Bools, state: int) -> None:
-        """Say what became of these lines."""
+        """Set the state of these lines."""
         self.states[lines] = state
 
     def finding(self, line: int, severity: str, code: str, message: str) -> None:
@@ -289,13 +289,13 @@ class Section:
         self._notes.append((line, severity, code, message))
 
     def unreadable(self, lines: Ints, expected: str) -> None:
-        """Whole lines that belong to no kind of line the section may have."""
+        """Report whole lines that belong to no kind of line the section may have."""
         if len(lines):
             self.mark(lines, UNREAD)
             self._bad.append((lines, None, expected))
 
     def good(self, lines: Ints, cursor: Cursor) -> Bools | None:
-        """Mark lines as read but those in which a cursor failed; the good rows (None: all)."""
+        """Mark lines as read unless a cursor failed there; return the good rows (None: all)."""
         self.mark(lines, READ)
         if cursor.problems:
             failures = list(cursor.failures())
@@ -326,8 +326,8 @@ class Section:
         """Enter into the account what became of the lines.
 
         Returns:
-            The state of a line of which the next round reads a part again, which counts it;
-            UNSEEN if there is none.
+            The state of a line that the next round reads in part again, and counts; UNSEEN if there
+            is none.
         """
         total = self._stop
         count, states = self._line_states(total)
@@ -352,9 +352,9 @@ class Section:
         return left
 
     def _line_states(self, total: int) -> tuple[int, States]:
-        """Of the first lines of the block how many of the files they are, and their states.
+        """Return how many lines of files the first lines of the block are, and their states.
 
-        Behind these is that of a line of which only a part is among them.
+        After these comes the state of a line that is only partly among them.
         """
         states = np.zeros(len(self._starts) + 1, np.uint8)
         if self.block.starts is self._starts:  # no line was split
