@@ -10,7 +10,7 @@ from bufdb.proto.given import Instructions
 from bufdb.proto.graph import Module
 from bufdb.proto.shapes import Index
 
-# -- Words of an HLO text: what stands between quotes and in braces --------------------------------
+# -- Words of an HLO text: text between quotes and in braces ---------------------------------------
 
 _ESCAPED = [
     *(f"\\{byte:03o}" for byte in range(32)),
@@ -40,12 +40,12 @@ def index_text(index: Index) -> str:
 
 
 def escaped(text: bytes) -> str:
-    """Text for between quotes, as C escapes it."""
+    """Return text to put between quotes, as C escapes it."""
     return "".join([_ESCAPED[byte] for byte in text])
 
 
 def quoted(text: bytes) -> str:
-    """Text between quotes."""
+    """Return text between quotes."""
     if text.isascii() and b'"' not in text and b"\\" not in text and b"'" not in text:
         plain = text.decode("ascii")
         if plain.isprintable():
@@ -55,29 +55,29 @@ def quoted(text: bytes) -> str:
 
 @lru_cache(maxsize=256)
 def word(text: bytes) -> str:
-    """Return a word that XLA prints as it stands; what is none cannot end a line."""
+    """Return a word as XLA prints it; a text that is no word is escaped and cannot end a line."""
     return text.decode("ascii") if text.isalnum() and text.isascii() else escaped(text)
 
 
-# -- What stands behind the brackets of an instruction: what it has, whom it calls, its sharding ---
+# -- The text after the brackets of an instruction: attributes, called computations, sharding ------
 
 _ROLES = {"call": "to_apply", "fusion": "calls", "async-start": "calls", "while": "body"}
 _NO_ROLE = frozenset(("async-update", "async-done"))
 _SHARDINGS = {0: "{replicated}", 4: "{manual}", 5: "{unknown}", 6: "{unreduced}"}
 _TILE_DIMS = {0: "replicated", 4: "manual", 6: "unreduced"}
 _COLLECTIVE = ("all-", "collective-", "ragged-", "reduce-scatter")
-"""How opcodes begin of which somebody takes part; all are looked at only of these."""
+"""Prefixes of the opcodes of collectives: groups of devices are read only for these."""
 
 
 def own_attributes(x: Any, opcode: str) -> tuple[str, str]:
-    """Return what an instruction has, and its sharding, as they stand behind the brackets."""
+    """Return an instruction's own attributes, and its sharding, as printed after the brackets."""
     own = "" if opcode == "parameter" else "".join([f", {text}" for text in _own(x, opcode)])
     sharding = _sharding(x.sharding) if x.HasField("sharding") else None
     return own, "" if sharding is None else f", sharding={sharding}"
 
 
 def _own(x: Any, opcode: str) -> Iterator[str]:
-    """Yield what some opcodes have; a parameter has none of it."""
+    """Yield the attributes that some opcodes have; a parameter has none of them."""
     if x.dimensions or opcode == "broadcast":
         yield f"dimensions={braces(x.dimensions)}"
     if x.HasField("window") and x.window.dimensions:
@@ -139,7 +139,7 @@ def _window(dimensions: Any) -> str:
 
 
 def _labels(numbers: Any) -> str:
-    """Which dimension is which, of a convolution's input, kernel and result."""
+    """Return which dimension is which, of a convolution's input, kernel and result."""
 
     def labels(first: str, at: int, second: str, behind: int, spatial: Sequence[int]) -> str:
         where = {at: first, behind: second, **{d: str(n) for n, d in enumerate(spatial)}}
@@ -172,7 +172,7 @@ def _contraction(numbers: Any) -> Iterator[str]:
 
 
 def _groups(x: Any) -> Iterator[str]:
-    """Who takes part in a collective (format section 7.5)."""
+    """Yield the participants of a collective (format section 7.5)."""
     if x.source_target_pairs:
         pairs = ",".join(f"{{{p.source},{p.target}}}" for p in x.source_target_pairs)
         yield f"source_target_pairs={{{pairs}}}"
@@ -196,7 +196,7 @@ def _groups(x: Any) -> Iterator[str]:
 
 
 def _mesh_groups(groups: Any) -> str | None:
-    """Groups along axes of a mesh; None where it has devices out of order or parts of axes."""
+    """Return groups along mesh axes; None if it has devices out of order or parts of axes."""
     if groups.mesh.device_ids or any(a.HasField("sub_axis_info") for a in groups.axes):
         return None
     axes = _axes(groups.mesh, groups.axes, ",")
@@ -213,7 +213,7 @@ def _axis(axis: Any) -> str:
 
 
 def _axes(mesh: Any, axes: Any, between: str, behind: Sequence[str] = ()) -> str | None:
-    """Axes of a mesh, or parts of them with their sizes; None if it has no such axes."""
+    """Return axes of a mesh, or parts of them with their sizes; None if it has no such axes."""
     found = []
     for a in axes:
         if not 0 <= a.mesh_axis_index < len(mesh.axes):
@@ -225,7 +225,7 @@ def _axes(mesh: Any, axes: Any, between: str, behind: Sequence[str] = ()) -> str
 
 
 def _iota(dimensions: Sequence[int], permutation: Sequence[int]) -> str:
-    """Devices in the order of their numbers, laid out and perhaps transposed."""
+    """Return devices in the order of their numbers, laid out and perhaps transposed."""
     text = f"<=[{','.join(map(str, dimensions))}]"
     if list(permutation) != list(range(len(permutation))):
         text += f"T({','.join(map(str, permutation))})"
@@ -233,7 +233,7 @@ def _iota(dimensions: Sequence[int], permutation: Sequence[int]) -> str:
 
 
 def _named(sharding: Any) -> str | None:
-    """A sharding over the axes of a mesh; None for the forms whose words no dump has shown."""
+    """Return a sharding over mesh axes; None for the forms whose words no dump has shown."""
     mesh = sharding.mesh
     if mesh.device_ids or sharding.unreduced_axes or sharding.manual_axes:
         return None
@@ -249,7 +249,7 @@ def _named(sharding: Any) -> str | None:
 
 
 def _sharding(sharding: Any) -> str | None:
-    """Return a sharding (format section 7.5); None where it cannot be told as XLA prints it."""
+    """Return a sharding (format section 7.5); None if XLA's form of it is not known."""
     if sharding.HasField("named_sharding"):
         return _named(sharding.named_sharding)
     if sharding.type in _SHARDINGS:

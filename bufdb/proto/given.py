@@ -36,26 +36,26 @@ _LONG = 1 << 12
 """Messages above this many bytes may have thousands of fields, which would be as many rounds."""
 _NUMBER, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _SIZES = np.array([0, 8, 0, -1, -1, 4, -1, -1])
-"""By wire type the bytes behind the key, besides what a number there says; -1 for odd types."""
+"""By wire type, the bytes after the key, besides those that a number there gives; -1 if odd."""
 _HIGH_BITS = 0x8080808080808080
 
 
 def chunks(kind: str, messages: Sequence[bytes], why: str = DAMAGED) -> Iterator[Messages]:
-    """Serialised messages of a kind, some thousands at a time."""
+    """Yield serialized messages of a kind, some thousands at a time."""
     for at in range(0, len(messages), CHUNK):
         yield Messages(kind, messages[at : at + CHUNK], why)
 
 
 class Messages:
-    """Some serialised messages of one kind; each column has a row for each."""
+    """Some serialized messages of one kind; each column has a row for each."""
 
     def __init__(self, kind: str, messages: Sequence[bytes], why: str = DAMAGED) -> None:
         """Find the fields.
 
         Args:
             kind: name of the message in `hlo_fields.proto`.
-            messages: them.
-            why: what is said of messages that cannot be parsed.
+            messages: their bytes.
+            why: the error for messages that cannot be parsed.
 
         Raises:
             UnreadableProto: the package cannot parse one.
@@ -97,11 +97,11 @@ class Messages:
         return self._by_row(name, self._texts(self._having(name, _BYTES)), adds_up=False)
 
     def joined(self, name: str) -> list[bytes]:
-        """Return a field with a message; what stands there more than once is one message of all."""
+        """Return a field with a message; several occurrences are merged into one message."""
         return self._by_row(name, self._texts(self._having(name, _BYTES)), adds_up=True)
 
     def parts(self, names: Iterable[str]) -> list[bytes]:
-        """Several fields of any type together, as a serialised message that has these alone."""
+        """Return several fields of any type together, as a serialized message of these alone."""
         names = list(names)
         is_part = np.zeros(1 << 11, np.bool_)
         is_part[[self._fields[name].number for name in names]] = True
@@ -114,7 +114,7 @@ class Messages:
         return found
 
     def all_texts(self, name: str) -> tuple[list[bytes], list[int]]:
-        """A repeated field of bytes or messages: all one behind the other, how many are whose."""
+        """Return a repeated field of bytes or messages: all end to end, and each row's count."""
         fields = self._having(name, _BYTES)
         fields = fields[np.argsort(self._row[fields], kind="stable")]
         texts = self._texts(fields)[1]
@@ -147,11 +147,11 @@ class Messages:
         return list(itertools.chain.from_iterable(found)), list(map(len, found))
 
     def _having(self, name: str, wire_type: int) -> Ints:
-        """Return the places of a field among all fields; of what is odd some too."""
+        """Return the places of a field among all fields, including some of odd messages."""
         return np.flatnonzero(self._key == (self._fields[name].number << 3 | wire_type))
 
     def _texts(self, fields: Ints, starts: Ints | None = None) -> tuple[list[int], list[bytes]]:
-        """Rows and contents of these fields, or what begins at other places and ends there."""
+        """Return rows and contents of these fields, or what is between `starts` and the ends."""
         data, starts = self._data, self._start if starts is None else starts
         spans = zip(starts[fields].tolist(), self._stop[fields].tolist(), strict=True)
         return self._row[fields].tolist(), [data[start:stop] for start, stop in spans]
@@ -159,7 +159,7 @@ class Messages:
     def _by_row(
         self, name: str, given: tuple[list[int], list[bytes]], *, adds_up: bool
     ) -> list[bytes]:
-        """Contents of a field by message; of several the last, or all together."""
+        """Return the contents of a field by message; of several the last, or all together."""
         rows, texts = given
         if len(rows) == len(self) and not self._odd and rows == list(range(len(rows))):
             return texts
@@ -204,7 +204,7 @@ class Messages:
         self._row, self._key, self._begin, self._start, self._value, self._stop = columns
 
     def _field(self, at: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-        """Of the fields at these places: key, where the content begins, number, end; -1 if odd.
+        """Return key, start of the content, number and end of these fields; the end is -1 if odd.
 
         The number is the field's, or the length of its content.
         """
@@ -224,7 +224,7 @@ class Messages:
         return key, start, value, np.where(is_odd, -1, stop)
 
     def _packed(self, starts: Ints, stops: Ints) -> tuple[Ints, Ints, Bools]:
-        """All numbers in these spans, how many are in each, and which spans are odd."""
+        """Return all numbers in these spans, how many are in each, and which spans are odd."""
         sizes = stops - starts
         firsts = np.cumsum(sizes) - sizes
         places = np.arange(int(sizes.sum())) + np.repeat(starts - firsts, sizes)
@@ -242,7 +242,7 @@ class Messages:
 
 
 def parted(every: Sequence[T], counts: Iterable[int]) -> list[Sequence[T]]:
-    """Return what stands one behind the other in parts of so many."""
+    """Cut a sequence into parts of these lengths."""
     ends = itertools.pairwise(itertools.accumulate(counts, initial=0))
     return [every[start:stop] if start < stop else () for start, stop in ends]
 
@@ -284,7 +284,7 @@ class Instructions:
     names: list[str] = field(default_factory=list)
     opcodes: list[str] = field(default_factory=list)
     shapes: list[bytes] = field(default_factory=list)
-    """Serialised, as are the next three."""
+    """Serialized, as are the next three."""
     metadata: list[bytes] = field(default_factory=list)
     literals: list[bytes] = field(default_factory=list)
     attributes: list[bytes] = field(default_factory=list)
@@ -292,12 +292,12 @@ class Instructions:
     configs: list[bytes] = field(default_factory=list)
     """What backends add."""
     operand_ids: list[int] = field(default_factory=list)
-    """Operands of all, one behind the other."""
+    """Operands of all, end to end."""
     operand_counts: list[int] = field(default_factory=list)
     called: dict[int, Sequence[int]] = field(default_factory=dict)
     """Ids of the computations that instructions name, if they name any."""
     parameter_numbers: list[int] = field(default_factory=list)
-    """0 where it is none, as in the next."""
+    """0 for other instructions, as in the next."""
     tuple_indexes: list[int] = field(default_factory=list)
 
     def first_operand(self, i: int) -> int:
@@ -313,11 +313,11 @@ def read_instructions(serialised: Sequence[bytes], payloads: Sequence[bytes] = (
     """Read instructions.
 
     Args:
-        serialised: them.
+        serialised: their bytes.
         payloads: of their module.
 
     Raises:
-        UnreadableProto: one cannot be parsed, or has a name or an opcode that is none.
+        UnreadableProto: one cannot be parsed, or its name or opcode is invalid.
     """
     found = Instructions()
     names: list[bytes] = []
@@ -350,7 +350,7 @@ def read_instructions(serialised: Sequence[bytes], payloads: Sequence[bytes] = (
 
 
 def _configs(some: Messages, payloads: Sequence[bytes]) -> list[bytes]:
-    """Configurations of backends, which may be payloads of the module (2026-03 and later)."""
+    """Return backend configurations, which may be payloads of the module (since 2026-03)."""
     found = some.texts("backend_config")
     for row, data in enumerate(some.joined("backend_config_payload")):
         if data and not found[row]:
@@ -364,7 +364,7 @@ def _configs(some: Messages, payloads: Sequence[bytes]) -> list[bytes]:
 
 
 def _opcodes(words: Sequence[bytes]) -> list[str]:
-    """Opcodes, held to what names are: nothing in them can end a line either."""
+    """Return opcodes, checked as names are: nothing in them can end a line either."""
     different = list(set(words))
     texts = dict(zip(different, checked_names(different), strict=True))
     return [texts[word] for word in words]
@@ -377,7 +377,7 @@ def checked_names(names: Sequence[bytes]) -> list[str]:
         UnreadableProto: one is none.
     """
     together = b"\n".join(names)
-    # All at once: what is left without the letters of names are the ends between them.
+    # All at once: without the letters of names, only the ends between them are left.
     ends = together.translate(None, _OTHERS)
     if not names:
         return []

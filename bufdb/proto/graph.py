@@ -1,7 +1,7 @@
-"""A serialised module in lists: its instructions, who calls and who reads whom.
+"""A serialized module in lists: its instructions, their callers and their users.
 
-All but what is inside fusions: most instructions are there, and no value is. An instruction is its
-place in the proto, from 0; computations go by their ids.
+Everything except what is inside fusions: most instructions are there, and no value is. An
+instruction is its place in the proto, from 0; computations go by their ids.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Module:
         self.proto = proto.hlo_module
         self.entry: int = self.proto.entry_computation_id
         self.computations: dict[int, bytes] = {}
-        """Serialised, by id; fused ones too."""
+        """Serialized, by id; fused ones too."""
         self.titles: dict[int, str] = {}
         """Names of computations."""
         self.order: list[int] = []
@@ -55,7 +55,7 @@ class Module:
         at = self.at = dict(zip(self.ids, range(len(self.ids)), strict=True))
         """Instructions by their ids."""
         self.flat_operands = list(map(at.__getitem__, self.given.operand_ids))
-        """Operands of all instructions, one behind the other."""
+        """Operands of all instructions, end to end."""
         self.operands = parted(self.flat_operands, self.given.operand_counts)
         self.calls = {
             i: tuple(called)
@@ -81,7 +81,7 @@ class Module:
         """Parameters that are donated, by number and index."""
 
     def _read_computations(self, serialised: list[bytes]) -> dict[int, int]:
-        """Put the serialised instructions end to end; the ids of the roots."""
+        """Put the serialized instructions end to end; return the ids of the roots."""
         roots: dict[int, int] = {}
         names: list[bytes] = []
         ids: list[int] = []
@@ -103,7 +103,7 @@ class Module:
 
     def _read_shapes(self) -> None:
         self.shapes = self.given.shapes
-        """Serialised, of each instruction."""
+        """Serialized, of each instruction."""
         parsed = {data: reader.shape_of(data) for data in set(self.shapes)}
         self._shapes: dict[bytes, Any] = parsed
         """By their bytes: a module has some hundreds of different ones."""
@@ -128,7 +128,7 @@ class Module:
         return found
 
     def shape_of(self, data: bytes) -> Any:
-        """Return a serialised shape, parsed once."""
+        """Parse a serialized shape, once."""
         shape = self._shapes.get(data)
         if shape is None:
             shape = self._shapes[data] = reader.shape_of(data)
@@ -177,7 +177,7 @@ class Module:
         return set(last.values())
 
     def writes_in_place(self, computation: int | None) -> int | None:
-        """Number of the operand that a wrapped dynamic-update-slice writes into: TPU only."""
+        """Return which operand a wrapped dynamic-update-slice writes into, by number: TPU only."""
         root = None if computation is None else self.root.get(computation)
         if root is None or not self.is_tiled or self.opcode[root] != "dynamic-update-slice":
             return None
@@ -203,5 +203,5 @@ class Module:
         return [known[data] for data in self.shapes]
 
     def indices(self, i: int) -> list[Index]:
-        """Every place in the shape of an instruction."""
+        """Return every place in the shape of an instruction."""
         return list(subindices(self.shape(i))) if i in self.tuples else [()]

@@ -16,7 +16,7 @@ from bufdb.proto.graph import ASYNC, WAITING, Module
 from bufdb.proto.reader import NO_PROTO
 from bufdb.proto.shapes import Index
 
-# -- A serialised buffer assignment: lists of its values, allocations and traces -------------------
+# -- A serialized buffer assignment: lists of its values, allocations and traces -------------------
 
 _ALLOCATION = (
     *("index", "size", "color", "parameter_number", "is_entry_computation_parameter"),
@@ -62,7 +62,7 @@ class Assignment:
     """Numbers of logical buffers that share theirs with what is at these places."""
     aliases: Locations = field(default_factory=Locations)
     traces: list[tuple[Ints, Ints]] = field(default_factory=list)
-    """Of the heap simulator's traces of the whole module numbers and kinds of their events."""
+    """Numbers and kinds of the events in the heap simulator's traces of the whole module."""
 
 
 def read_assignment(assignment: Any) -> Assignment:
@@ -119,7 +119,7 @@ def _indexes(numbers: list[int], counts: list[int]) -> list[Index]:
 
 
 def _numbers(kind: str, parts: Sequence[bytes], names: Sequence[str]) -> Columns:
-    """Fields of messages that have nothing but numbers."""
+    """Return the fields of messages that have nothing but numbers."""
     columns = [
         {name: some.numbers(name) for name in names} for some in chunks(kind, parts, NO_PROTO)
     ]
@@ -236,10 +236,10 @@ def _located(module: Module, number: int, name: bytes) -> int:
 
 
 def find_shown(module: Module, values: Values) -> dict[int, list[Place]]:
-    """Where values show besides their definitions: places of other instructions.
+    """Return where values show besides their definitions: places of other instructions.
 
     In the order in which XLA lists them: computations by their ids (TPU: as the proto has them),
-    instructions by theirs. Values that show nowhere else are left out, which are most.
+    instructions by theirs. Most values show nowhere else and are left out.
     """
     shown: dict[Place, tuple[int, ...]] = {}
     found: dict[int, list[Place]] = defaultdict(list)
@@ -263,7 +263,7 @@ def find_shown(module: Module, values: Values) -> dict[int, list[Place]]:
 def _values_at(
     module: Module, values: Values, shown: dict[Place, tuple[int, ...]], place: Place
 ) -> tuple[int, ...]:
-    """Return the values that a place shows; what leads round in a circle shows nothing."""
+    """Return the values that a place shows; what leads around in a circle shows nothing."""
     path: list[Place] = []
     result: tuple[int, ...] | None = None
     while result is None:
@@ -369,13 +369,13 @@ def _asynchronous(m: Module, i: int, index: Index) -> list[Place]:
 
 
 def sharing(module: Module, values: Values, assignment: Assignment) -> list[list[int]]:
-    """Sets of values that have one buffer, by `buffer_aliases`."""
+    """Return sets of values that have one buffer, by `buffer_aliases`."""
     parent: dict[int, int] = {}
     at = assignment.aliases
     places = zip(at.instructions, at.names, at.indexes, strict=True)
     for number, (i, name, index) in zip(assignment.alias_sources, places, strict=True):
         other = values.defined[_located(module, i, name), index]
-        # What no value is has a number below 0, for it may still join two that are.
+        # A number below 0 for what is no value, which may still join two that are.
         one = _first(parent, values.known.get(number, -1 - abs(number)))
         parent[one] = _first(parent, other)
     sets: dict[int, list[int]] = defaultdict(list)
@@ -385,7 +385,7 @@ def sharing(module: Module, values: Values, assignment: Assignment) -> list[list
 
 
 def _first(parent: dict[int, int], v: int) -> int:
-    """Return the value that stands for all that are known to share a buffer with one."""
+    """Return the value that represents those known to share a buffer with one."""
     while parent.setdefault(v, v) != v:
         parent[v] = parent[parent[v]]
         v = parent[v]

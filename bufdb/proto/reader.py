@@ -22,28 +22,28 @@ _MODULE_BEGINS = (b"\x0a", b"\x12", b"\x1a")
 """Keys of the first fields of a module, and of an HloProto's; a value begins with a number."""
 NO_ASSIGNMENT = "it is a serialised HLO module without buffer assignment"
 _GPU_MODULE, _GPU_ASSIGNMENT = 1, 2
-"""Fields of XLA's GpuExecutableProto: the module with its configuration, of which it is the first
-field, and the buffer assignment."""
+"""Fields of XLA's GpuExecutableProto: the module with its configuration, whose first field it is,
+and the buffer assignment."""
 _NAME = re.compile(rb"\x0a([\x01-\x7f])([A-Za-z_][A-Za-z0-9_.\-]*)\x12")
 """How a module begins: its name, then the entry's."""
 _HIGHEST = 30
-"""No message of these has fields beyond, and none is a number."""
+"""These messages have no fields beyond this number, and none that is a number."""
 
 
 def hlo_proto(module: bytes, assignment: bytes) -> bytes:
-    """Return a serialised HloProto of a serialised HloModuleProto and BufferAssignmentProto.
+    """Return a serialized HloProto of a serialized HloModuleProto and BufferAssignmentProto.
 
-    So a live function has both: `runtime_executable().hlo_modules()[0]` the one, its
-    `memory_analysis()` the other. They belong together if the values of the one name instructions
-    of the other, which is seen when they are read.
+    A live function has both: `runtime_executable().hlo_modules()[0]` the module, its
+    `memory_analysis()` the assignment. They belong together if the values of the assignment name
+    instructions of the module, which is checked when they are read.
     """
     return _field(_MODULE, module) + _field(_ASSIGNMENT, assignment)
 
 
 def fields(data: bytes) -> Iterator[tuple[int, int, int, int]]:
-    """(number, wire type, start, stop) of the fields of a message; ends where it makes no sense.
+    """Yield (number, wire type, start, stop) of a message's fields, as far as they make sense.
 
-    A field that goes beyond the end is given with the stop that it claims.
+    A field that extends beyond the end is given with the stop that it claims.
     """
     at = 0
     while at < len(data):
@@ -67,9 +67,9 @@ def fields(data: bytes) -> Iterator[tuple[int, int, int, int]]:
 
 
 def why_no_assignment(data: bytes) -> str | None:
-    """What some bytes are instead of an HloProto, or a snapshot of one, with a buffer assignment.
+    """Return what bytes are instead of an HloProto, or its snapshot, with a buffer assignment.
 
-    None if they have one, as far as their first levels say: nothing below is looked at.
+    None if they have one, as far as their first levels say: nothing below is read.
     """
     if not data:
         return "it is empty"
@@ -89,7 +89,7 @@ def why_no_assignment(data: bytes) -> str | None:
 
 
 def snapshot_part(data: bytes) -> bytes | None:
-    """Return the HloProto inside a serialised HloSnapshot; None if the bytes are no snapshot."""
+    """Return the HloProto inside a serialized HloSnapshot; None if the bytes are no snapshot."""
     found = _parts(data)
     if found is None or not _is_snapshot(data, found.module):
         return None
@@ -97,14 +97,14 @@ def snapshot_part(data: bytes) -> bytes | None:
 
 
 def found_within(data: bytes, module: bytes) -> bytes | None:
-    """An HloProto of a module with its buffer assignment, whole within a record of something else.
+    """Return the HloProto of a module with its buffer assignment, inside some other record.
 
-    A serialised executable has them: that of a TPU an HloProto somewhere in a record, that of a GPU
+    A serialized executable has them: that of a TPU an HloProto somewhere in a record, that of a GPU
     in a record with two fields for them. None if there is none, as far as first levels say.
 
     Args:
         data: the record.
-        module: the module, serialised: with its name it begins in `data` too.
+        module: the module, serialized: with its name it begins in `data` too.
     """
     head = next(fields(module), None)
     if head is None or head[:2] != (_MODULE, _BYTES):
@@ -113,7 +113,7 @@ def found_within(data: bytes, module: bytes) -> bytes | None:
 
 
 def named_within(data: bytes) -> tuple[str, bytes] | None:
-    """The name of a module and its HloProto, as `found_within` finds it; None without one."""
+    """Return a module's name and HloProto, found as by `found_within`; None without one."""
     for found in _NAME.finditer(data):
         if len(found[2]) == found[1][0]:
             head = data[found.start() : found.end() - 1]
@@ -148,7 +148,7 @@ def _anywhere(data: bytes, head: bytes) -> bytes | None:
 
 
 def _assignment_end(data: bytes, at: int) -> int | None:
-    """Where the buffer assignment ends that is the next field, or the one behind the next."""
+    """Return where the buffer assignment ends, which is one of the next two fields, or None."""
     for number, kind, start, stop in itertools.islice(fields(data[at:]), 2):
         if kind != _BYTES or at + stop > len(data):
             return None
@@ -159,7 +159,7 @@ def _assignment_end(data: bytes, at: int) -> int | None:
 
 
 def _is_whole(data: bytes) -> bool:
-    """Whether fields fill all of a message."""
+    """Return whether fields fill all of a message."""
     end = 0
     for number, _, _, stop in fields(data):
         if number > _HIGHEST:
@@ -178,7 +178,7 @@ class _Parts(NamedTuple):
     is_repeated: bool
     """Whether there are several first fields."""
     stop: int
-    """Where the last field ends that makes sense, or says that it does."""
+    """Where the last field ends that makes sense, or claims to end."""
 
 
 def _parts(data: bytes) -> _Parts | None:
@@ -197,7 +197,7 @@ def _parts(data: bytes) -> _Parts | None:
 
 
 def _is_snapshot(data: bytes, first: tuple[int, int]) -> bool:
-    """Whether what the first field holds begins with a module, and not with a module's name."""
+    """Return whether the first field's content begins with a module, not with its name."""
     inside = data[first[0] : min(first[1], first[0] + 64)]
     for number, kind, start, stop in fields(inside):
         # A module begins with its name, a HloProto with a module, whose first field is a name.
@@ -269,7 +269,7 @@ class NotUnderstood(UnreadableProto):
 
 @contextlib.contextmanager
 def resolving() -> Iterator[None]:
-    """An id in a proto that leads to nothing is damage.
+    """Report an id in a proto that leads to nothing as damage, within the block.
 
     Raises:
         UnreadableProto: there is one.
@@ -282,7 +282,7 @@ def resolving() -> Iterator[None]:
 
 @cache
 def is_readable() -> bool:
-    """Whether the package protobuf is installed."""
+    """Return whether the package protobuf is installed."""
     try:
         return importlib.util.find_spec("google.protobuf") is not None
     except ModuleNotFoundError:
@@ -335,7 +335,7 @@ def read(data: bytes, kind: str = "HloProto") -> Any:
 
 
 def computations_of(every: Iterable[bytes]) -> Iterator[Any]:
-    """Serialised computations, their instructions in parts."""
+    """Yield the parsed heads of serialized computations, their instructions in parts."""
     try:
         # One at a time: each holds all the bytes that it was read from.
         yield from map(_message("HloComputationParts").FromString, every)
@@ -344,12 +344,12 @@ def computations_of(every: Iterable[bytes]) -> Iterator[Any]:
 
 
 def instructions_of(computation: bytes) -> Any:
-    """Return the instructions of a serialised computation."""
+    """Return the instructions of a serialized computation."""
     return parsed("HloComputationProto", computation).instructions
 
 
 def names_of(data: bytes) -> list[tuple[bytes, list[bytes]]]:
-    """Computations of an HloProto, and the instructions in each, by their names.
+    """Return the computations of an HloProto, and the instructions in each, by their names.
 
     Raises:
         UnreadableProto: the bytes are no such message.
@@ -372,35 +372,35 @@ def fields_of(kind: str) -> Mapping[str, Any]:
 
 
 def shape_of(data: bytes) -> Any:
-    """Return a serialised shape."""
+    """Parse a serialized shape."""
     return parsed("ShapeProto", data)
 
 
 def instruction_of(data: bytes) -> Any:
-    """Return a serialised instruction."""
+    """Parse a serialized instruction."""
     return parsed("HloInstructionProto", data)
 
 
 def literal_of(data: bytes) -> Any:
-    """Return a serialised literal."""
+    """Parse a serialized literal."""
     return parsed("LiteralProto", data)
 
 
 def payload_of(data: bytes) -> Any:
-    """Return a serialised payload: bytes, or the place of one in its module."""
+    """Parse a serialized payload: bytes, or the place of one in its module."""
     return parsed("Payload", data)
 
 
 def metadata_of(data: bytes) -> Any:
-    """Return the serialised metadata of an instruction."""
+    """Parse the serialized metadata of an instruction."""
     return parsed("OpMetadata", data)
 
 
 def parsed(kind: str, data: bytes, why: str = DAMAGED) -> Any:
-    """Return a serialised message of a kind of `hlo_fields.proto`.
+    """Parse a serialized message of a kind of `hlo_fields.proto`.
 
     Raises:
-        UnreadableProto: it is none, which `why` says.
+        UnreadableProto: it cannot be parsed; `why` is the message.
     """
     try:
         return _message(kind).FromString(data)
@@ -409,7 +409,7 @@ def parsed(kind: str, data: bytes, why: str = DAMAGED) -> Any:
 
 
 def with_fields(message: Any, names: Iterable[str]) -> bytes:
-    """Return a message with some of its fields alone, serialised."""
+    """Return a message with some of its fields alone, serialized."""
     kept = type(message)()
     kept.CopyFrom(message)
     for name in {*message.DESCRIPTOR.fields_by_name} - {*names}:
@@ -420,7 +420,7 @@ def with_fields(message: Any, names: Iterable[str]) -> bytes:
 
 
 def _decode_error() -> type[Exception]:
-    """Return what parsers raise; asked for when they have."""
+    """Return what parsers raise; imported only once they have."""
     from google.protobuf.message import DecodeError
 
     found: type[Exception] = DecodeError

@@ -41,16 +41,16 @@ from bufdb.proto.times import (
 )
 
 # --------------------------------------------------------------------------------------------------
-# Which bodies of fusions somebody asks for: most of a module's instructions are in the others.
+# The bodies of fusions that are asked for: most instructions of a module are in the others.
 #
-# Asked for are the operations that it takes to make a large value again (`recompute_costs`), behind
-# what only moves data too, and in modules with loops the way back from what loops carry
+# Asked for are the operations that it takes to make a large value again (`recompute_costs`), also
+# at the source of moves of data, and in modules with loops the way back from what loops carry
 # (`value_origins`), which can lead through any.
 
 _LARGE_PART = 100
 """As in bufdb.rows.peak_savings: a value is large from this part of the peak on."""
 _BEHIND_MOVES = 3
-"""So many fusions that only move data stand behind each other at the most."""
+"""Limit on the fusions in a row that only move data."""
 _PASSING = frozenset(
     (
         *("bitcast", "broadcast", "concatenate", "copy", "copy-done", "copy-start", "pad"),
@@ -61,7 +61,7 @@ _PASSING = frozenset(
 
 
 def asked_for(m: Module, values: Values, ranges: Live | None, assignment: Assignment) -> list[int]:
-    """Fused computations, in the order of the proto; all where no ranges say which are large."""
+    """Return fused computations, in the order of the proto; all if large values are not known."""
     apart = set(m.order)
     fused = [c for c in m.computations if c not in apart]
     if ranges is None or "while" in m.opcode:
@@ -75,7 +75,7 @@ def asked_for(m: Module, values: Values, ranges: Live | None, assignment: Assign
 
 
 def _behind(m: Module, level: list[int], seen: set[int], wanted: set[int]) -> list[int]:
-    """Return what the fusions of a level call is wanted; returns the operands of those fusions."""
+    """Mark what the fusions of a level call as wanted; return the operands of those fusions."""
     operands: list[int] = []
     while level:
         i = level.pop()
@@ -91,7 +91,7 @@ def _behind(m: Module, level: list[int], seen: set[int], wanted: set[int]) -> li
 
 
 def _large(ranges: Live, assignment: Assignment, slices: Slices) -> list[int]:
-    """Values with a hundredth of the peak of their memory space, or a little less.
+    """Return values with a hundredth of the peak of their memory space, or a little less.
 
     The peak is at least what is occupied at the instant at which the sizes of live values add up
     to the most.
@@ -121,7 +121,7 @@ def _large(ranges: Live, assignment: Assignment, slices: Slices) -> list[int]:
 
 
 def _union(spans: list[tuple[int, int, int]]) -> int:
-    """Bytes in sorted spans of allocations, those of several once."""
+    """Return the bytes in sorted spans of allocations; bytes of several spans count once."""
     total, at, reached = 0, -1, 0
     for number, start, stop in spans:
         if number != at:
@@ -147,11 +147,11 @@ Table = dict[str, Any]
 
 @dataclass
 class Sections:
-    """The sections of one module; what cannot be told is not there."""
+    """The sections of one module; those that cannot be derived are absent."""
 
     tables: dict[str, dict[str, Table]] = field(default_factory=dict)
-    """Of a kind its tables: allocations and values; heads, positions and uses; sequence, ranges
-    and peak."""
+    """By kind, its tables: allocations and values; heads, positions and uses; sequence, ranges and
+    peak."""
     strings: list[str] = field(default_factory=list)
     descriptions: dict[int, str] = field(default_factory=dict)
     """Instructions described with their values, by the row of a value in heads."""
@@ -162,20 +162,20 @@ class Sections:
     hlo: bytes | None = None
     """The HLO text."""
     problems: list[tuple[str, str, str]] = field(default_factory=list)
-    """(severity, code, message) of what the proto does not tell or tells wrongly."""
+    """(severity, code, message) of what the proto lacks or has wrong."""
 
     @property
     def kinds(self) -> frozenset[str]:
-        """What is told."""
+        """The kinds that are there."""
         return frozenset(self.tables) | (frozenset() if self.hlo is None else {"hlo"})
 
 
 def read(data: bytes, wanted: frozenset[str] = frozenset(KINDS)) -> Sections:
-    """Return the sections of a dump that a serialised module stands for.
+    """Return the sections of a dump that correspond to a serialized module.
 
     Args:
         data: a HloProto or a HloSnapshot, compressed or not.
-        wanted: the kinds that somebody asks for.
+        wanted: the kinds that are asked for.
 
     Raises:
         UnreadableProto: the bytes are no module, or the package to read them is missing.
@@ -190,7 +190,7 @@ def read(data: bytes, wanted: frozenset[str] = frozenset(KINDS)) -> Sections:
 
 
 def instructions(data: bytes) -> bytes:
-    """The instructions of a serialised module outside fusions, each as a line of an HLO text.
+    """Return a serialized module's instructions outside fusions, each as a line of HLO text.
 
     Raises:
         UnreadableProto: the bytes are no module, or the package to read them is missing.
@@ -203,9 +203,9 @@ def instructions(data: bytes) -> bytes:
 
 @contextlib.contextmanager
 def _refusing_damage() -> Iterator[None]:
-    """What makes no sense in a proto, or not to bufdb, is an UnreadableProto.
+    """Raise UnreadableProto for what makes no sense in a proto, or not to bufdb.
 
-    Damage is what is found to be so; an error of the reader's own says no more than itself.
+    Only what is known to be damage is called so; other errors of the reader are quoted.
     """
     was_collecting = gc.isenabled()
     gc.disable()  # hundreds of thousands of small objects, none of them in a cycle
@@ -265,7 +265,7 @@ class _Teller:
         self.found = Sections(strings=self.strings.every)
 
     def sections(self, wanted: frozenset[str]) -> Sections:
-        """Those that are wanted, as far as they are known."""
+        """Return those that are wanted, as far as they are known."""
         m, found, given = self.module, self.found, self.given
         if given is None:
             if "hlo" in wanted:
@@ -297,7 +297,7 @@ class _Teller:
         return _text([*header(self.module), *self.printer.hlo(fused)])
 
     def _columns(self, values: Values) -> Table:
-        """How each value is named wherever it is mentioned."""
+        """Return how each value is named wherever it is mentioned."""
         phi = np.zeros(len(values.numbers), np.bool_)
         phi[list(values.phi)] = True
         if min(values.numbers, default=0) < 0:
@@ -354,7 +354,7 @@ class _Teller:
         return {"allocations": table, "values": placed}
 
     def _parameters(self, given: Assignment) -> Table:
-        """Which parameter, and which part of it, each allocation holds."""
+        """Return which parameter, and which part of it, each allocation holds."""
         m, found = self.module, given.allocations
         if found["parameter_number"].min(initial=0) < 0:
             raise UnreadableProto("it is damaged: a parameter has a number below 0")
@@ -385,7 +385,7 @@ class _Teller:
         shown: dict[int, list[Place]],
         uses: Uses,
     ) -> dict[str, Table]:
-        """Used values: all that are assigned, with their places and their uses."""
+        """Return the used values: those that are assigned, with their places and their uses."""
         every = np.zeros(len(values.numbers), np.bool_)
         every[values.assigned.value] = True
         listed = np.flatnonzero(every).tolist()
@@ -433,7 +433,7 @@ class _Teller:
     def _describe(self, values: Values, *, is_told: bool) -> None:
         """Describe the instructions that define used values, each once, if that is asked.
 
-        Where the HLO text is told too, that tells all but the short form of asynchronous ones.
+        If the HLO text is wanted too, it has everything except the short form of asynchronous ones.
         """
         m = self.module
         if not is_told and not any(word in ASYNC for word in set(m.opcode)):
@@ -452,7 +452,7 @@ class _Teller:
         shown: dict[int, list[Place]],
         uses: Uses,
     ) -> Live | None:
-        """Live ranges, held against the heap simulator's own record; None without a schedule."""
+        """Return live ranges, checked against the heap simulator's record; None if unscheduled."""
         problems = self.found.problems
         if self.module.entry not in self.module.schedule:
             message = "live ranges are unknown: the proto has no schedule"

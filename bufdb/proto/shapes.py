@@ -1,4 +1,4 @@
-"""Shapes of a serialised module: their text, their size, their places (format section 3)."""
+"""Shapes of a serialized module: their text, their size, their places (format section 3)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _UNBOUNDED = -(2**63)
 
 
 def subindices(shape: Any, prefix: Index = ()) -> Iterator[Index]:
-    """Every place in a shape, the whole first, each tuple before its elements."""
+    """Yield every place in a shape, the whole first, each tuple before its elements."""
     yield prefix
     if shape.element_type == TUPLE:
         for number, part in enumerate(shape.tuple_shapes):
@@ -42,7 +42,7 @@ def part_of(shape: Any, index: Index) -> Any:
 
 
 def bytes_of(shape: Any) -> int:
-    """Logical size [bytes]: of a tuple the table of pointers (format section 3.2)."""
+    """Return the logical size [bytes]: of a tuple the table of pointers (format section 3.2)."""
     kind = shape.element_type
     if kind == TUPLE:
         return 8 * len(shape.tuple_shapes)
@@ -120,7 +120,7 @@ def _integer(kind: int) -> str:
 
 
 def _split(config: Any) -> str:
-    """Where a dimension is cut between the cores of a chip."""
+    """Return where a dimension is cut between the cores of a chip."""
     return f"({config.dimension}:{','.join(map(str, config.split_indices))})"
 
 

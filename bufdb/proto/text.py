@@ -28,7 +28,7 @@ _PLAIN = frozenset(
         *("xor",),
     )
 )
-"""Opcodes without attributes of which bufdb reads any; most instructions are of these."""
+"""Opcodes without attributes that bufdb reads; most instructions have one of these."""
 _LITERALS = {1: "preds", 4: "s32s", 5: "s64s", 8: "u32s", 9: "u64s", 11: "f32s", 12: "f64s"}
 """By PrimitiveType the field of a literal that holds the elements."""
 
@@ -39,7 +39,7 @@ class Printer:
     def __init__(self, module: Module) -> None:
         self.module = module
         self._metadata: dict[bytes, str] = {b"": ""}
-        """What stands behind an instruction, by its metadata's bytes."""
+        """The text after an instruction, by its metadata's bytes."""
         self._shapes: dict[bytes, str] = {}
         self._kinds: dict[bytes, str] = {}
         self._known: dict[tuple[str, bytes], tuple[str, str]] = {}
@@ -73,7 +73,7 @@ class Printer:
         return f"{line}{self._metadata_of([given.metadata[i]])[0]}{config}"
 
     def _single(self, computation: int) -> int | None:
-        """The one instruction that a computation holds besides its parameters; None if more."""
+        """Return the one instruction in a computation besides its parameters; None if more."""
         found = [
             i
             for i in self.module.schedule.get(computation, ())
@@ -97,7 +97,7 @@ class Printer:
             yield ""
 
     def _fused(self, fused: Iterable[int]) -> Iterator[str]:
-        """Bodies of fusions, and of the fusions in them."""
+        """Yield bodies of fusions, and of the fusions in them."""
         done: set[int] = set()
         while level := [c for c in dict.fromkeys(fused) if c not in done]:
             done.update(level)
@@ -105,7 +105,7 @@ class Printer:
             fused = [c for c in inside if c in self.module.computations]
 
     def _bodies(self, fused: Sequence[int]) -> Generator[str, None, list[int]]:
-        """Bodies of fusions; what is in all of them is printed together.
+        """Yield bodies of fusions; the instructions of all are printed together.
 
         Returns:
             What the fusions in them call.
@@ -135,7 +135,7 @@ class Printer:
         return [c for i, inside in called if found.opcodes[i] == "fusion" for c in inside]
 
     def _lines(self, given: Instructions, operands: Sequence[Sequence[str]]) -> list[str]:
-        """Instructions with the names of their operands."""
+        """Return instructions with the names of their operands."""
         inside = self._inside
         return [
             f"%{name} = {shape} {opcode}({arguments}){attributes}{metadata}{config}"
@@ -159,20 +159,20 @@ class Printer:
         ]
 
     def _shapes_of(self, every: Sequence[bytes]) -> list[str]:
-        """Shapes as XLA prints them, each different one once."""
+        """Return shapes as XLA prints them, each different one once."""
         texts, shape_of = self._shapes, self.module.shape_of
         texts |= {data: text_of(shape_of(data)) for data in set(every) - texts.keys()}
         return [texts[data] for data in every]
 
     def _metadata_of(self, every: Sequence[bytes]) -> list[str]:
-        """Return what stands behind instructions with these metadata, each different one once."""
+        """Return the text after instructions with these metadata, each different one made once."""
         for data in set(every) - self._metadata.keys():
             found = _metadata(reader.metadata_of(data))
             self._metadata[data] = f", metadata={{{found}}}" if found else ""
         return [self._metadata[data] for data in every]
 
     def _inside(self, given: Instructions, i: int, operands: Sequence[str]) -> str:
-        """Return what stands in the brackets of an instruction."""
+        """Return the text in the brackets of an instruction."""
         if operands:
             return "%" + ", %".join(operands) if len(operands) <= 5 else _numbered(operands)
         if given.opcodes[i] == "parameter":
@@ -182,7 +182,7 @@ class Printer:
         return ""
 
     def _all_attributes(self, given: Instructions) -> list[str]:
-        """What stands behind the brackets of each instruction; what is the same is made once."""
+        """Return the text after the brackets of each instruction; equal ones are made once."""
         plain = {
             (opcode, data): "" if opcode in _PLAIN else "".join(self._own(opcode, data))
             for opcode, data in set(zip(given.opcodes, given.attributes, strict=True))
@@ -203,21 +203,21 @@ class Printer:
         return found
 
     def _attributes(self, given: Instructions, i: int) -> str:
-        """What stands behind the brackets of an instruction, with the computations it calls."""
+        """Return the text after the brackets of an instruction, with the computations it calls."""
         own, sharding = self._own(given.opcodes[i], given.attributes[i])
         if given.opcodes[i] == "parameter" or i not in given.called:
             return own + sharding
         return own + calls(self.module, given, i) + sharding
 
     def _own(self, opcode: str, data: bytes) -> tuple[str, str]:
-        """Return what stands before the computations that an instruction calls, and what behind."""
+        """Return the text before the computations that an instruction calls, and that after."""
         found = self._known.get((opcode, data))
         if found is None:
             found = self._known[opcode, data] = own_attributes(reader.instruction_of(data), opcode)
         return found
 
     def _kind_of(self, attributes: bytes) -> str:
-        """Of a fusion its kind; there are four."""
+        """Return the kind of a fusion; there are four."""
         kind = self._kinds.get(attributes)
         if kind is None:
             kind = self._kinds[attributes] = word(reader.instruction_of(attributes).fusion_kind)
@@ -231,7 +231,7 @@ def _numbered(names: Sequence[str]) -> str:
 
 
 def _config(config: bytes) -> str:
-    """The configuration of a backend: raw where XLA prints it raw and it is one plain line."""
+    """Return a backend's configuration, raw where XLA prints it raw and it is one plain line."""
     if not config:
         return ""
     if config[:1] == b"{" and config.isascii() and b"\n" not in config and b"\r" not in config:
@@ -240,7 +240,7 @@ def _config(config: bytes) -> str:
 
 
 def _literal(shape: Any, data: bytes) -> str:
-    """Return a number or a truth value alone; of all other constants only that they are there."""
+    """Return a number or a truth value alone; of other constants only that they are there."""
     field = _LITERALS.get(shape.element_type)
     if field is None or shape.dimensions or not data:
         return "{...}"
@@ -273,11 +273,11 @@ def _metadata(meta: Any) -> str:
     return " ".join(fields)
 
 
-# -- What stands above the computations of an HLO text (format section 7.1) ------------------------
+# -- The text above the computations of an HLO text (format section 7.1) ---------------------------
 
 
 def header(m: Module) -> Iterator[str]:
-    """What stands above the computations: the line of the module, the tables of stack frames."""
+    """Yield the text above the computations: the module's line, the tables of stack frames."""
     parts = [f"HloModule {escaped(m.proto.name)}", "is_scheduled=true"]
     aliases = [
         f"{_spaced(e.output_shape_index)}: ({e.parameter_number}, "

@@ -51,13 +51,13 @@ class Uses:
 
 
 def uses_of(m: Module, values: Values, shown: dict[int, list[Place]]) -> Uses:
-    """Uses of each value.
+    """Return uses of each value.
 
-    XLA lists the users of one place in the order in which they came to be, which no proto has.
+    XLA lists the users of one place in the order of their creation, which no proto has.
     """
     users = _Users(m)
     at, count = values.instruction, len(values.numbers)
-    # Values that show where they are defined alone, which are most, are used there.
+    # Values that show only where they are defined, which are most, are used there.
     is_plain = ~users.roots.has_some[at]
     is_plain[list(shown)] = False
     is_inside = np.zeros(count, np.bool_)
@@ -101,7 +101,7 @@ class _Edges:
         return found
 
     def rows(self, operands: Ints) -> tuple[Ints, Ints]:
-        """Return the rows of these operands one behind the other, and of which of them each is."""
+        """Return the rows of these operands end to end, and which operand each is of."""
         counts = self._first[operands + 1] - self._first[operands]
         which = np.repeat(np.arange(len(operands)), counts)
         ends = np.cumsum(counts)
@@ -120,9 +120,9 @@ class _Edges:
 
 
 class _Users:
-    """Who reads an operand's top, who reads inside it, and roots that only pass it on.
+    """The readers of an operand's top, the readers inside it, and roots that only pass it on.
 
-    Apart, because a loop's tuple has thousands of users and each element would ask them all.
+    Kept apart because a loop's tuple has thousands of users and each element would ask them all.
     """
 
     def __init__(self, m: Module) -> None:
@@ -147,7 +147,7 @@ class _Users:
         self.roots = edges(((is_alone | is_top) & is_root)[user])
 
     def at(self, positions: list[Place]) -> list[tuple[Place, Sequence[User]]]:
-        """Uses of the value that shows at these places."""
+        """Return uses of the value that shows at these places."""
         m = self.m
         in_roots = {i for i, _ in positions if i in m.is_root}
         found: list[tuple[Place, Sequence[User]]] = []
@@ -169,12 +169,12 @@ Span = tuple[int, int]
 
 @dataclass
 class Program:
-    """The schedule, flattened: bodies stand before the instructions that they belong to."""
+    """The schedule, flattened: bodies come before the instructions that they belong to."""
 
     sequence: list[int] = field(default_factory=list)
     """Instructions."""
     spans: dict[int, Span] = field(default_factory=dict)
-    """Of each computation its first place, and the one behind its last."""
+    """Of each computation its first place, and the one after its last."""
     wrapped: dict[int, int] = field(default_factory=dict)
     """By computation the asynchronous one that it is in."""
 
@@ -191,9 +191,9 @@ def flatten(m: Module) -> Program:
 
 
 def _walk(m: Module, program: Program, c: int, inside: int | None) -> None:
-    """Put a computation behind what runs before it; `inside` is the asynchronous one around it.
+    """Put a computation after what runs before it; `inside` is the asynchronous one around it.
 
-    No function within `flatten`: one that calls itself is a cycle, and would keep the module.
+    Not a function within `flatten`: one that calls itself is a cycle, and would keep the module.
     """
     if c in program.spans or c not in m.schedule:
         return
@@ -268,7 +268,7 @@ class Ranges:
                 self.uses_until[i] = when[module.parameters[called[0]]]
 
     def of(self, shown: dict[int, list[Place]], uses: Uses, assignment: Assignment) -> Live:
-        """Live ranges by value."""
+        """Return the live ranges by value."""
         alone = self._alone(shown, uses)
         starts, ends = alone.start.tolist(), alone.end.tolist()
         for members in sharing(self.module, self.values, assignment):
@@ -280,7 +280,7 @@ class Ranges:
         return Live(alone.start, np.array(ends, np.int64))
 
     def _alone(self, shown: dict[int, list[Place]], uses: Uses) -> Live:
-        """Ranges before those of values that share a buffer are brought in order."""
+        """Return ranges before those of values that share a buffer are put in order."""
         m, at, program = self.module, self.values.instruction, self.program
         homes, home = np.unique(np.array(m.home, np.int64), return_inverse=True)
         first = np.array([program.spans.get(c, (-1, -1))[0] for c in homes.tolist()], np.int64)
@@ -310,9 +310,9 @@ class Ranges:
 
 
 def _starts_at_chain(m: Module) -> bool:
-    """Whether values of asynchronous computations begin at the chain's start (format section 7.3).
+    """Return whether asynchronous values begin at the chain's start (format section 7.3).
 
-    The proto has no version. Two fields that came between the two rules tell, if the module has a
+    The proto has no version. Two fields that came between the two rules decide, if the module has a
     dot, a convolution or a compare anywhere; without one, the older rule is taken.
     """
     if m.is_tiled:
@@ -325,7 +325,7 @@ def _starts_at_chain(m: Module) -> bool:
 
 
 def exact(sizes: list[int]) -> Any:
-    """Sizes as an array in which no sum of them overflows."""
+    """Return sizes as an array in which no sum of them overflows."""
     return np.array(sizes, np.int64 if sum(map(abs, sizes)) < 2**62 else object)
 
 
@@ -334,7 +334,7 @@ def instant_of_most(start: Ints, behind: Ints, sizes: Any) -> int:
 
     Args:
         start: first instants.
-        behind: instants behind the last ones.
+        behind: instants after the last ones.
         sizes: bytes, from `exact`.
     """
     change = np.zeros(1 + int(behind.max(initial=0)), sizes.dtype)
@@ -366,10 +366,10 @@ def printed_peak(m: Module, values: Values, ranges: Live) -> tuple[int, list[tup
 
 
 def trace_faults(assignment: Assignment, values: Values, ranges: Live) -> tuple[int, int]:
-    """(events out of order, events) of the heap simulator's traces of the whole module.
+    """Return (events out of order, events) of the heap simulator's traces of the whole module.
 
-    A record of XLA's own against which ranges are held without any text: a value's ALLOC or
-    SHARE_WITH stands at its start, its FREE at its end, and instants never go back.
+    This is XLA's own record, which checks ranges without any text: a value's ALLOC or SHARE_WITH is
+    at its start, its FREE at its end, and instants never go back.
     """
     wrong = count = 0
     known = np.array(values.numbers, np.int64)
@@ -383,7 +383,7 @@ def trace_faults(assignment: Assignment, values: Values, ranges: Live) -> tuple[
 
 
 def lookup(known: Ints, numbers: Ints) -> Ints:
-    """Where numbers stand among known ones, which ascend; -1 for those that are not there."""
+    """Return where numbers are among known ones, which ascend; -1 for those that are absent."""
     if not len(known):
         return np.full(len(numbers), -1)
     place = np.minimum(np.searchsorted(known, numbers), len(known) - 1)
