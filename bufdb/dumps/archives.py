@@ -26,8 +26,8 @@ from bufdb.dumps.place import Place, Reader, Stat, damaged, suffix_of
 
 # -- Compressed streams, read from any position on without a copy on disk --------------------------
 #
-# A stream is gone through once, which gives its size and, of gzip, states of the decompressor to go
-# on from. Invariant: no more than `MOST_BYTES` come out of a stream, and beyond `FREE_BYTES` no
+# A stream is read through once, which gives its size and, for gzip, states of the decompressor to
+# go on from. Invariant: no more than `MOST_BYTES` come out of a stream, and beyond `FREE_BYTES` no
 # more than `MOST_RATIO` times what went in; text of XLA's is compressed 5 to 30 times.
 
 MOST_BYTES = 64 << 30
@@ -39,7 +39,7 @@ Opener = Callable[[], IO[bytes]]
 
 
 def check_bounds(compressed: int, out: int) -> None:
-    """Nothing while what came out is within the bounds.
+    """Check that what came out is within the bounds.
 
     Raises:
         OSError: it is not.
@@ -54,7 +54,7 @@ def check_bounds(compressed: int, out: int) -> None:
 
 
 class Compressed:
-    """A stream of gzip members or Zstandard frames, one behind the other."""
+    """A stream of gzip members or Zstandard frames, one after the other."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Compressed:
         """Bytes that have come out so far, at the most."""
 
     def size(self) -> int:
-        """Bytes of the whole stream, by reading it.
+        """Return the bytes of the whole stream, by reading it.
 
         Raises:
             OSError: it is damaged or beyond the bounds.
@@ -150,7 +150,7 @@ def zstandard(opener: Opener) -> Compressed:
         except ImportError:
             continue
         new = getattr(library.ZstdDecompressor(), "decompressobj", library.ZstdDecompressor)
-        # A block of four bytes may stand for 128 KiB.
+        # A block of four bytes may expand to 128 KiB.
         return Compressed(opener, new, library.ZstdError, 1 << 10, has_states=False)
     text = "it is compressed by Zstandard, which needs: pip install 'bufdb[zst]'"
     raise OSError(errno.ENOSYS, text)
@@ -177,18 +177,18 @@ class Header(tarfile.TarInfo):
     """
 
     def _block(self, count: int) -> int:
-        """Bytes with what fills the last block."""
+        """Return a number of bytes, rounded up to whole blocks."""
         if count < 0:
             raise damaged("a size is negative")
         return int(super()._block(count))  # type: ignore[misc]
 
     def _proc_gnulong(self, archive: Any) -> Any:
-        """Return a name before its member."""
+        """Read a name that precedes its member."""
         self._require_short()
         return super()._proc_gnulong(archive)  # type: ignore[misc]
 
     def _proc_pax(self, archive: Any) -> Any:
-        """Records before their member, or before all."""
+        """Read records that precede their member, or all members."""
         self._require_short()
         data = archive.fileobj.read(self._block(self.size))
         _require_sound(data[: self.size])
@@ -202,7 +202,7 @@ class Header(tarfile.TarInfo):
             raise damaged(f"a header has more than {MOST_HEADER_BYTES >> 10} KiB")
 
     def _proc_sparse(self, archive: Any) -> Any:
-        """Return a sparse file, which is left out: where its parts lie is passed over."""
+        """Step over the parts of a sparse file, which is left out."""
         _, is_extended, size = getattr(self, "_sparse_structs")  # noqa: B009
         while is_extended:
             part = archive.fileobj.read(tarfile.BLOCKSIZE)
@@ -216,12 +216,12 @@ class Header(tarfile.TarInfo):
         return self
 
     def _proc_gnusparse_10(self, member: Any, _keywords: Any, _archive: Any) -> None:
-        """The same in its latest form."""
+        """Do the same for its latest form."""
         member.sparse = []
 
 
 class _Read:
-    """What was read of a file already; after that the file is in its place again."""
+    """What was already read of a file; after that the file is in its place again."""
 
     def __init__(self, data: bytes, archive: Any) -> None:
         self._data, self._archive, self._file = data, archive, archive.fileobj
@@ -232,7 +232,7 @@ class _Read:
 
 
 def _require_sound(data: bytes) -> None:
-    """Nothing if records have the lengths that they say, and no number is without end."""
+    """Check that records have the lengths that they claim, and that no number is endless."""
     at = 0
     while at < len(data):
         found = _RECORD.match(data, at)
@@ -257,7 +257,7 @@ TAR = (".tar", ".tar.gz", ".tgz", ".tar.zst")
 ARCHIVES = (".zip", *TAR)
 SINGLE = {".gz": gzip, ".zst": zstandard}
 _TEXTS = (".txt", ".log", ".out", ".debug_options")
-"""Compressed files of which the inner name ends so are dumps or logs; others are other things."""
+"""Compressed files whose inner name ends like this are dumps or logs; others are other things."""
 _LINK = "is a link or no plain file; it was not read"
 _UNIX = 3
 _READ = 1 << 20
@@ -284,7 +284,7 @@ _DAMAGE = (
     OverflowError,
     ValueError,
 )
-"""What readers of archives raise of damaged ones, or of such as they do not know."""
+"""What readers of archives raise for damaged ones, or for those that they do not know."""
 _LATEST_S = 1 << 33
 """A time beyond [s since 1970] is no time."""
 
@@ -311,18 +311,18 @@ class Member:
         return self.archive_stamp
 
     def stat(self) -> Stat:
-        """Its own size, and which file the archive is now."""
+        """Return its own size, and which file the archive is now."""
         outer = self.outer.stat()
         changed = (outer.st_ino, outer.st_mtime_ns, outer.st_size)
         return Stat(self.size, self.mtime_ns or outer.st_mtime_ns, hash(changed))
 
     def open(self) -> IO[bytes]:
-        """Its bytes."""
+        """Return its bytes."""
         return io.BufferedReader(Reader(self.read_from, self.size))
 
 
 def is_archive(name: str) -> bool:
-    """Whether a file of this name holds others."""
+    """Return whether a file of this name holds others."""
     return name.lower().endswith(ARCHIVES)
 
 
@@ -338,14 +338,14 @@ def inner_name(name: str) -> str | None:
 def expand(
     files: dict[str, Path | Place], oddities: list[Oddity], *, is_given: bool = False
 ) -> dict[str, Path | Place]:
-    """The files by name, with the members of archives in place of these, decompressed ones too.
+    """Return the files by name, with the members of archives in place of these, decompressed.
 
     Args:
         files: by name.
         oddities: takes what is left out.
-        is_given: whether the user named the archive. One that lies among other files may be of
-            anything: a large one is left alone, and what is refused in it is no error unless it
-            bears the name of a dump.
+        is_given: whether the user named the archive. One among other files may be of anything: a
+        large one is left alone, and what is refused in it is no error unless it has the name of a
+        dump.
     """
     found: dict[str, Path | Place] = {}
     for name, path in files.items():
@@ -375,7 +375,7 @@ def expand(
 
 
 def _among_others(oddity: Oddity) -> Oddity:
-    """Return what is refused of an archive that the user did not name."""
+    """Lower an oddity of an archive that the user did not name, unless it has a dump's name."""
     if oddity.name is not None and bears_dump_name(base_name(oddity.name)):
         return oddity
     return replace(oddity, severity="info")
@@ -383,13 +383,13 @@ def _among_others(oddity: Oddity) -> Oddity:
 
 def _decompressed(name: str, inner: str, path: Path | Place) -> Member:
     stream = SINGLE[suffix_of(name)](lambda: _open(path))
-    # The order counts: its size is known once it was read.
+    # The order matters: its size is known once it was read.
     stamp, size = stamp_of(path), stream.size()
     return Member(inner, path, size, path.stat().st_mtime_ns, stream.read_from, stamp)
 
 
 def _members(name: str, path: Path | Place, oddities: list[Oddity]) -> Iterator[Member]:
-    """Regular files of an archive that may hold dumps.
+    """Yield the regular files of an archive that may hold dumps.
 
     Raises:
         OSError: it is damaged, or beyond the bounds; so are the errors of _DAMAGE.
@@ -407,7 +407,7 @@ def _members(name: str, path: Path | Place, oddities: list[Oddity]) -> Iterator[
 
 
 def _odd(archive: str, name: str, severity: str, code: str, text: str) -> Oddity:
-    """Return what is said of a member; of a name without end its beginning."""
+    """Return an oddity about a member; an overlong name is cut."""
     shown = name if len(name) <= MOST_NAME else f"{name[:100]}…"
     return Oddity(f"{archive}:{shown}", severity, code, text)
 
@@ -453,12 +453,12 @@ def _zip(
 
 
 def _is_link(info: zipfile.ZipInfo) -> bool:
-    """Whether a member, by the mode of who made it on Unix, is a link: its text is a path."""
+    """Return whether a member, by its mode on Unix, is a link: its text is a path."""
     return info.create_system == _UNIX and stat.S_ISLNK(info.external_attr >> 16)
 
 
 def _require_small_directory(file: IO[bytes]) -> None:
-    """Nothing if the directory, all of which `zipfile` reads at once, is no larger than allowed."""
+    """Check that the directory, which `zipfile` reads at once, is no larger than allowed."""
     # zipfile has no public way to see the size before it reads the directory; nor has typeshed.
     end = zipfile._EndRecData(file)  # type: ignore[attr-defined]
     if end is not None and end[zipfile._ECD_SIZE] > _MOST_DIRECTORY:  # type: ignore[attr-defined]
@@ -467,7 +467,7 @@ def _require_small_directory(file: IO[bytes]) -> None:
 
 
 def _written(info: zipfile.ZipInfo) -> int:
-    """When a member was written, by some clock [ns since 1970]; 0 if that is no time."""
+    """Return when a member was written, by some clock [ns since 1970]; 0 if that is no time."""
     try:
         return int(datetime(*info.date_time, tzinfo=UTC).timestamp()) * 10**9
     except ValueError:
@@ -514,7 +514,7 @@ def _each(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
     """Yield the members one by one, of which `tarfile` would keep all."""
     count = size = 0
     while (info := archive.next()) is not None:
-        # `members` is tarfile's list of all that was read; typeshed lacks it.
+        # `members` is tarfile's list of everything that was read; typeshed lacks it.
         archive.members.clear()  # type: ignore[attr-defined]
         count += 1
         _require_few(count)
@@ -546,7 +546,7 @@ def _tar_reader(
 
 
 def stamp_of(path: Path | Place) -> str | None:
-    """Return what tells whether an archive is the same: its hash, or what its own place says."""
+    """Return what shows whether an archive is the same: its hash, or the stamp of its place."""
     if not isinstance(path, Path):
         return path.stamp
     digest = xxhash.xxh3_128()

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 # grow with the file.
 
 _BEHIND_END = re.compile(rb'(?: // [^\s"]+)?\s*\Z')
-"""What may stand behind the last brace of an HLO text: a name (format section 7.4)."""
+"""What may follow the last brace of an HLO text: a name (format section 7.4)."""
 
 
 class Batch:
@@ -47,13 +47,13 @@ class Batch:
         self.account = Account()
         self.headers: dict[int, hlo.HloHeader] = {}
         self.before: dict[int, BeforeOptimizations] = {}
-        """HLO texts before optimisation, of modules that they fit."""
+        """HLO texts before optimization, of modules that they fit."""
         self.messages: dict[int, Message] = {}
         self.options: dict[int, list[tuple[str, str]]] = {}
         self.reported_sums: dict[int, list[tuple[int | None, int]]] = {}
         self.has_block_layout: set[int] = set()
         self.one_file: set[int] = set()
-        """Modules of which one file holds used values or live ranges behind the allocations."""
+        """Modules with used values or live ranges in the same file, after the allocations."""
         self.described_once: set[int] = set()
         self.doubts: dict[int, str] = {}
         self.told = ToldRows()
@@ -69,23 +69,23 @@ class Batch:
                     self._sections(number, loaded, DumpText(number, loaded, kind, self.account))
 
     def allocations(self) -> Rounds:
-        """Allocation sections."""
+        """Return the allocation sections."""
         return iter([self._allocations] if self._allocations else [])
 
     def used_values(self) -> Rounds:
-        """Sections of totals and used values."""
+        """Return the sections of totals and used values."""
         return iter([self._used_values] if self._used_values else [])
 
     def live_ranges(self) -> Rounds:
-        """Live-range sections."""
+        """Return the live-range sections."""
         return iter([self._live_ranges] if self._live_ranges else [])
 
     def hlo(self) -> Rounds:
-        """Computations of the HLO texts."""
+        """Return the computations of the HLO texts."""
         return ([piece] for piece in self._hlo)
 
     def instructions_of_protos(self, is_wanted: Bools) -> Rounds:
-        """Instructions of these modules that have an HLO text and a proto, out of the proto."""
+        """Yield instructions of modules with an HLO text and a proto, read from the proto."""
         from bufdb.proto import sections
 
         for number in np.flatnonzero(is_wanted).tolist():
@@ -104,7 +104,7 @@ class Batch:
             yield [Piece(number, path, text)]
 
     def _derive(self, number: int, loaded: Loaded) -> None:
-        """What no text of a module tells, from its proto."""
+        """Derive what no text of a module has from its proto."""
         if PROTO not in loaded.texts:
             return
         path = loaded.files.files[PROTO].name
@@ -118,7 +118,7 @@ class Batch:
         except UnreadableProto as error:
             self.account.find(number, "error", "unreadable_proto", str(error), path)
             loaded.derived = frozenset()
-            del loaded.texts[PROTO]  # nothing is asked of it again
+            del loaded.texts[PROTO]  # it is not needed again
             return
         for severity, code, message in found.problems:
             self.account.find(number, severity, code, message, path)
@@ -176,12 +176,12 @@ class Batch:
                 (at + 1, f"expected a line of an out-of-memory message, found {quote(said)}")
                 for at, said in quoted
             ]
-            # What says nothing of memory is a line of the program, such as a warning.
+            # A line that says nothing about memory is the program's, such as a warning.
             severity = "data_loss" if one.telling else "info"
             self.account.unread(text.module, text.path, problems, len(unread), severity=severity)
 
     def _header(self, number: int, text: DumpText) -> None:
-        """What stands above the computations; where they begin; whether they end."""
+        """Read the text above the computations; find where they begin and whether they end."""
         plain = text.piece(0, text.size).text
         above = hlo.header_end(plain)
         if not plain:
@@ -201,7 +201,7 @@ class Batch:
         self._hlo.append(Piece(number, text.path, plain[begin:], lambda: line_count))
 
     def _before(self, number: int, loaded: Loaded, found: BeforeOptimizations) -> None:
-        """What the text before optimisation says, unless it is of another compilation."""
+        """Keep the text before optimization, unless it is of another compilation."""
         path = loaded.files.files[BEFORE].name
         self.account.open(number, path, found.line_count, rest_is_known=True)
         self._count(number, path, found.read_count, found.problems)
@@ -267,7 +267,7 @@ class Batch:
         self.account.count(number, text.path, np.full(left, UNREAD, np.uint8))
 
     def _block_layout(self, piece: Piece) -> None:
-        """Allocations of 2019, rewritten into the later layout."""
+        """Rewrite allocations of 2019 into the later layout."""
         self.has_block_layout.add(piece.module)
         text = piece.text
         later = layout_2019.rewrite(text if text.endswith(b"\n") else text + b"\n")
@@ -293,7 +293,7 @@ class LargeModule(Batch):
         own: Own = NOTHING_MORE,
         progress: Callable[[int], None] | None = None,
     ) -> None:
-        """Args as those of Batch; `progress` is given the bytes of each round that was read."""
+        """Take the arguments of Batch; `progress` is given the bytes of each round after it."""
         self.progress = progress
         self.block_bytes = min(block_bytes, LARGE_BLOCK_BYTES)
         self._spans: tuple[list[tuple[DumpText, Span]], ...] = ([], [], [])
@@ -312,15 +312,15 @@ class LargeModule(Batch):
                     self.progress(piece.size)
 
     def allocations(self) -> Rounds:
-        """Allocation section, in rounds."""
+        """Return the allocation section, in rounds."""
         return ([piece] for piece in self._rounds(0))
 
     def used_values(self) -> Rounds:
-        """Totals and used values, in rounds."""
+        """Return totals and used values, in rounds."""
         return ([piece] for piece in self._rounds(1))
 
     def live_ranges(self) -> Rounds:
-        """Live ranges in rounds; the tree of the printed peak comes in one, being one."""
+        """Yield live ranges in rounds; the tree of the printed peak comes in a single one."""
         rest: list[Piece] = []
         for piece in self._rounds(2):
             if piece.begins and rest:
@@ -351,8 +351,8 @@ _TREE = b"  Stack trace breakdown for "
 
 
 def _tree_start(text: bytes) -> int:
-    """Where the tree may begin, or -1."""
-    # An expression takes twelve times as long.
+    """Return where the tree may begin, or -1."""
+    # A regular expression takes twelve times as long.
     place = text.find(_TREE)
     while place > 0 and text[place - 1] != ord("\n"):
         place = text.find(_TREE, place + 1)

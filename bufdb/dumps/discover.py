@@ -1,8 +1,8 @@
 """Dump files below the paths given: which they are, and which belong to one module.
 
 Files of one module share a stem: the name without part suffix and extension (format section 2). A
-file that does not bear XLA's name is recognised by its content, also when it is the captured
-standard output of `--xla_dump_to=-`, where each file stands in a frame.
+file without a name of XLA's is recognized by its content, also when it is the captured standard
+output of `--xla_dump_to=-`, where each file is in a frame.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from bufdb.dumps.remote import Url, listed
 from bufdb.errors import UsageError
 
 Source = Path | Bytes | Url
-"""What modules are looked for in."""
+"""Where modules are looked for."""
 
 NOT_A_DUMP = "not_a_dump"
 """Code of the oddity that says what the one file given is."""
@@ -39,7 +39,7 @@ _LOOK_BYTES = 1 << 16
 def discover(path: Source, oddities: list[Oddity] | None = None) -> list[ModuleFiles]:
     """Return the modules in a directory and all below it, or of one file, in order of their keys.
 
-    A single file brings along the files beside it that belong to the same module.
+    A single file brings along the files next to it that belong to the same module.
 
     Args:
         path: a directory, a file, an archive, a URL, or bytes.
@@ -76,7 +76,7 @@ def discover(path: Source, oddities: list[Oddity] | None = None) -> list[ModuleF
 
 
 def _found(files: dict[str, Path | Place], odd: list[Oddity]) -> list[ModuleFiles]:
-    """Return the modules of files; of a single file that is none what it is."""
+    """Return the modules of files; if a single file has none, report what it is."""
     modules = modules_of(files, odd)
     if not modules and len(files) == 1:
         ((name, path),) = files.items()
@@ -88,7 +88,7 @@ def _found(files: dict[str, Path | Place], odd: list[Oddity]) -> list[ModuleFile
 
 
 def _of_one_module(path: Path) -> dict[str, Path | Place]:
-    """Return a file and those beside it that share its stem; an archive alone."""
+    """Return a file and those next to it that share its stem; an archive alone."""
     if is_archive(path.name):
         return {as_text(path.name): path}
     try:

@@ -27,12 +27,12 @@ BUFFER_KINDS = tuple(PARTS.values())
 BEFORE = "before_optimizations"
 """The stage, and the kind, of the HLO text as the compiler received it."""
 PROTO = "proto"
-"""Kind of a serialised HloProto with its buffer assignment (format section 10)."""
+"""Kind of a serialized HloProto with its buffer assignment (format section 10)."""
 PROTO_SUFFIXES = (".hlo.pb.gz", ".hlo.pb", ".pb.gz", ".pb")
 MESSAGE_KIND = "oom_message"
-"""An out-of-memory message in a log, which is all there is of its module."""
+"""An out-of-memory message in a log, the only file of its module."""
 _INSIDE = re.compile(r".*\.(?:zip|tar|tar\.gz|tgz|tar\.zst):", re.IGNORECASE | re.DOTALL)
-"""What stands before the name of a member of an archive."""
+"""The text before the name of a member of an archive."""
 XLA_NAME = re.compile(r"(?:\d+\.)?module_\d{4,}\.")
 STEM = re.compile(
     r"(?:(?P<time>\d{1,18})\.)?module_(?P<number>\d{4,18})"
@@ -62,7 +62,7 @@ class DumpFile:
         return None if isinstance(self.path, Path) else self.path.stamp
 
     def size(self) -> int:
-        """Size in bytes."""
+        """Return the size in bytes."""
         return (self.path.stat().st_size if self.stop < 0 else self.stop) - self.start
 
 
@@ -129,8 +129,8 @@ def parse_stem(stem: str) -> ModuleName:
 
 
 def base_name(name: str) -> str:
-    """The last part of a name or key: behind directories, and behind the archive it is in."""
-    # Few names have a colon, and to look for an archive's takes 10 us.
+    """Return the last part of a name or key: after directories, and after its archive."""
+    # Few names have a colon, and looking for an archive's takes 10 us.
     inside = _INSIDE.match(name) if ":" in name else None
     return name[inside.end() if inside else 0 :].rpartition("/")[2]
 
@@ -144,7 +144,7 @@ def stem_of(name: str) -> str:
 
 
 def before_of(stem: str) -> str | None:
-    """Name of the HLO text before optimisation beside the files of a stem; None if XLA has none."""
+    """Return the name of a stem's HLO text before optimization; None if XLA has none."""
     found = STEM.fullmatch(stem)
     if found is None or "after_optimizations" not in (found["stage"] or ""):
         return None
@@ -157,14 +157,14 @@ def as_text(name: str) -> str:
 
 
 def open_file(path: Path | Place) -> RawIOBase:
-    """A file open for reading; never waits, also when the path has become a FIFO meanwhile."""
+    """Open a file for reading; never wait, even if the path has become a FIFO meanwhile."""
     if not isinstance(path, Path):
         return cast(RawIOBase, path.open())
     return FileIO(path, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
 
 
 def bears_dump_name(name: str) -> bool:
-    """Whether XLA would give this name to a file that is read here."""
+    """Return whether XLA would give this name to a file that is read here."""
     return name.endswith(tuple(PARTS)) or (
         XLA_NAME.match(name) is not None
         and name.endswith(
@@ -177,7 +177,7 @@ def bears_dump_name(name: str) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------
-# The regular files below a directory: each once, whatever lies there (links, FIFOs, odd names).
+# The regular files below a directory: each once, whatever is there (links, FIFOs, odd names).
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
@@ -203,8 +203,8 @@ class Walk:
             with contextlib.suppress(OSError):
                 self.seen[_identity(folder.stat())] = ".."
         self._read("", base)
-        # Links wait until all real directories are read, and then go by their names: under which
-        # name a directory is read depends on nothing else.
+        # Links wait until all real directories are read, and then go by their names: nothing else
+        # decides under which name a directory is read.
         while self.folder_links:
             links, self.folder_links = sorted(self.folder_links), []
             for name, path in links:
@@ -262,10 +262,10 @@ class Walk:
             self._special(name, f"is {kind}, not a file; it was not opened")
 
     def _add_linked_files(self) -> None:
-        """Files behind links; one that is below the directory itself has its own name already.
+        """Add files that links lead to; one below the directory itself already has its own name.
 
-        But where only the link bears a name of XLA's, as in stores that name files after their
-        content, the link names the file.
+        But if only the link has a name of XLA's, as in stores that name files after their content,
+        the link names the file.
         """
         real = {_identity(path.stat()): name for name, path in self._still_there()}
         for name, path in sorted(self.file_links):
@@ -302,7 +302,7 @@ class Walk:
         self._odd(name, "info", "read_once", message)
 
     def _special(self, name: str, message: str) -> None:
-        """What is no file or directory is a loss if a dump should be there by its name."""
+        """Report what is no file or directory, as a loss if it has the name of a dump."""
         severity = "error" if bears_dump_name(name.rpartition("/")[2]) else "info"
         self._odd(name, severity, "unreadable_file" if severity == "error" else "no_file", message)
 

@@ -32,7 +32,7 @@ from bufdb.read import layout_2019
 from bufdb.read.boundaries import BOM, Span, Titles, cut
 from bufdb.read.other_files import BeforeOptimizations
 
-# -- How much text is read at a time. It changes no row --------------------------------------------
+# -- Amount of text read at a time; it changes no row ----------------------------------------------
 
 BLOCK_BYTES = 10 << 20
 """Text of small modules read per round. Measured on 1,000 modules of 1 MB: 6 MB costs 12 % more CPU
@@ -41,12 +41,12 @@ LARGE_BLOCK_BYTES = 4 << 20
 """Text of a large module read per round: 10 MB saves no CPU there and costs 60 MB of memory."""
 
 
-# -- The bytes of dump files: looked through once, hashed, and kept if they are few ----------------
+# -- The bytes of dump files: scanned once, hashed, and kept if they are few -----------------------
 
 ABOVE_BYTES = 1 << 16
-"""What a round leaves unread of the one above is seldom more: the lines of one value."""
+"""The unread rest of the previous round is seldom larger: the lines of one value."""
 BELOW_BYTES = len(PAD)
-"""What a block needs behind its last line."""
+"""Bytes that a block needs after its last line."""
 LOOK_BYTES = 1 << 16
 """The beginning of a file that shows a layout of 2019."""
 MOST_LINE_BYTES = 64 << 20
@@ -54,7 +54,7 @@ MOST_LINE_BYTES = 64 << 20
 MOST_REWRITTEN_BYTES = 128 << 20
 """Of a text that is not as XLA writes it today: it is in memory several times."""
 LOOKED_BYTES = 1 << 16
-"""Text that is looked through at a time: it stays in the cache. 1 MB takes a third more CPU."""
+"""Text scanned at a time: it stays in the cache. 1 MB takes a third more CPU."""
 
 
 @dataclass
@@ -67,10 +67,10 @@ class Loaded:
     texts: dict[str, bytes] = field(default_factory=dict)
     titles: dict[str, Titles] = field(default_factory=dict)
     before: BeforeOptimizations | None = None
-    """What was kept of the HLO text before optimisation, which may be long and goes by once."""
+    """What was kept of the HLO text before optimization, which may be long and is read once."""
     is_large: bool = False
     derived: frozenset[str] = frozenset()
-    """Kinds of text that no file has and that the proto is asked for."""
+    """Kinds of text that no file has and that are derived from the proto."""
 
     def file(self, kind: str) -> DumpFile:
         """Return the file that holds a kind of text, or from which it is derived."""
@@ -88,7 +88,7 @@ class Loaded:
 
 
 def load(files: ModuleFiles, block_bytes: int = BLOCK_BYTES) -> Loaded:
-    """Look through the files of a module, and keep their text unless it is more than a block.
+    """Scan the files of a module, and keep their text unless it is more than a block.
 
     Raises:
         OSError: a file cannot be read.
@@ -136,7 +136,7 @@ _TOO_LARGE = (
 
 
 def _not_in_text(loaded: Loaded) -> frozenset[str]:
-    """Kinds of text that a dump's files lack: one file may hold the sections of three."""
+    """Return kinds of text that a dump's files lack: one file may hold the sections of three."""
     kinds = {kind for kind in ("hlo", *BUFFER_KINDS) if kind in loaded.files.files}
     for kind in kinds & set(BUFFER_KINDS):
         found = cut(loaded.titles[kind])
@@ -146,7 +146,7 @@ def _not_in_text(loaded: Loaded) -> frozenset[str]:
 
 
 def _is_rewritten(files: ModuleFiles) -> bool:
-    """Whether a text is made plain, or is in a layout of 2019, which goes by whole texts."""
+    """Return whether a text is made plain, or in a layout of 2019: these need whole texts."""
     for kind, file in files.files.items():
         if kind not in BUFFER_KINDS:
             continue
@@ -162,7 +162,7 @@ def _is_rewritten(files: ModuleFiles) -> bool:
 
 
 def _may_have_prose(file: DumpFile) -> bool:
-    """Whether a person may have written around a dump: what XLA names, and frames, are its own."""
+    """Return whether a person may have written around a dump: not if XLA named or framed it."""
     is_whole = file.start == 0 and file.stop < 0
     return file.kind in BUFFER_KINDS and is_whole and not bears_dump_name(base_name(file.name))
 
@@ -193,7 +193,7 @@ def _shorter() -> OSError:
 
 
 def whole_lines(file: DumpFile, start: int, stop: int, size: int) -> Iterator[tuple[int, bytes]]:
-    """Text of about a size with its position, each but the last one ending with a line end.
+    """Yield text of about a size with its position, each but the last one ending with a line end.
 
     Raises:
         OSError: it cannot be read, has fewer bytes by now, or a line longer than any of XLA's.
@@ -225,19 +225,19 @@ def whole_lines(file: DumpFile, start: int, stop: int, size: int) -> Iterator[tu
 
 @dataclass(frozen=True)
 class Window:
-    """Whole lines of a file among the bytes that stand around them."""
+    """Whole lines of a file among the bytes around them."""
 
     at: int
     """Where the lines begin, in the file."""
     data: bytes
     span: tuple[int, int]
-    """Where they stand in the data."""
+    """Where they are in the data."""
 
 
 def windows(file: DumpFile, start: int, stop: int, size: int) -> Iterator[Window]:
-    """Yield the same text with what stands above and below it, so that a block may begin above it.
+    """Yield the same text with what is above and below it, so that a block may begin above it.
 
-    Then nobody copies it. For files in which to seek costs nothing.
+    Then no copy is made. For files in which seeking costs nothing.
     """
     with open_file(file.path) as stream:
         most = size
@@ -257,7 +257,7 @@ def windows(file: DumpFile, start: int, stop: int, size: int) -> Iterator[Window
 
 
 def dumped_at(files: ModuleFiles) -> float:
-    """Seconds since 1970 of the earliest file, by the name's time stamp if it has one; else inf."""
+    """Return when the earliest file was written [s since 1970], by its name if possible, or inf."""
     if files.name.dump_time_us is not None:
         return files.name.dump_time_us / 1e6
     times = (file.path.stat().st_mtime for file in files.files.values())
@@ -296,7 +296,7 @@ class DumpText:
             account.unread(module, self.path, [(number, message)], 1, "truncated_file")
 
     def _last_line(self) -> bytes:
-        """Return what stands behind the last line end."""
+        """Return the text after the last line end."""
         if self.whole is not None:
             return self.whole[self.whole.rfind(b"\n") + 1 :]
         stop = self.size
@@ -337,7 +337,7 @@ class DumpText:
             yield self._in_window(window, begins=window.at == start)
 
     def _in_window(self, window: Window, *, begins: bool) -> Piece:
-        """Return the lines of a window where they stand, if they need no change."""
+        """Return the lines of a window in place, if they need no change."""
         at, (begin, end) = window.at, window.span
         if not window.data.isascii():
             return self.piece(at, at + end - begin, begins, window.data[begin:end])

@@ -70,7 +70,7 @@ NOT_COPIED = (
 
 
 def modules_of(paths: dict[str, Path | Place], oddities: list[Oddity]) -> list[ModuleFiles]:
-    """The modules that files below a directory, by name, belong to, in order of their keys."""
+    """Return the modules that files below a directory belong to, in order of their keys."""
     found: dict[str, ModuleFiles] = {}
     before: dict[str, DumpFile] = {}
     for name in sorted(paths, key=_depth_first):
@@ -104,11 +104,11 @@ def modules_of(paths: dict[str, Path | Place], oddities: list[Oddity]) -> list[M
 def _add_protos(
     found: dict[str, ModuleFiles], paths: dict[str, Path | Place], oddities: list[Oddity]
 ) -> dict[str, str | None]:
-    """Give modules their protos, a module of its own to what has no text.
+    """Give modules their protos, and a module of its own to a proto without text.
 
     Returns:
-        By name why a proto cannot be read although it has a buffer assignment; None for those
-        of which an oddity tells.
+        By name, why a proto cannot be read although it has a buffer assignment; None for those that
+        an oddity reports.
     """
     unread: dict[str, str | None] = {}
     beside: list[str] = []
@@ -144,7 +144,7 @@ def _add_protos(
 
 
 def _may_be_proto(name: str) -> bool:
-    """Whether a name is that of a serialised module: not of another stage, or another message.
+    """Return whether a name is a serialized module's: not of another stage or message.
 
     Nor a snapshot that XLA writes each time that a program runs: it has the arguments.
     """
@@ -155,7 +155,7 @@ def _may_be_proto(name: str) -> bool:
 
 
 def _what_proto(path: Path | Place) -> str | None:
-    """None for a module with its buffer assignment, else what a file is instead."""
+    """Return None for a module with its buffer assignment, else what a file is instead."""
     with open_file(path) as file:
         data = file.readall() or b""
     try:
@@ -172,7 +172,7 @@ def _depth_first(name: str) -> str:
 def _without_buffers(
     paths: dict[str, Path | Place], modules: dict[str, ModuleFiles], told: dict[str, str | None]
 ) -> str | None:
-    """One line about modules of which there is optimised HLO only, with what to do."""
+    """Return one line about modules that have only optimized HLO, with what to do."""
     compiled = {_module_id(key) for key in modules}
     reasons: dict[tuple[str, str], str] = {}
     example: dict[str, str] = {}
@@ -187,7 +187,7 @@ def _without_buffers(
             reason = None if found is None else _why_no_buffers(found["stem"], found["extension"])
         if reason is None:
             continue
-        # Text beside the protobuf says more: it was asked for, and so were the buffers.
+        # Text next to the protobuf says more: it was asked for, and so were the buffers.
         if reason == PROTOBUF_ONLY and module in reasons:
             continue
         reasons[module] = reason
@@ -212,7 +212,7 @@ def _why_no_buffers(stem: str, extension: str) -> str:
 
 
 def _module_id(name: str) -> tuple[str, str]:
-    """Directory and `module_0007`, by which the files of a compilation are known."""
+    """Return directory and `module_0007`, which identify the files of a compilation."""
     file = base_name(name)
     folder = name.removesuffix(file)
     found = _MODULE.search(file)
@@ -241,9 +241,9 @@ def _dump_files(path: Path | Place, name: str) -> Iterator[DumpFile]:
 def _add_companions(
     module: ModuleFiles, names: dict[str, Path | Place], before: dict[str, DumpFile]
 ) -> None:
-    """What lies beside the buffer files: HLO texts, memory-usage report, compiler options.
+    """Add the files next to the buffer files: HLO texts, memory report, compiler options.
 
-    Those that bear no backend are of every module of their number and name.
+    Those without a backend in their name are of every module of their number and name.
     """
     hlo = f"{module.key}.txt"
     if "hlo" not in module.files and hlo in names:
@@ -267,7 +267,7 @@ def _add_companions(
         module.files["debug_options"] = DumpFile(names[options], options, "debug_options")
 
 
-# -- What a log holds: dump files framed by the lines that XLA prints, out-of-memory messages ------
+# -- Contents of a log: dump files framed by lines that XLA prints, out-of-memory messages ---------
 
 FRAME = re.compile(rb"^\*\*\* Begin (.+?) \*\*\*\n", re.MULTILINE)
 MARK = re.compile(
@@ -277,7 +277,7 @@ MARK = re.compile(
 WINDOW_BYTES = 32 << 20
 """Text of a log that is read at once; a message is shorter."""
 _PIECE_BYTES, _OVERLAP_BYTES = 1 << 20, 1 << 13
-"""Text that is looked through at once, and how much of it once more: a title is shorter."""
+"""Text scanned at once, and how much of it is scanned again: a title is shorter."""
 CAPTURED = (".txt", ".log", ".out", ".err", ".html", ".htm", ".md", ".json", ".jsonl", "")
 
 
@@ -312,7 +312,7 @@ def parts_of(path: Path | Place, name: str) -> Iterator[DumpFile]:
 
 
 def _read(file: RawIOBase, size: int) -> bytes:
-    """So many bytes, or what there is to the end: a stream may give fewer at a time."""
+    """Read so many bytes, or what there is to the end: a stream may give fewer at a time."""
     parts: list[bytes] = []
     while size and (part := file.read(size)):
         parts.append(part)
@@ -321,7 +321,7 @@ def _read(file: RawIOBase, size: int) -> bytes:
 
 
 def _overlapping(file: RawIOBase) -> Iterator[tuple[int, bytes]]:
-    """Pieces of a file, and where they begin; each begins with the end of the one before."""
+    """Yield pieces of a file, and where they begin; each begins with the end of the one before."""
     start, tail = 0, b""
     while chunk := _read(file, _PIECE_BYTES):
         piece = tail + chunk
@@ -360,7 +360,7 @@ def _frames(
     marks: Iterable[tuple[bytes, bytes, int, int]],
     size: int,
 ) -> Iterator[DumpFile]:
-    """Dump files; each frame's content ends with one line end too many."""
+    """Yield the dump files; each frame's content ends with one line end too many."""
     begun: dict[bytes, list[int]] = {}
     spans: list[tuple[int, int, bytes]] = []
     for what, inner, start, stop in marks:
@@ -383,7 +383,7 @@ def _frames(
 
 
 def _windows(log: DumpFile, titles: Iterable[int]) -> Iterator[tuple[int, bytes]]:
-    """Where each of these titles begins, and the text from there on."""
+    """Yield where each of these titles begins, and the text from there on."""
     size = log.size()
     for start in titles:
         yield start, read_span(log, start, min(start + WINDOW_BYTES, size))
@@ -392,7 +392,7 @@ def _windows(log: DumpFile, titles: Iterable[int]) -> Iterator[tuple[int, bytes]
 def _messages(
     path: Path | Place, name: str, windows: Iterable[tuple[int, bytes]]
 ) -> Iterator[DumpFile]:
-    """Out-of-memory messages; one of which another says the same or more is left out.
+    """Yield the out-of-memory messages, without those that say no more than another.
 
     A log has a message twice where the compiler and the exception print it, or several processes.
     """
@@ -424,7 +424,7 @@ def _placed(
 
 
 def _starts(text: bytes, wanted: set[int]) -> dict[int, int]:
-    """Where lines begin, by their number; the end of the text for the one after the last."""
+    """Return where lines begin, by their number; the end of the text for the one after the last."""
     found = {0: 0}
     count = 0
     for count, end in enumerate(re.finditer(b"\n", text), 1):
@@ -436,7 +436,7 @@ def _starts(text: bytes, wanted: set[int]) -> dict[int, int]:
 def _different(
     found: Iterable[tuple[oom_text.Found, Place | tuple[int, int]]],
 ) -> list[tuple[oom_text.Found, Place | tuple[int, int]]]:
-    """Messages, each with its place, without those of which another says the same or more."""
+    """Return messages, each with its place, without those that say no more than another."""
     kept: list[tuple[oom_text.Found, Place | tuple[int, int]]] = []
     for one, where in found:
         if any(one.message.is_within(other.message) for other, _ in kept):

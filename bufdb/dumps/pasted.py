@@ -14,7 +14,7 @@ from bufdb.read.boundaries import BOM
 # Invariant: a line stays a line, so that findings name the lines of the file as it is.
 
 LOOK_BYTES = 4096
-"""A title stands within them, or the text is taken as it is."""
+"""A title is within them, or the text is taken as it is."""
 _ENCODINGS = (
     (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF32_BE, "utf-32"),
@@ -35,7 +35,7 @@ _BEGINNINGS = (
     b"Total bytes used:",
     b"xla_",
 )
-"""How what XLA writes begins: nothing need be searched for then."""
+"""How XLA's own texts begin: then nothing need be searched for."""
 _QUOTES = b"\"'`"
 _FORM = re.compile(
     rb"(?:%s|allocation \d|<\d+ |\s+(?:value: <|positions:|uses:|from instruction:|\S+, operand \d"
@@ -47,7 +47,7 @@ _FENCE = re.compile(rb"^[ \t>]*(?:```|~~~)[^\n`]*$", re.MULTILINE)
 
 
 def encoding_of(head: bytes) -> str | None:
-    """An encoding of more than one byte a character, by the beginning; None if it is none."""
+    """Return an encoding with several bytes a character, by the beginning; None for others."""
     for mark, name in _ENCODINGS:
         if head.startswith(mark):
             return name
@@ -70,7 +70,7 @@ def decoded(text: bytes) -> bytes:
 
 
 def is_plain(head: bytes) -> bool:
-    """Whether a text can be read as it is, by its first LOOK_BYTES."""
+    """Return whether a text can be read as it is, by its first LOOK_BYTES."""
     if head.startswith(_BEGINNINGS):
         return True
     if encoding_of(head) is not None:
@@ -110,7 +110,7 @@ def _unquoted(text: bytes, at: int, quote: bytes) -> bytes:
 
 
 def _without_front(text: bytes, front: bytes) -> bytes:
-    """Return a text without what stands in front of each line: its numbers differ, as in times.
+    """Return a text without what precedes each line: its numbers differ, as in times.
 
     A line that ends within the front was empty; one with another front is left as it is.
     """
@@ -118,20 +118,20 @@ def _without_front(text: bytes, front: bytes) -> bytes:
 
 
 def _front(front: bytes) -> re.Pattern[bytes]:
-    """What stands in front of a line, whatever its numbers; or ends with it, without blanks."""
+    """Return the pattern of a front, whatever its numbers, or of its form without end blanks."""
     parts = re.split(rb"(\d+)", front)
     form = b"".join(rb"\d+" if n % 2 else re.escape(part) for n, part in enumerate(parts))
     return re.compile(rb"^(?:%s|%s(?=\r?$))" % (form, _stripped(parts)), re.MULTILINE)
 
 
 def _stripped(parts: list[bytes]) -> bytes:
-    """Return the form of a front without the blanks at its end, which editors take away."""
+    """Return the form of a front without the blanks at its end, which editors remove."""
     kept = [*parts[:-1], parts[-1].rstrip(b" \t")]
     return b"".join(rb"\d+" if n % 2 else re.escape(part) for n, part in enumerate(kept))
 
 
 def has_prose(text: bytes) -> bool:
-    """Whether a text of an unknown name has words of its author above or below the sections."""
+    """Return whether a text of unknown name has words of its author around the sections."""
     head, tail = text[:LOOK_BYTES].removeprefix(BOM), text[-LOOK_BYTES:].rstrip()
     last = tail[tail.rfind(b"\n") + 1 :]
     return not head.lstrip().startswith(_BEGINNINGS) or not last[:1].isspace()
@@ -162,11 +162,11 @@ def without_prose(text: bytes) -> bytes:
 
 
 def _is_prose(line: bytes) -> bool:
-    """Whether a line is empty, or neither indented nor of a form that XLA writes."""
+    """Return whether a line is empty, or neither indented nor of a form that XLA writes."""
     return not line.strip() or not (line[:1].isspace() or _FORM.match(line))
 
 
-# -- What a file is that is no dump, by its beginning, and what to give instead --------------------
+# -- Files that are no dump, by their beginning, and what to give instead --------------------------
 
 INSTEAD = (
     "give the *-buffer-assignment.txt files, which XLA writes with XLA_FLAGS=--xla_dump_to=DIR"
@@ -214,7 +214,7 @@ _BINARIES = (
 
 
 def looks_like(head: bytes) -> str:
-    """One line that says what a file is and what to give instead."""
+    """Return one line that says what a file is and what to give instead."""
     if not head.strip():
         return "it is empty"
     for pattern, text in _BINARIES:
@@ -230,7 +230,7 @@ def looks_like(head: bytes) -> str:
 
 
 # --------------------------------------------------------------------------------------------------
-# What a compiler says of memories that no dump tells: kernels' scratch memory, scalars' memory.
+# What a compiler says about memories in no dump: kernels' scratch memory, scalars' memory.
 #
 # XLA has written the dump of such a program before it gives up, in which the instruction that is
 # too large has its stack frame; the message has the frame's number alone, or of a list the name
@@ -244,7 +244,7 @@ _HLO = "*after_optimizations.txt"
 
 
 def other_spaces(text: str, dump: Path) -> str:
-    """The lines of a log's out-of-memory messages that are not about HBM; '' if there are none.
+    """Return the lines of a log's out-of-memory messages that are not about HBM, or ''.
 
     Args:
         text: of a log, or of an exception.

@@ -1,4 +1,4 @@
-"""What a place of bytes has of a `pathlib.Path`, so that a dump file may lie in either.
+"""What bytes elsewhere have in common with a `pathlib.Path`, so that dump files may be in either.
 
 Invariant: whatever goes wrong while bytes are read is an `OSError` with one line of text.
 """
@@ -39,10 +39,10 @@ class Place(Protocol):
 
     @property
     def stamp(self) -> str | None:
-        """Text that is another one when the bytes are; None if only reading them tells."""
+        """Text that changes with the bytes; None if only reading them shows a change."""
 
     def stat(self) -> Stat:
-        """Size and times.
+        """Return size and times.
 
         Raises:
             OSError: it is gone.
@@ -73,7 +73,7 @@ class Bytes:
         return "-"
 
     def stat(self) -> Stat:
-        """Their number."""
+        """Return their number."""
         return Stat(len(self.content))
 
     def open(self) -> IO[bytes]:
@@ -97,19 +97,19 @@ class Reader(io.RawIOBase):
     """A file over something that can be read from any position on, as an iterator of bytes."""
 
     def __init__(self, read_from: Callable[[int], Iterator[bytes]], size: int | None) -> None:
-        """`size` is None where it is not known; then nothing is at the end of the iterator."""
+        """Take `size`, None if it is not known: then the iterator's end is the file's."""
         self._read_from, self._size = read_from, size
         self._at = 0
         self._parts: Iterator[bytes] | None = None
         self._rest = memoryview(b"")
-        """Of a part, which may be many megabytes, what is still to be read; a view, for no copy."""
+        """What is left to be read of a part, which may be many megabytes; a view, for no copy."""
 
     def readable(self) -> bool:
-        """Yes."""
+        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """Yes."""
+        """Return True."""
         return True
 
     def seek(self, offset: int, whence: int = 0) -> int:
@@ -124,7 +124,7 @@ class Reader(io.RawIOBase):
         return self._at
 
     def readinto(self, buffer: object) -> int:
-        """As many bytes as fit in, fewer only at the end."""
+        """Read as many bytes as fit in, fewer only at the end."""
         # io's own signature, in which a buffer is any object before Python 3.12.
         view = memoryview(buffer).cast("B")  # type: ignore[arg-type]
         wanted = len(view)

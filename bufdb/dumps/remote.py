@@ -1,4 +1,4 @@
-"""Objects in buckets and behind URLs, through fsspec (extra `bufdb[remote]`)."""
+"""Objects in buckets and at URLs, through fsspec (extra `bufdb[remote]`)."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _LINK = re.compile(r"""<a\s[^>]{0,1000}?href=["']([^"'<>]{1,4096})["']""", re.IG
 _PARTIAL = 206
 _MOST_PAGE = 16 << 20
 _MOST_UNTOLD = 1 << 30
-"""Bytes of a page with links, and of an object of which its server does not say the length."""
+"""Bytes of a page with links, and of an object whose length its server does not report."""
 _STAMPS = ("ETag", "etag", "md5Hash", "generation", "mtime", "LastModified", "updated", "created")
-"""What file systems call it that changes with an object."""
+"""What file systems call the field that changes with an object."""
 _TIMES = ("LastModified", "mtime", "updated", "created", "last_modified")
 
 _OURS = (AssertionError, AttributeError, NameError, TypeError)
-"""Faults of a program; every service has errors of its own, most of them of no common base."""
+"""Faults of a program; every service has its own errors, most of them without a common base."""
 
 
 @dataclass(frozen=True)
@@ -62,16 +62,16 @@ class Object:
         return suffix_of(self.name)
 
     def stat(self) -> Stat:
-        """Size and time of the listing."""
+        """Return size and time of the listing."""
         return Stat(self.size, self.mtime_ns)
 
     def open(self) -> IO[bytes]:
-        """Its bytes."""
+        """Return its bytes."""
         return io.BufferedReader(Reader(self.read_from, self.size))
 
 
 def is_url(text: str) -> bool:
-    """Whether a text is a URL and no path."""
+    """Return whether a text is a URL and no path."""
     scheme, colon, _ = text.partition("://")
     return bool(colon) and scheme.replace("+", "").replace("-", "").isalnum()
 
@@ -114,7 +114,7 @@ def listed(url: Url) -> dict[str, Object]:
 
 
 def _infos(system: Any, found: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """What is known of each object; one of several that cannot be asked is said so when read."""
+    """Return what is known of each object; one of several that fails is reported when read."""
     infos: dict[str, dict[str, Any]] = {}
     for place, told in found.items():
         try:
@@ -127,13 +127,13 @@ def _infos(system: Any, found: dict[str, dict[str, Any]]) -> dict[str, dict[str,
 
 
 def _info(system: Any, place: str, told: dict[str, Any]) -> dict[str, Any]:
-    """What a listing tells of an object, or the object itself where that does not tell its size."""
+    """Return an object's facts, from its listing or, if that lacks the size, from itself."""
     if told.get("size") is not None:
         return told
     told = system.info(place)
     if told.get("size") is not None:
         return told
-    # A server that does not tell beforehand how much it will send has to send it.
+    # A server that does not report beforehand how much it will send has to send it.
     if place.startswith(_PAGES):
         size = sum(len(part) for part in _streamed(system, place, 0, _MOST_UNTOLD))
         if size == _MOST_UNTOLD:
@@ -145,7 +145,7 @@ def _info(system: Any, place: str, told: dict[str, Any]) -> dict[str, Any]:
 
 
 def _linked(system: Any, page: str) -> list[str]:
-    """The files below a page that lists them; what its links lead to is not followed further."""
+    """Return the files below a page that links to them; their own links are not followed."""
     parts = list(_streamed(system, page, 0, _MOST_PAGE))
     if sum(map(len, parts)) == _MOST_PAGE:
         raise OSError(errno.EFBIG, f"its page has more than {_MOST_PAGE >> 20} MiB")
