@@ -1,8 +1,8 @@
 """A group of modules from files to rows, without a database: what a process of any kind can do.
 
-`read` tells a sink what it finds, in order: modules that have not changed, modules that cannot be
+`read` gives a sink what it finds, in order: modules that have not changed, modules that cannot be
 read, and batches, each with its rows. `collect` gives the same as one value. What goes in and what
-comes out can be pickled. Invariant: what is told of a module depends on its own files, on what
+comes out can be pickled. Invariant: what is reported of a module depends on its own files, on what
 counts as the user's own and on nothing else: not on the group, nor on what was read before.
 """
 
@@ -34,7 +34,7 @@ from bufdb.rows.assembly import assemble
 
 
 def read(group: Group, sink: Sink) -> None:
-    """Read the modules of a group, and tell a sink what is found.
+    """Read the modules of a group, and give a sink what is found.
 
     Small modules are taken together, up to a block of text; a large one is alone.
     """
@@ -55,7 +55,7 @@ def read(group: Group, sink: Sink) -> None:
 
 @dataclass
 class Collected:
-    """All that `read` tells of a group."""
+    """Everything that `read` finds in a group."""
 
     unchanged: list[int] = field(default_factory=list)
     """modules.module_id, as everywhere here."""
@@ -74,7 +74,7 @@ def collect(group: Group) -> Collected:
 
 
 class _Collecting:
-    """A sink that keeps what it is told."""
+    """A sink that keeps what it is given."""
 
     def __init__(self) -> None:
         self.found = Collected()
@@ -111,7 +111,7 @@ def content_of(job: Job, loaded: Loaded, own: Own) -> Content:
 
 
 def _changed(group: Group, sink: Sink) -> Iterator[tuple[Job, Loaded, float]]:
-    """Yield the modules that are not what they were, loaded, and when they were dumped."""
+    """Yield the modules that have changed, loaded, and when they were dumped."""
     for job in group.jobs:
         try:
             job.stamps = stamps_of(job.files)
@@ -137,7 +137,7 @@ def _read_small(group: Group, batch: list[tuple[Job, Loaded]], dumped: float, si
 
 
 def _read_large(group: Group, job: Job, loaded: Loaded, dumped: float, sink: Sink) -> None:
-    """Read a module whose files are read while its rows are told."""
+    """Read a module whose files are read while its rows are emitted."""
     sink.begin([job.module_id], is_large=True)
     try:
         source = LargeModule(loaded, group.block_bytes, group.own, sink.part)
@@ -211,7 +211,7 @@ def _tell(source: Batch, jobs: Sequence[Job], dumped: float, to: Sink) -> Done:
 
 
 def _add(sink: Sink | _Counting, table: str, columns: Columns) -> Misfits:
-    """Tell rows; the values that do not fit into their column, which are NULL then."""
+    """Give a sink rows; return the values that do not fit into their column and are NULL."""
     if not len(next(iter(columns.values()))):
         return []
     rows, misfits = rows_of(columns, column_types()[table])
@@ -220,7 +220,7 @@ def _add(sink: Sink | _Counting, table: str, columns: Columns) -> Misfits:
 
 
 def _add_rows(sink: Sink | _Counting, table: str, rows: Sequence[Row]) -> Misfits:
-    """Return the same of a table with few rows."""
+    """Do the same for a table with few rows."""
     types = column_types()[table].items()
     columns = {name: column_of([row.get(name) for row in rows], kind) for name, kind in types}
     return _add(sink, table, columns)

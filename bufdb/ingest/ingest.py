@@ -59,20 +59,20 @@ def ingest(
         run: name of the run; by default each path makes a run named after its directory.
         labels: labels of the run or runs, added to those they have.
         jobs: processes that read while this one stores, at the most; None for as many as this
-            machine has use for. With 1, or little to read, this one does all. It changes nothing
-            in the result.
+        machine has use for. With 1, or little to read, this one does everything. The result is the
+        same.
         memory_limit: DuckDB's memory limit, such as "512MB"; by default what is asked for
             (`bufdb.database.store`), else 256 MB.
-        progress: is given the bytes done and the bytes in all.
+        progress: is given the bytes done and the bytes in total.
         block_bytes: text read at a time; changes nothing in the result.
         labels_by_run: further labels of single runs.
-        metadata: labels that say how the runs were made and keep none apart; `labels` of the
-            same names go before them.
+        metadata: labels that say how the runs were made and keep none apart; `labels` of the same
+        names take precedence.
         own_globs: paths and packages that count as the user's own although they are installed
             (`bufdb.ingest.storing.parse_own`); by default what the run was read with before.
         source_path: what runs.source_path says, if not the path.
-        prune: modules of the runs that are not among these paths go.
-        replace: what the runs had before goes, in the one transaction then that stores the new.
+        prune: whether modules of the runs that are not among these paths are removed.
+        replace: whether the earlier contents of the runs are removed, when the new are stored.
 
     Raises:
         UsageError: a path does not exist, holds no dump, or two paths hold one module.
@@ -96,7 +96,7 @@ def ingest(
 
             config = {**_CONFIG, "memory_limit": memory_limit or store.ingest_memory()}
             with contextlib.closing(storing.opened(db, config)) as con:
-                # Another ingest may have made it meanwhile; of other runs what is read stays.
+                # Another ingest may have made it; if of other runs, what is being read stays.
                 if to_read and storing.has_runs(con, planned):
                     to_read, reading = {}, Here()
                 work = storing.Ingest(
@@ -108,7 +108,7 @@ def ingest(
         if collects:
             gc.enable()
     if Path(f"{db}.wal").exists():
-        # DuckDB says nothing of a disk too full for it; all is stored, in two files.
+        # DuckDB does not report a disk too full for it; everything is stored, in two files.
         summary.notes.append(
             f"part of the database is in {db}.wal, which belongs to {db}; the next command that "
             "writes puts them together if the disk has room"
@@ -124,7 +124,7 @@ def _begun(
     block_bytes: int,
     own_globs: Sequence[str] | None,
 ) -> dict[str, ToRead]:
-    """What to read of each run, if no database is to be asked about that; it is begun then."""
+    """Return what to read of each run, and begin to read it, if there is no database yet."""
     if os.path.lexists(db):
         return {}
     from bufdb.ingest.storing import ToRead
@@ -134,7 +134,7 @@ def _begun(
         name: ToRead(None, name, one.jobs, *more, is_replaced=False, reader_count=reading.count)
         for name, one in planned.items()
     }
-    # Kept apart, for what is stored is taken out of the dictionary.
+    # Kept apart, since what is stored is taken out of the dictionary.
     reading.begin(itertools.chain.from_iterable([one.groups for one in to_read.values()]))
     return to_read
 
@@ -153,7 +153,7 @@ class LabelPattern:
     _regex: re.Pattern[str]
 
     def labels_of(self, name: str) -> dict[str, str] | None:
-        """Labels from a name that the whole pattern fits; None if it does not.
+        """Return labels from a name that matches the whole pattern; None if it does not.
 
         Each placeholder takes at least one character and as few as it can.
         """
@@ -162,7 +162,7 @@ class LabelPattern:
 
 
 def parse_pattern(text: str) -> LabelPattern:
-    """Return a pattern from its text.
+    """Parse a pattern.
 
     Raises:
         UsageError: no placeholder, a bad or repeated name in one, or two with nothing between.
@@ -188,8 +188,8 @@ def parse_pattern(text: str) -> LabelPattern:
 def find_run_folders(folder: Path, note: Callable[[str], None]) -> list[Path]:
     """Return the sub-directories of a directory, in order of their names, each once.
 
-    A link to one of the others, such as `latest`, or to a directory above is left out, which `note`
-    takes.
+    A link to one of the others, such as `latest`, or to a directory above is left out and reported
+    to `note`.
 
     Raises:
         UsageError: it is no directory, cannot be read, or has no sub-directory.

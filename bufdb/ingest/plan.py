@@ -61,7 +61,7 @@ class PlannedRun:
 
 
 def module_id_of(run: str, key: str) -> int:
-    """63-bit hash of a run and a module key: modules.module_id."""
+    """Return the 63-bit hash of a run and a module key: modules.module_id."""
     digest = hashlib.blake2b(f"{run}\0{key}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1
 
@@ -94,7 +94,7 @@ def plan(paths: Sequence[Source], run: str | None) -> dict[str, PlannedRun]:
 
 
 def _nothing_in(path: Source, oddities: Sequence[Oddity]) -> str:
-    """Return what to say of a path without dumps."""
+    """Return the message about a path without dumps."""
     reasons = [o.message for o in oddities if o.code in (NO_BUFFERS, NOT_A_DUMP)]
     if reasons:
         return f"no buffer assignment in {path}: {reasons[0]}"
@@ -122,7 +122,7 @@ def stamps_of(files: ModuleFiles) -> tuple[Stamp, ...]:
 
 
 def check_unchanged(job: Job) -> None:
-    """Nothing if the files of a module are those that were found.
+    """Check that the files of a module are those that were found.
 
     Raises:
         OSError: one has changed since, or is gone.
@@ -131,9 +131,9 @@ def check_unchanged(job: Job) -> None:
         raise OSError(errno.ESTALE, "it changed while it was read; ingest again when it is whole")
 
 
-# -- What is given to who reads modules, and what it tells to who stores them ----------------------
+# -- What is given to the reader of modules, and what it gives to the store ------------------------
 #
-# The two may be processes, and who stores need not import what reading takes.
+# The two may be processes, and the store need not import what reading takes.
 
 Content = frozenset[tuple[str, str]]
 """What the rows of a module are made of: name and hash of each of its files, and `--own`."""
@@ -151,13 +151,13 @@ class Group:
     block_bytes: int = BLOCK_BYTES
     """Text read at a time; changes no row."""
     stored: Mapping[int, Content] = field(default_factory=dict)
-    """By module_id what modules that were stored before were made of; such as still are made of
+    """By module_id, what modules that were stored before were made of; those that are still made of
     the same are left alone."""
 
 
 @dataclass
 class Done:
-    """What there is to say of a batch whose rows were told."""
+    """The facts about a batch whose rows were emitted."""
 
     ids: list[int]
     """modules.module_id of its modules, in order."""
@@ -175,43 +175,43 @@ class Sink(Protocol):
     """Takes what is found in a group; modules are named by module_id."""
 
     def unchanged(self, module_id: int, dumped: float) -> None:
-        """It is made of what it was made of before; when it was dumped [s since 1970, or inf]."""
+        """Report a module that has not changed, and when it was dumped [s since 1970, or inf]."""
 
     def unreadable(self, module_id: int, error: OSError) -> None:
-        """A file of it cannot be read; nothing of it was told."""
+        """Report a module with a file that cannot be read; nothing else of it was reported."""
 
     def begin(self, ids: list[int], *, is_large: bool) -> None:
-        """Rows of these modules follow. A large one is alone, and read while its rows are told."""
+        """Begin the rows of these modules. A large one is alone, and read while they come."""
 
     def add(self, table: str, rows: Rows) -> None:
-        """Some rows of a table, at least one."""
+        """Add some rows of a table, at least one."""
 
     def part(self, size: int) -> None:
-        """So many bytes more of a large module were read."""
+        """Report that so many more bytes of a large module were read."""
 
     def end(self, done: Done) -> None:
-        """All rows of these modules were told."""
+        """End the rows of these modules."""
 
     def lost(self, module_id: int, error: OSError) -> None:
-        """A large module cannot be read to its end: what was told of it since `begin` is void."""
+        """Report a large module that cannot be read to its end: its rows since `begin` are void."""
 
 
 class Store(Sink, Protocol):
-    """A sink that stores what it is told."""
+    """A sink that stores what it is given."""
 
     def idle(self) -> None:
-        """Store some of what waits for it: nothing is read yet that could be."""
+        """Store some of what waits, as nothing more has been read yet."""
 
 
 def made_with(own_pattern: str | None) -> tuple[str, str]:
-    """Stands among the files of a module for what else its rows depend on."""
+    """Return an entry among the files of a module for what else its rows depend on."""
     return "--own", own_pattern or ""
 
 
-# -- How far an ingest is, told to whoever watches it ----------------------------------------------
+# -- Progress of an ingest, as it is reported ------------------------------------------------------
 
 Progress = Callable[[int, int], None]
-"""Is given the bytes done and the bytes in all."""
+"""Is given the bytes done and the bytes in total."""
 
 
 class Told:
@@ -225,14 +225,14 @@ class Told:
         """Of the large module that is being read."""
 
     def done(self, ids: Iterable[int]) -> None:
-        """These modules, by module_id, are done."""
+        """Report these modules, by module_id, as done."""
         self.done_bytes += sum(self.sizes[module_id] for module_id in ids)
         self.part_bytes = 0
         if self.progress is not None:
             self.progress(self.done_bytes, self.total_bytes)
 
     def part(self, module_id: int, size: int) -> None:
-        """So many bytes more of a large module were read, which is not done before all of it is."""
+        """Report bytes read of a large module, which is not done before all of it is read."""
         self.part_bytes = min(self.part_bytes + size, max(0, self.sizes[module_id] - 1))
         if self.progress is not None:
             self.progress(self.done_bytes + self.part_bytes, self.total_bytes)

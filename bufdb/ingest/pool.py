@@ -38,7 +38,7 @@ class Reader(Protocol):
     """Reads groups in order."""
 
     count: int
-    """Of the processes that read."""
+    """Number of the processes that read."""
 
     def begin(self, groups: Iterator[Group]) -> None:
         """Take groups, some ahead of what is asked for."""
@@ -47,7 +47,7 @@ class Reader(Protocol):
         """Give a sink what is found in the next of the groups, which is this one."""
 
     def end(self) -> None:
-        """Nothing more is to be read."""
+        """End reading: no more groups follow."""
 
 
 class Here:
@@ -79,8 +79,8 @@ def cores() -> int:
 def is_for_others(group: Group) -> bool:
     """Return whether another process can read a group, and give it back as a whole.
 
-    Archives and URLs are open in this process. A large module is read in rounds, of which one is
-    stored before the next is read.
+    Archives and URLs are open in this process. A large module is read in rounds; each is stored
+    before the next is read.
     """
     return all(
         size_of(job) <= group.block_bytes
@@ -235,7 +235,7 @@ class Pool:
 
 
 def _has_one_thread() -> bool:
-    """Return whether this process may be copied: of several threads a copy has one, and all locks.
+    """Return whether this process may be copied: a copy has one of its threads, and all locks.
 
     JAX and DuckDB have threads that Python does not know of.
     """
@@ -269,7 +269,7 @@ def _received(result: _Result, file: int | None) -> list[Event]:
 
 
 def _prepare() -> None:
-    # The terminal's Ctrl-C is for all; the process that stores ends those that read.
+    # The terminal's Ctrl-C goes to all; the process that stores ends those that read.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.disable()
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -314,7 +314,7 @@ def _read(group: Group, file: int | None) -> _Result:
 
 
 def _is_written(file: int, buffers: list[memoryview]) -> bool:
-    """Write buffers one after the other; False if there is no room."""
+    """Write buffers one after the other; return False if there is no room."""
     at = 0
     try:
         for buffer in buffers:

@@ -29,7 +29,7 @@ _PARTS = {
     "hlo": "hlo_text",
     "instructions": "instructions",
 }
-"""What each kind of text is called in modules.derived_from_proto."""
+"""Name of each kind of text in modules.derived_from_proto."""
 
 _PREFIX = re.compile(r"^(?:p?jit|pmap|xmap|xla_computation)_(?=.)")
 _TENSORFLOW = re.compile(
@@ -91,7 +91,7 @@ def module_row(
 
 
 def file_rows(module_id: int, source: Batch, number: int) -> Iterable[Row]:
-    """Rows of `files` of the module with this number in its batch."""
+    """Yield the rows of `files` of the module with this number in its batch."""
     loaded = source.modules[number]
     for kind, file in loaded.files.files.items():
         tally = tally_of(source, number, file.name, kind)
@@ -110,7 +110,7 @@ def file_rows(module_id: int, source: Batch, number: int) -> Iterable[Row]:
 
 
 def tally_of(source: Batch, number: int, path: str, kind: str) -> Tally:
-    """Lines of a file; of a proto those of the text that was derived from it."""
+    """Return the lines of a file; of a proto those of the text that was derived from it."""
     paths = [path]
     if kind == PROTO:
         paths += [f"{path}#{derived}" for derived in sorted(source.modules[number].derived)]
@@ -124,7 +124,7 @@ def tally_of(source: Batch, number: int, path: str, kind: str) -> Tally:
 
 
 def companion_rows(source: Batch, ids: list[int]) -> dict[str, list[Row]]:
-    """Rows of the tables that the HLO texts and compiler options fill, by table."""
+    """Return the rows of the tables that the HLO texts and compiler options fill, by table."""
     frames: list[Row] = []
     aliases: list[Row] = []
     options: list[Row] = []
@@ -175,9 +175,9 @@ def diagnostic_row(run: str, module_id: int | None, finding: Finding) -> Row:
 
 
 def function_name(module_name: str | None) -> str | None:
-    """The function that a module such as `jit_train_step.15` is named for (format section 2.2).
+    """Return the function a module such as `jit_train_step.15` is named for (format section 2.2).
 
-    Of JAX's names one underscore belongs to the prefix, the others to the function: `jit__step` is
+    In JAX's names one underscore belongs to the prefix, the others to the function: `jit__step` is
     `_step`. TensorFlow counts its functions, and appends what it compiles them with. torch_xla has
     one name for all programs, which is that of no function.
     """
@@ -189,14 +189,14 @@ def function_name(module_name: str | None) -> str | None:
 
 
 def derived_parts(derived: frozenset[str]) -> str | None:
-    """modules.derived_from_proto: what no text told."""
+    """Return modules.derived_from_proto: the parts that no text had."""
     return " ".join(name for kind, name in _PARTS.items() if kind in derived) or None
 
 
 def format_era(
     files: ModuleFiles, facts: ModuleFacts, has_block_layout: bool, derived: frozenset[str]
 ) -> str:
-    """modules.format_era: by the files there are, then by what only some eras print."""
+    """Return modules.format_era: by the files there are, then by what only some eras print."""
     if facts.is_message:
         return "M"
     if not any(kind in files.files for kind in BUFFER_KINDS):
@@ -212,7 +212,7 @@ def format_era(
     return "B" if facts.has_used_values and has_used else "C"
 
 
-# -- What a dump should have and has not: files, sections, totals (format sections 1 and 12) -------
+# -- Parts that a dump lacks: files, sections, totals (format sections 1 and 12) -------------------
 
 
 def missing(
@@ -258,7 +258,7 @@ def _missing_files(files: ModuleFiles, derived: frozenset[str], number: int) -> 
 def _missing_sections(
     facts: ModuleFacts, era: str, is_one_file: bool, is_derived: bool
 ) -> Iterator[str]:
-    """Parts that the version of XLA that wrote the rest has always written."""
+    """Yield the missing parts that the version of XLA that wrote the rest always writes."""
     # The total came in 2019-10, addresses went in 2022-09, shapes of parameters came in 2019-12.
     has_total = not facts.has_pointer or facts.has_shapes or facts.has_descriptions
     is_old = facts.has_pointer and facts.has_shapes and facts.has_allocations
@@ -283,7 +283,7 @@ def _missing_sections(
 # --------------------------------------------------------------------------------------------------
 # Tables of modules, and types of their columns, read from the SQL that makes them: no database.
 #
-# What reads modules in another process, or writes rows elsewhere, holds its columns to these.
+# Readers of modules in another process, and writers of rows elsewhere, use these types.
 
 _COLUMN = re.compile(r'^  "?(\w+)"? ([A-Z]+(?:\[\])?)', re.MULTILINE)
 
@@ -335,7 +335,7 @@ Types = dict[str, dict[str, str]]
 
 @functools.cache
 def column_types() -> Types:
-    """Of every table that rows of modules can be put into."""
+    """Return the types of every table that rows of modules can be put into."""
     files = resources.schema_files("tables")
     found = {file.stem: _columns(file.read_text("utf-8")) for file in files}
     return {name: columns for name, columns in found.items() if set(columns.values()) <= set(TYPES)}

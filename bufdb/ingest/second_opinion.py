@@ -1,7 +1,7 @@
-"""A second opinion on modules that have text and a proto: rows out of the proto alone, compared.
+"""A second opinion on modules that have text and a proto: rows from the proto alone, compared.
 
-Text wins where both speak, so a proto beside it has told nothing. Asked again, all that it tells
-must be what was stored. Its files are found by their hashes, below a directory that is given.
+Text wins where both have a part, so a proto next to it was not used. Read now, all its parts must
+equal what was stored. Its files are found by their hashes, below a given directory.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ COMPARED = {
     "live_ranges": "value_id, instruction_name, shape_index, start_time, end_time",
     "occupied_peaks": "color, peak_time, occupied_temp_bytes",
 }
-"""Tables and columns of which a proto tells exactly what the text tells, in any order of rows."""
+"""Tables and columns for which a proto gives exactly what the text gives, in any order of rows."""
 
 
 @dataclass(frozen=True)
 class Disagreement:
-    """Rows of one table of one module that are not the same out of the proto."""
+    """Rows of one table of one module that differ when they come from the proto."""
 
     module_key: str
     table: str
     row_count: int
-    """Rows out of the text that the proto does not give, and the other way round."""
+    """Rows from the text that the proto does not give, and the other way around."""
     example: str
 
 
 @dataclass
 class Opinion:
-    """What came of asking."""
+    """The result of a comparison."""
 
     disagreements: list[Disagreement]
     asked_count: int
     """Modules that were compared."""
     missing_count: int
-    """Modules with text and proto of which the proto is not below the directory."""
+    """Modules with text and proto whose proto is not below the directory."""
 
 
 def ask(con: duckdb.DuckDBPyConnection, folder: Path) -> Opinion:

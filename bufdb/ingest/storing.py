@@ -30,16 +30,16 @@ from bufdb.read.hlo import Own
 
 # -- What counts as the user's own among installed packages: globs into one regular expression -----
 #
-# The expression is stored with each module (modules.own_pattern), for views judge lines by it too;
-# so it has only what Python's regular expressions and DuckDB's (RE2) read alike, and is for whole
-# paths.
+# The expression is stored with each module (modules.own_pattern), since views judge lines by it
+# too; so it has only what Python's regular expressions and DuckDB's (RE2) treat alike, and is for
+# whole paths.
 
 OWN_LABEL = "own"
 """Metadata of a run that has the globs, for people to read."""
 
 
 def parse_own(globs: Sequence[str]) -> Own:
-    """Return what globs say, in any order and number.
+    """Return what globs count as the user's own, in any order and number.
 
     With a slash in it a glob is for the whole path of a file. Without one it is for the name of an
     installed package or module, in upper or lower case, with - or _. In both * is any text and ?
@@ -51,7 +51,7 @@ def parse_own(globs: Sequence[str]) -> Own:
 
 
 def own_of_run(con: duckdb.DuckDBPyConnection, run: str, globs: Sequence[str] | None) -> Own:
-    """Return what globs say; without any what the modules that the run has were read with."""
+    """Return what globs say; without any, what the run's modules were read with."""
     if globs is not None:
         return parse_own(globs)
     found = con.execute("SELECT max(own_pattern) FROM modules WHERE run_name = ?", [run]).fetchone()
@@ -59,7 +59,7 @@ def own_of_run(con: duckdb.DuckDBPyConnection, run: str, globs: Sequence[str] | 
 
 
 def own_note_globs(con: duckdb.DuckDBPyConnection, run: str, globs: Sequence[str] | None) -> None:
-    """Write what was given, if anything was, into the metadata of a run in place of what it had.
+    """Write the given globs, if any, into the metadata of a run in place of the earlier ones.
 
     A label of that name that the user gave it stays.
     """
@@ -78,7 +78,7 @@ def own_note_globs(con: duckdb.DuckDBPyConnection, run: str, globs: Sequence[str
 
 
 def left_own(con: duckdb.DuckDBPyConnection, run: str, own: Own) -> list[str]:
-    """A note if modules of a run, which are not among what is read now, go by something else."""
+    """Return a note if modules of a run, not among those read now, have another --own."""
     found = con.execute(
         "SELECT count(*) FROM modules WHERE run_name = ? AND own_pattern IS DISTINCT FROM ?",
         [run, own.pattern],
@@ -87,7 +87,7 @@ def left_own(con: duckdb.DuckDBPyConnection, run: str, own: Own) -> list[str]:
 
 
 def own_note(run: str, modules: str) -> str:
-    """Return what a user should know of `modules` of a run, which go by something else."""
+    """Return what a user should know about `modules` of a run, which have another --own."""
     return (
         f"run {run}: {modules} that are not in these paths keep the --own that they were "
         "read with; ingest their dumps again to have all alike"
@@ -104,7 +104,7 @@ def _package(glob: str) -> str:
 
 
 def _translated(glob: str, but: str) -> str:
-    """Return a glob as a regular expression; `but` is what * and ? do not stand for."""
+    """Return a glob as a regular expression; `but` is what * and ? do not match."""
     any_character = f"[^{but}]" if but else r"[\s\S]"
     wild = {"*": f"{any_character}*", "?": any_character}
     if but:
@@ -112,15 +112,15 @@ def _translated(glob: str, but: str) -> str:
     return "".join(wild.get(character) or re.escape(character) for character in glob)
 
 
-# -- What a run has stored of its modules, and what there is to read of it, hence ------------------
+# -- What a run has stored of its modules, and what is left to read of it --------------------------
 
 UNCHANGED_SHARE = 8
-"""Of modules that are stored so many are read together for one that is not: most have not changed,
-and cost their hash."""
+"""So many stored modules are read together for one that is not stored: most have not changed, and
+cost only their hash."""
 
 
 class ToRead:
-    """The modules of a run, those apart of which nothing needs to be read."""
+    """The modules of a run, separating those that need not be read."""
 
     def __init__(
         self,
@@ -133,19 +133,19 @@ class ToRead:
         is_replaced: bool,
         reader_count: int = 1,
     ) -> None:
-        """Look at what the run has; if it is replaced, or no database is there, that is nothing.
+        """Look at what the run has: nothing if it is replaced or if there is no database.
 
-        Groups are for so many who read at once.
+        Groups are for so many readers at once.
         """
         if con is None or is_replaced:
             self.own, stored = parse_own(own_globs or ()), _Stored([])
         else:
             self.own, stored = own_of_run(con, run, own_globs), _Stored.of_run(con, run)
         self.stored_ids = stored.ids
-        """modules.module_id of all that the run has."""
+        """modules.module_id of everything that the run has."""
         same = [job for job in jobs if stored.has_same_stamps(job, self.own.pattern)]
         self.unchanged = [job.module_id for job in same]
-        """Of those whose places say, without their being read, that nothing changed."""
+        """Those whose places say, without being read, that nothing changed."""
         ids = set(self.unchanged)
         left = [job for job in jobs if job.module_id not in ids]
         self.groups = [
@@ -158,10 +158,10 @@ class ToRead:
 def _grouped(
     jobs: Sequence[Job], stored: Iterable[int], block_bytes: int, reader_count: int
 ) -> Iterator[list[Job]]:
-    """Consecutive modules of about a block of text; a large one is alone.
+    """Yield consecutive modules of about a block of text; a large one is alone.
 
-    All who read get as many groups, of about one size: of five, two would wait for the third of
-    one of them.
+    All readers get as many groups, of about one size: with five groups, two would wait for the
+    third of one of them.
     """
     known = set(stored)
     sizes = [sum(size for kind, size in job.sizes.items() if kind != BEFORE) for job in jobs]
@@ -172,7 +172,7 @@ def _grouped(
     small = [size for size in sizes if size <= block_bytes]
     rounds = -(-sum(small) // (block_bytes * reader_count))
     if reader_count > 1 and rounds:
-        # The largest is what a group may lack of it.
+        # The largest module is what a group may fall short by.
         block_bytes = min(block_bytes, sum(small) // (rounds * reader_count) + max(small))
     group: list[Job] = []
     total = 0
@@ -226,12 +226,12 @@ class _Stored:
         return {one: self._contents[one] for one in ids if one in self._contents}
 
 
-# -- What an ingest did ----------------------------------------------------------------------------
+# -- The result of an ingest -----------------------------------------------------------------------
 
 
 @dataclass
 class Summary:
-    """What an ingest did."""
+    """The result of an ingest."""
 
     run_names: list[str] = field(default_factory=list)
     """Runs that the dumps belong to."""
@@ -252,7 +252,7 @@ class Summary:
     pruned_count: int = 0
     """Modules removed because their dumps are gone."""
     notes: list[str] = field(default_factory=list)
-    """What people should know beside the summary."""
+    """What people should know in addition to the summary."""
     refusals: list[str] = field(default_factory=list)
     """Of functions: what XLA said where it planned the memory and then gave up."""
 
@@ -262,7 +262,7 @@ class Summary:
         return 4 if any(self.problem_counts.get(s) for s in ("data_loss", "error")) else 0
 
     def line(self) -> str:
-        """One line for people."""
+        """Return one line for people."""
         parts = [
             f"ingested {self.module_count} modules ({self.replaced_count} replaced)",
             f"{self.row_count} rows",
@@ -285,17 +285,17 @@ class Summary:
 # (a transaction each would cost more than reading them), so that the rows of a module lie together.
 
 TRANSACTION_BYTES = 1 << 30
-"""Text per transaction: what an interrupted ingest loses at the most, large modules apart: 10 to 30
-seconds of work. Each packs anew the row group that the last one has begun, in every table."""
+"""Text per transaction: what an interrupted ingest loses at most, large modules aside: 10 to 30
+seconds of work. Each packs again the row group that the last one began, in every table."""
 
 LOGGED_BYTES = 16 << 20
-"""Text of a last transaction that may go to the log beside the file, which is joined to the file
-when that is closed, or later if the disk is too full. Of more, too, DuckDB would log the little
-that it has not packed yet, and pack it when the file is closed: 30 ms of 2,000 small modules."""
+"""Text of a last transaction that may go to the log next to the file, which is joined to the file
+when that is closed, or later if the disk is too full. With more, too, DuckDB would log the little
+that is not packed yet, and pack it when the file is closed: 30 ms for 2,000 small modules."""
 
 
 def opened(db: str, config: dict[str, str]) -> duckdb.DuckDBPyConnection:
-    """The database, made if it is not there; a full disk leaves no part of a new one behind."""
+    """Open the database, made if it is not there; a full disk leaves no part of a new one."""
     is_new = not os.path.lexists(db)
     try:
         return store.open_writable(db, config)
@@ -307,7 +307,7 @@ def opened(db: str, config: dict[str, str]) -> duckdb.DuckDBPyConnection:
 
 
 def has_runs(con: duckdb.DuckDBPyConnection, names: Iterable[str]) -> bool:
-    """Whether any of these runs is in a database."""
+    """Return whether any of these runs is in a database."""
     sql = "SELECT 1 FROM runs WHERE list_contains(?::VARCHAR[], run_name) LIMIT 1"
     return con.execute(sql, [list(names)]).fetchone() is not None
 
@@ -353,8 +353,8 @@ class Ingest:
         try:
             summary = self._run(labels, labels_by_run, metadata or {})
         except BaseException:
-            # What went wrong may have ended the transaction, or the database with it; to hear that
-            # it cannot be rolled back would hide the reason.
+            # What went wrong may have ended the transaction, or the database with it; an error
+            # about the rollback would hide the reason.
             with contextlib.suppress(duckdb.Error):
                 self.writer.close()
             raise
@@ -404,7 +404,7 @@ class Ingest:
         self.stored_shapes = {shape for (shape,) in stored}
 
     def _begin_anew(self) -> None:
-        """Commit what was stored so far, unless all must become visible at once."""
+        """Commit what was stored so far, unless everything must become visible at once."""
         if not self.replace:
             self._commit()
             self.writer.begin()
@@ -416,12 +416,12 @@ class Ingest:
     # -- what to read ----------------------------------------------------------------------
 
     def _ahead(self) -> Iterator[Group]:
-        """The groups of all runs: the next run is begun while the last is still being stored."""
+        """Yield the groups of all runs: the next run is begun while the last is being stored."""
         for name in self.plan:
             yield from self._to_read(name).groups
 
     def _to_read(self, name: str) -> ToRead:
-        """What to read of a run; found out once, by what it has before any of it is stored."""
+        """Return what to read of a run; found once, by what it has before any of it is stored."""
         if name not in self.to_read:
             self.to_read[name] = ToRead(
                 self.con,
@@ -437,18 +437,18 @@ class Ingest:
     # -- what is found in it ---------------------------------------------------------------
 
     def unchanged(self, module_id: int, dumped: float) -> None:
-        """A module stays as it is."""
+        """Note that a module stays as it is."""
         self.dumped_at = min(self.dumped_at, dumped)
         self.summary.unchanged_count += 1
         self.told.done([module_id])
 
     def unreadable(self, module_id: int, error: OSError) -> None:
-        """A module is not read; what was stored of it before stays."""
+        """Skip a module that cannot be read; what was stored of it before stays."""
         self._skip(module_id, error)
         self.told.done([module_id])
 
     def begin(self, ids: list[int], *, is_large: bool) -> None:
-        """Rows of modules follow; what there is of them goes."""
+        """Begin the rows of modules; what is stored of them is removed."""
         self.ids, self.run_changed = ids, True
         self.writer.insert_rows = FEW_INSERT_ROWS if is_large else INSERT_ROWS
         if is_large:
@@ -467,11 +467,11 @@ class Ingest:
         self.writer.idle()
 
     def part(self, size: int) -> None:
-        """Tell that a part of a large module was read."""
+        """Report that a part of a large module was read."""
         self.told.part(self.ids[0], size)
 
     def end(self, done: Done) -> None:
-        """All of these modules is given to the writer."""
+        """Finish these modules, all of whose rows are given to the writer."""
         fresh = [shape for shape in done.shapes if shape.text not in self.stored_shapes]
         self.stored_shapes.update(shape.text for shape in fresh)
         self.writer.add_rows("shapes", [shape_row(shape) for shape in fresh])
@@ -483,7 +483,7 @@ class Ingest:
         self.told.done(done.ids)
 
     def lost(self, module_id: int, error: OSError) -> None:
-        """Of a large module that cannot be read to its end, what was there before stays."""
+        """Undo a large module that cannot be read to its end; what was there before stays."""
         if self.replace:
             raise error
         self.writer.settle()
@@ -508,7 +508,7 @@ class Ingest:
         self.writer.add_rows("diagnostics", [diagnostic_row(self.run_name, None, finding)])
 
     def _delete(self, ids: list[int]) -> int:
-        """Delete all rows of these modules; their number."""
+        """Delete all rows of these modules; return how many modules they are."""
         if ids:
             self.writer.settle()
             for table in MODULE_TABLES:
@@ -520,7 +520,7 @@ class Ingest:
     # -- what is left to do for a run ------------------------------------------------------
 
     def _end_reading(self) -> None:
-        """All is read: the next commit is the last before the file is closed."""
+        """End reading: the next commit is the last before the file is closed."""
         self.reader.end()
         self.is_last = True
 
@@ -546,5 +546,5 @@ class Ingest:
         run_rows.update_run(self.con, self.run_name, path, self.dumped_at)
 
     def _left(self) -> list[str]:
-        """Return a note if modules that are not ingested now go by another --own."""
+        """Return a note if modules that are not ingested now have another --own."""
         return left_own(self.con, self.run_name, self.of_run.own)

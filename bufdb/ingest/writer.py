@@ -29,9 +29,9 @@ def add_run(
     labels: Mapping[str, str],
     metadata: Mapping[str, str],
 ) -> None:
-    """A row of the run, if it has none; its labels; what was found of its files is forgotten.
+    """Add the run, if it is not there, and its labels; drop findings about its files.
 
-    Of a name in both, the label is the user's.
+    For a name in both, the label is the user's.
     """
     con.execute(
         "INSERT INTO runs VALUES (?, ?, NULL, ?, ?) ON CONFLICT DO NOTHING",
@@ -106,7 +106,7 @@ class TableSchema:
         return cls(types, na.c_schema(na.struct(fields)))
 
     def batch(self, rows: Rows) -> Any:
-        """One struct array over the buffers of rows of the table, which it keeps."""
+        """Return one struct array over the buffers of rows of the table, which it keeps."""
         children = [
             na.c_array_from_buffers(
                 _C_SCHEMAS[kind],
@@ -129,7 +129,7 @@ class TableSchema:
 INSERT_ROWS = 450_000
 """Rows that wait for an insert, which costs some milliseconds per table however few they are."""
 FEW_INSERT_ROWS = 100_000
-"""The same beside a large module, whose keys need the memory."""
+"""The same with a large module, whose keys need the memory."""
 IDLE_INSERT_ROWS = 60_000
 """The same where this process would wait for others to read: of 2,000 small modules half of the
 text, and so all but the last insert comes while they do."""
@@ -184,11 +184,11 @@ class TableWriter:
             self._flush_many()
 
     def settle(self) -> None:
-        """Insert all that waits, so that the connection is free for other statements."""
+        """Insert everything that waits, so that the connection is free for other statements."""
         self._flush(list(self.batches))
 
     def commit(self, *, is_packed: bool = False) -> None:
-        """Insert all that waits and commit: all into the file, or a little to the log beside it."""
+        """Insert what waits and commit: all into the file, or a little to the log next to it."""
         self.settle()
         if is_packed:
             self.con.execute("SET checkpoint_threshold = '1B'")
@@ -220,8 +220,8 @@ class TableWriter:
         for table in list(waiting):
             batches = waiting.pop(table)  # which are given up before the next table's are inserted
             schema = self.schemas[table]
-            # DuckDB finds the variable by its name. To register it would make a view, which the
-            # transaction keeps, with all the text behind it, until it ends.
+            # DuckDB finds the variable by its name. Registering it would make a view, which the
+            # transaction keeps, with all the text that it refers to, until it ends.
             arrow_batches = Batches([schema.batch(rows) for rows in batches])  # noqa: F841
             cast = _CASTS.get(table, "*")
             # Until its answer is fetched, a statement keeps the batches.
