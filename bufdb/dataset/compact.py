@@ -2,9 +2,9 @@
 
 Rows of a day's owners, some thousands at a time, are copied under a new part_id, and the copy
 counts from the moment its markers are there: of an owner always one copy counts. A writer that
-meanwhile stores a later version of a module is not disturbed, for a higher version counts before
-any part. What nothing needs any more is removed by a later call, once those who might still read it
-have had their time.
+meanwhile stores a later version of a module is not disturbed, since a higher version takes
+precedence over any part. What nothing needs any more is removed by a later call, when readers have
+had their time.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from bufdb.dataset.writer import OPTIONS
 from bufdb.errors import UsageError
 
 GRACE_S = 3600.0
-"""How long what counts no more stays for those who read it [s]."""
+"""How long objects that no longer count stay for their readers [s]."""
 PART_OWNERS = 10_000
-"""Owners of a part at most. A question of one run opens the parts with its modules, and what is
-sorted at once is a part."""
+"""Limit on the owners of a part. A question about one run opens the parts with its modules, and a
+part is sorted at once."""
 _FILE_BYTES = "256MB"
-"""Size at which DuckDB begins another object of a part, about."""
+"""Approximate size at which DuckDB begins another object of a part."""
 
 
 @dataclass
 class Compacted:
-    """What a compaction did."""
+    """The result of a compaction."""
 
     day_count: int = 0
     owner_count: int = 0
@@ -45,12 +45,12 @@ class Compacted:
     """Objects."""
     removed_count: int = 0
     kept_count: int = 0
-    """Objects that count no more, and stay for those who may be reading them."""
+    """Objects that no longer count, and stay for their possible readers."""
     stopped_count: int = 0
-    """Folders with what writers were making when they were stopped, which were removed."""
+    """Folders with unfinished objects of stopped writers, which were removed."""
 
     def line(self) -> str:
-        """One line for people."""
+        """Return one line for people."""
         left = f" and what {self.stopped_count} stopped writers left" if self.stopped_count else ""
         return (
             f"compacted {self.owner_count} modules and runs of {self.day_count} days into "
@@ -64,13 +64,13 @@ def compact(
     days: Sequence[str] = (),
     grace_s: float = GRACE_S,
 ) -> Compacted:
-    """Rewrite days of a dataset and remove what counts no more.
+    """Rewrite days of a dataset and remove what no longer counts.
 
     Args:
         url: folder or URL of the dataset.
         days: only these; else all before today, in UTC.
-        grace_s: how long what counts no more is left to its readers [s]. What a writer that was
-            stopped has left stays as long, and GRACE_S at least.
+        grace_s: how long what no longer counts is left to its readers [s]. What a stopped writer
+        has left stays as long, and at least GRACE_S.
 
     Raises:
         UsageError: it is of Delta tables.
@@ -110,7 +110,7 @@ def compact(
 
 
 def _to_rewrite(con: duckdb.DuckDBPyConnection) -> list[str]:
-    """Days whose owners lie in objects of their own, or in more parts than need be."""
+    """Return days whose owners are in objects of their own, or in more parts than needed."""
     day = "regexp_extract(filename, '/dt=([^/]*)/[^/]*$', 1)"
     con.execute(f"ALTER TABLE owners ADD COLUMN day VARCHAR; UPDATE owners SET day = {day}")
     rows = con.execute(
@@ -172,7 +172,7 @@ def _copied(table: str, types: dict[str, str], relation: str, part_id: int) -> s
 def _write(
     con: duckdb.DuckDBPyConnection, place: Place, select: str, table: str, day: str, part_id: int
 ) -> int:
-    """Store rows as objects of a part; the number of these."""
+    """Store rows as objects of a part; return how many objects."""
     with place.staging() as folder:
         target = folder / table
         options = f"{OPTIONS}, FILE_SIZE_BYTES '{_FILE_BYTES}'"
@@ -192,10 +192,10 @@ def _number(file: Path) -> int:
 
 
 def _remove(snapshot: Snapshot, grace_s: float, done: Compacted) -> None:
-    """Remove objects that have counted no more for long enough.
+    """Remove objects that have not counted for long enough.
 
-    Objects of an owner that no marker commits stay: it may be about to be committed, and whoever
-    ingests the same dumps again writes them again.
+    Objects of an owner that no marker commits stay: it may be about to be committed, and a new
+    ingest of the same dumps writes them again.
     """
     now = time.time()
     written = {

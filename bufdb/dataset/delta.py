@@ -28,7 +28,7 @@ from bufdb.errors import BufdbError, DatabaseError, UsageError
 
 FOLDER = "_delta_log"
 _FEATURES = frozenset(["timestampNtz", "vacuumProtocolCheck"])
-"""Features with which a file still has all rows of the table that it seems to have, as they are."""
+"""Features with which a file still has exactly the rows of the table that it appears to have."""
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.parquet")
 
@@ -41,11 +41,11 @@ class Log:
     files: set[str] = field(default_factory=set)
     """Names below the table."""
     lost_version: int = -1
-    """The last commit that may have taken rows away; what only moves them does not count."""
+    """The last commit that may have removed rows; one that only moves them does not count."""
 
 
 def is_log(names: Mapping[str, Listed], table: str) -> bool:
-    """Whether among the objects of a table is a Delta log."""
+    """Return whether among the objects of a table is a Delta log."""
     return any(name.startswith(f"{table}/{FOLDER}/") for name in names)
 
 
@@ -97,7 +97,7 @@ def read(con: duckdb.DuckDBPyConnection, root: str, table: str, names: Mapping[s
 
 
 def _parts(names: Mapping[str, Listed], table: str) -> tuple[set[int], int]:
-    """Numbers of the commits, and of the last checkpoint; -1 if there is none."""
+    """Return the numbers of the commits, and of the last checkpoint; -1 if there is none."""
     texts = [name.rpartition("/")[2] for name in names if name.startswith(f"{table}/{FOLDER}/")]
     commits = {int(found[1]) for text in texts if (found := _COMMIT.fullmatch(text))}
     checkpoints = [int(found[1]) for text in texts if (found := _CHECKPOINT.fullmatch(text))]
@@ -110,7 +110,7 @@ def _fetched(rows: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:
 
 
 def _apply(log: Log, number: int, action: dict[str, Any], where: str) -> None:
-    """Let an action of a commit have happened.
+    """Apply an action of a commit.
 
     Within a commit no file is both added and removed, so their order does not matter.
     """
@@ -131,7 +131,7 @@ _CURE = "ingest the dumps again, into another folder"
 
 
 def _require_plain(protocol: dict[str, Any], where: str) -> None:
-    """Nothing if a list of files is all that a reader of this protocol needs.
+    """Check that a list of files is enough for a reader of this protocol.
 
     Raises:
         DatabaseError: it is not.
@@ -148,14 +148,13 @@ def _require_plain(protocol: dict[str, Any], where: str) -> None:
 # -- Rows of a database in memory as commits of Delta tables, through delta-rs (`bufdb[delta]`) ----
 #
 # A table is committed at a time, markers last, as the files of a plain dataset are written. Rows
-# that something took the place of are deleted after that, so that whoever else reads a table finds
-# each module once; a reader of bufdb's begins again if a table lost rows while it looked
-# (`Snapshot`).
+# that were replaced are deleted after that, so that other readers of a table find each module once;
+# a reader of bufdb's starts over if a table lost rows while it looked (`Snapshot`).
 
 _ATTEMPTS = 30
-"""How often a commit is tried that others come before."""
+"""How often a commit is tried when others come first."""
 _ODD = re.compile(r"[\[\]%^|\\]")
-"""What delta-rs 1.6 panics at in a path, or takes for something else."""
+"""What delta-rs 1.6 panics at in a path, or misunderstands."""
 _AT_ONCE = 50
 """Owners that one predicate names."""
 
@@ -173,7 +172,7 @@ def delta_rs() -> Any:
 
 
 class DeltaWriter(Writer):
-    """Commits the rows of owners that stand in the tables of `con`, markers last."""
+    """Commits the rows of owners in the tables of `con`, markers last."""
 
     at_once = 5_000
 
@@ -192,7 +191,7 @@ class DeltaWriter(Writer):
         self.properties = self.delta.WriterProperties(compression="ZSTD")
 
     def remove_modules(self, owners: Sequence[Owner], run: str) -> None:
-        """Let modules be gone: by markers without rows, which a later version may follow."""
+        """Remove modules by markers without rows, which a later version may follow."""
         for start in range(0, len(owners), self.at_once):
             some = owners[start : start + self.at_once]
             cells = f"owners.owner_id AS module_id, {quoted(run)} AS run_name"
@@ -205,8 +204,8 @@ class DeltaWriter(Writer):
     def _store(
         self, owners: Sequence[Owner], sources: Mapping[str, str], key: str, marker: str
     ) -> None:
-        # A part of its own: what a writer that was killed has left of the same owners, and what
-        # another writes at this moment, is not counted beside these rows.
+        # A part of its own: what a killed writer has left of the same owners, and what another
+        # writes at this moment, is not counted along with these rows.
         part_id = _part()
         for table in [*(name for name in sources if name != marker), marker]:
             cells = ", ".join(typed(name, kind) for name, kind in self.columns[table].items())
@@ -235,7 +234,7 @@ class DeltaWriter(Writer):
         self.object_count += 1
 
     def _forget(self, owners: Sequence[Owner], tables: Sequence[str]) -> None:
-        """Delete rows in whose place others have come."""
+        """Delete rows that others have replaced."""
         later = [owner for owner in owners if layout.follows(owner.version)]
         for start in range(0, len(later), _AT_ONCE):
             predicate = " OR ".join(
@@ -254,7 +253,7 @@ class DeltaWriter(Writer):
 
 
 def committed(delta: Any, uri: str, commit: Callable[[str], None]) -> None:
-    """Do what commits to a table, again as long as others come before it.
+    """Do what commits to a table, and repeat it as long as others come first.
 
     Raises:
         BufdbError: it fails for another reason, or too often.
@@ -272,7 +271,7 @@ def committed(delta: Any, uri: str, commit: Callable[[str], None]) -> None:
 
 
 _EXISTS = "already exists"
-"""What delta-rs says to the second of two that make a table at once."""
+"""What delta-rs says to the second of two writers that make a table at once."""
 
 
 def _part() -> int:

@@ -38,7 +38,7 @@ TRANSACTION_BYTES = 256 << 20
 """Text per transaction, whose rows wait in memory for the files that are made of them."""
 _CHECKSUM = "(sum(hash(stored)) % 9223372036854775808)::BIGINT"
 _PRELOADED = ("run_labels", "modules", "files")
-"""Tables from which an ingest sees what of a run it has stored."""
+"""Tables that show an ingest what of a run is stored."""
 
 
 class Elsewhere(Reader, Protocol):
@@ -48,7 +48,7 @@ class Elsewhere(Reader, Protocol):
         """Take groups of a run, the day it is stored under, and the versions of stored owners."""
 
     def finish(self) -> None:
-        """Read and store all groups; afterwards each can be read here, which tells no rows."""
+        """Read and store all groups; afterwards each can be read here, which gives no rows."""
 
 
 def ingest(
@@ -68,9 +68,9 @@ def ingest(
 ) -> Summary:
     """Read dumps and store them in the dataset at a folder or URL.
 
-    Arguments are those of `bufdb.ingest.ingest.ingest`. `prune` takes out of the runs all modules
-    that are not among these paths, whoever ingested them. `file_format` is one of FORMATS; None
-    leaves it as it is, plain Parquet at first.
+    Arguments are those of `bufdb.ingest.ingest.ingest`. `prune` removes all modules from the runs
+    that are not among these paths, wherever they were ingested. `file_format` is one of FORMATS;
+    None leaves it as it is, plain Parquet at first.
 
     Raises:
         UsageError: a path does not exist or holds no dump, a label dt is no day, the dataset has
@@ -82,7 +82,7 @@ def ingest(
     more = (memory_limit, progress, own_globs, prune, block_bytes)
     with readers(jobs) as reader:
         planned = plan(paths, run)
-        # Before a database is opened, for that begins threads.
+        # Before a database is opened, since that begins threads.
         reading = reader([job for one in planned.values() for job in one.jobs])
         summary = store_planned(
             url,
@@ -158,7 +158,7 @@ def store_planned(
 
 
 def _writer(con: duckdb.DuckDBPyConnection, found: _Stored, file_format: str | None) -> Writer:
-    """Return what writes in the format that is asked for, or else that the dataset has.
+    """Return a writer for the format that is asked for, or else that the dataset has.
 
     Raises:
         UsageError: the two differ, or delta-rs is not installed.
@@ -173,7 +173,7 @@ def _writer(con: duckdb.DuckDBPyConnection, found: _Stored, file_format: str | N
 
 
 class _Stored:
-    """What the dataset holds, as far as an ingest has to know."""
+    """What the dataset holds, as far as an ingest needs it."""
 
     def __init__(
         self, con: duckdb.DuckDBPyConnection, place: Place, module_ids: set[int] | None
@@ -185,7 +185,7 @@ class _Stored:
         con.execute("CREATE SCHEMA stored")
         self.owners = "stored.owners"
         self.own_elsewhere: dict[str, Own] = {}
-        """By run what other places have said to be the user's own, if there are any, at first."""
+        """By run, what other places have given as the user's own, if there are any, at first."""
         self.look_up(module_ids)
 
     def look_up(self, module_ids: set[int] | None) -> None:
@@ -199,7 +199,7 @@ class _Stored:
         self.days = {key: layout.day_in(filename) for key, _, filename in rows}
 
     def keep_own(self, runs: Iterable[str]) -> bool:
-        """Whether any of these runs may have been given an --own, from wherever.
+        """Return whether any of these runs may have been given an --own, from wherever.
 
         A label of the user's own of that name hides what was given.
         """
@@ -225,7 +225,7 @@ class _Stored:
         for table in _PRELOADED:
             self._insert(table, of, of_run)
         self._note_elsewhere(run, of_run)
-        # Of this place alone: what another has told of the run is not this one's to repeat.
+        # Of this place alone: what another place has stored of the run is not repeated here.
         self.con.execute(f"DELETE FROM {of_run} WHERE marker = 'runs' AND owner_id <> {self.key}")
         self._insert("runs", of, of_run)
         rows = self.con.execute("SELECT module_id FROM modules").fetchall()
@@ -238,7 +238,7 @@ class _Stored:
         self.con.execute(f"INSERT INTO {table} {select}")
 
     def _note_elsewhere(self, run: str, of_run: str) -> None:
-        """Keep what labels say of --own, before this ingest writes its own."""
+        """Keep what labels say about --own, before this ingest writes its own."""
         is_other = f"marker = 'runs' AND owner_id <> {self.key} AND NOT is_removed"
         if self.con.execute(f"SELECT 1 FROM {of_run} WHERE {is_other} LIMIT 1").fetchall():
             rows = self.con.execute(
@@ -250,10 +250,10 @@ class _Stored:
             )
 
     def _day(self, run: str, planned: PlannedRun, labels: Mapping[str, str]) -> str:
-        """The day under which a run is stored: what a label says, where it is, when it was dumped.
+        """Return the day under which a run is stored: by a label, its place, or its dump time.
 
         Raises:
-            UsageError: a label says something else than a day.
+            UsageError: a label says something other than a day.
         """
         given = labels.get(DAY_LABEL)
         if given is not None:
@@ -273,7 +273,7 @@ class _Stored:
 
 
 class _Ingest(Ingest):
-    """Stores what each transaction has brought, and forgets it."""
+    """Stores what each transaction has brought, and deletes it here."""
 
     def __init__(
         self,
@@ -293,10 +293,10 @@ class _Ingest(Ingest):
         self.elsewhere: set[int] = set()
         """Modules, by module_id, that others have stored."""
         self.ended_ids: list[int] = []
-        """Modules of which rows were stored since the last commit."""
+        """Modules whose rows were stored since the last commit."""
 
     def end(self, done: Done) -> None:
-        """All of these modules is given to the writer."""
+        """Finish these modules, all of whose rows are given to the writer."""
         self.ended_ids += done.ids
         super().end(done)
 
@@ -328,12 +328,12 @@ class _Ingest(Ingest):
         self.writer.close()
 
     def stored_elsewhere(self, ids: Iterable[int], row_count: int) -> None:
-        """Others have stored these modules, of so many rows."""
+        """Note that others have stored these modules, of so many rows."""
         self.elsewhere.update(ids)
         self.writer.row_count += row_count
 
     def _end_reading(self) -> None:
-        """Whoever reads this run reads the next one too."""
+        """Do nothing: the reader of this run reads the next one too."""
 
     def _finish_run(self, path: Source) -> None:
         # When others store modules and this process is stopped, the next one finds all unchanged.
@@ -342,7 +342,7 @@ class _Ingest(Ingest):
         super()._finish_run(path)
 
     def _left(self) -> list[str]:
-        """Return a note if modules of other places go by another --own.
+        """Return a note if modules of other places have another --own.
 
         They are counted if they were looked up, which takes long where there are many.
         """
@@ -353,7 +353,7 @@ class _Ingest(Ingest):
         return [storing.own_note(self.run_name, "modules")] if differs else []
 
     def end_run(self, run: str) -> None:
-        """Let what was pruned be gone, and forget the run."""
+        """Remove what was pruned, and forget the run."""
         rows = self.con.execute("SELECT module_id FROM modules").fetchall()
         gone = sorted(self.found.module_ids - self.elsewhere - {key for (key,) in rows})
         self.objects.remove_modules(
@@ -411,7 +411,7 @@ def contents(con: duckdb.DuckDBPyConnection, ids: Sequence[int]) -> list[tuple[i
 
 
 def _add(total: Summary, one: Summary) -> None:
-    """Add what one run took to what the others did."""
+    """Add the summary of one run to that of the others."""
     sums: dict[str, Any] = vars(total)
     for name, value in vars(one).items():
         if isinstance(value, int | float | list):

@@ -4,10 +4,10 @@
     <root>/<table>/dt=YYYY-MM-DD/part-<part>-<n>.parquet     rows of many, from `bufdb compact`
 
 An owner is a module, or a run as it was ingested from one place; its key is the hash of run and
-module. What it is made of decides the version, so that the same dumps are written to the same
-names. Objects are never changed, only made and, long after something took their place, removed. An
-owner is committed by its row in `modules` or `runs`, which is written last; of several versions of
-an owner the highest counts, of several copies of a version that of the highest part.
+module. Its content decides the version, so that the same dumps are written to the same names.
+Objects are never changed, only made and, long after they were replaced, removed. An owner is
+committed by its row in `modules` or `runs`, which is written last; of several versions of an owner
+the highest counts, of several copies of a version that of the highest part.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from bufdb.database import definitions
 CONSTANT = frozenset(["schema_info", "op_categories", "role_rules", "memory_spaces"])
 """Tables that are bufdb's own and in no dataset."""
 MARKERS = ("runs", "modules")
-"""Tables by whose rows owners are committed."""
+"""Tables whose rows commit owners."""
 UNKNOWN_DAY = "1970-01-01"
-"""Day of runs of which nothing says when they were dumped."""
+"""Day of runs whose dump time is not known."""
 LOOSE = 0
 """part_id of rows in an object of their owner alone."""
 OWN_COLUMNS = {"owner_id": "BIGINT", "owner_version": "BIGINT", "part_id": "BIGINT"}
-"""Columns that every object has behind those of its table."""
+"""Columns that every object has after those of its table."""
 MARKER_COLUMNS = {"is_removed": "BOOLEAN", "schema_version": "INTEGER"}
 """Further columns of objects of MARKERS."""
 _STORED_AS = {"HUGEINT": "DECIMAL(38,0)", "UBIGINT": "DECIMAL(20,0)"}
@@ -46,7 +46,7 @@ _NAME = re.compile(
 _DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 Columns = dict[str, dict[str, str]]
-"""Tables, of each the types of its columns in order."""
+"""The types of the columns of each table, in order."""
 
 
 @dataclass(frozen=True)
@@ -59,11 +59,11 @@ class Name:
     """Whose rows it has; None for a part."""
     owner_version: int | None
     part_id: int | None
-    """None in a Delta table, of whose files no name says anything."""
+    """None in a Delta table, whose file names say nothing."""
 
 
 def tables() -> list[str]:
-    """Names of the tables of a dataset; markers last, as they are written."""
+    """Return the names of the tables of a dataset; markers last, as they are written."""
     names = definitions.tables().keys() - CONSTANT
     return [*sorted(names.difference(MARKERS)), *MARKERS]
 
@@ -75,7 +75,7 @@ def named(sql: str) -> set[str]:
 
 
 def columns(con: duckdb.DuckDBPyConnection, catalog: str) -> Columns:
-    """All tables of bufdb's schema, as a database of `con` has them."""
+    """Return all tables of bufdb's schema, as a database of `con` has them."""
     rows = con.execute(
         "SELECT table_name, column_name, data_type FROM system.main.duckdb_columns() "
         "WHERE database_name = ? AND schema_name = 'main' ORDER BY table_name, column_index",
@@ -89,12 +89,12 @@ def columns(con: duckdb.DuckDBPyConnection, catalog: str) -> Columns:
 
 
 def stored_type(data_type: str) -> str:
-    """Return the type in which a column of one of DuckDB's types lies in Parquet."""
+    """Return the type in which a column of one of DuckDB's types is stored in Parquet."""
     return _STORED_AS.get(data_type, data_type)
 
 
 def extra_columns(table: str) -> dict[str, str]:
-    """Types of the columns that an object has behind those of its table."""
+    """Return the types of the columns that an object has after those of its table."""
     return OWN_COLUMNS | (MARKER_COLUMNS if table in MARKERS else {})
 
 
@@ -109,7 +109,7 @@ def part_name(table: str, day: str, part_id: int, number: int) -> str:
 
 
 def parse(name: str) -> Name | None:
-    """What the name of an object below the root says; None for anything else that lies there."""
+    """Return what an object's name below the root says; None for anything else there."""
     found = _NAME.fullmatch(name)
     if found is None:
         return None
@@ -120,7 +120,7 @@ def parse(name: str) -> Name | None:
 
 
 def run_key(run: str, source: str) -> int:
-    """Key of a run as it is ingested from one place: a hash of 63 bits.
+    """Return the key of a run as it is ingested from one place: a hash of 63 bits.
 
     Hosts that ingest parts of one run each have rows of their own for it, and none waits for
     another.
@@ -130,7 +130,7 @@ def run_key(run: str, source: str) -> int:
 
 
 def version_of(content: Iterable[object], before: int | None) -> int:
-    """Version of an owner made of `content`, to come after `before`: 23 bits count, 40 are a hash.
+    """Return a version for `content`, to follow `before`: 23 bits are a count, 40 a hash.
 
     It is `before` itself if that was made of the same.
     """
@@ -144,7 +144,7 @@ def version_of(content: Iterable[object], before: int | None) -> int:
 
 
 def follows(version: int) -> bool:
-    """Whether a version took the place of another one."""
+    """Return whether a version replaced another one."""
     return version >= 1 << _HASH_BITS
 
 
@@ -168,7 +168,7 @@ def day_in(path: str) -> str:
 
 
 def is_day(text: str) -> bool:
-    """Whether a text can be the value of dt: a date as 2026-01-31, in one way of writing it."""
+    """Return whether a text can be the value of dt: a date written exactly as 2026-01-31."""
     try:
         return _DAY.fullmatch(text) is not None and bool(date.fromisoformat(text))
     except ValueError:
@@ -176,5 +176,5 @@ def is_day(text: str) -> bool:
 
 
 def quoted(text: str) -> str:
-    """Text as SQL has it."""
+    """Return text as SQL has it."""
     return "'" + text.replace("'", "''") + "'"

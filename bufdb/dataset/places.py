@@ -1,4 +1,4 @@
-"""Where a dataset lies: a folder, or a bucket through fsspec (extra `bufdb[remote]`).
+"""The place of a dataset: a folder, or a bucket through fsspec (extra `bufdb[remote]`).
 
 An object appears under its name whole or not at all: in a folder by renaming, in a bucket because
 one request puts it there.
@@ -27,13 +27,13 @@ from bufdb.errors import BufdbError, DatabaseError, UsageError
 
 RECENT_S = 600.0
 """How long an object stays as it is when another writer brings the same [s]. It is far less than
-what `bufdb compact` leaves to readers: an object that is kept is none that is about to go."""
+what `bufdb compact` leaves to readers: an object that is kept is not about to be removed."""
 STAGING = "_staging"
 """Folder below the root of a local dataset in which objects are made."""
 _ALLOWED = "SET allowed_paths = [{}]"
 _TIMES = ("LastModified", "mtime", "updated", "created", "last_modified")
 _OURS = (AssertionError, AttributeError, NameError, TypeError)
-"""Faults of a program; every service has errors of its own, most of them of no common base."""
+"""Faults of a program; every service has its own errors, most of them without a common base."""
 
 
 @dataclass(frozen=True)
@@ -58,16 +58,16 @@ class Place(Protocol):
         """Return a folder in which objects are made; gone after the block."""
 
     def clear_staging(self, before_s: float) -> int:
-        """Remove folders in which nothing was made since then [s since 1970]; how many.
+        """Remove folders unused since then [s since 1970]; return how many.
 
-        Who was to remove them was stopped; a folder that is in use changes, or is touched.
+        Their writers were stopped; a folder that is in use changes, or is touched.
         """
 
     def put(self, made: Path, name: str) -> None:
-        """Let an object appear, unless one of its name has just been written.
+        """Make an object appear, unless one of its name has just been written.
 
-        Its name says what rows it has, though not their bytes, for versions of DuckDB and batches
-        of modules differ: who reads the other one, at its beginning now and at its end a moment
+        Its name determines its rows, though not its bytes, since versions of DuckDB and batches of
+        modules differ: a reader of the other object, at its beginning now and at its end a moment
         later, must not find half of this one there.
         """
 
@@ -78,7 +78,7 @@ class Place(Protocol):
         """Let `con` read objects."""
 
     def allow(self, con: duckdb.DuckDBPyConnection, paths: Iterable[str]) -> None:
-        """Let `con` read these still when it is locked."""
+        """Let `con` read these even when it is locked."""
 
 
 def place_of(text: str) -> Place:
@@ -117,7 +117,7 @@ class Folder:
 
     @contextlib.contextmanager
     def staging(self) -> Iterator[Path]:
-        """A folder on the same disk, so that an object can be renamed into its place."""
+        """Yield a folder on the same disk, so that an object can be renamed into its place."""
         above = self._inside(STAGING)
         above.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(dir=above))
@@ -168,12 +168,12 @@ class Folder:
         return path
 
     def attach(self, con: duckdb.DuckDBPyConnection) -> None:
-        """DuckDB reads files by itself."""
+        """Do nothing: DuckDB reads files by itself."""
 
     def allow(self, con: duckdb.DuckDBPyConnection, paths: Iterable[str]) -> None:
         """Let `con` read what is in the folder: DuckDB takes 2 s for a list of 100,000 files.
 
-        Where links are in it these files alone: to DuckDB `link/..` is inside, to the system it is
+        If links are in it, these files alone: to DuckDB `link/..` is inside, to the system it is
         the folder above what the link leads to.
         """
         if _has_link(self.path):
@@ -221,12 +221,12 @@ class Bucket:
 
     @contextlib.contextmanager
     def staging(self) -> Iterator[Path]:
-        """A folder for temporary files."""
+        """Yield a folder for temporary files."""
         with tempfile.TemporaryDirectory(prefix="bufdb-") as folder:
             yield Path(folder)
 
     def clear_staging(self, before_s: float) -> int:
-        """Nothing: temporary files are those of the machine that makes them."""
+        """Do nothing: temporary files are those of the machine that makes them."""
         return 0
 
     def put(self, made: Path, name: str) -> None:
@@ -264,7 +264,7 @@ class Bucket:
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    """Return what lies in a folder, nothing if there is none.
+    """Return the entries of a folder, nothing if there is none.
 
     Raises:
         DatabaseError: it cannot be listed.
@@ -279,7 +279,7 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def _has_link(folder: Path) -> bool:
-    """Whether a symbolic link is anywhere below a folder, or what cannot be looked into."""
+    """Return whether a symbolic link, or what cannot be read, is anywhere below a folder."""
     folders = [str(folder)]
     while folders:
         try:
@@ -297,7 +297,7 @@ def _has_link(folder: Path) -> bool:
 
 
 def _changed_s(folder: Path) -> float:
-    """When something below a folder was made or written last [s since 1970]."""
+    """Return when something below a folder was made or written last [s since 1970]."""
     times = [0.0]
     for path in (folder, *folder.rglob("*")):
         with contextlib.suppress(FileNotFoundError):  # renamed meanwhile

@@ -18,9 +18,9 @@ from bufdb.errors import DatabaseError
 
 # -- The tables of a dataset as SQL: which owners are committed, and their rows in bufdb's types ---
 #
-# The same texts serve bufdb's own readers, who name the objects to read, and a plain DuckDB shell,
-# to which they are patterns. dt is a matter of names alone: no text reads it as a column, for two
-# windows of different order over one hive column end a connection of DuckDB 2.0.
+# The same texts serve bufdb's own readers, which name the objects to read, and a plain DuckDB
+# shell, for which they are patterns. dt is a matter of names alone: no text reads it as a column,
+# since two windows of different order over one hive column end a connection of DuckDB 2.0.
 
 COMMITTED_COLUMNS = {
     "marker": "VARCHAR",
@@ -104,7 +104,7 @@ def asked_runs(schema: str) -> str:
 
 
 def _merged(name: str, cells: str, source: str) -> str:
-    """Rows of runs of which several places may tell: the latest word, the earliest dump."""
+    """Return rows of runs with several places: the latest word, the earliest dump."""
     key = "stored.run_name" if name == "runs" else "stored.run_name, stored.label"
     if name == "runs":
         cells = cells.replace(
@@ -145,7 +145,7 @@ class Owners:
     parts: set[int] = field(default_factory=set)
 
     def have(self, name: Name) -> bool:
-        """Whether an object has rows of any of them."""
+        """Return whether an object has rows of any of them."""
         if name.owner_id is None:
             return name.part_id is None or name.part_id in self.parts
         return (name.owner_id, name.owner_version) in self.loose
@@ -193,11 +193,11 @@ class Snapshot:
             )
 
     def _is_taken(self, module_ids: set[int] | None) -> bool:
-        """Read the markers; whether what they commit is there still.
+        """Read the markers; return whether what they commit is still there.
 
-        In a plain dataset it is. In a Delta table rows are deleted as soon as others have taken
-        their place, so there the other tables are listed at once, and the last commit of each from
-        before the markers were read tells whether it has lost any since.
+        In a plain dataset it is. In a Delta table rows are deleted as soon as others have replaced
+        them, so there the other tables are listed at once, and the last commit of each from before
+        the markers were read shows whether it has lost any since.
         """
         self._listed.clear()
         self.paths.clear()
@@ -263,7 +263,7 @@ class Snapshot:
         }
 
     def relation(self, table: str, of: Owners | None = None) -> str | None:
-        """The rows of a table's objects, or of those with rows of some owners; None if none has."""
+        """Return the rows of a table's objects, or of those of some owners; None without any."""
         chosen = self.chosen(table, of)
         return self._rows(list(chosen)) if chosen else None
 
@@ -286,7 +286,7 @@ class Snapshot:
             raise DatabaseError(f"{name}: {rows} rows in {size} bytes; no bufdb has written that")
 
     def size(self, table: str, of: Owners) -> int:
-        """Bytes in the objects of a table that have rows of some owners."""
+        """Return the bytes in the objects of a table that have rows of some owners."""
         return sum(entry.size_bytes for entry in self.chosen(table, of).values())
 
     def chosen(self, table: str, of: Owners | None) -> dict[str, Listed]:
@@ -304,12 +304,12 @@ class Snapshot:
 
         Args:
             runs: a SELECT of the names of runs, if only their owners are wanted.
-            with_removed: also those of which a marker says that they are gone.
+            with_removed: also those that a marker says are gone.
         """
         where = "TRUE" if with_removed else "NOT is_removed"
         if runs is not None:
             where += f" AND run_name IN ({runs})"
-        # Of a compacted dataset a million owners are in a hundred parts.
+        # In a compacted dataset a million owners are in a hundred parts.
         loose = self.con.execute(
             f"SELECT owner_id, owner_version FROM {self.owners} "
             f"WHERE part_id = {layout.LOOSE} AND {where}"
@@ -322,13 +322,13 @@ class Snapshot:
 
 
 def unreadable(place: Place, error: duckdb.Error) -> DatabaseError:
-    """Return what DuckDB says of a dataset that it cannot read, on one line."""
+    """Return DuckDB's error about a dataset that it cannot read, on one line."""
     reason = " ".join(str(error).split())[:300]
     return DatabaseError(f"{place.root} cannot be read: {reason}")
 
 
 def require_rows(snapshot: Snapshot) -> None:
-    """Nothing if a dataset is there.
+    """Check that a dataset is there.
 
     Raises:
         DatabaseError: there is none.
@@ -340,14 +340,14 @@ def require_rows(snapshot: Snapshot) -> None:
 
 # -- A dataset opened for questions, as `bufdb.database.store` opens a database file ---------------
 #
-# Nothing outside the dataset can be reached, and nothing in it is obeyed: Parquet holds rows alone.
+# Nothing outside the dataset can be reached, and nothing in it is obeyed: Parquet holds only rows.
 
 COPIED_BYTES = 16 << 20
 """Parquet that is read into memory once, when a dataset is opened. A query may name a table thirty
-times, by views that stand on views, and opens its files anew each time."""
+times, through views upon views, and opens its files again each time."""
 _OWNERS = f"{CATALOG}.stored.owners"
 _ALWAYS = ("runs", "run_labels", "modules", "memory_sums", "diagnostics")
-"""Tables from which it is told why an answer is empty, whatever was asked."""
+"""Tables that explain why an answer is empty, whatever was asked."""
 
 
 def open_readable(
@@ -383,7 +383,7 @@ def open_readable(
         con.execute(f"CREATE SCHEMA {CATALOG}.stored")
         snapshot = Snapshot(con, place, _OWNERS)
         require_rows(snapshot)
-        # What is narrowed stands in front of these, who are asked then only why an answer is empty.
+        # The narrowed views hide these, which are then asked only why an answer is empty.
         few = [] if sql is None or runs is None else definitions.module_tables(sql)
         tables = [table for table in _needed(sql) if table not in few or table in _ALWAYS]
         every = snapshot.owners_of()
@@ -438,7 +438,7 @@ def _narrow(
     tables: Sequence[str],
     runs: Sequence[str],
 ) -> None:
-    """Put views of the modules of some runs in front of tables, of fewer objects."""
+    """Put views of the modules of some runs in front of tables, with fewer objects."""
     con.execute(
         f"CREATE TEMP TABLE narrowed_runs AS {asked_runs(f'{CATALOG}.main')}",
         [list(runs)],
@@ -456,7 +456,7 @@ OWNERS = "bufdb_owners"
 
 
 def shell_text(url: str) -> str:
-    """SQL that makes, in an empty database, all that bufdb's saved queries ask.
+    """Return SQL that makes, in an empty database, everything that saved queries need.
 
     Raises:
         DatabaseError: there is no dataset, or it cannot be read.

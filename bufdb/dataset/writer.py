@@ -14,7 +14,7 @@ from bufdb.dataset.layout import quoted
 from bufdb.dataset.places import Place
 
 OPTIONS = "FORMAT parquet, COMPRESSION zstd"
-"""zstd takes 0.6 of the bytes of DuckDB's default, and no more time that could be measured."""
+"""zstd takes 0.6 of the bytes of DuckDB's default, and no measurable extra time."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Owner:
 
 
 class Writer:
-    """Writes the rows of owners that stand in the tables of `con`, markers last."""
+    """Writes the rows of owners in the tables of `con`, markers last."""
 
     at_once = 50
     """Owners whose objects DuckDB writes together; it keeps a file open for each."""
@@ -40,7 +40,7 @@ class Writer:
         self.object_count = 0
 
     def store_modules(self, owners: Sequence[Owner]) -> None:
-        """Let modules with all their rows appear, in place of earlier versions of them."""
+        """Make modules with all their rows appear, in place of earlier versions of them."""
         tables = [name for name, types in self.columns.items() if "module_id" in types]
         sources = {table: f'"{table}"' for table in tables}
         sources["shapes"] = (
@@ -52,7 +52,7 @@ class Writer:
             self._store(owners[start : start + self.at_once], sources, "module_id", "modules")
 
     def store_run(self, run: str, owner: Owner) -> None:
-        """Let the rows of a run itself appear, as it was ingested from one place."""
+        """Make the rows of a run itself appear, as it was ingested from one place."""
         name = quoted(run)
         sources = {
             table: f"(SELECT *, {owner.owner_id}::BIGINT AS run_key FROM {table} "
@@ -62,7 +62,7 @@ class Writer:
         self._store([owner], sources, "run_key", "runs")
 
     def remove_modules(self, owners: Sequence[Owner], run: str) -> None:
-        """Let modules be gone: by a marker without rows, which a later version may follow."""
+        """Remove modules by a marker without rows, which a later version may follow."""
         with self.place.staging() as folder:
             for owner in owners:
                 made = folder / "removed.parquet"
@@ -123,11 +123,11 @@ OF_RUNS = {
     "diagnostics": " AND module_id IS NULL",
     "runs": "",
 }
-"""Tables with rows of a run itself, and which rows of them are."""
+"""Tables with rows of a run itself, and the condition for these rows."""
 
 
 def typed(column: str, kind: str) -> str:
-    """Return a column of `stored` in the type in which it lies in Parquet."""
+    """Return a column of `stored` in the type in which Parquet stores it."""
     return f'stored."{column}"::{layout.stored_type(kind)} AS "{column}"'
 
 
