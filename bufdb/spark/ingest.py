@@ -1,6 +1,6 @@
 """Dumps into a dataset by the workers of a cluster: one task per group of modules.
 
-This process finds the modules, plans the groups, stores the rows of runs and tells what was done;
+This process finds the modules, plans the groups, stores the rows of runs and reports what was done;
 workers read and store modules (`bufdb.spark.part`), the largest groups first. A task that is lost
 is done again elsewhere and stores the same objects.
 """
@@ -46,16 +46,16 @@ class Scatter(Protocol):
     """A cluster: the only thing here that knows an engine."""
 
     slots: int
-    """Tasks that run at a time, about."""
+    """Approximate number of tasks that run at a time."""
 
     def pickled(self, part: Part) -> bytes:
-        """Return a part for a worker; what a URL is read by has to be in it."""
+        """Return a part for a worker, including what it takes to read a URL."""
 
     def check(self, target: Target, paths: Sequence[str]) -> list[str]:
-        """Which of these files a worker does not see; an error if it cannot store parts."""
+        """Return which of these files a worker does not see; fail if it cannot store parts."""
 
     def store(self, parts: Sequence[bytes], watch: Callable[[], None] | None) -> Iterable[bytes]:
-        """The pickled outcomes of parts, in order, when all are stored; `watch` is called often."""
+        """Return the pickled outcomes of parts, in order, all stored; call `watch` often."""
 
 
 def ingest(
@@ -110,10 +110,10 @@ def ingest(
 
 
 class Gathered:
-    """Groups that workers store, and what is to be told of them (`bufdb.dataset.Elsewhere`)."""
+    """Groups that workers store, and what they report of them (`bufdb.dataset.Elsewhere`)."""
 
     count = 1
-    """The size of groups says already for how many they are."""
+    """The size of groups already accounts for the number of workers."""
 
     def __init__(
         self, scatter: Scatter, target: Target, place: Place, progress: Progress | None
@@ -127,7 +127,7 @@ class Gathered:
         """Files that are here and not where they were to be read."""
 
     def take(self, groups: Iterable[Group], day: str, versions: Mapping[int, int]) -> None:
-        """Take groups for the workers, but for such as only this process can read."""
+        """Take groups for the workers, except those that only this process can read."""
         for group in groups:
             if not _is_portable(group):
                 continue
@@ -139,7 +139,7 @@ class Gathered:
             self.watched.sizes.update(sizes)
 
     def finish(self) -> None:
-        """Let workers read and store all, the largest first."""
+        """Let workers read and store everything, the largest first."""
         order = sorted(self.parts, key=lambda ids: self.parts[ids][0], reverse=True)
         if self.progress is not None:
             self.watched.begin()
@@ -149,10 +149,10 @@ class Gathered:
             self.outcomes.update(zip(some, self.scatter.store(parts, watch), strict=True))
 
     def begin(self, groups: Iterator[Group]) -> None:
-        """All is read."""
+        """Do nothing: everything is read."""
 
     def read(self, group: Group, sink: Sink) -> None:
-        """Tell a sink what became of a group, as if it had been told while it was read."""
+        """Report to a sink what became of a group, as if it were read now."""
         outcome = self.outcomes.pop(_ids(group), None)
         if outcome is None:
             groups_of_modules.read(replace(group, block_bytes=BLOCK_BYTES), sink)
@@ -166,10 +166,10 @@ class Gathered:
             getattr(sink, word)(*given, **named)
 
     def end(self) -> None:
-        """Workers have gone."""
+        """Do nothing: the workers are gone."""
 
     def require_seen(self) -> None:
-        """Nothing if workers have seen all files that are here.
+        """Check that workers have seen all files that are here.
 
         Raises:
             BufdbError: they have not; their modules are not in the dataset.
@@ -193,16 +193,16 @@ class Watched:
     next_s: float = 0.0
 
     def begin(self) -> None:
-        """Look at what is there."""
+        """Note the modules that are already there."""
         self.before = set(self.place.names("modules"))
 
     def tell(self, progress: Progress | None) -> None:
-        """Tell it, if that was not done a moment ago; show that the mark is in use."""
+        """Report progress, unless it was just reported; show that the mark is in use."""
         began = time.monotonic()
         if began < self.next_s:
             return
         if self.mark is not None:
-            with contextlib.suppress(FileNotFoundError):  # which the workers tell
+            with contextlib.suppress(FileNotFoundError):  # which the workers report
                 os.utime(self.mark)
         if progress is not None:
             self._tell(progress)
@@ -220,7 +220,7 @@ class Watched:
 
 
 def _require_dumps(scatter: Scatter, target: Target, planned: Mapping[str, PlannedRun]) -> None:
-    """Nothing if a worker can store parts, and sees a file of each run.
+    """Check that a worker can store parts, and sees a file of each run.
 
     Raises:
         BufdbError: it cannot, or does not.
@@ -235,9 +235,9 @@ def _require_dumps(scatter: Scatter, target: Target, planned: Mapping[str, Plann
 
 @contextlib.contextmanager
 def _mark(place: Place) -> Iterator[str | None]:
-    """A file in the folder of a dataset while the block lasts; None for a dataset at a URL.
+    """Keep a file in the folder of a dataset within the block; None for a dataset at a URL.
 
-    It lies in the staging folder, so it has to be touched now and then (`clear_staging`).
+    It is in the staging folder, so it has to be touched now and then (`clear_staging`).
     """
     if not isinstance(place, Folder):
         yield None
@@ -251,7 +251,7 @@ def _mark(place: Place) -> Iterator[str | None]:
 def _waves(
     order: Sequence[tuple[int, ...]], weight: Callable[[tuple[int, ...]], int]
 ) -> Iterator[list[tuple[int, ...]]]:
-    """Groups that are sent together; each worker is sent all parts of a wave."""
+    """Yield the groups that are sent together; each worker is sent all parts of a wave."""
     wave: list[tuple[int, ...]] = []
     total = 0
     for ids in order:
@@ -270,7 +270,7 @@ def _ids(group: Group) -> tuple[int, ...]:
 
 
 def _is_portable(group: Group) -> bool:
-    """Whether workers can read the files: members of archives are open in this process."""
+    """Return whether workers can read the files: members of archives are open in this process."""
     files = (file.path for job in group.jobs for file in job.files.files.values())
     return all(isinstance(path, Path | Object) for path in files)
 

@@ -54,7 +54,7 @@ class Target:
     bufdb_version: str = __version__
 
     def require(self) -> None:
-        """Nothing if this process can store parts there.
+        """Check that this process can store parts there.
 
         Raises:
             BufdbError: it is of another version, or does not see the folder.
@@ -78,7 +78,7 @@ class Part:
     target: Target
     group: Group
     day: str
-    """Under which the run is stored."""
+    """The day under which the run is stored."""
     versions: Mapping[int, int]
     """Versions of those modules that the dataset has, by module_id."""
 
@@ -89,11 +89,11 @@ class Outcome:
 
     host: str
     events: list[Event] = field(default_factory=list)
-    """What a sink is told, but for rows."""
+    """What a sink is given, except for rows."""
 
 
 def store_pickled(part: bytes) -> bytes:
-    """`store`, from a pickled `Part` to a pickled `Outcome`."""
+    """Run `store_part` from a pickled `Part` to a pickled `Outcome`."""
     return pickle.dumps(store_part(pickle.loads(part)))
 
 
@@ -119,7 +119,7 @@ def store_part(part: Part) -> Outcome:
 
 
 def unseen(paths: list[str]) -> list[str]:
-    """Those of these files that are not there for this process."""
+    """Return those of these files that this process does not see."""
     return [path for path in paths if not os.path.exists(path)]  # noqa: PTH110
 
 
@@ -129,13 +129,13 @@ def host() -> str:
 
 
 def is_gone(error: OSError) -> bool:
-    """Whether a file or a folder above it is not there."""
+    """Return whether a file or a folder above it is not there."""
     return error.errno in (errno.ENOENT, errno.ENOTDIR)
 
 
 @contextlib.contextmanager
 def _memory(target: Target) -> Iterator[duckdb.DuckDBPyConnection]:
-    """An empty database in memory."""
+    """Open an empty database in memory within the block."""
     config = {"threads": "1", "memory_limit": target.memory_limit}
     con = store.open_writable(":memory:", config)
     try:
@@ -146,7 +146,7 @@ def _memory(target: Target) -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 class _Storing:
-    """A sink that stores what it is told, a batch at a time."""
+    """A sink that stores what it is given, a batch at a time."""
 
     def __init__(
         self, con: duckdb.DuckDBPyConnection, place: Place, part: Part, outcome: Outcome
@@ -204,9 +204,9 @@ class _Storing:
 # was about to do.
 
 WATCH_S = 0.2
-"""Between two looks at how far a job is."""
+"""Time between two checks of a job's progress [s]."""
 _SLOTS = 64
-"""What is assumed of a server that does not tell."""
+"""What is assumed of a server that does not report its number."""
 _OURS = re.compile(r"bufdb\.errors\.\w+: (.+)")
 _MISSING = re.compile(r"No module named '([\w.]+)'")
 _LAST = re.compile(r"^\s*(?:\w+\.)*(\w*(?:Error|Exception): .+)$", re.MULTILINE)
@@ -226,7 +226,7 @@ class SparkScatter:
             self.slots = _SLOTS  # by another error, and the number only sizes the groups
 
     def check(self, target: Target, paths: Sequence[str]) -> list[str]:
-        """Which of these files a worker does not see.
+        """Return which of these files a worker does not see.
 
         Raises:
             BufdbError: it cannot store parts: bufdb is missing or another one, or the folder is.
@@ -245,7 +245,7 @@ class SparkScatter:
         return [row.path for row in self._collect(frame, None)]
 
     def store(self, parts: Sequence[bytes], watch: Callable[[], None] | None) -> list[bytes]:
-        """Yield the outcomes of parts, in order.
+        """Return the outcomes of parts, in order.
 
         Raises:
             BufdbError: one cannot be stored.
@@ -303,8 +303,8 @@ def reason(text: str) -> str:
 def _watched(work: Callable[[], list[Any]], watch: Callable[[], None] | None) -> list[Any]:
     """Return what `work` returns, in a thread of its own, while this one watches.
 
-    Also where nobody watches: Spark's answer to Ctrl-C is a call of its server by this thread,
-    which must not be in the middle of another.
+    Also without a `watch`: Spark's answer to Ctrl-C is a call of its server by this thread, which
+    must not be in the middle of another.
     """
     result: list[Any] = []
     errors: list[BaseException] = []
@@ -312,7 +312,7 @@ def _watched(work: Callable[[], list[Any]], watch: Callable[[], None] | None) ->
     def run() -> None:
         try:
             result.extend(work())
-        except BaseException as error:  # raised where somebody waits for it
+        except BaseException as error:  # raised where it is waited for
             errors.append(error)
 
     thread = threading.Thread(target=run, daemon=True)

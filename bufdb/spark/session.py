@@ -1,7 +1,7 @@
 """A session of Spark: on a server (Spark Connect), in this process (Spark with Java), or on Sail.
 
-What a session has to be set to, so that engines agree, is set here. Nothing of Spark is imported
-before somebody asks for a session.
+Settings that make engines agree are set here. Nothing of Spark is imported before a session is
+asked for.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ _LOCAL = {
     "spark.sql.shuffle.partitions": "2",
     # A heap of 1 GB, which Spark takes by default, is full of the plans of query advice.
     "spark.driver.memory": "2g",
-    # Deep expressions are walked recursively. One level of compilation has a cache of 48 MB for
-    # its code unless told otherwise, and Java interprets all when that is full, after some queries.
+    # Deep expressions are walked recursively. One level of compilation has a code cache of 48 MB by
+    # default, and Java interprets everything when that is full, after some queries.
     "spark.driver.extraJavaOptions": (
         "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -Xss16m"
     ),
-    # To compile code for rows takes longer than few rows do.
+    # Compiling code for rows takes longer than processing a few rows.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.log.level": "OFF",
@@ -86,10 +86,10 @@ def opened(engine: str, remote: str | None, master: str | None) -> SparkSession:
 
 
 def connect(remote: str, engine: str = "spark") -> SparkSession:
-    """A session on the Spark Connect server at a URL such as `sc://HOST:PORT`: Spark's, or Sail's.
+    """Return a session on Spark's or Sail's Connect server at a URL such as `sc://HOST:PORT`.
 
     Raises:
-        UsageError: the extra is missing, or the URL is none of Spark Connect.
+        UsageError: the extra is missing, or the URL is not one of Spark Connect.
         BufdbError: no server answers there.
     """
     _require("pyspark", "spark")
@@ -131,7 +131,7 @@ def start(master: str) -> SparkSession:
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master(master).appName("bufdb")
-    # What Spark draws stands in nobody's way elsewhere, and bufdb draws its own.
+    # Spark's own progress bar has its place elsewhere; bufdb draws its own.
     builder = builder.config("spark.ui.showConsoleProgress", "false")
     for name, value in (_LOCAL if master.startswith("local") else {}).items():
         builder = builder.config(name, value)
@@ -160,7 +160,7 @@ def sail() -> SparkSession:
 
 
 def _require_answer(places: list[tuple[str, int]], url: str, what: str) -> None:
-    """Nothing if one of some servers accepts connections.
+    """Check that one of some servers accepts connections.
 
     Raises:
         BufdbError: none does.
@@ -176,7 +176,7 @@ def _require_answer(places: list[tuple[str, int]], url: str, what: str) -> None:
 
 
 def _quiet() -> None:
-    """Do not show what pyspark says of versions of pandas, which does nothing here."""
+    """Hide what pyspark says about versions of pandas, which has no effect here."""
     warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
 
 

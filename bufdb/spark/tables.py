@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 OWNERS = "committed_owners"
 """View of the owners that count; no table of bufdb's has that name."""
 SENT_OWNERS = 200_000
-"""Owners of some runs that this process tells the server, at most; of more it finds them itself."""
+"""Limit on the owners of some runs that are sent to the server; it finds more of them itself."""
 _OWNER = {
     "marker": "VARCHAR",
     **layout.OWN_COLUMNS,
@@ -52,7 +52,7 @@ _TYPES = {
 
 
 def ddl(types: Mapping[str, str]) -> str:
-    """Columns as Spark's `schema` wants them."""
+    """Return columns as Spark's `schema` wants them."""
     return ", ".join(f"`{name}` {_TYPES.get(kind, kind)}" for name, kind in types.items())
 
 
@@ -103,7 +103,7 @@ def register(
 
 
 def _all_objects(place: Place, types: layout.Columns) -> dict[str, list[str]]:
-    """Where the rows of each table lie.
+    """Return where the rows of each table lie.
 
     Raises:
         DatabaseError: no marker is there.
@@ -122,7 +122,7 @@ def _all_objects(place: Place, types: layout.Columns) -> dict[str, list[str]]:
 def _narrowed(
     session: SparkSession, place: Place, types: layout.Columns, runs: Sequence[str]
 ) -> dict[str, list[str]] | None:
-    """Where the rows of each table lie that are of some runs; makes the view of their owners.
+    """Return where rows of some runs lie, by table; make the view of their owners.
 
     None if there are too many of them.
     """
@@ -143,7 +143,7 @@ def _narrowed(
         ).fetchall()
         if len(rows) > SENT_OWNERS:
             return None
-        # Else Spark, which does not know that they are few, sorts all that it joins them to.
+        # Otherwise Spark, which does not know that they are few, sorts what it joins them to.
         owners = session.createDataFrame(rows, ddl(_OWNER)).hint("broadcast")
         owners.createOrReplaceTempView(OWNERS)
         of = snapshot.owners_of(some)
@@ -156,7 +156,7 @@ def _narrowed(
 def _register_stored(
     session: SparkSession, table: str, types: Mapping[str, str], paths: Sequence[str]
 ) -> None:
-    """A view of the rows of objects, whether they count or not."""
+    """Make a view of the rows of objects, whether they count or not."""
     whole = ddl({**types, **layout.extra_columns(table)})
     if paths:
         frame = session.read.schema(whole).parquet(*paths)
@@ -204,7 +204,7 @@ def _register_table(session: SparkSession, table: str, types: Mapping[str, str])
 
 
 def _merged(table: str, cells: str, rows: str) -> str:
-    """Rows of runs of which several places may tell: the latest word, the earliest dump."""
+    """Return rows of runs with several places: the latest word, the earliest dump."""
     key = "stored.run_name" if table == "runs" else "stored.run_name, stored.label"
     if table == "runs":
         cells = cells.replace(
@@ -226,7 +226,7 @@ _PLACEHOLDER = re.compile(r":([a-z][a-z0-9_]*)")
 
 
 def require_claim(query: SavedQuery, engine: str) -> None:
-    """Nothing if the query is known to give the same rows on an engine.
+    """Check that the query is known to give the same rows on an engine.
 
     Raises:
         UsageError: it is not; the message has the reason from its header.
@@ -292,7 +292,7 @@ def _kept(session: SparkSession, frame: DataFrame) -> DataFrame:
 
 
 def _failures() -> tuple[type[Exception], ...]:
-    """What a session raises; Spark in this process passes on some of what Java raised as it is."""
+    """Return what a session raises; Spark in this process passes on some of Java's errors."""
     from pyspark.errors import PySparkException
 
     try:
