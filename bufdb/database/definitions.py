@@ -26,7 +26,7 @@ TABLES = ("tables",)
 ASKED = "asked"
 """Folder of the views that read the variables by which saved queries are asked."""
 VIEWS = ("macros", "views", "diff", ASKED)
-"""Folders of what is made anew when the database has others."""
+"""Folders of what is made again when the database has others."""
 CATALOG = "bufdb"
 """Name of the attached file in the database in memory that answers questions."""
 _COMMENTS = "\nCOMMENT ON "
@@ -41,18 +41,18 @@ _PROSE = re.compile(r"--.*|'[^']*'")
 
 
 def tables() -> dict[str, str]:
-    """Name and SQL of each table."""
+    """Return name and SQL of each table."""
     return {file.stem: file.read_text(encoding="utf-8") for file in resources.schema_files(*TABLES)}
 
 
 def module_tables(sql: str) -> list[str]:
-    """Names of the tables that a saved query needs, by itself or by views, with rows of modules."""
+    """Return the tables with rows of modules that a saved query needs, by itself or by views."""
     known = {name for name, text in tables().items() if "\n  module_id BIGINT NOT NULL" in text}
     return sorted(_named("\n".join([sql, *views(sql, comments=False).values()]), known))
 
 
 def views(sql: str | None = None, *, comments: bool = True) -> dict[str, str]:
-    """Name and SQL of views and macros, in an order in which they can be made.
+    """Return name and SQL of views and macros, in an order in which they can be made.
 
     Args:
         sql: a saved query, if only what it needs is wanted: what it names, and what that names.
@@ -75,7 +75,7 @@ def views(sql: str | None = None, *, comments: bool = True) -> dict[str, str]:
 
 
 def asked_views(sql: str) -> dict[str, str]:
-    """Name and SQL of the views that the SQL needs and that read variables, in order."""
+    """Return name and SQL of the views that the SQL needs and that read variables, in order."""
     names = {file.stem for file in resources.schema_files(ASKED)}
     return {name: text for name, text in views(sql, comments=False).items() if name in names}
 
@@ -118,7 +118,7 @@ def _forwarded(text: str, known: dict[str, dict[str, str]]) -> dict[str, str]:
 
 
 def _named(sql: str, names: Set[str]) -> set[str]:
-    """Those of `names` that the SQL names; prose says nothing of what it uses."""
+    """Return those of `names` that the SQL names; prose says nothing of what it uses."""
     return set(re.findall(r"\w+", _PROSE.sub("", sql).lower())) & names
 
 
@@ -128,7 +128,7 @@ def views_hash() -> str:
 
 
 def schema_hash() -> str:
-    """Return a hash of the SQL of all that a database has, and of the DuckDB that makes it."""
+    """Return a hash of the SQL of everything in a database, and of the DuckDB that makes it."""
     return _hash(*TABLES, *VIEWS)
 
 
@@ -143,11 +143,11 @@ def _hash(*folders: str) -> str:
 # --------------------------------------------------------------------------------------------------
 # The schema ready-made: a database without rows, from which new ones and readers are furnished.
 #
-# To make the tables, views, macros and their comments takes DuckDB 0.35 s of CPU, most of it to
-# bind views that stand on views; to copy them from another database takes 3 ms, for what is bound
-# stays so. The file is made when it is first needed and named after all that it is made of. It
-# decides every answer, so it lies where Python keeps compiled code: only those who may change bufdb
-# may change it. Where nothing can be written it is made in memory, each time.
+# Making the tables, views, macros and their comments takes DuckDB 0.35 s of CPU, most of it to bind
+# views upon views; copying them from another database takes 3 ms, since what is bound stays so. The
+# file is made when it is first needed and named after everything that it is made of. It decides
+# every answer, so it lies where Python keeps compiled code: only those who may change bufdb may
+# change it. Where nothing can be written it is made in memory, each time.
 
 READY = "bufdb_ready_made"
 """Name under which it is attached."""
@@ -155,7 +155,7 @@ _FILE_FORMAT: dict[str, str | bool | int | float | list[str]] = {
     "default_block_size": "16384",
     "storage_compatibility_version": "latest",
 }
-"""Small, and with all parts of macros, of which older forms leave some out."""
+"""Small, and with all parts of macros, some of which older forms leave out."""
 _FOLDER = Path(importlib.util.cache_from_source(__file__)).parent
 _KEPT = 8
 """Files of other versions that stay: a machine may have several installs."""
@@ -163,7 +163,7 @@ _KEPT = 8
 
 @contextlib.contextmanager
 def attached_schema(con: duckdb.DuckDBPyConnection, version: int) -> Iterator[None]:
-    """Within the block the ready-made database is attached to `con` as CATALOG.
+    """Attach the ready-made database to `con` as READY within the block.
 
     Args:
         con: any connection that may still reach files.
@@ -179,7 +179,7 @@ def attached_schema(con: duckdb.DuckDBPyConnection, version: int) -> Iterator[No
 
 
 def _attach_file(con: duckdb.DuckDBPyConnection, version: int) -> bool:
-    """Whether the file is there, or could be made, and is attached; a damaged one is removed."""
+    """Return whether the file is there or could be made, and is attached; remove it if damaged."""
     try:
         path = _file(version)
     except (OSError, RuntimeError, duckdb.Error):  # no home, or nothing can be written
@@ -220,7 +220,7 @@ def _file(version: int) -> Path:
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether the file is there, made by the user or by who installed bufdb, and theirs alone."""
+    """Return whether the file is there, made by the user or bufdb's installer, and theirs alone."""
     try:
         found = path.lstat()
     except FileNotFoundError:

@@ -48,23 +48,23 @@ def as_known(error: BaseException, db: str | None = None) -> BufdbError | None:
 
 
 def is_duckdb(error: BaseException) -> bool:
-    """Whether it is an exception of DuckDB."""
+    """Return whether it is an exception of DuckDB."""
     return any(kind.__module__.lstrip("_").startswith("duckdb") for kind in type(error).__mro__)
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Whether it is what DuckDB makes of Ctrl-C while it is at work."""
+    """Return whether it is what DuckDB makes of Ctrl-C while it is at work."""
     is_plain = type(error) is RuntimeError and str(error) == "Query interrupted"
     return is_plain or type(error).__name__ == "InterruptException"
 
 
 def is_full(error: BaseException) -> bool:
-    """Whether DuckDB could write no more."""
+    """Return whether DuckDB could write no more."""
     return is_duckdb(error) and any(_MEANINGS[i][0].search(str(error)) for i in (0, 1))
 
 
 def is_outside(error: BaseException) -> bool:
-    """Whether DuckDB failed by something outside, and not by what it was asked."""
+    """Return whether DuckDB failed by something outside, and not by what it was asked."""
     return is_duckdb(error) and any(pattern.search(str(error)) for pattern, _ in _MEANINGS)
 
 

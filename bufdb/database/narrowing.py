@@ -1,7 +1,7 @@
 """Views of some modules' rows in front of the tables of a file that is open for questions.
 
-DuckDB does not take the few modules that a question wants through the LEFT JOINs of a view down to
-its tables; what stands here makes it read no others.
+DuckDB does not push the few modules that a question wants down through the LEFT JOINs of a view to
+its tables; these views make it read no others.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from bufdb.database import definitions
 from bufdb.database.definitions import CATALOG
 
 _WHOLE = "whole_"
-"""Before the name of a copy in memory while a view is in front of it."""
+"""Prefix of the name of a copy in memory while a view is in front of it."""
 FEW_ROWS = 1_000_000
 """Up to so many rows of some runs are copied: with a view in front of each table a long query takes
 DuckDB longer to plan than to answer (advice over one of 36 runs: 2.7 s of CPU, 1.4 with copies)."""
@@ -24,7 +24,7 @@ DuckDB longer to plan than to answer (advice over one of 36 runs: 2.7 s of CPU, 
 def to_runs(con: duckdb.DuckDBPyConnection, sql: str, runs: Sequence[str]) -> None:
     """Put the rows of some runs, or views of them, in front of the tables that a query needs.
 
-    DuckDB does not take the few modules that a query wants through the LEFT JOINs of a view down to
+    DuckDB does not push the few modules that a query wants down through the LEFT JOINs of a view to
     its tables, and so reads whole tables for one run: of 30 runs the peak by op cost 15 times what
     it costs where one run is alone, with these views 1.4 times.
     """
@@ -47,7 +47,7 @@ def to_runs(con: duckdb.DuckDBPyConnection, sql: str, runs: Sequence[str]) -> No
 
 
 def _kind(con: duckdb.DuckDBPyConnection, tables: Sequence[str], modules: str) -> str:
-    """TABLE if the rows of the modules of a temporary table are few, else VIEW."""
+    """Return TABLE if the rows of the modules of a temporary table are few, else VIEW."""
     ((wanted, every),) = con.execute(
         f"SELECT (SELECT count(*) FROM temp.main.{modules}), "
         f"(SELECT count(*) FROM {CATALOG}.main.modules)"
@@ -61,7 +61,7 @@ def _kind(con: duckdb.DuckDBPyConnection, tables: Sequence[str], modules: str) -
 
 
 def module_count(con: duckdb.DuckDBPyConnection) -> int:
-    """Modules of the attached file, of whatever runs; 0 if `open_readable` did not open this."""
+    """Return how many modules the attached file has; 0 if not opened by `open_readable`."""
     is_attached = con.execute(
         "SELECT 1 FROM system.main.duckdb_databases() "
         f"WHERE database_name = '{CATALOG}' AND readonly AND current_database() = 'memory'"
@@ -79,7 +79,7 @@ def to_modules(
     *,
     is_asked_often: bool = False,
 ) -> Iterator[None]:
-    """Within the block these tables hold the rows alone of the modules that a SELECT chooses.
+    """Restrict these tables to the modules that a SELECT chooses, within the block.
 
     Args:
         con: as `open_readable` opens it.
@@ -128,7 +128,7 @@ def to_modules(
 
 @contextmanager
 def computed(con: duckdb.DuckDBPyConnection, view: str, sql: str) -> Iterator[None]:
-    """Within the block a table with the rows of some SQL takes the place of one of bufdb's views.
+    """Replace one of bufdb's views by a table with the rows of some SQL, within the block.
 
     Args:
         con: opened for questions, of a file or a dataset; on others nothing happens.

@@ -1,7 +1,7 @@
 """How long to wait for a database that another process holds, and who goes first.
 
-What was asked for is a context variable, so that every way to open a database (a query, an ingest,
-the pytest plugin) waits alike without each function on the way handing the number on.
+The request is a context variable, so that every way to open a database (a query, an ingest, the
+pytest plugin) waits alike without each function on the way passing the number on.
 
 DuckDB lets one process write or several read, and knows no order: readers that come one after the
 other would keep a writer out for good. So a writer that waits holds a lock on a file next to the
@@ -23,7 +23,7 @@ DEFAULT_WAIT_S = 10.0
 
 
 def _silent(text: str) -> None:
-    """Notes of a library that nobody listens to."""
+    """Drop a note: a library has no reader for it."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Patience:
     """Takes one line for the user."""
 
     def of(self, *, is_writer: bool) -> float:
-        """Seconds to wait."""
+        """Return the seconds to wait."""
         if self.seconds is not None:
             return self.seconds
         return float("inf") if is_writer else DEFAULT_WAIT_S
@@ -81,7 +81,7 @@ class Turn:
 
 
 def is_awaited(path: str) -> bool:
-    """Whether a writer waits for a database. A file that a killed one left says nothing."""
+    """Return whether a writer waits for a database. A file that a killed one left says nothing."""
     try:
         file = os.open(_name(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -99,7 +99,7 @@ def is_awaited(path: str) -> bool:
 
 @contextlib.contextmanager
 def turn(path: str) -> Iterator[Turn]:
-    """A writer's turn, which ends with the block."""
+    """Hold a writer's turn within the block."""
     mine = Turn(path)
     try:
         yield mine

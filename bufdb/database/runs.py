@@ -1,7 +1,7 @@
 """Runs in the database: their labels, and their removal.
 
-Invariant: what is removed leaves no row behind in any table. The tables are found in the catalog
-by their columns, so that a table added to the schema is not forgotten here.
+Invariant: a removal leaves no row in any table. The tables are found in the catalog by their
+columns, so that a table added to the schema is not forgotten here.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ class Removal:
 
 
 def names(con: duckdb.DuckDBPyConnection) -> list[str]:
-    """Names of all runs, sorted."""
+    """Return the names of all runs, sorted."""
     rows = con.execute("SELECT run_name FROM runs ORDER BY run_name").fetchall()
     return [name for (name,) in rows]
 
 
 def require(con: duckdb.DuckDBPyConnection, wanted: Iterable[str]) -> None:
-    """Nothing if there are runs of all these names.
+    """Check that there are runs of all these names.
 
     Raises:
         UsageError: a name is no run's.
@@ -87,7 +87,7 @@ def remove_labels(con: duckdb.DuckDBPyConnection, run: str, labels: Iterable[str
 
 
 def remove_runs(con: duckdb.DuckDBPyConnection, runs: Iterable[str]) -> dict[str, Removal]:
-    """Remove runs with all that belongs to them, in one transaction; what was removed, by run.
+    """Remove runs with everything of theirs, in one transaction; return what was removed, by run.
 
     Raises:
         UsageError: a name is no run's; nothing is removed then.
@@ -101,7 +101,7 @@ def remove_runs(con: duckdb.DuckDBPyConnection, runs: Iterable[str]) -> dict[str
         con.execute("ROLLBACK")
         raise
     con.execute("COMMIT")
-    # Gives the space back to the file now, and not when somebody writes the next time.
+    # Gives the space back to the file now, and not at the next write.
     con.execute("CHECKPOINT")
     return removed
 
@@ -124,7 +124,7 @@ def delete(con: duckdb.DuckDBPyConnection, run: str) -> Removal:
 
 
 def delete_unused_shapes(con: duckdb.DuckDBPyConnection) -> int:
-    """Delete the shapes that removed or replaced modules left behind; their number."""
+    """Delete the shapes that no module uses any more; return how many."""
     return _delete(con, 'shapes WHERE shape NOT IN (SELECT "values".shape FROM "values")', [])
 
 

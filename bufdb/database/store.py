@@ -21,26 +21,26 @@ from bufdb.errors import DatabaseError
 # --------------------------------------------------------------------------------------------------
 # How much memory DuckDB may take for a question or an ingest, and how many threads that is for.
 #
-# What was asked for is a context variable, as `PATIENCE` is: every way to open a database is
-# bounded alike. Invariant: DuckDB always has a limit, for its own is four fifths of the machine.
+# The requested limit is a context variable, as `PATIENCE` is: every way to open a database is
+# bounded alike. Invariant: DuckDB always has a limit, since its own is four fifths of the machine.
 
 FOR_QUESTIONS = 768_000_000
 """Bytes for answers unless others are asked for: a process stays below 1 GB with what Python and
 DuckDB's own code take. What needs more spills."""
 BYTES_PER_THREAD = 125_000_000
-"""What DuckDB advises for each thread at the least: on a machine of 64 cores they would have a
-limit's memory in their hands before there is anything in it."""
+"""The least that DuckDB advises for each thread: on a machine of 64 cores the threads would hold a
+limit's memory before there is anything in it."""
 
 FOR_INGEST = 256_000_000
-"""Bytes for an ingest, beside which Python holds a block of text and the names of a module: twice
-as many save no time."""
+"""Bytes for an ingest, in addition to which Python holds a block of text and the names of a module:
+twice as many save no time."""
 
 MEMORY_LIMIT: ContextVar[int | None] = ContextVar("memory_limit", default=None)
-"""Bytes that were asked for; None leaves it to whoever opens the database."""
+"""Bytes that were asked for; None leaves it to the code that opens the database."""
 
 
 def memory_limit() -> int:
-    """Bytes that DuckDB may take for a question."""
+    """Return the bytes that DuckDB may take for a question."""
     return MEMORY_LIMIT.get() or FOR_QUESTIONS
 
 
@@ -75,9 +75,9 @@ own blocks of 256 KiB, 5.3 in 128, 3.7 in 64; that of 1,000 modules (991 MB) 121
 the last at 8 % more CPU."""
 ROW_GROUP_ROWS = 40_960
 """Rows per row group of what is written: a full one is packed at once. Of 2,000 small modules, with
-20,000 to 170,000 rows a table, most is packed while others read, then, and not at the end, when
-nobody does, as with DuckDB's own 122,880. In turn with those `--jobs 2` takes 0.93 of the time, and
-one job 0.96, for 4 % more room."""
+20,000 to 170,000 rows a table, most is then packed while others read, and not at the end, when none
+does, as with DuckDB's own 122,880. Measured in turn with those, `--jobs 2` takes 0.93 of the time,
+and one job 0.96, for 4 % more room."""
 _FILE_FORMAT = {"default_block_size": BLOCK_SIZE, "storage_compatibility_version": "v1.4.0"}
 """A new file can be opened since DuckDB 1.4, the release with long-term support: of 727 modules it
 takes 11.3 MB in this form and in that of 1.5, and 13.5 in that of 1.2."""
@@ -141,9 +141,9 @@ WHERE table_name = 'arrow_batches'
 ORDER BY ALL
 LIMIT 1
 """
-"""What a file of somebody else's may hold that would act, or stand for something, in an ingest.
+"""What a file from elsewhere may hold that would act, or replace something, in an ingest.
 
-To list the functions takes DuckDB 14 ms: once. It calls none, for the file may have its own.
+Listing the functions takes DuckDB 14 ms: once. It calls none, since the file may have its own.
 """
 _Opened = TypeVar("_Opened")
 _Options = dict[str, str | bool | int | float | list[str]]
@@ -157,7 +157,7 @@ def open_writable(path: str, config: dict[str, str] | None = None) -> duckdb.Duc
     Raises:
         DatabaseError: the file is in use, no database of bufdb's, or of another schema version.
     """
-    # Access to other files stays on, for without it DuckDB takes no rows from Arrow either.
+    # Access to other files stays on, since without it DuckDB takes no rows from Arrow either.
     options: _Options = {**_FILE_FORMAT, **_NO_EXTENSIONS, "memory_limit": f"{memory_limit()}B"}
     options.update(config or {})
     is_new = path == ":memory:" or not Path(path).exists()
@@ -177,12 +177,12 @@ def open_writable(path: str, config: dict[str, str] | None = None) -> duckdb.Duc
 
 
 def _connected(path: str, options: _Options) -> duckdb.DuckDBPyConnection:
-    """To a database in memory, or to one with the file attached as CATALOG, which names mean."""
+    """Connect to a database in memory, or to one with the file attached as CATALOG and in use."""
     if path == ":memory:":
         return duckdb.connect(config=options)
     place = _place(path)
-    # Only to what is attached can be said how large row groups are; by default what does not fit
-    # into memory would go to the working directory.
+    # Only for what is attached can a row group size be given; by default what does not fit into
+    # memory would go to the working directory.
     con = duckdb.connect(config={"temp_directory": f"{place}.tmp", **options})
     try:
         # Without READ_WRITE a file that cannot be written would be read.
@@ -197,7 +197,7 @@ def _connected(path: str, options: _Options) -> duckdb.DuckDBPyConnection:
 
 
 def _refuse_actors(con: duckdb.DuckDBPyConnection, path: str) -> None:
-    """Nothing if the file holds nothing that would act, or stand for something, in an ingest.
+    """Check that the file holds nothing that would act, or replace something, in an ingest.
 
     Raises:
         DatabaseError: it does.
@@ -251,7 +251,7 @@ def open_readable(
         allow_files: let SQL read other files.
         runs: globs over run_selectors.selector, if `sql` asks about those runs alone: modules of
             others are as if they were not in the file, and cost nothing.
-        before: rows that stand in tables of the schema beside those of the file, by table.
+        before: rows in tables of the schema, in addition to those of the file, by table.
 
     Raises:
         DatabaseError: the file is missing, in use, no database of bufdb's, or of another schema
@@ -264,7 +264,7 @@ def open_readable(
         place = _place(path).replace("'", "''")
         attach = f"ATTACH '{place}' AS {CATALOG} (READ_ONLY, TYPE duckdb)"
         _open(path, lambda: con.execute(attach), is_writer=False)
-        # Not the file before what is built in: it may hold a macro named sum.
+        # Built-ins come before the file, which may hold a macro named sum.
         con.execute(f"SET search_path = 'memory.main,system.main,{CATALOG}.main'")
         version, views = _versions(con, path)
         if version is None:
@@ -303,7 +303,7 @@ def close_up(
 def _replace_rows(
     con: duckdb.DuckDBPyConnection, table: str, rows: Sequence[tuple[Any, ...]]
 ) -> None:
-    """Fill a table in memory that stands before one of the file: these rows, and the file's."""
+    """Fill a table in memory that hides one of the file: with the file's rows, then these."""
     con.execute(f'DELETE FROM memory.main."{table}"')
     con.execute(f'INSERT INTO memory.main."{table}" FROM {CATALOG}.main."{table}"')
     for row in rows:
@@ -324,9 +324,9 @@ def _place(path: str) -> str:
 
 
 def spill_folder() -> str:
-    """Where a query that outgrows memory spills to: a name that nobody can guess, made on need.
+    """Return where a query that outgrows memory spills to: an unguessable name, made on need.
 
-    DuckDB's own choice is `FILE.tmp` beside the database, where nothing may be writable, and which
+    DuckDB's own choice is `FILE.tmp` next to the database, where nothing may be writable, and which
     two readers of one file would share. '' if nothing can be written: queries must fit in memory.
     """
     for folder in (os.environ.get("TMPDIR"), "/tmp", "/var/tmp"):  # tempfile takes 4 ms to import
@@ -394,7 +394,7 @@ def _holder(path: str, error: duckdb.Error) -> str:
 
 
 def _failure(path: str, error: duckdb.Error) -> DatabaseError:
-    """Return what stands in the way of opening the file, and what to do."""
+    """Return what prevents opening the file, and what to do."""
     reason = str(error).splitlines()[0]
     other = "name another file with --db"
     if not Path(path).absolute().parent.exists():
@@ -427,11 +427,11 @@ def _copy_views(
 ) -> None:
     """Copy bufdb's views and macros into memory, where they mean the tables of the attached file.
 
-    Tells if the file has others, as one has that was written before bufdb's were changed (not
-    `is_current`); of its macros only `with_macros`.
+    A note is given if the file has others, as one has that was written before bufdb's were changed
+    (not `is_current`); about its macros only `with_macros`.
 
     Raises:
-        DatabaseError: the file has not those tables.
+        DatabaseError: the file does not have those tables.
     """
     tables = definitions.tables()
     with definitions.attached_schema(con, SCHEMA_VERSION):
@@ -473,7 +473,7 @@ def copy_own_views(con: duckdb.DuckDBPyConnection) -> None:
 
 
 def _is_same(one: str, other: str) -> bool:
-    """Whether SQL as DuckDB prints it says the same; `* REPLACE` comes in any order."""
+    """Return whether SQL as DuckDB prints it says the same; `* REPLACE` comes in any order."""
     return one == other or _words(one) == _words(other)
 
 
@@ -482,7 +482,7 @@ def _words(sql: str) -> list[str]:
 
 
 def _versions(con: duckdb.DuckDBPyConnection, path: str) -> tuple[int | None, str | None]:
-    """Schema version and hash of the views of the file; None and None if it is empty.
+    """Return schema version and hash of the views of the file; None and None if it is empty.
 
     Calls no function that the file may have put in place of DuckDB's.
 
@@ -515,7 +515,7 @@ def _versions(con: duckdb.DuckDBPyConnection, path: str) -> tuple[int | None, st
 
 
 def _require_tables(path: str, views: Iterable[str]) -> None:
-    """Nothing if no view of the file stands in place of a table of bufdb's.
+    """Check that no view of the file is in place of a table of bufdb's.
 
     Raises:
         DatabaseError: one does.
