@@ -103,7 +103,7 @@ class Folder:
         self.root = str(self.path.absolute()).rstrip("/")
 
     def names(self, table: str) -> dict[str, Listed]:
-        """Return the objects of a table; links are none."""
+        """Return the objects of a table; links do not count."""
         found: dict[str, Listed] = {}
         for day in _entries(self._inside(table)):
             if day.is_dir(follow_symlinks=False):
@@ -127,7 +127,7 @@ class Folder:
             shutil.rmtree(folder, ignore_errors=True)
 
     def clear_staging(self, before_s: float) -> int:
-        """Remove folders of writers that were stopped; links are none."""
+        """Remove folders of writers that were stopped; links do not count."""
         count = 0
         for entry in _entries(self._inside(STAGING)):
             if entry.is_dir(follow_symlinks=False) and _changed_s(Path(entry.path)) < before_s:

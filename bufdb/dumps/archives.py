@@ -139,7 +139,7 @@ def gzip(opener: Opener) -> Compressed:
 
 
 def zstandard(opener: Opener) -> Compressed:
-    """Return a Zstandard stream, by the standard library where it has it (Python 3.14).
+    """Return a Zstandard stream, by the standard library if it has one (Python 3.14).
 
     Raises:
         OSError: nothing is there that reads it.
@@ -162,9 +162,9 @@ def zstandard(opener: Opener) -> Compressed:
 # square of its length; a kilobyte that was compressed becomes minutes, or gigabytes.
 
 MOST_HEADER_BYTES = 64 << 10
-"""Of one header: names have 4 KiB at most, attributes of files some more."""
+"""Limit of a header: names have 4 KiB at most, attributes of files some more."""
 MOST_DIGITS = 64
-"""Of a number in a header."""
+"""Limit of a number in a header."""
 MOST_GLOBAL = 1000
 """Keywords that hold for all members."""
 _RECORD = re.compile(rb"(\d{1,6}) [^=\n]+=")
@@ -262,7 +262,7 @@ _LINK = "is a link or no plain file; it was not read"
 _UNIX = 3
 _READ = 1 << 20
 LARGE_BYTES = 512 << 20
-"""Size of an archive among other files beyond which it is looked into only if it is named."""
+"""Above this size an archive among other files is only read if it is named."""
 MOST_MEMBERS = 250_000
 MOST_NAMES = 64 << 20
 """Members of an archive, and bytes of their names in memory."""

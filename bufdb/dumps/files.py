@@ -83,7 +83,7 @@ class ModuleFiles:
 
 @dataclass(frozen=True)
 class Oddity:
-    """Something below a path that is left out or could not be looked into."""
+    """Something below a path that is left out or could not be read."""
 
     name: str | None
     """Path below the ingested directory; None if it is about the whole directory."""

@@ -278,7 +278,7 @@ class DumpText:
         self.file, self.titles = loaded.file(kind), loaded.titles[kind]
         self.whole = loaded.texts.get(kind)
         self.path = f"{self.file.name}#{kind}" if kind in loaded.derived else self.file.name
-        """Of derived text the proto's, with the kind."""
+        """For derived text the proto's name, with the kind."""
         self.size = self.titles.size
         """Bytes of whole lines."""
         self._counted = (0, 0)

@@ -284,7 +284,7 @@ CAPTURED = (".txt", ".log", ".out", ".err", ".html", ".htm", ".md", ".json", ".j
 def parts_of(path: Path | Place, name: str) -> Iterator[DumpFile]:
     """Yield the dump files in a log; without any the out-of-memory messages.
 
-    Of a log of any size no more than some WINDOW_BYTES are in memory.
+    However large the log, no more than some WINDOW_BYTES are in memory.
 
     Raises:
         OSError: it cannot be read, or is too large to be converted to UTF-8.

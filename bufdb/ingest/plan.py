@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 # -- What to read: the modules of every run, and whether their files are still those found ---------
 
 Stamp = tuple[int, int, int]
-"""Of a file: its number on the device, when it was written [ns since 1970], its size [bytes]."""
+"""A file's number on the device, when it was written [ns since 1970], its size [bytes]."""
 
 
 @dataclass
 class Job:
-    """A module to be looked at, with the run and the key it is stored under."""
+    """A module to be read, with the run and the key it is stored under."""
 
     run: str
     module_id: int
     files: ModuleFiles
     stamps: tuple[Stamp, ...] = ()
-    """Of its files, taken before they were read."""
+    """Stamps of its files, taken before they were read."""
 
     @functools.cached_property
     def sizes(self) -> dict[str, int]:
@@ -57,7 +57,7 @@ class PlannedRun:
     """The path that the run was named by."""
     jobs: list[Job] = field(default_factory=list)
     oddities: list[Oddity] = field(default_factory=list)
-    """What is left out or could not be looked into."""
+    """What is left out or could not be read."""
 
 
 def module_id_of(run: str, key: str) -> int:
@@ -222,7 +222,7 @@ class Told:
         self.progress = progress
         self.done_bytes, self.total_bytes = 0, sum(self.sizes.values())
         self.part_bytes = 0
-        """Of the large module that is being read."""
+        """Bytes read of the large module that is being read."""
 
     def done(self, ids: Iterable[int]) -> None:
         """Report these modules, by module_id, as done."""

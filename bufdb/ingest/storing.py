@@ -254,7 +254,7 @@ class Summary:
     notes: list[str] = field(default_factory=list)
     """What people should know in addition to the summary."""
     refusals: list[str] = field(default_factory=list)
-    """Of functions: what XLA said where it planned the memory and then gave up."""
+    """By function, what XLA said when it planned the memory and then gave up."""
 
     @property
     def exit_code(self) -> int:

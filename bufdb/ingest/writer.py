@@ -93,7 +93,7 @@ _C_SCHEMAS = {name: na.c_schema(kind) for name, kind in _TYPES.items()}
 
 @dataclass(frozen=True)
 class TableSchema:
-    """The columns of a table as the database has them; every batch is held to it."""
+    """The columns of a table as the database has them; every batch must match it."""
 
     types: dict[str, str]
     """DuckDB type of each column, in order."""

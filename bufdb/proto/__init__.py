@@ -1,1 +1,1 @@
-"""Serialised HLO modules with their buffer assignment, as the sections of a text dump."""
+"""Serialized HLO modules with their buffer assignment, as the sections of a text dump."""

@@ -260,7 +260,7 @@ def _numbers(words: Words) -> tuple[Ints, Ints]:
     return found.view(np.int64), size
 
 
-# -- Instructions of serialised computations, end to end: a list of each field ---------------------
+# -- Instructions of serialized computations, end to end: a list of each field ---------------------
 
 _NAME = re.compile(rb"[A-Za-z_][\w.\-]*")
 _LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_"
@@ -374,7 +374,7 @@ def checked_names(names: Sequence[bytes]) -> list[str]:
     """Return the same as text, if all are names, with nothing in them that could end a line.
 
     Raises:
-        UnreadableProto: one is none.
+        UnreadableProto: one is not a name.
     """
     together = b"\n".join(names)
     # All at once: without the letters of names, only the ends between them are left.

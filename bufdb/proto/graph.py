@@ -71,7 +71,7 @@ class Module:
             if s.computation in self.members
         }
         self.callers: dict[int, list[tuple[int, int]]] = defaultdict(list)
-        """Who passes control into a computation, as which of those that it calls."""
+        """Callers that pass control into a computation, and its place among their calls."""
         for i, called in self.calls.items():
             for number, computation_id in enumerate(called):
                 self.callers[computation_id].append((i, number))

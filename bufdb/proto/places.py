@@ -47,17 +47,17 @@ class Assignment:
     """What a buffer assignment gives, in its order."""
 
     numbers: list[int] = field(default_factory=list)
-    """Of logical buffers, as are the next two."""
+    """Numbers of logical buffers; the next two are theirs, too."""
     colors: list[int] = field(default_factory=list)
     defined_at: Locations = field(default_factory=Locations)
     allocations: Columns = field(default_factory=dict)
     """Integers, by the names of the fields."""
     parameter_indexes: list[Index] = field(default_factory=list)
-    """Of allocations, as is the next."""
+    """Shape indexes of the allocations' parameters."""
     slice_counts: list[int] = field(default_factory=list)
     """How many slices are in each."""
     slices: Columns = field(default_factory=dict)
-    """Of all allocations: logical_buffer_id, size, offset."""
+    """Slices of all allocations: logical_buffer_id, size, offset."""
     alias_sources: list[int] = field(default_factory=list)
     """Numbers of logical buffers that share theirs with what is at these places."""
     aliases: Locations = field(default_factory=Locations)

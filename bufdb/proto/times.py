@@ -143,7 +143,7 @@ class _Users:
 
         self.top = edges(reads)
         self.inside = edges(reads & ~is_top[user] & is_tuple[operand])
-        """Of operands whose result is a tuple."""
+        """The uses of operands whose result is a tuple."""
         self.roots = edges(((is_alone | is_top) & is_root)[user])
 
     def at(self, positions: list[Place]) -> list[tuple[Place, Sequence[User]]]:
@@ -174,7 +174,7 @@ class Program:
     sequence: list[int] = field(default_factory=list)
     """Instructions."""
     spans: dict[int, Span] = field(default_factory=dict)
-    """Of each computation its first place, and the one after its last."""
+    """The first place of each computation, and the one after its last."""
     wrapped: dict[int, int] = field(default_factory=dict)
     """By computation the asynchronous one that it is in."""
 
@@ -245,7 +245,7 @@ class Ranges:
         for time, i in enumerate(program.sequence):
             when[i] = time
         self.chains: dict[int, Span] = {}
-        """Of each asynchronous computation the places of its start and its done."""
+        """The places of the start and the done of each asynchronous computation."""
         for i in program.sequence:
             chain = module.chain(i) if module.opcode[i] in ASYNC else None
             if chain is not None:

@@ -42,7 +42,7 @@ class Titles:
         self.kind = kind
         self._has_titles = kind == "buffer_assignment"
         self.size = 0
-        """Bytes looked at so far."""
+        """Bytes read so far."""
         self.line_count = 0
         """Line ends so far."""
         self.first_line = b""

@@ -1,7 +1,7 @@
 """The HLO text in a dump: what no other file has (format sections 2.1 and 7.1).
 
 Module header, aliases, and the stack-frame tables between the header and the computations.
-`parent_frame_id` is printed one too high; it is put right here.
+`parent_frame_id` is printed one too high; that is corrected here.
 """
 
 from __future__ import annotations
@@ -341,7 +341,7 @@ def tree_spans(parents: Mapping[int, int], depths: Mapping[int, int]) -> dict[in
     deep the stacks. Frames without a caller, and those with the same one, are ordered by number.
 
     Args:
-        parents: the caller of each frame, which is not looked at where the depth is 0.
+        parents: the caller of each frame, which is not used where the depth is 0.
         depths: callers of each frame, as `_chains` counts them.
     """
     sizes = dict.fromkeys(depths, 1)

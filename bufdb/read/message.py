@@ -37,7 +37,7 @@ class Amount:
 
 
 def amount_of(text: str) -> Amount | None:
-    """Return an amount from its text; None if it is none, or past 63 bits."""
+    """Return the amount that a text gives; None if it gives none, or past 63 bits."""
     found = _SIZE.fullmatch(text)
     if found is None:
         return None
@@ -118,7 +118,7 @@ class Buffer:
     """None for what has none, such as spilled registers."""
     opcode: str | None = None
     name: str | None = None
-    """Of the instruction, or what the label says instead; GPU messages print none."""
+    """Name of the instruction, or what the label says instead; GPU messages print none."""
     result: str | None = None
     """Shape of the instruction's whole result; since 2023 not printed."""
     label: str | None = None

@@ -97,7 +97,7 @@ def plain(line: str) -> str:
 
 
 def _record(line: str) -> str:
-    """Return the text of a JSON record; the line as it is if it is none."""
+    """Return the text of a JSON record; any other line as it is."""
     for _ in range(_MOST_NESTED):
         try:
             record = json.loads(line)
@@ -163,7 +163,7 @@ class Front:
     """What is in front of the lines of one message."""
 
     form: re.Pattern[str] | None = None
-    """It with any numbers; None where there is nothing but blanks."""
+    """The front with any numbers; None where there are only blanks."""
 
     def without(self, line: str) -> str:
         """Return a line without the front, if it begins with it."""
@@ -314,7 +314,7 @@ def read(text: str | bytes) -> list[Found]:
 def _regions(text: bytes) -> Iterator[Iterable[Line]]:
     """Yield the lines from a title to where no line of a message follows for long.
 
-    Of an endless line this is a piece around a title, and the region ends there.
+    If a line does not end, this is a piece around a title, and the region ends there.
     """
     number = place = at = 0
     for title in TITLES.finditer(text):
@@ -362,7 +362,7 @@ class _Reader:
         self.quoted: list[str] = []
         """An Operator or an instruction that is not closed: its line was broken."""
         self.fronts: dict[Front, None] = {}
-        """What was in front of lines of the message, the last of them last."""
+        """Fronts of lines of the message, the latest last."""
         self.before = ""
         """Content of the line that was taken last."""
 

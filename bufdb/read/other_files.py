@@ -39,9 +39,9 @@ class BeforeOptimizations:
     def __init__(self) -> None:
         """Begin a text."""
         self.header = hlo.HloHeader()
-        """Of its first line; nothing below is read."""
+        """Header from its first line; nothing below is read."""
         self.parameters: dict[int, EntryParameter] = {}
-        """Of the entry computation by number, in the order of the text."""
+        """Parameters of the entry computation by number, in the order of the text."""
         self.problems: list[tuple[int, str]] = []
         """(line number, message) of lines that were not understood."""
         self.has_end = False

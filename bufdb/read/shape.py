@@ -1,4 +1,4 @@
-"""Shapes: `f32[16,<=32]{1,0:T(8,128)S(1)}` taken apart, and their bare size (format section 3)."""
+"""Shapes: `f32[16,<=32]{1,0:T(8,128)S(1)}` parsed, and their bare size (format section 3)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LIMIT = 2**63
 
 @dataclass(frozen=True)
 class Shape:
-    """One shape text taken apart; a row of `shapes`."""
+    """A parsed shape; a row of `shapes`."""
 
     text: str
     dtype: str | None = None
@@ -34,7 +34,7 @@ class Shape:
 
 @lru_cache(maxsize=65536)
 def shape_of(text: str) -> Shape:
-    """Take a shape apart; one that is not understood has only its text."""
+    """Parse a shape; one that is not understood has only its text."""
     if text.startswith("("):
         elements = elements_of(text)
         if elements is None:

@@ -329,7 +329,7 @@ class Attribution(Observer):
         """Return the source line and the op of each value, and whether the backward pass makes it.
 
         Args:
-            rows: which values are asked about, temp values.
+            rows: the values in question, temp values.
             told: values whose data were made elsewhere, with the names of line and op.
             users: what values are for.
             lifetimes: the order of the program.
@@ -383,7 +383,7 @@ class _Labelled(Sequence[str]):
 
         Args:
             texts: the texts by number.
-            find: the number of a text, -1 if it is none of them.
+            find: the number of a text, -1 if it is not one of them.
             count: number of values.
         """
         self.texts, self._find = texts, find

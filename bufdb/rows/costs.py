@@ -159,7 +159,7 @@ class Operations:
         return self._fused[names[0]]
 
     def _whole(self, name: bytes) -> int | None:
-        """Return the sum over a computation, in which XLA leaves nothing that leads nowhere."""
+        """Return the sum over a computation, in which XLA leaves only what leads to the root."""
         total, lines = 0, self.graph.instructions(name)
         for ins in lines:
             count = None if ins is None else self.alone(ins)

@@ -292,9 +292,9 @@ class _Given:
         """Start with none marked, of those that define values or of others."""
         self._names = names
         self.is_given = np.zeros(len(names), np.bool_)
-        """Of those that define values."""
+        """Whether each of the names that define values has a row."""
         self.others = np.empty(0, np.uint64)
-        """Of the others those that have a row, ascending."""
+        """Other names that have a row, ascending."""
 
     def add(self, keys: Words) -> None:
         """Mark these as having a row."""

@@ -82,7 +82,7 @@ class Lifetimes:
             orders.append(found.sequence["program_order"][other])
             modules.append(found.sequence["module"][other])
             without_value = other & only_names[found.sequence["module"]]
-            if without_value.any():  # of the others the rows come with their description
+            if without_value.any():  # rows of the others come with their description
                 context.emit("instructions", take(found.sequence, without_value))
             self._ranges(found.ranges)
             if len(found.peak["module"]):  # otherwise all texts would be kept to the end
@@ -174,7 +174,7 @@ class Lifetimes:
             listings: the lines of the listings of all files, sorted by module in each.
         """
         context = self.context
-        none = np.empty(0, np.uint64)  # an empty listing is held to live ranges as well
+        none = np.empty(0, np.uint64)  # an empty listing is checked, too
         names = np.concatenate([none, *(context.name_keys(part) for part in listings)])
         keys = np.concatenate([none, *(context.index_keys(part) for part in listings)])
         rows = self.values.by_name(keys)
@@ -195,7 +195,7 @@ class Lifetimes:
 
         Args:
             modules: of the listings' lines.
-            rows: of their values, -1 where there is none.
+            rows: rows of their values, -1 where there is none.
             names: of their instructions.
             has_index: whether a line has an index; if none of a module's has, its values are those
                 that live, in their order.

@@ -241,9 +241,9 @@ class Origins(Observer):
         self.told = Told()
         """Names of line and op of the values whose data were made elsewhere."""
         self._lineless: list[Words] = []
-        """Of those without a line of the user's."""
+        """Hashes of names of instructions without a line of the user's."""
         self._users: list[Words] = []
-        """Of those that use what shares bytes with a loop."""
+        """Hashes of names of instructions that use what shares bytes with a loop."""
 
     # -- what the sections say -----------------------------------------------------------------
 

@@ -136,7 +136,7 @@ MAX_GUESSES = 8
 _MOVES_OF_USERS = frozenset(
     ("broadcast", "convert", "dynamic-slice", "pad", "reshape", "slice", "transpose")
 )
-"""Of these the metadata counts if it is the user's: `x.astype(…)` is what is saved."""
+"""The metadata of these counts if it is the user's: `x.astype(…)` is what is saved."""
 _CALLING = {"fusion": "calls", "custom-call": "calls", "async": "calls", "call": "to_apply"}
 """In which role opcodes, with or without `-start`, call the computation that gives their result."""
 
@@ -152,7 +152,7 @@ class Origin:
     written_by: Instruction | None = None
     slice_shape: Shape | None = None
     slice_count: int | None = None
-    """Of the stack that was met; `Slices` counts those in the value."""
+    """Slices of the stack that was met; `Slices` counts those in the value."""
     slice_bytes: int | None = None
     is_layer_input: bool = False
     is_exact: bool = True

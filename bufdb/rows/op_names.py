@@ -170,9 +170,9 @@ class OpNames:
         self._unpacked: tuple[int, list[str]] = -1, []
         """The part that was asked for last."""
         self.hashes = array("q")
-        """Of each text."""
+        """Hash of each text."""
         self.is_backward = array("b")
-        """Of each whether the backward pass computes it."""
+        """Whether the backward pass computes each one."""
         self._numbers = _Numbers(self._add)
 
     def __len__(self) -> int:

@@ -293,7 +293,7 @@ class MemoryChecks:
             kind, room = table["kind"][row[part]], table["size_bytes"][row[part]]
             offset, size = values.offset_bytes[part], values.size_bytes[part]
             placed = row[part] >= 0
-            # Of numbers below 0 the difference may not fit into 64 bits.
+            # With numbers below 0 the difference may not fit into 64 bits.
             outside = (offset < 0) | (size < 0) | (room < 0) | (offset > room - size)
             wrong[part] = placed & outside
             filled[row[part][placed & ~outside & (offset == room - size)]] = True

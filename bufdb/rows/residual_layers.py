@@ -290,7 +290,7 @@ def _bytes(node: Node) -> int:
 #   forward pass are its results, which stay. The rest is computed again, back to the nearest values
 #   of other lines or the carry, and these are kept if they are neither saved already nor free.
 # - `policy`: one name less in the checkpoint policy that the body has; what that saves passes a
-#   `reduce-precision`. All of the line goes, but for what another line holds in another layout.
+#   `reduce-precision`. All of the line goes, except what another line holds in another layout.
 #
 # Of 51 such changes of transformers on the CPU, compiled again, 49 were in the range. In the two
 # others XLA had made one instruction of equal ones of two lines (`x - mean` written twice), and

@@ -222,7 +222,7 @@ class SparkScatter:
         self.pickled: Callable[[Part], bytes] = cloudpickle.dumps
         try:
             self.slots: int = session.sparkContext.defaultParallelism
-        except Exception:  # a client of Spark Connect has no context; pyspark and Sail say so each
+        except Exception:  # a client of Spark Connect has no context; pyspark and Sail each say so
             self.slots = _SLOTS  # by another error, and the number only sizes the groups
 
     def check(self, target: Target, paths: Sequence[str]) -> list[str]:

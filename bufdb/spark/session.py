@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DEFAULT_PORT = 15002
-"""Of Spark Connect."""
+"""Default port of Spark Connect."""
 PATIENCE_SECONDS = 5
 """How long a server may take to accept a connection; Spark's client would try for minutes."""
 _SETTINGS = {
