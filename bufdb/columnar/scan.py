@@ -72,8 +72,8 @@ class Block:
             (len(self.data) - 7,), np.dtype("<u8"), self.data, strides=(1,)
         )
         self.text = np.ndarray((), f"S{len(self.data)}", self.data)
-        """All of it as one string, in which NumPy searches for each row at once: a byte takes it
-        10 to 25 ns a row, a search of `data` 500 and one by words 25 a word."""
+        """All of it as one string, in which NumPy searches for each row at once: a row takes 10 to
+        25 ns for a byte, 500 for a search of `data`, and 25 a word for one by words."""
         self.ends: Ints = np.flatnonzero(self.bytes[start:stop] == ord("\n"))
         if start:
             self.ends += start

@@ -27,7 +27,7 @@ def as_known(error: BaseException, db: str | None = None) -> BufdbError | None:
     """
     if isinstance(error, BufdbError):
         cause = error.__cause__
-        # A failed query: the query is not what was wrong.
+        # A failed query: the fault was not the query's.
         if type(error) is BufdbError and cause is not None and is_outside(cause):
             return _of_duckdb(str(cause), db)
         return error
@@ -147,4 +147,4 @@ _MEANINGS: tuple[tuple[re.Pattern[str], Callable[[str, str | None], BufdbError]]
     (re.compile(r"Permission denied|Read-only file system|read-only mode"), _read_only),
     (re.compile(r"Input/output error"), _disk_error),
 )
-"""What DuckDB's words mean; the first that fits counts."""
+"""The meaning of DuckDB's words; the first match counts."""

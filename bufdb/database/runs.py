@@ -33,7 +33,7 @@ def require(con: duckdb.DuckDBPyConnection, wanted: Iterable[str]) -> None:
     """Check that there are runs of all these names.
 
     Raises:
-        UsageError: a name is no run's.
+        UsageError: there is no run of some name.
     """
     known = names(con)
     for name in wanted:
@@ -90,7 +90,7 @@ def remove_runs(con: duckdb.DuckDBPyConnection, runs: Iterable[str]) -> dict[str
     """Remove runs with everything of theirs, in one transaction; return what was removed, by run.
 
     Raises:
-        UsageError: a name is no run's; nothing is removed then.
+        UsageError: there is no run of some name; nothing is removed then.
     """
     wanted = list(dict.fromkeys(runs))
     require(con, wanted)

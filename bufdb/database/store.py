@@ -116,7 +116,7 @@ WHERE table_name IN (SELECT unnest(?::VARCHAR[]))
 ORDER BY ALL
 LIMIT 1
 """
-"""What the file lacks of bufdb's tables, or has of another type."""
+"""What the file lacks of bufdb's tables, or has with another type."""
 # Both without AS MATERIALIZED, which the storage of 1.4 does not keep; it changes no answer.
 _OBEYED_IN_WRITING = """
 WITH functions AS MATERIALIZED (
@@ -385,7 +385,7 @@ def _holder(path: str, error: duckdb.Error) -> str:
     """Return the process that holds the file.
 
     Raises:
-        DatabaseError: the error says something else.
+        DatabaseError: it is some other error.
     """
     if "Could not set lock" not in str(error):
         raise _failure(path, error) from error
@@ -406,7 +406,7 @@ def _failure(path: str, error: duckdb.Error) -> DatabaseError:
         other += ", or remove it and run 'bufdb ingest' on the dumps again"
     if "file handle conflict" in reason or "different configuration" in reason:
         return DatabaseError(f"{path} is open in this process already; close that connection first")
-    # For a file of SQLite DuckDB wants an extension.
+    # DuckDB wants an extension for a file of SQLite.
     if "not a valid DuckDB database" in reason or "xtension" in reason:
         kind = "an empty file" if Path(path).stat().st_size == 0 else "no DuckDB database"
         return DatabaseError(f"{path} is {kind}; {other}")
@@ -442,7 +442,7 @@ def _copy_views(
         missing = None if is_same else con.execute(_MISSING, [list(tables)]).fetchone()
         copy_own_views(con)
     rows = con.execute(_VIEWS).fetchall()
-    # DuckDB takes longer to list its functions than many a query: bufdb's own queries go without,
+    # Listing DuckDB's functions takes longer than many a query: bufdb's own queries do without it,
     # if the file says that it has the macros that they use.
     if with_macros:
         rows += con.execute(_MACROS).fetchall()
@@ -484,7 +484,7 @@ def _words(sql: str) -> list[str]:
 def _versions(con: duckdb.DuckDBPyConnection, path: str) -> tuple[int | None, str | None]:
     """Return schema version and hash of the views of the file; None and None if it is empty.
 
-    Calls no function that the file may have put in place of DuckDB's.
+    Calls no function that the file may have replaced.
 
     Raises:
         DatabaseError: it is of another version, or no database of bufdb's.

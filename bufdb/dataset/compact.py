@@ -95,12 +95,12 @@ def compact(
             )
         today = layout.day_of(time.time())
         for day in _to_rewrite(con):
-            is_over = day < today or not layout.is_day(day)  # of no date, as was once accepted
+            is_over = day < today or not layout.is_day(day)  # not a date, as was once accepted
             if day in days or (not days and is_over):
                 _rewrite(snapshot, columns, day, done)
         con.execute("DROP TABLE owners")
         _remove(Snapshot(con, place, "owners"), grace_s, done)
-        # Writers have their hour whatever is left to readers.
+        # Writers have an hour, whatever is left to readers.
         done.stopped_count = place.clear_staging(time.time() - max(grace_s, GRACE_S))
     except duckdb.Error as error:
         raise unreadable(place, error) from error

@@ -302,7 +302,7 @@ class _Ingest(Ingest):
 
     def _commit(self) -> None:
         super()._commit()
-        self._store_run(self.run_name)  # before its first module, so that no module is of no run
+        self._store_run(self.run_name)  # before its first module, so that no module lacks its run
         modules = self._modules()
         self.objects.store_modules(modules)
         for owner in modules:
@@ -318,7 +318,7 @@ class _Ingest(Ingest):
         return self._to_read(run).groups
 
     def announce(self, run: str, labels: Mapping[str, str], metadata: Mapping[str, str]) -> None:
-        """Store the rows of a run itself if there are none, so that no module is of no run."""
+        """Store the rows of a run itself if there are none, so that no module lacks its run."""
         if self.found.key not in self.found.versions:
             self.run_name = run
             self.writer.begin()

@@ -36,7 +36,7 @@ OWN_COLUMNS = {"owner_id": "BIGINT", "owner_version": "BIGINT", "part_id": "BIGI
 MARKER_COLUMNS = {"is_removed": "BOOLEAN", "schema_version": "INTEGER"}
 """Further columns of objects of MARKERS."""
 _STORED_AS = {"HUGEINT": "DECIMAL(38,0)", "UBIGINT": "DECIMAL(20,0)"}
-"""What Parquet has no type for; DuckDB would make floating point of a HUGEINT."""
+"""Types that Parquet lacks; DuckDB would make floating point of a HUGEINT."""
 _HASH_BITS = 40
 _NAME = re.compile(
     r"(?P<table>\w+)/dt=(?P<day>\d{4}-\d\d-\d\d)/"
@@ -158,7 +158,7 @@ def day_of(seconds: float | None) -> str:
     """Return the day of an instant [s since 1970], in UTC; UNKNOWN_DAY if there is none."""
     try:
         return datetime.fromtimestamp(seconds or 0, UTC).strftime("%Y-%m-%d").rjust(10, "0")
-    except (ValueError, OverflowError, OSError):  # no time at all, or none of years 1 to 9999
+    except (ValueError, OverflowError, OSError):  # no time at all, or not in years 1 to 9999
         return UNKNOWN_DAY
 
 

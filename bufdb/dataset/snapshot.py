@@ -166,7 +166,7 @@ class Snapshot:
         Args:
             con: where they are read.
             place: where the dataset lies.
-            owners: the table to make in `con`, of the columns `views.COMMITTED_COLUMNS`.
+            owners: the table to make in `con`, of the columns COMMITTED_COLUMNS.
             module_ids: modules that are looked for, if not all are; others may be left out.
 
         Raises:

@@ -70,7 +70,7 @@ class Compressed:
         Args:
             opener: opens what is compressed.
             new: makes a decompressor of one member or frame.
-            error: what it raises of damaged bytes.
+            error: what it raises for damaged bytes.
             chunk: bytes to decompress at a time, so few that what comes out fits into memory.
             has_states: whether a decompressor can be copied, to go on from there again.
         """
@@ -142,7 +142,7 @@ def zstandard(opener: Opener) -> Compressed:
     """Return a Zstandard stream, by the standard library if it has one (Python 3.14).
 
     Raises:
-        OSError: nothing is there that reads it.
+        OSError: no library for it is installed.
     """
     for name in ("compression.zstd", "zstandard"):
         try:
@@ -173,7 +173,7 @@ _RECORD = re.compile(rb"(\d{1,6}) [^=\n]+=")
 class Header(tarfile.TarInfo):
     """The header of a member; OSError for one that no program writes.
 
-    tarfile reads extended headers in methods that typeshed does not know (misc below).
+    tarfile reads extended headers in methods that are missing in typeshed (misc below).
     """
 
     def _block(self, count: int) -> int:
@@ -286,7 +286,7 @@ _DAMAGE = (
 )
 """What readers of archives raise for damaged ones, or for those that they do not know."""
 _LATEST_S = 1 << 33
-"""A time beyond [s since 1970] is no time."""
+"""A time beyond this [s since 1970] is invalid."""
 
 
 @dataclass(frozen=True)
@@ -307,7 +307,7 @@ class Member:
 
     @property
     def stamp(self) -> str | None:
-        """That of the archive: what is in it changes with it alone."""
+        """That of the archive: its contents change only with it."""
         return self.archive_stamp
 
     def stat(self) -> Stat:

@@ -43,8 +43,7 @@ def discover(path: Source, oddities: list[Oddity] | None = None) -> list[ModuleF
 
     Args:
         path: a directory, a file, an archive, a URL, or bytes.
-        oddities: takes what is left out or could not be looked into; without it that is passed
-            over.
+        oddities: takes what is left out or could not be read; without it that is ignored.
 
     Raises:
         UsageError: there is no such path, or it is neither a directory nor a file.

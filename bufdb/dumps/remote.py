@@ -160,7 +160,7 @@ def _streamed(
     """Yield what a server sends from a position on, until `size` is reached, as it comes.
 
     Raises:
-        OSError: it ends otherwise than it said, if `is_exact`.
+        OSError: it ends at another size than it said, if `is_exact`.
     """
     fsspec = importlib.import_module("fsspec.asyn")
 
@@ -179,7 +179,7 @@ def _streamed(
 
     response = fsspec.sync(system.loop, opened)
     try:
-        # A server that knows no ranges sends all.
+        # A server without ranges sends everything.
         skipped = 0 if response.status == _PARTIAL else position
         left = size - position
         last = b""
@@ -224,7 +224,7 @@ def _object(system: Any, place: str, info: dict[str, Any]) -> Object:
             if not part:
                 return
             if len(part) > stop - position:
-                yield part[position:]  # a server that knows no ranges sends all
+                yield part[position:]  # a server without ranges sends everything
                 return
             yield part
             position += len(part)

@@ -96,7 +96,7 @@ def size_of(job: Job) -> int:
 
 @contextlib.contextmanager
 def readers(jobs: int | None) -> Iterator[Callable[[Sequence[Job]], Reader]]:
-    """Yield what makes a reader of all modules of an ingest; its processes end with the block.
+    """Provide the maker of a reader of all modules; its processes end with the block.
 
     Args:
         jobs: processes at the most; None for as many as this machine has use for.

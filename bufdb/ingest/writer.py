@@ -49,7 +49,7 @@ def add_run(
 
 
 def update_run(con: duckdb.DuckDBPyConnection, run: str, path: Source, dumped_at: float) -> None:
-    """Say that the run was changed now, by dumps of a time [s since 1970, inf if unknown]."""
+    """Note that the run was changed now, by dumps of a time [s since 1970, inf if unknown]."""
     dumped = None
     if dumped_at < math.inf:
         dumped = datetime.fromtimestamp(dumped_at, UTC).replace(tzinfo=None)
@@ -154,7 +154,7 @@ class TableWriter:
         """Rows given so far."""
         self.is_open = False
         self.schemas = {table: TableSchema.of(types) for table, types in column_types().items()}
-        """The one schema of each table, to which all its batches are held."""
+        """The schema of each table, which all its batches have."""
 
     def add(self, table: str, rows: Rows) -> None:
         """Take rows of a table."""
@@ -218,7 +218,7 @@ class TableWriter:
 
     def _insert(self, waiting: dict[str, list[Rows]]) -> None:
         for table in list(waiting):
-            batches = waiting.pop(table)  # which are given up before the next table's are inserted
+            batches = waiting.pop(table)  # given up before the next table's are inserted
             schema = self.schemas[table]
             # DuckDB finds the variable by its name. Registering it would make a view, which the
             # transaction keeps, with all the text that it refers to, until it ends.

@@ -52,7 +52,7 @@ def buffers(
     instructions in the same place, neither a phi, are two things to the reader.
 
     Args:
-        slot: for each range a number of its allocation, offset and size; -1 is no other's.
+        slot: for each range a number of its allocation, offset and size; -1 is not shared.
         is_phi: for each range whether it is a phi.
         start: first instant of each range.
         end: last instant of each range, not before the first.

@@ -24,7 +24,7 @@ from bufdb.memory.ranges import numbered
 
 @dataclass(frozen=True)
 class Spans:
-    """When values of the outputs' allocations are live; no sizes matter but the output's own."""
+    """When values of the outputs' allocations are live; only the output's own size matters."""
 
     output: Ints
     """Number of the output."""

@@ -50,7 +50,7 @@ def highest(curves: Steps, falls: Steps, curve_of: Ints) -> tuple[Ints, Ints]:
 
     Args:
         curves: an owner for each curve, with a row at time 0 (`Steps.from_zero`).
-        falls: what is taken from a curve; the same.
+        falls: what is subtracted from a curve, in the same form.
         curve_of: for each owner in `falls` its curve.
     """
     return Curves(curves).highest(falls, curve_of)

@@ -181,7 +181,7 @@ class Values:
     places: list[Place] = field(default_factory=list)
     """What defines each."""
     instruction: Ints = field(default_factory=lambda: np.empty(0, np.int64))
-    """The instruction that does."""
+    """The instruction that defines each."""
     colors: list[int] = field(default_factory=list)
     known: dict[int, int] = field(default_factory=dict)
     """Values by number."""

@@ -243,8 +243,8 @@ MAX_BYTES = 1 << 31
 MOST_BYTES = 384 << 20
 FREE_BYTES = 64 << 20
 MOST_RATIO = 100
-"""A compressed file is unpacked to so many bytes at most, and beyond `FREE_BYTES` to so many times
-its size: XLA's are compressed 5 to 15 times, and what comes out is held in memory."""
+"""A compressed file is unpacked to this many bytes at most, and beyond `FREE_BYTES` to this many
+times its size: XLA's are compressed 5 to 15 times, and the result is held in memory."""
 PACKAGE_MISSING = (
     "reading it takes the package protobuf, which is not installed: pip install 'bufdb[proto]'"
 )

@@ -431,7 +431,7 @@ class _Teller:
         }
 
     def _describe(self, values: Values, *, is_told: bool) -> None:
-        """Describe the instructions that define used values, each once, if that is asked.
+        """Describe the instructions that define used values, each once, if that is wanted.
 
         If the HLO text is wanted too, it has everything except the short form of asynchronous ones.
         """

@@ -183,7 +183,7 @@ def flatten(m: Module) -> Program:
     """Put the computations in the order in which they run, each once.
 
     Raises:
-        NotUnderstood: a loop calls other than a body and a condition.
+        NotUnderstood: a loop calls something other than a body and a condition.
     """
     program = Program()
     _walk(m, program, m.entry, None)

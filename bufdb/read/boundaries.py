@@ -55,7 +55,7 @@ class Titles:
         the live ranges, since text above it may look like one. -1 where there is none."""
 
     def feed(self, text: bytes) -> None:
-        """Look through the next part; each ends with a line end but the last one may not."""
+        """Scan the next part; each one ends with a line end, except perhaps the last."""
         import numpy as np  # 60 ms, saved when only kinds of files are asked for
 
         begin = 0
@@ -114,7 +114,7 @@ def _below(text: bytes, at: int, prefix: bytes) -> int:
 
 
 def cut(titles: Titles) -> Cut:
-    """Cut a file that was looked through to its end."""
+    """Cut a file that was scanned to its end."""
     size = titles.size
     if titles.kind == "values" and not titles.first_line.startswith(TITLE):
         return Cut(used_values=(0, size))

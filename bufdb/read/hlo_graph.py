@@ -239,7 +239,7 @@ class HloGraph:
     # -- finding -------------------------------------------------------------------------------
 
     def find(self, computation: int, name: bytes) -> Instruction | None:
-        """Return the instruction of this name in a computation, where its users are, too."""
+        """Return the instruction of this name in a computation (that of its users)."""
         named = self._named[computation]
         return named[name] if name in named else self._look_up(computation, name)
 

@@ -61,7 +61,7 @@ class BeforeOptimizations:
         return self.header.read_count + len(self.parameters)
 
     def feed(self, text: bytes) -> None:
-        """Look through the next part."""
+        """Scan the next part."""
         if not self._line_count:
             first, _, _ = text.removeprefix(BOM).partition(b"\n")
             self.header = hlo.read(first.rstrip(b"\r"))

@@ -117,7 +117,7 @@ def assemble(source: Source, emit: Emit, known_shapes: dict[bytes, Shape]) -> As
         emit("value_users", columns)
     emit("recompute_costs", costs.columns(is_known))
     labels, is_backward = attribution.of_values(savings.row, origins.told, users, lifetimes)
-    # Each of them knows the context: a cycle, which only the collector ends, and ingest has none.
+    # Each of them knows the context, which makes a cycle: ingest has no collector to end it.
     context.observers.clear()
     # Or a module of a gigabyte takes a quarter more.
     del table, live, temps, occupied, values, lifetimes, users, costs, origins, attribution

@@ -41,7 +41,7 @@ class Users(Observer):
         self._walks: tuple[Ints, Ints] | None = None
 
     def see_instructions(self, columns: Columns, name_keys: Words) -> None:
-        """Remember which have an op_name."""
+        """Remember which instructions have an op_name."""
         op_name: Text = columns["op_name"]
         there, name = op_name.there(), columns["name"]
         name = name if there is None else name[there]
@@ -51,7 +51,7 @@ class Users(Observer):
         """Remember the uses of values whose instruction is not known to have an op_name."""
         rows = found.rows
         nameless = rows >= 0
-        # Mostly an instruction is described with its value, in the same round.
+        # In most cases an instruction is described with its value, in the same round.
         nameless[nameless] = ~self.is_named[self.values.name[rows[nameless]]]
         uses = {name: found.uses[name] for name in ("module", "head", "instruction_name")}
         uses = take(uses, np.flatnonzero(nameless[uses["head"]]))
@@ -64,7 +64,7 @@ class Users(Observer):
 
         Args:
             temps: the temp values that occupy bytes, as rows of the index.
-            held: rows of `peak_values`; of these the values of outputs.
+            held: rows of `peak_values`; only the values of outputs are used.
             lifetimes: which instructions are in the schedule, and where.
         """
         values = self.values
@@ -97,7 +97,7 @@ class Users(Observer):
     def of_values(self, rows: Ints, lifetimes: Lifetimes) -> tuple[Ints, Ints]:
         """Return what values are for: the number of an instruction and of the uses that lead to it.
 
-        -1 for values whose instruction has an op_name, and where none is found.
+        It is -1 for values whose instruction has an op_name, and where none is found.
         """
         if self._walks is None:
             self._walks = self._first_users(lifetimes)
@@ -185,7 +185,7 @@ class Told:
         self.names: list[_ToldNames] = []
         """None where the value's own name counts."""
         self.is_backward: list[bool | None] = []
-        """Whether the backward pass makes it; None likewise."""
+        """Whether the backward pass makes it; None if the value's own fact counts."""
         self._rows: list[Ints] = [np.empty(0, np.int64)]
         self._numbers: list[Ints] = [np.empty(0, np.int64)]
 
@@ -274,7 +274,7 @@ class Attribution(Observer):
         )
 
     def _line_of(self, own: Frame) -> int:
-        """Return the number of the line of a frame of the user's."""
+        """Return the number of the line of a user's frame."""
         if own.source_file is None or own.source_line is None:
             return _NO_LINE
         return self.line_names.number(f"{own.source_file}:{own.source_line}")
@@ -373,7 +373,7 @@ def _frame_key(module: Any, frame_id: Any) -> Any:
 
 
 class _Labelled(Sequence[str]):
-    """A number for each value and the text of each number: of its own, then "for" that of its use.
+    """A number for each value and the text of each number: its own, or "for" that of its use.
 
     The text that a value was given takes precedence over both.
     """

@@ -88,7 +88,7 @@ class Source(Protocol):
 
 @dataclass
 class ModuleFacts:
-    """What is known of one module besides its rows."""
+    """Facts about one module besides its rows."""
 
     total_bytes: int | None = None
     human_total: str | None = None
@@ -98,7 +98,7 @@ class ModuleFacts:
     has_used_values: bool = False
     has_live_ranges: bool = False
     has_steps: bool = False
-    """Whether any step of the schedule was read, with its length or without."""
+    """Whether any step of the schedule was read, whether or not its length was."""
     has_descriptions: bool = False
     """Whether used values say which instruction defines them (` from instruction:`)."""
     has_tiles: bool = False
@@ -117,11 +117,11 @@ class ModuleFacts:
     live: live_ranges.Facts = field(default_factory=live_ranges.Facts)
     jit_name: str | None = None
     is_message: bool = False
-    """Whether an out-of-memory message is all there is."""
+    """Whether the module has nothing but an out-of-memory message."""
     peak_problem: str | None = None
-    """What was found first that makes the peak uncertain."""
+    """The first problem found that makes the peak uncertain."""
     sum_problem: str | None = None
-    """What was found first that makes sums of the allocations wrong."""
+    """The first problem found that makes sums of the allocations wrong."""
 
     @property
     def peak_unknown_reason(self) -> str | None:
@@ -163,7 +163,7 @@ class Observer:
 
 
 class Context:
-    """A batch on its way: each step adds rows and facts, and none takes any back."""
+    """A batch in progress: each step adds rows and facts, and none removes any."""
 
     def __init__(self, source: Source, emit: Emit) -> None:
         """Begin with nothing known; rows go to `emit`."""

@@ -132,7 +132,7 @@ class Operations:
         return total
 
     def alone(self, ins: Instruction) -> int | None:
-        """Return the operations of one instruction, what it calls included."""
+        """Return the operations of one instruction, including what it calls."""
         opcode = ins.opcode
         if opcode in _NOTHING:
             return 0

@@ -108,7 +108,7 @@ class Instructions:
         self.context, self.values, self.lifetimes = context, values, lifetimes
         self._is_described = np.zeros(len(values), np.bool_)
         self._is_first = np.zeros(len(values) + 1, np.bool_)
-        """Per value whether it is its instruction's first; the last entry is for row -1."""
+        """Whether each value is its instruction's first; the last entry is for row -1."""
         self._is_first[values.first] = True
         self._is_first[-1] = True
         self._strangers = np.empty(0, np.uint64)
@@ -141,7 +141,7 @@ class Instructions:
         self._is_described[rows[new]] = True
         if own.all():
             return new
-        # Below a value of another name, or of one that could not be read.
+        # Below a value of another name, or of an unreadable one.
         others = np.flatnonzero(~own)
         _, first = np.unique(keys[others], return_index=True)
         others = others[np.sort(first)]

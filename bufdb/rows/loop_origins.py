@@ -37,7 +37,7 @@ class Slices:
 
     def __init__(self) -> None:
         self._elements: dict[tuple[int, Index], tuple[str, ...]] = {}
-        """By tuple, which is split once: the shapes of its elements."""
+        """The shapes of the elements of each tuple, which is split once."""
         self._counted: dict[tuple[int, str | None], Origin] = {}
 
     def counted(self, origin: Origin, ins: Instruction, index: Index) -> Origin:
@@ -371,7 +371,7 @@ class Origins(Observer):
     # -- rows ----------------------------------------------------------------------------------
 
     def begin(self, values: ValueIndex, lifetimes: Lifetimes) -> None:
-        """Find the values to walk from; all sections are read."""
+        """Find the values to walk from, when all sections are read."""
         if not self.places:
             return
         lineless = _distinct(self._lineless)
@@ -446,7 +446,7 @@ class _Walks:
         self._find_homes(near, keys)
         begin = self._numbered(keys)
         loop = np.where(shares, self._numbered(starts["carrier_key"]), -1)
-        # What several values have in common is walked from once.
+        # What several values have in common is walked only once.
         case = numbered(begin, codes, loop)
         first = np.sort(np.unique(case, return_index=True)[1])
         cells = [column[first].tolist() for column in (case, begin, codes, loop)]

@@ -22,7 +22,7 @@ MAX_MOVES = 20
 """Limit on the moves to a constant, or to the carry of a loop."""
 
 Callers = dict[int, Caller]
-"""By computation the instruction through which a walk came in."""
+"""The instruction through which a walk entered each computation."""
 
 
 class Operands:
@@ -130,7 +130,7 @@ _KEPT = re.compile(rb'/body/jit\(dynamic_(?:update_)?index_in_dim\)([/"][^}\n]{0
 _STEP = b"/body/closed_call"
 _SCAN_BODY = len(b"/body/")
 _LONGEST = 1 << 12
-"""An op_name is shorter; its beginning is not looked for farther away."""
+"""An op_name is shorter; its beginning is not searched for farther away."""
 
 
 def kept_steps(text: bytes) -> list[tuple[bytes, Fields]]:

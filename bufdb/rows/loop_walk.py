@@ -29,7 +29,7 @@ _FLAT = re.compile(rb"slice=\{\[(\d{1,18}):(\d{1,18})\]\}")
 _STAYS = frozenset(("all-reduce", "all-reduce-start", "bitcast", "copy", "copy-done", "copy-start"))
 
 Part = tuple[int, int, int]
-"""Begin and end of what is taken of a flat array, and how many elements that has."""
+"""Begin and end of what is taken from a flat array, and that array's number of elements."""
 
 
 def is_collective(ins: Instruction) -> bool:
@@ -38,7 +38,7 @@ def is_collective(ins: Instruction) -> bool:
 
 
 def offloaded(graph: HloGraph, ins: Instruction) -> Instruction | None:
-    """Return the call that a collective has become that runs elsewhere, as on SparseCore.
+    """Return the call that replaced a collective which runs elsewhere, as on SparseCore.
 
     It has no line; its start has the name and the line of the collective.
     """
@@ -130,7 +130,7 @@ def part_operand(operands: Operands, ins: Instruction, part: Part | None) -> At 
 # depend on the way there; it is remembered, so that the many values of one buffer cost one walk.
 
 MAX_STEPS = 400
-"""A walk is 10 steps long in the middle and 38 at most in the programs measured."""
+"""A walk has a median length of 10 steps and at most 38 in the programs measured."""
 MAX_GUESSES = 8
 """Limit on crossed computations without a line of the user's; 6 led to a line at most."""
 _MOVES_OF_USERS = frozenset(
@@ -189,7 +189,7 @@ class _Path:
 
 
 class Walker:
-    """Walks in one module; each starts where none has started before."""
+    """Walks in one module; each starts where no other one has started."""
 
     def __init__(self, graph: HloGraph, places: Places) -> None:
         self.graph, self.places = graph, places
@@ -271,7 +271,7 @@ class Walker:
         return root, index
 
     def _loop(self, path: _Path, ins: Instruction, index: Index) -> At | None:
-        """Return what the body wrote last; if that is what it was given, what went in."""
+        """Return what the body wrote last; if that is what it was given, the initial value."""
         bodies = ins.called.get("body")
         if (ins.position, index) in path.rounds or not bodies:
             return self._go_in(path, ins, index)
@@ -345,7 +345,7 @@ class Walker:
             path.origin, path.end = behind.origin, behind.end
             path.passed += behind.passed
             if not origin.is_exact or behind.origin.instruction is None:
-                # The way here has something to add.
+                # The way to this place adds something.
                 is_exact = origin.is_exact and behind.origin.is_exact
                 path.origin = replace(behind.origin, is_exact=is_exact)
             return None

@@ -53,7 +53,7 @@ def add_messages(context: Context, shapes: Shapes) -> None:
 
 
 class _Program:
-    """One message on its way into rows."""
+    """The rows of one message."""
 
     def __init__(self, context: Context, shapes: Shapes, module: int, message: Message) -> None:
         self.context, self.shapes, self.module, self.message = context, shapes, module, message
@@ -112,12 +112,12 @@ class _Program:
         return self.amounts.get("temp", 0) + self.amounts.get("scoped", 0)
 
     def _temp(self) -> int | None:
-        """Return the same at the peak: without what fragmentation adds."""
+        """Return the same at the peak, without what fragmentation adds."""
         temp = self._all_temp()
         return None if temp is None else temp - self.amounts.get("fragmentation", 0)
 
     def _fixed(self) -> int:
-        """Return what is not temporary; all if the message does not say what is."""
+        """Return what is not temporary; everything if the message does not say what is."""
         assert self.message.total is not None, "asked of a message with a total"
         return self.message.total.size_bytes - (self._all_temp() or 0)
 
@@ -137,7 +137,7 @@ class _Program:
         assert buffer.size is not None, "asked of those with a size"
         shape, is_scratch = buffer.shape, buffer.is_scoped
         if self.message.form == "kernel":
-            shape = buffer.result  # of what it computes, which lies elsewhere
+            shape = buffer.result  # of the result, which lies elsewhere
         size, is_exact = buffer.size.size_bytes, not buffer.size.slack_bytes
         if buffer.shape is not None:
             size, is_exact = size_of(buffer.shape, buffer.size)
@@ -254,7 +254,7 @@ def _why_at_least(message: Message) -> str:
 
 
 def _figures(message: Message) -> str:
-    """Return what is needed, what there is, and what is missing; '' if the message does not say."""
+    """Return what is needed, available and missing; '' if the message does not say."""
     needed, limit = message.needed or message.total, message.limit
     if needed is None:
         return ""
@@ -281,7 +281,7 @@ _OF_ONE = ("kernel", "operand", "tile", "block")
 _EXACT = ("operand", "tile", "block")
 """Forms that say bytes or words."""
 _SPACES = {"shared": "shared memory", "tensor": "tensor memory", "tile_spmem": "tile spmem"}
-"""Names of memory spaces in a sentence, where others are used than for the column."""
+"""Names of memory spaces for sentences, where they differ from those of the column."""
 
 
 def _by_whom(message: Message) -> str:

@@ -39,12 +39,12 @@ _WORD = re.compile(
 )
 _SCOPE = re.compile(rf"(?:{_TRANSFORM})+([^()/]*)[)]+")
 _DEPENDS = "?"
-"""No text of an element: these end with a divider."""
+"""Never the text of an element: these end with a divider."""
 
 
 def op_path(op_name: str) -> str:
     """Return the path in one spelling, whichever version of JAX wrote it."""
-    # Few have what the expressions look for, which take three times as long as the rest.
+    # Few have what the expressions look for; these take three times as long as the rest.
     if ("[" in op_name or "." in op_name) and _ARGUMENT.match(op_name):
         return _DIVIDER.sub("/", _INDEX.sub("/", op_name)).rstrip("/")
     first = op_name.partition(";")[0]
@@ -84,7 +84,7 @@ def _text_alone(element: str) -> str:
 
 
 def _strip_elements(elements: list[str]) -> str:
-    """Return the same whatever the elements are."""
+    """Return the same for any elements."""
     called = [
         element
         for element, behind in zip(elements, [*elements[1:], ""], strict=True)
@@ -166,7 +166,7 @@ class OpNames:
         self._texts: list[str] = []
         """The last texts, which are not packed yet."""
         self._packed: list[bytes] = []
-        """The others, as many in each as in any."""
+        """The others, the same number in each."""
         self._unpacked: tuple[int, list[str]] = -1, []
         """The part that was asked for last."""
         self.hashes = array("q")
@@ -189,7 +189,7 @@ class OpNames:
     def numbers(self, op_name: Text) -> Ints:
         """Return the number of each op_name, -1 where there is none.
 
-        One by one: to hash and sort them as columns took three times as long.
+        One by one: hashing and sorting them as columns took three times as long.
         """
         if len(self._numbers) > _REMEMBERED:
             self._numbers = _Numbers(self._add)
@@ -197,7 +197,7 @@ class OpNames:
         return np.fromiter(found, np.int64, len(op_name))
 
     def _add(self, op_name: bytes) -> int:
-        """Return the number of one that is new."""
+        """Return the number of a new one."""
         if len(self._texts) == PART:
             self._packed.append(zlib.compress(marshal.dumps(self._texts), 1))
             self._texts = []
@@ -209,7 +209,7 @@ class OpNames:
 
 
 class Stripped(Sequence[str]):
-    """What is left of some op_names, each text once; several of them may be one then."""
+    """What is left of some op_names, each text once; several op_names may have one text."""
 
     def __init__(self, op_names: OpNames, is_wanted: Bools) -> None:
         """Take the op_names that are wanted, by number."""

@@ -89,7 +89,7 @@ class Live:
         """Rows of `peak_values`, and for each temp value its bytes in them.
 
         Args:
-            lifetimes: knows the numbers of values.
+            lifetimes: gives the numbers of values.
             peak_time: the instant of the peak of each memory space.
         """
         table, fixed = self.table, self.fixed
@@ -120,7 +120,7 @@ class Live:
         temps = table["kind"] == KINDS.index("temp")
         room = np.zeros(len(groups))
         np.add.at(room, self.number[temps], table["size_bytes"][temps].astype(np.float64))
-        # Doubles are enough to know a wrong peak wherever sizes are below 2^53.
+        # Doubles are enough to detect a wrong peak as long as sizes are below 2^53.
         for group in np.flatnonzero(peaks.astype(np.float64) > room * (1 + 1e-15)).tolist():
             message = f"{peaks[group]} bytes are occupied in temp allocations of {room[group]:.0f}"
             context.find(int(groups[group, 0]), "error", "peak_exceeds_total", message)
@@ -347,7 +347,7 @@ def checked_sums(context: Context, sums: Columns) -> Columns:
 
 
 def _check_total(context: Context, number: int) -> None:
-    """Hold the printed total against the allocations, and its human form against itself."""
+    """Check the printed total against the allocations, and its human form against itself."""
     facts, find = context.facts[number], context.find
     total = facts.total_bytes
     if total is None:

@@ -149,7 +149,7 @@ class Temps:
 
 @dataclass(frozen=True)
 class Grouping:
-    """Values by something that the user knows."""
+    """Values grouped by something that the user knows."""
 
     what: str
     """peak_savings.what."""
@@ -160,7 +160,7 @@ class Grouping:
 
 
 class PeakSavings(Observer):
-    """The temp values with what is found out about them on the way."""
+    """The temp values, with what is found out about them by later steps."""
 
     def __init__(self, context: Context, value_id: Ints, temps: Temps) -> None:
         """Keep the temp values.
@@ -331,6 +331,6 @@ def _by_appearance(numbers: Ints) -> Ints:
 
 
 def _sum(one: Any, other: Any) -> Any:
-    """Return the sum of two columns, of Python's integers where 64 bits may not hold it."""
+    """Return the sum of two columns, as Python's integers where 64 bits may not hold it."""
     largest = one.astype(np.float64).max(initial=0) + other.astype(np.float64).max(initial=0)
     return one + other if largest < 2.0**62 else one.astype(object) + other

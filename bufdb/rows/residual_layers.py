@@ -41,7 +41,7 @@ _NOT_COMPARED = re.compile(
 
 
 class TooLargeError(Exception):
-    """A body, with what it calls, is larger than a text of its size describes."""
+    """A body, with what it calls, is larger than any text of its size could describe."""
 
 
 @dataclass(slots=True)
@@ -54,7 +54,7 @@ class Node:
     operands: list[int]
     makers: list[Instruction]
     users: list[int] = field(default_factory=list)
-    """Those that lead to what the body gives."""
+    """Users that lead to what the body returns."""
 
 
 class Layer:
@@ -70,17 +70,17 @@ class Layer:
             budget: limit on the instructions that are met.
 
         Raises:
-            TooLargeError: there are more.
+            TooLargeError: there are more of them.
         """
         self.graph, self.places, self.spent = graph, places, 0
         self._budget = budget
         self.nodes: list[Node] = []
         self.number_of: dict[int, int] = {}
-        """Nodes by the place of an instruction in the text."""
+        """The node of each instruction, by its place in the text."""
         self._bare: list[int] = []
-        """What is before changes of the layout, by node."""
+        """The source of each node before changes of the layout."""
         self._source: list[int] = []
-        """What is before slices and broadcasts, too."""
+        """The source before slices and broadcasts, too."""
         self._keys: dict[object, int] = {}
         self._started: set[int] = set()
         """Results of asynchronous computations."""
@@ -212,7 +212,7 @@ class Layer:
         return self._labels[number]
 
     def _name(self, ins: Instruction) -> str | None:
-        if ins.opcode == "reduce-precision":  # on the line that gives the name, a helper's perhaps
+        if ins.opcode == "reduce-precision":  # on the line that gives the name, perhaps a helper's
             return None
         if self.places.is_users(ins):
             place = self.places.own(ins)
@@ -220,7 +220,7 @@ class Layer:
         return self.places.library_source(ins) if self.places.own(ins) is None else None
 
     def bare(self, number: int) -> int:
-        """Return what is before changes of the layout."""
+        """Return the source before changes of the layout."""
         return self._bare[number]
 
     def is_free(self, number: int) -> bool:
@@ -301,7 +301,7 @@ _NAMED_LAYOUT = (
     *("transpose", "reshape", "squeeze", "expand_dims", "convert_element_type", "copy", "split"),
     *("slice", "rev", "optimization_barrier"),
 )
-"""How op_names of operations end that hold the data of their operand."""
+"""Ends of op_names of operations that hold the data of their operand."""
 _CHEAP = ("broadcast", "compare", "iota", "pad")
 _CHEAP_TYPES = (b"pred", b"s32", b"u32")
 """Masks and indices are computed again, not kept."""
@@ -314,14 +314,14 @@ class Stack:
     update: int
     """The node that is inserted, a slice."""
     label: str | None
-    """The line that it is attributed to."""
+    """The line that the node is attributed to."""
     slice_count: int
     is_layer_input: bool
 
 
 @dataclass
 class LeftOut:
-    """One stack that is not saved; numbers are those of nodes."""
+    """One stack that is not saved; numbers are of nodes."""
 
     stack: Stack
     form: str
@@ -330,7 +330,7 @@ class LeftOut:
     kept: dict[int, int] = field(default_factory=dict)
     """Bytes of a slice of values of other lines that are kept to compute it again."""
     again: set[int] = field(default_factory=set)
-    """What is computed again then."""
+    """What is computed again in that case."""
     all_again: set[int] = field(default_factory=set)
     """What is computed again where nothing but other stacks is kept."""
 

@@ -43,7 +43,7 @@ def columns_of(stacks: Mapping[bytes, Needs]) -> Columns:
         line = kept[node].name if node in kept else None
         parts.setdefault((line, tuple(users[node])), []).append(node)
     rows = []
-    # By what they are: the numbers of nodes depend on the form of the text.
+    # Sorted by what they are: the numbers of nodes depend on the form of the text.
     in_order = sorted(parts.items(), key=lambda part: (part[0][0] or "", part[0][1]))
     for index, ((line, of), nodes) in enumerate(in_order):
         known = [count for node in nodes if (count := counts.get(node)) is not None]
@@ -82,7 +82,7 @@ class Saved:
 
     needs: Needs
     slice_count: int
-    """0 for an input of the layer."""
+    """It is 0 for an input of the layer."""
 
 
 class Residuals:
@@ -185,7 +185,7 @@ class Residuals:
 
     @property
     def is_gone(self) -> Bools:
-        """By stack; the last entry is for number -1."""
+        """Whether each stack goes away; the last entry is for number -1."""
         return np.array([*(stack.needs.is_gone for stack in self.stacks), False], np.bool_)
 
 

@@ -1,8 +1,8 @@
 """The values of a batch, to be found by name and index or by number.
 
-Names are compared by 64-bit hashes, seeded per module (a clash would show as two values of one name
-and is reported), in arrays sorted once, so that memory is what the largest module's keys need: each
-name has its hash once and is a number elsewhere, and numbers take the bytes that they need.
+Names are compared by 64-bit hashes, seeded per module (a collision would show as two values of one
+name and is reported), in arrays sorted once, so that memory is what the keys of the largest module
+need: a name's hash is stored once, names are numbers elsewhere, and numbers are narrow.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ValueIndex:
         self._sort_keys()
 
     def _joined(self, name: str) -> Any:
-        """Return a column of all rounds, which give it up."""
+        """Join a column of all rounds, and remove it from them."""
         kinds = {"name_key": np.uint64, "key": np.uint64, "extra": np.uint8, "is_phi": np.bool_}
         columns = [part.pop(name) for part in self.parts]
         found = np.concatenate([np.empty(0, kinds.get(name, np.int64)), *columns])
@@ -60,7 +60,7 @@ class ValueIndex:
         self.name[order] = np.cumsum(is_new) - 1
 
     def _sort_keys(self) -> None:
-        """Put the keys in order, as long as values are looked up by them."""
+        """Sort the keys, as long as values are looked up by them."""
         order = np.argsort(self.key)
         self.sorted_key = self.key[order]
         if (self.sorted_key[1:] == self.sorted_key[:-1]).any():
@@ -149,7 +149,7 @@ class ValueIndex:
 
 
 def _of_bytes(column: Words) -> Any:
-    """Return the same in a byte each, if they fit: of a short text a hash of few bits is left."""
+    """Return the same in a byte each, if they fit: a short text leaves a hash of few bits."""
     return column.astype(np.uint8) if column.max(initial=0) < 2**8 else column
 
 
@@ -161,8 +161,8 @@ def places_of(ordered: Any, wanted: Any) -> Ints:
         return _places_of(ordered, wanted)
     found = np.empty(len(wanted), np.int64)
     for part in parts(len(wanted)):
-        # Hashes come in no order, and in order each is found near the one before it, in the cache:
-        # among a million keys sorting them first takes a fifth of the time.
+        # Hashes are in no order; in order, each is found in the cache near the one before it: among
+        # a million keys sorting them first takes a fifth of the time.
         order = np.argsort(wanted[part])
         some = wanted[part][order]
         found[part][order] = _places_of(ordered, some)

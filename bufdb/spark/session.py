@@ -29,15 +29,15 @@ _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
     # Spark 4.3 finds that the rule broke its own plan (PLAN_VALIDATION_FAILED) of host-memory and
-    # others; without it plans have some names more.
+    # others; without it plans have some more names.
     "spark.sql.optimizer.excludedRules": (
         "org.apache.spark.sql.catalyst.optimizer.RemoveRedundantAliases"
     ),
 }
 _SAIL_SETTINGS = {
     **_SETTINGS,
-    # Sail 0.7 raises "Division by zero" of no rows too. ANSI decides there about division alone:
-    # what overflows or does not cast goes on as it does with it.
+    # Sail 0.7 raises "Division by zero" even without rows. ANSI only decides about division there:
+    # overflows and failing casts go on as they do with it.
     "spark.sql.ansi.enabled": "false",
 }
 _LOCAL = {
@@ -45,7 +45,7 @@ _LOCAL = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "2",
-    # A heap of 1 GB, which Spark takes by default, is full of the plans of query advice.
+    # A heap of 1 GB, Spark's default, is filled by the plans of query advice.
     "spark.driver.memory": "2g",
     # Deep expressions are walked recursively. One level of compilation has a code cache of 48 MB by
     # default, and Java interprets everything when that is full, after some queries.
@@ -123,7 +123,7 @@ def start(master: str) -> SparkSession:
         masters = [text.rpartition(":") for text in found[1].split(",")]
         _require_answer([(name, int(port)) for name, _, port in masters], master, "Spark master")
     if master.startswith("local"):
-        # Workers are this machine's: what Spark starts otherwise is any python3.
+        # Workers are this machine's: by default Spark starts any python3.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     _quiet()
