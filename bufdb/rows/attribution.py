@@ -145,7 +145,7 @@ class Users(Observer):
 
 
 def _walk(user: Ints, of_instruction: Ints, is_named: Bools) -> tuple[Ints, Ints]:
-    """Return the first user with an op_name on the way from each, or -1, and the uses to it."""
+    """Return the first user with an op_name on the way from each, or -1, and the use count."""
     user, found = user.copy(), np.full(len(user), -1)
     steps = np.zeros(len(user), np.int64)
     for step in range(1, STEPS + 1):
