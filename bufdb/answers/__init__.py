@@ -1,1 +1,1 @@
-"""The answers of the command line and of Python: what is asked of a database, and its text."""
+"""Answers for the command line and Python: the questions asked of a database, and their text."""

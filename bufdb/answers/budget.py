@@ -29,12 +29,12 @@ class Limit:
 
     text: str
     amount: Fraction
-    """Bytes; for a `%` hundredths of the base's figure."""
+    """Bytes; for a `%`, hundredths of the base's figure."""
     is_relative: bool = False
     is_percent: bool = False
 
     def bytes_for(self, base: int | None) -> int | None:
-        """The limit in whole bytes, rounded down; None if it is relative and there is no base."""
+        """Return the limit in whole bytes, rounded down; None if relative without a base."""
         if not self.is_relative:
             return int(self.amount)
         if base is None:
@@ -47,20 +47,20 @@ class Budget:
     """One entry of a budget file."""
 
     function: str
-    """Glob for names of functions; of modules whose function is not known, for the module."""
+    """Glob for function names; for the module where the function is not known."""
     metric: str
     limit: Limit
     color: int | str | None = None
-    """Memory space, its number, its name or all, each for itself; None is the device's own."""
+    """Memory space: number, name or `all` (each space separately); None is the device's own."""
     platform: str | None = None
     allow_new: bool = False
-    """Whether a module without counterpart in the base run passes a relative limit."""
+    """Whether a module without a counterpart in the base run passes a relative limit."""
     where: str = ""
     """`file:line`."""
 
     @property
     def space(self) -> str:
-        """The memory space as people write it."""
+        """The memory space in words."""
         if self.color is None:
             return "of the device"
         return f"color {self.color}" if isinstance(self.color, int) else self.color
@@ -76,7 +76,7 @@ class BudgetFile:
 
 
 def parse_limit(value: Any) -> Limit:
-    """Return a limit from a number of bytes or from text such as '16 GiB', '+2%', '+10 MiB'.
+    """Return the limit given by a number of bytes or text such as '16 GiB', '+2%', '+10 MiB'.
 
     Raises:
         ValueError: it is none of these; the message says what was expected.
@@ -94,7 +94,7 @@ def parse_limit(value: Any) -> Limit:
 
 
 def parse_color(value: Any) -> int | str | None:
-    """Return a memory space from its number, its name or all; None for None.
+    """Return a memory space from its number, its name or `all`; None for None.
 
     Raises:
         ValueError: it is none of these; the message says what was expected.
@@ -107,15 +107,15 @@ def parse_color(value: Any) -> int | str | None:
 
 
 def parse(text: str, path: str) -> BudgetFile:
-    """Return a budget file from its text; `path` is for messages.
+    """Parse a budget file; `path` is for messages.
 
     Raises:
-        UsageError: it is no TOML, or an entry is wrong; the message has file and line.
+        UsageError: it is not TOML, or an entry is wrong; the message has file and line.
     """
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        # Python 3.14 has the line apart, those before only in the text.
+        # Python 3.14 reports the line separately, earlier versions only in the text.
         found = re.search(r" \(at (?:line (\d+), column \d+|end of document)\)$", str(error))
         line = (found and found[1]) or str(text.count("\n") + 1)
         reason = str(error)[: found.start()] if found else str(error)
@@ -185,7 +185,7 @@ def _check_keys(
 
 
 class _Lines:
-    """Where entries and keys stand in a file, which the TOML reader does not say."""
+    """The lines of entries and keys in a file, which the TOML parser does not report."""
 
     _ENTRY = re.compile(r"\s*\[\[\s*(budget|\"budget\"|'budget')\s*\]\]")
 
@@ -195,7 +195,7 @@ class _Lines:
         self.entries = [n for n, line in enumerate(self.lines) if self._ENTRY.match(line)]
 
     def line_of(self, number: int | None, key: str | None) -> int:
-        """Line of a key of an entry, of the entry if it is not found; from 1."""
+        """Return the line of a key of an entry, or of the entry if the key is not found; from 1."""
         first, last = 0, len(self.lines)
         if number is None:
             last = self.entries[0] if self.entries else last
@@ -222,10 +222,10 @@ def _found(value: Any) -> str:
     return quote(_toml_text(value))
 
 
-# -- Whether figures keep to budgets ---------------------------------------------------------------
+# -- Judge figures against budgets -----------------------------------------------------------------
 #
-# Pure: knows no database. Invariant: nothing passes that was not judged. A budget that fits no
-# module, a figure that is not known and a dump that was not read in full are verdicts of their own.
+# Pure: no database access. Invariant: nothing passes unjudged. A budget that matches no module, an
+# unknown figure and a dump that was not read in full each have a verdict of their own.
 
 NONE: Mapping[Place, MemoryFigures] = MappingProxyType({})
 """No base run."""
@@ -235,7 +235,7 @@ STATUSES = (OVER, NOT_JUDGED, WITHIN)
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether one module keeps to one budget."""
+    """Whether one module is within one budget."""
 
     status: str
     """One of STATUSES."""
@@ -246,7 +246,7 @@ class Verdict:
     base: int | None = None
     limit: int | None = None
     reason: str | None = None
-    """Why it is not judged, or passes without being compared."""
+    """Why it is not judged, or why it passes without a comparison."""
 
     @property
     def headroom(self) -> int | None:
@@ -260,13 +260,13 @@ def judge(
     base: Mapping[Place, MemoryFigures] = NONE,
     unread: Sequence[str] = (),
 ) -> list[Verdict]:
-    """Verdicts on the modules of a run: over first, then what could not be judged.
+    """Return verdicts on the modules of a run: over first, then what could not be judged.
 
     Args:
-        budgets: what to keep to.
+        budgets: the limits to check.
         figures: all modules of the run, one item per memory space.
-        base: what relative limits start from, by the place of the figures that it is compared with.
-        unread: what was found about files of the run that belong to no module.
+        base: figures that relative limits start from, by the place of the figure compared.
+        unread: findings about files of the run that belong to no module.
     """
     verdicts = [Verdict(NOT_JUDGED, reason=reason) for reason in unread]
     for budget in budgets:
@@ -275,13 +275,13 @@ def judge(
 
 
 def exit_code(verdicts: Iterable[Verdict]) -> int:
-    """0 if all are within, 1 if one is over, else 4."""
+    """Return 0 if all are within, 1 if one is over, else 4."""
     statuses = {verdict.status for verdict in verdicts}
     return 1 if OVER in statuses else 4 if NOT_JUDGED in statuses else 0
 
 
 def summary(verdicts: Sequence[Verdict]) -> str:
-    """'1 over, 2 not judged, 3 within', without what there is none of."""
+    """Return '1 over, 2 not judged, 3 within', without statuses whose count is 0."""
     counts = [(sum(v.status == status for v in verdicts), status) for status in STATUSES]
     return ", ".join(f"{count} {status}" for count, status in counts if count)
 
@@ -290,7 +290,7 @@ def _judge_budget(
     budget: Budget, figures: Sequence[MemoryFigures], base: Mapping[Place, MemoryFigures]
 ) -> list[Verdict]:
     named = [figure for figure in figures if _fits(budget, figure)]
-    # A module without allocations has no memory space to look for; what it needs is not known.
+    # A module without allocations has no memory space to match; its need is not known.
     chosen = [f for f in named if f.color is None or _in_space(budget, f)]
     if not any(figure.color is not None for figure in chosen) and len(chosen) < len(named):
         spaces = sorted({f.memory_space or f"color {f.color}" for f in named})

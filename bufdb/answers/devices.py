@@ -1,7 +1,7 @@
-"""Memory of devices by name, as much of it as a program may use: no dump names the device.
+"""The memory of devices by name that a program may use: no dump names the device.
 
-A device is what JAX calls one: of TPU v2 and v3 a core, of TPU7x a chiplet, half of a chip's
-memory each; of an MI250X a die. Of a TPU a program may use what the compiler allows; of a GPU the
+A device is what JAX calls one: a core of TPU v2 and v3, a chiplet of TPU7x, each with half of a
+chip's memory; a die of an MI250X. On a TPU a program may use what the compiler allows; on a GPU the
 limit is what JAX's allocator takes by default, three quarters of what the driver reports.
 """
 
@@ -15,11 +15,11 @@ from bufdb.errors import UsageError, quote
 from bufdb.query.sizes import parse_size, require_unit
 
 Limits = tuple[int | None, str | None]
-"""Bytes that a program may use, and the device's name; None where that is not known."""
+"""Bytes that a program may use, and the device's name; None where not known."""
 MIB, GIB = 2**20, 2**30
 GB = 10**9
 JAX_SHARE = 0.75
-"""Of a GPU's memory, by default: XLA_PYTHON_CLIENT_MEM_FRACTION sets another share."""
+"""Default share of a GPU's memory; XLA_PYTHON_CLIENT_MEM_FRACTION sets another."""
 
 _TPU_OLD = "https://cloud.google.com/tpu/docs/system-architecture-tpu-vm"
 _TPU7X = "https://docs.cloud.google.com/tpu/docs/tpu7x"  # its table has v5p and v6e too
@@ -40,24 +40,24 @@ class Device:
 
     name: str
     whole_bytes: int
-    """Of one device: of a TPU nominal, of a GPU as its basis says [bytes]."""
+    """Of one device: nominal for a TPU, as `basis` says for a GPU [bytes]."""
     usable_bytes: int | None
-    """What the compiler lets a program use [bytes]; None for a GPU."""
+    """Memory that the compiler lets a program use [bytes]; None for a GPU."""
     basis: str
-    """How it is known how much a program may use."""
+    """Where the usable size comes from."""
     source: str
-    """Page that says so."""
+    """Page that gives it."""
     other_names: tuple[str, ...] = ()
-    """As `jax.Device.device_kind` and the makers call it too, but for what `_folded` drops."""
+    """Other names in `jax.Device.device_kind` or by vendors, without what `_folded` drops."""
     larger: str | None = None
-    """The same name's device with more memory; then this one is the smaller."""
+    """The device of the same name with more memory, if there is one."""
     filled: tuple[int, str, int] | None = None
-    """Of a TPU the memory space, its number and its name, that XLA fills by itself, and how much of
-    it [bytes]. Measured: of a program that leaves 100 MiB and more in HBM it takes no more."""
+    """Number, name and size [bytes] of the memory space that XLA fills by itself on a TPU.
+    Measured: it takes no more than this from a program that leaves 100 MiB or more in HBM."""
 
     @property
     def memory_bytes(self) -> int:
-        """What a program may use [bytes]: the limit."""
+        """Memory that a program may use [bytes]: the limit."""
         if self.usable_bytes is not None:
             return self.usable_bytes
         return int(self.whole_bytes * JAX_SHARE)
@@ -65,13 +65,13 @@ class Device:
     @property
     def title(self) -> str:
         """Its name and the whole memory: 'H100 80GB, of 79.11 GiB'."""
-        # Of a v5p a program may use more than is said that it has.
+        # A program may use more of a v5p than its nominal size.
         is_part = self.memory_bytes < self.whole_bytes
         return f"{self.name}, of {self.whole_bytes / GIB:.4g} GiB" if is_part else self.name
 
     @property
     def explained(self) -> str:
-        """Why it is no more: 'JAX takes it by default, …'."""
+        """Why the limit is not higher: 'JAX takes it by default, …'."""
         if self.usable_bytes is not None:
             return f"a program may use it ({self.basis})"
         return "JAX takes it by default (XLA_PYTHON_CLIENT_MEM_FRACTION sets another share)"
@@ -94,12 +94,12 @@ def _tpu(
 
 
 def _gpu(name: str, whole: int, spec: str, *others: str, larger: str | None = None) -> Device:
-    """Return a GPU that XLA describes, as its driver does."""
+    """Return a GPU whose memory XLA's specs give, as its driver reports it."""
     return Device(name, whole, None, DRIVER, f"{_XLA}/{spec}.txtpb", others, larger)
 
 
 def _label(name: str, size: int, source: str, *others: str, larger: str | None = None) -> Device:
-    """Return a GPU of which only the label is known, in GB."""
+    """Return a GPU whose nominal size alone is known, in GB."""
     return Device(name, size * GB, None, LABEL, source, others, larger)
 
 
@@ -157,13 +157,13 @@ _WORDS = re.compile(r"[^a-z0-9.]+")
 _DROPPED = re.compile(
     r"nvidia|tesla|geforce|amd|instinct|google|cloud|gpu|tpu|cuda|rocm|sxm\d?|hbm\d?e?"
 )
-"""Words that are no part of a name."""
+"""Words that are not part of a name."""
 _SLICE = re.compile(r"\d+(x\d+)*")
-"""At the end of a TPU's name: cores or chips of a slice, or its topology."""
+"""The cores or chips of a slice, or its topology, at the end of a TPU's name."""
 
 
 def _folded(name: str) -> str:
-    """A name without what people write differently: 'NVIDIA A100-SXM4-40GB' is 'a10040gb'."""
+    """Return a normalized device name: 'NVIDIA A100-SXM4-40GB' is 'a10040gb'."""
     words = [word for word in _WORDS.split(name.casefold()) if word]
     kept = [word for word in words if not _DROPPED.fullmatch(word)]
     if kept and re.match(r"(tpu)?v?\d", kept[0]) and len(kept) > 1 and _SLICE.fullmatch(kept[-1]):
@@ -175,7 +175,7 @@ _BY_NAME = {_folded(name): known for known in DEVICES for name in (known.name, *
 
 
 def device(name: str) -> Device | None:
-    """Return the device of a name as people, JAX or the makers write it; None if there is none."""
+    """Return the device of a name as people, JAX or vendors write it; None if there is none."""
     folded = _folded(name)
     if folded == "v5" and "tpu" not in name.casefold():
         return None  # JAX calls a v5p "TPU v5"; a person may mean a v5e
@@ -183,7 +183,7 @@ def device(name: str) -> Device | None:
 
 
 def limit_of(given: int | str | None) -> Limits:
-    """Bytes of a limit, and the name of the device if it is one's memory.
+    """Return the bytes of a limit, and the name of the device if the limit is its memory.
 
     Args:
         given: bytes, a size such as "16GiB", or a device such as "TPU v5e"; None for no limit.
@@ -211,7 +211,7 @@ def limit_of(given: int | str | None) -> Limits:
 
 
 def _nearest(text: str) -> str:
-    """Names that are like a text, or else a few of all."""
+    """Return up to four device names similar to a text, or else a few common ones."""
     asked = _folded(text) if text[:1].isalpha() else ""
     near = difflib.get_close_matches(asked, _BY_NAME, n=8, cutoff=0.5)
     names = list(dict.fromkeys(_BY_NAME[name].name for name in near))[:4]
@@ -219,7 +219,7 @@ def _nearest(text: str) -> str:
 
 
 def table() -> str:
-    """All devices in Markdown, for the documentation."""
+    """Return all devices as a Markdown table, for the documentation."""
     lines = [
         "| device | limit | whole | how the limit is known | XLA fills |",
         "|---|--:|--:|---|--:|",

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 # memory does not grow with the number of pairs, but for what is fetched.
 
 MOST_PLACES = 3
-"""Changed peaks of which a text shows the parts."""
+"""Changed peaks whose parts a text shows."""
 AT_ONCE = 100_000
-"""Values of both sides whose parts are computed at once, or those of one pair if it has more."""
+"""Values of both sides whose parts are computed at once; one pair may have more."""
 
 _COMMON = """
   place, function_name, base_function_name, new_function_name, platform, paired_by,
@@ -85,7 +85,7 @@ ORDER BY place, part_place"""
 _PARAMS = "base_run, new_run, asked_pairs := NULL"
 _STAGES = {
     "diff_paired": f"SELECT pairs.* FROM diff_pairs({_SIDES}, {_ASKED}) AS pairs",
-    # In front of the view of that name.
+    # Shadows the view of that name.
     "memory_figures": """
 SELECT figures.* FROM memory_figures AS figures
 WHERE figures.module_id IN (
@@ -98,7 +98,7 @@ WHERE figures.module_id IN (
 SELECT * REPLACE (dense_rank() OVER (ORDER BY place) AS place)
 FROM temp.main.diff_spaces {_COLOR}""",
 }
-"""Temporary tables in their order, each of which reads the one before."""
+"""Temporary tables in order; each reads the one before."""
 _STAGED = {
     "diff_pairs": ("diff_paired", "FROM temp.main.diff_paired"),
     "diff_modules": (
@@ -109,7 +109,7 @@ WHERE figures.place BETWEEN getvariable('first_place')::BIGINT AND getvariable('
 """,
     ),
 }
-"""By macro, the table that keeps its rows and the SELECT that takes its place."""
+"""By macro, the table that holds its rows and the SELECT that replaces it."""
 _SPANS = """
 WITH sizes AS (
   SELECT module_id, count(*) AS value_count
@@ -150,11 +150,11 @@ _ASKED_PAIRS = f"""
 SELECT paired_by FROM diff_pairs({_SIDES}, {_ASKED}) WHERE paired_by GLOB 'asked*' LIMIT 1"""
 _RUNS = "SELECT run_name FROM selected_runs(getvariable('x')::VARCHAR)"
 SQL = "\n".join((_MODULES, _PEAK, _TEMPS, _NAMES, _ASKED_PAIRS, _RUNS))
-"""All that a comparison asks."""
+"""All SQL of a comparison."""
 
 
 class Span(NamedTuple):
-    """Places whose parts are computed at once, both ends included."""
+    """Places whose parts are computed at once, both ends inclusive."""
 
     first_place: int
     last_place: int
@@ -167,13 +167,13 @@ class Row(NamedTuple):
     """A figure of a pair of modules (`part` is None), or a part of its change."""
 
     place: int
-    """Number of the pair and memory space, what grew most first."""
+    """Rank of the pair and memory space, the largest growth first."""
     function_name: str
-    """The name in new, or if it is not there in base."""
+    """The name in new, or in base if new does not have the function."""
     base_function_name: str | None
     new_function_name: str | None
     platform: str | None
-    """Backend, OLD -> NEW if it is another one."""
+    """Backend; OLD -> NEW if it differs."""
     paired_by: str
     base_run_name: str | None
     new_run_name: str | None
@@ -193,14 +193,14 @@ class Row(NamedTuple):
     base_value_count: int | None
     new_value_count: int | None
     base_added_bytes: int | None
-    """Of base_bytes, those that XLA adds for what the part is named after."""
+    """The portion of base_bytes that XLA adds for the part's operation."""
     new_added_bytes: int | None
     base_shape: str | None
     new_shape: str | None
     base_source: str | None
     new_source: str | None
     unknown_reason: str | None
-    """Which side does not give the figure, and why."""
+    """Which side lacks the figure, and why."""
 
 
 @dataclass(frozen=True)
@@ -210,7 +210,7 @@ class Comparison:
     figures: list[Row]
     """By place, then in the order of figures."""
     peak_parts: list[Row]
-    """Parts of each change of a peak, by place, largest change first."""
+    """Parts of each changed peak, by place, largest change first."""
     temp_parts: list[Row]
     """The same for temps; empty if they were not asked for."""
     columns: list[tuple[str, str]]
@@ -220,12 +220,12 @@ class Comparison:
     more_places: int = 0
     """Places with a changed part beyond those of peak_parts."""
     is_least: bool = False
-    """Whether there may be more: parts were not computed where the peak is the same."""
+    """Whether more_places is a lower bound: parts of unchanged peaks were not computed."""
     other_spaces: Sequence[tuple[str, int]] = ()
-    """Memory spaces that were not asked for, each with the bytes by which peaks grew or shrank."""
+    """Memory spaces that were not requested, with the bytes by which peaks grew or shrank."""
 
     def as_result(self) -> Result:
-        """All rows: each figure, followed by its parts."""
+        """Return all rows: each figure, followed by its parts."""
         parts: dict[tuple[int, str], list[Row]] = {}
         for row in (*self.peak_parts, *self.temp_parts):
             parts.setdefault((row.place, row.figure), []).append(row)
@@ -238,10 +238,10 @@ class Comparison:
 
 
 def selected_runs(con: duckdb.DuckDBPyConnection, selection: str) -> list[str]:
-    """Names of the runs that a run name or LABEL=VALUE means.
+    """Return the names of the runs that a run name or LABEL=VALUE selects.
 
     Raises:
-        UsageError: none, or both a run and a label of other runs.
+        UsageError: it selects none, or names both a run and a label of other runs.
     """
     runs = _names(con, _RUNS, selection)
     labelled = _names(
@@ -268,10 +268,10 @@ def selected_runs(con: duckdb.DuckDBPyConnection, selection: str) -> list[str]:
 def asked_pairs(
     con: duckdb.DuckDBPyConnection, base: str, new: str, pairs: Sequence[str]
 ) -> str | None:
-    """The parameter pair of `compare`: OLD=NEW, names of functions or modules; None for none.
+    """Return the parameter `pair` of `compare`, OLD=NEW names with commas; None for none.
 
     Raises:
-        UsageError: a name is not there, or twice, or the two cannot be compared.
+        UsageError: a name is missing or repeated, or the two cannot be compared.
     """
     if not pairs:
         return None
@@ -282,7 +282,7 @@ def asked_pairs(
             if count > 1:
                 raise UsageError(f"--pair: {quote(name)} is in several pairs")
     for text in pairs:
-        if "," in text:  # which stands between pairs
+        if "," in text:  # the separator of pairs
             raise UsageError(f"--pair {quote(text)}: a name with a comma cannot be asked for")
         values = {"base": base, "new": new, "pair": text}
         if not execute_with(con, _ASKED_PAIRS, values, "diff").rows:
@@ -294,7 +294,7 @@ def asked_pairs(
 
 
 def _pair(text: str, base_names: list[str], new_names: list[str]) -> tuple[str, str]:
-    """Both names of OLD=NEW; a name may have a "=" of its own."""
+    """Return both names of OLD=NEW; a name may itself contain "="."""
     pieces = text.split("=")
     splits = [("=".join(pieces[:n]), "=".join(pieces[n:])) for n in range(1, len(pieces))]
     if not splits:
@@ -318,7 +318,7 @@ def _names(con: duckdb.DuckDBPyConnection, sql: str, value: str) -> list[str]:
 def compare(
     con: duckdb.DuckDBPyConnection, values: Mapping[str, Value], *, temps: bool
 ) -> Comparison:
-    """Compare two sides, all in one piece; arguments as those of `pieces`."""
+    """Compare two sides in one piece; arguments as for `pieces`."""
     found = list(pieces(con, values, temps=temps))
     return Comparison(
         figures=[row for piece in found for row in piece.figures],
@@ -333,12 +333,12 @@ def compare(
 def pieces(
     con: duckdb.DuckDBPyConnection, values: Mapping[str, Value], *, temps: bool
 ) -> Generator[Comparison]:
-    """Compare two sides, a span of places at a time; one without rows where there is no figure.
+    """Compare two sides, a span of places at a time; yield one empty piece if there is no figure.
 
-    `values`: base and new (see `selected_runs`), key_name (see diff_peak), and if wanted function
-    (a glob), color (a memory space's number or name, or all; the memory of the device without it),
-    platform, pair (see `asked_pairs`) and most_places, after which no place follows. `temps` asks
-    for the parts of the temp allocations too. The first piece has the other memory spaces.
+    `values`: base and new (see `selected_runs`), key_name (see diff_peak), and optionally function
+    (a glob), color (a memory space's number or name, or all; by default the device's memory),
+    platform, pair (see `asked_pairs`) and most_places, the maximum number of places. `temps`
+    requests the parts of the temp allocations too. The first piece has the other memory spaces.
     """
     with _staged(con, values) as spans:
         others = _other_spaces(con, values)
@@ -355,7 +355,7 @@ def _piece(
     modules = execute_with(con, _MODULES, values, "diff")
     return Comparison(
         figures=_rows(modules),
-        # A pair with an unknown peak has no parts; its figure says so.
+        # A pair with an unknown peak has no parts; its figure gives the reason.
         peak_parts=[
             row
             for row in _rows(execute_with(con, _PEAK, values, "diff"))
@@ -424,7 +424,7 @@ def _changed_parts(
 
 @contextmanager
 def _staged(con: duckdb.DuckDBPyConnection, values: Mapping[str, Value]) -> Iterator[list[Span]]:
-    """Within the block the macros read pairs and figures that are there; spans of their places."""
+    """Let the macros read precomputed pairs and figures within the block; yield the spans."""
     with ExitStack() as stack:
         for table, sql in _STAGES.items():
             create = f"CREATE TEMP TABLE {table} AS {sql}"
@@ -443,7 +443,7 @@ def _staged(con: duckdb.DuckDBPyConnection, values: Mapping[str, Value]) -> Iter
 def _alone(
     con: duckdb.DuckDBPyConnection, span: Span, spans: Sequence[Span]
 ) -> AbstractContextManager[None]:
-    """Within the block the tables hold the rows alone of a span's modules, if there are others."""
+    """Narrow the tables to the modules of a span within the block, if there are others."""
     if len(spans) < 2 or narrowing.module_count(con) == 0:
         return nullcontext()
     chosen = (
@@ -458,7 +458,7 @@ def _rows(result: Result) -> list[Row]:
 
 
 # --------------------------------------------------------------------------------------------------
-# `diff` as an answer: two selections of runs side by side, or why there is nothing to compare.
+# `diff` as an answer: two selections of runs compared, or why there is nothing to compare.
 
 KEYS = ("op", "source", "shape", "dtype", "opcode", "category", "stack", "all")
 """Keys of the macro diff_peak."""
@@ -496,7 +496,7 @@ def diff(
             modules are to be compared).
 
     Raises:
-        UsageError: a run, a key or a pair that there is not.
+        UsageError: a run, a key or a pair does not exist.
     """
     con, values = _asked(opened, base, new, **options)
     found = compare_top(con, values, top, most_places)
@@ -504,7 +504,7 @@ def diff(
 
 
 def in_pieces(opened: Open, base: str, new: str, **options: Any) -> Iterator[Diff]:
-    """All rows of the same, some pairs at a time."""
+    """Yield all rows of `diff`, some pairs at a time."""
     con, values = _asked(opened, base, new, **options)
     found = pieces(con, values, temps=True)
     first = next(found)
@@ -527,7 +527,7 @@ def _asked(
     color: int | str | None = None,
     pairs: Sequence[str] = (),
 ) -> tuple[duckdb.DuckDBPyConnection, dict[str, Value]]:
-    """Return the database and what it is asked; arguments and errors as those of `diff`."""
+    """Return the database and the query parameters; arguments and errors as for `diff`."""
     if by not in KEYS:
         raise UsageError(f"--by is one of {', '.join(KEYS)}, got {quote(by)}")
     values: dict[str, Value] = {"base": base, "new": new, "key_name": by}
@@ -541,7 +541,7 @@ def _asked(
 
 
 def _why_nothing(con: duckdb.DuckDBPyConnection, values: Mapping[str, Value]) -> str:
-    """Why neither side has a figure."""
+    """Return the reason why neither side has a figure."""
     filters = ("function", "module", "color")
     given = [name for name in filters if values[name] is not None]
     everything = {**values, **dict.fromkeys(filters), "color": ALL}

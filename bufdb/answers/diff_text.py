@@ -1,7 +1,7 @@
 """Two sides next to each other, made readable.
 
-Invariant: `~` stands where nothing changed and nowhere else; rows cut off are summed up, so that
-what is shown adds up.
+Invariant: `~` is shown where nothing changed and nowhere else; rows cut off are summed up, so that
+the figures shown add up.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from bufdb.render.text import (
 )
 
 _OF_OPERATIONS = ("op", "source", "stack")
-"""Keys of which a group is an operation, or where it stands, and what XLA adds for it."""
+"""Keys whose groups are operations or their source places, including what XLA adds for them."""
 
 
 @dataclass(frozen=True)
@@ -36,23 +36,23 @@ class Shown:
     cut: int
     """Cells that had to be shortened."""
     notes: list[str]
-    """What was left out, and how to see it."""
+    """Notes on what was left out, and how to see it."""
 
 
 _WIDE = 110
-"""Columns from which on the names of all unchanged figures have room."""
+"""Minimum columns at which the names of all unchanged figures have room."""
 
 
 def text(
     comparison: Comparison, top: int, format_name: str = "table", width: int | None = None
 ) -> Shown:
-    """Return the line of `summary`, the figures, and the parts of what changed most.
+    """Return the line of `summary`, the figures, and the parts of the largest changes.
 
     Args:
         comparison: two sides.
         top: functions, and parts of each, to show.
         format_name: table or markdown.
-        width: columns that a table is fitted into; None for as many as it takes.
+        width: columns that a table must fit into; None for no limit.
     """
     is_markdown = format_name == "markdown"
     cut = 0
@@ -74,7 +74,7 @@ def text(
     blocks = [bold(summary(comparison)), table(figures)]
     unknown = unknown_lines(comparison, top)
     if unknown:
-        # In Markdown only an empty line ends a line.
+        # In Markdown only an empty line starts a new paragraph.
         blocks.append(("\n" if is_markdown else "").join(line(text) for text in unknown))
     parts = part_tables(comparison, top)
     for heading, result, temps in parts[:MOST_PLACES]:
@@ -94,7 +94,7 @@ def text(
 
 
 def others(comparison: Comparison) -> str | None:
-    """What changed in memory spaces that were not asked for: "vmem: +1.20 MiB, -3.00 KiB"."""
+    """Return a note on peaks that changed in other memory spaces ("vmem: +1.20 MiB"), or None."""
     spaces: dict[str, list[str]] = {}
     for name, delta in comparison.other_spaces:
         spaces.setdefault(name, []).append(signed_bytes(delta))
@@ -107,7 +107,7 @@ def others(comparison: Comparison) -> str | None:
 
 
 def summary(comparison: Comparison) -> str:
-    """One line: the peak that grew most (or else shrank most) with its largest part, and the sums.
+    """Return one line: the peak that grew (or else shrank) most, its largest part, and the sums.
 
     "train_step: peak 2.52 MiB → 4.07 MiB (+61.4%), largest: +1.21 MiB dot_general train.py:48; in
     all: grew 1.82 MiB in 2 functions, shrank 3.00 KiB in 1, 4 unchanged".
@@ -127,9 +127,9 @@ def summary(comparison: Comparison) -> str:
 
 
 def _totals(peaks: list[Row]) -> str:
-    """What grew, what shrank and what one side alone has, each with its sum, and how many did not.
+    """Return what grew, shrank or is on one side only, each with its sum, and the other counts.
 
-    Sums are of one memory space: "hbm grew 1.24 GiB in 3 functions, shrank 40.0 MiB in 2; vmem …".
+    Sums are per memory space: "hbm grew 1.24 GiB in 3 functions, shrank 40.0 MiB in 2; vmem …".
     """
     spaces: dict[int | None, dict[str, list[Row]]] = {}
     counts: Counter[str] = Counter()
@@ -167,7 +167,7 @@ def _functions(rows: list[Row]) -> int:
 
 
 def _outcome(row: Row) -> str:
-    """Return what became of a peak, in the words of the summary."""
+    """Return what happened to a peak, in the words of the summary."""
     if row.paired_by.startswith("only"):
         return row.paired_by
     return "unchanged" if row.change == "same" else str(row.change)
@@ -193,12 +193,12 @@ def _cause(row: Row, key_name: str) -> str:
 
 
 def _part(row: Row, key_name: str) -> str:
-    """Return the group, and what a donation is; "for X" where all of it is what XLA adds for X."""
+    """Return the group and any donation; "for X" where XLA adds all of it for X."""
     part = str(row.part)
     if row.change in ("donated", "not donated"):
         count = row.new_value_count if row.change == "donated" else row.base_value_count
         subject = "parameter" if count == 1 else f"{count} parameters"
-        # In parentheses is what there is no name for.
+        # Parts without a name are in parentheses.
         name = "" if part.startswith("(") else f" '{part}'"
         verb = "is" if count == 1 else "are"
         what = "donated now" if row.change == "donated" else "not donated any more"
@@ -210,7 +210,7 @@ def _part(row: Row, key_name: str) -> str:
 
 
 def _part_with_added(row: Row, key_name: str) -> str:
-    """Return the same, with how much of it XLA adds for what it is named after."""
+    """Return the part, with the bytes that XLA adds for its operation."""
     part = _part(row, key_name)
     added = (row.base_added_bytes, row.new_added_bytes)
     if not any(added) or added == (row.base_bytes, row.new_bytes) or key_name not in _OF_OPERATIONS:
@@ -221,7 +221,7 @@ def _part_with_added(row: Row, key_name: str) -> str:
 def _name(row: Row) -> str:
     """Return the function; both names if they differ."""
     base, new = (
-        # A module without a function bears its path; its stage is the same for all.
+        # A module without a function is named by its path; its stage is the same for all.
         name
         if name is None or name != key
         else re.sub(r"[.][a-z0-9_.]*after_optimizations$", "", name)
@@ -249,9 +249,9 @@ def _space(row: Row) -> str:
 def figures_table(
     comparison: Comparison, top: int, *, is_narrow: bool = False
 ) -> tuple[Result, int]:
-    """The figures of the first `top` places, unchanged ones in one row, and the places left out.
+    """Return the figures of the first `top` places, and the number of places left out.
 
-    `is_narrow`: unchanged ones are counted where their names are many.
+    Unchanged figures share one row; with `is_narrow` they are counted instead of named.
     """
     places = [list(rows) for _, rows in groupby(comparison.figures, key=lambda row: row.place)]
     label = _labels([rows[0] for rows in places])
@@ -282,7 +282,7 @@ def _unchanged(same: list[str], rows: list[Row], is_narrow: bool) -> str:
 
 
 def _labels(firsts: list[Row]) -> dict[int, str]:
-    """Name of each place: the function, with runs and modules only where another has the same."""
+    """Return the label of each place: the function; runs and modules only where ambiguous."""
     sides = [{row.base_run_name for row in firsts}, {row.new_run_name for row in firsts}]
     several = any(len(runs - {None}) > 1 for runs in sides)
     alike = Counter((_name(row), row.color, row.base_run_name, row.new_run_name) for row in firsts)
@@ -299,7 +299,7 @@ def _labels(firsts: list[Row]) -> dict[int, str]:
 
 
 def _short(module_key: str | None) -> str:
-    """Return the module_NNNN of a module's path, all of a path that is not XLA's."""
+    """Return the module_NNNN of a module's path, or all of a path that is not XLA's."""
     if module_key is None:
         return "-"
     match = re.search(r"module_[0-9]+", module_key)
@@ -307,7 +307,7 @@ def _short(module_key: str | None) -> str:
 
 
 def part_tables(comparison: Comparison, top: int) -> list[tuple[str, Result, str | None]]:
-    """For the first places with a changed part: heading, parts, and what the temps are made of."""
+    """Return heading, parts and composition of temps for each place with a changed part."""
     key_name = comparison.key_name
     label = _labels([row for row in comparison.figures if row.figure == "peak"])
     figures: dict[int, dict[str, Row]] = {}
@@ -358,12 +358,12 @@ def _part_table(peak: Row, parts: list[Row], key_name: str, top: int) -> Result:
 
 
 def _is_changed(row: Row) -> bool:
-    """Whether a part has other bytes, or is a donation, which need not change them."""
+    """Return whether a part's bytes differ or it is a donation, which need not change them."""
     return row.delta_bytes != 0 or row.change in ("donated", "not donated")
 
 
 def _temps(figures: Mapping[str, Row], parts: list[Row]) -> str | None:
-    """Return what the change of the temp allocations is made of; None where there is none."""
+    """Return a line on the composition of the temps' change; None if there is none."""
     temps, holes = figures.get("temps"), figures.get("fragmentation")
     if temps is None or holes is None or (temps.delta_bytes == 0 and holes.delta_bytes == 0):
         return None
@@ -377,7 +377,7 @@ def _temps(figures: Mapping[str, Row], parts: list[Row]) -> str | None:
 
 
 def _pair(base: object, new: object, row: Row) -> str:
-    """Both sides where they differ, else one; only one for what appeared or vanished."""
+    """Return both sides where they differ, else one; only one for what appeared or vanished."""
     if base == new or row.change in ("appeared", "vanished"):
         shown = base if row.change == "vanished" else new
         return "" if shown is None else str(shown)
@@ -387,14 +387,14 @@ def _pair(base: object, new: object, row: Row) -> str:
 def _result(
     names: tuple[str, ...], first_number: int, number_count: int, rows: list[tuple[Any, ...]]
 ) -> Result:
-    """Rows of text for `render`, with the type of a number where it is to be aligned right."""
+    """Return rows of text for `render`, with the type of a number for right-aligned columns."""
     numbers = range(first_number, first_number + number_count)
     columns = [(name, "BIGINT" if i in numbers else "VARCHAR") for i, name in enumerate(names)]
     return Result(columns, rows)
 
 
 def unknown_lines(comparison: Comparison, top: int) -> list[str]:
-    """For those of the first `top` places that have an unknown peak: whose it is, and why."""
+    """Return a line for each of the first `top` places with an unknown peak: whose, and why."""
     peaks = [row for row in comparison.figures if row.figure == "peak"]
     label = _labels(peaks)
     return [
@@ -405,7 +405,7 @@ def unknown_lines(comparison: Comparison, top: int) -> list[str]:
 
 
 def _sides(row: Row) -> tuple[str, str]:
-    """Base and new: '-' where there is no module, 'unknown' where it does not give the figure."""
+    """Return base and new: '-' without a module, 'unknown' where it lacks the figure."""
     sides = ((row.base_bytes, row.base_module_key), (row.new_bytes, row.new_module_key))
     base, new = (
         "unknown" if count is None and key is not None else text
@@ -431,7 +431,7 @@ def signed_bytes(count: int | None) -> str:
 
 
 def _sizes(base: int | None, new: int | None) -> tuple[str, str]:
-    """Both sides, whose texts differ if they do; '-' if unknown."""
+    """Return both sides with enough digits to tell them apart; '-' if unknown."""
     if base is None or new is None:
         return _size(base), _size(new)
     texts = human_apart([base, new])

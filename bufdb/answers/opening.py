@@ -1,4 +1,4 @@
-"""How a question gets at a database: the command line and Python open it in their own ways."""
+"""Open a database for a question: the command line and Python do it in their own ways."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Open(Protocol):
         allow_files: bool = False,
         runs: Sequence[str] | None = None,
     ) -> duckdb.DuckDBPyConnection:
-        """Return a connection for one question; whoever opened it closes it."""
+        """Return a connection for one question; the caller of this closes it."""
 
 
 class Opener:
-    """Opens a file for one question at a time, with what `Database` was told of all of them."""
+    """Opens a file for one question at a time, with the settings of a `Database`."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Opener:
             path: the file, or the folder or URL of a dataset.
             categories: a file with rules.
             patience: how long to wait for a file.
-            memory_limit: bytes for DuckDB; None leaves it to what is done.
+            memory_limit: bytes for DuckDB; None leaves the choice to the operation.
             is_dataset: whether it is a dataset.
         """
         self.is_dataset = is_dataset
@@ -61,7 +61,7 @@ class Opener:
 
     @contextmanager
     def faults(self) -> Iterator[None]:
-        """Within the block patience and memory limit hold, and what DuckDB raises is bufdb's own.
+        """Apply patience and memory limit within the block, and raise DuckDB's errors as bufdb's.
 
         Raises:
             DatabaseError: the database was closed.
@@ -72,7 +72,7 @@ class Opener:
         limited = MEMORY_LIMIT.set(self.memory_limit or MEMORY_LIMIT.get())
         try:
             yield
-        except Exception as error:  # raised as it is unless it is known to come from outside
+        except Exception as error:  # raised unchanged unless it is known to come from outside
             known = faults.as_known(error, self.path)
             if known is None or known is error:
                 raise
@@ -83,7 +83,7 @@ class Opener:
 
     @contextmanager
     def one(self, sql: str | None = None, **how: Any) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A connection for one question; it outlives the block where its answer does."""
+        """Yield a connection for one question; it outlives the block if its answer does."""
         with self.faults():
             con = self._open(sql, **how)
             try:
@@ -94,7 +94,7 @@ class Opener:
 
     @contextmanager
     def several(self) -> Iterator[Open]:
-        """What opens the database as a question wants it; closed after the block."""
+        """Yield an opener of connections for several questions; they are closed after the block."""
         with self.faults(), ExitStack() as stack:
 
             def opened(sql: str | None = None, **how: Any) -> duckdb.DuckDBPyConnection:
@@ -119,7 +119,7 @@ def _leave(
     error: BaseException | None,
     traceback: TracebackType | None,
 ) -> None:
-    """Close a connection; one that is interrupted is at work and cannot be closed."""
+    """Close a connection; an interrupted one is still busy and cannot be closed."""
     if isinstance(error, KeyboardInterrupt):
         con.interrupt()
     else:

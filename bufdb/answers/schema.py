@@ -32,7 +32,7 @@ class Column:
     type: str | None
     """DuckDB type; None for a macro's parameter, which takes any."""
     is_nullable: bool
-    """False only for a table's NOT NULL column: a view does not know."""
+    """False only for a table's NOT NULL column; views do not record it."""
     comment: str | None
 
 
@@ -48,15 +48,15 @@ class Item:
 
 
 def describe(con: duckdb.DuckDBPyConnection) -> list[Item]:
-    """All tables, then views, then macros that SQL can name, each in order of name."""
+    """Return all tables, then views, then macros that SQL can name, each in order of name."""
     columns: dict[tuple[str, str], list[Column]] = {}
     for database, table, *cells in con.execute(
         "SELECT database_name, table_name, column_name, data_type, is_nullable, comment "
         "FROM duckdb_columns() WHERE NOT internal ORDER BY table_name, column_index"
     ).fetchall():
         columns.setdefault((database, table), []).append(Column(*cells))
-    # A name means what is in the database that the connection itself is of: `store.open_readable`
-    # has bufdb's views there, and attaches a file that may have others of the same name.
+    # A name refers to the connection's current database: `store.open_readable` has bufdb's views
+    # there, and attaches a file that may have others of the same name.
     items = {
         (kind == "macro", name): Item(kind, name, comment, tuple(columns.get((database, name), ())))
         for kind, database, name, comment in con.execute(
@@ -82,7 +82,7 @@ def describe(con: duckdb.DuckDBPyConnection) -> list[Item]:
 
 
 def as_text(items: Iterable[Item]) -> str:
-    """For a terminal: name and comment, below it one line per column."""
+    """Render for a terminal: name and comment, then one line per column."""
     parts = []
     for item in items:
         comment = textwrap.fill(item.comment or "", 98, initial_indent="  ", subsequent_indent="  ")
@@ -97,7 +97,7 @@ def as_text(items: Iterable[Item]) -> str:
 
 
 def as_markdown(items: Iterable[Item]) -> str:
-    """For a README: a heading per kind, a section per table or view, a list of macros."""
+    """Render for a README: a heading per kind, a section per table or view, a list of macros."""
     parts = []
     heading = None
     for item in items:
@@ -116,12 +116,12 @@ def as_markdown(items: Iterable[Item]) -> str:
 
 
 def as_json(items: Iterable[Item]) -> str:
-    """For programs: a list of objects with the fields of `Item` and `Column`."""
+    """Render for programs: a list of objects with the fields of `Item` and `Column`."""
     return json.dumps([asdict(item) for item in items], indent=2, ensure_ascii=False) + "\n"
 
 
 def brief(items: Iterable[Item], format_name: str) -> str:
-    """Names and comments alone, as text, markdown or json."""
+    """Render only names and comments, as text, markdown or json."""
     chosen = list(items)
     if format_name == "json":
         objects = [{"kind": i.kind, "name": i.name, "comment": i.comment} for i in chosen]

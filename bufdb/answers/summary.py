@@ -34,11 +34,11 @@ QUERIES = {
     "advice": ("advice", 2),
     "savings": ("savings", 1),
 }
-"""Parts of the summary: the query that has them, its top_n; savings where there is no advice."""
+"""By part of the summary: its query and top_n; savings only where there is no advice."""
 LIMITED = (0, None)
-"""Memory spaces that a limit is of: the device's large memory, whatever a module holds there."""
+"""Colors of memory spaces that a limit applies to: the device's main memory."""
 DEVICE_LABEL = "device"
-"""Label or metadata of a run that says on which device its programs run."""
+"""Label or metadata of a run that names the device its programs run on."""
 
 _FUNCTIONS = """
 SELECT
@@ -67,44 +67,44 @@ ORDER BY asked_modules.module_key, diagnostics.code
 
 @dataclass
 class Overview:
-    """What a summary says; bytes are exact."""
+    """The content of a summary; bytes are exact."""
 
     counts: Row
-    """run_count, module_count, function_count, platforms of the modules asked about."""
+    """run_count, module_count, function_count and platforms of the selected modules."""
     peak: Row | None = None
-    """The function with the largest need of those whose peak is known; None if none is known."""
+    """The function with the largest need among those with a known peak; None if there is none."""
     largest: Row | None = None
-    """The one with the largest need of all in the memory that a limit is of, whose peak may be
-    unknown; None if no need is known."""
+    """The one with the largest need of all in the memory that a limit applies to; its peak may be
+    unknown. None if no need is known."""
     others: list[Row] = field(default_factory=list)
-    """The same function in other memory spaces; capacity_bytes, also of `peak`, is what each has
-    room for, NULL where that is not known."""
+    """The same function in other memory spaces; capacity_bytes, also in `peak`, is the size of the
+    space, None where not known."""
     unknown: list[Row] = field(default_factory=list)
-    """Functions of which a peak is unknown, so that a higher one may be among them."""
+    """Functions with an unknown peak, which may be higher than the known ones."""
     limit_bytes: int | None = None
     limit_name: str | None = None
-    """The device that the limit is of; None if it is a size."""
+    """The device that the limit is the memory of; None if the limit is a size."""
     parts: dict[str, list[Row]] = field(default_factory=dict)
     """Rows of the queries of QUERIES."""
     findings: list[Row] = field(default_factory=list)
     """severity, code, finding_count of diagnostics, worst first."""
 
     out_of_memory: dict[str, str] = field(default_factory=dict)
-    """What an out-of-memory message says of its figures (`memory_limit`), whether the peak is a
-    lower bound (`peak_at_least`), and what to do (`out_of_memory`); empty without a message."""
+    """From an out-of-memory message: its figures (`memory_limit`), a note if the peak is a lower
+    bound (`peak_at_least`), and what to do (`out_of_memory`); empty without a message."""
 
     @property
     def limit_ratio(self) -> float | None:
-        """What a device must hold, as share of the limit."""
+        """The need as a share of the limit."""
         if self.largest is None or not self.limit_bytes:
             return None
         return float((need(self.largest) or 0) / self.limit_bytes)
 
 
 def need(row: Row) -> int | None:
-    """Return what a device must hold for a function: for all its compilations, or at least for one.
+    """Return the bytes that a device must hold for a function: the maximum of its compilations.
 
-    An out-of-memory message may say the peak alone, which is needed at least.
+    Else of one compilation, or at least the peak: an out-of-memory message may give only that.
     """
     known: list[int | None] = [row["max_need_bytes"], row["need_bytes"], row["peak_bytes"]]
     return next((size for size in known if size is not None), None)
@@ -116,7 +116,7 @@ def queries(catalogue: Catalogue, parts: tuple[str, ...]) -> dict[str, SavedQuer
 
 
 def sql_of(parts: Mapping[str, SavedQuery]) -> str:
-    """All SQL that `overview` executes, from which `open_readable` sees which views it needs."""
+    """Return all SQL that `overview` executes; `open_readable` derives the views it needs."""
     return "\n".join(
         [
             COUNTS,
@@ -138,10 +138,10 @@ def overview(
     *,
     top_n: int | None = None,
 ) -> Overview:
-    """Return the summary of the modules that `asked` (run, function, module: globs) leaves.
+    """Return the summary of the modules that `asked` (run, function, module: globs) selects.
 
-    `top_n` is the number of rows of each part, else that of QUERIES.
-    Without a limit the device's that the run is labelled with counts, if it is a known one.
+    `top_n` is the number of rows of each part, by default that of QUERIES.
+    Without a limit, that of the device that the run is labeled with applies, if it is known.
     """
 
     def rows(sql: str) -> list[Row]:
@@ -184,14 +184,14 @@ def overview(
         found.parts[part] = [
             row
             for row in _as_rows(execute.execute_query(con, query, values))
-            # Of a known peak a reason says why nothing can be advised.
+            # With a known peak, a reason says why there is no advice.
             if row["unknown_reason"] is None or row.get("peak_bytes") is not None
         ]
     return found
 
 
 def _capacity(row: Row, limit_bytes: int | None, known: Device | None) -> int | None:
-    """Return what a memory space has room for [bytes]; None if that is not known."""
+    """Return the size of a memory space [bytes]; None if not known."""
     if row["color"] in LIMITED:
         return limit_bytes
     if known is None or known.filled is None or row["platform"] != "tpu":
@@ -201,7 +201,7 @@ def _capacity(row: Row, limit_bytes: int | None, known: Device | None) -> int | 
 
 
 def _of_a_message(said: list[Row], peak: Row | None) -> dict[str, str]:
-    """Return what the message says whose peak it is, else the first: by code."""
+    """Return the parts, by code, of the message that gave the peak, else of the first."""
     ids = [row["module_id"] for row in said]
     chosen = next((number for number in ids if peak and number == peak["module_id"]), None)
     found = {
@@ -223,12 +223,12 @@ def _as_rows(result: Result) -> list[Row]:
     return [dict(zip(names, row, strict=True)) for row in result.rows]
 
 
-# -- `summary` as an answer: the highest peak of what was asked about, and what holds it -----------
+# -- `summary` as an answer: the highest peak of the selected modules, and what holds it -----------
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What one screen says."""
+    """The content of one screen."""
 
     found: Overview
     note: str | None
@@ -246,12 +246,12 @@ def summary(
     names: Sequence[str] = tuple(QUERIES),
     top_n: int | None = None,
 ) -> Summary:
-    """Return the summary of the modules that the globs leave, against `limit` (see `limit_of`).
+    """Return the summary of the modules that the globs select, against `limit` (see `limit_of`).
 
-    Of all parts of a summary, or of those of `names`, with `top_n` rows of each.
+    It has all parts, or those in `names`, with `top_n` rows each.
 
     Raises:
-        UsageError: the limit is none.
+        UsageError: the limit is not valid.
     """
     limits = limit_of(limit)
     space = None if color is None else str(color)
@@ -286,9 +286,9 @@ COLUMNS = [
     ("run_name", "VARCHAR"),
     ("unknown_reason", "VARCHAR"),
 ]
-"""outcome: compiled, too large (for the limit or the compiler) or not compiled; figures of what is
-not compiled are those of a plan that XLA had made before it gave up.
-need_bytes: memory_figures; limit_ratio is of it.
+"""outcome: compiled, too large (for the limit or the compiler) or not compiled; if not compiled,
+the figures are from the plan that XLA had made before it gave up.
+need_bytes: from memory_figures; limit_ratio is based on it.
 held_bytes, source: the line that holds most of the peak."""
 _OF_MEMORY = re.compile(r"RESOURCE_EXHAUSTED|out of memory|exceeds available", re.IGNORECASE)
 NEED = "SELECT need_bytes FROM memory_figures WHERE module_id = ? AND color = ?"
@@ -296,7 +296,7 @@ NEED = "SELECT need_bytes FROM memory_figures WHERE module_id = ? AND color = ?"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one target."""
+    """The outcome of one target."""
 
     target: str
     device: str | None
@@ -305,13 +305,13 @@ class Outcome:
     found: Overview | None = None
     need_bytes: int | None = None
     refusal: str | None = None
-    """What XLA said where it planned the memory and then gave up."""
+    """XLA's message if it planned the memory and then gave up."""
     failure: str | None = None
     """Why nothing was compiled."""
 
     @property
     def limit_ratio(self) -> float | None:
-        """The need as share of the limit; None if either is unknown."""
+        """The need as a share of the limit; None if either is unknown."""
         limit = None if self.found is None else self.found.limit_bytes
         if self.need_bytes is None or not limit:
             return None
@@ -319,7 +319,7 @@ class Outcome:
 
     @property
     def is_too_large(self) -> bool:
-        """Whether it needs more than there is, by the limit or by what XLA said."""
+        """Whether it needs more memory than there is, by the limit or by XLA's message."""
         is_refused = self.refusal is not None and _OF_MEMORY.search(self.refusal) is not None
         return is_refused or (self.limit_ratio or 0.0) > 1
 
@@ -337,7 +337,7 @@ class Outcome:
 
 
 def need_of(con: duckdb.DuckDBPyConnection, found: Overview) -> int | None:
-    """What XLA reserves for the function with the highest peak [bytes]; None if it is unknown."""
+    """Return what XLA reserves for the function with the highest peak [bytes]; None if unknown."""
     if found.peak is None:
         return None
     row = con.execute(NEED, [found.peak["module_id"], found.peak["color"]]).fetchone()
@@ -345,7 +345,7 @@ def need_of(con: duckdb.DuckDBPyConnection, found: Overview) -> int | None:
 
 
 def table(outcomes: Sequence[Outcome]) -> Result:
-    """One row for each target, in their order."""
+    """Return one row for each target, in their order."""
     return Result(list(COLUMNS), [_row(one) for one in outcomes])
 
 

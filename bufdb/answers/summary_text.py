@@ -25,20 +25,20 @@ from bufdb.render.text import (
     style_of,
 )
 
-# -- Advice as text: what would lower the peak, by how much, and the code to type ------------------
+# -- Advice as text: changes that would lower the peak, by how much, and the code for them ---------
 
 ADVICE_WIDTH = 80
 _DOES = 20
-"""Column in which what to do begins."""
+"""Column at which the advice begins."""
 _PREFIX = re.compile(r"^(saved|for|library|slice of|copy of) ")
 _CODE = re.compile(
     r"(?:^(With [^`](?:[^\n]|\n(?!\n))*:)\n\n)?^```python\n(.*?)```", re.DOTALL | re.M
 )
-"""Code of a page, with the paragraph before it if that says which library it is with."""
+"""A code block of a page, with the paragraph before it if that names the library."""
 
 
 def advice_lines(found: Overview) -> list[str]:
-    """Each piece of advice in two lines, a third for what is kept instead; a sentence if none."""
+    """Return two lines per piece of advice, a third for what is kept instead; else a sentence."""
     if not found.parts["advice"]:
         return _none(found)
     return [line for row in found.parts["advice"] for line in _lines(row)]
@@ -63,7 +63,7 @@ def _lines(row: Row) -> list[str]:
 
 
 def least(row: Row) -> str:
-    """Return the low end of what comes, under the high one; nothing where they do not differ."""
+    """Return the low end of a saving, to show under the high one; '' if they are equal."""
     low, high = row["low_saving_bytes"], row["saving_bytes"]
     if low is None or low == high:
         return ""
@@ -73,7 +73,7 @@ def least(row: Row) -> str:
 
 
 def _none(found: Overview) -> list[str]:
-    """That nothing saves 1 %, or what does, though no advice is about it."""
+    """Report that nothing saves 1 %, or a line that does although no advice covers it."""
     peak = found.peak["peak_bytes"] if found.peak is not None else 0
     for row in found.parts.get("savings", []):
         if row["what"] == "source_line" and row["saving_bytes"] * 100 >= peak > 0:
@@ -94,7 +94,7 @@ def _wrapped(text: str) -> list[str]:
 
 
 def advice_text(found: Overview, code: Callable[[str], str] | None = None) -> str:
-    """All advice about the highest peak; with `code`, which gives a kind's page, what to type."""
+    """Return all advice about the highest peak; with `code` (page by kind), also code to type."""
     shown = []
     if found.peak is not None:
         of = f"{found.peak['function_name']} of run {found.peak['run_name']}"
@@ -116,7 +116,7 @@ def advice_text(found: Overview, code: Callable[[str], str] | None = None) -> st
 
 
 def _details(row: Row) -> list[str]:
-    """Return what the range is about, and where there is more."""
+    """Return what the saving range refers to, and where to find more."""
     forms = {
         "wrap": "the low end: jax.checkpoint around the expression alone",
         "policy": "the low end: one name less in the policy that is there",
@@ -126,7 +126,7 @@ def _details(row: Row) -> list[str]:
 
 
 def _typed(page: str, rows: list[Row]) -> list[str]:
-    """The code of a page, once for all advice that it is about, each part below what it is for."""
+    """Return the code of a page for its pieces of advice, each part below its heading."""
     title = re.match(r"# (.*)", page)
     found = _comment(f"{title[1] if title else 'Example'} ({rows[0]['page']})")
     found += _comment(f"for {', '.join(dict.fromkeys(row['name'] for row in rows))}")
@@ -148,13 +148,13 @@ def _comment(text: str) -> list[str]:
 
 
 def _label(line: str) -> str | None:
-    """train_65 for a/train.py:65; None for what is no line."""
+    """Return train_65 for a/train.py:65; None if it is not a source line."""
     place = re.search(r"([^/\\]+)[.]py:([0-9]+)", line)
     return None if place is None else re.sub(r"\W", "_", f"{place[1]}_{place[2]}")
 
 
 def _names(rows: list[Row]) -> dict[str, str]:
-    """Names of the program by those of the example: of the first row, and all lines of a list."""
+    """Return the program's names by the example's: of the first row, and all lines in a list."""
     row, lines = rows[0], [_PREFIX.sub("", row["name"]) for row in rows]
     line, labels = lines[0], [label for label in map(_label, lines) if label is not None]
     names = {"train.py:65": line}
@@ -176,11 +176,11 @@ def _names(rows: list[Row]) -> dict[str, str]:
 # -- A summary as one screen of text: figures with bars, at most 80 columns wide, or as JSON -------
 
 WIDTH = ADVICE_WIDTH
-"""Columns that a summary is made for; in a wider terminal it is no wider."""
+"""Maximum columns of a summary, also in a wider terminal."""
 MOST_CATEGORIES = 4
 MOST_REASONS = 2
 NEARLY = 0.9
-"""Share of a memory space from which on it is nearly full."""
+"""Share at which a memory space counts as nearly full."""
 _HEADINGS = {
     "categories": "what holds it",
     "lines": "lines that hold most of it",
@@ -188,13 +188,13 @@ _HEADINGS = {
 }
 _UNREAD = ("error", "data_loss")
 _UNREAD_CODES = ("unreadable_line",)
-"""What was not understood though it says nothing of memory."""
+"""Codes of lines not understood that do not concern memory."""
 
 Paint = Callable[[str, str | None], str]
 
 
 def text(found: Overview, *, is_coloured: bool = False, more: str | None = None) -> str:
-    """Return the screen; with `more`, a last line that names the command for all, a short one."""
+    """Return the screen; with `more`, a short one that ends in it (a command for the rest)."""
     paint: Paint = painted if is_coloured else (lambda text, _style: text)
     lines = [_compiled(found), *_peak(found, paint, is_short=more is not None)]
     if found.parts.get("categories"):
@@ -209,7 +209,7 @@ def text(found: Overview, *, is_coloured: bool = False, more: str | None = None)
 
 
 def _compiled(found: Overview) -> str:
-    """2 modules of 2 functions for gpu, in one run."""
+    """Return a line such as '2 modules of 2 functions for gpu in one run'."""
     counts = found.counts
     text = f"{_many(counts['module_count'], 'module')} of "
     text += _many(counts["function_count"], "function")
@@ -223,7 +223,7 @@ def _many(count: int, what: str) -> str:
 
 
 def _peak(found: Overview, paint: Paint, *, is_short: bool) -> list[str]:
-    """Return the highest peak, the limit, other memory spaces, and what is unknown."""
+    """Return lines on the highest peak, the limit, other memory spaces, and what is unknown."""
     lines = []
     if found.peak is None:
         lines.append(paint("no peak is known", YELLOW))
@@ -265,7 +265,7 @@ def _peak(found: Overview, paint: Paint, *, is_short: bool) -> list[str]:
 
 
 def _out_of_memory(found: Overview, paint: Paint) -> list[str]:
-    """Return the figures of an out-of-memory message, and what to do."""
+    """Return the figures of an out-of-memory message, and its advice."""
     lines = []
     for code, style in (("memory_limit", RED), ("out_of_memory", None)):
         if (said := found.out_of_memory.get(code)) is not None:
@@ -275,7 +275,7 @@ def _out_of_memory(found: Overview, paint: Paint) -> list[str]:
 
 
 def _needs(row: Row) -> list[str]:
-    """As `needs 234.5 MiB: 214.9 MiB at the peak, 19.6 MiB of holes in the arena`."""
+    """Return e.g. `needs 234.5 MiB: 214.9 MiB at the peak, 19.6 MiB of holes in the arena`."""
     peak, need_bytes = row["peak_bytes"], row["need_bytes"]
     if need_bytes is None or human_bytes(need_bytes) == human_bytes(peak):
         return []
@@ -285,7 +285,7 @@ def _needs(row: Row) -> list[str]:
 
 
 def _filled(row: Row) -> list[str]:
-    """How much is taken of a memory space that a limit is not of, where its size is known."""
+    """Return the use of a memory space that a limit does not apply to, if its size is known."""
     size, capacity = need(row) or 0, row.get("capacity_bytes")
     if not capacity:
         return []
@@ -294,7 +294,7 @@ def _filled(row: Row) -> list[str]:
 
 
 def _fullness(row: Row) -> str:
-    """As `vmem is nearly full: 108 of 112 MiB`; '' if it is not, or its size is not known."""
+    """Return e.g. `vmem is nearly full: 108 of 112 MiB`; '' if not, or if its size is unknown."""
     size, capacity = need(row) or 0, row.get("capacity_bytes")
     if not capacity or size < NEARLY * capacity:
         return ""
@@ -340,7 +340,7 @@ def _title(found: Overview) -> str:
 
 
 def _of_device(found: Overview) -> list[str]:
-    """Why a device's limit is no more, and that there is a larger device of this name."""
+    """Explain a device's limit, and mention a larger device of the same name."""
     known = device(found.limit_name or "")
     if known is None:
         return []
@@ -349,7 +349,7 @@ def _of_device(found: Overview) -> list[str]:
 
 
 def _barred(label: str, column: str, row: Row) -> str:
-    """One part of the peak: bytes, share, bar, what it is."""
+    """Return one part of the peak: bytes, share, bar, label."""
     ratio = row["held_ratio"] or 0.0
     head = f"{human_bytes(row['held_bytes']):>10}  {ratio:>6.1%}  {bar(ratio):<{table.BAR_WIDTH}}  "
     shown = table.give_way(column, escape_control(label), WIDTH - display_width(head))
@@ -372,7 +372,7 @@ def _categories(found: Overview) -> list[str]:
 
 
 def _not_understood(found: Overview, paint: Paint) -> list[str]:
-    """Return what could not be read, or that all was."""
+    """Return what could not be read, or that everything was."""
     if not found.findings:
         return ["everything in the dumps was understood"]
     lines = []
@@ -389,12 +389,12 @@ def _not_understood(found: Overview, paint: Paint) -> list[str]:
 
 
 def as_json(found: Overview) -> str:
-    """All of it as one object of JSON."""
+    """Return the whole summary as one JSON object."""
     return json.dumps(as_dict(found), indent=2, ensure_ascii=False) + "\n"
 
 
 def as_dict(found: Overview) -> dict[str, Any]:
-    """All of it as one object, with the names of the queries' columns and exact figures."""
+    """Return the whole summary as a dict with the queries' column names and exact figures."""
     return {
         **found.counts,
         "peak": found.peak,

@@ -27,34 +27,34 @@ QUERY = "scaling"
 ALL_ROWS = 10**6
 
 Ends = tuple[int, int | None]
-"""Of a range; None for one without a high end."""
+"""Low and high end of a range; the high end None if it is open."""
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A row of the query `scaling`, which may have no curve."""
+    """A row of the query `scaling`; it may have no curve."""
 
     labels: tuple[str, ...]
-    """The label that the curve goes over, or the two whose product it does."""
+    """The label that the curve runs over, or the two whose product it runs over."""
     row: Row
 
     @property
     def others(self) -> str:
-        """What it holds for: the value of the second of two labels, and the other labels."""
+        """What the curve applies to: the value of a second label, and the other labels."""
         second = self.row["second_size"]
         given = [] if second is None else [f"{self.labels[1]}={second:g}"]
         return " ".join([*given, *filter(None, [self.row["other_labels"]])])
 
     def no_curve_reason(self) -> str | None:
-        """Why there is no curve; None if there is one."""
+        """Return the reason why there is no curve; None if there is one."""
         if self.row["model"] is not None:
             return None
         return str(self.row["no_fit_reason"] or self.row["unknown_reason"])
 
     def largest(self, limit_bytes: int) -> Ends | None:
-        """Return the range of what fits of the first label, 0 for nothing; None if it is not known.
+        """Return the range of the first label that fits, 0 for nothing; None if not known.
 
-        What does not grow has no largest: only where it exceeds the limit anyway nothing fits.
+        A constant curve has no largest: nothing fits if it exceeds the limit, else any value may.
         """
         if self.row["model"] == "constant":
             return (0, 0) if self.row["largest_bytes"] > limit_bytes else None
@@ -65,24 +65,24 @@ class Curve:
 
 @dataclass(frozen=True)
 class Largest:
-    """What fits of a label in all functions together."""
+    """The largest value of a label that fits for all functions together."""
 
     low: int
     high: int | None
-    """None if there may be no largest."""
+    """None if there may be no upper end."""
     binding: Curve
-    """That of the function that leaves least."""
+    """The curve of the most restrictive function."""
     measured: float | None = None
-    """What fits for sure, for it was compiled; None if nothing did or with two labels."""
+    """The largest compiled value that fits; None if none does, or with two labels."""
 
     @property
     def is_guess(self) -> bool:
-        """Whether it is far outside the points."""
+        """Whether it is far outside the measured points."""
         return self.binding.row["guess_reason"] is not None
 
 
 def sql_of(query: SavedQuery) -> str:
-    """All SQL that is executed here, from which `open_readable` sees which views it needs."""
+    """Return all SQL executed here; `open_readable` derives the views it needs."""
     return f"{summary.sql_of({})}\n{query.sql}"
 
 
@@ -92,7 +92,7 @@ def peaks(
     limit_bytes: int | None,
     limit_name: str | None,
 ) -> dict[str, Overview]:
-    """Return the highest peak of each run, without the parts that say what holds it."""
+    """Return the highest peak of each run, without the parts that break it down."""
     return {
         run: summary.overview(con, {}, {"run": summary.glob(run)}, limit_bytes, limit_name)
         for run in runs
@@ -105,9 +105,9 @@ def curves(
     labels: Sequence[str],
     limit_bytes: int | None,
 ) -> dict[tuple[str, ...], list[Curve]]:
-    """Rows of the query `scaling` over each label, and over the product of each two of them.
+    """Return the rows of `scaling` over each label, and over the product of each two labels.
 
-    Where no product of two labels makes a curve they are left out: each alone says more.
+    Products that make no curve are left out: the labels by themselves are more useful.
     """
     found = {}
     for asked in [*((label,) for label in labels), *itertools.combinations(labels, 2)]:
@@ -122,9 +122,9 @@ def curves(
 
 
 def largest(found: Sequence[Curve], limit_bytes: int) -> dict[str, Largest]:
-    """Return what fits of the first label, by what else it holds for.
+    """Return the largest that fits of the first label, by the other labels it applies to.
 
-    All functions have to fit, so the least of each end counts; functions without a range do not.
+    All functions have to fit, so the minimum of each end counts; those without a range do not.
     """
     fitting: dict[str, Largest] = {}
     for curve in found:
@@ -139,7 +139,7 @@ def largest(found: Sequence[Curve], limit_bytes: int) -> dict[str, Largest]:
 
 
 def _both(one: Largest, other: Largest) -> Largest:
-    """Return what fits where both have to."""
+    """Return the largest value that fits for both."""
 
     def order(item: Largest) -> tuple[int, float]:
         return item.low, math.inf if item.high is None else item.high
@@ -157,10 +157,10 @@ def _both(one: Largest, other: Largest) -> Largest:
 # -- The end of a sweep as sentences: the curves through its runs, and the largest that fits -------
 
 Proof = Callable[[str, int, str], str]
-"""The command that compiles a value of a label, with what else it holds for."""
+"""Returns the command that compiles a value of a label, given the other labels."""
 
 MOST = 12
-"""Sentences of one kind about one label; what is left out is counted."""
+"""Maximum sentences of one kind about one label; the rest is counted."""
 MOST_NAMES = 4
 
 
@@ -170,16 +170,16 @@ def lines(
     limit_bytes: int | None,
     proof: Proof | None = None,
 ) -> list[str]:
-    """Return what the curves say, label by label; of the curves those of `functions` alone.
+    """Describe the curves, label by label; of the curves only those of `functions`.
 
-    With `proof` the first guess of each label is followed by the command that proves it.
+    With `proof`, the command that proves the first guess follows each label.
     """
     said = []
     for labels, curves in found.items():
         fitting = {} if limit_bytes is None else largest(curves, limit_bytes)
         told = [item.binding for item in fitting.values()]
         kept = [c for c in curves if c.row["function_name"] in functions or c in told]
-        # With two labels a curve stands once for each value of the second.
+        # With two labels a curve occurs once for each value of the second.
         fits = dict.fromkeys(_fit(curve) for curve in kept if curve.row["model"] is not None)
         said += _cut(list(fits))
         said += _cut(_without(labels, curves, limit_bytes))
@@ -192,7 +192,7 @@ def lines(
 
 
 def _largest(item: Largest, others: str) -> str:
-    """Return the range, what decides it, and how sure it is."""
+    """Return the range, the function that decides it, and how certain it is."""
     text = f"{_ends(item.low, item.high)}{_where(others)}, by {_name(item.binding)}"
     if item.measured:
         text += f"; {item.measured:g} is sure, for it was compiled"
@@ -204,7 +204,7 @@ def _largest(item: Largest, others: str) -> str:
 
 
 def _tried(item: Largest) -> int:
-    """Return the value to compile next: the low end, if that is more than what was compiled."""
+    """Return the value to compile next: the low end if above what was compiled, else the high."""
     return item.low if item.high is None or item.low > (item.measured or 0) else item.high
 
 
@@ -214,7 +214,7 @@ def _cut(texts: list[str]) -> list[str]:
 
 
 def _fit(curve: Curve) -> str:
-    """One curve: 'need of f (remat=full): 2.02 MiB + 3.13 MiB * batch, within 0.2%, …'."""
+    """Describe one curve: 'need of f (remat=full): 2.02 MiB + 3.13 MiB * batch, within 0.2%, …'."""
     row, size = curve.row, " * ".join(curve.labels)
     text = human_bytes(row["fixed_bytes"])
     if row["model"] == "constant":
@@ -236,7 +236,7 @@ def _term(factor: float, size: str) -> str:
 
 
 def _without(labels: Sequence[str], curves: Sequence[Curve], limit_bytes: int | None) -> list[str]:
-    """Which functions have no curve, or no forecast, and why: a largest says nothing of them."""
+    """Return which functions have no curve or forecast, and why; no largest covers them."""
     by_reason: dict[str, dict[str, None]] = {}
     for curve in curves:
         reason = curve.no_curve_reason()
@@ -258,7 +258,7 @@ def _some(names: list[str]) -> str:
 
 
 def _name(curve: Curve) -> str:
-    """Return the function; of several compilations which."""
+    """Return the function, with the number of the compilation beyond the first."""
     place = curve.row["compilation_place"]
     name = str(curve.row["function_name"])
     return name if place == 1 else f"{name}, compilation {place}"
