@@ -1,1 +1,1 @@
-"""bufdb for Python: `Database`, `explain`, tools for assistants; `questions` are the commands'."""
+"""bufdb for Python: `Database`, `explain`, and tools for coding assistants."""

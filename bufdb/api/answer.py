@@ -19,7 +19,7 @@ from bufdb.query.execute import ANSWER
 from bufdb.query.result import Result
 from bufdb.render import formats
 
-# -- What a question of `Database` gives where the command line prints text ------------------------
+# -- The answer of a method of `Database`, where the command line prints text ----------------------
 
 
 @dataclass(frozen=True, repr=False)
@@ -27,11 +27,11 @@ class Answer:
     """An answer to read and to compute with."""
 
     text: str
-    """What the command prints, without colours."""
+    """The text that the command prints, without colors."""
     data: Any
-    """What the command writes as json: one dict of a summary, else a list of dicts, one per row."""
+    """The data that the command writes as json: one dict for a summary, else a dict per row."""
     notes: tuple[str, ...] = ()
-    """What the command says besides, on standard error."""
+    """Notes that the command prints on standard error."""
 
     def __str__(self) -> str:
         return "\n".join([self.text.rstrip("\n"), *self.notes])
@@ -39,13 +39,13 @@ class Answer:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        """Return the text as a notebook shows it: in columns, nothing of it taken for markup."""
+        """Return the text for a notebook: in columns, with all markup escaped."""
         style = "line-height:1.25;overflow-x:auto;white-space:pre"
         return f'<pre style="{style}">{html.escape(str(self))}</pre>'
 
 
 def dicts(result: Result) -> list[dict[str, Any]]:
-    """Rows with their columns' names."""
+    """Return rows as dicts by column name."""
     names = [name for name, _ in result.columns]
     return [dict(zip(names, row, strict=True)) for row in result.rows]
 
@@ -55,24 +55,24 @@ def dicts(result: Result) -> list[dict[str, Any]]:
 MOST_ROWS = 40
 """Rows that are shown."""
 WIDTH = 100
-"""Columns of a line where no terminal says how many it has."""
+"""Columns of a line where there is no terminal to ask."""
 
 
 class Rows:
-    """What a query answers: a relation, whose methods and attributes it has.
+    """The answer of a query: wraps a relation, and has its methods and attributes.
 
-    `.fetchall()`, `.df()`, `.pl()` and `.arrow()` have exact figures; what is shown has units, and
-    what is alike in all rows in a line above them.
+    `.fetchall()`, `.df()`, `.pl()` and `.arrow()` have exact figures; the printed table has units,
+    and shows columns that are equal in all rows in a line above.
     """
 
     def __init__(self, relation: duckdb.DuckDBPyRelation) -> None:
         """Show this relation."""
         self.relation = relation
-        """The relation itself, for what wants one."""
+        """The relation itself, for code that needs one."""
 
     def __getattr__(self, name: str) -> Any:
-        """Return what the relation has; relations that it makes show themselves in the same way."""
-        if name == "relation":  # of a copy that is being made
+        """Return an attribute of the relation; relations that it returns are wrapped as well."""
+        if name == "relation":  # of a copy under construction
             raise AttributeError(name)
         found = getattr(self.relation, name)
         if not callable(found):
@@ -85,11 +85,11 @@ class Rows:
         return call
 
     def __getitem__(self, name: Any) -> Any:
-        """Return a column, as the relation gives it."""
+        """Return a column as the relation returns it."""
         return Rows(self.relation[name])
 
     def __len__(self) -> int:
-        """How many rows there are."""
+        """Return the number of rows."""
         ((count,),) = self.relation.aggregate("count(*)").fetchall()
         return int(count)
 
@@ -100,7 +100,7 @@ class Rows:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        """Return the same in a notebook, with nothing shortened and nothing taken for markup."""
+        """Return the same for a notebook, with nothing shortened and all markup escaped."""
         style = "line-height:1.25;overflow-x:auto;white-space:pre"
         return f'<pre style="{style}">{html.escape(self._text(None))}</pre>'
 
@@ -117,7 +117,7 @@ class Rows:
 
 # -- An answer as bytes for programs: an Arrow IPC stream, or a Parquet file, with exact types -----
 #
-# HUGEINT, which neither has, is DECIMAL(38, 0), and ENUM is text. Nothing here takes pyarrow.
+# HUGEINT, which neither format has, is DECIMAL(38, 0), and ENUM is text. pyarrow is not needed.
 
 FORMATS = ("arrow", "parquet")
 
@@ -126,7 +126,7 @@ def as_bytes(con: duckdb.DuckDBPyConnection, format_name: str) -> bytes:
     """Return the table ANSWER of `con` (see `execute.query_as_table`) in one of FORMATS.
 
     Raises:
-        BufdbError: a column is of a type that Arrow has not.
+        BufdbError: a column has a type that Arrow does not support.
     """
     table = con.table(f"temp.main.{ANSWER}")
     cells = [
@@ -149,7 +149,7 @@ def _arrow(rows: duckdb.DuckDBPyRelation) -> bytes:
 
 
 def _parquet(rows: duckdb.DuckDBPyRelation) -> bytes:
-    """Written by a connection of its own: that of the answer reaches no files."""
+    """Write with a separate connection, since that of the answer cannot access files."""
     with tempfile.TemporaryDirectory(prefix="bufdb-") as folder, duckdb.connect() as con:
         path = Path(folder) / "answer.parquet"
         con.from_arrow(nanoarrow.ArrayStream(rows)).write_parquet(str(path), compression="zstd")

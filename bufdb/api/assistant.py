@@ -1,8 +1,8 @@
 """The answers of one database for coding assistants, over the Model Context Protocol.
 
-Invariant: tools read and write nothing; a figure is exact, and what is cut says so. SQL is held to
-what `bufdb sql` is: one SELECT, on a read-only and locked connection. Each question is a process
-of its own (`apart`): it is bounded in time, memory and text, and holds up no other.
+Invariant: tools change nothing and access no other files; figures are exact, and cut text says so.
+SQL has the restrictions of `bufdb sql`: one SELECT, on a read-only and locked connection. Each
+question runs in its own process: it is bounded in time, memory and text, and blocks no other.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ from bufdb.query.result import Result
 from bufdb.render.formats import render
 from bufdb.resources import query_folder
 
-# -- A question of an assistant in a process of its own, which can be ended at any moment ----------
+# -- An assistant's question in a process of its own, which can be ended at any moment -------------
 #
-# DuckDB and Python hold what an answer needs, and end a question at points of their own choosing; a
-# process gives back all its memory, and the file, when it is killed. Invariant: it ends with its
-# answer, at `MOST_S`, when it is cancelled, and when the process that asked is gone.
+# DuckDB and Python keep memory that an answer needed, and can be interrupted only at some points;
+# a process releases all its memory, and the file, when it is killed. Invariant: it ends with its
+# answer, at `MOST_S`, when it is canceled, and when the parent process is gone.
 
 MOST_S = 60.0
-"""How long a question may take [s]."""
+"""Time limit of a question [s]."""
 MOST_BYTES = 2 << 30
-"""Memory that its process may ask for: more than DuckDB is given, for what Python holds."""
+"""Memory limit of its process: above DuckDB's, to leave room for Python."""
 _SCRIPT = "from bufdb.api.assistant import main; main()"
 
 
 async def answered(tools: Tools, tool: str, options: dict[str, Any], most_s: float) -> str:
-    """Return what a tool answers, with notes below.
+    """Return the answer of a tool, followed by its notes.
 
     Raises:
-        BufdbError: as the tool does; or it took too long, or too much memory.
+        BufdbError: the tool raised it, or took too long or too much memory.
     """
     import anyio
 
@@ -74,7 +74,7 @@ async def answered(tools: Tools, tool: str, options: dict[str, Any], most_s: flo
 
 
 def main() -> None:
-    """Answer the question on standard input, on standard output."""
+    """Answer the question given on standard input, on standard output."""
     given = sys.stdin.buffer
     tools, tool, options = pickle.loads(given.read(int.from_bytes(given.read(8), "big")))
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -88,11 +88,11 @@ def main() -> None:
             os._exit(1)
     sys.stdout.write(json.dumps(said))
     sys.stdout.flush()
-    os._exit(0)  # a connection that is at work is not waited for
+    os._exit(0)  # without waiting for a busy connection
 
 
 def _end_with_parent() -> None:
-    os.read(0, 1)  # nothing more is sent: it returns when the other end is closed
+    os.read(0, 1)  # nothing more is sent: this returns when the other end is closed
     os._exit(1)
 
 
@@ -107,10 +107,10 @@ def _bound_memory() -> None:
 
 @contextmanager
 def noted() -> Iterator[list[str]]:
-    """What is said of an answer within the block, in place of standard error."""
+    """Collect the notes on an answer within the block instead of logging them to standard error."""
     notes: list[str] = []
     handler = logging.Handler()
-    # In place of a class with this one method, which mypy does not let a function take.
+    # Instead of a class with this one method; mypy does not allow assigning a function.
     handler.emit = lambda record: notes.append(record.getMessage())  # type: ignore[method-assign]
     propagates, LOG.propagate = LOG.propagate, False
     LOG.addHandler(handler)
@@ -124,13 +124,13 @@ def noted() -> Iterator[list[str]]:
 # -- The answers of one database for coding assistants, over the Model Context Protocol ------------
 
 ROWS = 50
-"""Rows of an answer unless more are asked for."""
+"""Rows of an answer unless more are requested."""
 MOST_ROWS = 1000
-"""Rows of an answer at most."""
+"""Maximum rows of an answer."""
 _TEXT = 400_000
-"""Characters of all cells of an answer, about."""
+"""Approximate limit for the characters of all cells of an answer."""
 _CELL = (40, 4000)
-"""Characters that a cell has at least, and at most."""
+"""Lower and upper limit for the characters of a cell."""
 INSTRUCTIONS = (
     "Memory of programs that XLA compiled (JAX): peaks, what holds them, what would lower them. "
     "Begin with summary; queries lists the saved queries; advice says what to change. Sizes are in "
@@ -139,7 +139,7 @@ INSTRUCTIONS = (
 
 
 class Tools:
-    """What an assistant can ask of one database; each answer is text, rows are CSV."""
+    """The questions that an assistant can ask of one database; answers are text, rows are CSV."""
 
     def __init__(self, db: Readable) -> None:
         self._db = db
@@ -175,7 +175,7 @@ class Tools:
     def query(
         self, name: str, params: dict[str, str | int] | None = None, max_rows: int = ROWS
     ) -> str:
-        """The answer of a saved query as CSV; params by name, as in {"run": "b16", "top_n": 5}.
+        """Return the answer of a saved query as CSV; params by name: {"run": "b16", "top_n": 5}.
 
         color is a memory space, its number, its name or all, by default the device's own.
         """
@@ -217,13 +217,13 @@ class Tools:
         color: str | int | None = None,
         max_rows: int = ROWS,
     ) -> str:
-        """What the peak of a module would be without some lines, ops or values: a line, then CSV.
+        """Return a module's peak without some lines, ops or values: a line, then CSV.
 
-        without takes line:FILE:LINE, op:PATH or value:INSTRUCTION, globs too; donate takes names of
-        parameters; keep is the share of bytes that stays (0.5 for f32 made bf16); until takes what
-        saves most until the need is down to a size; color is a memory space, its number, its name
-        or all, by default the device's own. Exact for today's schedule, a prediction of a
-        recompilation.
+        without takes line:FILE:LINE, op:PATH or value:INSTRUCTION, also globs; donate takes names
+        of parameters; keep is the share of bytes that stays (0.5 for f32 made bf16); until removes
+        what saves most until the need is down to a size; color is a memory space, its number, its
+        name or all, by default the device's own. Exact for the current schedule, a prediction for
+        a recompilation.
         """
         taken = {"without": without or [], "donate": donate or [], "keep": keep, "until": until}
         found = self._db.what_if(module, **taken, run=run, color=color)
@@ -275,7 +275,7 @@ def server(db: Database) -> Any:
 
 
 def _guarded(tools: Tools, name: str, failure: type[Exception]) -> Callable[..., Awaitable[str]]:
-    """Return a tool, asked in a process of its own, with bufdb's errors as those of a tool."""
+    """Return a tool that runs in its own process and raises bufdb's errors as tool errors."""
 
     @functools.wraps(getattr(tools, name))
     async def call(**options: Any) -> str:
@@ -292,9 +292,9 @@ def _at_most(max_rows: int) -> int:
 
 
 def _csv(found: Rows, max_rows: int, *, is_first: bool = False) -> str:
-    """Return the first rows as CSV. Rows and cells are cut by DuckDB, before they are fetched.
+    """Return the first rows as CSV; DuckDB cuts rows and cells before they are fetched.
 
-    `is_first` says that there are no more rows than one too many, whatever there would be.
+    `is_first`: `found` has at most one row too many, so that the rest cannot be counted.
     """
     columns = [(name, str(type_)) for name, type_ in zip(found.columns, found.types, strict=True)]
     first = found.relation.limit(_at_most(max_rows))

@@ -1,4 +1,4 @@
-"""`Database`: a file, a dataset or memory, with the questions of the command line as methods."""
+"""`Database`: a file, a dataset or in memory, with the command line's questions as methods."""
 
 from __future__ import annotations
 
@@ -36,23 +36,23 @@ if TYPE_CHECKING:
     from bufdb.query.header import SavedQuery, Value
 
 
-# -- `Readable`: what can be asked of a database, as the command line answers it -------------------
+# -- `Readable`: the questions to a database, answered as on the command line ----------------------
 #
-# Invariant: between two calls no file is open, so that other processes can read and write it; what
-# was answered is in memory and stays as it was when it was asked.
+# Invariant: between two calls no file is open, so that other processes can read and write it;
+# answers are in memory and do not change later.
 
 LOG = logging.getLogger("bufdb")
-"""Says what the command line says on standard error besides answers."""
+"""Logs what the command line prints on standard error besides answers."""
 
 
 class Readable:
-    """A database file that is asked; `bufdb.api.database.Database` writes it too.
+    """A database for reading; `bufdb.api.database.Database` also writes it.
 
     All errors are `bufdb.errors.BufdbError`, with the messages of the command line.
     """
 
     def __init__(self, opener: Opener, folders: Sequence[Path] = ()) -> None:
-        """Ask what `opener` opens; `folders` hold saved queries besides bufdb's."""
+        """Read what `opener` opens; `folders` hold saved queries in addition to bufdb's."""
         self.path = opener.path
         """The file."""
         self._opener, self._folders = opener, folders
@@ -65,11 +65,11 @@ class Readable:
         a notebook it is the command's table.
 
         Args:
-            name: of the query, with dashes or underscores.
-            params: parameters by name, such as run="b*" or top_n=5; None leaves the default.
+            name: name of the query, with dashes or underscores.
+            params: parameters by name, such as run="b*" or top_n=5; None means the default.
 
         Raises:
-            UsageError: no such query or parameter, or no value of its type.
+            UsageError: no such query or parameter, or a value of the wrong type.
             BufdbError: DuckDB refused a query of your own, or failed.
         """
         query = Catalogue(query_folders(self._folders, os.environ)).find(name)
@@ -86,10 +86,10 @@ class Readable:
 
         Args:
             text: the SELECT.
-            most_rows: rows that are enough; the rest is not computed where DuckDB can do without.
+            most_rows: limit for the rows; DuckDB does not compute the rest where it can avoid it.
 
         Raises:
-            UsageError: not one statement, or one that does more than read.
+            UsageError: it is not one statement, or it does more than read.
             BufdbError: DuckDB refused it or failed.
         """
         with self._opener.one() as con:
@@ -105,14 +105,14 @@ class Readable:
         color: int | str | None = None,
         limit: int | str | None = None,
     ) -> Answer:
-        """One screen: the highest peak, what holds it, and what would lower it most.
+        """Return one screen: the highest peak, what holds it, and what would lower it most.
 
         Args:
             run: glob of runs, or of LABEL=VALUE.
             function: glob of jitted functions.
             module: glob of modules' keys.
-            color: memory space: its number, its name or all; the device's own by default.
-            limit: memory of the device: bytes, a size such as "16GiB", or a name as "TPU v5e".
+            color: number or name of a memory space, or all; the device's own by default.
+            limit: memory of the device: bytes, a size like "16GiB", or a name like "TPU v5e".
         """
         from bufdb.answers.summary import summary
         from bufdb.answers.summary_text import as_dict, text
@@ -149,11 +149,11 @@ class Readable:
         return Answer(shown.text, dicts(found.comparison.as_result()), tuple(notes))
 
     def what_if(self, module: str, **options: Any) -> Answer:
-        """Return what the peak of a module would be without some lines, ops or values [bytes].
+        """Return the peak of a module without some lines, ops or values [bytes].
 
         Args:
             module: key or name of a module, name of a function, or a glob of one.
-            options: without, donate, keep, until, by, order, run and color, as the options of
+            options: without, donate, keep, until, by, order, run and color, like the options of
                 `bufdb what-if`; see `bufdb.what_if.ask.what_if`.
         """
         from bufdb.what_if.ask import what_if
@@ -163,11 +163,11 @@ class Readable:
         return Answer(found.text()[0], dicts(found.result()), tuple(found.notes))
 
     def report(self, output: str | os.PathLike[str] = "report.html", **options: Any) -> Path:
-        """Write one offline page of HTML about what was compiled; where it is.
+        """Write one offline HTML page about the compiled modules, and return its path.
 
         Args:
             output: the file.
-            options: run, function, module, platform, base (a run to compare with) and limit, as
+            options: run, function, module, platform, base (a run to compare with) and limit, like
                 the options of `bufdb report`; see `bufdb.page.page.report`.
         """
         from bufdb.page.page import report
@@ -178,12 +178,12 @@ class Readable:
         return Path(output)
 
     def export(self, output: str | os.PathLike[str], format: str, **options: Any) -> Path:
-        """Write the database, or a part of it, for another tool; where it is.
+        """Write the database, or a part of it, for another tool, and return the path.
 
         Args:
             output: a file; a new folder for parquet and csv.
             format: parquet, csv, bundle, speedscope, collapsed, pprof, perfetto or torch-snapshot.
-            options: run, function, module, color, frames, anonymize and keep, as the options of
+            options: run, function, module, color, frames, anonymize and keep, like the options of
                 `bufdb export`; see `bufdb.export.ask.export`.
         """
         from bufdb.export.ask import export
@@ -196,7 +196,7 @@ class Readable:
 
 
 def as_text(value: object) -> str:
-    """Return a value as the command line takes it."""
+    """Return a value as text for the command line's parser."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -209,20 +209,20 @@ def _note_nothing(
 
 
 def _answered(con: duckdb.DuckDBPyConnection) -> Rows:
-    """Return the table of the answer, which keeps its connection; the file is let go."""
+    """Return the table of the answer, which keeps its connection; detach the file."""
     con.execute(f"DETACH {CATALOG}")
-    con.execute("USE memory")  # or functions of the relation are looked for in the file
+    con.execute("USE memory")  # else functions of the relation are looked up in the file
     return Rows(con.table(f"temp.main.{execute.ANSWER}"))
 
 
-# -- `Database`: dumps and compiled functions in, and what `Readable` answers out ------------------
+# -- `Database`: takes dumps and compiled functions, and answers what `Readable` does --------------
 
 Source = str | bytes | os.PathLike[str] | Sequence[str | bytes | os.PathLike[str]] | Any
-"""Dumps, at one place or several, or what JAX compiled or lowered, one or several."""
+"""One or several places of dumps, or one or several functions that JAX compiled or lowered."""
 
 
 class Database(Readable):
-    """A database file, or one in memory; `bufdb.connect` makes it. A context manager closes it."""
+    """A database file, or one in memory, made by `bufdb.connect`; a context manager closes it."""
 
     def __init__(
         self,
@@ -254,7 +254,7 @@ class Database(Readable):
         super().__init__(opener, [Path(folder) for folder in queries])
 
     def close(self) -> None:
-        """Forget the database; one in memory is gone, answers stay."""
+        """Close the database; one in memory is deleted, answers stay valid."""
         self._opener.is_closed = True
         if self._remove is not None:
             self._remove()
@@ -287,27 +287,27 @@ class Database(Readable):
         prune: bool = False,
         compiler_options: Mapping[str, Any] | None = None,
     ) -> Ingested:
-        """Read dumps, or what JAX compiled, into the database.
+        """Read dumps, or functions that JAX compiled, into the database.
 
         Args:
             source: directories, files, archives or URLs of dumps, or the bytes of a log; or
-                functions: what `jax.jit(f).lower(...)` gave, which is compiled once more so that
-                XLA writes a dump, or what `.compile()` gave.
-            run: name of the run; by default that of the directory, of functions 'compiled'.
+                functions: results of `jax.jit(f).lower(...)`, which are compiled once more so that
+                XLA writes a dump, or results of `.compile()`.
+            run: name of the run; by default that of the directory, for functions 'compiled'.
             labels: labels of the run, added to those it has.
-            metadata: labels that say how the run was made and keep none apart.
+            metadata: labels that describe how the run was made and do not distinguish runs.
             own: packages and paths that count as your own code although they are installed.
-            replace: what the run had before goes, instead of what is read anew alone.
-            prune: what the run has of other places, or is gone from this one, goes.
-            compiler_options: of lowered functions, passed on to `compile`.
+            replace: remove everything that the run had before, not only what is read again.
+            prune: remove what the run has from other places, or what is gone from this one.
+            compiler_options: passed to `compile` for lowered functions.
 
         Returns:
-            What was done, in counts; `notes` and the diagnostics say what was not understood.
+            Counts of what was read; `notes` and the diagnostics list what was not understood.
 
         Raises:
-            UsageError: nothing to read is there.
+            UsageError: there is nothing to read.
             BufdbError: a function cannot be read; the message says what to do. One that XLA
-                refuses, being too large, is read: `refusals` says so.
+                refuses because it is too large is read, and reported in `refusals`.
             DatabaseError: the database cannot be opened, or is of another version.
         """
         self._require_file()
@@ -338,18 +338,18 @@ class Database(Readable):
     def capture(
         self, *, run: str, labels: Mapping[str, str] | None = None
     ) -> AbstractContextManager[None]:
-        """Ingests what JAX compiles in this process within the block, at its end.
+        """Ingest at the end of the block what JAX compiles in this process within it.
 
             with db.capture(run="b16"):
                 train_step(params, batch)
 
         Functions that were compiled before are not compiled again, and so not seen: call
         `jax.clear_caches()` first. JAX's persistent cache is off within the block. What other
-        processes compile is not seen: `bufdb capture -- COMMAND` sees it. Where the block fails,
-        what was compiled until then is ingested, and a program that XLA refuses for its size.
+        processes compile is not seen; `bufdb capture -- COMMAND` sees it. If the block fails, what
+        was compiled until then is ingested, including a program that XLA refuses for its size.
 
         Raises:
-            BufdbError: nothing was compiled; or this JAX has no place to put dump options.
+            BufdbError: nothing was compiled, or this JAX does not accept dump options.
         """
         self._require_file()
         from bufdb.capture.dump import watched
@@ -367,7 +367,7 @@ class Database(Readable):
         return block()
 
     def _require_file(self) -> None:
-        """Nothing if dumps can be stored here.
+        """Raise an error unless dumps can be stored here.
 
         Raises:
             UsageError: it is a dataset.
@@ -406,8 +406,8 @@ def connect(
         categories: a file with rules of your own for peak-by by role and category.
         wait: how long to wait while another process holds the file [s]; by default ten seconds to
             read, and to write as long as it takes.
-        memory_limit: memory for DuckDB, such as "2GB"; else 768 MB for an answer and 512 MB for an
-            ingest. What needs more goes to disk for a while.
+        memory_limit: memory for DuckDB, such as "2GB"; by default 768 MB for an answer and 512 MB
+            for an ingest. What needs more goes to disk temporarily.
     """
     return Database(
         path, on=on, queries=queries, categories=categories, wait=wait, memory_limit=memory_limit
@@ -415,7 +415,7 @@ def connect(
 
 
 def _dumps(source: Source) -> list[Dumps] | None:
-    """Where dumps are; None for functions.
+    """Return the places of dumps; None for functions.
 
     Raises:
         UsageError: a path does not exist, or dumps and functions are mixed.

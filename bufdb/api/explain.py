@@ -1,4 +1,4 @@
-"""`bufdb.explain`: the summary of one function, with no flags and no files."""
+"""`bufdb.explain`: the summary of one function, without flags or files."""
 
 from __future__ import annotations
 
@@ -14,31 +14,30 @@ from bufdb.api.database import Database, connect
 from bufdb.errors import DatabaseError, UsageError
 from bufdb.render.text import human_bytes
 
-# -- Memory over a program as one inline SVG, for a notebook ---------------------------------------
+# -- Memory over a program as an inline SVG, for a notebook ----------------------------------------
 #
-# Invariant: it takes no script, no style and no file from elsewhere, and no name of a dump is
-# markup.
+# Invariant: it loads no script, style or file, and names from dumps are never taken for markup.
 
 WIDTH, HEIGHT, LINE = 640, 120, 16
-"""Of the drawing, and of the line of text above it [px]."""
+"""Size of the drawing, and height of the line of text above it [px]."""
 
 
 @dataclass(frozen=True)
 class Span:
-    """A part of a program, as a row of the query timeline."""
+    """A part of a program: a row of the query timeline."""
 
     start_time: int
     """First instant [program order]."""
     end_time: int
-    """Last instant, itself included [program order]."""
+    """Last instant, inclusive [program order]."""
     occupied_bytes: int
-    """Most bytes that are occupied in it."""
+    """Maximum of the occupied bytes in it."""
     instruction_name: str | None
-    """The instruction at which that is; None at the end of the program."""
+    """The instruction at that maximum; None at the end of the program."""
 
 
 def svg(spans: Sequence[Span]) -> str:
-    """A bar for each span, as wide as it lasts, with figures as tooltip; '' without any byte."""
+    """Return a bar per span, as wide as it lasts, with figures as tooltip; '' if all are 0."""
     highest = max((span.occupied_bytes for span in spans), default=0)
     if not highest:
         return ""
@@ -63,11 +62,11 @@ def svg(spans: Sequence[Span]) -> str:
     )
 
 
-# -- `bufdb.explain`: the summary of one function, with no flags and no files ----------------------
+# -- `bufdb.explain`: the summary of one function, without flags or files --------------------------
 
 RUN = "compiled"
 BARS = 320
-"""Of the picture, at most."""
+"""Maximum bars of the picture."""
 _MORE = (
     'steps, maps of the memory and every value: <code>.db.report("page.html")</code>; '
     'tables: <code>.db.query("peak")</code>'
@@ -76,24 +75,24 @@ _MORE = (
 
 @dataclass(frozen=True, repr=False)
 class Explanation(Answer):
-    """The summary of a function, and where to ask further."""
+    """The summary of a function, with a database for further questions."""
 
     db: Database = field(kw_only=True)
     """In memory: `explanation.db.what_if("step", donate=["0"])`, `.query("peak-by", by="op")`."""
 
     def _repr_html_(self) -> str:
-        """Return the memory over the program as a picture, the text, and where there is more."""
-        if isinstance(self.data, list):  # of several targets
+        """Return a picture of memory over the program, the text, and pointers to more."""
+        if isinstance(self.data, list):  # several targets
             return super()._repr_html_()
         try:
             spans = _spans(self.db, self.data["peak"])
-        except DatabaseError:  # it was closed
+        except DatabaseError:  # closed
             return super()._repr_html_()
         return f"<div>{svg(spans)}</div>{super()._repr_html_()}<div>{_MORE}</div>"
 
 
 def _spans(db: Database, peak: Mapping[str, Any] | None) -> list[Span]:
-    """Return the course of the module with the highest peak; none if that is unknown."""
+    """Return the timeline of the module with the highest peak; empty if that is unknown."""
     if peak is None:
         return []
     asked = {"module": glob(peak["module_key"]), "color": peak["color"], "top_n": BARS}
@@ -111,27 +110,27 @@ def explain(
     compiler_options: Mapping[str, Any] | None = None,
     **kwargs: Any,
 ) -> Explanation:
-    """What the memory of a function is at its peak: shown by a notebook, by `print`, as `.data`.
+    """Return a function's memory at its peak, shown by a notebook, by `print`, as `.data`.
 
-    It is compiled, not run: `jax.ShapeDtypeStruct` in place of arrays will do, so that a large
-    model can be explained on a laptop. One that XLA refuses, being too large, is explained all the
-    same, from what XLA has planned by then; `.notes` has its words.
+    It is compiled, not run: `jax.ShapeDtypeStruct` can replace arrays, so that a large model can be
+    explained on a laptop. A function that XLA refuses because it is too large is explained from
+    what XLA has planned by then; `.notes` has XLA's message.
 
     Args:
-        function: plain or jitted, with the arguments to lower it for; or what
-            `jax.jit(f).lower(...)` or `.compile()` gave, without.
+        function: plain or jitted, with the arguments to lower it for; or the result of
+            `jax.jit(f).lower(...)` or `.compile()`, without arguments.
         args: its arguments.
-        target: hardware to compile for that need not be there, such as "tpu:v5e:2x2", "v5e-4" or
-            "gpu:h100"; TPUs take the package libtpu (pip install 'bufdb[tpu]'). Of several the
-            answer is a table, with a dict for each as `.data`, and a run for each in `.db`.
+        target: hardware to compile for, which need not be present, such as "tpu:v5e:2x2", "v5e-4"
+            or "gpu:h100"; TPUs need the package libtpu (pip install 'bufdb[tpu]'). For several
+            the answer is a table, with a dict for each as `.data`, and a run for each in `.db`.
         limit: memory of the device: bytes, a size such as "16GiB", or a name such as "TPU v5e"; by
             default that of the target.
-        compiler_options: passed on to `compile`.
+        compiler_options: passed to `compile`.
         kwargs: arguments of the function by name.
 
     Raises:
         UsageError: it is nothing that can be compiled.
-        BufdbError: it holds no buffer assignment; the message says what to do.
+        BufdbError: it has no buffer assignment; the message says what to do.
     """
     call = (function, args, kwargs)
     if target is not None and not isinstance(target, str):
@@ -151,7 +150,7 @@ def _lowered(
     target: str | None,
     options: Mapping[str, Any] | None,
 ) -> tuple[Any, dict[str, str], Mapping[str, Any] | None]:
-    """Return what is to be compiled, what a run of it is labelled with, and the options.
+    """Return the lowered function to compile, the metadata of its run, and the options.
 
     Raises:
         UsageError: it is nothing that can be compiled.
